@@ -71,7 +71,7 @@ func TestEnvironmentReadsPodFieldsAndEarlierVariables(t *testing.T) {
 		}
 	})
 	in := containerInput{pod: pod, container: &pod.Spec.Containers[0], podIPs: []string{"10.0.0.1", "fd00::1"}}
-	envs, err := testDriver().environment(in, &expand.Budget{})
+	envs, _, err := testDriver().environment(t.Context(), in, &expand.Budget{})
 	must.OK(t, err)
 	var got []string
 	for _, e := range envs {
@@ -84,43 +84,8 @@ func TestEnvironmentReadsPodFieldsAndEarlierVariables(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "X", ValueFrom: field("status.phase")}}
-	if _, err := testDriver().environment(in, &expand.Budget{}); err == nil {
+	if _, _, err := testDriver().environment(t.Context(), in, &expand.Budget{}); err == nil {
 		t.Error("status.phase must be refused")
-	}
-}
-
-// As in the kubelet: a missing or zero limit defaults to the node's allocatable, a missing request to 0. The result is
-// rounded up.
-func TestMissingLimitDefaultsToNodeAllocatable(t *testing.T) {
-	d := testDriver()
-	d.opts.Allocatable = func() corev1.ResourceList {
-		return corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("3500m"), corev1.ResourceMemory: resource.MustParse("7Gi"),
-			corev1.ResourceEphemeralStorage: resource.MustParse("50Gi"),
-		}
-	}
-	pod := testPod(func(p *corev1.Pod) {
-		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("0")}
-		p.Spec.InitContainers = []corev1.Container{{Name: "first", Resources: corev1.ResourceRequirements{
-			Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1001m")},
-		}}}
-	})
-	for _, c := range []struct{ container, of, divisor, want string }{
-		{"", "limits.cpu", "", "4"}, {"", "limits.cpu", "0", "4"}, {"", "limits.cpu", "1", "4"},
-		{"", "limits.cpu", "1m", "3500"},
-		{"", "limits.memory", "", "7516192768"}, {"", "limits.memory", "1Gi", "7"}, {"", "limits.memory", "4Gi", "2"},
-		{"", "limits.ephemeral-storage", "1Gi", "50"}, {"", "requests.cpu", "1m", "0"},
-		{"", "requests.ephemeral-storage", "", "0"},
-		{"first", "limits.cpu", "", "2"}, {"first", "requests.cpu", "1m", "1001"}, {"first", "limits.memory", "1Gi", "7"},
-	} {
-		ref := &corev1.ResourceFieldSelector{ContainerName: c.container, Resource: c.of}
-		if c.divisor != "" {
-			ref.Divisor = resource.MustParse(c.divisor)
-		}
-		got, err := d.resourceValue(containerInput{pod: pod, container: &pod.Spec.Containers[0]}, ref)
-		if err != nil || got != c.want {
-			t.Errorf("%+v: %s, %v", c, got, err)
-		}
 	}
 }
 
@@ -411,7 +376,7 @@ func TestContainerConfigMatchesKubelet(t *testing.T) {
 		pod: pod, container: &pod.Spec.Containers[0], attempt: 2, intent: "i", image: imageInfo{ref: "sha256:9"},
 	}
 	var err error
-	in.envs, err = testDriver().environment(in, &in.budget)
+	in.envs, _, err = testDriver().environment(t.Context(), in, &in.budget)
 	must.OK(t, err)
 	got, err := testDriver().containerConfig(in)
 	must.OK(t, err)

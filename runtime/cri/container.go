@@ -32,7 +32,7 @@ func (c *call) startContainer(ctx context.Context, req *journaletv1.StartContain
 	// replaced by one with the same number, so that the restart count counts restarts only.
 	if _, err := c.removeContainer(ctx, res.containerID); err != nil {
 		c.log.Warn("a container whose start was canceled cannot be removed; it counts as an instance",
-			"container", res.containerID, "error", messageOf(err))
+			"container", res.containerID, "error", c.withhold(messageOf(err)))
 		return res, retryable(journaletv1.CallError_CALL_ERROR_START, messageOf(err))
 	}
 	c.inDoubt = false
@@ -141,15 +141,15 @@ func (c *call) create(
 		return "", retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
 	}
 	// Before the mounts: a subPathExpr refers to variables.
-	if in.envs, err = c.environment(in, &in.budget); err != nil {
-		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+	if in.envs, c.contents, err = c.environment(ctx, in, &in.budget); err != nil {
+		return "", configError(ctx, container, err)
 	}
 	if in.mounts, err = c.prepareMounts(in); err != nil {
 		return "", err
 	}
 	config, err := c.containerConfig(in)
 	if err != nil {
-		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+		return "", configError(ctx, container, err)
 	}
 	// Some runtimes take the log directory and namespaces from this copy of the sandbox's configuration.
 	sandbox, err := c.sandboxConfig(pod, 0, "", logDir)
@@ -246,7 +246,8 @@ func (c *call) start(ctx context.Context, id string, fresh bool) error {
 		case fresh:
 			return retryable(journaletv1.CallError_CALL_ERROR_START, messageOf(err))
 		}
-		c.log.Log(ctx, b.level, "start in doubt; inspecting the container", "container", id, "error", messageOf(err))
+		c.log.Log(ctx, b.level, "start in doubt; inspecting the container",
+			"container", id, "error", c.withhold(messageOf(err)))
 		last, fresh = err, false
 		if err := b.wait(ctx); err != nil {
 			return err

@@ -99,13 +99,17 @@ type Options struct {
 	Allocatable func() corev1.ResourceList
 	// Objects returns the ConfigMaps and Secrets that variables refer to. Nil: a reference to one fails.
 	Objects objects.Getter
+	// ServiceEnv returns the variables of services: the API server's, and with links those of the pod's namespace. Nil:
+	// there is no cluster, and so no services.
+	ServiceEnv func(namespace string, links bool) (map[string]string, error)
 
 	Volumes  Volumes
 	Timeouts Timeouts
 	// PullQPS and PullBurst limit how often pulls begin; zero: the defaults, negative QPS: no limit.
 	PullQPS   float64
 	PullBurst int
-	// Withhold takes credentials of a pod out of a text, for calls that read no manifest. Nil: only those in URLs go.
+	// Withhold takes credentials of a pod out of a text that repeats them: also those of a manifest and of objects that
+	// the call has not read. Nil: only those go that it has read.
 	Withhold func(uid, text string) string
 	// Progress receives the progress of pulls. May be nil.
 	Progress func(*journaletv1.PullProgressed)
@@ -184,6 +188,8 @@ type call struct {
 	inDoubt bool
 	log     *slog.Logger
 	pod     *corev1.Pod // the last manifest that the call has read; nil before
+	// contents are the values of objects and files that the call has put into a container's variables.
+	contents []string
 }
 
 // result is what a call returned.
@@ -226,12 +232,16 @@ func (d *Driver) Perform(
 	return out
 }
 
-// withhold takes credentials out of an error: of the manifest that the call has read, or of the one that the pod has.
+// withhold takes credentials out of an error: those of the manifest that the call has read, those of objects and files
+// that it has put into a container, and those that Options.Withhold knows of the pod.
 func (c *call) withhold(text string) string {
-	if c.pod == nil && c.uid != "" && c.opts.Withhold != nil {
+	if c.pod != nil {
+		text = withhold.Text(text, c.pod, c.contents...)
+	}
+	if c.uid != "" && c.opts.Withhold != nil {
 		return c.opts.Withhold(c.uid, text)
 	}
-	return withhold.Text(text, c.pod)
+	return withhold.URLs(text)
 }
 
 func (c *call) do(ctx context.Context, req *journaletv1.CallRequested) (result, error) {

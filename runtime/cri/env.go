@@ -1,177 +1,210 @@
 package cri
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"strconv"
-	"strings"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	resourcehelper "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/journalet/journalet/actors/resources"
-	"github.com/journalet/journalet/runtime/cri/cgroup"
+	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri/expand"
+	"github.com/journalet/journalet/runtime/pod/downward"
 )
 
-// environment returns a container's variables in the order of the manifest. A value may refer to earlier variables.
-// What they take is charged to the budget; an error names the variable.
-func (d *Driver) environment(in containerInput, budget *expand.Budget) ([]*runtimeapi.KeyValue, error) {
-	known := make(map[string]string, len(in.container.Env))
-	lookup := func(name string) (string, bool) {
-		v, ok := known[name]
-		return v, ok
+// environment returns a container's variables: those of envFrom, which env replaces by name, then those of services
+// that neither names. A value in env may refer to any of them, if it stands before. The order is that of the manifest;
+// the keys of one object are sorted. What they take is charged to the budget. An error that another object or another
+// file cures is a failure that is retryable. No error holds a value. contents are the values of objects and files.
+func (d *Driver) environment(
+	ctx context.Context, in containerInput, budget *expand.Budget,
+) (envs []*runtimeapi.KeyValue, contents []string, err error) {
+	e := environment{
+		objectReader: objectReader{getter: d.opts.Objects, namespace: in.pod.Namespace},
+		volumes:      d.opts.Volumes, in: in, pod: d.downward(in), budget: budget, at: map[string]int{},
 	}
-	var out []*runtimeapi.KeyValue
-	at := make(map[string]int, len(in.container.Env))
-	for i := range in.container.Env {
-		e := &in.container.Env[i]
-		value, err := e.Value, error(nil)
-		refers := lookup
-		if e.ValueFrom != nil {
-			value, err = d.valueFrom(in, e.ValueFrom)
-			refers = nil // what is read from a field is literal
-		}
-		if err == nil {
-			value, err = budget.Variable(e.Name, value, refers)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("environment variable %s: %w", e.Name, err)
-		}
-		known[e.Name] = value
-		// A name that is set twice counts once, with its last value.
-		if j, again := at[e.Name]; again {
-			out[j].Value = []byte(value)
-			continue
-		}
-		at[e.Name] = len(out)
-		out = append(out, &runtimeapi.KeyValue{Key: e.Name, Value: []byte(value)})
+	if e.services, err = d.serviceEnv(in.pod); err == nil {
+		err = e.addContainer(ctx)
 	}
-	return out, nil
+	return e.out, e.contents, err
 }
 
-func (d *Driver) valueFrom(in containerInput, from *corev1.EnvVarSource) (string, error) {
+// serviceEnv returns the variables that name the services of the pod's namespace, as enableServiceLinks asks for, and
+// the API server's. There are none without a cluster.
+func (d *Driver) serviceEnv(pod *corev1.Pod) (map[string]string, error) {
+	if d.opts.ServiceEnv == nil {
+		return nil, nil
+	}
+	return d.opts.ServiceEnv(pod.Namespace, pod.Spec.EnableServiceLinks == nil || *pod.Spec.EnableServiceLinks)
+}
+
+// downward returns what variables may read of the pod and its node.
+func (d *Driver) downward(in containerInput) downward.Pod {
+	pod := downward.Pod{Pod: in.pod, Node: d.opts.Node, HostIPs: d.opts.HostIPs, PodIPs: in.podIPs}
+	if d.opts.Allocatable != nil {
+		pod.Allocatable = downward.WithPodLimits(d.opts.Allocatable(), in.pod)
+	}
+	return pod
+}
+
+// environment is the variables of one container while they are collected.
+type environment struct {
+	objectReader
+	volumes  Volumes
+	in       containerInput
+	pod      downward.Pod
+	budget   *expand.Budget
+	services map[string]string
+	out      []*runtimeapi.KeyValue
+	at       map[string]int // where in out a name is
+	file     envFile
+	contents []string
+}
+
+// lookup returns the value that a reference stands for.
+func (e *environment) lookup(name string) (string, bool) {
+	if i, ok := e.at[name]; ok {
+		return string(e.out[i].GetValue()), true
+	}
+	value, ok := e.services[name]
+	return value, ok
+}
+
+// set adds a variable, or replaces its value: a name that is set twice counts once, with its last value. A nil refers
+// leaves the value as it is.
+func (e *environment) set(name, value string, refers expand.Lookup) error {
+	value, err := e.budget.Variable(name, value, refers)
+	if err != nil {
+		return fmt.Errorf("environment variable %s: %w", name, err)
+	}
+	if i, again := e.at[name]; again {
+		e.out[i].Value = []byte(value)
+		return nil
+	}
+	e.at[name] = len(e.out)
+	e.out = append(e.out, &runtimeapi.KeyValue{Key: name, Value: []byte(value)})
+	return nil
+}
+
+// addContainer adds all variables of the container.
+func (e *environment) addContainer(ctx context.Context) error {
+	for i := range e.in.container.EnvFrom {
+		if err := e.addFrom(ctx, &e.in.container.EnvFrom[i]); err != nil {
+			return err
+		}
+	}
+	for i := range e.in.container.Env {
+		if err := e.add(ctx, &e.in.container.Env[i]); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.services)) {
+		if _, set := e.at[name]; !set {
+			if err := e.set(name, e.services[name], nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// addFrom adds the variables of an object. A missing one that is optional has none.
+func (e *environment) addFrom(ctx context.Context, from *corev1.EnvFromSource) error {
+	switch {
+	case from.ConfigMapRef != nil:
+		m, err := e.configMap(ctx, from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
+		if err != nil || m == nil {
+			return err
+		}
+		return addAll(e, from.Prefix, m.Data)
+	case from.SecretRef != nil:
+		s, err := e.secret(ctx, from.SecretRef.Name, from.SecretRef.Optional)
+		if err != nil || s == nil {
+			return err
+		}
+		return addAll(e, from.Prefix, s.Data)
+	}
+	return nil
+}
+
+// addAll adds all keys of an object. Each of them is the name of a variable: those of objects, and prefixes, hold fewer
+// characters than names may.
+func addAll[T string | []byte](e *environment, prefix string, data map[string]T) error {
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		e.contents = append(e.contents, string(data[key]))
+		if err := e.set(prefix+key, string(data[key]), nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds a variable of the manifest, unless it is optional and what it reads is missing: then what envFrom says
+// stays.
+func (e *environment) add(ctx context.Context, v *corev1.EnvVar) error {
+	if v.Value != "" || v.ValueFrom == nil {
+		return e.set(v.Name, v.Value, e.lookup)
+	}
+	value, found, err := e.valueFrom(ctx, v.ValueFrom)
+	switch {
+	case isFailure(err):
+		return err // in the kubelet's words
+	case err != nil:
+		return fmt.Errorf("environment variable %s: %w", v.Name, err)
+	case !found:
+		return nil
+	}
+	return e.set(v.Name, value, nil) // what is read is literal
+}
+
+func (e *environment) valueFrom(ctx context.Context, from *corev1.EnvVarSource) (value string, found bool, err error) {
 	switch {
 	case from.FieldRef != nil:
-		return d.fieldValue(in, from.FieldRef.FieldPath)
+		value, err = e.pod.Field(from.FieldRef.FieldPath)
+		return value, true, err
 	case from.ResourceFieldRef != nil:
-		return d.resourceValue(in, from.ResourceFieldRef)
-	}
-	return "", fmt.Errorf("this kind of valueFrom is not supported; use fieldRef or resourceFieldRef")
-}
-
-func (d *Driver) fieldValue(in containerInput, path string) (string, error) {
-	pod := in.pod
-	if kind, key, ok := subscript(path); ok {
-		switch kind {
-		case "metadata.labels":
-			return pod.Labels[key], nil
-		case "metadata.annotations":
-			return pod.Annotations[key], nil
-		}
-	}
-	switch path {
-	case "metadata.name":
-		return pod.Name, nil
-	case "metadata.namespace":
-		return pod.Namespace, nil
-	case "metadata.uid":
-		return string(pod.UID), nil
-	case "spec.nodeName", "spec.host":
-		if pod.Spec.NodeName != "" {
-			return pod.Spec.NodeName, nil
-		}
-		return d.opts.Node, nil
-	case "spec.serviceAccountName":
-		return pod.Spec.ServiceAccountName, nil
-	case "status.hostIP":
-		return first(d.opts.HostIPs), nil
-	case "status.hostIPs":
-		return strings.Join(d.opts.HostIPs, ","), nil
-	case "status.podIP":
-		return first(in.podIPs), nil
-	case "status.podIPs":
-		return strings.Join(in.podIPs, ","), nil
-	}
-	return "", fmt.Errorf("fieldPath %q cannot be read into a variable", path)
-}
-
-// subscript splits metadata.labels['key'] into metadata.labels and key.
-func subscript(path string) (kind, key string, ok bool) {
-	kind, rest, ok := strings.Cut(path, "['")
-	if !ok || !strings.HasSuffix(rest, "']") {
-		return "", "", false
-	}
-	return kind, strings.TrimSuffix(rest, "']"), true
-}
-
-func first(list []string) string {
-	if len(list) == 0 {
-		return ""
-	}
-	return list[0]
-}
-
-// resourceValue returns a request or limit in units of the divisor, rounded up. As in the kubelet, a missing limit
-// defaults to the node's allocatable, and a missing request to the limit.
-func (d *Driver) resourceValue(in containerInput, ref *corev1.ResourceFieldSelector) (string, error) {
-	container := in.container
-	if ref.ContainerName != "" && ref.ContainerName != container.Name {
-		if container = ContainerOf(in.pod, ref.ContainerName); container == nil {
-			return "", fmt.Errorf("resourceFieldRef names container %q, which the pod does not have", ref.ContainerName)
-		}
-	}
-	kind, name, _ := strings.Cut(ref.Resource, ".")
-	resourceName := corev1.ResourceName(name)
-	if resourceName != corev1.ResourceCPU && resourceName != corev1.ResourceMemory &&
-		resourceName != corev1.ResourceEphemeralStorage && !strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) {
-		return "", fmt.Errorf("resource %q cannot be read into a variable", ref.Resource)
-	}
-	var q resource.Quantity
-	switch kind {
-	case "limits":
-		q = d.limitOf(in.pod, container, resourceName)
-	case "requests":
-		var given bool
-		if q, given = container.Resources.Requests[resourceName]; !given {
-			q = container.Resources.Limits[resourceName]
-		}
+		value, err = e.pod.Resource(e.in.container, from.ResourceFieldRef)
+		return value, true, err
+	case from.ConfigMapKeyRef != nil:
+		value, found, err = e.configMapKey(ctx, from.ConfigMapKeyRef)
+	case from.SecretKeyRef != nil:
+		value, found, err = e.secretKey(ctx, from.SecretKeyRef)
+	case from.FileKeyRef != nil:
+		value, found, err = e.fileKey(from.FileKeyRef)
 	default:
-		return "", fmt.Errorf("resource %q cannot be read into a variable", ref.Resource)
+		return "", false, errNoSource
 	}
-	return divide(q, ref.Divisor, resourceName == corev1.ResourceCPU), nil
+	if found {
+		e.contents = append(e.contents, value)
+	}
+	return value, found, err
 }
 
-func (d *Driver) limitOf(pod *corev1.Pod, container *corev1.Container, name corev1.ResourceName) resource.Quantity {
-	if q, ok := container.Resources.Limits[name]; ok && !q.IsZero() {
-		return q
-	}
-	if pod.Spec.Resources != nil {
-		if q := pod.Spec.Resources.Limits[name]; !q.IsZero() && resourcehelper.IsSupportedPodLevelResource(name) {
-			return q
-		}
-	}
-	if d.opts.Allocatable == nil {
-		return resource.Quantity{}
-	}
-	return d.opts.Allocatable()[name]
+// errNoSource means that valueFrom has a source that this version does not know.
+var errNoSource = errors.New("this kind of valueFrom is not supported; use fieldRef, resourceFieldRef, " +
+	"configMapKeyRef, secretKeyRef or fileKeyRef")
+
+// readsContents reports whether a container's configuration depends on contents that may change without the manifest:
+// those of objects, or of files that other containers write.
+func readsContents(c *corev1.Container) bool {
+	return len(c.EnvFrom) > 0 || slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool {
+		from := v.ValueFrom
+		return from != nil && (from.ConfigMapKeyRef != nil || from.SecretKeyRef != nil || from.FileKeyRef != nil)
+	})
 }
 
-func divide(q, divisor resource.Quantity, milli bool) string {
-	value, by := resources.Bytes(&q), resources.Bytes(&divisor)
-	if milli {
-		value, by = resources.Millis(&q), resources.Millis(&divisor)
+// configError is an error of a container's configuration, as the call's failure. The end of ctx is none.
+func configError(ctx context.Context, c *corev1.Container, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case isFailure(err):
+		return err
 	}
-	if divisor.IsZero() || by <= 0 {
-		by = 1
-		if milli {
-			by = cgroup.MilliPerCPU
-		}
-	}
-	n := value / by
-	if value%by > 0 {
-		n++
-	}
-	return strconv.FormatInt(n, 10)
+	f := fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+	f.retryable = readsContents(c)
+	return f
 }

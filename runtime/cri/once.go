@@ -32,7 +32,7 @@ func (c *call) startCreated(ctx context.Context, req *journaletv1.StartContainer
 	case isNotFound(err):
 		return result{}, notRun(fmt.Sprintf("container %s was removed before its start", id))
 	case isDoubt(err):
-		c.log.Warn("start in doubt; inspecting the container", "container", id, "error", messageOf(err))
+		c.log.Warn("start in doubt; inspecting the container", "container", id, "error", c.withhold(messageOf(err)))
 		return res, c.resolveStart(ctx, id)
 	}
 	return res, retryable(journaletv1.CallError_CALL_ERROR_START, messageOf(err))

@@ -39,12 +39,16 @@ func URLs(text string) string {
 }
 
 // Text is URLs, and takes out what may be a credential in the pod's manifest: values of env, annotations and HTTP
-// headers, queries of HTTP paths, and arguments of commands. Without a pod it is URLs.
-func Text(text string, pod *corev1.Pod) string {
+// headers, queries of HTTP paths, and arguments of commands. It also takes out secrets, which the manifest refers to.
+// Without a pod it is URLs.
+func Text(text string, pod *corev1.Pod, secrets ...string) string {
 	if pod == nil || text == "" {
 		return URLs(text)
 	}
 	f := finder{text: URLs(text)}
+	for _, s := range secrets {
+		f.secret(s)
+	}
 	f.public(pod.Namespace, pod.Name, string(pod.UID), pod.Spec.NodeName, pod.Spec.Hostname)
 	for _, v := range pod.Spec.Volumes {
 		f.public(v.Name)

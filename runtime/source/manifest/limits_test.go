@@ -9,6 +9,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/cri/envfile"
 	"github.com/journalet/journalet/runtime/cri/expand"
 	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/test/must"
@@ -20,6 +21,7 @@ func TestLimitsPageFollowsTheCode(t *testing.T) {
 	limits := maps.Clone(manifest.Limits)
 	limits["MaxIDBytes"], limits["MaxAnnotationBytes"] = messages.MaxIDBytes, cri.MaxAnnotationBytes
 	limits["MaxStringBytes"], limits["MaxTotalBytes"] = expand.MaxStringBytes, expand.MaxTotalBytes
+	limits["MaxFileBytes"] = envfile.MaxFileBytes
 	for name, value := range limits {
 		rows := 0
 		for line := range strings.Lines(string(page)) {
