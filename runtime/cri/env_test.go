@@ -196,12 +196,12 @@ var badEnv = map[string]struct {
 	"broken secret": {envFrom: []corev1.EnvFromSource{allOfSecret("broken", "", true)}, says: errBroken.Error()},
 	"too long": {envFrom: []corev1.EnvFromSource{allOfMap("big", "", false)},
 		says: "environment variable A: has more than 131071 bytes"},
-	"no file":      {env: fromFile("none.env", "A"), says: "couldn't parse env file: open none.env: no such file or directory"},
+	"no file":      {env: fromFile("none.env", "A"), says: "couldn't parse env file: open none.env: no such file"},
 	"no file key":  {env: fromFile("good.env", "none"), says: `environment variable key "none" not found in file "`},
-	"bad file":     {env: fromFile("bad.env", "A", true), says: "couldn't parse env file: line 2: the value is not in single"},
-	"pipe":         {env: fromFile("pipe", "A", true), says: "couldn't parse env file: open pipe: not a regular file"},
-	"link outside": {env: fromFile("out", "A"), says: "couldn't parse env file: open out: no such file or directory"},
-	"huge file":    {env: fromFile("huge", "A", true), says: "couldn't parse env file: read huge: more than 1048576 bytes"},
+	"bad file":     {env: fromFile("bad.env", "A", true), says: "couldn't parse env file: line 2: the value is not in"},
+	"pipe":         {env: fromFile("pipe", "A", true), says: "couldn't parse env file: open pipe: not a regular"},
+	"link outside": {env: fromFile("out", "A"), says: "couldn't parse env file: open out: no such file"},
+	"huge file":    {env: fromFile("huge", "A", true), says: "couldn't parse env file: read huge: more than 1048576"},
 }
 
 // writeEnvFiles writes files into the pod's volume scratch.

@@ -33,9 +33,6 @@ func refuseContainer(c *corev1.Container) error {
 	if c.SecurityContext != nil && c.SecurityContext.SELinuxOptions != nil {
 		return errors.New("seLinuxOptions of container " + c.Name + " are not supported")
 	}
-	if len(c.EnvFrom) > 0 {
-		return errors.New("envFrom of container " + c.Name + " is not supported")
-	}
 	for name := range c.Resources.Limits {
 		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
 			return errors.New("huge pages of container " + c.Name + " are not supported")

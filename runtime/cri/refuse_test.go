@@ -19,7 +19,6 @@ func TestWhatNoDriverCarriesOutIsRefused(t *testing.T) {
 		"a container's seLinuxOptions": func(p *corev1.Pod) {
 			p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{SELinuxOptions: &corev1.SELinuxOptions{}}
 		},
-		"envFrom": func(p *corev1.Pod) { p.Spec.Containers[0].EnvFrom = make([]corev1.EnvFromSource, 1) },
 		"huge pages": func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"hugepages-2Mi": resource.MustParse("2Mi")}
 		},
