@@ -10,9 +10,6 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// systemCritical is the least priority of a critical pod (API: SystemCriticalPriority), which is not evicted.
-const systemCritical = 2_000_000_000
-
 // Limits are the limits of one pod. The zero value is of a pod that sets none.
 type Limits struct {
 	// Volumes are its volumes that count, with or without a limit, in the order of the manifest.
@@ -38,12 +35,9 @@ type ContainerLimit struct {
 	Limit *resource.Quantity
 }
 
-// LimitsOf returns what a manifest limits. A critical pod has no limits here, because the kubelet evicts none.
+// LimitsOf returns what a manifest limits, of any pod: that a critical one is not evicted is its actor's decision.
 func LimitsOf(p *corev1.Pod) Limits {
 	var l Limits
-	if p.Spec.Priority != nil && *p.Spec.Priority >= systemCritical {
-		return l
-	}
 	if all := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{}); all != nil {
 		if q, ok := all[corev1.ResourceEphemeralStorage]; ok {
 			l.Pod = &q

@@ -33,7 +33,6 @@ func TestFirstLimitThatIsExceeded(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	sidecar := container("side", "2Mi")
 	sidecar.RestartPolicy = &always
-	critical := int32(systemCritical)
 	for name, c := range map[string]struct {
 		spec corev1.PodSpec
 		used Sample
@@ -84,10 +83,6 @@ func TestFirstLimitThatIsExceeded(t *testing.T) {
 				Containers: []corev1.Container{container("main", "9Mi")}},
 			used: Sample{Layers: map[string]int64{"side": 3 * mi, "init": mi}},
 			want: `Container side exceeded its local ephemeral storage limit "2Mi". `,
-		},
-		"critical pod": {
-			spec: corev1.PodSpec{Priority: &critical, Volumes: []corev1.Volume{emptyDir("a", quantity("1"), "")}},
-			used: Sample{Volumes: map[string]int64{"a": mi}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -119,7 +119,7 @@ func (s *Sender) log(f File) {
 	}
 	for _, p := range f.Pods {
 		for _, w := range p.Warnings {
-			s.Log.Warn("manifest warning", "warning", w)
+			s.Log.Warn("manifest warning", "warning", w.Error())
 		}
 	}
 	s.Log.Info("manifest read", "file", f.GetPath(), "pods", len(f.GetPods()), "problems", len(f.GetProblems()))

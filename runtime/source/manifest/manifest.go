@@ -83,8 +83,8 @@ type Parsed struct {
 	Line int
 	// Index is the pod's position among all pods of the manifest, including invalid ones, from 0.
 	Index int
-	// Warnings do not keep the pod from running. Each is "path:line: field: text".
-	Warnings []string
+	// Warnings do not keep the pod from running. They have neither a code nor a remedy.
+	Warnings []Problem
 }
 
 // Code is the kind of a problem. Codes are stable: events and tests have them.

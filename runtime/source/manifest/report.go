@@ -15,7 +15,7 @@ type report struct {
 	prefix   string // of fields, such as items[2] for a pod in a list
 	root     *node
 	problems []Problem
-	warnings []string
+	warnings []Problem
 }
 
 func (r *report) full() bool { return len(r.problems) > MaxProblems }
@@ -35,7 +35,7 @@ func (r *report) addAt(at string, code Code, message, remedy string) {
 func (r *report) warn(at, message string) {
 	if len(r.warnings) < MaxProblems {
 		p := Problem{Path: r.path, Line: r.root.lineOf(at, nil), Field: join(r.prefix, at), Message: message}
-		r.warnings = append(r.warnings, p.Error())
+		r.warnings = append(r.warnings, p)
 	}
 }
 
