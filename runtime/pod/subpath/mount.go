@@ -1,0 +1,292 @@
+package subpath
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/journalet/journalet/runtime/bounded"
+)
+
+// Names and modes of the kubelet's directories and files.
+const (
+	mountsDir  = "volume-subpaths"
+	parentMode = 0o750
+	pointMode  = 0o640
+)
+
+// maxStacked bounds how many mounts are removed from one mount point.
+const maxStacked = 64
+
+// Path is a path in a volume that one container mounts.
+type Path struct {
+	// PodDir is the pod's directory, which must exist. Only the agent may write it.
+	PodDir string
+	// Volume is the volume's name and VolumePath its directory on the node.
+	Volume, VolumePath string
+	// Container is the container's name, and Index the number of the mount in its manifest.
+	Container string
+	Index     int
+	// SubPath is relative to the volume, without "..".
+	SubPath string
+}
+
+// check refuses names that are more than a path element, and paths that lead out of the volume by themselves.
+func (p Path) check() error {
+	for _, name := range []string{p.Volume, p.Container} {
+		if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
+			return fmt.Errorf("%q is not a name", name)
+		}
+	}
+	switch {
+	case filepath.IsAbs(p.SubPath):
+		return fmt.Errorf("subPath %q must not be an absolute path", p.SubPath)
+	case p.SubPath == "" || slices.Contains(strings.Split(p.SubPath, "/"), ".."):
+		return fmt.Errorf("subPath %q must name a path in the volume, without ..", p.SubPath)
+	}
+	return nil
+}
+
+// Prepare mounts a path of a volume below the pod's directory and returns where: PodDir/volume-subpaths/<volume>/
+// <container>/<index>, as the kubelet. A missing path becomes a directory with the volume's mode. Prepare may be
+// repeated, also after a crash: a mount of the same file stays, any other is replaced. The error is ErrEscapes if the
+// path leads out of the volume. Calls for one container must not overlap.
+func Prepare(p Path) (string, error) {
+	if err := p.check(); err != nil {
+		return "", err
+	}
+	v, err := openVolume(p.VolumePath)
+	if err != nil {
+		return "", err
+	}
+	defer v.close()
+	source, err := v.openOrCreate(filepath.Clean(p.SubPath))
+	if err != nil {
+		return "", fmt.Errorf("open subPath %q: %w", p.SubPath, err)
+	}
+	defer func() { _ = unix.Close(source) }()
+	point, err := openPoint(p)
+	if err != nil {
+		return "", err
+	}
+	defer point.close()
+	same, err := point.shows(source)
+	if err != nil {
+		return "", err
+	}
+	if !same {
+		err = point.bind(source)
+	}
+	if err != nil {
+		return "", fmt.Errorf("mount subPath %q: %w", p.SubPath, err)
+	}
+	return point.path, nil
+}
+
+// point is where a path is mounted: a name in an opened directory.
+type point struct {
+	dir  *os.File
+	name string
+	path string
+}
+
+func openPoint(p Path) (point, error) {
+	pod, err := os.OpenRoot(p.PodDir)
+	if err != nil {
+		return point{}, fmt.Errorf("open the pod's directory: %w", err)
+	}
+	defer pod.Close()
+	rel := filepath.Join(mountsDir, p.Volume, p.Container)
+	if err := pod.MkdirAll(rel, parentMode); err != nil {
+		return point{}, fmt.Errorf("create the directory of mounts: %w", err)
+	}
+	dir, err := pod.Open(rel)
+	if err != nil {
+		return point{}, fmt.Errorf("open the directory of mounts: %w", err)
+	}
+	name := strconv.Itoa(p.Index)
+	return point{dir: dir, name: name, path: filepath.Join(p.PodDir, rel, name)}, nil
+}
+
+func (p point) close() { _ = p.dir.Close() }
+
+// at returns the descriptor of the point's directory.
+func (p point) at() int { return int(p.dir.Fd()) }
+
+// mounted reports whether something is mounted at the point. What cannot be inspected, such as a mount whose server is
+// gone, counts as mounted.
+func (p point) mounted() (is bool, st unix.Statx_t, err error) {
+	err = unix.Statx(p.at(), p.name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE|unix.STATX_INO, &st)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return false, st, nil
+	case err != nil:
+		return true, st, nil
+	case st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0:
+		return false, st, ErrKernel
+	}
+	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, st, nil
+}
+
+// shows reports whether a mount of this file is there.
+func (p point) shows(source int) (bool, error) {
+	is, st, err := p.mounted()
+	if err != nil || !is || st.Mask&unix.STATX_INO == 0 {
+		return false, err
+	}
+	var want unix.Statx_t
+	if err := unix.Statx(source, "", unix.AT_EMPTY_PATH, unix.STATX_TYPE|unix.STATX_INO, &want); err != nil {
+		return false, fmt.Errorf("inspect the path: %w", err)
+	}
+	return want.Ino == st.Ino && want.Dev_major == st.Dev_major && want.Dev_minor == st.Dev_minor, nil
+}
+
+// bind mounts an opened file at the point, in place of what is there.
+func (p point) bind(source int) error {
+	if err := p.clear(); err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(source, &st); err != nil {
+		return fmt.Errorf("inspect the path: %w", err)
+	}
+	if err := p.create(st.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
+		return fmt.Errorf("create the mount point %s: %w", p.path, err)
+	}
+	clone, err := unix.OpenTree(source, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
+	if err == nil {
+		err = unix.MoveMount(clone, "", p.at(), p.name, unix.MOVE_MOUNT_F_EMPTY_PATH)
+		_ = unix.Close(clone)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("bind it to %s: %w", p.path, err), p.clear())
+	}
+	return nil
+}
+
+// create creates the mount point: an empty directory, or an empty file for every other type.
+func (p point) create(dir bool) error {
+	if dir {
+		return unix.Mkdirat(p.at(), p.name, parentMode)
+	}
+	fd, err := openat2(p.at(), p.name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, inVolume)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Fchmod(fd, pointMode), unix.Close(fd))
+}
+
+// clear unmounts and removes the point. A file that a container holds open stays open to it, as with the kubelet's lazy
+// unmount.
+func (p point) clear() error {
+	for n := 0; ; n++ {
+		is, _, err := p.mounted()
+		if err != nil {
+			return err
+		}
+		if !is {
+			break
+		}
+		if n == maxStacked {
+			return fmt.Errorf("more than %d mounts are at %s; unmount them", maxStacked, p.path)
+		}
+		// The magic link leads to the opened directory, whatever its path leads to now.
+		at := fmt.Sprintf("/proc/self/fd/%d/%s", p.at(), p.name)
+		if err := unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			return fmt.Errorf("unmount %s: %w", p.path, err)
+		}
+	}
+	err := unix.Unlinkat(p.at(), p.name, unix.AT_REMOVEDIR)
+	if errors.Is(err, unix.ENOTDIR) {
+		err = unix.Unlinkat(p.at(), p.name, 0)
+	}
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove the mount point %s: %w", p.path, err)
+	}
+	return nil
+}
+
+// Clean unmounts all paths of the pod's volumes and removes their mount points: of one container, or of all if
+// container is "". It does nothing for a pod without any. It may be repeated.
+func Clean(podDir, container string) error {
+	top := filepath.Join(podDir, mountsDir)
+	volumes, err := directories(top)
+	if err != nil {
+		return err
+	}
+	for _, volume := range volumes {
+		containers := []string{container}
+		if container == "" {
+			if containers, err = directories(filepath.Join(top, volume)); err != nil {
+				return err
+			}
+		}
+		for _, c := range containers {
+			if err := cleanContainer(podDir, volume, c); err != nil {
+				return err
+			}
+		}
+		if err := removeEmpty(filepath.Join(top, volume)); err != nil {
+			return err
+		}
+	}
+	return removeEmpty(top)
+}
+
+func cleanContainer(podDir, volume, container string) error {
+	pod, err := os.OpenRoot(podDir)
+	if err != nil {
+		return fmt.Errorf("open the pod's directory: %w", err)
+	}
+	defer pod.Close()
+	rel := filepath.Join(mountsDir, volume, container)
+	dir, err := pod.Open(rel)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open the directory of mounts: %w", err)
+	}
+	defer dir.Close()
+	for e, err := range bounded.EntriesIn(pod, rel) {
+		if err != nil {
+			return fmt.Errorf("list the mounts of subPaths: %w", err)
+		}
+		p := point{dir: dir, name: e.Name(), path: filepath.Join(podDir, rel, e.Name())}
+		if err := p.clear(); err != nil {
+			return err
+		}
+	}
+	return removeEmpty(filepath.Join(podDir, rel))
+}
+
+// directories returns the names in a directory of mounts; none if it does not exist.
+func directories(dir string) ([]string, error) {
+	var names []string
+	for e, err := range bounded.Entries(dir) {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list the mounts of subPaths: %w", err)
+		}
+		names = append(names, e.Name())
+	}
+	return names, nil
+}
+
+// removeEmpty removes a directory unless something is in it.
+func removeEmpty(dir string) error {
+	err := unix.Rmdir(dir)
+	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTEMPTY) {
+		return fmt.Errorf("remove the directory of mounts %s: %w", dir, err)
+	}
+	return nil
+}
