@@ -7,37 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
 )
-
-// maxNamedMounts bounds how many leftover mounts an error names.
-const maxNamedMounts = 5
-
-// TearDown unmounts the pod's volumes and removes them with their contents. It does nothing for a pod without a
-// directory. It fails rather than remove anything through a mount of others, such as one that a container propagated to
-// the host. It returns an outcome for each volume that had a directory, sorted by name. The error is what failed beside
-// them.
-func (d *Driver) TearDown(ctx context.Context, uid string) ([]*journaletv1.VolumeOutcome, error) {
-	root, err := d.openPod(uid, false)
-	if errors.Is(err, errNoPod) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	if err := d.unmountAll(ctx, filepath.Join(d.PodDir(uid), volumesDir)); err != nil {
-		return nil, err
-	}
-	if err := bounded.RemoveTree(ctx, root, volumesDir); err != nil {
-		return nil, fmt.Errorf("remove the volumes of pod %s: %w", uid, err)
-	}
-	return nil, nil
-}
 
 // Clean is TearDown that then removes the pod's directory, its log directory and the links to its logs. Without a name,
 // as for an orphan, it finds the log directory by the UID. It removes nothing but volumes if one of these fails.
@@ -68,10 +42,6 @@ func (d *Driver) Clean(ctx context.Context, uid, namespace, name string) ([]*jou
 		}
 	}
 	return outcomes, nil
-}
-
-func failed(outcomes []*journaletv1.VolumeOutcome) bool {
-	return slices.ContainsFunc(outcomes, func(o *journaletv1.VolumeOutcome) bool { return o.GetMessage() != "" })
 }
 
 // cleanLogs removes a pod's log directory and the links into it.
@@ -115,28 +85,6 @@ func (d *Driver) removePodDir(ctx context.Context, uid string) error {
 	return nil
 }
 
-// unmountAll unmounts the tmpfs volumes below dir, the newest first, and fails if any mount is left.
-func (d *Driver) unmountAll(ctx context.Context, dir string) error {
-	points, err := d.mounts.below(dir)
-	if err != nil {
-		return err
-	}
-	slices.Reverse(points)
-	for _, p := range points {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		ours := p.fsType == "tmpfs" && filepath.Base(filepath.Dir(p.path)) == emptyDirPlugin
-		if !ours {
-			continue
-		}
-		if err := d.mounts.unmount(p.path); err != nil {
-			return fmt.Errorf("unmount the volume at %s: %w", p.path, err)
-		}
-	}
-	return d.refuseMounts(dir)
-}
-
 func (d *Driver) refuseMounts(dir string) error {
 	points, err := d.mounts.below(dir)
 	if err != nil {
@@ -145,12 +93,11 @@ func (d *Driver) refuseMounts(dir string) error {
 	if len(points) == 0 {
 		return nil
 	}
-	names := make([]string, 0, maxNamedMounts)
-	for _, p := range points[:min(len(points), maxNamedMounts)] {
-		names = append(names, p.path)
+	paths := make([]string, 0, len(points))
+	for _, p := range points {
+		paths = append(paths, p.path)
 	}
-	return fmt.Errorf("%d mounts are left below %s (%s); unmount them: nothing is removed through a mount",
-		len(points), dir, strings.Join(names, ", "))
+	return leftMounts(dir, paths)
 }
 
 // removeLinks removes the links in the container log directory that point into the pod's log directory. The name alone

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/journalet/journalet/runtime/objects"
 )
 
@@ -21,6 +23,8 @@ type Options struct {
 	AllocatableMemory int64
 	// Objects has the contents of ConfigMaps, Secrets and what else is projected; nil: no volume can have any.
 	Objects objects.Getter
+	// Allocatable replaces limits that a container does not set, in a downward API. May be nil.
+	Allocatable func() corev1.ResourceList
 }
 
 // Driver sets up and tears down volumes. Its only state is the disk and the mount table, so every method may be

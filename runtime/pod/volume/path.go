@@ -16,6 +16,8 @@ const (
 	projectedPlugin = "kubernetes.io~projected"
 )
 
+var plugins = []string{emptyDirPlugin, configMapPlugin, secretPlugin, downwardPlugin, projectedPlugin}
+
 // supportedKinds is for errors.
 const supportedKinds = "configMap, downwardAPI, emptyDir, hostPath, image, projected or secret"
 

@@ -14,8 +14,8 @@ import (
 // outcome for each, in the order of req. A volume that fails does not stop the others. pod has the allocated resources.
 // It is idempotent. Without names it sets up all volumes of the pod.
 //
-// If ctx ends, the outcomes of the volumes after that are failures with its error, and may be retried. If the directories
-// of a pod without volumes cannot be created, there is one outcome, without a name.
+// If ctx ends, the outcomes of the volumes after that are failures with its error, and may be retried. If the
+// directories of a pod without volumes cannot be created, there is one outcome, without a name.
 func (d *Driver) SetUp(
 	ctx context.Context, pod *corev1.Pod, req *journaletv1.SetUpVolumes,
 ) []*journaletv1.VolumeOutcome {
@@ -51,13 +51,28 @@ func (d *Driver) setUp(ctx context.Context, pod *corev1.Pod, name string) error 
 	if v == nil {
 		return permanent{fmt.Errorf("the pod has no volume %q", name)}
 	}
-	switch {
-	case v.EmptyDir != nil:
-		return d.setUpEmptyDir(pod, v)
-	case v.HostPath != nil:
+	if v.HostPath != nil {
 		return setUpHostPath(v.HostPath)
 	}
-	return unsupported(name)
+	if v.Image != nil {
+		return nil // the runtime mounts it
+	}
+	plugin := pluginOf(v)
+	if plugin == "" {
+		return unsupported(name)
+	}
+	if err := checkNames(name); err != nil {
+		return permanent{err}
+	}
+	if v.EmptyDir == nil {
+		return d.setUpContents(ctx, pod, v, volumePath(plugin, name))
+	}
+	root, err := d.openPod(string(pod.UID), true)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return d.setUpEmptyDir(root, pod, v.EmptyDir, volumePath(plugin, name))
 }
 
 // permanent is an error that only another manifest ends.

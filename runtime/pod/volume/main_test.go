@@ -1,0 +1,9 @@
+package volume
+
+import (
+	"testing"
+
+	"github.com/journalet/journalet/test/ownmounts"
+)
+
+func TestMain(m *testing.M) { ownmounts.Main(m) }
