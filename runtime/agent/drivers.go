@@ -120,7 +120,7 @@ func (a *agent) sandboxSeccomp() string {
 func (a *agent) newDrivers() error {
 	volumes := volume.New(volume.Options{
 		RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
-		AllocatableMemory: a.facts.Allocatable.MemoryBytes,
+		AllocatableMemory: a.facts.Allocatable.MemoryBytes, Allocatable: a.allocatable,
 	})
 	var err error
 	if a.cgroups, err = a.newCgroups(); err != nil {

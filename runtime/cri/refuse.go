@@ -14,8 +14,6 @@ func refuse(pod *corev1.Pod) error {
 	switch {
 	case pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers:
 		return errors.New("hostUsers: false is not supported")
-	case sc != nil && sc.FSGroup != nil:
-		return errors.New("securityContext.fsGroup is not supported")
 	case sc != nil && sc.SELinuxOptions != nil:
 		return errors.New("securityContext.seLinuxOptions are not supported")
 	}

@@ -9,10 +9,9 @@ import (
 
 // TestWhatNoDriverCarriesOutIsRefused sets one such field at a time.
 func TestWhatNoDriverCarriesOutIsRefused(t *testing.T) {
-	own, group := false, int64(5)
+	own := false
 	for name, set := range map[string]func(*corev1.Pod){
 		"hostUsers": func(p *corev1.Pod) { p.Spec.HostUsers = &own },
-		"fsGroup":   func(p *corev1.Pod) { p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &group} },
 		"seLinuxOptions": func(p *corev1.Pod) {
 			p.Spec.SecurityContext = &corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Level: "s0"}}
 		},
