@@ -87,7 +87,7 @@ func TestPathsOfFilesStayInTheirVolume(t *testing.T) {
 	dir := t.TempDir()
 	for path, says := range map[string]string{
 		"": "does not name", ".": "does not name", "a/..": "does not name", "../a": "'..'", "a/../../b": "'..'",
-		"..a": "start with",
+		"..a":      "start with",
 		"./..data": "start with", "/a": "relative", "a\x00b": "does not name", strings.Repeat("x", 256): "filenames",
 		strings.Repeat("x/", 2100): "4096",
 	} {
