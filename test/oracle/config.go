@@ -10,8 +10,10 @@ import (
 	"regexp"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -198,13 +200,18 @@ func compareConfigs(c *testCase) {
 		return
 	}
 	defer w.close()
+	compareStarts(c, w)
+}
+
+// compareStarts compares the requests to the runtime for the new pod of a world.
+func compareStarts(c *testCase, w *world) {
 	ctx := context.Background()
 	kl := w.newKubelet()
 	theirs, err := w.startTheirs(ctx, kl)
 	check("the kubelet cannot sync", err)
 	ours, err := agent.NewDriver(w.ours.opts, w.ours.fake, w.parsed).StartAll(ctx)
 	check("our driver", err)
-	compareOutcomes(c, ours, theirs)
+	compareOutcomes(c, w, ours, theirs)
 	ourCalls, theirCalls := configsOf(w.ours), configsOf(w.theirs)
 	for _, config := range ourCalls {
 		if withoutSidecars(config) {
@@ -299,7 +306,9 @@ var reasons = map[journaletv1.CallError]string{
 	journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME: "InvalidImageName",
 }
 
-func compareOutcomes(c *testCase, ours map[string]*journaletv1.CallFinished, theirs map[string]kubelet.Outcome) {
+func compareOutcomes(
+	c *testCase, w *world, ours map[string]*journaletv1.CallFinished, theirs map[string]kubelet.Outcome,
+) {
 	all := map[string]bool{}
 	for name := range ours {
 		all[name] = true
@@ -321,8 +330,30 @@ func compareOutcomes(c *testCase, ours map[string]*journaletv1.CallFinished, the
 			c.differs("sandbox fails", reason != "", t.Reason != "")
 			continue
 		}
-		c.differs(what+" outcome", reason+" "+o.GetMessage(), t.Reason+" "+t.Message)
+		if t.Reason != "" {
+			c.count(t.Reason)
+		}
+		if spec := specOf(w.parsed.Pod, name); t.Message == badEnvFile && spec != nil && o.GetMessage() != badEnvFile {
+			if readsMissingFile(spec, w.ours.opts.Objects) {
+				what += " with an optional file that is missing,"
+			}
+		}
+		c.differs(what+" outcome", reason+" "+plainMessage(o.GetMessage()), t.Reason+" "+plainMessage(t.Message))
 	}
+}
+
+// badEnvFile is the kubelet's error for every mistake in a file of variables.
+const badEnvFile = "couldn't parse env file"
+
+var envFilePath = regexp.MustCompile(`( not found in file )".*"`)
+
+// plainMessage returns an error without what has to differ: what is wrong with a file of variables, which only we say,
+// and its path, whose links only the kubelet follows.
+func plainMessage(text string) string {
+	if strings.HasPrefix(text, badEnvFile+":") {
+		return badEnvFile
+	}
+	return envFilePath.ReplaceAllString(text, "$1")
 }
 
 // copied begins the key of a sandbox's configuration in a container's request; the container's name follows.
@@ -338,7 +369,12 @@ func configsOf(s side) map[string]map[string]any {
 		case *runtimeapi.CreateContainerRequest:
 			sort.Slice(q.GetConfig().GetEnvs(), func(i, j int) bool { return q.Config.Envs[i].Key < q.Config.Envs[j].Key })
 			for _, kv := range q.GetConfig().GetEnvs() {
-				kv.Key, kv.Value = kv.GetKey()+"="+string(kv.GetValue()), nil
+				kv.Key, kv.Value = printable(kv.GetKey()+"="+string(kv.GetValue())), nil
+			}
+			for _, list := range [][]string{q.GetConfig().GetCommand(), q.GetConfig().GetArgs()} {
+				for i := range list {
+					list[i] = printable(list[i]) // it may refer to a variable
+				}
 			}
 			delete(q.GetSandboxConfig().GetAnnotations(), "journalet.io/agent")
 			out[q.GetConfig().GetMetadata().GetName()] = s.plain(q.GetConfig())
@@ -346,6 +382,14 @@ func configsOf(s side) map[string]map[string]any {
 		}
 	}
 	return out
+}
+
+// printable returns a text as JSON can hold it.
+func printable(text string) string {
+	if utf8.ValidString(text) {
+		return text
+	}
+	return strconv.QuoteToASCII(text)
 }
 
 var terminationFile = regexp.MustCompile(`(\$ROOT/pods/[^/]*/containers/[^/]*)/[^/"]*`)

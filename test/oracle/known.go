@@ -128,8 +128,12 @@ var known = with(map[string]meant{
 		"runAsGroup without runAsUser",
 	},
 	"config: copied sandbox linux.securityContext.runAsGroup.value": {"the same", "runAsGroup without runAsUser"},
-	"config: container linux.resources.unified[memory.low]":         {"a new cgroup has 0", "memory.low and memory.min"},
-	"config: container linux.resources.unified[memory.min]":         {"a new cgroup has 0", "memory.low and memory.min"},
+	"config: container with an optional file that is missing, outcome": {
+		"the API leaves the variable out; the kubelet cannot open the file",
+		"optional `fileKeyRef` to a file that does not exist",
+	},
+	"config: container linux.resources.unified[memory.low]": {"a new cgroup has 0", "memory.low and memory.min"},
+	"config: container linux.resources.unified[memory.min]": {"a new cgroup has 0", "memory.low and memory.min"},
 	// The end of a container.
 	"message: message beyond 4096 bytes": {
 		"the runtime's message counts as part of the message",

@@ -36,6 +36,10 @@ func NewDriver(o node.Options, fake *fakecri.Runtime, parsed manifest.Parsed) *D
 	d := &Driver{parsed: parsed, later: map[string]*corev1.Pod{}}
 	links := filepath.Join(o.RootDir, "links")
 	d.volumes = volume.New(volume.Options{RootDir: o.RootDir, PodLogDir: o.PodLogDir, ContainerLogDir: links})
+	found := o.Objects
+	if found == nil {
+		found = &node.Objects{}
+	}
 	d.Driver = cri.New(cri.Options{
 		Conn: fakecri.Conn{Runtime: fake}, Node: o.NodeName, AgentID: ID, Hash: pod.ContainerHash,
 		Manifest: func(_ context.Context, digest string) (*corev1.Pod, error) {
@@ -49,7 +53,7 @@ func NewDriver(o node.Options, fake *fakecri.Runtime, parsed manifest.Parsed) *D
 		SeccompDefault: o.SeccompDefault, SeccompRoot: filepath.Join(o.RootDir, "seccomp"), CgroupV2: o.CgroupV2,
 		Cgroups:        cri.Cgroups{HugePages: o.HugePages, Swap: o.Swap},
 		MemoryCapacity: o.MemoryCapacity, Allocatable: func() corev1.ResourceList { return o.Allocatable },
-		Volumes: d.volumes, PullQPS: -1,
+		Volumes: d.volumes, PullQPS: -1, Objects: found,
 	})
 	return d
 }

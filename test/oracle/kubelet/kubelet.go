@@ -93,6 +93,7 @@ func New(o Options, fake *fakecri.Runtime) (*Kubelet, error) {
 		"usernsManager": &userns.UsernsManager{}, "tracer": noop.NewTracerProvider().Tracer(""), "recorder": recorder,
 		"crashLoopBackOff": k.backOff, "livenessManager": k.Liveness, "readinessManager": k.Readiness,
 		"startupManager": k.Startup, "clock": clock.RealClock{}, "pleg": events{},
+		"configMapManager": configMaps{from: o.Objects}, "secretManager": secrets{from: o.Objects},
 		"serviceHasSynced": func() bool { return true },
 	} {
 		set(k.kl, name, value)

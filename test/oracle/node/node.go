@@ -26,5 +26,7 @@ type Options struct {
 	MemoryCapacity int64
 	// MaxBackOff is the longest container back-off; zero: the default, 300 s.
 	MaxBackOff time.Duration
-	Clock      clock.Clock
+	// Objects are what pods refer to; nil: nothing.
+	Objects *Objects
+	Clock   clock.Clock
 }

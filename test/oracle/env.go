@@ -1,0 +1,83 @@
+package oracle
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/journalet/journalet/test/oracle/node"
+	"github.com/journalet/journalet/test/oracle/pods"
+)
+
+// envCase is a case of a pod with what its variables refer to.
+type envCase struct {
+	Pod     map[string]any `json:"pod"`
+	Objects *node.Objects  `json:"objects"`
+}
+
+// generateEnv returns a pod whose variables refer to objects and files, and these.
+func generateEnv(m *pods.Generator) string {
+	p := m.Small()
+	return podAnd(p, map[string]any{"objects": m.Env(p)})
+}
+
+// compareEnv compares the requests to the runtime for a pod whose variables refer to objects and files, and the errors
+// if something is missing.
+func compareEnv(c *testCase) {
+	var of envCase
+	if yaml.Unmarshal([]byte(c.text), &of) != nil || of.Pod == nil {
+		return
+	}
+	manifest, err := yaml.Marshal(of.Pod)
+	check("marshal a pod", err)
+	w := c.world(string(manifest))
+	if w == nil {
+		return
+	}
+	defer w.close()
+	if of.Objects == nil {
+		of.Objects = &node.Objects{}
+	}
+	for _, s := range []*side{&w.ours, &w.theirs} {
+		s.opts.Objects = of.Objects
+		s.writeFiles(w.parsed.Pod)
+	}
+	compareStarts(c, w)
+}
+
+// writeFiles writes the files of a case into the pod's emptyDir volumes.
+func (s *side) writeFiles(pod *corev1.Pod) {
+	for _, v := range pod.Spec.Volumes {
+		if v.EmptyDir == nil {
+			continue
+		}
+		dir := filepath.Join(s.opts.RootDir, "pods", string(pod.UID), "volumes", "kubernetes.io~empty-dir", v.Name)
+		for name, text := range s.opts.Objects.Files {
+			path := filepath.Join(dir, name)
+			err := os.MkdirAll(filepath.Dir(path), 0o750)
+			if to, link := strings.CutPrefix(text, node.LinkTo); link && err == nil {
+				err = os.Symlink(to, path)
+			} else if err == nil {
+				err = os.WriteFile(path, []byte(text), 0o600)
+			}
+			check("write a file of a volume", err)
+		}
+	}
+}
+
+// readsMissingFile reports whether a container has a variable of a file that does not exist, and may do so.
+func readsMissingFile(c *corev1.Container, of *node.Objects) bool {
+	for _, v := range c.Env {
+		if v.ValueFrom == nil || v.ValueFrom.FileKeyRef == nil || of == nil {
+			continue
+		}
+		f := v.ValueFrom.FileKeyRef
+		if f.Optional != nil && *f.Optional && f.Path == "missing" {
+			return true
+		}
+	}
+	return false
+}
