@@ -59,6 +59,7 @@ type agent struct {
 	probes    *probe.Driver
 	gates     *gate.Driver
 	storage   *storage.Driver
+	volumes   volumes
 	files     *file.Driver
 	url       *url.Driver // nil without a manifest URL
 	health    *health.Monitor
@@ -94,6 +95,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) 
 	a.seed(recovered)
 	a.recordDamage()
 	a.host.Start(recovered, a.started())
+	a.reportLost()
 	a.timers.Begin()
 	log.Info("journalet started", "node", a.facts.NodeName, "epoch", a.bus.Opening().Epoch,
 		"records", a.bus.Opening().Last, "pods", len(a.host.Refs(journaletv1.ActorKind_ACTOR_KIND_POD)),
@@ -226,6 +228,7 @@ func (a *agent) seed(r *host.Recovered) {
 			a.seedProbes(r, ref, d)
 			a.seedGates(r, ref, d)
 			a.seedStorage(r, ref, d)
+			a.seedVolumes(r, ref, d)
 			last, certain := d.Pod().GetObserved(), d.Observed()
 			r.Pending(ref, func(rec *journaletv1.Record) {
 				if o := rec.GetFact().GetPodObserved(); o != nil {
@@ -249,6 +252,7 @@ func (a *agent) seed(r *host.Recovered) {
 		}
 	})
 	a.pleg.Seed(seen)
+	a.reconcileVolumes()
 }
 
 // recordDamage records damage of the journal that was found at the start.
@@ -268,7 +272,7 @@ func (a *agent) serve(ctx context.Context) error {
 	drivers := map[string]func(context.Context) error{
 		"runtime health": a.health.Run, "pleg": a.pleg.Run, "probes": a.probes.Run, "readiness gates": a.gates.Run,
 		"file source": a.files.Run, "health server": a.serveHTTP, "retention": a.retain, "cgroups": a.maintainCgroups,
-		"ephemeral storage": a.storage.Run,
+		"ephemeral storage": a.storage.Run, "directories of pods": a.reportDirectories,
 	}
 	if a.url != nil {
 		drivers["http source"] = a.url.Run

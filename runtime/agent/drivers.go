@@ -118,7 +118,7 @@ func (a *agent) sandboxSeccomp() string {
 
 // newDrivers creates the drivers without running them.
 func (a *agent) newDrivers() error {
-	volumes := volume.New(volume.Options{
+	a.volumes.Driver = volume.New(volume.Options{
 		RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
 		AllocatableMemory: a.facts.Allocatable.MemoryBytes, Allocatable: a.allocatable,
 	})
@@ -133,7 +133,7 @@ func (a *agent) newDrivers() error {
 		ResolvConf: a.cfg.ResolvConf, SeccompDefault: a.cfg.SeccompDefault,
 		SandboxSeccomp: a.sandboxSeccomp(), SeccompRoot: filepath.Join(a.cfg.RootDir, "seccomp"),
 		MemoryCapacity: a.facts.Capacity.MemoryBytes,
-		Volumes:        volumes, PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
+		Volumes:        a.volumes.Driver, PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
 		PodCgroups: a.cgroups, CgroupDriver: a.cfg.CgroupDriver,
 		CgroupV2: cgroup.V2(), Cgroups: cri.DetectCgroups("/", cgroup.V2()), Allocatable: a.allocatable,
 		Timeouts: cri.Timeouts{Call: a.cfg.RuntimeRequestTimeout}, Withhold: a.manifests.withhold,
@@ -151,7 +151,7 @@ func (a *agent) newDrivers() error {
 				messages.NewEvent(o))
 		},
 	})
-	a.probes, a.gates, a.storage = a.newProbes(), a.newGates(), a.newStorage(volumes)
+	a.probes, a.gates, a.storage = a.newProbes(), a.newGates(), a.newStorage(a.volumes.Driver)
 	a.timers = timer.New(timer.WallClock{}, a.host.Outcome)
 	a.calls = calls.New(calls.Options{
 		Performer: a.criDriver, Outcome: a.callFinished, Finished: a.inspectAfter,

@@ -44,6 +44,7 @@ const (
 	hostPathFileMode   = 0o644
 	volumesDir         = "volumes"
 	containersDir      = "containers"
+	pluginsDir         = "plugins"
 	defaultPodLogs     = "/var/log/pods"
 	defaultContainerLg = "/var/log/containers"
 )
@@ -77,7 +78,7 @@ func (d *Driver) CreatePodDirs(uid string) error {
 		return err
 	}
 	defer root.Close()
-	for _, dir := range []string{volumesDir, "plugins", containersDir} {
+	for _, dir := range []string{volumesDir, pluginsDir, containersDir} {
 		if err := createDir(root, dir, podDirMode); err != nil {
 			return err
 		}

@@ -1,0 +1,113 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/pod/volume"
+)
+
+const (
+	// sandboxesTimeout bounds one request of all sandboxes, and sandboxesPause the time between two that fail.
+	sandboxesTimeout = 10 * time.Second
+	sandboxesPause   = 10 * time.Second
+)
+
+// volumes are the volumes of the node at the start.
+type volumes struct {
+	*volume.Driver
+	recorded []volume.Recorded
+	found    volume.Found
+}
+
+// seedVolumes notes which volumes of a pod are set up. Those that a call is about may not be there any more.
+func (a *agent) seedVolumes(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
+	p := volume.Recorded{UID: ref.ID, Manifest: d.Manifest()}
+	certain := true
+	for _, c := range d.Pod().GetCalls() {
+		certain = certain && c.GetRequest().GetCleanPod() == nil
+	}
+	r.Pending(ref, func(rec *journaletv1.Record) { certain = certain && rec.GetFact().GetCallFinished() == nil })
+	state := d.Pod().GetVolumes()
+	for _, name := range slices.Sorted(maps.Keys(state)) {
+		if certain && state[name].GetStage() == journaletv1.VolumeStage_VOLUME_STAGE_SET_UP {
+			p.SetUp = append(p.SetUp, name)
+		}
+	}
+	a.volumes.recorded = append(a.volumes.recorded, p)
+}
+
+// reconcileVolumes finds what differs between the journal and the disk. That prevents no start.
+func (a *agent) reconcileVolumes() {
+	var err error
+	if a.volumes.found, err = a.volumes.Reconcile(a.volumes.recorded, a.facts.BootID); err != nil {
+		a.log.Warn("cannot compare the volumes of pods with the journal; a restart tries again", "error", err)
+	}
+	a.volumes.recorded = nil
+}
+
+// reportLost records the volumes that are lost, before any driver reports a container that may have had them.
+func (a *agent) reportLost() {
+	for _, lost := range a.volumes.found.Lost {
+		a.host.Outcome(messages.Pod(lost.GetUid()), messages.NewEvent(lost))
+	}
+}
+
+// reportDirectories records the directories of pods that neither the journal nor the runtime has, and ends.
+func (a *agent) reportDirectories(ctx context.Context) error {
+	if err := a.bus.Journal().Flush(ctx); err != nil {
+		return err
+	}
+	if err := a.volumes.Reconciled(a.facts.BootID); err != nil {
+		a.log.Warn("files of volumes are written again at the next start", "error", err)
+	}
+	if len(a.volumes.found.Unknown) == 0 {
+		return nil
+	}
+	running, err := a.sandboxes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, uid := range a.volumes.found.Unknown {
+		if running[uid] {
+			continue // another agent's pod
+		}
+		found := messages.NewEvent(&journaletv1.PodDirectoryFound{Uid: uid})
+		if err := a.host.Fact(ctx, messages.Pod(uid), found); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sandboxes returns the UIDs of the pods that have a sandbox, this agent's or not. It waits for the runtime.
+func (a *agent) sandboxes(ctx context.Context) (map[string]bool, error) {
+	client := runtimeapi.NewRuntimeServiceClient(a.conn)
+	for {
+		call, cancel := context.WithTimeout(ctx, sandboxesTimeout)
+		list, err := client.ListPodSandbox(call, &runtimeapi.ListPodSandboxRequest{})
+		cancel()
+		if err == nil {
+			uids := make(map[string]bool, len(list.GetItems()))
+			for _, s := range list.GetItems() {
+				uids[s.GetMetadata().GetUid()] = true
+			}
+			return uids, nil
+		}
+		a.log.Debug("cannot list sandboxes", "error", err)
+		select {
+		case <-time.After(sandboxesPause):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("list sandboxes: %w", ctx.Err())
+		}
+	}
+}
