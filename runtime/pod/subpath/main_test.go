@@ -1,38 +1,9 @@
 package subpath
 
 import (
-	"fmt"
-	"os"
-	"os/exec"
-	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/journalet/journalet/test/ownmounts"
 )
 
-// inside marks the process that has mounts of its own.
-const inside = "SUBPATH_TEST_INSIDE"
-
-// TestMain runs the tests in namespaces of their own, so that they mount without privilege, and leave nothing behind.
-func TestMain(m *testing.M) {
-	if os.Getenv(inside) != "" {
-		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-			fmt.Fprintln(os.Stderr, "keep mounts private:", err)
-			os.Exit(1)
-		}
-		os.Exit(m.Run())
-	}
-	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
-	if os.Geteuid() != 0 {
-		attr.Cloneflags |= unix.CLONE_NEWUSER
-		attr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
-		attr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
-	}
-	self := exec.Command("/proc/self/exe", os.Args[1:]...) //nolint:gosec // the test itself
-	self.SysProcAttr, self.Env = attr, append(os.Environ(), inside+"=1")
-	self.Stdin, self.Stdout, self.Stderr = os.Stdin, os.Stdout, os.Stderr
-	if err := self.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "tests of subpath, which need a mount namespace (root or user namespaces):", err)
-		os.Exit(1)
-	}
-}
+func TestMain(m *testing.M) { ownmounts.Main(m) }

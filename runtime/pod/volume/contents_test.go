@@ -55,17 +55,21 @@ func (s *store) TrustBundle(context.Context, *corev1.ClusterTrustBundleProjectio
 	return s.bundle, nil
 }
 
-// newKernelTest returns a driver that mounts, and its root directory.
-func newKernelTest(t *testing.T) (*Driver, *store, string) {
-	t.Helper()
-	dir := t.TempDir()
-	s := &store{
+func testStore() *store {
+	return &store{
 		configMaps: map[string]*corev1.ConfigMap{"conf": {
 			Data: map[string]string{"a": "A", "b": "B"}, BinaryData: map[string][]byte{"bin": {0, 1}},
 		}},
 		secrets: map[string]*corev1.Secret{"keys": {Data: map[string][]byte{"key": []byte("K"), "cert": []byte("C")}}},
 		token:   "T", bundle: []byte("PEM"),
 	}
+}
+
+// newKernelTest returns a driver that mounts, and its root directory.
+func newKernelTest(t *testing.T) (*Driver, *store, string) {
+	t.Helper()
+	dir := t.TempDir()
+	s := testStore()
 	d := New(Options{RootDir: dir, PodLogDir: filepath.Join(dir, "logs"), ContainerLogDir: filepath.Join(dir, "links"),
 		Objects: s, AllocatableMemory: 64 << 20,
 		Allocatable: func() corev1.ResourceList {
