@@ -22,7 +22,8 @@ func ids(t *testing.T, a *Actor, events ...*journaletv1.Event) string {
 		err := a.Decide(actors.Input{Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
 			switch x := d.GetAdmissionDecided(); {
 			case x.GetUserNamespace() != nil:
-				out = append(out, fmt.Sprint(x.GetUid(), " ", x.GetUserNamespace().GetHostId(), "+", x.GetUserNamespace().GetLength()))
+				of := x.GetUserNamespace()
+				out = append(out, fmt.Sprint(x.GetUid(), " ", of.GetHostId(), "+", of.GetLength()))
 			case x.GetAdmitted():
 				out = append(out, x.GetUid()+" none")
 			case x != nil:
@@ -37,13 +38,15 @@ func ids(t *testing.T, a *Actor, events ...*journaletv1.Event) string {
 	return strings.Join(out, ", ")
 }
 
-func startedWithIDs(of *journaletv1.UserNamespaceRange, found map[string]*journaletv1.UserNamespace) *journaletv1.Event {
+func startedWithIDs(
+	of *journaletv1.UserNamespaceRange, found map[string]*journaletv1.UserNamespace,
+) *journaletv1.Event {
 	return messages.NewEvent(&journaletv1.AgentStarted{
 		Config: &journaletv1.AgentConfig{UserNamespaces: of}, FoundUserNamespaces: found,
 	})
 }
 
-func asks(uid string, own bool) *journaletv1.Event {
+func requests(uid string, own bool) *journaletv1.Event {
 	return messages.NewEvent(&journaletv1.AdmissionRequested{
 		Uid: uid, Name: uid, UserNamespace: own, Demand: new(journaletv1.PodDemand),
 	})
@@ -53,11 +56,11 @@ func TestIDsAreAPodsOwnUntilItHasFinished(t *testing.T) {
 	a := New()
 	three := &journaletv1.UserNamespaceRange{First: 65536, Pods: 3, IdsPerPod: 65536}
 	want := "a 65536+65536, b none, c 131072+65536, d 196608+65536, e OutOfUserNamespaces, f 131072+65536"
-	got := ids(t, a, startedWithIDs(three, nil), asks("a", true), asks("b", false), asks("c", true), asks("d", true),
-		asks("e", true),
+	got := ids(t, a, startedWithIDs(three, nil), requests("a", true), requests("b", false), requests("c", true),
+		requests("d", true), requests("e", true),
 		messages.NewEvent(&journaletv1.PodTerminated{Uid: "a"}),
 		messages.NewEvent(&journaletv1.PodTerminated{Uid: "c"}), messages.NewEvent(&journaletv1.PodFinished{Uid: "c"}),
-		asks("f", true))
+		requests("f", true))
 	if got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -70,8 +73,8 @@ func TestIDsOfPodsThatTheJournalLostAreKept(t *testing.T) {
 	}
 	all := &journaletv1.UserNamespaceRange{First: 65536, Pods: 100, IdsPerPod: 65536}
 	want := "new 196608+65536, kept 131072+65536, newer 65536+65536"
-	got := ids(t, a, startedWithIDs(all, found), asks("new", true), asks("kept", true),
-		messages.NewEvent(&journaletv1.PodFinished{Uid: "gone"}), asks("newer", true))
+	got := ids(t, a, startedWithIDs(all, found), requests("new", true), requests("kept", true),
+		messages.NewEvent(&journaletv1.PodFinished{Uid: "gone"}), requests("newer", true))
 	if got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -84,8 +87,8 @@ func TestAnotherLengthOfRangesOverlapsWithNoPod(t *testing.T) {
 	a := New()
 	small := &journaletv1.UserNamespaceRange{First: 65536, Pods: 100, IdsPerPod: 65536}
 	large := &journaletv1.UserNamespaceRange{First: 131072, Pods: 100, IdsPerPod: 131072}
-	got := ids(t, a, startedWithIDs(small, nil), asks("a", true), asks("b", true), startedWithIDs(large, nil),
-		asks("c", true))
+	got := ids(t, a, startedWithIDs(small, nil), requests("a", true), requests("b", true), startedWithIDs(large, nil),
+		requests("c", true))
 	if want := "a 65536+65536, b 131072+65536, c 262144+131072"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

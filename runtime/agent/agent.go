@@ -94,7 +94,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) 
 	}
 	a.seed(recovered)
 	a.recordDamage()
-	a.host.Start(recovered, a.started())
+	a.host.Start(recovered, a.started(recovered))
 	a.reportLost()
 	a.timers.Begin()
 	log.Info("journalet started", "node", a.facts.NodeName, "epoch", a.bus.Opening().Epoch,

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/opencontainers/selinux/go-selinux"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -26,6 +27,7 @@ import (
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 	"github.com/journalet/journalet/runtime/cri/health"
 	"github.com/journalet/journalet/runtime/cri/pleg"
+	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/pod/volume"
 	"github.com/journalet/journalet/runtime/sim"
 	"github.com/journalet/journalet/runtime/timer"
@@ -81,21 +83,22 @@ func (a *agent) id() string {
 }
 
 // started returns the first event of this run.
-func (a *agent) started() *journaletv1.AgentStarted {
+func (a *agent) started(r *host.Recovered) *journaletv1.AgentStarted {
 	concurrency := uint32(max(1, a.cfg.CRIConcurrency))
 	return &journaletv1.AgentStarted{
 		Epoch: a.bus.Opening().Epoch, Version: Version, BootId: a.facts.BootID, AgentId: a.id(),
+		FoundUserNamespaces: a.foundUserNamespaces(r),
 		Config: &journaletv1.AgentConfig{
 			NodeName: a.facts.NodeName, NodeLabels: a.facts.Labels,
 			Allocatable: &journaletv1.NodeCapacity{
-				MilliCpu: a.facts.Allocatable.MilliCPU, MemoryBytes: a.facts.Allocatable.MemoryBytes,
-				EphemeralStorageBytes: a.facts.Allocatable.EphemeralStorageBytes,
+				MilliCpu: a.facts.Allocatable.MilliCPU, MemoryBytes: a.facts.AllocatableMemory(),
+				EphemeralStorageBytes: a.facts.Allocatable.EphemeralStorageBytes, HugePages: a.hugePages(),
 			},
 			MaxPods:          uint32(max(0, a.cfg.MaxPods)),
 			StartConcurrency: concurrency, StopConcurrency: stopPerStart * concurrency,
 			PullConcurrency:     uint32(max(1, a.cfg.MaxParallelImagePulls)),
 			MaxContainerBackOff: durationpb.New(a.cfg.MaxContainerRestartPeriod),
-			Sources:             a.sources(), AppArmor: a.facts.AppArmor,
+			Sources:             a.sources(), AppArmor: a.facts.AppArmor, UserNamespaces: a.userNamespaces(),
 		},
 	}
 }
@@ -120,7 +123,7 @@ func (a *agent) sandboxSeccomp() string {
 func (a *agent) newDrivers() error {
 	a.volumes.Driver = volume.New(volume.Options{
 		RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
-		AllocatableMemory: a.facts.Allocatable.MemoryBytes, Allocatable: a.allocatable,
+		AllocatableMemory: a.facts.AllocatableMemory(), Allocatable: a.allocatable,
 	})
 	var err error
 	if a.cgroups, err = a.newCgroups(); err != nil {
@@ -132,8 +135,9 @@ func (a *agent) newDrivers() error {
 		HostIPs: a.facts.HostIPs, ClusterDNS: a.cfg.ClusterDNS, ClusterDomain: a.cfg.ClusterDomain,
 		ResolvConf: a.cfg.ResolvConf, SeccompDefault: a.cfg.SeccompDefault,
 		SandboxSeccomp: a.sandboxSeccomp(), SeccompRoot: filepath.Join(a.cfg.RootDir, "seccomp"),
-		MemoryCapacity: a.facts.Capacity.MemoryBytes,
-		Volumes:        a.volumes.Driver, PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
+		MemoryCapacity: a.facts.Capacity.MemoryBytes, SwapCapacity: a.facts.SwapBytes,
+		LimitedSwap: a.cfg.SwapBehavior == config.SwapLimited, SELinux: selinux.GetEnabled(),
+		Volumes: a.volumes.Driver, PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
 		PodCgroups: a.cgroups, CgroupDriver: a.cfg.CgroupDriver,
 		CgroupV2: cgroup.V2(), Cgroups: cri.DetectCgroups("/", cgroup.V2()), Allocatable: a.allocatable,
 		Timeouts: cri.Timeouts{Call: a.cfg.RuntimeRequestTimeout}, Withhold: a.manifests.withhold,
@@ -187,7 +191,7 @@ func (a *agent) allocatable() corev1.ResourceList {
 	c := a.facts.Allocatable
 	return corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewMilliQuantity(c.MilliCPU, resource.DecimalSI),
-		corev1.ResourceMemory:           *resource.NewQuantity(c.MemoryBytes, resource.BinarySI),
+		corev1.ResourceMemory:           *resource.NewQuantity(a.facts.AllocatableMemory(), resource.BinarySI),
 		corev1.ResourceEphemeralStorage: *resource.NewQuantity(c.EphemeralStorageBytes, resource.BinarySI),
 	}
 }

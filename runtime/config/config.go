@@ -60,6 +60,12 @@ const (
 	LogJSON = "json"
 )
 
+// Values of memorySwap.swapBehavior: no container swaps; Burstable ones may, each by its share of the node's memory.
+const (
+	SwapNone    = "NoSwap"
+	SwapLimited = "LimitedSwap"
+)
+
 // Config is the agent's configuration. Use Defaults, then AddFlags, Load and Validate, in this order.
 type Config struct {
 	// ConfigFile is a KubeletConfiguration, ConfigDir a directory of drop-ins for it; both may be empty.
@@ -99,6 +105,10 @@ type Config struct {
 	EnforceNodeAllocatable []string
 	// PodPidsLimit bounds the processes of a pod; 0 and less: no bound.
 	PodPidsLimit int64
+	// SwapBehavior is SwapNone, the default, or SwapLimited.
+	SwapBehavior string
+	// UserNamespaceIDs is how many ids a pod with a user namespace of its own gets.
+	UserNamespaceIDs int64
 	// ProtectKernelDefaults refuses to start while a kernel setting differs from the one that pods rely on.
 	ProtectKernelDefaults bool
 	// CRIConcurrency bounds the start calls under way; 1 serializes all calls.
@@ -177,6 +187,7 @@ func Defaults() *Config {
 	return &Config{
 		RootDir: DefaultRootDir, StaticPodPath: DefaultStaticPodPath,
 		FileCheckFrequency: DefaultFileCheck, HTTPCheckFrequency: DefaultHTTPCheck,
+		SwapBehavior: SwapNone, UserNamespaceIDs: idsUnit,
 		CgroupsPerQOS: cgroup.AllByDefault(), CgroupDriver: cgroup.Cgroupfs,
 		EnforceNodeAllocatable: []string{EnforcePods}, PodPidsLimit: -1,
 		ContainerRuntimeEndpoint: DefaultEndpoint, RuntimeRequestTimeout: DefaultRequestTimeout,

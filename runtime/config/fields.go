@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -164,10 +165,16 @@ var fields = map[string]field{
 	"topologyManagerScope":         {ignored: notSupported, def: `"container"`},
 	"topologyManagerPolicyOptions": {ignored: notSupported}, "reservedMemory": {ignored: notSupported},
 	"memoryThrottlingFactor": {ignored: notSupported}, "memoryReservationPolicy": {ignored: notSupported, def: `"None"`},
-	"memorySwap":     {ignored: notSupported, def: `{"swapBehavior":"NoSwap"}`},
-	"failSwapOn":     {ignored: "swap never prevents a start, `journalet check` reports it, ignored", def: `true`},
-	"failCgroupV1":   {ignored: "cgroup v1 is supported as long as the runtime supports it, ignored", def: `true`},
-	"userNamespaces": {ignored: notSupported, def: `{"idsPerPod":65536}`},
+	"memorySwap": {apply: set(func(c *Config, k *kubeletConfig) {
+		c.SwapBehavior = cmp.Or(k.MemorySwap.SwapBehavior, SwapNone)
+	})},
+	"failSwapOn":   {ignored: "swap never prevents a start, `journalet check` reports it, ignored", def: `true`},
+	"failCgroupV1": {ignored: "cgroup v1 is supported as long as the runtime supports it, ignored", def: `true`},
+	"userNamespaces": {apply: set(func(c *Config, k *kubeletConfig) {
+		if n := k.UserNamespaces.IDsPerPod; n != nil && *n != 0 {
+			c.UserNamespaceIDs = *n
+		}
+	})},
 
 	"evictionHard": {ignored: notSupported, def: `{"memory.available":"100Mi","nodefs.available":"10%",` +
 		`"nodefs.inodesFree":"5%","imagefs.available":"15%","imagefs.inodesFree":"5%"}`},

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -47,8 +46,14 @@ type NodeFacts struct {
 	Labels map[string]string
 	// Capacity are the machine's resources, Allocatable those without the reserved ones.
 	Capacity, Allocatable Capacity
+	// HugePages are those that were reserved when the agent started, by size.
+	HugePages []HugePages
+	// SwapBytes is the size of all swap.
+	SwapBytes int64
 	// AppArmor: the kernel confines processes by AppArmor profiles.
 	AppArmor bool
+	// UserNamespaces are the ids for pods with user namespaces of their own.
+	UserNamespaces IDRange
 }
 
 // NodeFacts reads the machine. It fails without a valid node name, without the expected files in /proc, and if more is
@@ -62,7 +67,14 @@ func (c *Config) NodeFacts() (*NodeFacts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the node's address: %w; is the network up?", err)
 	}
-	return c.nodeFacts("/", host, network{addrs, lookUp, utilnet.ChooseHostInterface})
+	f, err := c.nodeFacts("/", host, network{addrs, lookUp, utilnet.ChooseHostInterface})
+	if err != nil {
+		return nil, err
+	}
+	if f.UserNamespaces, err = c.userNamespaces(getsubids); err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
 // nodeFacts reads a machine with its file system at root.
@@ -89,7 +101,7 @@ func (c *Config) nodeFacts(root, host string, n network) (*NodeFacts, error) {
 	if f.Allocatable, err = c.allocatable(f.Capacity); err != nil {
 		return nil, err
 	}
-	f.AppArmor = appArmor(root)
+	f.AppArmor, f.HugePages, f.SwapBytes = appArmor(root), hugePages(root), memoryField(root, "SwapTotal")
 	return f, nil
 }
 
@@ -263,17 +275,11 @@ func onlineCPUs(root string) (int, error) {
 }
 
 func memTotal(root string) (int64, error) {
-	data, err := bounded.ReadFile(filepath.Join(root, "proc/meminfo"), maxKernelFile)
-	if err != nil {
+	if _, err := os.Stat(filepath.Join(root, "proc/meminfo")); err != nil {
 		return 0, fmt.Errorf("measure the memory: %w; is /proc mounted?", err)
 	}
-	for line := range bytes.Lines(data) {
-		fields := strings.Fields(string(line))
-		if len(fields) == 3 && fields[0] == "MemTotal:" && fields[2] == "kB" {
-			if kb, err := strconv.ParseInt(fields[1], 10, 64); err == nil && kb > 0 {
-				return kb << 10, nil
-			}
-		}
+	if total := memoryField(root, "MemTotal"); total > 0 {
+		return total, nil
 	}
 	return 0, errors.New("measure the memory: /proc/meminfo has no MemTotal; is /proc mounted?")
 }

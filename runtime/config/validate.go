@@ -91,6 +91,10 @@ func (c *Config) Validate() error {
 	if _, err := c.Retention(); err != nil {
 		errs = append(errs, err)
 	}
+	if c.SwapBehavior != SwapNone && c.SwapBehavior != SwapLimited {
+		bad("memorySwap.swapBehavior: found %q, want %s or %s", c.SwapBehavior, SwapNone, SwapLimited)
+	}
+	errs = append(errs, c.validateUserNamespaces()...)
 	errs = append(errs, c.validateCgroups()...)
 	errs = append(errs, c.validateNetwork()...)
 	errs = append(errs, c.validateURL()...)

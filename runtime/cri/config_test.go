@@ -286,7 +286,7 @@ func TestSandboxConfigMatchesKubelet(t *testing.T) {
 		p.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "net/ipv4/ip_forward",
 			Value: "1"}}}
 	})
-	c, err := d.sandboxConfig(pod, 3, "1.2.pod/uid-1.0", "/logs")
+	c, err := d.sandboxConfig(pod, nil, 3, "1.2.pod/uid-1.0", "/logs")
 	must.OK(t, err)
 	if c.Metadata.Attempt != 3 || c.Hostname != "web" || c.LogDirectory != "/logs" || c.Linux.CgroupParent != "" ||
 		c.Linux.Sysctls["net.ipv4.ip_forward"] != "1" || c.Linux.Resources.CpuShares != 102 ||

@@ -124,7 +124,7 @@ func (c *call) create(
 	}
 	in := containerInput{
 		pod: pod, container: container, attempt: req.GetAttempt(), intent: c.intent,
-		image: img, podIPs: c.podIPs(pod, req.GetPodIps(), sandboxIPs),
+		image: img, podIPs: c.podIPs(pod, req.GetPodIps(), sandboxIPs), ids: req.GetUserNamespace(),
 	}
 	if err := verifyNonRoot(in); err != nil {
 		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
@@ -152,7 +152,7 @@ func (c *call) create(
 		return "", configError(ctx, container, err)
 	}
 	// Some runtimes take the log directory and namespaces from this copy of the sandbox's configuration.
-	sandbox, err := c.sandboxConfig(pod, 0, "", logDir)
+	sandbox, err := c.sandboxConfig(pod, req.GetUserNamespace(), 0, "", logDir)
 	if err != nil {
 		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri/expand"
 )
 
@@ -20,6 +21,8 @@ type containerInput struct {
 	intent    string
 	image     imageInfo
 	podIPs    []string
+	// ids are those of the pod's user namespace; nil: the node's.
+	ids *journaletv1.UserNamespace
 	// budget is what the variables leave for command and arguments.
 	budget expand.Budget
 	envs   []*runtimeapi.KeyValue
@@ -29,7 +32,7 @@ type containerInput struct {
 // logName returns the log file of one attempt, in the container's log directory.
 func logName(attempt uint32) string { return strconv.FormatUint(uint64(attempt), 10) + ".log" }
 
-// containerConfig returns the container configuration that the kubelet (1.36) would send. It has no side effects.
+// containerConfig returns the container configuration that the kubelet (1.37) would send. It has no side effects.
 func (d *Driver) containerConfig(in containerInput) (*runtimeapi.ContainerConfig, error) {
 	security, err := d.containerSecurity(in)
 	if err != nil {
@@ -44,7 +47,9 @@ func (d *Driver) containerConfig(in containerInput) (*runtimeapi.ContainerConfig
 	if err != nil {
 		return nil, err
 	}
+	mapIDs(in.mounts, security.GetNamespaceOptions().GetUsernsOptions())
 	return &runtimeapi.ContainerConfig{
+		CDIDevices: cdiDevices(c),
 		Metadata:   &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: in.attempt},
 		Image:      &runtimeapi.ImageSpec{Image: in.image.ref, UserSpecifiedImage: c.Image},
 		Command:    command,

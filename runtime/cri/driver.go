@@ -91,10 +91,16 @@ type Options struct {
 	CgroupDriver string
 	// CgroupV2 allows settings of cgroup v2 (memory.oom.group).
 	CgroupV2 bool
-	// Cgroups says which further limits the node supports: no swap (kubelet memorySwap: NoSwap), no huge pages.
+	// Cgroups says which further limits the node supports: of swap, of huge pages.
 	Cgroups Cgroups
-	// MemoryCapacity is the node's memory in bytes, for OOM scores.
+	// MemoryCapacity is the node's memory in bytes, for OOM scores and swap.
 	MemoryCapacity int64
+	// LimitedSwap lets Burstable containers swap (kubelet memorySwap: LimitedSwap): each gets of SwapCapacity, in bytes,
+	// the share that it requests of the node's memory. It needs cgroup v2.
+	LimitedSwap  bool
+	SwapCapacity int64
+	// SELinux is enabled on the node: volumes get the pod's label.
+	SELinux bool
 	// Allocatable replaces limits that a container does not set, in resourceFieldRef. May be nil.
 	Allocatable func() corev1.ResourceList
 	// Objects returns the ConfigMaps and Secrets that variables refer to. Nil: a reference to one fails.

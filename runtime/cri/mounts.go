@@ -29,14 +29,18 @@ func (c *call) prepareMounts(in containerInput) ([]*runtimeapi.Mount, error) {
 		if err != nil {
 			return nil, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
 		}
-		out = append(out, &runtimeapi.Mount{ContainerPath: hostsPath, HostPath: path})
+		out = append(out, &runtimeapi.Mount{
+			ContainerPath: hostsPath, HostPath: path, SelinuxRelabel: c.opts.SELinux,
+		})
 	}
 	if in.container.TerminationMessagePath != "" {
 		path, err := c.opts.Volumes.CreateTerminationFile(c.uid, in.container.Name, in.attempt)
 		if err != nil {
 			return nil, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
 		}
-		out = append(out, &runtimeapi.Mount{ContainerPath: absolute(in.container.TerminationMessagePath), HostPath: path})
+		out = append(out, &runtimeapi.Mount{
+			ContainerPath: absolute(in.container.TerminationMessagePath), HostPath: path, SelinuxRelabel: c.opts.SELinux,
+		})
 	}
 	return out, nil
 }
@@ -63,6 +67,7 @@ func (c *call) volumeMounts(in containerInput) ([]*runtimeapi.Mount, error) {
 		}
 		out = append(out, &runtimeapi.Mount{
 			ContainerPath: absolute(m.MountPath), HostPath: path, Readonly: m.ReadOnly, Propagation: propagation,
+			SelinuxRelabel: c.relabels(in.pod, m.Name),
 		})
 	}
 	return out, nil

@@ -1,6 +1,8 @@
 package cri
 
 import (
+	"strconv"
+
 	corev1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -20,6 +22,9 @@ const (
 
 // classNodeCritical is the priority class of the pods that a node needs.
 const classNodeCritical = "system-node-critical"
+
+// systemCritical is the priority from which on a pod is part of the system (scheduling API: SystemCriticalPriority).
+const systemCritical = 2_000_000_000
 
 // linuxResources turns requests and limits into cgroup settings. A missing CPU request defaults to the limit.
 func (d *Driver) linuxResources(requests, limits corev1.ResourceList) *runtimeapi.LinuxContainerResources {
@@ -43,19 +48,52 @@ func (d *Driver) linuxResources(requests, limits corev1.ResourceList) *runtimeap
 func (d *Driver) containerResources(pod *corev1.Pod, container *corev1.Container) *runtimeapi.LinuxContainerResources {
 	r := d.linuxResources(container.Resources.Requests, inherited(pod, container))
 	r.OomScoreAdj = oomScore(pod, container, d.opts.MemoryCapacity)
-	for _, size := range d.opts.Cgroups.HugePages {
-		// Limit 0: no pod may request huge pages yet.
-		r.HugepageLimits = append(r.HugepageLimits, &runtimeapi.HugepageLimit{PageSize: size})
-	}
+	r.HugepageLimits = d.hugePageLimits(pod, container)
 	switch {
 	case !d.opts.Cgroups.Swap:
 	case d.opts.CgroupV2:
-		r.Unified["memory.swap.max"] = "0"
+		r.Unified["memory.swap.max"] = strconv.FormatInt(d.swapLimit(pod, container), 10)
 	default:
 		// The limit of memory and swap together.
 		r.MemorySwapLimitInBytes = r.MemoryLimitInBytes
 	}
 	return r
+}
+
+// hugePageLimits returns the limit of each size of huge pages that the node has: the container's, else the pod's, else
+// 0.
+func (d *Driver) hugePageLimits(pod *corev1.Pod, container *corev1.Container) []*runtimeapi.HugepageLimit {
+	limits := map[string]uint64{}
+	add := func(list corev1.ResourceList) {
+		for name, q := range list {
+			if size := resources.PageBytes(name); size > 0 {
+				limits[pageSize(uint64(size)>>10)] = uint64(max(0, resources.Bytes(&q)))
+			}
+		}
+	}
+	if resourcehelper.IsPodLevelResourcesSet(pod) {
+		add(pod.Spec.Resources.Limits)
+	}
+	add(container.Resources.Limits)
+	var out []*runtimeapi.HugepageLimit
+	for _, size := range d.opts.Cgroups.HugePages {
+		out = append(out, &runtimeapi.HugepageLimit{PageSize: size, Limit: limits[size]})
+	}
+	return out
+}
+
+// swapLimit returns how much a container may swap, in bytes (KEP-2400). With LimitedSwap, a container of a Burstable
+// pod that requests memory, and not all of its limit, gets its share. A pod of a system priority class never swaps.
+func (d *Driver) swapLimit(pod *corev1.Pod, container *corev1.Container) int64 {
+	request, limit := container.Resources.Requests.Memory(), container.Resources.Limits.Memory()
+	node := d.opts.MemoryCapacity
+	bytes := resources.Bytes(request)
+	critical := pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical
+	if !d.opts.LimitedSwap || critical || podactor.QOS(pod) != corev1.PodQOSBurstable ||
+		request.Cmp(*limit) == 0 || node <= 0 || bytes > node {
+		return 0
+	}
+	return int64(float64(bytes) / float64(node) * float64(d.opts.SwapCapacity))
 }
 
 // oomScore returns a container's oom_score_adj: the larger its request's share of the node's memory, the later it is

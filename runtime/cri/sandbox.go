@@ -26,9 +26,15 @@ func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (res
 	if err := c.ensureCgroup(ctx, pod); err != nil {
 		return result{}, err
 	}
-	config, err := c.sandboxConfig(pod, req.GetAttempt(), c.intent, logDir)
+	config, err := c.sandboxConfig(pod, req.GetUserNamespace(), req.GetAttempt(), c.intent, logDir)
 	if err != nil {
 		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+	}
+	if err := c.checkFeatures(ctx, pod); err != nil {
+		return result{}, err
+	}
+	if err := c.keepUserNamespace(pod, req.GetUserNamespace()); err != nil {
+		return result{}, err
 	}
 	if err := c.checkOtherSandboxes(ctx, req.GetAttempt()); err != nil {
 		return result{}, err

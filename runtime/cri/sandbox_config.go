@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
 )
 
 // Bounds of host names: a DNS label, and the kernel's __NEW_UTS_LEN for a fully qualified name.
@@ -16,14 +18,11 @@ const (
 	maxFQDNBytes     = 64
 )
 
-// sandboxConfig returns the sandbox configuration that the kubelet (1.36) would send. An empty intent omits the
-// annotation, for the copy in CreateContainer.
+// sandboxConfig returns the sandbox configuration that the kubelet (1.37) would send. ids are those of the pod's user
+// namespace; nil: the node's. An empty intent omits the annotation, for the copy in CreateContainer.
 func (d *Driver) sandboxConfig(
-	pod *corev1.Pod, attempt uint32, intent, logDir string,
+	pod *corev1.Pod, ids *journaletv1.UserNamespace, attempt uint32, intent, logDir string,
 ) (*runtimeapi.PodSandboxConfig, error) {
-	if err := refuse(pod); err != nil {
-		return nil, err
-	}
 	dns, err := d.dnsConfig(pod)
 	if err != nil {
 		return nil, err
@@ -35,7 +34,7 @@ func (d *Driver) sandboxConfig(
 			return nil, err
 		}
 	}
-	linux, err := d.linuxSandboxConfig(pod)
+	linux, err := d.linuxSandboxConfig(pod, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -146,9 +145,15 @@ func (d *Driver) sandboxHostname(pod *corev1.Pod) (string, error) {
 	return fqdn, nil
 }
 
-func (d *Driver) linuxSandboxConfig(pod *corev1.Pod) (*runtimeapi.LinuxPodSandboxConfig, error) {
+func (d *Driver) linuxSandboxConfig(
+	pod *corev1.Pod, ids *journaletv1.UserNamespace,
+) (*runtimeapi.LinuxPodSandboxConfig, error) {
+	users, err := userNamespace(pod, ids)
+	if err != nil {
+		return nil, err
+	}
 	sc := &runtimeapi.LinuxSandboxSecurityContext{
-		NamespaceOptions: namespaces(pod),
+		NamespaceOptions: namespaces(pod, users),
 		Privileged:       anyPrivileged(pod),
 		Seccomp:          d.sandboxProfile(),
 	}
@@ -172,6 +177,7 @@ func (d *Driver) linuxSandboxConfig(pod *corev1.Pod) (*runtimeapi.LinuxPodSandbo
 		// CRI refuses a group without a user; containers get their group from their own configuration.
 		sc.RunAsGroup = nil
 	}
+	sc.SelinuxOptions = selinuxOptions(psc.SELinuxOptions)
 	sc.SupplementalGroups, sc.SupplementalGroupsPolicy, err = supplementalGroups(psc)
 	return out, err
 }

@@ -61,7 +61,7 @@ func int64Value(v *int64) *runtimeapi.Int64Value {
 }
 
 // namespaces returns which namespaces a pod's containers share with the host and with each other.
-func namespaces(pod *corev1.Pod) *runtimeapi.NamespaceOption {
+func namespaces(pod *corev1.Pod, users *runtimeapi.UserNamespace) *runtimeapi.NamespaceOption {
 	mode := func(host bool, otherwise runtimeapi.NamespaceMode) runtimeapi.NamespaceMode {
 		if host {
 			return runtimeapi.NamespaceMode_NODE
@@ -76,6 +76,8 @@ func namespaces(pod *corev1.Pod) *runtimeapi.NamespaceOption {
 		Network: mode(pod.Spec.HostNetwork, runtimeapi.NamespaceMode_POD),
 		Ipc:     mode(pod.Spec.HostIPC, runtimeapi.NamespaceMode_POD),
 		Pid:     mode(pod.Spec.HostPID, pid),
+
+		UsernsOptions: users,
 	}
 }
 
@@ -138,6 +140,9 @@ func effectiveSecurity(pod *corev1.Pod, container *corev1.Container) corev1.Secu
 	if out.SeccompProfile == nil {
 		out.SeccompProfile = psc.SeccompProfile
 	}
+	if out.SELinuxOptions == nil {
+		out.SELinuxOptions = psc.SELinuxOptions
+	}
 	return out
 }
 
@@ -168,9 +173,14 @@ func verifyNonRoot(in containerInput) error {
 // containerSecurity returns a container's security context for CRI.
 func (d *Driver) containerSecurity(in containerInput) (*runtimeapi.LinuxContainerSecurityContext, error) {
 	sc := effectiveSecurity(in.pod, in.container)
+	users, err := userNamespace(in.pod, in.ids)
+	if err != nil {
+		return nil, err
+	}
 	out := &runtimeapi.LinuxContainerSecurityContext{
 		Privileged:       isPrivileged(in.container),
-		NamespaceOptions: namespaces(in.pod),
+		NamespaceOptions: namespaces(in.pod, users),
+		SelinuxOptions:   selinuxOptions(sc.SELinuxOptions),
 		RunAsUser:        int64Value(sc.RunAsUser),
 		RunAsGroup:       int64Value(sc.RunAsGroup),
 		ReadonlyRootfs:   sc.ReadOnlyRootFilesystem != nil && *sc.ReadOnlyRootFilesystem,
@@ -199,7 +209,6 @@ func (d *Driver) containerSecurity(in containerInput) (*runtimeapi.LinuxContaine
 	if !unmasked {
 		out.MaskedPaths, out.ReadonlyPaths = defaultMaskedPaths(), defaultReadonlyPaths
 	}
-	var err error
 	if out.Seccomp, err = d.seccomp(sc.SeccompProfile); err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ type Volumes interface {
 	CreateLogDir(namespace, name, uid, container string) (string, error)
 	CreateTerminationFile(uid, container string, attempt uint32) (string, error)
 	WriteHosts(uid string, content []byte) (string, error)
+	WriteUserNamespace(uid string, ids *journaletv1.UserNamespace) error
 }
 
 // maxVolumeMessageBytes bounds the message of one volume: a pod may have hundreds.

@@ -43,8 +43,8 @@ func (s *runtimeService) Status(context.Context, *cri.StatusRequest) (*cri.Statu
 			condition(cri.NetworkReady, reasonNetworkDown, s.r.state.networkDown),
 		}},
 		RuntimeHandlers: []*cri.RuntimeHandler{
-			{Name: "", Features: &cri.RuntimeHandlerFeatures{}},
-			{Name: runtimeHandler, Features: &cri.RuntimeHandlerFeatures{}},
+			{Name: "", Features: &cri.RuntimeHandlerFeatures{UserNamespaces: true}},
+			{Name: runtimeHandler, Features: &cri.RuntimeHandlerFeatures{UserNamespaces: true}},
 		},
 		Features: &cri.RuntimeFeatures{SupplementalGroupsPolicy: true},
 	}, nil

@@ -146,6 +146,7 @@ func (disk) CreatePodDirs(string) error                                  { retur
 func (disk) CreateLogDir(_, _, _, _ string) (string, error)              { return "/", nil }
 func (disk) CreateTerminationFile(_, _ string, _ uint32) (string, error) { return "/", nil }
 func (disk) WriteHosts(string, []byte) (string, error)                   { return "/", nil }
+func (disk) WriteUserNamespace(string, *journaletv1.UserNamespace) error { return nil }
 
 // containerWork is a call on one container of a pod.
 type containerWork interface {

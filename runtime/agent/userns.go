@@ -1,0 +1,46 @@
+package agent
+
+import (
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/node"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/host"
+)
+
+// foundUserNamespaces returns the ids of pods whose directories are on the node and which the journal does not have
+// (ADR 042).
+func (a *agent) foundUserNamespaces(r *host.Recovered) map[string]*journaletv1.UserNamespace {
+	found, err := a.volumes.FindUserNamespaces()
+	if err != nil {
+		a.log.Warn("cannot read which ids pods have; if the journal does not have these pods either, others may get "+
+			"the same", "error", err)
+	}
+	r.Each(func(_ messages.Ref, d actors.Decider) {
+		known, ok := d.(*node.Actor)
+		if !ok {
+			return
+		}
+		for uid := range found {
+			if known.Node().Pods[uid].GetUserNamespace() != nil || known.Node().FoundUserNamespaces[uid] != nil {
+				delete(found, uid)
+			}
+		}
+	})
+	return found
+}
+
+// userNamespaces returns the ids that pods share, for AgentStarted.
+func (a *agent) userNamespaces() *journaletv1.UserNamespaceRange {
+	of := a.facts.UserNamespaces
+	return &journaletv1.UserNamespaceRange{First: of.First, Pods: of.Pods, IdsPerPod: of.IDsPerPod}
+}
+
+// hugePages returns the node's huge pages, for AgentStarted.
+func (a *agent) hugePages() []*journaletv1.HugePages {
+	var all []*journaletv1.HugePages
+	for _, h := range a.facts.HugePages {
+		all = append(all, &journaletv1.HugePages{PageBytes: h.PageBytes, Bytes: h.Bytes})
+	}
+	return all
+}

@@ -1,0 +1,126 @@
+package volume
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/bounded"
+)
+
+// usernsFile in a pod's directory holds the ids of its user namespace, in the kubelet's format.
+const usernsFile = "userns"
+
+const (
+	usernsFileMode = 0o600
+	// maxUsernsBytes bounds what is read of it: it has two mappings.
+	maxUsernsBytes = 4 << 10
+)
+
+type idMapping struct {
+	HostID      uint32 `json:"hostId"`
+	ContainerID uint32 `json:"containerId"`
+	Length      uint32 `json:"length"`
+}
+
+type idMappings struct {
+	UIDs []idMapping `json:"uidMappings"`
+	GIDs []idMapping `json:"gidMappings"`
+}
+
+// WriteUserNamespace writes the ids of the pod's user namespace into its directory, where they outlive the journal, and
+// syncs them to disk. An equal file stays.
+func (d *Driver) WriteUserNamespace(uid string, ids *journaletv1.UserNamespace) error {
+	root, err := d.openPod(uid, true)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if old, err := readUserNamespace(root, usernsFile); err == nil &&
+		old.GetHostId() == ids.GetHostId() && old.GetLength() == ids.GetLength() {
+		return nil
+	}
+	all := []idMapping{{HostID: ids.GetHostId(), Length: ids.GetLength()}}
+	content, err := json.Marshal(idMappings{UIDs: all, GIDs: all})
+	if err != nil {
+		return fmt.Errorf("encode the pod's ids: %w", err)
+	}
+	const part = usernsFile + ".part"
+	if err = writeSynced(root, part, content); err == nil {
+		err = root.Rename(part, usernsFile)
+	}
+	if err == nil {
+		err = syncDir(root)
+	}
+	if err != nil {
+		return fmt.Errorf("write the ids of the pod's user namespace: %w", err)
+	}
+	return nil
+}
+
+func writeSynced(root *os.Root, name string, content []byte) error {
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, usernsFileMode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func syncDir(root *os.Root) error {
+	dir, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// FindUserNamespaces returns the ids of the pods whose directories are on the node, by UID, and which files it could
+// not read: the ids in these may be given to another pod.
+func (d *Driver) FindUserNamespaces() (map[string]*journaletv1.UserNamespace, error) {
+	found := map[string]*journaletv1.UserNamespace{}
+	var unreadable []error
+	pods := filepath.Join(d.opts.RootDir, "pods")
+	root, err := os.OpenRoot(pods)
+	if errors.Is(err, fs.ErrNotExist) {
+		return found, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the ids of pods: %w", err)
+	}
+	defer root.Close()
+	for e, err := range bounded.EntriesIn(root, ".") {
+		if err != nil {
+			return found, errors.Join(append(unreadable, fmt.Errorf("find the ids of pods: %w", err))...)
+		}
+		ids, err := readUserNamespace(root, filepath.Join(e.Name(), usernsFile))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			unreadable = append(unreadable, fmt.Errorf("%s: %w", filepath.Join(pods, e.Name(), usernsFile), err))
+		default:
+			found[e.Name()] = ids
+		}
+	}
+	return found, errors.Join(unreadable...)
+}
+
+func readUserNamespace(root *os.Root, name string) (*journaletv1.UserNamespace, error) {
+	data, err := bounded.ReadFileIn(root, name, maxUsernsBytes)
+	if err != nil {
+		return nil, err
+	}
+	var m idMappings
+	if err := bounded.JSON(data, maxUsernsBytes, &m); err != nil {
+		return nil, err
+	}
+	if len(m.UIDs) != 1 || len(m.GIDs) != 1 || m.UIDs[0] != m.GIDs[0] || m.UIDs[0].ContainerID != 0 ||
+		m.UIDs[0].Length == 0 {
+		return nil, errors.New("wants one mapping, equal for users and groups, that begins at the pod's id 0")
+	}
+	return &journaletv1.UserNamespace{HostId: m.UIDs[0].HostID, Length: m.UIDs[0].Length}, nil
+}
