@@ -13,6 +13,7 @@ import (
 	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/watch"
 )
 
 // TestSourceConvergesToFreshRead changes a directory in the ways of editors, copies and mounts, and compares the final
@@ -52,8 +53,8 @@ func TestSourceConvergesToFreshRead(t *testing.T) {
 				write(t, filepath.Join(dir, fmt.Sprintf("%d.yaml", i)), pod(fmt.Sprintf("last%d", i), "x:last"))
 			}
 			fresh := newWorld(t, dir, nil)
-			fresh.watch = newWatch(dir, fresh.log)
-			defer fresh.watch.close()
+			fresh.watch = watch.New(dir, fresh.log)
+			defer fresh.watch.Close()
 			fresh.scan()
 			want := source.New(messages.FileSource)
 			fact := &journaletv1.ManifestsRead{Source: messages.FileSource, Synced: true}

@@ -16,6 +16,7 @@ import (
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/source/feed"
 	"github.com/journalet/journalet/runtime/source/manifest"
+	"github.com/journalet/journalet/runtime/watch"
 )
 
 const (
@@ -44,6 +45,8 @@ type Options struct {
 	// Classes returns the runtime classes that pods may name, with another pointer if one has changed. It is called with
 	// each read. May be nil.
 	Classes func() *manifest.RuntimeClasses
+	// HasToken is that of manifest.Options. May be nil.
+	HasToken func(namespace, account string) bool
 	// Reread defaults to DefaultReread.
 	Reread time.Duration
 	// Store stores a pod's canonical manifest under its digest; it is durable when Store returns. It must be idempotent,
@@ -64,11 +67,11 @@ type Driver struct {
 	clock cri.Clock
 
 	// Only Run uses the fields from here to mu.
-	watch   *watch
+	watch   *watch.Path
 	files   map[string]*file // by name, those in the directory now
 	sender  feed.Sender
 	pending map[string]bool // names whose content may differ from the recorded one
-	dir     stamp           // of the directory at the last listing
+	dir     watch.Stamp     // of the directory at the last listing
 	classes *manifest.RuntimeClasses
 	listed  bool            // files has the listing of dir
 	warned  map[string]bool // names with a logged warning
@@ -134,14 +137,14 @@ func (d *Driver) SeedPending(fact *journaletv1.ManifestsRead) {
 
 // Run reads, watches and emits facts until ctx ends, and returns its error. It may be called once.
 func (d *Driver) Run(ctx context.Context) error {
-	d.watch = newWatch(d.opts.Path, d.log)
-	defer d.watch.close()
-	reread, quiet, retry := newAlarm(d.clock), newAlarm(d.clock), newAlarm(d.clock)
-	defer reread.clear()
-	defer quiet.clear()
-	defer retry.clear()
+	d.watch = watch.New(d.opts.Path, d.log)
+	defer d.watch.Close()
+	reread, quiet, retry := watch.NewAlarm(d.clock), watch.NewAlarm(d.clock), watch.NewAlarm(d.clock)
+	defer reread.Clear()
+	defer quiet.Clear()
+	defer retry.Clear()
 
-	var changed changes
+	var changed watch.Changes
 	var since time.Time // of the first notification not yet read
 	wait := retryMin
 	d.scan()
@@ -151,36 +154,36 @@ func (d *Driver) Run(ctx context.Context) error {
 			return ctx.Err()
 		} else if err != nil {
 			d.log.Warn("cannot store or emit manifests, retrying", "in", wait, "error", err)
-			retry.set(wait)
+			retry.Set(wait)
 			wait = min(2*wait, retryMax)
 		} else {
-			retry.clear()
+			retry.Clear()
 			wait = retryMin
 		}
-		if !reread.armed {
-			reread.set(d.opts.Reread)
+		if !reread.Armed() {
+			reread.Set(d.opts.Reread)
 		}
 		for again := true; again; {
 			again = false
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-retry.c:
-				retry.armed = false
-			case <-reread.c:
-				reread.armed = false
+			case <-retry.C():
+				retry.Rang()
+			case <-reread.C():
+				reread.Rang()
 				d.scan()
-			case <-quiet.c:
-				quiet.armed = false
+			case <-quiet.C():
+				quiet.Rang()
 				d.readNotified(&changed)
-			case e, open := <-d.watch.events():
+			case e, open := <-d.watch.Events():
 				again = true
-				if d.watch.addEvent(e, open, &changed) {
+				if d.watch.AddEvent(e, open, &changed) {
 					since = d.holdOff(quiet, since)
 				}
-			case err, open := <-d.watch.errors():
+			case err, open := <-d.watch.Errors():
 				again = true
-				if d.watch.addError(err, open, &changed) {
+				if d.watch.AddError(err, open, &changed) {
 					since = d.holdOff(quiet, since)
 				}
 			}
@@ -189,28 +192,28 @@ func (d *Driver) Run(ctx context.Context) error {
 }
 
 // holdOff extends the quiet period, up to maxQuietPeriod. It returns when the wait began.
-func (d *Driver) holdOff(quiet *alarm, since time.Time) time.Time {
+func (d *Driver) holdOff(quiet *watch.Alarm, since time.Time) time.Time {
 	now := d.clock.Now()
-	if !quiet.armed {
+	if !quiet.Armed() {
 		since = now
 	}
-	if !quiet.armed || now.Sub(since) < maxQuietPeriod {
-		quiet.set(quietPeriod)
+	if !quiet.Armed() || now.Sub(since) < maxQuietPeriod {
+		quiet.Set(quietPeriod)
 	}
 	return since
 }
 
 // readNotified reads the changed files, and all files if a notification was lost or concerned the directory itself.
-func (d *Driver) readNotified(n *changes) {
+func (d *Driver) readNotified(n *watch.Changes) {
 	d.refreshClasses()
-	if n.all {
+	if n.All {
 		d.listed = false
 		d.scan()
 	}
-	for name := range n.names {
+	for name := range n.Names {
 		d.refresh(name, true)
 	}
-	*n = changes{}
+	*n = watch.Changes{}
 }
 
 func (d *Driver) markAlive() {
@@ -232,30 +235,4 @@ func (d *Driver) Healthy() error {
 			age.Round(time.Second))
 	}
 	return errors.Join(d.pathErr, d.sendErr)
-}
-
-// alarm is a timer that signals a channel.
-type alarm struct {
-	clock cri.Clock
-	c     chan struct{}
-	stop  func() bool
-	armed bool
-}
-
-func newAlarm(c cri.Clock) *alarm { return &alarm{clock: c, c: make(chan struct{}, 1)} }
-
-func (a *alarm) set(d time.Duration) {
-	a.clear()
-	// Each setting has its own channel, so that an expiry during clear has no effect.
-	c := make(chan struct{}, 1)
-	a.c, a.armed = c, true
-	a.stop = a.clock.AfterFunc(d, func() { c <- struct{}{} })
-}
-
-func (a *alarm) clear() {
-	if a.armed {
-		a.stop()
-		a.armed = false
-		a.c = make(chan struct{}, 1)
-	}
 }

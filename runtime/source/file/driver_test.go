@@ -24,6 +24,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/source/manifest"
+	"github.com/journalet/journalet/runtime/watch"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -565,8 +566,8 @@ func TestTooManyFilesKeepKnownOnes(t *testing.T) {
 	dir := t.TempDir()
 	d := New(Options{Path: dir, Node: "n1", Sink: func(context.Context, *journaletv1.ManifestsRead) error { return nil },
 		Store: func(context.Context, string, []byte) error { return nil }})
-	d.watch = newWatch(dir, d.log)
-	defer d.watch.close()
+	d.watch = watch.New(dir, d.log)
+	defer d.watch.Close()
 	write(t, filepath.Join(dir, "zzz.yaml"), pod("known", "x:1"))
 	d.scan()
 	for i := range maxFiles + 10 {
@@ -613,8 +614,8 @@ func TestIdleRereadReadsNothing(t *testing.T) {
 		Store: func(context.Context, string, []byte) error { return nil }})
 	// A clock ahead of the files, so that their stamps are not racy.
 	d.clock = later{d.clock}
-	d.watch = newWatch(dir, d.log)
-	defer d.watch.close()
+	d.watch = watch.New(dir, d.log)
+	defer d.watch.Close()
 	for range 2 {
 		d.scan()
 		must.OK(t, d.handOver(context.Background()))
@@ -632,13 +633,13 @@ func TestRereadWorksWithoutNotifications(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pods")
 	d := New(Options{Path: dir, Node: "n1", Sink: func(context.Context, *journaletv1.ManifestsRead) error { return nil },
 		Store: func(context.Context, string, []byte) error { return nil }})
-	d.watch = &watch{path: dir, log: d.log}
-	defer d.watch.close()
+	d.watch = watch.Deaf(dir, d.log)
+	defer d.watch.Close()
 	d.scan()
 	must.OK(t, os.Mkdir(dir, 0o700))
 	write(t, filepath.Join(dir, "a.yaml"), pod("a", "x:1"))
 	d.scan()
-	if f := d.contentOf("a.yaml"); len(f.GetPods()) != 1 || d.watch.events() != nil || d.watch.errors() != nil {
+	if f := d.contentOf("a.yaml"); len(f.GetPods()) != 1 || d.watch.Events() != nil || d.watch.Errors() != nil {
 		t.Fatalf("%v", f)
 	}
 }

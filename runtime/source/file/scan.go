@@ -9,15 +9,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/watch"
 )
 
 const (
 	// maxFiles bounds the files of the directory, so that a wrong directory cannot fill the memory.
-	maxFiles = 4096
+	maxFiles = watch.MaxNames
 	// maxWarned bounds the names with a logged warning.
 	maxWarned = 1024
-	// watchTries bounds the attempts to set up the watch while the path changes; the reread finds later changes.
-	watchTries = 3
 )
 
 // scan checks the path, its names, and each file, and reads files with another stamp.
@@ -25,7 +24,7 @@ func (d *Driver) scan() {
 	d.refreshClasses()
 	st, err := d.follow()
 	missing := errors.Is(err, fs.ErrNotExist)
-	if err == nil && !st.isDir() && !st.isRegular() {
+	if err == nil && !st.IsDir() && !st.IsRegular() {
 		err = fmt.Errorf("%s is neither a directory nor a file", d.opts.Path)
 	}
 	if err != nil && !missing {
@@ -48,7 +47,7 @@ func (d *Driver) scan() {
 	}
 	d.setNames(names)
 	// A dangling link, or a name beyond maxFiles, is not in files and must be checked again.
-	d.listed = st.isDir() && len(d.files) == len(names) && !st.racy(d.clock.Now())
+	d.listed = st.IsDir() && len(d.files) == len(names) && !st.Racy(d.clock.Now())
 	d.scanned = true
 }
 
@@ -68,37 +67,19 @@ func (d *Driver) refreshClasses() {
 // errUnchanged means that a directory has the same names as at the last listing.
 var errUnchanged = errors.New("no name was added or removed")
 
-// follow watches the path, or its parent, and returns the path's stamp. The watch is set up first, so that changes
-// after the stamp are notified.
-func (d *Driver) follow() (stamp, error) {
-	var st stamp
-	var err error
-	for range watchTries {
-		st, err = statPath(d.opts.Path)
-		dir, id := d.opts.Path, st.id
-		if err != nil || !st.isDir() {
-			parent := filepath.Dir(d.opts.Path)
-			up, upErr := statPath(parent)
-			if upErr != nil {
-				// Nothing to watch: the reread finds the path.
-				return st, err
-			}
-			dir, id = parent, up.id
-		}
-		if !d.watch.watchDir(dir, id) {
-			return st, err
-		}
-		d.listed = false
-	}
+// follow watches the path, or its parent, and returns the path's stamp.
+func (d *Driver) follow() (watch.Stamp, error) {
+	st, moved, err := d.watch.Follow()
+	d.listed = d.listed && !moved
 	return st, err
 }
 
 // names lists the manifest files. If the directory's stamp is unchanged, no name was added or removed.
-func (d *Driver) names(st stamp, missing bool) (map[string]bool, error) {
+func (d *Driver) names(st watch.Stamp, missing bool) (map[string]bool, error) {
 	switch {
 	case missing:
 		return nil, nil
-	case st.isRegular():
+	case st.IsRegular():
 		return map[string]bool{filepath.Base(d.opts.Path): true}, nil
 	case d.listed && d.dir == st:
 		return nil, errUnchanged
