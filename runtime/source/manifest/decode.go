@@ -14,7 +14,7 @@ import (
 const accepted = "accepted are a v1 Pod, a v1 PodList and a v1 List of Pods"
 
 // Decode parses one manifest: YAML or JSON, one document or several, each a v1 Pod, a v1 PodList or a v1 List of pods.
-// Objects that pods refer to (DecodeObjects) may stand beside them: only their problems are returned.
+// Objects that pods refer to (DecodeObjects) may be beside them: only their problems are returned.
 // path is the file's path or the URL, as the author knows it; messages have it and, like the node's name, it determines
 // the UIDs of pods that set none. Pods and problems are in the order of the manifest. A pod with a problem is omitted,
 // without an effect on the others. A syntax error fails the whole manifest, because its end is unknown.
@@ -98,8 +98,8 @@ func (d *decoding) document(root *node) {
 	d.problems.add(r.sorted()...)
 }
 
-// object reports the problems of an object that is no pod and that pods may refer to, and whether it is one. Objects are
-// read from files only: at a URL, such an object would have no effect.
+// object reports the problems of an object that is no pod and that pods may refer to, and whether it is one. Such
+// objects are read from files only: at a URL they would have no effect.
 func (d *decoding) object(root *node, prefix string) bool {
 	if kind, _ := typeOf(root); d.opts.Source != SourceFile || kind == "RuntimeClass" || kind == "PriorityClass" {
 		return false

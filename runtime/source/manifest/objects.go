@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
+	"strings"
 
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -77,7 +78,7 @@ type objects struct {
 	found []Object
 }
 
-// take decodes an object if it is of one of objectKinds, and reports whether it is. prefix is that of an item of a list.
+// take decodes an object if it is of one of objectKinds, and reports whether it is. prefix is that of a list's item.
 func (o *objects) take(root *node, prefix string) ([]Problem, bool) {
 	kind, version := typeOf(root)
 	for _, k := range objectKinds {
@@ -140,6 +141,24 @@ func DecodeObjects(path string, data []byte) (found []Object, problems []Problem
 	return decodeObjects(path, docs)
 }
 
+// document decodes an object, and reports one whose kind is nearly that of an object.
+func (o *objects) document(root *node, prefix string) []Problem {
+	problems, taken := o.take(root, prefix)
+	if taken {
+		return problems
+	}
+	kind, version := typeOf(root)
+	for _, k := range objectKinds {
+		if strings.EqualFold(k.kind, kind) {
+			r := &report{path: o.path, prefix: prefix, root: root}
+			r.addAt("kind", CodeUnknownKind, fmt.Sprintf("found kind %q of apiVersion %q", kind, version),
+				fmt.Sprintf("write kind: %s and apiVersion: %s", k.kind, k.version))
+			return r.sorted()
+		}
+	}
+	return nil
+}
+
 func decodeObjects(path string, docs []document) (_ []Object, _ []Problem, ok bool) {
 	o := newObjects(path)
 	var all problems
@@ -148,15 +167,13 @@ func decodeObjects(path string, docs []document) (_ []Object, _ []Problem, ok bo
 			all.add(Problem{Path: path, Line: f.line, Code: f.code, Message: f.message, Remedy: f.remedy})
 			continue
 		}
-		more, _ := o.take(doc.root, "")
-		all.add(more...)
+		all.add(o.document(doc.root, "")...)
 		if kind, version := typeOf(doc.root); kind != "List" || version != "v1" {
 			continue
 		}
 		if items := doc.root.get("items"); items != nil && items.kind == listNode {
 			for i, item := range items.items {
-				more, _ := o.take(item, fmt.Sprintf("items[%d]", i))
-				all.add(more...)
+				all.add(o.document(item, fmt.Sprintf("items[%d]", i))...)
 			}
 		}
 	}

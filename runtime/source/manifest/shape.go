@@ -147,7 +147,7 @@ func (s *shape) opaque(n *node, t reflect.Type, path string) {
 	}
 	if json.Unmarshal(raw, reflect.New(t).Interface()) != nil {
 		if t.Kind() == reflect.Slice {
-			s.misfit(n, path, "is not base64", "encode it; text of a Secret may stand under stringData as it is")
+			s.misfit(n, path, "is not base64", "encode it; text of a Secret may be under stringData as it is")
 			return
 		}
 		s.misfit(n, path, "cannot be read as "+t.Name()+", found "+n.typeName(), "correct the value")

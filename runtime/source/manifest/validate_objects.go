@@ -72,16 +72,17 @@ func validateSize(at *field.Path, size int) field.ErrorList {
 	return nil
 }
 
-// secretKeys are the keys that a type of Secret requires: all of them, or one of them.
+// secretKeys are the keys that a type of Secret requires: all of them unless any.
 var secretKeys = map[corev1.SecretType]struct {
 	keys []string
 	any  bool
 }{
 	corev1.SecretTypeDockercfg:        {keys: []string{corev1.DockerConfigKey}},
 	corev1.SecretTypeDockerConfigJson: {keys: []string{corev1.DockerConfigJsonKey}},
-	corev1.SecretTypeBasicAuth:        {keys: []string{corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey}, any: true},
-	corev1.SecretTypeSSHAuth:          {keys: []string{corev1.SSHAuthPrivateKey}},
-	corev1.SecretTypeTLS:              {keys: []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey}},
+	corev1.SecretTypeBasicAuth: {keys: []string{corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey},
+		any: true},
+	corev1.SecretTypeSSHAuth: {keys: []string{corev1.SSHAuthPrivateKey}},
+	corev1.SecretTypeTLS:     {keys: []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey}},
 }
 
 // validateSecret merges stringData into data first, as the API server does.

@@ -1,0 +1,98 @@
+package objects
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// The kinds and states of objects, short.
+const (
+	configMap   = journaletv1.ObjectKind_OBJECT_KIND_CONFIG_MAP
+	secret      = journaletv1.ObjectKind_OBJECT_KIND_SECRET
+	token       = journaletv1.ObjectKind_OBJECT_KIND_SERVICE_ACCOUNT_TOKEN
+	trustBundle = journaletv1.ObjectKind_OBJECT_KIND_CLUSTER_TRUST_BUNDLE
+
+	present    = journaletv1.ObjectState_OBJECT_STATE_PRESENT
+	missing    = journaletv1.ObjectState_OBJECT_STATE_MISSING
+	unreadable = journaletv1.ObjectState_OBJECT_STATE_UNREADABLE
+)
+
+// Key names an object on this node.
+type Key struct {
+	Kind journaletv1.ObjectKind
+	// Namespace is empty for trust bundles.
+	Namespace string
+	Name      string
+	// Selector is that of journaletv1.ObjectRef.
+	Selector string
+}
+
+// keyOf returns the key of a reference of a pod in namespace.
+func keyOf(namespace string, r *journaletv1.ObjectRef) Key {
+	if r.GetKind() == trustBundle {
+		namespace = ""
+	}
+	return Key{Kind: r.GetKind(), Namespace: namespace, Name: r.GetName(), Selector: r.GetSelector()}
+}
+
+// Object is what a backing has read of an object. Contents are set at most once, and not changed after: ConfigMap,
+// Secret, or Data of a token or of trust bundles.
+type Object struct {
+	State journaletv1.ObjectState
+	// Version is metadata.resourceVersion at the API server.
+	Version string
+	// Immutable means that the object never changes.
+	Immutable bool
+	// Message is why it is unreadable, or what to do if it is missing, without contents.
+	Message string
+
+	ConfigMap *corev1.ConfigMap
+	Secret    *corev1.Secret
+	Data      []byte
+}
+
+// hasContents reports whether there is something to give to a pod. An unreadable object keeps the contents that were
+// read before.
+func (o *Object) hasContents() bool { return o.ConfigMap != nil || o.Secret != nil || o.Data != nil }
+
+// Backing is where objects come from: files, or an API server. A backing may follow single objects (a watch by field
+// selector) or read all and report some of them.
+type Backing interface {
+	// Watch begins to follow an object, and Unwatch ends it. They are called in turn for one key, never wait, and may be
+	// called before Run.
+	Watch(Key)
+	Unwatch(Key)
+	// Run follows the objects until ctx ends. It passes what it has read of watched objects: each once it is known, be it
+	// that there is none, and again after each change. What passes by itself (an authorizer that does not know yet that a
+	// pod is bound) is retried, not reported. Objects that are read together are reported together.
+	Run(ctx context.Context, read func(map[Key]Object)) error
+}
+
+// notFound is ErrNotFound in the words of a backing.
+type notFound struct{ text string }
+
+func (e *notFound) Error() string { return e.text }
+
+func (e *notFound) Is(target error) bool { return target == ErrNotFound }
+
+// Missing returns the kubelet's words for an object that does not exist.
+func (k Key) Missing() string {
+	switch k.Kind {
+	case configMap:
+		return fmt.Sprintf("configmap %q not found", k.Name)
+	case secret:
+		return fmt.Sprintf("secret %q not found", k.Name)
+	case token:
+		return fmt.Sprintf("no token of service account %s/%s", k.Namespace, k.Name)
+	case trustBundle:
+		if k.Name == "" {
+			return "combination of signerName and labelSelector matched zero ClusterTrustBundles"
+		}
+		return fmt.Sprintf("clustertrustbundle %q not found", k.Name)
+	}
+	return "object not found"
+}

@@ -1,0 +1,141 @@
+package objects
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/journalet/journalet/runtime/bounded"
+)
+
+const (
+	// KeyFile is the file in the root directory with the key of digests.
+	KeyFile = "objects.key"
+	// damagedKeyFile is where a key of another size goes.
+	damagedKeyFile = KeyFile + ".damaged"
+	// keyBytes is the size of the key: that of the hash.
+	keyBytes = sha256.Size
+)
+
+// digester computes digests of contents with the node's key, which it reads or creates when the first one is needed.
+type digester struct {
+	root string
+	log  *slog.Logger
+	key  []byte
+}
+
+// of returns the digest of contents, in hex. Equal contents have equal digests on this node.
+func (d *digester) of(o *Object) string {
+	if d.key == nil {
+		d.key = loadKey(d.root, d.log)
+	}
+	h := hmac.New(sha256.New, d.key)
+	switch {
+	case o.ConfigMap != nil:
+		all := maps.Clone(o.ConfigMap.BinaryData)
+		if all == nil {
+			all = map[string][]byte{}
+		}
+		for k, v := range o.ConfigMap.Data {
+			all[k] = []byte(v)
+		}
+		hashData(h, all)
+	case o.Secret != nil:
+		hashData(h, o.Secret.Data)
+	default:
+		hashPart(h, o.Data)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func hashData(h io.Writer, data map[string][]byte) {
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		hashPart(h, []byte(key))
+		hashPart(h, data[key])
+	}
+}
+
+// hashPart adds bytes with their length, so that no two lists of parts are the same text.
+func hashPart(h io.Writer, part []byte) {
+	_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part)))) // a hash never fails
+	_, _ = h.Write(part)
+}
+
+// loadKey returns the node's key. If it can be neither read nor written, the key is of this run only: the next run sets
+// up every volume with objects once more.
+func loadKey(root string, log *slog.Logger) []byte {
+	path := filepath.Join(root, KeyFile)
+	key, err := readKey(path)
+	if errors.Is(err, errDamagedKey) {
+		aside := filepath.Join(root, damagedKeyFile)
+		err = os.Rename(path, aside)
+		log.Warn("the key of digests is damaged; a new one replaces it, and volumes with objects are set up once more",
+			"file", path, "moved to", aside)
+		if err == nil {
+			err = fs.ErrNotExist
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		key = make([]byte, keyBytes)
+		_, _ = rand.Read(key) // never fails: it ends the process instead
+		err = writeKey(path, key)
+	}
+	if err != nil {
+		log.Warn("no lasting key of digests: volumes with objects are set up once more at the next start",
+			"file", path, "error", err)
+	}
+	if key == nil {
+		key = make([]byte, keyBytes)
+		_, _ = rand.Read(key)
+	}
+	return key
+}
+
+var errDamagedKey = errors.New("the key has another size")
+
+func readKey(path string) ([]byte, error) {
+	key, err := bounded.ReadFile(path, keyBytes)
+	switch {
+	case errors.Is(err, bounded.ErrTooLarge), errors.Is(err, bounded.ErrNotRegular), err == nil && len(key) != keyBytes:
+		return nil, errDamagedKey
+	case err != nil:
+		return nil, err
+	}
+	// A reader of the key can test guesses of contents against digests.
+	return key, os.Chmod(path, 0o600)
+}
+
+// writeKey writes the key such that after any crash it is there whole or not at all.
+func writeKey(path string, key []byte) error {
+	part := path + ".part"
+	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(key)
+	err = errors.Join(err, f.Sync())
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", part, err)
+	}
+	if err := os.Rename(part, path); err != nil {
+		return err
+	}
+	dir, err := os.OpenFile(filepath.Dir(path), os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

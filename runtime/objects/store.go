@@ -1,0 +1,320 @@
+package objects
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+const (
+	// readTimeout bounds how long a driver or a report waits for the first read of an object.
+	readTimeout = time.Second
+	// retryEvery is the wait after a fact that could not be emitted.
+	retryEvery = time.Second
+	// maxMessageBytes bounds the message of an object in a fact.
+	maxMessageBytes = 1 << 10
+)
+
+// Options configure a Store; RootDir, Backing and Sink must be set.
+type Options struct {
+	// RootDir is the agent's root directory, which holds the key of digests.
+	RootDir string
+	// Backing is where objects come from.
+	Backing Backing
+	// Sink receives a pod's objects when one of them has changed, one pod after the other. After an error they are
+	// reported again.
+	Sink func(context.Context, *journaletv1.ObjectsRead) error
+	Log  *slog.Logger
+}
+
+// Store watches the objects that pods refer to. Its methods may be called concurrently, Seed and SeedPending only
+// before Run.
+type Store struct {
+	opts   Options
+	wake   chan struct{}
+	digest digester // only read uses it
+
+	mu      sync.Mutex
+	pods    map[string]*pod // by UID
+	entries map[Key]*entry
+}
+
+// entry is an object that pods refer to, or that a driver is waiting for.
+type entry struct {
+	users   int // pods, and drivers that wait
+	watched bool
+	object  Object
+	digest  string
+	// first is closed with the first read.
+	first chan struct{}
+	// secrets are the contents of a Secret or a token, as last read and before.
+	secrets [2][]string
+}
+
+func (e *entry) known() bool { return e.object.State != 0 }
+
+// pod is a pod that refers to objects, or that did.
+type pod struct {
+	namespace string
+	refs      []*journaletv1.ObjectRef
+	// reported is what the pod's actor was last given.
+	reported []*journaletv1.ObjectRead
+	// mustReport reports the next read in any case: the references have changed.
+	mustReport bool
+	// since is when the references were set.
+	since time.Time
+	// secrets are the contents of Secrets that the pod referred to before.
+	secrets []string
+}
+
+// New returns a store. It reads nothing before Run.
+func New(o Options) *Store {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Store{
+		opts: o, wake: make(chan struct{}, 1), digest: digester{root: o.RootDir, log: o.Log},
+		pods: map[string]*pod{}, entries: map[Key]*entry{},
+	}
+}
+
+// Seed adds what a pod refers to and what it was last given, from its state in the journal.
+func (s *Store) Seed(uid, namespace string, refs []*journaletv1.ObjectRef, read []*journaletv1.ObjectRead) {
+	s.set(uid, &journaletv1.ObjectsSet{Namespace: namespace, Refs: refs})
+	s.SeedPending(&journaletv1.ObjectsRead{Uid: uid, Objects: read})
+}
+
+// SeedPending adds a fact of the journal that the pod has not handled yet.
+func (s *Store) SeedPending(r *journaletv1.ObjectsRead) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.pods[r.GetUid()]; p != nil {
+		p.reported, p.mustReport = r.GetObjects(), false
+	}
+}
+
+// Stored handles a stored record.
+func (s *Store) Stored(rec *journaletv1.Record) {
+	for _, e := range rec.GetStep().GetDecisions() {
+		switch k := e.GetKind().(type) {
+		case *journaletv1.Event_ObjectsSet:
+			s.set(messages.RefOf(rec.GetActor()).ID, k.ObjectsSet)
+		case *journaletv1.Event_PodForgotten:
+			s.forget(k.PodForgotten.GetUid())
+		case *journaletv1.Event_PodFinished:
+			s.forget(k.PodFinished.GetUid())
+		}
+	}
+}
+
+// set replaces what a pod refers to.
+func (s *Store) set(uid string, o *journaletv1.ObjectsSet) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.pods[uid]
+	if p == nil {
+		if len(o.GetRefs()) == 0 {
+			return
+		}
+		p = &pod{}
+		s.pods[uid] = p
+	}
+	if now := s.secretsOf(p); len(now) > 0 {
+		p.secrets = now
+	}
+	before, namespace := p.refs, p.namespace
+	p.namespace, p.refs, p.mustReport, p.since = o.GetNamespace(), o.GetRefs(), true, time.Now()
+	for _, r := range p.refs {
+		s.acquire(keyOf(p.namespace, r))
+	}
+	for _, r := range before {
+		s.release(keyOf(namespace, r))
+	}
+	s.signal()
+}
+
+// forget drops a pod: its next incarnation refers to nothing yet.
+func (s *Store) forget(uid string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.pods[uid]
+	if p == nil {
+		return
+	}
+	for _, r := range p.refs {
+		s.release(keyOf(p.namespace, r))
+	}
+	delete(s.pods, uid)
+}
+
+// acquire adds a user of an object; s.mu is held.
+func (s *Store) acquire(k Key) *entry {
+	e := s.entries[k]
+	if e == nil {
+		e = &entry{watched: true, first: make(chan struct{})}
+		s.entries[k] = e
+		s.opts.Backing.Watch(k)
+	}
+	e.users++
+	return e
+}
+
+// release removes a user of an object; s.mu is held.
+func (s *Store) release(k Key) {
+	e := s.entries[k]
+	if e.users--; e.users > 0 {
+		return
+	}
+	if e.watched {
+		s.opts.Backing.Unwatch(k)
+	}
+	delete(s.entries, k)
+}
+
+func (s *Store) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run reads objects and reports changes until ctx ends.
+func (s *Store) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.opts.Backing.Run(ctx, s.read) })
+	g.Go(func() error { return s.report(ctx) })
+	return g.Wait()
+}
+
+// read takes what the backing has read.
+func (s *Store) read(all map[Key]Object) {
+	digests := map[Key]string{}
+	for k, o := range all {
+		if o.hasContents() {
+			digests[k] = s.digest.of(&o)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, o := range all {
+		e := s.entries[k]
+		if e == nil || !e.watched {
+			continue
+		}
+		if !e.known() {
+			close(e.first)
+		}
+		if digests[k] != e.digest && o.hasContents() {
+			e.secrets = [2][]string{secretValues(k, &o), e.secrets[0]}
+		}
+		e.object, e.digest = o, digests[k]
+		if o.Immutable && o.State == present {
+			e.watched = false
+			s.opts.Backing.Unwatch(k)
+		}
+	}
+	s.signal()
+}
+
+// report emits facts until ctx ends.
+func (s *Store) report(ctx context.Context) error {
+	for {
+		var again <-chan time.Time
+		if wait := s.reportAll(ctx); wait > 0 {
+			again = time.After(wait)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-again:
+		case <-s.wake:
+		}
+	}
+}
+
+// reportAll reports each pod whose objects differ from what was reported. It returns after which time to do so again;
+// 0: with the next change.
+func (s *Store) reportAll(ctx context.Context) (again time.Duration) {
+	s.mu.Lock()
+	uids := slices.Sorted(maps.Keys(s.pods))
+	s.mu.Unlock()
+	soonest := func(d time.Duration) {
+		if again == 0 || d < again {
+			again = d
+		}
+	}
+	for _, uid := range uids {
+		p, since, fact, wait := s.changed(uid)
+		if wait > 0 {
+			soonest(wait)
+		}
+		if fact == nil {
+			continue
+		}
+		if err := s.opts.Sink(ctx, fact); err != nil {
+			soonest(retryEvery)
+			continue
+		}
+		s.mu.Lock()
+		p.reported = fact.GetObjects()
+		p.mustReport = p.mustReport && !p.since.Equal(since)
+		s.mu.Unlock()
+	}
+	return again
+}
+
+// changed returns the fact that a pod's actor lacks, nil if none, and since when the pod has its references. wait is
+// for how long the first read of an object may still take.
+func (s *Store) changed(uid string) (
+	p *pod, since time.Time, fact *journaletv1.ObjectsRead, wait time.Duration,
+) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p = s.pods[uid]; p == nil || len(p.refs) == 0 {
+		return nil, since, nil, 0
+	}
+	fact = &journaletv1.ObjectsRead{Uid: uid}
+	for _, r := range p.refs {
+		if e := s.entries[keyOf(p.namespace, r)]; e.known() {
+			fact.Objects = append(fact.Objects, e.fact(p.namespace, r))
+		}
+	}
+	if len(fact.GetObjects()) < len(p.refs) {
+		if wait = time.Until(p.since.Add(readTimeout)); wait > 0 {
+			return nil, since, nil, wait
+		}
+	}
+	same := slices.EqualFunc(fact.GetObjects(), p.reported, func(a, b *journaletv1.ObjectRead) bool {
+		return proto.Equal(a, b)
+	})
+	if len(fact.GetObjects()) == 0 || same && !p.mustReport {
+		return nil, since, nil, 0
+	}
+	return p, p.since, fact, 0
+}
+
+// fact returns an object as a fact has it.
+func (e *entry) fact(namespace string, r *journaletv1.ObjectRef) *journaletv1.ObjectRead {
+	out := &journaletv1.ObjectRead{
+		Ref: r, State: e.object.State, Version: e.object.Version, Digest: e.digest, Message: e.object.Message,
+		Immutable: e.object.Immutable && e.object.State == present,
+	}
+	if out.GetState() == missing && out.GetMessage() == "" {
+		out.Message = keyOf(namespace, r).Missing()
+	}
+	if len(out.GetMessage()) > maxMessageBytes {
+		out.Message = out.GetMessage()[:maxMessageBytes]
+	}
+	out.Message = strings.ToValidUTF8(out.GetMessage(), "")
+	return out
+}
