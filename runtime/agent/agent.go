@@ -29,6 +29,7 @@ import (
 	"github.com/journalet/journalet/runtime/cri/pleg"
 	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/objects"
 	"github.com/journalet/journalet/runtime/otlp"
 	"github.com/journalet/journalet/runtime/pod/gate"
 	"github.com/journalet/journalet/runtime/pod/probe"
@@ -60,6 +61,7 @@ type agent struct {
 	gates     *gate.Driver
 	storage   *storage.Driver
 	volumes   volumes
+	objects   *objects.Store
 	files     *file.Driver
 	url       *url.Driver // nil without a manifest URL
 	health    *health.Monitor
@@ -177,6 +179,7 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 	a.probes.Stored(rec)
 	a.gates.Stored(rec)
 	a.storage.Stored(rec)
+	a.objects.Stored(rec)
 	a.manifests.Stored(rec)
 	if a.traces != nil {
 		a.traces.Stored(rec)
@@ -229,6 +232,7 @@ func (a *agent) seed(r *host.Recovered) {
 			a.seedGates(r, ref, d)
 			a.seedStorage(r, ref, d)
 			a.seedVolumes(r, ref, d)
+			a.seedObjects(r, ref, d)
 			last, certain := d.Pod().GetObserved(), d.Observed()
 			r.Pending(ref, func(rec *journaletv1.Record) {
 				if o := rec.GetFact().GetPodObserved(); o != nil {
@@ -273,6 +277,7 @@ func (a *agent) serve(ctx context.Context) error {
 		"runtime health": a.health.Run, "pleg": a.pleg.Run, "probes": a.probes.Run, "readiness gates": a.gates.Run,
 		"file source": a.files.Run, "health server": a.serveHTTP, "retention": a.retain, "cgroups": a.maintainCgroups,
 		"ephemeral storage": a.storage.Run, "directories of pods": a.reportDirectories,
+		"objects": a.objects.Run,
 	}
 	if a.url != nil {
 		drivers["http source"] = a.url.Run

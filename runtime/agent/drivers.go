@@ -121,7 +121,9 @@ func (a *agent) sandboxSeccomp() string {
 
 // newDrivers creates the drivers without running them.
 func (a *agent) newDrivers() error {
+	a.objects = a.newObjects()
 	a.volumes.Driver = volume.New(volume.Options{
+		Objects: a.objects,
 		RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
 		AllocatableMemory: a.facts.AllocatableMemory(), Allocatable: a.allocatable,
 	})
@@ -137,7 +139,8 @@ func (a *agent) newDrivers() error {
 		SandboxSeccomp: a.sandboxSeccomp(), SeccompRoot: filepath.Join(a.cfg.RootDir, "seccomp"),
 		MemoryCapacity: a.facts.Capacity.MemoryBytes, SwapCapacity: a.facts.SwapBytes,
 		LimitedSwap: a.cfg.SwapBehavior == config.SwapLimited, SELinux: selinux.GetEnabled(),
-		Volumes: a.volumes.Driver, PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
+		Volumes: a.volumes.Driver, Objects: a.objects,
+		PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
 		PodCgroups: a.cgroups, CgroupDriver: a.cfg.CgroupDriver,
 		CgroupV2: cgroup.V2(), Cgroups: cri.DetectCgroups("/", cgroup.V2()), Allocatable: a.allocatable,
 		Timeouts: cri.Timeouts{Call: a.cfg.RuntimeRequestTimeout}, Withhold: a.manifests.withhold,

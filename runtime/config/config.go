@@ -88,6 +88,11 @@ type Config struct {
 	// RuntimeClassPath is a file or directory of RuntimeClass objects for pods; empty: none.
 	RuntimeClassPath string
 
+	// ObjectsPath is a file or directory of objects that pods refer to, besides those in StaticPodPath; empty: none.
+	ObjectsPath string
+	// ServiceAccountTokenFiles are paths of files with the token of a service account, by NAMESPACE/NAME.
+	ServiceAccountTokenFiles map[string]string
+
 	// ContainerRuntimeEndpoint is unix://<path>, or sim://<anything> for the simulated runtime.
 	ContainerRuntimeEndpoint string
 	// ImageServiceEndpoint is empty or the same.
@@ -235,6 +240,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"interval between two requests to --manifest-url")
 	fs.StringVar(&c.RuntimeClassPath, "runtime-class-path", c.RuntimeClassPath,
 		"file or directory of RuntimeClass objects for pods; empty: none")
+	c.addObjectFlags(fs)
 	fs.StringVar(&c.ContainerRuntimeEndpoint, "container-runtime-endpoint", c.ContainerRuntimeEndpoint,
 		"socket of the CRI runtime, or sim:// for a simulated one")
 	fs.StringVar(&c.ImageServiceEndpoint, "image-service-endpoint", c.ImageServiceEndpoint,
@@ -280,6 +286,14 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.LogFormat, "log-format", c.LogFormat, "text or json")
 	fs.BoolVar(&c.AllowBesideKubelet, "allow-beside-kubelet", c.AllowBesideKubelet,
 		"start even if a kubelet runs on the same runtime")
+}
+
+// addObjectFlags adds the flags of the store of objects. The kubelet has neither: its objects are an API server's.
+func (c *Config) addObjectFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&c.ObjectsPath, "objects-path", c.ObjectsPath,
+		"file or directory of ConfigMaps, Secrets and ClusterTrustBundles for pods, besides those in --static-pod-path")
+	fs.StringToStringVar(&c.ServiceAccountTokenFiles, "service-account-token-file", c.ServiceAccountTokenFiles,
+		"file with the token of a service account for its pods, NAMESPACE/NAME=PATH; may be given several times")
 }
 
 // addBusFlags adds the flags of the journal and of the port of its bus.

@@ -60,12 +60,8 @@ func (c *Config) Load(flags *pflag.FlagSet) ([]Problem, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range []*string{&c.RootDir, &c.StaticPodPath, &c.PodLogDir, &c.ContainerLogDir, &c.RuntimeClassPath} {
-		if *path != "" {
-			if *path, err = filepath.Abs(*path); err != nil {
-				return nil, fmt.Errorf("the working directory is gone, use absolute paths: %w", err)
-			}
-		}
+	if err := c.absolute(); err != nil {
+		return nil, fmt.Errorf("the working directory is gone, use absolute paths: %w", err)
 	}
 	if strings.HasPrefix(c.ContainerRuntimeEndpoint, "/") {
 		c.ContainerRuntimeEndpoint = "unix://" + c.ContainerRuntimeEndpoint
@@ -75,6 +71,26 @@ func (c *Config) Load(flags *pflag.FlagSet) ([]Problem, error) {
 	}
 	problems = append(append(problems, ignored...), c.notEnforced(m.from[enforceField])...)
 	return append(problems, c.shownSecrets(given)...), nil
+}
+
+// absolute makes the paths absolute.
+func (c *Config) absolute() (err error) {
+	for _, path := range []*string{&c.RootDir, &c.StaticPodPath, &c.PodLogDir, &c.ContainerLogDir, &c.RuntimeClassPath,
+		&c.ObjectsPath} {
+		if *path != "" {
+			if *path, err = filepath.Abs(*path); err != nil {
+				return err
+			}
+		}
+	}
+	for account, path := range c.ServiceAccountTokenFiles {
+		if path != "" {
+			if c.ServiceAccountTokenFiles[account], err = filepath.Abs(path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 const enforceField = "enforceNodeAllocatable"

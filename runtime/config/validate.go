@@ -95,12 +95,25 @@ func (c *Config) Validate() error {
 		bad("memorySwap.swapBehavior: found %q, want %s or %s", c.SwapBehavior, SwapNone, SwapLimited)
 	}
 	errs = append(errs, c.validateUserNamespaces()...)
+	errs = append(errs, c.validateTokenFiles()...)
 	errs = append(errs, c.validateCgroups()...)
 	errs = append(errs, c.validateNetwork()...)
 	errs = append(errs, c.validateURL()...)
 	errs = append(errs, c.validateNode()...)
 	slices.SortStableFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)
+}
+
+func (c *Config) validateTokenFiles() (errs []error) {
+	for _, account := range slices.Sorted(maps.Keys(c.ServiceAccountTokenFiles)) {
+		namespace, name, _ := strings.Cut(account, "/")
+		if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 ||
+			c.ServiceAccountTokenFiles[account] == "" {
+			errs = append(errs, fmt.Errorf("--service-account-token-file: found %q, want NAMESPACE/NAME=PATH, such as "+
+				"default/robot=/etc/journalet/robot.token", account+"="+c.ServiceAccountTokenFiles[account]))
+		}
+	}
+	return errs
 }
 
 // enforcements are the kubelet's values of --enforce-node-allocatable; only pods and none are supported.

@@ -46,6 +46,8 @@ type Options struct {
 	Node string
 	// Classes returns the runtime classes, as for package file. May be nil.
 	Classes func() *manifest.RuntimeClasses
+	// HasToken is that of manifest.Options. May be nil.
+	HasToken func(namespace, account string) bool
 	// Every defaults to DefaultEvery, Timeout to DefaultTimeout.
 	Every, Timeout time.Duration
 	// Store, Prime and Sink are those of package file.
@@ -243,7 +245,7 @@ func (d *Driver) read(ctx context.Context) {
 	if sum := sha256.Sum256(a.body); !a.unchanged && (d.content == nil || sum != d.contentSum) {
 		d.contentSum = sum
 		d.content, d.parsed = feed.Decode(d.shownURL, d.shownURL, a.body, manifest.Options{
-			NodeName: d.opts.Node, Source: manifest.SourceHTTP, Classes: d.classes,
+			NodeName: d.opts.Node, Source: manifest.SourceHTTP, Classes: d.classes, HasToken: d.opts.HasToken,
 		})
 		// An empty body is valid and removes no pod, as in the kubelet.
 		d.valid = !d.content.GetUnreadable() || len(a.body) == 0

@@ -1,0 +1,43 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/objects"
+	objectfiles "github.com/journalet/journalet/runtime/objects/files"
+)
+
+// newObjects creates the store of the objects that pods refer to.
+func (a *agent) newObjects() *objects.Store {
+	return objects.New(objects.Options{
+		RootDir: a.cfg.RootDir, Log: a.log,
+		Backing: objectfiles.New(objectfiles.Options{
+			Manifests: a.cfg.StaticPodPath, Objects: a.cfg.ObjectsPath, Tokens: a.cfg.ServiceAccountTokenFiles,
+			Reread: a.cfg.FileCheckFrequency, Log: a.log,
+		}),
+		Sink: func(ctx context.Context, r *journaletv1.ObjectsRead) error {
+			e := messages.NewEvent(r)
+			return a.host.Fact(ctx, messages.Pod(r.GetUid()), e)
+		},
+	})
+}
+
+// seedObjects gives the store what a pod refers to, and what the pod was last given.
+func (a *agent) seedObjects(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
+	s := d.Pod()
+	a.objects.Seed(ref.ID, s.GetPod().GetNamespace(), s.GetObjectRefs(), s.GetObjects())
+	r.Pending(ref, func(rec *journaletv1.Record) {
+		if read := rec.GetFact().GetObjectsRead(); read != nil {
+			a.objects.SeedPending(read)
+		}
+	})
+}
+
+// hasToken reports whether the node has a token of a service account.
+func (a *agent) hasToken(namespace, account string) bool {
+	return a.cfg.ServiceAccountTokenFiles[namespace+"/"+account] != ""
+}
