@@ -2374,8 +2374,10 @@ type ContainerRecord struct {
 	RestartedFrom uint32 `protobuf:"varint,22,opt,name=restarted_from,json=restartedFrom,proto3" json:"restarted_from,omitempty"`
 	// Restart count of an instance that turned out not to have run. The next one has it again: the count never falls.
 	ReportedRestarts uint32 `protobuf:"varint,23,opt,name=reported_restarts,json=reportedRestarts,proto3" json:"reported_restarts,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Images of the image volumes that it mounts, by reference. Without an entry nothing is known of one.
+	VolumeImages  map[string]*VolumeImage `protobuf:"bytes,24,rep,name=volume_images,json=volumeImages,proto3" json:"volume_images,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ContainerRecord) Reset() {
@@ -2569,6 +2571,77 @@ func (x *ContainerRecord) GetReportedRestarts() uint32 {
 	return 0
 }
 
+func (x *ContainerRecord) GetVolumeImages() map[string]*VolumeImage {
+	if x != nil {
+		return x.VolumeImages
+	}
+	return nil
+}
+
+// VolumeImage is the image of an image volume, before the next start of one container that mounts it.
+type VolumeImage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It was pulled for the next start.
+	Ready bool `protobuf:"varint,1,opt,name=ready,proto3" json:"ready,omitempty"`
+	// A pull was requested and has not succeeded.
+	Requested bool `protobuf:"varint,2,opt,name=requested,proto3" json:"requested,omitempty"`
+	// The last start did not find it on the node.
+	Missing       bool `protobuf:"varint,3,opt,name=missing,proto3" json:"missing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeImage) Reset() {
+	*x = VolumeImage{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeImage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeImage) ProtoMessage() {}
+
+func (x *VolumeImage) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeImage.ProtoReflect.Descriptor instead.
+func (*VolumeImage) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *VolumeImage) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
+func (x *VolumeImage) GetRequested() bool {
+	if x != nil {
+		return x.Requested
+	}
+	return false
+}
+
+func (x *VolumeImage) GetMissing() bool {
+	if x != nil {
+		return x.Missing
+	}
+	return false
+}
+
 // CreatedContainer is an instance that is created and not started.
 type CreatedContainer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2581,7 +2654,7 @@ type CreatedContainer struct {
 
 func (x *CreatedContainer) Reset() {
 	*x = CreatedContainer{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[26]
+	mi := &file_journalet_v1_pod_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2593,7 +2666,7 @@ func (x *CreatedContainer) String() string {
 func (*CreatedContainer) ProtoMessage() {}
 
 func (x *CreatedContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[26]
+	mi := &file_journalet_v1_pod_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2606,7 +2679,7 @@ func (x *CreatedContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatedContainer.ProtoReflect.Descriptor instead.
 func (*CreatedContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{26}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CreatedContainer) GetContainerId() string {
@@ -2645,7 +2718,7 @@ type ContainerTermination struct {
 
 func (x *ContainerTermination) Reset() {
 	*x = ContainerTermination{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[27]
+	mi := &file_journalet_v1_pod_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2657,7 +2730,7 @@ func (x *ContainerTermination) String() string {
 func (*ContainerTermination) ProtoMessage() {}
 
 func (x *ContainerTermination) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[27]
+	mi := &file_journalet_v1_pod_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2670,7 +2743,7 @@ func (x *ContainerTermination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerTermination.ProtoReflect.Descriptor instead.
 func (*ContainerTermination) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{27}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ContainerTermination) GetContainerId() string {
@@ -2717,7 +2790,7 @@ type ContainerProbes struct {
 
 func (x *ContainerProbes) Reset() {
 	*x = ContainerProbes{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[28]
+	mi := &file_journalet_v1_pod_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2729,7 +2802,7 @@ func (x *ContainerProbes) String() string {
 func (*ContainerProbes) ProtoMessage() {}
 
 func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[28]
+	mi := &file_journalet_v1_pod_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2742,7 +2815,7 @@ func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerProbes.ProtoReflect.Descriptor instead.
 func (*ContainerProbes) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{28}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ContainerProbes) GetContainerId() string {
@@ -2792,7 +2865,7 @@ type BackOff struct {
 
 func (x *BackOff) Reset() {
 	*x = BackOff{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[29]
+	mi := &file_journalet_v1_pod_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +2877,7 @@ func (x *BackOff) String() string {
 func (*BackOff) ProtoMessage() {}
 
 func (x *BackOff) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[29]
+	mi := &file_journalet_v1_pod_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +2890,7 @@ func (x *BackOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackOff.ProtoReflect.Descriptor instead.
 func (*BackOff) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{29}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *BackOff) GetKey() string {
@@ -2853,7 +2926,7 @@ type PodCall struct {
 
 func (x *PodCall) Reset() {
 	*x = PodCall{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[30]
+	mi := &file_journalet_v1_pod_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2865,7 +2938,7 @@ func (x *PodCall) String() string {
 func (*PodCall) ProtoMessage() {}
 
 func (x *PodCall) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[30]
+	mi := &file_journalet_v1_pod_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2878,7 +2951,7 @@ func (x *PodCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCall.ProtoReflect.Descriptor instead.
 func (*PodCall) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{30}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PodCall) GetRequest() *CallRequested {
@@ -3108,7 +3181,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"inProgress\x12\x1a\n" +
 	"\bfailures\x18\x04 \x01(\rR\bfailures\x127\n" +
 	"\tfailed_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bfailedAt\x12\x14\n" +
-	"\x05error\x18\x06 \x01(\tR\x05error\"\xd6\b\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\"\x88\n" +
+	"\n" +
 	"\x0fContainerRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fnext_attempt\x18\x02 \x01(\rR\vnextAttempt\x12<\n" +
@@ -3135,7 +3209,15 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\breported\x18\x14 \x01(\v2\x17.journalet.v1.ResourcesR\breported\x128\n" +
 	"\acreated\x18\x15 \x01(\v2\x1e.journalet.v1.CreatedContainerR\acreated\x12%\n" +
 	"\x0erestarted_from\x18\x16 \x01(\rR\rrestartedFrom\x12+\n" +
-	"\x11reported_restarts\x18\x17 \x01(\rR\x10reportedRestarts\"n\n" +
+	"\x11reported_restarts\x18\x17 \x01(\rR\x10reportedRestarts\x12T\n" +
+	"\rvolume_images\x18\x18 \x03(\v2/.journalet.v1.ContainerRecord.VolumeImagesEntryR\fvolumeImages\x1aZ\n" +
+	"\x11VolumeImagesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.VolumeImageR\x05value:\x028\x01\"[\n" +
+	"\vVolumeImage\x12\x14\n" +
+	"\x05ready\x18\x01 \x01(\bR\x05ready\x12\x1c\n" +
+	"\trequested\x18\x02 \x01(\bR\trequested\x12\x18\n" +
+	"\amissing\x18\x03 \x01(\bR\amissing\"n\n" +
 	"\x10CreatedContainer\x12!\n" +
 	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x1d\n" +
@@ -3198,7 +3280,7 @@ func file_journalet_v1_pod_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_pod_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_journalet_v1_pod_proto_goTypes = []any{
 	(PodStage)(0),                   // 0: journalet.v1.PodStage
 	(PodPhase)(0),                   // 1: journalet.v1.PodPhase
@@ -3230,102 +3312,106 @@ var file_journalet_v1_pod_proto_goTypes = []any{
 	(*StorageExceeded)(nil),         // 27: journalet.v1.StorageExceeded
 	(*PodResize)(nil),               // 28: journalet.v1.PodResize
 	(*ContainerRecord)(nil),         // 29: journalet.v1.ContainerRecord
-	(*CreatedContainer)(nil),        // 30: journalet.v1.CreatedContainer
-	(*ContainerTermination)(nil),    // 31: journalet.v1.ContainerTermination
-	(*ContainerProbes)(nil),         // 32: journalet.v1.ContainerProbes
-	(*BackOff)(nil),                 // 33: journalet.v1.BackOff
-	(*PodCall)(nil),                 // 34: journalet.v1.PodCall
-	nil,                             // 35: journalet.v1.PodStatusChanged.WaitingEntry
-	nil,                             // 36: journalet.v1.PodState.ContainersEntry
-	nil,                             // 37: journalet.v1.PodState.CallsEntry
-	nil,                             // 38: journalet.v1.PodState.ConditionsEntry
-	nil,                             // 39: journalet.v1.PodState.VolumesEntry
-	(*timestamppb.Timestamp)(nil),   // 40: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 41: google.protobuf.Duration
-	(*PodDemand)(nil),               // 42: journalet.v1.PodDemand
-	(*PodRef)(nil),                  // 43: journalet.v1.PodRef
-	(*PodObserved)(nil),             // 44: journalet.v1.PodObserved
-	(*Timers)(nil),                  // 45: journalet.v1.Timers
-	(*ObjectRef)(nil),               // 46: journalet.v1.ObjectRef
-	(*ObjectRead)(nil),              // 47: journalet.v1.ObjectRead
-	(*UserNamespace)(nil),           // 48: journalet.v1.UserNamespace
-	(*ContainerObservation)(nil),    // 49: journalet.v1.ContainerObservation
-	(*Resources)(nil),               // 50: journalet.v1.Resources
-	(*CallRequested)(nil),           // 51: journalet.v1.CallRequested
+	(*VolumeImage)(nil),             // 30: journalet.v1.VolumeImage
+	(*CreatedContainer)(nil),        // 31: journalet.v1.CreatedContainer
+	(*ContainerTermination)(nil),    // 32: journalet.v1.ContainerTermination
+	(*ContainerProbes)(nil),         // 33: journalet.v1.ContainerProbes
+	(*BackOff)(nil),                 // 34: journalet.v1.BackOff
+	(*PodCall)(nil),                 // 35: journalet.v1.PodCall
+	nil,                             // 36: journalet.v1.PodStatusChanged.WaitingEntry
+	nil,                             // 37: journalet.v1.PodState.ContainersEntry
+	nil,                             // 38: journalet.v1.PodState.CallsEntry
+	nil,                             // 39: journalet.v1.PodState.ConditionsEntry
+	nil,                             // 40: journalet.v1.PodState.VolumesEntry
+	nil,                             // 41: journalet.v1.ContainerRecord.VolumeImagesEntry
+	(*timestamppb.Timestamp)(nil),   // 42: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 43: google.protobuf.Duration
+	(*PodDemand)(nil),               // 44: journalet.v1.PodDemand
+	(*PodRef)(nil),                  // 45: journalet.v1.PodRef
+	(*PodObserved)(nil),             // 46: journalet.v1.PodObserved
+	(*Timers)(nil),                  // 47: journalet.v1.Timers
+	(*ObjectRef)(nil),               // 48: journalet.v1.ObjectRef
+	(*ObjectRead)(nil),              // 49: journalet.v1.ObjectRead
+	(*UserNamespace)(nil),           // 50: journalet.v1.UserNamespace
+	(*ContainerObservation)(nil),    // 51: journalet.v1.ContainerObservation
+	(*Resources)(nil),               // 52: journalet.v1.Resources
+	(*CallRequested)(nil),           // 53: journalet.v1.CallRequested
 }
 var file_journalet_v1_pod_proto_depIdxs = []int32{
-	40, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	42, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	1,  // 1: journalet.v1.PodStatusChanged.phase:type_name -> journalet.v1.PodPhase
 	4,  // 2: journalet.v1.PodStatusChanged.conditions:type_name -> journalet.v1.Condition
-	35, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
-	41, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
+	36, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
+	43, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
 	2,  // 5: journalet.v1.ProbesSet.kinds:type_name -> journalet.v1.ProbeKind
-	40, // 6: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
+	42, // 6: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
 	2,  // 7: journalet.v1.ProbeResult.kind:type_name -> journalet.v1.ProbeKind
-	42, // 8: journalet.v1.ResizeRequested.demand:type_name -> journalet.v1.PodDemand
+	44, // 8: journalet.v1.ResizeRequested.demand:type_name -> journalet.v1.PodDemand
 	19, // 9: journalet.v1.ReadinessGatesRead.conditions:type_name -> journalet.v1.ReadinessGateCondition
-	40, // 10: journalet.v1.ReadinessGateCondition.last_transition:type_name -> google.protobuf.Timestamp
+	42, // 10: journalet.v1.ReadinessGateCondition.last_transition:type_name -> google.protobuf.Timestamp
 	1,  // 11: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
-	43, // 12: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
+	45, // 12: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
 	0,  // 13: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
-	41, // 14: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
-	40, // 15: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
-	40, // 16: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
-	40, // 17: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
-	44, // 18: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
-	36, // 19: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
-	37, // 20: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
-	40, // 21: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
-	40, // 22: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
-	40, // 23: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
-	40, // 24: journalet.v1.PodState.sandbox_created_at:type_name -> google.protobuf.Timestamp
-	45, // 25: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
+	43, // 14: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
+	42, // 15: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
+	42, // 16: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
+	42, // 17: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
+	46, // 18: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
+	37, // 19: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
+	38, // 20: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
+	42, // 21: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
+	42, // 22: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
+	42, // 23: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
+	42, // 24: journalet.v1.PodState.sandbox_created_at:type_name -> google.protobuf.Timestamp
+	47, // 25: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
 	1,  // 26: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
-	38, // 27: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
-	40, // 28: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
-	43, // 29: journalet.v1.PodState.reported_as:type_name -> journalet.v1.PodRef
-	43, // 30: journalet.v1.PodState.preempted_for:type_name -> journalet.v1.PodRef
+	39, // 27: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
+	42, // 28: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
+	45, // 29: journalet.v1.PodState.reported_as:type_name -> journalet.v1.PodRef
+	45, // 30: journalet.v1.PodState.preempted_for:type_name -> journalet.v1.PodRef
 	19, // 31: journalet.v1.PodState.gate_conditions:type_name -> journalet.v1.ReadinessGateCondition
 	16, // 32: journalet.v1.PodState.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
 	28, // 33: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
-	39, // 34: journalet.v1.PodState.volumes:type_name -> journalet.v1.PodState.VolumesEntry
-	46, // 35: journalet.v1.PodState.object_refs:type_name -> journalet.v1.ObjectRef
-	47, // 36: journalet.v1.PodState.objects:type_name -> journalet.v1.ObjectRead
-	48, // 37: journalet.v1.PodState.user_namespace:type_name -> journalet.v1.UserNamespace
+	40, // 34: journalet.v1.PodState.volumes:type_name -> journalet.v1.PodState.VolumesEntry
+	48, // 35: journalet.v1.PodState.object_refs:type_name -> journalet.v1.ObjectRef
+	49, // 36: journalet.v1.PodState.objects:type_name -> journalet.v1.ObjectRead
+	50, // 37: journalet.v1.PodState.user_namespace:type_name -> journalet.v1.UserNamespace
 	3,  // 38: journalet.v1.VolumeRecord.stage:type_name -> journalet.v1.VolumeStage
-	40, // 39: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
-	40, // 40: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
-	49, // 41: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	49, // 42: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	42, // 39: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
+	42, // 40: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
+	51, // 41: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	51, // 42: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
 	6,  // 43: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
-	33, // 44: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	40, // 45: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	34, // 44: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	42, // 45: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
 	6,  // 46: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
-	32, // 47: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	31, // 48: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
-	50, // 49: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
-	50, // 50: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
-	30, // 51: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
-	40, // 52: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
-	41, // 53: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
-	2,  // 54: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
-	10, // 55: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
-	10, // 56: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
-	10, // 57: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	41, // 58: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	40, // 59: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	51, // 60: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	40, // 61: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
-	6,  // 62: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
-	29, // 63: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	34, // 64: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	4,  // 65: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	23, // 66: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
-	67, // [67:67] is the sub-list for method output_type
-	67, // [67:67] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	33, // 47: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	32, // 48: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
+	52, // 49: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
+	52, // 50: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
+	31, // 51: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
+	41, // 52: journalet.v1.ContainerRecord.volume_images:type_name -> journalet.v1.ContainerRecord.VolumeImagesEntry
+	42, // 53: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
+	43, // 54: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
+	2,  // 55: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	10, // 56: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	10, // 57: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	10, // 58: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	43, // 59: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	42, // 60: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	53, // 61: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	42, // 62: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
+	6,  // 63: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
+	29, // 64: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	35, // 65: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	4,  // 66: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	23, // 67: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
+	30, // 68: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
+	69, // [69:69] is the sub-list for method output_type
+	69, // [69:69] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_pod_proto_init() }
@@ -3344,7 +3430,7 @@ func file_journalet_v1_pod_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_pod_proto_rawDesc), len(file_journalet_v1_pod_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   36,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

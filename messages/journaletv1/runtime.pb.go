@@ -932,8 +932,10 @@ type StartContainer struct {
 	AllocatedDigest string `protobuf:"bytes,11,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	// The user namespace of the pod. Unset: the node's.
 	UserNamespace *UserNamespace `protobuf:"bytes,12,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// References of image volumes that were pulled for this start, so a missing one is an error of the runtime. Sorted.
+	PulledVolumeImages []string `protobuf:"bytes,13,rep,name=pulled_volume_images,json=pulledVolumeImages,proto3" json:"pulled_volume_images,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *StartContainer) Reset() {
@@ -1046,6 +1048,13 @@ func (x *StartContainer) GetAllocatedDigest() string {
 func (x *StartContainer) GetUserNamespace() *UserNamespace {
 	if x != nil {
 		return x.UserNamespace
+	}
+	return nil
+}
+
+func (x *StartContainer) GetPulledVolumeImages() []string {
+	if x != nil {
+		return x.PulledVolumeImages
 	}
 	return nil
 }
@@ -2024,9 +2033,11 @@ type CallFinished struct {
 	// Always set.
 	EndedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	// Of SetUpVolumes and CleanPod: the outcome of each volume. The call fails if one of them does.
-	Volumes       []*VolumeOutcome `protobuf:"bytes,12,rep,name=volumes,proto3" json:"volumes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Volumes []*VolumeOutcome `protobuf:"bytes,12,rep,name=volumes,proto3" json:"volumes,omitempty"`
+	// With CALL_ERROR_IMAGE_NOT_PRESENT: the reference of the image volume that is missing. Empty: the container's image.
+	MissingVolumeImage string `protobuf:"bytes,13,opt,name=missing_volume_image,json=missingVolumeImage,proto3" json:"missing_volume_image,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *CallFinished) Reset() {
@@ -2141,6 +2152,13 @@ func (x *CallFinished) GetVolumes() []*VolumeOutcome {
 		return x.Volumes
 	}
 	return nil
+}
+
+func (x *CallFinished) GetMissingVolumeImage() string {
+	if x != nil {
+		return x.MissingVolumeImage
+	}
+	return ""
 }
 
 // RuntimeHealthChanged is a change of the runtime's status, or that the runtime does not respond.
@@ -3094,7 +3112,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12!\n" +
 	"\fhost_network\x18\x03 \x01(\bR\vhostNetwork\x12)\n" +
 	"\x10allocated_digest\x18\x04 \x01(\tR\x0fallocatedDigest\x12B\n" +
-	"\x0euser_namespace\x18\x05 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\"\xb9\x03\n" +
+	"\x0euser_namespace\x18\x05 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\"\xeb\x03\n" +
 	"\x0eStartContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
@@ -3109,7 +3127,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\rat_least_once\x18\n" +
 	" \x01(\bR\vatLeastOnce\x12)\n" +
 	"\x10allocated_digest\x18\v \x01(\tR\x0fallocatedDigest\x12B\n" +
-	"\x0euser_namespace\x18\f \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\"d\n" +
+	"\x0euser_namespace\x18\f \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x120\n" +
+	"\x14pulled_volume_images\x18\r \x03(\tR\x12pulledVolumeImages\"d\n" +
 	"\vMemoryLimit\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x14\n" +
@@ -3174,7 +3193,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\"H\n" +
 	"\vCallDropped\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x1c\n" +
-	"\trequester\x18\x02 \x01(\tR\trequester\"\xd3\x03\n" +
+	"\trequester\x18\x02 \x01(\tR\trequester\"\x85\x04\n" +
 	"\fCallFinished\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x1c\n" +
 	"\trequester\x18\x02 \x01(\tR\trequester\x12-\n" +
@@ -3190,7 +3209,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\breported\x18\n" +
 	" \x01(\v2\x17.journalet.v1.ResourcesR\breported\x125\n" +
 	"\bended_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x125\n" +
-	"\avolumes\x18\f \x03(\v2\x1b.journalet.v1.VolumeOutcomeR\avolumes\"\xc6\x01\n" +
+	"\avolumes\x18\f \x03(\v2\x1b.journalet.v1.VolumeOutcomeR\avolumes\x120\n" +
+	"\x14missing_volume_image\x18\r \x01(\tR\x12missingVolumeImage\"\xc6\x01\n" +
 	"\x14RuntimeHealthChanged\x12#\n" +
 	"\rruntime_ready\x18\x01 \x01(\bR\fruntimeReady\x12#\n" +
 	"\rnetwork_ready\x18\x02 \x01(\bR\fnetworkReady\x12\x18\n" +

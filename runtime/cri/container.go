@@ -118,13 +118,14 @@ func (c *call) create(
 	if err != nil {
 		return "", err
 	}
-	img, err := c.imageOf(ctx, container, req.GetPulledForStart())
+	img, err := c.imageOf(ctx, container.Image, req.GetPulledForStart())
 	if err != nil {
 		return "", err
 	}
 	in := containerInput{
 		pod: pod, container: container, attempt: req.GetAttempt(), intent: c.intent,
-		image: img, podIPs: c.podIPs(pod, req.GetPodIps(), sandboxIPs), ids: req.GetUserNamespace(),
+		image: img, pulled: req.GetPulledVolumeImages(), podIPs: c.podIPs(pod, req.GetPodIps(), sandboxIPs),
+		ids: req.GetUserNamespace(),
 	}
 	if err := verifyNonRoot(in); err != nil {
 		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
@@ -144,7 +145,7 @@ func (c *call) create(
 	if in.envs, c.contents, err = c.environment(ctx, in, &in.budget); err != nil {
 		return "", configError(ctx, container, err)
 	}
-	if in.mounts, err = c.prepareMounts(in); err != nil {
+	if in.mounts, err = c.prepareMounts(ctx, in); err != nil {
 		return "", err
 	}
 	config, err := c.containerConfig(in)

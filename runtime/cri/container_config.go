@@ -20,6 +20,7 @@ type containerInput struct {
 	attempt   uint32
 	intent    string
 	image     imageInfo
+	pulled    []string // image volumes that were pulled for this start
 	podIPs    []string
 	// ids are those of the pod's user namespace; nil: the node's.
 	ids *journaletv1.UserNamespace

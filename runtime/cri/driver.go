@@ -228,7 +228,7 @@ func (d *Driver) Perform(
 	}
 	if err != nil {
 		f := failureOf(err)
-		out.Error, out.Retryable = f.code, f.retryable
+		out.Error, out.Retryable, out.MissingVolumeImage = f.code, f.retryable, f.missingImage
 		// The whole text first: a value that the bound has cut would not be found.
 		out.Message = Truncate(c.withhold(f.message), maxMessageBytes)
 		c.log.Warn("call failed", "code", f.code, "error", out.GetMessage(), "took", d.clock.Now().Sub(began))
@@ -301,6 +301,8 @@ type failure struct {
 	code      journaletv1.CallError
 	message   string
 	retryable bool
+	// missingImage is the image volume that CALL_ERROR_IMAGE_NOT_PRESENT is about; "": the container's own image.
+	missingImage string
 }
 
 func (f *failure) Error() string { return f.message }

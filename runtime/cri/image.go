@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
-	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -45,9 +44,9 @@ func withTag(image string) (string, error) {
 	return image, nil
 }
 
-// imageOf returns the image of a container. It must be on the node: pulling is the work of another intent.
-func (c *call) imageOf(ctx context.Context, container *corev1.Container, pulled bool) (imageInfo, error) {
-	image, err := withTag(container.Image)
+// imageOf returns the image of this name. It must be on the node: pulling is the work of another intent.
+func (c *call) imageOf(ctx context.Context, requested string, pulled bool) (imageInfo, error) {
+	image, err := withTag(requested)
 	if err != nil {
 		return imageInfo{}, fail(journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME, err.Error())
 	}
@@ -57,15 +56,15 @@ func (c *call) imageOf(ctx context.Context, container *corev1.Container, pulled 
 		return imageInfo{}, ctx.Err()
 	case err != nil:
 		return imageInfo{}, retryable(journaletv1.CallError_CALL_ERROR_IMAGE_INSPECT,
-			fmt.Sprintf("Failed to inspect image %q: %s", container.Image, messageOf(err)))
+			fmt.Sprintf("Failed to inspect image %q: %s", requested, messageOf(err)))
 	case !found && pulled:
 		// Reporting it as not present would request another pull, without end.
 		return imageInfo{}, retryable(journaletv1.CallError_CALL_ERROR_CREATE,
 			fmt.Sprintf("image %q was pulled, but the runtime does not have it; check its image garbage collection",
-				container.Image))
+				requested))
 	case !found:
 		return imageInfo{}, retryable(journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT,
-			fmt.Sprintf("image %q is not present on the node", container.Image))
+			fmt.Sprintf("image %q is not present on the node", requested))
 	}
 	return info, nil
 }

@@ -1,8 +1,8 @@
 package cri
 
 import (
+	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -14,8 +14,8 @@ import (
 
 // prepareMounts creates the files that the agent mounts into a container, and returns all its mounts: volumes in the
 // order of the manifest, the hosts file unless the container mounts its own, and the termination message file.
-func (c *call) prepareMounts(in containerInput) ([]*runtimeapi.Mount, error) {
-	out, err := c.volumeMounts(in)
+func (c *call) prepareMounts(ctx context.Context, in containerInput) ([]*runtimeapi.Mount, error) {
+	out, err := c.volumeMounts(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -45,49 +45,12 @@ func (c *call) prepareMounts(in containerInput) ([]*runtimeapi.Mount, error) {
 	return out, nil
 }
 
-func (c *call) volumeMounts(in containerInput) ([]*runtimeapi.Mount, error) {
-	var out []*runtimeapi.Mount
-	for _, m := range in.container.VolumeMounts {
-		if m.SubPath != "" || m.SubPathExpr != "" || m.RecursiveReadOnly != nil {
-			return nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG,
-				fmt.Sprintf("volume mount %q: subPath, subPathExpr and recursiveReadOnly are not supported", m.Name))
-		}
-		path, err := c.opts.Volumes.Path(in.pod, m.Name)
-		if err != nil {
-			return nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
-		}
-		if _, err := os.Lstat(path); err != nil && !isHostPath(in.pod, m.Name) {
-			// The runtime would create a directory instead, with the wrong mode and perhaps on the wrong medium.
-			return nil, retryable(journaletv1.CallError_CALL_ERROR_VOLUME,
-				fmt.Sprintf("volume %q is not set up: %v", m.Name, err))
-		}
-		propagation, err := propagationOf(m.MountPropagation)
-		if err != nil {
-			return nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG, fmt.Sprintf("volume mount %q: %v", m.Name, err))
-		}
-		out = append(out, &runtimeapi.Mount{
-			ContainerPath: absolute(m.MountPath), HostPath: path, Readonly: m.ReadOnly, Propagation: propagation,
-			SelinuxRelabel: c.relabels(in.pod, m.Name),
-		})
-	}
-	return out, nil
-}
-
 // absolute returns a path as it is if it is absolute, otherwise below /.
 func absolute(path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}
 	return filepath.Join("/", path)
-}
-
-func isHostPath(pod *corev1.Pod, volumeName string) bool {
-	for i := range pod.Spec.Volumes {
-		if pod.Spec.Volumes[i].Name == volumeName {
-			return pod.Spec.Volumes[i].HostPath != nil
-		}
-	}
-	return false
 }
 
 func propagationOf(mode *corev1.MountPropagationMode) (runtimeapi.MountPropagation, error) {

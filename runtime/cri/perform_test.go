@@ -488,7 +488,7 @@ func TestFailedStartsHaveKubeletReasons(t *testing.T) {
 		{"start", func(c *corev1.Container) { c.Command = []string{"/missing"} }, nil, journaletv1.CallError_CALL_ERROR_START,
 			"/missing: no such file"},
 		{"volume", func(c *corev1.Container) { c.VolumeMounts[0].Name = "none" }, nil,
-			journaletv1.CallError_CALL_ERROR_CONFIG, `no volume "none"`},
+			journaletv1.CallError_CALL_ERROR_CONFIG, `cannot find volume "none" to mount into container "main"`},
 		{"container", func(c *corev1.Container) { c.Name = "other" }, nil, journaletv1.CallError_CALL_ERROR_CONFIG,
 			`no container "main"`},
 	} {

@@ -14,6 +14,4 @@ func selinuxOptions(o *corev1.SELinuxOptions) *runtimeapi.SELinuxOption {
 
 // relabels reports whether the runtime is to give the files of a volume the pod's SELinux label: where the node has
 // SELinux, those of every volume that the agent sets up itself. Those of a hostPath are the node's.
-func (d *Driver) relabels(pod *corev1.Pod, volume string) bool {
-	return d.opts.SELinux && !isHostPath(pod, volume)
-}
+func (d *Driver) relabels(v *corev1.Volume) bool { return d.opts.SELinux && v.HostPath == nil }

@@ -28,6 +28,9 @@ func (s *runtimeService) Version(context.Context, *cri.VersionRequest) (*cri.Ver
 	}, nil
 }
 
+// handlerFeatures are those of containerd on a recent kernel.
+var handlerFeatures = &cri.RuntimeHandlerFeatures{UserNamespaces: true, RecursiveReadOnlyMounts: true}
+
 func (s *runtimeService) Status(context.Context, *cri.StatusRequest) (*cri.StatusResponse, error) {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
@@ -43,8 +46,8 @@ func (s *runtimeService) Status(context.Context, *cri.StatusRequest) (*cri.Statu
 			condition(cri.NetworkReady, reasonNetworkDown, s.r.state.networkDown),
 		}},
 		RuntimeHandlers: []*cri.RuntimeHandler{
-			{Name: "", Features: &cri.RuntimeHandlerFeatures{UserNamespaces: true}},
-			{Name: runtimeHandler, Features: &cri.RuntimeHandlerFeatures{UserNamespaces: true}},
+			{Name: "", Features: handlerFeatures},
+			{Name: runtimeHandler, Features: handlerFeatures},
 		},
 		Features: &cri.RuntimeFeatures{SupplementalGroupsPolicy: true},
 	}, nil

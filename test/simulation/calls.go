@@ -141,12 +141,13 @@ func (d disk) Clean(_ context.Context, uid, _, _ string) ([]*journaletv1.VolumeO
 	return nil, nil
 }
 
-func (disk) Path(*corev1.Pod, string) (string, error)                    { return "/", nil }
-func (disk) CreatePodDirs(string) error                                  { return nil }
-func (disk) CreateLogDir(_, _, _, _ string) (string, error)              { return "/", nil }
-func (disk) CreateTerminationFile(_, _ string, _ uint32) (string, error) { return "/", nil }
-func (disk) WriteHosts(string, []byte) (string, error)                   { return "/", nil }
-func (disk) WriteUserNamespace(string, *journaletv1.UserNamespace) error { return nil }
+func (disk) Path(*corev1.Pod, string) (string, error)                              { return "/", nil }
+func (disk) CreatePodDirs(string) error                                            { return nil }
+func (disk) CreateLogDir(_, _, _, _ string) (string, error)                        { return "/", nil }
+func (disk) CreateTerminationFile(_, _ string, _ uint32) (string, error)           { return "/", nil }
+func (disk) WriteHosts(string, []byte) (string, error)                             { return "/", nil }
+func (disk) WriteUserNamespace(string, *journaletv1.UserNamespace) error           { return nil }
+func (disk) MountSubPath(*corev1.Pod, string, int, string, string) (string, error) { return "/", nil }
 
 // containerWork is a call on one container of a pod.
 type containerWork interface {

@@ -1,7 +1,7 @@
 // Package subpath mounts a path inside a volume, such that what another container does to the volume meanwhile cannot
 // lead the mount out of it. Prepare opens the path once, binds what it has opened to a directory of the pod that only
-// the agent writes, and returns this directory: the container runtime gets no path that a container can change. Clean
-// removes these mounts. The package may not decide when. Start reading at mount.go, then open.go.
+// the agent writes, and returns this directory: the container runtime gets no path that a container can change. The
+// volume driver unmounts it at the end. The package may not decide when. Start reading at mount.go, then open.go.
 //
 // # Closed classes of attacks
 //
@@ -19,6 +19,6 @@
 //     the volume anyway; the runtime's device rules still apply to it.
 //   - A mount point that is exchanged (the volume unmounted, or another one mounted over it): a mount that Prepare
 //     finds is used only if it shows the file that the path names now.
-//   - CVE-2017-1002102 (a container deletes what lies behind a link of a volume): Clean unmounts without following
-//     links, and removes only empty directories and its own empty files, so nothing below a mount is ever removed.
+//   - CVE-2017-1002102 (a container has files deleted that lie behind a link of a volume): a mount is replaced without
+//     following links, and only an empty directory or an empty file is removed, so nothing below a mount ever is.
 package subpath

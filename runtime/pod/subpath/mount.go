@@ -3,7 +3,6 @@ package subpath
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,8 +10,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/journalet/journalet/runtime/bounded"
 )
 
 // Names and modes of the kubelet's directories and files.
@@ -57,7 +54,8 @@ func (p Path) check() error {
 // Prepare mounts a path of a volume below the pod's directory and returns where: PodDir/volume-subpaths/<volume>/
 // <container>/<index>, as the kubelet. A missing path becomes a directory with the volume's mode. Prepare may be
 // repeated, also after a crash: a mount of the same file stays, any other is replaced. The error is ErrEscapes if the
-// path leads out of the volume. Calls for one container must not overlap.
+// path leads out of the volume, and ErrCreate if a directory cannot be created. The volume driver's tear-down removes
+// the mounts. Calls for one container must not overlap.
 func Prepare(p Path) (string, error) {
 	if err := p.check(); err != nil {
 		return "", err
@@ -209,84 +207,6 @@ func (p point) clear() error {
 	}
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("remove the mount point %s: %w", p.path, err)
-	}
-	return nil
-}
-
-// Clean unmounts all paths of the pod's volumes and removes their mount points: of one container, or of all if
-// container is "". It does nothing for a pod without any. It may be repeated.
-func Clean(podDir, container string) error {
-	top := filepath.Join(podDir, mountsDir)
-	volumes, err := directories(top)
-	if err != nil {
-		return err
-	}
-	for _, volume := range volumes {
-		containers := []string{container}
-		if container == "" {
-			if containers, err = directories(filepath.Join(top, volume)); err != nil {
-				return err
-			}
-		}
-		for _, c := range containers {
-			if err := cleanContainer(podDir, volume, c); err != nil {
-				return err
-			}
-		}
-		if err := removeEmpty(filepath.Join(top, volume)); err != nil {
-			return err
-		}
-	}
-	return removeEmpty(top)
-}
-
-func cleanContainer(podDir, volume, container string) error {
-	pod, err := os.OpenRoot(podDir)
-	if err != nil {
-		return fmt.Errorf("open the pod's directory: %w", err)
-	}
-	defer pod.Close()
-	rel := filepath.Join(mountsDir, volume, container)
-	dir, err := pod.Open(rel)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("open the directory of mounts: %w", err)
-	}
-	defer dir.Close()
-	for e, err := range bounded.EntriesIn(pod, rel) {
-		if err != nil {
-			return fmt.Errorf("list the mounts of subPaths: %w", err)
-		}
-		p := point{dir: dir, name: e.Name(), path: filepath.Join(podDir, rel, e.Name())}
-		if err := p.clear(); err != nil {
-			return err
-		}
-	}
-	return removeEmpty(filepath.Join(podDir, rel))
-}
-
-// directories returns the names in a directory of mounts; none if it does not exist.
-func directories(dir string) ([]string, error) {
-	var names []string
-	for e, err := range bounded.Entries(dir) {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list the mounts of subPaths: %w", err)
-		}
-		names = append(names, e.Name())
-	}
-	return names, nil
-}
-
-// removeEmpty removes a directory unless something is in it.
-func removeEmpty(dir string) error {
-	err := unix.Rmdir(dir)
-	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTEMPTY) {
-		return fmt.Errorf("remove the directory of mounts %s: %w", dir, err)
 	}
 	return nil
 }

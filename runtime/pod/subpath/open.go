@@ -13,6 +13,8 @@ import (
 var (
 	// ErrEscapes means that the path leads out of its volume.
 	ErrEscapes = errors.New("the path leads out of its volume; remove the link in the volume that does")
+	// ErrCreate means that a missing directory of the path cannot be created.
+	ErrCreate = errors.New("a directory of the path cannot be created")
 	// ErrKernel means that the kernel cannot open a path safely, or report what is a mount.
 	ErrKernel = errors.New("the kernel lacks openat2 or statx of mounts, which subPath needs; use Linux 5.8 or newer")
 )
@@ -109,7 +111,10 @@ func (v volume) openOrCreate(path string) (int, error) {
 		_ = unix.Close(parent)
 		parent = child
 	}
-	return parent, err
+	if err != nil {
+		return -1, fmt.Errorf("%w: %w", ErrCreate, err)
+	}
+	return parent, nil
 }
 
 // openExisting opens the longest part of a path that exists, and returns the rest.

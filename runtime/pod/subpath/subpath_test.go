@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,8 +22,15 @@ func newPath(t *testing.T, sub string) Path {
 	p := Path{PodDir: filepath.Join(dir, "pod"), Volume: "v", VolumePath: filepath.Join(dir, "pod/volumes/v"),
 		Container: "main", SubPath: sub}
 	must.OK(t, os.MkdirAll(p.VolumePath, 0o700))
-	t.Cleanup(func() { must.OK(t, Clean(p.PodDir, "")) })
+	t.Cleanup(func() { unmount(t, p.PodDir) })
 	return p
+}
+
+func unmount(t testing.TB, dir string) {
+	t.Helper()
+	for _, at := range slices.Backward(mountsBelow(t, dir)) {
+		must.OK(t, unix.Unmount(at, unix.UMOUNT_NOFOLLOW))
+	}
 }
 
 func write(t *testing.T, path, text string) {
@@ -38,7 +46,7 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-func mountsBelow(t *testing.T, dir string) []string {
+func mountsBelow(t testing.TB, dir string) []string {
 	t.Helper()
 	infos, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
 	must.OK(t, err)
@@ -246,47 +254,40 @@ func TestPrepareIsRepeatable(t *testing.T) {
 	}
 }
 
-func TestCleanUnmountsAndRemovesNothingBelowAMount(t *testing.T) {
+func TestMountOverTheMountIsReplaced(t *testing.T) {
 	p := newPath(t, "dir")
 	write(t, filepath.Join(p.VolumePath, "dir/f"), "kept")
-	write(t, filepath.Join(p.VolumePath, "file"), "kept")
-	for _, q := range []struct{ container, sub string }{{"a", "dir"}, {"a", "file"}, {"b", "dir"}} {
-		p.Container, p.SubPath = q.container, q.sub
-		p.Index++
-		_, err := Prepare(p)
-		must.OK(t, err)
-	}
-	// Someone has mounted one more over it.
-	must.OK(t, unix.Mount(p.VolumePath, filepath.Join(p.PodDir, "volume-subpaths/v/a/1"), "", unix.MS_BIND, ""))
-	must.OK(t, Clean(p.PodDir, "a"))
-	if left := mountsBelow(t, p.PodDir); len(left) != 1 || filepath.Base(left[0]) != "3" {
-		t.Errorf("mounts %v are left after container a", left)
-	}
-	for range 2 {
-		must.OK(t, Clean(p.PodDir, ""))
-	}
-	if left := mountsBelow(t, p.PodDir); len(left) != 0 {
-		t.Errorf("mounts %v are left", left)
-	}
-	if _, err := os.Lstat(filepath.Join(p.PodDir, "volume-subpaths")); !os.IsNotExist(err) {
-		t.Errorf("the directory of mounts: %v", err)
-	}
-	if read(t, filepath.Join(p.VolumePath, "dir/f")) != "kept" || read(t, filepath.Join(p.VolumePath, "file")) != "kept" {
-		t.Error("removed through a mount")
-	}
-	must.OK(t, Clean(filepath.Join(p.PodDir, "none"), ""))
-}
-
-func TestCleanFailsRatherThanRemoveContents(t *testing.T) {
-	p := newPath(t, "dir")
 	got, err := Prepare(p)
 	must.OK(t, err)
-	must.OK(t, unix.Unmount(got, 0))
-	write(t, filepath.Join(got, "f"), "kept")
-	if err := Clean(p.PodDir, ""); !errors.Is(err, unix.ENOTEMPTY) {
-		t.Errorf("got %v", err)
+	must.OK(t, unix.Mount(p.VolumePath, got, "", unix.MS_BIND, ""))
+	again, err := Prepare(p)
+	must.OK(t, err)
+	if again != got || read(t, filepath.Join(got, "f")) != "kept" || len(mountsBelow(t, p.PodDir)) != 1 {
+		t.Errorf("mounts %v", mountsBelow(t, p.PodDir))
 	}
-	must.OK(t, os.Remove(filepath.Join(got, "f")))
+}
+
+// CVE-2017-1002102: nothing is removed but what the package has created.
+func TestContentsOfAMountPointStay(t *testing.T) {
+	p := newPath(t, "file")
+	write(t, filepath.Join(p.VolumePath, "file"), "")
+	point := filepath.Join(p.PodDir, "volume-subpaths/v/main/0")
+	write(t, filepath.Join(point, "f"), "kept")
+	if _, err := Prepare(p); !errors.Is(err, unix.ENOTEMPTY) {
+		t.Errorf("a mount point with contents: %v", err)
+	}
+	if read(t, filepath.Join(point, "f")) != "kept" {
+		t.Error("removed")
+	}
+	must.OK(t, os.RemoveAll(point))
+	aim := filepath.Join(t.TempDir(), "aim")
+	write(t, aim, "kept")
+	must.OK(t, os.Symlink(aim, point))
+	got, err := Prepare(p)
+	must.OK(t, err)
+	if info, err := os.Lstat(got); err != nil || !info.Mode().IsRegular() || read(t, aim) != "kept" {
+		t.Errorf("a link at the mount point: %v, %v", info, err)
+	}
 }
 
 func TestBadPathsAreRefused(t *testing.T) {
@@ -317,5 +318,5 @@ func BenchmarkPrepare(b *testing.B) {
 		p.Index++
 	}
 	b.StopTimer()
-	must.OK(b, Clean(dir, ""))
+	unmount(b, dir)
 }

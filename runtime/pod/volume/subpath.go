@@ -1,0 +1,27 @@
+package volume
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/runtime/pod/subpath"
+)
+
+// MountSubPath mounts a path of a volume for the mount number index of a container, and returns where. Package subpath
+// documents what it guards against. TearDown unmounts it.
+func (d *Driver) MountSubPath(
+	pod *corev1.Pod, container string, index int, volumeName, path string,
+) (string, error) {
+	dir, err := d.Path(pod, volumeName)
+	if err != nil {
+		return "", err
+	}
+	if err := checkNames(string(pod.UID)); err != nil {
+		return "", fmt.Errorf("mount a subPath: %w", err)
+	}
+	return subpath.Prepare(subpath.Path{
+		PodDir: d.PodDir(string(pod.UID)), Volume: volumeName, VolumePath: dir,
+		Container: container, Index: index, SubPath: path,
+	})
+}
