@@ -95,6 +95,7 @@ var fields = map[action][]string{
 	image: {
 		"ContainerObservation.image", "ImagePullDecided.image", "ImagePullRequested.image",
 		"ImagePullWithdrawn.image", "PullImage.image", "PullProgressed.image",
+		"CallFinished.missing_volume_image", "StartContainer.pulled_volume_images",
 	},
 	imageRef: {
 		"CallFinished.image_ref", "ContainerObservation.image_ref", "ImagePullDecided.image_ref",
