@@ -84,8 +84,9 @@ func TestVolumesOfTheAgentGetTheLabel(t *testing.T) {
 	})
 	for enabled, want := range map[bool]bool{true: true, false: false} {
 		d := &Driver{opts: Options{SELinux: enabled}}
-		if d.relabels(pod, "own") != want || d.relabels(pod, "node") {
-			t.Errorf("SELinux %v: %v, hostPath %v", enabled, d.relabels(pod, "own"), d.relabels(pod, "node"))
+		own, node := d.relabels(&pod.Spec.Volumes[0]), d.relabels(&pod.Spec.Volumes[1])
+		if own != want || node {
+			t.Errorf("SELinux %v: %v, hostPath %v", enabled, own, node)
 		}
 	}
 }
