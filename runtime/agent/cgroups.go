@@ -46,13 +46,26 @@ func (a *agent) seedCgroups(ref messages.Ref, d *pod.Actor) {
 	}
 }
 
-// maintainCgroups creates the cgroup tree once the runtime responds, and sets the bound for all pods.
+// reportLostCgroups records the pods that run outside their cgroups.
+func (a *agent) reportLostCgroups(ctx context.Context) error {
+	lost, err := a.criDriver.LostCgroups(ctx)
+	for _, uid := range lost {
+		a.host.Outcome(messages.Pod(uid), messages.NewEvent(&journaletv1.PodCgroupLost{Uid: uid}))
+	}
+	return err
+}
+
+// maintainCgroups creates the cgroup tree once the runtime responds, sets the bound for all pods, and reports the pods
+// that are not in it.
 func (a *agent) maintainCgroups(ctx context.Context) error {
 	if a.cgroups == nil || !a.cgroups.ShouldInit() {
 		return nil
 	}
 	for pause := minCgroupPause; ; pause = min(2*pause, maxCgroupPause) {
 		err := a.criDriver.InitCgroups(ctx)
+		if err == nil {
+			err = a.reportLostCgroups(ctx)
+		}
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}

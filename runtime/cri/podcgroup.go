@@ -3,8 +3,10 @@ package cri
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
@@ -27,6 +29,28 @@ func (d *Driver) InitCgroups(ctx context.Context) error {
 		return err
 	}
 	return t.SetNodeLimits()
+}
+
+// LostCgroups returns the pods of earlier runs, by UID, that have a running container and not the cgroup that they are
+// to have. The tree must be initialized.
+func (d *Driver) LostCgroups(ctx context.Context) ([]string, error) {
+	lost := d.opts.PodCgroups.Lost()
+	if len(lost) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.opts.Timeouts.Inspect)
+	defer cancel()
+	running, err := d.rt.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
+		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(lost), func(uid string) bool {
+		return !slices.ContainsFunc(running.GetContainers(), func(c *runtimeapi.Container) bool {
+			return c.GetLabels()[LabelPodUID] == uid && c.GetAnnotations()[AnnotationAgent] == d.opts.AgentID
+		})
+	}), nil
 }
 
 // cgroupDriver returns the runtime's cgroup driver: the one that it reports, else the configured one.

@@ -106,6 +106,18 @@ func (r *Runtime) stopSandbox(sb *sandbox) {
 	sb.ip = ""
 }
 
+// LoseNetwork takes a sandbox's address away behind the agent's back; the sandbox stays ready. It fails with NotFound.
+func (r *Runtime) LoseNetwork(sandboxID string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sb := r.findSandbox(sandboxID)
+	if sb == nil {
+		return notFound("sandbox", sandboxID)
+	}
+	sb.ip = ""
+	return nil
+}
+
 // endSandbox marks a sandbox NOTREADY. r.mu is held.
 func (r *Runtime) endSandbox(sb *sandbox) {
 	if sb.ready {

@@ -46,6 +46,7 @@ type Tree struct {
 	layout Layout
 	ready  bool
 	seeds  []*corev1.Pod
+	lost   []string        // UIDs of seeds without the cgroup that they are to have
 	known  map[string]bool // UIDs
 	pods   map[string]*entry
 
@@ -139,12 +140,16 @@ func (t *Tree) Init(driver string) error {
 		return err
 	}
 	t.burstableMilli = 0 // an attempt that failed may have counted
+	var lost []string
 	for _, p := range t.seeds {
 		at := t.layout.pod(string(p.UID), pod.QOS(p))
-		// A pod that was created while pods got no cgroups stays as it is.
-		if t.layout.check(string(p.UID)) == nil && t.exists(at) {
+		switch {
+		case t.layout.check(string(p.UID)) != nil:
+		case t.exists(at):
 			t.pods[string(p.UID)] = &entry{at: at, milli: burstableRequest(p)}
 			t.burstableMilli += burstableRequest(p)
+		case t.Wants(p):
+			lost = append(lost, string(p.UID))
 		}
 	}
 	t.shares = SharesOf(t.burstableMilli)
@@ -154,8 +159,16 @@ func (t *Tree) Init(driver string) error {
 	t.removeOrphans()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.ready, t.seeds = true, nil
+	t.ready, t.seeds, t.lost = true, nil, lost
 	return nil
+}
+
+// Lost returns the seeded pods that are to have a cgroup and had none at Init, by UID: it was removed, or the pods were
+// created while pods got none. One that runs nothing yet is among them.
+func (t *Tree) Lost() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lost
 }
 
 // SetNodeLimits sets the limits of all pods together, if each has a cgroup. It fails while they use more memory than

@@ -3,6 +3,7 @@ package pleg
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -34,19 +35,6 @@ func (p *PLEG) inspect(
 	if err != nil {
 		return nil, fmt.Errorf("list the pod's containers: %w", err)
 	}
-	for _, s := range sandboxes.GetItems() {
-		if s.GetAnnotations()[cri.AnnotationAgent] != p.opts.AgentID {
-			continue
-		}
-		o, err := p.sandbox(ctx, s, last)
-		if err != nil {
-			return nil, err
-		}
-		if o != nil {
-			now.Sandboxes = append(now.Sandboxes, o)
-			setName(now, last, s.GetLabels())
-		}
-	}
 	for _, c := range containers.GetContainers() {
 		if c.GetAnnotations()[cri.AnnotationAgent] != p.opts.AgentID {
 			continue
@@ -58,6 +46,20 @@ func (p *PLEG) inspect(
 		if o != nil {
 			now.Containers = append(now.Containers, o)
 			setName(now, last, c.GetLabels())
+		}
+	}
+	ended := anyEnded(now, last)
+	for _, s := range sandboxes.GetItems() {
+		if s.GetAnnotations()[cri.AnnotationAgent] != p.opts.AgentID {
+			continue
+		}
+		o, err := p.sandbox(ctx, s, last, ended)
+		if err != nil {
+			return nil, err
+		}
+		if o != nil {
+			now.Sandboxes = append(now.Sandboxes, o)
+			setName(now, last, s.GetLabels())
 		}
 	}
 	Sort(now)
@@ -74,15 +76,31 @@ func setName(now, last *journaletv1.PodObserved, labels map[string]string) {
 	}
 }
 
-// sandbox returns an observation of one sandbox; nil if it was removed meanwhile.
+// anyEnded reports whether a container has ended since the last observation.
+func anyEnded(now, last *journaletv1.PodObserved) bool {
+	const exited = journaletv1.ContainerState_CONTAINER_STATE_EXITED
+	for _, c := range now.GetContainers() {
+		if c.GetState() == exited && !slices.ContainsFunc(last.GetContainers(), func(o *journaletv1.ContainerObservation) bool {
+			return o.GetId() == c.GetId() && o.GetState() == exited
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// sandbox returns an observation of one sandbox; nil if it was removed meanwhile. A sandbox that was ready before is
+// read again only if a container has ended, which may start again in it: no event reports that its network is lost.
 func (p *PLEG) sandbox(
-	ctx context.Context, s *runtimeapi.PodSandbox, last *journaletv1.PodObserved,
+	ctx context.Context, s *runtimeapi.PodSandbox, last *journaletv1.PodObserved, ended bool,
 ) (*journaletv1.SandboxObservation, error) {
 	state := sandboxState(s.GetState())
 	var before *journaletv1.SandboxObservation
 	for _, o := range last.GetSandboxes() {
 		if o.GetId() == s.GetId() {
-			if before = o; o.GetState() == state {
+			again := ended && state == journaletv1.SandboxState_SANDBOX_STATE_READY &&
+				o.GetNetwork() == journaletv1.NetworkMode_NETWORK_MODE_POD
+			if before = o; o.GetState() == state && !again {
 				return o, nil
 			}
 		}
@@ -105,6 +123,9 @@ func (p *PLEG) sandbox(
 	out.State = sandboxState(resp.GetStatus().GetState())
 	out.Ips = cri.PodIPs(resp.GetStatus().GetNetwork(), p.opts.HostIPs)
 	out.Network = networkMode(resp.GetStatus().GetLinux().GetNamespaces().GetOptions())
+	out.NoAddress = out.State == journaletv1.SandboxState_SANDBOX_STATE_READY &&
+		out.Network == journaletv1.NetworkMode_NETWORK_MODE_POD &&
+		resp.GetStatus().GetNetwork() != nil && resp.GetStatus().GetNetwork().GetIp() == ""
 	return out, nil
 }
 

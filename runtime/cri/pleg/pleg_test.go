@@ -269,6 +269,26 @@ func TestRelistFindsChangeWithoutEvent(t *testing.T) {
 	}
 }
 
+func TestLostNetworkIsReportedWhenAContainerEnds(t *testing.T) {
+	r := newRig(t)
+	sandbox, container := r.start("uid-1", agent, nil)
+	r.relist()
+	for len(r.observed) > 0 {
+		if o := r.next(); o.GetSandboxes()[0].GetNoAddress() || len(o.GetSandboxes()[0].GetIps()) == 0 {
+			t.Errorf("a sandbox with an address: %v", o.GetSandboxes()[0])
+		}
+	}
+	must.OK(t, r.runtime.LoseNetwork(sandbox))
+	r.hint("uid-1")
+	r.nothing() // no call reads what nothing suggests has changed
+	must.OK(t, r.runtime.Kill(container, 1))
+	r.hint("uid-1")
+	if s := r.next().GetSandboxes()[0]; !s.GetNoAddress() || len(s.GetIps()) != 0 ||
+		s.GetState() != journaletv1.SandboxState_SANDBOX_STATE_READY {
+		t.Errorf("after the container's end: %v", s)
+	}
+}
+
 func TestSeededObservationIsNotReportedAgain(t *testing.T) {
 	r := newRig(t)
 	r.start("u1", agent, nil)
