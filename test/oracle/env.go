@@ -12,10 +12,29 @@ import (
 	"github.com/journalet/journalet/test/oracle/pods"
 )
 
-// envCase is a case of a pod with what its variables refer to.
-type envCase struct {
+// objectsCase is a case of a pod with what it refers to.
+type objectsCase struct {
 	Pod     map[string]any `json:"pod"`
 	Objects *node.Objects  `json:"objects"`
+}
+
+// worldOfObjects returns the nodes of both sides for the pod of a case and what it refers to.
+func (c *testCase) worldOfObjects() *world {
+	var of objectsCase
+	if yaml.Unmarshal([]byte(c.text), &of) != nil || of.Pod == nil {
+		return nil
+	}
+	manifest, err := yaml.Marshal(of.Pod)
+	check("marshal a pod", err)
+	w := c.world(string(manifest))
+	if w == nil {
+		return nil
+	}
+	if of.Objects == nil {
+		of.Objects = &node.Objects{}
+	}
+	w.ours.opts.Objects, w.theirs.opts.Objects = of.Objects, of.Objects
+	return w
 }
 
 // generateEnv returns a pod whose variables refer to objects and files, and these.
@@ -27,29 +46,19 @@ func generateEnv(m *pods.Generator) string {
 // compareEnv compares the requests to the runtime for a pod whose variables refer to objects and files, and the errors
 // if something is missing.
 func compareEnv(c *testCase) {
-	var of envCase
-	if yaml.Unmarshal([]byte(c.text), &of) != nil || of.Pod == nil {
-		return
-	}
-	manifest, err := yaml.Marshal(of.Pod)
-	check("marshal a pod", err)
-	w := c.world(string(manifest))
+	w := c.worldOfObjects()
 	if w == nil {
 		return
 	}
 	defer w.close()
-	if of.Objects == nil {
-		of.Objects = &node.Objects{}
-	}
-	for _, s := range []*side{&w.ours, &w.theirs} {
-		s.opts.Objects = of.Objects
+	for _, s := range []side{w.ours, w.theirs} {
 		s.writeFiles(w.parsed.Pod)
 	}
 	compareStarts(c, w)
 }
 
 // writeFiles writes the files of a case into the pod's emptyDir volumes.
-func (s *side) writeFiles(pod *corev1.Pod) {
+func (s side) writeFiles(pod *corev1.Pod) {
 	for _, v := range pod.Spec.Volumes {
 		if v.EmptyDir == nil {
 			continue

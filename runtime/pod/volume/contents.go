@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -67,6 +68,14 @@ type collector struct {
 	pod   *corev1.Pod
 	mode  fs.FileMode // of files that set none
 	files payload
+}
+
+// add adds a file. Of two spellings of one path, the last counts, too.
+func (c *collector) add(path string, f file) {
+	if checkPath(path) == nil { // else the error is the writer's
+		path = filepath.Clean(path)
+	}
+	c.files[path] = f
 }
 
 func (c *collector) setMode(mode *int32) { c.mode = modeOr(mode, defaultMode) }
@@ -145,7 +154,7 @@ func (c *collector) secret(name string, items []corev1.KeyToPath, optional *bool
 func (c *collector) keys(missing string, data map[string][]byte, items []corev1.KeyToPath, optional *bool) error {
 	if len(items) == 0 {
 		for key, value := range data {
-			c.files[key] = file{data: value, mode: c.mode}
+			c.add(key, file{data: value, mode: c.mode})
 		}
 		return nil
 	}
@@ -153,7 +162,7 @@ func (c *collector) keys(missing string, data map[string][]byte, items []corev1.
 		value, ok := data[item.Key]
 		switch {
 		case ok:
-			c.files[item.Path] = file{data: value, mode: modeOr(item.Mode, c.mode)}
+			c.add(item.Path, file{data: value, mode: modeOr(item.Mode, c.mode)})
 		case optional == nil || !*optional:
 			return errors.New(missing + item.Key)
 		}
@@ -181,7 +190,7 @@ func (c *collector) downwardAPI(items []corev1.DownwardAPIVolumeFile) error {
 			all = append(all, permanent{err})
 			continue
 		}
-		c.files[item.Path] = file{data: []byte(value), mode: modeOr(item.Mode, c.mode)}
+		c.add(item.Path, file{data: []byte(value), mode: modeOr(item.Mode, c.mode)})
 	}
 	return aggregate(all)
 }
@@ -220,7 +229,7 @@ func (c *collector) addPrivate(path string, data []byte) {
 	if f.user != nil || fsGroupOf(c.pod) != nil {
 		f.mode = privateMode
 	}
-	c.files[path] = f
+	c.add(path, f)
 }
 
 // userOf returns the user that all containers of the pod run as; nil if they differ, or one does not set any.

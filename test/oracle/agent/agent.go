@@ -35,11 +35,14 @@ type Driver struct {
 func NewDriver(o node.Options, fake *fakecri.Runtime, parsed manifest.Parsed) *Driver {
 	d := &Driver{parsed: parsed, later: map[string]*corev1.Pod{}}
 	links := filepath.Join(o.RootDir, "links")
-	d.volumes = volume.New(volume.Options{RootDir: o.RootDir, PodLogDir: o.PodLogDir, ContainerLogDir: links})
 	found := o.Objects
 	if found == nil {
 		found = &node.Objects{}
 	}
+	d.volumes = volume.New(volume.Options{
+		RootDir: o.RootDir, PodLogDir: o.PodLogDir, ContainerLogDir: links, Objects: found,
+		Allocatable: func() corev1.ResourceList { return o.Allocatable },
+	})
 	d.Driver = cri.New(cri.Options{
 		Conn: fakecri.Conn{Runtime: fake}, Node: o.NodeName, AgentID: ID, Hash: pod.ContainerHash,
 		Manifest: func(_ context.Context, digest string) (*corev1.Pod, error) {
@@ -69,6 +72,11 @@ func (d *Driver) do(ctx context.Context, id string, req *journaletv1.CallRequest
 		return nil, fmt.Errorf("call %s is in doubt, though the fake runtime always returns", id)
 	}
 	return out, nil
+}
+
+// VolumeFiles returns the files of a volume of the pod.
+func (d *Driver) VolumeFiles(ctx context.Context, name string) (map[string]volume.File, error) {
+	return d.volumes.Files(ctx, d.parsed.Pod, name)
 }
 
 func (d *Driver) createVolumes() error {

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -11,8 +12,9 @@ import (
 
 // Objects are what the pod of a case refers to, the same for both sides. They are in every namespace.
 type Objects struct {
-	// ConfigMaps and Secrets are data by name.
+	// ConfigMaps, Binary and Secrets are data by name; Binary is the binaryData of a ConfigMap.
 	ConfigMaps map[string]map[string]string `json:"configMaps,omitempty"`
+	Binary     map[string]map[string][]byte `json:"binary,omitempty"`
 	Secrets    map[string]map[string][]byte `json:"secrets,omitempty"`
 	// Files are in each emptyDir volume, by path. A text that begins with LinkTo is a link.
 	Files map[string]string `json:"files,omitempty"`
@@ -29,7 +31,7 @@ func (o *Objects) ConfigMap(_ context.Context, namespace, name string) (*v1.Conf
 	if !ok {
 		return nil, fmt.Errorf("configmap %q %w", name, objects.ErrNotFound)
 	}
-	out := &v1.ConfigMap{Data: data}
+	out := &v1.ConfigMap{Data: data, BinaryData: o.Binary[name]}
 	out.Namespace, out.Name = namespace, name
 	return out, nil
 }
@@ -45,12 +47,28 @@ func (o *Objects) Secret(_ context.Context, namespace, name string) (*v1.Secret,
 	return out, nil
 }
 
-// Token is part of objects.Getter. There are no tokens.
-func (o *Objects) Token(_ context.Context, _ *v1.Pod, _ *v1.ServiceAccountTokenProjection) (string, error) {
-	return "", objects.ErrNotFound
+// Token is part of objects.Getter. Its contents are what was requested.
+func (o *Objects) Token(_ context.Context, pod *v1.Pod, source *v1.ServiceAccountTokenProjection) (string, error) {
+	expires := int64(0)
+	if source.ExpirationSeconds != nil {
+		expires = *source.ExpirationSeconds
+	}
+	return fmt.Sprintf("token of %s for %s, %d s", pod.Spec.ServiceAccountName, source.Audience, expires), nil
 }
 
-// TrustBundle is part of objects.Getter. There are no trust bundles.
-func (o *Objects) TrustBundle(context.Context, *v1.ClusterTrustBundleProjection) ([]byte, error) {
-	return nil, objects.ErrNotFound
+// TrustBundle is part of objects.Getter. Bundles whose name or signer contains Missing do not exist.
+func (o *Objects) TrustBundle(_ context.Context, source *v1.ClusterTrustBundleProjection) ([]byte, error) {
+	of := ""
+	if source.Name != nil {
+		of = *source.Name
+	} else if source.SignerName != nil {
+		of = *source.SignerName
+	}
+	if strings.Contains(of, Missing) {
+		return nil, fmt.Errorf("clustertrustbundle %q %w", of, objects.ErrNotFound)
+	}
+	return []byte("certificates of " + of), nil
 }
+
+// Missing is in the names of objects that do not exist.
+const Missing = "missing"

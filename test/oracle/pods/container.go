@@ -189,26 +189,31 @@ func (m *Generator) env(s *corev1.PodSpec) corev1.EnvVar {
 					"metadata.labels['app'", "metadata.annotations", "metadata.generation", "spec.host"}),
 		}
 	} else {
-		f.ResourceFieldRef = &corev1.ResourceFieldSelector{
-			ContainerName: value(m, []string{"", "", "c0"}, []string{"nobody"}),
-			Resource: value(m,
-				[]string{"limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu", "requests.memory",
-					"requests.ephemeral-storage"},
-				[]string{"", "limits.gpu", "cpu", "limits"}),
-		}
-		divisors, others := []string{"", "0", "1", "1Mi", "1k", "1Gi", "1E"}, []string{"1m", "2", "10Mi", "-1"}
-		if strings.HasSuffix(f.ResourceFieldRef.Resource, "cpu") {
-			divisors, others = []string{"", "0", "1", "1m"}, []string{"2", "1Mi", "100m"}
-		}
-		if d := value(m, divisors, others); d != "" {
-			f.ResourceFieldRef.Divisor = resource.MustParse(d)
-		}
+		f.ResourceFieldRef = m.resourceRef()
 	}
 	e.ValueFrom = f
 	if m.r.IntN(1000) < m.Bad {
 		e.Value = "x"
 	}
 	return e
+}
+
+func (m *Generator) resourceRef() *corev1.ResourceFieldSelector {
+	f := &corev1.ResourceFieldSelector{
+		ContainerName: value(m, []string{"", "", "c0"}, []string{"nobody"}),
+		Resource: value(m,
+			[]string{"limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu", "requests.memory",
+				"requests.ephemeral-storage"},
+			[]string{"", "limits.gpu", "cpu", "limits"}),
+	}
+	divisors, others := []string{"", "0", "1", "1Mi", "1k", "1Gi", "1E"}, []string{"1m", "2", "10Mi", "-1"}
+	if strings.HasSuffix(f.Resource, "cpu") {
+		divisors, others = []string{"", "0", "1", "1m"}, []string{"2", "1Mi", "100m"}
+	}
+	if d := value(m, divisors, others); d != "" {
+		f.Divisor = resource.MustParse(d)
+	}
+	return f
 }
 
 func (m *Generator) resources(r *corev1.ResourceRequirements) {
