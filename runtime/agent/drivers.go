@@ -122,6 +122,7 @@ func (a *agent) sandboxSeccomp() string {
 // newDrivers creates the drivers without running them.
 func (a *agent) newDrivers() error {
 	a.objects = a.newObjects()
+	a.manifests.secrets = a.objects.Secrets
 	a.volumes.Driver = volume.New(volume.Options{
 		Objects: a.objects,
 		RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,

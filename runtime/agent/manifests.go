@@ -17,6 +17,8 @@ import (
 // disk or decodes JSON.
 type manifestCache struct {
 	load func(ctx context.Context, digest string) ([]byte, error)
+	// secrets returns the contents of the Secrets that a pod refers to; ok is false if they are unknown. Nil: none.
+	secrets func(uid string) (values []string, ok bool)
 
 	mu   sync.Mutex
 	pods map[string]*corev1.Pod
@@ -97,22 +99,29 @@ func (c *manifestCache) own(uid, digest string) {
 	}
 }
 
-// withhold takes out of a text of the runtime what the manifest of a pod holds as credentials. A pod without a manifest
-// is an orphan.
+// withhold takes out of a text of the runtime what the manifest of a pod, and the Secrets that it refers to, hold as
+// credentials. A pod without a manifest is an orphan.
 func (c *manifestCache) withhold(uid, text string) string {
+	var secrets []string
+	if c.secrets != nil && text != "" {
+		known := false
+		if secrets, known = c.secrets(uid); !known {
+			return withhold.Mark // the text is lost rather than a secret
+		}
+	}
 	c.mu.Lock()
 	digest := c.owned[uid][0]
 	c.mu.Unlock()
 	if digest == "" {
-		return withhold.URLs(text)
+		return withhold.Text(text, nil, secrets...)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), withholdTimeout)
 	defer cancel()
 	pod, err := c.get(ctx, digest)
 	if err != nil {
-		return withhold.Mark // the text is lost rather than a secret
+		return withhold.Mark
 	}
-	return withhold.Text(text, pod)
+	return withhold.Text(text, pod, secrets...)
 }
 
 // Stored evicts the manifests of forgotten pods.

@@ -76,4 +76,11 @@ func TestTextOfTheRuntimeIsCleanedAfterARestart(t *testing.T) {
 			t.Errorf("of %s: %s", uid, got)
 		}
 	}
+	l.secrets = func(uid string) ([]string, bool) { return []string{"secret-of-" + uid}, uid != "unread" }
+	for uid, want := range map[string]string{"a": "(withheld) (withheld)", "orphan": "hunter2 (withheld)",
+		"unread": "(withheld)"} {
+		if got := l.withhold(uid, "hunter2 secret-of-"+uid); got != want {
+			t.Errorf("of %s: %s", uid, got)
+		}
+	}
 }

@@ -12,7 +12,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/withhold"
 )
 
 // maxHookMessageBytes bounds the whole message of a failed hook in the journal. The kubelet's has all of the output.
@@ -48,7 +47,7 @@ func (c *call) runHook(ctx context.Context, req *journaletv1.RunHook) (result, e
 	case within.Err() != nil:
 		suffix = fmt.Sprintf(" (timeout %s)", req.GetTimeout().AsDuration().Round(time.Millisecond))
 	}
-	message = Truncate(withhold.Text(message, pod), maxHookMessageBytes-len(suffix)) + suffix
+	message = Truncate(c.withhold(message), maxHookMessageBytes-len(suffix)) + suffix
 	code := journaletv1.CallError_CALL_ERROR_HOOK
 	if exited, err := h.hasExited(ctx); err == nil && exited {
 		code = journaletv1.CallError_CALL_ERROR_NOT_DONE

@@ -40,14 +40,18 @@ func URLs(text string) string {
 
 // Text is URLs, and takes out what may be a credential in the pod's manifest: values of env, annotations and HTTP
 // headers, queries of HTTP paths, and arguments of commands. It also takes out secrets, which the manifest refers to.
-// Without a pod it is URLs.
+// Without a pod it is URLs and the secrets.
 func Text(text string, pod *corev1.Pod, secrets ...string) string {
-	if pod == nil || text == "" {
-		return URLs(text)
-	}
 	f := finder{text: URLs(text)}
+	if text == "" {
+		return ""
+	}
 	for _, s := range secrets {
 		f.secret(s)
+		f.leaves(s)
+	}
+	if pod == nil {
+		return f.clean()
 	}
 	f.public(pod.Namespace, pod.Name, string(pod.UID), pod.Spec.NodeName, pod.Spec.Hostname)
 	for _, v := range pod.Spec.Volumes {

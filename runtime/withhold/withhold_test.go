@@ -80,3 +80,14 @@ func BenchmarkText(b *testing.B) {
 		Text(text, pod)
 	}
 }
+
+func TestSecretsThatAPodRefersToAreTakenOut(t *testing.T) {
+	secrets := []string{"s3cret-value", `{"auths":{"r.example":{"auth":"dXNlcjpwYXNz"}}}`, "true"}
+	const text = "s3cret-value, auth dXNlcjpwYXNz of web is true"
+	const want = "(withheld), auth (withheld) of web is true"
+	for _, pod := range []*corev1.Pod{nil, testPod()} {
+		if got := Text(text, pod, secrets...); got != want {
+			t.Errorf("got %s", got)
+		}
+	}
+}

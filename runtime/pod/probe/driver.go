@@ -40,6 +40,8 @@ type Options struct {
 	Observe func(Run)
 	// Forget is called when no more runs of a pod will be observed. May be nil; must not block.
 	Forget func(namespace, name, uid string)
+	// Withhold takes credentials of a pod out of a text, in addition to those of its manifest. May be nil.
+	Withhold func(uid, text string) string
 	// Workers and SlowWorkers default to the constants of these names.
 	Workers, SlowWorkers int
 	// Attempt runs one attempt of a probe. known is false if the attempt has no result. The default runs the handler of

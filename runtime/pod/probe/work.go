@@ -108,7 +108,7 @@ func (d *Driver) report(ctx context.Context, p *probe, out outcome) {
 		p.unknown++
 		if p.unknown == logUnknownAfter {
 			d.log.Warn("a probe cannot be run; its result stays unchanged", "pod", p.at.uid, "container", p.at.container,
-				"probe", Title(p.kind), "error", truncate(out.text))
+				"probe", Title(p.kind), "error", truncate(d.withhold(p, out.text)))
 		}
 		return
 	}
@@ -117,6 +117,7 @@ func (d *Driver) report(ctx context.Context, p *probe, out outcome) {
 	if !changed {
 		return
 	}
+	out.text = d.withhold(p, out.text)
 	result := &journaletv1.ProbeResult{
 		Uid: p.at.uid, Container: p.at.container, ContainerId: p.id, Kind: p.kind, Success: judged == healthy,
 		Message: messageOf(p.kind, out),
@@ -131,6 +132,14 @@ func (d *Driver) report(ctx context.Context, p *probe, out outcome) {
 	d.mu.Lock()
 	p.tally.reported = judged
 	d.mu.Unlock()
+}
+
+// withhold takes the contents of Secrets out of a text that is reported.
+func (d *Driver) withhold(p *probe, text string) string {
+	if d.opts.Withhold == nil || text == "" {
+		return text
+	}
+	return d.opts.Withhold(p.at.uid, text)
 }
 
 // try repeats a probe until it has a result, at most maxAttempts times.
