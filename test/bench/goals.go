@@ -19,6 +19,7 @@ const (
 	probeJitterMs      = 100
 	probeOfKubelets    = 0.5
 	readyVisibleMs     = 50
+	volumesMoreMs      = 10
 	// syncOverInterval bounds a burst with each append on disk over one with a sync each 250 ms.
 	syncOverInterval = 1.10
 )
@@ -58,6 +59,9 @@ var rows = []row{
 		goal: atMost(0, 0)},
 	{label: "teardown of all, s", scenario: "teardown_s", figure: "total", goal: timesFloor(teardownOverFloor)},
 	{label: "three inits in a row, p50, s", scenario: "init_chain_3_s", figure: "p50", goal: timesFloor(initsOverFloor)},
+	{label: "start of a pod without volumes, p50, ms", scenario: "volumes", figure: "plain_p50_ms"},
+	{label: "the same with configMap, secret, projected and emptyDir, more, ms", scenario: "volumes",
+		figure: "more_p50_ms", spread: true, goal: always(volumesMoreMs)},
 	{label: "agent CPU of the burst, s", scenario: "burst_start_s", figure: "agent_cpu_s"},
 	{label: "idle, agent, millicores", scenario: "idle", figure: "cpu_millicores",
 		goal: atMost(idleMillicores50, idleMillicores150)},

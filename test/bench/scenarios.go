@@ -19,10 +19,20 @@ func glob() []string { g, _ := filepath.Glob(filepath.Join(*manifests, "pb-*.jso
 
 var mainCommand = []string{"sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait; done"}
 
-func manifest(pod string, inits int) []byte {
+func manifest(pod string, inits int) []byte { return manifestWith(pod, inits, nil) }
+
+// manifestWith returns the manifest of a pod that mounts volumes.
+func manifestWith(pod string, inits int, volumes []volume) []byte {
 	main := map[string]any{"name": "main", "image": *image, "imagePullPolicy": "IfNotPresent",
 		"command": mainCommand}
 	spec := map[string]any{"containers": []any{main}, "terminationGracePeriodSeconds": 5, "restartPolicy": "Always"}
+	if len(volumes) > 0 {
+		var mounts []any
+		for _, v := range volumes {
+			mounts = append(mounts, map[string]any{"name": v["name"], "mountPath": fmt.Sprint("/", v["name"])})
+		}
+		main["volumeMounts"], spec["volumes"] = mounts, volumes
+	}
 	var ic []any
 	for i := range inits {
 		ic = append(ic,
