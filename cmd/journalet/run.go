@@ -24,10 +24,11 @@ func (a *app) runCommand() *cobra.Command {
 			"once. Neither touches a container: pods keep running, and the next start continues from the journal.\n\n" +
 			"Under systemd it notifies when it is ready and pings the unit's watchdog. A flag wins over --config, and\n" +
 			"--config over the defaults. `journalet check` with the same flags checks the machine without starting the\n" +
-			"agent.",
+			"agent. With --once it ends by itself, when every pod has ended, or is ready if it restarts for ever.",
 		Example: "  journalet run\n" +
 			"  journalet run --static-pod-path /etc/kubernetes/manifests --config /var/lib/kubelet/config.yaml\n" +
-			"  journalet run --container-runtime-endpoint sim:// --root-dir ./data --static-pod-path ./pods",
+			"  journalet run --container-runtime-endpoint sim:// --root-dir ./data --static-pod-path ./pods\n" +
+			"  journalet run --once --once-timeout 10m --static-pod-path ./jobs",
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			problems, err := a.load(cmd, cfg)

@@ -70,6 +70,7 @@ type agent struct {
 
 	cutting     sync.Mutex // held while the journal is cut
 	dispatching loop
+	once        once
 	loops       *server.Checks
 
 	cgroups   *cgroup.Tree // nil if pods get none
@@ -79,7 +80,7 @@ type agent struct {
 // Run runs the agent until ctx ends, then stops it cleanly, without touching a container. An error means that it could
 // not start or that a required part failed.
 func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
-	a := &agent{cfg: cfg, log: log, metrics: server.NewMetrics()}
+	a := &agent{cfg: cfg, log: log, metrics: server.NewMetrics(), once: once{wake: make(chan struct{}, 1)}}
 	defer func() { err = errors.Join(err, a.close()) }()
 	if err := a.open(ctx); err != nil {
 		return err
@@ -180,6 +181,7 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 	a.gates.Stored(rec)
 	a.storage.Stored(rec)
 	a.objects.Stored(rec)
+	a.once.signal()
 	a.manifests.Stored(rec)
 	if a.traces != nil {
 		a.traces.Stored(rec)
@@ -272,6 +274,8 @@ func (a *agent) recordDamage() {
 
 // serve runs the drivers until ctx ends or one of them fails.
 func (a *agent) serve(ctx context.Context) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	g, run := errgroup.WithContext(ctx)
 	drivers := map[string]func(context.Context) error{
 		"runtime health": a.health.Run, "pleg": a.pleg.Run, "probes": a.probes.Run, "readiness gates": a.gates.Run,
@@ -284,6 +288,13 @@ func (a *agent) serve(ctx context.Context) error {
 	}
 	if a.traces != nil {
 		drivers["traces"] = a.traces.Run
+	}
+	if a.cfg.Once {
+		drivers["once"] = func(ctx context.Context) error {
+			defer end()
+			a.once.err = a.untilOnce(ctx)
+			return nil
+		}
 	}
 	for name, driver := range drivers {
 		g.Go(func() error {
@@ -306,7 +317,7 @@ func (a *agent) serve(ctx context.Context) error {
 	if stopQueries != nil {
 		stopQueries()
 	}
-	return errors.Join(err, a.stop())
+	return errors.Join(err, a.once.err, a.stop())
 }
 
 // stop writes the last record of the run.

@@ -171,6 +171,11 @@ type Config struct {
 	Verbosity int
 	LogFormat string
 
+	// Once ends the run when every pod of the sources has ended, or is ready if it restarts for ever. OnceTimeout bounds
+	// that; 0: no bound.
+	Once        bool
+	OnceTimeout time.Duration
+
 	// AllowBesideKubelet permits a start although a kubelet runs on the same runtime.
 	AllowBesideKubelet bool
 }
@@ -281,6 +286,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.Profiling, "profiling", c.Profiling,
 		"serve Go profiles on /debug/pprof/ of --healthz-port, without authentication")
 	c.addBusFlags(fs)
+	c.addOnceFlags(fs)
 	c.addTracingFlags(fs)
 	fs.IntVarP(&c.Verbosity, "v", "v", c.Verbosity, "log verbosity; 2 and above adds debug messages")
 	fs.StringVar(&c.LogFormat, "log-format", c.LogFormat, "text or json")
@@ -294,6 +300,15 @@ func (c *Config) addObjectFlags(fs *pflag.FlagSet) {
 		"file or directory of ConfigMaps, Secrets and ClusterTrustBundles for pods, besides those in --static-pod-path")
 	fs.StringToStringVar(&c.ServiceAccountTokenFiles, "service-account-token-file", c.ServiceAccountTokenFiles,
 		"file with the token of a service account for its pods, NAMESPACE/NAME=PATH; may be given several times")
+}
+
+// addOnceFlags adds the flags of a run that ends by itself.
+func (c *Config) addOnceFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&c.Once, "once", c.Once, "read each source once and end when every pod has ended, or is ready if its "+
+		"restartPolicy is Always; exit code 1 if one failed")
+	fs.BoolVar(&c.Once, "runonce", c.Once, "the kubelet's name for --once")
+	_ = fs.MarkHidden("runonce")
+	fs.DurationVar(&c.OnceTimeout, "once-timeout", c.OnceTimeout, "with --once: longest wait for the pods; 0: no bound")
 }
 
 // addBusFlags adds the flags of the journal and of the port of its bus.

@@ -79,6 +79,7 @@ type PLEG struct {
 	pods     map[string]*pod
 	uidOf    map[string]string // container or sandbox id to the UID of its pod, from the last observation
 	relisted time.Time         // begin of the last successful relist, or of Run
+	listed   bool              // a relist has succeeded
 	events   bool              // the event stream is open
 	streams  uint64            // event streams opened and closed so far
 
@@ -260,6 +261,19 @@ func (p *PLEG) Healthy() error {
 	return nil
 }
 
+// Current reports whether all pods are as the runtime shows them: it was listed in this run, and no inspection waits,
+// is under way or has failed.
+func (p *PLEG) Current() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.pods {
+		if s.queued || s.inspecting || s.failed || s.expected {
+			return false
+		}
+	}
+	return p.listed
+}
+
 // Run watches until ctx ends, and returns its error when all its goroutines have ended.
 func (p *PLEG) Run(ctx context.Context) error {
 	p.mu.Lock()
@@ -332,7 +346,7 @@ func (p *PLEG) Relist(ctx context.Context) error {
 	shown := p.group(sandboxes, containers)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.relisted = began
+	p.relisted, p.listed = began, true
 	if p.opts.Relisted != nil {
 		p.opts.Relisted(p.clock.Now().Sub(began))
 	}
