@@ -28,15 +28,11 @@ const stdinPath = "stdin"
 // validateFlags are those flags of `journalet run` that change what validate finds. It takes the others as well, so
 // that the arguments of an agent can be given as they are.
 var validateFlags = []string{"config", "config-dir", "static-pod-path", "hostname-override", "runtime-class-path",
-	objectsFlag, "service-account-token-file"}
-
-// objectsFlag is the flag with the objects that pods refer to.
-const objectsFlag = "objects-path"
+	"objects-path", "service-account-token-file"}
 
 // validation are the flags of validate itself.
 type validation struct {
 	strict, all bool
-	objects     []string
 }
 
 func (a *app) validateCommand() *cobra.Command {
@@ -61,7 +57,7 @@ func (a *app) validateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := a.validate(cmd.Context(), cmd.InOrStdin(), cfg, args, &v)
+			r, err := a.validate(cmd.Context(), cmd.InOrStdin(), cfg, args)
 			if err != nil {
 				return err
 			}
@@ -82,10 +78,6 @@ func (a *app) validateCommand() *cobra.Command {
 	cfg.AddFlags(f)
 	f.BoolVar(&v.strict, "strict", false, "exit with code 1 after a warning, too")
 	f.BoolVar(&v.all, "all", false, "print each line of a finding that is the same several times in a file")
-	if f.Lookup(objectsFlag) == nil {
-		f.StringArrayVar(&v.objects, objectsFlag, nil,
-			"file or directory of ConfigMaps and Secrets that pods may refer to; repeatable")
-	}
 	own := append(slices.Clone(validateFlags), "strict", "all")
 	f.VisitAll(func(f *pflag.Flag) { f.Hidden = f.Hidden || !slices.Contains(own, f.Name) })
 	return a.outputFlag(cmd, formatText, formatJSON, formatYAML, formatSARIF)
@@ -93,7 +85,7 @@ func (a *app) validateCommand() *cobra.Command {
 
 // validate reads and checks what the arguments name.
 func (a *app) validate(
-	ctx context.Context, stdin io.Reader, cfg *config.Config, args []string, v *validation,
+	ctx context.Context, stdin io.Reader, cfg *config.Config, args []string,
 ) (*validate.Result, error) {
 	if len(args) == 0 {
 		args = []string{cfg.StaticPodPath}
@@ -103,16 +95,21 @@ func (a *app) validate(
 		return nil, err
 	}
 	opts := validate.Options{
-		Manifest:     manifest.Options{NodeName: strings.ToLower(cfg.HostnameOverride), Source: manifest.SourceFile},
-		KnowsObjects: len(v.objects) > 0, Progress: a.progress("checked", "files"),
+		Manifest: manifest.Options{
+			NodeName: strings.ToLower(cfg.HostnameOverride), Source: manifest.SourceFile,
+			HasToken: func(namespace, account string) bool { return cfg.ServiceAccountTokenFiles[namespace+"/"+account] != "" },
+		},
+		KnowsObjects: cfg.ObjectsPath != "", Progress: a.progress("checked", "files"),
 	}
 	var classes *runtimeclass.Directory
 	if cfg.RuntimeClassPath != "" {
 		classes = runtimeclass.New(cfg.RuntimeClassPath, slog.New(slog.DiscardHandler))
 		opts.Manifest.Classes = classes.Current()
 	}
-	if opts.Objects, err = readAll(v.objects, stdin); err != nil {
-		return nil, err
+	if cfg.ObjectsPath != "" {
+		if opts.Objects, err = readAll([]string{cfg.ObjectsPath}, stdin); err != nil {
+			return nil, err
+		}
 	}
 	r := validate.Check(ctx, files, opts)
 	a.endProgress()

@@ -35,6 +35,7 @@ func TestValidateExitCodes(t *testing.T) {
 	manifests(t, map[string]string{
 		"good/web.yaml": goodPod, "bad/bad.yaml": badPod, "warned/w.yaml": warnedPod, "secret/s.yaml": secretPod,
 		"objects/o.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: login}\n",
+		"account/a.yaml": strings.Replace(goodPod, "spec:\n", "spec:\n  serviceAccountName: robot\n", 1),
 		"config.yaml":    "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nstaticPodPath: bad\n",
 	})
 	for _, c := range []struct {
@@ -51,6 +52,8 @@ func TestValidateExitCodes(t *testing.T) {
 		{"warned --strict", exitError, "1 warning"},
 		{"secret --strict", exitOK, "0 notes"},
 		{"secret --objects-path objects --strict", exitOK, "secret/s.yaml:1: note: no file has the Secret default/login"},
+		{"account", exitError, "no token of service account default/robot"},
+		{"account --service-account-token-file default/robot=token", exitOK, "1 pod accepted"},
 		{"--static-pod-path bad", exitError, "bad.yaml:6: error"},
 		{"--config config.yaml", exitError, "bad.yaml:6: error"},
 		{"missing", exitNotFound, "missing does not exist"},
