@@ -100,12 +100,20 @@ func generateManifest(m *pods.Generator) string {
 	if m.Chance(40) {
 		m.AddLifecycle(p)
 	}
+	if m.Chance(60) {
+		m.AddObjects(p)
+		m.AddWorld(p)
+	}
 	return text(p)
 }
 
+// accountWithToken is the service account of which the node has a token, in every namespace.
+const accountWithToken = "with-token"
+
 // compareDecode compares defaults and validation of manifests.
 func compareDecode(c *testCase) {
-	opts := manifest.Options{NodeName: nodeName}
+	opts := manifest.Options{NodeName: nodeName,
+		HasToken: func(_, account string) bool { return account == accountWithToken }}
 	parsed, problems := manifest.Decode(manifestPath, []byte(c.text), opts)
 	theirs := kubelet.Decode(manifestPath, []byte(c.text), nodeName)
 	ours := pathsOf(problems)
@@ -114,6 +122,10 @@ func compareDecode(c *testCase) {
 		c.count("rejected as not carried out")
 	case len(problems) == 0 && theirs.Pod != nil:
 		c.count("accepted")
+		if theirs.Static != "" {
+			c.count("accepted with objects of the node")
+			c.differs("reference of a static pod to "+kindOf(theirs.Static), "accepted", "rejected")
+		}
 		ours, theirs := tree(parsed[0].Pod), tree(theirs.Pod)
 		for _, part := range []string{"apiVersion", "kind", "status"} {
 			delete(ours, part) // the kubelet's decoder drops the types, and gives every pod the phase Pending
@@ -129,12 +141,20 @@ func compareDecode(c *testCase) {
 			c.differs("verdict on a pod without a name", ours[e] != "", true)
 			return
 		}
-		if theirs.Static != "" {
-			c.differs("verdict on a pod that needs the API server", hasCode(problems, manifest.CodeStaticPod), true)
-			return
+		if theirs.Static != "" && hasCode(problems, manifest.CodeStaticPod) {
+			return // for both of them it needs the API server
 		}
 		comparePaths(c, ours, theirPaths(theirs))
 	}
+}
+
+// kindOf returns "an object" for the kinds of objects that a node has as files.
+func kindOf(static string) string {
+	kind, _, _ := strings.Cut(static, " ")
+	if slices.Contains([]string{"configmaps", "secrets", "serviceaccounts", "clustertrustbundles"}, kind) {
+		return "an object"
+	}
+	return static
 }
 
 func hasCode(problems []manifest.Problem, code manifest.Code) bool {
@@ -145,15 +165,34 @@ func hasCode(problems []manifest.Problem, code manifest.Code) bool {
 func pathsOf(problems []manifest.Problem) map[string]string {
 	out := map[string]string{}
 	for _, p := range problems {
-		out[p.Field] = string(p.Code) + ": " + p.Message
+		out[alike(p.Field)] = string(p.Code) + ": " + p.Message
 	}
 	return out
+}
+
+// inexact are the paths that the kubelet, mostly, writes without an index or in another way, and how we compare them.
+var inexact = []struct {
+	path *regexp.Regexp
+	as   string
+}{
+	{regexp.MustCompile(`(\.volumeMounts)\[\d+\](\.(?:subPath|subPathExpr|recursiveReadOnly|mountPropagation))$`), "$1$2"},
+	{regexp.MustCompile(`(\.downwardAPI)\.items\[\d+\](.*)$`), "$1$2"},
+	{regexp.MustCompile(`\.namespaces\[\d+\]$`), ".namespace"},
+	{regexp.MustCompile(`^spec\.Host(PID|IPC)$`), "spec.host$1"},
+}
+
+// alike returns the path of a field as both sides would write it.
+func alike(path string) string {
+	for _, p := range inexact {
+		path = p.path.ReplaceAllString(path, p.as)
+	}
+	return path
 }
 
 func theirPaths(d kubelet.Decoded) map[string]string {
 	out := map[string]string{}
 	for _, e := range d.Errors {
-		out[e.Field] = e.ErrorBody()
+		out[alike(e.Field)] = e.ErrorBody()
 	}
 	if len(out) == 0 && d.Err != nil {
 		out["?"] = d.Err.Error()

@@ -64,9 +64,25 @@ var known = with(map[string]meant{
 		"an invalid name: the kubelet fails at the pull",
 		"values that can never work",
 	},
+	onlyWe + "spec.volumes[].image.reference": {
+		"an invalid name: the kubelet fails at the pull",
+		"values that can never work",
+	},
+	onlyWe + "spec.volumes[].downwardAPI.resourceFieldRef.containerName": {
+		"an unknown container: the kubelet fails at the mount",
+		"values that can never work",
+	},
+	onlyWe + "spec.volumes[].projected.sources[].downwardAPI.resourceFieldRef.containerName": {
+		"the same",
+		"values that can never work",
+	},
 	onlyWe + "metadata.uid": {
 		"it names directories and subjects, so it may hold no separators",
 		"values that can never work",
+	},
+	"decode: reference of a static pod to an object": {
+		"ours have ConfigMaps, Secrets, tokens and trust bundles from files of the node",
+		"objects of static pods",
 	},
 	// The same verdict on a more exact field, or on more fields at once.
 	onlyWe + "spec.containers[].env[].valueFrom.fieldRef.apiVersion": {
@@ -81,8 +97,12 @@ var known = with(map[string]meant{
 		"the kubelet checks the divisor only of a valid resource",
 		"field that an error names",
 	},
-	onlyWe + "spec.containers[].volumeMounts[].mountPropagation": {
-		"the kubelet does not name the mount",
+	onlyWe + "spec.volumes[].downwardAPI.resourceFieldRef.resource": {
+		"the kubelet checks the resource only with a container",
+		"field that an error names",
+	},
+	onlyWe + "spec.volumes[].projected.sources[].downwardAPI.resourceFieldRef.resource": {
+		"the same",
 		"field that an error names",
 	},
 	onlyWe + "spec.volumes[].name": {

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,9 +14,29 @@ import (
 // podResourceNames are the resources of pod-level requests and limits, beside huge pages (KEP-2837).
 var podResourceNames = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 
+// isHuge reports whether a resource is huge pages of some size.
+func isHuge(name corev1.ResourceName) bool {
+	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
+
+// podResourcesIn returns the resources that a pod can request as a whole: podResourceNames, and huge pages of the sizes
+// in lists.
+func podResourcesIn(lists ...corev1.ResourceList) []corev1.ResourceName {
+	names := slices.Clone(podResourceNames)
+	for _, list := range lists {
+		for _, name := range sortedNames(list) {
+			if isHuge(name) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
 // defaultPodResources sets the defaults of pod-level resources, as the API server does when a pod is created: a request
 // defaults to the sum of the containers' requests, or else to the limit. A limit defaults to the sum of the containers'
-// limits, if each has one, or to the request if that is larger.
+// limits, if each has one, or to the request if that is larger. Huge pages cannot be overcommitted: their limit
+// defaults to the sum of the containers' limits, and their request to the limit.
 func defaultPodResources(pod *corev1.Pod) {
 	res := pod.Spec.Resources
 	if res == nil {
@@ -28,12 +49,18 @@ func defaultPodResources(pod *corev1.Pod) {
 	all := resourcehelper.PodResourcesOptions{}
 	requests := resourcehelper.AggregateContainerRequests(pod, all)
 	limits := resourcehelper.AggregateContainerLimits(pod, all)
-	for _, name := range podResourceNames {
+	for _, name := range podResourcesIn(res.Requests, res.Limits, limits) {
 		request, requested := res.Requests[name]
 		limit, limited := res.Limits[name]
 		sum, summed := requests[name]
+		if of, has := limits[name]; isHuge(name) && has && !requested && !limited {
+			limit, limited = of, true
+			setResource(&res.Limits, name, of)
+		}
 		switch {
 		case requested:
+		case isHuge(name):
+			request, requested = limit, limited
 		case summed:
 			request, requested = sum, true
 		case limited:
@@ -81,8 +108,11 @@ func validatePodResources(r *report, spec *corev1.PodSpec, at *field.Path) {
 	podResourceList(r, res.Limits, nil, at.Child("limits"))
 	podResourceList(r, res.Requests, res.Limits, at.Child("requests"))
 	withinLimits(r, res, at)
-	sums := resourcehelper.AggregateContainerRequests(&corev1.Pod{Spec: *spec}, resourcehelper.PodResourcesOptions{})
-	for _, name := range podResourceNames {
+	r.invalid(validateHugePageLimits(res, at))
+	pod := &corev1.Pod{Spec: *spec}
+	sums := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})
+	limits := resourcehelper.AggregateContainerLimits(pod, resourcehelper.PodResourcesOptions{})
+	for _, name := range podResourcesIn(res.Requests, res.Limits) {
 		request, requested := res.Requests[name]
 		if sum := sums[name]; requested && request.Sign() >= 0 && sum.Cmp(request) > 0 {
 			r.invalid(field.ErrorList{field.Invalid(at.Child("requests").Key(string(name)), request.String(),
@@ -91,6 +121,10 @@ func validatePodResources(r *report, spec *corev1.PodSpec, at *field.Path) {
 		limit, limited := res.Limits[name]
 		if !limited {
 			continue
+		}
+		if sum := limits[name]; isHuge(name) && sum.Cmp(limit) > 0 {
+			r.invalid(field.ErrorList{field.Invalid(at.Child("limits").Key(string(name)), limit.String(),
+				fmt.Sprintf("must be at least the sum of the containers' limits, %s", sum.String()))})
 		}
 		for i := range spec.Containers {
 			if own := spec.Containers[i].Resources.Limits[name]; own.Cmp(limit) > 0 {
@@ -112,8 +146,8 @@ func podResourceList(r *report, list, reported corev1.ResourceList, at *field.Pa
 		p := at.Key(string(name))
 		switch {
 		case name == corev1.ResourceCPU, name == corev1.ResourceMemory:
-		case strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
-			r.notYet(p.String(), "the use of huge pages")
+		case isHuge(name):
+			r.invalid(validateHugePages(name, quantity, p))
 		default:
 			r.invalid(field.ErrorList{field.NotSupported(p, string(name), podResourceNames)})
 		}

@@ -151,7 +151,7 @@ func (s *containerScope) resourceList(list, reported corev1.ResourceList, at *fi
 		p := at.Key(string(resourceName))
 		switch {
 		case carriedResource(resourceName):
-		case strings.HasPrefix(string(resourceName), corev1.ResourceHugePagesPrefix):
+		case isHuge(resourceName):
 			s.report.invalid(validateHugePages(resourceName, quantity, p))
 		case strings.Contains(string(resourceName), "/"):
 			s.report.notYet(p.String(), "an extended resource")

@@ -104,13 +104,22 @@ func (s *containerScope) fileRef(ref *corev1.FileKeySelector, at *field.Path) (e
 	}
 	errs = append(errs, withoutBacksteps(at.Child("path"), ref.Path)...)
 	p := at.Child("volumeName")
-	i := slices.IndexFunc(s.spec.Volumes, func(v corev1.Volume) bool { return v.Name == ref.VolumeName })
+	if ref.VolumeName != "" {
+		errs = append(errs, syntax(p, ref.VolumeName, validation.IsDNS1123Label)...)
+	}
+	// Of several volumes of one name, which are reported anyway, the last counts, as in the API server.
+	last := -1
+	for i := range s.spec.Volumes {
+		if s.spec.Volumes[i].Name == ref.VolumeName {
+			last = i
+		}
+	}
 	switch {
 	case ref.VolumeName == "":
 		return append(errs, field.Required(p, ""))
-	case i < 0:
+	case last < 0:
 		return append(errs, field.NotFound(p, ref.VolumeName))
-	case s.spec.Volumes[i].EmptyDir == nil:
+	case s.spec.Volumes[last].EmptyDir == nil:
 		return append(errs, field.Invalid(p, ref.VolumeName, "must be an emptyDir"))
 	}
 	return errs

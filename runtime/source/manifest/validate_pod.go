@@ -57,6 +57,9 @@ func validatePod(r *report, pod *corev1.Pod) {
 	if s.Subdomain != "" {
 		errs = append(errs, syntax(spec.Child("subdomain"), s.Subdomain, validation.IsDNS1123Label)...)
 	}
+	if s.ServiceAccountName != "" {
+		errs = append(errs, validateObjectName(s.ServiceAccountName, spec.Child("serviceAccountName"))...)
+	}
 	if s.PriorityClassName != "" {
 		errs = append(errs, syntax(spec.Child("priorityClassName"), s.PriorityClassName, validation.IsDNS1123Subdomain)...)
 	}

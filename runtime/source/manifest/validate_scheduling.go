@@ -100,7 +100,9 @@ func validateSelector(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
 
 // validateMatchKeys checks the keys of labels whose values a scheduler takes from the pod: they need a selector, which
 // must not name those that must match, and the two lists share none.
-func validateMatchKeys(match, mismatch []string, selector *metav1.LabelSelector, at *field.Path) (errs field.ErrorList) {
+func validateMatchKeys(
+	match, mismatch []string, selector *metav1.LabelSelector, at *field.Path,
+) (errs field.ErrorList) {
 	for name, keys := range map[string][]string{"matchLabelKeys": match, "mismatchLabelKeys": mismatch} {
 		p := at.Child(name)
 		if len(keys) > 0 && selector == nil {

@@ -65,7 +65,7 @@ func validateHugePages(name corev1.ResourceName, q resource.Quantity, at *field.
 func validateHugePageLimits(res *corev1.ResourceRequirements, at *field.Path) (errs field.ErrorList) {
 	huge := false
 	for _, name := range sortedNames(res.Requests) {
-		if !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
+		if !isHuge(name) {
 			continue
 		}
 		huge = true

@@ -15,6 +15,7 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/pod"
 	api "k8s.io/kubernetes/pkg/apis/core"
 	_ "k8s.io/kubernetes/pkg/apis/core/install" // the types of manifests
+	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/apis/core/validation"
 	"k8s.io/kubernetes/pkg/capabilities"
 	_ "k8s.io/kubernetes/pkg/kubelet/config" // linked to below
@@ -22,7 +23,7 @@ import (
 
 // Decoded is the kubelet's result for a manifest.
 type Decoded struct {
-	// Pod is nil if the kubelet rejects the manifest.
+	// Pod is nil if the kubelet rejects the manifest, unless it does so only because of Static.
 	Pod *v1.Pod
 	// Err is the kubelet's error.
 	Err error
@@ -80,8 +81,15 @@ func Decode(path string, data []byte, node string) Decoded {
 	}
 	opts := podutil.GetValidationOptionsFromPodSpecAndMeta(&internal.Spec, nil, &internal.ObjectMeta, nil)
 	out.Errors = validation.ValidatePodCreate(internal, opts)
-	if len(out.Errors) == 0 {
-		_, out.Static, _ = podutil.HasAPIObjectReference(internal)
+	if len(out.Errors) > 0 {
+		return out
+	}
+	if _, out.Static, err = podutil.HasAPIObjectReference(internal); err != nil {
+		return out // of a kind of volume that it does not know
+	}
+	out.Pod = &v1.Pod{}
+	if err := corev1.Convert_core_Pod_To_v1_Pod(internal, out.Pod, nil); err != nil {
+		out.Pod = nil
 	}
 	return out
 }
