@@ -79,7 +79,7 @@ func (d *step) withdrawPulls(in actors.Input) error {
 // awaitsImage reports whether a container of the pod waits for an image.
 func (d *step) awaitsImage(image string) bool {
 	for c := range d.all() {
-		if c.Image == image && d.record(c.Name).GetImageRequested() {
+		if slices.Contains(d.awaitedImages(c), image) {
 			return true
 		}
 	}

@@ -60,7 +60,7 @@ func (d *step) backOff(c *corev1.Container, r *journaletv1.ContainerRecord) (
 	if !exited(cur) || r.GetReplacing() && cur.GetHash() != ContainerHash(c) {
 		return nil, 0
 	}
-	if r.GetImageReady() && c.ImagePullPolicy != corev1.PullAlways && r.GetBackOff().GetUpdatedAt() != nil &&
+	if d.triedBefore(c, r) && r.GetBackOff().GetUpdatedAt() != nil &&
 		r.GetBackOff().GetKey() == backOffKey(c) {
 		// This start was tried before and found no image: it has waited, and its step was taken and not undone since. With
 		// other resources it is another start.

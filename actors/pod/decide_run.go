@@ -187,22 +187,19 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error 
 		// The older instance is being stopped: two instances of a container never run at once.
 		return nil
 	}
-	if r.GetImageMissing() && d.needsImage(c, r) {
+	if d.missesImage(c, r) {
 		// The wait of the back-off was over before the start that found no image.
-		return d.requestImage(c, r)
+		return d.requestImages(c, r)
 	}
 	delay, wait := d.backOff(c, r)
 	if wait > 0 {
 		return d.timer(backOffTimer+c.Name, wait)
 	}
-	if d.needsImage(c, r) {
-		return d.requestImage(c, r)
+	if d.needsImages(c, r) {
+		return d.requestImages(c, r)
 	}
-	for _, timer := range []string{startTimer, backOffTimer} {
-		// A timer that is no longer needed must not cut the next wait short.
-		if err := d.clearTimer(timer + c.Name); err != nil {
-			return err
-		}
+	if err := d.clearDelays(c.Name); err != nil {
+		return err
 	}
 	if delay != nil {
 		if err := d.decide(delay); err != nil {
@@ -212,7 +209,7 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error 
 	start := &journaletv1.StartContainer{
 		Container: c.Name, Attempt: r.GetNextAttempt(), Digest: d.state.GetPod().GetDigest(),
 		SandboxId: d.state.GetSandboxId(), PodIps: d.podIPs(), PulledForStart: r.GetImageReady(),
-		Init: d.isInit(c.Name), AllocatedDigest: d.state.GetAllocatedDigest(),
+		Init: d.isInit(c.Name), AllocatedDigest: d.state.GetAllocatedDigest(), PulledVolumeImages: pulledVolumeImages(r),
 		UserNamespace: d.state.GetUserNamespace(),
 	}
 	if d.atMostOnce(c) {
@@ -223,12 +220,14 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error 
 	return d.requestCall(start)
 }
 
-// requestImage requests a pull of the image, unless one is under way.
-func (d *step) requestImage(c *corev1.Container, r *journaletv1.ContainerRecord) error {
-	if r.GetImageRequested() {
-		return nil
+// clearDelays clears the timers of a container's delays. One that is no longer needed must not cut the next wait short.
+func (d *step) clearDelays(container string) error {
+	for _, timer := range []string{startTimer, backOffTimer} {
+		if err := d.clearTimer(timer + container); err != nil {
+			return err
+		}
 	}
-	return d.decide(&journaletv1.ImagePullRequested{Uid: d.self.ID, Image: c.Image})
+	return nil
 }
 
 // otherAlive reports whether an older instance of a container runs.
@@ -310,7 +309,7 @@ func (d *step) anyUnderWay() bool {
 	}
 	for c := range d.all() {
 		r := d.record(c.Name)
-		if alive(r.GetCurrent()) || r.GetImageRequested() || d.calling(forContainer(c.Name)) {
+		if alive(r.GetCurrent()) || awaitsImages(r) || d.calling(forContainer(c.Name)) {
 			return true
 		}
 	}

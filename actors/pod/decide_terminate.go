@@ -197,11 +197,13 @@ func (d *step) withdrawStarts() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.state.Containers)) {
 		c := d.spec(name)
-		if c == nil || !d.state.Containers[name].GetImageRequested() {
+		if c == nil {
 			continue
 		}
-		if err := d.decide(&journaletv1.ImagePullWithdrawn{Uid: d.self.ID, Image: c.Image}); err != nil {
-			return err
+		for _, image := range d.awaitedImages(c) {
+			if err := d.decide(&journaletv1.ImagePullWithdrawn{Uid: d.self.ID, Image: image}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

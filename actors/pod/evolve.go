@@ -63,7 +63,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_ImagePullRequested:
 		a.evolvePullRequested(k.ImagePullRequested.GetImage())
 	case *journaletv1.Event_ImagePullWithdrawn:
-		a.eachWithImage(k.ImagePullWithdrawn.GetImage(), func(r *journaletv1.ContainerRecord) { r.ImageRequested = false })
+		a.evolvePullWithdrawn(k.ImagePullWithdrawn.GetImage())
 	case *journaletv1.Event_ImagePullDecided:
 		a.evolvePullDecided(k.ImagePullDecided)
 	case *journaletv1.Event_BackOffStarted:

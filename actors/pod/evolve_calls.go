@@ -32,7 +32,7 @@ func (a *Actor) evolveCallRequested(e actors.Event, req *journaletv1.CallRequest
 		}
 	case *journaletv1.CallRequested_StartContainer:
 		r := a.ensureRecord(w.StartContainer.GetContainer())
-		r.ImageRequested = false // a pull for another container is not for the start after this one
+		awaitNoImage(r) // a pull for another container is not for the start after this one
 		if w.StartContainer.GetPart() != journaletv1.StartPart_START_PART_START {
 			// A new instance is created with what is allocated. One that was created before keeps its record: other
 			// resources may have been allocated since.
@@ -151,6 +151,7 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 	r := a.ensureRecord(w.GetContainer())
 	now := timestamppb.New(e.Time)
 	r.ImageReady = false
+	eachVolumeImage(r, func(v *journaletv1.VolumeImage) { v.Ready = false })
 	if f.GetContainerId() != "" {
 		r.NextAttempt = max(r.GetNextAttempt(), w.GetAttempt()+1)
 	}
@@ -163,7 +164,7 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 			evolveCreated(r, w, f)
 			return
 		}
-		r.StartFailures, r.StartError, r.ImageMissing = 0, nil, false
+		r.StartFailures, r.StartError, r.ImageMissing, r.VolumeImages = 0, nil, false, nil
 		// An inspection may have shown it already, even before it was started.
 		seen := r.GetCurrent().GetId() == f.GetContainerId() &&
 			r.GetCurrent().GetState() != journaletv1.ContainerState_CONTAINER_STATE_CREATED
@@ -181,8 +182,13 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 	case journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT:
 		spec := a.spec(w.GetContainer())
 		never := spec != nil && spec.ImagePullPolicy == corev1.PullNever
-		r.ImageMissing, r.StartError = true, startError(f, never)
-		if w.GetPulledForStart() || never {
+		if f.GetMissingVolumeImage() != "" {
+			never = a.evolveVolumeImageMissing(r, f)
+		} else {
+			r.ImageMissing = true
+		}
+		r.StartError = startError(f, never)
+		if f.GetMissingVolumeImage() == "" && w.GetPulledForStart() || never {
 			r.StartFailures++
 			r.StartFailedAt = now
 		}
@@ -230,7 +236,7 @@ const messageStartLost = "The container was being started when the connection to
 
 // evolveCreated folds that an instance was created.
 func evolveCreated(r *journaletv1.ContainerRecord, w *journaletv1.StartContainer, f *journaletv1.CallFinished) {
-	r.ImageMissing = false
+	r.ImageMissing, r.VolumeImages = false, nil
 	r.Created = &journaletv1.CreatedContainer{
 		ContainerId: f.GetContainerId(), Attempt: w.GetAttempt(), SandboxId: w.GetSandboxId(),
 	}

@@ -20,9 +20,26 @@ func (a *Actor) eachWithImage(image string, do func(*journaletv1.ContainerRecord
 // delay would count as having waited once the image is there.
 func (a *Actor) evolvePullRequested(image string) {
 	for c := range a.all() {
-		if c.Image == image && a.mayStart(c) {
-			r := a.ensureRecord(c.Name)
-			r.ImageRequested = !running(r.GetCurrent()) && !a.calling(forContainer(c.Name)) && !a.delayed(c.Name)
+		own, mounted := c.Image == image, a.mountsImage(c, image)
+		if !own && !mounted || !a.mayStart(c) {
+			continue
+		}
+		r := a.ensureRecord(c.Name)
+		waits := !running(r.GetCurrent()) && !a.calling(forContainer(c.Name)) && !a.delayed(c.Name)
+		if own {
+			r.ImageRequested = waits
+		}
+		if mounted {
+			ensureVolumeImage(r, image).Requested = waits
+		}
+	}
+}
+
+func (a *Actor) evolvePullWithdrawn(image string) {
+	a.eachWithImage(image, func(r *journaletv1.ContainerRecord) { r.ImageRequested = false })
+	for c := range a.all() {
+		if v := a.record(c.Name).GetVolumeImages()[image]; v != nil {
+			v.Requested = false
 		}
 	}
 }
@@ -40,11 +57,15 @@ func (a *Actor) evolvePullDecided(r *journaletv1.ImagePullDecided) {
 			return
 		}
 		if ok {
-			rec.ImageRequested, rec.ImageMissing, rec.ImageReady, rec.StartError = false, false, true, nil
+			rec.ImageRequested, rec.ImageMissing, rec.ImageReady = false, false, true
+			if !awaitsImages(rec) {
+				rec.StartError = nil
+			}
 			return
 		}
 		rec.StartError = pullError(r)
 	})
+	a.evolveVolumePullDecided(r)
 }
 
 // pullError returns the container's reason for waiting after a failed pull. The message names the error, since the

@@ -23,7 +23,7 @@ func (a *Actor) evolveBackOff(e actors.Event, b *journaletv1.BackOffStarted) {
 func (a *Actor) evolveTimerSet(timer string) {
 	for _, prefix := range []string{startTimer, backOffTimer} {
 		if name, ok := strings.CutPrefix(timer, prefix); ok && a.state.Containers[name] != nil {
-			a.state.Containers[name].ImageRequested = false
+			awaitNoImage(a.state.Containers[name])
 		}
 	}
 }
@@ -68,7 +68,7 @@ func (a *Actor) resetStartFailures() {
 			continue
 		}
 		r.StartFailures, r.StartFailedAt = 0, nil
-		if !r.GetImageRequested() {
+		if !awaitsImages(r) {
 			r.StartError = nil
 		}
 		// Where an inspection has shown the sandbox before, a start is under way, with its back-off. A wait that has begun

@@ -2,6 +2,8 @@ package why
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -177,13 +179,21 @@ func (s *subject) before(a *Answer, r *journaletv1.ContainerRecord) {
 	}
 }
 
-// pull explains a container that waits for its image. It reports whether it does.
+// pull explains a container that waits for its image, or for that of a volume. It reports whether it does.
 func (s *subject) pull(a *Answer, name string, r *journaletv1.ContainerRecord) bool {
-	spec := s.spec(name)
-	if !r.GetImageRequested() || spec == nil {
+	image := ""
+	if spec := s.spec(name); r.GetImageRequested() && spec != nil {
+		image = spec.Image
+	}
+	for _, reference := range slices.Sorted(maps.Keys(r.GetVolumeImages())) {
+		if image == "" && r.GetVolumeImages()[reference].GetRequested() {
+			image = reference
+		}
+	}
+	if image == "" {
 		return false
 	}
-	of := func(e *Event) bool { return e.image() == spec.Image }
+	of := func(e *Event) bool { return e.image() == image }
 	requested := s.log.last(s.at+1, 0, func(e *Event) bool { return e.Body.GetImagePullRequested() != nil && of(e) })
 	if requested == nil {
 		return false
@@ -202,12 +212,12 @@ func (s *subject) pull(a *Answer, name string, r *journaletv1.ContainerRecord) b
 	})
 	s.add(a, requested, "")
 	if failed == nil {
-		a.becauseSince(requested.Time, "image %s of container %s is being pulled", spec.Image, name)
+		a.becauseSince(requested.Time, "image %s of container %s is being pulled", image, name)
 		return true
 	}
 	d := failed.Body.GetImagePullDecided()
 	s.add(a, failed, "")
-	a.because("image %s of container %s cannot be pulled: %s; %s failed", spec.Image, name,
+	a.because("image %s of container %s cannot be pulled: %s; %s failed", image, name,
 		errorText(d.GetError(), d.GetMessage()), plural(attempts, "attempt"))
 	if after := d.GetRetryAfter().AsDuration(); after > 0 {
 		a.until(failed.Time.Add(after), "next attempt")
