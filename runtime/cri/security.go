@@ -15,6 +15,7 @@ import (
 
 	"github.com/journalet/journalet/actors/apparmor"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
 // Paths that a container must not see or must not write, unless it has procMount Unmasked. For a privileged container
@@ -124,6 +125,7 @@ func effectiveSecurity(pod *corev1.Pod, container *corev1.Container) corev1.Secu
 	if container.SecurityContext != nil {
 		out = *container.SecurityContext
 	}
+	out.SeccompProfile = manifest.SeccompProfile(pod, container)
 	psc := pod.Spec.SecurityContext
 	if psc == nil {
 		return out
@@ -136,9 +138,6 @@ func effectiveSecurity(pod *corev1.Pod, container *corev1.Container) corev1.Secu
 	}
 	if out.RunAsNonRoot == nil {
 		out.RunAsNonRoot = psc.RunAsNonRoot
-	}
-	if out.SeccompProfile == nil {
-		out.SeccompProfile = psc.SeccompProfile
 	}
 	if out.SELinuxOptions == nil {
 		out.SELinuxOptions = psc.SELinuxOptions

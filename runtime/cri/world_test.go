@@ -173,3 +173,24 @@ func TestBurstableContainersMaySwap(t *testing.T) {
 		t.Errorf("%v", r.GetUnified())
 	}
 }
+
+func TestSeccompAnnotationsAreCarriedOut(t *testing.T) {
+	d, pod := testDriver(), testPod(func(p *corev1.Pod) {
+		p.Annotations = map[string]string{
+			"seccomp.security.alpha.kubernetes.io/pod":           "runtime/default",
+			"container.seccomp.security.alpha.kubernetes.io/own": "localhost/own.json",
+		}
+		unconfined := &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "own"},
+			corev1.Container{Name: "field", SecurityContext: &corev1.SecurityContext{SeccompProfile: unconfined}})
+	})
+	for i, want := range []runtimeapi.SecurityProfile_ProfileType{
+		runtimeapi.SecurityProfile_RuntimeDefault, runtimeapi.SecurityProfile_Localhost, runtimeapi.SecurityProfile_Unconfined,
+	} {
+		sc, err := d.containerSecurity(containerInput{pod: pod, container: &pod.Spec.Containers[i]})
+		must.OK(t, err)
+		if sc.GetSeccomp().GetProfileType() != want {
+			t.Errorf("container %d: %v, want %v", i, sc.GetSeccomp(), want)
+		}
+	}
+}

@@ -80,9 +80,10 @@ func setName(now, last *journaletv1.PodObserved, labels map[string]string) {
 func anyEnded(now, last *journaletv1.PodObserved) bool {
 	const exited = journaletv1.ContainerState_CONTAINER_STATE_EXITED
 	for _, c := range now.GetContainers() {
-		if c.GetState() == exited && !slices.ContainsFunc(last.GetContainers(), func(o *journaletv1.ContainerObservation) bool {
+		before := func(o *journaletv1.ContainerObservation) bool {
 			return o.GetId() == c.GetId() && o.GetState() == exited
-		}) {
+		}
+		if c.GetState() == exited && !slices.ContainsFunc(last.GetContainers(), before) {
 			return true
 		}
 	}

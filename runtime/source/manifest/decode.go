@@ -224,6 +224,7 @@ func (d *decoding) finish(r *report, pod *corev1.Pod, index int) {
 	checkToken(r, pod, d.opts.HasToken)
 	checkSupported(r, pod)
 	checkNodeName(r, pod, d.opts.NodeName)
+	checkAnnotations(r, pod)
 	if pod.Name != "" {
 		applyStatic(r, pod, d.path, d.opts)
 	}

@@ -136,6 +136,7 @@ func portNumber(at *field.Path, port int32) (errs field.ErrorList) {
 func (s *containerScope) resources(res *corev1.ResourceRequirements, at *field.Path) {
 	s.resourceList(res.Limits, nil, at.Child("limits"))
 	s.resourceList(res.Requests, res.Limits, at.Child("requests"))
+	s.report.invalid(validateDevices(res, at))
 	withinLimits(s.report, res, at)
 	s.report.invalid(validateHugePageLimits(res, at))
 }
@@ -153,8 +154,10 @@ func (s *containerScope) resourceList(list, reported corev1.ResourceList, at *fi
 		case carriedResource(resourceName):
 		case isHuge(resourceName):
 			s.report.invalid(validateHugePages(resourceName, quantity, p))
+		case isDevice(resourceName):
+			s.report.invalid(validateDevice(resourceName, quantity, p))
 		case strings.Contains(string(resourceName), "/"):
-			s.report.notYet(p.String(), "an extended resource")
+			s.report.extendedResource(p.String())
 		default:
 			s.report.invalid(field.ErrorList{field.NotSupported(p, string(resourceName),
 				[]string{string(corev1.ResourceCPU), string(corev1.ResourceMemory), string(corev1.ResourceEphemeralStorage)})})

@@ -79,6 +79,7 @@ func validatePod(r *report, pod *corev1.Pod) {
 	errs = append(errs, validateHostnameOverride(s, spec.Child("hostnameOverride"))...)
 	errs = append(errs, validateCounts(pod, spec)...)
 	errs = append(errs, validateAppArmorAnnotations(pod)...)
+	errs = append(errs, validateSeccompAnnotations(pod)...)
 	r.invalid(errs)
 	validateOS(r, s.OS)
 	volumes := validateVolumes(r, s, spec.Child("volumes"))
