@@ -141,8 +141,8 @@ sim-runtime: ## the simulated runtime, held to the same conformance suite as the
 	@$(call listed,.,./runtime/sim/...)
 	$(GO) test -count=1 ./runtime/sim/...
 
-.PHONY: corpus
-corpus: ## record the journals and the root directory of testdata again, after JournalFormat was raised (two minutes)
+.PHONY: histories
+histories: ## record the journals and the root directory of testdata again, after JournalFormat was raised (two minutes)
 	$(GO) test -count=1 -v -run '^TestRecordedHistoriesFoldToTheirState$$' ./test/simulation -sim.record
 	$(GO) test -count=1 -v -run '^TestAgentAdoptsRecordedRootUnchanged$$' ./test/upgrade -upgrade.record
 	$(MAKE) docs

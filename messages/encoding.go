@@ -12,7 +12,7 @@ import (
 // JournalFormat is the format of the journal, with its manifests and snapshots, that this version reads and writes; one
 // of another number is refused. A change that makes recorded journals mean something else raises it. ADR 025 says when
 // that is allowed.
-const JournalFormat = 2
+const JournalFormat = 3
 
 // HashBytes is how much of a record's SHA-256 the next record keeps: 16 bytes show any damage and most tampering, at
 // half the bytes of a whole hash.

@@ -55,6 +55,9 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 	if err := d.setGates(); err != nil {
 		return err
 	}
+	if err := d.setObjects(); err != nil {
+		return err
+	}
 	if a.state.GetStage() == finished || a.state.GetPod() == nil {
 		return nil
 	}

@@ -18,7 +18,6 @@ import (
 // The timers of set-up, tear-down and starts. In the name of a container's timer the container's name follows.
 const (
 	sandboxTimer  = "sandbox"
-	volumesTimer  = "volumes"
 	tearDownTimer = "tear down"
 	startTimer    = "start "
 	backOffTimer  = "back-off "
@@ -30,7 +29,7 @@ const (
 	firstBackOff = 10 * time.Second
 	// defaultMaxBackOff bounds it. kubelet: MaxContainerBackOff, 300 s.
 	defaultMaxBackOff = 300 * time.Second
-	// firstSetUpDelay and maxSetUpDelay bound the wait after a failed sandbox, volume or removal call. The kubelet tries
+	// firstSetUpDelay and maxSetUpDelay bound the wait after a failed sandbox or removal call. The kubelet tries
 	// again at its next sync, 10 s or more later; a transient failure is over sooner than that.
 	firstSetUpDelay = time.Second
 	maxSetUpDelay   = 30 * time.Second

@@ -17,8 +17,7 @@ func (d *step) tearDown() error {
 	if over, err := d.stopSandboxes(d.holdsNetwork); err != nil || !over {
 		return err
 	}
-	if d.manifest != nil && len(d.manifest.Spec.Volumes) > 0 && d.state.GetUsedRuntime() &&
-		!d.calling(sandboxCall) && !d.calling(volumesCall) {
+	if d.tearsDown() && !d.calling(sandboxCall) && !d.calling(volumesCall) {
 		if err := d.cleanPod(false); err != nil {
 			return err
 		}
@@ -213,8 +212,7 @@ func (d *step) removeSandbox(id string) error {
 }
 
 func (d *step) cleanPod(all bool) error {
-	if !all && d.state.GetCleanedVolumes() ||
-		d.calling(func(r *journaletv1.CallRequested) bool { return r.GetCleanPod() != nil }) {
+	if d.calling(func(r *journaletv1.CallRequested) bool { return r.GetCleanPod() != nil }) {
 		return nil
 	}
 	if wait := d.tearDownWait(); wait > 0 {

@@ -3,6 +3,7 @@ package pod
 import (
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -13,6 +14,9 @@ func (d *step) run() error {
 		return nil
 	}
 	if err := d.stopStrays(); err != nil {
+		return err
+	}
+	if ending, err := d.evict(); ending || err != nil {
 		return err
 	}
 	if under, err := d.restartAll(); under || err != nil {
@@ -30,7 +34,7 @@ func (d *step) run() error {
 	if err := d.setUp(); err != nil {
 		return err
 	}
-	if d.state.GetSandboxId() == "" || d.unfit() != "" || !d.volumesReady() {
+	if d.state.GetSandboxId() == "" || d.unfit() != "" {
 		return nil
 	}
 	initialized, err := d.initialize()
@@ -83,17 +87,8 @@ func (d *step) stopStrays() error {
 
 // setUp requests the sandbox and the volumes that the pod lacks.
 func (d *step) setUp() error {
-	if !d.volumesReady() && !d.calling(volumesCall) {
-		wait := d.left(d.state.GetVolumeFailedAt(), setUpDelay(d.state.GetVolumeFailures()))
-		if wait > 0 {
-			if err := d.timer(volumesTimer, wait); err != nil {
-				return err
-			}
-		} else if err := d.requestCall(&journaletv1.SetUpVolumes{
-			Digest: d.state.GetPod().GetDigest(), UserNamespace: d.state.GetUserNamespace(),
-		}); err != nil {
-			return err
-		}
+	if err := d.setUpVolumes(); err != nil {
+		return err
 	}
 	if d.state.GetSandboxId() != "" && d.unfit() == "" || d.calling(sandboxCall) || d.anyAlive() {
 		return nil
@@ -143,11 +138,6 @@ func (d *step) anyAlive() bool {
 	return false
 }
 
-// volumesReady reports whether the pod's volumes are set up. Those of a pod without volumes are at once.
-func (d *step) volumesReady() bool {
-	return d.state.GetVolumesReady() || len(d.manifest.Spec.Volumes) == 0
-}
-
 // container brings one container to what its manifest desires.
 func (d *step) container(c *corev1.Container) error {
 	r := d.record(c.Name)
@@ -170,6 +160,8 @@ func (d *step) container(c *corev1.Container) error {
 			return err
 		}
 		return d.probe(c)
+	case !d.volumesReady():
+		return nil
 	case d.created(r) != nil:
 		return d.startCreated(c, d.created(r))
 	case cur != nil && !d.restarts(c, r):
@@ -178,7 +170,7 @@ func (d *step) container(c *corev1.Container) error {
 	return d.start(c, r)
 }
 
-// start starts a container once its back-off has passed and its image is there.
+// start starts a container once its back-off has passed, its image is there, and so is what its environment refers to.
 func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error {
 	if wait := d.left(r.GetStartFailedAt(), startDelay(r.GetStartFailures(), d.maxBackOff())); wait > 0 {
 		return d.timer(startTimer+c.Name, wait)
@@ -200,6 +192,9 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error 
 	}
 	if err := d.clearDelays(c.Name); err != nil {
 		return err
+	}
+	if held, _ := d.lacking(references.OfContainer(c)); held {
+		return nil
 	}
 	if delay != nil {
 		if err := d.decide(delay); err != nil {

@@ -80,6 +80,14 @@ func (a *Actor) Evolve(e actors.Event) error {
 		s.ReadinessGates = k.ReadinessGatesSet.GetTypes()
 	case *journaletv1.Event_ReadinessGatesRead:
 		a.evolveGatesRead(e, k.ReadinessGatesRead)
+	case *journaletv1.Event_ObjectsSet:
+		a.evolveObjectsSet(k.ObjectsSet)
+	case *journaletv1.Event_ObjectsRead:
+		a.evolveObjectsRead(k.ObjectsRead)
+	case *journaletv1.Event_VolumesLost:
+		a.evolveVolumesLost(k.VolumesLost)
+	case *journaletv1.Event_PodDirectoryFound:
+		a.evolveDirectoryFound()
 	case *journaletv1.Event_PodStatusChanged:
 		a.evolveStatus(e, k.PodStatusChanged)
 	case *journaletv1.Event_PodTerminating:
@@ -142,7 +150,7 @@ func (a *Actor) evolveOrphanConfirmed(e actors.Event) {
 
 // evolveUpdated folds what the source desires. A manifest that is no update of what runs belongs to another incarnation
 // (ADR 024): this one ends, and the source, which receives PodFinished, adds the pod again. A pod that is not admitted,
-// or was rejected, runs nothing that could be updated.
+// or was rejected or evicted, runs nothing that could be updated.
 func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
 	s := a.state
 	if s.GetSource() != "" && s.GetSource() != u.GetSource() && s.GetStage() != finished {
@@ -156,7 +164,7 @@ func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
 		switch {
 		case s.Removed, s.GetStage() == cleaning:
 			// The new manifest is for the next incarnation: what is cleaned up may be an orphan.
-		case s.GetStage() == admitting, s.Rejected, !updateAllowed(a.desired, e.Manifest):
+		case s.GetStage() == admitting, s.Rejected, a.evicted(), !updateAllowed(a.desired, e.Manifest):
 			a.evolveRemoved(e)
 		default:
 			a.resetChangedImages(e.Manifest)
@@ -191,12 +199,13 @@ func (a *Actor) evolveTerminating(e actors.Event, k *journaletv1.PodTerminating)
 	if k.GetReason() != "" {
 		s.Reason, s.Message = k.GetReason(), k.GetMessage()
 	}
+	if k.GetGrace() != nil {
+		s.Grace = k.GetGrace()
+	}
 }
 
 // resetChangedImages drops what is known of images that changed: why the old one did not start is no reason to wait.
-// Volumes may project labels and annotations, and are set up again.
 func (a *Actor) resetChangedImages(manifest *corev1.Pod) {
-	a.state.VolumesReady, a.state.VolumeFailures = false, 0
 	for c := range containersOf(manifest) {
 		if r := a.state.Containers[c.Name]; r != nil && a.spec(c.Name).Image != c.Image {
 			r.ImageReady, r.ImageRequested, r.ImageMissing = false, false, false

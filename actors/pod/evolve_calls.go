@@ -74,13 +74,9 @@ func (a *Actor) evolveCallFinished(e actors.Event, f *journaletv1.CallFinished) 
 			a.evolveFailedSandbox(w.RunSandbox, f)
 		}
 	case *journaletv1.CallRequested_SetUpVolumes:
-		s.VolumesReady = ok && w.SetUpVolumes.GetDigest() == s.GetPod().GetDigest()
-		if !ok {
-			s.VolumeFailures++
-			s.VolumeFailedAt = now
-		}
+		a.evolveVolumesSetUp(e, call, f)
 	case *journaletv1.CallRequested_StartContainer:
-		a.evolveStarted(e, w.StartContainer, f)
+		a.evolveStarted(e, w.StartContainer, f, call.GetObjectsChanged())
 	case *journaletv1.CallRequested_UpdateContainer:
 		a.evolveResourcesApplied(e, w.UpdateContainer, f)
 	case *journaletv1.CallRequested_RunHook:
@@ -105,8 +101,7 @@ func (a *Actor) evolveCallFinished(e actors.Event, f *journaletv1.CallFinished) 
 			a.dropSandbox(w.RemoveSandbox.GetSandboxId())
 		}
 	case *journaletv1.CallRequested_CleanPod:
-		s.CleanedVolumes = s.CleanedVolumes || ok
-		s.CleanedAll = s.CleanedAll || ok && w.CleanPod.GetAll()
+		a.evolveCleaned(e, w.CleanPod, f)
 	}
 	if f.GetError() != journaletv1.CallError_CALL_ERROR_WITHDRAWN {
 		a.evolveTearDown(call.GetRequest(), ok, now)
@@ -146,8 +141,11 @@ func (a *Actor) evolveTearDown(req *journaletv1.CallRequested, ok bool, now *tim
 }
 
 // evolveStarted folds the outcome of a start. A started container counts as running until it is observed, so that
-// nothing is started twice while the observation is on its way.
-func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *journaletv1.CallFinished) {
+// nothing is started twice while the observation is on its way. changed reports whether an object of the pod has
+// changed since the request: it may be why the container could not be configured.
+func (a *Actor) evolveStarted(
+	e actors.Event, w *journaletv1.StartContainer, f *journaletv1.CallFinished, changed bool,
+) {
 	r := a.ensureRecord(w.GetContainer())
 	now := timestamppb.New(e.Time)
 	r.ImageReady = false
@@ -157,6 +155,11 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 	}
 	if w.GetPart() == journaletv1.StartPart_START_PART_START {
 		r.Created = nil
+	}
+	if spec := a.spec(w.GetContainer()); changed && spec != nil && len(a.usesOf(spec)) > 0 &&
+		startError(f, false).GetReason() == reasonConfig {
+		undoBackOff(r)
+		return
 	}
 	switch f.GetError() {
 	case journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
@@ -292,7 +295,7 @@ func startError(f *journaletv1.CallFinished, neverPull bool) *journaletv1.Contai
 	case journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME:
 		w.Reason = reasonInvalidImage
 	case journaletv1.CallError_CALL_ERROR_CONFIG, journaletv1.CallError_CALL_ERROR_VOLUME:
-		w.Reason = "CreateContainerConfigError"
+		w.Reason = reasonConfig
 	case journaletv1.CallError_CALL_ERROR_CREATE:
 		w.Reason = "CreateContainerError"
 	}

@@ -12,7 +12,7 @@ import (
 
 // setManifest computes the effective manifest: the desired one with the allocated CPU and memory.
 func (a *Actor) setManifest() {
-	a.manifest = resources.Allocated(a.desired, a.allocated)
+	a.manifest, a.derived = resources.Allocated(a.desired, a.allocated), derived{}
 }
 
 // allocate has the CPU and memory of a manifest be the allocated ones.

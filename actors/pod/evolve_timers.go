@@ -37,8 +37,6 @@ func (a *Actor) evolveTimerFired(timer string) {
 		s.OrphanGraceOver = true
 	case sandboxTimer:
 		s.SandboxFailedAt = nil
-	case volumesTimer:
-		s.VolumeFailedAt = nil
 	case tearDownTimer:
 		s.CleanFailedAt = nil
 	case graceTimer:
@@ -47,6 +45,9 @@ func (a *Actor) evolveTimerFired(timer string) {
 		if s.GetResize() != nil {
 			s.Resize.FailedAt = nil
 		}
+	}
+	if name, ok := strings.CutPrefix(timer, volumeTimer); ok && s.Volumes[name] != nil {
+		s.Volumes[name].FailedAt = nil
 	}
 	if name, ok := strings.CutPrefix(timer, preStopTimer); ok && s.Containers[name] != nil {
 		s.Containers[name].PreStoppedId = s.Containers[name].GetTermination().GetContainerId()
@@ -63,19 +64,22 @@ func (a *Actor) evolveTimerFired(timer string) {
 // no reason to wait in this one. sandboxWait and the back-off of what ran bound how often there is a new sandbox.
 func (a *Actor) resetStartFailures() {
 	for _, name := range slices.Sorted(maps.Keys(a.state.Containers)) {
-		r := a.state.Containers[name]
-		if r.GetStartFailures() == 0 {
-			continue
+		if r := a.state.Containers[name]; r.GetStartFailures() > 0 {
+			a.resetStart(r)
 		}
-		r.StartFailures, r.StartFailedAt = 0, nil
-		if !awaitsImages(r) {
-			r.StartError = nil
-		}
-		// Where an inspection has shown the sandbox before, a start is under way, with its back-off. A wait that has begun
-		// continues.
-		if !a.calling(startOf(name)) && a.state.GetTimers().GetSet()[backOffTimer+name] == nil {
-			undoBackOff(r)
-		}
+	}
+}
+
+// resetStart drops the failed starts of a container.
+func (a *Actor) resetStart(r *journaletv1.ContainerRecord) {
+	r.StartFailures, r.StartFailedAt = 0, nil
+	if !awaitsImages(r) {
+		r.StartError = nil
+	}
+	// Where an inspection has shown the sandbox before, a start is under way, with its back-off. A wait that has begun
+	// continues.
+	if !a.calling(startOf(r.GetName())) && a.state.GetTimers().GetSet()[backOffTimer+r.GetName()] == nil {
+		undoBackOff(r)
 	}
 }
 

@@ -24,6 +24,7 @@ type Actor struct {
 	allocated *corev1.Pod
 	// manifest is the effective one: desired, with the CPU and memory of allocated.
 	manifest *corev1.Pod
+	derived  derived
 }
 
 var _ actors.Decider = (*Actor)(nil)
@@ -42,6 +43,9 @@ func withMaps(s *journaletv1.PodState) *journaletv1.PodState {
 	}
 	if s.Conditions == nil {
 		s.Conditions = map[string]*journaletv1.Condition{}
+	}
+	if s.Volumes == nil {
+		s.Volumes = map[string]*journaletv1.VolumeRecord{}
 	}
 	if s.Timers == nil {
 		s.Timers = new(journaletv1.Timers)
@@ -76,7 +80,7 @@ func (a *Actor) Restore(b []byte) error {
 	if err := proto.Unmarshal(b, s); err != nil {
 		return fmt.Errorf("restore %s: %w", a.self, err)
 	}
-	a.state, a.manifest, a.desired, a.allocated = withMaps(s), nil, nil, nil
+	a.state, a.manifest, a.desired, a.allocated, a.derived = withMaps(s), nil, nil, nil, derived{}
 	return nil
 }
 
@@ -179,6 +183,9 @@ func (a *Actor) wasStopped(c *journaletv1.ContainerObservation) bool {
 
 // grace returns how long a container has to end by itself, its preStop hook included.
 func (a *Actor) grace() time.Duration {
+	if g := a.state.GetGrace(); g != nil {
+		return g.AsDuration()
+	}
 	if a.manifest == nil || a.manifest.Spec.TerminationGracePeriodSeconds == nil {
 		return defaultGrace
 	}

@@ -55,7 +55,8 @@ func (a *Actor) View(on Node) *corev1.Pod {
 	return p
 }
 
-// ReasonOrphan is the status reason of an orphan: a pod of ours that the runtime shows and no source names.
+// ReasonOrphan is the status reason of an orphan: a pod of ours that the runtime shows, or that has a directory, and
+// that no source names.
 const ReasonOrphan = "Orphan"
 
 // viewOrphan fills in what is known of an orphan. Its deletion time is when it was reported to the node.
@@ -69,6 +70,9 @@ func (a *Actor) viewOrphan(p *corev1.Pod) {
 	}
 	p.Status = corev1.PodStatus{
 		Phase: corev1.PodUnknown, Reason: ReasonOrphan, Message: "the runtime shows this pod, and no source names it",
+	}
+	if s.GetObserved() == nil {
+		p.Status.Message = "the node has a directory of this pod, and no source names it"
 	}
 	if s.GetStage() != unknown {
 		at := when(s.GetOrphanFoundAt())

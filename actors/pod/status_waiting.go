@@ -16,6 +16,7 @@ const (
 	reasonPullBackOff  = "ImagePullBackOff"
 	reasonNeverPull    = "ErrImageNeverPull"
 	reasonInvalidImage = "InvalidImageName"
+	reasonConfig       = "CreateContainerConfigError"
 )
 
 // waiting returns why a container does not run, nil for one that runs or has ended.
@@ -27,6 +28,8 @@ func (a *Actor) waiting(c *corev1.Container) *journaletv1.ContainerWaiting {
 		return nil
 	case exited(cur) && (a.noMoreStarts() || !a.willRestart(c, r)):
 		return nil
+	case a.configProblem(c) != "":
+		return &journaletv1.ContainerWaiting{Reason: reasonConfig, Message: a.configProblem(c)}
 	case r.GetStartError().GetReason() == reasonCreating:
 		return &journaletv1.ContainerWaiting{Reason: a.creating(), Message: r.GetStartError().GetMessage()}
 	case r.GetStartError() != nil:
@@ -39,7 +42,7 @@ func (a *Actor) waiting(c *corev1.Container) *journaletv1.ContainerWaiting {
 		// A restart without a wait shows none: the container goes from terminated to running.
 		return nil
 	}
-	return &journaletv1.ContainerWaiting{Reason: a.creating()}
+	return &journaletv1.ContainerWaiting{Reason: a.creating(), Message: a.volumeProblem()}
 }
 
 // creating returns the reason for waiting of a container without a problem.

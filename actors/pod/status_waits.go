@@ -69,9 +69,11 @@ func (a *Actor) Waits() []Wait {
 		}
 		all = append(all, Wait{For: what, Since: s.GetTerminatingAt().AsTime()})
 	}
-	if t := s.GetTimers().GetSet()[tearDownTimer]; t != nil {
+	busy := a.busyVolumes()
+	if t := s.GetTimers().GetSet()[tearDownTimer]; t != nil && len(busy) == 0 {
 		all = append(all, Wait{For: "the retry of a stop or a removal that failed", Since: t.GetSetAt().AsTime()})
 	}
+	all = append(all, busy...)
 	slices.SortStableFunc(all, func(x, y Wait) int { return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.For, y.For)) })
 	return all
 }

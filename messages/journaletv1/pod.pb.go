@@ -213,6 +213,8 @@ const (
 	VolumeStage_VOLUME_STAGE_ABSENT VolumeStage = 1
 	// It is set up. Left by VolumesLost, or by a CallFinished that tore it down.
 	VolumeStage_VOLUME_STAGE_SET_UP VolumeStage = 2
+	// The pod has ended, and a CallFinished tore it down. Never left.
+	VolumeStage_VOLUME_STAGE_TORN_DOWN VolumeStage = 3
 )
 
 // Enum value maps for VolumeStage.
@@ -221,11 +223,13 @@ var (
 		0: "VOLUME_STAGE_UNSPECIFIED",
 		1: "VOLUME_STAGE_ABSENT",
 		2: "VOLUME_STAGE_SET_UP",
+		3: "VOLUME_STAGE_TORN_DOWN",
 	}
 	VolumeStage_value = map[string]int32{
 		"VOLUME_STAGE_UNSPECIFIED": 0,
 		"VOLUME_STAGE_ABSENT":      1,
 		"VOLUME_STAGE_SET_UP":      2,
+		"VOLUME_STAGE_TORN_DOWN":   3,
 	}
 )
 
@@ -556,14 +560,16 @@ func (x *BackOffStarted) GetKey() string {
 }
 
 // PodTerminating starts the termination of a pod that its source still names: all its main containers have ended for
-// good and only sidecars are left, or its deadline has passed.
+// good and only sidecars are left, its deadline has passed, or it uses more ephemeral storage than its limits allow.
 type PodTerminating struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The pod's status reason and message, such as DeadlineExceeded. Empty if its containers are done.
+	// The pod's status reason and message, such as DeadlineExceeded or Evicted. Empty if its containers are done.
 	Reason  string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// The phase will be Failed, however its containers end.
-	Failed        bool `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
+	Failed bool `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
+	// Grace period of its containers. Unset: that of the manifest.
+	Grace         *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -617,6 +623,13 @@ func (x *PodTerminating) GetFailed() bool {
 		return x.Failed
 	}
 	return false
+}
+
+func (x *PodTerminating) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
 }
 
 // ProbesSet sets which probes of a container's instance run from now on; none: all stop. It replaces the last
@@ -1436,10 +1449,6 @@ type PodState struct {
 	NextSandboxAttempt uint32                 `protobuf:"varint,15,opt,name=next_sandbox_attempt,json=nextSandboxAttempt,proto3" json:"next_sandbox_attempt,omitempty"`
 	SandboxFailures    uint32                 `protobuf:"varint,16,opt,name=sandbox_failures,json=sandboxFailures,proto3" json:"sandbox_failures,omitempty"`
 	SandboxFailedAt    *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=sandbox_failed_at,json=sandboxFailedAt,proto3" json:"sandbox_failed_at,omitempty"`
-	VolumesReady       bool                   `protobuf:"varint,18,opt,name=volumes_ready,json=volumesReady,proto3" json:"volumes_ready,omitempty"`
-	VolumeFailures     uint32                 `protobuf:"varint,19,opt,name=volume_failures,json=volumeFailures,proto3" json:"volume_failures,omitempty"`
-	VolumeFailedAt     *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=volume_failed_at,json=volumeFailedAt,proto3" json:"volume_failed_at,omitempty"`
-	CleanedVolumes     bool                   `protobuf:"varint,21,opt,name=cleaned_volumes,json=cleanedVolumes,proto3" json:"cleaned_volumes,omitempty"`
 	CleanedAll         bool                   `protobuf:"varint,22,opt,name=cleaned_all,json=cleanedAll,proto3" json:"cleaned_all,omitempty"`
 	CleanFailures      uint32                 `protobuf:"varint,23,opt,name=clean_failures,json=cleanFailures,proto3" json:"clean_failures,omitempty"`
 	CleanFailedAt      *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=clean_failed_at,json=cleanFailedAt,proto3" json:"clean_failed_at,omitempty"`
@@ -1494,8 +1503,10 @@ type PodState struct {
 	UserNamespace *UserNamespace `protobuf:"bytes,52,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
 	// The sandbox whose containers are not in the pod's cgroup. From PodCgroupLost.
 	NoCgroupSandboxId string `protobuf:"bytes,53,opt,name=no_cgroup_sandbox_id,json=noCgroupSandboxId,proto3" json:"no_cgroup_sandbox_id,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// PodTerminating.grace. Unset: the manifest's.
+	Grace         *durationpb.Duration `protobuf:"bytes,54,opt,name=grace,proto3" json:"grace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PodState) Reset() {
@@ -1645,34 +1656,6 @@ func (x *PodState) GetSandboxFailedAt() *timestamppb.Timestamp {
 		return x.SandboxFailedAt
 	}
 	return nil
-}
-
-func (x *PodState) GetVolumesReady() bool {
-	if x != nil {
-		return x.VolumesReady
-	}
-	return false
-}
-
-func (x *PodState) GetVolumeFailures() uint32 {
-	if x != nil {
-		return x.VolumeFailures
-	}
-	return 0
-}
-
-func (x *PodState) GetVolumeFailedAt() *timestamppb.Timestamp {
-	if x != nil {
-		return x.VolumeFailedAt
-	}
-	return nil
-}
-
-func (x *PodState) GetCleanedVolumes() bool {
-	if x != nil {
-		return x.CleanedVolumes
-	}
-	return false
 }
 
 func (x *PodState) GetCleanedAll() bool {
@@ -1899,6 +1882,13 @@ func (x *PodState) GetNoCgroupSandboxId() string {
 	return ""
 }
 
+func (x *PodState) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
 // VolumeRecord is what is known of one volume of a pod.
 type VolumeRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1906,7 +1896,7 @@ type VolumeRecord struct {
 	Stage VolumeStage            `protobuf:"varint,2,opt,name=stage,proto3,enum=journalet.v1.VolumeStage" json:"stage,omitempty"`
 	// DesiredVolume.contents of its last successful set-up.
 	Contents string `protobuf:"bytes,3,opt,name=contents,proto3" json:"contents,omitempty"`
-	// Failed calls in a row for failed_contents, the newest failure and its message.
+	// Failed set-ups in a row for failed_contents; the newest failure and its message, also of a tear-down.
 	Failures       uint32                 `protobuf:"varint,4,opt,name=failures,proto3" json:"failures,omitempty"`
 	FailedAt       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=failed_at,json=failedAt,proto3" json:"failed_at,omitempty"`
 	Message        string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
@@ -2916,12 +2906,14 @@ func (x *BackOff) GetUpdatedAt() *timestamppb.Timestamp {
 
 // PodCall is a call of the pod that has not ended.
 type PodCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Request       *CallRequested         `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
-	RequestedAt   *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=requested_at,json=requestedAt,proto3" json:"requested_at,omitempty"`
-	Withdrawn     bool                   `protobuf:"varint,3,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Request     *CallRequested         `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
+	RequestedAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=requested_at,json=requestedAt,proto3" json:"requested_at,omitempty"`
+	Withdrawn   bool                   `protobuf:"varint,3,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`
+	// An object of the pod has changed since the request: a failure does not count, since contents may be why.
+	ObjectsChanged bool `protobuf:"varint,4,opt,name=objects_changed,json=objectsChanged,proto3" json:"objects_changed,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *PodCall) Reset() {
@@ -2975,6 +2967,13 @@ func (x *PodCall) GetWithdrawn() bool {
 	return false
 }
 
+func (x *PodCall) GetObjectsChanged() bool {
+	if x != nil {
+		return x.ObjectsChanged
+	}
+	return false
+}
+
 var File_journalet_v1_pod_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_pod_proto_rawDesc = "" +
@@ -3006,11 +3005,12 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x0eBackOffStarted\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12/\n" +
 	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12\x10\n" +
-	"\x03key\x18\x03 \x01(\tR\x03key\"Z\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\"\x8b\x01\n" +
 	"\x0ePodTerminating\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +
-	"\x06failed\x18\x03 \x01(\bR\x06failed\"\xe7\x01\n" +
+	"\x06failed\x18\x03 \x01(\bR\x06failed\x12/\n" +
+	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xe7\x01\n" +
 	"\tProbesSet\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12-\n" +
@@ -3066,7 +3066,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
-	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xf3\x16\n" +
+	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xe7\x15\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -3092,11 +3092,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"sandbox_id\x18\x0e \x01(\tR\tsandboxId\x120\n" +
 	"\x14next_sandbox_attempt\x18\x0f \x01(\rR\x12nextSandboxAttempt\x12)\n" +
 	"\x10sandbox_failures\x18\x10 \x01(\rR\x0fsandboxFailures\x12F\n" +
-	"\x11sandbox_failed_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\x0fsandboxFailedAt\x12#\n" +
-	"\rvolumes_ready\x18\x12 \x01(\bR\fvolumesReady\x12'\n" +
-	"\x0fvolume_failures\x18\x13 \x01(\rR\x0evolumeFailures\x12D\n" +
-	"\x10volume_failed_at\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\x0evolumeFailedAt\x12'\n" +
-	"\x0fcleaned_volumes\x18\x15 \x01(\bR\x0ecleanedVolumes\x12\x1f\n" +
+	"\x11sandbox_failed_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\x0fsandboxFailedAt\x12\x1f\n" +
 	"\vcleaned_all\x18\x16 \x01(\bR\n" +
 	"cleanedAll\x12%\n" +
 	"\x0eclean_failures\x18\x17 \x01(\rR\rcleanFailures\x12B\n" +
@@ -3135,7 +3131,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"objectRefs\x122\n" +
 	"\aobjects\x183 \x03(\v2\x18.journalet.v1.ObjectReadR\aobjects\x12B\n" +
 	"\x0euser_namespace\x184 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x12/\n" +
-	"\x14no_cgroup_sandbox_id\x185 \x01(\tR\x11noCgroupSandboxId\x1a\\\n" +
+	"\x14no_cgroup_sandbox_id\x185 \x01(\tR\x11noCgroupSandboxId\x12/\n" +
+	"\x05grace\x186 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +
@@ -3238,11 +3235,12 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay\x129\n" +
 	"\n" +
-	"updated_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\x9d\x01\n" +
+	"updated_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\xc6\x01\n" +
 	"\aPodCall\x125\n" +
 	"\arequest\x18\x01 \x01(\v2\x1b.journalet.v1.CallRequestedR\arequest\x12=\n" +
 	"\frequested_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\vrequestedAt\x12\x1c\n" +
-	"\twithdrawn\x18\x03 \x01(\bR\twithdrawn*\xba\x01\n" +
+	"\twithdrawn\x18\x03 \x01(\bR\twithdrawn\x12'\n" +
+	"\x0fobjects_changed\x18\x04 \x01(\bR\x0eobjectsChanged*\xba\x01\n" +
 	"\bPodStage\x12\x19\n" +
 	"\x15POD_STAGE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13POD_STAGE_ADMITTING\x10\x01\x12\x15\n" +
@@ -3261,11 +3259,12 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x16PROBE_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12PROBE_KIND_STARTUP\x10\x01\x12\x17\n" +
 	"\x13PROBE_KIND_LIVENESS\x10\x02\x12\x18\n" +
-	"\x14PROBE_KIND_READINESS\x10\x03*]\n" +
+	"\x14PROBE_KIND_READINESS\x10\x03*y\n" +
 	"\vVolumeStage\x12\x1c\n" +
 	"\x18VOLUME_STAGE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13VOLUME_STAGE_ABSENT\x10\x01\x12\x17\n" +
-	"\x13VOLUME_STAGE_SET_UP\x10\x02BAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
+	"\x13VOLUME_STAGE_SET_UP\x10\x02\x12\x1a\n" +
+	"\x16VOLUME_STAGE_TORN_DOWN\x10\x03BAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
 
 var (
 	file_journalet_v1_pod_proto_rawDescOnce sync.Once
@@ -3343,24 +3342,24 @@ var file_journalet_v1_pod_proto_depIdxs = []int32{
 	4,  // 2: journalet.v1.PodStatusChanged.conditions:type_name -> journalet.v1.Condition
 	36, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
 	43, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
-	2,  // 5: journalet.v1.ProbesSet.kinds:type_name -> journalet.v1.ProbeKind
-	42, // 6: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
-	2,  // 7: journalet.v1.ProbeResult.kind:type_name -> journalet.v1.ProbeKind
-	44, // 8: journalet.v1.ResizeRequested.demand:type_name -> journalet.v1.PodDemand
-	19, // 9: journalet.v1.ReadinessGatesRead.conditions:type_name -> journalet.v1.ReadinessGateCondition
-	42, // 10: journalet.v1.ReadinessGateCondition.last_transition:type_name -> google.protobuf.Timestamp
-	1,  // 11: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
-	45, // 12: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
-	0,  // 13: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
-	43, // 14: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
-	42, // 15: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
-	42, // 16: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
-	42, // 17: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
-	46, // 18: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
-	37, // 19: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
-	38, // 20: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
-	42, // 21: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
-	42, // 22: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
+	43, // 5: journalet.v1.PodTerminating.grace:type_name -> google.protobuf.Duration
+	2,  // 6: journalet.v1.ProbesSet.kinds:type_name -> journalet.v1.ProbeKind
+	42, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
+	2,  // 8: journalet.v1.ProbeResult.kind:type_name -> journalet.v1.ProbeKind
+	44, // 9: journalet.v1.ResizeRequested.demand:type_name -> journalet.v1.PodDemand
+	19, // 10: journalet.v1.ReadinessGatesRead.conditions:type_name -> journalet.v1.ReadinessGateCondition
+	42, // 11: journalet.v1.ReadinessGateCondition.last_transition:type_name -> google.protobuf.Timestamp
+	1,  // 12: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
+	45, // 13: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
+	0,  // 14: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
+	43, // 15: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
+	42, // 16: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
+	42, // 17: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
+	42, // 18: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
+	46, // 19: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
+	37, // 20: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
+	38, // 21: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
+	42, // 22: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
 	42, // 23: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
 	42, // 24: journalet.v1.PodState.sandbox_created_at:type_name -> google.protobuf.Timestamp
 	47, // 25: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
@@ -3376,42 +3375,43 @@ var file_journalet_v1_pod_proto_depIdxs = []int32{
 	48, // 35: journalet.v1.PodState.object_refs:type_name -> journalet.v1.ObjectRef
 	49, // 36: journalet.v1.PodState.objects:type_name -> journalet.v1.ObjectRead
 	50, // 37: journalet.v1.PodState.user_namespace:type_name -> journalet.v1.UserNamespace
-	3,  // 38: journalet.v1.VolumeRecord.stage:type_name -> journalet.v1.VolumeStage
-	42, // 39: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
-	42, // 40: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
-	51, // 41: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	51, // 42: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
-	6,  // 43: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
-	34, // 44: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	42, // 45: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
-	6,  // 46: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
-	33, // 47: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	32, // 48: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
-	52, // 49: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
-	52, // 50: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
-	31, // 51: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
-	41, // 52: journalet.v1.ContainerRecord.volume_images:type_name -> journalet.v1.ContainerRecord.VolumeImagesEntry
-	42, // 53: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
-	43, // 54: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
-	2,  // 55: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
-	10, // 56: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
-	10, // 57: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
-	10, // 58: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	43, // 59: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	42, // 60: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	53, // 61: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	42, // 62: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
-	6,  // 63: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
-	29, // 64: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	35, // 65: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	4,  // 66: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	23, // 67: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
-	30, // 68: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
-	69, // [69:69] is the sub-list for method output_type
-	69, // [69:69] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	43, // 38: journalet.v1.PodState.grace:type_name -> google.protobuf.Duration
+	3,  // 39: journalet.v1.VolumeRecord.stage:type_name -> journalet.v1.VolumeStage
+	42, // 40: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
+	42, // 41: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
+	51, // 42: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	51, // 43: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	6,  // 44: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
+	34, // 45: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	42, // 46: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	6,  // 47: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
+	33, // 48: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	32, // 49: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
+	52, // 50: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
+	52, // 51: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
+	31, // 52: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
+	41, // 53: journalet.v1.ContainerRecord.volume_images:type_name -> journalet.v1.ContainerRecord.VolumeImagesEntry
+	42, // 54: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
+	43, // 55: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
+	2,  // 56: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	10, // 57: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	10, // 58: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	10, // 59: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	43, // 60: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	42, // 61: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	53, // 62: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	42, // 63: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
+	6,  // 64: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
+	29, // 65: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	35, // 66: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	4,  // 67: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	23, // 68: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
+	30, // 69: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
+	70, // [70:70] is the sub-list for method output_type
+	70, // [70:70] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_pod_proto_init() }

@@ -236,8 +236,8 @@ func (f *Fold) deliver(ref messages.Ref, d *Delivery) {
 	}
 }
 
-// Creates reports whether a delivery to an actor that does not exist creates it: a pod that a source adds or the
-// runtime shows, or the first read of a source.
+// Creates reports whether a delivery to an actor that does not exist creates it: a pod that a source adds, that the
+// runtime shows or that has a directory, or the first read of a source.
 func Creates(ref messages.Ref, d *Delivery) bool {
 	if ref.Kind == journaletv1.ActorKind_ACTOR_KIND_SOURCE {
 		return d.Rec.GetFact().GetManifestsRead() != nil
@@ -249,7 +249,7 @@ func Creates(ref messages.Ref, d *Delivery) bool {
 	for _, i := range d.Indices {
 		o := events[i].GetPodObserved()
 		// A late inspection that finds nothing of a forgotten pod creates no actor.
-		if len(o.GetSandboxes()) > 0 || len(o.GetContainers()) > 0 ||
+		if len(o.GetSandboxes()) > 0 || len(o.GetContainers()) > 0 || events[i].GetPodDirectoryFound() != nil ||
 			events[i].GetPodUpdated().GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD {
 			return true
 		}

@@ -37,7 +37,8 @@ type index struct {
 var theirs = strings.Fields(`
 	OnPodSandboxReady
 	Kubelet:    computeInitContainerActions computePodActions computePodResizeAction containerBackOffPeriod getPhase
-	            imageBackOff maxMsgSize maxProbeRetries maxRespBodyLength minimumGracePeriodInSeconds
+	            imageBackOff immediateEvictionGracePeriodSeconds maxMsgSize maxProbeRetries maxRespBodyLength
+	            minimumGracePeriodInSeconds
 	            podContainerManagerImpl qosContainerManagerImpl sortPendingResizes validateMemoryResizeAction
 	            validateResizePolicy ErrPostStartHook HandlePodRemoves HandlePodUpdates MaxPerPodContainerCount
 	            MaxPodTerminationMessageLogLength MaxShares MilliCPUToCPU MinMilliCPULimit MinQuotaPeriod MinShares

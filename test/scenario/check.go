@@ -80,12 +80,12 @@ func (g *engine) checkPod(a *pod.Actor, name string, report func(string, ...any)
 			report("pod/%s has terminated with phase %s", name, v.Status.Phase)
 		}
 	case journaletv1.PodStage_POD_STAGE_RUNNING:
-		if v.Status.Phase != corev1.PodRunning && !waitsForResources(v) {
+		if v.Status.Phase != corev1.PodRunning && !waitsForResources(v) && !g.world.holds(a.Manifest()) {
 			report("pod/%s runs with phase %s", name, v.Status.Phase)
 		}
 		ended := 0
 		for _, c := range slices.Concat(v.Status.InitContainerStatuses, v.Status.ContainerStatuses) {
-			if c.State.Waiting != nil && !waitsForResources(v) {
+			if c.State.Waiting != nil && !waitsForResources(v) && !g.world.holds(a.Manifest()) {
 				report("pod/%s: container %s waits forever: %s", name, c.Name, c.State.Waiting.Reason)
 			}
 			if c.State.Running != nil && !c.Ready {
@@ -126,6 +126,7 @@ func (g *engine) checkObjects(uid string, desired bool, report func(string, ...a
 		report("pod/%s has %d ready sandboxes", name, ready)
 	}
 	a := g.pod(uid)
+	g.checkVolumesAtRest(uid, desired && a.Pod().GetStage() == journaletv1.PodStage_POD_STAGE_RUNNING, report)
 	if !desired || a == nil {
 		return
 	}

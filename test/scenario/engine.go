@@ -192,6 +192,9 @@ func (g *engine) perform(c *journaletv1.Call) *journaletv1.CallFinished {
 		m = resources.Allocated(g.names.manifests[start.GetDigest()], g.names.manifests[start.GetAllocatedDigest()])
 		g.world.of(uid).noteStarting(g.dispatched(), start, uid)
 	}
+	if setUp := c.GetRequest().GetSetUpVolumes(); setUp != nil {
+		m = g.names.manifests[setUp.GetDigest()]
+	}
 	out := g.world.perform(g.names.of(uid), c.GetIntentId(), c.GetRequest(), m, g.now)
 	out.Requester = c.GetRequester()
 	return out
@@ -244,14 +247,20 @@ func (g *engine) converge() error {
 	return fmt.Errorf("after %d steps something still happens; the last decisions were\n%s", maxSteps, text)
 }
 
-// step takes one step: the outcome of a call, else an observation, else a probe's success, else the read of a source,
-// else the exit of an init container, else a timer. It returns false if nothing is left to happen.
+// step takes one step: the outcome of a call, else an observation, else what the store has, else a probe's success,
+// else the read of a source, else the exit of an init container, else a timer. It returns false if nothing is left to
+// happen.
 func (g *engine) step() (bool, error) {
 	if calls := g.dispatched(); len(calls) > 0 {
 		return true, g.finish(g.perform(calls[0]))
 	}
 	for _, uid := range g.world.uids() {
 		if changed, err := g.inspect(uid); changed || err != nil {
+			return true, err
+		}
+	}
+	for _, uid := range g.names.uids {
+		if changed, err := g.reportObjects(uid); changed || err != nil {
 			return true, err
 		}
 	}

@@ -209,6 +209,8 @@ func (n *names) call(r *journaletv1.CallRequested) string {
 		text += " " + k.RemoveSandbox.GetSandboxId()
 	case *journaletv1.CallRequested_PullImage:
 		text += " " + k.PullImage.GetImage()
+	case *journaletv1.CallRequested_SetUpVolumes:
+		text += volumesText(k.SetUpVolumes)
 	case *journaletv1.CallRequested_CleanPod:
 		if k.CleanPod.GetAll() {
 			text += " all"

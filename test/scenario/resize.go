@@ -118,7 +118,7 @@ func resourcesText(r *journaletv1.Resources) string {
 		r.GetCpuLimitMillis(), r.GetMemoryLimitBytes()>>20)
 }
 
-// resize describes decisions on resizes; claimOrOrphan describes the rest.
+// resize describes decisions on resizes; objectsOrVolumes describes the rest.
 func (n *names) resize(e *journaletv1.Event) string {
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_ResizeRequested:
@@ -141,5 +141,5 @@ func (n *names) resize(e *journaletv1.Event) string {
 	case *journaletv1.Event_ResizeCompleted:
 		return "resize completed"
 	}
-	return n.claimOrOrphan(e)
+	return n.objectsOrVolumes(e)
 }

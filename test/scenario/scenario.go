@@ -56,7 +56,9 @@ var commands = map[string]func(*Scenario, *datadriven.TestData) (string, error){
 	"observe": (*Scenario).observe, "probe": (*Scenario).probe, "gates": (*Scenario).gates,
 	"exit": (*Scenario).exit, "world": (*Scenario).disturb, "resources": (*Scenario).resources,
 	"quarantine": (*Scenario).quarantine,
-	"status":     (*Scenario).status, "calls": (*Scenario).calls, "settle": (*Scenario).settle,
+	"object":     (*Scenario).object, "objects": (*Scenario).objects, "volumes": (*Scenario).volumes,
+	"lost": (*Scenario).lost, "directory": (*Scenario).directory, "storage": (*Scenario).storage,
+	"status": (*Scenario).status, "calls": (*Scenario).calls, "settle": (*Scenario).settle,
 }
 
 // Run carries out one command and returns the decisions that followed, as text. If a check fails, the text has a line

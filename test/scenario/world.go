@@ -27,6 +27,8 @@ type world struct {
 	stamped time.Time
 	// created counts objects by id: a runtime uses no id twice.
 	created map[string]int
+	// store holds the contents of objects, by kind and name.
+	store map[string]string
 	// violations are broken rules, such as two instances of a container at once.
 	violations []string
 }
@@ -51,20 +53,22 @@ type objects struct {
 	resources map[string]*journaletv1.Resources
 	// stopped are the sandboxes, by id, that a call stopped: only these have freed their address and host ports.
 	stopped map[string]bool
+	// volumes are those that are set up, with what they hold, by name.
+	volumes map[string]string
 }
 
 func newObjects() *objects {
 	return &objects{
 		starts: map[string]int{}, inits: map[string]bool{}, started: map[string]bool{}, succeeded: map[string]bool{},
 		startingBefore: map[string]bool{}, stopped: map[string]bool{}, resources: map[string]*journaletv1.Resources{},
-		createdFor: map[string]string{}, ran: map[string]bool{},
+		createdFor: map[string]string{}, ran: map[string]bool{}, volumes: map[string]string{},
 	}
 }
 
 func newWorld() *world {
 	return &world{
 		pods: map[string]*objects{}, observed: map[string]*journaletv1.PodObserved{},
-		expected: map[string]bool{}, created: map[string]int{},
+		expected: map[string]bool{}, created: map[string]int{}, store: map[string]string{},
 	}
 }
 
@@ -75,6 +79,7 @@ func (w *world) clone() *world {
 			starts: maps.Clone(o.starts), inits: maps.Clone(o.inits), started: maps.Clone(o.started),
 			succeeded: maps.Clone(o.succeeded), startingBefore: map[string]bool{}, stopped: maps.Clone(o.stopped),
 			resources: maps.Clone(o.resources), createdFor: maps.Clone(o.createdFor), ran: maps.Clone(o.ran),
+			volumes: maps.Clone(o.volumes),
 		}
 		for _, x := range o.sandboxes {
 			n.sandboxes = append(n.sandboxes, proto.CloneOf(x))
@@ -87,6 +92,7 @@ func (w *world) clone() *world {
 	maps.Copy(c.observed, w.observed)
 	maps.Copy(c.expected, w.expected)
 	maps.Copy(c.created, w.created)
+	maps.Copy(c.store, w.store)
 	c.stamped = w.stamped
 	return c
 }
@@ -152,10 +158,10 @@ func (w *world) perform(
 		o.containers = slices.DeleteFunc(o.containers, func(c *journaletv1.ContainerObservation) bool {
 			return c.GetSandboxId() == sid
 		})
+	case *journaletv1.CallRequested_SetUpVolumes:
+		w.setUpVolumes(o, alias, k.SetUpVolumes, manifest, out)
 	case *journaletv1.CallRequested_CleanPod:
-		if k.CleanPod.GetAll() {
-			clear(o.starts)
-		}
+		o.cleanPod(k.CleanPod)
 	case *journaletv1.CallRequested_RunHook:
 		if !slices.ContainsFunc(o.containers, func(c *journaletv1.ContainerObservation) bool {
 			return c.GetId() == k.RunHook.GetContainerId() && alive(c)
@@ -229,6 +235,9 @@ func (w *world) startContainer(
 	}
 	if !o.isReady(k.GetSandboxId()) {
 		out.Error, out.Message = journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, "sandbox "+k.GetSandboxId()+" is gone"
+		return
+	}
+	if !w.mayCreate(o, alias, k.GetContainer(), manifest, out) {
 		return
 	}
 	c := &journaletv1.ContainerObservation{

@@ -58,7 +58,7 @@ if git merge-base --is-ancestor v0.1.0 "$commit" 2>/dev/null; then
 fi
 if [ "$now" -le "$was" ]; then
   echo "breaking: the changes above break journals recorded at $commit:" \
-    "raise messages.JournalFormat above $was, then make corpus" >&2
+    "raise messages.JournalFormat above $was, then make histories" >&2
   exit 1
 fi
 echo "breaking: the changes above are allowed: JournalFormat was raised from $was to $now, and v0.1.0 is not released"

@@ -30,7 +30,7 @@ import (
 	"github.com/journalet/journalet/test/node"
 )
 
-// `make corpus` makes the recording when JournalFormat is raised, and at no other time: if the agent does not adopt it,
+// `make histories` makes the recording when JournalFormat is raised, and at no other time: if the agent does not adopt it,
 // the code is wrong.
 var record = flag.Bool("upgrade.record", false, "record the root directory again, by the agent of this checkout")
 

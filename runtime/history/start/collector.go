@@ -114,6 +114,8 @@ func (c *Collector) fact(when at, e *journaletv1.Event) {
 		c.probed(when, k.ProbeResult)
 	case *journaletv1.Event_ReadinessGatesRead:
 		c.gatesRead(when, k.ReadinessGatesRead)
+	case *journaletv1.Event_ObjectsRead:
+		c.objectsRead(k.ObjectsRead)
 	}
 }
 
@@ -266,6 +268,7 @@ func (c *Collector) statusChanged(when at, s *Start, k *journaletv1.PodStatusCha
 		if waiting.GetReason() == crashLoop && s.find(BackOff, name) == nil {
 			s.begin(when, Phase{Kind: BackOff, Container: name, Reason: crashLoop, Message: waiting.GetMessage()})
 		}
+		s.awaitsObject(when, name, waiting)
 	}
 	for _, cond := range k.GetConditions() {
 		if cond.GetType() == "Ready" && cond.GetStatus() {

@@ -14,6 +14,9 @@ const (
 	// Admission lasts from the pod's addition until the node admits or rejects it. Waiting for another pod's name or for
 	// the victims of a preemption is part of it.
 	Admission Kind = "admission"
+	// Objects lasts while a volume of the pod, or the environment of a container, waits for an object that is missing. Its
+	// message names the object.
+	Objects Kind = "objects"
 	// Volumes is the setup of the pod's volumes.
 	Volumes Kind = "volumes"
 	// Sandbox is the creation of the pod's sandbox.
@@ -158,6 +161,7 @@ type Start struct {
 
 	gates []string               // types of the readiness gates
 	seen  map[string]observation // by container id
+	lacks bool                   // an object that it refers to is not there, required or not
 }
 
 // MaxPhases bounds the phases that are kept of one start: a pod that never becomes ready restarts its containers for as

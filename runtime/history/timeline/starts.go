@@ -59,7 +59,7 @@ func phaseSpan(ph *start.Phase) *Span {
 	switch ph.Kind {
 	case start.BackOff:
 		x.Class = ClassBackOff
-	case start.Probe, start.Gates, start.Admission, start.Observe:
+	case start.Probe, start.Gates, start.Admission, start.Observe, start.Objects:
 		if x.Class == ClassBusy {
 			x.Class = ClassWait
 		}

@@ -201,6 +201,9 @@ func TestPictureOfOnePodHoldsTheCausesOfItsEvents(t *testing.T) {
 }
 
 func TestClockThatIsSetBackKeepsTheOrderOfTheJournal(t *testing.T) {
+	whole, err := timeline.Read(t.Context(), recorded(t, 160), timeline.Options{})
+	must.OK(t, err)
+	const most = 2 * 60_000 // how much longer a picture may be for a step of the clock, in ms
 	m := recorded(t, 160)
 	for _, rec := range m.Records[150:] {
 		rec.Time = timestamppb.New(rec.GetTime().AsTime().Add(-time.Hour))
@@ -208,7 +211,7 @@ func TestClockThatIsSetBackKeepsTheOrderOfTheJournal(t *testing.T) {
 	picture, err := timeline.Read(t.Context(), m, timeline.Options{})
 	must.OK(t, err)
 	check(t, "set back", picture)
-	if n := len(picture.ClockSteps); n != 1 || picture.Length > 120_000 {
+	if n := len(picture.ClockSteps); n != 1 || picture.Length > whole.Length+most {
 		t.Fatalf("%d steps, a length of %v ms", n, picture.Length)
 	}
 	text := plain(picture.Text(timeline.TextOptions{Width: 100}))
@@ -223,7 +226,7 @@ func TestClockThatIsSetBackKeepsTheOrderOfTheJournal(t *testing.T) {
 	picture, err = timeline.Read(t.Context(), m, timeline.Options{})
 	must.OK(t, err)
 	check(t, "set forward", picture)
-	if len(picture.ClockSteps) != 1 || picture.Length > 120_000 {
+	if len(picture.ClockSteps) != 1 || picture.Length > whole.Length+most {
 		t.Errorf("%d steps, a length of %v ms", len(picture.ClockSteps), picture.Length)
 	}
 }

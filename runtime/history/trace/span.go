@@ -19,8 +19,9 @@ const RootName = "pod start"
 
 // names are the spans' names: few, so that a tracing system can group by them.
 var names = map[start.Kind]string{
-	start.Admission: "admission", start.Volumes: "set up volumes", start.Sandbox: "create sandbox",
-	start.Pull: "pull image", start.Create: "create container", start.StartContainer: "start container",
+	start.Admission: "admission", start.Objects: "wait for object", start.Volumes: "set up volumes",
+	start.Sandbox: "create sandbox",
+	start.Pull:    "pull image", start.Create: "create container", start.StartContainer: "start container",
 	start.Observe: "observe container", start.Init: "run init container", start.Hook: "postStart hook",
 	start.Probe: "probe", start.Gates: "readiness gates", start.BackOff: "back-off",
 }

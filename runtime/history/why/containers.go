@@ -17,7 +17,7 @@ const (
 	backOffTimer = "back-off "
 	startTimer   = "start "
 	sandboxTimer = "sandbox"
-	volumesTimer = "volumes"
+	volumeTimer  = "volume "
 )
 
 // problems explains what an admitted pod lacks to be ready, in the order in which it is started.
@@ -74,23 +74,6 @@ func (s *subject) sandbox(a *Answer) {
 		"its dead sandbox is being stopped")
 }
 
-// volumes explains why the pod's volumes are not set up.
-func (s *subject) volumes(a *Answer) {
-	m := s.actor.Manifest()
-	if s.state.GetVolumesReady() || m == nil || len(m.Spec.Volumes) == 0 {
-		return
-	}
-	setUp := func(c *journaletv1.CallRequested) bool { return c.GetSetUpVolumes() != nil }
-	if failed := s.failedCall(setUp); failed != nil && s.state.GetVolumeFailures() > 0 {
-		a.because("its volumes cannot be prepared: %s", failureText(failed.Body.GetCallFinished()))
-		s.add(a, failed, "")
-	}
-	if t, _ := s.timer(volumesTimer); t != nil {
-		a.until(firesAt(t), "next attempt")
-	}
-	s.underWay(a, "", setUp, "its volumes are being prepared")
-}
-
 // container explains why a container does not run, or is not ready.
 func (s *subject) container(a *Answer, name string) {
 	r := s.state.GetContainers()[name]
@@ -103,6 +86,7 @@ func (s *subject) container(a *Answer, name string) {
 	case s.state.GetTimers().GetSet()[backOffTimer+name] != nil:
 		s.crashLoop(a, name, r)
 	case s.pull(a, name, r):
+	case s.missing(a, name):
 	case r.GetStartError() != nil:
 		s.startError(a, name, r)
 	case s.startsAgain(a, name, cur):

@@ -175,6 +175,18 @@ func (s *subject) ended(a *Answer) {
 	}
 	a.because("%s", s.ends())
 	s.add(a, terminated, "")
+	s.busy(a)
+}
+
+// busy explains which volumes of a pod that has ended cannot be torn down, and what holds them.
+func (s *subject) busy(a *Answer) {
+	failed := s.failedCall(func(c *journaletv1.CallRequested) bool { return c.GetCleanPod() != nil })
+	for _, w := range s.actor.Waits() {
+		if failed != nil && w.Call == nil && strings.HasPrefix(w.For, "volume ") {
+			a.Because += "; it waits for " + w.For
+			s.add(a, failed, "")
+		}
+	}
 }
 
 // ends returns which containers ended a pod: the main ones that failed, else an init container that did, else the main

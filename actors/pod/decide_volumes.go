@@ -1,0 +1,87 @@
+package pod
+
+import (
+	"slices"
+	"time"
+
+	"github.com/journalet/journalet/actors/references"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// volumeTimer ends the wait of a volume whose set-up failed. The volume's name follows.
+const volumeTimer = "volume "
+
+const (
+	// firstVolumeDelay and maxVolumeDelay bound the wait after a failed set-up of a volume; it doubles between the two.
+	// kubelet: exponentialbackoff, 500 ms and 2 min 2 s.
+	firstVolumeDelay = 500 * time.Millisecond
+	maxVolumeDelay   = 122 * time.Second
+)
+
+// setObjects emits which objects the pod refers to, when that has changed.
+func (d *step) setObjects() error {
+	var refs []*journaletv1.ObjectRef
+	if s := d.state.GetStage(); s == runningPod || s == terminating {
+		refs = d.derive().refs
+	}
+	if references.Same(refs, d.state.GetObjectRefs()) {
+		return nil
+	}
+	return d.decide(&journaletv1.ObjectsSet{Refs: refs, Namespace: d.state.GetPod().GetNamespace()})
+}
+
+// setUpVolumes requests the set-up of all volumes that are not, or that have other contents than desired. A volume
+// whose object is missing waits for it, and one that failed for its back-off. A failure that nothing but another
+// manifest or object ends is not repeated. Before the store has read the pod's objects, which takes milliseconds, none
+// is requested: one call does for all.
+func (d *step) setUpVolumes() error {
+	if d.calling(volumesCall) || slices.ContainsFunc(d.derive().volumes, desiredVolume.unread) {
+		return nil
+	}
+	var all []*journaletv1.DesiredVolume
+	for _, v := range d.derive().volumes {
+		r := d.state.Volumes[v.name]
+		due := v.contents != "" && (r.GetStage() != volumeSetUp || r.GetContents() != v.contents)
+		if due && r.GetFailedContents() == v.contents {
+			if wait := d.left(r.GetFailedAt(), volumeDelay(r.GetFailures())); wait > 0 && !r.GetPermanent() {
+				if err := d.timer(volumeTimer+v.name, wait); err != nil {
+					return err
+				}
+				continue
+			}
+			due = !r.GetPermanent()
+		}
+		if err := d.clearTimer(volumeTimer + v.name); err != nil {
+			return err
+		}
+		if due {
+			all = append(all, &journaletv1.DesiredVolume{Name: v.name, Contents: v.contents})
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return d.requestCall(&journaletv1.SetUpVolumes{
+		Digest: d.state.GetPod().GetDigest(), Volumes: all, AllocatedDigest: d.state.GetAllocatedDigest(),
+		UserNamespace: d.state.GetUserNamespace(),
+	})
+}
+
+// volumeDelay returns the wait after so many failed set-ups of a volume in a row.
+func volumeDelay(failures uint32) time.Duration {
+	return doubled(failures, firstVolumeDelay, maxVolumeDelay)
+}
+
+// tearsDown reports whether volumes of a pod that has ended are still to be torn down. A call that was withdrawn may
+// have set some up, so those without a record count.
+func (d *step) tearsDown() bool {
+	if d.manifest == nil || !d.state.GetUsedRuntime() {
+		return false
+	}
+	for i := range d.manifest.Spec.Volumes {
+		if d.state.Volumes[d.manifest.Spec.Volumes[i].Name].GetStage() != tornDown {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,201 @@
+package pod
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors/references"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// The stages of a volume, short.
+const (
+	absentVolume = journaletv1.VolumeStage_VOLUME_STAGE_ABSENT
+	volumeSetUp  = journaletv1.VolumeStage_VOLUME_STAGE_SET_UP
+	tornDown     = journaletv1.VolumeStage_VOLUME_STAGE_TORN_DOWN
+)
+
+// derived is what follows from the manifest and from what was read of its objects. It is no part of the state: it is
+// computed when it is needed, and dropped when one of the two changes.
+type derived struct {
+	refs    []*journaletv1.ObjectRef
+	volumes []desiredVolume
+	// known reports whether the two are computed.
+	known bool
+}
+
+// desiredVolume is what a volume of the manifest is to hold.
+type desiredVolume struct {
+	name string
+	// contents is a digest of it; empty while an object is not read or is missing.
+	contents string
+	// problem is which one is missing, in the kubelet's words; empty while it is merely not read yet.
+	problem string
+}
+
+// unread reports whether the store has not read an object of the volume yet.
+func (v desiredVolume) unread() bool { return v.contents == "" && v.problem == "" }
+
+// derive returns what follows from the manifest and its objects.
+func (a *Actor) derive() *derived {
+	if a.derived.known {
+		return &a.derived
+	}
+	a.derived = derived{refs: references.References(a.manifest), known: true}
+	if a.manifest == nil {
+		return &a.derived
+	}
+	for i := range a.manifest.Spec.Volumes {
+		v := &a.manifest.Spec.Volumes[i]
+		d := desiredVolume{name: v.Name}
+		uses := references.OfVolume(a.manifest, v)
+		held, problem := a.lacking(uses)
+		if !held {
+			d.contents = a.contents(v, uses)
+		}
+		if problem != "" {
+			d.problem = fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", v.Name, problem)
+		}
+		a.derived.volumes = append(a.derived.volumes, d)
+	}
+	return &a.derived
+}
+
+// contents returns the digest of what a volume is to hold: its source, the objects it refers to, and what it projects
+// of the manifest.
+func (a *Actor) contents(v *corev1.Volume, uses []references.Use) string {
+	h := sha256.New()
+	put(h, v.VolumeSource)
+	for _, u := range uses {
+		o := a.object(u.Ref)
+		put(h, []string{u.Ref.GetKind().String(), u.Ref.GetName(), u.Ref.GetSelector(), o.GetDigest()})
+	}
+	if v.DownwardAPI != nil {
+		a.putDownward(h, v.DownwardAPI.Items)
+	}
+	if v.Projected != nil {
+		for i := range v.Projected.Sources {
+			if s := v.Projected.Sources[i].DownwardAPI; s != nil {
+				a.putDownward(h, s.Items)
+			}
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// put hashes a value as JSON. A hash fails no write.
+func put(h hash.Hash, v any) { _ = json.NewEncoder(h).Encode(v) }
+
+// putDownward hashes what files of the downward API show of the manifest and may change while the pod runs: labels,
+// annotations, and the allocated resources.
+func (a *Actor) putDownward(h hash.Hash, files []corev1.DownwardAPIVolumeFile) {
+	for i := range files {
+		if ref := files[i].ResourceFieldRef; ref != nil {
+			if c := a.spec(ref.ContainerName); c != nil {
+				put(h, c.Resources)
+			}
+			continue
+		}
+		if files[i].FieldRef == nil {
+			continue
+		}
+		field, key, one := strings.Cut(files[i].FieldRef.FieldPath, "['")
+		of := map[string]map[string]string{
+			"metadata.labels": a.manifest.Labels, "metadata.annotations": a.manifest.Annotations,
+		}[field]
+		if one {
+			put(h, of[strings.TrimSuffix(key, "']")])
+		} else {
+			put(h, of)
+		}
+	}
+}
+
+// object returns what was last read of an object, nil before.
+func (a *Actor) object(ref *journaletv1.ObjectRef) *journaletv1.ObjectRead {
+	for _, o := range a.state.GetObjects() {
+		if references.Equal(o.GetRef(), ref) {
+			return o
+		}
+	}
+	return nil
+}
+
+// lacking reports whether one of these objects is needed and not read, or missing. The problem names those that are
+// missing in the kubelet's words; it is empty where they are merely not read yet.
+func (a *Actor) lacking(uses []references.Use) (held bool, problem string) {
+	var problems []string
+	for _, u := range uses {
+		o := a.object(u.Ref)
+		switch {
+		case o == nil:
+			held = true
+		case o.GetState() == journaletv1.ObjectState_OBJECT_STATE_PRESENT, o.GetDigest() != "":
+			// Contents that were read before stay in use while the object cannot be read.
+		case o.GetState() == journaletv1.ObjectState_OBJECT_STATE_MISSING && u.Optional:
+		default:
+			held = true
+			if p := objectProblem(o); !slices.Contains(problems, p) {
+				problems = append(problems, p)
+			}
+		}
+	}
+	if len(problems) > 1 {
+		return held, "[" + strings.Join(problems, ", ") + "]"
+	}
+	return held, strings.Join(problems, "")
+}
+
+// objectProblem returns why an object cannot be used, in the kubelet's words where it has some.
+func objectProblem(o *journaletv1.ObjectRead) string {
+	missing := o.GetState() == journaletv1.ObjectState_OBJECT_STATE_MISSING
+	name, ref := "", o.GetRef()
+	switch ref.GetKind() {
+	case journaletv1.ObjectKind_OBJECT_KIND_CONFIG_MAP:
+		name = fmt.Sprintf("configmap %q", ref.GetName())
+	case journaletv1.ObjectKind_OBJECT_KIND_SECRET:
+		name = fmt.Sprintf("secret %q", ref.GetName())
+	case journaletv1.ObjectKind_OBJECT_KIND_SERVICE_ACCOUNT_TOKEN:
+		name = fmt.Sprintf("token of service account %q", ref.GetName())
+	case journaletv1.ObjectKind_OBJECT_KIND_CLUSTER_TRUST_BUNDLE:
+		name = fmt.Sprintf("clustertrustbundle %q", ref.GetName()+ref.GetSelector())
+	}
+	switch {
+	case missing:
+		return name + " not found"
+	case o.GetMessage() == "":
+		return name + " cannot be read"
+	}
+	return o.GetMessage()
+}
+
+// usesOf returns what a container refers to: in its environment, and in the volumes that it mounts.
+func (a *Actor) usesOf(c *corev1.Container) []references.Use {
+	all := references.OfContainer(c)
+	for i := range a.manifest.Spec.Volumes {
+		v := &a.manifest.Spec.Volumes[i]
+		if slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name }) {
+			all = append(all, references.OfVolume(a.manifest, v)...)
+		}
+	}
+	return all
+}
+
+// volumesReady reports whether containers may start with the pod's volumes as they are: each is set up, and no newer
+// contents are about to appear. Contents that cannot be had hold up no container that has older ones.
+func (a *Actor) volumesReady() bool {
+	return !slices.ContainsFunc(a.derive().volumes, func(v desiredVolume) bool { return !a.volumeReady(v) })
+}
+
+func (a *Actor) volumeReady(v desiredVolume) bool {
+	r := a.state.Volumes[v.name]
+	return r.GetStage() == volumeSetUp &&
+		(v.contents == "" || r.GetContents() == v.contents || r.GetFailedContents() == v.contents)
+}

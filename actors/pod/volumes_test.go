@@ -1,0 +1,105 @@
+package pod
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// projecting is a pod whose volume shows one label and the limits of its container.
+func projecting(labels map[string]string, memory string) *corev1.Pod {
+	p := podOf(corev1.Container{Name: "main", Image: "app:1", Resources: corev1.ResourceRequirements{
+		Limits: listOf("", memory), Requests: listOf("100m", "1Mi"),
+	}})
+	p.Labels = labels
+	p.Spec.Volumes = []corev1.Volume{{Name: "info", VolumeSource: corev1.VolumeSource{
+		DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
+			{Path: "app", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['app']"}},
+			{Path: "name", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}},
+			{Path: "memory", ResourceFieldRef: &corev1.ResourceFieldSelector{
+				ContainerName: "main", Resource: "limits.memory",
+			}},
+		}},
+	}}}
+	return p
+}
+
+// setUps returns the volumes whose set-up followed from the last record, with their contents.
+func (p *testPod) setUps() map[string]string {
+	all := map[string]string{}
+	for _, e := range p.decided {
+		for _, v := range e.GetCallRequested().GetSetUpVolumes().GetVolumes() {
+			all[v.GetName()] = v.GetContents()
+		}
+	}
+	return all
+}
+
+func TestVolumeIsSetUpAgainOnlyForWhatItShows(t *testing.T) {
+	p := newTestPod(t, map[string]*corev1.Pod{
+		"one":     projecting(map[string]string{"app": "web"}, "64Mi"),
+		"other":   projecting(map[string]string{"app": "web", "tier": "x"}, "64Mi"),
+		"label":   projecting(map[string]string{"app": "api"}, "64Mi"),
+		"resized": projecting(map[string]string{"app": "api"}, "128Mi"),
+	})
+	p.updated(add, "one")
+	p.admitted(p.Pod().GetIncarnation())
+	first := p.setUps()["info"]
+	if first == "" {
+		t.Fatalf("an admitted pod decided %v", p.decided)
+	}
+	p.handle(&journaletv1.CallFinished{IntentId: p.ids[""], Error: journaletv1.CallError_CALL_ERROR_UNSPECIFIED})
+	for id := range p.Pod().GetCalls() {
+		p.handle(&journaletv1.CallFinished{IntentId: id, SandboxId: "s"})
+	}
+	p.updated(update, "other")
+	if again := p.setUps(); len(again) > 0 {
+		t.Errorf("a label that the volume does not show led to %v", again)
+	}
+	p.updated(update, "label")
+	second := p.setUps()["info"]
+	if second == "" || second == first {
+		t.Errorf("another label led to contents %q after %q", second, first)
+	}
+	for id := range p.Pod().GetCalls() {
+		p.handle(&journaletv1.CallFinished{IntentId: id})
+	}
+	p.updated(update, "resized")
+	if early := p.setUps(); len(early) > 0 {
+		t.Errorf("resources that are not allocated led to %v", early)
+	}
+	p.handleWith(&journaletv1.ResizeDecided{
+		Uid: "u", Digest: "resized", Allocated: true, RequestId: p.Pod().GetIncarnation(),
+	}, "resized")
+	if third := p.setUps()["info"]; third == "" || third == second {
+		t.Errorf("other allocated resources led to contents %q after %q", third, second)
+	}
+}
+
+func TestObjectsOfEarlierIncarnationAreForgotten(t *testing.T) {
+	m := podOf(corev1.Container{Name: "main", Image: "app:1", EnvFrom: []corev1.EnvFromSource{
+		{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "web"}}},
+	}})
+	p := newTestPod(t, map[string]*corev1.Pod{"one": m})
+	p.updated(add, "one")
+	p.admitted(p.Pod().GetIncarnation())
+	if len(p.Pod().GetObjectRefs()) != 1 {
+		t.Fatalf("the pod refers to %v", p.Pod().GetObjectRefs())
+	}
+	late := &journaletv1.ObjectsRead{Uid: "u", Objects: []*journaletv1.ObjectRead{
+		{Ref: p.Pod().GetObjectRefs()[0], State: journaletv1.ObjectState_OBJECT_STATE_PRESENT, Digest: "d"},
+		{Ref: &journaletv1.ObjectRef{Kind: journaletv1.ObjectKind_OBJECT_KIND_SECRET, Name: "other"}, Digest: "d"},
+	}}
+	p.handle(late)
+	if got := p.Pod().GetObjects(); len(got) != 1 {
+		t.Errorf("the pod keeps %v, and refers to one object", got)
+	}
+	p.finished()
+	p.updated(add, "one")
+	p.handle(late)
+	if got := p.Pod().GetObjects(); len(got) > 0 {
+		t.Errorf("a pod that is not admitted keeps %v", got)
+	}
+}
