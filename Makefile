@@ -26,7 +26,8 @@ FRESH = $(shell git rev-parse --short=12 'HEAD^{tree}' 2>/dev/null | tr a-f 1-6 
 # go test is content with a pattern that matches nothing; a target that has nothing to run must say so.
 listed = $(GO) test -list '$(1)' $(2) | grep -E '^(Test|Fuzz)' >/dev/null || { echo "no test matches $(1) in $(2)" >&2; exit 2; }
 # What `make fuzz` runs, as function@package.
-FUZZ = FuzzDecode@./runtime/source/manifest FuzzBundle@./runtime/history/bundle FuzzBundleContent@./runtime/history/bundle \
+FUZZ = FuzzDecode@./runtime/source/manifest FuzzDecodeObjects@./runtime/source/manifest \
+	FuzzBundle@./runtime/history/bundle FuzzBundleContent@./runtime/history/bundle \
 	FuzzEvent@./runtime/history/describe FuzzRecord@./runtime/history/replay FuzzBlock@./bus
 # Tests run on the pinned containerd unless LAB_CONTAINERD names another: they need its event stream.
 integration chaos chaos-short attack: export LAB_CONTAINERD ?= built
