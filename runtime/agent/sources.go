@@ -8,7 +8,6 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/source/file"
-	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/runtime/source/runtimeclass"
 	"github.com/journalet/journalet/runtime/source/url"
 )
@@ -27,10 +26,7 @@ func (a *agent) newSources() (err error) {
 		e := messages.NewEvent(m)
 		return a.host.Fact(ctx, messages.Source(m.GetSource()), e)
 	}
-	var known func() *manifest.RuntimeClasses
-	if a.cfg.RuntimeClassPath != "" {
-		known = runtimeclass.New(a.cfg.RuntimeClassPath, a.log).Current
-	}
+	known := runtimeclass.New(a.cfg.RuntimeClassPath, a.log, a.cfg.StaticPodPath, a.cfg.ObjectsPath).Current
 	a.files = file.New(file.Options{
 		Path: a.cfg.StaticPodPath, Node: a.facts.NodeName, Source: messages.FileSource, Reread: a.cfg.FileCheckFrequency,
 		Classes: known, HasToken: a.hasToken,

@@ -139,7 +139,7 @@ func (m *machine) staticPodOwners(path string) Check {
 }
 
 // classes returns the runtime classes of this node, nil if none are configured.
-func (m *machine) classes() *manifest.RuntimeClasses {
+func (m *machine) classes() *manifest.Classes {
 	if m.cfg.RuntimeClassPath == "" {
 		return nil
 	}

@@ -44,7 +44,7 @@ func (s *Scenario) setClasses(d *datadriven.TestData) (string, error) {
 	if len(problems) > 0 {
 		return "", problems[0]
 	}
-	s.classes, _ = manifest.NewRuntimeClasses(all)
+	s.classes, _ = manifest.NewClasses(all)
 	return "", nil
 }
 

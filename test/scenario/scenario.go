@@ -29,7 +29,7 @@ type Scenario struct {
 	moments []*moment
 	printed int // records already printed
 	failed  error
-	classes *manifest.RuntimeClasses
+	classes *manifest.Classes
 	// inspecting is the observation of an inspection that has begun and not ended.
 	inspecting *journaletv1.PodObserved
 }

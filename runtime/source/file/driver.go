@@ -44,7 +44,7 @@ type Options struct {
 	Source string
 	// Classes returns the runtime classes that pods may name, with another pointer if one has changed. It is called with
 	// each read. May be nil.
-	Classes func() *manifest.RuntimeClasses
+	Classes func() *manifest.Classes
 	// HasToken is that of manifest.Options. May be nil.
 	HasToken func(namespace, account string) bool
 	// Reread defaults to DefaultReread.
@@ -72,7 +72,7 @@ type Driver struct {
 	sender  feed.Sender
 	pending map[string]bool // names whose content may differ from the recorded one
 	dir     watch.Stamp     // of the directory at the last listing
-	classes *manifest.RuntimeClasses
+	classes *manifest.Classes
 	listed  bool            // files has the listing of dir
 	warned  map[string]bool // names with a logged warning
 	tooMany bool            // an error about more than maxFiles was logged
@@ -101,7 +101,7 @@ func New(opts Options) *Driver {
 		opts.Prime = func(string, *corev1.Pod) {}
 	}
 	if opts.Classes == nil {
-		opts.Classes = func() *manifest.RuntimeClasses { return nil }
+		opts.Classes = func() *manifest.Classes { return nil }
 	}
 	if opts.Clock == nil {
 		opts.Clock = cri.RealClock{}

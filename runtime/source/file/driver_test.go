@@ -442,7 +442,7 @@ func TestChangedRuntimeClassDecodesFilesAgain(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.yaml"), strings.Replace(pod("a", "x:1"), "spec:", "spec:\n  runtimeClassName: kata", 1))
 	write(t, filepath.Join(dir, "b.yaml"), pod("b", "x:1"))
-	var known atomic.Pointer[manifest.RuntimeClasses]
+	var known atomic.Pointer[manifest.Classes]
 	w := newWorld(t, dir, nil)
 	w.opts.Reread, w.opts.Classes = 10*time.Millisecond, known.Load
 	w.start()
@@ -454,7 +454,7 @@ func TestChangedRuntimeClassDecodesFilesAgain(t *testing.T) {
 	for _, handler := range []string{"one", "two"} {
 		all, _ := manifest.DecodeRuntimeClasses("c", []byte(
 			"apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: kata}\nhandler: "+handler))
-		set, _ := manifest.NewRuntimeClasses(all)
+		set, _ := manifest.NewClasses(all)
 		known.Store(set)
 		w.until("the class "+handler+" is taken", func(s *journaletv1.SourceState) bool {
 			for _, p := range s.Files["a.yaml"].GetPods() {

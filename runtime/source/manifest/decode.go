@@ -101,7 +101,7 @@ func (d *decoding) document(root *node) {
 // object reports the problems of an object that is no pod and that pods may refer to, and whether it is one. Such
 // objects are read from files only: at a URL they would have no effect.
 func (d *decoding) object(root *node, prefix string) bool {
-	if kind, _ := typeOf(root); d.opts.Source != SourceFile || kind == "RuntimeClass" || kind == "PriorityClass" {
+	if d.opts.Source != SourceFile {
 		return false
 	}
 	problems, taken := d.objects.take(root, prefix)
@@ -218,10 +218,14 @@ func withinPod(r *report) bool {
 	return false
 }
 
+func (d *decoding) hasToken(namespace, account string) bool {
+	return d.opts.HasToken != nil && d.opts.HasToken(namespace, account) || d.opts.Classes.hasToken(namespace, account)
+}
+
 func (d *decoding) finish(r *report, pod *corev1.Pod, index int) {
 	d.checkDuplicate(r, pod.Namespace, pod.Name)
 	checkStatic(r, pod)
-	checkToken(r, pod, d.opts.HasToken)
+	checkToken(r, pod, d.hasToken)
 	checkSupported(r, pod)
 	checkNodeName(r, pod, d.opts.NodeName)
 	checkAnnotations(r, pod)
@@ -230,6 +234,7 @@ func (d *decoding) finish(r *report, pod *corev1.Pod, index int) {
 	}
 	applyServiceAccount(pod)
 	applyRuntimeClass(r, pod, d.opts.Classes)
+	applyPriorityClass(r, &pod.Spec, d.opts.Classes)
 	applyDefaults(pod)
 	validatePod(r, pod)
 	if len(r.problems) > 0 {

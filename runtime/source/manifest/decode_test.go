@@ -21,7 +21,7 @@ import (
 // with the arguments path, node, source, max-bytes and tokens, for Options. <tab> in a manifest means a tab.
 func TestManifests(t *testing.T) {
 	datadriven.Walk(t, "testdata/manifests", func(t *testing.T, file string) {
-		var classes *RuntimeClasses
+		var classes *Classes
 		datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
 			path, node, source, maxBytes := "pod.yaml", "node1", "", 0
 			d.MaybeScanArgs(t, "path", &path)
@@ -34,7 +34,7 @@ func TestManifests(t *testing.T) {
 			var out strings.Builder
 			if d.Cmd == "classes" {
 				all, problems := DecodeRuntimeClasses(path, []byte(input))
-				classes, _ = NewRuntimeClasses(all)
+				classes, _ = NewClasses(all)
 				for _, name := range classes.Names() {
 					fmt.Fprintf(&out, "class %s handler=%s\n", name, classes.byName[name].Handler)
 				}

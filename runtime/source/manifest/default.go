@@ -26,8 +26,7 @@ func applyDefaults(pod *corev1.Pod) {
 	}
 	setDefaultPointer(&spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
 	setDefaultPointer(&spec.SecurityContext, corev1.PodSecurityContext{})
-	priority, _ := priorityOf(spec.PriorityClassName) // checkPriorityClass reports an unknown class
-	setDefaultPointer(&spec.Priority, priority)
+	setDefaultPointer(&spec.Priority, 0)
 	for i := range spec.Volumes {
 		defaultVolume(&spec.Volumes[i])
 	}

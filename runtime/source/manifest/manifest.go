@@ -64,8 +64,8 @@ type Options struct {
 	NodeName string
 	// Source is SourceFile when empty.
 	Source Source
-	// Classes are the runtime classes that pods may name; nil: none.
-	Classes *RuntimeClasses
+	// Classes are what pods may name; nil: nothing.
+	Classes *Classes
 	// HasToken reports whether the node has a token of a service account, for pods that use one; nil: it has none.
 	HasToken func(namespace, account string) bool
 	// MaxBytes bounds the manifest, in bytes. Zero or less means DefaultMaxBytes.

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"reflect"
@@ -8,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -22,14 +24,33 @@ const RuntimeHandlerAnnotation = "journalet.io/runtime-handler"
 // maxClasses bounds the classes of one file; a node has few.
 const maxClasses = 256
 
-// RuntimeClasses are the runtime classes that pods may name. It is immutable; nil has none.
-type RuntimeClasses struct {
-	byName map[string]*nodev1.RuntimeClass
+// Classes are the runtime classes, the priority classes and the service accounts with a token that pods may name. It is
+// immutable; nil has none.
+type Classes struct {
+	byName     map[string]*nodev1.RuntimeClass
+	priorities map[string]int32
+	tokens     map[string]bool // by namespace/name
 }
 
-// NewRuntimeClasses returns a set, and the names of duplicates, of which the first one wins.
-func NewRuntimeClasses(all []*nodev1.RuntimeClass) (set *RuntimeClasses, twice []string) {
-	set = &RuntimeClasses{byName: map[string]*nodev1.RuntimeClass{}}
+// NewClasses returns a set, and the names of duplicates, of which the first one wins. more are objects of any kind.
+func NewClasses(all []*nodev1.RuntimeClass, more ...Object) (set *Classes, twice []string) {
+	set = &Classes{byName: map[string]*nodev1.RuntimeClass{}, priorities: map[string]int32{}, tokens: map[string]bool{}}
+	for _, o := range more {
+		switch v := o.Value.(type) {
+		case *nodev1.RuntimeClass:
+			all = append(all, v)
+		case *schedulingv1.PriorityClass:
+			if _, has := set.priorities[v.Name]; has {
+				twice = append(twice, v.Name)
+				continue
+			}
+			set.priorities[v.Name] = v.Value
+		case *corev1.Secret:
+			if IsToken(v) {
+				set.tokens[v.Namespace+"/"+v.Annotations[corev1.ServiceAccountNameKey]] = true
+			}
+		}
+	}
 	for _, c := range all {
 		if set.byName[c.Name] != nil {
 			twice = append(twice, c.Name)
@@ -40,8 +61,44 @@ func NewRuntimeClasses(all []*nodev1.RuntimeClass) (set *RuntimeClasses, twice [
 	return set, twice
 }
 
-// Names returns the classes' names, sorted.
-func (c *RuntimeClasses) Names() []string {
+// IsToken reports whether a Secret holds the token of a service account.
+func IsToken(s *corev1.Secret) bool {
+	return s.Type == corev1.SecretTypeServiceAccountToken && len(s.Data[corev1.ServiceAccountTokenKey]) > 0
+}
+
+// HoldsClasses reports whether a file may hold what Classes are built from, without decoding it.
+func HoldsClasses(data []byte) bool {
+	for _, word := range []string{"RuntimeClass", "PriorityClass", string(corev1.SecretTypeServiceAccountToken)} {
+		if bytes.Contains(data, []byte(word)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Priorities returns the names of the priority classes, sorted.
+func (c *Classes) Priorities() []string {
+	if c == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(c.priorities))
+}
+
+// priorityOf returns the priority of a class: one of the set, or one of Kubernetes' own.
+func (c *Classes) priorityOf(class string) (int32, bool) {
+	if value, known := priorityOf(class); known || c == nil {
+		return value, known
+	}
+	value, known := c.priorities[class]
+	return value, known
+}
+
+func (c *Classes) hasToken(namespace, account string) bool {
+	return c != nil && c.tokens[namespace+"/"+account]
+}
+
+// Names returns the names of the runtime classes, sorted.
+func (c *Classes) Names() []string {
 	if c == nil {
 		return nil
 	}
@@ -147,7 +204,7 @@ func validateClass(r *report, c *nodev1.RuntimeClass) {
 
 // applyRuntimeClass changes a pod as the API server's admission does when a pod is created, and adds the handler's
 // annotation.
-func applyRuntimeClass(r *report, pod *corev1.Pod, classes *RuntimeClasses) {
+func applyRuntimeClass(r *report, pod *corev1.Pod, classes *Classes) {
 	if _, set := pod.Annotations[RuntimeHandlerAnnotation]; set {
 		r.addAt("metadata.annotations["+RuntimeHandlerAnnotation+"]", CodeInvalid, "is reserved for the agent",
 			"remove it, and name a class in spec.runtimeClassName")
@@ -159,7 +216,7 @@ func applyRuntimeClass(r *report, pod *corev1.Pod, classes *RuntimeClasses) {
 		}
 		if class == nil {
 			r.addAt("spec.runtimeClassName", CodeNotFound, fmt.Sprintf("there is no RuntimeClass %q on this node", *name),
-				"write it into a file of the directory --runtime-class-path, or remove the field")
+				"write it beside the pod or into --runtime-class-path, or remove the field")
 			return
 		}
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, RuntimeHandlerAnnotation, class.Handler)

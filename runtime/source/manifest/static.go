@@ -44,7 +44,6 @@ func checkStatic(r *report, pod *corev1.Pod) {
 		r.addAt("metadata.annotations["+ConfigMirrorAnnotation+"]", CodeStaticPod,
 			"marks the API server's copy of a static pod, and this is the original", "remove the annotation")
 	}
-	checkPriorityClass(r, &pod.Spec)
 	for i := range pod.Spec.Volumes {
 		staticVolume(r, &pod.Spec.Volumes[i], spec.Child("volumes").Index(i))
 	}
@@ -54,17 +53,21 @@ func refuse(r *report, at *field.Path, message, remedy string) {
 	r.addAt(at.String(), CodeStaticPod, message, remedy)
 }
 
-func checkPriorityClass(r *report, spec *corev1.PodSpec) {
+// applyPriorityClass sets the pod's priority to that of its class, as the API server's admission does.
+func applyPriorityClass(r *report, spec *corev1.PodSpec, classes *Classes) {
 	if spec.PriorityClassName == "" {
 		return
 	}
-	value, known := priorityOf(spec.PriorityClassName)
-	if !known {
-		r.addAt("spec.priorityClassName", CodeStaticPod, fmt.Sprintf("class %q is looked up in the API server",
-			spec.PriorityClassName), "use "+priorityNodeCritical+" or "+priorityClusterCritical+", or set spec.priority")
-	} else if spec.Priority != nil && *spec.Priority != value {
+	value, known := classes.priorityOf(spec.PriorityClassName)
+	switch {
+	case !known:
+		r.addAt("spec.priorityClassName", CodeNotFound, fmt.Sprintf("there is no PriorityClass %q on this node",
+			spec.PriorityClassName), "write it beside the pod or into --objects-path, or set spec.priority instead")
+	case spec.Priority != nil && *spec.Priority != value:
 		r.addAt("spec.priority", CodeInvalid, fmt.Sprintf("is %d, and class %s means %d", *spec.Priority,
 			spec.PriorityClassName, value), "remove one of the two")
+	default:
+		spec.Priority = &value
 	}
 }
 

@@ -142,6 +142,9 @@ func validatePriorityClass(r *report, c *schedulingv1.PriorityClass) {
 	} else if c.Value > highestPriority {
 		errs = append(errs, field.Forbidden(field.NewPath("value"), fmt.Sprintf("must be at most %d", highestPriority)))
 	}
+	if c.GlobalDefault {
+		r.notYet("globalDefault", "a priority for pods that name no class")
+	}
 	if p := c.PreemptionPolicy; p != nil {
 		errs = append(errs, oneOf(*p, field.NewPath("preemptionPolicy"), corev1.PreemptLowerPriority,
 			corev1.PreemptNever)...)

@@ -25,15 +25,18 @@ const (
 	maxFileBytes = 1 << 20
 )
 
-// Directory is a file or a directory of runtime classes. Its methods may be called concurrently.
+// Directory is a file or a directory of runtime classes, and the classes among the objects of other paths. Its methods
+// may be called concurrently.
 type Directory struct {
-	path string
-	log  *slog.Logger
+	path   string
+	others []string
+	log    *slog.Logger
 
 	mu        sync.Mutex
 	files     map[string]*file // by path
-	current   *manifest.RuntimeClasses
+	current   *manifest.Classes
 	sum       [sha256.Size]byte // of all files of current
+	among     map[string]*among // by path, of others
 	lastError string            // last logged error of the path
 }
 
@@ -44,14 +47,16 @@ type file struct {
 	problems []manifest.Problem
 }
 
-// New returns a directory. It reads nothing yet. A missing path has no classes.
-func New(path string, log *slog.Logger) *Directory {
-	return &Directory{path: path, log: log.With("path", path), files: map[string]*file{}}
+// New returns a directory. It reads nothing yet. A missing path has no classes. others are paths of manifests and
+// objects: what else they hold is passed over, and their problems are for its readers. Empty paths are left out.
+func New(path string, log *slog.Logger, others ...string) *Directory {
+	return &Directory{path: path, others: others, log: log, files: map[string]*file{},
+		among: map[string]*among{}}
 }
 
 // Current returns the current classes, with the same pointer as before if none has changed. A file that cannot be read
 // or is invalid keeps its earlier classes; its error is logged once.
-func (f *Directory) Current() *manifest.RuntimeClasses {
+func (f *Directory) Current() *manifest.Classes {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	paths, err := f.list()
@@ -75,13 +80,15 @@ func (f *Directory) Current() *manifest.RuntimeClasses {
 		}
 		_, _ = io.WriteString(hash, path)
 	}
+	more := f.readOthers(hash)
 	if sum := [sha256.Size]byte(hash.Sum(nil)); f.current == nil || sum != f.sum {
 		var twice []string
 		f.sum = sum
-		f.current, twice = manifest.NewRuntimeClasses(all)
-		f.log.Info("runtime classes read", "classes", strings.Join(f.current.Names(), ","))
+		f.current, twice = manifest.NewClasses(all, more...)
+		f.log.Info("classes read", "runtime classes", strings.Join(f.current.Names(), ","),
+			"priority classes", strings.Join(f.current.Priorities(), ","))
 		for _, name := range twice {
-			f.log.Warn("duplicate runtime class: the first one wins", "class", name)
+			f.log.Warn("duplicate class: the first one wins", "class", name)
 		}
 	}
 	return f.current
@@ -106,6 +113,9 @@ func (f *Directory) Problems() []string {
 
 // list returns the files in lexical order; none if the path is missing.
 func (f *Directory) list() ([]string, error) {
+	if f.path == "" {
+		return nil, nil
+	}
 	st, err := os.Stat(f.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

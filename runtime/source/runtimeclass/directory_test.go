@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -75,5 +76,53 @@ func TestBrokenClassFileKeepsOldClassesAndIsLoggedOnce(t *testing.T) {
 	must.OK(t, os.Remove(path))
 	if names := f.Current().Names(); len(names) > 0 || len(f.Problems()) > 0 {
 		t.Errorf("removed: classes %v, problems %v", names, f.Problems())
+	}
+}
+
+func TestClassesAmongOtherObjects(t *testing.T) {
+	pods, objects := filepath.Join(t.TempDir(), "pods"), filepath.Join(t.TempDir(), "objects")
+	must.OK(t, os.Mkdir(pods, 0o750))
+	must.OK(t, os.Mkdir(objects, 0o750))
+	var log bytes.Buffer
+	f := New("", slog.New(slog.NewTextHandler(&log, nil)), pods, objects, "")
+	first := f.Current()
+	const priority = "---\napiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: "
+	const token = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: t, annotations: " +
+		"{kubernetes.io/service-account.name: robot}}\ntype: kubernetes.io/service-account-token\nstringData: {token: hunter2}\n"
+	pod := "---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
+	write(t, filepath.Join(pods, "a.yaml"), pod+"---\n"+class("w", "one")+priority+"7\n")
+	write(t, filepath.Join(pods, "b.yaml"), pod)
+	write(t, filepath.Join(objects, "c.yaml"), class("w", "two")+"---\n"+class("x", "two")+token)
+	second := f.Current()
+	if second == first || !slices.Equal(second.Names(), []string{"w", "x"}) ||
+		!slices.Equal(second.Priorities(), []string{"high"}) {
+		t.Errorf("runtime classes %v, priority classes %v", second.Names(), second.Priorities())
+	}
+	if !strings.Contains(log.String(), "duplicate class: the first one wins\" class=w") {
+		t.Error(log.String())
+	}
+	write(t, filepath.Join(pods, "b.yaml"), pod+"# changed\n")
+	if f.Current() != second {
+		t.Error("another pointer, although no class has changed")
+	}
+	decode := func(text string) int {
+		_, problems := manifest.Decode("p.yaml", []byte(text), manifest.Options{NodeName: "n", Classes: f.Current()})
+		return len(problems)
+	}
+	const web = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  serviceAccountName: robot\n" +
+		"  priorityClassName: high\n  runtimeClassName: x\n  containers: [{name: c, image: i}]\n"
+	if n := decode(web); n > 0 {
+		t.Errorf("%d problems", n)
+	}
+	// A broken file keeps its classes, and a removed one does not.
+	write(t, filepath.Join(pods, "a.yaml"), priority+"[7]\n---\n"+class("w", "three"))
+	write(t, filepath.Join(objects, "c.yaml"), "RuntimeClass: [")
+	third := f.Current()
+	if !slices.Equal(third.Names(), []string{"w", "x"}) || !slices.Equal(third.Priorities(), []string{"high"}) {
+		t.Errorf("runtime classes %v, priority classes %v", third.Names(), third.Priorities())
+	}
+	must.OK(t, os.Remove(filepath.Join(objects, "c.yaml")))
+	if names := f.Current().Names(); !slices.Equal(names, []string{"w"}) || decode(web) != 2 {
+		t.Errorf("runtime classes %v, %d problems", names, decode(web))
 	}
 }

@@ -45,7 +45,7 @@ type Options struct {
 	// Node is the node's name, in lower case.
 	Node string
 	// Classes returns the runtime classes, as for package file. May be nil.
-	Classes func() *manifest.RuntimeClasses
+	Classes func() *manifest.Classes
 	// HasToken is that of manifest.Options. May be nil.
 	HasToken func(namespace, account string) bool
 	// Every defaults to DefaultEvery, Timeout to DefaultTimeout.
@@ -75,7 +75,7 @@ type Driver struct {
 	etag       string                    // of the last decoded content; may be empty
 	contentSum [sha256.Size]byte         // of that content
 	content    *journaletv1.ManifestFile // the last decoded content; nil: none in this run
-	classes    *manifest.RuntimeClasses  // used to decode content
+	classes    *manifest.Classes         // used to decode content
 	parsed     []manifest.Parsed         // pods of content that are not stored yet
 	valid      bool                      // content is the desired state of the source
 	outage     *journaletv1.ManifestFile // emitted instead of content; nil: no outage
@@ -105,7 +105,7 @@ func New(opts Options) (*Driver, error) {
 		opts.Prime = func(string, *corev1.Pod) {}
 	}
 	if opts.Classes == nil {
-		opts.Classes = func() *manifest.RuntimeClasses { return nil }
+		opts.Classes = func() *manifest.Classes { return nil }
 	}
 	if opts.Transport == nil {
 		opts.Transport = newTransport()

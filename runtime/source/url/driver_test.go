@@ -467,10 +467,10 @@ func TestChangedRuntimeClassDecodesResponseAgain(t *testing.T) {
 		fmt.Fprint(out, text)
 	})
 	var mu sync.Mutex
-	var known *manifest.RuntimeClasses
+	var known *manifest.Classes
 	var last *corev1.Pod
 	w.starts("/pods", func(o *Options) {
-		o.Classes = func() *manifest.RuntimeClasses {
+		o.Classes = func() *manifest.Classes {
 			mu.Lock()
 			defer mu.Unlock()
 			return known
@@ -488,7 +488,7 @@ func TestChangedRuntimeClassDecodesResponseAgain(t *testing.T) {
 			t.Fatal(problems)
 		}
 		mu.Lock()
-		known, _ = manifest.NewRuntimeClasses(all)
+		known, _ = manifest.NewClasses(all)
 		mu.Unlock()
 		w.next()
 		w.fact()
