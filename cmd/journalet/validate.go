@@ -101,11 +101,11 @@ func (a *app) validate(
 		},
 		KnowsObjects: cfg.ObjectsPath != "", Progress: a.progress("checked", "files"),
 	}
-	var classes *runtimeclass.Directory
-	if cfg.RuntimeClassPath != "" {
-		classes = runtimeclass.New(cfg.RuntimeClassPath, slog.New(slog.DiscardHandler))
-		opts.Manifest.Classes = classes.Current()
-	}
+	others := slices.DeleteFunc(append(slices.Clone(args), cfg.ObjectsPath), func(path string) bool {
+		return path == validate.Stdin
+	})
+	classes := runtimeclass.New(cfg.RuntimeClassPath, slog.New(slog.DiscardHandler), others...)
+	opts.Manifest.Classes = classes.Current()
 	if cfg.ObjectsPath != "" {
 		if opts.Objects, err = readAll([]string{cfg.ObjectsPath}, stdin); err != nil {
 			return nil, err
@@ -116,11 +116,9 @@ func (a *app) validate(
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if classes != nil {
-		for _, p := range classes.Problems() {
-			r.Findings = append(r.Findings, validate.Finding{Path: cfg.RuntimeClassPath, Level: validate.Error,
-				Code: string(manifest.CodeInvalid), Message: p})
-		}
+	for _, p := range classes.Problems() {
+		r.Findings = append(r.Findings, validate.Finding{Path: cfg.RuntimeClassPath, Level: validate.Error,
+			Code: string(manifest.CodeInvalid), Message: p})
 	}
 	return r, nil
 }

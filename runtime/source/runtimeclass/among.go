@@ -28,8 +28,8 @@ type among struct {
 	objects []manifest.Object // those that may be classes; of a broken file those from before
 }
 
-// readOthers returns what the files of the other paths hold, in the order of the paths, and adds to hash what it depends
-// on. Errors are for the readers of these paths; what was read before stays.
+// readOthers returns what the files of the other paths hold, in the order of the paths, and adds to hash what it
+// depends on. Errors are for the readers of these paths; what was read before stays.
 func (f *Directory) readOthers(hash io.Writer) []manifest.Object {
 	var all []manifest.Object
 	seen := map[string]bool{}

@@ -88,7 +88,8 @@ func TestClassesAmongOtherObjects(t *testing.T) {
 	first := f.Current()
 	const priority = "---\napiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: "
 	const token = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: t, annotations: " +
-		"{kubernetes.io/service-account.name: robot}}\ntype: kubernetes.io/service-account-token\nstringData: {token: hunter2}\n"
+		"{kubernetes.io/service-account.name: robot}}\ntype: kubernetes.io/service-account-token\n" +
+		"stringData: {token: hunter2}\n"
 	pod := "---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
 	write(t, filepath.Join(pods, "a.yaml"), pod+"---\n"+class("w", "one")+priority+"7\n")
 	write(t, filepath.Join(pods, "b.yaml"), pod)
