@@ -192,6 +192,10 @@ func generateWithInit(m *pods.Generator) string {
 			}
 		}
 	}
+	if m.Chance(50) {
+		m.AddWorld(p)
+		m.AddLabels(p)
+	}
 	return text(p)
 }
 

@@ -102,8 +102,12 @@ func (d *Driver) StartAll(ctx context.Context) (map[string]*journaletv1.CallFini
 	if err := d.createVolumes(); err != nil {
 		return nil, err
 	}
+	ids := &journaletv1.UserNamespace{HostId: node.UserNamespaceHostID, Length: node.UserNamespaceLength}
+	if host := d.parsed.Pod.Spec.HostUsers; host == nil || *host {
+		ids = nil
+	}
 	sandbox, err := d.do(ctx, "sandbox", &journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunSandbox{
-		RunSandbox: &journaletv1.RunSandbox{HostNetwork: d.parsed.Pod.Spec.HostNetwork},
+		RunSandbox: &journaletv1.RunSandbox{HostNetwork: d.parsed.Pod.Spec.HostNetwork, UserNamespace: ids},
 	}})
 	if err != nil {
 		return nil, err
@@ -114,7 +118,9 @@ func (d *Driver) StartAll(ctx context.Context) (map[string]*journaletv1.CallFini
 	}
 	for _, c := range slices.Concat(d.parsed.Pod.Spec.InitContainers, d.parsed.Pod.Spec.Containers) {
 		started, err := d.do(ctx, "start "+c.Name, &journaletv1.CallRequested{Work: &journaletv1.CallRequested_StartContainer{
-			StartContainer: &journaletv1.StartContainer{Container: c.Name, SandboxId: sandbox.GetSandboxId()},
+			StartContainer: &journaletv1.StartContainer{
+				Container: c.Name, SandboxId: sandbox.GetSandboxId(), UserNamespace: ids,
+			},
 		}})
 		if err != nil {
 			return nil, err

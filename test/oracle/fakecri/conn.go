@@ -40,6 +40,13 @@ func (c Conn) Invoke(_ context.Context, method string, args, reply any, _ ...grp
 
 func (c Conn) serve(args any) (proto.Message, error) {
 	switch q := args.(type) {
+	case *runtimeapi.StatusRequest:
+		return &runtimeapi.StatusResponse{
+			Features: &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true},
+			RuntimeHandlers: []*runtimeapi.RuntimeHandler{{Features: &runtimeapi.RuntimeHandlerFeatures{
+				RecursiveReadOnlyMounts: true, UserNamespaces: true,
+			}}},
+		}, nil
 	case *runtimeapi.RunPodSandboxRequest:
 		return &runtimeapi.RunPodSandboxResponse{PodSandboxId: c.runSandbox(proto.CloneOf(q.GetConfig()))}, nil
 	case *runtimeapi.StopPodSandboxRequest:

@@ -26,6 +26,7 @@ import (
 	kubepod "k8s.io/kubernetes/pkg/kubelet/pod"
 	"k8s.io/kubernetes/pkg/kubelet/prober"
 	"k8s.io/kubernetes/pkg/kubelet/prober/results"
+	"k8s.io/kubernetes/pkg/kubelet/runtimeclass"
 	"k8s.io/kubernetes/pkg/kubelet/status"
 	"k8s.io/kubernetes/pkg/kubelet/userns"
 	"k8s.io/kubernetes/pkg/volume/util/hostutil"
@@ -93,7 +94,8 @@ func New(o Options, fake *fakecri.Runtime) (*Kubelet, error) {
 		"usernsManager": &userns.UsernsManager{}, "tracer": noop.NewTracerProvider().Tracer(""), "recorder": recorder,
 		"crashLoopBackOff": k.backOff, "livenessManager": k.Liveness, "readinessManager": k.Readiness,
 		"startupManager": k.Startup, "clock": clock.RealClock{}, "pleg": events{},
-		"configMapManager": configMaps{from: o.Objects}, "secretManager": secrets{from: o.Objects},
+		"runtimeClassManager": &runtimeclass.Manager{},
+		"configMapManager":    configMaps{from: o.Objects}, "secretManager": secrets{from: o.Objects},
 		"serviceHasSynced": func() bool { return true },
 	} {
 		set(k.kl, name, value)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/kubernetes/pkg/kubelet"
@@ -26,6 +27,7 @@ import (
 	"k8s.io/mount-utils"
 
 	"github.com/journalet/journalet/test/oracle/fakecri"
+	"github.com/journalet/journalet/test/oracle/node"
 )
 
 // The stubs below replace parts of the kubelet with side effects. Their embedded interfaces are nil, so that a call
@@ -164,6 +166,17 @@ func (h helper) PodCPUAndMemoryStats(context.Context, *v1.Pod, *kubecontainer.Po
 		out.Containers = append(out.Containers, statsapi.ContainerStats{Name: name, Memory: memory})
 	}
 	return out, nil
+}
+
+// GetOrCreateUserNamespaceMappings gives a pod with a user namespace of its own the ids of the case.
+func (h helper) GetOrCreateUserNamespaceMappings(
+	logger klog.Logger, pod *v1.Pod, handler string,
+) (*runtimeapi.UserNamespace, error) {
+	if pod == nil || pod.Spec.HostUsers == nil || *pod.Spec.HostUsers {
+		return h.RuntimeHelper.GetOrCreateUserNamespaceMappings(logger, pod, handler)
+	}
+	ids := []*runtimeapi.IDMapping{{HostId: node.UserNamespaceHostID, Length: node.UserNamespaceLength}}
+	return &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: ids, Gids: ids}, nil
 }
 
 func (podCgroups) GetPodContainerName(*v1.Pod) (cm.CgroupName, string) { return nil, "" }

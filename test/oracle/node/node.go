@@ -30,3 +30,9 @@ type Options struct {
 	Objects *Objects
 	Clock   clock.Clock
 }
+
+// UserNamespace is the ids that both sides give the pod of a case, if it has a user namespace of its own.
+const (
+	UserNamespaceHostID = 3 << 16
+	UserNamespaceLength = 1 << 16
+)
