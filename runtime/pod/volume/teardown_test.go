@@ -122,7 +122,11 @@ func TestBusyVolumeIsReportedWithItsHolder(t *testing.T) {
 // removed through it.
 func TestMountsOfOthersStayWithTheirVolume(t *testing.T) {
 	d, _, dir := newKernelTest(t)
-	precious := t.TempDir()
+	memory := t.TempDir() // its file system is of the kind that the agent mounts, too
+	must.OK(t, unix.Mount("tmpfs", memory, "tmpfs", 0, ""))
+	t.Cleanup(func() { must.OK(t, unix.Unmount(memory, 0)) })
+	precious := filepath.Join(memory, "precious")
+	must.OK(t, os.Mkdir(precious, 0o700))
 	must.OK(t, os.WriteFile(filepath.Join(precious, "f"), nil, 0o600))
 	pod := podWith(emptyDir("disk", "", ""), emptyDir("over", "", ""), emptyDir("mem", corev1.StorageMediumMemory, ""),
 		secretVolume("keys", "keys"))

@@ -48,6 +48,13 @@ func expectFiles(t *testing.T, dir string, want map[string]string) {
 	}
 	stamp, err := os.Readlink(filepath.Join(dir, dataLink))
 	must.OK(t, err)
+	must.OK(t, filepath.WalkDir(filepath.Join(dir, stamp), func(path string, e os.DirEntry, err error) error {
+		rel, _ := filepath.Rel(filepath.Join(dir, stamp), path)
+		if _, ok := want[rel]; err == nil && !e.IsDir() && !ok {
+			t.Errorf("%s is left in the contents", rel)
+		}
+		return err
+	}))
 	for _, name := range names(t, dir) {
 		if name != dataLink && name != stamp && !top[name] {
 			t.Errorf("%s is left", name)
@@ -187,14 +194,16 @@ func TestWriterFollowsNothingThatAContainerPlants(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			want := map[string]string{"a": "1", "sub/b": "1"}
-			must.OK(t, write(t, dir, texts(want)))
-			must.OK(t, plant(dir))
-			for _, content := range []string{"1", "2"} {
-				want["a"] = content
+			for _, first := range []string{"1", "2"} {
+				dir := t.TempDir()
+				want := map[string]string{"a": "1", "sub/b": "1"}
 				must.OK(t, write(t, dir, texts(want)))
-				expectFiles(t, dir, want)
+				must.OK(t, plant(dir))
+				for _, content := range []string{first, "1", "3"} {
+					want["a"] = content
+					must.OK(t, write(t, dir, texts(want)))
+					expectFiles(t, dir, want)
+				}
 			}
 			if got, err := os.ReadFile(precious); err != nil || string(got) != "precious" || len(names(t, outside)) != 1 {
 				t.Errorf("outside the volume: %q, %v, %v", got, err, names(t, outside))
