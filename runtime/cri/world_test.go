@@ -185,7 +185,8 @@ func TestSeccompAnnotationsAreCarriedOut(t *testing.T) {
 			corev1.Container{Name: "field", SecurityContext: &corev1.SecurityContext{SeccompProfile: unconfined}})
 	})
 	for i, want := range []runtimeapi.SecurityProfile_ProfileType{
-		runtimeapi.SecurityProfile_RuntimeDefault, runtimeapi.SecurityProfile_Localhost, runtimeapi.SecurityProfile_Unconfined,
+		runtimeapi.SecurityProfile_RuntimeDefault, runtimeapi.SecurityProfile_Localhost,
+		runtimeapi.SecurityProfile_Unconfined,
 	} {
 		sc, err := d.containerSecurity(containerInput{pod: pod, container: &pod.Spec.Containers[i]})
 		must.OK(t, err)
