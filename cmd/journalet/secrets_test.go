@@ -33,9 +33,8 @@ import (
 // canary begins every secret of this test.
 const canary = "CANARY-"
 
-// secret returns the canary of a place where credentials are kept. A place that comes with Secrets, envFrom or pull
-// secrets needs a call of this in the manifests or faults below, and nothing else: whatever begins with canary is
-// searched for.
+// secret returns the canary of a place where credentials are kept. Another place, such as pull secrets, needs a call of
+// this in the manifests, objects or faults below, and nothing else: whatever begins with canary is searched for.
 func secret(place string) string { return canary + place + "-0123456789abcdef" }
 
 // TestNoSecretLeavesTheManifest runs the agent with credentials wherever a manifest, its URL or an error of the runtime
@@ -47,7 +46,7 @@ func TestNoSecretLeavesTheManifest(t *testing.T) {
 	events := n.observe()
 	for _, want := range []string{
 		"boom create", "boom start", "boom pull", "boom sandbox", "boom hook", "boom stop", "boom exec", "boom output",
-		"connection refused", "503",
+		"connection refused", "503", "boom refs", "boom printenv",
 	} {
 		n.awaitText(want)
 	}
@@ -80,12 +79,16 @@ func TestNoSecretLeavesTheManifest(t *testing.T) {
 	}
 	n.manifestsOf("plain", true)
 	n.manifestsOf("redacted", false)
-	held := false
+	held, mounted := false, false
 	must.OK(t, filepath.WalkDir(n.root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
 		b, err := os.ReadFile(path)
+		if strings.Contains(path, "/kubernetes.io~") {
+			mounted = mounted || bytes.Contains(b, []byte(secret("mounted")))
+			return err // the pod's own files, in memory
+		}
 		if strings.Contains(path, "/MANIFESTS/") {
 			held = held || bytes.Contains(b, []byte(secret("env")))
 			return err
@@ -97,6 +100,9 @@ func TestNoSecretLeavesTheManifest(t *testing.T) {
 		for _, found := range regexp.MustCompile(canary+`\w+`).FindAllString(text, -1) {
 			t.Errorf("%s shows %s:\n%s", place, found, around(text, found))
 		}
+	}
+	if !mounted {
+		t.Error("no volume holds what it is for: this test searches for nothing")
 	}
 	if !held {
 		t.Error("the store of manifests does not hold what it is for: this test searches for nothing")
@@ -198,6 +204,51 @@ spec:
 		secret("missingarg"), secret("missingenv"), secret("printed"))
 }
 
+// podWithSecrets refers to Secrets in each way.
+const podWithSecrets = `apiVersion: v1
+kind: Pod
+metadata: {name: refs}
+spec:
+  serviceAccountName: robot
+  containers:
+  - name: main
+    image: registry.example/app:1
+    command: [sleep, inf]
+    env: [{name: LOGIN, valueFrom: {secretKeyRef: {name: login, key: env}}}]
+    envFrom: [{secretRef: {name: all}, prefix: P_}]
+    volumeMounts: [{name: keys, mountPath: /keys}, {name: more, mountPath: /more}]
+    readinessProbe: {exec: {command: [printenv]}, periodSeconds: 1}
+  volumes:
+  - {name: keys, secret: {secretName: login}}
+  - name: more
+    projected:
+      sources:
+      - {secret: {name: login, items: [{key: projected, path: p}]}}
+      - {serviceAccountToken: {path: token}}
+`
+
+// refs are what an error repeats of the Secrets of podWithSecrets.
+func refs() string {
+	return strings.Join([]string{secret("refenv"), secret("reffrom"), secret("mounted"), secret("projected"),
+		secret("token")}, " ")
+}
+
+// writeObjects writes the Secrets of podWithSecrets, and some that cannot be read.
+func (n *secretNode) writeObjects(dir string) {
+	for name, text := range map[string]string{
+		"login.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: login}\nstringData: {env: " + secret("refenv") +
+			", key: " + secret("mounted") + ", projected: " + secret("projected") + "}\n",
+		"all.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: all}\nstringData: {from: " + secret("reffrom") +
+			", 'bad.name': " + secret("badname") + "}\n",
+		"syntax.yaml": "apiVersion: v1\nkind: Secret\nstringData: {a: \"" + secret("objectsyntax") + "}\n",
+		"type.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: t}\ndata: {a: " + secret("objectbase64") + ", b: [" +
+			secret("objecttype") + "]}\n",
+		"token": secret("token"),
+	} {
+		must.OK(n.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+}
+
 // badPods are manifests that cannot be read or are refused beside a credential.
 var badPods = map[string]string{
 	"syntax.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: s}\nspec:\n  containers:\n" +
@@ -243,6 +294,10 @@ func newSecretNode(t *testing.T) *secretNode {
 	pods := filepath.Join(dir, "pods")
 	must.OK(t, os.Mkdir(pods, 0o700))
 	must.OK(t, os.WriteFile(filepath.Join(pods, "web.yaml"), []byte(secretPods()), 0o600))
+	must.OK(t, os.WriteFile(filepath.Join(pods, "refs.yaml"), []byte(podWithSecrets), 0o600))
+	objects := filepath.Join(dir, "objects")
+	must.OK(t, os.Mkdir(objects, 0o700))
+	n.writeObjects(objects)
 	for name, text := range badPods {
 		must.OK(t, os.WriteFile(filepath.Join(pods, name), []byte(text), 0o600))
 	}
@@ -254,6 +309,7 @@ func newSecretNode(t *testing.T) *secretNode {
 	n.args = []string{"run", "--root-dir", n.root, "--static-pod-path", pods, "--hostname-override", "n1",
 		"--container-runtime-endpoint", "unix://" + socket, "--cgroups-per-qos=false", "--allow-beside-kubelet",
 		"--pod-log-dir", filepath.Join(dir, "logs"), "--container-log-dir", filepath.Join(dir, "links"),
+		"--objects-path", objects, "--service-account-token-file", "default/robot=" + filepath.Join(objects, "token"),
 		"--healthz-port", fmt.Sprint(n.port), "--v", "4", "--http-check-frequency", "1s",
 		"--manifest-url", strings.Replace(server.URL, "http://", "http://user:"+secret("urlpassword")+"@", 1) +
 			"/pods?token=" + secret("urlquery"), "--manifest-url-header", "Authorization:" + secret("urlheader")}
@@ -297,6 +353,10 @@ func (n *secretNode) inject() {
 	fail("RunPodSandbox", "boom sandbox: annotation "+secret("annotation")+" of "+secret("applied"), 1, of("web-n1"))
 	fail("PullImage", "boom pull: Get \"https://user:"+secret("pulluser")+"@registry.example/v2/?sig="+secret("pullquery")+
 		"\": refused", 0, nil)
+	fail("CreateContainer", "boom refs: "+refs(), 1, of("refs-n1"))
+	n.rt.Inject(sim.Fault{Method: "ExecSync", Match: func(req any) bool {
+		return req.(*runtimeapi.ExecSyncRequest).GetCmd()[0] == "printenv"
+	}, Times: 9, Err: status.Error(codes.Unknown, "boom printenv: "+refs())})
 	fail("StopContainer", "boom stop: "+values+" "+secret("annotation"), 1, nil)
 	n.rt.Inject(sim.Fault{Method: "ExecSync", Match: func(req any) bool {
 		return req.(*runtimeapi.ExecSyncRequest).GetCmd()[0] == "touch"
@@ -349,6 +409,7 @@ func (n *secretNode) running(observed string) {
 	n.metrics = n.scrape()
 	for _, args := range [][]string{
 		{"pods"}, {"pods", "-o", "wide"}, {"pod", "web-n1"}, {"pod", "broken-n1"}, {"why", "web-n1"},
+		{"pod", "refs-n1"}, {"why", "refs-n1"},
 	} {
 		_, out, errs := run(n.t.Context(), append(args, "--root-dir", n.root)...)
 		n.outputs["the command "+strings.Join(args, " ")] = out + errs

@@ -4,10 +4,13 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/journalet/journalet/messages/journaletv1"
 )
 
 // digests finds the digests of manifests in messages: the strings of fields named digest, or ending in _digest. A
-// digest in another field, such as a reference of an image, is of something else.
+// digest in another field, such as a reference of an image, is of something else, and so is that of an object's
+// contents.
 type digests struct {
 	// fields are those of a message that are digests or hold messages with some.
 	fields map[protoreflect.FullName][]protoreflect.FieldDescriptor
@@ -19,6 +22,9 @@ func newDigests() *digests {
 
 func isDigest(fd protoreflect.FieldDescriptor) bool {
 	name := string(fd.Name())
+	if fd.Parent().FullName() == (&journaletv1.ObjectRead{}).ProtoReflect().Descriptor().FullName() {
+		return false
+	}
 	return fd.Kind() == protoreflect.StringKind && !fd.IsMap() && (name == "digest" || strings.HasSuffix(name, "_digest"))
 }
 
