@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -189,4 +190,35 @@ func withFiles(p *corev1.Pod) {
 		p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts,
 			corev1.VolumeMount{Name: name, MountPath: "/v/" + name})
 	}
+}
+
+func TestLostVolumesAndDirectoriesAreFoundAtTheStart(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	a.put(newPod("loses", idle, func(p *corev1.Pod) {
+		memory := &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}
+		p.Spec.Volumes = []corev1.Volume{{Name: "memory", VolumeSource: corev1.VolumeSource{EmptyDir: memory}}}
+		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "memory", MountPath: "/v"}}
+	}))
+	a.start()
+	p := a.pod("loses", "ready", ready)
+	prints := a.fingerprint()
+	a.Kill()
+	at := filepath.Join(a.Root, "pods", string(p.UID), "volumes/kubernetes.io~empty-dir/memory")
+	must.OK(t, unix.Unmount(at, unix.MNT_DETACH))
+	const unknown = "11111111-2222-3333-4444-555555555555"
+	must.OK(t, os.MkdirAll(filepath.Join(a.Root, "pods", unknown, "volumes/kubernetes.io~empty-dir/left"), 0o750))
+	last := a.journal.last()
+	a.start()
+	a.journal.wait(t, last, settle, "the lost volume", named("volumes_lost", string(p.UID), "memory"))
+	a.journal.wait(t, last, settle, "the unknown directory", named("pod_directory_found", unknown))
+	eventually(t, settle, "the volume to be mounted again", func() error {
+		if table := mountsBelow(t, a.Root); !strings.Contains(table, at) {
+			return fmt.Errorf("the mounts are\n%s", table)
+		}
+		return nil
+	})
+	a.kept(prints, "the loss of a mount")
+	a.unmounts("loses")
+	a.Verified()
 }
