@@ -85,9 +85,10 @@ func createHostDir(path string) error {
 	return nil
 }
 
-// createHostFile does not create parent directories, as the type's documentation says.
+// createHostFile does not create parent directories, as the type's documentation says. What is there by now may be a
+// FIFO, which an open would wait for: it is not opened, and checked again by the next attempt.
 func createHostFile(path string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, hostPathFileMode)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, hostPathFileMode)
 	if err != nil {
 		return fmt.Errorf("hostPath type check failed: create the file: %w", err)
 	}
