@@ -7,6 +7,7 @@ func comparers() []comparer {
 		{name: "config", share: 100, generate: generateWithInit, compare: compareConfigs, kept: keptIn("config")},
 		{name: "env", share: 100, generate: generateEnv, compare: compareEnv, kept: keptIn("env"), known: "config"},
 		{name: "contents", share: 100, generate: generateContents, compare: compareContents, kept: keptIn("contents")},
+		{name: "mounts", share: 100, generate: generateMounts, compare: compareConfigs, known: "config"},
 		{name: "cgroup", share: 100, generate: generatePod, compare: compareCgroups},
 		{name: "memory-volume", share: 50, generate: generatePod, compare: compareMemoryVolumes},
 		{name: "history", share: 100, generate: generateHistory, compare: compareHistories, kept: keptIn("history")},

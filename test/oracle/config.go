@@ -382,6 +382,12 @@ func configsOf(s side) map[string]map[string]any {
 					list[i] = printable(list[i]) // it may refer to a variable
 				}
 			}
+			for _, m := range q.GetConfig().GetMounts() {
+				if m.GetImage() == nil {
+					// In a pod with an image volume, the kubelet sets it for the other mounts, too. CRI ignores it there.
+					m.ImageSubPath = ""
+				}
+			}
 			delete(q.GetSandboxConfig().GetAnnotations(), "journalet.io/agent")
 			out[q.GetConfig().GetMetadata().GetName()] = s.plain(q.GetConfig())
 			out[copied+q.GetConfig().GetMetadata().GetName()] = s.plain(q.GetSandboxConfig())

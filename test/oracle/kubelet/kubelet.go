@@ -30,7 +30,6 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/status"
 	"k8s.io/kubernetes/pkg/kubelet/userns"
 	"k8s.io/kubernetes/pkg/volume/util/hostutil"
-	"k8s.io/kubernetes/pkg/volume/util/subpath"
 	"k8s.io/utils/clock"
 
 	"github.com/journalet/journalet/test/oracle/fakecri"
@@ -90,7 +89,7 @@ func New(o Options, fake *fakecri.Runtime) (*Kubelet, error) {
 		"containerRuntime": k.runtime, "streamingRuntime": k.runtime, "mirrorPodClient": workers{},
 		"dnsConfigurer": dns.NewConfigurer(recorder, &v1.ObjectReference{}, parseIPs(o.HostIPs), parseIPs(o.ClusterDNS),
 			o.ClusterDomain, o.ResolvConf),
-		"hostutil": hostutil.NewFakeHostUtil(nil), "subpather": &subpath.FakeSubpath{}, "mounter": disk{},
+		"hostutil": host{hostutil.NewFakeHostUtil(nil)}, "subpather": &subPaths{}, "mounter": disk{},
 		"usernsManager": &userns.UsernsManager{}, "tracer": noop.NewTracerProvider().Tracer(""), "recorder": recorder,
 		"crashLoopBackOff": k.backOff, "livenessManager": k.Liveness, "readinessManager": k.Readiness,
 		"startupManager": k.Startup, "clock": clock.RealClock{}, "pleg": events{},

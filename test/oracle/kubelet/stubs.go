@@ -23,6 +23,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/status"
 	"k8s.io/kubernetes/pkg/kubelet/volumemanager"
 	"k8s.io/kubernetes/pkg/volume"
+	"k8s.io/kubernetes/pkg/volume/util/hostutil"
+	"k8s.io/kubernetes/pkg/volume/util/subpath"
 	volumetypes "k8s.io/kubernetes/pkg/volume/util/types"
 	"k8s.io/mount-utils"
 
@@ -72,22 +74,57 @@ func (v volumes) GetMountedVolumesForPod(name volumetypes.UniquePodName) kubecon
 		return out
 	}
 	for _, vol := range pod.Spec.Volumes {
-		path := filepath.Join(v.root, "pods", string(pod.UID), "volumes", "kubernetes.io~empty-dir", vol.Name)
+		plugin, readOnly := pluginOf(&vol)
+		path := filepath.Join(v.root, "pods", string(pod.UID), "volumes", plugin, vol.Name)
 		if vol.HostPath != nil {
 			path = vol.HostPath.Path
 		}
-		out[vol.Name] = kubecontainer.VolumeInfo{Mounter: mounted{path: path}, InnerVolumeSpecName: vol.Name}
+		out[vol.Name] = kubecontainer.VolumeInfo{
+			Mounter: mounted{path: path, readOnly: readOnly}, InnerVolumeSpecName: vol.Name,
+		}
 	}
 	return out
 }
 
+// pluginOf returns the directory of a volume's plugin, and whether the plugin's mounter has the attribute ReadOnly
+// (GetAttributes in pkg/volume).
+func pluginOf(v *v1.Volume) (dir string, readOnly bool) {
+	switch {
+	case v.ConfigMap != nil:
+		return "kubernetes.io~configmap", true
+	case v.Secret != nil:
+		return "kubernetes.io~secret", true
+	case v.DownwardAPI != nil:
+		return "kubernetes.io~downward-api", true
+	case v.Projected != nil:
+		return "kubernetes.io~projected", true
+	case v.Image != nil:
+		return "kubernetes.io~image", true
+	}
+	return "kubernetes.io~empty-dir", false
+}
+
 type mounted struct {
 	volume.Mounter
-	path string
+	path     string
+	readOnly bool
 }
 
 func (m mounted) GetPath() string                  { return m.path }
-func (m mounted) GetAttributes() volume.Attributes { return volume.Attributes{} }
+func (m mounted) GetAttributes() volume.Attributes { return volume.Attributes{ReadOnly: m.readOnly} }
+
+// host reports every path of a volume as present.
+type host struct{ *hostutil.FakeHostUtil }
+
+func (host) PathExists(string) (bool, error) { return true, nil }
+
+// subPaths mounts nothing. It returns where the kubelet would mount a path, and which.
+type subPaths struct{ subpath.FakeSubpath }
+
+func (*subPaths) PrepareSafeSubpath(p subpath.Subpath) (string, func(), error) {
+	rel, err := filepath.Rel(p.VolumePath, p.Path)
+	return node.SubPath(p.PodDir, p.VolumeName, p.ContainerName, p.VolumeMountIndex, rel), nil, err
+}
 
 // workers reports no pod as terminating.
 type workers struct{ kubelet.PodWorkers }
