@@ -28,6 +28,7 @@ import (
 	"github.com/journalet/journalet/runtime/cri/health"
 	"github.com/journalet/journalet/runtime/cri/pleg"
 	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/pod/storage"
 	"github.com/journalet/journalet/runtime/pod/volume"
 	"github.com/journalet/journalet/runtime/sim"
 	"github.com/journalet/journalet/runtime/timer"
@@ -127,6 +128,7 @@ func (a *agent) newDrivers() error {
 		Objects: a.objects,
 		RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
 		AllocatableMemory: a.facts.AllocatableMemory(), Allocatable: a.allocatable,
+		Prepare: func(pod *corev1.Pod, volume, dir string) { storage.Prepare(pod, volume, dir, a.log) },
 	})
 	var err error
 	if a.cgroups, err = a.newCgroups(); err != nil {

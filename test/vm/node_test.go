@@ -91,6 +91,9 @@ func bring(files string) error {
 			return fmt.Errorf("go build %s: %w: %s", pkg, err, out)
 		}
 	}
+	if err := bringQuota(files); err != nil {
+		return err
+	}
 	for _, from := range []string{"deploy/systemd/journalet.service", "deploy/pods", "test/vm/testdata"} {
 		cmd := exec.Command("cp", "-r", filepath.Join(repo, from)+"/.", files)
 		if strings.HasSuffix(from, ".service") {
@@ -98,6 +101,21 @@ func bring(files string) error {
 		}
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("copy %s: %w: %s", from, err, out)
+		}
+	}
+	return nil
+}
+
+// bringQuota adds the tests of project quotas, and the file system that they need.
+func bringQuota(files string) error {
+	test := exec.Command("go", "test", "-c", "-tags", "vm", "-buildvcs=false", "-o", filepath.Join(files, "quota.test"),
+		repo+"/runtime/pod/storage/quota")
+	test.Env = append(os.Environ(), "CGO_ENABLED=0")
+	disk := exec.Command("mke2fs", "-q", "-t", "ext4", "-O", "quota,project", "-E", "quotatype=prjquota",
+		filepath.Join(files, "quota.img"), "32M")
+	for _, cmd := range []*exec.Cmd{test, disk} {
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%v: %w: %s", cmd.Args, err, out)
 		}
 	}
 	return nil
@@ -227,6 +245,13 @@ func TestMachineIsWhatTheOthersNeed(t *testing.T) {
 			t.Errorf("%s: %s, want %s", script, got, want)
 		}
 	}
+}
+
+// Few machines have a file system with project quotas: these tests bring one.
+func TestProjectQuotas(t *testing.T) {
+	t.Log(sh(t, "modprobe loop && cp /mnt/quota.img /root/ && mkdir /quota && "+
+		"mount -o loop,prjquota /root/quota.img /quota && JOURNALET_QUOTA_DIR=/quota /mnt/quota.test -test.v 2>&1; "+
+		"status=$?; umount /quota; exit $status"))
 }
 
 // The agent runs with the flags of its unit: it has to learn the cgroup driver from a containerd that has no

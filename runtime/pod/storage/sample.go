@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/journalet/journalet/runtime/bounded"
 	criobjects "github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/pod/storage/quota"
 )
 
 const (
@@ -51,6 +54,11 @@ func (d *Driver) volume(ctx context.Context, pod *corev1.Pod, v VolumeLimit, l *
 	if v.Memory {
 		return memory(path)
 	}
+	if mapped(pod) {
+		if used, ok := quota.Used(path); ok {
+			return used, nil
+		}
+	}
 	atMost := v.Limit
 	if atMost == nil {
 		atMost = l.Pod
@@ -58,6 +66,22 @@ func (d *Driver) volume(ctx context.Context, pod *corev1.Pod, v VolumeLimit, l *
 	u, err := d.tree(ctx, path, atMost.Value())
 	return u.Bytes(), err
 }
+
+// Prepare lets the project quota of a file system measure a new, empty volume, where it can. It is for pods with a user
+// namespace: others could give their files to another project.
+func Prepare(pod *corev1.Pod, volume, dir string, log *slog.Logger) {
+	limits := LimitsOf(pod)
+	if !mapped(pod) || !slices.ContainsFunc(limits.Volumes, func(v VolumeLimit) bool { return v.Name == volume }) {
+		return
+	}
+	err := quota.Assign(dir, string(pod.UID)+"/"+volume)
+	if err != nil && !errors.Is(err, quota.ErrUnsupported) {
+		log.Warn("cannot measure a volume by project quota; its tree is walked", "pod", pod.UID, "error", err)
+	}
+}
+
+// mapped reports whether a pod has a user namespace of its own.
+func mapped(pod *corev1.Pod) bool { return pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers }
 
 // tree measures a tree within the share of walks. The directory that holds it is the agent's own.
 func (d *Driver) tree(ctx context.Context, path string, atMost int64) (bounded.Usage, error) {

@@ -23,6 +23,8 @@ type Options struct {
 	AllocatableMemory int64
 	// Objects has the contents of ConfigMaps, Secrets and what else is projected; nil: no volume can have any.
 	Objects objects.Getter
+	// Prepare is called with the new directory of an emptyDir on disk, before a container can see it. May be nil.
+	Prepare func(pod *corev1.Pod, volume, dir string)
 	// Allocatable replaces limits that a container does not set, in a downward API. May be nil.
 	Allocatable func() corev1.ResourceList
 }

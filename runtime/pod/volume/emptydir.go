@@ -38,7 +38,11 @@ func (d *Driver) setUpEmptyDir(
 ) error {
 	path := filepath.Join(d.PodDir(string(pod.UID)), rel)
 	if source.Medium == corev1.StorageMediumDefault {
-		return createVolumeDir(root, rel, fsGroupOf(pod))
+		return createVolumeDir(root, rel, fsGroupOf(pod), func(created string) {
+			if d.opts.Prepare != nil {
+				d.opts.Prepare(pod, filepath.Base(rel), filepath.Join(d.PodDir(string(pod.UID)), created))
+			}
+		})
 	}
 	f := fileSystem{kind: tmpfs, fsGroup: fsGroupOf(pod)}
 	if source.Medium == corev1.StorageMediumMemory {
@@ -50,15 +54,15 @@ func (d *Driver) setUpEmptyDir(
 		}
 		f.kind, f.pageSize = hugetlbfs, size
 	}
-	if err := createVolumeDir(root, rel, nil); err != nil {
+	if err := createVolumeDir(root, rel, nil, func(string) {}); err != nil {
 		return err
 	}
 	return d.mountOnce(path, f)
 }
 
 // createVolumeDir creates the directory of a volume, which everyone may write, and the files of fsGroup's if there is
-// one. It appears with all of that.
-func createVolumeDir(root *os.Root, rel string, fsGroup *int64) error {
+// one. It appears with all of that, and with what prepare does.
+func createVolumeDir(root *os.Root, rel string, fsGroup *int64, prepare func(rel string)) error {
 	if info, err := root.Lstat(rel); err == nil && info.IsDir() {
 		return nil
 	}
@@ -83,6 +87,7 @@ func createVolumeDir(root *os.Root, rel string, fsGroup *int64) error {
 	if err := root.Chmod(tmp, mode); err != nil {
 		return fmt.Errorf("set the mode of the volume's directory: %w", err)
 	}
+	prepare(tmp)
 	if err := root.Rename(tmp, rel); err != nil {
 		return fmt.Errorf("create the volume's directory: %w", err)
 	}

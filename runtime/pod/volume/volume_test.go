@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -315,5 +316,29 @@ func TestHostPathTypes(t *testing.T) {
 	}
 	if mode(t, filepath.Join(dir, "new")) != 0o755 || mode(t, filepath.Join(dir, "newfile")) != 0o644 {
 		t.Error("a created path has the wrong mode")
+	}
+}
+
+// What is to be known of a volume before it has a file is done before containers can see it.
+func TestNewVolumeIsPreparedOnceAndEmpty(t *testing.T) {
+	d, _, _ := newTest(t)
+	var got []string
+	d.opts.Prepare = func(pod *corev1.Pod, volume, dir string) {
+		entries, err := os.ReadDir(dir)
+		must.OK(t, err)
+		path, err := d.Path(pod, volume)
+		must.OK(t, err)
+		_, err = os.Lstat(path)
+		got = append(got, fmt.Sprint(volume, " ", len(entries), " ", os.IsNotExist(err)))
+	}
+	pod := podWith(
+		corev1.Volume{Name: "disk", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		corev1.Volume{Name: "memory", VolumeSource: corev1.VolumeSource{
+			EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}})
+	for range 2 {
+		must.OK(t, setUp(t, d, pod))
+	}
+	if want := "[disk 0 true]"; fmt.Sprint(got) != want {
+		t.Errorf("prepared %v, want %s", got, want)
 	}
 }
