@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Unenforced is a limit of a manifest that nothing enforces yet.
+// Unenforced is a limit of a manifest that nothing enforces.
 type Unenforced struct {
 	// Field is its path, such as spec.volumes[0].emptyDir.sizeLimit.
 	Field string
@@ -14,15 +14,18 @@ type Unenforced struct {
 	Message string
 }
 
-// NotEnforced returns the limits of a pod that are accepted and not enforced, in the order of the manifest: those that
-// the kubelet enforces by eviction.
+// NotEnforced returns the limits of a pod that are accepted and not enforced, in the order of the manifest: those of a
+// critical pod that are enforced by eviction (ADR 040).
 func NotEnforced(p *corev1.Pod) []Unenforced {
+	if priority(p) < systemCritical {
+		return nil
+	}
 	var out []Unenforced
 	for i := range p.Spec.Volumes {
 		dir := p.Spec.Volumes[i].EmptyDir
 		if dir != nil && dir.Medium == corev1.StorageMediumDefault && dir.SizeLimit != nil && !dir.SizeLimit.IsZero() {
 			out = append(out, Unenforced{Field: fmt.Sprintf("spec.volumes[%d].emptyDir.sizeLimit", i),
-				Message: "is not enforced: the volume may fill the node's disk"})
+				Message: "is not enforced: a pod of this priority is not evicted"})
 		}
 	}
 	for _, group := range []struct {
@@ -34,7 +37,7 @@ func NotEnforced(p *corev1.Pod) []Unenforced {
 			if is && !limit.IsZero() {
 				out = append(out, Unenforced{
 					Field:   fmt.Sprintf("spec.%s[%d].resources.limits[ephemeral-storage]", group.field, i),
-					Message: "is not enforced: the container may fill the node's disk",
+					Message: "is not enforced: a pod of this priority is not evicted",
 				})
 			}
 		}

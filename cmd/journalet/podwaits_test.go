@@ -46,6 +46,8 @@ func TestPodPendingAdmissionShowsItsWaits(t *testing.T) {
 func TestLimitThatNothingEnforcesIsShown(t *testing.T) {
 	a, out := testApp()
 	p := somePods().Items[1].DeepCopy()
+	critical := int32(2_000_000_000)
+	p.Spec.Priority = &critical
 	size := resource.MustParse("1Mi")
 	p.Spec.Volumes = []corev1.Volume{{Name: "v",
 		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}}}
