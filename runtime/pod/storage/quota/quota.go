@@ -1,7 +1,3 @@
-// Package quota reads what a directory takes from the project quota of its file system, in place of walking its tree.
-// Directories are only measured: no limit is set, because a pod that exceeds its limit is evicted and does not get
-// ENOSPC. It is for directories that processes of other user namespaces write: in the node's own one, the owner of a
-// file may give it to another project, and so hide it.
 package quota
 
 import (
@@ -26,23 +22,24 @@ const (
 	maxTries = 64
 )
 
-// Requests of ioctl, their argument and its flag, and of quotactl, as in linux/fs.h and linux/quota.h. On architectures
-// that number requests otherwise they fail, and trees are walked.
+// Requests to get and to set the attributes of a file, the attribute that new files have the project of their directory,
+// and the request for a project's quota, as in linux/fs.h and linux/quota.h. On architectures that number requests
+// otherwise they fail, and trees are walked.
 const (
-	getAttributes  = 0x801c581f // FS_IOC_FSGETXATTR
-	setAttributes  = 0x401c5820 // FS_IOC_FSSETXATTR
-	inheritProject = 0x200      // FS_XFLAG_PROJINHERIT
-	getQuota       = 0x800007   // Q_GETQUOTA
-	projectQuota   = 2          // PRJQUOTA
+	getAttributes  = 0x801c581f
+	setAttributes  = 0x401c5820
+	inheritProject = 0x200
+	getQuota       = 0x800007
+	projectQuota   = 2
 )
 
-// attributes is struct fsxattr.
+// attributes are a file's attributes as the kernel lays them out.
 type attributes struct {
 	flags, extentSize, extents, project, copyExtentSize uint32
 	_                                                   [8]byte
 }
 
-// usage is struct if_dqblk.
+// usage is a quota and its use as the kernel lays them out.
 type usage struct {
 	bytesHard, bytesSoft, bytes    uint64
 	inodesHard, inodesSoft, inodes uint64
