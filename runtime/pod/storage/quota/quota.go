@@ -22,9 +22,9 @@ const (
 	maxTries = 64
 )
 
-// Requests to get and to set the attributes of a file, the attribute that new files have the project of their directory,
-// and the request for a project's quota, as in linux/fs.h and linux/quota.h. On architectures that number requests
-// otherwise they fail, and trees are walked.
+// Requests to get and to set the attributes of a file, the attribute that new files inherit the project of their
+// directory, and the request for a project's quota, as in linux/fs.h and linux/quota.h. On architectures that number
+// requests otherwise they fail, and trees are walked.
 const (
 	getAttributes  = 0x801c581f
 	setAttributes  = 0x401c5820
@@ -48,8 +48,8 @@ type usage struct {
 	_                              [4]byte
 }
 
-// Assign gives an empty directory a project of its own, which everything below it inherits. The key makes two
-// directories begin with different ids. It fails with ErrUnsupported where trees have to be walked.
+// Assign gives an empty directory a project of its own, which everything below it inherits. The key separates
+// the ids of two directories. It fails with ErrUnsupported where trees have to be walked.
 func Assign(path, key string) error {
 	dir, err := openDir(path)
 	if err != nil {
