@@ -13,14 +13,15 @@ import (
 // inside marks the process that has mounts of its own.
 const inside = "OWN_MOUNTS_INSIDE"
 
-// Main is for TestMain. Without root the tests run in a user namespace, where they are root.
-func Main(m *testing.M) {
+// Main runs the tests and returns the exit code, for TestMain. Without root they run in a user namespace, where they are
+// root.
+func Main(m *testing.M) int {
 	if os.Getenv(inside) != "" {
 		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 			fmt.Fprintln(os.Stderr, "keep mounts private:", err)
-			os.Exit(1)
+			return 1
 		}
-		os.Exit(m.Run())
+		return m.Run()
 	}
 	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
 	if os.Geteuid() != 0 {
@@ -33,6 +34,7 @@ func Main(m *testing.M) {
 	self.Stdin, self.Stdout, self.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := self.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "tests that need a mount namespace; run them as root or allow user namespaces:", err)
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }

@@ -1,9 +1,10 @@
 package subpath
 
 import (
+	"os"
 	"testing"
 
 	"github.com/journalet/journalet/test/ownmounts"
 )
 
-func TestMain(m *testing.M) { ownmounts.Main(m) }
+func TestMain(m *testing.M) { os.Exit(ownmounts.Main(m)) }

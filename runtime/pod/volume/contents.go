@@ -84,7 +84,7 @@ func modeOr(mode *int32, otherwise fs.FileMode) fs.FileMode {
 	if mode == nil {
 		return otherwise
 	}
-	return fs.FileMode(*mode).Perm() //nolint:gosec // validated as 0 to 0777
+	return fs.FileMode(*mode).Perm()
 }
 
 func (c *collector) projection(s *corev1.VolumeProjection) error {
@@ -279,6 +279,16 @@ func (d *Driver) setUpContents(ctx context.Context, pod *corev1.Pod, v *corev1.V
 	}
 	if err := d.setUpEmptyDir(root, pod, &corev1.EmptyDirVolumeSource{Medium: medium}, rel); err != nil {
 		return err
+	}
+	if v.ConfigMap != nil { // what is mounted over it is not the pod's to write
+		path := filepath.Join(d.PodDir(string(pod.UID)), rel)
+		kind, err := d.mounts.kindAt(path)
+		if err == nil && kind != "" {
+			err = fmt.Errorf("%s is a mount of another kind (%s); unmount it", path, kind)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	volume, err := root.OpenRoot(rel)
 	if err != nil {

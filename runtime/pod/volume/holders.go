@@ -67,7 +67,7 @@ func (s *search) inspect(dir, pid string) {
 	if how == "" {
 		return
 	}
-	name, _ := bounded.ReadFile(filepath.Join(dir, "comm"), maxNameBytes) //nolint:errcheck // it may have ended
+	name, _ := bounded.ReadFile(filepath.Join(dir, "comm"), maxNameBytes)
 	s.found = append(s.found, fmt.Sprintf("%s (%s, %s)", pid, strings.TrimSpace(string(name)), how))
 }
 

@@ -72,7 +72,7 @@ func (kernelMounter) mount(path string, f fileSystem) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd) //nolint:errcheck // of O_PATH
+	defer unix.Close(fd)
 	target := fmt.Sprintf("/proc/self/fd/%d", fd)
 	options := f.options()
 	if f.kind == tmpfs {

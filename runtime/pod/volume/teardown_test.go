@@ -200,3 +200,21 @@ func TestChildMountsGoBeforeTheirParents(t *testing.T) {
 	}
 	must.OK(t, errors.Join(m.unmount(inner), m.unmount(outer)))
 }
+
+// A privileged container mounts over a volume that is set up, to have its files written elsewhere.
+func TestNothingIsWrittenThroughAMount(t *testing.T) {
+	d, s, _ := newKernelTest(t)
+	precious := t.TempDir()
+	pod := podWith(configMapVolume("conf", "conf"))
+	must.OK(t, setUp(t, d, pod))
+	path := pathOf(t, d, pod, "conf")
+	bind(t, precious, path)
+	s.configMaps["conf"].Data["a"] = "new"
+	failed := messagesOf(d.SetUp(t.Context(), pod, nil))
+	must.OK(t, unix.Unmount(path, 0))
+	if left := names(t, precious); !strings.Contains(failed["conf"], "is a mount of another kind") || len(left) > 0 {
+		t.Errorf("%q, written elsewhere: %v", failed["conf"], left)
+	}
+	must.OK(t, setUp(t, d, pod))
+	expectFiles(t, path, map[string]string{"a": "new", "b": "B", "bin": "\x00\x01"})
+}

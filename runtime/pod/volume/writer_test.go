@@ -182,6 +182,14 @@ func TestWriterFollowsNothingThatAContainerPlants(t *testing.T) {
 			at := filepath.Join(dir, dataLink, "a")
 			return errors.Join(os.Remove(at), unix.Mkfifo(at, 0o666))
 		},
+		"a file is a device": func(dir string) error {
+			at := filepath.Join(dir, dataLink, "a")
+			return errors.Join(os.Remove(at), unix.Mknod(at, unix.S_IFCHR|0o666, 0)) // 0:0, as a user namespace allows
+		},
+		"a visible link is a device": func(dir string) error {
+			at := filepath.Join(dir, "a")
+			return errors.Join(os.Remove(at), unix.Mknod(at, unix.S_IFCHR|0o666, 0))
+		},
 		"a file is huge": func(dir string) error { return os.Truncate(filepath.Join(dir, dataLink, "a"), 1<<40) },
 		"a directory is a link out": func(dir string) error {
 			at := filepath.Join(dir, dataLink, "sub")
