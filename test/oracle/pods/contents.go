@@ -87,7 +87,8 @@ func (m volumeFiles) items() []corev1.KeyToPath {
 func (m volumeFiles) downward(int) corev1.DownwardAPIVolumeFile {
 	f := corev1.DownwardAPIVolumeFile{Path: m.path(), Mode: m.mode()}
 	if m.Chance(60) {
-		f.FieldRef = &corev1.ObjectFieldSelector{FieldPath: Pick(m.Generator, "metadata.name", "metadata.namespace", "metadata.uid",
+		f.FieldRef = &corev1.ObjectFieldSelector{FieldPath: Pick(m.Generator, "metadata.name", "metadata.namespace",
+			"metadata.uid",
 			"metadata.labels", "metadata.annotations", "metadata.labels['app']", "metadata.annotations['note']")}
 		return f
 	}
@@ -110,7 +111,8 @@ func (m volumeFiles) projection(i int) corev1.VolumeProjection {
 		source.Name = Pick(m.Generator, secrets...)
 		return corev1.VolumeProjection{Secret: source}
 	case 3:
-		return corev1.VolumeProjection{DownwardAPI: &corev1.DownwardAPIProjection{Items: some(m.Generator, 90, 3, m.downward)}}
+		source := &corev1.DownwardAPIProjection{Items: some(m.Generator, 90, 3, m.downward)}
+		return corev1.VolumeProjection{DownwardAPI: source}
 	case 4:
 		return corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
 			Audience: Pick(m.Generator, "", "vault"), Path: path,

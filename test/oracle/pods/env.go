@@ -96,7 +96,8 @@ func (m *Generator) objects() *node.Objects {
 }
 
 func (m *Generator) content() string {
-	return Pick(m, "", "1", "$(A)", "$$(B)", "two\nlines\n", " spaces ", "ü=\"'", "\xff\xfe", strings.Repeat("long ", 500))
+	return Pick(m, "", "1", "$(A)", "$$(B)", "two\nlines\n", " spaces ", "ü=\"'", "\xff\xfe",
+		strings.Repeat("long ", 500))
 }
 
 // envFile returns a file of variables with a few mistakes.
