@@ -1,0 +1,101 @@
+//go:build integration
+
+package integration
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const objectsOfVariables = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {LEVEL: debug, greeting: "hello $(LEVEL)"}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: login}
+stringData: {user: admin, password: "p w"}
+`
+
+// withVariables gives a pod variables of objects, and of a file that an init container writes.
+func withVariables(p *corev1.Pod) {
+	c := &p.Spec.Containers[0]
+	named := func(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
+	yes := true
+	c.EnvFrom = []corev1.EnvFromSource{
+		{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: named("settings")}},
+		{Prefix: "DB_", SecretRef: &corev1.SecretEnvSource{LocalObjectReference: named("login")}},
+		{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: named("missing"), Optional: &yes}},
+	}
+	c.Env = []corev1.EnvVar{
+		{Name: "WORD", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+			LocalObjectReference: named("settings"), Key: "greeting",
+		}}},
+		{Name: "USER", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: named("login"), Key: "user",
+		}}},
+		{Name: "WRITTEN", ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{
+			VolumeName: "shared", Path: "vars.env", Key: "TOKEN",
+		}}},
+		{Name: "URL", Value: "$(USER)@$(LEVEL)/$(WRITTEN)"},
+	}
+	p.Spec.Volumes = []corev1.Volume{{
+		Name: "shared", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+	}}
+	p.Spec.InitContainers = []corev1.Container{{
+		Name: "write", Image: c.Image, ImagePullPolicy: c.ImagePullPolicy,
+		Command:      []string{"sh", "-c", "printf \"# written\\nTOKEN='t1'\\n\" >/shared/vars.env"},
+		VolumeMounts: []corev1.VolumeMount{{Name: "shared", MountPath: "/shared"}},
+	}}
+}
+
+func TestContainersGetVariablesOfObjectsAndFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "objects.yaml"), objectsOfVariables)
+	a := newAgent(t, "--objects-path", dir)
+	a.put(newPod("variables", idle, withVariables))
+	a.start()
+	p := a.pod("variables", "ready", ready)
+	for name, want := range map[string]string{
+		"LEVEL": "debug", "greeting": "hello $(LEVEL)", "WORD": "hello $(LEVEL)", "DB_user": "admin",
+		"DB_password": "p w", "USER": "admin", "WRITTEN": "t1", "URL": "admin@debug/t1",
+	} {
+		equal(t, name, inMain(t, p, "echo \"$"+name+"\""), want)
+	}
+}
+
+func TestContainerWaitsForAKeyOfItsVariables(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "objects.yaml")
+	writeFile(t, file, "{apiVersion: v1, kind: Secret, metadata: {name: login}, stringData: {user: admin}}")
+	a := newAgent(t, "--objects-path", dir)
+	a.put(newPod("waits", idle, func(p *corev1.Pod) {
+		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PASSWORD", ValueFrom: &corev1.EnvVarSource{
+			SecretKeyRef: &corev1.SecretKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "login"}, Key: "password",
+			},
+		}}}
+	}))
+	a.start()
+	a.pod("waits", "without the key", func(p *corev1.Pod) bool {
+		for _, s := range p.Status.ContainerStatuses {
+			w := s.State.Waiting
+			return w != nil && w.Reason == "CreateContainerConfigError" &&
+				w.Message == "couldn't find key password in Secret default/login"
+		}
+		return false
+	})
+	replace(t, file, "{apiVersion: v1, kind: Secret, metadata: {name: login}, stringData: {password: late}}")
+	// Long before the back-off of a failed start is over.
+	p := a.podsWithin(8*time.Second, "waits to be ready with the key", func(pods map[string]*corev1.Pod) bool {
+		return pods["waits"] != nil && ready(pods["waits"])
+	})["waits"]
+	equal(t, "PASSWORD", inMain(t, p, "echo $PASSWORD"), "late")
+}
