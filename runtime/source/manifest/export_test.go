@@ -6,5 +6,6 @@ var Limits = map[string]int{
 	"maxFileBytes": maxFileBytes, "maxDepth": maxDepth, "maxResolved": maxResolved, "maxDirectives": maxDirectives,
 	"MaxProblems": MaxProblems, "MaxPodBytes": MaxPodBytes, "maxPodValues": maxPodValues,
 	"MaxContainers": MaxContainers, "maxReadinessGates": maxReadinessGates, "maxHostPorts": maxHostPorts,
+	"maxDataBytes": maxDataBytes, "maxTrustBundleBytes": maxTrustBundleBytes,
 	"maxLabelBytes": maxLabelBytes, "maxPathBytes": maxPathBytes,
 }
