@@ -161,7 +161,7 @@ func TestFilesInContainersFollowTheirObjects(t *testing.T) {
 	a.Verified()
 }
 
-// withFiles gives a pod a volume of each kind that has files, and two emptyDirs, at /v.
+// withFiles gives a pod a volume of each kind that has files, and two of emptyDir, at /v.
 func withFiles(p *corev1.Pod) {
 	private := int32(0o400)
 	conf := corev1.LocalObjectReference{Name: "conf"}

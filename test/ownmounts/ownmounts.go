@@ -13,8 +13,8 @@ import (
 // inside marks the process that has mounts of its own.
 const inside = "OWN_MOUNTS_INSIDE"
 
-// Main runs the tests and returns the exit code, for TestMain. Without root they run in a user namespace, where they are
-// root.
+// Main runs the tests and returns the exit code, for TestMain. Without root they run in a user namespace, where they
+// are root.
 func Main(m *testing.M) int {
 	if os.Getenv(inside) != "" {
 		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {

@@ -53,7 +53,8 @@ func TestHugePagesAreMountedOnce(t *testing.T) {
 		must.OK(t, setUp(t, d, pod))
 	}
 	path := pathOf(t, d, pod, "huge")
-	if f := m.mounted[path]; len(m.points) != 1 || f.kind != hugetlbfs || strings.Join(f.options(), ",") != "pagesize=2Mi" {
+	f := m.mounted[path]
+	if len(m.points) != 1 || f.kind != hugetlbfs || strings.Join(f.options(), ",") != "pagesize=2Mi" {
 		t.Errorf("mounts %v, %v", m.points, m.mounted)
 	}
 	if info, err := os.Lstat(path); err != nil || info.Mode() != os.ModeDir|os.ModeSetgid|0o777 {

@@ -45,7 +45,7 @@ func TestSubPathIsUnmountedBeforeItsVolume(t *testing.T) {
 	}
 }
 
-// Between the check and the creation of a hostPath, a container may put a FIFO there. An open of it would wait for good.
+// Between the check and the creation of a hostPath, a container may put a FIFO there. To open it would wait for good.
 func TestFIFOInPlaceOfAHostFileIsNotOpened(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	must.OK(t, unix.Mkfifo(path, 0o600))
