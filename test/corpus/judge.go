@@ -19,6 +19,7 @@ const nodeName = "node-1"
 // Verdict is what a node without a cluster decides about a file.
 type Verdict struct {
 	File
+	// Pods are those that it has on a node with a token file for each service account.
 	Pods     []*corev1.Pod
 	Problems []manifest.Problem
 	Warnings int
@@ -35,11 +36,13 @@ func Judge(f File) Verdict {
 	parsed, problems := manifest.Decode(f.Name, f.Text, manifest.Options{NodeName: nodeName})
 	v.Problems = problems
 	for _, p := range parsed {
-		v.Pods = append(v.Pods, p.Pod)
 		v.Warnings += len(p.Warnings)
 	}
-	_, problems = manifest.Decode(f.Name, f.Text, manifest.Options{NodeName: nodeName, HasToken: anyToken})
+	parsed, problems = manifest.Decode(f.Name, f.Text, manifest.Options{NodeName: nodeName, HasToken: anyToken})
 	v.WithToken = len(problems) == 0
+	for _, p := range parsed {
+		v.Pods = append(v.Pods, p.Pod)
+	}
 	return v
 }
 
@@ -125,3 +128,5 @@ func reasons(out *strings.Builder, all []Verdict) {
 		fmt.Fprintf(out, "  %4d %4d %s\n            %s\n", len(r.files), r.alone, r.key, r.example.Error())
 	}
 }
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

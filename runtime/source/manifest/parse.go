@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // fault is a problem found before a document is known to be a pod.
@@ -81,13 +82,51 @@ func (s *source) hint(f *fault) *fault {
 	line := s.line(f.line)
 	line = line[:min(len(line), maxHintBytes)]
 	switch {
-	case bytes.Contains(line, []byte("{{")):
+	case templateMark(string(line)) != "":
 		f.message = "a template without values: " + f.message
-		f.remedy = "render the template, and write the result"
+		f.remedy = templateRemedy
 	case bytes.HasPrefix(bytes.TrimLeft(line, " "), []byte("\t")):
 		f.remedy = "indent with spaces: this line begins with a tab"
+	default:
+		if mark := s.documentMark(f.line); mark != "" {
+			f.message = "perhaps a template without values, because it has " + mark + ": " + f.message
+			f.remedy = templateRemedy + ", or fix the YAML"
+		}
 	}
 	return f
+}
+
+const templateRemedy = "render the template, and write the result"
+
+// templateMarks begin what the common template languages replace: Go and Jinja, Jinja's statements, shells and
+// envsubst. The last one is what Go writes for a value that is missing.
+var templateMarks = []string{"{{", "{%", "${", "<no value>"}
+
+// templateMark returns the first mark of a template in a text, "" if it has none.
+func templateMark(text string) string {
+	for _, mark := range templateMarks {
+		if strings.Contains(text, mark) {
+			return mark
+		}
+	}
+	return ""
+}
+
+// documentMark returns the mark of a template in the document that has a line, "" if there is none.
+func (s *source) documentMark(line int) string {
+	begins := func(n int) bool { return bytes.HasPrefix(s.line(n), []byte("---")) }
+	from := line
+	for from > 1 && !begins(from) {
+		from--
+	}
+	s.findBreaks()
+	for n := from; n <= len(s.breaks)+1 && (n == from || !begins(n)); n++ {
+		text := s.line(n)
+		if mark := templateMark(string(text[:min(len(text), maxHintBytes)])); mark != "" {
+			return mark
+		}
+	}
+	return ""
 }
 
 // charge returns a document for a tree, if it is within the bounds of one document and of what is left of the file's.

@@ -83,7 +83,44 @@ func (r *report) sorted() []Problem {
 			kept = append(kept, p)
 		}
 	}
+	return r.unrendered(kept)
+}
+
+// unrendered reports the values that are parts of a template as one problem, because they have one cause. The first of
+// them keeps its place and its message.
+func (r *report) unrendered(all []Problem) []Problem {
+	kept, found := all[:0:0], -1
+	for _, p := range all {
+		mark := ""
+		if p.Code != CodeDuplicate {
+			mark = r.markAt(p.Field)
+		}
+		switch {
+		case mark == "":
+			kept = append(kept, p)
+		case found < 0:
+			found = len(kept)
+			p.Message, p.Remedy = "a template without values: "+p.Message, templateRemedy
+			kept = append(kept, p)
+		}
+	}
 	return kept
+}
+
+// markAt returns the mark of a template in the name or the value of a field, "" if it has none.
+func (r *report) markAt(at string) string {
+	path := strings.TrimPrefix(strings.TrimPrefix(at, r.prefix), ".")
+	if mark := templateMark(path); mark != "" {
+		return mark
+	}
+	n := r.root
+	for path != "" && n != nil {
+		var step string
+		step, path = nextStep(path)
+		n, _ = n.step(step)
+	}
+	text, _ := n.text()
+	return templateMark(text)
 }
 
 // insideRefused reports whether a problem is inside an unsupported field, which must be removed anyway.

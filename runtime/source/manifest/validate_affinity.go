@@ -15,7 +15,7 @@ const maxAffinityWeight = 100
 // validateNodeChoice checks only the form. Admission decides whether this node matches, also for a valid term that can
 // match no node.
 func validateNodeChoice(s *corev1.PodSpec, spec *field.Path) field.ErrorList {
-	errs := metavalidation.ValidateLabels(s.NodeSelector, spec.Child("nodeSelector"))
+	errs := validateLabels(s.NodeSelector, spec.Child("nodeSelector"))
 	if s.Affinity == nil || s.Affinity.NodeAffinity == nil {
 		return errs
 	}

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"net/netip"
 	"regexp"
@@ -92,10 +93,13 @@ func validateMeta(pod *corev1.Pod) field.ErrorList {
 	if pod.Name == "" {
 		// Without a name nothing was added to it, so the rules for names below would only repeat this.
 		errs := field.ErrorList{field.Required(meta.Child("name"), "a pod needs a name")}
-		errs = append(errs, metavalidation.ValidateLabels(pod.Labels, meta.Child("labels"))...)
+		errs = append(errs, validateLabels(pod.Labels, meta.Child("labels"))...)
 		return append(errs, apivalidation.ValidateAnnotations(pod.Annotations, meta.Child("annotations"))...)
 	}
-	errs := apivalidation.ValidateObjectMeta(&pod.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, meta)
+	unlabeled := pod.ObjectMeta
+	unlabeled.Labels = nil
+	errs := apivalidation.ValidateObjectMeta(&unlabeled, true, apivalidation.NameIsDNSSubdomain, meta)
+	errs = append(errs, validateLabels(pod.Labels, meta.Child("labels"))...)
 	// A UID names a directory, a cgroup and the pod's actor. The API server uses UUIDs.
 	if uid := string(pod.UID); uid != "" && (messages.CheckID(uid) != nil || strings.Trim(uid[:1], "-_") == "") {
 		errs = append(errs, field.Invalid(meta.Child("uid"), uid, fmt.Sprintf(
@@ -106,6 +110,15 @@ func validateMeta(pod *corev1.Pod) field.ErrorList {
 		at := meta.Child("annotations").Key(podactor.AnnotationStartGuarantee)
 		errs = append(errs, field.Invalid(at, field.OmitValueType{},
 			"must be "+podactor.AtMostOnce+" or "+podactor.AtLeastOnce))
+	}
+	return errs
+}
+
+// validateLabels checks labels as the API server does, and names the key of each bad one.
+func validateLabels(labels map[string]string, at *field.Path) (errs field.ErrorList) {
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		errs = append(errs, metavalidation.ValidateLabelName(key, at.Key(key))...)
+		errs = append(errs, syntax(at.Key(key), labels[key], validation.IsValidLabelValue)...)
 	}
 	return errs
 }
