@@ -148,6 +148,18 @@ histories: ## record the journals and the root directory of testdata again, afte
 	$(GO) test -count=1 -v -run '^TestAgentAdoptsRecordedRootUnchanged$$' ./test/upgrade -upgrade.record
 	$(MAKE) docs
 
+.PHONY: corpus
+corpus: LAB_NAME = corpus
+corpus: ## how many manifests of a directory a node accepts, as the kubelet decodes them, and why not the others (FOLDER=dir; RUN=50: so many have to run, on a lab, root)
+	@[ -d "$(FOLDER)" ] || { echo "name a directory of manifests: make corpus FOLDER=dir" >&2; exit 2; }
+	$(GO) test -count=1 -v -run '^TestCorpusIsJudged$$' ./test/corpus -corpus.dir=$(abspath $(FOLDER))
+	cd test/oracle && $(GO) test -p 2 -count=1 -v -run '^TestCorpusIsDecodedAsByTheKubelet$$' . -oracle.corpus=$(abspath $(FOLDER))
+ifneq ($(RUN),)
+	$(LAB) up
+	JOURNALET_TEST_CRI_ENDPOINT="$$($(LAB) endpoint)" $(GO) test -tags corpus -count=1 -v -timeout 30m \
+		-run '^TestAcceptedManifestsRun$$' ./test/corpus -corpus.dir=$(abspath $(FOLDER)) -corpus.run=$(RUN)
+endif
+
 .PHONY: replay
 replay: ## every scenario folded again from its journal, and the host's own folds
 	@$(call listed,.,./test/scenario)

@@ -62,8 +62,8 @@ func TestFilesAreReadForANode(t *testing.T) {
 		found[f.Name] = Judge(f)
 	}
 	web := found["deployment.yaml"]
-	if len(found) != 4 || len(web.Pods) != 1 || web.Pods[0].Name != "web-"+nodeName || web.Pods[0].Namespace != "prod" ||
-		web.Pods[0].Labels["app"] != "web" || len(web.Skipped) != 1 || web.Skipped[0] != "Service" {
+	if len(found) != 4 || len(web.Decoded) != 1 || web.Decoded[0].Name != "web-"+nodeName || web.Decoded[0].Namespace != "prod" ||
+		web.Decoded[0].Labels["app"] != "web" || len(web.Skipped) != 1 || web.Skipped[0] != "Service" {
 		t.Errorf("got %d files, and the Deployment as %+v", len(found), web)
 	}
 	if c := found["list.json"]; !c.Accepted() || len(c.Text) == 0 {
@@ -104,7 +104,7 @@ spec:
     volumeMounts: [{name: h, mountPath: /h}, {name: c, mountPath: /c}, {name: s, mountPath: /s, subPath: key}]
 `
 	v := Judge(File{Name: "a.yaml", Text: []byte(text)})
-	p := Runnable(v.Pods[0], "m0", "busybox", noHost{})
+	p := Runnable(v.Decoded[0], "m0", "busybox", noHost{})
 	c := p.Spec.Containers[0]
 	if p.Spec.Volumes[0].HostPath.Path != "/elsewhere" || c.Image != "busybox" || c.LivenessProbe != nil ||
 		c.Ports != nil || *c.SecurityContext.RunAsUser != unprivileged || len(c.VolumeMounts) != 3 || *p.Spec.SecurityContext.FSGroup != 5 {
@@ -117,7 +117,7 @@ spec:
 		t.Errorf("objects %v", objects)
 	}
 	again := Judge(File{Name: "b.yaml", Text: []byte(objects.Manifest() + "---\n" + string(toYAML(p)))})
-	if !again.Accepted() || len(again.Pods) != 1 || strings.Count(again.Pods[0].Name, nodeName) != 1 {
+	if !again.Accepted() || len(again.Decoded) != 1 || strings.Count(again.Decoded[0].Name, nodeName) != 1 {
 		t.Errorf("not accepted: %v", again.Problems)
 	}
 }

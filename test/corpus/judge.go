@@ -19,8 +19,8 @@ const nodeName = "node-1"
 // Verdict is what a node without a cluster decides about a file.
 type Verdict struct {
 	File
-	// Pods are those that it has on a node with a token file for each service account.
-	Pods     []*corev1.Pod
+	// Decoded are the pods that it has on a node with a token file for each service account.
+	Decoded  []*corev1.Pod
 	Problems []manifest.Problem
 	Warnings int
 	// WithToken reports whether it is accepted on a node that has a token file for each service account.
@@ -41,7 +41,7 @@ func Judge(f File) Verdict {
 	parsed, problems = manifest.Decode(f.Name, f.Text, manifest.Options{NodeName: nodeName, HasToken: anyToken})
 	v.WithToken = len(problems) == 0
 	for _, p := range parsed {
-		v.Pods = append(v.Pods, p.Pod)
+		v.Decoded = append(v.Decoded, p.Pod)
 	}
 	return v
 }
@@ -58,7 +58,7 @@ func Report(all []Verdict) string {
 			skipped++
 		case v.Accepted():
 			accepted++
-			if len(v.Pods) > 0 {
+			if len(v.Decoded) > 0 {
 				pods++
 			} else {
 				others++

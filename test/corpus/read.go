@@ -93,6 +93,23 @@ func split(data []byte) File {
 	return f
 }
 
+// Pods returns the documents of a file that are one pod each. They begin with a comment: the kubelet takes YAML that
+// begins with a brace for JSON.
+func (f *File) Pods() [][]byte {
+	var out [][]byte
+	docs := yamldocs.NewYAMLReader(bufio.NewReader(bytes.NewReader(f.Text)))
+	for {
+		doc, err := docs.Read()
+		if err != nil {
+			return out
+		}
+		var tree struct{ Kind string }
+		if yaml.Unmarshal(doc, &tree) == nil && tree.Kind == "Pod" {
+			out = append(out, append([]byte("# a pod\n"), doc...))
+		}
+	}
+}
+
 // forNode returns a document as a node gets it, or its kind if it is not for a node.
 func forNode(doc []byte) (text []byte, skipped string) {
 	var tree map[string]any

@@ -67,7 +67,7 @@ func TestAcceptedManifestsRun(t *testing.T) {
 		if !v.WithToken {
 			continue
 		}
-		for _, p := range v.Pods {
+		for _, p := range v.Decoded {
 			// One token for all pods of a namespace, whichever service account they name.
 			tokens[p.Namespace+"/"+accountOf(p)] = true
 			p = Runnable(p, fmt.Sprintf("m%d", len(pods)), node.Image, host)

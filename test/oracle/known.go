@@ -21,7 +21,7 @@ var known = with(map[string]meant{
 		"we set it as the API server does, from the class or 0; no API server did",
 		"priority of a static pod",
 	},
-	onlyWe + "spec.containers[].limits": {
+	onlyWe + "a field that does not exist": {
 		"an unknown field: the kubelet drops it and runs the pod without",
 		"unknown field",
 	},
@@ -124,6 +124,10 @@ var known = with(map[string]meant{
 	onlyWe + "spec.containers[].resources.limits[]": {
 		"a limit above the pod's: the kubelet names an unknown field below spec.resources",
 		"field that an error names",
+	},
+	onlyKubelet + "spec.nodeName": {
+		"a pod with scheduling gates, which nothing would ever remove",
+		"scheduling gates of a static pod",
 	},
 	onlyKubelet + "spec.containers[].volumeMounts[].name": {
 		"for the kubelet an invalid volume does not exist, so it reports its mounts as well",
