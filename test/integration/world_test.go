@@ -70,15 +70,15 @@ func TestPodsInUserNamespacesShareNoIDs(t *testing.T) {
 	a.crash()
 	a.unchanged(before, "the restart")
 	a.loseJournal()
-	a.put(newPod("three", idle, ownUsers))
+	a.put(newPod("another", idle, ownUsers)) // it is admitted before the others
 	a.start()
-	three := hostIDs(t, a.pod("three", "ready", ready))
+	another := hostIDs(t, a.pod("another", "ready", ready))
 	a.kept(before, "the lost journal")
 	for name, was := range ids {
 		p := a.pod(name, "ready", ready)
 		equal(t, "the ids of "+name+" after the journal was lost", hostIDs(t, p), was)
-		if three == was {
-			t.Errorf("pod three has the ids of %s", name)
+		if another == was {
+			t.Errorf("the other pod has the ids of %s", name)
 		}
 	}
 	// A container that starts again stays in its pod's namespace.
