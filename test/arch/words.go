@@ -65,7 +65,7 @@ var words = []word{
 	whole(`unsure`, "undetermined", anywhere),
 	whole(`doubters?`, "retry worker", anywhere),
 	whole(`stor(?:y|ies)`, "scenario", anywhere),
-	whole(`folders?`, "directory", anywhere),
+	whole(`(?-i:[Ff]olders?)`, "directory", anywhere), // FOLDER is an argument of make
 	whole(`mend(?:s|ed|ing)?`, "fix", anywhere),
 	whole(`rights`, "permissions, privileges", anywhere),
 	whole(`slips? of (?:the|a) pen`, "typo", prose),

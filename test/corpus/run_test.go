@@ -77,7 +77,7 @@ func TestAcceptedManifestsRun(t *testing.T) {
 	}
 	var flags []string
 	token := filepath.Join(host.dir, "token")
-	must.OK(t, os.WriteFile(token, []byte("a token of a test"), 0o600))
+	must.OK(t, os.WriteFile(token, []byte("token-of-a-test"), 0o600))
 	for _, account := range sortedKeys(tokens) {
 		flags = append(flags, "--service-account-token-file", account+"="+token)
 	}
