@@ -166,7 +166,7 @@ func (e *environment) valueFrom(ctx context.Context, from *corev1.EnvVarSource) 
 		value, err = e.pod.Field(from.FieldRef.FieldPath)
 		return value, true, err
 	case from.ResourceFieldRef != nil:
-		value, err = e.pod.Resource(e.in.container, from.ResourceFieldRef)
+		value, err = e.resource(from.ResourceFieldRef)
 		return value, true, err
 	case from.ConfigMapKeyRef != nil:
 		value, found, err = e.configMapKey(ctx, from.ConfigMapKeyRef)
@@ -181,6 +181,17 @@ func (e *environment) valueFrom(ctx context.Context, from *corev1.EnvVarSource) 
 		e.contents = append(e.contents, value)
 	}
 	return value, found, err
+}
+
+// resource returns a resource of a container. As in the kubelet, the limits of an init container that is named have no
+// defaults.
+func (e *environment) resource(ref *corev1.ResourceFieldSelector) (string, error) {
+	pod := e.pod
+	named := func(c corev1.Container) bool { return c.Name == ref.ContainerName }
+	if slices.ContainsFunc(pod.Spec.InitContainers, named) {
+		pod.Allocatable = nil
+	}
+	return pod.Resource(e.in.container, ref)
 }
 
 // errNoSource means that valueFrom has a source that this version does not know.
