@@ -210,7 +210,7 @@ type ObjectRead struct {
 	State ObjectState `protobuf:"varint,2,opt,name=state,proto3,enum=journalet.v1.ObjectState" json:"state,omitempty"`
 	// metadata.resourceVersion at the API server; empty for an object of a file.
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
-	// Keyed digest of the contents, in hex. Nobody without the node's key learns anything from it. Set if present.
+	// Keyed digest of the contents, in hex, while there are any. Nobody without the node's key learns anything from it.
 	Digest string `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
 	// It never changes and is not watched any more.
 	Immutable bool `protobuf:"varint,5,opt,name=immutable,proto3" json:"immutable,omitempty"`

@@ -7,9 +7,14 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// maxWait bounds the time until a file is read that is regular by its mode and waits for data nevertheless, such as
+// /proc/kmsg.
+const maxWait = 100 * time.Millisecond
 
 var (
 	// ErrTooLarge means that there are more bytes than the limit. It comes with the bytes up to the limit.
@@ -66,7 +71,10 @@ func openRegular(fd int, path string) (*os.File, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	return os.NewFile(uintptr(in), path), nil
+	f := os.NewFile(uintptr(in), path)
+	// A file system without waiting has no deadlines.
+	_ = f.SetReadDeadline(time.Now().Add(maxWait))
+	return f, nil
 }
 
 // retry repeats a system call that a signal interrupted.

@@ -138,12 +138,15 @@ func (m *machine) staticPodOwners(path string) Check {
 	return c
 }
 
-// classes returns the runtime classes of this node, nil if none are configured.
+// classes returns what pods of this node may name.
 func (m *machine) classes() *manifest.Classes {
-	if m.cfg.RuntimeClassPath == "" {
-		return nil
+	paths := []string{m.cfg.RuntimeClassPath, m.cfg.StaticPodPath, m.cfg.ObjectsPath}
+	for i, path := range paths {
+		if path != "" {
+			paths[i] = m.path(path)
+		}
 	}
-	return runtimeclass.New(m.path(m.cfg.RuntimeClassPath), slog.New(slog.DiscardHandler)).Current()
+	return runtimeclass.New(paths[0], slog.New(slog.DiscardHandler), paths[1:]...).Current()
 }
 
 // runtimeClasses checks the files of runtime classes, if configured.

@@ -87,6 +87,7 @@ func (m *machine) run(ctx context.Context) []Check {
 		{"static-pods", false, single(m.staticPods)},
 		{"manifest-url", false, m.manifestURL},
 		{"runtime-classes", false, m.runtimeClasses},
+		{"objects", false, m.objects},
 		{"resolv-conf", true, single(m.resolvConf)},
 		{"ports", false, single(m.ports)},
 	} {

@@ -457,3 +457,19 @@ func (b *lockedBuffer) String() string {
 	defer b.mu.Unlock()
 	return b.buf.String()
 }
+
+func TestPathIsInspectedOnce(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "all.yaml")
+	must.OK(t, os.WriteFile(path, []byte(configMapYAML("a", "1")+configMapYAML("b", "1")+secretYAML("c", "hunter2")+
+		"---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: d}, data: 5}\n"), 0o644))
+	found, problems := Inspect(dir)
+	if fmt.Sprint(found) != "map[ConfigMap:2 Secret:1]" || len(problems) != 2 ||
+		!strings.HasPrefix(problems[0], path+": others than its owner") ||
+		!strings.HasPrefix(problems[1], path+":17: data: wants a mapping") {
+		t.Errorf("%v %q", found, problems)
+	}
+	if found, problems := Inspect(filepath.Join(dir, "missing")); len(found)+len(problems) > 0 {
+		t.Errorf("%v %q", found, problems)
+	}
+}

@@ -31,7 +31,7 @@ const (
 	// maxWarned bounds the names with a logged warning.
 	maxWarned = 1024
 	// maxTotalBytes bounds the files of one path that hold objects, whose contents stay in memory.
-	maxTotalBytes = 64 << 20
+	maxTotalBytes = 32 << 20
 )
 
 // decodeFunc returns what a file holds, given what it held before.

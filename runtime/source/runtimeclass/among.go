@@ -90,19 +90,24 @@ func listOthers(path string) ([]string, error) {
 // readAmong reads one file, if its stamp has changed.
 func (f *Directory) readAmong(path string) {
 	was := f.among[path]
-	st, err := watch.Stat(path)
-	if err != nil || !st.IsRegular() {
+	at, err := watch.Stat(path)
+	if err != nil || !at.IsRegular() {
 		if errors.Is(err, fs.ErrNotExist) || err == nil {
 			delete(f.among, path)
 		}
 		return
 	}
-	if was != nil && !was.racy && was.stamp == st {
+	if was != nil && !was.racy && was.stamp == at {
 		return
 	}
 	data, st, err := watch.Read(path, manifest.DefaultMaxBytes)
 	if err != nil {
-		return // the next call reads it again
+		if was == nil {
+			was = &among{}
+		}
+		// What was read before stays. The next call reads it again only if its writer was not done: others wait for it.
+		f.among[path] = &among{stamp: at, racy: errors.Is(err, watch.ErrChanging), sum: was.sum, objects: was.objects}
+		return
 	}
 	now := &among{stamp: st, racy: st.Racy(time.Now())}
 	f.among[path] = now
