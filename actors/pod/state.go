@@ -186,10 +186,22 @@ func (a *Actor) grace() time.Duration {
 	if g := a.state.GetGrace(); g != nil {
 		return g.AsDuration()
 	}
-	if a.manifest == nil || a.manifest.Spec.TerminationGracePeriodSeconds == nil {
+	seconds := graceSeconds(a.manifest)
+	if seconds == nil {
 		return defaultGrace
 	}
-	return time.Duration(*a.manifest.Spec.TerminationGracePeriodSeconds) * time.Second
+	return time.Duration(*seconds) * time.Second
+}
+
+// graceSeconds returns the grace period of a manifest. As in the kubelet, that of a deletion replaces the pod's own.
+func graceSeconds(p *corev1.Pod) *int64 {
+	if p == nil {
+		return nil
+	}
+	if d := p.DeletionGracePeriodSeconds; d != nil && *d != 0 {
+		return d
+	}
+	return p.Spec.TerminationGracePeriodSeconds
 }
 
 // alive reports whether a container may still have a process.

@@ -49,7 +49,7 @@ func (a *Actor) View(on Node) *corev1.Pod {
 	if a.state.GetRemoved() {
 		at := when(a.state.GetTerminatingAt())
 		p.DeletionTimestamp = &at
-		p.DeletionGracePeriodSeconds = p.Spec.TerminationGracePeriodSeconds
+		p.DeletionGracePeriodSeconds = graceSeconds(p)
 	}
 	p.Status = a.certain().status(on)
 	return p

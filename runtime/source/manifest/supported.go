@@ -17,7 +17,7 @@ import (
 var supportedFields = newFieldSet(append(schedulerFields, alsoForInit(withVolumes(withHooks(withProbes(
 	"apiVersion", "kind",
 	"metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations",
-	"metadata.creationTimestamp",
+	"metadata.creationTimestamp", "metadata.deletionGracePeriodSeconds",
 
 	"spec.restartPolicy", "spec.terminationGracePeriodSeconds", "spec.activeDeadlineSeconds",
 	"spec.dnsPolicy", "spec.dnsConfig.nameservers", "spec.dnsConfig.searches",

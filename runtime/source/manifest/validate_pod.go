@@ -48,6 +48,10 @@ func validatePod(r *report, pod *corev1.Pod) {
 		errs = append(errs, field.Invalid(spec.Child("terminationGracePeriodSeconds"), grace,
 			fmt.Sprintf("must be at most %d", maxGraceSeconds)))
 	}
+	if g := pod.DeletionGracePeriodSeconds; g != nil && (*g < 0 || *g > maxGraceSeconds) {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "deletionGracePeriodSeconds"), *g,
+			validation.InclusiveRangeError(0, maxGraceSeconds)))
+	}
 	if d := s.ActiveDeadlineSeconds; d != nil && (*d < 1 || *d > math.MaxInt32) {
 		errs = append(errs, field.Invalid(spec.Child("activeDeadlineSeconds"), *d,
 			validation.InclusiveRangeError(1, math.MaxInt32)))
