@@ -42,9 +42,13 @@ func (o *once) signal() {
 // fate is how far a pod has come.
 type fate struct {
 	name string
+	// digest is that of the manifest that its source has.
+	digest string
 	// done: it has ended for good, or runs and is ready. failed is why it counts as failed.
 	done   bool
 	failed string
+	// removed: it is no pod of its source any more, and is done when its source has forgotten it.
+	removed bool
 	// waitsFor is the UID of the pod whose name it waits for.
 	waitsFor string
 	// state is what it does now, for a run that ends before it is done.
@@ -83,17 +87,18 @@ func (a *agent) untilOnce(ctx context.Context) error {
 // fates returns what the sources refuse and how far their pods have come. read is false until every source was read
 // once and the states of an earlier run have been compared with the runtime.
 func (a *agent) fates(ctx context.Context) (failed []string, fates map[string]fate, read bool) {
-	fates, read = map[string]fate{}, a.pleg.Current()
+	fates = map[string]fate{}
+	read = a.pleg.Current() && a.files.Complete() && (a.url == nil || a.url.Complete())
+	// What the drivers have emitted by now is handled before the actors are inspected: an inspection overtakes records.
+	read = a.bus.Journal().Flush(ctx) == nil && a.host.Backlog() == 0 && a.host.Lagging() == 0 && read
 	quarantines := a.host.Quarantines()
 	for _, name := range a.sources() {
 		synced := false
 		a.inspectOnce(ctx, messages.Source(name), func(d actors.Decider) {
 			if s, ok := d.(*source.Actor); ok && s.Source().GetSyncedReported() {
-				f, uids := ofSource(s.Source())
+				f, pods := ofSource(s.Source())
 				synced, failed = true, append(failed, f...)
-				for uid, name := range uids {
-					fates[uid] = fate{name: name, state: "not started"}
-				}
+				maps.Copy(fates, pods)
 			}
 		})
 		read = read && synced
@@ -106,8 +111,8 @@ func (a *agent) fates(ctx context.Context) (failed []string, fates map[string]fa
 			continue
 		}
 		a.inspectOnce(ctx, messages.Pod(uid), func(d actors.Decider) {
-			if p, ok := d.(*pod.Actor); ok {
-				fates[uid] = fateOf(fates[uid].name, p.Manifest(), p.Pod())
+			if p, ok := d.(*pod.Actor); ok && !fates[uid].removed {
+				fates[uid] = fateOf(fates[uid], p.Manifest(), p.Pod())
 			}
 		})
 	}
@@ -123,8 +128,8 @@ func (a *agent) inspectOnce(ctx context.Context, ref messages.Ref, f func(actors
 	}
 }
 
-// ofSource returns what a source refuses, and the names of the pods that it has by UID.
-func ofSource(s *journaletv1.SourceState) (failed []string, pods map[string]string) {
+// ofSource returns what a source refuses, and the pods that it has or removes, by UID.
+func ofSource(s *journaletv1.SourceState) (failed []string, pods map[string]fate) {
 	for _, path := range slices.Sorted(maps.Keys(s.GetFiles())) {
 		for _, p := range s.GetFiles()[path].GetProblems() {
 			failed = append(failed, fmt.Sprintf("%s:%d: %s: %s", path, p.GetLine(), p.GetField(), p.GetMessage()))
@@ -135,19 +140,22 @@ func ofSource(s *journaletv1.SourceState) (failed []string, pods map[string]stri
 		failed = append(failed, fmt.Sprintf("%s: pod %s is not run: an earlier file has its name or UID",
 			i.GetPath(), i.GetPod().GetName()))
 	}
-	pods = map[string]string{}
+	pods = map[string]fate{}
 	for uid, p := range s.GetPods() {
-		if p.GetDesired() {
-			pods[uid] = p.GetPod().GetNamespace() + "/" + p.GetPod().GetName()
+		f := fate{name: p.GetPod().GetNamespace() + "/" + p.GetPod().GetName(), digest: p.GetPod().GetDigest(),
+			state: "not started"}
+		if !p.GetDesired() {
+			f.removed, f.state = true, "is being removed"
 		}
+		pods[uid] = f
 	}
 	return failed, pods
 }
 
 // fateOf returns how far a pod has come. One that restarts for ever is done when it is ready, any other when it has
-// ended and nothing of it is under way.
-func fateOf(name string, manifest *corev1.Pod, s *journaletv1.PodState) fate {
-	f := fate{name: name, waitsFor: s.GetHolderUid()}
+// ended and nothing of it is under way. Neither counts for an earlier manifest.
+func fateOf(f fate, manifest *corev1.Pod, s *journaletv1.PodState) fate {
+	f.waitsFor = s.GetHolderUid()
 	phase := strings.TrimPrefix(s.GetPhase().String(), "POD_PHASE_")
 	f.state = phase[:1] + strings.ToLower(phase[1:])
 	var waits []string
@@ -160,6 +168,7 @@ func fateOf(name string, manifest *corev1.Pod, s *journaletv1.PodState) fate {
 		f.state += ", " + strings.Join(waits, ", ")
 	}
 	switch {
+	case s.GetRemoved() || s.GetPod().GetDigest() != f.digest:
 	case s.GetStage() == journaletv1.PodStage_POD_STAGE_TERMINATED && len(s.GetCalls()) == 0:
 		f.done = true
 		if s.GetPhase() != journaletv1.PodPhase_POD_PHASE_SUCCEEDED {

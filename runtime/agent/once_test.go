@@ -73,6 +73,33 @@ func TestRunOnceAgainReportsTheSame(t *testing.T) {
 	}
 }
 
+// A file that is new or gone since the last run counts before that run ends.
+func TestRunOnceReadsItsSourcesFirst(t *testing.T) {
+	cfg := simulatedConfig(t)
+	cfg.Once = true
+	file := filepath.Join(cfg.StaticPodPath, "new")
+	must.OK(t, Run(t.Context(), cfg, slog.New(slog.DiscardHandler)))
+	must.OK(t, os.WriteFile(file, []byte(podRunning("new", "Never", "exit 3")), 0o600))
+	if err := Run(t.Context(), cfg, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("a new pod that fails is passed over")
+	}
+	must.OK(t, os.Remove(file))
+	must.OK(t, Run(t.Context(), cfg, slog.New(slog.DiscardHandler)))
+	s, err := bus.OpenShared(t.Context(), filepath.Join(cfg.RootDir, "bus"))
+	must.OK(t, err)
+	forgotten := false
+	for seq, last := s.Bounds(); seq <= last; seq++ {
+		rec, err := s.Get(t.Context(), seq)
+		must.OK(t, err)
+		for _, e := range rec.GetStep().GetDecisions() {
+			forgotten = forgotten || e.GetPodForgotten() != nil
+		}
+	}
+	if !forgotten {
+		t.Error("the run ended before the removed pod was gone")
+	}
+}
+
 // The containers of the simulated runtime end with each run: a pod that was ready is not done before it is so again.
 func TestRunOnceDoesNotTrustAnEarlierRun(t *testing.T) {
 	cfg := simulatedConfig(t)

@@ -82,6 +82,7 @@ type Driver struct {
 	lastAlive time.Time // last step of Run; zero: not running
 	pathErr   error     // why the path cannot be read
 	sendErr   error     // why a manifest could not be stored or a fact not emitted
+	complete  bool      // see Complete
 }
 
 // New returns a driver. It reads nothing before Run. It panics if a required field of Options is missing: that is a
@@ -220,6 +221,13 @@ func (d *Driver) markAlive() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lastAlive = d.clock.Now()
+}
+
+// Complete reports whether all of the source was read in this run, and what differed was emitted.
+func (d *Driver) Complete() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.complete
 }
 
 // Healthy returns an error if the path cannot be read, a manifest cannot be stored, a fact cannot be emitted, or Run is

@@ -21,7 +21,7 @@ func (d *Driver) handOver(ctx context.Context) error {
 	err := d.sender.Send(ctx, files, true)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.sendErr = err
+	d.sendErr, d.complete = err, d.complete || err == nil
 	return err
 }
 

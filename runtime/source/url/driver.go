@@ -83,6 +83,7 @@ type Driver struct {
 	mu        sync.Mutex
 	lastAlive time.Time // last step of Run; zero: not running
 	sendErr   error     // why a manifest could not be stored or a fact not emitted
+	complete  bool      // see Complete
 }
 
 // New returns a driver. It sends nothing before Run. It panics if a required field of Options is missing: that is a
@@ -219,7 +220,7 @@ func (d *Driver) handOver(ctx context.Context) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.sendErr = err
+	d.sendErr, d.complete = err, d.complete || err == nil && valid
 	return err
 }
 
@@ -295,6 +296,13 @@ func (d *Driver) markAlive() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lastAlive = d.clock.Now()
+}
+
+// Complete reports whether all of the source was read in this run, and what differed was emitted.
+func (d *Driver) Complete() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.complete
 }
 
 // Healthy returns an error if a manifest cannot be stored, a fact cannot be emitted, or Run is stuck. A URL that does
