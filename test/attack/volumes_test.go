@@ -79,8 +79,9 @@ func TestSubPathThatIsExchanged(t *testing.T) {
 					if i%4 == 3 {
 						path = fmt.Sprintf("d/new-%d/deep", i) // created while the links change
 					}
-					p.Spec.InitContainers = append(p.Spec.InitContainers, mounts(node.Shell(fmt.Sprintf("victim-%d", i), node.Image,
-						"! grep -q node /mnt/who || echo escaped >/dev/termination-log"), path))
+					victim := node.Shell(fmt.Sprintf("victim-%d", i), node.Image,
+						"! grep -q node /mnt/who || echo escaped >/dev/termination-log")
+					p.Spec.InitContainers = append(p.Spec.InitContainers, mounts(victim, path))
 				}
 			}))
 			p := g.await("attacker", "to start all its containers, or to escape", func(p *corev1.Pod) bool {
@@ -107,7 +108,9 @@ func escaped(p *corev1.Pod) (names []string) {
 // CVE-2017-1002101: links that lead out of the volume, planted before others mount them.
 func TestLinksOutOfAVolumeAsSubPaths(t *testing.T) {
 	aim := outside(t)
-	refused := []string{"root/etc", "node", "node/who", "node/new/deep", "up", "proc/etc", "dotdot", "chain/who", "dangling"}
+	refused := []string{
+		"root/etc", "node", "node/who", "node/new/deep", "up", "proc/etc", "dotdot", "chain/who", "dangling",
+	}
 	attack{
 		begin: func(g *target) {
 			up := strings.Repeat("../", 20)
@@ -152,8 +155,8 @@ func waiting(p *corev1.Pod, prefix string) (n int) {
 	return n
 }
 
-// A FIFO blocks whoever opens it, and a device acts: the agent opens neither, and the container gets no access to the
-// device by it.
+// A FIFO blocks a caller that opens it, and a device acts: the agent opens neither, and the container gets no access to
+// the device by it.
 func TestFIFOAndDeviceAsSubPaths(t *testing.T) {
 	attack{
 		begin: func(g *target) {
@@ -220,7 +223,7 @@ func (g *target) endVictim(p *corev1.Pod) {
 }
 
 // A container that may write the directory above a hostPath exchanges a file and a FIFO there, while pods with a typed
-// hostPath start. Whoever opens the FIFO waits for good.
+// hostPath start. A caller that opens the FIFO waits for good.
 func TestHostPathThatIsExchangedWithAFIFO(t *testing.T) {
 	dir := t.TempDir()
 	attack{
@@ -251,5 +254,49 @@ func TestHostPathThatIsExchangedWithAFIFO(t *testing.T) {
 				})
 			}
 		},
+	}.run(t)
+}
+
+// CVE-2017-1002102: a container replaces the link to the contents of its ConfigMap, so that the next update or the
+// removal of the volume would write or delete files of the node. Its mount is read-only, and so are those of paths.
+func TestContentsOfAConfigMapCannotBeReplaced(t *testing.T) {
+	aim, objects := outside(t), t.TempDir()
+	write := func(text string) {
+		file := filepath.Join(objects, "conf.yaml")
+		must.OK(t, os.WriteFile(file+".new", []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf}\n"+
+			"data: {key: "+text+"}\n"), 0o600))
+		must.OK(t, os.Rename(file+".new", file))
+	}
+	write("before")
+	conf := func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "c", VolumeSource: corev1.VolumeSource{
+			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}}}}
+	}
+	attack{
+		flags: []string{"--objects-path", objects},
+		// The directory is watched from the start on, and for a minute after its last user.
+		prepare: func(g *target) { g.put(node.Pod("reader", node.Image, node.Idle, conf)) },
+		begin: func(g *target) {
+			g.put(node.Pod("attacker", node.Image, "for at in /c /s; do ln -sfn "+aim+" $at/..data; ln -s "+aim+" $at/x; "+
+				"rm -rf $at/..data $at/key; mv $at/..data $at/y; mount -o remount,rw $at; done 2>/dev/null; "+
+				"until grep after /c/key >/dev/termination-log; do sleep 0.1; done; ls -A /c >>/dev/termination-log; exit 1",
+				conf, func(p *corev1.Pod) {
+					p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{
+						{Name: "c", MountPath: "/c"}, {Name: "c", MountPath: "/s", SubPath: "..data"}}
+				}))
+			g.await("attacker", "ready", node.Ready)
+			write("after")
+			g.await("attacker", "restarted", func(p *corev1.Pod) bool { return node.Container(p, "main").RestartCount > 0 })
+		},
+		check: func(g *target) {
+			p := g.await("attacker", "ended", func(p *corev1.Pod) bool {
+				return node.Container(p, "main").LastTerminationState.Terminated != nil
+			})
+			m := node.Container(p, "main").LastTerminationState.Terminated.Message
+			if !strings.HasPrefix(m, "after") || strings.Contains(m, "\nx\n") || !strings.Contains(m, "..data") {
+				g.Errorf("the container saw %q", m)
+			}
+		},
+		end: func(g *target) { g.untouched(aim) },
 	}.run(t)
 }
