@@ -162,7 +162,9 @@ func (b *Backing) newSession() *session {
 		s.dirs = append(s.dirs, d)
 	}
 	add(b.opts.Manifests, true)
-	add(b.opts.Objects, false)
+	if b.opts.Objects != b.opts.Manifests {
+		add(b.opts.Objects, false)
+	}
 	for account, path := range b.opts.Tokens {
 		log := b.opts.Log.With("path", path, "serviceAccount", account)
 		decode := decoder{log: log, warned: sets.New[string]()}
