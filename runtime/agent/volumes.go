@@ -29,7 +29,8 @@ type volumes struct {
 	found    volume.Found
 }
 
-// seedVolumes notes which volumes of a pod are set up. Those that a call is about may not be there any more.
+// seedVolumes notes which volumes of a pod count as set up. Where a record that the actor has not handled may change
+// that, they are all of the manifest: that a volume is lost which was never set up changes nothing.
 func (a *agent) seedVolumes(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
 	p := volume.Recorded{UID: ref.ID, Manifest: d.Manifest()}
 	certain := true
@@ -38,6 +39,11 @@ func (a *agent) seedVolumes(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
 	}
 	r.Pending(ref, func(rec *journaletv1.Record) { certain = certain && rec.GetFact().GetCallFinished() == nil })
 	state := d.Pod().GetVolumes()
+	if m := d.Manifest(); !certain && m != nil {
+		for i := range m.Spec.Volumes {
+			p.SetUp = append(p.SetUp, m.Spec.Volumes[i].Name)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(state)) {
 		if certain && state[name].GetStage() == journaletv1.VolumeStage_VOLUME_STAGE_SET_UP {
 			p.SetUp = append(p.SetUp, name)

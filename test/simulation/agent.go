@@ -49,6 +49,7 @@ type run struct {
 	fetcher   *fetcher // nil without a manifest URL
 	prober    *prober
 	gates     *gates
+	things    *store
 }
 
 func (r *run) name() string { return fmt.Sprint(r.epoch) }
@@ -87,12 +88,13 @@ func (s *sim) start() {
 		s.damage = nil
 	}
 	r.outcome(messages.Agent, messages.NewEvent(s.started()))
+	r.reportVolumes()
 	r.timers.Begin()
 	for _, ref := range r.cells.Refs() {
 		r.schedule(ref)
 	}
 	s.world.emit = r.watcher.event
-	s.directory.changed = r.reader.notify
+	s.directory.changed, s.world.files.changed = r.reader.notify, r.things.notify
 	last := r.cells.Decider(messages.Runtime).(*dispatch.Actor).Runtime().GetHealth()
 	r.cells.Pending(messages.Runtime, func(rec *journaletv1.Record) {
 		if fact := rec.GetFact().GetRuntimeHealthChanged(); fact != nil {
@@ -109,6 +111,7 @@ func (s *sim) start() {
 	s.clock.start(r.scope, r.watcher.relist)
 	s.clock.start(r.scope, r.reader.loop)
 	s.clock.start(r.scope, r.gates.loop)
+	s.clock.start(r.scope, r.things.loop)
 	s.clock.start(r.scope, r.prober.loop)
 	if r.fetcher != nil {
 		s.clock.start(r.scope, func(*proc) { _ = r.fetcher.Run(context.Background()) }) // it ends with its run
@@ -138,6 +141,7 @@ func (s *sim) sources() []string {
 }
 
 func (r *run) newDrivers() {
+	r.things = newStore(r)
 	r.performer = newPerformer(r)
 	r.watcher, r.reader, r.prober = newWatcher(r), newReader(r), newProber(r)
 	r.gates = newGates(r)
@@ -193,6 +197,7 @@ func (r *run) seedSource(ref messages.Ref, d *source.Actor) {
 func (r *run) seedPod(ref messages.Ref, d *pod.Actor) {
 	r.prober.seed(ref.ID, d.Probed())
 	r.seedGates(ref, d)
+	r.things.seed(ref, d)
 	last, certain := d.Pod().GetObserved(), d.Observed()
 	r.cells.Pending(ref, func(rec *journaletv1.Record) {
 		if o := rec.GetFact().GetPodObserved(); o != nil {
@@ -268,6 +273,7 @@ func (r *run) stored(recs []*journaletv1.Record, encoded [][]byte) {
 		r.calls.Stored(rec)
 		r.prober.stored(rec)
 		r.gates.stored(rec)
+		r.things.stored(rec)
 		for i, e := range rec.GetStep().GetDecisions() {
 			if k := e.GetCallRequested(); k != nil {
 				r.watcher.registerStart(
@@ -330,7 +336,7 @@ func (s *sim) crash() {
 	}
 	s.agent.scope.end()
 	s.agent = nil
-	s.world.emit, s.directory.changed = func(string) {}, func() {}
+	s.world.emit, s.directory.changed, s.world.files.changed = func(string) {}, func() {}, func() {}
 	lost := s.journal.crash()
 	for i, rec := range lost.records {
 		s.judge.record(rec, lost.encoded[i])

@@ -36,6 +36,7 @@ func newPerformer(r *run) *performer {
 	f := &performer{run: r, calls: map[*proc]*call{}}
 	f.Driver = cri.New(cri.Options{
 		Conn: criConn{r}, AgentID: agentID, Hash: pod.ContainerHash, Volumes: disk{f}, Clock: newSteadyClock(r),
+		Objects:         r.things,
 		Manifest:        func(_ context.Context, digest string) (*corev1.Pod, error) { return r.manifests.get(digest) },
 		ContainerLogDir: "/dev/null/no links to logs", HostsFile: "testdata/hosts", HostIPs: []string{"192.0.2.1"},
 		HTTP: func(req *http.Request) error {
@@ -108,41 +109,8 @@ func (d disk) work() error {
 	return nil
 }
 
-// SetUp implements cri.Volumes, as do the methods below.
-func (d disk) SetUp(
-	_ context.Context, _ *corev1.Pod, req *journaletv1.SetUpVolumes,
-) []*journaletv1.VolumeOutcome {
-	if len(req.GetVolumes()) == 0 {
-		if err := d.work(); err != nil {
-			return []*journaletv1.VolumeOutcome{{Message: err.Error(), Retryable: true}}
-		}
-		return nil
-	}
-	var out []*journaletv1.VolumeOutcome
-	for _, v := range req.GetVolumes() {
-		o := &journaletv1.VolumeOutcome{Name: v.GetName()}
-		if err := d.work(); err != nil {
-			o.Message, o.Retryable = err.Error(), true
-		}
-		out = append(out, o)
-	}
-	return out
-}
-
-func (d disk) TearDown(context.Context, string) ([]*journaletv1.VolumeOutcome, error) {
-	return nil, d.work()
-}
-
-func (d disk) Clean(_ context.Context, uid, _, _ string) ([]*journaletv1.VolumeOutcome, error) {
-	if err := d.work(); err != nil {
-		return nil, err
-	}
-	d.run.world.setConditions(uid, nil)
-	return nil, nil
-}
-
+// Path implements cri.Volumes, as do the methods below.
 func (disk) Path(*corev1.Pod, string) (string, error)                              { return "/", nil }
-func (disk) CreatePodDirs(string) error                                            { return nil }
 func (disk) CreateLogDir(_, _, _, _ string) (string, error)                        { return "/", nil }
 func (disk) CreateTerminationFile(_, _ string, _ uint32) (string, error)           { return "/", nil }
 func (disk) WriteHosts(string, []byte) (string, error)                             { return "/", nil }

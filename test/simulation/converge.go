@@ -74,6 +74,9 @@ func (s *sim) converge(crashAfter uint64) {
 			s.judge.broken(rest, rec.GetActor().GetId(), "record %d follows convergence without a reason: %v", rec.GetSeq(), rec)
 		}
 	}
+	if s.judge.first == nil {
+		s.judgeObjects()
+	}
 }
 
 // noticesLost: a container that vanished from the runtime is not reported as running any more, once faults have ended.
@@ -154,6 +157,7 @@ func (s *sim) endFaults() {
 	}
 	s.site.fix()
 	w.fixConditions()
+	w.files.fix()
 }
 
 // deviations returns how the agent and the world differ from the manifests, and the pod of the first difference.
@@ -200,6 +204,11 @@ func (s *sim) deviations() (uid string, wrong []string) {
 		if desired[o.uid] == "" && !o.empty() {
 			say(o.uid, "no source names %s, and it left %d sandboxes and %d containers", s.manifests.names[o.uid],
 				len(o.sandboxes), len(o.containers))
+		}
+	}
+	for _, of := range slices.Sorted(maps.Keys(s.world.files.disk)) {
+		if desired[of] == "" {
+			say(of, "no source names %s, and it left a directory", s.manifests.names[of])
 		}
 	}
 	return uid, wrong
@@ -255,6 +264,10 @@ func (s *sim) judgePod(uid string, v *corev1.Pod, digest string, say func(string
 		if ready > 0 {
 			say("it has ended and keeps a ready sandbox")
 		}
+		if h.evictedAs == h.incarnation && h.evictedAs > 0 && h.evictedWith != digest {
+			say("it was evicted with an old manifest")
+		}
+		s.judgeVolumes(uid, m, false, say)
 		for _, c := range o.containers {
 			if c.alive() {
 				say("it has ended, and %s runs", c.name)
@@ -270,6 +283,7 @@ func (s *sim) judgePod(uid string, v *corev1.Pod, digest string, say func(string
 		s.judgeContainers(h, m, o, v, say)
 		s.judgeResources(h, m, o, v, say)
 		s.judgeGates(uid, v, say)
+		s.judgeVolumes(uid, m, true, say)
 	default:
 		say("it is %s", v.Status.Phase)
 	}

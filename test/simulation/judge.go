@@ -57,6 +57,13 @@ const (
 	withinNode      = "the node admits no more than it has, and a name once"
 	convergence     = "without faults every pod becomes as its manifest says"
 	rest            = "nothing happens after convergence"
+	volumesFirst    = "a container is created with all volumes of its pod set up"
+	unmountedLast   = "volumes are torn down after the last container"
+	noneMounted     = "nothing of a finished pod stays mounted"
+	objectsFirst    = "nothing is requested that lacks an object"
+	objectsReach    = "a change of an object reaches the pods that run"
+	objectsAwaited  = "a pod waits for its objects, and starts when they appear"
+	evictedRightly  = "a pod is evicted only for what was measured"
 	vanishedEnds    = "a container that vanished stops counting as running"
 )
 
@@ -197,6 +204,7 @@ func (j *judge) events(rec *journaletv1.Record) {
 			id = messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), author, i)
 		}
 		j.event(author, id, e, rec)
+		j.bookObjects(author.ID, e, rec)
 	}
 }
 

@@ -111,6 +111,9 @@ const unknownGrace = 30 * time.Second
 // An end that began while no manifest was known keeps its grace period when a source adds the pod meanwhile.
 func (h *podHistory) graceOf(c *container) time.Duration {
 	least := unknownGrace
+	if h.evictedAs > 0 && h.evictedAs == h.incarnation {
+		return time.Second
+	}
 	if h.manifest != nil && !h.endedUnknown[c.id] {
 		least = graceIn(h.manifest, c.name)
 	}

@@ -56,6 +56,8 @@ func (j *judge) bookEnding(e *journaletv1.Event) {
 			h, m := j.history(uid), j.sim.manifests.byDigest[k.PodUpdated.GetPod().GetDigest()]
 			b.ending[uid] = b.ending[uid] || h.manifest != m
 		}
+	case *journaletv1.Event_StorageExceeded:
+		b.ending[k.StorageExceeded.GetUid()] = true
 	case *journaletv1.Event_AdmissionPendingPreemption:
 		victims = k.AdmissionPendingPreemption.GetVictims()
 	case *journaletv1.Event_ResizePendingPreemption:

@@ -20,6 +20,12 @@ type podHistory struct {
 	source string
 	// manifest is the manifest that it is to run: of this incarnation, as its source updated it last.
 	manifest *corev1.Pod
+	// objectReads are what was recorded of its objects, in order. setUps counts the requests to set up its volumes.
+	objectReads []objectsAt
+	setUps      int
+	// evictedAs is the last incarnation that was evicted, 0 for none, and evictedWith its manifest then.
+	evictedAs   uint64
+	evictedWith string
 	// restarts are restart counts by container.
 	restarts map[string]int32
 	// updates are the manifests that its source has updated it to, in order.
@@ -119,7 +125,8 @@ func (h *podHistory) onUpdate(s *sim, seq uint64, at time.Duration, u *journalet
 		if !s.judge.rebuilding {
 			h.onlyLeft(s.world.objectsOf(u.GetPod().GetUid()))
 		}
-	case u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_REMOVE, !h.holdsShare, !isUpdate(h.manifest, m):
+	case u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_REMOVE, !h.holdsShare, !isUpdate(h.manifest, m),
+		h.evictedAs > 0 && h.evictedAs == h.incarnation:
 		h.terminates(seq, at)
 		return
 	}
@@ -190,6 +197,9 @@ func (j *judge) containerCreated(c *container, gone bool) {
 	h.instances[c.inSandbox(c.name)]++
 	if runsOnceOnly(c.manifest, c.spec) {
 		h.once[c.id] = c.onceKey()
+	}
+	if !gone {
+		j.volumesOf(c)
 	}
 	if h.gone && !gone {
 		j.broken(noneOfGonePods, c.uid, "container %s is created", c.id)

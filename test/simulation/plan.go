@@ -95,6 +95,7 @@ func planWith(seed uint64, pods int) *Plan {
 	p.crowd(stream(seed, "plan of a crowd"))
 	p.lostStarts(stream(seed, "plan of lost starts"))
 	p.lostJournalAndURL(stream(seed, "plan of a lost journal and the URL"))
+	p.objects(stream(seed, "plan of objects"))
 	p.lostJournalAndResizes(stream(seed, "plan of a lost journal and resizes"))
 	slices.SortStableFunc(p.Ops, func(a, b Op) int { return cmp.Compare(a.At, b.At) })
 	for i := range p.Ops {
@@ -188,8 +189,12 @@ var faultKinds = map[string]struct {
 	"kill around a start": {8, time.Millisecond, 10 * time.Second,
 		killAt(onceBegins, onceUnderWay, onceDone, onceUnrecorded)},
 	"kill around a timer": {3, time.Millisecond, 10 * time.Second, killAt(timerFired, timerRecorded)},
-	"the URL fails":       {3, time.Second, 4 * time.Minute, (*sim).urlFails},
-	"another URL":         {1, 10 * time.Millisecond, time.Second, (*sim).otherURL},
+	"an object changes":   {0, 0, 0, (*sim).otherObject},
+	"storage is exceeded": {0, 0, 0, (*sim).exceedStorage},
+	"mounts hang": {0, 0, 0,
+		func(s *sim, o Op) { s.world.files.hungUntil = s.clock.uptime + o.lasts }},
+	"the URL fails": {3, time.Second, 4 * time.Minute, (*sim).urlFails},
+	"another URL":   {1, 10 * time.Millisecond, time.Second, (*sim).otherURL},
 }
 
 func (p *Plan) faults(r *rand.Rand) {

@@ -36,15 +36,23 @@ func manifestOf(r *rand.Rand, name, uid string) []byte {
 		spec = append(spec, `"readinessGates":[`+strings.Join(gates[:1+r.IntN(2)], ",")+`]`)
 	}
 	volumes := chance(r, 3)
+	all, env := objectsIn(stream(0, "objects of a pod", name, strings.Join(spec, ",")))
 	if volumes {
-		spec = append(spec, `"volumes":[{"name":"data","emptyDir":{}}]`)
+		all = append(all, `{"name":"data","emptyDir":{}}`)
+	}
+	if len(all) > 0 {
+		spec = append(spec, `"volumes":[`+strings.Join(all, ",")+`]`)
 	}
 	if inits := initsOf(r, volumes); len(inits) > 0 {
 		spec = append(spec, `"initContainers":[`+strings.Join(inits, ",")+`]`)
 	}
 	var mains []string
 	for i := range 1 + r.IntN(3)*r.IntN(2) {
-		mains = append(mains, containerOf(r, fmt.Sprintf("main%d", i), volumes, main))
+		c := containerOf(r, fmt.Sprintf("main%d", i), volumes, main)
+		if i == 0 && len(env) > 0 {
+			c = strings.Replace(c, `"env":[`, `"env":[`+strings.Join(env, ",")+",", 1)
+		}
+		mains = append(mains, c)
 	}
 	spec = append(spec, `"containers":[`+strings.Join(mains, ",")+`]`)
 	return []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{` + meta + `},"spec":{` + strings.Join(spec, ",") + `}}`)

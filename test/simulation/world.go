@@ -55,6 +55,7 @@ type world struct {
 	atStart func(c *container)
 	// conditions are the files of conditions, by UID.
 	conditions map[string]*conditions
+	files      *nodeFiles
 	// emit sends an event about a pod.
 	emit func(uid string)
 }
@@ -107,7 +108,7 @@ func newWorld(c *clock, seed uint64, j *judge) *world {
 		clock: c, seed: seed, noise: stream(seed, "noise"), judge: j, byUID: map[string]*objects{}, images: map[string]bool{},
 		ends: map[string]*container{},
 		up:   true, networkReady: true, registryUp: true, emit: func(string) {},
-		conditions: map[string]*conditions{},
+		conditions: map[string]*conditions{}, files: newNodeFiles(seed),
 	}
 }
 
@@ -386,6 +387,7 @@ func (w *world) vanish(c *container) {
 
 // reboot ends everything that runs. Its objects stay listed.
 func (w *world) reboot() {
+	w.files.reboot()
 	for _, o := range w.objects {
 		for _, x := range o.sandboxes {
 			w.killSandbox(x)
