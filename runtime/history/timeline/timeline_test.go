@@ -120,7 +120,7 @@ func TestPicturesOfARecordedRun(t *testing.T) {
 // TestEverySpanFollowsTheJournal holds the pictures of all recorded runs to what each promises: lanes in order, spans
 // within the axis, states of one lane that do not overlap, causes before their effects.
 func TestEverySpanFollowsTheJournal(t *testing.T) {
-	for _, seed := range []int{59, 112, 160, 203, 217, 255} {
+	for _, seed := range []int{59, 112, 160, 203, 217, 237} {
 		m := recorded(t, seed)
 		picture, err := timeline.Read(t.Context(), m, timeline.Options{})
 		must.OK(t, err)
@@ -171,7 +171,7 @@ func check(t *testing.T, name string, picture *timeline.Timeline) {
 // TestEveryDecisionHasAnEventThatLedToIt counts the decisions whose cause is in the picture: all of them, in a whole
 // journal.
 func TestEveryDecisionHasAnEventThatLedToIt(t *testing.T) {
-	for _, seed := range []int{59, 160, 203, 217, 255} {
+	for _, seed := range []int{59, 160, 203, 217, 237} {
 		picture, err := timeline.Read(t.Context(), recorded(t, seed), timeline.Options{})
 		must.OK(t, err)
 		for _, ev := range picture.Events {

@@ -30,6 +30,12 @@ const (
 	Health EndKind = "health"
 	// Gates is a change of the conditions of readiness gates.
 	Gates EndKind = "readiness-gates"
+	// Object is a change of an object that a pod refers to, or its first read.
+	Object EndKind = "object"
+	// Storage is a limit of ephemeral storage that a pod exceeds.
+	Storage EndKind = "storage"
+	// Mount is a volume that is no longer mounted, a directory of a pod that nothing names, or a cgroup that is gone.
+	Mount EndKind = "mount"
 	// Deadline is a pod's active deadline that has passed.
 	Deadline EndKind = "deadline"
 	// Progress is the progress of a pull.
@@ -80,6 +86,12 @@ func (x *explainer) outside(e Event) *End {
 		kind = Probe
 	case *journaletv1.Event_ReadinessGatesRead:
 		kind = Gates
+	case *journaletv1.Event_ObjectsRead:
+		kind = Object
+	case *journaletv1.Event_StorageExceeded:
+		kind = Storage
+	case *journaletv1.Event_VolumesLost, *journaletv1.Event_PodDirectoryFound, *journaletv1.Event_PodCgroupLost:
+		kind = Mount
 	case *journaletv1.Event_RuntimeHealthChanged:
 		kind = Health
 	case *journaletv1.Event_PullProgressed:
