@@ -231,10 +231,12 @@ func (x *PodRef) GetCreatedAt() *timestamppb.Timestamp {
 type ManifestProblem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1-based; 0 when the problem is with the whole file.
-	Line          uint32 `protobuf:"varint,1,opt,name=line,proto3" json:"line,omitempty"`
-	Field         string `protobuf:"bytes,2,opt,name=field,proto3" json:"field,omitempty"`
-	Code          string `protobuf:"bytes,3,opt,name=code,proto3" json:"code,omitempty"`
-	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	Line    uint32 `protobuf:"varint,1,opt,name=line,proto3" json:"line,omitempty"`
+	Field   string `protobuf:"bytes,2,opt,name=field,proto3" json:"field,omitempty"`
+	Code    string `protobuf:"bytes,3,opt,name=code,proto3" json:"code,omitempty"`
+	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	// The pod that it keeps out, as namespace/name; empty when the problem is with the whole file or another object.
+	Pod           string `protobuf:"bytes,5,opt,name=pod,proto3" json:"pod,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -293,6 +295,13 @@ func (x *ManifestProblem) GetCode() string {
 func (x *ManifestProblem) GetMessage() string {
 	if x != nil {
 		return x.Message
+	}
+	return ""
+}
+
+func (x *ManifestProblem) GetPod() string {
+	if x != nil {
+		return x.Pod
 	}
 	return ""
 }
@@ -1048,12 +1057,13 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x16\n" +
 	"\x06digest\x18\x04 \x01(\tR\x06digest\x129\n" +
 	"\n" +
-	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"i\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"{\n" +
 	"\x0fManifestProblem\x12\x12\n" +
 	"\x04line\x18\x01 \x01(\rR\x04line\x12\x14\n" +
 	"\x05field\x18\x02 \x01(\tR\x05field\x12\x12\n" +
 	"\x04code\x18\x03 \x01(\tR\x04code\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"\xa7\x01\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12\x10\n" +
+	"\x03pod\x18\x05 \x01(\tR\x03pod\"\xa7\x01\n" +
 	"\fManifestFile\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12(\n" +
 	"\x04pods\x18\x02 \x03(\v2\x14.journalet.v1.PodRefR\x04pods\x129\n" +

@@ -63,6 +63,7 @@ func problem(p manifest.Problem) *journaletv1.ManifestProblem {
 	}
 	return &journaletv1.ManifestProblem{
 		Line: uint32(max(0, p.Line)), Field: truncate(p.Field), Code: string(p.Code), Message: truncate(text),
+		Pod: truncate(p.Pod),
 	}
 }
 

@@ -111,11 +111,26 @@ func (s *Sender) store(ctx context.Context, f File) error {
 	return nil
 }
 
-// log logs an emitted file, for readers of the log.
+// log logs an emitted file, for readers of the log: one line for each pod that its problems keep out, with the first of
+// them, and one for each problem of something else.
 func (s *Sender) log(f File) {
+	of := map[string]int{}
 	for _, p := range f.GetProblems() {
-		s.Log.Warn("manifest problem", "file", f.GetPath(), "line", p.GetLine(), "field", p.GetField(),
-			"code", p.GetCode(), "problem", p.GetMessage())
+		of[p.GetPod()]++
+	}
+	logged := map[string]bool{}
+	for _, p := range f.GetProblems() {
+		pod := p.GetPod()
+		if pod != "" && logged[pod] {
+			continue
+		}
+		logged[pod] = true
+		text := p.GetMessage()
+		if n := of[pod]; pod != "" && n > 1 {
+			text = fmt.Sprintf("%d problems, the first: %s; all: journalet validate FILE", n, text)
+		}
+		s.Log.Warn("manifest problem", "file", f.GetPath(), "pod", pod, "line", p.GetLine(), "field", p.GetField(),
+			"code", p.GetCode(), "problem", text)
 	}
 	for _, p := range f.Pods {
 		for _, w := range p.Warnings {

@@ -177,7 +177,7 @@ func (d *decoding) pod(root *node, prefix string, kindImplied bool) {
 	r := &report{path: d.path, prefix: prefix, root: root}
 	index := d.index
 	d.index++
-	defer func() { d.problems.add(r.sorted()...) }()
+	defer func() { d.problems.add(ofPod(root, r.sorted())...) }()
 
 	if d.full() || !withinPod(r) {
 		return
@@ -201,6 +201,20 @@ func (d *decoding) pod(root *node, prefix string, kindImplied bool) {
 		pod.Kind, pod.APIVersion = "Pod", "v1"
 	}
 	d.finish(r, pod, index)
+}
+
+// ofPod names the pod in its problems.
+func ofPod(root *node, all []Problem) []Problem {
+	meta := root.get("metadata")
+	name, _ := meta.get("name").text()
+	if name == "" {
+		return all
+	}
+	namespace, _ := meta.get("namespace").text()
+	for i := range all {
+		all[i].Pod = cmp.Or(namespace, metav1.NamespaceDefault) + "/" + name
+	}
+	return all
 }
 
 // withinPod refuses a pod that is too large, before its aliases are expanded.

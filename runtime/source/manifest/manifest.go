@@ -116,6 +116,7 @@ type Problem struct {
 	Line    int    // of the field or its nearest parent, from 1; 0 for the whole manifest
 	Field   string // such as spec.containers[0].image; in a list it begins with items[<n>]; may be empty
 	Code    Code
+	Pod     string // namespace/name, as the author knows it; empty for another object and for the whole manifest
 	Message string // what is wrong, without values of environment variables, commands or annotations
 	Remedy  string // what to do next
 }
