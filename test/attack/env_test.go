@@ -54,7 +54,7 @@ func TestFileOfVariablesThatIsExchanged(t *testing.T) {
 	}.run(t)
 }
 
-// Files that block whoever opens them, act, never end, or are the node's.
+// Files that block their reader, act, never end, or are the node's.
 func TestHostileFilesOfVariables(t *testing.T) {
 	refused := []string{"fifo", "device", "huge", "long", "dir", "loop"}
 	missing := []string{"node", "up", "proc/mem"} // links that lead nowhere within the volume
