@@ -56,6 +56,9 @@ func (a *app) otherConfig(o replayOptions) (func(*journaletv1.AgentConfig), erro
 			a.notice("what the file reserves is left out: the journal holds what is allocatable to pods, not the node's " +
 				"capacity; give what would be left with --with-allocatable")
 		}
+		if cfg.UserNamespaceIDs != config.Defaults().UserNamespaceIDs {
+			a.notice("userNamespaces of the file is left out: which ids pods share is the node's matter")
+		}
 		changes = append(changes, func(c *journaletv1.AgentConfig) {
 			// As runtime/agent does, for the fields of a KubeletConfiguration. The concurrency of calls is a flag.
 			c.MaxPods, c.PullConcurrency = uint32(max(0, cfg.MaxPods)), uint32(max(1, cfg.MaxParallelImagePulls))
