@@ -7,20 +7,21 @@
 //   - AdmissionDecided, AdmissionDeferred, AdmissionPendingPreemption, ResizeDecided, ResizePendingPreemption and
 //     OrphanConfirmed of the node;
 //   - PodObserved of the PLEG, ProbeResult, and ReadinessGatesRead;
+//   - ObjectsRead of the objects store, VolumesLost, PodDirectoryFound and StorageExceeded;
 //   - CallFinished and CallDropped of its own calls, and ImagePullDecided;
 //   - TimerFired and AgentStarted.
 //
 // It decides
 //   - AdmissionRequested, ResizeRequested, ResizeWithdrawn and OrphanFound, for the node;
 //   - CallRequested, CallWithdrawn, ImagePullRequested and ImagePullWithdrawn;
-//   - ProbesSet, ReadinessGatesSet, TimerSet and TimerCleared;
+//   - ProbesSet, ReadinessGatesSet, ObjectsSet, TimerSet and TimerCleared;
 //   - BackOffStarted, AllContainersRestarting, ResizeStarted and ResizeCompleted, for itself;
 //   - PodStatusChanged, PodTerminating, PodTerminated and PodFinished.
 //
 // A file's prefix says what the file does:
 //   - evolve_ folds events. Only these files change the state.
-//   - decide_ decides what to request. A file covers one concern: run (bring the pod up), terminate, cleanup, hooks,
-//     probes, resize, restart (of all containers), backoff, deadline.
+//   - decide_ decides what to request. A file covers one concern: run (bring the pod up), volumes, terminate,
+//     cleanup, evict, hooks, probes, resize, restart (of all containers), backoff, deadline.
 //   - status_ computes what is reported: phase and conditions, the API's view, what a container or the pod waits for.
 //   - state_ reads the manifest and the records, for the other three.
 //

@@ -30,8 +30,8 @@ import (
 	"github.com/journalet/journalet/test/node"
 )
 
-// `make histories` makes the recording when JournalFormat is raised, and at no other time: if the agent does not adopt it,
-// the code is wrong.
+// `make histories` makes the recording when JournalFormat is raised, and at no other time: if the agent does not adopt
+// it, the code is wrong.
 var record = flag.Bool("upgrade.record", false, "record the root directory again, by the agent of this checkout")
 
 // recorded is what the recording holds beside the bus's directory and the manifests: what the runtime showed, what the
