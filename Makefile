@@ -154,7 +154,7 @@ corpus: ## how many manifests of a directory a node accepts, as the kubelet deco
 	@[ -d "$(FOLDER)" ] || { echo "name a directory of manifests: make corpus FOLDER=dir" >&2; exit 2; }
 	$(GO) test -count=1 -v -run '^TestCorpusIsJudged$$' ./test/corpus -corpus.dir=$(abspath $(FOLDER))
 	cd test/oracle && $(GO) test -p 2 -count=1 -v -run '^TestCorpusIsDecodedAsByTheKubelet$$' . -oracle.corpus=$(abspath $(FOLDER))
-ifneq ($(RUN),)
+ifeq ($(origin RUN),command line)
 	$(LAB) up
 	JOURNALET_TEST_CRI_ENDPOINT="$$($(LAB) endpoint)" $(GO) test -tags corpus -count=1 -v -timeout 30m \
 		-run '^TestAcceptedManifestsRun$$' ./test/corpus -corpus.dir=$(abspath $(FOLDER)) -corpus.run=$(RUN)
