@@ -41,7 +41,7 @@ func Read(dir string) ([]File, error) {
 		if info, err := e.Info(); err != nil || info.Size() > maxFileBytes {
 			return fmt.Errorf("%s: %w", path, errors.Join(err, errors.New("more than 10 MiB")))
 		}
-		data, err := os.ReadFile(path) //nolint:gosec // the directory that the caller names
+		data, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}

@@ -58,7 +58,7 @@ func (r *rig) start() *rig {
 	go func() { r.done <- r.Backing.Run(ctx, func(b map[objects.Key]objects.Object) { r.batch <- b }) }()
 	r.Cleanup(func() {
 		cancel()
-		<-r.done
+		_ = <-r.done
 	})
 	return r
 }

@@ -147,7 +147,7 @@ func inBubble(t *testing.T, f func(*world)) {
 		go func() { done <- w.d.Run(ctx) }()
 		f(w)
 		cancel()
-		<-done
+		_ = <-done
 	})
 }
 

@@ -46,7 +46,7 @@ func (p Path) check() error {
 	case filepath.IsAbs(p.SubPath):
 		return fmt.Errorf("subPath %q must not be an absolute path", p.SubPath)
 	case p.SubPath == "" || slices.Contains(strings.Split(p.SubPath, "/"), ".."):
-		return fmt.Errorf("subPath %q must name a path in the volume, without ..", p.SubPath)
+		return fmt.Errorf("subPath %q must name a path without .. in the volume", p.SubPath)
 	}
 	return nil
 }

@@ -106,7 +106,7 @@ func (v volume) openOrCreate(path string) (int, error) {
 	parts := strings.Split(path, "/")
 	parent, missing, err := v.openExisting(parts)
 	for i := 0; i < len(missing) && err == nil; i++ {
-		child := -1
+		var child int
 		child, err = createIn(parent, missing[i], st.Mode&0o7777)
 		_ = unix.Close(parent)
 		parent = child

@@ -12,8 +12,8 @@ import (
 // The annotations that chose a seccomp profile before there were fields, and their values. No kubelet reads them since
 // 1.27. Manifests that have them are meant to be confined, so they are carried out here.
 const (
-	seccompPodKey        = corev1.SeccompPodAnnotationKey             //nolint:staticcheck // manifests have it
-	seccompContainerKey  = corev1.SeccompContainerAnnotationKeyPrefix //nolint:staticcheck // manifests have it
+	seccompPodKey        = corev1.SeccompPodAnnotationKey
+	seccompContainerKey  = corev1.SeccompContainerAnnotationKeyPrefix
 	seccompDefault       = "runtime/default"
 	seccompDockerDefault = "docker/default"
 	seccompUnconfined    = "unconfined"
