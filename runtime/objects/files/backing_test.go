@@ -3,6 +3,7 @@ package files
 import (
 	"bytes"
 	"context"
+	"errors"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -58,7 +59,9 @@ func (r *rig) start() *rig {
 	go func() { r.done <- r.Backing.Run(ctx, func(b map[objects.Key]objects.Object) { r.batch <- b }) }()
 	r.Cleanup(func() {
 		cancel()
-		_ = <-r.done
+		if err := <-r.done; !errors.Is(err, context.Canceled) {
+			r.Error("the backing ended with", err)
+		}
 	})
 	return r
 }

@@ -147,7 +147,9 @@ func inBubble(t *testing.T, f func(*world)) {
 		go func() { done <- w.d.Run(ctx) }()
 		f(w)
 		cancel()
-		_ = <-done
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error("the driver ended with", err)
+		}
 	})
 }
 
