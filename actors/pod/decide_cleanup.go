@@ -12,6 +12,9 @@ import (
 // preempted before its containers are observed: they have their grace period first.
 func (d *step) tearDown() error {
 	if d.anyAlive() {
+		if err := d.withdrawCleaning(); err != nil {
+			return err
+		}
 		return d.stopAll(d.stopReason())
 	}
 	if over, err := d.stopSandboxes(d.holdsNetwork); err != nil || !over {
@@ -55,6 +58,11 @@ func (d *step) holdsNetwork(x *journaletv1.SandboxObservation) bool {
 
 // clean removes everything that the pod left on the node, and then emits PodFinished.
 func (d *step) clean() error {
+	if d.anyAlive() {
+		if err := d.withdrawCleaning(); err != nil {
+			return err
+		}
+	}
 	// A hook that was withdrawn holds up nothing, even if it is slow to end.
 	if d.calling(isNoHook) {
 		return nil
@@ -98,6 +106,20 @@ func (d *step) clean() error {
 		return nil
 	}
 	return d.finish()
+}
+
+// withdrawCleaning withdraws what would tear volumes down. After a lost journal a container may be observed only when
+// this is requested: it is stopped first.
+func (d *step) withdrawCleaning() error {
+	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
+		if d.state.Calls[id].GetRequest().GetCleanPod() == nil {
+			continue
+		}
+		if err := d.withdrawCall(id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func isNoHook(r *journaletv1.CallRequested) bool { return r.GetRunHook() == nil }
