@@ -72,7 +72,7 @@ var fields = map[action][]string{
 		"AdmissionRequested.name", "CleanPod.name", "PodObserved.pod_name", "PodRef.name",
 	},
 	fullName: {
-		"AdmissionPendingPreemption.full_name", "ResizePendingPreemption.full_name",
+		"AdmissionPendingPreemption.full_name", "ManifestProblem.pod", "ResizePendingPreemption.full_name",
 	},
 	container: {
 		"AllContainersRestarting.container", "BackOffStarted.container", "ContainerObservation.name",
