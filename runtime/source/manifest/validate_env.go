@@ -184,7 +184,9 @@ func validateResourceRef(spec *corev1.PodSpec, ref *corev1.ResourceFieldSelector
 	if strings.HasSuffix(ref.Resource, ".cpu") {
 		divisors = cpuDivisors
 	}
-	errs = append(errs, oneOf(ref.Divisor.String(), at.Child("divisor"), divisors...)...)
+	if len(errs) == 0 { // the divisors of an unknown resource are unknown, too
+		errs = oneOf(ref.Divisor.String(), at.Child("divisor"), divisors...)
+	}
 	named := func(c corev1.Container) bool { return c.Name == ref.ContainerName }
 	if ref.ContainerName != "" && !slices.ContainsFunc(spec.Containers, named) &&
 		!slices.ContainsFunc(spec.InitContainers, named) {

@@ -151,7 +151,7 @@ func validateDNS(s *corev1.PodSpec, spec *field.Path) field.ErrorList {
 		corev1.DNSClusterFirst, corev1.DNSClusterFirstWithHostNet, corev1.DNSDefault, corev1.DNSNone)
 	at := spec.Child("dnsConfig")
 	if s.DNSPolicy == corev1.DNSNone && (s.DNSConfig == nil || len(s.DNSConfig.Nameservers) == 0) {
-		errs = append(errs, field.Required(at.Child("nameservers"), "dnsPolicy None needs at least one"))
+		return append(errs, field.Required(at.Child("nameservers"), "dnsPolicy None needs at least one"))
 	}
 	if s.DNSConfig == nil {
 		return errs
