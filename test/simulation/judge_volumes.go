@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -129,8 +130,11 @@ func (h *podHistory) newestDigest() string {
 func (s *sim) judgeVolumes(uid string, m *corev1.Pod, runs bool, say func(string, ...any)) {
 	disk := s.world.files.disk[uid]
 	if !runs {
-		if len(disk) > 0 {
-			say("it has ended, and has volumes: %v", disk)
+		for _, name := range slices.Sorted(maps.Keys(disk)) {
+			if s.judge.lostRecordsAt > 0 && !hasVolume(m, name) {
+				continue // only the lost journal had its manifest: it goes when the pod is removed
+			}
+			say("it has ended, and has volume %s: %s", name, disk[name])
 		}
 		return
 	}

@@ -148,6 +148,10 @@ func (d disk) SetUp(
 	return all
 }
 
+func hasVolume(m *corev1.Pod, name string) bool {
+	return slices.ContainsFunc(m.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
+}
+
 func volumeIn(m *corev1.Pod, name string) *corev1.Volume {
 	i := slices.IndexFunc(m.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
 	return &m.Spec.Volumes[i]
