@@ -11,10 +11,10 @@ import (
 // for its logs and its status until the source no longer names the pod. After a lost journal a pod may be rejected or
 // preempted before its containers are observed: they have their grace period first.
 func (d *step) tearDown() error {
+	if err := d.withdrawCleaning(); err != nil {
+		return err
+	}
 	if d.anyAlive() {
-		if err := d.withdrawCleaning(); err != nil {
-			return err
-		}
 		return d.stopAll(d.stopReason())
 	}
 	if over, err := d.stopSandboxes(d.holdsNetwork); err != nil || !over {
@@ -58,10 +58,8 @@ func (d *step) holdsNetwork(x *journaletv1.SandboxObservation) bool {
 
 // clean removes everything that the pod left on the node, and then emits PodFinished.
 func (d *step) clean() error {
-	if d.anyAlive() {
-		if err := d.withdrawCleaning(); err != nil {
-			return err
-		}
+	if err := d.withdrawCleaning(); err != nil {
+		return err
 	}
 	// A hook that was withdrawn holds up nothing, even if it is slow to end.
 	if d.calling(isNoHook) {
@@ -108,9 +106,12 @@ func (d *step) clean() error {
 	return d.finish()
 }
 
-// withdrawCleaning withdraws what would tear volumes down. After a lost journal a container may be observed only when
-// this is requested: it is stopped first.
+// withdrawCleaning withdraws what would tear volumes down while a container runs. After a lost journal a container may
+// be observed only when this is requested: it is stopped first.
 func (d *step) withdrawCleaning() error {
+	if !d.anyAlive() {
+		return nil
+	}
 	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
 		if d.state.Calls[id].GetRequest().GetCleanPod() == nil {
 			continue
