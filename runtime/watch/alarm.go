@@ -2,8 +2,9 @@ package watch
 
 import "time"
 
-// Clock is what an Alarm needs of a clock.
+// Clock is what an Alarm and a Gathering need of a clock.
 type Clock interface {
+	Now() time.Time
 	// AfterFunc calls f once, d from now; stop reports whether it prevented the call.
 	AfterFunc(d time.Duration, f func()) (stop func() bool)
 }

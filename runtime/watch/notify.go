@@ -54,7 +54,7 @@ func (w *Path) Close() {
 	}
 }
 
-// Events returns the notifications for AddEvent; nil if there are none.
+// Events returns the notifications for Gathering.AddEvent; nil if there are none.
 func (w *Path) Events() <-chan fsnotify.Event {
 	if w.w == nil {
 		return nil
@@ -62,7 +62,7 @@ func (w *Path) Events() <-chan fsnotify.Event {
 	return w.w.Events
 }
 
-// Errors returns the errors for AddError; nil if there are none.
+// Errors returns the errors for Gathering.AddError; nil if there are none.
 func (w *Path) Errors() <-chan error {
 	if w.w == nil {
 		return nil
@@ -119,8 +119,8 @@ func (w *Path) watchDir(dir string, id inode) bool {
 	return true
 }
 
-// AddEvent adds one notification and reports whether there is something to read.
-func (w *Path) AddEvent(e fsnotify.Event, open bool, n *Changes) bool {
+// addEvent adds one notification and reports whether there is something to read.
+func (w *Path) addEvent(e fsnotify.Event, open bool, n *Changes) bool {
 	if !open {
 		w.w = nil
 		return false
@@ -153,8 +153,8 @@ func (w *Path) AddEvent(e fsnotify.Event, open bool, n *Changes) bool {
 	return true
 }
 
-// AddError handles an error of the watcher and reports whether notifications may be lost.
-func (w *Path) AddError(err error, open bool, n *Changes) bool {
+// addError handles an error of the watcher and reports whether notifications may be lost.
+func (w *Path) addError(err error, open bool, n *Changes) bool {
 	if !open {
 		w.w = nil
 		return false

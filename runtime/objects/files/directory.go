@@ -8,13 +8,11 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
-	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/watch"
 )
@@ -84,11 +82,9 @@ func (d *directory) run(ctx context.Context) {
 	d.files, d.warned = map[string]*file{}, map[string]bool{}
 	d.watch = watch.New(d.path, d.log)
 	defer d.watch.Close()
-	reread, quiet := watch.NewAlarm(d.clock), watch.NewAlarm(d.clock)
+	reread, changes := watch.NewAlarm(d.clock), d.watch.Gather(d.clock, quietPeriod, maxQuietPeriod)
 	defer reread.Clear()
-	defer quiet.Clear()
-	var notified watch.Changes
-	var since time.Time // of the first notification not yet read
+	defer changes.Clear()
 	d.scan()
 	for {
 		d.publish()
@@ -99,41 +95,26 @@ func (d *directory) run(ctx context.Context) {
 		}
 		for again := true; again; {
 			again = false
-			changed := false
 			select {
 			case <-ctx.Done():
 				return
 			case <-reread.C():
 				reread.Rang()
 				d.scan()
-			case <-quiet.C():
-				quiet.Rang()
-				d.readNotified(&notified)
+			case <-changes.C():
+				d.readNotified(changes.Take())
 			case e, open := <-d.watch.Events():
-				again, changed = true, d.watch.AddEvent(e, open, &notified)
+				again = true
+				changes.AddEvent(e, open)
 			case err, open := <-d.watch.Errors():
-				again, changed = true, d.watch.AddError(err, open, &notified)
-			}
-			if changed {
-				since = d.holdOff(quiet, since)
+				again = true
+				changes.AddError(err, open)
 			}
 		}
 	}
 }
 
-// holdOff extends the quiet period, up to maxQuietPeriod. It returns when the wait began.
-func (d *directory) holdOff(quiet *watch.Alarm, since time.Time) time.Time {
-	now := d.clock.Now()
-	if !quiet.Armed() {
-		since = now
-	}
-	if !quiet.Armed() || now.Sub(since) < maxQuietPeriod {
-		quiet.Set(quietPeriod)
-	}
-	return since
-}
-
-func (d *directory) readNotified(n *watch.Changes) {
+func (d *directory) readNotified(n watch.Changes) {
 	if n.All {
 		d.listed = false
 		d.scan()
@@ -141,7 +122,6 @@ func (d *directory) readNotified(n *watch.Changes) {
 	for name := range n.Names {
 		d.refresh(name, true)
 	}
-	*n = watch.Changes{}
 }
 
 // publish replaces the view if it has changed.
@@ -156,7 +136,7 @@ func (d *directory) publish() {
 		now.err = errors.New(d.failed)
 	}
 	for name, f := range d.files {
-		if path, ok := d.pathOf(name); ok && f.content != nil && !f.content.empty() {
+		if path, ok := d.watch.Join(d.dir, name); ok && f.content != nil && !f.content.empty() {
 			now.files[path] = f.content
 		}
 	}
@@ -186,7 +166,7 @@ func (d *directory) scan() {
 		}
 		return
 	}
-	names, err := d.names(st, gone)
+	names, err := d.watch.Names(st, gone, func(name string) bool { return d.files[name] != nil })
 	d.fail(err)
 	if err != nil {
 		return
@@ -195,34 +175,6 @@ func (d *directory) scan() {
 	d.setNames(names)
 	// A dangling link, or a name beyond maxFiles, is not in files and must be checked again.
 	d.listed = st.IsDir() && len(d.files) == len(names) && !st.Racy(d.clock.Now())
-}
-
-// names lists the files.
-func (d *directory) names(st watch.Stamp, gone bool) (map[string]bool, error) {
-	names := map[string]bool{}
-	switch {
-	case gone:
-		return nil, nil
-	case st.IsRegular():
-		return map[string]bool{filepath.Base(d.path): true}, nil
-	}
-	fresh := 0
-	for e, err := range bounded.Entries(d.path) {
-		if err != nil {
-			return nil, err
-		}
-		if strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		if d.files[e.Name()] == nil {
-			// Names beyond the limit are dropped; known names stay.
-			if fresh++; fresh > maxFiles+1 {
-				continue
-			}
-		}
-		names[e.Name()] = true
-	}
-	return names, nil
 }
 
 // setNames updates files to these names. Removed files make room first.
@@ -253,16 +205,9 @@ func (d *directory) fail(err error) {
 	}
 }
 
-func (d *directory) pathOf(name string) (string, bool) {
-	if d.dir.IsRegular() {
-		return d.path, name == filepath.Base(d.path)
-	}
-	return filepath.Join(d.path, name), true
-}
-
 // refresh updates one name. Unless a notification named it, it is read only if its stamp differs.
 func (d *directory) refresh(name string, notified bool) {
-	path, ok := d.pathOf(name)
+	path, ok := d.watch.Join(d.dir, name)
 	if !ok {
 		return
 	}
@@ -304,7 +249,7 @@ func (d *directory) read(f *file, name, path string) {
 		return
 	case err != nil:
 		// Without a stamp, the next reread reads it again.
-		d.replace(name, &file{racy: true, content: f.content.broken(path + ": cannot be read: " + cause(err))})
+		d.replace(name, &file{racy: true, content: f.content.broken(path + ": cannot be read: " + watch.Cause(err))})
 		return
 	}
 	racy, sum := st.Racy(d.clock.Now()), sha256.Sum256(data)
@@ -370,13 +315,4 @@ func (d *directory) warnOnce(name, what string) {
 	}
 	d.warned[name] = true
 	d.log.Warn(what, "file", strings.ToValidUTF8(name, "?"))
-}
-
-// cause returns an error's text without the path.
-func cause(err error) string {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		err = pe.Err
-	}
-	return strings.ToValidUTF8(err.Error(), "?")
 }

@@ -140,13 +140,12 @@ func (d *Driver) SeedPending(fact *journaletv1.ManifestsRead) {
 func (d *Driver) Run(ctx context.Context) error {
 	d.watch = watch.New(d.opts.Path, d.log)
 	defer d.watch.Close()
-	reread, quiet, retry := watch.NewAlarm(d.clock), watch.NewAlarm(d.clock), watch.NewAlarm(d.clock)
+	reread, retry := watch.NewAlarm(d.clock), watch.NewAlarm(d.clock)
+	changes := d.watch.Gather(d.clock, quietPeriod, maxQuietPeriod)
 	defer reread.Clear()
-	defer quiet.Clear()
 	defer retry.Clear()
+	defer changes.Clear()
 
-	var changed watch.Changes
-	var since time.Time // of the first notification not yet read
 	wait := retryMin
 	d.scan()
 	for {
@@ -174,38 +173,21 @@ func (d *Driver) Run(ctx context.Context) error {
 			case <-reread.C():
 				reread.Rang()
 				d.scan()
-			case <-quiet.C():
-				quiet.Rang()
-				d.readNotified(&changed)
+			case <-changes.C():
+				d.readNotified(changes.Take())
 			case e, open := <-d.watch.Events():
 				again = true
-				if d.watch.AddEvent(e, open, &changed) {
-					since = d.holdOff(quiet, since)
-				}
+				changes.AddEvent(e, open)
 			case err, open := <-d.watch.Errors():
 				again = true
-				if d.watch.AddError(err, open, &changed) {
-					since = d.holdOff(quiet, since)
-				}
+				changes.AddError(err, open)
 			}
 		}
 	}
 }
 
-// holdOff extends the quiet period, up to maxQuietPeriod. It returns when the wait began.
-func (d *Driver) holdOff(quiet *watch.Alarm, since time.Time) time.Time {
-	now := d.clock.Now()
-	if !quiet.Armed() {
-		since = now
-	}
-	if !quiet.Armed() || now.Sub(since) < maxQuietPeriod {
-		quiet.Set(quietPeriod)
-	}
-	return since
-}
-
 // readNotified reads the changed files, and all files if a notification was lost or concerned the directory itself.
-func (d *Driver) readNotified(n *watch.Changes) {
+func (d *Driver) readNotified(n watch.Changes) {
 	d.refreshClasses()
 	if n.All {
 		d.listed = false
@@ -214,7 +196,6 @@ func (d *Driver) readNotified(n *watch.Changes) {
 	for name := range n.Names {
 		d.refresh(name, true)
 	}
-	*n = watch.Changes{}
 }
 
 func (d *Driver) markAlive() {

@@ -4,8 +4,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io/fs"
-	"path/filepath"
-	"strings"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/source/feed"
@@ -34,7 +32,7 @@ type file struct {
 
 // refresh updates one name. Unless a notification named it, it is read only if its stamp differs.
 func (d *Driver) refresh(name string, notified bool) {
-	path, ok := d.pathOf(name)
+	path, ok := d.watch.Join(d.dir, name)
 	if !ok {
 		return
 	}
@@ -99,28 +97,11 @@ func (d *Driver) forget(name string) {
 	}
 }
 
-// pathOf returns the path of a name. ok is false if Path is one file with another name.
-func (d *Driver) pathOf(name string) (string, bool) {
-	if d.dir.IsRegular() {
-		return d.opts.Path, name == filepath.Base(d.opts.Path)
-	}
-	return filepath.Join(d.opts.Path, name), true
-}
-
 func unreadable(name string, err error) *journaletv1.ManifestFile {
 	if errors.Is(err, watch.ErrChanging) {
 		return feed.Unreadable(name, codeChanging,
 			"changes while it is read; write manifests under another name and rename them into place")
 	}
 	return feed.Unreadable(name, codeUnreadable,
-		"cannot be read: "+cause(err)+"; check the file's permissions and the disk")
-}
-
-// cause returns an error's text without the path, which the problem has already.
-func cause(err error) string {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		err = pe.Err
-	}
-	return strings.ToValidUTF8(err.Error(), "?")
+		"cannot be read: "+watch.Cause(err)+"; check the file's permissions and the disk")
 }

@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/watch"
 )
 
@@ -22,7 +20,8 @@ const (
 // scan checks the path, its names, and each file, and reads files with another stamp.
 func (d *Driver) scan() {
 	d.refreshClasses()
-	st, err := d.follow()
+	st, moved, err := d.watch.Follow()
+	d.listed = d.listed && !moved
 	missing := errors.Is(err, fs.ErrNotExist)
 	if err == nil && !st.IsDir() && !st.IsRegular() {
 		err = fmt.Errorf("%s is neither a directory nor a file", d.opts.Path)
@@ -31,20 +30,20 @@ func (d *Driver) scan() {
 		d.setPathErr(err)
 		return
 	}
-	names, err := d.names(st, missing)
-	same := errors.Is(err, errUnchanged)
-	if err != nil && !same {
-		d.setPathErr(err)
-		return
-	}
-	d.setPathErr(nil)
-	d.dir = st
-	if same {
+	if d.listed && d.dir == st {
+		// No name was added or removed.
+		d.setPathErr(nil)
 		for name := range d.files {
 			d.refresh(name, false)
 		}
 		return
 	}
+	names, err := d.watch.Names(st, missing, func(name string) bool { return d.files[name] != nil })
+	d.setPathErr(err)
+	if err != nil {
+		return
+	}
+	d.dir = st
 	d.setNames(names)
 	// A dangling link, or a name beyond maxFiles, is not in files and must be checked again.
 	d.listed = st.IsDir() && len(d.files) == len(names) && !st.Racy(d.clock.Now())
@@ -62,47 +61,6 @@ func (d *Driver) refreshClasses() {
 		f.outdated = true
 		d.refresh(name, true)
 	}
-}
-
-// errUnchanged means that a directory has the same names as at the last listing.
-var errUnchanged = errors.New("no name was added or removed")
-
-// follow watches the path, or its parent, and returns the path's stamp.
-func (d *Driver) follow() (watch.Stamp, error) {
-	st, moved, err := d.watch.Follow()
-	d.listed = d.listed && !moved
-	return st, err
-}
-
-// names lists the manifest files. If the directory's stamp is unchanged, no name was added or removed.
-func (d *Driver) names(st watch.Stamp, missing bool) (map[string]bool, error) {
-	switch {
-	case missing:
-		return nil, nil
-	case st.IsRegular():
-		return map[string]bool{filepath.Base(d.opts.Path): true}, nil
-	case d.listed && d.dir == st:
-		return nil, errUnchanged
-	}
-	out := map[string]bool{}
-	fresh := 0
-	for e, err := range bounded.Entries(d.opts.Path) {
-		if err != nil {
-			return nil, err
-		}
-		name := e.Name()
-		if strings.HasPrefix(name, ".") {
-			continue
-		}
-		if d.files[name] == nil {
-			// Names beyond the limit are dropped; known names stay.
-			if fresh++; fresh > maxFiles+1 {
-				continue
-			}
-		}
-		out[name] = true
-	}
-	return out, nil
 }
 
 // setNames updates files to these names.
