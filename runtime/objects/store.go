@@ -47,6 +47,8 @@ type Store struct {
 	mu      sync.Mutex
 	pods    map[string]*pod // by UID
 	entries map[Key]*entry
+	// stale are the UIDs of pods that may differ from what was reported.
+	stale map[string]bool
 }
 
 // entry is an object that pods refer to, or that a driver is waiting for.
@@ -84,7 +86,7 @@ func New(o Options) *Store {
 	}
 	return &Store{
 		opts: o, wake: make(chan struct{}, 1), digest: digester{root: o.RootDir, log: o.Log},
-		pods: map[string]*pod{}, entries: map[Key]*entry{},
+		pods: map[string]*pod{}, entries: map[Key]*entry{}, stale: map[string]bool{},
 	}
 }
 
@@ -140,6 +142,7 @@ func (s *Store) set(uid string, o *journaletv1.ObjectsSet) {
 	for _, r := range before {
 		s.release(keyOf(namespace, r))
 	}
+	s.stale[uid] = true
 	s.signal()
 }
 
@@ -223,6 +226,14 @@ func (s *Store) read(all map[Key]Object) {
 			s.opts.Backing.Unwatch(k)
 		}
 	}
+	for uid, p := range s.pods {
+		if slices.ContainsFunc(p.refs, func(r *journaletv1.ObjectRef) bool {
+			_, has := all[keyOf(p.namespace, r)]
+			return has
+		}) {
+			s.stale[uid] = true
+		}
+	}
 	s.signal()
 }
 
@@ -242,27 +253,31 @@ func (s *Store) report(ctx context.Context) error {
 	}
 }
 
-// reportAll reports each pod whose objects differ from what was reported. It returns after which time to do so again;
-// 0: with the next change.
+// reportAll reports each stale pod whose objects differ from what was reported. It returns after which time to do so
+// again; 0: with the next change.
 func (s *Store) reportAll(ctx context.Context) (again time.Duration) {
 	s.mu.Lock()
-	uids := slices.Sorted(maps.Keys(s.pods))
+	uids := slices.Sorted(maps.Keys(s.stale))
+	clear(s.stale)
 	s.mu.Unlock()
-	soonest := func(d time.Duration) {
-		if again == 0 || d < again {
-			again = d
+	retry := func(uid string, after time.Duration) {
+		s.mu.Lock()
+		s.stale[uid] = true
+		s.mu.Unlock()
+		if again == 0 || after < again {
+			again = after
 		}
 	}
 	for _, uid := range uids {
 		p, since, fact, wait := s.changed(uid)
 		if wait > 0 {
-			soonest(wait)
+			retry(uid, wait)
 		}
 		if fact == nil {
 			continue
 		}
 		if err := s.opts.Sink(ctx, fact); err != nil {
-			soonest(retryEvery)
+			retry(uid, retryEvery)
 			continue
 		}
 		s.mu.Lock()
