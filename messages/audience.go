@@ -39,6 +39,13 @@ func Audience(author Ref, e *journaletv1.Event) (audience []Ref, everyone bool) 
 		return withRequester(k.CallFinished.GetRequester()), false
 	case *journaletv1.Event_RuntimeHealthChanged:
 		return []Ref{Runtime}, false
+	case *journaletv1.Event_ImagesObserved, *journaletv1.Event_ImageFilesystemFull,
+		*journaletv1.Event_OperatorPullRequested, *journaletv1.Event_ImageRemovalRequested:
+		return []Ref{Image}, false
+	case *journaletv1.Event_RestartRequested:
+		return []Ref{Pod(k.RestartRequested.GetUid())}, false
+	case *journaletv1.Event_DrainRequested, *journaletv1.Event_UncordonRequested, *journaletv1.Event_ShutdownSignaled:
+		return []Ref{Node}, false
 
 	case *journaletv1.Event_PodUpdated:
 		return []Ref{Pod(k.PodUpdated.GetPod().GetUid())}, false
@@ -66,6 +73,10 @@ func Audience(author Ref, e *journaletv1.Event) (audience []Ref, everyone bool) 
 		return []Ref{Pod(k.ResizeDecided.GetUid())}, false
 	case *journaletv1.Event_AdmissionDeferred:
 		return []Ref{Pod(k.AdmissionDeferred.GetUid())}, false
+	case *journaletv1.Event_PodEvictionDecided:
+		return []Ref{Pod(k.PodEvictionDecided.GetUid())}, false
+	case *journaletv1.Event_PodReadmitted:
+		return []Ref{Pod(k.PodReadmitted.GetUid())}, false
 	case *journaletv1.Event_AdmissionPendingPreemption:
 		return withVictims(k.AdmissionPendingPreemption.GetUid(), k.AdmissionPendingPreemption.GetVictims()), false
 	case *journaletv1.Event_ResizePendingPreemption:

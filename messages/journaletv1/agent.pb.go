@@ -201,6 +201,10 @@ type AgentConfig struct {
 	AppArmor bool `protobuf:"varint,10,opt,name=app_armor,json=appArmor,proto3" json:"app_armor,omitempty"`
 	// The ids that pods with user namespaces of their own share.
 	UserNamespaces *UserNamespaceRange `protobuf:"bytes,11,opt,name=user_namespaces,json=userNamespaces,proto3" json:"user_namespaces,omitempty"`
+	// When unused images are removed. Unset: never.
+	ImageGarbageCollection *ImageGarbageCollection `protobuf:"bytes,12,opt,name=image_garbage_collection,json=imageGarbageCollection,proto3" json:"image_garbage_collection,omitempty"`
+	// How pods end when the machine shuts down, lowest priority first. None: pods are not ended.
+	ShutdownGroups []*ShutdownGroup `protobuf:"bytes,13,rep,name=shutdown_groups,json=shutdownGroups,proto3" json:"shutdown_groups,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -312,6 +316,148 @@ func (x *AgentConfig) GetUserNamespaces() *UserNamespaceRange {
 	return nil
 }
 
+func (x *AgentConfig) GetImageGarbageCollection() *ImageGarbageCollection {
+	if x != nil {
+		return x.ImageGarbageCollection
+	}
+	return nil
+}
+
+func (x *AgentConfig) GetShutdownGroups() []*ShutdownGroup {
+	if x != nil {
+		return x.ShutdownGroups
+	}
+	return nil
+}
+
+// ImageGarbageCollection bounds what images take of their file system (kubelet: imageGCHighThresholdPercent and others).
+type ImageGarbageCollection struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Use of the file system above which images are removed, until its use is at most low_percent.
+	HighPercent uint32 `protobuf:"varint,1,opt,name=high_percent,json=highPercent,proto3" json:"high_percent,omitempty"`
+	LowPercent  uint32 `protobuf:"varint,2,opt,name=low_percent,json=lowPercent,proto3" json:"low_percent,omitempty"`
+	// An image is not removed for space before it has been on the node for so long. Kubelet default: 2 min.
+	MinAge *durationpb.Duration `protobuf:"bytes,3,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
+	// An image that was not used for longer is removed, whatever the use. Unset: none is.
+	MaxAge        *durationpb.Duration `protobuf:"bytes,4,opt,name=max_age,json=maxAge,proto3" json:"max_age,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImageGarbageCollection) Reset() {
+	*x = ImageGarbageCollection{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImageGarbageCollection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImageGarbageCollection) ProtoMessage() {}
+
+func (x *ImageGarbageCollection) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImageGarbageCollection.ProtoReflect.Descriptor instead.
+func (*ImageGarbageCollection) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ImageGarbageCollection) GetHighPercent() uint32 {
+	if x != nil {
+		return x.HighPercent
+	}
+	return 0
+}
+
+func (x *ImageGarbageCollection) GetLowPercent() uint32 {
+	if x != nil {
+		return x.LowPercent
+	}
+	return 0
+}
+
+func (x *ImageGarbageCollection) GetMinAge() *durationpb.Duration {
+	if x != nil {
+		return x.MinAge
+	}
+	return nil
+}
+
+func (x *ImageGarbageCollection) GetMaxAge() *durationpb.Duration {
+	if x != nil {
+		return x.MaxAge
+	}
+	return nil
+}
+
+// ShutdownGroup is the pods that end together when the machine shuts down
+// (kubelet: shutdownGracePeriodByPodPriority).
+type ShutdownGroup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of pods with this priority, and up to that of the next group.
+	Priority int32 `protobuf:"varint,1,opt,name=priority,proto3" json:"priority,omitempty"`
+	// Longest grace period of a pod.
+	Grace         *durationpb.Duration `protobuf:"bytes,2,opt,name=grace,proto3" json:"grace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShutdownGroup) Reset() {
+	*x = ShutdownGroup{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShutdownGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShutdownGroup) ProtoMessage() {}
+
+func (x *ShutdownGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShutdownGroup.ProtoReflect.Descriptor instead.
+func (*ShutdownGroup) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ShutdownGroup) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *ShutdownGroup) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
 // NodeCapacity is what all pods together may request.
 type NodeCapacity struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
@@ -326,7 +472,7 @@ type NodeCapacity struct {
 
 func (x *NodeCapacity) Reset() {
 	*x = NodeCapacity{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[2]
+	mi := &file_journalet_v1_agent_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -338,7 +484,7 @@ func (x *NodeCapacity) String() string {
 func (*NodeCapacity) ProtoMessage() {}
 
 func (x *NodeCapacity) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[2]
+	mi := &file_journalet_v1_agent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -351,7 +497,7 @@ func (x *NodeCapacity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCapacity.ProtoReflect.Descriptor instead.
 func (*NodeCapacity) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{2}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *NodeCapacity) GetMilliCpu() int64 {
@@ -395,7 +541,7 @@ type HugePages struct {
 
 func (x *HugePages) Reset() {
 	*x = HugePages{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	mi := &file_journalet_v1_agent_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -407,7 +553,7 @@ func (x *HugePages) String() string {
 func (*HugePages) ProtoMessage() {}
 
 func (x *HugePages) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	mi := &file_journalet_v1_agent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -420,7 +566,7 @@ func (x *HugePages) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HugePages.ProtoReflect.Descriptor instead.
 func (*HugePages) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{3}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *HugePages) GetPageBytes() int64 {
@@ -447,7 +593,7 @@ type AgentStopped struct {
 
 func (x *AgentStopped) Reset() {
 	*x = AgentStopped{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[4]
+	mi := &file_journalet_v1_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -459,7 +605,7 @@ func (x *AgentStopped) String() string {
 func (*AgentStopped) ProtoMessage() {}
 
 func (x *AgentStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[4]
+	mi := &file_journalet_v1_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -472,7 +618,7 @@ func (x *AgentStopped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentStopped.ProtoReflect.Descriptor instead.
 func (*AgentStopped) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AgentStopped) GetReason() string {
@@ -495,7 +641,7 @@ type JournalDamaged struct {
 
 func (x *JournalDamaged) Reset() {
 	*x = JournalDamaged{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	mi := &file_journalet_v1_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -507,7 +653,7 @@ func (x *JournalDamaged) String() string {
 func (*JournalDamaged) ProtoMessage() {}
 
 func (x *JournalDamaged) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	mi := &file_journalet_v1_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -520,7 +666,7 @@ func (x *JournalDamaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalDamaged.ProtoReflect.Descriptor instead.
 func (*JournalDamaged) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *JournalDamaged) GetExpectedSeq() uint64 {
@@ -559,7 +705,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[6]
+	mi := &file_journalet_v1_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -571,7 +717,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[6]
+	mi := &file_journalet_v1_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -584,7 +730,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Quarantined) GetKind() string {
@@ -635,7 +781,7 @@ type QuarantineLifted struct {
 
 func (x *QuarantineLifted) Reset() {
 	*x = QuarantineLifted{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	mi := &file_journalet_v1_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -647,7 +793,7 @@ func (x *QuarantineLifted) String() string {
 func (*QuarantineLifted) ProtoMessage() {}
 
 func (x *QuarantineLifted) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	mi := &file_journalet_v1_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -660,7 +806,7 @@ func (x *QuarantineLifted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineLifted.ProtoReflect.Descriptor instead.
 func (*QuarantineLifted) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *QuarantineLifted) GetKind() string {
@@ -698,7 +844,7 @@ type TimerSet struct {
 
 func (x *TimerSet) Reset() {
 	*x = TimerSet{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[8]
+	mi := &file_journalet_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -710,7 +856,7 @@ func (x *TimerSet) String() string {
 func (*TimerSet) ProtoMessage() {}
 
 func (x *TimerSet) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[8]
+	mi := &file_journalet_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -723,7 +869,7 @@ func (x *TimerSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerSet.ProtoReflect.Descriptor instead.
 func (*TimerSet) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TimerSet) GetName() string {
@@ -757,7 +903,7 @@ type TimerCleared struct {
 
 func (x *TimerCleared) Reset() {
 	*x = TimerCleared{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[9]
+	mi := &file_journalet_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -769,7 +915,7 @@ func (x *TimerCleared) String() string {
 func (*TimerCleared) ProtoMessage() {}
 
 func (x *TimerCleared) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[9]
+	mi := &file_journalet_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -782,7 +928,7 @@ func (x *TimerCleared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerCleared.ProtoReflect.Descriptor instead.
 func (*TimerCleared) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TimerCleared) GetName() string {
@@ -803,7 +949,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[10]
+	mi := &file_journalet_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -815,7 +961,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[10]
+	mi := &file_journalet_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -828,7 +974,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TimerFired) GetName() string {
@@ -858,7 +1004,7 @@ type Timer struct {
 
 func (x *Timer) Reset() {
 	*x = Timer{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[11]
+	mi := &file_journalet_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +1016,7 @@ func (x *Timer) String() string {
 func (*Timer) ProtoMessage() {}
 
 func (x *Timer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[11]
+	mi := &file_journalet_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +1029,7 @@ func (x *Timer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timer.ProtoReflect.Descriptor instead.
 func (*Timer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Timer) GetName() string {
@@ -926,7 +1072,7 @@ type Timers struct {
 
 func (x *Timers) Reset() {
 	*x = Timers{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[12]
+	mi := &file_journalet_v1_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -938,7 +1084,7 @@ func (x *Timers) String() string {
 func (*Timers) ProtoMessage() {}
 
 func (x *Timers) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[12]
+	mi := &file_journalet_v1_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,7 +1097,7 @@ func (x *Timers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timers.ProtoReflect.Descriptor instead.
 func (*Timers) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Timers) GetGeneration() uint64 {
@@ -981,7 +1127,7 @@ type UserNamespace struct {
 
 func (x *UserNamespace) Reset() {
 	*x = UserNamespace{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[13]
+	mi := &file_journalet_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -993,7 +1139,7 @@ func (x *UserNamespace) String() string {
 func (*UserNamespace) ProtoMessage() {}
 
 func (x *UserNamespace) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[13]
+	mi := &file_journalet_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1006,7 +1152,7 @@ func (x *UserNamespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserNamespace.ProtoReflect.Descriptor instead.
 func (*UserNamespace) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UserNamespace) GetHostId() uint32 {
@@ -1038,7 +1184,7 @@ type UserNamespaceRange struct {
 
 func (x *UserNamespaceRange) Reset() {
 	*x = UserNamespaceRange{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[14]
+	mi := &file_journalet_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1050,7 +1196,7 @@ func (x *UserNamespaceRange) String() string {
 func (*UserNamespaceRange) ProtoMessage() {}
 
 func (x *UserNamespaceRange) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[14]
+	mi := &file_journalet_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1063,7 +1209,7 @@ func (x *UserNamespaceRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserNamespaceRange.ProtoReflect.Descriptor instead.
 func (*UserNamespaceRange) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *UserNamespaceRange) GetFirst() uint32 {
@@ -1101,7 +1247,7 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\x15found_user_namespaces\x18\x06 \x03(\v23.journalet.v1.AgentStarted.FoundUserNamespacesEntryR\x13foundUserNamespaces\x1ac\n" +
 	"\x18FoundUserNamespacesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.UserNamespaceR\x05value:\x028\x01\"\xe3\x04\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.UserNamespaceR\x05value:\x028\x01\"\x89\x06\n" +
 	"\vAgentConfig\x12\x1b\n" +
 	"\tnode_name\x18\x01 \x01(\tR\bnodeName\x12<\n" +
 	"\vallocatable\x18\x02 \x01(\v2\x1a.journalet.v1.NodeCapacityR\vallocatable\x12\x19\n" +
@@ -1115,10 +1261,21 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\asources\x18\t \x03(\tR\asources\x12\x1b\n" +
 	"\tapp_armor\x18\n" +
 	" \x01(\bR\bappArmor\x12I\n" +
-	"\x0fuser_namespaces\x18\v \x01(\v2 .journalet.v1.UserNamespaceRangeR\x0euserNamespaces\x1a=\n" +
+	"\x0fuser_namespaces\x18\v \x01(\v2 .journalet.v1.UserNamespaceRangeR\x0euserNamespaces\x12^\n" +
+	"\x18image_garbage_collection\x18\f \x01(\v2$.journalet.v1.ImageGarbageCollectionR\x16imageGarbageCollection\x12D\n" +
+	"\x0fshutdown_groups\x18\r \x03(\v2\x1b.journalet.v1.ShutdownGroupR\x0eshutdownGroups\x1a=\n" +
 	"\x0fNodeLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbe\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc4\x01\n" +
+	"\x16ImageGarbageCollection\x12!\n" +
+	"\fhigh_percent\x18\x01 \x01(\rR\vhighPercent\x12\x1f\n" +
+	"\vlow_percent\x18\x02 \x01(\rR\n" +
+	"lowPercent\x122\n" +
+	"\amin_age\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06minAge\x122\n" +
+	"\amax_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06maxAge\"\\\n" +
+	"\rShutdownGroup\x12\x1a\n" +
+	"\bpriority\x18\x01 \x01(\x05R\bpriority\x12/\n" +
+	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xbe\x01\n" +
 	"\fNodeCapacity\x12\x1b\n" +
 	"\tmilli_cpu\x18\x01 \x01(\x03R\bmilliCpu\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x126\n" +
@@ -1202,50 +1359,57 @@ func file_journalet_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_journalet_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_journalet_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_journalet_v1_agent_proto_goTypes = []any{
-	(DecisionError)(0),            // 0: journalet.v1.DecisionError
-	(*AgentStarted)(nil),          // 1: journalet.v1.AgentStarted
-	(*AgentConfig)(nil),           // 2: journalet.v1.AgentConfig
-	(*NodeCapacity)(nil),          // 3: journalet.v1.NodeCapacity
-	(*HugePages)(nil),             // 4: journalet.v1.HugePages
-	(*AgentStopped)(nil),          // 5: journalet.v1.AgentStopped
-	(*JournalDamaged)(nil),        // 6: journalet.v1.JournalDamaged
-	(*Quarantined)(nil),           // 7: journalet.v1.Quarantined
-	(*QuarantineLifted)(nil),      // 8: journalet.v1.QuarantineLifted
-	(*TimerSet)(nil),              // 9: journalet.v1.TimerSet
-	(*TimerCleared)(nil),          // 10: journalet.v1.TimerCleared
-	(*TimerFired)(nil),            // 11: journalet.v1.TimerFired
-	(*Timer)(nil),                 // 12: journalet.v1.Timer
-	(*Timers)(nil),                // 13: journalet.v1.Timers
-	(*UserNamespace)(nil),         // 14: journalet.v1.UserNamespace
-	(*UserNamespaceRange)(nil),    // 15: journalet.v1.UserNamespaceRange
-	nil,                           // 16: journalet.v1.AgentStarted.FoundUserNamespacesEntry
-	nil,                           // 17: journalet.v1.AgentConfig.NodeLabelsEntry
-	nil,                           // 18: journalet.v1.Timers.SetEntry
-	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
+	(DecisionError)(0),             // 0: journalet.v1.DecisionError
+	(*AgentStarted)(nil),           // 1: journalet.v1.AgentStarted
+	(*AgentConfig)(nil),            // 2: journalet.v1.AgentConfig
+	(*ImageGarbageCollection)(nil), // 3: journalet.v1.ImageGarbageCollection
+	(*ShutdownGroup)(nil),          // 4: journalet.v1.ShutdownGroup
+	(*NodeCapacity)(nil),           // 5: journalet.v1.NodeCapacity
+	(*HugePages)(nil),              // 6: journalet.v1.HugePages
+	(*AgentStopped)(nil),           // 7: journalet.v1.AgentStopped
+	(*JournalDamaged)(nil),         // 8: journalet.v1.JournalDamaged
+	(*Quarantined)(nil),            // 9: journalet.v1.Quarantined
+	(*QuarantineLifted)(nil),       // 10: journalet.v1.QuarantineLifted
+	(*TimerSet)(nil),               // 11: journalet.v1.TimerSet
+	(*TimerCleared)(nil),           // 12: journalet.v1.TimerCleared
+	(*TimerFired)(nil),             // 13: journalet.v1.TimerFired
+	(*Timer)(nil),                  // 14: journalet.v1.Timer
+	(*Timers)(nil),                 // 15: journalet.v1.Timers
+	(*UserNamespace)(nil),          // 16: journalet.v1.UserNamespace
+	(*UserNamespaceRange)(nil),     // 17: journalet.v1.UserNamespaceRange
+	nil,                            // 18: journalet.v1.AgentStarted.FoundUserNamespacesEntry
+	nil,                            // 19: journalet.v1.AgentConfig.NodeLabelsEntry
+	nil,                            // 20: journalet.v1.Timers.SetEntry
+	(*durationpb.Duration)(nil),    // 21: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 22: google.protobuf.Timestamp
 }
 var file_journalet_v1_agent_proto_depIdxs = []int32{
 	2,  // 0: journalet.v1.AgentStarted.config:type_name -> journalet.v1.AgentConfig
-	16, // 1: journalet.v1.AgentStarted.found_user_namespaces:type_name -> journalet.v1.AgentStarted.FoundUserNamespacesEntry
-	3,  // 2: journalet.v1.AgentConfig.allocatable:type_name -> journalet.v1.NodeCapacity
-	17, // 3: journalet.v1.AgentConfig.node_labels:type_name -> journalet.v1.AgentConfig.NodeLabelsEntry
-	19, // 4: journalet.v1.AgentConfig.max_container_back_off:type_name -> google.protobuf.Duration
-	15, // 5: journalet.v1.AgentConfig.user_namespaces:type_name -> journalet.v1.UserNamespaceRange
-	4,  // 6: journalet.v1.NodeCapacity.huge_pages:type_name -> journalet.v1.HugePages
-	0,  // 7: journalet.v1.Quarantined.code:type_name -> journalet.v1.DecisionError
-	19, // 8: journalet.v1.TimerSet.duration:type_name -> google.protobuf.Duration
-	20, // 9: journalet.v1.Timer.set_at:type_name -> google.protobuf.Timestamp
-	19, // 10: journalet.v1.Timer.duration:type_name -> google.protobuf.Duration
-	18, // 11: journalet.v1.Timers.set:type_name -> journalet.v1.Timers.SetEntry
-	14, // 12: journalet.v1.AgentStarted.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	12, // 13: journalet.v1.Timers.SetEntry.value:type_name -> journalet.v1.Timer
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	18, // 1: journalet.v1.AgentStarted.found_user_namespaces:type_name -> journalet.v1.AgentStarted.FoundUserNamespacesEntry
+	5,  // 2: journalet.v1.AgentConfig.allocatable:type_name -> journalet.v1.NodeCapacity
+	19, // 3: journalet.v1.AgentConfig.node_labels:type_name -> journalet.v1.AgentConfig.NodeLabelsEntry
+	21, // 4: journalet.v1.AgentConfig.max_container_back_off:type_name -> google.protobuf.Duration
+	17, // 5: journalet.v1.AgentConfig.user_namespaces:type_name -> journalet.v1.UserNamespaceRange
+	3,  // 6: journalet.v1.AgentConfig.image_garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
+	4,  // 7: journalet.v1.AgentConfig.shutdown_groups:type_name -> journalet.v1.ShutdownGroup
+	21, // 8: journalet.v1.ImageGarbageCollection.min_age:type_name -> google.protobuf.Duration
+	21, // 9: journalet.v1.ImageGarbageCollection.max_age:type_name -> google.protobuf.Duration
+	21, // 10: journalet.v1.ShutdownGroup.grace:type_name -> google.protobuf.Duration
+	6,  // 11: journalet.v1.NodeCapacity.huge_pages:type_name -> journalet.v1.HugePages
+	0,  // 12: journalet.v1.Quarantined.code:type_name -> journalet.v1.DecisionError
+	21, // 13: journalet.v1.TimerSet.duration:type_name -> google.protobuf.Duration
+	22, // 14: journalet.v1.Timer.set_at:type_name -> google.protobuf.Timestamp
+	21, // 15: journalet.v1.Timer.duration:type_name -> google.protobuf.Duration
+	20, // 16: journalet.v1.Timers.set:type_name -> journalet.v1.Timers.SetEntry
+	16, // 17: journalet.v1.AgentStarted.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	14, // 18: journalet.v1.Timers.SetEntry.value:type_name -> journalet.v1.Timer
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_agent_proto_init() }
@@ -1259,7 +1423,7 @@ func file_journalet_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_agent_proto_rawDesc), len(file_journalet_v1_agent_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -46,6 +46,17 @@ type Event struct {
 	//	*Event_PodDirectoryFound
 	//	*Event_StorageExceeded
 	//	*Event_PodCgroupLost
+	//	*Event_SessionStarted
+	//	*Event_SessionEnded
+	//	*Event_ImagesObserved
+	//	*Event_ImageFilesystemFull
+	//	*Event_LogRotated
+	//	*Event_RestartRequested
+	//	*Event_DrainRequested
+	//	*Event_UncordonRequested
+	//	*Event_ShutdownSignaled
+	//	*Event_OperatorPullRequested
+	//	*Event_ImageRemovalRequested
 	//	*Event_PodUpdated
 	//	*Event_ManifestIgnored
 	//	*Event_SourceSynced
@@ -79,7 +90,13 @@ type Event struct {
 	//	*Event_UidDeferred
 	//	*Event_OrphanConfirmed
 	//	*Event_ResizePendingPreemption
+	//	*Event_PodEvictionDecided
+	//	*Event_PodReadmitted
+	//	*Event_DrainProgressed
 	//	*Event_ImagePullDecided
+	//	*Event_ImagesCollected
+	//	*Event_OperatorPullDecided
+	//	*Event_ImageRemovalDecided
 	//	*Event_CallDispatched
 	//	*Event_CallDropped
 	//	*Event_TimerSet
@@ -283,6 +300,105 @@ func (x *Event) GetPodCgroupLost() *PodCgroupLost {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_PodCgroupLost); ok {
 			return x.PodCgroupLost
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetSessionStarted() *SessionStarted {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_SessionStarted); ok {
+			return x.SessionStarted
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetSessionEnded() *SessionEnded {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_SessionEnded); ok {
+			return x.SessionEnded
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetImagesObserved() *ImagesObserved {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ImagesObserved); ok {
+			return x.ImagesObserved
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetImageFilesystemFull() *ImageFilesystemFull {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ImageFilesystemFull); ok {
+			return x.ImageFilesystemFull
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetLogRotated() *LogRotated {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_LogRotated); ok {
+			return x.LogRotated
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetRestartRequested() *RestartRequested {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_RestartRequested); ok {
+			return x.RestartRequested
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetDrainRequested() *DrainRequested {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_DrainRequested); ok {
+			return x.DrainRequested
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetUncordonRequested() *UncordonRequested {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_UncordonRequested); ok {
+			return x.UncordonRequested
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetShutdownSignaled() *ShutdownSignaled {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ShutdownSignaled); ok {
+			return x.ShutdownSignaled
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetOperatorPullRequested() *OperatorPullRequested {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_OperatorPullRequested); ok {
+			return x.OperatorPullRequested
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetImageRemovalRequested() *ImageRemovalRequested {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ImageRemovalRequested); ok {
+			return x.ImageRemovalRequested
 		}
 	}
 	return nil
@@ -585,10 +701,64 @@ func (x *Event) GetResizePendingPreemption() *ResizePendingPreemption {
 	return nil
 }
 
+func (x *Event) GetPodEvictionDecided() *PodEvictionDecided {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_PodEvictionDecided); ok {
+			return x.PodEvictionDecided
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetPodReadmitted() *PodReadmitted {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_PodReadmitted); ok {
+			return x.PodReadmitted
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetDrainProgressed() *DrainProgressed {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_DrainProgressed); ok {
+			return x.DrainProgressed
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetImagePullDecided() *ImagePullDecided {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_ImagePullDecided); ok {
 			return x.ImagePullDecided
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetImagesCollected() *ImagesCollected {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ImagesCollected); ok {
+			return x.ImagesCollected
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetOperatorPullDecided() *OperatorPullDecided {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_OperatorPullDecided); ok {
+			return x.OperatorPullDecided
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetImageRemovalDecided() *ImageRemovalDecided {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ImageRemovalDecided); ok {
+			return x.ImageRemovalDecided
 		}
 	}
 	return nil
@@ -705,6 +875,50 @@ type Event_StorageExceeded struct {
 
 type Event_PodCgroupLost struct {
 	PodCgroupLost *PodCgroupLost `protobuf:"bytes,18,opt,name=pod_cgroup_lost,json=podCgroupLost,proto3,oneof"`
+}
+
+type Event_SessionStarted struct {
+	SessionStarted *SessionStarted `protobuf:"bytes,19,opt,name=session_started,json=sessionStarted,proto3,oneof"`
+}
+
+type Event_SessionEnded struct {
+	SessionEnded *SessionEnded `protobuf:"bytes,20,opt,name=session_ended,json=sessionEnded,proto3,oneof"`
+}
+
+type Event_ImagesObserved struct {
+	ImagesObserved *ImagesObserved `protobuf:"bytes,21,opt,name=images_observed,json=imagesObserved,proto3,oneof"`
+}
+
+type Event_ImageFilesystemFull struct {
+	ImageFilesystemFull *ImageFilesystemFull `protobuf:"bytes,22,opt,name=image_filesystem_full,json=imageFilesystemFull,proto3,oneof"`
+}
+
+type Event_LogRotated struct {
+	LogRotated *LogRotated `protobuf:"bytes,23,opt,name=log_rotated,json=logRotated,proto3,oneof"`
+}
+
+type Event_RestartRequested struct {
+	RestartRequested *RestartRequested `protobuf:"bytes,24,opt,name=restart_requested,json=restartRequested,proto3,oneof"`
+}
+
+type Event_DrainRequested struct {
+	DrainRequested *DrainRequested `protobuf:"bytes,25,opt,name=drain_requested,json=drainRequested,proto3,oneof"`
+}
+
+type Event_UncordonRequested struct {
+	UncordonRequested *UncordonRequested `protobuf:"bytes,26,opt,name=uncordon_requested,json=uncordonRequested,proto3,oneof"`
+}
+
+type Event_ShutdownSignaled struct {
+	ShutdownSignaled *ShutdownSignaled `protobuf:"bytes,27,opt,name=shutdown_signaled,json=shutdownSignaled,proto3,oneof"`
+}
+
+type Event_OperatorPullRequested struct {
+	OperatorPullRequested *OperatorPullRequested `protobuf:"bytes,28,opt,name=operator_pull_requested,json=operatorPullRequested,proto3,oneof"`
+}
+
+type Event_ImageRemovalRequested struct {
+	ImageRemovalRequested *ImageRemovalRequested `protobuf:"bytes,29,opt,name=image_removal_requested,json=imageRemovalRequested,proto3,oneof"`
 }
 
 type Event_PodUpdated struct {
@@ -842,9 +1056,33 @@ type Event_ResizePendingPreemption struct {
 	ResizePendingPreemption *ResizePendingPreemption `protobuf:"bytes,87,opt,name=resize_pending_preemption,json=resizePendingPreemption,proto3,oneof"`
 }
 
+type Event_PodEvictionDecided struct {
+	PodEvictionDecided *PodEvictionDecided `protobuf:"bytes,88,opt,name=pod_eviction_decided,json=podEvictionDecided,proto3,oneof"`
+}
+
+type Event_PodReadmitted struct {
+	PodReadmitted *PodReadmitted `protobuf:"bytes,89,opt,name=pod_readmitted,json=podReadmitted,proto3,oneof"`
+}
+
+type Event_DrainProgressed struct {
+	DrainProgressed *DrainProgressed `protobuf:"bytes,90,opt,name=drain_progressed,json=drainProgressed,proto3,oneof"`
+}
+
 type Event_ImagePullDecided struct {
 	// Decisions of the image actor.
 	ImagePullDecided *ImagePullDecided `protobuf:"bytes,96,opt,name=image_pull_decided,json=imagePullDecided,proto3,oneof"`
+}
+
+type Event_ImagesCollected struct {
+	ImagesCollected *ImagesCollected `protobuf:"bytes,97,opt,name=images_collected,json=imagesCollected,proto3,oneof"`
+}
+
+type Event_OperatorPullDecided struct {
+	OperatorPullDecided *OperatorPullDecided `protobuf:"bytes,98,opt,name=operator_pull_decided,json=operatorPullDecided,proto3,oneof"`
+}
+
+type Event_ImageRemovalDecided struct {
+	ImageRemovalDecided *ImageRemovalDecided `protobuf:"bytes,99,opt,name=image_removal_decided,json=imageRemovalDecided,proto3,oneof"`
 }
 
 type Event_CallDispatched struct {
@@ -900,6 +1138,28 @@ func (*Event_PodDirectoryFound) isEvent_Kind() {}
 func (*Event_StorageExceeded) isEvent_Kind() {}
 
 func (*Event_PodCgroupLost) isEvent_Kind() {}
+
+func (*Event_SessionStarted) isEvent_Kind() {}
+
+func (*Event_SessionEnded) isEvent_Kind() {}
+
+func (*Event_ImagesObserved) isEvent_Kind() {}
+
+func (*Event_ImageFilesystemFull) isEvent_Kind() {}
+
+func (*Event_LogRotated) isEvent_Kind() {}
+
+func (*Event_RestartRequested) isEvent_Kind() {}
+
+func (*Event_DrainRequested) isEvent_Kind() {}
+
+func (*Event_UncordonRequested) isEvent_Kind() {}
+
+func (*Event_ShutdownSignaled) isEvent_Kind() {}
+
+func (*Event_OperatorPullRequested) isEvent_Kind() {}
+
+func (*Event_ImageRemovalRequested) isEvent_Kind() {}
 
 func (*Event_PodUpdated) isEvent_Kind() {}
 
@@ -967,7 +1227,19 @@ func (*Event_OrphanConfirmed) isEvent_Kind() {}
 
 func (*Event_ResizePendingPreemption) isEvent_Kind() {}
 
+func (*Event_PodEvictionDecided) isEvent_Kind() {}
+
+func (*Event_PodReadmitted) isEvent_Kind() {}
+
+func (*Event_DrainProgressed) isEvent_Kind() {}
+
 func (*Event_ImagePullDecided) isEvent_Kind() {}
+
+func (*Event_ImagesCollected) isEvent_Kind() {}
+
+func (*Event_OperatorPullDecided) isEvent_Kind() {}
+
+func (*Event_ImageRemovalDecided) isEvent_Kind() {}
 
 func (*Event_CallDispatched) isEvent_Kind() {}
 
@@ -981,7 +1253,7 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\x8d \n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xd5*\n" +
 	"\x05Event\x12A\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedH\x00R\fagentStarted\x12A\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedH\x00R\fagentStopped\x12G\n" +
@@ -1002,7 +1274,19 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\fvolumes_lost\x18\x0f \x01(\v2\x19.journalet.v1.VolumesLostH\x00R\vvolumesLost\x12Q\n" +
 	"\x13pod_directory_found\x18\x10 \x01(\v2\x1f.journalet.v1.PodDirectoryFoundH\x00R\x11podDirectoryFound\x12J\n" +
 	"\x10storage_exceeded\x18\x11 \x01(\v2\x1d.journalet.v1.StorageExceededH\x00R\x0fstorageExceeded\x12E\n" +
-	"\x0fpod_cgroup_lost\x18\x12 \x01(\v2\x1b.journalet.v1.PodCgroupLostH\x00R\rpodCgroupLost\x12;\n" +
+	"\x0fpod_cgroup_lost\x18\x12 \x01(\v2\x1b.journalet.v1.PodCgroupLostH\x00R\rpodCgroupLost\x12G\n" +
+	"\x0fsession_started\x18\x13 \x01(\v2\x1c.journalet.v1.SessionStartedH\x00R\x0esessionStarted\x12A\n" +
+	"\rsession_ended\x18\x14 \x01(\v2\x1a.journalet.v1.SessionEndedH\x00R\fsessionEnded\x12G\n" +
+	"\x0fimages_observed\x18\x15 \x01(\v2\x1c.journalet.v1.ImagesObservedH\x00R\x0eimagesObserved\x12W\n" +
+	"\x15image_filesystem_full\x18\x16 \x01(\v2!.journalet.v1.ImageFilesystemFullH\x00R\x13imageFilesystemFull\x12;\n" +
+	"\vlog_rotated\x18\x17 \x01(\v2\x18.journalet.v1.LogRotatedH\x00R\n" +
+	"logRotated\x12M\n" +
+	"\x11restart_requested\x18\x18 \x01(\v2\x1e.journalet.v1.RestartRequestedH\x00R\x10restartRequested\x12G\n" +
+	"\x0fdrain_requested\x18\x19 \x01(\v2\x1c.journalet.v1.DrainRequestedH\x00R\x0edrainRequested\x12P\n" +
+	"\x12uncordon_requested\x18\x1a \x01(\v2\x1f.journalet.v1.UncordonRequestedH\x00R\x11uncordonRequested\x12M\n" +
+	"\x11shutdown_signaled\x18\x1b \x01(\v2\x1e.journalet.v1.ShutdownSignaledH\x00R\x10shutdownSignaled\x12]\n" +
+	"\x17operator_pull_requested\x18\x1c \x01(\v2#.journalet.v1.OperatorPullRequestedH\x00R\x15operatorPullRequested\x12]\n" +
+	"\x17image_removal_requested\x18\x1d \x01(\v2#.journalet.v1.ImageRemovalRequestedH\x00R\x15imageRemovalRequested\x12;\n" +
 	"\vpod_updated\x18  \x01(\v2\x18.journalet.v1.PodUpdatedH\x00R\n" +
 	"podUpdated\x12J\n" +
 	"\x10manifest_ignored\x18! \x01(\v2\x1d.journalet.v1.ManifestIgnoredH\x00R\x0fmanifestIgnored\x12A\n" +
@@ -1039,8 +1323,14 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"uidGranted\x12>\n" +
 	"\fuid_deferred\x18U \x01(\v2\x19.journalet.v1.UidDeferredH\x00R\vuidDeferred\x12J\n" +
 	"\x10orphan_confirmed\x18V \x01(\v2\x1d.journalet.v1.OrphanConfirmedH\x00R\x0forphanConfirmed\x12c\n" +
-	"\x19resize_pending_preemption\x18W \x01(\v2%.journalet.v1.ResizePendingPreemptionH\x00R\x17resizePendingPreemption\x12N\n" +
-	"\x12image_pull_decided\x18` \x01(\v2\x1e.journalet.v1.ImagePullDecidedH\x00R\x10imagePullDecided\x12G\n" +
+	"\x19resize_pending_preemption\x18W \x01(\v2%.journalet.v1.ResizePendingPreemptionH\x00R\x17resizePendingPreemption\x12T\n" +
+	"\x14pod_eviction_decided\x18X \x01(\v2 .journalet.v1.PodEvictionDecidedH\x00R\x12podEvictionDecided\x12D\n" +
+	"\x0epod_readmitted\x18Y \x01(\v2\x1b.journalet.v1.PodReadmittedH\x00R\rpodReadmitted\x12J\n" +
+	"\x10drain_progressed\x18Z \x01(\v2\x1d.journalet.v1.DrainProgressedH\x00R\x0fdrainProgressed\x12N\n" +
+	"\x12image_pull_decided\x18` \x01(\v2\x1e.journalet.v1.ImagePullDecidedH\x00R\x10imagePullDecided\x12J\n" +
+	"\x10images_collected\x18a \x01(\v2\x1d.journalet.v1.ImagesCollectedH\x00R\x0fimagesCollected\x12W\n" +
+	"\x15operator_pull_decided\x18b \x01(\v2!.journalet.v1.OperatorPullDecidedH\x00R\x13operatorPullDecided\x12W\n" +
+	"\x15image_removal_decided\x18c \x01(\v2!.journalet.v1.ImageRemovalDecidedH\x00R\x13imageRemovalDecided\x12G\n" +
 	"\x0fcall_dispatched\x18d \x01(\v2\x1c.journalet.v1.CallDispatchedH\x00R\x0ecallDispatched\x12>\n" +
 	"\fcall_dropped\x18e \x01(\v2\x19.journalet.v1.CallDroppedH\x00R\vcallDropped\x125\n" +
 	"\ttimer_set\x18p \x01(\v2\x16.journalet.v1.TimerSetH\x00R\btimerSet\x12A\n" +
@@ -1080,44 +1370,61 @@ var file_journalet_v1_event_proto_goTypes = []any{
 	(*PodDirectoryFound)(nil),          // 16: journalet.v1.PodDirectoryFound
 	(*StorageExceeded)(nil),            // 17: journalet.v1.StorageExceeded
 	(*PodCgroupLost)(nil),              // 18: journalet.v1.PodCgroupLost
-	(*PodUpdated)(nil),                 // 19: journalet.v1.PodUpdated
-	(*ManifestIgnored)(nil),            // 20: journalet.v1.ManifestIgnored
-	(*SourceSynced)(nil),               // 21: journalet.v1.SourceSynced
-	(*PodForgotten)(nil),               // 22: journalet.v1.PodForgotten
-	(*UidRequested)(nil),               // 23: journalet.v1.UidRequested
-	(*UidWithdrawn)(nil),               // 24: journalet.v1.UidWithdrawn
-	(*AdmissionRequested)(nil),         // 25: journalet.v1.AdmissionRequested
-	(*ImagePullRequested)(nil),         // 26: journalet.v1.ImagePullRequested
-	(*ImagePullWithdrawn)(nil),         // 27: journalet.v1.ImagePullWithdrawn
-	(*CallRequested)(nil),              // 28: journalet.v1.CallRequested
-	(*CallWithdrawn)(nil),              // 29: journalet.v1.CallWithdrawn
-	(*PodStatusChanged)(nil),           // 30: journalet.v1.PodStatusChanged
-	(*PodTerminated)(nil),              // 31: journalet.v1.PodTerminated
-	(*PodFinished)(nil),                // 32: journalet.v1.PodFinished
-	(*BackOffStarted)(nil),             // 33: journalet.v1.BackOffStarted
-	(*PodTerminating)(nil),             // 34: journalet.v1.PodTerminating
-	(*ProbesSet)(nil),                  // 35: journalet.v1.ProbesSet
-	(*ReadinessGatesSet)(nil),          // 36: journalet.v1.ReadinessGatesSet
-	(*ResizeRequested)(nil),            // 37: journalet.v1.ResizeRequested
-	(*ResizeCompleted)(nil),            // 38: journalet.v1.ResizeCompleted
-	(*OrphanFound)(nil),                // 39: journalet.v1.OrphanFound
-	(*AllContainersRestarting)(nil),    // 40: journalet.v1.AllContainersRestarting
-	(*ResizeStarted)(nil),              // 41: journalet.v1.ResizeStarted
-	(*ResizeWithdrawn)(nil),            // 42: journalet.v1.ResizeWithdrawn
-	(*ObjectsSet)(nil),                 // 43: journalet.v1.ObjectsSet
-	(*AdmissionDecided)(nil),           // 44: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil),          // 45: journalet.v1.AdmissionDeferred
-	(*ResizeDecided)(nil),              // 46: journalet.v1.ResizeDecided
-	(*AdmissionPendingPreemption)(nil), // 47: journalet.v1.AdmissionPendingPreemption
-	(*UidGranted)(nil),                 // 48: journalet.v1.UidGranted
-	(*UidDeferred)(nil),                // 49: journalet.v1.UidDeferred
-	(*OrphanConfirmed)(nil),            // 50: journalet.v1.OrphanConfirmed
-	(*ResizePendingPreemption)(nil),    // 51: journalet.v1.ResizePendingPreemption
-	(*ImagePullDecided)(nil),           // 52: journalet.v1.ImagePullDecided
-	(*CallDispatched)(nil),             // 53: journalet.v1.CallDispatched
-	(*CallDropped)(nil),                // 54: journalet.v1.CallDropped
-	(*TimerSet)(nil),                   // 55: journalet.v1.TimerSet
-	(*TimerCleared)(nil),               // 56: journalet.v1.TimerCleared
+	(*SessionStarted)(nil),             // 19: journalet.v1.SessionStarted
+	(*SessionEnded)(nil),               // 20: journalet.v1.SessionEnded
+	(*ImagesObserved)(nil),             // 21: journalet.v1.ImagesObserved
+	(*ImageFilesystemFull)(nil),        // 22: journalet.v1.ImageFilesystemFull
+	(*LogRotated)(nil),                 // 23: journalet.v1.LogRotated
+	(*RestartRequested)(nil),           // 24: journalet.v1.RestartRequested
+	(*DrainRequested)(nil),             // 25: journalet.v1.DrainRequested
+	(*UncordonRequested)(nil),          // 26: journalet.v1.UncordonRequested
+	(*ShutdownSignaled)(nil),           // 27: journalet.v1.ShutdownSignaled
+	(*OperatorPullRequested)(nil),      // 28: journalet.v1.OperatorPullRequested
+	(*ImageRemovalRequested)(nil),      // 29: journalet.v1.ImageRemovalRequested
+	(*PodUpdated)(nil),                 // 30: journalet.v1.PodUpdated
+	(*ManifestIgnored)(nil),            // 31: journalet.v1.ManifestIgnored
+	(*SourceSynced)(nil),               // 32: journalet.v1.SourceSynced
+	(*PodForgotten)(nil),               // 33: journalet.v1.PodForgotten
+	(*UidRequested)(nil),               // 34: journalet.v1.UidRequested
+	(*UidWithdrawn)(nil),               // 35: journalet.v1.UidWithdrawn
+	(*AdmissionRequested)(nil),         // 36: journalet.v1.AdmissionRequested
+	(*ImagePullRequested)(nil),         // 37: journalet.v1.ImagePullRequested
+	(*ImagePullWithdrawn)(nil),         // 38: journalet.v1.ImagePullWithdrawn
+	(*CallRequested)(nil),              // 39: journalet.v1.CallRequested
+	(*CallWithdrawn)(nil),              // 40: journalet.v1.CallWithdrawn
+	(*PodStatusChanged)(nil),           // 41: journalet.v1.PodStatusChanged
+	(*PodTerminated)(nil),              // 42: journalet.v1.PodTerminated
+	(*PodFinished)(nil),                // 43: journalet.v1.PodFinished
+	(*BackOffStarted)(nil),             // 44: journalet.v1.BackOffStarted
+	(*PodTerminating)(nil),             // 45: journalet.v1.PodTerminating
+	(*ProbesSet)(nil),                  // 46: journalet.v1.ProbesSet
+	(*ReadinessGatesSet)(nil),          // 47: journalet.v1.ReadinessGatesSet
+	(*ResizeRequested)(nil),            // 48: journalet.v1.ResizeRequested
+	(*ResizeCompleted)(nil),            // 49: journalet.v1.ResizeCompleted
+	(*OrphanFound)(nil),                // 50: journalet.v1.OrphanFound
+	(*AllContainersRestarting)(nil),    // 51: journalet.v1.AllContainersRestarting
+	(*ResizeStarted)(nil),              // 52: journalet.v1.ResizeStarted
+	(*ResizeWithdrawn)(nil),            // 53: journalet.v1.ResizeWithdrawn
+	(*ObjectsSet)(nil),                 // 54: journalet.v1.ObjectsSet
+	(*AdmissionDecided)(nil),           // 55: journalet.v1.AdmissionDecided
+	(*AdmissionDeferred)(nil),          // 56: journalet.v1.AdmissionDeferred
+	(*ResizeDecided)(nil),              // 57: journalet.v1.ResizeDecided
+	(*AdmissionPendingPreemption)(nil), // 58: journalet.v1.AdmissionPendingPreemption
+	(*UidGranted)(nil),                 // 59: journalet.v1.UidGranted
+	(*UidDeferred)(nil),                // 60: journalet.v1.UidDeferred
+	(*OrphanConfirmed)(nil),            // 61: journalet.v1.OrphanConfirmed
+	(*ResizePendingPreemption)(nil),    // 62: journalet.v1.ResizePendingPreemption
+	(*PodEvictionDecided)(nil),         // 63: journalet.v1.PodEvictionDecided
+	(*PodReadmitted)(nil),              // 64: journalet.v1.PodReadmitted
+	(*DrainProgressed)(nil),            // 65: journalet.v1.DrainProgressed
+	(*ImagePullDecided)(nil),           // 66: journalet.v1.ImagePullDecided
+	(*ImagesCollected)(nil),            // 67: journalet.v1.ImagesCollected
+	(*OperatorPullDecided)(nil),        // 68: journalet.v1.OperatorPullDecided
+	(*ImageRemovalDecided)(nil),        // 69: journalet.v1.ImageRemovalDecided
+	(*CallDispatched)(nil),             // 70: journalet.v1.CallDispatched
+	(*CallDropped)(nil),                // 71: journalet.v1.CallDropped
+	(*TimerSet)(nil),                   // 72: journalet.v1.TimerSet
+	(*TimerCleared)(nil),               // 73: journalet.v1.TimerCleared
 }
 var file_journalet_v1_event_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.Event.agent_started:type_name -> journalet.v1.AgentStarted
@@ -1138,49 +1445,66 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	16, // 15: journalet.v1.Event.pod_directory_found:type_name -> journalet.v1.PodDirectoryFound
 	17, // 16: journalet.v1.Event.storage_exceeded:type_name -> journalet.v1.StorageExceeded
 	18, // 17: journalet.v1.Event.pod_cgroup_lost:type_name -> journalet.v1.PodCgroupLost
-	19, // 18: journalet.v1.Event.pod_updated:type_name -> journalet.v1.PodUpdated
-	20, // 19: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
-	21, // 20: journalet.v1.Event.source_synced:type_name -> journalet.v1.SourceSynced
-	22, // 21: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
-	23, // 22: journalet.v1.Event.uid_requested:type_name -> journalet.v1.UidRequested
-	24, // 23: journalet.v1.Event.uid_withdrawn:type_name -> journalet.v1.UidWithdrawn
-	25, // 24: journalet.v1.Event.admission_requested:type_name -> journalet.v1.AdmissionRequested
-	26, // 25: journalet.v1.Event.image_pull_requested:type_name -> journalet.v1.ImagePullRequested
-	27, // 26: journalet.v1.Event.image_pull_withdrawn:type_name -> journalet.v1.ImagePullWithdrawn
-	28, // 27: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
-	29, // 28: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
-	30, // 29: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
-	31, // 30: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
-	32, // 31: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
-	33, // 32: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
-	34, // 33: journalet.v1.Event.pod_terminating:type_name -> journalet.v1.PodTerminating
-	35, // 34: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
-	36, // 35: journalet.v1.Event.readiness_gates_set:type_name -> journalet.v1.ReadinessGatesSet
-	37, // 36: journalet.v1.Event.resize_requested:type_name -> journalet.v1.ResizeRequested
-	38, // 37: journalet.v1.Event.resize_completed:type_name -> journalet.v1.ResizeCompleted
-	39, // 38: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
-	40, // 39: journalet.v1.Event.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
-	41, // 40: journalet.v1.Event.resize_started:type_name -> journalet.v1.ResizeStarted
-	42, // 41: journalet.v1.Event.resize_withdrawn:type_name -> journalet.v1.ResizeWithdrawn
-	43, // 42: journalet.v1.Event.objects_set:type_name -> journalet.v1.ObjectsSet
-	44, // 43: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
-	45, // 44: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
-	46, // 45: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
-	47, // 46: journalet.v1.Event.admission_pending_preemption:type_name -> journalet.v1.AdmissionPendingPreemption
-	48, // 47: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
-	49, // 48: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
-	50, // 49: journalet.v1.Event.orphan_confirmed:type_name -> journalet.v1.OrphanConfirmed
-	51, // 50: journalet.v1.Event.resize_pending_preemption:type_name -> journalet.v1.ResizePendingPreemption
-	52, // 51: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
-	53, // 52: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
-	54, // 53: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
-	55, // 54: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
-	56, // 55: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
-	56, // [56:56] is the sub-list for method output_type
-	56, // [56:56] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	19, // 18: journalet.v1.Event.session_started:type_name -> journalet.v1.SessionStarted
+	20, // 19: journalet.v1.Event.session_ended:type_name -> journalet.v1.SessionEnded
+	21, // 20: journalet.v1.Event.images_observed:type_name -> journalet.v1.ImagesObserved
+	22, // 21: journalet.v1.Event.image_filesystem_full:type_name -> journalet.v1.ImageFilesystemFull
+	23, // 22: journalet.v1.Event.log_rotated:type_name -> journalet.v1.LogRotated
+	24, // 23: journalet.v1.Event.restart_requested:type_name -> journalet.v1.RestartRequested
+	25, // 24: journalet.v1.Event.drain_requested:type_name -> journalet.v1.DrainRequested
+	26, // 25: journalet.v1.Event.uncordon_requested:type_name -> journalet.v1.UncordonRequested
+	27, // 26: journalet.v1.Event.shutdown_signaled:type_name -> journalet.v1.ShutdownSignaled
+	28, // 27: journalet.v1.Event.operator_pull_requested:type_name -> journalet.v1.OperatorPullRequested
+	29, // 28: journalet.v1.Event.image_removal_requested:type_name -> journalet.v1.ImageRemovalRequested
+	30, // 29: journalet.v1.Event.pod_updated:type_name -> journalet.v1.PodUpdated
+	31, // 30: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
+	32, // 31: journalet.v1.Event.source_synced:type_name -> journalet.v1.SourceSynced
+	33, // 32: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
+	34, // 33: journalet.v1.Event.uid_requested:type_name -> journalet.v1.UidRequested
+	35, // 34: journalet.v1.Event.uid_withdrawn:type_name -> journalet.v1.UidWithdrawn
+	36, // 35: journalet.v1.Event.admission_requested:type_name -> journalet.v1.AdmissionRequested
+	37, // 36: journalet.v1.Event.image_pull_requested:type_name -> journalet.v1.ImagePullRequested
+	38, // 37: journalet.v1.Event.image_pull_withdrawn:type_name -> journalet.v1.ImagePullWithdrawn
+	39, // 38: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
+	40, // 39: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
+	41, // 40: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
+	42, // 41: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
+	43, // 42: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
+	44, // 43: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
+	45, // 44: journalet.v1.Event.pod_terminating:type_name -> journalet.v1.PodTerminating
+	46, // 45: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
+	47, // 46: journalet.v1.Event.readiness_gates_set:type_name -> journalet.v1.ReadinessGatesSet
+	48, // 47: journalet.v1.Event.resize_requested:type_name -> journalet.v1.ResizeRequested
+	49, // 48: journalet.v1.Event.resize_completed:type_name -> journalet.v1.ResizeCompleted
+	50, // 49: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
+	51, // 50: journalet.v1.Event.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
+	52, // 51: journalet.v1.Event.resize_started:type_name -> journalet.v1.ResizeStarted
+	53, // 52: journalet.v1.Event.resize_withdrawn:type_name -> journalet.v1.ResizeWithdrawn
+	54, // 53: journalet.v1.Event.objects_set:type_name -> journalet.v1.ObjectsSet
+	55, // 54: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
+	56, // 55: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
+	57, // 56: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
+	58, // 57: journalet.v1.Event.admission_pending_preemption:type_name -> journalet.v1.AdmissionPendingPreemption
+	59, // 58: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
+	60, // 59: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
+	61, // 60: journalet.v1.Event.orphan_confirmed:type_name -> journalet.v1.OrphanConfirmed
+	62, // 61: journalet.v1.Event.resize_pending_preemption:type_name -> journalet.v1.ResizePendingPreemption
+	63, // 62: journalet.v1.Event.pod_eviction_decided:type_name -> journalet.v1.PodEvictionDecided
+	64, // 63: journalet.v1.Event.pod_readmitted:type_name -> journalet.v1.PodReadmitted
+	65, // 64: journalet.v1.Event.drain_progressed:type_name -> journalet.v1.DrainProgressed
+	66, // 65: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
+	67, // 66: journalet.v1.Event.images_collected:type_name -> journalet.v1.ImagesCollected
+	68, // 67: journalet.v1.Event.operator_pull_decided:type_name -> journalet.v1.OperatorPullDecided
+	69, // 68: journalet.v1.Event.image_removal_decided:type_name -> journalet.v1.ImageRemovalDecided
+	70, // 69: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
+	71, // 70: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
+	72, // 71: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
+	73, // 72: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
+	73, // [73:73] is the sub-list for method output_type
+	73, // [73:73] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_event_proto_init() }
@@ -1192,6 +1516,7 @@ func file_journalet_v1_event_proto_init() {
 	file_journalet_v1_image_proto_init()
 	file_journalet_v1_node_proto_init()
 	file_journalet_v1_objects_proto_init()
+	file_journalet_v1_operator_proto_init()
 	file_journalet_v1_pod_proto_init()
 	file_journalet_v1_runtime_proto_init()
 	file_journalet_v1_source_proto_init()
@@ -1214,6 +1539,17 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_PodDirectoryFound)(nil),
 		(*Event_StorageExceeded)(nil),
 		(*Event_PodCgroupLost)(nil),
+		(*Event_SessionStarted)(nil),
+		(*Event_SessionEnded)(nil),
+		(*Event_ImagesObserved)(nil),
+		(*Event_ImageFilesystemFull)(nil),
+		(*Event_LogRotated)(nil),
+		(*Event_RestartRequested)(nil),
+		(*Event_DrainRequested)(nil),
+		(*Event_UncordonRequested)(nil),
+		(*Event_ShutdownSignaled)(nil),
+		(*Event_OperatorPullRequested)(nil),
+		(*Event_ImageRemovalRequested)(nil),
 		(*Event_PodUpdated)(nil),
 		(*Event_ManifestIgnored)(nil),
 		(*Event_SourceSynced)(nil),
@@ -1247,7 +1583,13 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_UidDeferred)(nil),
 		(*Event_OrphanConfirmed)(nil),
 		(*Event_ResizePendingPreemption)(nil),
+		(*Event_PodEvictionDecided)(nil),
+		(*Event_PodReadmitted)(nil),
+		(*Event_DrainProgressed)(nil),
 		(*Event_ImagePullDecided)(nil),
+		(*Event_ImagesCollected)(nil),
+		(*Event_OperatorPullDecided)(nil),
+		(*Event_ImageRemovalDecided)(nil),
 		(*Event_CallDispatched)(nil),
 		(*Event_CallDropped)(nil),
 		(*Event_TimerSet)(nil),

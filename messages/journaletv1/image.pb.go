@@ -27,11 +27,15 @@ const (
 
 // ImagePullRequested requests the pull of an image for a pod.
 type ImagePullRequested struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	Image         string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Image string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
+	// As in PullImage.
+	Namespace      string   `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	PullSecrets    []string `protobuf:"bytes,4,rep,name=pull_secrets,json=pullSecrets,proto3" json:"pull_secrets,omitempty"`
+	ServiceAccount string   `protobuf:"bytes,5,opt,name=service_account,json=serviceAccount,proto3" json:"service_account,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ImagePullRequested) Reset() {
@@ -74,6 +78,27 @@ func (x *ImagePullRequested) GetUid() string {
 func (x *ImagePullRequested) GetImage() string {
 	if x != nil {
 		return x.Image
+	}
+	return ""
+}
+
+func (x *ImagePullRequested) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ImagePullRequested) GetPullSecrets() []string {
+	if x != nil {
+		return x.PullSecrets
+	}
+	return nil
+}
+
+func (x *ImagePullRequested) GetServiceAccount() string {
+	if x != nil {
+		return x.ServiceAccount
 	}
 	return ""
 }
@@ -297,6 +322,650 @@ func (x *PullProgressed) GetBytes() int64 {
 	return 0
 }
 
+// ImagesObserved is what has changed of the images on the node since the last one.
+type ImagesObserved struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Images that are new or have changed, by id.
+	Present []*ImageObservation `protobuf:"bytes,1,rep,name=present,proto3" json:"present,omitempty"`
+	// Ids of images that are gone, sorted.
+	Removed []string `protobuf:"bytes,2,rep,name=removed,proto3" json:"removed,omitempty"`
+	// It describes all images: those that it does not name are gone. Set in the first one of a run.
+	Complete      bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImagesObserved) Reset() {
+	*x = ImagesObserved{}
+	mi := &file_journalet_v1_image_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImagesObserved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImagesObserved) ProtoMessage() {}
+
+func (x *ImagesObserved) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_image_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImagesObserved.ProtoReflect.Descriptor instead.
+func (*ImagesObserved) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_image_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ImagesObserved) GetPresent() []*ImageObservation {
+	if x != nil {
+		return x.Present
+	}
+	return nil
+}
+
+func (x *ImagesObserved) GetRemoved() []string {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
+func (x *ImagesObserved) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+// ImageObservation is one image as the runtime shows it.
+type ImageObservation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The runtime's id.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Tags and digests, sorted.
+	Names []string `protobuf:"bytes,2,rep,name=names,proto3" json:"names,omitempty"`
+	Bytes int64    `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// The runtime never removes it (CRI Image.pinned).
+	Pinned bool `protobuf:"varint,4,opt,name=pinned,proto3" json:"pinned,omitempty"`
+	// Container instances, dead ones included, or image volumes use it.
+	Used          bool `protobuf:"varint,5,opt,name=used,proto3" json:"used,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImageObservation) Reset() {
+	*x = ImageObservation{}
+	mi := &file_journalet_v1_image_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImageObservation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImageObservation) ProtoMessage() {}
+
+func (x *ImageObservation) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_image_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImageObservation.ProtoReflect.Descriptor instead.
+func (*ImageObservation) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_image_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ImageObservation) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ImageObservation) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *ImageObservation) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *ImageObservation) GetPinned() bool {
+	if x != nil {
+		return x.Pinned
+	}
+	return false
+}
+
+func (x *ImageObservation) GetUsed() bool {
+	if x != nil {
+		return x.Used
+	}
+	return false
+}
+
+// ImageFilesystemFull reports that the file system of images is used above the high threshold. It is repeated with each
+// check until that is over.
+type ImageFilesystemFull struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	CapacityBytes  int64                  `protobuf:"varint,1,opt,name=capacity_bytes,json=capacityBytes,proto3" json:"capacity_bytes,omitempty"`
+	AvailableBytes int64                  `protobuf:"varint,2,opt,name=available_bytes,json=availableBytes,proto3" json:"available_bytes,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ImageFilesystemFull) Reset() {
+	*x = ImageFilesystemFull{}
+	mi := &file_journalet_v1_image_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImageFilesystemFull) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImageFilesystemFull) ProtoMessage() {}
+
+func (x *ImageFilesystemFull) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_image_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImageFilesystemFull.ProtoReflect.Descriptor instead.
+func (*ImageFilesystemFull) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_image_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ImageFilesystemFull) GetCapacityBytes() int64 {
+	if x != nil {
+		return x.CapacityBytes
+	}
+	return 0
+}
+
+func (x *ImageFilesystemFull) GetAvailableBytes() int64 {
+	if x != nil {
+		return x.AvailableBytes
+	}
+	return 0
+}
+
+// ImagesCollected reports a garbage collection for space. The removals follow as calls.
+type ImagesCollected struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What had to be freed to reach the low threshold.
+	WantedBytes int64 `protobuf:"varint,1,opt,name=wanted_bytes,json=wantedBytes,proto3" json:"wanted_bytes,omitempty"`
+	// The size of the images that are removed.
+	FreedBytes int64 `protobuf:"varint,2,opt,name=freed_bytes,json=freedBytes,proto3" json:"freed_bytes,omitempty"`
+	// Ids of these images, in order of removal.
+	Images        []string `protobuf:"bytes,3,rep,name=images,proto3" json:"images,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImagesCollected) Reset() {
+	*x = ImagesCollected{}
+	mi := &file_journalet_v1_image_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImagesCollected) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImagesCollected) ProtoMessage() {}
+
+func (x *ImagesCollected) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_image_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImagesCollected.ProtoReflect.Descriptor instead.
+func (*ImagesCollected) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_image_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ImagesCollected) GetWantedBytes() int64 {
+	if x != nil {
+		return x.WantedBytes
+	}
+	return 0
+}
+
+func (x *ImagesCollected) GetFreedBytes() int64 {
+	if x != nil {
+		return x.FreedBytes
+	}
+	return 0
+}
+
+func (x *ImagesCollected) GetImages() []string {
+	if x != nil {
+		return x.Images
+	}
+	return nil
+}
+
+// OperatorPullRequested is an operator's request to pull an image.
+type OperatorPullRequested struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unique in this journal.
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Image     string `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
+	// As SessionStarted.client.
+	Client        string `protobuf:"bytes,3,opt,name=client,proto3" json:"client,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OperatorPullRequested) Reset() {
+	*x = OperatorPullRequested{}
+	mi := &file_journalet_v1_image_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OperatorPullRequested) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OperatorPullRequested) ProtoMessage() {}
+
+func (x *OperatorPullRequested) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_image_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OperatorPullRequested.ProtoReflect.Descriptor instead.
+func (*OperatorPullRequested) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_image_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *OperatorPullRequested) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *OperatorPullRequested) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+func (x *OperatorPullRequested) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
+}
+
+// OperatorPullDecided is the outcome of OperatorPullRequested.
+type OperatorPullDecided struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Image     string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
+	// Unspecified: the image is on the node.
+	Error         CallError            `protobuf:"varint,3,opt,name=error,proto3,enum=journalet.v1.CallError" json:"error,omitempty"`
+	Message       string               `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	ImageRef      string               `protobuf:"bytes,5,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
+	Duration      *durationpb.Duration `protobuf:"bytes,6,opt,name=duration,proto3" json:"duration,omitempty"`
+	Bytes         int64                `protobuf:"varint,7,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OperatorPullDecided) Reset() {
+	*x = OperatorPullDecided{}
+	mi := &file_journalet_v1_image_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OperatorPullDecided) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OperatorPullDecided) ProtoMessage() {}
+
+func (x *OperatorPullDecided) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_image_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OperatorPullDecided.ProtoReflect.Descriptor instead.
+func (*OperatorPullDecided) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_image_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *OperatorPullDecided) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *OperatorPullDecided) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+func (x *OperatorPullDecided) GetError() CallError {
+	if x != nil {
+		return x.Error
+	}
+	return CallError_CALL_ERROR_UNSPECIFIED
+}
+
+func (x *OperatorPullDecided) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *OperatorPullDecided) GetImageRef() string {
+	if x != nil {
+		return x.ImageRef
+	}
+	return ""
+}
+
+func (x *OperatorPullDecided) GetDuration() *durationpb.Duration {
+	if x != nil {
+		return x.Duration
+	}
+	return nil
+}
+
+func (x *OperatorPullDecided) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+// ImageRemovalRequested is an operator's request to remove an image.
+type ImageRemovalRequested struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unique in this journal.
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// The runtime's id of the image.
+	ImageId string `protobuf:"bytes,2,opt,name=image_id,json=imageId,proto3" json:"image_id,omitempty"`
+	// The name by which the operator named it.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// As SessionStarted.client.
+	Client        string `protobuf:"bytes,4,opt,name=client,proto3" json:"client,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImageRemovalRequested) Reset() {
+	*x = ImageRemovalRequested{}
+	mi := &file_journalet_v1_image_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImageRemovalRequested) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImageRemovalRequested) ProtoMessage() {}
+
+func (x *ImageRemovalRequested) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_image_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImageRemovalRequested.ProtoReflect.Descriptor instead.
+func (*ImageRemovalRequested) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_image_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ImageRemovalRequested) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *ImageRemovalRequested) GetImageId() string {
+	if x != nil {
+		return x.ImageId
+	}
+	return ""
+}
+
+func (x *ImageRemovalRequested) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ImageRemovalRequested) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
+}
+
+// ImageRemovalDecided is the outcome of ImageRemovalRequested.
+type ImageRemovalDecided struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	ImageId   string                 `protobuf:"bytes,2,opt,name=image_id,json=imageId,proto3" json:"image_id,omitempty"`
+	Name      string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// Why it stays. Empty: it is removed.
+	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImageRemovalDecided) Reset() {
+	*x = ImageRemovalDecided{}
+	mi := &file_journalet_v1_image_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImageRemovalDecided) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImageRemovalDecided) ProtoMessage() {}
+
+func (x *ImageRemovalDecided) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_image_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImageRemovalDecided.ProtoReflect.Descriptor instead.
+func (*ImageRemovalDecided) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_image_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ImageRemovalDecided) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *ImageRemovalDecided) GetImageId() string {
+	if x != nil {
+		return x.ImageId
+	}
+	return ""
+}
+
+func (x *ImageRemovalDecided) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ImageRemovalDecided) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+// ImageRecord is an image on the node as the actor keeps it.
+type ImageRecord struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Observed *ImageObservation      `protobuf:"bytes,1,opt,name=observed,proto3" json:"observed,omitempty"`
+	// When it was first observed.
+	FirstSeen *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=first_seen,json=firstSeen,proto3" json:"first_seen,omitempty"`
+	// When it was last observed to be used, or first observed.
+	LastUsed *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=last_used,json=lastUsed,proto3" json:"last_used,omitempty"`
+	// The intent that removes it.
+	Removal string `protobuf:"bytes,4,opt,name=removal,proto3" json:"removal,omitempty"`
+	// How it was pulled. Unset: not by this agent.
+	PullCredentials *PullCredentials `protobuf:"bytes,5,opt,name=pull_credentials,json=pullCredentials,proto3" json:"pull_credentials,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ImageRecord) Reset() {
+	*x = ImageRecord{}
+	mi := &file_journalet_v1_image_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImageRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImageRecord) ProtoMessage() {}
+
+func (x *ImageRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_image_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImageRecord.ProtoReflect.Descriptor instead.
+func (*ImageRecord) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_image_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ImageRecord) GetObserved() *ImageObservation {
+	if x != nil {
+		return x.Observed
+	}
+	return nil
+}
+
+func (x *ImageRecord) GetFirstSeen() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstSeen
+	}
+	return nil
+}
+
+func (x *ImageRecord) GetLastUsed() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastUsed
+	}
+	return nil
+}
+
+func (x *ImageRecord) GetRemoval() string {
+	if x != nil {
+		return x.Removal
+	}
+	return ""
+}
+
+func (x *ImageRecord) GetPullCredentials() *PullCredentials {
+	if x != nil {
+		return x.PullCredentials
+	}
+	return nil
+}
+
 // ImageState is the fold of the image actor's events.
 type ImageState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -308,14 +977,21 @@ type ImageState struct {
 	// Intent id to image.
 	Intents map[string]string `protobuf:"bytes,4,rep,name=intents,proto3" json:"intents,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The pull that ended last.
-	Ended         *Pull `protobuf:"bytes,5,opt,name=ended,proto3" json:"ended,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Ended *Pull `protobuf:"bytes,5,opt,name=ended,proto3" json:"ended,omitempty"`
+	// By the runtime's id.
+	Images map[string]*ImageRecord `protobuf:"bytes,6,rep,name=images,proto3" json:"images,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// From AgentConfig.
+	GarbageCollection *ImageGarbageCollection `protobuf:"bytes,7,opt,name=garbage_collection,json=garbageCollection,proto3" json:"garbage_collection,omitempty"`
+	// Operators' requests without an outcome, by request id.
+	OperatorPulls    map[string]*OperatorPullRequested `protobuf:"bytes,8,rep,name=operator_pulls,json=operatorPulls,proto3" json:"operator_pulls,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	OperatorRemovals map[string]*ImageRemovalRequested `protobuf:"bytes,9,rep,name=operator_removals,json=operatorRemovals,proto3" json:"operator_removals,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ImageState) Reset() {
 	*x = ImageState{}
-	mi := &file_journalet_v1_image_proto_msgTypes[4]
+	mi := &file_journalet_v1_image_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -327,7 +1003,7 @@ func (x *ImageState) String() string {
 func (*ImageState) ProtoMessage() {}
 
 func (x *ImageState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_image_proto_msgTypes[4]
+	mi := &file_journalet_v1_image_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -340,7 +1016,7 @@ func (x *ImageState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageState.ProtoReflect.Descriptor instead.
 func (*ImageState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_image_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_image_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ImageState) GetWaits() map[string]*ImageWait {
@@ -378,6 +1054,34 @@ func (x *ImageState) GetEnded() *Pull {
 	return nil
 }
 
+func (x *ImageState) GetImages() map[string]*ImageRecord {
+	if x != nil {
+		return x.Images
+	}
+	return nil
+}
+
+func (x *ImageState) GetGarbageCollection() *ImageGarbageCollection {
+	if x != nil {
+		return x.GarbageCollection
+	}
+	return nil
+}
+
+func (x *ImageState) GetOperatorPulls() map[string]*OperatorPullRequested {
+	if x != nil {
+		return x.OperatorPulls
+	}
+	return nil
+}
+
+func (x *ImageState) GetOperatorRemovals() map[string]*ImageRemovalRequested {
+	if x != nil {
+		return x.OperatorRemovals
+	}
+	return nil
+}
+
 // ImageWait is one pod's wait for one image.
 type ImageWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -388,14 +1092,18 @@ type ImageWait struct {
 	// The pod waits for ImagePullDecided. Afterwards the entry is kept only for its back-off.
 	Waiting bool `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// It waits for the end of its back-off.
-	BackingOff    bool `protobuf:"varint,5,opt,name=backing_off,json=backingOff,proto3" json:"backing_off,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	BackingOff bool `protobuf:"varint,5,opt,name=backing_off,json=backingOff,proto3" json:"backing_off,omitempty"`
+	// As in PullImage.
+	Namespace      string   `protobuf:"bytes,6,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	PullSecrets    []string `protobuf:"bytes,7,rep,name=pull_secrets,json=pullSecrets,proto3" json:"pull_secrets,omitempty"`
+	ServiceAccount string   `protobuf:"bytes,8,opt,name=service_account,json=serviceAccount,proto3" json:"service_account,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ImageWait) Reset() {
 	*x = ImageWait{}
-	mi := &file_journalet_v1_image_proto_msgTypes[5]
+	mi := &file_journalet_v1_image_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -407,7 +1115,7 @@ func (x *ImageWait) String() string {
 func (*ImageWait) ProtoMessage() {}
 
 func (x *ImageWait) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_image_proto_msgTypes[5]
+	mi := &file_journalet_v1_image_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -420,7 +1128,7 @@ func (x *ImageWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageWait.ProtoReflect.Descriptor instead.
 func (*ImageWait) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_image_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_image_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ImageWait) GetUid() string {
@@ -458,6 +1166,27 @@ func (x *ImageWait) GetBackingOff() bool {
 	return false
 }
 
+func (x *ImageWait) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ImageWait) GetPullSecrets() []string {
+	if x != nil {
+		return x.PullSecrets
+	}
+	return nil
+}
+
+func (x *ImageWait) GetServiceAccount() string {
+	if x != nil {
+		return x.ServiceAccount
+	}
+	return ""
+}
+
 // Pull is one pull under way, for any number of pods.
 type Pull struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -470,7 +1199,7 @@ type Pull struct {
 
 func (x *Pull) Reset() {
 	*x = Pull{}
-	mi := &file_journalet_v1_image_proto_msgTypes[6]
+	mi := &file_journalet_v1_image_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -482,7 +1211,7 @@ func (x *Pull) String() string {
 func (*Pull) ProtoMessage() {}
 
 func (x *Pull) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_image_proto_msgTypes[6]
+	mi := &file_journalet_v1_image_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -495,7 +1224,7 @@ func (x *Pull) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pull.ProtoReflect.Descriptor instead.
 func (*Pull) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_image_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_image_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Pull) GetImage() string {
@@ -523,10 +1252,13 @@ var File_journalet_v1_image_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_image_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/image.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/runtime.proto\"<\n" +
+	"\x18journalet/v1/image.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/runtime.proto\"\xa6\x01\n" +
 	"\x12ImagePullRequested\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
-	"\x05image\x18\x02 \x01(\tR\x05image\"<\n" +
+	"\x05image\x18\x02 \x01(\tR\x05image\x12\x1c\n" +
+	"\tnamespace\x18\x03 \x01(\tR\tnamespace\x12!\n" +
+	"\fpull_secrets\x18\x04 \x03(\tR\vpullSecrets\x12'\n" +
+	"\x0fservice_account\x18\x05 \x01(\tR\x0eserviceAccount\"<\n" +
 	"\x12ImagePullWithdrawn\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\"\xa9\x02\n" +
@@ -543,14 +1275,69 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\x0ePullProgressed\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x123\n" +
 	"\aelapsed\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\x12\x14\n" +
-	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\xf8\x03\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\x80\x01\n" +
+	"\x0eImagesObserved\x128\n" +
+	"\apresent\x18\x01 \x03(\v2\x1e.journalet.v1.ImageObservationR\apresent\x12\x18\n" +
+	"\aremoved\x18\x02 \x03(\tR\aremoved\x12\x1a\n" +
+	"\bcomplete\x18\x03 \x01(\bR\bcomplete\"z\n" +
+	"\x10ImageObservation\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05names\x18\x02 \x03(\tR\x05names\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12\x16\n" +
+	"\x06pinned\x18\x04 \x01(\bR\x06pinned\x12\x12\n" +
+	"\x04used\x18\x05 \x01(\bR\x04used\"e\n" +
+	"\x13ImageFilesystemFull\x12%\n" +
+	"\x0ecapacity_bytes\x18\x01 \x01(\x03R\rcapacityBytes\x12'\n" +
+	"\x0favailable_bytes\x18\x02 \x01(\x03R\x0eavailableBytes\"m\n" +
+	"\x0fImagesCollected\x12!\n" +
+	"\fwanted_bytes\x18\x01 \x01(\x03R\vwantedBytes\x12\x1f\n" +
+	"\vfreed_bytes\x18\x02 \x01(\x03R\n" +
+	"freedBytes\x12\x16\n" +
+	"\x06images\x18\x03 \x03(\tR\x06images\"d\n" +
+	"\x15OperatorPullRequested\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x14\n" +
+	"\x05image\x18\x02 \x01(\tR\x05image\x12\x16\n" +
+	"\x06client\x18\x03 \x01(\tR\x06client\"\xfd\x01\n" +
+	"\x13OperatorPullDecided\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x14\n" +
+	"\x05image\x18\x02 \x01(\tR\x05image\x12-\n" +
+	"\x05error\x18\x03 \x01(\x0e2\x17.journalet.v1.CallErrorR\x05error\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12\x1b\n" +
+	"\timage_ref\x18\x05 \x01(\tR\bimageRef\x125\n" +
+	"\bduration\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x14\n" +
+	"\x05bytes\x18\a \x01(\x03R\x05bytes\"}\n" +
+	"\x15ImageRemovalRequested\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x19\n" +
+	"\bimage_id\x18\x02 \x01(\tR\aimageId\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x16\n" +
+	"\x06client\x18\x04 \x01(\tR\x06client\"}\n" +
+	"\x13ImageRemovalDecided\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x19\n" +
+	"\bimage_id\x18\x02 \x01(\tR\aimageId\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"\xa1\x02\n" +
+	"\vImageRecord\x12:\n" +
+	"\bobserved\x18\x01 \x01(\v2\x1e.journalet.v1.ImageObservationR\bobserved\x129\n" +
+	"\n" +
+	"first_seen\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstSeen\x127\n" +
+	"\tlast_used\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\blastUsed\x12\x18\n" +
+	"\aremoval\x18\x04 \x01(\tR\aremoval\x12H\n" +
+	"\x10pull_credentials\x18\x05 \x01(\v2\x1d.journalet.v1.PullCredentialsR\x0fpullCredentials\"\xe3\b\n" +
 	"\n" +
 	"ImageState\x129\n" +
 	"\x05waits\x18\x01 \x03(\v2#.journalet.v1.ImageState.WaitsEntryR\x05waits\x129\n" +
 	"\x05pulls\x18\x02 \x03(\v2#.journalet.v1.ImageState.PullsEntryR\x05pulls\x12,\n" +
 	"\x06timers\x18\x03 \x01(\v2\x14.journalet.v1.TimersR\x06timers\x12?\n" +
 	"\aintents\x18\x04 \x03(\v2%.journalet.v1.ImageState.IntentsEntryR\aintents\x12(\n" +
-	"\x05ended\x18\x05 \x01(\v2\x12.journalet.v1.PullR\x05ended\x1aQ\n" +
+	"\x05ended\x18\x05 \x01(\v2\x12.journalet.v1.PullR\x05ended\x12<\n" +
+	"\x06images\x18\x06 \x03(\v2$.journalet.v1.ImageState.ImagesEntryR\x06images\x12S\n" +
+	"\x12garbage_collection\x18\a \x01(\v2$.journalet.v1.ImageGarbageCollectionR\x11garbageCollection\x12R\n" +
+	"\x0eoperator_pulls\x18\b \x03(\v2+.journalet.v1.ImageState.OperatorPullsEntryR\roperatorPulls\x12[\n" +
+	"\x11operator_removals\x18\t \x03(\v2..journalet.v1.ImageState.OperatorRemovalsEntryR\x10operatorRemovals\x1aQ\n" +
 	"\n" +
 	"WaitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
@@ -561,14 +1348,26 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x12.journalet.v1.PullR\x05value:\x028\x01\x1a:\n" +
 	"\fIntentsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa4\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aT\n" +
+	"\vImagesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.ImageRecordR\x05value:\x028\x01\x1ae\n" +
+	"\x12OperatorPullsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x129\n" +
+	"\x05value\x18\x02 \x01(\v2#.journalet.v1.OperatorPullRequestedR\x05value:\x028\x01\x1ah\n" +
+	"\x15OperatorRemovalsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x129\n" +
+	"\x05value\x18\x02 \x01(\v2#.journalet.v1.ImageRemovalRequestedR\x05value:\x028\x01\"\x8e\x02\n" +
 	"\tImageWait\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x124\n" +
 	"\bback_off\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\abackOff\x12\x18\n" +
 	"\awaiting\x18\x04 \x01(\bR\awaiting\x12\x1f\n" +
 	"\vbacking_off\x18\x05 \x01(\bR\n" +
-	"backingOff\"t\n" +
+	"backingOff\x12\x1c\n" +
+	"\tnamespace\x18\x06 \x01(\tR\tnamespace\x12!\n" +
+	"\fpull_secrets\x18\a \x03(\tR\vpullSecrets\x12'\n" +
+	"\x0fservice_account\x18\b \x01(\tR\x0eserviceAccount\"t\n" +
 	"\x04Pull\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x12\x1b\n" +
 	"\tintent_id\x18\x02 \x01(\tR\bintentId\x129\n" +
@@ -587,42 +1386,70 @@ func file_journalet_v1_image_proto_rawDescGZIP() []byte {
 	return file_journalet_v1_image_proto_rawDescData
 }
 
-var file_journalet_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_journalet_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_journalet_v1_image_proto_goTypes = []any{
-	(*ImagePullRequested)(nil),    // 0: journalet.v1.ImagePullRequested
-	(*ImagePullWithdrawn)(nil),    // 1: journalet.v1.ImagePullWithdrawn
-	(*ImagePullDecided)(nil),      // 2: journalet.v1.ImagePullDecided
-	(*PullProgressed)(nil),        // 3: journalet.v1.PullProgressed
-	(*ImageState)(nil),            // 4: journalet.v1.ImageState
-	(*ImageWait)(nil),             // 5: journalet.v1.ImageWait
-	(*Pull)(nil),                  // 6: journalet.v1.Pull
-	nil,                           // 7: journalet.v1.ImageState.WaitsEntry
-	nil,                           // 8: journalet.v1.ImageState.PullsEntry
-	nil,                           // 9: journalet.v1.ImageState.IntentsEntry
-	(CallError)(0),                // 10: journalet.v1.CallError
-	(*durationpb.Duration)(nil),   // 11: google.protobuf.Duration
-	(*Timers)(nil),                // 12: journalet.v1.Timers
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*ImagePullRequested)(nil),     // 0: journalet.v1.ImagePullRequested
+	(*ImagePullWithdrawn)(nil),     // 1: journalet.v1.ImagePullWithdrawn
+	(*ImagePullDecided)(nil),       // 2: journalet.v1.ImagePullDecided
+	(*PullProgressed)(nil),         // 3: journalet.v1.PullProgressed
+	(*ImagesObserved)(nil),         // 4: journalet.v1.ImagesObserved
+	(*ImageObservation)(nil),       // 5: journalet.v1.ImageObservation
+	(*ImageFilesystemFull)(nil),    // 6: journalet.v1.ImageFilesystemFull
+	(*ImagesCollected)(nil),        // 7: journalet.v1.ImagesCollected
+	(*OperatorPullRequested)(nil),  // 8: journalet.v1.OperatorPullRequested
+	(*OperatorPullDecided)(nil),    // 9: journalet.v1.OperatorPullDecided
+	(*ImageRemovalRequested)(nil),  // 10: journalet.v1.ImageRemovalRequested
+	(*ImageRemovalDecided)(nil),    // 11: journalet.v1.ImageRemovalDecided
+	(*ImageRecord)(nil),            // 12: journalet.v1.ImageRecord
+	(*ImageState)(nil),             // 13: journalet.v1.ImageState
+	(*ImageWait)(nil),              // 14: journalet.v1.ImageWait
+	(*Pull)(nil),                   // 15: journalet.v1.Pull
+	nil,                            // 16: journalet.v1.ImageState.WaitsEntry
+	nil,                            // 17: journalet.v1.ImageState.PullsEntry
+	nil,                            // 18: journalet.v1.ImageState.IntentsEntry
+	nil,                            // 19: journalet.v1.ImageState.ImagesEntry
+	nil,                            // 20: journalet.v1.ImageState.OperatorPullsEntry
+	nil,                            // 21: journalet.v1.ImageState.OperatorRemovalsEntry
+	(CallError)(0),                 // 22: journalet.v1.CallError
+	(*durationpb.Duration)(nil),    // 23: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 24: google.protobuf.Timestamp
+	(*PullCredentials)(nil),        // 25: journalet.v1.PullCredentials
+	(*Timers)(nil),                 // 26: journalet.v1.Timers
+	(*ImageGarbageCollection)(nil), // 27: journalet.v1.ImageGarbageCollection
 }
 var file_journalet_v1_image_proto_depIdxs = []int32{
-	10, // 0: journalet.v1.ImagePullDecided.error:type_name -> journalet.v1.CallError
-	11, // 1: journalet.v1.ImagePullDecided.retry_after:type_name -> google.protobuf.Duration
-	11, // 2: journalet.v1.ImagePullDecided.duration:type_name -> google.protobuf.Duration
-	11, // 3: journalet.v1.PullProgressed.elapsed:type_name -> google.protobuf.Duration
-	7,  // 4: journalet.v1.ImageState.waits:type_name -> journalet.v1.ImageState.WaitsEntry
-	8,  // 5: journalet.v1.ImageState.pulls:type_name -> journalet.v1.ImageState.PullsEntry
-	12, // 6: journalet.v1.ImageState.timers:type_name -> journalet.v1.Timers
-	9,  // 7: journalet.v1.ImageState.intents:type_name -> journalet.v1.ImageState.IntentsEntry
-	6,  // 8: journalet.v1.ImageState.ended:type_name -> journalet.v1.Pull
-	11, // 9: journalet.v1.ImageWait.back_off:type_name -> google.protobuf.Duration
-	13, // 10: journalet.v1.Pull.started_at:type_name -> google.protobuf.Timestamp
-	5,  // 11: journalet.v1.ImageState.WaitsEntry.value:type_name -> journalet.v1.ImageWait
-	6,  // 12: journalet.v1.ImageState.PullsEntry.value:type_name -> journalet.v1.Pull
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	22, // 0: journalet.v1.ImagePullDecided.error:type_name -> journalet.v1.CallError
+	23, // 1: journalet.v1.ImagePullDecided.retry_after:type_name -> google.protobuf.Duration
+	23, // 2: journalet.v1.ImagePullDecided.duration:type_name -> google.protobuf.Duration
+	23, // 3: journalet.v1.PullProgressed.elapsed:type_name -> google.protobuf.Duration
+	5,  // 4: journalet.v1.ImagesObserved.present:type_name -> journalet.v1.ImageObservation
+	22, // 5: journalet.v1.OperatorPullDecided.error:type_name -> journalet.v1.CallError
+	23, // 6: journalet.v1.OperatorPullDecided.duration:type_name -> google.protobuf.Duration
+	5,  // 7: journalet.v1.ImageRecord.observed:type_name -> journalet.v1.ImageObservation
+	24, // 8: journalet.v1.ImageRecord.first_seen:type_name -> google.protobuf.Timestamp
+	24, // 9: journalet.v1.ImageRecord.last_used:type_name -> google.protobuf.Timestamp
+	25, // 10: journalet.v1.ImageRecord.pull_credentials:type_name -> journalet.v1.PullCredentials
+	16, // 11: journalet.v1.ImageState.waits:type_name -> journalet.v1.ImageState.WaitsEntry
+	17, // 12: journalet.v1.ImageState.pulls:type_name -> journalet.v1.ImageState.PullsEntry
+	26, // 13: journalet.v1.ImageState.timers:type_name -> journalet.v1.Timers
+	18, // 14: journalet.v1.ImageState.intents:type_name -> journalet.v1.ImageState.IntentsEntry
+	15, // 15: journalet.v1.ImageState.ended:type_name -> journalet.v1.Pull
+	19, // 16: journalet.v1.ImageState.images:type_name -> journalet.v1.ImageState.ImagesEntry
+	27, // 17: journalet.v1.ImageState.garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
+	20, // 18: journalet.v1.ImageState.operator_pulls:type_name -> journalet.v1.ImageState.OperatorPullsEntry
+	21, // 19: journalet.v1.ImageState.operator_removals:type_name -> journalet.v1.ImageState.OperatorRemovalsEntry
+	23, // 20: journalet.v1.ImageWait.back_off:type_name -> google.protobuf.Duration
+	24, // 21: journalet.v1.Pull.started_at:type_name -> google.protobuf.Timestamp
+	14, // 22: journalet.v1.ImageState.WaitsEntry.value:type_name -> journalet.v1.ImageWait
+	15, // 23: journalet.v1.ImageState.PullsEntry.value:type_name -> journalet.v1.Pull
+	12, // 24: journalet.v1.ImageState.ImagesEntry.value:type_name -> journalet.v1.ImageRecord
+	8,  // 25: journalet.v1.ImageState.OperatorPullsEntry.value:type_name -> journalet.v1.OperatorPullRequested
+	10, // 26: journalet.v1.ImageState.OperatorRemovalsEntry.value:type_name -> journalet.v1.ImageRemovalRequested
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_image_proto_init() }
@@ -638,7 +1465,7 @@ func file_journalet_v1_image_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_image_proto_rawDesc), len(file_journalet_v1_image_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

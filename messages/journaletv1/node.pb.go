@@ -11,6 +11,7 @@ package journaletv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -840,6 +841,177 @@ func (x *OrphanConfirmed) GetUid() string {
 	return ""
 }
 
+// PodEvictionDecided ends a pod whose source still names it.
+type PodEvictionDecided struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The pod's status reason and message: Terminated and NodeShutdown texts of the kubelet, or Drained.
+	Reason  string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// Longest grace period. Unset: the pod's own.
+	Grace         *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodEvictionDecided) Reset() {
+	*x = PodEvictionDecided{}
+	mi := &file_journalet_v1_node_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodEvictionDecided) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodEvictionDecided) ProtoMessage() {}
+
+func (x *PodEvictionDecided) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodEvictionDecided.ProtoReflect.Descriptor instead.
+func (*PodEvictionDecided) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *PodEvictionDecided) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *PodEvictionDecided) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PodEvictionDecided) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *PodEvictionDecided) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
+// PodReadmitted ends the incarnation of a pod that a drain or a shutdown ended, so that its source adds it again.
+type PodReadmitted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodReadmitted) Reset() {
+	*x = PodReadmitted{}
+	mi := &file_journalet_v1_node_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodReadmitted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodReadmitted) ProtoMessage() {}
+
+func (x *PodReadmitted) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodReadmitted.ProtoReflect.Descriptor instead.
+func (*PodReadmitted) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *PodReadmitted) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+// DrainProgressed reports a change of the drain: another group of pods ends, or none is left.
+type DrainProgressed struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// UIDs of the pods that it waits for, sorted. None: the drain is complete.
+	WaitingFor []string `protobuf:"bytes,1,rep,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
+	// It is the machine's shutdown.
+	Shutdown      bool `protobuf:"varint,2,opt,name=shutdown,proto3" json:"shutdown,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainProgressed) Reset() {
+	*x = DrainProgressed{}
+	mi := &file_journalet_v1_node_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainProgressed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainProgressed) ProtoMessage() {}
+
+func (x *DrainProgressed) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainProgressed.ProtoReflect.Descriptor instead.
+func (*DrainProgressed) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *DrainProgressed) GetWaitingFor() []string {
+	if x != nil {
+		return x.WaitingFor
+	}
+	return nil
+}
+
+func (x *DrainProgressed) GetShutdown() bool {
+	if x != nil {
+		return x.Shutdown
+	}
+	return false
+}
+
 // NodeState is the fold of the node's events.
 type NodeState struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -872,13 +1044,15 @@ type NodeState struct {
 	Preempting uint32 `protobuf:"varint,14,opt,name=preempting,proto3" json:"preempting,omitempty"`
 	// By UID: ids that a pod got before the journal was lost, until the pod is admitted or has finished.
 	FoundUserNamespaces map[string]*UserNamespace `protobuf:"bytes,15,rep,name=found_user_namespaces,json=foundUserNamespaces,proto3" json:"found_user_namespaces,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// The drain or shutdown under way. Unset: none.
+	Drain         *Drain `protobuf:"bytes,16,opt,name=drain,proto3" json:"drain,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_journalet_v1_node_proto_msgTypes[10]
+	mi := &file_journalet_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -890,7 +1064,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[10]
+	mi := &file_journalet_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -903,7 +1077,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NodeState) GetConfig() *AgentConfig {
@@ -1011,6 +1185,94 @@ func (x *NodeState) GetFoundUserNamespaces() map[string]*UserNamespace {
 	return nil
 }
 
+func (x *NodeState) GetDrain() *Drain {
+	if x != nil {
+		return x.Drain
+	}
+	return nil
+}
+
+// Drain is a drain of the node, or its shutdown.
+type Drain struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unset: it is the machine's shutdown.
+	Request *DrainRequested        `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
+	Since   *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	// Of a shutdown: the boot in which it was signaled.
+	BootId string `protobuf:"bytes,3,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	// UIDs of the pods that it ended, or rejected, sorted: they are admitted again afterwards.
+	Ended []string `protobuf:"bytes,4,rep,name=ended,proto3" json:"ended,omitempty"`
+	// UIDs of the pods that end now, sorted.
+	WaitingFor    []string `protobuf:"bytes,5,rep,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Drain) Reset() {
+	*x = Drain{}
+	mi := &file_journalet_v1_node_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Drain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Drain) ProtoMessage() {}
+
+func (x *Drain) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Drain.ProtoReflect.Descriptor instead.
+func (*Drain) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Drain) GetRequest() *DrainRequested {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *Drain) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Drain) GetBootId() string {
+	if x != nil {
+		return x.BootId
+	}
+	return ""
+}
+
+func (x *Drain) GetEnded() []string {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *Drain) GetWaitingFor() []string {
+	if x != nil {
+		return x.WaitingFor
+	}
+	return nil
+}
+
 // WaitingResize is a resize that is not allocated yet.
 type WaitingResize struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -1031,7 +1293,7 @@ type WaitingResize struct {
 
 func (x *WaitingResize) Reset() {
 	*x = WaitingResize{}
-	mi := &file_journalet_v1_node_proto_msgTypes[11]
+	mi := &file_journalet_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1305,7 @@ func (x *WaitingResize) String() string {
 func (*WaitingResize) ProtoMessage() {}
 
 func (x *WaitingResize) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[11]
+	mi := &file_journalet_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1318,7 @@ func (x *WaitingResize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingResize.ProtoReflect.Descriptor instead.
 func (*WaitingResize) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WaitingResize) GetDigest() string {
@@ -1134,7 +1396,7 @@ type AdmittedPod struct {
 
 func (x *AdmittedPod) Reset() {
 	*x = AdmittedPod{}
-	mi := &file_journalet_v1_node_proto_msgTypes[12]
+	mi := &file_journalet_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1146,7 +1408,7 @@ func (x *AdmittedPod) String() string {
 func (*AdmittedPod) ProtoMessage() {}
 
 func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[12]
+	mi := &file_journalet_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1159,7 +1421,7 @@ func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmittedPod.ProtoReflect.Descriptor instead.
 func (*AdmittedPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AdmittedPod) GetFullName() string {
@@ -1224,7 +1486,7 @@ type UidClaims struct {
 
 func (x *UidClaims) Reset() {
 	*x = UidClaims{}
-	mi := &file_journalet_v1_node_proto_msgTypes[13]
+	mi := &file_journalet_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1498,7 @@ func (x *UidClaims) String() string {
 func (*UidClaims) ProtoMessage() {}
 
 func (x *UidClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[13]
+	mi := &file_journalet_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,7 +1511,7 @@ func (x *UidClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidClaims.ProtoReflect.Descriptor instead.
 func (*UidClaims) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UidClaims) GetHolder() *UidRequested {
@@ -1276,7 +1538,7 @@ type WaitingPods struct {
 
 func (x *WaitingPods) Reset() {
 	*x = WaitingPods{}
-	mi := &file_journalet_v1_node_proto_msgTypes[14]
+	mi := &file_journalet_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1288,7 +1550,7 @@ func (x *WaitingPods) String() string {
 func (*WaitingPods) ProtoMessage() {}
 
 func (x *WaitingPods) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[14]
+	mi := &file_journalet_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1301,7 +1563,7 @@ func (x *WaitingPods) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingPods.ProtoReflect.Descriptor instead.
 func (*WaitingPods) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WaitingPods) GetRequests() []*AdmissionRequested {
@@ -1315,7 +1577,7 @@ var File_journalet_v1_node_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/source.proto\"\xb0\x02\n" +
+	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x19journalet/v1/source.proto\"\xb0\x02\n" +
 	"\x12AdmissionRequested\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -1379,7 +1641,18 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"request_id\x18\x03 \x01(\x04R\trequestId\x12\x16\n" +
 	"\x06holder\x18\x04 \x01(\tR\x06holder\"#\n" +
 	"\x0fOrphanConfirmed\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xc0\v\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"\x89\x01\n" +
+	"\x12PodEvictionDecided\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12/\n" +
+	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"!\n" +
+	"\rPodReadmitted\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"N\n" +
+	"\x0fDrainProgressed\x12\x1f\n" +
+	"\vwaiting_for\x18\x01 \x03(\tR\n" +
+	"waitingFor\x12\x1a\n" +
+	"\bshutdown\x18\x02 \x01(\bR\bshutdown\"\xeb\v\n" +
 	"\tNodeState\x121\n" +
 	"\x06config\x18\x01 \x01(\v2\x19.journalet.v1.AgentConfigR\x06config\x125\n" +
 	"\x04pods\x18\x02 \x03(\v2!.journalet.v1.NodeState.PodsEntryR\x04pods\x128\n" +
@@ -1399,7 +1672,8 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"preempting\x18\x0e \x01(\rR\n" +
 	"preempting\x12d\n" +
-	"\x15found_user_namespaces\x18\x0f \x03(\v20.journalet.v1.NodeState.FoundUserNamespacesEntryR\x13foundUserNamespaces\x1aR\n" +
+	"\x15found_user_namespaces\x18\x0f \x03(\v20.journalet.v1.NodeState.FoundUserNamespacesEntryR\x13foundUserNamespaces\x12)\n" +
+	"\x05drain\x18\x10 \x01(\v2\x13.journalet.v1.DrainR\x05drain\x1aR\n" +
 	"\tPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.AdmittedPodR\x05value:\x028\x01\x1a8\n" +
@@ -1424,7 +1698,14 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.UidClaimsR\x05value:\x028\x01\x1ac\n" +
 	"\x18FoundUserNamespacesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.UserNamespaceR\x05value:\x028\x01\"\xae\x02\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.UserNamespaceR\x05value:\x028\x01\"\xc1\x01\n" +
+	"\x05Drain\x126\n" +
+	"\arequest\x18\x01 \x01(\v2\x1c.journalet.v1.DrainRequestedR\arequest\x120\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x17\n" +
+	"\aboot_id\x18\x03 \x01(\tR\x06bootId\x12\x14\n" +
+	"\x05ended\x18\x04 \x03(\tR\x05ended\x12\x1f\n" +
+	"\vwaiting_for\x18\x05 \x03(\tR\n" +
+	"waitingFor\"\xae\x02\n" +
 	"\rWaitingResize\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1a\n" +
@@ -1471,7 +1752,7 @@ func file_journalet_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_journalet_v1_node_proto_goTypes = []any{
 	(QosClass)(0),                      // 0: journalet.v1.QosClass
 	(*AdmissionRequested)(nil),         // 1: journalet.v1.AdmissionRequested
@@ -1484,59 +1765,69 @@ var file_journalet_v1_node_proto_goTypes = []any{
 	(*UidGranted)(nil),                 // 8: journalet.v1.UidGranted
 	(*UidDeferred)(nil),                // 9: journalet.v1.UidDeferred
 	(*OrphanConfirmed)(nil),            // 10: journalet.v1.OrphanConfirmed
-	(*NodeState)(nil),                  // 11: journalet.v1.NodeState
-	(*WaitingResize)(nil),              // 12: journalet.v1.WaitingResize
-	(*AdmittedPod)(nil),                // 13: journalet.v1.AdmittedPod
-	(*UidClaims)(nil),                  // 14: journalet.v1.UidClaims
-	(*WaitingPods)(nil),                // 15: journalet.v1.WaitingPods
-	nil,                                // 16: journalet.v1.NodeState.PodsEntry
-	nil,                                // 17: journalet.v1.NodeState.NamesEntry
-	nil,                                // 18: journalet.v1.NodeState.WaitingEntry
-	nil,                                // 19: journalet.v1.NodeState.HostPortsEntry
-	nil,                                // 20: journalet.v1.NodeState.WaitsForEntry
-	nil,                                // 21: journalet.v1.NodeState.ResizesEntry
-	nil,                                // 22: journalet.v1.NodeState.UidsEntry
-	nil,                                // 23: journalet.v1.NodeState.FoundUserNamespacesEntry
-	(*HugePages)(nil),                  // 24: journalet.v1.HugePages
-	(*UserNamespace)(nil),              // 25: journalet.v1.UserNamespace
-	(*AgentConfig)(nil),                // 26: journalet.v1.AgentConfig
-	(*timestamppb.Timestamp)(nil),      // 27: google.protobuf.Timestamp
-	(*UidRequested)(nil),               // 28: journalet.v1.UidRequested
+	(*PodEvictionDecided)(nil),         // 11: journalet.v1.PodEvictionDecided
+	(*PodReadmitted)(nil),              // 12: journalet.v1.PodReadmitted
+	(*DrainProgressed)(nil),            // 13: journalet.v1.DrainProgressed
+	(*NodeState)(nil),                  // 14: journalet.v1.NodeState
+	(*Drain)(nil),                      // 15: journalet.v1.Drain
+	(*WaitingResize)(nil),              // 16: journalet.v1.WaitingResize
+	(*AdmittedPod)(nil),                // 17: journalet.v1.AdmittedPod
+	(*UidClaims)(nil),                  // 18: journalet.v1.UidClaims
+	(*WaitingPods)(nil),                // 19: journalet.v1.WaitingPods
+	nil,                                // 20: journalet.v1.NodeState.PodsEntry
+	nil,                                // 21: journalet.v1.NodeState.NamesEntry
+	nil,                                // 22: journalet.v1.NodeState.WaitingEntry
+	nil,                                // 23: journalet.v1.NodeState.HostPortsEntry
+	nil,                                // 24: journalet.v1.NodeState.WaitsForEntry
+	nil,                                // 25: journalet.v1.NodeState.ResizesEntry
+	nil,                                // 26: journalet.v1.NodeState.UidsEntry
+	nil,                                // 27: journalet.v1.NodeState.FoundUserNamespacesEntry
+	(*HugePages)(nil),                  // 28: journalet.v1.HugePages
+	(*UserNamespace)(nil),              // 29: journalet.v1.UserNamespace
+	(*durationpb.Duration)(nil),        // 30: google.protobuf.Duration
+	(*AgentConfig)(nil),                // 31: journalet.v1.AgentConfig
+	(*DrainRequested)(nil),             // 32: journalet.v1.DrainRequested
+	(*timestamppb.Timestamp)(nil),      // 33: google.protobuf.Timestamp
+	(*UidRequested)(nil),               // 34: journalet.v1.UidRequested
 }
 var file_journalet_v1_node_proto_depIdxs = []int32{
 	2,  // 0: journalet.v1.AdmissionRequested.demand:type_name -> journalet.v1.PodDemand
 	0,  // 1: journalet.v1.AdmissionRequested.qos:type_name -> journalet.v1.QosClass
-	24, // 2: journalet.v1.PodDemand.huge_pages:type_name -> journalet.v1.HugePages
-	25, // 3: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
-	26, // 4: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
-	16, // 5: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
-	17, // 6: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
-	18, // 7: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
-	19, // 8: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
-	2,  // 9: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
-	20, // 10: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
-	21, // 11: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
-	22, // 12: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
-	1,  // 13: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
-	23, // 14: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
-	2,  // 15: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
-	27, // 16: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
-	2,  // 17: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
-	0,  // 18: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
-	25, // 19: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
-	28, // 20: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
-	28, // 21: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
-	1,  // 22: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
-	13, // 23: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	15, // 24: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	12, // 25: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
-	14, // 26: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
-	25, // 27: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	28, // 2: journalet.v1.PodDemand.huge_pages:type_name -> journalet.v1.HugePages
+	29, // 3: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
+	30, // 4: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
+	31, // 5: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
+	20, // 6: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
+	21, // 7: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
+	22, // 8: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
+	23, // 9: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
+	2,  // 10: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
+	24, // 11: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
+	25, // 12: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
+	26, // 13: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
+	1,  // 14: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
+	27, // 15: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
+	15, // 16: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
+	32, // 17: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
+	33, // 18: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	2,  // 19: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
+	33, // 20: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
+	2,  // 21: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
+	0,  // 22: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
+	29, // 23: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
+	34, // 24: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
+	34, // 25: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
+	1,  // 26: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
+	17, // 27: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	19, // 28: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	16, // 29: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
+	18, // 30: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	29, // 31: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_node_proto_init() }
@@ -1545,6 +1836,7 @@ func file_journalet_v1_node_proto_init() {
 		return
 	}
 	file_journalet_v1_agent_proto_init()
+	file_journalet_v1_operator_proto_init()
 	file_journalet_v1_source_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1552,7 +1844,7 @@ func file_journalet_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_node_proto_rawDesc), len(file_journalet_v1_node_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   23,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -539,6 +539,7 @@ type CallRequested struct {
 	//	*CallRequested_CleanPod
 	//	*CallRequested_RunHook
 	//	*CallRequested_UpdateContainer
+	//	*CallRequested_RemoveImage
 	Work          isCallRequested_Work `protobuf_oneof:"work"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -687,6 +688,15 @@ func (x *CallRequested) GetUpdateContainer() *UpdateContainer {
 	return nil
 }
 
+func (x *CallRequested) GetRemoveImage() *RemoveImage {
+	if x != nil {
+		if x, ok := x.Work.(*CallRequested_RemoveImage); ok {
+			return x.RemoveImage
+		}
+	}
+	return nil
+}
+
 type isCallRequested_Work interface {
 	isCallRequested_Work()
 }
@@ -735,6 +745,10 @@ type CallRequested_UpdateContainer struct {
 	UpdateContainer *UpdateContainer `protobuf:"bytes,12,opt,name=update_container,json=updateContainer,proto3,oneof"`
 }
 
+type CallRequested_RemoveImage struct {
+	RemoveImage *RemoveImage `protobuf:"bytes,13,opt,name=remove_image,json=removeImage,proto3,oneof"`
+}
+
 func (*CallRequested_RunSandbox) isCallRequested_Work() {}
 
 func (*CallRequested_StartContainer) isCallRequested_Work() {}
@@ -756,6 +770,8 @@ func (*CallRequested_CleanPod) isCallRequested_Work() {}
 func (*CallRequested_RunHook) isCallRequested_Work() {}
 
 func (*CallRequested_UpdateContainer) isCallRequested_Work() {}
+
+func (*CallRequested_RemoveImage) isCallRequested_Work() {}
 
 // Resources are CPU and memory of a container. 0 means that none is set.
 type Resources struct {
@@ -1541,10 +1557,16 @@ func (x *RemoveSandbox) GetSandboxId() string {
 
 // PullImage pulls an image. Idempotent.
 type PullImage struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Image         string                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Image string                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	// The namespace of the pods that wait for it, for pull_secrets.
+	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Names of Secrets whose credentials the pull may use (spec.imagePullSecrets), in the order of the manifest.
+	PullSecrets []string `protobuf:"bytes,3,rep,name=pull_secrets,json=pullSecrets,proto3" json:"pull_secrets,omitempty"`
+	// The service account of the pods, for credential providers that want its token.
+	ServiceAccount string `protobuf:"bytes,4,opt,name=service_account,json=serviceAccount,proto3" json:"service_account,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *PullImage) Reset() {
@@ -1584,6 +1606,171 @@ func (x *PullImage) GetImage() string {
 	return ""
 }
 
+func (x *PullImage) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *PullImage) GetPullSecrets() []string {
+	if x != nil {
+		return x.PullSecrets
+	}
+	return nil
+}
+
+func (x *PullImage) GetServiceAccount() string {
+	if x != nil {
+		return x.ServiceAccount
+	}
+	return ""
+}
+
+// RemoveImage removes an image that no container uses. Idempotent.
+type RemoveImage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The runtime's id of the image.
+	ImageId string `protobuf:"bytes,1,opt,name=image_id,json=imageId,proto3" json:"image_id,omitempty"`
+	// One of its names, for people.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Why, for people: "image garbage collection", "not used for 3 days".
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveImage) Reset() {
+	*x = RemoveImage{}
+	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveImage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveImage) ProtoMessage() {}
+
+func (x *RemoveImage) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveImage.ProtoReflect.Descriptor instead.
+func (*RemoveImage) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RemoveImage) GetImageId() string {
+	if x != nil {
+		return x.ImageId
+	}
+	return ""
+}
+
+func (x *RemoveImage) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RemoveImage) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// LogRotated reports that the log of a running container was rotated, or that this failed. A failure is reported once,
+// until a rotation succeeds.
+type LogRotated struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Uid         string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Container   string                 `protobuf:"bytes,2,opt,name=container,proto3" json:"container,omitempty"`
+	ContainerId string                 `protobuf:"bytes,3,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	// Size of the rotated file, uncompressed.
+	Bytes int64 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Why it failed. Empty: it succeeded.
+	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogRotated) Reset() {
+	*x = LogRotated{}
+	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogRotated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogRotated) ProtoMessage() {}
+
+func (x *LogRotated) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogRotated.ProtoReflect.Descriptor instead.
+func (*LogRotated) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *LogRotated) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *LogRotated) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *LogRotated) GetContainerId() string {
+	if x != nil {
+		return x.ContainerId
+	}
+	return ""
+}
+
+func (x *LogRotated) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *LogRotated) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // SetUpVolumes sets up volumes of a pod, or brings those that are set up to newer contents. Idempotent.
 type SetUpVolumes struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -1602,7 +1789,7 @@ type SetUpVolumes struct {
 
 func (x *SetUpVolumes) Reset() {
 	*x = SetUpVolumes{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1614,7 +1801,7 @@ func (x *SetUpVolumes) String() string {
 func (*SetUpVolumes) ProtoMessage() {}
 
 func (x *SetUpVolumes) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1627,7 +1814,7 @@ func (x *SetUpVolumes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetUpVolumes.ProtoReflect.Descriptor instead.
 func (*SetUpVolumes) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SetUpVolumes) GetDigest() string {
@@ -1678,7 +1865,7 @@ type DesiredVolume struct {
 
 func (x *DesiredVolume) Reset() {
 	*x = DesiredVolume{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1690,7 +1877,7 @@ func (x *DesiredVolume) String() string {
 func (*DesiredVolume) ProtoMessage() {}
 
 func (x *DesiredVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1703,7 +1890,7 @@ func (x *DesiredVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredVolume.ProtoReflect.Descriptor instead.
 func (*DesiredVolume) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DesiredVolume) GetName() string {
@@ -1735,7 +1922,7 @@ type VolumeOutcome struct {
 
 func (x *VolumeOutcome) Reset() {
 	*x = VolumeOutcome{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1747,7 +1934,7 @@ func (x *VolumeOutcome) String() string {
 func (*VolumeOutcome) ProtoMessage() {}
 
 func (x *VolumeOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1760,7 +1947,7 @@ func (x *VolumeOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeOutcome.ProtoReflect.Descriptor instead.
 func (*VolumeOutcome) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *VolumeOutcome) GetName() string {
@@ -1799,7 +1986,7 @@ type CleanPod struct {
 
 func (x *CleanPod) Reset() {
 	*x = CleanPod{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1811,7 +1998,7 @@ func (x *CleanPod) String() string {
 func (*CleanPod) ProtoMessage() {}
 
 func (x *CleanPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1824,7 +2011,7 @@ func (x *CleanPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanPod.ProtoReflect.Descriptor instead.
 func (*CleanPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CleanPod) GetNamespace() string {
@@ -1862,7 +2049,7 @@ type CallDispatched struct {
 
 func (x *CallDispatched) Reset() {
 	*x = CallDispatched{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +2061,7 @@ func (x *CallDispatched) String() string {
 func (*CallDispatched) ProtoMessage() {}
 
 func (x *CallDispatched) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +2074,7 @@ func (x *CallDispatched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDispatched.ProtoReflect.Descriptor instead.
 func (*CallDispatched) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CallDispatched) GetIntentId() string {
@@ -1922,7 +2109,7 @@ type CallWithdrawn struct {
 
 func (x *CallWithdrawn) Reset() {
 	*x = CallWithdrawn{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1934,7 +2121,7 @@ func (x *CallWithdrawn) String() string {
 func (*CallWithdrawn) ProtoMessage() {}
 
 func (x *CallWithdrawn) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1947,7 +2134,7 @@ func (x *CallWithdrawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallWithdrawn.ProtoReflect.Descriptor instead.
 func (*CallWithdrawn) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CallWithdrawn) GetIntentId() string {
@@ -1969,7 +2156,7 @@ type CallDropped struct {
 
 func (x *CallDropped) Reset() {
 	*x = CallDropped{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1981,7 +2168,7 @@ func (x *CallDropped) String() string {
 func (*CallDropped) ProtoMessage() {}
 
 func (x *CallDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1994,7 +2181,7 @@ func (x *CallDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDropped.ProtoReflect.Descriptor instead.
 func (*CallDropped) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CallDropped) GetIntentId() string {
@@ -2036,13 +2223,17 @@ type CallFinished struct {
 	Volumes []*VolumeOutcome `protobuf:"bytes,12,rep,name=volumes,proto3" json:"volumes,omitempty"`
 	// With CALL_ERROR_IMAGE_NOT_PRESENT: the reference of the image volume that is missing. Empty: the container's image.
 	MissingVolumeImage string `protobuf:"bytes,13,opt,name=missing_volume_image,json=missingVolumeImage,proto3" json:"missing_volume_image,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Of a PullImage: which credentials it needed.
+	PullCredentials *PullCredentials `protobuf:"bytes,14,opt,name=pull_credentials,json=pullCredentials,proto3" json:"pull_credentials,omitempty"`
+	// Of a RemoveImage: the image is in use and stays.
+	ImageInUse    bool `protobuf:"varint,15,opt,name=image_in_use,json=imageInUse,proto3" json:"image_in_use,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CallFinished) Reset() {
 	*x = CallFinished{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2245,7 @@ func (x *CallFinished) String() string {
 func (*CallFinished) ProtoMessage() {}
 
 func (x *CallFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2258,7 @@ func (x *CallFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallFinished.ProtoReflect.Descriptor instead.
 func (*CallFinished) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CallFinished) GetIntentId() string {
@@ -2161,6 +2352,155 @@ func (x *CallFinished) GetMissingVolumeImage() string {
 	return ""
 }
 
+func (x *CallFinished) GetPullCredentials() *PullCredentials {
+	if x != nil {
+		return x.PullCredentials
+	}
+	return nil
+}
+
+func (x *CallFinished) GetImageInUse() bool {
+	if x != nil {
+		return x.ImageInUse
+	}
+	return false
+}
+
+// PullCredentials are the credentials with which an image was pulled (KEP-2535). It holds no credential: a digest has a
+// key that never leaves the node.
+type PullCredentials struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The image was pulled without credentials, or with those of the node: every pod may use it.
+	NodeAccessible bool `protobuf:"varint,1,opt,name=node_accessible,json=nodeAccessible,proto3" json:"node_accessible,omitempty"`
+	// The Secrets that held them.
+	Secrets []*PullSecret `protobuf:"bytes,2,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	// The service accounts whose tokens a credential provider used, as "namespace/name/uid".
+	ServiceAccounts []string `protobuf:"bytes,3,rep,name=service_accounts,json=serviceAccounts,proto3" json:"service_accounts,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *PullCredentials) Reset() {
+	*x = PullCredentials{}
+	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PullCredentials) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PullCredentials) ProtoMessage() {}
+
+func (x *PullCredentials) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PullCredentials.ProtoReflect.Descriptor instead.
+func (*PullCredentials) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *PullCredentials) GetNodeAccessible() bool {
+	if x != nil {
+		return x.NodeAccessible
+	}
+	return false
+}
+
+func (x *PullCredentials) GetSecrets() []*PullSecret {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+func (x *PullCredentials) GetServiceAccounts() []string {
+	if x != nil {
+		return x.ServiceAccounts
+	}
+	return nil
+}
+
+// PullSecret is a Secret with credentials of a registry.
+type PullSecret struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Uid       string                 `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Keyed digest of the credentials, in hex.
+	Digest        string `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PullSecret) Reset() {
+	*x = PullSecret{}
+	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PullSecret) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PullSecret) ProtoMessage() {}
+
+func (x *PullSecret) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PullSecret.ProtoReflect.Descriptor instead.
+func (*PullSecret) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *PullSecret) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *PullSecret) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PullSecret) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *PullSecret) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
 // RuntimeHealthChanged is a change of the runtime's status, or that the runtime does not respond.
 type RuntimeHealthChanged struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -2175,7 +2515,7 @@ type RuntimeHealthChanged struct {
 
 func (x *RuntimeHealthChanged) Reset() {
 	*x = RuntimeHealthChanged{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2187,7 +2527,7 @@ func (x *RuntimeHealthChanged) String() string {
 func (*RuntimeHealthChanged) ProtoMessage() {}
 
 func (x *RuntimeHealthChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2200,7 +2540,7 @@ func (x *RuntimeHealthChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeHealthChanged.ProtoReflect.Descriptor instead.
 func (*RuntimeHealthChanged) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RuntimeHealthChanged) GetRuntimeReady() bool {
@@ -2256,7 +2596,7 @@ type SandboxObservation struct {
 
 func (x *SandboxObservation) Reset() {
 	*x = SandboxObservation{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2268,7 +2608,7 @@ func (x *SandboxObservation) String() string {
 func (*SandboxObservation) ProtoMessage() {}
 
 func (x *SandboxObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2281,7 +2621,7 @@ func (x *SandboxObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxObservation.ProtoReflect.Descriptor instead.
 func (*SandboxObservation) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SandboxObservation) GetId() string {
@@ -2370,7 +2710,7 @@ type ContainerObservation struct {
 
 func (x *ContainerObservation) Reset() {
 	*x = ContainerObservation{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2382,7 +2722,7 @@ func (x *ContainerObservation) String() string {
 func (*ContainerObservation) ProtoMessage() {}
 
 func (x *ContainerObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2395,7 +2735,7 @@ func (x *ContainerObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerObservation.ProtoReflect.Descriptor instead.
 func (*ContainerObservation) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ContainerObservation) GetId() string {
@@ -2530,7 +2870,7 @@ type PodObserved struct {
 
 func (x *PodObserved) Reset() {
 	*x = PodObserved{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2542,7 +2882,7 @@ func (x *PodObserved) String() string {
 func (*PodObserved) ProtoMessage() {}
 
 func (x *PodObserved) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2555,7 +2895,7 @@ func (x *PodObserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodObserved.ProtoReflect.Descriptor instead.
 func (*PodObserved) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PodObserved) GetUid() string {
@@ -2621,7 +2961,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2633,7 +2973,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2646,7 +2986,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{24}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Call) GetIntentId() string {
@@ -2741,7 +3081,7 @@ type RuntimeState struct {
 
 func (x *RuntimeState) Reset() {
 	*x = RuntimeState{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2753,7 +3093,7 @@ func (x *RuntimeState) String() string {
 func (*RuntimeState) ProtoMessage() {}
 
 func (x *RuntimeState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2766,7 +3106,7 @@ func (x *RuntimeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeState.ProtoReflect.Descriptor instead.
 func (*RuntimeState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{25}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RuntimeState) GetLimits() *LaneLimits {
@@ -2857,7 +3197,7 @@ type StartingPod struct {
 
 func (x *StartingPod) Reset() {
 	*x = StartingPod{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2869,7 +3209,7 @@ func (x *StartingPod) String() string {
 func (*StartingPod) ProtoMessage() {}
 
 func (x *StartingPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2882,7 +3222,7 @@ func (x *StartingPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartingPod.ProtoReflect.Descriptor instead.
 func (*StartingPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{26}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StartingPod) GetIdle() bool {
@@ -2907,7 +3247,7 @@ type LaneLimits struct {
 
 func (x *LaneLimits) Reset() {
 	*x = LaneLimits{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2919,7 +3259,7 @@ func (x *LaneLimits) String() string {
 func (*LaneLimits) ProtoMessage() {}
 
 func (x *LaneLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2932,7 +3272,7 @@ func (x *LaneLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneLimits.ProtoReflect.Descriptor instead.
 func (*LaneLimits) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{27}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LaneLimits) GetStart() uint32 {
@@ -2980,7 +3320,7 @@ type CallQueue struct {
 
 func (x *CallQueue) Reset() {
 	*x = CallQueue{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[28]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2992,7 +3332,7 @@ func (x *CallQueue) String() string {
 func (*CallQueue) ProtoMessage() {}
 
 func (x *CallQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[28]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3005,7 +3345,7 @@ func (x *CallQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallQueue.ProtoReflect.Descriptor instead.
 func (*CallQueue) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{28}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CallQueue) GetIntentIds() []string {
@@ -3030,7 +3370,7 @@ type PodCalls struct {
 
 func (x *PodCalls) Reset() {
 	*x = PodCalls{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[29]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3042,7 +3382,7 @@ func (x *PodCalls) String() string {
 func (*PodCalls) ProtoMessage() {}
 
 func (x *PodCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[29]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3055,7 +3395,7 @@ func (x *PodCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCalls.ProtoReflect.Descriptor instead.
 func (*PodCalls) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{29}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PodCalls) GetSandboxCall() string {
@@ -3083,7 +3423,7 @@ var File_journalet_v1_runtime_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\n" +
-	"\x1ajournalet/v1/runtime.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\"\x83\x06\n" +
+	"\x1ajournalet/v1/runtime.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\"\xc3\x06\n" +
 	"\rCallRequested\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12;\n" +
 	"\vrun_sandbox\x18\x02 \x01(\v2\x18.journalet.v1.RunSandboxH\x00R\n" +
@@ -3099,7 +3439,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tclean_pod\x18\n" +
 	" \x01(\v2\x16.journalet.v1.CleanPodH\x00R\bcleanPod\x122\n" +
 	"\brun_hook\x18\v \x01(\v2\x15.journalet.v1.RunHookH\x00R\arunHook\x12J\n" +
-	"\x10update_container\x18\f \x01(\v2\x1d.journalet.v1.UpdateContainerH\x00R\x0fupdateContainerB\x06\n" +
+	"\x10update_container\x18\f \x01(\v2\x1d.journalet.v1.UpdateContainerH\x00R\x0fupdateContainer\x12>\n" +
+	"\fremove_image\x18\r \x01(\v2\x19.journalet.v1.RemoveImageH\x00R\vremoveImageB\x06\n" +
 	"\x04work\"\xc3\x01\n" +
 	"\tResources\x12,\n" +
 	"\x12cpu_request_millis\x18\x01 \x01(\x03R\x10cpuRequestMillis\x12(\n" +
@@ -3165,9 +3506,23 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\".\n" +
 	"\rRemoveSandbox\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"!\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"\x8b\x01\n" +
 	"\tPullImage\x12\x14\n" +
-	"\x05image\x18\x01 \x01(\tR\x05image\"\xe5\x01\n" +
+	"\x05image\x18\x01 \x01(\tR\x05image\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12!\n" +
+	"\fpull_secrets\x18\x03 \x03(\tR\vpullSecrets\x12'\n" +
+	"\x0fservice_account\x18\x04 \x01(\tR\x0eserviceAccount\"T\n" +
+	"\vRemoveImage\x12\x19\n" +
+	"\bimage_id\x18\x01 \x01(\tR\aimageId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x8f\x01\n" +
+	"\n" +
+	"LogRotated\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
+	"\tcontainer\x18\x02 \x01(\tR\tcontainer\x12!\n" +
+	"\fcontainer_id\x18\x03 \x01(\tR\vcontainerId\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\"\xe5\x01\n" +
 	"\fSetUpVolumes\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x125\n" +
 	"\avolumes\x18\x02 \x03(\v2\x1b.journalet.v1.DesiredVolumeR\avolumes\x12\x17\n" +
@@ -3193,7 +3548,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\"H\n" +
 	"\vCallDropped\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x1c\n" +
-	"\trequester\x18\x02 \x01(\tR\trequester\"\x85\x04\n" +
+	"\trequester\x18\x02 \x01(\tR\trequester\"\xf1\x04\n" +
 	"\fCallFinished\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x1c\n" +
 	"\trequester\x18\x02 \x01(\tR\trequester\x12-\n" +
@@ -3210,7 +3565,20 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	" \x01(\v2\x17.journalet.v1.ResourcesR\breported\x125\n" +
 	"\bended_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x125\n" +
 	"\avolumes\x18\f \x03(\v2\x1b.journalet.v1.VolumeOutcomeR\avolumes\x120\n" +
-	"\x14missing_volume_image\x18\r \x01(\tR\x12missingVolumeImage\"\xc6\x01\n" +
+	"\x14missing_volume_image\x18\r \x01(\tR\x12missingVolumeImage\x12H\n" +
+	"\x10pull_credentials\x18\x0e \x01(\v2\x1d.journalet.v1.PullCredentialsR\x0fpullCredentials\x12 \n" +
+	"\fimage_in_use\x18\x0f \x01(\bR\n" +
+	"imageInUse\"\x99\x01\n" +
+	"\x0fPullCredentials\x12'\n" +
+	"\x0fnode_accessible\x18\x01 \x01(\bR\x0enodeAccessible\x122\n" +
+	"\asecrets\x18\x02 \x03(\v2\x18.journalet.v1.PullSecretR\asecrets\x12)\n" +
+	"\x10service_accounts\x18\x03 \x03(\tR\x0fserviceAccounts\"h\n" +
+	"\n" +
+	"PullSecret\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
+	"\x03uid\x18\x03 \x01(\tR\x03uid\x12\x16\n" +
+	"\x06digest\x18\x04 \x01(\tR\x06digest\"\xc6\x01\n" +
 	"\x14RuntimeHealthChanged\x12#\n" +
 	"\rruntime_ready\x18\x01 \x01(\bR\fruntimeReady\x12#\n" +
 	"\rnetwork_ready\x18\x02 \x01(\bR\fnetworkReady\x12\x18\n" +
@@ -3394,7 +3762,7 @@ func file_journalet_v1_runtime_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_journalet_v1_runtime_proto_goTypes = []any{
 	(StartPart)(0),                // 0: journalet.v1.StartPart
 	(HookKind)(0),                 // 1: journalet.v1.HookKind
@@ -3416,35 +3784,39 @@ var file_journalet_v1_runtime_proto_goTypes = []any{
 	(*StopSandbox)(nil),           // 17: journalet.v1.StopSandbox
 	(*RemoveSandbox)(nil),         // 18: journalet.v1.RemoveSandbox
 	(*PullImage)(nil),             // 19: journalet.v1.PullImage
-	(*SetUpVolumes)(nil),          // 20: journalet.v1.SetUpVolumes
-	(*DesiredVolume)(nil),         // 21: journalet.v1.DesiredVolume
-	(*VolumeOutcome)(nil),         // 22: journalet.v1.VolumeOutcome
-	(*CleanPod)(nil),              // 23: journalet.v1.CleanPod
-	(*CallDispatched)(nil),        // 24: journalet.v1.CallDispatched
-	(*CallWithdrawn)(nil),         // 25: journalet.v1.CallWithdrawn
-	(*CallDropped)(nil),           // 26: journalet.v1.CallDropped
-	(*CallFinished)(nil),          // 27: journalet.v1.CallFinished
-	(*RuntimeHealthChanged)(nil),  // 28: journalet.v1.RuntimeHealthChanged
-	(*SandboxObservation)(nil),    // 29: journalet.v1.SandboxObservation
-	(*ContainerObservation)(nil),  // 30: journalet.v1.ContainerObservation
-	(*PodObserved)(nil),           // 31: journalet.v1.PodObserved
-	(*Call)(nil),                  // 32: journalet.v1.Call
-	(*RuntimeState)(nil),          // 33: journalet.v1.RuntimeState
-	(*StartingPod)(nil),           // 34: journalet.v1.StartingPod
-	(*LaneLimits)(nil),            // 35: journalet.v1.LaneLimits
-	(*CallQueue)(nil),             // 36: journalet.v1.CallQueue
-	(*PodCalls)(nil),              // 37: journalet.v1.PodCalls
-	nil,                           // 38: journalet.v1.RuntimeState.CallsEntry
-	nil,                           // 39: journalet.v1.RuntimeState.QueuesEntry
-	nil,                           // 40: journalet.v1.RuntimeState.BusyEntry
-	nil,                           // 41: journalet.v1.RuntimeState.PodsEntry
-	nil,                           // 42: journalet.v1.RuntimeState.StartingPodsEntry
-	nil,                           // 43: journalet.v1.RuntimeState.HooksEntry
-	nil,                           // 44: journalet.v1.PodCalls.ContainersEntry
-	(*UserNamespace)(nil),         // 45: journalet.v1.UserNamespace
-	(*durationpb.Duration)(nil),   // 46: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 47: google.protobuf.Timestamp
-	(*Timers)(nil),                // 48: journalet.v1.Timers
+	(*RemoveImage)(nil),           // 20: journalet.v1.RemoveImage
+	(*LogRotated)(nil),            // 21: journalet.v1.LogRotated
+	(*SetUpVolumes)(nil),          // 22: journalet.v1.SetUpVolumes
+	(*DesiredVolume)(nil),         // 23: journalet.v1.DesiredVolume
+	(*VolumeOutcome)(nil),         // 24: journalet.v1.VolumeOutcome
+	(*CleanPod)(nil),              // 25: journalet.v1.CleanPod
+	(*CallDispatched)(nil),        // 26: journalet.v1.CallDispatched
+	(*CallWithdrawn)(nil),         // 27: journalet.v1.CallWithdrawn
+	(*CallDropped)(nil),           // 28: journalet.v1.CallDropped
+	(*CallFinished)(nil),          // 29: journalet.v1.CallFinished
+	(*PullCredentials)(nil),       // 30: journalet.v1.PullCredentials
+	(*PullSecret)(nil),            // 31: journalet.v1.PullSecret
+	(*RuntimeHealthChanged)(nil),  // 32: journalet.v1.RuntimeHealthChanged
+	(*SandboxObservation)(nil),    // 33: journalet.v1.SandboxObservation
+	(*ContainerObservation)(nil),  // 34: journalet.v1.ContainerObservation
+	(*PodObserved)(nil),           // 35: journalet.v1.PodObserved
+	(*Call)(nil),                  // 36: journalet.v1.Call
+	(*RuntimeState)(nil),          // 37: journalet.v1.RuntimeState
+	(*StartingPod)(nil),           // 38: journalet.v1.StartingPod
+	(*LaneLimits)(nil),            // 39: journalet.v1.LaneLimits
+	(*CallQueue)(nil),             // 40: journalet.v1.CallQueue
+	(*PodCalls)(nil),              // 41: journalet.v1.PodCalls
+	nil,                           // 42: journalet.v1.RuntimeState.CallsEntry
+	nil,                           // 43: journalet.v1.RuntimeState.QueuesEntry
+	nil,                           // 44: journalet.v1.RuntimeState.BusyEntry
+	nil,                           // 45: journalet.v1.RuntimeState.PodsEntry
+	nil,                           // 46: journalet.v1.RuntimeState.StartingPodsEntry
+	nil,                           // 47: journalet.v1.RuntimeState.HooksEntry
+	nil,                           // 48: journalet.v1.PodCalls.ContainersEntry
+	(*UserNamespace)(nil),         // 49: journalet.v1.UserNamespace
+	(*durationpb.Duration)(nil),   // 50: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 51: google.protobuf.Timestamp
+	(*Timers)(nil),                // 52: journalet.v1.Timers
 }
 var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	10, // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
@@ -3454,59 +3826,62 @@ var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	17, // 4: journalet.v1.CallRequested.stop_sandbox:type_name -> journalet.v1.StopSandbox
 	18, // 5: journalet.v1.CallRequested.remove_sandbox:type_name -> journalet.v1.RemoveSandbox
 	19, // 6: journalet.v1.CallRequested.pull_image:type_name -> journalet.v1.PullImage
-	20, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
-	23, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
+	22, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
+	25, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
 	15, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
 	13, // 10: journalet.v1.CallRequested.update_container:type_name -> journalet.v1.UpdateContainer
-	45, // 11: journalet.v1.RunSandbox.user_namespace:type_name -> journalet.v1.UserNamespace
-	0,  // 12: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
-	45, // 13: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
-	9,  // 14: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
-	12, // 15: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
-	46, // 16: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
-	1,  // 17: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
-	46, // 18: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
-	21, // 19: journalet.v1.SetUpVolumes.volumes:type_name -> journalet.v1.DesiredVolume
-	45, // 20: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
-	46, // 21: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
-	2,  // 22: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
-	9,  // 23: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
-	47, // 24: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
-	22, // 25: journalet.v1.CallFinished.volumes:type_name -> journalet.v1.VolumeOutcome
-	3,  // 26: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
-	47, // 27: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
-	5,  // 28: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
-	4,  // 29: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	47, // 30: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	47, // 31: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	47, // 32: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
-	9,  // 33: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
-	47, // 34: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
-	29, // 35: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
-	30, // 36: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
-	8,  // 37: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
-	6,  // 38: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
-	7,  // 39: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	47, // 40: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	35, // 41: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	38, // 42: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	39, // 43: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	40, // 44: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	28, // 45: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	41, // 46: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	42, // 47: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
-	48, // 48: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
-	43, // 49: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
-	44, // 50: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	32, // 51: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	36, // 52: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	37, // 53: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	34, // 54: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
-	55, // [55:55] is the sub-list for method output_type
-	55, // [55:55] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	20, // 11: journalet.v1.CallRequested.remove_image:type_name -> journalet.v1.RemoveImage
+	49, // 12: journalet.v1.RunSandbox.user_namespace:type_name -> journalet.v1.UserNamespace
+	0,  // 13: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
+	49, // 14: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
+	9,  // 15: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
+	12, // 16: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
+	50, // 17: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
+	1,  // 18: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
+	50, // 19: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
+	23, // 20: journalet.v1.SetUpVolumes.volumes:type_name -> journalet.v1.DesiredVolume
+	49, // 21: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
+	50, // 22: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
+	2,  // 23: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
+	9,  // 24: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
+	51, // 25: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
+	24, // 26: journalet.v1.CallFinished.volumes:type_name -> journalet.v1.VolumeOutcome
+	30, // 27: journalet.v1.CallFinished.pull_credentials:type_name -> journalet.v1.PullCredentials
+	31, // 28: journalet.v1.PullCredentials.secrets:type_name -> journalet.v1.PullSecret
+	3,  // 29: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
+	51, // 30: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
+	5,  // 31: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
+	4,  // 32: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
+	51, // 33: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	51, // 34: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	51, // 35: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	9,  // 36: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
+	51, // 37: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	33, // 38: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
+	34, // 39: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
+	8,  // 40: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
+	6,  // 41: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
+	7,  // 42: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
+	51, // 43: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	39, // 44: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	42, // 45: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	43, // 46: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	44, // 47: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	32, // 48: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	45, // 49: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	46, // 50: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
+	52, // 51: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	47, // 52: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
+	48, // 53: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	36, // 54: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	40, // 55: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	41, // 56: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	38, // 57: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
+	58, // [58:58] is the sub-list for method output_type
+	58, // [58:58] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }
@@ -3527,6 +3902,7 @@ func file_journalet_v1_runtime_proto_init() {
 		(*CallRequested_CleanPod)(nil),
 		(*CallRequested_RunHook)(nil),
 		(*CallRequested_UpdateContainer)(nil),
+		(*CallRequested_RemoveImage)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3534,7 +3910,7 @@ func file_journalet_v1_runtime_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_runtime_proto_rawDesc), len(file_journalet_v1_runtime_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   37,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
