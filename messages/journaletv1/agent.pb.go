@@ -330,12 +330,14 @@ func (x *AgentConfig) GetShutdownGroups() []*ShutdownGroup {
 	return nil
 }
 
-// ImageGarbageCollection bounds what images take of their file system (kubelet: imageGCHighThresholdPercent and others).
+// ImageGarbageCollection bounds what images take of their file system (kubelet: imageGCHighThresholdPercent and
+// others).
 type ImageGarbageCollection struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Use of the file system above which images are removed, until its use is at most low_percent.
 	HighPercent uint32 `protobuf:"varint,1,opt,name=high_percent,json=highPercent,proto3" json:"high_percent,omitempty"`
-	LowPercent  uint32 `protobuf:"varint,2,opt,name=low_percent,json=lowPercent,proto3" json:"low_percent,omitempty"`
+	// See high_percent.
+	LowPercent uint32 `protobuf:"varint,2,opt,name=low_percent,json=lowPercent,proto3" json:"low_percent,omitempty"`
 	// An image is not removed for space before it has been on the node for so long. Kubelet default: 2 min.
 	MinAge *durationpb.Duration `protobuf:"bytes,3,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
 	// An image that was not used for longer is removed, whatever the use. Unset: none is.

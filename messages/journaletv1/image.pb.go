@@ -31,9 +31,11 @@ type ImagePullRequested struct {
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Image string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
 	// As in PullImage.
-	Namespace      string   `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	PullSecrets    []string `protobuf:"bytes,4,rep,name=pull_secrets,json=pullSecrets,proto3" json:"pull_secrets,omitempty"`
-	ServiceAccount string   `protobuf:"bytes,5,opt,name=service_account,json=serviceAccount,proto3" json:"service_account,omitempty"`
+	Namespace string `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// As in PullImage.
+	PullSecrets []string `protobuf:"bytes,4,rep,name=pull_secrets,json=pullSecrets,proto3" json:"pull_secrets,omitempty"`
+	// As in PullImage.
+	ServiceAccount string `protobuf:"bytes,5,opt,name=service_account,json=serviceAccount,proto3" json:"service_account,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -393,7 +395,8 @@ type ImageObservation struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Tags and digests, sorted.
 	Names []string `protobuf:"bytes,2,rep,name=names,proto3" json:"names,omitempty"`
-	Bytes int64    `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Its size.
+	Bytes int64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// The runtime never removes it (CRI Image.pinned).
 	Pinned bool `protobuf:"varint,4,opt,name=pinned,proto3" json:"pinned,omitempty"`
 	// Container instances, dead ones included, or image volumes use it.
@@ -470,9 +473,11 @@ func (x *ImageObservation) GetUsed() bool {
 // ImageFilesystemFull reports that the file system of images is used above the high threshold. It is repeated with each
 // check until that is over.
 type ImageFilesystemFull struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	CapacityBytes  int64                  `protobuf:"varint,1,opt,name=capacity_bytes,json=capacityBytes,proto3" json:"capacity_bytes,omitempty"`
-	AvailableBytes int64                  `protobuf:"varint,2,opt,name=available_bytes,json=availableBytes,proto3" json:"available_bytes,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The size of the file system.
+	CapacityBytes int64 `protobuf:"varint,1,opt,name=capacity_bytes,json=capacityBytes,proto3" json:"capacity_bytes,omitempty"`
+	// What is free for users other than root.
+	AvailableBytes int64 `protobuf:"varint,2,opt,name=available_bytes,json=availableBytes,proto3" json:"available_bytes,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -654,11 +659,13 @@ type OperatorPullDecided struct {
 	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Image     string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
 	// Unspecified: the image is on the node.
-	Error         CallError            `protobuf:"varint,3,opt,name=error,proto3,enum=journalet.v1.CallError" json:"error,omitempty"`
-	Message       string               `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	ImageRef      string               `protobuf:"bytes,5,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
-	Duration      *durationpb.Duration `protobuf:"bytes,6,opt,name=duration,proto3" json:"duration,omitempty"`
-	Bytes         int64                `protobuf:"varint,7,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Error    CallError `protobuf:"varint,3,opt,name=error,proto3,enum=journalet.v1.CallError" json:"error,omitempty"`
+	Message  string    `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	ImageRef string    `protobuf:"bytes,5,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
+	// Duration of the pull and size of the image, if it is on the node.
+	Duration *durationpb.Duration `protobuf:"bytes,6,opt,name=duration,proto3" json:"duration,omitempty"`
+	// See duration.
+	Bytes         int64 `protobuf:"varint,7,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -819,8 +826,10 @@ func (x *ImageRemovalRequested) GetClient() string {
 type ImageRemovalDecided struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	ImageId   string                 `protobuf:"bytes,2,opt,name=image_id,json=imageId,proto3" json:"image_id,omitempty"`
-	Name      string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// As in ImageRemovalRequested.
+	ImageId string `protobuf:"bytes,2,opt,name=image_id,json=imageId,proto3" json:"image_id,omitempty"`
+	// As in ImageRemovalRequested.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	// Why it stays. Empty: it is removed.
 	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields

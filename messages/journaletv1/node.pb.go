@@ -845,7 +845,7 @@ func (x *OrphanConfirmed) GetUid() string {
 type PodEvictionDecided struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// The pod's status reason and message: Terminated and NodeShutdown texts of the kubelet, or Drained.
+	// The pod's status reason and message: those of the kubelet for a shutdown, or Drained.
 	Reason  string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// Longest grace period. Unset: the pod's own.

@@ -93,8 +93,9 @@ type SessionStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Unique in this journal.
-	SessionId string      `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	Kind      SessionKind `protobuf:"varint,3,opt,name=kind,proto3,enum=journalet.v1.SessionKind" json:"kind,omitempty"`
+	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// What the client does.
+	Kind SessionKind `protobuf:"varint,3,opt,name=kind,proto3,enum=journalet.v1.SessionKind" json:"kind,omitempty"`
 	// Empty: the pod as a whole.
 	Container string `protobuf:"bytes,4,opt,name=container,proto3" json:"container,omitempty"`
 	// Who it is: "user alice (uid 1000), process 4242 (kubectl)", or the authenticated name.
@@ -102,8 +103,9 @@ type SessionStarted struct {
 	// The name of the program. Its arguments may hold secrets and are left out.
 	Command string `protobuf:"bytes,6,opt,name=command,proto3" json:"command,omitempty"`
 	// How many arguments the command has.
-	Arguments     uint32 `protobuf:"varint,7,opt,name=arguments,proto3" json:"arguments,omitempty"`
-	Tty           bool   `protobuf:"varint,8,opt,name=tty,proto3" json:"tty,omitempty"`
+	Arguments uint32 `protobuf:"varint,7,opt,name=arguments,proto3" json:"arguments,omitempty"`
+	// It has a terminal.
+	Tty           bool `protobuf:"varint,8,opt,name=tty,proto3" json:"tty,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -196,12 +198,14 @@ func (x *SessionStarted) GetTty() bool {
 
 // SessionEnded reports that a session ended. A session without one ended with the run of the agent.
 type SessionEnded struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Uid       string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	SessionId string                 `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	Kind      SessionKind            `protobuf:"varint,3,opt,name=kind,proto3,enum=journalet.v1.SessionKind" json:"kind,omitempty"`
-	Container string                 `protobuf:"bytes,4,opt,name=container,proto3" json:"container,omitempty"`
-	Duration  *durationpb.Duration   `protobuf:"bytes,5,opt,name=duration,proto3" json:"duration,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// That of SessionStarted.
+	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// As in SessionStarted.
+	Kind      SessionKind          `protobuf:"varint,3,opt,name=kind,proto3,enum=journalet.v1.SessionKind" json:"kind,omitempty"`
+	Container string               `protobuf:"bytes,4,opt,name=container,proto3" json:"container,omitempty"`
+	Duration  *durationpb.Duration `protobuf:"bytes,5,opt,name=duration,proto3" json:"duration,omitempty"`
 	// Of a command that ended: its exit code.
 	ExitCode *int32 `protobuf:"varint,6,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	// Why it failed, bounded. Empty: it ended as it should.
@@ -418,8 +422,9 @@ func (x *DrainRequested) GetCritical() bool {
 
 // UncordonRequested is an operator's request to run pods again: those that a drain ended are admitted again.
 type UncordonRequested struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Client        string                 `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As SessionStarted.client.
+	Client        string `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -462,10 +467,11 @@ func (x *UncordonRequested) GetClient() string {
 }
 
 // ShutdownSignaled reports that the machine begins to shut down, or that the shutdown was cancelled
-// (logind: PrepareForShutdown).
+// (a signal of logind).
 type ShutdownSignaled struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Active        bool                   `protobuf:"varint,1,opt,name=active,proto3" json:"active,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It begins. Otherwise it was cancelled.
+	Active        bool `protobuf:"varint,1,opt,name=active,proto3" json:"active,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -33,6 +33,18 @@ var facts = map[string]struct{ about, recorder string }{
 	"pod_directory_found":    {"pod", "the volume driver"},
 	"pod_cgroup_lost":        {"pod", "the driver of cgroups"},
 	"storage_exceeded":       {"pod", "the driver that measures ephemeral storage"},
+
+	"session_started":         {"pod", "the handlers of exec, attach, port-forward and logs"},
+	"session_ended":           {"pod", "the handlers of exec, attach, port-forward and logs"},
+	"images_observed":         {"image", "the driver of images"},
+	"image_filesystem_full":   {"image", "the driver of images"},
+	"log_rotated":             {"pod", "the driver of log rotation"},
+	"restart_requested":       {"pod", "the control service, on request"},
+	"drain_requested":         {"node", "the control service, on request"},
+	"uncordon_requested":      {"node", "the control service, on request"},
+	"shutdown_signaled":       {"node", "the driver of shutdowns"},
+	"operator_pull_requested": {"image", "the control service, on request"},
+	"image_removal_requested": {"image", "the control service, on request"},
 }
 
 // ids are how a subject names the actors of a kind.

@@ -117,6 +117,7 @@ func (d *Describer) Describe(id string, author messages.Ref, e *journaletv1.Even
 func (d *Describer) describers() []func(id string, e *journaletv1.Event) string {
 	return []func(string, *journaletv1.Event) string{
 		d.agentEvent, d.sourceEvent, d.podEvent, d.callEvent, d.imageEvent, d.admissionEvent, d.resizeEvent,
+		d.operatorEvent, d.storageEvent,
 	}
 }
 
@@ -397,14 +398,19 @@ func statusChanged(c *journaletv1.PodStatusChanged) string {
 
 // withMessage adds a message to a text, on one line and of at most maxText bytes.
 func withMessage(s, message string) string {
-	message = strings.Join(strings.Fields(message), " ")
-	if message == "" {
+	if message = clip(message); message == "" {
 		return s
 	}
-	if len(message) > maxText {
-		message = strings.ToValidUTF8(message[:maxText], "") + "..."
-	}
 	return s + ": " + message
+}
+
+// clip returns a text on one line, of at most maxText bytes.
+func clip(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > maxText {
+		return strings.ToValidUTF8(s[:maxText], "") + "..."
+	}
+	return s
 }
 
 // Enum formats an enum's value: POD_PHASE_RUNNING is Running, CALL_ERROR_SANDBOX_GONE is SandboxGone.

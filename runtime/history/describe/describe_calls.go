@@ -111,6 +111,8 @@ func describeCall(c *journaletv1.CallRequested) callText {
 		return callText{"remove", "sandbox"}
 	case *journaletv1.CallRequested_PullImage:
 		return callText{"pull", "image " + w.PullImage.GetImage()}
+	case *journaletv1.CallRequested_RemoveImage:
+		return callText{"remove", withReason("image "+w.RemoveImage.GetName(), w.RemoveImage.GetReason())}
 	case *journaletv1.CallRequested_SetUpVolumes:
 		return callText{"prepare", "volumes"}
 	case *journaletv1.CallRequested_CleanPod:

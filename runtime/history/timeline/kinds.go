@@ -10,7 +10,9 @@ import (
 func kindOf(e *journaletv1.Event) string {
 	switch e.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted, *journaletv1.Event_AgentStopped, *journaletv1.Event_JournalDamaged,
-		*journaletv1.Event_Quarantined, *journaletv1.Event_QuarantineLifted, *journaletv1.Event_RuntimeHealthChanged:
+		*journaletv1.Event_Quarantined, *journaletv1.Event_QuarantineLifted, *journaletv1.Event_RuntimeHealthChanged,
+		*journaletv1.Event_DrainRequested, *journaletv1.Event_UncordonRequested, *journaletv1.Event_ShutdownSignaled,
+		*journaletv1.Event_DrainProgressed:
 		return "agent"
 	case *journaletv1.Event_TimerFired, *journaletv1.Event_TimerSet, *journaletv1.Event_TimerCleared:
 		return "timer"
@@ -19,13 +21,17 @@ func kindOf(e *journaletv1.Event) string {
 		*journaletv1.Event_UidWithdrawn, *journaletv1.Event_UidGranted, *journaletv1.Event_UidDeferred:
 		return "source"
 	case *journaletv1.Event_PodObserved, *journaletv1.Event_PodCgroupLost, *journaletv1.Event_BackOffStarted,
-		*journaletv1.Event_AllContainersRestarting:
+		*journaletv1.Event_AllContainersRestarting, *journaletv1.Event_SessionStarted,
+		*journaletv1.Event_SessionEnded, *journaletv1.Event_RestartRequested, *journaletv1.Event_LogRotated:
 		return "container"
 	case *journaletv1.Event_CallRequested, *journaletv1.Event_CallWithdrawn, *journaletv1.Event_CallDispatched,
 		*journaletv1.Event_CallDropped, *journaletv1.Event_CallFinished:
 		return "call"
 	case *journaletv1.Event_ImagePullRequested, *journaletv1.Event_ImagePullWithdrawn,
-		*journaletv1.Event_ImagePullDecided, *journaletv1.Event_PullProgressed:
+		*journaletv1.Event_ImagePullDecided, *journaletv1.Event_PullProgressed, *journaletv1.Event_ImagesObserved,
+		*journaletv1.Event_ImageFilesystemFull, *journaletv1.Event_ImagesCollected,
+		*journaletv1.Event_OperatorPullRequested, *journaletv1.Event_OperatorPullDecided,
+		*journaletv1.Event_ImageRemovalRequested, *journaletv1.Event_ImageRemovalDecided:
 		return "image"
 	case *journaletv1.Event_ObjectsSet, *journaletv1.Event_ObjectsRead, *journaletv1.Event_VolumesLost,
 		*journaletv1.Event_PodDirectoryFound, *journaletv1.Event_StorageExceeded:
@@ -68,6 +74,12 @@ func alerts(e *journaletv1.Event) bool {
 		return !k.ProbeResult.GetSuccess()
 	case *journaletv1.Event_AdmissionDecided:
 		return !k.AdmissionDecided.GetAdmitted()
+	case *journaletv1.Event_OperatorPullDecided:
+		return k.OperatorPullDecided.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED
+	case *journaletv1.Event_LogRotated:
+		return k.LogRotated.GetMessage() != ""
+	case *journaletv1.Event_ImageFilesystemFull, *journaletv1.Event_PodEvictionDecided:
+		return true
 	case *journaletv1.Event_ResizeDecided:
 		return !k.ResizeDecided.GetAllocated()
 	case *journaletv1.Event_AllContainersRestarting:

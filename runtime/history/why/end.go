@@ -36,6 +36,16 @@ const (
 	Storage EndKind = "storage"
 	// Mount is a volume that is no longer mounted, a directory of a pod that nothing names, or a cgroup that is gone.
 	Mount EndKind = "mount"
+	// Session is what a client did in a pod.
+	Session EndKind = "session"
+	// Operator is a request of an operator: a restart, a drain, a pull, a removal.
+	Operator EndKind = "operator"
+	// Shutdown is a shutdown of the machine.
+	Shutdown EndKind = "shutdown"
+	// Images is a change of the images on the node, or that their file system is nearly full.
+	Images EndKind = "images"
+	// Log is a log that was rotated, or could not be.
+	Log EndKind = "log"
 	// Deadline is a pod's active deadline that has passed.
 	Deadline EndKind = "deadline"
 	// Progress is the progress of a pull.
@@ -92,6 +102,17 @@ func (x *explainer) outside(e Event) *End {
 		kind = Storage
 	case *journaletv1.Event_VolumesLost, *journaletv1.Event_PodDirectoryFound, *journaletv1.Event_PodCgroupLost:
 		kind = Mount
+	case *journaletv1.Event_SessionStarted, *journaletv1.Event_SessionEnded:
+		kind = Session
+	case *journaletv1.Event_RestartRequested, *journaletv1.Event_DrainRequested, *journaletv1.Event_UncordonRequested,
+		*journaletv1.Event_OperatorPullRequested, *journaletv1.Event_ImageRemovalRequested:
+		kind = Operator
+	case *journaletv1.Event_ShutdownSignaled:
+		kind = Shutdown
+	case *journaletv1.Event_ImagesObserved, *journaletv1.Event_ImageFilesystemFull:
+		kind = Images
+	case *journaletv1.Event_LogRotated:
+		kind = Log
 	case *journaletv1.Event_RuntimeHealthChanged:
 		kind = Health
 	case *journaletv1.Event_PullProgressed:
