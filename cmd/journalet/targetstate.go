@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/runtime/api/stream"
+)
+
+// running returns a pod and the name of its container once that runs. A container that is starting is waited for; one
+// that does not run for another reason is an error.
+func (t *target) running(ctx context.Context, c *stream.Client, name string) (*corev1.Pod, string, error) {
+	var notes io.Writer = t.a.err
+	if t.quiet {
+		notes = nil
+	}
+	deadline := time.Now().Add(t.wait)
+	for waited := false; ; waited = true {
+		p, err := t.pod(ctx, c, name)
+		if err != nil {
+			return nil, "", err
+		}
+		container, err := containerOf(p, t.container, notes)
+		if err != nil {
+			return nil, "", err
+		}
+		starting, err := whyNotRunning(p, container)
+		if err == nil {
+			return p, container, nil
+		}
+		if !starting || !time.Now().Before(deadline) {
+			return nil, "", err
+		}
+		if !waited && notes != nil {
+			t.a.notice(err.Error() + ": waiting at most " + t.wait.String())
+		}
+		notes, name = nil, string(p.UID)
+		select {
+		case <-ctx.Done():
+			return nil, "", ctx.Err()
+		case <-time.After(runningPoll):
+		}
+	}
+}
+
+// whyNotRunning returns why a container does not run, nil if it does, and whether it is about to.
+func whyNotRunning(p *corev1.Pod, name string) (isStarting bool, err error) {
+	what := fmt.Sprintf("container %s of pod %s/%s does not run", name, p.Namespace, p.Name)
+	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		return false, fmt.Errorf("%s: the pod has ended, its phase is %s", what, p.Status.Phase)
+	}
+	all := slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses, p.Status.EphemeralContainerStatuses)
+	i := slices.IndexFunc(all, func(s corev1.ContainerStatus) bool { return s.Name == name })
+	if i < 0 {
+		return p.DeletionTimestamp == nil, errors.New(what + " yet")
+	}
+	switch s := all[i].State; {
+	case s.Running != nil:
+		return false, nil
+	case s.Terminated != nil:
+		return false, fmt.Errorf("%s: it ended with exit code %d%s", what, s.Terminated.ExitCode,
+			because(s.Terminated.Reason, s.Terminated.Message))
+	case s.Waiting != nil:
+		return starting[s.Waiting.Reason] && p.DeletionTimestamp == nil,
+			errors.New(what + because(s.Waiting.Reason, s.Waiting.Message))
+	}
+	return p.DeletionTimestamp == nil, errors.New(what + " yet")
+}
+
+// because returns a reason and a message as the end of a sentence.
+func because(reason, message string) string {
+	text := ""
+	if reason != "" {
+		text = " (" + reason + ")"
+	}
+	if message = strings.TrimSpace(message); message != "" {
+		text += ": " + message
+	}
+	return text
+}
+
+// completePods returns the names of the pods for shell completion.
+func (t *target) completePods(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return t.completions(cmd, func(p *corev1.Pod) []string {
+		if t.namespace != "" && p.Namespace != t.namespace {
+			return nil
+		}
+		return []string{p.Name}
+	})
+}
+
+func (t *target) completeNamespaces(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return t.completions(cmd, func(p *corev1.Pod) []string { return []string{p.Namespace} })
+}
+
+// completeContainers returns the containers of the pod that the command line names.
+func (t *target) completeContainers(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
+	c := t.client()
+	defer c.Close()
+	p, err := t.pod(ctx, c, args[0])
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, all := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+		for i := range all {
+			names = append(names, all[i].Name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completions returns what texts returns for each pod, sorted, each once.
+func (t *target) completions(cmd *cobra.Command, texts func(*corev1.Pod) []string) ([]string,
+	cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
+	c := t.client()
+	defer c.Close()
+	pods, _ := c.Pods(ctx) // a shell shows no errors
+	var all []string
+	for i := range pods {
+		all = append(all, texts(&pods[i])...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), cobra.ShellCompDirectiveNoFileComp
+}
