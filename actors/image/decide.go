@@ -54,22 +54,24 @@ func (a *Actor) clearTimersOf(uid string, emit actors.Emit) error {
 }
 
 // pull requests a pull for a pod that waits for one, unless the pod backs off. A pull that is under way already serves
-// this pod too.
+// this pod too, if it has the same credentials: one with others proves nothing about this pod.
 func (a *Actor) pull(uid, image string, emit actors.Emit) error {
 	w := a.state.Waits[key(uid, image)]
-	if w == nil || !w.GetWaiting() || w.GetBackingOff() || a.state.Pulls[image] != nil {
+	if w == nil || !w.GetWaiting() || w.GetBackingOff() || a.state.Pulls[pullKey(w)] != nil {
 		return nil
 	}
-	return emit(messages.NewEvent(messages.NewCall(&journaletv1.PullImage{Image: image})))
+	return emit(messages.NewEvent(messages.NewCall(&journaletv1.PullImage{
+		Image: image, Namespace: w.GetNamespace(), PullSecrets: w.GetPullSecrets(), ServiceAccount: w.GetServiceAccount(),
+	})))
 }
 
 // decidePulls emits the outcome of a finished pull for every pod that waits for it, in order of UID.
 func (a *Actor) decidePulls(in actors.Input, f *journaletv1.CallFinished, emit actors.Emit) error {
-	image := a.state.GetEnded().GetImage()
+	image, ended := a.state.GetEnded().GetImage(), pullKey(a.state.GetEnded())
 	took := durationpb.New(in.Time.Sub(a.state.GetEnded().GetStartedAt().AsTime()))
 	for _, id := range slices.Sorted(maps.Keys(a.state.Waits)) {
 		w := a.state.Waits[id]
-		if w.GetImage() != image || !w.GetWaiting() || w.GetBackingOff() {
+		if pullKey(w) != ended || !w.GetWaiting() || w.GetBackingOff() {
 			continue
 		}
 		r := &journaletv1.ImagePullDecided{Uid: w.GetUid(), Image: image, Error: f.GetError(), Message: f.GetMessage()}

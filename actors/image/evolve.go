@@ -20,11 +20,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 	}
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_ImagePullRequested:
-		id := key(k.ImagePullRequested.GetUid(), k.ImagePullRequested.GetImage())
-		if s.Waits[id] == nil {
-			s.Waits[id] = &journaletv1.ImageWait{Uid: k.ImagePullRequested.GetUid(), Image: k.ImagePullRequested.GetImage()}
-		}
-		s.Waits[id].Waiting = true
+		a.evolveRequested(k.ImagePullRequested)
 	case *journaletv1.Event_ImagePullWithdrawn:
 		// Its back-off is forgotten with it: the pod is terminating.
 		delete(s.Waits, key(k.ImagePullWithdrawn.GetUid(), k.ImagePullWithdrawn.GetImage()))
@@ -33,18 +29,36 @@ func (a *Actor) Evolve(e actors.Event) error {
 			return w.GetUid() == k.PodFinished.GetUid()
 		})
 	case *journaletv1.Event_CallRequested:
-		image := k.CallRequested.GetPullImage().GetImage()
-		s.Intents[e.ID] = image
-		s.Pulls[image] = &journaletv1.Pull{Image: image, IntentId: e.ID, StartedAt: timestamppb.New(e.Time)}
+		w := k.CallRequested.GetPullImage()
+		s.Intents[e.ID] = pullKey(w)
+		s.Pulls[pullKey(w)] = &journaletv1.Pull{
+			Image: w.GetImage(), IntentId: e.ID, StartedAt: timestamppb.New(e.Time),
+			Namespace: w.GetNamespace(), PullSecrets: w.GetPullSecrets(), ServiceAccount: w.GetServiceAccount(),
+		}
 	case *journaletv1.Event_ImagePullDecided:
 		a.evolveDecided(k.ImagePullDecided)
 	case *journaletv1.Event_CallFinished:
-		image := s.Intents[k.CallFinished.GetIntentId()]
-		s.Ended = s.Pulls[image]
-		delete(s.Pulls, image)
+		id := s.Intents[k.CallFinished.GetIntentId()]
+		s.Ended = s.Pulls[id]
+		delete(s.Pulls, id)
 		delete(s.Intents, k.CallFinished.GetIntentId())
+		RecordPull(s.Pulled, k.CallFinished, e.Time)
+	case *journaletv1.Event_ImagesObserved:
+		ForgetImages(s.Pulled, k.ImagesObserved, e.Time)
 	}
 	return nil
+}
+
+// evolveRequested folds that a pod waits for an image. Its credentials are those of its newest request.
+func (a *Actor) evolveRequested(r *journaletv1.ImagePullRequested) {
+	id := key(r.GetUid(), r.GetImage())
+	w := a.state.Waits[id]
+	if w == nil {
+		w = &journaletv1.ImageWait{Uid: r.GetUid(), Image: r.GetImage()}
+		a.state.Waits[id] = w
+	}
+	w.Waiting = true
+	w.Namespace, w.PullSecrets, w.ServiceAccount = r.GetNamespace(), r.GetPullSecrets(), r.GetServiceAccount()
 }
 
 // evolveDecided ends a pod's wait. After a failure the pod backs off, and keeps waiting.

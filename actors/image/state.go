@@ -38,6 +38,9 @@ func withMaps(s *journaletv1.ImageState) *journaletv1.ImageState {
 	if s.Intents == nil {
 		s.Intents = map[string]string{}
 	}
+	if s.Pulled == nil {
+		s.Pulled = map[string]*journaletv1.PulledImage{}
+	}
 	if s.Timers == nil {
 		s.Timers = new(journaletv1.Timers)
 	}
@@ -46,6 +49,9 @@ func withMaps(s *journaletv1.ImageState) *journaletv1.ImageState {
 
 // State returns the state, which the caller only reads.
 func (a *Actor) State() proto.Message { return a.state }
+
+// Images returns the typed state, to be read only.
+func (a *Actor) Images() *journaletv1.ImageState { return a.state }
 
 // Restore replaces the state.
 func (a *Actor) Restore(b []byte) error {

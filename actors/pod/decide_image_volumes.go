@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -85,7 +86,7 @@ func (d *step) requestImages(c *corev1.Container, r *journaletv1.ContainerRecord
 		return err
 	}
 	if d.needsImage(c, r) && !r.GetImageRequested() {
-		if err := d.decide(&journaletv1.ImagePullRequested{Uid: d.self.ID, Image: c.Image}); err != nil {
+		if err := d.decide(d.pullRequest(c.Image)); err != nil {
 			return err
 		}
 	}
@@ -94,11 +95,24 @@ func (d *step) requestImages(c *corev1.Container, r *journaletv1.ContainerRecord
 		if !needsVolumeImage(v, policy) || v.GetRequested() {
 			continue
 		}
-		if err := d.decide(&journaletv1.ImagePullRequested{Uid: d.self.ID, Image: reference}); err != nil {
+		if err := d.decide(d.pullRequest(reference)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// pullRequest requests the pull of an image with what the pod offers as credentials, by name. Without any the namespace
+// is left out: pods of all namespaces share such a pull.
+func (d *step) pullRequest(image string) *journaletv1.ImagePullRequested {
+	r := &journaletv1.ImagePullRequested{
+		Uid: d.self.ID, Image: image, PullSecrets: references.PullSecrets(d.manifest),
+		ServiceAccount: d.manifest.Spec.ServiceAccountName,
+	}
+	if len(r.GetPullSecrets()) > 0 || r.GetServiceAccount() != "" {
+		r.Namespace = d.manifest.Namespace
+	}
+	return r
 }
 
 // pulledVolumeImages returns the references of the image volumes that were pulled for the next start, sorted.

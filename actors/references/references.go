@@ -47,6 +47,9 @@ func References(p *corev1.Pod) []*journaletv1.ObjectRef {
 	for i := range p.Spec.Volumes {
 		add(OfVolume(p, &p.Spec.Volumes[i]))
 	}
+	for _, name := range PullSecrets(p) {
+		add([]Use{{Ref: &journaletv1.ObjectRef{Kind: secret, Name: name}, Optional: true}})
+	}
 	for i := range p.Spec.InitContainers {
 		add(OfContainer(&p.Spec.InitContainers[i]))
 	}
@@ -55,6 +58,19 @@ func References(p *corev1.Pod) []*journaletv1.ObjectRef {
 	}
 	slices.SortFunc(all, Compare)
 	return slices.CompactFunc(all, Equal)
+}
+
+// PullSecrets returns the names of the Secrets with credentials of registries that a pod refers to, in the order of the
+// manifest, each once. No pod waits for one: the image may be public, or another Secret may do. As by the kubelet, an
+// entry without a name counts as none.
+func PullSecrets(p *corev1.Pod) []string {
+	var names []string
+	for _, r := range p.Spec.ImagePullSecrets {
+		if r.Name != "" && !slices.Contains(names, r.Name) {
+			names = append(names, r.Name)
+		}
+	}
+	return names
 }
 
 // Compare orders references by kind, name and selector.

@@ -903,11 +903,9 @@ type ImageRecord struct {
 	// When it was last observed to be used, or first observed.
 	LastUsed *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=last_used,json=lastUsed,proto3" json:"last_used,omitempty"`
 	// The intent that removes it.
-	Removal string `protobuf:"bytes,4,opt,name=removal,proto3" json:"removal,omitempty"`
-	// How it was pulled. Unset: not by this agent.
-	PullCredentials *PullCredentials `protobuf:"bytes,5,opt,name=pull_credentials,json=pullCredentials,proto3" json:"pull_credentials,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	Removal       string `protobuf:"bytes,4,opt,name=removal,proto3" json:"removal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ImageRecord) Reset() {
@@ -968,9 +966,57 @@ func (x *ImageRecord) GetRemoval() string {
 	return ""
 }
 
-func (x *ImageRecord) GetPullCredentials() *PullCredentials {
+// PulledImage is an image that this agent has pulled. One that is not among these was on the node before.
+type PulledImage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of each repository from which it was pulled. A later pull of a repository is added to its entry.
+	Credentials []*PullCredentials `protobuf:"bytes,1,rep,name=credentials,proto3" json:"credentials,omitempty"`
+	// When the last pull ended.
+	PulledAt      *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=pulled_at,json=pulledAt,proto3" json:"pulled_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PulledImage) Reset() {
+	*x = PulledImage{}
+	mi := &file_journalet_v1_image_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PulledImage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PulledImage) ProtoMessage() {}
+
+func (x *PulledImage) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_image_proto_msgTypes[13]
 	if x != nil {
-		return x.PullCredentials
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PulledImage.ProtoReflect.Descriptor instead.
+func (*PulledImage) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_image_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *PulledImage) GetCredentials() []*PullCredentials {
+	if x != nil {
+		return x.Credentials
+	}
+	return nil
+}
+
+func (x *PulledImage) GetPulledAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PulledAt
 	}
 	return nil
 }
@@ -980,10 +1026,10 @@ type ImageState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By "uid image": the images that pods wait for.
 	Waits map[string]*ImageWait `protobuf:"bytes,1,rep,name=waits,proto3" json:"waits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// By image: pulls under way.
+	// Pulls under way, by image; of a pull with credentials of pods by image and credentials.
 	Pulls  map[string]*Pull `protobuf:"bytes,2,rep,name=pulls,proto3" json:"pulls,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Timers *Timers          `protobuf:"bytes,3,opt,name=timers,proto3" json:"timers,omitempty"`
-	// Intent id to image.
+	// Intent id to the key of pulls.
 	Intents map[string]string `protobuf:"bytes,4,rep,name=intents,proto3" json:"intents,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The pull that ended last.
 	Ended *Pull `protobuf:"bytes,5,opt,name=ended,proto3" json:"ended,omitempty"`
@@ -994,13 +1040,15 @@ type ImageState struct {
 	// Operators' requests without an outcome, by request id.
 	OperatorPulls    map[string]*OperatorPullRequested `protobuf:"bytes,8,rep,name=operator_pulls,json=operatorPulls,proto3" json:"operator_pulls,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	OperatorRemovals map[string]*ImageRemovalRequested `protobuf:"bytes,9,rep,name=operator_removals,json=operatorRemovals,proto3" json:"operator_removals,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// By the runtime's id: images that this agent has pulled, and with which credentials.
+	Pulled        map[string]*PulledImage `protobuf:"bytes,10,rep,name=pulled,proto3" json:"pulled,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ImageState) Reset() {
 	*x = ImageState{}
-	mi := &file_journalet_v1_image_proto_msgTypes[13]
+	mi := &file_journalet_v1_image_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1012,7 +1060,7 @@ func (x *ImageState) String() string {
 func (*ImageState) ProtoMessage() {}
 
 func (x *ImageState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_image_proto_msgTypes[13]
+	mi := &file_journalet_v1_image_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1025,7 +1073,7 @@ func (x *ImageState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageState.ProtoReflect.Descriptor instead.
 func (*ImageState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_image_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_image_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ImageState) GetWaits() map[string]*ImageWait {
@@ -1091,6 +1139,13 @@ func (x *ImageState) GetOperatorRemovals() map[string]*ImageRemovalRequested {
 	return nil
 }
 
+func (x *ImageState) GetPulled() map[string]*PulledImage {
+	if x != nil {
+		return x.Pulled
+	}
+	return nil
+}
+
 // ImageWait is one pod's wait for one image.
 type ImageWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1112,7 +1167,7 @@ type ImageWait struct {
 
 func (x *ImageWait) Reset() {
 	*x = ImageWait{}
-	mi := &file_journalet_v1_image_proto_msgTypes[14]
+	mi := &file_journalet_v1_image_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1124,7 +1179,7 @@ func (x *ImageWait) String() string {
 func (*ImageWait) ProtoMessage() {}
 
 func (x *ImageWait) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_image_proto_msgTypes[14]
+	mi := &file_journalet_v1_image_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1137,7 +1192,7 @@ func (x *ImageWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageWait.ProtoReflect.Descriptor instead.
 func (*ImageWait) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_image_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_image_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ImageWait) GetUid() string {
@@ -1196,19 +1251,23 @@ func (x *ImageWait) GetServiceAccount() string {
 	return ""
 }
 
-// Pull is one pull under way, for any number of pods.
+// Pull is one pull under way, for any number of pods with the same credentials.
 type Pull struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Image         string                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
-	IntentId      string                 `protobuf:"bytes,2,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
-	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Image     string                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	IntentId  string                 `protobuf:"bytes,2,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	// As in PullImage.
+	Namespace      string   `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	PullSecrets    []string `protobuf:"bytes,5,rep,name=pull_secrets,json=pullSecrets,proto3" json:"pull_secrets,omitempty"`
+	ServiceAccount string   `protobuf:"bytes,6,opt,name=service_account,json=serviceAccount,proto3" json:"service_account,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Pull) Reset() {
 	*x = Pull{}
-	mi := &file_journalet_v1_image_proto_msgTypes[15]
+	mi := &file_journalet_v1_image_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1220,7 +1279,7 @@ func (x *Pull) String() string {
 func (*Pull) ProtoMessage() {}
 
 func (x *Pull) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_image_proto_msgTypes[15]
+	mi := &file_journalet_v1_image_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1233,7 +1292,7 @@ func (x *Pull) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pull.ProtoReflect.Descriptor instead.
 func (*Pull) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_image_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_image_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Pull) GetImage() string {
@@ -1255,6 +1314,27 @@ func (x *Pull) GetStartedAt() *timestamppb.Timestamp {
 		return x.StartedAt
 	}
 	return nil
+}
+
+func (x *Pull) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Pull) GetPullSecrets() []string {
+	if x != nil {
+		return x.PullSecrets
+	}
+	return nil
+}
+
+func (x *Pull) GetServiceAccount() string {
+	if x != nil {
+		return x.ServiceAccount
+	}
+	return ""
 }
 
 var File_journalet_v1_image_proto protoreflect.FileDescriptor
@@ -1328,14 +1408,16 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x19\n" +
 	"\bimage_id\x18\x02 \x01(\tR\aimageId\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"\xa1\x02\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"\xd7\x01\n" +
 	"\vImageRecord\x12:\n" +
 	"\bobserved\x18\x01 \x01(\v2\x1e.journalet.v1.ImageObservationR\bobserved\x129\n" +
 	"\n" +
 	"first_seen\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstSeen\x127\n" +
 	"\tlast_used\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\blastUsed\x12\x18\n" +
-	"\aremoval\x18\x04 \x01(\tR\aremoval\x12H\n" +
-	"\x10pull_credentials\x18\x05 \x01(\v2\x1d.journalet.v1.PullCredentialsR\x0fpullCredentials\"\xe3\b\n" +
+	"\aremoval\x18\x04 \x01(\tR\aremoval\"\x87\x01\n" +
+	"\vPulledImage\x12?\n" +
+	"\vcredentials\x18\x01 \x03(\v2\x1d.journalet.v1.PullCredentialsR\vcredentials\x127\n" +
+	"\tpulled_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bpulledAt\"\xf7\t\n" +
 	"\n" +
 	"ImageState\x129\n" +
 	"\x05waits\x18\x01 \x03(\v2#.journalet.v1.ImageState.WaitsEntryR\x05waits\x129\n" +
@@ -1346,7 +1428,9 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\x06images\x18\x06 \x03(\v2$.journalet.v1.ImageState.ImagesEntryR\x06images\x12S\n" +
 	"\x12garbage_collection\x18\a \x01(\v2$.journalet.v1.ImageGarbageCollectionR\x11garbageCollection\x12R\n" +
 	"\x0eoperator_pulls\x18\b \x03(\v2+.journalet.v1.ImageState.OperatorPullsEntryR\roperatorPulls\x12[\n" +
-	"\x11operator_removals\x18\t \x03(\v2..journalet.v1.ImageState.OperatorRemovalsEntryR\x10operatorRemovals\x1aQ\n" +
+	"\x11operator_removals\x18\t \x03(\v2..journalet.v1.ImageState.OperatorRemovalsEntryR\x10operatorRemovals\x12<\n" +
+	"\x06pulled\x18\n" +
+	" \x03(\v2$.journalet.v1.ImageState.PulledEntryR\x06pulled\x1aQ\n" +
 	"\n" +
 	"WaitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
@@ -1366,7 +1450,10 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2#.journalet.v1.OperatorPullRequestedR\x05value:\x028\x01\x1ah\n" +
 	"\x15OperatorRemovalsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x129\n" +
-	"\x05value\x18\x02 \x01(\v2#.journalet.v1.ImageRemovalRequestedR\x05value:\x028\x01\"\x8e\x02\n" +
+	"\x05value\x18\x02 \x01(\v2#.journalet.v1.ImageRemovalRequestedR\x05value:\x028\x01\x1aT\n" +
+	"\vPulledEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.PulledImageR\x05value:\x028\x01\"\x8e\x02\n" +
 	"\tImageWait\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x124\n" +
@@ -1376,12 +1463,15 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"backingOff\x12\x1c\n" +
 	"\tnamespace\x18\x06 \x01(\tR\tnamespace\x12!\n" +
 	"\fpull_secrets\x18\a \x03(\tR\vpullSecrets\x12'\n" +
-	"\x0fservice_account\x18\b \x01(\tR\x0eserviceAccount\"t\n" +
+	"\x0fservice_account\x18\b \x01(\tR\x0eserviceAccount\"\xde\x01\n" +
 	"\x04Pull\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x12\x1b\n" +
 	"\tintent_id\x18\x02 \x01(\tR\bintentId\x129\n" +
 	"\n" +
-	"started_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAtBAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
+	"started_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x1c\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12!\n" +
+	"\fpull_secrets\x18\x05 \x03(\tR\vpullSecrets\x12'\n" +
+	"\x0fservice_account\x18\x06 \x01(\tR\x0eserviceAccountBAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
 
 var (
 	file_journalet_v1_image_proto_rawDescOnce sync.Once
@@ -1395,7 +1485,7 @@ func file_journalet_v1_image_proto_rawDescGZIP() []byte {
 	return file_journalet_v1_image_proto_rawDescData
 }
 
-var file_journalet_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_journalet_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_journalet_v1_image_proto_goTypes = []any{
 	(*ImagePullRequested)(nil),     // 0: journalet.v1.ImagePullRequested
 	(*ImagePullWithdrawn)(nil),     // 1: journalet.v1.ImagePullWithdrawn
@@ -1410,55 +1500,60 @@ var file_journalet_v1_image_proto_goTypes = []any{
 	(*ImageRemovalRequested)(nil),  // 10: journalet.v1.ImageRemovalRequested
 	(*ImageRemovalDecided)(nil),    // 11: journalet.v1.ImageRemovalDecided
 	(*ImageRecord)(nil),            // 12: journalet.v1.ImageRecord
-	(*ImageState)(nil),             // 13: journalet.v1.ImageState
-	(*ImageWait)(nil),              // 14: journalet.v1.ImageWait
-	(*Pull)(nil),                   // 15: journalet.v1.Pull
-	nil,                            // 16: journalet.v1.ImageState.WaitsEntry
-	nil,                            // 17: journalet.v1.ImageState.PullsEntry
-	nil,                            // 18: journalet.v1.ImageState.IntentsEntry
-	nil,                            // 19: journalet.v1.ImageState.ImagesEntry
-	nil,                            // 20: journalet.v1.ImageState.OperatorPullsEntry
-	nil,                            // 21: journalet.v1.ImageState.OperatorRemovalsEntry
-	(CallError)(0),                 // 22: journalet.v1.CallError
-	(*durationpb.Duration)(nil),    // 23: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 24: google.protobuf.Timestamp
-	(*PullCredentials)(nil),        // 25: journalet.v1.PullCredentials
-	(*Timers)(nil),                 // 26: journalet.v1.Timers
-	(*ImageGarbageCollection)(nil), // 27: journalet.v1.ImageGarbageCollection
+	(*PulledImage)(nil),            // 13: journalet.v1.PulledImage
+	(*ImageState)(nil),             // 14: journalet.v1.ImageState
+	(*ImageWait)(nil),              // 15: journalet.v1.ImageWait
+	(*Pull)(nil),                   // 16: journalet.v1.Pull
+	nil,                            // 17: journalet.v1.ImageState.WaitsEntry
+	nil,                            // 18: journalet.v1.ImageState.PullsEntry
+	nil,                            // 19: journalet.v1.ImageState.IntentsEntry
+	nil,                            // 20: journalet.v1.ImageState.ImagesEntry
+	nil,                            // 21: journalet.v1.ImageState.OperatorPullsEntry
+	nil,                            // 22: journalet.v1.ImageState.OperatorRemovalsEntry
+	nil,                            // 23: journalet.v1.ImageState.PulledEntry
+	(CallError)(0),                 // 24: journalet.v1.CallError
+	(*durationpb.Duration)(nil),    // 25: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 26: google.protobuf.Timestamp
+	(*PullCredentials)(nil),        // 27: journalet.v1.PullCredentials
+	(*Timers)(nil),                 // 28: journalet.v1.Timers
+	(*ImageGarbageCollection)(nil), // 29: journalet.v1.ImageGarbageCollection
 }
 var file_journalet_v1_image_proto_depIdxs = []int32{
-	22, // 0: journalet.v1.ImagePullDecided.error:type_name -> journalet.v1.CallError
-	23, // 1: journalet.v1.ImagePullDecided.retry_after:type_name -> google.protobuf.Duration
-	23, // 2: journalet.v1.ImagePullDecided.duration:type_name -> google.protobuf.Duration
-	23, // 3: journalet.v1.PullProgressed.elapsed:type_name -> google.protobuf.Duration
+	24, // 0: journalet.v1.ImagePullDecided.error:type_name -> journalet.v1.CallError
+	25, // 1: journalet.v1.ImagePullDecided.retry_after:type_name -> google.protobuf.Duration
+	25, // 2: journalet.v1.ImagePullDecided.duration:type_name -> google.protobuf.Duration
+	25, // 3: journalet.v1.PullProgressed.elapsed:type_name -> google.protobuf.Duration
 	5,  // 4: journalet.v1.ImagesObserved.present:type_name -> journalet.v1.ImageObservation
-	22, // 5: journalet.v1.OperatorPullDecided.error:type_name -> journalet.v1.CallError
-	23, // 6: journalet.v1.OperatorPullDecided.duration:type_name -> google.protobuf.Duration
+	24, // 5: journalet.v1.OperatorPullDecided.error:type_name -> journalet.v1.CallError
+	25, // 6: journalet.v1.OperatorPullDecided.duration:type_name -> google.protobuf.Duration
 	5,  // 7: journalet.v1.ImageRecord.observed:type_name -> journalet.v1.ImageObservation
-	24, // 8: journalet.v1.ImageRecord.first_seen:type_name -> google.protobuf.Timestamp
-	24, // 9: journalet.v1.ImageRecord.last_used:type_name -> google.protobuf.Timestamp
-	25, // 10: journalet.v1.ImageRecord.pull_credentials:type_name -> journalet.v1.PullCredentials
-	16, // 11: journalet.v1.ImageState.waits:type_name -> journalet.v1.ImageState.WaitsEntry
-	17, // 12: journalet.v1.ImageState.pulls:type_name -> journalet.v1.ImageState.PullsEntry
-	26, // 13: journalet.v1.ImageState.timers:type_name -> journalet.v1.Timers
-	18, // 14: journalet.v1.ImageState.intents:type_name -> journalet.v1.ImageState.IntentsEntry
-	15, // 15: journalet.v1.ImageState.ended:type_name -> journalet.v1.Pull
-	19, // 16: journalet.v1.ImageState.images:type_name -> journalet.v1.ImageState.ImagesEntry
-	27, // 17: journalet.v1.ImageState.garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
-	20, // 18: journalet.v1.ImageState.operator_pulls:type_name -> journalet.v1.ImageState.OperatorPullsEntry
-	21, // 19: journalet.v1.ImageState.operator_removals:type_name -> journalet.v1.ImageState.OperatorRemovalsEntry
-	23, // 20: journalet.v1.ImageWait.back_off:type_name -> google.protobuf.Duration
-	24, // 21: journalet.v1.Pull.started_at:type_name -> google.protobuf.Timestamp
-	14, // 22: journalet.v1.ImageState.WaitsEntry.value:type_name -> journalet.v1.ImageWait
-	15, // 23: journalet.v1.ImageState.PullsEntry.value:type_name -> journalet.v1.Pull
-	12, // 24: journalet.v1.ImageState.ImagesEntry.value:type_name -> journalet.v1.ImageRecord
-	8,  // 25: journalet.v1.ImageState.OperatorPullsEntry.value:type_name -> journalet.v1.OperatorPullRequested
-	10, // 26: journalet.v1.ImageState.OperatorRemovalsEntry.value:type_name -> journalet.v1.ImageRemovalRequested
-	27, // [27:27] is the sub-list for method output_type
-	27, // [27:27] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	26, // 8: journalet.v1.ImageRecord.first_seen:type_name -> google.protobuf.Timestamp
+	26, // 9: journalet.v1.ImageRecord.last_used:type_name -> google.protobuf.Timestamp
+	27, // 10: journalet.v1.PulledImage.credentials:type_name -> journalet.v1.PullCredentials
+	26, // 11: journalet.v1.PulledImage.pulled_at:type_name -> google.protobuf.Timestamp
+	17, // 12: journalet.v1.ImageState.waits:type_name -> journalet.v1.ImageState.WaitsEntry
+	18, // 13: journalet.v1.ImageState.pulls:type_name -> journalet.v1.ImageState.PullsEntry
+	28, // 14: journalet.v1.ImageState.timers:type_name -> journalet.v1.Timers
+	19, // 15: journalet.v1.ImageState.intents:type_name -> journalet.v1.ImageState.IntentsEntry
+	16, // 16: journalet.v1.ImageState.ended:type_name -> journalet.v1.Pull
+	20, // 17: journalet.v1.ImageState.images:type_name -> journalet.v1.ImageState.ImagesEntry
+	29, // 18: journalet.v1.ImageState.garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
+	21, // 19: journalet.v1.ImageState.operator_pulls:type_name -> journalet.v1.ImageState.OperatorPullsEntry
+	22, // 20: journalet.v1.ImageState.operator_removals:type_name -> journalet.v1.ImageState.OperatorRemovalsEntry
+	23, // 21: journalet.v1.ImageState.pulled:type_name -> journalet.v1.ImageState.PulledEntry
+	25, // 22: journalet.v1.ImageWait.back_off:type_name -> google.protobuf.Duration
+	26, // 23: journalet.v1.Pull.started_at:type_name -> google.protobuf.Timestamp
+	15, // 24: journalet.v1.ImageState.WaitsEntry.value:type_name -> journalet.v1.ImageWait
+	16, // 25: journalet.v1.ImageState.PullsEntry.value:type_name -> journalet.v1.Pull
+	12, // 26: journalet.v1.ImageState.ImagesEntry.value:type_name -> journalet.v1.ImageRecord
+	8,  // 27: journalet.v1.ImageState.OperatorPullsEntry.value:type_name -> journalet.v1.OperatorPullRequested
+	10, // 28: journalet.v1.ImageState.OperatorRemovalsEntry.value:type_name -> journalet.v1.ImageRemovalRequested
+	13, // 29: journalet.v1.ImageState.PulledEntry.value:type_name -> journalet.v1.PulledImage
+	30, // [30:30] is the sub-list for method output_type
+	30, // [30:30] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_image_proto_init() }
@@ -1474,7 +1569,7 @@ func file_journalet_v1_image_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_image_proto_rawDesc), len(file_journalet_v1_image_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1559,7 +1559,7 @@ func (x *RemoveSandbox) GetSandboxId() string {
 type PullImage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Image string                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
-	// The namespace of the pods that wait for it, for pull_secrets.
+	// The namespace of the pods that wait for it, for pull_secrets and service_account. Empty without these.
 	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Names of Secrets whose credentials the pull may use (spec.imagePullSecrets), in the order of the manifest.
 	PullSecrets []string `protobuf:"bytes,3,rep,name=pull_secrets,json=pullSecrets,proto3" json:"pull_secrets,omitempty"`
@@ -2376,8 +2376,10 @@ type PullCredentials struct {
 	Secrets []*PullSecret `protobuf:"bytes,2,rep,name=secrets,proto3" json:"secrets,omitempty"`
 	// The service accounts whose tokens a credential provider used, as "namespace/name/uid".
 	ServiceAccounts []string `protobuf:"bytes,3,rep,name=service_accounts,json=serviceAccounts,proto3" json:"service_accounts,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The image's name without tag and digest, as the manifest has it.
+	Repository    string `protobuf:"bytes,4,opt,name=repository,proto3" json:"repository,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PullCredentials) Reset() {
@@ -2429,6 +2431,13 @@ func (x *PullCredentials) GetServiceAccounts() []string {
 		return x.ServiceAccounts
 	}
 	return nil
+}
+
+func (x *PullCredentials) GetRepository() string {
+	if x != nil {
+		return x.Repository
+	}
+	return ""
 }
 
 // PullSecret is a Secret with credentials of a registry.
@@ -3569,11 +3578,14 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x14missing_volume_image\x18\r \x01(\tR\x12missingVolumeImage\x12H\n" +
 	"\x10pull_credentials\x18\x0e \x01(\v2\x1d.journalet.v1.PullCredentialsR\x0fpullCredentials\x12 \n" +
 	"\fimage_in_use\x18\x0f \x01(\bR\n" +
-	"imageInUse\"\x99\x01\n" +
+	"imageInUse\"\xb9\x01\n" +
 	"\x0fPullCredentials\x12'\n" +
 	"\x0fnode_accessible\x18\x01 \x01(\bR\x0enodeAccessible\x122\n" +
 	"\asecrets\x18\x02 \x03(\v2\x18.journalet.v1.PullSecretR\asecrets\x12)\n" +
-	"\x10service_accounts\x18\x03 \x03(\tR\x0fserviceAccounts\"h\n" +
+	"\x10service_accounts\x18\x03 \x03(\tR\x0fserviceAccounts\x12\x1e\n" +
+	"\n" +
+	"repository\x18\x04 \x01(\tR\n" +
+	"repository\"h\n" +
 	"\n" +
 	"PullSecret\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +

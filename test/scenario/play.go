@@ -120,9 +120,10 @@ func (s *Scenario) call(d *datadriven.TestData) (*journaletv1.Call, error) {
 	for _, c := range s.g.dispatched() {
 		r := c.GetRequest()
 		op, container := opOf(r)
-		id, image := idOf(r), r.GetPullImage().GetImage()
+		id, image, secrets := idOf(r), r.GetPullImage().GetImage(), strings.Join(r.GetPullImage().GetPullSecrets(), "+")
 		if op == d.CmdArgs[0].Key && s.g.names.of(r.GetPodUid()) == arg(d, "pod", "") &&
-			container == arg(d, "container", container) && id == arg(d, "id", id) && image == arg(d, "image", image) {
+			container == arg(d, "container", container) && id == arg(d, "id", id) && image == arg(d, "image", image) &&
+			secrets == arg(d, "secret", secrets) {
 			found = append(found, c)
 		}
 	}

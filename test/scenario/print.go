@@ -64,7 +64,7 @@ func (n *names) event(e *journaletv1.Event) string {
 		}
 		return "admit pod/" + n.of(k.AdmissionDecided.GetUid()) + idsText(k.AdmissionDecided.GetUserNamespace())
 	case *journaletv1.Event_ImagePullRequested:
-		return "request image " + k.ImagePullRequested.GetImage()
+		return "request image " + k.ImagePullRequested.GetImage() + credentials(k.ImagePullRequested)
 	case *journaletv1.Event_ImagePullWithdrawn:
 		return "withdraw image " + k.ImagePullWithdrawn.GetImage()
 	case *journaletv1.Event_ImagePullDecided:
@@ -166,7 +166,7 @@ func (n *names) intent(id string) string {
 		text += " " + container
 	}
 	if p := n.intents[id].GetPullImage(); p != nil {
-		return text + " " + p.GetImage()
+		return text + " " + p.GetImage() + credentials(p)
 	}
 	return text + " of pod/" + n.of(n.intents[id].GetPodUid())
 }
@@ -208,13 +208,29 @@ func (n *names) call(r *journaletv1.CallRequested) string {
 	case *journaletv1.CallRequested_RemoveSandbox:
 		text += " " + k.RemoveSandbox.GetSandboxId()
 	case *journaletv1.CallRequested_PullImage:
-		text += " " + k.PullImage.GetImage()
+		text += " " + k.PullImage.GetImage() + credentials(k.PullImage)
 	case *journaletv1.CallRequested_SetUpVolumes:
 		text += volumesText(k.SetUpVolumes)
 	case *journaletv1.CallRequested_CleanPod:
 		if k.CleanPod.GetAll() {
 			text += " all"
 		}
+	}
+	return text
+}
+
+// credentials names what a pull may use.
+func credentials(r interface {
+	GetNamespace() string
+	GetPullSecrets() []string
+	GetServiceAccount() string
+}) string {
+	text := ""
+	for _, name := range r.GetPullSecrets() {
+		text += " secret=" + r.GetNamespace() + "/" + name
+	}
+	if r.GetServiceAccount() != "" {
+		text += " account=" + r.GetNamespace() + "/" + r.GetServiceAccount()
 	}
 	return text
 }

@@ -3,6 +3,8 @@ package simulation
 import (
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -95,13 +97,13 @@ func (j *judge) configAt(seq uint64) *journaletv1.AgentConfig {
 	return nil
 }
 
-// onePull: pods that need the same image wait for the same pull.
+// onePull: pods that need the same image with the same credentials wait for the same pull.
 func (j *judge) onePull(requester *podHistory, in *intent) {
-	image := in.req.GetPullImage().GetImage()
-	if image != "" &&
+	pull := in.req.GetPullImage()
+	if pull != nil &&
 		slices.ContainsFunc(requester.openCalls,
-			func(other *intent) bool { return other.req.GetPullImage().GetImage() == image }) {
-		j.broken(onePull, "", "a second pull of %s at once", image)
+			func(other *intent) bool { return proto.Equal(other.req.GetPullImage(), pull) }) {
+		j.broken(onePull, "", "a second pull of %s at once", pull.GetImage())
 	}
 }
 

@@ -1,0 +1,108 @@
+package image
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+const (
+	// maxSources bounds the Secrets, and the service accounts, that are kept of one repository of an image. The one that
+	// was added first is dropped: pods with it pull once more.
+	maxSources = 100
+	// keepPulled is for how long after its pull an image stays among the pulled ones, whatever is observed: the
+	// observation may have begun before the pull ended. An image that is missing here would count as preloaded.
+	keepPulled = time.Hour
+)
+
+// references are the credentials that a pull may use, by name: PullImage, ImagePullRequested, ImageWait and Pull.
+type references interface {
+	GetImage() string
+	GetNamespace() string
+	GetPullSecrets() []string
+	GetServiceAccount() string
+}
+
+// pullKey returns the key of a pull: pods with the same credentials share one. It is the image where there are none,
+// and else JSON, which no image's name is.
+func pullKey(r references) string {
+	image := r.GetImage()
+	if len(r.GetPullSecrets()) == 0 && r.GetServiceAccount() == "" && !strings.HasPrefix(image, "[") {
+		return image
+	}
+	key, err := json.Marshal(append([]string{image, r.GetNamespace(), r.GetServiceAccount()}, r.GetPullSecrets()...))
+	if err != nil {
+		panic(fmt.Sprintf("image: a list of strings did not marshal: %v", err))
+	}
+	return string(key)
+}
+
+// RecordPull adds the outcome of a pull to the images that were pulled, by their id. A pull that failed adds nothing.
+// It is exported because the driver that verifies credentials has the same view of them.
+func RecordPull(pulled map[string]*journaletv1.PulledImage, f *journaletv1.CallFinished, at time.Time) {
+	c := f.GetPullCredentials()
+	if f.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED || c == nil || f.GetImageRef() == "" {
+		return
+	}
+	p := pulled[f.GetImageRef()]
+	if p == nil {
+		p = new(journaletv1.PulledImage)
+		pulled[f.GetImageRef()] = p
+	}
+	p.PulledAt = timestamppb.New(at)
+	i := slices.IndexFunc(p.GetCredentials(), func(o *journaletv1.PullCredentials) bool {
+		return o.GetRepository() == c.GetRepository()
+	})
+	if i < 0 {
+		p.Credentials = append(p.GetCredentials(), proto.CloneOf(c))
+		return
+	}
+	merge(p.GetCredentials()[i], c)
+}
+
+// merge adds the credentials of one more pull. Once every pod may use an image, that stays so.
+func merge(all, c *journaletv1.PullCredentials) {
+	if all.GetNodeAccessible() || c.GetNodeAccessible() {
+		all.NodeAccessible, all.Secrets, all.ServiceAccounts = true, nil, nil
+		return
+	}
+	for _, s := range c.GetSecrets() {
+		all.Secrets = slices.DeleteFunc(all.Secrets, func(o *journaletv1.PullSecret) bool { return SameSecret(o, s) })
+		all.Secrets = append(all.Secrets, proto.CloneOf(s))
+	}
+	for _, account := range c.GetServiceAccounts() {
+		all.ServiceAccounts = slices.DeleteFunc(all.ServiceAccounts, func(o string) bool { return o == account })
+		all.ServiceAccounts = append(all.ServiceAccounts, account)
+	}
+	all.Secrets = all.Secrets[max(0, len(all.Secrets)-maxSources):]
+	all.ServiceAccounts = all.ServiceAccounts[max(0, len(all.ServiceAccounts)-maxSources):]
+}
+
+// SameSecret reports whether two are one Secret, whatever it holds.
+func SameSecret(a, b *journaletv1.PullSecret) bool {
+	return a.GetNamespace() == b.GetNamespace() && a.GetName() == b.GetName() && a.GetUid() == b.GetUid()
+}
+
+// ForgetImages removes images that are gone from those that were pulled.
+func ForgetImages(pulled map[string]*journaletv1.PulledImage, o *journaletv1.ImagesObserved, at time.Time) {
+	gone := func(id string) bool {
+		return slices.Contains(o.GetRemoved(), id) ||
+			o.GetComplete() && !slices.ContainsFunc(o.GetPresent(), func(i *journaletv1.ImageObservation) bool {
+				return i.GetId() == id
+			})
+	}
+	if len(o.GetRemoved()) == 0 && !o.GetComplete() {
+		return
+	}
+	maps.DeleteFunc(pulled, func(id string, p *journaletv1.PulledImage) bool {
+		return gone(id) && at.Sub(p.GetPulledAt().AsTime()) >= keepPulled
+	})
+}
