@@ -97,7 +97,7 @@ func (a *Actor) evolveDispatched(e actors.Event, d *journaletv1.CallDispatched) 
 	c.DispatchedAt = timestamppb.New(e.Time)
 	a.state.Busy[slotOf(c.GetLane())]++
 	uid := c.GetRequest().GetPodUid()
-	if uid == "" {
+	if c.GetRequest().GetPullImage() != nil {
 		return nil
 	}
 	if isHook(c.GetRequest()) {
@@ -130,6 +130,9 @@ func (a *Actor) freeSlot(c *journaletv1.Call) {
 	}
 	a.state.Busy[slotOf(c.GetLane())]--
 	uid := c.GetRequest().GetPodUid()
+	if c.GetRequest().GetPullImage() != nil {
+		return
+	}
 	if isHook(c.GetRequest()) {
 		if a.state.Hooks[uid]--; a.state.Hooks[uid] == 0 {
 			delete(a.state.Hooks, uid)

@@ -47,7 +47,8 @@ func slotOf(l journaletv1.Lane) int32 {
 
 // scopeOf returns what a call excludes: all other calls of its pod, or those for one container, by name. SetUpVolumes
 // has the empty name, which no container can have: it runs beside RunSandbox. The removal of a dead instance excludes
-// only this instance, by its id: a removal that hangs must not hold up the next start.
+// only this instance, by its id: a removal that hangs must not hold up the next start. The removal of an image is of no
+// pod and excludes other removals of images: they share their lane with the teardown of pods, and take one slot of it.
 func scopeOf(req *journaletv1.CallRequested) (name string, whole bool) {
 	switch w := req.GetWork().(type) {
 	case *journaletv1.CallRequested_StartContainer:
@@ -107,6 +108,9 @@ func (a *Actor) free(c *journaletv1.Call) bool {
 	}
 	if isHook(c.GetRequest()) {
 		return a.mayRunHook(c.GetRequest().GetPodUid())
+	}
+	if c.GetRequest().GetPullImage() != nil {
+		return true
 	}
 	p := a.state.Pods[c.GetRequest().GetPodUid()]
 	if p == nil {

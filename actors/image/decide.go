@@ -12,13 +12,15 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Decide answers the pods that wait for finished pulls, and requests the pulls that are due.
+// Decide answers the pods that wait for finished pulls, and requests the pulls and removals that are due.
 func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 	for _, e := range in.Events {
 		var err error
 		switch k := e.Body.GetKind().(type) {
 		case *journaletv1.Event_CallFinished:
-			err = a.decidePulls(in, k.CallFinished, emit)
+			if a.state.GetEndedRemoval() == "" {
+				err = a.decidePulls(in, k.CallFinished, emit)
+			}
 		case *journaletv1.Event_ImagePullRequested:
 			err = a.pull(k.ImagePullRequested.GetUid(), k.ImagePullRequested.GetImage(), emit)
 		case *journaletv1.Event_TimerFired:
@@ -32,6 +34,9 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 			if ev := actors.ClearTimer(a.state.GetTimers(), key(w.GetUid(), w.GetImage())); ev != nil {
 				err = emit(ev)
 			}
+		}
+		if err == nil {
+			err = a.decideImages(in, e, emit)
 		}
 		if err != nil {
 			return err

@@ -18,6 +18,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 			w.BackingOff = false
 		}
 	}
+	a.evolveImages(e)
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_ImagePullRequested:
 		a.evolveRequested(k.ImagePullRequested)
@@ -29,6 +30,10 @@ func (a *Actor) Evolve(e actors.Event) error {
 			return w.GetUid() == k.PodFinished.GetUid()
 		})
 	case *journaletv1.Event_CallRequested:
+		if remove := k.CallRequested.GetRemoveImage(); remove != nil {
+			a.evolveRemoval(e.ID, remove)
+			return nil
+		}
 		w := k.CallRequested.GetPullImage()
 		s.Intents[e.ID] = pullKey(w)
 		s.Pulls[pullKey(w)] = &journaletv1.Pull{
@@ -38,6 +43,11 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_ImagePullDecided:
 		a.evolveDecided(k.ImagePullDecided)
 	case *journaletv1.Event_CallFinished:
+		s.EndedRemoval = ""
+		if s.Removals[k.CallFinished.GetIntentId()] != "" {
+			a.evolveRemoved(e.Time, k.CallFinished)
+			return nil
+		}
 		id := s.Intents[k.CallFinished.GetIntentId()]
 		s.Ended = s.Pulls[id]
 		delete(s.Pulls, id)

@@ -18,7 +18,7 @@ const (
 	maxBackOff   = 300 * time.Second
 )
 
-// Actor is the decider on image pulls.
+// Actor is the decider on images: their pulls and their removal.
 type Actor struct {
 	state *journaletv1.ImageState
 }
@@ -40,6 +40,18 @@ func withMaps(s *journaletv1.ImageState) *journaletv1.ImageState {
 	}
 	if s.Pulled == nil {
 		s.Pulled = map[string]*journaletv1.PulledImage{}
+	}
+	if s.Images == nil {
+		s.Images = map[string]*journaletv1.ImageRecord{}
+	}
+	if s.OperatorPulls == nil {
+		s.OperatorPulls = map[string]*journaletv1.OperatorPullRequested{}
+	}
+	if s.OperatorRemovals == nil {
+		s.OperatorRemovals = map[string]*journaletv1.ImageRemovalRequested{}
+	}
+	if s.Removals == nil {
+		s.Removals = map[string]string{}
 	}
 	if s.Timers == nil {
 		s.Timers = new(journaletv1.Timers)
@@ -69,7 +81,7 @@ func (a *Actor) Digests() []string { return nil }
 // Resolve is never called.
 func (a *Actor) Resolve(string, *corev1.Pod) {}
 
-// Timers returns the back-offs under way.
+// Timers returns the back-offs under way, and the timer of the maximum age.
 func (a *Actor) Timers() *journaletv1.Timers { return a.state.GetTimers() }
 
 func key(uid, image string) string { return uid + " " + image }

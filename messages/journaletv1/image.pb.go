@@ -1041,7 +1041,14 @@ type ImageState struct {
 	OperatorPulls    map[string]*OperatorPullRequested `protobuf:"bytes,8,rep,name=operator_pulls,json=operatorPulls,proto3" json:"operator_pulls,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	OperatorRemovals map[string]*ImageRemovalRequested `protobuf:"bytes,9,rep,name=operator_removals,json=operatorRemovals,proto3" json:"operator_removals,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// By the runtime's id: images that this agent has pulled, and with which credentials.
-	Pulled        map[string]*PulledImage `protobuf:"bytes,10,rep,name=pulled,proto3" json:"pulled,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Pulled map[string]*PulledImage `protobuf:"bytes,10,rep,name=pulled,proto3" json:"pulled,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Removals under way: intent id to the image's id.
+	Removals map[string]string `protobuf:"bytes,11,rep,name=removals,proto3" json:"removals,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The image of the removal that ended last. Empty: the call that ended last was a pull.
+	EndedRemoval string `protobuf:"bytes,12,opt,name=ended_removal,json=endedRemoval,proto3" json:"ended_removal,omitempty"`
+	// The last ImageFilesystemFull, and whether a collection after it has reported that it frees too little.
+	FullAt        *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=full_at,json=fullAt,proto3" json:"full_at,omitempty"`
+	TooLittle     bool                   `protobuf:"varint,14,opt,name=too_little,json=tooLittle,proto3" json:"too_little,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1144,6 +1151,34 @@ func (x *ImageState) GetPulled() map[string]*PulledImage {
 		return x.Pulled
 	}
 	return nil
+}
+
+func (x *ImageState) GetRemovals() map[string]string {
+	if x != nil {
+		return x.Removals
+	}
+	return nil
+}
+
+func (x *ImageState) GetEndedRemoval() string {
+	if x != nil {
+		return x.EndedRemoval
+	}
+	return ""
+}
+
+func (x *ImageState) GetFullAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FullAt
+	}
+	return nil
+}
+
+func (x *ImageState) GetTooLittle() bool {
+	if x != nil {
+		return x.TooLittle
+	}
+	return false
 }
 
 // ImageWait is one pod's wait for one image.
@@ -1417,7 +1452,7 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\aremoval\x18\x04 \x01(\tR\aremoval\"\x87\x01\n" +
 	"\vPulledImage\x12?\n" +
 	"\vcredentials\x18\x01 \x03(\v2\x1d.journalet.v1.PullCredentialsR\vcredentials\x127\n" +
-	"\tpulled_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bpulledAt\"\xf7\t\n" +
+	"\tpulled_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bpulledAt\"\xf1\v\n" +
 	"\n" +
 	"ImageState\x129\n" +
 	"\x05waits\x18\x01 \x03(\v2#.journalet.v1.ImageState.WaitsEntryR\x05waits\x129\n" +
@@ -1430,7 +1465,12 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\x0eoperator_pulls\x18\b \x03(\v2+.journalet.v1.ImageState.OperatorPullsEntryR\roperatorPulls\x12[\n" +
 	"\x11operator_removals\x18\t \x03(\v2..journalet.v1.ImageState.OperatorRemovalsEntryR\x10operatorRemovals\x12<\n" +
 	"\x06pulled\x18\n" +
-	" \x03(\v2$.journalet.v1.ImageState.PulledEntryR\x06pulled\x1aQ\n" +
+	" \x03(\v2$.journalet.v1.ImageState.PulledEntryR\x06pulled\x12B\n" +
+	"\bremovals\x18\v \x03(\v2&.journalet.v1.ImageState.RemovalsEntryR\bremovals\x12#\n" +
+	"\rended_removal\x18\f \x01(\tR\fendedRemoval\x123\n" +
+	"\afull_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x06fullAt\x12\x1d\n" +
+	"\n" +
+	"too_little\x18\x0e \x01(\bR\ttooLittle\x1aQ\n" +
 	"\n" +
 	"WaitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
@@ -1453,7 +1493,10 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2#.journalet.v1.ImageRemovalRequestedR\x05value:\x028\x01\x1aT\n" +
 	"\vPulledEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
-	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.PulledImageR\x05value:\x028\x01\"\x8e\x02\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.PulledImageR\x05value:\x028\x01\x1a;\n" +
+	"\rRemovalsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8e\x02\n" +
 	"\tImageWait\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x124\n" +
@@ -1485,7 +1528,7 @@ func file_journalet_v1_image_proto_rawDescGZIP() []byte {
 	return file_journalet_v1_image_proto_rawDescData
 }
 
-var file_journalet_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_journalet_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_journalet_v1_image_proto_goTypes = []any{
 	(*ImagePullRequested)(nil),     // 0: journalet.v1.ImagePullRequested
 	(*ImagePullWithdrawn)(nil),     // 1: journalet.v1.ImagePullWithdrawn
@@ -1511,49 +1554,52 @@ var file_journalet_v1_image_proto_goTypes = []any{
 	nil,                            // 21: journalet.v1.ImageState.OperatorPullsEntry
 	nil,                            // 22: journalet.v1.ImageState.OperatorRemovalsEntry
 	nil,                            // 23: journalet.v1.ImageState.PulledEntry
-	(CallError)(0),                 // 24: journalet.v1.CallError
-	(*durationpb.Duration)(nil),    // 25: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 26: google.protobuf.Timestamp
-	(*PullCredentials)(nil),        // 27: journalet.v1.PullCredentials
-	(*Timers)(nil),                 // 28: journalet.v1.Timers
-	(*ImageGarbageCollection)(nil), // 29: journalet.v1.ImageGarbageCollection
+	nil,                            // 24: journalet.v1.ImageState.RemovalsEntry
+	(CallError)(0),                 // 25: journalet.v1.CallError
+	(*durationpb.Duration)(nil),    // 26: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 27: google.protobuf.Timestamp
+	(*PullCredentials)(nil),        // 28: journalet.v1.PullCredentials
+	(*Timers)(nil),                 // 29: journalet.v1.Timers
+	(*ImageGarbageCollection)(nil), // 30: journalet.v1.ImageGarbageCollection
 }
 var file_journalet_v1_image_proto_depIdxs = []int32{
-	24, // 0: journalet.v1.ImagePullDecided.error:type_name -> journalet.v1.CallError
-	25, // 1: journalet.v1.ImagePullDecided.retry_after:type_name -> google.protobuf.Duration
-	25, // 2: journalet.v1.ImagePullDecided.duration:type_name -> google.protobuf.Duration
-	25, // 3: journalet.v1.PullProgressed.elapsed:type_name -> google.protobuf.Duration
+	25, // 0: journalet.v1.ImagePullDecided.error:type_name -> journalet.v1.CallError
+	26, // 1: journalet.v1.ImagePullDecided.retry_after:type_name -> google.protobuf.Duration
+	26, // 2: journalet.v1.ImagePullDecided.duration:type_name -> google.protobuf.Duration
+	26, // 3: journalet.v1.PullProgressed.elapsed:type_name -> google.protobuf.Duration
 	5,  // 4: journalet.v1.ImagesObserved.present:type_name -> journalet.v1.ImageObservation
-	24, // 5: journalet.v1.OperatorPullDecided.error:type_name -> journalet.v1.CallError
-	25, // 6: journalet.v1.OperatorPullDecided.duration:type_name -> google.protobuf.Duration
+	25, // 5: journalet.v1.OperatorPullDecided.error:type_name -> journalet.v1.CallError
+	26, // 6: journalet.v1.OperatorPullDecided.duration:type_name -> google.protobuf.Duration
 	5,  // 7: journalet.v1.ImageRecord.observed:type_name -> journalet.v1.ImageObservation
-	26, // 8: journalet.v1.ImageRecord.first_seen:type_name -> google.protobuf.Timestamp
-	26, // 9: journalet.v1.ImageRecord.last_used:type_name -> google.protobuf.Timestamp
-	27, // 10: journalet.v1.PulledImage.credentials:type_name -> journalet.v1.PullCredentials
-	26, // 11: journalet.v1.PulledImage.pulled_at:type_name -> google.protobuf.Timestamp
+	27, // 8: journalet.v1.ImageRecord.first_seen:type_name -> google.protobuf.Timestamp
+	27, // 9: journalet.v1.ImageRecord.last_used:type_name -> google.protobuf.Timestamp
+	28, // 10: journalet.v1.PulledImage.credentials:type_name -> journalet.v1.PullCredentials
+	27, // 11: journalet.v1.PulledImage.pulled_at:type_name -> google.protobuf.Timestamp
 	17, // 12: journalet.v1.ImageState.waits:type_name -> journalet.v1.ImageState.WaitsEntry
 	18, // 13: journalet.v1.ImageState.pulls:type_name -> journalet.v1.ImageState.PullsEntry
-	28, // 14: journalet.v1.ImageState.timers:type_name -> journalet.v1.Timers
+	29, // 14: journalet.v1.ImageState.timers:type_name -> journalet.v1.Timers
 	19, // 15: journalet.v1.ImageState.intents:type_name -> journalet.v1.ImageState.IntentsEntry
 	16, // 16: journalet.v1.ImageState.ended:type_name -> journalet.v1.Pull
 	20, // 17: journalet.v1.ImageState.images:type_name -> journalet.v1.ImageState.ImagesEntry
-	29, // 18: journalet.v1.ImageState.garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
+	30, // 18: journalet.v1.ImageState.garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
 	21, // 19: journalet.v1.ImageState.operator_pulls:type_name -> journalet.v1.ImageState.OperatorPullsEntry
 	22, // 20: journalet.v1.ImageState.operator_removals:type_name -> journalet.v1.ImageState.OperatorRemovalsEntry
 	23, // 21: journalet.v1.ImageState.pulled:type_name -> journalet.v1.ImageState.PulledEntry
-	25, // 22: journalet.v1.ImageWait.back_off:type_name -> google.protobuf.Duration
-	26, // 23: journalet.v1.Pull.started_at:type_name -> google.protobuf.Timestamp
-	15, // 24: journalet.v1.ImageState.WaitsEntry.value:type_name -> journalet.v1.ImageWait
-	16, // 25: journalet.v1.ImageState.PullsEntry.value:type_name -> journalet.v1.Pull
-	12, // 26: journalet.v1.ImageState.ImagesEntry.value:type_name -> journalet.v1.ImageRecord
-	8,  // 27: journalet.v1.ImageState.OperatorPullsEntry.value:type_name -> journalet.v1.OperatorPullRequested
-	10, // 28: journalet.v1.ImageState.OperatorRemovalsEntry.value:type_name -> journalet.v1.ImageRemovalRequested
-	13, // 29: journalet.v1.ImageState.PulledEntry.value:type_name -> journalet.v1.PulledImage
-	30, // [30:30] is the sub-list for method output_type
-	30, // [30:30] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	24, // 22: journalet.v1.ImageState.removals:type_name -> journalet.v1.ImageState.RemovalsEntry
+	27, // 23: journalet.v1.ImageState.full_at:type_name -> google.protobuf.Timestamp
+	26, // 24: journalet.v1.ImageWait.back_off:type_name -> google.protobuf.Duration
+	27, // 25: journalet.v1.Pull.started_at:type_name -> google.protobuf.Timestamp
+	15, // 26: journalet.v1.ImageState.WaitsEntry.value:type_name -> journalet.v1.ImageWait
+	16, // 27: journalet.v1.ImageState.PullsEntry.value:type_name -> journalet.v1.Pull
+	12, // 28: journalet.v1.ImageState.ImagesEntry.value:type_name -> journalet.v1.ImageRecord
+	8,  // 29: journalet.v1.ImageState.OperatorPullsEntry.value:type_name -> journalet.v1.OperatorPullRequested
+	10, // 30: journalet.v1.ImageState.OperatorRemovalsEntry.value:type_name -> journalet.v1.ImageRemovalRequested
+	13, // 31: journalet.v1.ImageState.PulledEntry.value:type_name -> journalet.v1.PulledImage
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_image_proto_init() }
@@ -1569,7 +1615,7 @@ func file_journalet_v1_image_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_image_proto_rawDesc), len(file_journalet_v1_image_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

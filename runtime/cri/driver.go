@@ -136,6 +136,7 @@ type Driver struct {
 	rt     runtimeapi.RuntimeServiceClient
 	images runtimeapi.ImageServiceClient
 	pulls  *rate.Limiter
+	uses   *imageUses
 }
 
 // New returns a driver. It calls nothing, so the runtime need not be up yet. It panics if a required field of Options
@@ -145,7 +146,7 @@ func New(opts Options) *Driver {
 		panic("cri: Options needs Conn, AgentID, Manifest, Hash and Volumes")
 	}
 	setDefaults(&opts)
-	d := &Driver{opts: opts, log: opts.Log, clock: opts.Clock}
+	d := &Driver{opts: opts, log: opts.Log, clock: opts.Clock, uses: new(imageUses)}
 	d.rt = runtimeapi.NewRuntimeServiceClient(opts.Conn)
 	d.images = runtimeapi.NewImageServiceClient(opts.ImageConn)
 	limit := rate.Limit(opts.PullQPS)
@@ -204,6 +205,8 @@ type result struct {
 	imageBytes                       int64
 	reported                         *journaletv1.Resources
 	volumes                          []*journaletv1.VolumeOutcome
+	// imageUsers is who uses the image that was to be removed; empty: it is removed.
+	imageUsers string
 }
 
 // Perform does the work of one intent and returns its outcome. With inDoubt the work may be done already, so Perform
@@ -225,6 +228,7 @@ func (d *Driver) Perform(
 		IntentId: intentID, Requester: requester,
 		SandboxId: res.sandboxID, ContainerId: res.containerID, ImageRef: res.imageRef, ImageBytes: res.imageBytes,
 		Reported: res.reported, Volumes: c.volumeOutcomes(res.volumes),
+		ImageInUse: res.imageUsers != "", Message: res.imageUsers,
 	}
 	if err != nil {
 		f := failureOf(err)
@@ -268,6 +272,8 @@ func (c *call) do(ctx context.Context, req *journaletv1.CallRequested) (result, 
 		return c.removeSandbox(ctx, w.RemoveSandbox.GetSandboxId())
 	case *journaletv1.CallRequested_PullImage:
 		return c.pullImage(ctx, w.PullImage.GetImage())
+	case *journaletv1.CallRequested_RemoveImage:
+		return c.removeImage(ctx, w.RemoveImage)
 	case *journaletv1.CallRequested_SetUpVolumes:
 		return c.setUpVolumes(ctx, w.SetUpVolumes)
 	case *journaletv1.CallRequested_CleanPod:

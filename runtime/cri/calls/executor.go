@@ -264,6 +264,8 @@ func Operation(req *journaletv1.CallRequested) string {
 		return "remove_podsandbox"
 	case *journaletv1.CallRequested_PullImage:
 		return "pull_image"
+	case *journaletv1.CallRequested_RemoveImage:
+		return "remove_image"
 	case *journaletv1.CallRequested_SetUpVolumes:
 		return "set_up_volumes"
 	case *journaletv1.CallRequested_CleanPod:
