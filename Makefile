@@ -30,7 +30,7 @@ FUZZ = FuzzDecode@./runtime/source/manifest FuzzDecodeObjects@./runtime/source/m
 	FuzzBundle@./runtime/history/bundle FuzzBundleContent@./runtime/history/bundle \
 	FuzzEvent@./runtime/history/describe FuzzRecord@./runtime/history/replay FuzzBlock@./bus
 # Tests run on the pinned containerd unless LAB_CONTAINERD names another: they need its event stream.
-integration chaos chaos-short attack: export LAB_CONTAINERD ?= built
+integration chaos chaos-short leftovers attack: export LAB_CONTAINERD ?= built
 # The tests of test/chaos bring up their lab by themselves: they also kill it.
 CHAOS = $(GO) test ./test/chaos -tags chaos -count=1
 # What starts goroutines: deciders do not, and run in the host of the scenarios.
@@ -211,6 +211,10 @@ chaos: ## kills of the agent and of containerd, a hanging runtime, a full disk, 
 .PHONY: chaos-short
 chaos-short: ## the same in two or three minutes, as part of make test
 	LAB_NAME=chaos $(CHAOS) $(ARGS)
+
+.PHONY: leftovers
+leftovers: ## what is left on runtime, host and disk after 10,000 restarts and 1,000 deleted pods, on the lab "leftovers" (root; RESTARTS, PODS)
+	LAB_NAME=leftovers $(CHAOS) -v -timeout 120m -run '^TestNothingIsLeftOver$$' -chaos.restarts=$(or $(RESTARTS),10000) -chaos.deleted=$(or $(PODS),1000) $(ARGS)
 
 .PHONY: attack
 attack: ## what containers, manifests, servers and peers can do to harm the agent, on the lab "attack" (root; ARGS='-run TestNestedJSON')

@@ -20,6 +20,7 @@ type Volumes interface {
 	CreatePodDirs(uid string) error
 	CreateLogDir(namespace, name, uid, container string) (string, error)
 	CreateTerminationFile(uid, container string, attempt uint32) (string, error)
+	RemoveInstances(namespace, name, uid, container string, gone func(attempt uint32) (bool, error)) error
 	WriteHosts(uid string, content []byte) (string, error)
 	WriteUserNamespace(uid string, ids *journaletv1.UserNamespace) error
 }

@@ -13,35 +13,44 @@ import (
 	"github.com/journalet/journalet/runtime/bounded"
 )
 
-// Clean is TearDown that then removes the pod's directory, its log directory and the links to its logs. Without a name,
-// as for an orphan, it finds the log directory by the UID. It removes nothing but volumes if one of these fails.
+// Clean is TearDown that then removes the links to the pod's logs, its log directory and, last, its own directory.
+// Without a name, as for an orphan, it finds the log directory by the UID. It removes nothing but volumes if one of
+// these fails.
 func (d *Driver) Clean(ctx context.Context, uid, namespace, name string) ([]*journaletv1.VolumeOutcome, error) {
 	outcomes, err := d.TearDown(ctx, uid)
 	if err != nil || failed(outcomes) {
 		return outcomes, err
 	}
-	if err := d.removePodDir(ctx, uid); err != nil {
+	if name != "" {
+		err = d.cleanLogs(ctx, uid, namespace, name)
+	} else {
+		err = d.cleanLogsOf(ctx, uid)
+	}
+	if err != nil {
 		return outcomes, err
 	}
-	if name != "" {
-		return outcomes, d.cleanLogs(ctx, uid, namespace, name)
-	}
+	// Last: by this directory an agent whose journal is lost finds the pod, and then its logs.
+	return outcomes, d.removePodDir(ctx, uid)
+}
+
+// cleanLogsOf is cleanLogs of a pod whose name is not known.
+func (d *Driver) cleanLogsOf(ctx context.Context, uid string) error {
 	for e, err := range bounded.Entries(d.opts.PodLogDir) {
 		if errors.Is(err, fs.ErrNotExist) {
-			break
+			return nil
 		}
 		if err != nil {
-			return outcomes, fmt.Errorf("list the logs of pod %s: %w", uid, err)
+			return fmt.Errorf("list the logs of pod %s: %w", uid, err)
 		}
 		full, found := strings.CutSuffix(e.Name(), "_"+uid)
 		namespace, name, named := strings.Cut(full, "_")
 		if found && named {
 			if err := d.cleanLogs(ctx, uid, namespace, name); err != nil {
-				return outcomes, err
+				return err
 			}
 		}
 	}
-	return outcomes, nil
+	return nil
 }
 
 // cleanLogs removes a pod's log directory and the links into it.
@@ -103,25 +112,6 @@ func (d *Driver) refuseMounts(dir string) error {
 // removeLinks removes the links in the container log directory that point into the pod's log directory. The name alone
 // is ambiguous: another pod's links may begin with it.
 func (d *Driver) removeLinks(namespace, name, logs string) error {
-	target := filepath.Join(d.opts.PodLogDir, logs) + "/"
-	for e, err := range bounded.Entries(d.opts.ContainerLogDir) {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read the directory of container log links: %w", err)
-		}
-		if e.Type()&fs.ModeSymlink == 0 || !strings.HasPrefix(e.Name(), name+"_"+namespace+"_") {
-			continue
-		}
-		link := filepath.Join(d.opts.ContainerLogDir, e.Name())
-		to, err := os.Readlink(link)
-		if err != nil || !strings.HasPrefix(to, target) {
-			continue
-		}
-		if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove a container log link: %w", err)
-		}
-	}
-	return nil
+	below := filepath.Join(d.opts.PodLogDir, logs) + "/"
+	return d.removeLinksTo(name+"_"+namespace+"_", func(target string) bool { return strings.HasPrefix(target, below) })
 }

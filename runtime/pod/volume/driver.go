@@ -88,10 +88,14 @@ func (d *Driver) CreatePodDirs(uid string) error {
 	return nil
 }
 
-// CreateLogDir creates a container's log directory, or the pod's if container is "", and returns its path.
+// CreateLogDir creates a container's log directory, or the pod's if container is "", and returns its path. The pod's
+// own directory exists before, because the logs of an unknown pod are found by it.
 func (d *Driver) CreateLogDir(namespace, name, uid, container string) (string, error) {
 	pod := namespace + "_" + name + "_" + uid
 	if err := checkNames(pod); err != nil {
+		return "", err
+	}
+	if err := d.CreatePodDirs(uid); err != nil {
 		return "", err
 	}
 	if err := os.MkdirAll(d.opts.PodLogDir, logDirMode); err != nil {

@@ -22,6 +22,8 @@ const (
 	newBootFile  = "volumes.boot.new"
 	bootFileMode = 0o600
 	maxBootBytes = 128 // the kernel's is a UUID
+	// conditionsFile is that of runtime/pod/gate, which goes with its pod.
+	conditionsFile = "conditions.yaml"
 )
 
 // Recorded is a pod as the journal has it.
@@ -131,7 +133,7 @@ func (d *Driver) createdHere(uid string) bool {
 		switch e.Name() {
 		case volumesDir, subpathsDir, containersDir, pluginsDir:
 			pods = pods || e.IsDir()
-		case hostsFile, newHostsFile:
+		case hostsFile, newHostsFile, usernsFile, newUsernsFile, conditionsFile:
 		default:
 			return false
 		}

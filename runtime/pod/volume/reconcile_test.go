@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -69,9 +70,13 @@ func TestLostVolumesAreFound(t *testing.T) {
 
 func TestDirectoriesOfUnknownPodsAreFound(t *testing.T) {
 	d, _, dir := newTest(t)
-	for _, uid := range []string{"known", "gone", "also-gone"} {
+	for _, uid := range []string{"known", "gone", "also-gone", "had-gate"} {
 		must.OK(t, d.CreatePodDirs(uid))
 	}
+	must.OK(t, d.WriteUserNamespace("own-users", &journaletv1.UserNamespace{HostId: 65536, Length: 65536}))
+	_, err := d.CreateLogDir("default", "web", "only-logs", "main")
+	must.OK(t, err)
+	must.OK(t, d.CreatePodDirs("own-users"))
 	pods := filepath.Join(dir, "pods")
 	must.OK(t, errors.Join(
 		os.RemoveAll(filepath.Join(pods, "also-gone/volumes")), // as by a tear-down that a crash has cut
@@ -80,10 +85,11 @@ func TestDirectoriesOfUnknownPodsAreFound(t *testing.T) {
 		os.Mkdir(filepath.Join(pods, "empty"), 0o700), os.Mkdir(filepath.Join(pods, "lost+found"), 0o700),
 		os.WriteFile(filepath.Join(pods, "file"), nil, 0o600), os.Symlink("gone", filepath.Join(pods, "link")),
 		os.MkdirAll(filepath.Join(pods, "gate"), 0o700),
-		os.WriteFile(filepath.Join(pods, "gate/conditions.yaml"), nil, 0o600)))
+		os.WriteFile(filepath.Join(pods, "gate/conditions.yaml"), nil, 0o600),
+		os.WriteFile(filepath.Join(pods, "had-gate/conditions.yaml"), nil, 0o600)))
 	found, err := d.Reconcile([]Recorded{{UID: "known"}}, "b")
 	must.OK(t, err)
-	if !slices.Equal(found.Unknown, []string{"also-gone", "gone"}) {
+	if !slices.Equal(found.Unknown, []string{"also-gone", "gone", "had-gate", "only-logs", "own-users"}) {
 		t.Errorf("unknown: %v", found.Unknown)
 	}
 	if _, err := New(Options{RootDir: t.TempDir()}).Reconcile(nil, "b"); err != nil {

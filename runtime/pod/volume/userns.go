@@ -13,7 +13,10 @@ import (
 )
 
 // usernsFile in a pod's directory holds the ids of its user namespace, in the kubelet's format.
-const usernsFile = "userns"
+const (
+	usernsFile    = "userns"
+	newUsernsFile = usernsFile + ".part"
+)
 
 const (
 	usernsFileMode = 0o600
@@ -49,9 +52,8 @@ func (d *Driver) WriteUserNamespace(uid string, ids *journaletv1.UserNamespace) 
 	if err != nil {
 		return fmt.Errorf("encode the pod's ids: %w", err)
 	}
-	const part = usernsFile + ".part"
-	if err = writeSynced(root, part, content); err == nil {
-		err = root.Rename(part, usernsFile)
+	if err = writeSynced(root, newUsernsFile, content); err == nil {
+		err = root.Rename(newUsernsFile, usernsFile)
 	}
 	if err == nil {
 		err = syncDir(root)

@@ -246,6 +246,35 @@ func TestCleanRemovesLogsAndLinksOfPodOnly(t *testing.T) {
 	}
 }
 
+// A crash during the clean-up leaves the directory by which the rest is found again.
+func TestCleanRemovesTheDirectoryOfThePodLast(t *testing.T) {
+	d, _, dir := newTest(t)
+	_, err := d.CreateLogDir("default", "web", "u1", "main")
+	must.OK(t, err)
+	must.OK(t, errors.Join(os.RemoveAll(filepath.Join(dir, "logs")), os.WriteFile(filepath.Join(dir, "logs"), nil, 0o600)))
+	for _, name := range []string{"web", ""} {
+		if err := clean(t.Context(), d, "u1", "default", name); err == nil {
+			t.Error("logs that cannot be removed are no failure")
+		}
+		must.OK(t, d.CreatePodDirs("u1"))
+		if _, err := os.Lstat(filepath.Join(dir, "pods/u1/volumes")); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestLinkOfALongNameIsRemoved(t *testing.T) {
+	d, _, dir := newTest(t)
+	long := strings.Repeat("x", 253) // the longest name of a pod; that of its link is cut
+	logs := filepath.Join(dir, "logs", "default_"+long+"_u1", "main")
+	link := filepath.Join(dir, "links", long[:maxLinkBytes]+logExt)
+	must.OK(t, errors.Join(os.Mkdir(filepath.Join(dir, "links"), 0o700), os.Symlink(logs+"/0.log", link)))
+	must.OK(t, d.removeLinks("default", long, "default_"+long+"_u1"))
+	if _, err := os.Lstat(link); !os.IsNotExist(err) {
+		t.Error("the link is left")
+	}
+}
+
 func TestPathNamesAreRefused(t *testing.T) {
 	d, _, _ := newTest(t)
 	for _, bad := range []string{"", ".", "..", "a/b", "../../x"} {

@@ -1,0 +1,124 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/journalet/journalet/runtime/bounded"
+)
+
+// logExt is the extension of the log of one attempt, <attempt>.log. A rotated one has more behind it.
+const logExt = ".log"
+
+// RemoveInstances removes what instances of a container have left on the disk: termination messages, logs with those
+// rotated from them, and the links to them. gone reports whether an attempt's instance is gone for good; it is called
+// for attempts that have left something only.
+func (d *Driver) RemoveInstances(
+	namespace, name, uid, container string, gone func(attempt uint32) (bool, error),
+) error {
+	pod := namespace + "_" + name + "_" + uid
+	if err := checkNames(pod, uid, container); err != nil {
+		return err
+	}
+	known := map[uint32]bool{}
+	cached := func(attempt uint32) (bool, error) {
+		is, ok := known[attempt]
+		if ok {
+			return is, nil
+		}
+		is, err := gone(attempt)
+		known[attempt] = is
+		return is, err
+	}
+	removed := map[uint32]bool{}
+	messages, err := d.openPod(uid, false)
+	if err == nil {
+		err = removeAttempts(messages, filepath.Join(containersDir, container), cached, removed)
+		messages.Close()
+	}
+	if err != nil && !errors.Is(err, errNoPod) {
+		return err
+	}
+	logs, err := os.OpenRoot(d.opts.PodLogDir)
+	if err == nil {
+		err = removeAttempts(logs, filepath.Join(pod, container), cached, removed)
+		logs.Close()
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || len(removed) == 0 {
+		return err
+	}
+	targets := make(map[string]bool, len(removed))
+	for attempt := range removed {
+		targets[filepath.Join(d.opts.PodLogDir, pod, container, fmt.Sprint(attempt)+logExt)] = true
+	}
+	return d.removeLinksTo(name+"_"+namespace+"_"+container+"-", func(target string) bool { return targets[target] })
+}
+
+// removeAttempts removes the files in a directory whose instance is gone, and adds their attempts to removed.
+func removeAttempts(root *os.Root, dir string, gone func(uint32) (bool, error), removed map[uint32]bool) error {
+	for e, err := range bounded.EntriesIn(root, dir) {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("list the files of a container's instances: %w", err)
+		}
+		attempt, ok := attemptOf(e.Name())
+		if !ok || e.IsDir() {
+			continue
+		}
+		is, err := gone(attempt)
+		if err != nil {
+			return err
+		}
+		if !is {
+			continue
+		}
+		if err := root.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove a file of a container's instance: %w", err)
+		}
+		removed[attempt] = true
+	}
+	return nil
+}
+
+// attemptOf returns the attempt whose file has this name: <attempt> of a termination message, or <attempt>.log, with
+// more behind it in a rotated log.
+func attemptOf(name string) (attempt uint32, ok bool) {
+	number, rest, _ := strings.Cut(name, logExt)
+	n, err := strconv.ParseUint(number, 10, 32)
+	return uint32(n), err == nil && (rest == "" || rest[0] == '.')
+}
+
+// maxLinkBytes is the length of the longest name of a link without its extension: 255 bytes are the longest file name.
+const maxLinkBytes = 255 - len(logExt)
+
+// removeLinksTo removes the links in the container log directory whose name begins with prefix, as far as a name can be
+// so long, and whose target matches.
+func (d *Driver) removeLinksTo(prefix string, match func(target string) bool) error {
+	prefix = prefix[:min(len(prefix), maxLinkBytes)]
+	for e, err := range bounded.Entries(d.opts.ContainerLogDir) {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read the directory of container log links: %w", err)
+		}
+		if e.Type()&fs.ModeSymlink == 0 || !strings.HasPrefix(e.Name(), prefix) {
+			continue
+		}
+		link := filepath.Join(d.opts.ContainerLogDir, e.Name())
+		if to, err := os.Readlink(link); err != nil || !match(to) {
+			continue
+		}
+		if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove a container log link: %w", err)
+		}
+	}
+	return nil
+}
