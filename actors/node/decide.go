@@ -1,6 +1,9 @@
 package node
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -35,6 +38,9 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 		if err != nil {
 			return err
 		}
+		if err := a.decideDrain(e, emit); err != nil {
+			return err
+		}
 		switch e.Body.GetKind().(type) {
 		case *journaletv1.Event_AgentStarted, *journaletv1.Event_ResizeRequested, *journaletv1.Event_ResizeWithdrawn,
 			*journaletv1.Event_PodTerminated, *journaletv1.Event_PodFinished:
@@ -47,30 +53,44 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 	return nil
 }
 
-// decideAdmission decides on a new request. A pod that can never run here is rejected at once. A pod whose name is
-// taken waits until the holder has finished.
+// decideAdmission decides on a new request. A pod that can never run here is rejected at once, and every pod while the
+// machine shuts down. A pod whose name is taken waits until the holder has finished, one of a drained node until the
+// end of the drain.
 func (a *Actor) decideAdmission(e actors.Event, q *journaletv1.AdmissionRequested, emit actors.Emit) error {
+	if underWay(a.state.GetShutdown()) {
+		return emit(a.decided(q, shuttingDown))
+	}
 	if r := a.cannotRun(e.Manifest, q.GetDemand()); r != nil {
 		return emit(a.decided(q, r))
 	}
 	name := q.GetNamespace() + "/" + q.GetName()
-	if holder := a.state.Names[name]; holder != "" {
-		return emit(deferred(q, holder))
+	if holder := a.state.Names[name]; holder != "" || a.drained(q.GetPriority()) {
+		return emit(a.deferred(q, holder))
 	}
 	return a.admit(q, emit)
 }
 
-// admitNext decides on the first pod that waits for each freed name. Only finished pods free names, at most one an
-// event.
+// admitNext decides on the first pod that waits for each freed name. Finished pods free names, at most one an event.
+// The end of a drain frees all whose pods waited for it: then pods of higher priority come first, of two the one that
+// requested its admission first.
 func (a *Actor) admitNext(emit actors.Emit) error {
+	var next []*journaletv1.AdmissionRequested
 	for _, name := range a.freed() {
-		q := a.state.Waiting[name].GetRequests()[0]
+		if q := a.state.Waiting[name].GetRequests()[0]; !a.closed(q.GetPriority()) {
+			next = append(next, q)
+		}
+	}
+	slices.SortStableFunc(next, func(x, y *journaletv1.AdmissionRequested) int {
+		return cmp.Or(cmp.Compare(y.GetPriority(), x.GetPriority()), cmp.Compare(x.GetIncarnation(), y.GetIncarnation()))
+	})
+	for _, q := range next {
 		if err := a.admit(q, emit); err != nil {
 			return err
 		}
 		// With several sources, further pods may wait for this name. They wait for another holder now.
+		name := q.GetNamespace() + "/" + q.GetName()
 		for _, q := range a.state.Waiting[name].GetRequests() {
-			if err := emit(deferred(q, a.state.Names[name])); err != nil {
+			if err := emit(a.deferred(q, a.state.Names[name])); err != nil {
 				return err
 			}
 		}
@@ -78,8 +98,13 @@ func (a *Actor) admitNext(emit actors.Emit) error {
 	return nil
 }
 
-func deferred(q *journaletv1.AdmissionRequested, holder string) *journaletv1.Event {
-	return messages.NewEvent(&journaletv1.AdmissionDeferred{Uid: q.GetUid(), HolderUid: holder})
+// deferred returns the answer to a request that waits for the holder of its name, or for the end of a drain.
+func (a *Actor) deferred(q *journaletv1.AdmissionRequested, holder string) *journaletv1.Event {
+	d := &journaletv1.AdmissionDeferred{Uid: q.GetUid(), HolderUid: holder}
+	if a.drained(q.GetPriority()) {
+		d.Reason, d.Message = ReasonDrained, MessageDrained
+	}
+	return messages.NewEvent(d)
 }
 
 // decided returns the answer to a request: a rejection, or with nil an admission with what the pod gets.

@@ -36,6 +36,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.evolveFinished(k.PodFinished.GetUid())
 	}
 	a.evolveSources(e)
+	a.evolveDrain(e)
 	return nil
 }
 
@@ -73,6 +74,9 @@ func (a *Actor) evolveDecided(d *journaletv1.AdmissionDecided) {
 		delete(s.FoundUserNamespaces, d.GetUid())
 	}
 	if !d.GetAdmitted() {
+		if d.GetReason() == ReasonNodeShutdown {
+			a.evolveEviction(d.GetUid())
+		}
 		return
 	}
 	s.Running++

@@ -149,7 +149,7 @@ func (a *Actor) admitPending(emit actors.Emit) error {
 	for _, q := range slices.Clone(a.state.PendingPreemption) {
 		used := a.running().plus(before)
 		short := a.shortages(q.GetDemand(), used)
-		if len(short) > 0 && a.state.GetPreempting() > 0 {
+		if len(short) > 0 && a.state.GetPreempting() > 0 || a.closed(q.GetPriority()) {
 			before = before.plus(shareOf(q.GetDemand()))
 			continue
 		}

@@ -49,6 +49,9 @@ func withMaps(s *journaletv1.NodeState) *journaletv1.NodeState {
 	if s.Resizes == nil {
 		s.Resizes = map[string]*journaletv1.WaitingResize{}
 	}
+	if s.Timers == nil {
+		s.Timers = new(journaletv1.Timers)
+	}
 	if s.Used == nil {
 		s.Used = new(journaletv1.PodDemand)
 	}
@@ -88,5 +91,5 @@ func (a *Actor) Digests() []string { return nil }
 // Resolve is never called.
 func (a *Actor) Resolve(string, *corev1.Pod) {}
 
-// Timers is nil: the node sets no timers.
-func (a *Actor) Timers() *journaletv1.Timers { return nil }
+// Timers returns the timers that are set.
+func (a *Actor) Timers() *journaletv1.Timers { return a.state.GetTimers() }

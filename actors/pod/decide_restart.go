@@ -21,10 +21,10 @@ const (
 	reasonRestartAll = "RestartAllContainers"
 )
 
-// restartAll restarts all containers where the end of one requires it. under reports that the old instances are still
-// being stopped.
+// restartAll restarts all containers where the end of one requires it, or an operator requested it. under reports that
+// the old instances are still being stopped.
 func (d *step) restartAll() (under bool, err error) {
-	if d.state.GetAllContainersRestarting() == nil {
+	if d.state.GetAllContainersRestarting() == nil && d.state.GetRestart() == nil {
 		for c := range d.all() {
 			r := d.record(c.Name)
 			if cur := r.GetCurrent(); d.hasInstance(c) && exited(cur) && !r.GetStoppedAsUnhealthy() && !r.GetReplacing() &&
@@ -39,6 +39,9 @@ func (d *step) restartAll() (under bool, err error) {
 	}
 	busy, err := d.stopForRestart()
 	if busy || err != nil {
+		return true, err
+	}
+	if err := d.clearTimer(restartTimer); err != nil {
 		return true, err
 	}
 	started := d.state.GetAllContainersRestarting()
@@ -64,7 +67,16 @@ func (d *step) stopForRestart() (busy bool, err error) {
 			continue
 		}
 		busy = true
-		if d.wasStopped(cur) || d.calling(forContainer(name)) || d.sidecarWaits(name) {
+		if d.wasStopped(cur) || d.calling(forContainer(name)) {
+			continue
+		}
+		if d.state.GetAllContainersRestarting() == nil {
+			if err := d.stopWithGrace(cur); err != nil {
+				return true, err
+			}
+			continue
+		}
+		if d.sidecarWaits(name) {
 			continue
 		}
 		if wait := d.tearDownWait(); wait > 0 {

@@ -153,6 +153,8 @@ func (d *step) container(c *corev1.Container) error {
 	case running(cur) && cur.GetHash() != "" && cur.GetHash() != ContainerHash(c) && !d.runsToCompletion(c):
 		// A running init container keeps running to its end, as with the kubelet.
 		return d.stop(cur, reasonChanged)
+	case running(cur) && r.GetRestartRequested():
+		return d.stop(cur, reasonRestart)
 	case running(cur) && d.restartsToResize(c):
 		return d.stop(cur, reasonResize)
 	case running(cur):

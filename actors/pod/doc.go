@@ -4,8 +4,9 @@
 //
 // It receives
 //   - PodUpdated of its source;
-//   - AdmissionDecided, AdmissionDeferred, AdmissionPendingPreemption, ResizeDecided, ResizePendingPreemption and
-//     OrphanConfirmed of the node;
+//   - AdmissionDecided, AdmissionDeferred, AdmissionPendingPreemption, ResizeDecided, ResizePendingPreemption,
+//     OrphanConfirmed, PodEvictionDecided and PodReadmitted of the node;
+//   - RestartRequested of operators;
 //   - PodObserved of the PLEG, ProbeResult, and ReadinessGatesRead;
 //   - ObjectsRead of the objects store, VolumesLost, PodDirectoryFound and StorageExceeded;
 //   - CallFinished and CallDropped of its own calls, and ImagePullDecided;
@@ -21,7 +22,7 @@
 // A file's prefix says what the file does:
 //   - evolve_ folds events. Only these files change the state.
 //   - decide_ decides what to request. A file covers one concern: run (bring the pod up), volumes, terminate,
-//     cleanup, evict, hooks, probes, resize, restart (of all containers), backoff, deadline.
+//     cleanup, evict, hooks, probes, resize, restart (of all containers), operator, backoff, deadline.
 //   - status_ computes what is reported: phase and conditions, the API's view, what a container or the pod waits for.
 //   - state_ reads the manifest and the records, for the other three.
 //

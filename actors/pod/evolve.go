@@ -41,7 +41,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_AdmissionRequested:
 		s.AdmissionRequested, s.Incarnation = true, k.AdmissionRequested.GetIncarnation()
 	case *journaletv1.Event_AdmissionDeferred:
-		s.HolderUid = k.AdmissionDeferred.GetHolderUid()
+		a.evolveDeferred(k.AdmissionDeferred)
 	case *journaletv1.Event_AdmissionPendingPreemption:
 		a.evolvePendingPreemption(e, k.AdmissionPendingPreemption)
 	case *journaletv1.Event_AdmissionDecided:
@@ -76,6 +76,12 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.evolveProbeResult(k.ProbeResult)
 	case *journaletv1.Event_AllContainersRestarting:
 		a.evolveRestartingAll(k.AllContainersRestarting)
+	case *journaletv1.Event_RestartRequested:
+		a.evolveRestartRequested(e, k.RestartRequested)
+	case *journaletv1.Event_PodEvictionDecided:
+		a.evolveEviction(e, k.PodEvictionDecided)
+	case *journaletv1.Event_PodReadmitted:
+		a.evolveReadmitted(e)
 	case *journaletv1.Event_ReadinessGatesSet:
 		s.ReadinessGates = k.ReadinessGatesSet.GetTypes()
 	case *journaletv1.Event_ReadinessGatesRead:
@@ -249,6 +255,9 @@ func (a *Actor) evolveAdmission(e actors.Event, d *journaletv1.AdmissionDecided)
 		return // the decision is for an earlier incarnation, which ended before it
 	}
 	s.HolderUid = ""
+	if s.GetStage() == admitting {
+		s.Reason, s.Message = "", ""
+	}
 	switch {
 	case s.GetStage() != admitting:
 		// The pod was removed while its request was open: its termination continues.
@@ -296,7 +305,7 @@ func (a *Actor) evolveRestartingAll(k *journaletv1.AllContainersRestarting) {
 		s.AllContainersRestarting = k
 		return
 	}
-	s.AllContainersRestarting = nil
+	s.AllContainersRestarting, s.Restart = nil, nil
 	for _, name := range slices.Sorted(maps.Keys(s.Containers)) {
 		r := s.Containers[name]
 		r.RestartedFrom, r.Created, r.Replacing = r.GetNextAttempt(), nil, false

@@ -27,7 +27,7 @@ func (a *Actor) evolveCallRequested(e actors.Event, req *journaletv1.CallRequest
 	case *journaletv1.CallRequested_StopContainer:
 		a.evolveStopRequested(w.StopContainer.GetContainer(), w.StopContainer.GetContainerId())
 		switch w.StopContainer.GetReason() {
-		case reasonChanged, reasonUnknown, reasonResize:
+		case reasonChanged, reasonUnknown, reasonResize, reasonRestart:
 			a.ensureRecord(w.StopContainer.GetContainer()).Replacing = true
 		}
 	case *journaletv1.CallRequested_StartContainer:
@@ -174,7 +174,7 @@ func (a *Actor) evolveStarted(
 		switch {
 		case seen:
 			// It may have been observed as created, and have vanished since. It has run: the replacement is done.
-			r.Replacing = false
+			r.Replacing, r.RestartRequested = false, false
 		case r.GetCurrent().GetAttempt() <= w.GetAttempt():
 			a.setNewest(r, &journaletv1.ContainerObservation{
 				Id: f.GetContainerId(), Name: w.GetContainer(), Attempt: w.GetAttempt(), SandboxId: w.GetSandboxId(),
@@ -227,7 +227,7 @@ func (a *Actor) setNewest(r *journaletv1.ContainerRecord, c *journaletv1.Contain
 		}
 	}
 	if !isCreated(c) {
-		r.Replacing = false
+		r.Replacing, r.RestartRequested = false, false
 	}
 	r.Current = c
 	r.NextAttempt = max(r.GetNextAttempt(), c.GetAttempt()+1)

@@ -17,7 +17,7 @@ func (a *Actor) evolveHookRequested(e actors.Event, w *journaletv1.RunHook) {
 	r.Termination = &journaletv1.ContainerTermination{
 		ContainerId: w.GetContainerId(), Reason: w.GetReason(), Since: timestamppb.New(e.Time), Grace: w.GetTimeout(),
 	}
-	if w.GetReason() == reasonChanged {
+	if w.GetReason() == reasonChanged || w.GetReason() == reasonRestart {
 		r.Replacing = true
 	}
 }

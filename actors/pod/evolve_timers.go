@@ -41,6 +41,10 @@ func (a *Actor) evolveTimerFired(timer string) {
 		s.CleanFailedAt = nil
 	case graceTimer:
 		s.PastGrace = true
+	case restartTimer:
+		if s.GetRestart() != nil {
+			s.Restart.PastGrace = true
+		}
 	case resizeTimer:
 		if s.GetResize() != nil {
 			s.Resize.FailedAt = nil
@@ -84,9 +88,10 @@ func (a *Actor) resetStart(r *journaletv1.ContainerRecord) {
 }
 
 // undoBackOff undoes the back-off step of a start that did not take place: the wait before it is over, and the next
-// start takes the same step. A step that was undone before is not undone again.
+// start takes the same step. A step that was undone before is not undone again. A start that an operator requested took
+// none.
 func undoBackOff(r *journaletv1.ContainerRecord) {
-	if b := r.GetBackOff(); b.GetUpdatedAt() != nil {
+	if b := r.GetBackOff(); b.GetUpdatedAt() != nil && !r.GetRestartRequested() {
 		b.UpdatedAt, b.Delay = nil, durationpb.New(b.GetDelay().AsDuration()/2)
 	}
 }

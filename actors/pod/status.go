@@ -276,14 +276,17 @@ func (a *Actor) restartingAll(p journaletv1.PodPhase) []*journaletv1.Condition {
 	return []*journaletv1.Condition{c}
 }
 
-// disruption returns the condition of a victim of preemption.
+// disruption returns the condition of a victim of preemption, and of a pod that the node ended.
 func (a *Actor) disruption() []*journaletv1.Condition {
-	if !a.state.GetPreempted() {
+	message := messageDisruption
+	switch s := a.state; {
+	case s.GetEndedByNode():
+		message = s.GetMessage()
+	case !s.GetPreempted():
 		return nil
 	}
 	return []*journaletv1.Condition{{
-		Type: string(corev1.DisruptionTarget), Status: true, Reason: corev1.PodReasonTerminationByKubelet,
-		Message: messageDisruption,
+		Type: string(corev1.DisruptionTarget), Status: true, Reason: corev1.PodReasonTerminationByKubelet, Message: message,
 	}}
 }
 

@@ -40,7 +40,10 @@ func (a *Actor) Waits() []Wait {
 	if s.GetStage() == admitting && s.GetAdmissionRequested() {
 		// The node has decided, or does so in a moment: it admits or rejects the pod, or reports one of these two waits.
 		what := "the end of its victims, pods of lower priority"
-		if s.GetHolderUid() != "" {
+		switch {
+		case s.GetReason() != "":
+			what = s.GetMessage()
+		case s.GetHolderUid() != "":
 			what = "the end of pod " + s.GetHolderUid() + ", which has its name"
 		}
 		return []Wait{{For: what, Since: s.GetCreatedAt().AsTime()}}

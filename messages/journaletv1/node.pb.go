@@ -357,11 +357,17 @@ func (x *AdmissionDecided) GetUserNamespace() *UserNamespace {
 	return nil
 }
 
-// AdmissionDeferred reports that a pod of the same namespace and name has not finished yet.
+// AdmissionDeferred reports that a pod waits for its admission: a pod of the same namespace and name has not finished
+// yet, or the node is drained.
 type AdmissionDeferred struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	HolderUid     string                 `protobuf:"bytes,2,opt,name=holder_uid,json=holderUid,proto3" json:"holder_uid,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The pod that has its name.
+	HolderUid string `protobuf:"bytes,2,opt,name=holder_uid,json=holderUid,proto3" json:"holder_uid,omitempty"`
+	// Why it would not be admitted without a holder either: the pod's status reason and message.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// See reason.
+	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -406,6 +412,20 @@ func (x *AdmissionDeferred) GetUid() string {
 func (x *AdmissionDeferred) GetHolderUid() string {
 	if x != nil {
 		return x.HolderUid
+	}
+	return ""
+}
+
+func (x *AdmissionDeferred) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *AdmissionDeferred) GetMessage() string {
+	if x != nil {
+		return x.Message
 	}
 	return ""
 }
@@ -845,7 +865,7 @@ func (x *OrphanConfirmed) GetUid() string {
 type PodEvictionDecided struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// The pod's status reason and message: those of the kubelet for a shutdown, or Drained.
+	// The pod's status reason and message: those of the kubelet for a shutdown, or NodeDrained.
 	Reason  string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// Longest grace period. Unset: the pod's own.
@@ -1044,8 +1064,13 @@ type NodeState struct {
 	Preempting uint32 `protobuf:"varint,14,opt,name=preempting,proto3" json:"preempting,omitempty"`
 	// By UID: ids that a pod got before the journal was lost, until the pod is admitted or has finished.
 	FoundUserNamespaces map[string]*UserNamespace `protobuf:"bytes,15,rep,name=found_user_namespaces,json=foundUserNamespaces,proto3" json:"found_user_namespaces,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The drain or shutdown under way. Unset: none.
-	Drain         *Drain `protobuf:"bytes,16,opt,name=drain,proto3" json:"drain,omitempty"`
+	// The operator's drain. Unset: none.
+	Drain *Drain `protobuf:"bytes,16,opt,name=drain,proto3" json:"drain,omitempty"`
+	// The machine's shutdown. Unset: none.
+	Shutdown *Drain `protobuf:"bytes,17,opt,name=shutdown,proto3" json:"shutdown,omitempty"`
+	// From AgentStarted.
+	BootId        string  `protobuf:"bytes,18,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	Timers        *Timers `protobuf:"bytes,19,opt,name=timers,proto3" json:"timers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1192,6 +1217,27 @@ func (x *NodeState) GetDrain() *Drain {
 	return nil
 }
 
+func (x *NodeState) GetShutdown() *Drain {
+	if x != nil {
+		return x.Shutdown
+	}
+	return nil
+}
+
+func (x *NodeState) GetBootId() string {
+	if x != nil {
+		return x.BootId
+	}
+	return ""
+}
+
+func (x *NodeState) GetTimers() *Timers {
+	if x != nil {
+		return x.Timers
+	}
+	return nil
+}
+
 // Drain is a drain of the node, or its shutdown.
 type Drain struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1203,7 +1249,11 @@ type Drain struct {
 	// UIDs of the pods that it ended, or rejected, sorted: they are admitted again afterwards.
 	Ended []string `protobuf:"bytes,4,rep,name=ended,proto3" json:"ended,omitempty"`
 	// UIDs of the pods that end now, sorted.
-	WaitingFor    []string `protobuf:"bytes,5,rep,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
+	WaitingFor []string `protobuf:"bytes,5,rep,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
+	// No pod is left that it would end.
+	Complete bool `protobuf:"varint,6,opt,name=complete,proto3" json:"complete,omitempty"`
+	// It is over, and its pods are being admitted again. Left when ended is empty.
+	Over          bool `protobuf:"varint,7,opt,name=over,proto3" json:"over,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1271,6 +1321,20 @@ func (x *Drain) GetWaitingFor() []string {
 		return x.WaitingFor
 	}
 	return nil
+}
+
+func (x *Drain) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *Drain) GetOver() bool {
+	if x != nil {
+		return x.Over
+	}
+	return false
 }
 
 // WaitingResize is a resize that is not allocated yet.
@@ -1602,11 +1666,13 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12 \n" +
 	"\vincarnation\x18\x05 \x01(\x04R\vincarnation\x12B\n" +
-	"\x0euser_namespace\x18\x06 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\"D\n" +
+	"\x0euser_namespace\x18\x06 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\"v\n" +
 	"\x11AdmissionDeferred\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1d\n" +
 	"\n" +
-	"holder_uid\x18\x02 \x01(\tR\tholderUid\"e\n" +
+	"holder_uid\x18\x02 \x01(\tR\tholderUid\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"e\n" +
 	"\x1aAdmissionPendingPreemption\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x18\n" +
 	"\avictims\x18\x02 \x03(\tR\avictims\x12\x1b\n" +
@@ -1652,7 +1718,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x0fDrainProgressed\x12\x1f\n" +
 	"\vwaiting_for\x18\x01 \x03(\tR\n" +
 	"waitingFor\x12\x1a\n" +
-	"\bshutdown\x18\x02 \x01(\bR\bshutdown\"\xeb\v\n" +
+	"\bshutdown\x18\x02 \x01(\bR\bshutdown\"\xe3\f\n" +
 	"\tNodeState\x121\n" +
 	"\x06config\x18\x01 \x01(\v2\x19.journalet.v1.AgentConfigR\x06config\x125\n" +
 	"\x04pods\x18\x02 \x03(\v2!.journalet.v1.NodeState.PodsEntryR\x04pods\x128\n" +
@@ -1673,7 +1739,10 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"preempting\x18\x0e \x01(\rR\n" +
 	"preempting\x12d\n" +
 	"\x15found_user_namespaces\x18\x0f \x03(\v20.journalet.v1.NodeState.FoundUserNamespacesEntryR\x13foundUserNamespaces\x12)\n" +
-	"\x05drain\x18\x10 \x01(\v2\x13.journalet.v1.DrainR\x05drain\x1aR\n" +
+	"\x05drain\x18\x10 \x01(\v2\x13.journalet.v1.DrainR\x05drain\x12/\n" +
+	"\bshutdown\x18\x11 \x01(\v2\x13.journalet.v1.DrainR\bshutdown\x12\x17\n" +
+	"\aboot_id\x18\x12 \x01(\tR\x06bootId\x12,\n" +
+	"\x06timers\x18\x13 \x01(\v2\x14.journalet.v1.TimersR\x06timers\x1aR\n" +
 	"\tPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.AdmittedPodR\x05value:\x028\x01\x1a8\n" +
@@ -1698,14 +1767,16 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.UidClaimsR\x05value:\x028\x01\x1ac\n" +
 	"\x18FoundUserNamespacesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.UserNamespaceR\x05value:\x028\x01\"\xc1\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.UserNamespaceR\x05value:\x028\x01\"\xf1\x01\n" +
 	"\x05Drain\x126\n" +
 	"\arequest\x18\x01 \x01(\v2\x1c.journalet.v1.DrainRequestedR\arequest\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x17\n" +
 	"\aboot_id\x18\x03 \x01(\tR\x06bootId\x12\x14\n" +
 	"\x05ended\x18\x04 \x03(\tR\x05ended\x12\x1f\n" +
 	"\vwaiting_for\x18\x05 \x03(\tR\n" +
-	"waitingFor\"\xae\x02\n" +
+	"waitingFor\x12\x1a\n" +
+	"\bcomplete\x18\x06 \x01(\bR\bcomplete\x12\x12\n" +
+	"\x04over\x18\a \x01(\bR\x04over\"\xae\x02\n" +
 	"\rWaitingResize\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1a\n" +
@@ -1786,9 +1857,10 @@ var file_journalet_v1_node_proto_goTypes = []any{
 	(*UserNamespace)(nil),              // 29: journalet.v1.UserNamespace
 	(*durationpb.Duration)(nil),        // 30: google.protobuf.Duration
 	(*AgentConfig)(nil),                // 31: journalet.v1.AgentConfig
-	(*DrainRequested)(nil),             // 32: journalet.v1.DrainRequested
-	(*timestamppb.Timestamp)(nil),      // 33: google.protobuf.Timestamp
-	(*UidRequested)(nil),               // 34: journalet.v1.UidRequested
+	(*Timers)(nil),                     // 32: journalet.v1.Timers
+	(*DrainRequested)(nil),             // 33: journalet.v1.DrainRequested
+	(*timestamppb.Timestamp)(nil),      // 34: google.protobuf.Timestamp
+	(*UidRequested)(nil),               // 35: journalet.v1.UidRequested
 }
 var file_journalet_v1_node_proto_depIdxs = []int32{
 	2,  // 0: journalet.v1.AdmissionRequested.demand:type_name -> journalet.v1.PodDemand
@@ -1808,26 +1880,28 @@ var file_journalet_v1_node_proto_depIdxs = []int32{
 	1,  // 14: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
 	27, // 15: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
 	15, // 16: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
-	32, // 17: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
-	33, // 18: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	2,  // 19: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
-	33, // 20: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
-	2,  // 21: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
-	0,  // 22: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
-	29, // 23: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
-	34, // 24: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
-	34, // 25: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
-	1,  // 26: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
-	17, // 27: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	19, // 28: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	16, // 29: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
-	18, // 30: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
-	29, // 31: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	15, // 17: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
+	32, // 18: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
+	33, // 19: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
+	34, // 20: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	2,  // 21: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
+	34, // 22: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
+	2,  // 23: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
+	0,  // 24: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
+	29, // 25: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
+	35, // 26: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
+	35, // 27: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
+	1,  // 28: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
+	17, // 29: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	19, // 30: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	16, // 31: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
+	18, // 32: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	29, // 33: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_node_proto_init() }

@@ -1503,8 +1503,12 @@ type PodState struct {
 	UserNamespace *UserNamespace `protobuf:"bytes,52,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
 	// The sandbox whose containers are not in the pod's cgroup. From PodCgroupLost.
 	NoCgroupSandboxId string `protobuf:"bytes,53,opt,name=no_cgroup_sandbox_id,json=noCgroupSandboxId,proto3" json:"no_cgroup_sandbox_id,omitempty"`
-	// PodTerminating.grace. Unset: the manifest's.
-	Grace         *durationpb.Duration `protobuf:"bytes,54,opt,name=grace,proto3" json:"grace,omitempty"`
+	// From PodTerminating or PodEvictionDecided. Unset: the manifest's.
+	Grace *durationpb.Duration `protobuf:"bytes,54,opt,name=grace,proto3" json:"grace,omitempty"`
+	// The restart of all containers that an operator requested, while they are being stopped.
+	Restart *PodRestart `protobuf:"bytes,55,opt,name=restart,proto3" json:"restart,omitempty"`
+	// From PodEvictionDecided: PodReadmitted begins another incarnation.
+	EndedByNode   bool `protobuf:"varint,56,opt,name=ended_by_node,json=endedByNode,proto3" json:"ended_by_node,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1889,6 +1893,75 @@ func (x *PodState) GetGrace() *durationpb.Duration {
 	return nil
 }
 
+func (x *PodState) GetRestart() *PodRestart {
+	if x != nil {
+		return x.Restart
+	}
+	return nil
+}
+
+func (x *PodState) GetEndedByNode() bool {
+	if x != nil {
+		return x.EndedByNode
+	}
+	return false
+}
+
+// PodRestart is a restart of all containers that an operator requested.
+type PodRestart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When its grace period began.
+	Since *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
+	// The grace period is over: nothing waits for a sidecar's order any more.
+	PastGrace     bool `protobuf:"varint,2,opt,name=past_grace,json=pastGrace,proto3" json:"past_grace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodRestart) Reset() {
+	*x = PodRestart{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodRestart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodRestart) ProtoMessage() {}
+
+func (x *PodRestart) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodRestart.ProtoReflect.Descriptor instead.
+func (*PodRestart) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *PodRestart) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *PodRestart) GetPastGrace() bool {
+	if x != nil {
+		return x.PastGrace
+	}
+	return false
+}
+
 // VolumeRecord is what is known of one volume of a pod.
 type VolumeRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1909,7 +1982,7 @@ type VolumeRecord struct {
 
 func (x *VolumeRecord) Reset() {
 	*x = VolumeRecord{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[19]
+	mi := &file_journalet_v1_pod_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +1994,7 @@ func (x *VolumeRecord) String() string {
 func (*VolumeRecord) ProtoMessage() {}
 
 func (x *VolumeRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[19]
+	mi := &file_journalet_v1_pod_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +2007,7 @@ func (x *VolumeRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeRecord.ProtoReflect.Descriptor instead.
 func (*VolumeRecord) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *VolumeRecord) GetName() string {
@@ -2006,7 +2079,7 @@ type VolumesLost struct {
 
 func (x *VolumesLost) Reset() {
 	*x = VolumesLost{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[20]
+	mi := &file_journalet_v1_pod_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2018,7 +2091,7 @@ func (x *VolumesLost) String() string {
 func (*VolumesLost) ProtoMessage() {}
 
 func (x *VolumesLost) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[20]
+	mi := &file_journalet_v1_pod_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2031,7 +2104,7 @@ func (x *VolumesLost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumesLost.ProtoReflect.Descriptor instead.
 func (*VolumesLost) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *VolumesLost) GetUid() string {
@@ -2058,7 +2131,7 @@ type PodDirectoryFound struct {
 
 func (x *PodDirectoryFound) Reset() {
 	*x = PodDirectoryFound{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[21]
+	mi := &file_journalet_v1_pod_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2070,7 +2143,7 @@ func (x *PodDirectoryFound) String() string {
 func (*PodDirectoryFound) ProtoMessage() {}
 
 func (x *PodDirectoryFound) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[21]
+	mi := &file_journalet_v1_pod_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2083,7 +2156,7 @@ func (x *PodDirectoryFound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodDirectoryFound.ProtoReflect.Descriptor instead.
 func (*PodDirectoryFound) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PodDirectoryFound) GetUid() string {
@@ -2103,7 +2176,7 @@ type PodCgroupLost struct {
 
 func (x *PodCgroupLost) Reset() {
 	*x = PodCgroupLost{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[22]
+	mi := &file_journalet_v1_pod_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2115,7 +2188,7 @@ func (x *PodCgroupLost) String() string {
 func (*PodCgroupLost) ProtoMessage() {}
 
 func (x *PodCgroupLost) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[22]
+	mi := &file_journalet_v1_pod_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2128,7 +2201,7 @@ func (x *PodCgroupLost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCgroupLost.ProtoReflect.Descriptor instead.
 func (*PodCgroupLost) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PodCgroupLost) GetUid() string {
@@ -2158,7 +2231,7 @@ type StorageExceeded struct {
 
 func (x *StorageExceeded) Reset() {
 	*x = StorageExceeded{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[23]
+	mi := &file_journalet_v1_pod_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2170,7 +2243,7 @@ func (x *StorageExceeded) String() string {
 func (*StorageExceeded) ProtoMessage() {}
 
 func (x *StorageExceeded) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[23]
+	mi := &file_journalet_v1_pod_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2183,7 +2256,7 @@ func (x *StorageExceeded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StorageExceeded.ProtoReflect.Descriptor instead.
 func (*StorageExceeded) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StorageExceeded) GetUid() string {
@@ -2247,7 +2320,7 @@ type PodResize struct {
 
 func (x *PodResize) Reset() {
 	*x = PodResize{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[24]
+	mi := &file_journalet_v1_pod_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2259,7 +2332,7 @@ func (x *PodResize) String() string {
 func (*PodResize) ProtoMessage() {}
 
 func (x *PodResize) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[24]
+	mi := &file_journalet_v1_pod_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2272,7 +2345,7 @@ func (x *PodResize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodResize.ProtoReflect.Descriptor instead.
 func (*PodResize) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{24}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PodResize) GetRequestedDigest() string {
@@ -2365,14 +2438,17 @@ type ContainerRecord struct {
 	// Restart count of an instance that turned out not to have run. The next one has it again: the count never falls.
 	ReportedRestarts uint32 `protobuf:"varint,23,opt,name=reported_restarts,json=reportedRestarts,proto3" json:"reported_restarts,omitempty"`
 	// Images of the image volumes that it mounts, by reference. Without an entry nothing is known of one.
-	VolumeImages  map[string]*VolumeImage `protobuf:"bytes,24,rep,name=volume_images,json=volumeImages,proto3" json:"volume_images,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	VolumeImages map[string]*VolumeImage `protobuf:"bytes,24,rep,name=volume_images,json=volumeImages,proto3" json:"volume_images,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// An operator requested its restart: it is stopped if it runs, and its next start waits for no back-off. True until
+	// another instance has started.
+	RestartRequested bool `protobuf:"varint,25,opt,name=restart_requested,json=restartRequested,proto3" json:"restart_requested,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ContainerRecord) Reset() {
 	*x = ContainerRecord{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[25]
+	mi := &file_journalet_v1_pod_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2384,7 +2460,7 @@ func (x *ContainerRecord) String() string {
 func (*ContainerRecord) ProtoMessage() {}
 
 func (x *ContainerRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[25]
+	mi := &file_journalet_v1_pod_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2397,7 +2473,7 @@ func (x *ContainerRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerRecord.ProtoReflect.Descriptor instead.
 func (*ContainerRecord) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{25}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ContainerRecord) GetName() string {
@@ -2568,6 +2644,13 @@ func (x *ContainerRecord) GetVolumeImages() map[string]*VolumeImage {
 	return nil
 }
 
+func (x *ContainerRecord) GetRestartRequested() bool {
+	if x != nil {
+		return x.RestartRequested
+	}
+	return false
+}
+
 // VolumeImage is the image of an image volume, before the next start of one container that mounts it.
 type VolumeImage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2583,7 +2666,7 @@ type VolumeImage struct {
 
 func (x *VolumeImage) Reset() {
 	*x = VolumeImage{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[26]
+	mi := &file_journalet_v1_pod_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2595,7 +2678,7 @@ func (x *VolumeImage) String() string {
 func (*VolumeImage) ProtoMessage() {}
 
 func (x *VolumeImage) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[26]
+	mi := &file_journalet_v1_pod_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2608,7 +2691,7 @@ func (x *VolumeImage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeImage.ProtoReflect.Descriptor instead.
 func (*VolumeImage) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{26}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *VolumeImage) GetReady() bool {
@@ -2644,7 +2727,7 @@ type CreatedContainer struct {
 
 func (x *CreatedContainer) Reset() {
 	*x = CreatedContainer{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[27]
+	mi := &file_journalet_v1_pod_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2656,7 +2739,7 @@ func (x *CreatedContainer) String() string {
 func (*CreatedContainer) ProtoMessage() {}
 
 func (x *CreatedContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[27]
+	mi := &file_journalet_v1_pod_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2669,7 +2752,7 @@ func (x *CreatedContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatedContainer.ProtoReflect.Descriptor instead.
 func (*CreatedContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{27}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CreatedContainer) GetContainerId() string {
@@ -2708,7 +2791,7 @@ type ContainerTermination struct {
 
 func (x *ContainerTermination) Reset() {
 	*x = ContainerTermination{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[28]
+	mi := &file_journalet_v1_pod_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2720,7 +2803,7 @@ func (x *ContainerTermination) String() string {
 func (*ContainerTermination) ProtoMessage() {}
 
 func (x *ContainerTermination) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[28]
+	mi := &file_journalet_v1_pod_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2733,7 +2816,7 @@ func (x *ContainerTermination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerTermination.ProtoReflect.Descriptor instead.
 func (*ContainerTermination) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{28}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ContainerTermination) GetContainerId() string {
@@ -2780,7 +2863,7 @@ type ContainerProbes struct {
 
 func (x *ContainerProbes) Reset() {
 	*x = ContainerProbes{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[29]
+	mi := &file_journalet_v1_pod_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2792,7 +2875,7 @@ func (x *ContainerProbes) String() string {
 func (*ContainerProbes) ProtoMessage() {}
 
 func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[29]
+	mi := &file_journalet_v1_pod_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2805,7 +2888,7 @@ func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerProbes.ProtoReflect.Descriptor instead.
 func (*ContainerProbes) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{29}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ContainerProbes) GetContainerId() string {
@@ -2855,7 +2938,7 @@ type BackOff struct {
 
 func (x *BackOff) Reset() {
 	*x = BackOff{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[30]
+	mi := &file_journalet_v1_pod_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2867,7 +2950,7 @@ func (x *BackOff) String() string {
 func (*BackOff) ProtoMessage() {}
 
 func (x *BackOff) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[30]
+	mi := &file_journalet_v1_pod_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2880,7 +2963,7 @@ func (x *BackOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackOff.ProtoReflect.Descriptor instead.
 func (*BackOff) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{30}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *BackOff) GetKey() string {
@@ -2918,7 +3001,7 @@ type PodCall struct {
 
 func (x *PodCall) Reset() {
 	*x = PodCall{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[31]
+	mi := &file_journalet_v1_pod_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3013,7 @@ func (x *PodCall) String() string {
 func (*PodCall) ProtoMessage() {}
 
 func (x *PodCall) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[31]
+	mi := &file_journalet_v1_pod_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3026,7 @@ func (x *PodCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCall.ProtoReflect.Descriptor instead.
 func (*PodCall) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{31}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PodCall) GetRequest() *CallRequested {
@@ -3066,7 +3149,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
-	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xe7\x15\n" +
+	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xbf\x16\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -3132,7 +3215,9 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\aobjects\x183 \x03(\v2\x18.journalet.v1.ObjectReadR\aobjects\x12B\n" +
 	"\x0euser_namespace\x184 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x12/\n" +
 	"\x14no_cgroup_sandbox_id\x185 \x01(\tR\x11noCgroupSandboxId\x12/\n" +
-	"\x05grace\x186 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x1a\\\n" +
+	"\x05grace\x186 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x122\n" +
+	"\arestart\x187 \x01(\v2\x18.journalet.v1.PodRestartR\arestart\x12\"\n" +
+	"\rended_by_node\x188 \x01(\bR\vendedByNode\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +
@@ -3145,7 +3230,12 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ConditionR\x05value:\x028\x01\x1aV\n" +
 	"\fVolumesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
-	"\x05value\x18\x02 \x01(\v2\x1a.journalet.v1.VolumeRecordR\x05value:\x028\x01\"\xa5\x02\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.journalet.v1.VolumeRecordR\x05value:\x028\x01\"]\n" +
+	"\n" +
+	"PodRestart\x120\n" +
+	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1d\n" +
+	"\n" +
+	"past_grace\x18\x02 \x01(\bR\tpastGrace\"\xa5\x02\n" +
 	"\fVolumeRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12/\n" +
 	"\x05stage\x18\x02 \x01(\x0e2\x19.journalet.v1.VolumeStageR\x05stage\x12\x1a\n" +
@@ -3178,7 +3268,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"inProgress\x12\x1a\n" +
 	"\bfailures\x18\x04 \x01(\rR\bfailures\x127\n" +
 	"\tfailed_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bfailedAt\x12\x14\n" +
-	"\x05error\x18\x06 \x01(\tR\x05error\"\x88\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\"\xb5\n" +
 	"\n" +
 	"\x0fContainerRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
@@ -3207,7 +3297,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\acreated\x18\x15 \x01(\v2\x1e.journalet.v1.CreatedContainerR\acreated\x12%\n" +
 	"\x0erestarted_from\x18\x16 \x01(\rR\rrestartedFrom\x12+\n" +
 	"\x11reported_restarts\x18\x17 \x01(\rR\x10reportedRestarts\x12T\n" +
-	"\rvolume_images\x18\x18 \x03(\v2/.journalet.v1.ContainerRecord.VolumeImagesEntryR\fvolumeImages\x1aZ\n" +
+	"\rvolume_images\x18\x18 \x03(\v2/.journalet.v1.ContainerRecord.VolumeImagesEntryR\fvolumeImages\x12+\n" +
+	"\x11restart_requested\x18\x19 \x01(\bR\x10restartRequested\x1aZ\n" +
 	"\x11VolumeImagesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.VolumeImageR\x05value:\x028\x01\"[\n" +
@@ -3279,7 +3370,7 @@ func file_journalet_v1_pod_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_pod_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_journalet_v1_pod_proto_goTypes = []any{
 	(PodStage)(0),                   // 0: journalet.v1.PodStage
 	(PodPhase)(0),                   // 1: journalet.v1.PodPhase
@@ -3304,114 +3395,117 @@ var file_journalet_v1_pod_proto_goTypes = []any{
 	(*PodTerminated)(nil),           // 20: journalet.v1.PodTerminated
 	(*PodFinished)(nil),             // 21: journalet.v1.PodFinished
 	(*PodState)(nil),                // 22: journalet.v1.PodState
-	(*VolumeRecord)(nil),            // 23: journalet.v1.VolumeRecord
-	(*VolumesLost)(nil),             // 24: journalet.v1.VolumesLost
-	(*PodDirectoryFound)(nil),       // 25: journalet.v1.PodDirectoryFound
-	(*PodCgroupLost)(nil),           // 26: journalet.v1.PodCgroupLost
-	(*StorageExceeded)(nil),         // 27: journalet.v1.StorageExceeded
-	(*PodResize)(nil),               // 28: journalet.v1.PodResize
-	(*ContainerRecord)(nil),         // 29: journalet.v1.ContainerRecord
-	(*VolumeImage)(nil),             // 30: journalet.v1.VolumeImage
-	(*CreatedContainer)(nil),        // 31: journalet.v1.CreatedContainer
-	(*ContainerTermination)(nil),    // 32: journalet.v1.ContainerTermination
-	(*ContainerProbes)(nil),         // 33: journalet.v1.ContainerProbes
-	(*BackOff)(nil),                 // 34: journalet.v1.BackOff
-	(*PodCall)(nil),                 // 35: journalet.v1.PodCall
-	nil,                             // 36: journalet.v1.PodStatusChanged.WaitingEntry
-	nil,                             // 37: journalet.v1.PodState.ContainersEntry
-	nil,                             // 38: journalet.v1.PodState.CallsEntry
-	nil,                             // 39: journalet.v1.PodState.ConditionsEntry
-	nil,                             // 40: journalet.v1.PodState.VolumesEntry
-	nil,                             // 41: journalet.v1.ContainerRecord.VolumeImagesEntry
-	(*timestamppb.Timestamp)(nil),   // 42: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 43: google.protobuf.Duration
-	(*PodDemand)(nil),               // 44: journalet.v1.PodDemand
-	(*PodRef)(nil),                  // 45: journalet.v1.PodRef
-	(*PodObserved)(nil),             // 46: journalet.v1.PodObserved
-	(*Timers)(nil),                  // 47: journalet.v1.Timers
-	(*ObjectRef)(nil),               // 48: journalet.v1.ObjectRef
-	(*ObjectRead)(nil),              // 49: journalet.v1.ObjectRead
-	(*UserNamespace)(nil),           // 50: journalet.v1.UserNamespace
-	(*ContainerObservation)(nil),    // 51: journalet.v1.ContainerObservation
-	(*Resources)(nil),               // 52: journalet.v1.Resources
-	(*CallRequested)(nil),           // 53: journalet.v1.CallRequested
+	(*PodRestart)(nil),              // 23: journalet.v1.PodRestart
+	(*VolumeRecord)(nil),            // 24: journalet.v1.VolumeRecord
+	(*VolumesLost)(nil),             // 25: journalet.v1.VolumesLost
+	(*PodDirectoryFound)(nil),       // 26: journalet.v1.PodDirectoryFound
+	(*PodCgroupLost)(nil),           // 27: journalet.v1.PodCgroupLost
+	(*StorageExceeded)(nil),         // 28: journalet.v1.StorageExceeded
+	(*PodResize)(nil),               // 29: journalet.v1.PodResize
+	(*ContainerRecord)(nil),         // 30: journalet.v1.ContainerRecord
+	(*VolumeImage)(nil),             // 31: journalet.v1.VolumeImage
+	(*CreatedContainer)(nil),        // 32: journalet.v1.CreatedContainer
+	(*ContainerTermination)(nil),    // 33: journalet.v1.ContainerTermination
+	(*ContainerProbes)(nil),         // 34: journalet.v1.ContainerProbes
+	(*BackOff)(nil),                 // 35: journalet.v1.BackOff
+	(*PodCall)(nil),                 // 36: journalet.v1.PodCall
+	nil,                             // 37: journalet.v1.PodStatusChanged.WaitingEntry
+	nil,                             // 38: journalet.v1.PodState.ContainersEntry
+	nil,                             // 39: journalet.v1.PodState.CallsEntry
+	nil,                             // 40: journalet.v1.PodState.ConditionsEntry
+	nil,                             // 41: journalet.v1.PodState.VolumesEntry
+	nil,                             // 42: journalet.v1.ContainerRecord.VolumeImagesEntry
+	(*timestamppb.Timestamp)(nil),   // 43: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 44: google.protobuf.Duration
+	(*PodDemand)(nil),               // 45: journalet.v1.PodDemand
+	(*PodRef)(nil),                  // 46: journalet.v1.PodRef
+	(*PodObserved)(nil),             // 47: journalet.v1.PodObserved
+	(*Timers)(nil),                  // 48: journalet.v1.Timers
+	(*ObjectRef)(nil),               // 49: journalet.v1.ObjectRef
+	(*ObjectRead)(nil),              // 50: journalet.v1.ObjectRead
+	(*UserNamespace)(nil),           // 51: journalet.v1.UserNamespace
+	(*ContainerObservation)(nil),    // 52: journalet.v1.ContainerObservation
+	(*Resources)(nil),               // 53: journalet.v1.Resources
+	(*CallRequested)(nil),           // 54: journalet.v1.CallRequested
 }
 var file_journalet_v1_pod_proto_depIdxs = []int32{
-	42, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	43, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	1,  // 1: journalet.v1.PodStatusChanged.phase:type_name -> journalet.v1.PodPhase
 	4,  // 2: journalet.v1.PodStatusChanged.conditions:type_name -> journalet.v1.Condition
-	36, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
-	43, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
-	43, // 5: journalet.v1.PodTerminating.grace:type_name -> google.protobuf.Duration
+	37, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
+	44, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
+	44, // 5: journalet.v1.PodTerminating.grace:type_name -> google.protobuf.Duration
 	2,  // 6: journalet.v1.ProbesSet.kinds:type_name -> journalet.v1.ProbeKind
-	42, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
+	43, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
 	2,  // 8: journalet.v1.ProbeResult.kind:type_name -> journalet.v1.ProbeKind
-	44, // 9: journalet.v1.ResizeRequested.demand:type_name -> journalet.v1.PodDemand
+	45, // 9: journalet.v1.ResizeRequested.demand:type_name -> journalet.v1.PodDemand
 	19, // 10: journalet.v1.ReadinessGatesRead.conditions:type_name -> journalet.v1.ReadinessGateCondition
-	42, // 11: journalet.v1.ReadinessGateCondition.last_transition:type_name -> google.protobuf.Timestamp
+	43, // 11: journalet.v1.ReadinessGateCondition.last_transition:type_name -> google.protobuf.Timestamp
 	1,  // 12: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
-	45, // 13: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
+	46, // 13: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
 	0,  // 14: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
-	43, // 15: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
-	42, // 16: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
-	42, // 17: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
-	42, // 18: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
-	46, // 19: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
-	37, // 20: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
-	38, // 21: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
-	42, // 22: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
-	42, // 23: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
-	42, // 24: journalet.v1.PodState.sandbox_created_at:type_name -> google.protobuf.Timestamp
-	47, // 25: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
+	44, // 15: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
+	43, // 16: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
+	43, // 17: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
+	43, // 18: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
+	47, // 19: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
+	38, // 20: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
+	39, // 21: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
+	43, // 22: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
+	43, // 23: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
+	43, // 24: journalet.v1.PodState.sandbox_created_at:type_name -> google.protobuf.Timestamp
+	48, // 25: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
 	1,  // 26: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
-	39, // 27: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
-	42, // 28: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
-	45, // 29: journalet.v1.PodState.reported_as:type_name -> journalet.v1.PodRef
-	45, // 30: journalet.v1.PodState.preempted_for:type_name -> journalet.v1.PodRef
+	40, // 27: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
+	43, // 28: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
+	46, // 29: journalet.v1.PodState.reported_as:type_name -> journalet.v1.PodRef
+	46, // 30: journalet.v1.PodState.preempted_for:type_name -> journalet.v1.PodRef
 	19, // 31: journalet.v1.PodState.gate_conditions:type_name -> journalet.v1.ReadinessGateCondition
 	16, // 32: journalet.v1.PodState.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
-	28, // 33: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
-	40, // 34: journalet.v1.PodState.volumes:type_name -> journalet.v1.PodState.VolumesEntry
-	48, // 35: journalet.v1.PodState.object_refs:type_name -> journalet.v1.ObjectRef
-	49, // 36: journalet.v1.PodState.objects:type_name -> journalet.v1.ObjectRead
-	50, // 37: journalet.v1.PodState.user_namespace:type_name -> journalet.v1.UserNamespace
-	43, // 38: journalet.v1.PodState.grace:type_name -> google.protobuf.Duration
-	3,  // 39: journalet.v1.VolumeRecord.stage:type_name -> journalet.v1.VolumeStage
-	42, // 40: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
-	42, // 41: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
-	51, // 42: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	51, // 43: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
-	6,  // 44: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
-	34, // 45: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	42, // 46: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
-	6,  // 47: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
-	33, // 48: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	32, // 49: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
-	52, // 50: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
-	52, // 51: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
-	31, // 52: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
-	41, // 53: journalet.v1.ContainerRecord.volume_images:type_name -> journalet.v1.ContainerRecord.VolumeImagesEntry
-	42, // 54: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
-	43, // 55: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
-	2,  // 56: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
-	10, // 57: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
-	10, // 58: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
-	10, // 59: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	43, // 60: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	42, // 61: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	53, // 62: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	42, // 63: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
-	6,  // 64: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
-	29, // 65: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	35, // 66: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	4,  // 67: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	23, // 68: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
-	30, // 69: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
-	70, // [70:70] is the sub-list for method output_type
-	70, // [70:70] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	29, // 33: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
+	41, // 34: journalet.v1.PodState.volumes:type_name -> journalet.v1.PodState.VolumesEntry
+	49, // 35: journalet.v1.PodState.object_refs:type_name -> journalet.v1.ObjectRef
+	50, // 36: journalet.v1.PodState.objects:type_name -> journalet.v1.ObjectRead
+	51, // 37: journalet.v1.PodState.user_namespace:type_name -> journalet.v1.UserNamespace
+	44, // 38: journalet.v1.PodState.grace:type_name -> google.protobuf.Duration
+	23, // 39: journalet.v1.PodState.restart:type_name -> journalet.v1.PodRestart
+	43, // 40: journalet.v1.PodRestart.since:type_name -> google.protobuf.Timestamp
+	3,  // 41: journalet.v1.VolumeRecord.stage:type_name -> journalet.v1.VolumeStage
+	43, // 42: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
+	43, // 43: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
+	52, // 44: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	52, // 45: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	6,  // 46: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
+	35, // 47: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	43, // 48: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	6,  // 49: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
+	34, // 50: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	33, // 51: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
+	53, // 52: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
+	53, // 53: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
+	32, // 54: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
+	42, // 55: journalet.v1.ContainerRecord.volume_images:type_name -> journalet.v1.ContainerRecord.VolumeImagesEntry
+	43, // 56: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
+	44, // 57: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
+	2,  // 58: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	10, // 59: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	10, // 60: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	10, // 61: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	44, // 62: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	43, // 63: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	54, // 64: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	43, // 65: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
+	6,  // 66: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
+	30, // 67: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	36, // 68: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	4,  // 69: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	24, // 70: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
+	31, // 71: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
+	72, // [72:72] is the sub-list for method output_type
+	72, // [72:72] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_pod_proto_init() }
@@ -3430,7 +3524,7 @@ func file_journalet_v1_pod_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_pod_proto_rawDesc), len(file_journalet_v1_pod_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   38,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

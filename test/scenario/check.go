@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -64,6 +65,11 @@ func (g *engine) unsatisfied() error {
 	return errors.New(strings.Join(wrong, "\n"))
 }
 
+// drained reports whether an operator's drain keeps pods from being admitted.
+func (g *engine) drained() bool {
+	return g.core.Decider(messages.Node).(*node.Actor).Node().GetDrain() != nil
+}
+
 // checkPod reports what is wrong with a desired pod when nothing is left to happen.
 func (g *engine) checkPod(a *pod.Actor, name string, report func(string, ...any)) {
 	s := a.Pod()
@@ -101,6 +107,12 @@ func (g *engine) checkPod(a *pod.Actor, name string, report func(string, ...any)
 			report("pod/%s: its main containers have exited, and it keeps running", name)
 		}
 	case journaletv1.PodStage_POD_STAGE_ADMITTING:
+		if g.drained() {
+			if v.Status.Reason != node.ReasonDrained {
+				report("pod/%s waits while the node is drained, with reason %q", name, v.Status.Reason)
+			}
+			return
+		}
 		// Within one source, a name has one pod.
 		if holder := g.pod(s.GetHolderUid()); holder == nil || holder.Pod().GetSource() == s.GetSource() {
 			report("pod/%s waits for a name that is free", name)

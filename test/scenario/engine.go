@@ -344,7 +344,7 @@ func (g *engine) reseed(ahead bool) {
 	g.reseedProbes()
 	clear(g.world.observed)
 	clear(g.world.expected)
-	refs := []messages.Ref{messages.Image}
+	refs := []messages.Ref{messages.Image, messages.Node}
 	for _, uid := range g.names.uids {
 		if a := g.pod(uid); a != nil {
 			refs = append(refs, messages.Pod(uid))

@@ -58,7 +58,7 @@ func (w *world) checkStart(o *objects, alias string, c *journaletv1.ContainerObs
 		o.resources[c.GetId()] = resources.Of(&spec.Resources)
 		once += c.GetName() + " " + c.GetHash()
 		o.starts[once]++
-		if never(m, spec) && o.starts[once] > 1 {
+		if never(m, spec) && o.starts[once] > 1+o.requested[c.GetName()]+o.requested[""] {
 			w.violation("%s: container %s started again under restartPolicy Never", alias, c.GetName())
 		}
 	}
@@ -72,7 +72,7 @@ func (w *world) checkStart(o *objects, alias string, c *journaletv1.ContainerObs
 			o.inits[c.GetId()] = !sidecar(spec)
 			// It may run once in each sandbox.
 			known(spec, c.GetSandboxId()+" ")
-			if mainBefore && !sidecar(spec) && !restartsAll(m) {
+			if mainBefore && !sidecar(spec) && !restartsAll(m) && o.requested[""] == 0 {
 				w.violation("%s: init container %s started after a main container", alias, spec.Name)
 			}
 			break

@@ -54,6 +54,9 @@ func (n *names) event(e *journaletv1.Event) string {
 		return "request admission"
 	case *journaletv1.Event_AdmissionDeferred:
 		d := k.AdmissionDeferred
+		if d.GetReason() != "" {
+			return "defer pod/" + n.of(d.GetUid()) + ": " + d.GetReason()
+		}
 		return "defer pod/" + n.of(d.GetUid()) + " until pod/" + n.of(d.GetHolderUid()) + " has finished"
 	case *journaletv1.Event_AdmissionPendingPreemption:
 		p := k.AdmissionPendingPreemption
@@ -116,8 +119,35 @@ func (n *names) claimOrOrphan(e *journaletv1.Event) string {
 		return "found as orphan"
 	case *journaletv1.Event_OrphanConfirmed:
 		return "confirm orphan pod/" + n.of(k.OrphanConfirmed.GetUid())
+	case *journaletv1.Event_PodEvictionDecided:
+		v := k.PodEvictionDecided
+		text := "end pod/" + n.of(v.GetUid()) + " (" + v.GetReason() + ")"
+		if v.GetGrace() != nil {
+			text += " grace=" + v.GetGrace().AsDuration().String()
+		}
+		return text
+	case *journaletv1.Event_PodReadmitted:
+		return "readmit pod/" + n.of(k.PodReadmitted.GetUid())
+	case *journaletv1.Event_DrainProgressed:
+		return n.drain(k.DrainProgressed)
 	}
 	return ""
+}
+
+// drain describes the progress of a drain or a shutdown.
+func (n *names) drain(p *journaletv1.DrainProgressed) string {
+	text := "drain"
+	if p.GetShutdown() {
+		text = "shutdown"
+	}
+	if len(p.GetWaitingFor()) == 0 {
+		return text + " complete"
+	}
+	text += " waits for"
+	for _, uid := range p.GetWaitingFor() {
+		text += " pod/" + n.of(uid)
+	}
+	return text
 }
 
 var operations = map[journaletv1.PodOperation]string{

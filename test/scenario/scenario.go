@@ -58,7 +58,9 @@ var commands = map[string]func(*Scenario, *datadriven.TestData) (string, error){
 	"quarantine": (*Scenario).quarantine,
 	"object":     (*Scenario).object, "objects": (*Scenario).objects, "volumes": (*Scenario).volumes,
 	"lost": (*Scenario).lost, "directory": (*Scenario).directory, "storage": (*Scenario).storage,
-	"status": (*Scenario).status, "calls": (*Scenario).calls, "settle": (*Scenario).settle,
+	"restart-pod": (*Scenario).restartPod, "drain": (*Scenario).drain, "uncordon": (*Scenario).uncordon,
+	"shutdown": (*Scenario).shutdown,
+	"status":   (*Scenario).status, "calls": (*Scenario).calls, "settle": (*Scenario).settle,
 }
 
 // Run carries out one command and returns the decisions that followed, as text. If a check fails, the text has a line
@@ -185,6 +187,7 @@ func (s *Scenario) start(d *datadriven.TestData) (string, error) {
 			First: 65536, Pods: uint32(number(d, "user-namespaces", 200)), IdsPerPod: 65536,
 		},
 	}
+	c.ShutdownGroups = shutdownGroups(d)
 	for _, l := range values(d, "labels") {
 		k, v, _ := strings.Cut(l, "=")
 		c.NodeLabels[k] = v
@@ -219,6 +222,7 @@ func (s *Scenario) restart(d *datadriven.TestData) (string, error) {
 	s.g.pass(duration(d, "down", 0))
 	s.started = proto.CloneOf(s.started)
 	s.started.Config.Sources = sources(d, s.started.Config.Sources)
+	s.started.BootId = arg(d, "boot", s.started.BootId)
 	return "", s.moment(func() error {
 		f, err := s.g.fork(len(s.g.core.Records()), s.g.world, s.started, false)
 		if err != nil {

@@ -39,6 +39,8 @@ type objects struct {
 	containers []*journaletv1.ContainerObservation
 	// starts counts the starts of each container, by name and hash.
 	starts map[string]int
+	// requested counts the restarts that an operator requested, by container; "" is the whole pod.
+	requested map[string]int
 	// inits are the instances of init containers, by id, whose program ends by itself. Later manifests do not change it.
 	inits map[string]bool
 	// started are the containers that were ever started, by sandbox and name; succeeded are those that exited with 0.
@@ -62,6 +64,7 @@ func newObjects() *objects {
 		starts: map[string]int{}, inits: map[string]bool{}, started: map[string]bool{}, succeeded: map[string]bool{},
 		startingBefore: map[string]bool{}, stopped: map[string]bool{}, resources: map[string]*journaletv1.Resources{},
 		createdFor: map[string]string{}, ran: map[string]bool{}, volumes: map[string]string{},
+		requested: map[string]int{},
 	}
 }
 
@@ -79,7 +82,7 @@ func (w *world) clone() *world {
 			starts: maps.Clone(o.starts), inits: maps.Clone(o.inits), started: maps.Clone(o.started),
 			succeeded: maps.Clone(o.succeeded), startingBefore: map[string]bool{}, stopped: maps.Clone(o.stopped),
 			resources: maps.Clone(o.resources), createdFor: maps.Clone(o.createdFor), ran: maps.Clone(o.ran),
-			volumes: maps.Clone(o.volumes),
+			volumes: maps.Clone(o.volumes), requested: maps.Clone(o.requested),
 		}
 		for _, x := range o.sandboxes {
 			n.sandboxes = append(n.sandboxes, proto.CloneOf(x))

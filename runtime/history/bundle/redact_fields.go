@@ -49,7 +49,7 @@ var fields = map[action][]string{
 		"PodTerminating.reason", "QuarantineLifted.kind", "Quarantined.kind", "ReadinessGateCondition.status",
 		"ResizeDecided.reason", "ResizePendingPreemption.reason", "RunHook.reason",
 		"RuntimeHealthChanged.runtime_name", "StopContainer.reason",
-		"PodEvictionDecided.reason",
+		"AdmissionDeferred.reason", "PodEvictionDecided.reason",
 	},
 	version: {
 		"AgentStarted.version", "RuntimeHealthChanged.runtime_version",
@@ -162,7 +162,8 @@ var fields = map[action][]string{
 		"ObjectRead.version", "ObjectRef.name", "ObjectRef.selector", "SetUpVolumes.pod_ips",
 		"StorageExceeded.message", "StorageExceeded.volume", "VolumeOutcome.message", "VolumeOutcome.name",
 		"VolumesLost.names",
-		"DrainRequested.client", "ImagePullRequested.pull_secrets", "ImagePullRequested.service_account",
+		"AdmissionDeferred.message", "DrainRequested.client", "ImagePullRequested.pull_secrets",
+		"ImagePullRequested.service_account",
 		"ImageRemovalDecided.message", "ImageRemovalDecided.request_id", "ImageRemovalRequested.client",
 		"ImageRemovalRequested.request_id", "LogRotated.message", "OperatorPullDecided.message",
 		"OperatorPullDecided.request_id", "OperatorPullRequested.client", "OperatorPullRequested.request_id",

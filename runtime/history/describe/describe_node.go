@@ -23,6 +23,9 @@ func (d *Describer) admissionEvent(_ string, e *journaletv1.Event) string {
 		return d.pendingPreemption("admission", a.GetUid(), a.GetFullName(), a.GetVictims())
 	case *journaletv1.Event_AdmissionDeferred:
 		a := k.AdmissionDeferred
+		if a.GetReason() != "" {
+			return withMessage("deferred admission of pod "+d.podName(a.GetUid())+": "+a.GetReason(), a.GetMessage())
+		}
 		// The holder by UID: both pods have one name.
 		const text = "deferred admission of pod %s until pod %s, which has its name, has terminated"
 		return fmt.Sprintf(text, d.podName(a.GetUid()), a.GetHolderUid())

@@ -21,7 +21,7 @@ func (d *Describer) operatorEvent(_ string, e *journaletv1.Event) string {
 		}
 		return by("restart of "+what+" requested", k.RestartRequested.GetClient())
 	case *journaletv1.Event_DrainRequested:
-		return by("drain of the node requested", k.DrainRequested.GetClient())
+		return by(drainRequested(k.DrainRequested), k.DrainRequested.GetClient())
 	case *journaletv1.Event_UncordonRequested:
 		return by("end of the drain requested", k.UncordonRequested.GetClient())
 	case *journaletv1.Event_ShutdownSignaled:
@@ -38,6 +38,18 @@ func (d *Describer) operatorEvent(_ string, e *journaletv1.Event) string {
 		return d.drainProgressed(k.DrainProgressed)
 	}
 	return ""
+}
+
+// drainRequested returns what a drain ends, and within which grace.
+func drainRequested(q *journaletv1.DrainRequested) string {
+	s := "drain of the node requested"
+	if q.GetCritical() {
+		s += ", with system-critical pods"
+	}
+	if q.GetGrace() != nil {
+		s += ", grace period of at most " + span(q.GetGrace().AsDuration())
+	}
+	return s
 }
 
 func (d *Describer) drainProgressed(p *journaletv1.DrainProgressed) string {

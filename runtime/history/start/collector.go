@@ -128,7 +128,11 @@ func (c *Collector) decision(when at, author messages.Ref, e *journaletv1.Event)
 	case *journaletv1.Event_AdmissionRequested:
 		c.admissionRequested(when, k.AdmissionRequested)
 	case *journaletv1.Event_AdmissionDeferred:
-		c.waits(when, k.AdmissionDeferred.GetUid(), "Deferred", "waits for pod "+k.AdmissionDeferred.GetHolderUid())
+		message := "waits for pod " + k.AdmissionDeferred.GetHolderUid()
+		if k.AdmissionDeferred.GetReason() != "" {
+			message = k.AdmissionDeferred.GetMessage()
+		}
+		c.waits(when, k.AdmissionDeferred.GetUid(), "Deferred", message)
 	case *journaletv1.Event_AdmissionPendingPreemption:
 		c.waits(when, k.AdmissionPendingPreemption.GetUid(), "PendingPreemption", "")
 		for _, uid := range k.AdmissionPendingPreemption.GetVictims() {

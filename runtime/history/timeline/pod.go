@@ -102,7 +102,9 @@ func (p *pod) foldAdmission(ev *Event) {
 	case *journaletv1.Event_AdmissionRequested:
 		p.begin()
 	case *journaletv1.Event_AdmissionDeferred:
-		p.waits = "its name is taken"
+		if p.waits = "its name is taken"; k.AdmissionDeferred.GetReason() != "" {
+			p.waits = k.AdmissionDeferred.GetReason()
+		}
 	case *journaletv1.Event_AdmissionPendingPreemption:
 		if k.AdmissionPendingPreemption.GetUid() == p.uid {
 			p.waits = "preempts others"

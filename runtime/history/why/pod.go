@@ -334,8 +334,12 @@ func (s *subject) admitting(a *Answer) {
 	})
 	switch {
 	case waits.is("admission_deferred"):
-		holder := waits.Body.GetAdmissionDeferred().GetHolderUid()
-		a.because("it waits until pod %s, which has its name, has ended", holder)
+		deferred := waits.Body.GetAdmissionDeferred()
+		if deferred.GetReason() != "" {
+			a.because("%s: %s", deferred.GetReason(), deferred.GetMessage())
+		} else {
+			a.because("it waits until pod %s, which has its name, has ended", deferred.GetHolderUid())
+		}
 	case waits.is("admission_pending_preemption"):
 		victims := waits.Body.GetAdmissionPendingPreemption().GetVictims()
 		for _, v := range victims {

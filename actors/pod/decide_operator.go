@@ -1,0 +1,78 @@
+package pod
+
+import (
+	"time"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// What operators request, and what the node decides for a drain or a shutdown (ADR 049).
+
+const (
+	// reasonRestart is the stop reason of what an operator requested to be restarted.
+	reasonRestart = "restart requested"
+	// restartTimer ends the grace period of a pod whose containers are all restarted.
+	restartTimer = "restart"
+)
+
+// Refusal is why a restart cannot be requested now: in words, with what to do instead.
+type Refusal string
+
+func (r Refusal) Error() string { return string(r) }
+
+// CanRestart returns a Refusal if a RestartRequested for this container, or with "" for the whole pod, would do
+// nothing.
+func (a *Actor) CanRestart(container string) error {
+	s := a.state
+	switch {
+	case s.GetPod() == nil:
+		return Refusal("no source names it: it is being removed")
+	case s.GetStage() == finished || s.GetRemoved():
+		return Refusal("it is being removed, or makes way for another incarnation")
+	case s.GetRejected():
+		return Refusal("the node rejected it (" + s.GetReason() + "): there is nothing to restart; change its manifest, or " +
+			"make room and write it again")
+	case s.GetStage() == admitting:
+		return Refusal("it is not admitted yet: there is nothing to restart")
+	case s.GetEndedByNode():
+		return Refusal("the node ended it (" + s.GetReason() + "): it is admitted again after that, see journalet uncordon")
+	case s.GetStage() == terminating:
+		return Refusal("it terminates: wait until it has ended")
+	case container == "":
+		return nil
+	case a.spec(container) == nil:
+		return Refusal("it has no container " + container)
+	case s.GetStage() == terminated:
+		return Refusal("it has ended: restart the whole pod")
+	case a.runsToCompletion(a.spec(container)):
+		return Refusal("an init container runs only while its pod starts: restart the whole pod")
+	}
+	return nil
+}
+
+// stopWithGrace stops a container of a pod whose containers are all restarted at an operator's request: sidecars last,
+// all of them within one grace period.
+func (d *step) stopWithGrace(c *journaletv1.ContainerObservation) error {
+	left := d.restartLeft()
+	if left > 0 {
+		if err := d.timer(restartTimer, left); err != nil {
+			return err
+		}
+		if d.sidecarWaits(c.GetName()) {
+			return nil
+		}
+	}
+	return d.terminateContainer(c, reasonRestart, left)
+}
+
+// restartLeft returns what is left of the grace period of a restart of all containers.
+func (d *step) restartLeft() time.Duration {
+	r := d.state.GetRestart()
+	if r.GetPastGrace() {
+		return 0
+	}
+	return d.left(r.GetSince(), d.grace())
+}
+
+// ReasonDrained is the status reason of pods that a drain of the node ended, and of those that wait for its end.
+const ReasonDrained = "NodeDrained"

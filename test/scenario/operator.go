@@ -1,0 +1,55 @@
+package scenario
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// restartPod records an operator's request to restart a pod, or with container one of its containers.
+func (s *Scenario) restartPod(d *datadriven.TestData) (string, error) {
+	uid, err := s.uid(d)
+	if err != nil {
+		return "", err
+	}
+	s.g.world.of(uid).requested[arg(d, "container", "")]++
+	return "", s.put(messages.Pod(uid), messages.NewEvent(&journaletv1.RestartRequested{
+		Uid: uid, Container: arg(d, "container", ""), Client: "scenario",
+	}))
+}
+
+// drain records an operator's request to drain the node: within grace=, with "critical" all of it.
+func (s *Scenario) drain(d *datadriven.TestData) (string, error) {
+	q := &journaletv1.DrainRequested{Client: "scenario", Critical: d.HasArg("critical")}
+	if d.HasArg("grace") {
+		q.Grace = durationpb.New(duration(d, "grace", 0))
+	}
+	return "", s.put(messages.Node, messages.NewEvent(q))
+}
+
+func (s *Scenario) uncordon(*datadriven.TestData) (string, error) {
+	return "", s.put(messages.Node, messages.NewEvent(&journaletv1.UncordonRequested{Client: "scenario"}))
+}
+
+// shutdown records that the machine shuts down, or with "cancelled" that it does not any more.
+func (s *Scenario) shutdown(d *datadriven.TestData) (string, error) {
+	return "", s.put(messages.Node, messages.NewEvent(&journaletv1.ShutdownSignaled{Active: !d.HasArg("cancelled")}))
+}
+
+// shutdownGroups returns the groups that a command names: shutdown=(priority:grace, ...).
+func shutdownGroups(d *datadriven.TestData) []*journaletv1.ShutdownGroup {
+	var groups []*journaletv1.ShutdownGroup
+	for _, v := range values(d, "shutdown") {
+		at, grace, _ := strings.Cut(v, ":")
+		priority, _ := strconv.ParseInt(at, 10, 32)
+		length, _ := time.ParseDuration(grace)
+		groups = append(groups, &journaletv1.ShutdownGroup{Priority: int32(priority), Grace: durationpb.New(length)})
+	}
+	return groups
+}
