@@ -15,6 +15,7 @@ import (
 
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/dispatch"
+	imageactor "github.com/journalet/journalet/actors/image"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/bus"
@@ -29,6 +30,7 @@ import (
 	"github.com/journalet/journalet/runtime/cri/pleg"
 	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/image"
 	"github.com/journalet/journalet/runtime/objects"
 	"github.com/journalet/journalet/runtime/otlp"
 	"github.com/journalet/journalet/runtime/pod/gate"
@@ -60,6 +62,7 @@ type agent struct {
 	probes    *probe.Driver
 	gates     *gate.Driver
 	storage   *storage.Driver
+	images    *image.Driver
 	volumes   volumes
 	objects   *objects.Store
 	files     *file.Driver
@@ -180,6 +183,7 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 	a.probes.Stored(rec)
 	a.gates.Stored(rec)
 	a.storage.Stored(rec)
+	a.images.Stored(rec)
 	a.objects.Stored(rec)
 	a.once.signal()
 	a.manifests.Stored(rec)
@@ -227,6 +231,8 @@ func (a *agent) seed(r *host.Recovered) {
 				}
 			})
 			a.health = health.New(a.healthOptions(last))
+		case *imageactor.Actor:
+			a.seedImages(r, ref, d)
 		case *pod.Actor:
 			a.manifests.own(ref.ID, d.Pod().GetPod().GetDigest())
 			a.seedCgroups(ref, d)
@@ -281,7 +287,7 @@ func (a *agent) serve(ctx context.Context) error {
 		"runtime health": a.health.Run, "pleg": a.pleg.Run, "probes": a.probes.Run, "readiness gates": a.gates.Run,
 		"file source": a.files.Run, "health server": a.serveHTTP, "retention": a.retain, "cgroups": a.maintainCgroups,
 		"ephemeral storage": a.storage.Run, "directories of pods": a.reportDirectories,
-		"objects": a.objects.Run,
+		"objects": a.objects.Run, "images": a.images.Run,
 	}
 	if a.url != nil {
 		drivers["http source"] = a.url.Run

@@ -100,6 +100,7 @@ func (a *agent) started(r *host.Recovered) *journaletv1.AgentStarted {
 			PullConcurrency:     uint32(max(1, a.cfg.MaxParallelImagePulls)),
 			MaxContainerBackOff: durationpb.New(a.cfg.MaxContainerRestartPeriod),
 			Sources:             a.sources(), AppArmor: a.facts.AppArmor, UserNamespaces: a.userNamespaces(),
+			ImageGarbageCollection: a.cfg.ImageGC.Config(),
 		},
 	}
 }
@@ -162,6 +163,7 @@ func (a *agent) newDrivers() error {
 		},
 	})
 	a.probes, a.gates, a.storage = a.newProbes(), a.newGates(), a.newStorage(a.volumes.Driver)
+	a.images = a.newImages()
 	a.timers = timer.New(timer.WallClock{}, a.host.Outcome)
 	a.calls = calls.New(calls.Options{
 		Performer: a.criDriver, Outcome: a.callFinished, Finished: a.inspectAfter,

@@ -123,6 +123,8 @@ type Config struct {
 	RegistryPullQPS, RegistryBurst int32
 	// MaxParallelImagePulls bounds the pulls under way, at least 1.
 	MaxParallelImagePulls int32
+	// ImageGC bounds what images take of their file system.
+	ImageGC ImageGC
 
 	// HostnameOverride is the node's name; empty: the host's.
 	HostnameOverride string
@@ -203,6 +205,7 @@ func Defaults() *Config {
 		ContainerRuntimeEndpoint: DefaultEndpoint, RuntimeRequestTimeout: DefaultRequestTimeout,
 		CRIConcurrency:  defaultConcurrency(),
 		RegistryPullQPS: DefaultPullQPS, RegistryBurst: DefaultPullBurst, MaxParallelImagePulls: DefaultParallelPulls,
+		ImageGC: defaultImageGC(),
 		MaxPods: DefaultMaxPods, PodLogDir: DefaultPodLogDir, ContainerLogDir: DefaultContainerLogDir,
 		ResolvConf: DefaultResolvConf, MaxContainerRestartPeriod: DefaultMaxRestartPeriod,
 		SandboxSeccompProfile: SandboxSeccompMinimal,
@@ -285,6 +288,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.HealthzBindAddress, "healthz-bind-address", c.HealthzBindAddress, "address of /healthz")
 	fs.BoolVar(&c.Profiling, "profiling", c.Profiling,
 		"serve Go profiles on /debug/pprof/ of --healthz-port, without authentication")
+	c.addImageFlags(fs)
 	c.addBusFlags(fs)
 	c.addOnceFlags(fs)
 	c.addTracingFlags(fs)

@@ -123,6 +123,10 @@ imageServiceEndpoint: unix:///run/containerd/containerd.sock
 registryPullQPS: 0
 registryBurst: 3
 maxParallelImagePulls: 4
+imageMinimumGCAge: 1m
+imageMaximumGCAge: 48h
+imageGCHighThresholdPercent: 60
+imageGCLowThresholdPercent: 50
 resolvConf: ""
 healthzPort: 0
 healthzBindAddress: "::1"
@@ -138,6 +142,7 @@ logging: {verbosity: 3, format: json, vmodule: [{filePattern: a, verbosity: 2}]}
 		5*time.Second, 3*time.Minute
 	want.MaxPods, want.PodLogDir, want.ImageServiceEndpoint = 7, "/logs", DefaultEndpoint
 	want.RegistryPullQPS, want.RegistryBurst, want.MaxParallelImagePulls = 0, 3, 4
+	want.ImageGC = ImageGC{HighPercent: 60, LowPercent: 50, MinAge: time.Minute, MaxAge: 48 * time.Hour}
 	want.ResolvConf, want.HealthzPort, want.HealthzBindAddress, want.SeccompDefault = "", 0, "::1", true
 	want.SystemReserved = map[string]string{"cpu": "100m", "memory": "1Gi", "pid": "100"}
 	want.KubeReserved = map[string]string{"ephemeral-storage": "1Mi"}
@@ -202,6 +207,10 @@ func TestContradictionsAndValuesOutOfBoundsAreRejected(t *testing.T) {
 		"pods":        {"maxPods: -1", "maxPods"},
 		"type":        {"maxPods: many", "maxPods"},
 		"image":       {"imageServiceEndpoint: unix:///other.sock", "imageServiceEndpoint"},
+		"gc above":    {"imageGCHighThresholdPercent: 101", "imageGCHighThresholdPercent"},
+		"gc below":    {"imageGCLowThresholdPercent: 85", "not below"},
+		"gc age":      {"imageMinimumGCAge: -1s", "imageMinimumGCAge"},
+		"gc ages":     {"imageMaximumGCAge: 2m", "not above"},
 		"endpoint":    {"containerRuntimeEndpoint: tcp://1.2.3.4:5", "containerRuntimeEndpoint"},
 		"back-off":    {"crashLoopBackOff: {maxContainerRestartPeriod: 301s}", "maxContainerRestartPeriod"},
 		"dns":         {"clusterDNS: [dns.local]", "clusterDNS"},

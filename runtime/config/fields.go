@@ -140,15 +140,22 @@ var fields = map[string]field{
 
 	"imagePullCredentialsVerificationPolicy": {ignored: notSupported, def: `"NeverVerifyPreloadedImages"`},
 	"preloadedImagesVerificationAllowlist":   {ignored: notSupported},
-	"imageMinimumGCAge":                      {ignored: notSupported, def: `"2m"`},
-	"imageMaximumGCAge":                      {ignored: notSupported},
-	"imageGCHighThresholdPercent":            {ignored: notSupported, def: `85`},
-	"imageGCLowThresholdPercent":             {ignored: notSupported, def: `80`},
-	"containerLogMaxSize":                    {ignored: notSupported, def: `"10Mi"`},
-	"containerLogMaxFiles":                   {ignored: notSupported, def: `5`},
-	"containerLogMaxWorkers":                 {ignored: notSupported, def: `1`},
-	"containerLogMonitorInterval":            {ignored: notSupported, def: `"10s"`},
-	"volumeStatsAggPeriod":                   {ignored: notSupported, def: `"1m"`},
+	"imageMinimumGCAge": {flag: "minimum-image-ttl-duration",
+		apply: duration(func(k *kubeletConfig) time.Duration { return k.ImageMinimumGCAge.Duration },
+			func(c *Config) *time.Duration { return &c.ImageGC.MinAge })},
+	"imageMaximumGCAge": {apply: duration(func(k *kubeletConfig) time.Duration { return k.ImageMaximumGCAge.Duration },
+		func(c *Config) *time.Duration { return &c.ImageGC.MaxAge })},
+	"imageGCHighThresholdPercent": {flag: "image-gc-high-threshold", apply: set(func(c *Config, k *kubeletConfig) {
+		c.ImageGC.HighPercent = *k.ImageGCHighThresholdPercent
+	})},
+	"imageGCLowThresholdPercent": {flag: "image-gc-low-threshold", apply: set(func(c *Config, k *kubeletConfig) {
+		c.ImageGC.LowPercent = *k.ImageGCLowThresholdPercent
+	})},
+	"containerLogMaxSize":         {ignored: notSupported, def: `"10Mi"`},
+	"containerLogMaxFiles":        {ignored: notSupported, def: `5`},
+	"containerLogMaxWorkers":      {ignored: notSupported, def: `1`},
+	"containerLogMonitorInterval": {ignored: notSupported, def: `"10s"`},
+	"volumeStatsAggPeriod":        {ignored: notSupported, def: `"1m"`},
 	"volumePluginDir": {ignored: notSupported,
 		def: `"/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"`},
 	"localStorageCapacityIsolation": {ignored: notSupported, def: `true`},

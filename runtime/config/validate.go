@@ -97,6 +97,7 @@ func (c *Config) Validate() error {
 	if c.SwapBehavior != SwapNone && c.SwapBehavior != SwapLimited {
 		bad("memorySwap.swapBehavior: found %q, want %s or %s", c.SwapBehavior, SwapNone, SwapLimited)
 	}
+	errs = append(errs, c.ImageGC.validate()...)
 	errs = append(errs, c.validateUserNamespaces()...)
 	errs = append(errs, c.validateTokenFiles()...)
 	errs = append(errs, c.validateCgroups()...)

@@ -16,6 +16,7 @@ import (
 )
 
 const (
+	// imageBytes is the size of an image unless Options.ImageSize has another.
 	imageBytes = 4 << 20
 	// imageMountpoint is only a label in ImageFsInfo; nothing is ever stored there.
 	imageMountpoint = "/var/lib/journalet-sim"
@@ -27,6 +28,8 @@ type image struct {
 	tags    []string // full references
 	digests []string
 	seq     uint64 // the order of arrival, for listing
+	bytes   uint64
+	pinned  bool
 }
 
 // fullReference completes a reference as docker does: "busybox" is docker.io/library/busybox:latest.
@@ -53,7 +56,10 @@ func (r *Runtime) addImage(ref string) *image {
 	img := r.state.images[id]
 	if img == nil {
 		r.state.ids++
-		img = &image{id: id, seq: r.state.ids}
+		img = &image{id: id, seq: r.state.ids, bytes: imageBytes}
+		if r.opts.ImageSize != nil {
+			img.bytes = r.opts.ImageSize(ref)
+		}
 		r.state.images[id] = img
 	}
 	if !byDigest {
@@ -89,7 +95,8 @@ func (r *Runtime) findImage(s string) *image {
 
 func (img *image) cri() *cri.Image {
 	return &cri.Image{
-		Id: img.id, RepoTags: slices.Clone(img.tags), RepoDigests: slices.Clone(img.digests), Size: imageBytes,
+		Id: img.id, RepoTags: slices.Clone(img.tags), RepoDigests: slices.Clone(img.digests), Size: img.bytes,
+		Pinned: img.pinned,
 	}
 }
 
@@ -145,17 +152,33 @@ func (s *imageService) RemoveImage(_ context.Context, req *cri.RemoveImageReques
 func (s *imageService) ImageFsInfo(context.Context, *cri.ImageFsInfoRequest) (*cri.ImageFsInfoResponse, error) {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
-	usage := func(bytes, count int) []*cri.FilesystemUsage {
+	usage := func(bytes uint64, count int) []*cri.FilesystemUsage {
 		return []*cri.FilesystemUsage{{
 			Timestamp:  s.r.stamp(),
 			FsId:       &cri.FilesystemIdentifier{Mountpoint: imageMountpoint},
-			UsedBytes:  &cri.UInt64Value{Value: uint64(bytes)},
+			UsedBytes:  &cri.UInt64Value{Value: bytes},
 			InodesUsed: &cri.UInt64Value{Value: uint64(count)},
 		}}
 	}
 	images := len(s.r.state.images)
 	return &cri.ImageFsInfoResponse{
-		ImageFilesystems:     usage(images*imageBytes, images),
+		ImageFilesystems:     usage(s.r.imagesSize(), images),
 		ContainerFilesystems: usage(0, len(s.r.state.containers)),
 	}, nil
+}
+
+// ImagesSize returns the size of all images.
+func (r *Runtime) ImagesSize() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.imagesSize()
+}
+
+// imagesSize returns the size of all images. r.mu is held.
+func (r *Runtime) imagesSize() uint64 {
+	var sum uint64
+	for _, img := range r.state.images {
+		sum += img.bytes
+	}
+	return sum
 }

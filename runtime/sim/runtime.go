@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -37,6 +38,10 @@ type Options struct {
 
 	// Images are references present from the start.
 	Images []string
+	// Pinned are more such references, of images that the runtime itself needs.
+	Pinned []string
+	// ImageSize returns the size of an image in bytes, by its full reference; nil: all have the same.
+	ImageSize func(ref string) uint64
 	// AnyImage lets PullImage fetch every well-formed reference, at once; without it there is nothing to fetch.
 	AnyImage bool
 
@@ -90,12 +95,12 @@ func New(opts Options) *Runtime {
 		sandboxes: map[string]*sandbox{}, sandboxNames: map[string]string{},
 		containers: map[string]*container{}, containerNames: map[string]string{}, images: map[string]*image{},
 	}
-	for _, name := range opts.Images {
+	for i, name := range slices.Concat(opts.Images, opts.Pinned) {
 		ref, err := fullReference(name)
 		if err != nil {
 			panic(fmt.Sprintf("sim: Options.Images: %v", err))
 		}
-		r.addImage(ref)
+		r.addImage(ref).pinned = i >= len(opts.Images)
 	}
 	r.startServer()
 	return r

@@ -1,0 +1,213 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri"
+)
+
+const (
+	// Period is the pause between two checks (kubelet: image garbage collection every 5 min).
+	Period = 5 * time.Minute
+	// Pause is the shortest time between two inspections of the runtime that hints lead to.
+	Pause = 10 * time.Second
+	// Timeout bounds one inspection. With many new containers it takes as many calls.
+	Timeout = time.Minute
+)
+
+// Options configure a Driver. Conn, Uses and Sink must be set.
+type Options struct {
+	// Conn reaches the image service.
+	Conn grpc.ClientConnInterface
+	// Uses returns which containers use which images.
+	Uses func(context.Context) ([]cri.ImageUse, error)
+	// Sink receives facts about the image actor. After an error they are reported again.
+	Sink func(context.Context, *journaletv1.Event) error
+	// HighPercent is the use of the images' file system from which it is reported as full; 0: it is not measured.
+	HighPercent int64
+	// Statfs returns the size of a file system and what is available of it, in bytes. Default: the kernel's.
+	Statfs func(path string) (capacity, available int64, err error)
+	// Period, Pause and Timeout default to the constants of their names.
+	Period, Pause, Timeout time.Duration
+	Log                    *slog.Logger
+}
+
+// Driver observes the images on the node. What has not changed costs no record, and no call but those of the period.
+type Driver struct {
+	opts   Options
+	images runtimeapi.ImageServiceClient
+	wake   chan struct{}
+	// inspecting is held during an inspection: one at a time is enough.
+	inspecting sync.Mutex
+
+	mu sync.Mutex
+	// last is what the journal has, by id. Its values are never changed.
+	last map[string]*journaletv1.ImageObservation
+	// reported: an observation of this run is in the journal.
+	reported bool
+	failed   map[string]string // the last error logged, by what failed
+	hanging  bool              // a measurement has not returned
+}
+
+// New returns a driver. It inspects nothing yet.
+func New(o Options) *Driver {
+	if o.Period == 0 {
+		o.Period = Period
+	}
+	if o.Pause == 0 {
+		o.Pause = Pause
+	}
+	if o.Timeout == 0 {
+		o.Timeout = Timeout
+	}
+	if o.Statfs == nil {
+		o.Statfs = statfs
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Driver{
+		opts: o, images: runtimeapi.NewImageServiceClient(o.Conn), wake: make(chan struct{}, 1),
+		last: map[string]*journaletv1.ImageObservation{}, failed: map[string]string{},
+	}
+}
+
+// Seed adds what the image actor has. It is called before Run.
+func (d *Driver) Seed(images map[string]*journaletv1.ImageRecord) {
+	for id, r := range images {
+		d.last[id] = proto.CloneOf(r.GetObserved())
+	}
+}
+
+// SeedPending handles a record that the image actor has not handled yet.
+func (d *Driver) SeedPending(rec *journaletv1.Record) {
+	if o := rec.GetFact().GetImagesObserved(); o != nil {
+		fold(d.last, o)
+	}
+}
+
+// Stored handles a stored record: after the end of a pull or a removal, the end of a pod, and the start of a container
+// from an image that was not in use, there is something to observe.
+func (d *Driver) Stored(rec *journaletv1.Record) {
+	if f := rec.GetFact().GetCallFinished(); f != nil && (f.GetRequester() == messages.Image.String() || d.newUse(f)) {
+		d.hint()
+	}
+	for _, e := range rec.GetStep().GetDecisions() {
+		if e.GetPodFinished() != nil {
+			d.hint()
+		}
+	}
+}
+
+// newUse reports whether a call has used an image that was not in use.
+func (d *Driver) newUse(f *journaletv1.CallFinished) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return f.GetImageRef() != "" && !d.last[f.GetImageRef()].GetUsed()
+}
+
+func (d *Driver) hint() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run observes until ctx ends.
+func (d *Driver) Run(ctx context.Context) error {
+	period := time.NewTicker(d.opts.Period)
+	defer period.Stop()
+	for full := true; ; {
+		err := d.Observe(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			d.hint() // again after the pause
+		} else if full {
+			d.measure(ctx)
+		}
+		pause := time.NewTimer(d.opts.Pause)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-pause.C:
+		}
+		full = full && err != nil
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-d.wake:
+		case <-period.C:
+			full = true
+		}
+	}
+}
+
+// Observe inspects the runtime and reports what differs from the last observation.
+func (d *Driver) Observe(ctx context.Context) error {
+	d.inspecting.Lock()
+	defer d.inspecting.Unlock()
+	images, err := d.List(ctx)
+	d.log("images cannot be inspected; none is removed on what is known of them", "inspect", err)
+	if err != nil {
+		return err
+	}
+	now := map[string]*journaletv1.ImageObservation{}
+	for _, i := range images {
+		now[i.GetId()] = i.ImageObservation
+	}
+	d.mu.Lock()
+	changes := diff(d.last, now, !d.reported)
+	d.mu.Unlock()
+	if changes == nil {
+		return nil
+	}
+	if err := d.opts.Sink(ctx, messages.NewEvent(changes)); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last, d.reported = now, true
+	return nil
+}
+
+// measure reports the images' file system if it is full.
+func (d *Driver) measure(ctx context.Context) {
+	if d.opts.HighPercent <= 0 || d.opts.HighPercent >= 100 {
+		return
+	}
+	fs, err := d.Filesystem(ctx)
+	d.log("the images' file system cannot be measured; no image is removed for space", "measure", err)
+	if err != nil || fs.UsedPercent() < d.opts.HighPercent {
+		return
+	}
+	full := &journaletv1.ImageFilesystemFull{CapacityBytes: fs.Capacity, AvailableBytes: fs.Available}
+	if err := d.opts.Sink(ctx, messages.NewEvent(full)); err != nil && ctx.Err() == nil {
+		d.opts.Log.Warn("a full file system of images was not recorded; it is reported again", "error", err)
+	}
+}
+
+// log logs an error once until it changes.
+func (d *Driver) log(message, what string, err error) {
+	text := ""
+	if err != nil {
+		text = fmt.Sprintf("%.500s", err.Error())
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if text != "" && d.failed[what] != text {
+		d.opts.Log.Warn(message, "error", text)
+	}
+	d.failed[what] = text
+}
