@@ -28,7 +28,8 @@ listed = $(GO) test -list '$(1)' $(2) | grep -E '^(Test|Fuzz)' >/dev/null || { e
 # What `make fuzz` runs, as function@package.
 FUZZ = FuzzDecode@./runtime/source/manifest FuzzDecodeObjects@./runtime/source/manifest \
 	FuzzBundle@./runtime/history/bundle FuzzBundleContent@./runtime/history/bundle \
-	FuzzEvent@./runtime/history/describe FuzzRecord@./runtime/history/replay FuzzBlock@./bus
+	FuzzEvent@./runtime/history/describe FuzzRecord@./runtime/history/replay FuzzBlock@./bus \
+	FuzzLog@./runtime/pod/logs FuzzTime@./runtime/pod/logs
 # Tests run on the pinned containerd unless LAB_CONTAINERD names another: they need its event stream.
 integration chaos chaos-short leftovers attack: export LAB_CONTAINERD ?= built
 # The tests of test/chaos bring up their lab by themselves: they also kill it.

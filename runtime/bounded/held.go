@@ -78,13 +78,11 @@ func (h *Held) ProcPath() string { return "/proc/self/fd/" + strconv.Itoa(h.fd()
 // Entries yields the entries in no order, in constant memory. An error ends it.
 func (h *Held) Entries() iter.Seq2[fs.DirEntry, error] {
 	return entriesOf(func() (*os.File, error) {
-		fd, err := retry(func() (int, error) {
-			return unix.Openat(h.fd(), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		})
+		again, err := h.Again()
 		if err != nil {
-			return nil, h.failed("open", "", err)
+			return nil, err
 		}
-		return os.NewFile(uintptr(fd), h.Name()), nil
+		return again.f, nil
 	})
 }
 
@@ -167,4 +165,30 @@ func (h *Held) SetModified(name string, at time.Time) error {
 		return h.failed("set the time of", name, err)
 	}
 	return nil
+}
+
+// ListStamp returns a time that changes when entries are added, renamed or removed, as fine as the file system's clock.
+func (h *Held) ListStamp() (time.Time, error) {
+	st, err := h.Self()
+	return time.Unix(st.Mtim.Unix()), err
+}
+
+// Again opens the directory a second time.
+func (h *Held) Again() (*Held, error) {
+	fd, err := retry(func() (int, error) {
+		return unix.Openat(h.fd(), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return nil, h.failed("open", "", err)
+	}
+	return &Held{os.NewFile(uintptr(fd), h.Name())}, nil
+}
+
+// Self describes the directory itself.
+func (h *Held) Self() (unix.Stat_t, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(h.fd(), &st); err != nil {
+		return st, h.failed("stat", "", err)
+	}
+	return st, nil
 }
