@@ -39,6 +39,7 @@ import (
 	"github.com/journalet/journalet/runtime/preflight"
 	"github.com/journalet/journalet/runtime/source/file"
 	"github.com/journalet/journalet/runtime/source/url"
+	"github.com/journalet/journalet/runtime/stats"
 	"github.com/journalet/journalet/runtime/timer"
 )
 
@@ -63,6 +64,7 @@ type agent struct {
 	gates     *gate.Driver
 	storage   *storage.Driver
 	images    *image.Driver
+	stats     *stats.Stats
 	volumes   volumes
 	objects   *objects.Store
 	files     *file.Driver

@@ -90,6 +90,13 @@ func (c *manifestCache) get(ctx context.Context, digest string) (*corev1.Pod, er
 	return pod, nil
 }
 
+// newest returns the newest manifest of a pod; nil if none is in memory.
+func (c *manifestCache) newest(uid string) *corev1.Pod {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pods[c.owned[uid][0]]
+}
+
 // own sets the manifest of a pod of an earlier run.
 func (c *manifestCache) own(uid, digest string) {
 	c.mu.Lock()

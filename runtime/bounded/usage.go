@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"strings"
@@ -23,8 +24,11 @@ const (
 	blockBytes = 512
 )
 
-// Usage is what a tree takes on its file system, in bytes of allocated blocks.
-type Usage struct{ FileBytes, DirBytes int64 }
+// Usage is what a tree takes on its file system: bytes of allocated blocks, and inodes.
+type Usage struct {
+	FileBytes, DirBytes int64
+	Inodes              int64
+}
 
 // Bytes returns the sum.
 func (u Usage) Bytes() int64 { return u.FileBytes + u.DirBytes }
@@ -52,6 +56,7 @@ func DiskUsage(ctx context.Context, root *os.Root, name string, atMost int64, pa
 	defer at.Close()
 	defer w.closeAll()
 	w.measure(int(at.Fd()), path.Base(name))
+	w.used.Inodes += int64(math.Round(w.linked))
 	if err := w.err; err != nil {
 		return w.used, fmt.Errorf("measure %s: %w", path.Join(root.Name(), name), err)
 	}
@@ -68,7 +73,8 @@ type measurer struct {
 	dev    uint64
 	levels []level
 	used   Usage
-	err    error // the first one
+	linked float64 // inodes of files with several links: the part of each that its links in the tree are
+	err    error   // the first one
 }
 
 // level is a directory on the way down. The first window ones stay open, and of the others the deepest one.
@@ -121,6 +127,11 @@ func (w *measurer) entry(dir int, name string) {
 	bytes := st.Blocks * blockBytes
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		w.used.FileBytes += bytes / int64(max(1, st.Nlink))
+		if st.Nlink > 1 {
+			w.linked += 1 / float64(st.Nlink)
+		} else {
+			w.used.Inodes++
+		}
 		return
 	}
 	fd, err := openDir(dir, name)
@@ -128,6 +139,7 @@ func (w *measurer) entry(dir int, name string) {
 		return
 	}
 	w.used.DirBytes += bytes
+	w.used.Inodes++
 	if err != nil {
 		w.note(err)
 		return

@@ -31,6 +31,8 @@ const (
 	DefaultHTTPCheck = 20 * time.Second
 	// DefaultRequestTimeout is the kubelet's runtimeRequestTimeout.
 	DefaultRequestTimeout = 2 * time.Minute
+	// DefaultVolumeStatsAggPeriod is the kubelet's volumeStatsAggPeriod.
+	DefaultVolumeStatsAggPeriod = time.Minute
 	// DefaultPullQPS and DefaultPullBurst are the kubelet's registryPullQPS and registryBurst.
 	DefaultPullQPS   = 5
 	DefaultPullBurst = 10
@@ -143,6 +145,8 @@ type Config struct {
 	SeccompDefault bool
 	// SandboxSeccompProfile is the profile of pause processes: SandboxSeccompMinimal or SandboxSeccompRuntimeDefault.
 	SandboxSeccompProfile string
+	// VolumeStatsAggPeriod is how long figures of volumes count; negative: volumes are not measured.
+	VolumeStatsAggPeriod time.Duration
 	// MaxContainerRestartPeriod is the longest container back-off, 1 s to 5 min.
 	MaxContainerRestartPeriod time.Duration
 
@@ -208,6 +212,7 @@ func Defaults() *Config {
 		ImageGC: defaultImageGC(),
 		MaxPods: DefaultMaxPods, PodLogDir: DefaultPodLogDir, ContainerLogDir: DefaultContainerLogDir,
 		ResolvConf: DefaultResolvConf, MaxContainerRestartPeriod: DefaultMaxRestartPeriod,
+		VolumeStatsAggPeriod:  DefaultVolumeStatsAggPeriod,
 		SandboxSeccompProfile: SandboxSeccompMinimal,
 		HealthzPort:           DefaultHealthzPort, HealthzBindAddress: DefaultHealthzAddress,
 		JournalSync: "always", JournalRetentionAge: DefaultJournalAge, JournalRetentionBytes: DefaultJournalBytes,

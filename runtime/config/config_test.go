@@ -116,6 +116,7 @@ func TestSupportedFieldsAreApplied(t *testing.T) {
 	c, problems := mustLoad(t, "--config", write(t, filepath.Join(dir, "c.yaml"), head+`
 staticPodPath: pods
 fileCheckFrequency: 5s
+volumeStatsAggPeriod: 2m
 runtimeRequestTimeout: 3m
 maxPods: 7
 podLogsDir: /logs
@@ -141,6 +142,7 @@ logging: {verbosity: 3, format: json, vmodule: [{filePattern: a, verbosity: 2}]}
 	want.StaticPodPath, want.FileCheckFrequency, want.RuntimeRequestTimeout = filepath.Join(dir, "pods"),
 		5*time.Second, 3*time.Minute
 	want.MaxPods, want.PodLogDir, want.ImageServiceEndpoint = 7, "/logs", DefaultEndpoint
+	want.VolumeStatsAggPeriod = 2 * time.Minute
 	want.RegistryPullQPS, want.RegistryBurst, want.MaxParallelImagePulls = 0, 3, 4
 	want.ImageGC = ImageGC{HighPercent: 60, LowPercent: 50, MinAge: time.Minute, MaxAge: 48 * time.Hour}
 	want.ResolvConf, want.HealthzPort, want.HealthzBindAddress, want.SeccompDefault = "", 0, "::1", true
@@ -215,6 +217,7 @@ func TestContradictionsAndValuesOutOfBoundsAreRejected(t *testing.T) {
 		"back-off":    {"crashLoopBackOff: {maxContainerRestartPeriod: 301s}", "maxContainerRestartPeriod"},
 		"dns":         {"clusterDNS: [dns.local]", "clusterDNS"},
 		"check":       {"fileCheckFrequency: 1ms", "fileCheckFrequency"},
+		"volumeStats": {"volumeStatsAggPeriod: 1ms", "volumeStatsAggPeriod"},
 		"negative":    {"runtimeRequestTimeout: -1s", "runtimeRequestTimeout"},
 		"reserved":    {"kubeReserved: {cpu: \"-1\"}", "kubeReserved"},
 		"reserved of": {"systemReserved: {gpu: \"1\"}", "gpu"},

@@ -54,6 +54,9 @@ var fields = map[string]field{
 	"runtimeRequestTimeout": {apply: duration(
 		func(k *kubeletConfig) time.Duration { return k.RuntimeRequestTimeout.Duration },
 		func(c *Config) *time.Duration { return &c.RuntimeRequestTimeout })},
+	"volumeStatsAggPeriod": {apply: duration(
+		func(k *kubeletConfig) time.Duration { return k.VolumeStatsAggPeriod.Duration },
+		func(c *Config) *time.Duration { return &c.VolumeStatsAggPeriod })},
 	"maxPods":    {flag: "max-pods", apply: set(func(c *Config, k *kubeletConfig) { c.MaxPods = k.MaxPods })},
 	"podLogsDir": {flag: "pod-log-dir", apply: set(func(c *Config, k *kubeletConfig) { c.PodLogDir = k.PodLogsDir })},
 	"containerRuntimeEndpoint": {flag: "container-runtime-endpoint", apply: set(func(c *Config, k *kubeletConfig) {
@@ -155,7 +158,6 @@ var fields = map[string]field{
 	"containerLogMaxFiles":        {ignored: notSupported, def: `5`},
 	"containerLogMaxWorkers":      {ignored: notSupported, def: `1`},
 	"containerLogMonitorInterval": {ignored: notSupported, def: `"10s"`},
-	"volumeStatsAggPeriod":        {ignored: notSupported, def: `"1m"`},
 	"volumePluginDir": {ignored: notSupported,
 		def: `"/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"`},
 	"localStorageCapacityIsolation": {ignored: notSupported, def: `true`},

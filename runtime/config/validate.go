@@ -75,6 +75,9 @@ func (c *Config) Validate() error {
 	inRange("fileCheckFrequency", c.FileCheckFrequency, minFileCheck, 24*time.Hour)
 	inRange("runtimeRequestTimeout", c.RuntimeRequestTimeout, minRequestTimeout, time.Hour)
 	inRange("crashLoopBackOff.maxContainerRestartPeriod", c.MaxContainerRestartPeriod, minRestartPeriod, maxRestartPeriod)
+	if c.VolumeStatsAggPeriod >= 0 { // negative: volumes are not measured
+		inRange("volumeStatsAggPeriod", c.VolumeStatsAggPeriod, time.Second, 24*time.Hour)
+	}
 	if c.OnceTimeout < 0 || c.OnceTimeout > 0 && !c.Once {
 		bad("--once-timeout: %v, want more than 0, and --once with it", c.OnceTimeout)
 	}

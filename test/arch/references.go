@@ -44,7 +44,8 @@ var theirs = strings.Fields(`
 	            MaxPodTerminationMessageLogLength MaxShares MilliCPUToCPU MinMilliCPULimit MinQuotaPeriod MinShares
 	            RestartingAllContainers SyncTerminatingPod SystemCriticalPriority UnexpectedAdmissionError
 	            ValidatePodResize ValidatePodUpdate
-	Kubernetes: allocatedResources hostnameOverride nodeStatus AppArmor ConfigMaps WebSocket
+	Kubernetes: allocatedResources cAdvisor usageNanoCores container_last_seen
+	            hostnameOverride nodeStatus AppArmor ConfigMaps WebSocket
 	Runtimes:   image_id stats_collect_period restrict_oom_score_adj Container.Delete ImageService
 	            K8sContainerdNamespace SystemdCgroup
 	Modules:    encoding.CodecV2 nats.go CodecV2 FileFsyncer FilePassthroughFder gRPC NodeCreater NodeOpendirHandler

@@ -201,6 +201,30 @@ func (t *Tree) Parent(p *corev1.Pod) (string, error) {
 	return t.layout.Pod(p)
 }
 
+// Path returns the path of a pod's cgroup below the mount points; "" if it is to have none, or the tree is not ready.
+func (t *Tree) Path(p *corev1.Pod) string {
+	if !t.Ready() || !t.Wants(p) {
+		return ""
+	}
+	path, err := t.layout.Pod(p)
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+// Top returns the path of the cgroup above all pods; "" if the tree is not ready.
+func (t *Tree) Top() string {
+	if !t.Ready() {
+		return ""
+	}
+	path, err := t.layout.path(t.layout.top())
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
 // Ensure creates the cgroup of a pod that is to have one, and sets its values. If an existing cgroup cannot take new
 // values, it keeps the old ones, with a warning in the log. The tree must be ready.
 func (t *Tree) Ensure(p *corev1.Pod) error {

@@ -261,6 +261,19 @@ func (p *PLEG) Healthy() error {
 	return nil
 }
 
+// Observed returns the last observation of every pod, in no order. They must not be changed.
+func (p *PLEG) Observed() []*journaletv1.PodObserved {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]*journaletv1.PodObserved, 0, len(p.pods))
+	for _, s := range p.pods {
+		if s.last != nil {
+			out = append(out, s.last)
+		}
+	}
+	return out
+}
+
 // Current reports whether all pods are as the runtime shows them: it was listed in this run, and no inspection waits,
 // is under way or has failed.
 func (p *PLEG) Current() bool {

@@ -1,0 +1,81 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/pod/storage/quota"
+)
+
+// Measured is what a volume, or a file of a pod, takes, and what its file system has, at one time.
+type Measured struct {
+	// Bytes and Inodes are what it takes itself.
+	Bytes, Inodes int64
+	FS            FileSystem
+}
+
+// FileSystem is what a file system has, in bytes and inodes.
+type FileSystem struct {
+	Capacity, Available, Used uint64
+	Inodes, InodesFree        uint64
+}
+
+// ErrNotMeasured means that a volume is of a kind that is the node's or the runtime's: hostPath and image.
+var ErrNotMeasured = errors.New("the volume is not the pod's own")
+
+// FileSystemAt measures the file system of a path.
+func FileSystemAt(path string) (FileSystem, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return FileSystem{}, fmt.Errorf("measure the file system of %s: %w", path, err)
+	}
+	size := uint64(max(0, st.Bsize))
+	return FileSystem{
+		Capacity: st.Blocks * size, Available: st.Bavail * size, Used: (st.Blocks - min(st.Blocks, st.Bfree)) * size,
+		Inodes: st.Files, InodesFree: st.Ffree,
+	}, nil
+}
+
+// Volume measures one volume of a pod for statistics, within the share of walks of all measurements. It is measured to
+// its end, other than for limits.
+func (d *Driver) Volume(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (Measured, error) {
+	if v.HostPath != nil || v.Image != nil {
+		return Measured{}, ErrNotMeasured
+	}
+	path, err := d.opts.Path(pod, v.Name)
+	if err != nil {
+		return Measured{}, err
+	}
+	var m Measured
+	if m.FS, err = FileSystemAt(path); err != nil {
+		return Measured{}, err
+	}
+	if v.EmptyDir != nil && v.EmptyDir.Medium != corev1.StorageMediumDefault {
+		m.Bytes, err = memory(path)
+		m.Inodes = int64(m.FS.Inodes - min(m.FS.Inodes, m.FS.InodesFree))
+		return m, err
+	}
+	u, err := d.tree(ctx, path, 0)
+	m.Bytes, m.Inodes = u.Bytes(), u.Inodes
+	if used, ok := quota.Used(path); ok && mapped(pod) {
+		m.Bytes = used
+	}
+	return m, err
+}
+
+// Logs measures the log files of one container, or of the whole pod if the name is empty. Directories do not count.
+func (d *Driver) Logs(ctx context.Context, pod *corev1.Pod, container string) (bounded.Usage, error) {
+	dir := d.opts.PodLogDir(pod.Namespace, pod.Name, string(pod.UID))
+	return d.tree(ctx, filepath.Join(dir, container), 0)
+}
+
+// Hosts measures the hosts file of a pod.
+func (d *Driver) Hosts(ctx context.Context, pod *corev1.Pod) (bounded.Usage, error) {
+	return d.tree(ctx, filepath.Join(d.opts.PodDir(string(pod.UID)), hostsFile), 0)
+}
