@@ -34,6 +34,7 @@ import (
 	"github.com/journalet/journalet/runtime/objects"
 	"github.com/journalet/journalet/runtime/otlp"
 	"github.com/journalet/journalet/runtime/pod/gate"
+	"github.com/journalet/journalet/runtime/pod/logs/rotate"
 	"github.com/journalet/journalet/runtime/pod/probe"
 	"github.com/journalet/journalet/runtime/pod/storage"
 	"github.com/journalet/journalet/runtime/preflight"
@@ -63,6 +64,7 @@ type agent struct {
 	probes    *probe.Driver
 	gates     *gate.Driver
 	storage   *storage.Driver
+	rotation  *rotate.Driver // nil if no log is rotated
 	images    *image.Driver
 	stats     *stats.Stats
 	volumes   volumes
@@ -185,6 +187,9 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 	a.probes.Stored(rec)
 	a.gates.Stored(rec)
 	a.storage.Stored(rec)
+	if a.rotation != nil {
+		a.rotation.Stored(rec)
+	}
 	a.images.Stored(rec)
 	a.objects.Stored(rec)
 	a.once.signal()
@@ -241,6 +246,7 @@ func (a *agent) seed(r *host.Recovered) {
 			a.seedProbes(r, ref, d)
 			a.seedGates(r, ref, d)
 			a.seedStorage(r, ref, d)
+			a.seedRotation(r, ref, d)
 			a.seedVolumes(r, ref, d)
 			a.seedObjects(r, ref, d)
 			last, certain := d.Pod().GetObserved(), d.Observed()
@@ -293,6 +299,9 @@ func (a *agent) serve(ctx context.Context) error {
 	}
 	if a.url != nil {
 		drivers["http source"] = a.url.Run
+	}
+	if a.rotation != nil {
+		drivers["log rotation"] = a.rotation.Run
 	}
 	if a.traces != nil {
 		drivers["traces"] = a.traces.Run

@@ -165,6 +165,9 @@ func (a *agent) newDrivers() error {
 	a.probes, a.gates, a.storage = a.newProbes(), a.newGates(), a.newStorage(a.volumes.Driver)
 	a.images = a.newImages()
 	a.stats = a.newStats()
+	if a.rotation, err = a.newRotation(); err != nil {
+		return err
+	}
 	a.timers = timer.New(timer.WallClock{}, a.host.Outcome)
 	a.calls = calls.New(calls.Options{
 		Performer: a.criDriver, Outcome: a.callFinished, Finished: a.inspectAfter,

@@ -127,6 +127,8 @@ type Config struct {
 	MaxParallelImagePulls int32
 	// ImageGC bounds what images take of their file system.
 	ImageGC ImageGC
+	// ContainerLogs bounds the logs of containers.
+	ContainerLogs ContainerLogs
 
 	// HostnameOverride is the node's name; empty: the host's.
 	HostnameOverride string
@@ -209,7 +211,7 @@ func Defaults() *Config {
 		ContainerRuntimeEndpoint: DefaultEndpoint, RuntimeRequestTimeout: DefaultRequestTimeout,
 		CRIConcurrency:  defaultConcurrency(),
 		RegistryPullQPS: DefaultPullQPS, RegistryBurst: DefaultPullBurst, MaxParallelImagePulls: DefaultParallelPulls,
-		ImageGC: defaultImageGC(),
+		ImageGC: defaultImageGC(), ContainerLogs: defaultContainerLogs(),
 		MaxPods: DefaultMaxPods, PodLogDir: DefaultPodLogDir, ContainerLogDir: DefaultContainerLogDir,
 		ResolvConf: DefaultResolvConf, MaxContainerRestartPeriod: DefaultMaxRestartPeriod,
 		VolumeStatsAggPeriod:  DefaultVolumeStatsAggPeriod,
@@ -294,6 +296,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.Profiling, "profiling", c.Profiling,
 		"serve Go profiles on /debug/pprof/ of --healthz-port, without authentication")
 	c.addImageFlags(fs)
+	c.addLogFlags(fs)
 	c.addBusFlags(fs)
 	c.addOnceFlags(fs)
 	c.addTracingFlags(fs)

@@ -128,6 +128,10 @@ imageMinimumGCAge: 1m
 imageMaximumGCAge: 48h
 imageGCHighThresholdPercent: 60
 imageGCLowThresholdPercent: 50
+containerLogMaxSize: 1Mi
+containerLogMaxFiles: 2
+containerLogMaxWorkers: 3
+containerLogMonitorInterval: 4s
 resolvConf: ""
 healthzPort: 0
 healthzBindAddress: "::1"
@@ -145,6 +149,7 @@ logging: {verbosity: 3, format: json, vmodule: [{filePattern: a, verbosity: 2}]}
 	want.VolumeStatsAggPeriod = 2 * time.Minute
 	want.RegistryPullQPS, want.RegistryBurst, want.MaxParallelImagePulls = 0, 3, 4
 	want.ImageGC = ImageGC{HighPercent: 60, LowPercent: 50, MinAge: time.Minute, MaxAge: 48 * time.Hour}
+	want.ContainerLogs = ContainerLogs{MaxSize: "1Mi", MaxFiles: 2, MaxWorkers: 3, MonitorInterval: 4 * time.Second}
 	want.ResolvConf, want.HealthzPort, want.HealthzBindAddress, want.SeccompDefault = "", 0, "::1", true
 	want.SystemReserved = map[string]string{"cpu": "100m", "memory": "1Gi", "pid": "100"}
 	want.KubeReserved = map[string]string{"ephemeral-storage": "1Mi"}
@@ -213,6 +218,11 @@ func TestContradictionsAndValuesOutOfBoundsAreRejected(t *testing.T) {
 		"gc below":    {"imageGCLowThresholdPercent: 85", "not below"},
 		"gc age":      {"imageMinimumGCAge: -1s", "imageMinimumGCAge"},
 		"gc ages":     {"imageMaximumGCAge: 2m", "not above"},
+		"log size":    {"containerLogMaxSize: much", "containerLogMaxSize"},
+		"log bytes":   {"containerLogMaxSize: 1500m", "containerLogMaxSize"},
+		"log files":   {"containerLogMaxFiles: 1", "containerLogMaxFiles"},
+		"log workers": {"containerLogMaxWorkers: 0", "containerLogMaxWorkers"},
+		"log monitor": {"containerLogMonitorInterval: 2s", "containerLogMonitorInterval"},
 		"endpoint":    {"containerRuntimeEndpoint: tcp://1.2.3.4:5", "containerRuntimeEndpoint"},
 		"back-off":    {"crashLoopBackOff: {maxContainerRestartPeriod: 301s}", "maxContainerRestartPeriod"},
 		"dns":         {"clusterDNS: [dns.local]", "clusterDNS"},

@@ -154,10 +154,18 @@ var fields = map[string]field{
 	"imageGCLowThresholdPercent": {flag: "image-gc-low-threshold", apply: set(func(c *Config, k *kubeletConfig) {
 		c.ImageGC.LowPercent = *k.ImageGCLowThresholdPercent
 	})},
-	"containerLogMaxSize":         {ignored: notSupported, def: `"10Mi"`},
-	"containerLogMaxFiles":        {ignored: notSupported, def: `5`},
-	"containerLogMaxWorkers":      {ignored: notSupported, def: `1`},
-	"containerLogMonitorInterval": {ignored: notSupported, def: `"10s"`},
+	"containerLogMaxSize": {flag: "container-log-max-size", apply: set(func(c *Config, k *kubeletConfig) {
+		c.ContainerLogs.MaxSize = k.ContainerLogMaxSize
+	})},
+	"containerLogMaxFiles": {flag: "container-log-max-files", apply: set(func(c *Config, k *kubeletConfig) {
+		c.ContainerLogs.MaxFiles = *k.ContainerLogMaxFiles
+	})},
+	"containerLogMaxWorkers": {apply: set(func(c *Config, k *kubeletConfig) {
+		c.ContainerLogs.MaxWorkers = *k.ContainerLogMaxWorkers
+	})},
+	"containerLogMonitorInterval": {apply: set(func(c *Config, k *kubeletConfig) {
+		c.ContainerLogs.MonitorInterval = k.ContainerLogMonitorInterval.Duration
+	})},
 	"volumePluginDir": {ignored: notSupported,
 		def: `"/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"`},
 	"localStorageCapacityIsolation": {ignored: notSupported, def: `true`},

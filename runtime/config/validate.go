@@ -101,6 +101,7 @@ func (c *Config) Validate() error {
 		bad("memorySwap.swapBehavior: found %q, want %s or %s", c.SwapBehavior, SwapNone, SwapLimited)
 	}
 	errs = append(errs, c.ImageGC.validate()...)
+	errs = append(errs, c.ContainerLogs.validate()...)
 	errs = append(errs, c.validateUserNamespaces()...)
 	errs = append(errs, c.validateTokenFiles()...)
 	errs = append(errs, c.validateCgroups()...)

@@ -91,7 +91,7 @@ func (w *world) reopen() {
 	must.OK(w, err)
 }
 
-// say makes the container write n lines.
+// say writes n lines as the container.
 func (w *world) say(n int) {
 	w.Helper()
 	for range n {
@@ -223,7 +223,7 @@ func TestLogBeyondItsBoundIsRotatedCompressedAndRemoved(t *testing.T) {
 	w.wantReports("", "", "", "", "")
 }
 
-func TestNothingIsAskedWhileLogsDoNotGrow(t *testing.T) {
+func TestRuntimeIsNotCalledWhileLogsDoNotGrow(t *testing.T) {
 	w := newWorld(t)
 	for range 10 {
 		w.inspect()
