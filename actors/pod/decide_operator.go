@@ -76,3 +76,20 @@ func (d *step) restartLeft() time.Duration {
 
 // ReasonDrained is the status reason of pods that a drain of the node ended, and of those that wait for its end.
 const ReasonDrained = "NodeDrained"
+
+// Ending is how long a pod has to end, and what it waits for while it does.
+type Ending struct {
+	// Grace is its grace period. Until is the end of it, zero for a pod that does not terminate.
+	Grace time.Duration
+	Until time.Time
+	Waits []Wait
+}
+
+// Ending returns how the pod ends, or would end.
+func (a *Actor) Ending() Ending {
+	e := Ending{Grace: a.grace()}
+	if a.state.GetStage() == terminating {
+		e.Until, e.Waits = a.state.GetTerminatingAt().AsTime().Add(e.Grace), a.Waits()
+	}
+	return e
+}

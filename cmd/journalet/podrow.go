@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/runtime/history/describe"
 )
 
@@ -32,6 +33,9 @@ func summarize(p *corev1.Pod) podSummary {
 		s.containers(p)
 	}
 	switch {
+	case p.Status.Reason == node.ReasonDrained:
+		// Its containers wait, or were stopped, for this alone.
+		s.status = node.ReasonDrained
 	case p.Status.Reason == describe.ReasonQuarantined:
 		// It comes before the containers' states: the agent does not react to them any more.
 		s.status = describe.ReasonQuarantined

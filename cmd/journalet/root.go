@@ -84,7 +84,7 @@ func (a *app) command() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(a.runCommand(), a.podsCommand(), a.podCommand(), a.observeCommand(), a.whyCommand(),
 		a.timelineCommand(), a.traceCommand(), a.replayCommand(), a.journalCommand(), a.liftCommand(), a.checkCommand(),
-		a.validateCommand(),
+		a.validateCommand(), a.restartCommand(), a.drainCommand(), a.uncordonCommand(),
 		a.versionCommand())
 	return root
 }

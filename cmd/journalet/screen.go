@@ -55,6 +55,23 @@ func (s *screen) paint(colour bool, parts ...painted) error {
 // status replaces the line of the cursor, on a terminal.
 func (s *screen) status(text string) { fmt.Fprint(s.w, "\r\x1b[K"+quote(text, false)) }
 
+// back moves the cursor of a terminal up by so many lines, and clears what is below.
+func (s *screen) back(lines int) {
+	if lines > 0 {
+		fmt.Fprintf(s.w, "\x1b[%dA\r\x1b[J", lines)
+	}
+}
+
+// size returns the columns and lines of the terminal, 80 by 24 if they are not known.
+func (s *screen) size() (columns, lines int) {
+	if f, ok := s.w.(*os.File); ok {
+		if c, l, err := term.GetSize(int(f.Fd())); err == nil && c > 0 && l > 0 {
+			return c, l
+		}
+	}
+	return 80, 24
+}
+
 // terminal reports whether it is a terminal.
 func (s *screen) terminal() bool {
 	f, ok := s.w.(*os.File)

@@ -238,6 +238,30 @@ func (c *Client) Prune(ctx context.Context, q PruneRequest) (*bus.Pruned, error)
 	return a, c.request(ctx, JournalPrune, q, a, longTimeout)
 }
 
+// Restart requests the restart of a pod or a container.
+func (c *Client) Restart(ctx context.Context, q RestartRequest) (*RestartResponse, error) {
+	a := &RestartResponse{}
+	return a, c.request(ctx, PodRestart, q, a, clientTimeout)
+}
+
+// BeginDrain requests a drain of the node.
+func (c *Client) BeginDrain(ctx context.Context, q DrainRequest) (*DrainStatus, error) {
+	a := &DrainStatus{}
+	return a, c.request(ctx, DrainBegin, q, a, clientTimeout)
+}
+
+// Drain returns the drain of the node as it stands.
+func (c *Client) Drain(ctx context.Context) (*DrainStatus, error) {
+	a := &DrainStatus{}
+	return a, c.request(ctx, NodeDrain, struct{}{}, a, clientTimeout)
+}
+
+// Uncordon requests the end of a drain.
+func (c *Client) Uncordon(ctx context.Context, q UncordonRequest) (*DrainStatus, error) {
+	a := &DrainStatus{}
+	return a, c.request(ctx, NodeUncordon, q, a, clientTimeout)
+}
+
 // Info describes the agent.
 func (c *Client) Info(ctx context.Context) (*Info, error) {
 	a := &Info{}

@@ -73,6 +73,11 @@ const (
 	// QuarantineLift and JournalPrune need the key for requests that change something.
 	QuarantineLift = "control.quarantine.lift"
 	JournalPrune   = "control.journal.prune"
+	// NodeDrain reports the drain of the node; the other three are operators' requests and need that key, too.
+	NodeDrain    = "node.drain"
+	PodRestart   = "control.pod.restart"
+	DrainBegin   = "control.node.drain"
+	NodeUncordon = "control.node.uncordon"
 )
 
 // Subject returns the subject of a request to a node.
