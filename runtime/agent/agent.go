@@ -31,6 +31,7 @@ import (
 	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/image"
+	"github.com/journalet/journalet/runtime/image/credentials"
 	"github.com/journalet/journalet/runtime/objects"
 	"github.com/journalet/journalet/runtime/otlp"
 	"github.com/journalet/journalet/runtime/pod/gate"
@@ -69,11 +70,13 @@ type agent struct {
 	stats     *stats.Stats
 	volumes   volumes
 	objects   *objects.Store
-	files     *file.Driver
-	url       *url.Driver // nil without a manifest URL
-	health    *health.Monitor
-	metrics   *server.Metrics
-	traces    *otlp.Exporter // nil unless starts are traced
+	// credentials are those of pulls.
+	credentials *credentials.Driver
+	files       *file.Driver
+	url         *url.Driver // nil without a manifest URL
+	health      *health.Monitor
+	metrics     *server.Metrics
+	traces      *otlp.Exporter // nil unless starts are traced
 
 	cutting     sync.Mutex // held while the journal is cut
 	dispatching loop
@@ -192,6 +195,7 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 	}
 	a.images.Stored(rec)
 	a.objects.Stored(rec)
+	a.credentials.Stored(rec)
 	a.once.signal()
 	a.manifests.Stored(rec)
 	if a.traces != nil {
@@ -240,6 +244,8 @@ func (a *agent) seed(r *host.Recovered) {
 			a.health = health.New(a.healthOptions(last))
 		case *imageactor.Actor:
 			a.seedImages(r, ref, d)
+			a.credentials.Seed(d.Images())
+			r.Pending(ref, a.credentials.Stored)
 		case *pod.Actor:
 			a.manifests.own(ref.ID, d.Pod().GetPod().GetDigest())
 			a.seedCgroups(ref, d)

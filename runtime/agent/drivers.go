@@ -135,6 +135,9 @@ func (a *agent) newDrivers() error {
 	if a.cgroups, err = a.newCgroups(); err != nil {
 		return err
 	}
+	if a.credentials, err = a.newCredentials(); err != nil {
+		return err
+	}
 	a.criDriver = cri.New(cri.Options{
 		Conn: a.conn, Node: a.facts.NodeName, AgentID: a.id(), Manifest: a.manifests.get, Hash: pod.ContainerHash,
 		PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
@@ -143,7 +146,7 @@ func (a *agent) newDrivers() error {
 		SandboxSeccomp: a.sandboxSeccomp(), SeccompRoot: filepath.Join(a.cfg.RootDir, "seccomp"),
 		MemoryCapacity: a.facts.Capacity.MemoryBytes, SwapCapacity: a.facts.SwapBytes,
 		LimitedSwap: a.cfg.SwapBehavior == config.SwapLimited, SELinux: selinux.GetEnabled(),
-		Volumes: a.volumes.Driver, Objects: a.objects,
+		Volumes: a.volumes.Driver, Objects: a.objects, Credentials: a.credentials,
 		PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
 		PodCgroups: a.cgroups, CgroupDriver: a.cfg.CgroupDriver,
 		CgroupV2: cgroup.V2(), Cgroups: cri.DetectCgroups("/", cgroup.V2()), Allocatable: a.allocatable,

@@ -130,6 +130,15 @@ type Config struct {
 	// ContainerLogs bounds the logs of containers.
 	ContainerLogs ContainerLogs
 
+	// ImageCredentialProviderConfig is a file or directory with the configuration of credential provider plugins,
+	// ImageCredentialProviderBinDir the directory with their programs; both empty: there are none.
+	ImageCredentialProviderConfig, ImageCredentialProviderBinDir string
+	// ImagePullVerification says which images on the node only the pods may have that have their credentials
+	// (imagePullCredentialsVerificationPolicy); empty: those that this agent has pulled.
+	ImagePullVerification string
+	// PreloadedImages are images that every pod may have, for one of these policies.
+	PreloadedImages []string
+
 	// HostnameOverride is the node's name; empty: the host's.
 	HostnameOverride string
 	// NodeIP is the node's address, or an IPv4 and an IPv6 one separated by a comma; empty: the host's.
@@ -256,6 +265,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.RuntimeClassPath, "runtime-class-path", c.RuntimeClassPath,
 		"file or directory of RuntimeClass objects for pods; empty: none")
 	c.addObjectFlags(fs)
+	c.addCredentialFlags(fs)
 	fs.StringVar(&c.ContainerRuntimeEndpoint, "container-runtime-endpoint", c.ContainerRuntimeEndpoint,
 		"socket of the CRI runtime, or sim:// for a simulated one")
 	fs.StringVar(&c.ImageServiceEndpoint, "image-service-endpoint", c.ImageServiceEndpoint,
@@ -312,6 +322,14 @@ func (c *Config) addObjectFlags(fs *pflag.FlagSet) {
 		"file or directory of ConfigMaps, Secrets and ClusterTrustBundles for pods, besides those in --static-pod-path")
 	fs.StringToStringVar(&c.ServiceAccountTokenFiles, "service-account-token-file", c.ServiceAccountTokenFiles,
 		"file with the token of a service account for its pods, NAMESPACE/NAME=PATH; may be given several times")
+}
+
+// addCredentialFlags adds the flags of credential provider plugins, which are the kubelet's.
+func (c *Config) addCredentialFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&c.ImageCredentialProviderConfig, "image-credential-provider-config", c.ImageCredentialProviderConfig,
+		"file or directory with the configuration of credential provider plugins (CredentialProviderConfig); empty: none")
+	fs.StringVar(&c.ImageCredentialProviderBinDir, "image-credential-provider-bin-dir", c.ImageCredentialProviderBinDir,
+		"directory with the programs of credential provider plugins")
 }
 
 // addOnceFlags adds the flags of a run that ends by itself.

@@ -141,8 +141,12 @@ var fields = map[string]field{
 	"iptablesMasqueradeBit":                     {ignored: obsolete, def: `14`},
 	"iptablesDropBit":                           {ignored: obsolete, def: `15`},
 
-	"imagePullCredentialsVerificationPolicy": {ignored: notSupported, def: `"NeverVerifyPreloadedImages"`},
-	"preloadedImagesVerificationAllowlist":   {ignored: notSupported},
+	"imagePullCredentialsVerificationPolicy": {apply: set(func(c *Config, k *kubeletConfig) {
+		c.ImagePullVerification = string(k.ImagePullCredentialsVerificationPolicy)
+	})},
+	"preloadedImagesVerificationAllowlist": {apply: set(func(c *Config, k *kubeletConfig) {
+		c.PreloadedImages = k.PreloadedImagesVerificationAllowlist
+	})},
 	"imageMinimumGCAge": {flag: "minimum-image-ttl-duration",
 		apply: duration(func(k *kubeletConfig) time.Duration { return k.ImageMinimumGCAge.Duration },
 			func(c *Config) *time.Duration { return &c.ImageGC.MinAge })},

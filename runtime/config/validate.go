@@ -15,6 +15,7 @@ import (
 	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
+	"github.com/journalet/journalet/runtime/image/credentials"
 )
 
 // Bounds of what may be set.
@@ -102,6 +103,9 @@ func (c *Config) Validate() error {
 	}
 	errs = append(errs, c.ImageGC.validate()...)
 	errs = append(errs, c.ContainerLogs.validate()...)
+	if _, err := credentials.NewPolicy(c.ImagePullVerification, c.PreloadedImages); err != nil {
+		errs = append(errs, err)
+	}
 	errs = append(errs, c.validateUserNamespaces()...)
 	errs = append(errs, c.validateTokenFiles()...)
 	errs = append(errs, c.validateCgroups()...)

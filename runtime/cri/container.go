@@ -118,7 +118,7 @@ func (c *call) create(
 	if err != nil {
 		return "", err
 	}
-	img, err := c.imageOf(ctx, container.Image, req.GetPulledForStart())
+	img, err := c.imageOf(ctx, pod, container.Image, req.GetPulledForStart())
 	if err != nil {
 		return "", err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
+	"github.com/journalet/journalet/runtime/image/credentials"
 	"github.com/journalet/journalet/runtime/objects"
 	"github.com/journalet/journalet/runtime/withhold"
 )
@@ -111,6 +112,8 @@ type Options struct {
 
 	Volumes  Volumes
 	Timeouts Timeouts
+	// Credentials are those of pulls. Nil: images are pulled without, and every pod may use what is on the node.
+	Credentials Credentials
 	// PullQPS and PullBurst limit how often pulls begin; zero: the defaults, negative QPS: no limit.
 	PullQPS   float64
 	PullBurst int
@@ -124,6 +127,14 @@ type Options struct {
 	HTTP  func(*http.Request) error
 	Log   *slog.Logger
 	Clock Clock
+}
+
+// Credentials finds the credentials of pulls, and verifies pods (runtime/image/credentials).
+type Credentials interface {
+	// Find returns what a pull may try.
+	Find(context.Context, *journaletv1.PullImage) credentials.Found
+	// MustPull reports whether a pod may have an image that is on the node, with this id, only after a pull of its own.
+	MustPull(ctx context.Context, pod *corev1.Pod, image, id string) bool
 }
 
 // Driver performs the journal's calls on the container runtime. It decides nothing, and its only state is a rate limit.
@@ -195,7 +206,8 @@ type call struct {
 	inDoubt bool
 	log     *slog.Logger
 	pod     *corev1.Pod // the last manifest that the call has read; nil before
-	// contents are the values of objects and files that the call has put into a container's variables.
+	// contents are the values of objects and files that the call has put into a container's variables, and the
+	// credentials of a pull.
 	contents []string
 }
 
@@ -207,6 +219,7 @@ type result struct {
 	volumes                          []*journaletv1.VolumeOutcome
 	// imageUsers is who uses the image that was to be removed; empty: it is removed.
 	imageUsers string
+	pulled     *journaletv1.PullCredentials
 }
 
 // Perform does the work of one intent and returns its outcome. With inDoubt the work may be done already, so Perform
@@ -228,7 +241,8 @@ func (d *Driver) Perform(
 		IntentId: intentID, Requester: requester,
 		SandboxId: res.sandboxID, ContainerId: res.containerID, ImageRef: res.imageRef, ImageBytes: res.imageBytes,
 		Reported: res.reported, Volumes: c.volumeOutcomes(res.volumes),
-		ImageInUse: res.imageUsers != "", Message: res.imageUsers,
+		PullCredentials: res.pulled,
+		ImageInUse:      res.imageUsers != "", Message: res.imageUsers,
 	}
 	if err != nil {
 		f := failureOf(err)
@@ -245,7 +259,7 @@ func (d *Driver) Perform(
 // withhold takes credentials out of an error: those of the manifest that the call has read, those of objects and files
 // that it has put into a container, and those that Options.Withhold knows of the pod.
 func (c *call) withhold(text string) string {
-	if c.pod != nil {
+	if c.pod != nil || len(c.contents) > 0 {
 		text = withhold.Text(text, c.pod, c.contents...)
 	}
 	if c.uid != "" && c.opts.Withhold != nil {
@@ -271,7 +285,7 @@ func (c *call) do(ctx context.Context, req *journaletv1.CallRequested) (result, 
 	case *journaletv1.CallRequested_RemoveSandbox:
 		return c.removeSandbox(ctx, w.RemoveSandbox.GetSandboxId())
 	case *journaletv1.CallRequested_PullImage:
-		return c.pullImage(ctx, w.PullImage.GetImage())
+		return c.pullImage(ctx, w.PullImage)
 	case *journaletv1.CallRequested_RemoveImage:
 		return c.removeImage(ctx, w.RemoveImage)
 	case *journaletv1.CallRequested_SetUpVolumes:

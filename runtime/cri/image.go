@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -10,9 +11,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
+	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/image/credentials"
 )
 
 // Texts by which a CRI runtime marks the two kinds of failed pulls that have their own reason (cri-api: pkg/errors).
@@ -44,8 +47,9 @@ func withTag(image string) (string, error) {
 	return image, nil
 }
 
-// imageOf returns the image of this name. It must be on the node: pulling is the work of another intent.
-func (c *call) imageOf(ctx context.Context, requested string, pulled bool) (imageInfo, error) {
+// imageOf returns the image of this name for a pod. It must be on the node: pulling is the work of another intent. One
+// that the pod may not have counts as missing until it was pulled for this pod, as if it were not there.
+func (c *call) imageOf(ctx context.Context, pod *corev1.Pod, requested string, pulled bool) (imageInfo, error) {
 	image, err := withTag(requested)
 	if err != nil {
 		return imageInfo{}, fail(journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME, err.Error())
@@ -62,7 +66,7 @@ func (c *call) imageOf(ctx context.Context, requested string, pulled bool) (imag
 		return imageInfo{}, retryable(journaletv1.CallError_CALL_ERROR_CREATE,
 			fmt.Sprintf("image %q was pulled, but the runtime does not have it; check its image garbage collection",
 				requested))
-	case !found:
+	case !found, !pulled && c.opts.Credentials != nil && c.opts.Credentials.MustPull(ctx, pod, requested, info.ref):
 		return imageInfo{}, retryable(journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT,
 			fmt.Sprintf("image %q is not present on the node", requested))
 	}
@@ -87,8 +91,9 @@ func (c *call) imageStatus(ctx context.Context, image string) (imageInfo, bool, 
 	return info, true, nil
 }
 
-// pullImage pulls an image. It is idempotent, so a pull in doubt is repeated.
-func (c *call) pullImage(ctx context.Context, image string) (result, error) {
+// pullImage pulls an image. It is idempotent, so a pull in doubt is repeated. It tries one credential after the other.
+func (c *call) pullImage(ctx context.Context, req *journaletv1.PullImage) (result, error) {
+	image := req.GetImage()
 	full, err := withTag(image)
 	if err != nil {
 		return result{}, fail(journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME, err.Error())
@@ -96,25 +101,61 @@ func (c *call) pullImage(ctx context.Context, image string) (result, error) {
 	if err := c.pulls.Wait(ctx); err != nil {
 		return result{}, err
 	}
-	ref, err := c.retryPull(ctx, image, full)
+	var found credentials.Found
+	if c.opts.Credentials != nil {
+		found = c.opts.Credentials.Find(ctx, req)
+		c.contents = found.Values
+	}
+	ref, used, err := c.tryPulls(ctx, image, full, found)
 	if err != nil {
 		return result{}, err
 	}
-	info, found, err := c.imageStatus(ctx, full)
+	info, present, err := c.imageStatus(ctx, full)
 	if ctx.Err() != nil {
 		return result{}, ctx.Err()
 	}
-	if err != nil || !found {
+	if err != nil || !present {
 		// The pull has succeeded; the journal only lacks the image's size.
-		c.log.Warn("a pulled image cannot be inspected", "image", image, "found", found, "error", err)
+		c.log.Warn("a pulled image cannot be inspected", "image", image, "found", present, "error", err)
 	}
-	return result{imageRef: ref, imageBytes: info.bytes}, nil
+	return result{
+		imageRef: cmp.Or(info.ref, ref), imageBytes: info.bytes, pulled: used.Used(credentials.Repository(image)),
+	}, nil
 }
 
-func (c *call) retryPull(ctx context.Context, image, full string) (string, error) {
+// tryPulls pulls with each credential until one succeeds, and returns that one; nil if there are none. The error is
+// that of the last one, and names how many there were and what could not be read, without contents.
+func (c *call) tryPulls(
+	ctx context.Context, image, full string, found credentials.Found,
+) (ref string, used *credentials.Candidate, err error) {
+	if len(found.Candidates) == 0 {
+		ref, err = c.retryPull(ctx, image, full, nil)
+	}
+	for i := range found.Candidates {
+		used = &found.Candidates[i]
+		ref, err = c.retryPull(ctx, image, full, &runtimeapi.AuthConfig{Username: used.Username, Password: used.Password})
+		if err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	if err == nil || ctx.Err() != nil || !isFailure(err) {
+		return ref, used, err
+	}
+	f := failureOf(err)
+	var notes []string
+	if n := len(found.Candidates); n > 0 {
+		notes = append(notes, fmt.Sprintf("credentials tried: %d", n))
+	}
+	if notes = append(notes, found.Problems...); len(notes) > 0 {
+		f = retryable(f.code, Truncate(c.withhold(f.message), maxMessageBytes/2)+" ("+strings.Join(notes, "; ")+")")
+	}
+	return "", nil, f
+}
+
+func (c *call) retryPull(ctx context.Context, image, full string, auth *runtimeapi.AuthConfig) (string, error) {
 	b := c.backOff()
 	for attempt := 1; ; attempt++ {
-		ref, err := c.pullOnce(ctx, image, full)
+		ref, err := c.pullOnce(ctx, image, full, auth)
 		if err == nil {
 			return ref, nil
 		}
@@ -127,7 +168,7 @@ func (c *call) retryPull(ctx context.Context, image, full string) (string, error
 			return "", f
 		}
 		c.log.Log(ctx, b.level, "no response to a pull; retrying once the runtime is back",
-			"image", image, "error", messageOf(err))
+			"image", image, "error", c.withhold(messageOf(err)))
 		if err := b.wait(ctx); err != nil {
 			return "", err
 		}
@@ -159,7 +200,7 @@ func pullError(err error) *failure {
 
 // pullOnce makes one pull without a deadline and reports its progress. It cancels the pull if the image file system did
 // not grow for Timeouts.PullStall.
-func (c *call) pullOnce(ctx context.Context, image, full string) (string, error) {
+func (c *call) pullOnce(ctx context.Context, image, full string, auth *runtimeapi.AuthConfig) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type response struct {
@@ -168,7 +209,8 @@ func (c *call) pullOnce(ctx context.Context, image, full string) (string, error)
 	}
 	done := make(chan response, 1)
 	go func() {
-		resp, err := c.images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: full}})
+		resp, err := c.images.PullImage(ctx,
+			&runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: full}, Auth: auth})
 		if err == nil && resp.GetImageRef() == "" {
 			err = retryable(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE,
 				"the runtime pulled the image and returned no reference to it")

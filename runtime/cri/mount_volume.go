@@ -150,7 +150,7 @@ func volumeOf(pod *corev1.Pod, name string) *corev1.Volume {
 func (c *call) volumeImage(
 	ctx context.Context, pod *corev1.Pod, reference string, pulled []string,
 ) (*runtimeapi.ImageSpec, error) {
-	info, err := c.imageOf(ctx, reference, slices.Contains(pulled, reference))
+	info, err := c.imageOf(ctx, pod, reference, slices.Contains(pulled, reference))
 	if f := new(failure); errors.As(err, &f) && f.code == journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT {
 		f.missingImage = reference
 	}

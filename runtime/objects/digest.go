@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -34,15 +36,28 @@ const (
 type digester struct {
 	root string
 	log  *slog.Logger
+	once sync.Once
 	key  []byte
+}
+
+// Digest returns a keyed digest of texts, in hex. Equal lists have equal digests on this node.
+func (s *Store) Digest(texts ...string) string {
+	h := s.digest.hash()
+	for _, text := range texts {
+		hashPart(h, []byte(text))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// hash returns a hash with the key.
+func (d *digester) hash() hash.Hash {
+	d.once.Do(func() { d.key = loadKey(d.root, d.log) })
+	return hmac.New(sha256.New, d.key)
 }
 
 // of returns the digest of contents, in hex. Equal contents have equal digests on this node.
 func (d *digester) of(o *Object) string {
-	if d.key == nil {
-		d.key = loadKey(d.root, d.log)
-	}
-	h := hmac.New(sha256.New, d.key)
+	h := d.hash()
 	switch {
 	case o.ConfigMap != nil:
 		all := maps.Clone(o.ConfigMap.BinaryData)

@@ -42,7 +42,7 @@ type Options struct {
 type Store struct {
 	opts   Options
 	wake   chan struct{}
-	digest digester // only read uses it
+	digest digester
 
 	mu      sync.Mutex
 	pods    map[string]*pod // by UID

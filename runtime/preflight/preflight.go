@@ -88,6 +88,7 @@ func (m *machine) run(ctx context.Context) []Check {
 		{"manifest-url", false, m.manifestURL},
 		{"runtime-classes", false, m.runtimeClasses},
 		{"objects", false, m.objects},
+		{"image-credentials", false, m.imageCredentials},
 		{"resolv-conf", true, single(m.resolvConf)},
 		{"ports", false, single(m.ports)},
 	} {

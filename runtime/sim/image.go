@@ -129,11 +129,17 @@ func (s *imageService) PullImage(_ context.Context, req *cri.PullImageRequest) (
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ref, err := fullReference(req.GetImage().GetImage())
+	var refused error
+	if err == nil && r.opts.Authorize != nil {
+		refused = r.opts.Authorize(ref, req.GetAuth())
+	}
 	switch {
 	case err != nil:
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	case !r.opts.AnyImage:
 		return nil, status.Errorf(codes.NotFound, "failed to pull and unpack image %q: %s: not found", ref, ref)
+	case refused != nil:
+		return nil, status.Errorf(codes.Unknown, "failed to pull and unpack image %q: failed to authorize: %v", ref, refused)
 	case len(r.state.images) >= maxImages:
 		return nil, status.Errorf(codes.ResourceExhausted, "%d images are present; remove some", maxImages)
 	}

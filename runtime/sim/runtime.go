@@ -44,6 +44,9 @@ type Options struct {
 	ImageSize func(ref string) uint64
 	// AnyImage lets PullImage fetch every well-formed reference, at once; without it there is nothing to fetch.
 	AnyImage bool
+	// Authorize refuses pulls for want of credentials, which are nil without any; nil: every registry is public. It is
+	// called under the runtime's lock.
+	Authorize func(image string, auth *cri.AuthConfig) error
 
 	// Behaviour overrides what a container does. It is called by StartContainer, under the runtime's lock (so it
 	// must not call the runtime); ok false falls back to Interpret.

@@ -11,9 +11,6 @@ import (
 // warn adds warnings about valid values that are probably mistakes.
 func warn(r *report, pod *corev1.Pod) {
 	warnScheduling(r, &pod.Spec)
-	for i := range pod.Spec.ImagePullSecrets {
-		r.warn(fmt.Sprintf("spec.imagePullSecrets[%d]", i), "is not used: images are pulled without credentials")
-	}
 	for _, n := range podactor.NotEnforced(pod) {
 		r.warn(n.Field, n.Message)
 	}
