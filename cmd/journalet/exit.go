@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/journalet/journalet/runtime/api/query"
+	"github.com/journalet/journalet/runtime/api/stream"
 	"github.com/journalet/journalet/runtime/history"
 	"github.com/journalet/journalet/runtime/history/open"
 )
@@ -29,7 +30,9 @@ const exitHelp = `Exit codes:
   3  replay: a decision differs from the recorded one
   4  a journal or a bundle is damaged
   5  no agent can be reached
-  6  the requested object does not exist`
+  6  the requested object does not exist
+exec and attach end with the exit code of the command, and then print that it
+"terminated with exit code N".`
 
 // usageError is an error in the command line.
 type usageError struct{ error }
@@ -59,9 +62,12 @@ func exitCode(err error) int {
 	var noAgent noAgentError
 	var missing notFoundError
 	var response *query.Error
+	var command *stream.ExitError
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &command):
+		return command.Code
 	case errors.As(err, &usage):
 		return exitUsage
 	case errors.Is(err, errDiverged):
@@ -85,10 +91,13 @@ func exitCode(err error) int {
 // errorText returns an error as printed on stderr, "" for one that needs no text.
 func errorText(ctx context.Context, command string, err error) string {
 	var usage usageError
+	var exit *stream.ExitError
 	switch {
+	case errors.As(err, &exit):
+		return exit.Error() + "\n" // as kubectl prints it
 	case err == nil, errors.Is(err, errCheckFailed), errors.Is(err, errDamaged), errors.Is(err, errDiverged):
 		return ""
-	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil, errors.Is(err, errSignal):
 		return "journalet: interrupted\n"
 	case errors.As(err, &usage):
 		return fmt.Sprintf("journalet: %s\nSee `%s --help`.\n", strings.TrimSpace(err.Error()), command)

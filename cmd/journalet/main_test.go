@@ -1,10 +1,20 @@
 package main
 
 import (
+	"context"
+	"os"
 	"testing"
 
 	"github.com/journalet/journalet/test/ownmounts"
 )
 
+// commandEnv has the test binary run the command line that it gets, as the binary does.
+const commandEnv = "JOURNALET_TEST_COMMAND"
+
 // TestMain gives the agents of the tests mounts of their own: volumes with Secrets are in memory.
-func TestMain(m *testing.M) { ownmounts.Main(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(commandEnv) != "" {
+		os.Exit(execute(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(ownmounts.Main(m))
+}

@@ -32,6 +32,7 @@ const (
 
 // app is the state that all commands share.
 type app struct {
+	in       io.Reader
 	out, err *screen
 
 	rootDir, server, authority, nkey, node, output string
@@ -44,7 +45,7 @@ type app struct {
 
 // execute runs one command line and returns its exit code.
 func execute(ctx context.Context, args []string, out, errs io.Writer) int {
-	a := &app{out: &screen{out}, err: &screen{errs}, now: time.Now}
+	a := &app{in: os.Stdin, out: &screen{out}, err: &screen{errs}, now: time.Now}
 	root := a.command()
 	root.SetArgs(args)
 	root.SetOut(a.out)
@@ -85,6 +86,7 @@ func (a *app) command() *cobra.Command {
 	root.AddCommand(a.runCommand(), a.podsCommand(), a.podCommand(), a.observeCommand(), a.whyCommand(),
 		a.timelineCommand(), a.traceCommand(), a.replayCommand(), a.journalCommand(), a.liftCommand(), a.checkCommand(),
 		a.validateCommand(), a.restartCommand(), a.drainCommand(), a.uncordonCommand(),
+		a.validateCommand(), a.execCommand(), a.attachCommand(), a.portForwardCommand(),
 		a.versionCommand())
 	return root
 }

@@ -61,8 +61,13 @@ func (t *target) containerFlag(cmd *cobra.Command) {
 // sessionFlags adds the flags of a command that needs a running container.
 func (t *target) sessionFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&t.quiet, "quiet", "q", false, "print nothing but what comes from the container")
+	t.waitFlag(cmd)
+}
+
+// waitFlag adds --pod-running-timeout.
+func (t *target) waitFlag(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&t.wait, "pod-running-timeout", time.Minute,
-		"how long to wait for a container that is starting; 0: not at all")
+		"how long to wait for what is starting; 0: not at all")
 }
 
 // client returns a client of the agent's socket.
@@ -163,13 +168,26 @@ func noPod(pods []corev1.Pod, namespace, name string) string {
 	return text + "; did you mean " + strings.Join(near[:min(len(near), maxNear)], " or ") + "?"
 }
 
-// isNear reports whether a name is likely meant by what was typed: one begins with the other or contains it, or they
-// differ in at most two letters.
+// isNear reports whether a name is likely meant by what was typed: one is part of the other, they have the same
+// letters, or they differ in two letters, or in one if they are short.
 func isNear(typed, name string) bool {
-	if len(typed) < 3 || len(name) > 253 || len(typed) > 253 {
+	const short, longest = 4, 253
+	if len(typed) < 3 || len(typed) > longest || len(name) > longest {
 		return strings.HasPrefix(name, typed)
 	}
-	return strings.Contains(name, typed) || strings.Contains(typed, name) || distance(typed, name) <= 2
+	most := 2
+	if min(len(typed), len(name)) <= short {
+		most = 1
+	}
+	return strings.Contains(name, typed) || strings.Contains(typed, name) || letters(typed) == letters(name) ||
+		distance(typed, name) <= most
+}
+
+// letters returns the letters of a text in order.
+func letters(s string) string {
+	b := []byte(s)
+	slices.Sort(b)
+	return string(b)
 }
 
 // distance returns how many letters have to be added, removed or replaced to get from one text to another.

@@ -88,7 +88,7 @@ func TestPodsAreFoundByNameNamespaceAndUID(t *testing.T) {
 		{"", "", "no pod given"},
 		{"", "twin", "2 pods match \"twin\": a/twin (UID uid-a-twin), b/twin"},
 		{"default", "proxy", `pod "proxy" not found in namespace default; did you mean kube-system/proxy?`},
-		{"", "wbe", `"wbe" not found: `},
+		{"", "wxy", `"wxy" not found: `},
 		{"", "prxoy", "did you mean kube-system/proxy?"},
 		{"", "web-node", "did you mean default/web-node-1?"},
 		{"", "../default/db", "not found"},

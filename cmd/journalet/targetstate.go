@@ -17,35 +17,57 @@ import (
 
 // running returns a pod and the name of its container once that runs. A container that is starting is waited for; one
 // that does not run for another reason is an error.
-func (t *target) running(ctx context.Context, c *stream.Client, name string) (*corev1.Pod, string, error) {
+func (t *target) running(ctx context.Context, c *stream.Client, name string) (p *corev1.Pod, container string,
+	err error) {
 	var notes io.Writer = t.a.err
 	if t.quiet {
 		notes = nil
 	}
+	p, err = t.await(ctx, c, name, func(p *corev1.Pod) (bool, error) {
+		var err error
+		if container, err = containerOf(p, t.container, notes); err != nil {
+			return false, err
+		}
+		notes = nil // once
+		return whyNotRunning(p, container)
+	})
+	return p, container, err
+}
+
+// runningPod returns a pod once it runs.
+func (t *target) runningPod(ctx context.Context, c *stream.Client, name string) (*corev1.Pod, error) {
+	return t.await(ctx, c, name, func(p *corev1.Pod) (bool, error) {
+		if p.Status.Phase == corev1.PodRunning {
+			return false, nil
+		}
+		return p.Status.Phase == corev1.PodPending && p.DeletionTimestamp == nil,
+			fmt.Errorf("pod %s/%s does not run: its phase is %s", p.Namespace, p.Name, p.Status.Phase)
+	})
+}
+
+// await returns a pod once whyNot returns no error. It waits while whyNot returns that the pod is starting.
+func (t *target) await(ctx context.Context, c *stream.Client, name string,
+	whyNot func(*corev1.Pod) (isStarting bool, err error)) (*corev1.Pod, error) {
 	deadline := time.Now().Add(t.wait)
 	for waited := false; ; waited = true {
 		p, err := t.pod(ctx, c, name)
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
-		container, err := containerOf(p, t.container, notes)
-		if err != nil {
-			return nil, "", err
-		}
-		starting, err := whyNotRunning(p, container)
+		isStarting, err := whyNot(p)
 		if err == nil {
-			return p, container, nil
+			return p, nil
 		}
-		if !starting || !time.Now().Before(deadline) {
-			return nil, "", err
+		if !isStarting || !time.Now().Before(deadline) {
+			return nil, err
 		}
-		if !waited && notes != nil {
+		if !waited && !t.quiet {
 			t.a.notice(err.Error() + ": waiting at most " + t.wait.String())
 		}
-		notes, name = nil, string(p.UID)
+		name = string(p.UID)
 		select {
 		case <-ctx.Done():
-			return nil, "", ctx.Err()
+			return nil, ctx.Err()
 		case <-time.After(runningPoll):
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"path"
 	"strings"
 	"syscall"
 	"time"
@@ -51,13 +50,14 @@ func (e *StatusError) Error() string { return e.Text }
 
 // Client sends requests to the agent that listens on a socket. Several goroutines may use it.
 type Client struct {
-	socket string
-	http   *http.Client
+	socket         string
+	http           *http.Client
+	upgradeTimeout time.Duration
 }
 
 // New returns a client of a socket. It connects with the first request.
 func New(socket string) *Client {
-	c := &Client{socket: socket}
+	c := &Client{socket: socket, upgradeTimeout: upgradeTimeout}
 	c.http = &http.Client{
 		Transport: &http.Transport{
 			DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) },
@@ -65,10 +65,13 @@ func New(socket string) *Client {
 			DisableCompression:     true, // on one machine
 			MaxIdleConns:           1,
 		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: stay,
 	}
 	return c
 }
+
+// stay has a client return a redirection as it is: the agent redirects nobody.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Socket returns the path of the socket.
 func (c *Client) Socket() string { return c.socket }
@@ -183,7 +186,7 @@ func PodPath(verb string, pod *corev1.Pod, container string) (string, error) {
 		parts = append(parts, container)
 	}
 	for _, part := range parts {
-		if part == "" || part != path.Base(part) || part == "." || part == ".." {
+		if part == "" || part == "." || part == ".." || strings.Contains(part, "/") {
 			return "", fmt.Errorf("%q is no name of a pod or container", part)
 		}
 	}
