@@ -299,7 +299,8 @@ func (a *agent) serve(ctx context.Context) error {
 	g, run := errgroup.WithContext(ctx)
 	drivers := map[string]func(context.Context) error{
 		"runtime health": a.health.Run, "pleg": a.pleg.Run, "probes": a.probes.Run, "readiness gates": a.gates.Run,
-		"file source": a.files.Run, "health server": a.serveHTTP, "retention": a.retain, "cgroups": a.maintainCgroups,
+		"file source": a.files.Run, "health server": a.serveHTTP, "server": a.serveAPI,
+		"retention": a.retain, "cgroups": a.maintainCgroups,
 		"ephemeral storage": a.storage.Run, "directories of pods": a.reportDirectories,
 		"objects": a.objects.Run, "images": a.images.Run,
 	}

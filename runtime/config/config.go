@@ -161,6 +161,12 @@ type Config struct {
 	// MaxContainerRestartPeriod is the longest container back-off, 1 s to 5 min.
 	MaxContainerRestartPeriod time.Duration
 
+	// EnableServer opens the socket of the kubelet server's paths. NoDebugging leaves out sessions, logs and profiles.
+	EnableServer, NoDebugging bool
+	// APISocket is the socket's path; empty: kubelet.sock in RootDir. APISocketGroup is a group whose members may connect,
+	// by name or number; empty: the agent's user alone.
+	APISocket, APISocketGroup string
+
 	// HealthzPort 0 disables the health server.
 	HealthzPort        int32
 	HealthzBindAddress string
@@ -225,6 +231,7 @@ func Defaults() *Config {
 		ResolvConf: DefaultResolvConf, MaxContainerRestartPeriod: DefaultMaxRestartPeriod,
 		VolumeStatsAggPeriod:  DefaultVolumeStatsAggPeriod,
 		SandboxSeccompProfile: SandboxSeccompMinimal,
+		EnableServer:          true,
 		HealthzPort:           DefaultHealthzPort, HealthzBindAddress: DefaultHealthzAddress,
 		JournalSync: "always", JournalRetentionAge: DefaultJournalAge, JournalRetentionBytes: DefaultJournalBytes,
 		LogFormat: LogText, TracingEndpoint: DefaultTracingEndpoint,
@@ -307,6 +314,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"serve Go profiles on /debug/pprof/ of --healthz-port, without authentication")
 	c.addImageFlags(fs)
 	c.addLogFlags(fs)
+	c.addAPIFlags(fs)
 	c.addBusFlags(fs)
 	c.addOnceFlags(fs)
 	c.addTracingFlags(fs)

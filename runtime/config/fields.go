@@ -108,8 +108,12 @@ var fields = map[string]field{
 
 	"syncFrequency": {ignored: "pods are not synced periodically, ignored", def: `"1m"`},
 
-	"enableServer": {ignored: noServer, def: `true`}, "address": {ignored: noServer, def: `"0.0.0.0"`},
-	"port": {ignored: noServer, def: `10250`}, "readOnlyPort": {ignored: noServer},
+	"enableServer": {flag: "enable-server",
+		apply: set(func(c *Config, k *kubeletConfig) { c.EnableServer = *k.EnableServer })},
+	"enableDebuggingHandlers": {apply: set(
+		func(c *Config, k *kubeletConfig) { c.NoDebugging = !*k.EnableDebuggingHandlers })},
+	"address": {ignored: noServer, def: `"0.0.0.0"`},
+	"port":    {ignored: noServer, def: `10250`}, "readOnlyPort": {ignored: noServer},
 	"tlsCertFile": {ignored: noServer}, "tlsPrivateKeyFile": {ignored: noServer}, "tlsCipherSuites": {ignored: noServer},
 	"tlsCurvePreferences": {ignored: noServer}, "tlsMinVersion": {ignored: noServer},
 	"rotateCertificates": {ignored: noServer}, "serverTLSBootstrap": {ignored: noServer},
@@ -128,10 +132,11 @@ var fields = map[string]field{
 	"showHiddenMetricsForVersion": {ignored: noServer},
 	"registerWithTaints":          {ignored: noServer},
 
-	"enableDebuggingHandlers": {ignored: noServer, def: `true`}, "enableContentionProfiling": {ignored: noServer},
-	"enableProfilingHandler":  {ignored: noServer, def: `true`},
-	"enableDebugFlagsHandler": {ignored: noServer, def: `true`},
-	"enableSystemLogHandler":  {ignored: noServer, def: `true`}, "enableSystemLogQuery": {ignored: noServer, def: `false`},
+	"enableContentionProfiling": {ignored: noServer},
+	"enableProfilingHandler":    {ignored: noServer, def: `true`},
+	"enableDebugFlagsHandler":   {ignored: noServer, def: `true`},
+	"enableSystemLogHandler":    {ignored: noServer, def: `true`},
+	"enableSystemLogQuery":      {ignored: noServer, def: `false`},
 	"nodeStatusUpdateFrequency": {ignored: noServer, def: `"10s"`},
 	"nodeStatusReportFrequency": {ignored: noServer, def: `"5m"`},
 	"nodeLeaseDurationSeconds":  {ignored: noServer, def: `40`}, "nodeStatusMaxImages": {ignored: noServer, def: `50`},

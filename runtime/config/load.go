@@ -76,7 +76,7 @@ func (c *Config) Load(flags *pflag.FlagSet) ([]Problem, error) {
 // absolute makes the paths absolute.
 func (c *Config) absolute() (err error) {
 	for _, path := range []*string{&c.RootDir, &c.StaticPodPath, &c.PodLogDir, &c.ContainerLogDir, &c.RuntimeClassPath,
-		&c.ObjectsPath, &c.ImageCredentialProviderConfig, &c.ImageCredentialProviderBinDir} {
+		&c.ObjectsPath, &c.APISocket, &c.ImageCredentialProviderConfig, &c.ImageCredentialProviderBinDir} {
 		if *path != "" {
 			if *path, err = filepath.Abs(*path); err != nil {
 				return err

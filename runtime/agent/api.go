@@ -1,0 +1,164 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/api/kubelet"
+	"github.com/journalet/journalet/runtime/api/local"
+	"github.com/journalet/journalet/runtime/api/server"
+)
+
+// sessionTimeout bounds the wait for the record of a session's start. A session that cannot be recorded is logged, and
+// takes place: it may be what finds out why the journal stalls.
+const sessionTimeout = 2 * time.Second
+
+// serveAPI serves the kubelet server's paths on the unix socket.
+func (a *agent) serveAPI(ctx context.Context) error {
+	if !a.cfg.EnableServer {
+		<-ctx.Done()
+		return nil
+	}
+	l, err := local.Listen(a.cfg.Socket(), a.cfg.APISocketGroup)
+	if err != nil {
+		return err
+	}
+	return local.Serve(ctx, l, identify(kubelet.New(a.apiOptions())), a.log)
+}
+
+func (a *agent) apiOptions() kubelet.Options {
+	return kubelet.Options{
+		Pods: apiPods{a}, Runtime: runtimeapi.NewRuntimeServiceClient(a.conn), AgentID: a.id(), Sessions: apiSessions{a},
+		Health:      server.HealthHandler(a.healthz()),
+		NoDebugging: a.cfg.NoDebugging, Log: a.log,
+	}
+}
+
+// identify names the peer of the socket as the client.
+func identify(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if peer, ok := local.PeerOf(r.Context()); ok {
+			r = r.WithContext(kubelet.WithClient(r.Context(), peer))
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// apiSessions records sessions.
+type apiSessions struct{ a *agent }
+
+// Started records the start of a session.
+func (s apiSessions) Started(ctx context.Context, e *journaletv1.SessionStarted) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sessionTimeout)
+	defer cancel()
+	if err := s.a.host.Fact(ctx, messages.Pod(e.GetUid()), messages.NewEvent(e)); err != nil {
+		s.a.log.Warn("a session is not in the journal", "session", e.GetSessionId(), "pod", e.GetUid(),
+			"client", e.GetClient(), "command", e.GetCommand(), "err", err)
+	}
+}
+
+// Ended records the end of a session.
+func (s apiSessions) Ended(e *journaletv1.SessionEnded) {
+	s.a.host.Outcome(messages.Pod(e.GetUid()), messages.NewEvent(e))
+}
+
+// apiPods are the pods as their actors show them.
+type apiPods struct{ a *agent }
+
+// podDeadline is what is left of the time for all pods of a request, as of a scrape: see podTimeout.
+type podDeadline struct{ left time.Duration }
+
+// inspect calls f with the actor of a pod. Each pod that hangs takes from what is left.
+func (p apiPods) inspect(ctx context.Context, ref messages.Ref, left *podDeadline, f func(*pod.Actor)) error {
+	ctx, cancel := context.WithTimeout(ctx, max(min(left.left, podTimeout), shortest))
+	defer cancel()
+	begun := time.Now()
+	defer func() { left.left -= time.Since(begun) }()
+	return p.a.host.Inspect(ctx, ref, func(d actors.Decider) {
+		if actor, ok := d.(*pod.Actor); ok {
+			f(actor)
+		}
+	})
+}
+
+// served reports whether a pod has a manifest and is not finished.
+func served(st *journaletv1.PodState) bool {
+	return st.GetPod() != nil && !st.GetOrphan() && st.GetStage() != journaletv1.PodStage_POD_STAGE_FINISHED &&
+		st.GetStage() != journaletv1.PodStage_POD_STAGE_UNSPECIFIED
+}
+
+// Pods returns all pods, sorted by namespace and name. One whose actor does not answer in time is left out.
+func (p apiPods) Pods(ctx context.Context) ([]*corev1.Pod, error) {
+	on, left := p.a.nodeView(), podDeadline{scrapeTimeout}
+	var out []*corev1.Pod
+	for _, ref := range p.a.host.Refs(journaletv1.ActorKind_ACTOR_KIND_POD) {
+		view := make(chan *corev1.Pod, 1)
+		err := p.inspect(ctx, ref, &left, func(actor *pod.Actor) {
+			if served(actor.Pod()) {
+				view <- actor.View(on)
+			}
+		})
+		if err != nil && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		select {
+		case v := <-view:
+			out = append(out, v)
+		default:
+		}
+	}
+	slices.SortFunc(out, func(x, y *corev1.Pod) int {
+		return cmp.Or(strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name),
+			strings.Compare(string(x.UID), string(y.UID)))
+	})
+	return out, nil
+}
+
+// Pod returns the pod with a name, nil if there is none. Of two incarnations it is the one that is not ending.
+func (p apiPods) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	left := podDeadline{scrapeTimeout}
+	var best messages.Ref
+	var bestStage journaletv1.PodStage
+	var failed error
+	for _, ref := range p.a.host.Refs(journaletv1.ActorKind_ACTOR_KIND_POD) {
+		stage := make(chan journaletv1.PodStage, 1)
+		err := p.inspect(ctx, ref, &left, func(actor *pod.Actor) {
+			st := actor.Pod()
+			if served(st) && st.GetPod().GetName() == name && st.GetPod().GetNamespace() == namespace {
+				stage <- st.GetStage()
+			}
+		})
+		failed = cmp.Or(failed, err)
+		select {
+		case at := <-stage:
+			if best.ID == "" || at < bestStage {
+				best, bestStage = ref, at
+			}
+		default:
+		}
+	}
+	if best.ID == "" {
+		if failed != nil {
+			return nil, errors.New("a pod's actor does not respond; `journalet pods` names it")
+		}
+		return nil, nil
+	}
+	view := make(chan *corev1.Pod, 1)
+	on := p.a.nodeView()
+	if err := p.inspect(ctx, best, &left, func(actor *pod.Actor) { view <- actor.View(on) }); err != nil {
+		return nil, err
+	}
+	return <-view, nil
+}

@@ -1,0 +1,162 @@
+package kubelet
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+const (
+	// maxBodyBytes bounds the body of a request; only forms have one.
+	maxBodyBytes = 64 << 10
+	// respondTimeout bounds a response that is no stream.
+	respondTimeout = 30 * time.Second
+)
+
+// Pods are the pods of the node, without orphans and those that have finished.
+type Pods interface {
+	// Pods returns all pods with their status, as the Kubernetes API shows them.
+	Pods(ctx context.Context) ([]*corev1.Pod, error)
+	// Pod returns the pod with a name, nil if there is none. Of several incarnations it is the newest.
+	Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
+}
+
+// Runtime is what the handler needs of the container runtime; a CRI client implements it.
+type Runtime interface {
+	ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest, ...grpc.CallOption) (
+		*runtimeapi.ListPodSandboxResponse, error)
+	ListContainers(context.Context, *runtimeapi.ListContainersRequest, ...grpc.CallOption) (
+		*runtimeapi.ListContainersResponse, error)
+	Exec(context.Context, *runtimeapi.ExecRequest, ...grpc.CallOption) (*runtimeapi.ExecResponse, error)
+	Attach(context.Context, *runtimeapi.AttachRequest, ...grpc.CallOption) (*runtimeapi.AttachResponse, error)
+	PortForward(context.Context, *runtimeapi.PortForwardRequest, ...grpc.CallOption) (
+		*runtimeapi.PortForwardResponse, error)
+}
+
+// Sessions records sessions.
+type Sessions interface {
+	// Started records the start of a session, within seconds.
+	Started(ctx context.Context, e *journaletv1.SessionStarted)
+	// Ended records its end. It does not block.
+	Ended(e *journaletv1.SessionEnded)
+}
+
+// Options configure a Server. Pods and Runtime are required; of the rest, what is nil is answered with 501.
+type Options struct {
+	Pods    Pods
+	Runtime Runtime
+	// AgentID is the label of the objects that this agent creates; others are not reached. Empty: all are.
+	AgentID  string
+	Sessions Sessions
+	// Health serves /healthz.
+	Health http.Handler
+	Logs   Logs
+	Stats  Stats
+
+	// NoDebugging disables what the kubelet's enableDebuggingHandlers does: sessions, logs and profiles.
+	NoDebugging bool
+	Limits      Limits
+	Log         *slog.Logger
+}
+
+// Server is the handler. Its sessions end with the contexts of their requests.
+type Server struct {
+	Options
+	mux    *http.ServeMux
+	limits *limiter
+	// paths are the registered paths.
+	paths []string
+}
+
+// New returns the handler.
+func New(o Options) *Server {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	o.Limits.fill()
+	s := &Server{Options: o, mux: http.NewServeMux(), limits: newLimiter(&o.Limits)}
+	s.route()
+	return s
+}
+
+// route registers all paths.
+func (s *Server) route() {
+	s.get("/pods", s.pods)
+	s.healthRoutes()
+	s.statsRoutes()
+	if s.NoDebugging {
+		for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/",
+			"/debug/pprof/", "/logs/"} {
+			s.handle("", path, disabled("Debug endpoints are disabled."))
+		}
+		return
+	}
+	s.get("/runningpods/", s.runningPods)
+	s.streamRoutes()
+	s.logRoutes()
+}
+
+// handle registers a path. An empty method means all of them.
+func (s *Server) handle(method, path string, h http.Handler) {
+	pattern := path
+	if strings.HasSuffix(path, "/") {
+		pattern += "{$}"
+		if method == "" {
+			pattern = path
+		}
+	}
+	s.mux.Handle(strings.TrimSpace(method+" "+pattern), h)
+	root, _, _ := strings.Cut(path, "/{")
+	if len(s.paths) == 0 || s.paths[len(s.paths)-1] != root {
+		s.paths = append(s.paths, root)
+	}
+}
+
+// get registers a path that is answered at once.
+func (s *Server) get(path string, h http.HandlerFunc) { s.handle(http.MethodGet, path, prompt(h)) }
+
+// prompt bounds the time of a response.
+func prompt(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), respondTimeout)
+		defer cancel()
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(respondTimeout)) // not every writer has one
+		h.ServeHTTP(w, r.WithContext(ctx))
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	})
+}
+
+func disabled(text string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, text, http.StatusMethodNotAllowed)
+	})
+}
+
+// absent answers for what this agent does not serve.
+func absent(what string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, what+" is not served by this agent.", http.StatusNotImplemented)
+	})
+}
+
+// ServeHTTP serves one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
+	s.mux.ServeHTTP(w, r)
+}
+
+// fail writes an error as the kubelet does: its text alone.
+func fail(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(text)) // the client has left
+}

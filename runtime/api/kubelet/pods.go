@@ -1,0 +1,180 @@
+package kubelet
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/runtime/cri"
+)
+
+// pods serves the node's pods as a v1.PodList.
+func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
+	all, err := s.Pods.Pods(r.Context())
+	if err != nil {
+		fail(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	writePods(w, all)
+}
+
+func writePods(w http.ResponseWriter, pods []*corev1.Pod) {
+	list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{}}
+	for _, p := range pods {
+		item := *p
+		item.TypeMeta = metav1.TypeMeta{} // as in any list
+		list.Items = append(list.Items, item)
+	}
+	data, err := json.Marshal(&list)
+	if err != nil {
+		fail(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	writeJSON(w, data)
+}
+
+func writeJSON(w http.ResponseWriter, data []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(data) // the client has left
+}
+
+// runningPods serves what the runtime shows, in the form of pods: names, UIDs, containers with their images.
+func (s *Server) runningPods(w http.ResponseWriter, r *http.Request) {
+	pods, err := s.running(r.Context())
+	if err != nil {
+		fail(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	writePods(w, pods)
+}
+
+func (s *Server) running(ctx context.Context) ([]*corev1.Pod, error) {
+	sandboxes, err := s.Runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
+		State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	containers, err := s.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
+		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	pods := map[string]*corev1.Pod{}
+	for _, x := range sandboxes.GetItems() {
+		if s.ours(x.GetAnnotations()) {
+			m := x.GetMetadata()
+			pods[x.GetId()] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				UID: types.UID(m.GetUid()), Name: m.GetName(), Namespace: m.GetNamespace(),
+			}}
+		}
+	}
+	for _, c := range containers.GetContainers() {
+		if p := pods[c.GetPodSandboxId()]; p != nil {
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{
+				Name: c.GetMetadata().GetName(), Image: c.GetImage().GetImage(),
+			})
+		}
+	}
+	return sorted(pods), nil
+}
+
+// sorted returns pods by namespace and name.
+func sorted(pods map[string]*corev1.Pod) []*corev1.Pod {
+	var out []*corev1.Pod
+	for _, p := range pods {
+		slices.SortFunc(p.Spec.Containers, func(a, b corev1.Container) int { return cmp.Compare(a.Name, b.Name) })
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+	return out
+}
+
+// ours reports whether this agent has created an object of the runtime.
+func (s *Server) ours(annotations map[string]string) bool {
+	return s.AgentID == "" || annotations[cri.AnnotationAgent] == s.AgentID
+}
+
+// pod returns the pod that the path names. Otherwise it has answered, and returns nil.
+func (s *Server) pod(w http.ResponseWriter, r *http.Request) *corev1.Pod {
+	p, err := s.Pods.Pod(r.Context(), r.PathValue("namespace"), r.PathValue("pod"))
+	switch {
+	case err != nil:
+		fail(w, http.StatusInternalServerError, err.Error())
+		return nil
+	case p == nil:
+		fail(w, http.StatusNotFound, "pod does not exist")
+	}
+	return p
+}
+
+// specOf returns a container of any kind, nil if the pod has none of this name.
+func specOf(p *corev1.Pod, name string) *corev1.Container {
+	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	for i := range p.Spec.EphemeralContainers {
+		if c := &p.Spec.EphemeralContainers[i]; c.Name == name {
+			return (*corev1.Container)(&c.EphemeralContainerCommon)
+		}
+	}
+	return nil
+}
+
+// containerID returns the id of a pod's running container, "" if the runtime shows none. It goes by the pod's UID: a
+// name that another pod has had leads nowhere. uid is the one that the client has named, if any.
+func (s *Server) containerID(ctx context.Context, p *corev1.Pod, uid, name string) (string, error) {
+	if uid != "" && uid != string(p.UID) {
+		return "", nil
+	}
+	resp, err := s.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
+		State:         &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+		LabelSelector: map[string]string{cri.LabelPodUID: string(p.UID), cri.LabelContainerName: name},
+	}})
+	if err != nil {
+		return "", err
+	}
+	var newest *runtimeapi.Container
+	for _, c := range resp.GetContainers() {
+		if s.ours(c.GetAnnotations()) && (newest == nil || c.GetCreatedAt() > newest.GetCreatedAt()) {
+			newest = c
+		}
+	}
+	return newest.GetId(), nil
+}
+
+// sandboxID returns the id of a pod's ready sandbox, "" if the runtime shows none.
+func (s *Server) sandboxID(ctx context.Context, p *corev1.Pod) (string, error) {
+	resp, err := s.Runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
+		State:         &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY},
+		LabelSelector: map[string]string{cri.LabelPodUID: string(p.UID)},
+	}})
+	if err != nil {
+		return "", err
+	}
+	var newest *runtimeapi.PodSandbox
+	for _, x := range resp.GetItems() {
+		if s.ours(x.GetAnnotations()) && (newest == nil || x.GetCreatedAt() > newest.GetCreatedAt()) {
+			newest = x
+		}
+	}
+	return newest.GetId(), nil
+}
+
+// fullName is the kubelet's name of a pod in messages.
+func fullName(p *corev1.Pod) string { return fmt.Sprintf("%s_%s", p.Name, p.Namespace) }

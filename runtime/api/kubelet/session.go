@@ -1,0 +1,208 @@
+package kubelet
+
+import (
+	"context"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/protobuf/types/known/durationpb"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Limits bound sessions. Zero means the default.
+type Limits struct {
+	// Sessions are at most so many at once, SessionsPerClient of one client.
+	Sessions, SessionsPerClient int
+	// Rate is how many sessions begin each second, after Burst.
+	Rate  float64
+	Burst int
+	// Idle is how long a session may send and receive nothing.
+	Idle time.Duration
+	// Hangup is the interval of the check whether a client has left without its bytes being read.
+	Hangup time.Duration
+}
+
+const (
+	defaultSessions          = 512
+	defaultSessionsPerClient = 256
+	defaultRate              = 50
+	defaultBurst             = 256
+	defaultIdle              = 4 * time.Hour // kubelet: streamingConnectionIdleTimeout
+	defaultHangup            = time.Second
+
+	// maxNameBytes bounds the name of a program in a record.
+	maxNameBytes = 128
+)
+
+func (l *Limits) fill() {
+	set := func(v *int, def int) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	set(&l.Sessions, defaultSessions)
+	set(&l.SessionsPerClient, defaultSessionsPerClient)
+	set(&l.Burst, defaultBurst)
+	if l.Rate == 0 {
+		l.Rate = defaultRate
+	}
+	if l.Idle == 0 {
+		l.Idle = defaultIdle
+	}
+	if l.Hangup == 0 {
+		l.Hangup = defaultHangup
+	}
+}
+
+// limiter counts sessions.
+type limiter struct {
+	*Limits
+	rate *rate.Limiter
+
+	mu    sync.Mutex
+	all   int
+	byOne map[string]int
+}
+
+func newLimiter(l *Limits) *limiter {
+	return &limiter{Limits: l, rate: rate.NewLimiter(rate.Limit(l.Rate), l.Burst), byOne: map[string]int{}}
+}
+
+// take returns why a client may begin no session, "" if it may.
+func (l *limiter) take(client string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.all >= l.Sessions:
+		return "too many sessions at once on this node"
+	case l.byOne[client] >= l.SessionsPerClient:
+		return "too many sessions of this client at once"
+	case !l.rate.Allow():
+		return "too many sessions a second"
+	}
+	l.all++
+	l.byOne[client]++
+	return ""
+}
+
+func (l *limiter) release(client string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all--
+	if l.byOne[client]--; l.byOne[client] == 0 {
+		delete(l.byOne, client)
+	}
+}
+
+// Why sessions fail, for records. The runtime's own words may hold arguments of a command.
+const (
+	failedRefused = "the runtime refused it"
+	failedStream  = "the stream to the runtime failed"
+	failedClient  = "the client left"
+	failedIdle    = "nothing was sent or received for too long"
+)
+
+// session is what a client does in a pod, from its request to its end.
+type session struct {
+	s      *Server
+	client Client
+	start  *journaletv1.SessionStarted
+	begun  time.Time
+
+	// ctx ends with the request, with the client and with the session.
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	exit    *int32
+	message string
+}
+
+// what describes a session for its record.
+type what struct {
+	kind      journaletv1.SessionKind
+	container string
+	command   []string
+	tty       bool
+}
+
+// begin begins a session and records it. Beyond the limits it answers 429 and returns nil.
+func (s *Server) begin(w http.ResponseWriter, r *http.Request, p *corev1.Pod, k what) *session {
+	client := clientOf(r.Context())
+	if why := s.limits.take(client.ID()); why != "" {
+		w.Header().Set("Retry-After", "1")
+		fail(w, http.StatusTooManyRequests, why)
+		return nil
+	}
+	x := &session{s: s, client: client, begun: time.Now(), start: &journaletv1.SessionStarted{
+		Uid: string(p.UID), SessionId: string(uuid.NewUUID()), Kind: k.kind, Container: k.container,
+		Client: client.String(), Tty: k.tty,
+	}}
+	if len(k.command) > 0 {
+		x.start.Command = programName(k.command[0])
+		x.start.Arguments = uint32(len(k.command) - 1)
+	}
+	x.ctx, x.cancel = context.WithCancel(r.Context())
+	if s.Sessions != nil {
+		s.Sessions.Started(x.ctx, x.start)
+	}
+	return x
+}
+
+// programName returns the name of a program without its directory, printable and bounded. Of a whole script that was
+// passed as one word nothing is kept but its first word.
+func programName(arg string) string {
+	word, _, _ := strings.Cut(strings.TrimSpace(arg), " ")
+	word = path.Base(strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(word, "?")))
+	if strings.Contains(word, "=") {
+		return "?" // a variable and its value
+	}
+	if len(word) > maxNameBytes {
+		word = strings.ToValidUTF8(word[:maxNameBytes], "")
+	}
+	return word
+}
+
+// fail keeps why the session failed; the first reason counts.
+func (x *session) fail(why string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.message == "" {
+		x.message = why
+	}
+}
+
+// exited keeps the exit code of the session's command.
+func (x *session) exited(code int32) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.exit = &code
+}
+
+// end ends and records the session.
+func (x *session) end() {
+	x.cancel()
+	x.s.limits.release(x.client.ID())
+	if x.s.Sessions == nil {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.s.Sessions.Ended(&journaletv1.SessionEnded{
+		Uid: x.start.GetUid(), SessionId: x.start.GetSessionId(), Kind: x.start.GetKind(),
+		Container: x.start.GetContainer(), Duration: durationpb.New(time.Since(x.begun)),
+		ExitCode: x.exit, Message: x.message,
+	})
+}
