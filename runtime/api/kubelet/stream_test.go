@@ -273,7 +273,7 @@ func TestSessionsBeyondTheLimitsAreRefused(t *testing.T) {
 	q, o, _ := streamsOf(nil, "hang")
 	done := make(chan error, 1)
 	go func() { done <- n.executor("SPDY", "/exec/default/web/main", q).StreamWithContext(ctx, o) }()
-	waitFor(t, "a session", func() bool { return n.rt.open.Load() == 1 })
+	waitFor(t, "a session", func() bool { return n.rt.connections() == 1 })
 	path := "/exec/default/web/main?command=id&output=1"
 	if code, text := n.do(http.MethodPost, path); code != 429 || !strings.Contains(text, "at once") {
 		t.Errorf("a second session: %d %s", code, text)
