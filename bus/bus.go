@@ -411,6 +411,26 @@ func flockWithin(f *os.File) error {
 	}
 }
 
+// Lock keeps agents and other commands from opening the bus in dir until release is called; a directory that does not
+// exist has nothing to lock. It fails with ErrServed while an agent runs there.
+func Lock(dir string) (release func(), err error) {
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return func() {}, nil
+	}
+	served, err := Served(dir)
+	if err != nil {
+		return nil, err
+	}
+	if served {
+		return nil, ErrServed
+	}
+	f, err := acquireLock(dir)
+	if err != nil {
+		return nil, err
+	}
+	return func() { f.Close() }, nil
+}
+
 // Served reports whether an agent has the bus in dir open. It writes nothing.
 func Served(dir string) (bool, error) {
 	f, err := bounded.Open(filepath.Join(dir, lockFile))

@@ -85,8 +85,8 @@ func (a *app) command() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(a.runCommand(), a.podsCommand(), a.podCommand(), a.observeCommand(), a.whyCommand(),
 		a.timelineCommand(), a.traceCommand(), a.replayCommand(), a.journalCommand(), a.liftCommand(), a.checkCommand(),
-		a.validateCommand(), a.restartCommand(), a.drainCommand(), a.uncordonCommand(),
-		a.validateCommand(), a.execCommand(), a.attachCommand(), a.portForwardCommand(),
+		a.validateCommand(), a.restartCommand(), a.drainCommand(), a.uncordonCommand(), a.resetCommand(),
+		a.execCommand(), a.attachCommand(), a.portForwardCommand(),
 		a.versionCommand())
 	return root
 }

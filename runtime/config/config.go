@@ -149,6 +149,7 @@ type Config struct {
 	SystemReserved, KubeReserved map[string]string
 
 	PodLogDir, ContainerLogDir string
+	dead                       deadContainers
 	// ResolvConf is the host's resolver file; empty: pods with DNS policy Default get no resolver.
 	ResolvConf     string
 	ClusterDNS     []string
@@ -227,6 +228,7 @@ func Defaults() *Config {
 		CRIConcurrency:  defaultConcurrency(),
 		RegistryPullQPS: DefaultPullQPS, RegistryBurst: DefaultPullBurst, MaxParallelImagePulls: DefaultParallelPulls,
 		ImageGC: defaultImageGC(), ContainerLogs: defaultContainerLogs(),
+		dead:    deadContainers{perContainer: 1, all: -1},
 		MaxPods: DefaultMaxPods, PodLogDir: DefaultPodLogDir, ContainerLogDir: DefaultContainerLogDir,
 		ResolvConf: DefaultResolvConf, MaxContainerRestartPeriod: DefaultMaxRestartPeriod,
 		VolumeStatsAggPeriod:  DefaultVolumeStatsAggPeriod,
@@ -317,6 +319,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.addAPIFlags(fs)
 	c.addBusFlags(fs)
 	c.addOnceFlags(fs)
+	c.dead.addFlags(fs)
 	c.addTracingFlags(fs)
 	fs.IntVarP(&c.Verbosity, "v", "v", c.Verbosity, "log verbosity; 2 and above adds debug messages")
 	fs.StringVar(&c.LogFormat, "log-format", c.LogFormat, "text or json")

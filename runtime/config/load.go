@@ -70,7 +70,7 @@ func (c *Config) Load(flags *pflag.FlagSet) ([]Problem, error) {
 		c.ImageServiceEndpoint = "unix://" + c.ImageServiceEndpoint
 	}
 	problems = append(append(problems, ignored...), c.notEnforced(m.from[enforceField])...)
-	return append(problems, c.shownSecrets(given)...), nil
+	return slices.Concat(problems, c.shownSecrets(given), c.dead.problems(given)), nil
 }
 
 // absolute makes the paths absolute.

@@ -427,3 +427,28 @@ func (t *Tree) kill(uid string, at name) error {
 	}
 	return nil
 }
+
+// RemoveTop removes the cgroups above the pods' under either driver's name, those of them that are empty. Nothing may
+// create pods meanwhile.
+func (t *Tree) RemoveTop() error {
+	t.initMu.Lock()
+	defer t.initMu.Unlock()
+	if t.unusable != nil {
+		return nil
+	}
+	var failed []error
+	for _, systemd := range []bool{false, true} {
+		t.mu.Lock()
+		t.layout = Layout{Root: t.opts.Root, Systemd: systemd}
+		t.ready = false
+		t.mu.Unlock()
+		for _, at := range []name{
+			t.layout.class(corev1.PodQOSBurstable), t.layout.class(corev1.PodQOSBestEffort), t.layout.top(),
+		} {
+			if t.existsAnywhere(at) && t.empty(at) {
+				failed = append(failed, t.destroy(at))
+			}
+		}
+	}
+	return errors.Join(failed...)
+}

@@ -1,0 +1,68 @@
+package reset_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/journalet/journalet/runtime/pod/volume"
+	"github.com/journalet/journalet/runtime/reset"
+	"github.com/journalet/journalet/test/must"
+)
+
+func optionsFor(root string) reset.Options {
+	return reset.Options{
+		RootDir: root, Socket: filepath.Join(root, "kubelet.sock"),
+		Volumes:  volume.New(volume.Options{RootDir: root, PodLogDir: root + "/l", ContainerLogDir: root + "/c"}),
+		Recorded: func(context.Context) (map[string]reset.Recorded, error) { return nil, errors.New("damaged") },
+	}
+}
+
+// The root directory of a kubelet looks the same, but for the bus.
+func TestDirectoryThatNoAgentUsedIsLeftAlone(t *testing.T) {
+	root := t.TempDir()
+	must.OK(t, os.MkdirAll(filepath.Join(root, "pods/u1/volumes"), 0o700))
+	found, err := reset.Find(t.Context(), optionsFor(root))
+	must.OK(t, err)
+	if !found.Empty() {
+		t.Errorf("found %+v", found)
+	}
+}
+
+func TestFilesOfOthersInTheRootDirectoryAreNotFound(t *testing.T) {
+	root := t.TempDir()
+	must.OK(t, errors.Join(os.MkdirAll(filepath.Join(root, "pods/u1/volumes"), 0o700),
+		os.MkdirAll(filepath.Join(root, "pods/backup"), 0o700), os.Mkdir(filepath.Join(root, "bus"), 0o700),
+		os.Mkdir(filepath.Join(root, "seccomp"), 0o700), os.WriteFile(filepath.Join(root, "volumes.boot"), nil, 0o600)))
+	l, err := net.Listen("unix", filepath.Join(root, "kubelet.sock"))
+	must.OK(t, err)
+	defer l.Close()
+	o := optionsFor(root)
+	found, err := reset.Find(t.Context(), o)
+	must.OK(t, err)
+	at := func(names ...string) (paths []string) {
+		for _, n := range names {
+			paths = append(paths, filepath.Join(root, n))
+		}
+		return paths
+	}
+	if len(found.Pods) != 1 || found.Pods[0].UID != "u1" || found.Unread != "damaged" {
+		t.Errorf("pods %v, unread %q", found.Pods, found.Unread)
+	}
+	if want := at("bus", "volumes.boot", "kubelet.sock"); !slices.Equal(found.Files, want) {
+		t.Errorf("files %v, want %v", found.Files, want)
+	}
+	if want := at("seccomp"); !slices.Equal(found.Others, want) {
+		t.Errorf("of others %v, want %v", found.Others, want)
+	}
+	o.KeepJournal = true
+	found, err = reset.Find(t.Context(), o)
+	must.OK(t, err)
+	if slices.Contains(found.Files, filepath.Join(root, "bus")) {
+		t.Error("the journal is to be removed")
+	}
+}
