@@ -116,7 +116,7 @@ func (a *Actor) beingRemoved() int64 {
 }
 
 func remove(o *journaletv1.ImageObservation, reason string, emit actors.Emit) error {
-	work := &journaletv1.RemoveImage{ImageId: o.GetId(), Name: nameOf(o), Reason: reason}
+	work := &journaletv1.RemoveImage{ImageId: o.GetId(), Name: NameOf(o), Reason: reason}
 	return emit(messages.NewEvent(messages.NewCall(work)))
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// fullName completes an image's name as runtimes do: "busybox" is "docker.io/library/busybox:latest". Of a name with
+// FullName completes an image's name as runtimes do: "busybox" is "docker.io/library/busybox:latest". Of a name with
 // a tag and a digest the digest counts.
-func fullName(name string) string {
+func FullName(name string) string {
 	name, digest, byDigest := strings.Cut(name, "@")
 	host, path, found := strings.Cut(name, "/")
 	switch {
@@ -38,7 +38,7 @@ func fullName(name string) string {
 func (a *Actor) requested() map[string]bool {
 	s := a.state
 	names := map[string]bool{}
-	add := func(name string) { names[name], names[fullName(name)] = true, true }
+	add := func(name string) { names[name], names[FullName(name)] = true, true }
 	for _, id := range slices.Sorted(maps.Keys(s.Pulls)) {
 		add(s.Pulls[id].GetImage())
 	}
@@ -58,8 +58,8 @@ func isRequested(o *journaletv1.ImageObservation, names map[string]bool) bool {
 	return names[o.GetId()] || slices.ContainsFunc(o.GetNames(), func(n string) bool { return names[n] })
 }
 
-// nameOf returns a name of an image for people: the first one with a tag, else any, else its id.
-func nameOf(o *journaletv1.ImageObservation) string {
+// NameOf returns a name of an image for people: the first one with a tag, else any, else its id.
+func NameOf(o *journaletv1.ImageObservation) string {
 	for _, n := range o.GetNames() {
 		if !strings.Contains(n, "@") {
 			return n

@@ -15,7 +15,7 @@ func TestFullNameIsTheRuntimes(t *testing.T) {
 		"registry.k8s.io/pause:3.10":    "registry.k8s.io/pause:3.10",
 		"ghcr.io/x/y@sha256:0123456789": "ghcr.io/x/y@sha256:0123456789",
 	} {
-		if got := fullName(name); got != want {
+		if got := FullName(name); got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)
 		}
 	}

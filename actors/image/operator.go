@@ -57,7 +57,7 @@ func (a *Actor) operatorRemoval(r *journaletv1.ImageRemovalRequested, emit actor
 	if refusal != "" {
 		return emit(removalDecided(r, refusal))
 	}
-	work := &journaletv1.RemoveImage{ImageId: r.GetImageId(), Name: r.GetName(), Reason: "requested by " + r.GetClient()}
+	work := &journaletv1.RemoveImage{ImageId: r.GetImageId(), Name: r.GetName(), Reason: "requested by an operator"}
 	return emit(messages.NewEvent(messages.NewCall(work)))
 }
 

@@ -95,7 +95,8 @@ func errorText(ctx context.Context, command string, err error) string {
 	switch {
 	case errors.As(err, &exit):
 		return exit.Error() + "\n" // as kubectl prints it
-	case err == nil, errors.Is(err, errCheckFailed), errors.Is(err, errDamaged), errors.Is(err, errDiverged):
+	case err == nil, errors.Is(err, errCheckFailed), errors.Is(err, errRefused), errors.Is(err, errDamaged),
+		errors.Is(err, errDiverged):
 		return ""
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil, errors.Is(err, errSignal):
 		return "journalet: interrupted\n"

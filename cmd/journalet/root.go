@@ -88,6 +88,7 @@ func (a *app) command() *cobra.Command {
 		a.validateCommand(), a.restartCommand(), a.drainCommand(), a.uncordonCommand(), a.resetCommand(),
 		a.execCommand(), a.attachCommand(), a.portForwardCommand(),
 		a.versionCommand())
+	root.AddCommand(a.imagesCommand(), a.pullCommand())
 	return root
 }
 

@@ -12,7 +12,7 @@ import (
 
 // screen is the only way to the user's terminal. What it prints may come from containers, manifests and other nodes, so
 // it prints control characters as text: a termination message cannot clear the screen, set a title or hide a line. Only
-// paint and status send control sequences, around quoted text.
+// paint, status and redraw send control sequences, around quoted text.
 type screen struct{ w io.Writer }
 
 // Write prints text with its control characters quoted, except tab and newline. The quoted form is JSON's, so that
@@ -70,6 +70,26 @@ func (s *screen) size() (columns, lines int) {
 		}
 	}
 	return 80, 24
+}
+
+// redraw replaces the last lines before the cursor, on a terminal, and returns how many there are now. Lines are cut to
+// the terminal's width: a wrapped one could not be replaced.
+func (s *screen) redraw(before int, lines []string) int {
+	s.back(before)
+	width, _ := s.size()
+	var b strings.Builder
+	for _, line := range lines {
+		b.WriteString(cutTo(quote(line, false), width) + "\n")
+	}
+	_, _ = io.WriteString(s.w, b.String())
+	return len(lines)
+}
+
+func cutTo(s string, width int) string {
+	if r := []rune(s); len(r) >= width {
+		return string(r[:max(width-1, 0)])
+	}
+	return s
 }
 
 // terminal reports whether it is a terminal.

@@ -29,6 +29,10 @@ func failure(e *journaletv1.Event) bool {
 		return k.CallFinished.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED
 	case *journaletv1.Event_ImagePullDecided:
 		return k.ImagePullDecided.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED
+	case *journaletv1.Event_OperatorPullDecided:
+		return k.OperatorPullDecided.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED
+	case *journaletv1.Event_ImagesCollected:
+		return k.ImagesCollected.GetFreedBytes() < k.ImagesCollected.GetWantedBytes()
 	case *journaletv1.Event_AdmissionDecided:
 		return !k.AdmissionDecided.GetAdmitted()
 	case *journaletv1.Event_RuntimeHealthChanged:
@@ -58,8 +62,11 @@ func warning(e *journaletv1.Event) bool {
 	case *journaletv1.Event_ManifestIgnored, *journaletv1.Event_BackOffStarted, *journaletv1.Event_AdmissionDeferred,
 		*journaletv1.Event_AdmissionPendingPreemption, *journaletv1.Event_ResizePendingPreemption,
 		*journaletv1.Event_UidDeferred, *journaletv1.Event_OrphanFound, *journaletv1.Event_OrphanConfirmed,
-		*journaletv1.Event_AllContainersRestarting, *journaletv1.Event_CallDropped:
+		*journaletv1.Event_AllContainersRestarting, *journaletv1.Event_CallDropped,
+		*journaletv1.Event_ImageFilesystemFull:
 		return true
+	case *journaletv1.Event_ImageRemovalDecided:
+		return k.ImageRemovalDecided.GetMessage() != ""
 	case *journaletv1.Event_ProbeResult:
 		return !k.ProbeResult.GetSuccess()
 	case *journaletv1.Event_ResizeDecided:

@@ -120,6 +120,9 @@ func (c *call) removeImage(ctx context.Context, req *journaletv1.RemoveImage) (r
 	if err != nil || status.GetImage() == nil {
 		return result{}, err
 	}
+	if status.GetImage().GetPinned() {
+		return result{imageUsers: "the runtime keeps it for itself (pinned)"}, nil
+	}
 	names := slices.Concat([]string{req.GetImageId()}, status.GetImage().GetRepoTags(), status.GetImage().GetRepoDigests())
 	uses, err := retryFunc(ctx, c, "ListContainers", c.opts.Timeouts.Call,
 		func(ctx context.Context) ([]ImageUse, error) { return c.imageUses(ctx, c) })

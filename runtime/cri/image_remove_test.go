@@ -77,13 +77,15 @@ func TestImageOfAVolumeIsNotRemoved(t *testing.T) {
 
 func TestRemovalOfAnImageThatFailsIsReported(t *testing.T) {
 	r := newRig(t, nil)
-	r.runtime.Inject(sim.Fault{Method: "RemoveImage", Times: 1, Err: status.Error(codes.Internal, "read-only file system")})
+	broken := status.Error(codes.Internal, "read-only file system")
+	r.runtime.Inject(sim.Fault{Method: "RemoveImage", Times: 1, Err: broken})
 	out := r.perform("remove", removeImage(r.imageID(busybox)), false)
 	if out.GetError() != journaletv1.CallError_CALL_ERROR_RUNTIME || !out.GetRetryable() ||
 		!strings.Contains(out.GetMessage(), "read-only file system") {
 		t.Errorf("%v", out)
 	}
 	// Without a response the removal is repeated.
-	r.runtime.Inject(sim.Fault{Method: "RemoveImage", Times: 1, Err: status.Error(codes.Unavailable, "gone"), AfterEffect: true})
+	gone := status.Error(codes.Unavailable, "gone")
+	r.runtime.Inject(sim.Fault{Method: "RemoveImage", Times: 1, Err: gone, AfterEffect: true})
 	r.done("again", removeImage(r.imageID(busybox)), false)
 }

@@ -127,30 +127,41 @@ func (d *Driver) hint() {
 func (d *Driver) Run(ctx context.Context) error {
 	period := time.NewTicker(d.opts.Period)
 	defer period.Stop()
-	for full := true; ; {
+	full, hinted := true, false
+	for {
 		err := d.Observe(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		if err == nil && full {
+			d.measure(ctx)
+			full = false
+		}
 		if err != nil {
 			d.hint() // again after the pause
-		} else if full {
-			d.measure(ctx)
 		}
-		pause := time.NewTimer(d.opts.Pause)
-		select {
-		case <-ctx.Done():
+		if (err != nil || hinted) && !d.pause(ctx) {
 			return ctx.Err()
-		case <-pause.C:
 		}
-		full = full && err != nil
+		hinted = false
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-d.wake:
+			hinted = true
 		case <-period.C:
 			full = true
 		}
+	}
+}
+
+// pause waits, and reports whether ctx still runs.
+func (d *Driver) pause(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d.opts.Pause):
+		return true
 	}
 }
 

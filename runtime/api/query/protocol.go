@@ -70,9 +70,12 @@ const (
 	JournalSize   = "journal.size"
 	JournalWhy    = "journal.why"
 	NodeInfo      = "node.info"
-	// QuarantineLift and JournalPrune need the key for requests that change something.
+	ImagesList    = "images.list"
+	// The following need the key for requests that change something.
 	QuarantineLift = "control.quarantine.lift"
 	JournalPrune   = "control.journal.prune"
+	ImagesPull     = "control.images.pull"
+	ImagesRemove   = "control.images.remove"
 	// NodeDrain reports the drain of the node; the other three are operators' requests and need that key, too.
 	NodeDrain    = "node.drain"
 	PodRestart   = "control.pod.restart"

@@ -39,7 +39,7 @@ type Host interface {
 	LiftQuarantine(ref messages.Ref, skip bool) error
 }
 
-// Options configure the services. All but History, Prune, Fact, Started, Simulated and Log must be set.
+// Options configure the services. All but History, Prune, Images, Fact, Started, Simulated and Log must be set.
 type Options struct {
 	Conn    *nats.Conn
 	Host    Host
@@ -52,6 +52,8 @@ type Options struct {
 	// Prune cuts the journal's oldest records according to its bounds, or with dryRun reports what it would cut; nil: it
 	// is not served.
 	Prune func(ctx context.Context, r bus.Retention, dryRun bool) (bus.Pruned, error)
+	// Images returns the images on the node; nil: it is not served.
+	Images func(context.Context) (*ImageList, error)
 	// Fact records what an operator requests; nil: nothing of that is served.
 	Fact func(ctx context.Context, about messages.Ref, e *journaletv1.Event) error
 	// Version is the agent's, as `journalet version` prints it.
@@ -168,6 +170,9 @@ func (s *server) endpoints() []endpoint {
 		{JournalWhy, "why a record was written, or a pod is as it is", requestTimeout, single(s.why)},
 		{NodeInfo, "the agent itself", requestTimeout, single(s.info)},
 		{QuarantineLift, "the end of an actor's quarantine", liftTimeout, single(s.lift)},
+		{ImagesList, "images on the node and who uses them", requestTimeout, single(s.listImages)},
+		{ImagesPull, "pulls of images", requestTimeout, single(s.pullImages)},
+		{ImagesRemove, "removals of images", requestTimeout, single(s.removeImages)},
 		{JournalPrune, "a cut of the journal's oldest records", longTimeout, single(s.prune)},
 		{NodeDrain, "the drain of the node", requestTimeout, single(s.drainState)},
 		{PodRestart, "the restart of a pod or a container", requestTimeout, single(s.restart)},

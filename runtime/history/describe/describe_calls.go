@@ -54,6 +54,9 @@ func (d *Describer) callEvent(id string, e *journaletv1.Event) string {
 		return s
 	case *journaletv1.Event_CallFinished:
 		c := k.CallFinished
+		if c.GetImageInUse() {
+			return withMessage("kept "+d.call(c.GetIntentId()).object, c.GetMessage())
+		}
 		if c.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
 			return d.call(c.GetIntentId()).done()
 		}

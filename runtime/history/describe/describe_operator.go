@@ -122,9 +122,7 @@ func (d *Describer) storageEvent(_ string, e *journaletv1.Event) string {
 		return fmt.Sprintf("the file system of images is nearly full: %s of %s free", Size(f.GetAvailableBytes()),
 			Size(f.GetCapacityBytes()))
 	case *journaletv1.Event_ImagesCollected:
-		c := k.ImagesCollected
-		return fmt.Sprintf("image garbage collection: removing %s with %s to free %s", count(len(c.GetImages()), "image"),
-			Size(c.GetFreedBytes()), Size(c.GetWantedBytes()))
+		return imagesCollected(k.ImagesCollected)
 	case *journaletv1.Event_OperatorPullRequested:
 		return by("pull of image "+k.OperatorPullRequested.GetImage()+" requested", k.OperatorPullRequested.GetClient())
 	case *journaletv1.Event_OperatorPullDecided:
@@ -149,6 +147,19 @@ func (d *Describer) storageEvent(_ string, e *journaletv1.Event) string {
 		return fmt.Sprintf("rotated the log of container %s (%s)", r.GetContainer(), Size(r.GetBytes()))
 	}
 	return ""
+}
+
+// imagesCollected describes a garbage collection. One that frees too little has the kubelet's reason.
+func imagesCollected(c *journaletv1.ImagesCollected) string {
+	removing := "removing " + count(len(c.GetImages()), "image") + " with " + Size(c.GetFreedBytes())
+	if c.GetFreedBytes() >= c.GetWantedBytes() {
+		return "image garbage collection: " + removing + " to free " + Size(c.GetWantedBytes())
+	}
+	if len(c.GetImages()) == 0 {
+		removing = "no image may be removed"
+	}
+	return fmt.Sprintf("FreeDiskSpaceFailed: %s has to be freed, and %s; what fills the file system of images is in use, "+
+		"or no image", Size(c.GetWantedBytes()), removing)
 }
 
 func imagesObserved(o *journaletv1.ImagesObserved) string {
