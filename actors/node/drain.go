@@ -231,7 +231,7 @@ func (a *Actor) shutdownGroup() ([]string, *journaletv1.PodEvictionDecided) {
 func groupOf(groups []*journaletv1.ShutdownGroup, priority int32) int {
 	at := 0
 	for i, g := range groups {
-		if g.GetPriority() <= priority {
+		if g.GetPriority() <= priority && g.GetPriority() > groups[at].GetPriority() {
 			at = i
 		}
 	}

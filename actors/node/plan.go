@@ -67,3 +67,11 @@ func (a *Actor) Plan(q *journaletv1.DrainRequested) DrainPlan {
 	})
 	return plan
 }
+
+// ShuttingDown reports whether a shutdown of the machine was signaled in this boot and not cancelled, and whether it
+// has no pod left to end.
+func (a *Actor) ShuttingDown(bootID string) (active, complete bool) {
+	d := a.state.GetShutdown()
+	active = underWay(d) && d.GetBootId() == bootID
+	return active, active && d.GetComplete()
+}

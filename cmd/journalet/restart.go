@@ -44,9 +44,9 @@ func (a *app) restartCommand() *cobra.Command {
 		Use:   "restart POD[/CONTAINER]",
 		Short: "Restart a pod's containers, whatever their restart policy",
 		Long: "Restart a container, or all containers of a pod in their sandbox, init containers first. What runs is\n" +
-			"stopped with its preStop hook within the pod's grace period. A container that waits for its back-off, or has ended for\n" +
-			"good, starts again, too. It counts as a restart, and adds no back-off. A pod that has ended is run again from\n" +
-			"the beginning: its restart counts begin at 0.\n\n" +
+			"stopped with its preStop hook within the pod's grace period. A container that waits for its back-off, or has\n" +
+			"ended for good, starts again, too. It counts as a restart, and adds no back-off. A pod that has ended is run\n" +
+			"again from the beginning: its restart counts begin at 0.\n\n" +
 			"POD is a name, namespace/name or UID. A second request adds nothing while the first is under way.\n" +
 			"Without --wait the command ends when the request is recorded.\n\n" +
 			"It fails (1) where a pod terminates, waits for its admission or was rejected, and if what it waits for does\n" +

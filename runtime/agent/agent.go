@@ -16,6 +16,7 @@ import (
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/dispatch"
 	imageactor "github.com/journalet/journalet/actors/image"
+	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/bus"
@@ -39,6 +40,7 @@ import (
 	"github.com/journalet/journalet/runtime/pod/probe"
 	"github.com/journalet/journalet/runtime/pod/storage"
 	"github.com/journalet/journalet/runtime/preflight"
+	"github.com/journalet/journalet/runtime/shutdown"
 	"github.com/journalet/journalet/runtime/source/file"
 	"github.com/journalet/journalet/runtime/source/url"
 	"github.com/journalet/journalet/runtime/stats"
@@ -75,6 +77,7 @@ type agent struct {
 	files       *file.Driver
 	url         *url.Driver // nil without a manifest URL
 	health      *health.Monitor
+	shutdown    *shutdown.Driver // nil unless shutdowns of the machine are delayed
 	metrics     *server.Metrics
 	traces      *otlp.Exporter // nil unless starts are traced
 
@@ -198,6 +201,9 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 	a.credentials.Stored(rec)
 	a.once.signal()
 	a.manifests.Stored(rec)
+	if a.shutdown != nil {
+		a.shutdown.Stored(rec)
+	}
 	if a.traces != nil {
 		a.traces.Stored(rec)
 	}
@@ -246,6 +252,8 @@ func (a *agent) seed(r *host.Recovered) {
 			a.seedImages(r, ref, d)
 			a.credentials.Seed(d.Images())
 			r.Pending(ref, a.credentials.Stored)
+		case *node.Actor:
+			a.seedShutdown(r, ref, d)
 		case *pod.Actor:
 			a.manifests.own(ref.ID, d.Pod().GetPod().GetDigest())
 			a.seedCgroups(ref, d)
@@ -309,6 +317,9 @@ func (a *agent) serve(ctx context.Context) error {
 	}
 	if a.rotation != nil {
 		drivers["log rotation"] = a.rotation.Run
+	}
+	if a.shutdown != nil {
+		drivers["shutdown"] = a.shutdown.Run
 	}
 	if a.traces != nil {
 		drivers["traces"] = a.traces.Run

@@ -99,6 +99,7 @@ func (a *agent) started(r *host.Recovered) *journaletv1.AgentStarted {
 			StartConcurrency: concurrency, StopConcurrency: stopPerStart * concurrency,
 			PullConcurrency:     uint32(max(1, a.cfg.MaxParallelImagePulls)),
 			MaxContainerBackOff: durationpb.New(a.cfg.MaxContainerRestartPeriod),
+			ShutdownGroups:      a.cfg.Shutdown.Groups(),
 			Sources:             a.sources(), AppArmor: a.facts.AppArmor, UserNamespaces: a.userNamespaces(),
 			ImageGarbageCollection: a.cfg.ImageGC.Config(),
 		},
@@ -165,6 +166,7 @@ func (a *agent) newDrivers() error {
 				messages.NewEvent(o))
 		},
 	})
+	a.shutdown = a.newShutdown()
 	a.probes, a.gates, a.storage = a.newProbes(), a.newGates(), a.newStorage(a.volumes.Driver)
 	a.images = a.newImages()
 	a.stats = a.newStats()

@@ -127,6 +127,8 @@ type Config struct {
 	MaxParallelImagePulls int32
 	// ImageGC bounds what images take of their file system.
 	ImageGC ImageGC
+	// Shutdown is how pods end when the machine shuts down.
+	Shutdown Shutdown
 	// ContainerLogs bounds the logs of containers.
 	ContainerLogs ContainerLogs
 

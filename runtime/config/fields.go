@@ -54,6 +54,20 @@ var fields = map[string]field{
 	"runtimeRequestTimeout": {apply: duration(
 		func(k *kubeletConfig) time.Duration { return k.RuntimeRequestTimeout.Duration },
 		func(c *Config) *time.Duration { return &c.RuntimeRequestTimeout })},
+	"shutdownGracePeriod": {apply: duration(
+		func(k *kubeletConfig) time.Duration { return k.ShutdownGracePeriod.Duration },
+		func(c *Config) *time.Duration { return &c.Shutdown.Period })},
+	"shutdownGracePeriodCriticalPods": {apply: duration(
+		func(k *kubeletConfig) time.Duration { return k.ShutdownGracePeriodCriticalPods.Duration },
+		func(c *Config) *time.Duration { return &c.Shutdown.CriticalPods })},
+	"shutdownGracePeriodByPodPriority": {apply: set(func(c *Config, k *kubeletConfig) {
+		c.Shutdown.ByPriority = nil
+		for _, g := range k.ShutdownGracePeriodByPodPriority {
+			c.Shutdown.ByPriority = append(c.Shutdown.ByPriority, ShutdownGroup{
+				Priority: g.Priority, Seconds: g.ShutdownGracePeriodSeconds,
+			})
+		}
+	})},
 	"volumeStatsAggPeriod": {apply: duration(
 		func(k *kubeletConfig) time.Duration { return k.VolumeStatsAggPeriod.Duration },
 		func(c *Config) *time.Duration { return &c.VolumeStatsAggPeriod })},
@@ -223,8 +237,6 @@ var fields = map[string]field{
 		apply: set(func(c *Config, k *kubeletConfig) { c.ProtectKernelDefaults = k.ProtectKernelDefaults })},
 	"allowedUnsafeSysctls": {ignored: notSupported},
 	"defaultPodSysctls":    {ignored: notSupported},
-	"shutdownGracePeriod":  {ignored: notSupported}, "shutdownGracePeriodCriticalPods": {ignored: notSupported},
-	"shutdownGracePeriodByPodPriority": {ignored: notSupported},
 }
 
 func noop(*Config, *kubeletConfig, string) error { return nil }

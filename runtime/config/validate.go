@@ -102,6 +102,7 @@ func (c *Config) Validate() error {
 		bad("memorySwap.swapBehavior: found %q, want %s or %s", c.SwapBehavior, SwapNone, SwapLimited)
 	}
 	errs = append(errs, c.ImageGC.validate()...)
+	errs = append(errs, c.Shutdown.validate()...)
 	errs = append(errs, c.ContainerLogs.validate()...)
 	if _, err := credentials.NewPolicy(c.ImagePullVerification, c.PreloadedImages); err != nil {
 		errs = append(errs, err)
