@@ -131,7 +131,7 @@ func (n *names) claimOrOrphan(e *journaletv1.Event) string {
 	case *journaletv1.Event_DrainProgressed:
 		return n.drain(k.DrainProgressed)
 	}
-	return ""
+	return n.image(e)
 }
 
 // drain describes the progress of a drain or a shutdown.
@@ -198,6 +198,9 @@ func (n *names) intent(id string) string {
 	if p := n.intents[id].GetPullImage(); p != nil {
 		return text + " " + p.GetImage() + credentials(p)
 	}
+	if r := n.intents[id].GetRemoveImage(); r != nil {
+		return text + " " + r.GetImageId()
+	}
 	return text + " of pod/" + n.of(n.intents[id].GetPodUid())
 }
 
@@ -239,6 +242,8 @@ func (n *names) call(r *journaletv1.CallRequested) string {
 		text += " " + k.RemoveSandbox.GetSandboxId()
 	case *journaletv1.CallRequested_PullImage:
 		text += " " + k.PullImage.GetImage() + credentials(k.PullImage)
+	case *journaletv1.CallRequested_RemoveImage:
+		text += " " + k.RemoveImage.GetImageId() + " (" + k.RemoveImage.GetReason() + ")"
 	case *journaletv1.CallRequested_SetUpVolumes:
 		text += volumesText(k.SetUpVolumes)
 	case *journaletv1.CallRequested_CleanPod:
@@ -295,6 +300,8 @@ func opOf(r *journaletv1.CallRequested) (op, container string) {
 		return "remove-sandbox", ""
 	case *journaletv1.CallRequested_PullImage:
 		return "pull-image", ""
+	case *journaletv1.CallRequested_RemoveImage:
+		return "remove-image", ""
 	case *journaletv1.CallRequested_SetUpVolumes:
 		return "set-up-volumes", ""
 	case *journaletv1.CallRequested_CleanPod:

@@ -60,7 +60,9 @@ var commands = map[string]func(*Scenario, *datadriven.TestData) (string, error){
 	"lost": (*Scenario).lost, "directory": (*Scenario).directory, "storage": (*Scenario).storage,
 	"restart-pod": (*Scenario).restartPod, "drain": (*Scenario).drain, "uncordon": (*Scenario).uncordon,
 	"shutdown": (*Scenario).shutdown,
-	"status":   (*Scenario).status, "calls": (*Scenario).calls, "settle": (*Scenario).settle,
+	"images":   (*Scenario).images, "full": (*Scenario).full, "pull": (*Scenario).operatorPull,
+	"remove-image": (*Scenario).operatorRemoval, "keep-image": (*Scenario).keepImage,
+	"status": (*Scenario).status, "calls": (*Scenario).calls, "settle": (*Scenario).settle,
 }
 
 // Run carries out one command and returns the decisions that followed, as text. If a check fails, the text has a line
@@ -188,6 +190,7 @@ func (s *Scenario) start(d *datadriven.TestData) (string, error) {
 		},
 	}
 	c.ShutdownGroups = shutdownGroups(d)
+	c.ImageGarbageCollection = imageGC(d)
 	for _, l := range values(d, "labels") {
 		k, v, _ := strings.Cut(l, "=")
 		c.NodeLabels[k] = v
