@@ -46,7 +46,8 @@ func TestNoSecretLeavesTheManifest(t *testing.T) {
 	events := n.observe()
 	for _, want := range []string{
 		"boom create", "boom start", "boom pull", "boom sandbox", "boom hook", "boom stop", "boom exec", "boom output",
-		"connection refused", "503", "boom refs", "boom printenv",
+		"connection refused", "503", "boom refs", "boom printenv", "boom auth", "credentials tried: 3; secret",
+		"credential provider bad",
 	} {
 		n.awaitText(want)
 	}
@@ -97,7 +98,7 @@ func TestNoSecretLeavesTheManifest(t *testing.T) {
 		return err
 	}))
 	for place, text := range places {
-		for _, found := range regexp.MustCompile(canary+`\w+`).FindAllString(text, -1) {
+		for _, found := range regexp.MustCompile(canary+`\w+|`+basicAuth()).FindAllString(text, -1) {
 			t.Errorf("%s shows %s:\n%s", place, found, around(text, found))
 		}
 	}
@@ -244,6 +245,11 @@ func (n *secretNode) writeObjects(dir string) {
 		"type.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: t}\ndata: {a: " + secret("objectbase64") + ", b: [" +
 			secret("objecttype") + "]}\n",
 		"token": secret("token"),
+		"pull.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: pull}\ntype: kubernetes.io/dockerconfigjson\n" +
+			"stringData: {.dockerconfigjson: '{\"auths\": {\"registry.example\": {\"username\": \"" + secret("pullname") +
+			"\", \"password\": \"" + secret("pullpassword") + "\"}}}'}\n",
+		"badpull.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: badpull}\ntype: kubernetes.io/dockercfg\n" +
+			"stringData: {.dockercfg: '{\"registry.example\": {\"auth\": \"" + secret("badauth") + "\"}}'}\n",
 	} {
 		must.OK(n.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
@@ -295,6 +301,8 @@ func newSecretNode(t *testing.T) *secretNode {
 	must.OK(t, os.Mkdir(pods, 0o700))
 	must.OK(t, os.WriteFile(filepath.Join(pods, "web.yaml"), []byte(secretPods()), 0o600))
 	must.OK(t, os.WriteFile(filepath.Join(pods, "refs.yaml"), []byte(podWithSecrets), 0o600))
+	must.OK(t, os.WriteFile(filepath.Join(pods, "private.yaml"), []byte(podWithPullSecrets), 0o600))
+	providers, programs := n.writePullCredentials()
 	objects := filepath.Join(dir, "objects")
 	must.OK(t, os.Mkdir(objects, 0o700))
 	n.writeObjects(objects)
@@ -310,6 +318,7 @@ func newSecretNode(t *testing.T) *secretNode {
 		"--container-runtime-endpoint", "unix://" + socket, "--cgroups-per-qos=false", "--allow-beside-kubelet",
 		"--pod-log-dir", filepath.Join(dir, "logs"), "--container-log-dir", filepath.Join(dir, "links"),
 		"--objects-path", objects, "--service-account-token-file", "default/robot=" + filepath.Join(objects, "token"),
+		"--image-credential-provider-config", providers, "--image-credential-provider-bin-dir", programs,
 		"--healthz-port", fmt.Sprint(n.port), "--v", "4", "--http-check-frequency", "1s",
 		"--manifest-url", strings.Replace(server.URL, "http://", "http://user:"+secret("urlpassword")+"@", 1) +
 			"/pods?token=" + secret("urlquery"), "--manifest-url-header", "Authorization:" + secret("urlheader")}
@@ -351,6 +360,9 @@ func (n *secretNode) inject() {
 	}
 	fail("CreateContainer", "boom create: "+values, 1, of("uncreated-n1"))
 	fail("RunPodSandbox", "boom sandbox: annotation "+secret("annotation")+" of "+secret("applied"), 1, of("web-n1"))
+	fail("PullImage", "boom auth: "+pullCredentials(), 0, func(req any) bool {
+		return strings.Contains(req.(*runtimeapi.PullImageRequest).GetImage().GetImage(), "/private")
+	})
 	fail("PullImage", "boom pull: Get \"https://user:"+secret("pulluser")+"@registry.example/v2/?sig="+secret("pullquery")+
 		"\": refused", 0, nil)
 	fail("CreateContainer", "boom refs: "+refs(), 1, of("refs-n1"))
@@ -409,7 +421,7 @@ func (n *secretNode) running(observed string) {
 	n.metrics = n.scrape()
 	for _, args := range [][]string{
 		{"pods"}, {"pods", "-o", "wide"}, {"pod", "web-n1"}, {"pod", "broken-n1"}, {"why", "web-n1"},
-		{"pod", "refs-n1"}, {"why", "refs-n1"},
+		{"pod", "refs-n1"}, {"why", "refs-n1"}, {"pod", "private-n1"}, {"why", "private-n1"},
 	} {
 		_, out, errs := run(n.t.Context(), append(args, "--root-dir", n.root)...)
 		n.outputs["the command "+strings.Join(args, " ")] = out + errs
