@@ -86,7 +86,7 @@ func (a *app) command() *cobra.Command {
 	root.AddCommand(a.runCommand(), a.podsCommand(), a.podCommand(), a.observeCommand(), a.whyCommand(),
 		a.timelineCommand(), a.traceCommand(), a.replayCommand(), a.journalCommand(), a.liftCommand(), a.checkCommand(),
 		a.validateCommand(), a.restartCommand(), a.drainCommand(), a.uncordonCommand(), a.resetCommand(),
-		a.execCommand(), a.attachCommand(), a.portForwardCommand(),
+		a.execCommand(), a.attachCommand(), a.portForwardCommand(), a.cpCommand(),
 		a.versionCommand())
 	root.AddCommand(a.imagesCommand(), a.pullCommand())
 	return root
