@@ -89,6 +89,7 @@ func (a *app) command() *cobra.Command {
 		a.execCommand(), a.attachCommand(), a.portForwardCommand(), a.cpCommand(),
 		a.versionCommand())
 	root.AddCommand(a.imagesCommand(), a.pullCommand())
+	root.AddCommand(a.topCommand())
 	return root
 }
 

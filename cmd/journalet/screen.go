@@ -12,7 +12,7 @@ import (
 
 // screen is the only way to the user's terminal. What it prints may come from containers, manifests and other nodes, so
 // it prints control characters as text: a termination message cannot clear the screen, set a title or hide a line. Only
-// paint, status and redraw send control sequences, around quoted text.
+// paint, status, redraw and fill send control sequences, around quoted text.
 type screen struct{ w io.Writer }
 
 // Write prints text with its control characters quoted, except tab and newline. The quoted form is JSON's, so that
@@ -90,6 +90,23 @@ func cutTo(s string, width int) string {
 		return string(r[:max(width-1, 0)])
 	}
 	return s
+}
+
+// fill replaces all that the terminal shows by the lines of a text, as many as it has room for; first also clears what
+// was there before.
+func (s *screen) fill(text string, first bool) {
+	var b strings.Builder
+	if b.WriteString("\x1b[H"); first {
+		b.WriteString("\x1b[2J")
+	}
+	_, room := s.size()
+	for line := range strings.Lines(text) {
+		if room--; room == 0 { // the last line holds the cursor
+			break
+		}
+		b.WriteString(quote(strings.TrimSuffix(line, "\n"), false) + "\x1b[K\r\n")
+	}
+	fmt.Fprint(s.w, b.String()+"\x1b[J")
 }
 
 // terminal reports whether it is a terminal.

@@ -41,6 +41,7 @@ func (a *agent) serveAPI(ctx context.Context) error {
 func (a *agent) apiOptions() kubelet.Options {
 	return kubelet.Options{
 		Pods: apiPods{a}, Runtime: runtimeapi.NewRuntimeServiceClient(a.conn), AgentID: a.id(), Sessions: apiSessions{a},
+		Stats:       a.stats,
 		Health:      server.HealthHandler(a.healthz()),
 		NoDebugging: a.cfg.NoDebugging, Log: a.log,
 	}

@@ -18,10 +18,9 @@ import (
 func (a *agent) newStats() *stats.Stats {
 	o := stats.Options{
 		Node: a.facts.NodeName, Pods: a.measuredPods, Conn: a.conn, Storage: a.storage, RootDir: a.cfg.RootDir,
-		VolumePeriod: a.cfg.VolumeStatsAggPeriod, Log: a.log,
+		VolumePeriod: a.cfg.VolumeStatsAggPeriod, Log: a.log, Reader: usage.NewReader("/", cgroup.V2()),
 	}
 	if !simulated(a.cfg) {
-		o.Reader = usage.NewReader("/", cgroup.V2())
 		o.RuntimePID = func() int { return peerOf(a.cfg.ContainerRuntimeEndpoint) }
 		if a.cgroups != nil {
 			o.PodsCgroup = a.cgroups.Top

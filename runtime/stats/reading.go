@@ -143,8 +143,12 @@ func (s *Stats) targets(r *reading, scope Scope, swap bool) []target {
 	var out []target
 	if scope.has(Cgroups) {
 		for key, into := range r.node.cgroups() {
+			w := want
+			if key == nodeKey { // its pressure and its limits are elsewhere
+				w &^= usage.WantPressure | usage.WantLimits
+			}
 			if into.place.Path() != "" {
-				out = append(out, target{key, into.place, into, want &^ (usage.WantPressure | usage.WantLimits)})
+				out = append(out, target{key, into.place, into, w})
 			}
 		}
 	}

@@ -18,9 +18,9 @@ type imageFS struct {
 	images, containers runtimeFS
 }
 
-// runtimeFS is a file system of the runtime, and what it takes there.
+// runtimeFS is a file system of the runtime or of the node, and what they take there.
 type runtimeFS struct {
-	device        string // its mount point
+	mount, device string
 	bytes, inodes *uint64
 	fs            *storage.FileSystem // nil: this process does not have it
 }
@@ -28,7 +28,6 @@ type runtimeFS struct {
 // layer is what the runtime reports of one container.
 type layer struct {
 	at            time.Time
-	device        string
 	bytes, inodes *uint64
 	// What it reports of CPU and memory, for containers without a cgroup that this process could read.
 	cpuAt, memoryAt                              time.Time
@@ -45,20 +44,32 @@ func (s *Stats) measureImages(ctx context.Context) (imageFS, error) {
 	}
 	var out imageFS
 	if all := info.GetImageFilesystems(); len(all) > 0 {
-		out.images = runtimeFSOf(all[0])
+		out.images = s.runtimeFSOf(all[0])
 	}
 	if all := info.GetContainerFilesystems(); len(all) > 0 {
-		out.containers = runtimeFSOf(all[0])
+		out.containers = s.runtimeFSOf(all[0])
 	}
 	return out, nil
 }
 
-func runtimeFSOf(u *cri.FilesystemUsage) runtimeFS {
-	out := runtimeFS{device: u.GetFsId().GetMountpoint(), bytes: value(u.GetUsedBytes()), inodes: value(u.GetInodesUsed())}
-	if at, err := storage.FileSystemAt(out.device); err == nil {
-		out.fs = &at
+func (s *Stats) runtimeFSOf(u *cri.FilesystemUsage) runtimeFS {
+	out := runtimeFS{mount: u.GetFsId().GetMountpoint(), bytes: value(u.GetUsedBytes()), inodes: value(u.GetInodesUsed())}
+	if at, err := storage.FileSystemAt(out.mount); err == nil {
+		out.fs, out.device = &at, s.deviceOf(out.mount)
 	}
 	return out
+}
+
+// measureNode measures the node's file system.
+func (s *Stats) measureNode(context.Context) (runtimeFS, error) {
+	fs, err := storage.FileSystemAt(s.opts.RootDir)
+	if err != nil {
+		return runtimeFS{}, err
+	}
+	used, inodes := fs.Used, fs.Inodes-min(fs.Inodes, fs.InodesFree)
+	return runtimeFS{
+		mount: s.opts.RootDir, device: s.deviceOf(s.opts.RootDir), bytes: &used, inodes: &inodes, fs: &fs,
+	}, nil
 }
 
 // value returns nil for a value that the runtime does not report.
@@ -81,7 +92,7 @@ func (s *Stats) measureLayers(ctx context.Context) (map[string]layer, error) {
 	for _, c := range list.GetStats() {
 		w, cpu, mem := c.GetWritableLayer(), c.GetCpu(), c.GetMemory()
 		out[c.GetAttributes().GetId()] = layer{
-			at: nanos(w.GetTimestamp()), device: w.GetFsId().GetMountpoint(),
+			at:    nanos(w.GetTimestamp()),
 			bytes: value(w.GetUsedBytes()), inodes: value(w.GetInodesUsed()),
 			cpuAt: nanos(cpu.GetTimestamp()), memoryAt: nanos(mem.GetTimestamp()),
 			cpuNanos: value(cpu.GetUsageCoreNanoSeconds()), nanoCores: value(cpu.GetUsageNanoCores()),

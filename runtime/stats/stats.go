@@ -106,10 +106,11 @@ type Stats struct {
 	places places
 
 	server  memo[int] // the runtime's process
-	nodeFS  memo[storage.FileSystem]
+	nodeFS  memo[runtimeFS]
 	imageFS memo[imageFS]
 	layers  memo[map[string]layer]
 	disks   disks
+	devices sync.Map // paths of block devices by their numbers
 }
 
 // New returns Stats. It measures nothing yet.
@@ -132,8 +133,7 @@ func New(o Options) *Stats {
 		disks: disks{volumes: map[string]*memo[storage.Measured]{}, files: map[string]*memo[bounded.Usage]{},
 			slots: make(chan struct{}, maxWalks)},
 	}
-	s.nodeFS = memo[storage.FileSystem]{period: FilesystemPeriod,
-		measure: func(context.Context) (storage.FileSystem, error) { return storage.FileSystemAt(o.RootDir) }}
+	s.nodeFS = memo[runtimeFS]{period: FilesystemPeriod, measure: s.measureNode}
 	s.server = memo[int]{period: FilesystemPeriod,
 		measure: func(context.Context) (int, error) { return o.RuntimePID(), nil }}
 	s.imageFS = memo[imageFS]{period: FilesystemPeriod, measure: s.measureImages}

@@ -80,7 +80,7 @@ func (s *Stats) addFilesystems(wait context.Context, out *api.PodStats, p *podRe
 	images, _, _ := s.imageFS.get(wait, now)
 	total := api.FsStats{Time: metav1.NewTime(nodeAt)}
 	if nodeOK {
-		total = *filesystem(&node, nodeAt)
+		total = *filesystem(node.fs, nodeAt)
 	}
 	use := func(at metav1.Time, bytes, inodes *uint64) {
 		total.Time = later(total.Time, at)
@@ -94,7 +94,7 @@ func (s *Stats) addFilesystems(wait context.Context, out *api.PodStats, p *podRe
 			use(c.Rootfs.Time, c.Rootfs.UsedBytes, c.Rootfs.InodesUsed)
 		}
 		if u, at, ok := f.logs[c.Name].get(wait, now); ok {
-			c.Logs = used(u, at, node, nodeOK)
+			c.Logs = used(u, at, node.fs)
 			use(c.Logs.Time, c.Logs.UsedBytes, c.Logs.InodesUsed)
 			ofContainers.FileBytes += u.FileBytes
 			ofContainers.Inodes += u.Inodes
@@ -123,10 +123,10 @@ func (s *Stats) addFilesystems(wait context.Context, out *api.PodStats, p *podRe
 }
 
 // used returns what a tree on the node's file system takes.
-func used(u bounded.Usage, at time.Time, node storage.FileSystem, known bool) *api.FsStats {
+func used(u bounded.Usage, at time.Time, node *storage.FileSystem) *api.FsStats {
 	out := &api.FsStats{Time: metav1.NewTime(at)}
-	if known {
-		out = filesystem(&node, at)
+	if node != nil {
+		out = filesystem(node, at)
 	}
 	bytes, inodes := uint64(u.FileBytes), uint64(u.Inodes)
 	out.UsedBytes, out.InodesUsed = &bytes, &inodes

@@ -110,16 +110,12 @@ func (s *Stats) startSlow() {
 func (s *Stats) addNodeFilesystems(wait context.Context, out *api.Summary) {
 	now := s.opts.Now()
 	if fs, at, ok := s.nodeFS.get(wait, now); ok {
-		out.Node.Fs = filesystem(&fs, at)
-		used := fs.Used
-		out.Node.Fs.UsedBytes = &used
-		inodes := fs.Inodes - min(fs.Inodes, fs.InodesFree)
-		out.Node.Fs.InodesUsed = &inodes
+		out.Node.Fs = runtimeStats(&fs, at)
 	}
 	if all, at, ok := s.imageFS.get(wait, now); ok {
 		images := runtimeStats(&all.images, at)
 		containers := images
-		if all.containers.device != "" {
+		if all.containers.mount != "" {
 			containers = runtimeStats(&all.containers, at)
 		}
 		out.Node.Runtime = &api.RuntimeStats{ImageFs: images, ContainerFs: containers}

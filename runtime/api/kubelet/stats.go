@@ -2,17 +2,88 @@ package kubelet
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// Stats are the numbers of the node, its pods and containers.
+// Stats are the figures of the node, its pods and containers. None of them fails: what cannot be measured is left out.
 type Stats interface {
-	// Summary returns the Summary API's object as JSON.
-	Summary(ctx context.Context, onlyCPUAndMemory bool) ([]byte, error)
+	Summary(ctx context.Context) *stats.Summary
+	CPUAndMemory(ctx context.Context) *stats.Summary
+	// Top is what `journalet top` shows, with wide all of it.
+	Top(ctx context.Context, wide bool) *stats.Summary
+	ResourceMetrics() prometheus.Collector
+	CadvisorMetrics() prometheus.Collector
+	MachineMetrics() prometheus.Collector
 }
 
+// Parameters of /stats/summary: the kubelet's, and the one of `journalet top`.
+const (
+	onlyCPUAndMemory = "only_cpu_and_memory"
+	viewParameter    = "view"
+	viewTop          = "top"
+	viewWide         = "wide"
+)
+
+const (
+	summaryPath  = "/stats/summary"
+	resourcePath = "/metrics/resource"
+	cadvisorPath = "/metrics/cadvisor"
+	// maxScrapes bounds the scrapes of one path at once. They share readings, not the encoding.
+	maxScrapes = 4
+	// scrapeTimeout bounds one scrape.
+	scrapeTimeout = 15 * time.Second
+)
+
 func (s *Server) statsRoutes() {
-	for _, path := range []string{"/stats/summary", "/metrics/cadvisor", "/metrics/resource"} {
-		s.handle(http.MethodGet, path, absent(path[1:]))
+	if s.Stats == nil {
+		for _, path := range []string{summaryPath, resourcePath, cadvisorPath} {
+			s.handle(http.MethodGet, path, absent(path[1:]))
+		}
+		return
 	}
+	s.get(summaryPath, s.summary)
+	s.handle(http.MethodPost, summaryPath, prompt(http.HandlerFunc(s.summary)))
+	s.get(resourcePath, metrics(s.Stats.ResourceMetrics()))
+	s.get(cadvisorPath, metrics(s.Stats.CadvisorMetrics(), s.Stats.MachineMetrics()))
+}
+
+// summary serves the Summary API.
+func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
+	if err := r.ParseForm(); err != nil {
+		fail(w, http.StatusInternalServerError, "Internal Error: parse form failed: "+err.Error())
+		return
+	}
+	var sum *stats.Summary
+	switch view := r.Form.Get(viewParameter); {
+	case view == viewTop, view == viewWide:
+		sum = s.Stats.Top(r.Context(), view == viewWide)
+	case view != "":
+		fail(w, http.StatusBadRequest, viewParameter+": want "+viewTop+" or "+viewWide)
+		return
+	case len(r.Form[onlyCPUAndMemory]) == 1 && r.Form.Get(onlyCPUAndMemory) == "true":
+		sum = s.Stats.CPUAndMemory(r.Context())
+	default:
+		sum = s.Stats.Summary(r.Context())
+	}
+	data, err := json.Marshal(sum)
+	if err != nil {
+		fail(w, http.StatusInternalServerError, "Internal Error: "+err.Error())
+		return
+	}
+	writeJSON(w, data)
+}
+
+// metrics serves collectors in the formats of Prometheus.
+func metrics(all ...prometheus.Collector) http.HandlerFunc {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(all...)
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes, Timeout: scrapeTimeout,
+	}).ServeHTTP
 }

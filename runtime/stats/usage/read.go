@@ -113,7 +113,7 @@ func (c *Cgroup) readV2(f file, want Want) {
 		c.processes(f)
 	}
 	if want&WantLimits != 0 {
-		c.limitsV2(f)
+		c.limitsV2(f, want)
 	}
 }
 
@@ -167,8 +167,23 @@ func (c *Cgroup) memoryV2(f file, want Want) {
 	c.Memory = m
 }
 
-func (c *Cgroup) limitsV2(f file) {
+func (c *Cgroup) limitsV2(f file, want Want) {
 	l := &Limits{Memory: Unlimited, Swap: Unlimited}
+	c.Limits = l
+	if n, ok := f.number("memory.max"); ok {
+		l.Memory = n
+	}
+	if want&WantSwap != 0 {
+		if n, ok := f.number("memory.swap.max"); ok {
+			l.Swap = n
+		}
+	}
+	if want&WantDetails == 0 {
+		return
+	}
+	if n, ok := f.number("memory.low"); ok {
+		l.Reservation = n
+	}
 	if data, ok := f.read("cpu.max"); ok {
 		for i, word := range [2][]byte{firstWord(data), lastWord(data)} {
 			switch n, ok := number(word); {
@@ -183,12 +198,4 @@ func (c *Cgroup) limitsV2(f file) {
 	if n, ok := f.number("cpu.weight"); ok {
 		l.Shares = sharesOf(n)
 	}
-	for name, into := range map[string]*uint64{
-		"memory.max": &l.Memory, "memory.swap.max": &l.Swap, "memory.low": &l.Reservation,
-	} {
-		if n, ok := f.number(name); ok {
-			*into = n
-		}
-	}
-	c.Limits = l
 }

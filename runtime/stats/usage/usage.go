@@ -77,7 +77,7 @@ type Want uint
 const (
 	// WantPressure costs three files, on cgroup v2 only.
 	WantPressure Want = 1 << iota
-	// WantLimits costs three to five files.
+	// WantLimits costs one file and, with WantSwap, another one: the limits of memory and swap.
 	WantLimits
 	// WantProcesses costs two files.
 	WantProcesses
@@ -85,7 +85,7 @@ const (
 	WantDevices
 	// WantSwap costs one file on cgroup v2. It is of no use on a node without swap.
 	WantSwap
-	// WantDetails costs two to five files: what only the metrics of cAdvisor show.
+	// WantDetails costs six to ten files: the other limits, and what only the metrics of cAdvisor show.
 	WantDetails
 
 	// Basic is CPU and memory usage alone: three files.

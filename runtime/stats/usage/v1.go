@@ -39,7 +39,7 @@ func (r *Reader) readV1(c *Cgroup, p Place, buf []byte, want Want) {
 		c.Limits = &Limits{Memory: Unlimited, Swap: Unlimited}
 	}
 	r.in(p, cpuacct, buf, func(f file) { c.cpuacct(f, want) })
-	if want&(WantDetails|WantLimits) != 0 {
+	if want&WantDetails != 0 {
 		r.in(p, cpu, buf, func(f file) { c.cpuV1(f, limits) })
 	}
 	r.in(p, memory, buf, func(f file) { c.memoryV1(f, want) })
@@ -91,7 +91,7 @@ func (c *Cgroup) cpuV1(f file, limits bool) {
 
 func (c *Cgroup) memoryV1(f file, want Want) {
 	if want&WantLimits != 0 {
-		c.limitsV1(f)
+		c.limitsV1(f, want)
 	}
 	used, ok := f.number("memory.usage_in_bytes")
 	data, ok2 := f.read("memory.stat")
@@ -116,13 +116,17 @@ func (c *Cgroup) memoryV1(f file, want Want) {
 	c.Memory = m
 }
 
-func (c *Cgroup) limitsV1(f file) {
+func (c *Cgroup) limitsV1(f file, want Want) {
 	if n, ok := f.number("memory.limit_in_bytes"); ok && n < unlimitedV1 {
 		c.Limits.Memory = n
 	}
-	// It bounds memory and swap together.
-	if n, ok := f.number("memory.memsw.limit_in_bytes"); ok && n < unlimitedV1 {
-		c.Limits.Swap = n - min(n, c.Limits.Memory)
+	if want&WantSwap != 0 { // this one bounds memory and swap together
+		if n, ok := f.number("memory.memsw.limit_in_bytes"); ok && n < unlimitedV1 {
+			c.Limits.Swap = n - min(n, c.Limits.Memory)
+		}
+	}
+	if want&WantDetails == 0 {
+		return
 	}
 	if n, ok := f.number("memory.soft_limit_in_bytes"); ok && n < unlimitedV1 {
 		c.Limits.Reservation = n
