@@ -82,7 +82,7 @@ func (a *app) reset(ctx context.Context, cfg *config.Config, o resetOptions) err
 		return err
 	}
 	opts.MaxGrace, opts.KeepJournal = o.grace, o.keepJournal
-	if opts.Socket = filepath.Join(cfg.RootDir, "kubelet.sock"); a.output == formatTable {
+	if a.output == formatTable {
 		opts.Progress = func(line string) { fmt.Fprintln(a.out, line) }
 	}
 	found, err := reset.Find(ctx, opts)

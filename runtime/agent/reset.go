@@ -44,7 +44,9 @@ func ResetOptions(cfg *config.Config, log *slog.Logger) (o reset.Options, node s
 	volumes := volume.New(volume.Options{
 		RootDir: cfg.RootDir, PodLogDir: cfg.PodLogDir, ContainerLogDir: cfg.ContainerLogDir,
 	})
-	o = reset.Options{AgentID: a.id(), RootDir: cfg.RootDir, Volumes: volumes, Recorded: a.recordedPods}
+	o = reset.Options{
+		AgentID: a.id(), RootDir: cfg.RootDir, Socket: cfg.Socket(), Volumes: volumes, Recorded: a.recordedPods,
+	}
 	if simulated(cfg) {
 		// Of a simulated runtime only files are left: no call of a pod reaches it.
 		o.Calls = filesOnly{volumes}

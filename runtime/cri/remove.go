@@ -76,7 +76,9 @@ func (c *call) attempts(ctx context.Context, container string) (map[uint32]bool,
 	}
 	all := make(map[uint32]bool, len(resp.GetContainers()))
 	for _, x := range resp.GetContainers() {
-		all[x.GetMetadata().GetAttempt()] = true
+		if x.GetMetadata().GetName() == container {
+			all[x.GetMetadata().GetAttempt()] = true
+		}
 	}
 	return all, nil
 }

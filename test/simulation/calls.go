@@ -112,8 +112,6 @@ func (d disk) work() error {
 // Path implements cri.Volumes, as do the methods below.
 func (disk) Path(*corev1.Pod, string) (string, error)                              { return "/", nil }
 func (disk) CreateLogDir(_, _, _, _ string) (string, error)                        { return "/", nil }
-func (disk) CreateTerminationFile(_, _ string, _ uint32) (string, error)           { return "/", nil }
-func (disk) RemoveInstances(_, _, _, _ string, _ func(uint32) (bool, error)) error { return nil }
 func (disk) WriteHosts(string, []byte) (string, error)                             { return "/", nil }
 func (disk) WriteUserNamespace(string, *journaletv1.UserNamespace) error           { return nil }
 func (disk) MountSubPath(*corev1.Pod, string, int, string, string) (string, error) { return "/", nil }

@@ -330,6 +330,8 @@ func (c *container) status() *runtimeapi.ContainerStatus {
 	out := &runtimeapi.ContainerStatus{
 		Id: c.id, State: criStates[c.state], ExitCode: c.code, Reason: c.reason,
 		Resources: &runtimeapi.ContainerResources{Linux: linuxResources(c.has)},
+		Metadata:  &runtimeapi.ContainerMetadata{Name: c.name, Attempt: c.attempt},
+		Labels:    map[string]string{cri.LabelPodUID: c.uid, cri.LabelContainerName: c.name},
 	}
 	if !c.started.IsZero() {
 		out.StartedAt = c.started.UnixNano()

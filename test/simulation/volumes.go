@@ -36,6 +36,8 @@ type nodeFiles struct {
 	versions int
 	// disk has the volumes that are set up, with what they hold, by UID and name. A pod without a directory is missing.
 	disk map[string]map[string]string
+	// instances are the files of containers' instances, by UID: logs, links to them and termination messages.
+	instances map[string]map[instanceFile]bool
 	// noise draws how long the store takes.
 	noise *rand.Rand
 	// hungUntil is the uptime until which mounts hang.
@@ -46,7 +48,8 @@ type nodeFiles struct {
 
 func newNodeFiles(seed uint64) *nodeFiles {
 	n := &nodeFiles{store: map[string]string{}, disk: map[string]map[string]string{},
-		noise: stream(seed, "noise of objects"), changed: func() {}}
+		instances: map[string]map[instanceFile]bool{},
+		noise:     stream(seed, "noise of objects"), changed: func() {}}
 	for _, name := range planObjects {
 		if !chance(n.noise, 4) {
 			n.set(name)
@@ -183,6 +186,7 @@ func (d disk) Clean(ctx context.Context, uid, _, _ string) ([]*journaletv1.Volum
 		return all, err
 	}
 	delete(d.run.world.files.disk, uid)
+	delete(d.run.world.files.instances, uid)
 	d.run.world.setConditions(uid, nil)
 	return all, nil
 }

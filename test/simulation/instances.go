@@ -1,0 +1,63 @@
+package simulation
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// instanceFile are the files of one instance of a container.
+type instanceFile struct {
+	container string
+	attempt   uint32
+}
+
+// CreateTerminationFile implements cri.Volumes, as does the method below. It stands for all files of an instance.
+func (d disk) CreateTerminationFile(uid, container string, attempt uint32) (string, error) {
+	n := d.run.world.files
+	if n.instances[uid] == nil {
+		n.instances[uid] = map[instanceFile]bool{}
+	}
+	n.instances[uid][instanceFile{container, attempt}] = true
+	d.run.judge.filesFit(uid, container)
+	return "/", nil
+}
+
+// RemoveInstances removes the files of the instances that are gone.
+func (d disk) RemoveInstances(_, _, uid, container string, gone func(uint32) (bool, error)) error {
+	files := d.run.world.files.instances[uid]
+	all := slices.SortedFunc(maps.Keys(files), func(x, y instanceFile) int { return cmp.Compare(x.attempt, y.attempt) })
+	for _, f := range all {
+		if f.container != container {
+			continue
+		}
+		is, err := gone(f.attempt)
+		if err != nil {
+			return err
+		}
+		if is {
+			delete(files, f)
+		}
+	}
+	if len(files) == 0 {
+		delete(d.run.world.files.instances, uid)
+	}
+	return nil
+}
+
+// maxInstanceFiles bounds the instances of a container whose files are on the disk when one more starts: this one, the
+// newest dead one, the one before while it is being removed, and one of a start that a kill of the agent has cut.
+const maxInstanceFiles = 4
+
+// filesFit: a container that restarts keeps the files of its newest instances only.
+func (j *judge) filesFit(uid, container string) {
+	n := 0
+	for f := range j.sim.world.files.instances[uid] {
+		if f.container == container {
+			n++
+		}
+	}
+	if n > maxInstanceFiles {
+		j.broken(filesOfInstances, uid, "container %s has files of %d instances", container, n)
+	}
+}
