@@ -87,7 +87,7 @@ func (a *app) command() *cobra.Command {
 		a.timelineCommand(), a.traceCommand(), a.replayCommand(), a.journalCommand(), a.liftCommand(), a.checkCommand(),
 		a.validateCommand(), a.restartCommand(), a.drainCommand(), a.uncordonCommand(), a.resetCommand(),
 		a.execCommand(), a.attachCommand(), a.portForwardCommand(), a.cpCommand(),
-		a.versionCommand())
+		a.logsCommand(), a.versionCommand())
 	root.AddCommand(a.imagesCommand(), a.pullCommand())
 	root.AddCommand(a.topCommand())
 	return root

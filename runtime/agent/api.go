@@ -19,6 +19,7 @@ import (
 	"github.com/journalet/journalet/runtime/api/kubelet"
 	"github.com/journalet/journalet/runtime/api/local"
 	"github.com/journalet/journalet/runtime/api/server"
+	"github.com/journalet/journalet/runtime/pod/logs"
 )
 
 // sessionTimeout bounds the wait for the record of a session's start. A session that cannot be recorded is logged, and
@@ -39,8 +40,10 @@ func (a *agent) serveAPI(ctx context.Context) error {
 }
 
 func (a *agent) apiOptions() kubelet.Options {
+	client := runtimeapi.NewRuntimeServiceClient(a.conn)
 	return kubelet.Options{
-		Pods: apiPods{a}, Runtime: runtimeapi.NewRuntimeServiceClient(a.conn), AgentID: a.id(), Sessions: apiSessions{a},
+		Pods: apiPods{a}, Runtime: client, AgentID: a.id(), Sessions: apiSessions{a},
+		Logs:        &logs.Instances{Reader: logs.New(logs.Options{Dir: a.cfg.PodLogDir, Log: a.log}), Runtime: client},
 		Stats:       a.stats,
 		Health:      server.HealthHandler(a.healthz()),
 		NoDebugging: a.cfg.NoDebugging, Log: a.log,

@@ -110,8 +110,9 @@ func Locate(dir, path string) (below, base string, err error) {
 	return filepath.Dir(rel), filepath.Base(rel), nil
 }
 
-// Read writes a log to w, in pieces of up to some hundred KiB. It returns when all is read, when ctx ends, or with an
-// error: of w, or because there is no log. What was left out in spite of that is in the report.
+// Read writes a log to w, in pieces of up to some hundred KiB, after an empty one that shows that it was opened. It
+// returns when all is read, when ctx ends, or with an error: of w, or because there is no log. What was left out in
+// spite of that is in the report.
 func (r *Reader) Read(ctx context.Context, log Log, q Query, w io.Writer) (report Report, err error) {
 	below, base, err := Locate(r.opts.Dir, log.Path)
 	if err != nil {
@@ -130,6 +131,9 @@ func (r *Reader) Read(ctx context.Context, log Log, q Query, w io.Writer) (repor
 		return report, fmt.Errorf("open the log: %w", err)
 	}
 	defer all.close()
+	if _, err := w.Write(nil); err != nil {
+		return report, err
+	}
 	p := newPrinter(q, w)
 	defer func() { report.Broken = p.broken }()
 	if q.Tail != nil && len(all.all) > 0 {
