@@ -148,8 +148,8 @@ func TestFollowedLineIsPrintedAtOnce(t *testing.T) {
 
 func TestLogsOfContainersAreAsKubectlPrintsThem(t *testing.T) {
 	t.Parallel()
-	p := node.Pod("crash", testImage(), "if [ -f /v/x ]; then echo second; "+idle+"; fi; touch /v/x; echo first; sleep 0.2; "+
-		"echo error >&2; exit 1", scratch)
+	p := node.Pod("crash", testImage(), "if [ -f /v/x ]; then echo second; "+idle+"; fi; touch /v/x; "+
+		"echo first; sleep 0.2; echo error >&2; exit 1", scratch)
 	p.Spec.InitContainers = []corev1.Container{node.Shell("init", testImage(), "echo prepared")}
 	waits := node.Pod("waits", "no.such.registry.invalid/image:1", "true")
 	a := started(t, map[string]string{"a.yaml": node.Manifest(p), "b.yaml": node.Manifest(waits)})
