@@ -20,6 +20,8 @@ func comparers() []comparer {
 		{name: "grace", share: 2, generate: generateGrace, compare: compareGrace, kept: keptIn("grace")},
 		{name: "message", share: 30, generate: generateMessage, compare: compareMessages, kept: keptIn("message")},
 		{name: "admission", share: 50, generate: generateAdmission, compare: compareAdmission, kept: keptIn("admission")},
+		{name: "credentials", share: 200, generate: generateCredentials, compare: compareCredentials,
+			kept: keptIn("credentials")},
 		{name: "preemption", share: 100, generate: generatePreemption, compare: comparePreemption},
 	}
 }

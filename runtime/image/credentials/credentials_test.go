@@ -267,7 +267,7 @@ func imageResponse() *protocol.CredentialProviderResponse {
 
 func TestPolicies(t *testing.T) {
 	verified := func(p *Policy, image string) string {
-		return fmt.Sprint(p.verifies(image, true), p.verifies(image, false))
+		return fmt.Sprint(p.Verifies(image, true), p.Verifies(image, false))
 	}
 	for name, want := range map[string]string{
 		"": "true false", NeverVerify: "false false", NeverVerifyPreloadedImages: "true false", AlwaysVerify: "true true",
@@ -293,7 +293,7 @@ func TestPolicies(t *testing.T) {
 		{"Sometimes", ""}, {AlwaysVerify, "r.example/app"}, {NeverVerifyAllowlistedImages, " a"},
 		{NeverVerifyAllowlistedImages, ""}, {NeverVerifyAllowlistedImages, "/*"}, {NeverVerifyAllowlistedImages, "*"},
 		{NeverVerifyAllowlistedImages, "a*/b"}, {NeverVerifyAllowlistedImages, "r.example/app:1"},
-		{NeverVerifyAllowlistedImages, "UPPER"},
+		{NeverVerifyAllowlistedImages, "UPPER"}, {NeverVerifyAllowlistedImages, "r.example/"},
 	} {
 		list := []string{c.pattern}
 		if c.name == "Sometimes" {

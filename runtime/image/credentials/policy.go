@@ -51,7 +51,7 @@ func NewPolicy(name string, allowlist []string) (*Policy, error) {
 func checkPattern(pattern string) error {
 	below, wildcard := strings.CutSuffix(pattern, "/*")
 	switch {
-	case strings.TrimSpace(pattern) != pattern, below == "":
+	case strings.TrimSpace(pattern) != pattern, below == "", strings.HasSuffix(pattern, "/"):
 		return fmt.Errorf("want a name such as registry.example/team/app, or registry.example/team/*")
 	case strings.Contains(below, "*"):
 		return fmt.Errorf("an asterisk stands only at the end, behind a slash")
@@ -64,9 +64,9 @@ func checkPattern(pattern string) error {
 	return err
 }
 
-// verifies reports whether a pod must have the credentials of an image that is on the node. pulled is whether the agent
+// Verifies reports whether a pod must have the credentials of an image that is on the node. pulled is whether the agent
 // has pulled it.
-func (p *Policy) verifies(image string, pulled bool) bool {
+func (p *Policy) Verifies(image string, pulled bool) bool {
 	switch p.name {
 	case NeverVerify:
 		return false

@@ -55,7 +55,7 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 func (d *Driver) MustPull(ctx context.Context, pod *corev1.Pod, imageName, id string) bool {
 	record, pulled := d.recordOf(imageName, id)
 	switch {
-	case !d.opts.Policy.verifies(imageName, pulled):
+	case !d.opts.Policy.Verifies(imageName, pulled):
 		return false
 	case record == nil:
 		return true
