@@ -12,9 +12,6 @@ import (
 	"github.com/journalet/journalet/runtime/config"
 )
 
-// debugFrom is the verbosity from which on the log has debug messages.
-const debugFrom = 2
-
 func (a *app) runCommand() *cobra.Command {
 	cfg := a.defaults()
 	cmd := &cobra.Command{
@@ -40,6 +37,7 @@ func (a *app) runCommand() *cobra.Command {
 			for _, p := range problems {
 				log.Warn("configuration", "file", p.File, "field", p.Field, "problem", p.Message)
 			}
+			cfg.FlagValues = config.Values(cmd.Flags())
 			return agent.Run(cmd.Context(), cfg, log)
 		},
 	}
@@ -67,10 +65,8 @@ func (a *app) load(cmd *cobra.Command, cfg *config.Config) ([]config.Problem, er
 }
 
 func newLog(w io.Writer, cfg *config.Config) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: slog.LevelInfo}
-	if cfg.Verbosity >= debugFrom {
-		opts.Level = slog.LevelDebug
-	}
+	agent.SetVerbosity(cfg.Verbosity)
+	opts := &slog.HandlerOptions{Level: agent.LogLevel}
 	if cfg.LogFormat == config.LogJSON {
 		return slog.New(slog.NewJSONHandler(w, opts))
 	}

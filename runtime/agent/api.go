@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
+	"maps"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +21,6 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/api/kubelet"
 	"github.com/journalet/journalet/runtime/api/local"
-	"github.com/journalet/journalet/runtime/api/server"
 	"github.com/journalet/journalet/runtime/pod/logs"
 )
 
@@ -43,11 +45,66 @@ func (a *agent) apiOptions() kubelet.Options {
 	client := runtimeapi.NewRuntimeServiceClient(a.conn)
 	return kubelet.Options{
 		Pods: apiPods{a}, Runtime: client, AgentID: a.id(), Sessions: apiSessions{a},
-		Logs:        &logs.Instances{Reader: logs.New(logs.Options{Dir: a.cfg.PodLogDir, Log: a.log}), Runtime: client},
-		Stats:       a.stats,
-		Health:      server.HealthHandler(a.healthz()),
-		NoDebugging: a.cfg.NoDebugging, Log: a.log,
+		Logs:    &logs.Instances{Reader: logs.New(logs.Options{Dir: a.cfg.PodLogDir, Log: a.log}), Runtime: client},
+		Stats:   a.stats,
+		Health:  a.apiHealth(),
+		Metrics: a.metrics.Handler(), ProbeMetrics: a.metrics.ProbeHandler(),
+		Config: a.apiConfig, Flags: a.apiFlags, About: kubelet.About{Version: Version, Started: time.Now()},
+		SetVerbosity: SetVerbosity, SystemLogs: a.systemLogs(), CheckpointDir: filepath.Join(a.cfg.RootDir, "checkpoints"),
+		NoDebugging: a.cfg.NoDebugging, NoProfiling: a.cfg.NoProfiling, NoDebugFlags: a.cfg.NoDebugFlags,
+		Limits: kubelet.Limits{Idle: a.cfg.StreamIdle}, Log: a.log,
 	}
+}
+
+// systemLogDir is what /logs/ serves, as the kubelet.
+const systemLogDir = "/var/log"
+
+func (a *agent) systemLogs() string {
+	if a.cfg.NoSystemLogs {
+		return ""
+	}
+	return systemLogDir
+}
+
+// apiHealth returns the checks of /healthz.
+func (a *agent) apiHealth() func() []kubelet.Check {
+	checks := a.healthz()
+	return func() (out []kubelet.Check) {
+		for _, r := range checks.Run() {
+			out = append(out, kubelet.Check{Name: r.Name, Err: r.Err})
+		}
+		return out
+	}
+}
+
+func (a *agent) apiConfig() any {
+	k, err := a.cfg.KubeletConfiguration()
+	if err != nil {
+		a.log.Error("cannot show the configuration", "err", err)
+	}
+	return k
+}
+
+func (a *agent) apiFlags() (out []kubelet.Flag) {
+	for _, name := range slices.Sorted(maps.Keys(a.cfg.FlagValues)) {
+		out = append(out, kubelet.Flag{Name: name, Value: a.cfg.FlagValues[name]})
+	}
+	return out
+}
+
+// debugFrom is the verbosity from which on the log has debug messages.
+const debugFrom = 2
+
+// LogLevel is the level of the agent's log; the log that is passed to Run follows it.
+var LogLevel = new(slog.LevelVar)
+
+// SetVerbosity sets LogLevel by a verbosity of the kubelet.
+func SetVerbosity(v int) {
+	if v >= debugFrom {
+		LogLevel.Set(slog.LevelDebug)
+		return
+	}
+	LogLevel.Set(slog.LevelInfo)
 }
 
 // identify names the peer of the socket as the client.

@@ -54,6 +54,8 @@ const (
 	DefaultJournalBytes = "2Gi"
 	// DefaultResolvConf is the kubelet's.
 	DefaultResolvConf = "/etc/resolv.conf"
+	// DefaultStreamIdle is the kubelet's streamingConnectionIdleTimeout.
+	DefaultStreamIdle = 4 * time.Hour
 )
 
 // Formats of the log.
@@ -164,8 +166,14 @@ type Config struct {
 	// MaxContainerRestartPeriod is the longest container back-off, 1 s to 5 min.
 	MaxContainerRestartPeriod time.Duration
 
-	// EnableServer opens the socket of the kubelet server's paths. NoDebugging leaves out sessions, logs and profiles.
-	EnableServer, NoDebugging bool
+	// EnableServer opens the socket of the kubelet server's paths. NoDebugging leaves out sessions, logs and profiles;
+	// the others each one of its pages.
+	EnableServer, NoDebugging               bool
+	NoProfiling, NoDebugFlags, NoSystemLogs bool
+	// StreamIdle is how long a session may send and receive nothing.
+	StreamIdle time.Duration
+	// FlagValues are the values of the flags by name, without secrets, for those who read /flagz.
+	FlagValues map[string]string
 	// APISocket is the socket's path; empty: kubelet.sock in RootDir. APISocketGroup is a group whose members may connect,
 	// by name or number; empty: the agent's user alone.
 	APISocket, APISocketGroup string
@@ -235,8 +243,8 @@ func Defaults() *Config {
 		ResolvConf: DefaultResolvConf, MaxContainerRestartPeriod: DefaultMaxRestartPeriod,
 		VolumeStatsAggPeriod:  DefaultVolumeStatsAggPeriod,
 		SandboxSeccompProfile: SandboxSeccompMinimal,
-		EnableServer:          true,
-		HealthzPort:           DefaultHealthzPort, HealthzBindAddress: DefaultHealthzAddress,
+		EnableServer:          true, StreamIdle: DefaultStreamIdle,
+		HealthzPort: DefaultHealthzPort, HealthzBindAddress: DefaultHealthzAddress,
 		JournalSync: "always", JournalRetentionAge: DefaultJournalAge, JournalRetentionBytes: DefaultJournalBytes,
 		LogFormat: LogText, TracingEndpoint: DefaultTracingEndpoint,
 	}

@@ -147,16 +147,21 @@ var fields = map[string]field{
 	"registerWithTaints":          {ignored: noServer},
 
 	"enableContentionProfiling": {ignored: noServer},
-	"enableProfilingHandler":    {ignored: noServer, def: `true`},
-	"enableDebugFlagsHandler":   {ignored: noServer, def: `true`},
-	"enableSystemLogHandler":    {ignored: noServer, def: `true`},
+	"enableProfilingHandler": {def: `true`, apply: set(
+		func(c *Config, k *kubeletConfig) { c.NoProfiling = !*k.EnableProfilingHandler })},
+	"enableDebugFlagsHandler": {def: `true`, apply: set(
+		func(c *Config, k *kubeletConfig) { c.NoDebugFlags = !*k.EnableDebugFlagsHandler })},
+	"enableSystemLogHandler": {def: `true`, apply: set(
+		func(c *Config, k *kubeletConfig) { c.NoSystemLogs = !*k.EnableSystemLogHandler })},
+	"streamingConnectionIdleTimeout": {def: `"4h"`, apply: duration(
+		func(k *kubeletConfig) time.Duration { return k.StreamingConnectionIdleTimeout.Duration },
+		func(c *Config) *time.Duration { return &c.StreamIdle })},
 	"enableSystemLogQuery":      {ignored: noServer, def: `false`},
 	"nodeStatusUpdateFrequency": {ignored: noServer, def: `"10s"`},
 	"nodeStatusReportFrequency": {ignored: noServer, def: `"5m"`},
 	"nodeLeaseDurationSeconds":  {ignored: noServer, def: `40`}, "nodeStatusMaxImages": {ignored: noServer, def: `50`},
 	"configMapAndSecretChangeDetectionStrategy": {ignored: noServer, def: `"Watch"`},
 	"enableControllerAttachDetach":              {ignored: noServer, def: `true`},
-	"streamingConnectionIdleTimeout":            {ignored: obsolete, def: `"4h"`},
 	"iptablesMasqueradeBit":                     {ignored: obsolete, def: `14`},
 	"iptablesDropBit":                           {ignored: obsolete, def: `15`},
 

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -95,7 +97,7 @@ var ours = []string{
 func noneLeft(t *testing.T) {
 	t.Helper()
 	stacks := make([]byte, 4<<20)
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); ; <-time.After(time.Millisecond) {
 		all := strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n")
 		left := slices.DeleteFunc(all, func(s string) bool {
 			return strings.Contains(s, "noneLeft") ||
@@ -174,7 +176,7 @@ func (r *recorder) balanced(t *testing.T) {
 // last waits for the end of session number i, from 0.
 func (r *recorder) last(t *testing.T, i int) (*journaletv1.SessionStarted, *journaletv1.SessionEnded) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); ; <-time.After(time.Millisecond) {
 		r.mu.Lock()
 		if len(r.ended) > i {
 			defer r.mu.Unlock()
@@ -354,7 +356,7 @@ func itoa(n uint16) string { return strconv.Itoa(int(n)) }
 // waitFor waits for a condition.
 func waitFor(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); !is(); <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("there is no %s", what)
 		}
@@ -379,4 +381,17 @@ type silent struct {
 
 func (s silent) Exec(context.Context, *runtimeapi.ExecRequest, ...grpc.CallOption) (*runtimeapi.ExecResponse, error) {
 	return &runtimeapi.ExecResponse{Url: s.url}, nil
+}
+
+func (f *fakeRuntime) ExecSync(_ context.Context, r *runtimeapi.ExecSyncRequest, _ ...grpc.CallOption) (
+	*runtimeapi.ExecSyncResponse, error) {
+	if r.GetCmd()[0] == "false" {
+		return &runtimeapi.ExecSyncResponse{ExitCode: 1, Stderr: []byte("no")}, nil
+	}
+	return &runtimeapi.ExecSyncResponse{Stdout: []byte(r.GetContainerId() + " " + strings.Join(r.GetCmd(), "|"))}, nil
+}
+
+func (f *fakeRuntime) CheckpointContainer(_ context.Context, r *runtimeapi.CheckpointContainerRequest,
+	_ ...grpc.CallOption) (*runtimeapi.CheckpointContainerResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "no checkpoint of %s in %d s", r.GetContainerId(), r.GetTimeout())
 }

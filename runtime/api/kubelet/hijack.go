@@ -55,7 +55,7 @@ type taken struct {
 // nobody reads what it has sent: its bytes wait for a command that does not read them.
 func (c *taken) watch() {
 	x, limits := c.session, c.session.s.limits
-	c.idle = time.AfterFunc(limits.Idle, func() { x.fail(failedIdle); x.cancel() })
+	c.idle = time.AfterFunc(limits.Idle, func() { x.fail(failedIdle); c.left() })
 	context.AfterFunc(x.ctx, func() { c.Close() })
 	client := rawConn(c.Conn)
 	if client == nil {
@@ -111,6 +111,7 @@ func gone(raw syscall.RawConn) bool {
 // left ends the session of a client that has left.
 func (c *taken) left() {
 	if c.session.ctx.Err() == nil {
+		c.session.aborted.Store(true)
 		c.session.cancel()
 	}
 }

@@ -39,6 +39,9 @@ type Runtime interface {
 	Attach(context.Context, *runtimeapi.AttachRequest, ...grpc.CallOption) (*runtimeapi.AttachResponse, error)
 	PortForward(context.Context, *runtimeapi.PortForwardRequest, ...grpc.CallOption) (
 		*runtimeapi.PortForwardResponse, error)
+	ExecSync(context.Context, *runtimeapi.ExecSyncRequest, ...grpc.CallOption) (*runtimeapi.ExecSyncResponse, error)
+	CheckpointContainer(context.Context, *runtimeapi.CheckpointContainerRequest, ...grpc.CallOption) (
+		*runtimeapi.CheckpointContainerResponse, error)
 }
 
 // Sessions records sessions.
@@ -56,11 +59,23 @@ type Options struct {
 	// AgentID is the label of the objects that this agent creates; others are not reached. Empty: all are.
 	AgentID  string
 	Sessions Sessions
-	// Health serves /healthz.
-	Health http.Handler
+	// Health runs the checks of /healthz.
+	Health func() []Check
 	Logs   Logs
 	Stats  Stats
+	// Metrics are the agent's own, ProbeMetrics those of /metrics/probes.
+	Metrics, ProbeMetrics http.Handler
+	// Config returns the KubeletConfiguration in effect, Flags the flags by name. Neither holds secrets.
+	Config func() any
+	Flags  func() []Flag
+	About  About
+	// SetVerbosity changes the verbosity of the log.
+	SetVerbosity func(level int)
+	// SystemLogs is the directory that /logs/ serves; empty: it is disabled. CheckpointDir is where checkpoints go.
+	SystemLogs, CheckpointDir string
 
+	// NoProfiling and NoDebugFlags disable /debug/pprof/ and /debug/flags/v.
+	NoProfiling, NoDebugFlags bool
 	// NoDebugging disables what the kubelet's enableDebuggingHandlers does: sessions, logs and profiles.
 	NoDebugging bool
 	Limits      Limits
@@ -81,6 +96,9 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.About.Started.IsZero() {
+		o.About.Started = time.Now()
+	}
 	o.Limits.fill()
 	s := &Server{Options: o, mux: http.NewServeMux(), limits: newLimiter(&o.Limits)}
 	s.route()
@@ -92,6 +110,7 @@ func (s *Server) route() {
 	s.get("/pods", s.pods)
 	s.healthRoutes()
 	s.statsRoutes()
+	s.metricRoutes()
 	if s.NoDebugging {
 		for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/",
 			"/debug/pprof/", "/logs/"} {
@@ -101,7 +120,20 @@ func (s *Server) route() {
 	}
 	s.get("/runningpods/", s.runningPods)
 	s.streamRoutes()
+	s.runRoutes()
 	s.logRoutes()
+	s.systemLogRoutes()
+	s.pageRoutes()
+}
+
+// metricRoutes registers the agent's own metrics.
+func (s *Server) metricRoutes() {
+	for path, h := range map[string]http.Handler{"/metrics": s.Metrics, "/metrics/probes": s.ProbeMetrics} {
+		if h == nil {
+			h = absent(path[1:])
+		}
+		s.get(path, h.ServeHTTP)
+	}
 }
 
 // handle registers a path. An empty method means all of them.
@@ -123,12 +155,15 @@ func (s *Server) handle(method, path string, h http.Handler) {
 // get registers a path that is answered at once.
 func (s *Server) get(path string, h http.HandlerFunc) { s.handle(http.MethodGet, path, prompt(h)) }
 
-// prompt bounds the time of a response.
-func prompt(h http.Handler) http.Handler {
+// prompt bounds the time of a response that is no stream.
+func prompt(h http.Handler) http.Handler { return within(respondTimeout, h) }
+
+// within bounds the time of a response.
+func within(limit time.Duration, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), respondTimeout)
+		ctx, cancel := context.WithTimeout(r.Context(), limit)
 		defer cancel()
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(respondTimeout)) // not every writer has one
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit)) // not every writer has one
 		h.ServeHTTP(w, r.WithContext(ctx))
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	})

@@ -6,6 +6,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -119,6 +120,8 @@ type session struct {
 	// ctx ends with the request, with the client and with the session.
 	ctx    context.Context
 	cancel context.CancelFunc
+	// aborted is set when the client has left.
+	aborted atomic.Bool
 
 	mu      sync.Mutex
 	exit    *int32

@@ -200,8 +200,8 @@ func (x *session) transport() *http.Transport {
 			c.Close()
 			return nil, err
 		}
-		b := &backend{Conn: c}
-		b.stop = context.AfterFunc(x.ctx, func() { c.Close() })
+		b := &backend{Conn: c, session: x}
+		b.stop = context.AfterFunc(x.ctx, func() { b.disconnect() })
 		return b, nil
 	}}
 }
@@ -209,6 +209,7 @@ func (x *session) transport() *http.Transport {
 // backend is a session's connection to the runtime.
 type backend struct {
 	net.Conn
+	session  *session
 	stop     func() bool
 	answered bool
 }
@@ -223,9 +224,17 @@ func (b *backend) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the connection.
+// Close closes the connection. After a client that has left, nothing that is under way is delivered: a runtime whose
+// command does not read its input would not see the end behind it.
 func (b *backend) Close() error {
 	b.stop()
+	return b.disconnect()
+}
+
+func (b *backend) disconnect() error {
+	if c, ok := b.Conn.(*net.TCPConn); ok && b.session.aborted.Load() {
+		_ = c.SetLinger(0) // fails on a closed connection, as Close does
+	}
 	return b.Conn.Close()
 }
 

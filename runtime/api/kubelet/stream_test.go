@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -303,11 +304,13 @@ func TestVanishedClientLeavesNothing(t *testing.T) {
 				between := relay(t, n, protocol)
 				e := n.through(between, protocol, q)
 				done := make(chan error, 1)
-				go func() { done <- e.StreamWithContext(context.Background(), o) }()
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() { done <- e.StreamWithContext(ctx, o) }()
 				waitFor(t, "a command", func() bool { return n.rt.begun.Load() > begun })
 				between.vanish()
 				close(stalled)
 				n.rt.idle(t)
+				cancel() // of the client's own end
 				<-done
 			})
 		}
@@ -343,7 +346,7 @@ func TestSilentRuntimeHoldsNoSession(t *testing.T) {
 		must.OK(t, err)
 		between.vanish()
 		must.OK(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
-		if _, err := io.Copy(io.Discard, c); err != nil {
+		if _, err := io.Copy(io.Discard, c); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("%s: the connection to the runtime stays: %v", protocol, err)
 		}
 		c.Close()

@@ -2,12 +2,15 @@ package server
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // Metrics are the agent's metrics. All methods are cheap and safe for concurrent use.
@@ -126,6 +129,19 @@ func (m *Metrics) Build(version, node string) { m.build.WithLabelValues(version,
 
 // Registry returns the registry, for metrics of other packages.
 func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
+
+// Handler serves all metrics.
+func (m *Metrics) Handler() http.Handler { return m.handler() }
+
+// ProbeHandler serves those of probes alone.
+func (m *Metrics) ProbeHandler() http.Handler {
+	return promhttp.HandlerFor(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		all, err := m.registry.Gather()
+		return slices.DeleteFunc(all, func(f *dto.MetricFamily) bool {
+			return !strings.HasPrefix(f.GetName(), "prober_") && f.GetName() != "process_start_time_seconds"
+		}), err
+	}), promhttp.HandlerOpts{Timeout: writeTimeout / 2, MaxRequestsInFlight: 4})
+}
 
 func (m *Metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Timeout: writeTimeout / 2, MaxRequestsInFlight: 4})

@@ -130,9 +130,6 @@ func handler(o Options) http.Handler {
 	return mux
 }
 
-// HealthHandler returns the handler of /healthz for another server: "ok" alone if all pass, without ?verbose.
-func HealthHandler(lists ...*Checks) http.Handler { return checkHandler("healthz", lists...) }
-
 // checkHandler serves the results of checks: "ok" alone if all pass, without ?verbose.
 func checkHandler(name string, lists ...*Checks) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
