@@ -8,6 +8,8 @@ type rates map[string]rate
 type rate struct {
 	used uint64 // nanoseconds
 	at   time.Time
+	// average is the one up to at, in nanoseconds of CPU time a second; nil without one.
+	average *uint64
 }
 
 // known reports whether there is a reading that the next one can be compared with.
@@ -17,16 +19,22 @@ func (r rates) known(key string, now time.Time) bool {
 }
 
 // add adds a reading, and returns the average since the one before, in nanoseconds of CPU time a second; nil without
-// one. A counter that went back belongs to another cgroup of this name.
+// one. Two readings within FirstPause have the average before them: the kernel may not have counted in between. A
+// counter that went back belongs to another cgroup of this name.
 func (r rates) add(key string, used uint64, at time.Time) *uint64 {
 	last, before := r[key]
-	r[key] = rate{used, at}
 	passed := at.Sub(last.at)
-	if !before || passed <= 0 || passed > MaxWindow || used < last.used {
-		return nil
+	next := rate{used: used, at: at}
+	switch {
+	case !before, passed < 0, passed > MaxWindow, used < last.used:
+	case passed < FirstPause:
+		return last.average
+	default:
+		average := uint64(float64(used-last.used) / passed.Seconds())
+		next.average = &average
 	}
-	average := uint64(float64(used-last.used) / passed.Seconds())
-	return &average
+	r[key] = next
+	return next.average
 }
 
 // drop forgets what can no longer be compared with.

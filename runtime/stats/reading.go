@@ -174,7 +174,7 @@ func (s *Stats) prime(ctx context.Context, all []target) {
 			continue
 		}
 		if used, at, err := s.opts.Reader.CPU(t.place); err == nil {
-			s.rates[t.key] = rate{used, at}
+			s.rates[t.key] = rate{used: used, at: at}
 			any = true
 		}
 	}

@@ -237,8 +237,8 @@ func TestAveragesNeedTwoReadings(t *testing.T) {
 		used  uint64
 		want  int64
 	}{
-		{2 * time.Second, 1000 + 1e9, 5e8}, {time.Second, 1000 + 1e9, 0}, {time.Second, 5, -1}, {0, 6, -1},
-		{time.Second, 1e6 + 6, 1e6}, {MaxWindow + 1, 1e9, -1},
+		{2 * time.Second, 1000 + 1e9, 5e8}, {time.Millisecond, 1000 + 1e9, 5e8}, {time.Second, 1000 + 1e9, 0},
+		{time.Second, 5, -1}, {0, 6, -1}, {time.Second, 1e6 + 5, 1e6}, {MaxWindow + 1, 1e9, -1},
 	} {
 		at = at.Add(step.after)
 		got := r.add("c", step.used, at)
