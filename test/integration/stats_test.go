@@ -158,7 +158,7 @@ func checkAgainstRuntime(t *testing.T, before *cri.ContainerStats, c *api.Contai
 	}
 }
 
-// value returns the value of a sample whose line begins and goes on like this.
+// value returns the value of a sample of a metric with these labels.
 func value(t *testing.T, text, name, labels string) float64 {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)^` + name + `\{[^}]*` + labels + `[^}]*\} (\S+)`).FindStringSubmatch(text)
