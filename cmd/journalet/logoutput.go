@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"sync"
-	"unicode/utf8"
 )
 
 // maxLogLine is how much of a line is kept so that it is printed in one piece among those of other containers. A longer
@@ -17,30 +16,7 @@ func (a *app) logWriter(raw bool) io.Writer {
 	if raw || !a.out.terminal() {
 		return a.out.w
 	}
-	return &quoting{to: a.out.w}
-}
-
-// quoting writes text with its control characters quoted, as screen does. A character may come in several writes.
-type quoting struct {
-	to   io.Writer
-	kept []byte
-}
-
-func (q *quoting) Write(b []byte) (int, error) {
-	text := append(q.kept, b...)
-	n := len(text)
-	// The begin of a character at the end has at most three bytes.
-	for back := 1; back < utf8.UTFMax && back <= len(text); back++ {
-		if at := len(text) - back; utf8.RuneStart(text[at]) {
-			if !utf8.FullRune(text[at:]) {
-				n = at
-			}
-			break
-		}
-	}
-	_, err := io.WriteString(q.to, quote(string(text[:n]), true))
-	q.kept = append(q.kept[:0], text[n:]...)
-	return len(b), err
+	return &pieces{to: a.out}
 }
 
 // logOutput is what the logs of several containers are printed to.

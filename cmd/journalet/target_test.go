@@ -41,7 +41,7 @@ func listPods(t *testing.T, lists ...[]corev1.Pod) string {
 }
 
 // serveSocket serves HTTP on a socket, and returns its path.
-func serveSocket(t *testing.T, h http.Handler) string {
+func serveSocket(t testing.TB, h http.Handler) string {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)
