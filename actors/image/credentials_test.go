@@ -55,7 +55,8 @@ func TestCredentialsOfPullsAreAddedUp(t *testing.T) {
 		{"a Secret that has changed", "a: t=2 s=3\n", list{with("a", secretOf("s", "1")),
 			with("a", secretOf("t", "2")), with("a", secretOf("s", "3"))}},
 		{"two repositories", "a: s=1\nb: s=1\n", list{with("a", secretOf("s", "1")), with("b", secretOf("s", "1"))}},
-		{"service accounts", "a: s=1 ns/x/ ns/y/\n", list{of("ns/x/"), with("a", secretOf("s", "1")), of("ns/y/"), of("ns/y/")}},
+		{"service accounts", "a: s=1 ns/x/ ns/y/\n",
+			list{of("ns/x/"), with("a", secretOf("s", "1")), of("ns/y/"), of("ns/y/")}},
 		{"then without", "a: all\n", list{with("a", secretOf("s", "1")), everyone, with("a", secretOf("t", "2"))}},
 	} {
 		if got := pulls(c.pulls...); got != c.want {

@@ -55,6 +55,7 @@ type hub struct {
 
 	mu       sync.Mutex
 	requests map[string]int // by method and path
+	password string         // of its user, for reading; empty: everybody may
 }
 
 func newHub(t *testing.T) *hub {
@@ -63,7 +64,13 @@ func newHub(t *testing.T) *hub {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.mu.Lock()
 		h.requests[r.Method+" "+r.URL.Path]++
+		password := h.password
 		h.mu.Unlock()
+		if _, given, _ := r.BasicAuth(); given != password {
+			w.Header().Set("WWW-Authenticate", `Basic realm="hub"`)
+			http.Error(w, "no: "+given, http.StatusUnauthorized)
+			return
+		}
 		handler.ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)

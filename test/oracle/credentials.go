@@ -72,8 +72,8 @@ func generatePullSecret(m *pods.Generator) pullSecret {
 	var entries []string
 	for i := range m.N(4) {
 		at := pods.Pick(m, "", "", "", "https://", "http://", "ftp://") +
-			pods.Pick(m, "r.example", "r.example", "r.example", "*.example", "*.example", "*", "*.*", "r.*", "?.example", "[qr].example",
-				"r.example:5000",
+			pods.Pick(m, "r.example", "r.example", "r.example", "*.example", "*.example", "*", "*.*", "r.*", "?.example",
+				"[qr].example", "r.example:5000",
 				"*.b.r.example", "*.r.example", "localhost", "localhost:5000", "docker.io", "index.docker.io", "%zz", "",
 				"R.example", "127.0.0.1", "[::1]:5000", "a b") +
 			pods.Pick(m, "", "", "/", "/team", "/team/", "/team/app", "/app", "/v1/", "/v2/", "/v1", "/v2/team", "/library",
