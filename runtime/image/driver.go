@@ -39,7 +39,9 @@ type Options struct {
 	Statfs func(path string) (capacity, available int64, err error)
 	// Period, Pause and Timeout default to the constants of their names.
 	Period, Pause, Timeout time.Duration
-	Log                    *slog.Logger
+	// Clock bounds calls; default: the machine's.
+	Clock cri.Clock
+	Log   *slog.Logger
 }
 
 // Driver observes the images on the node. What has not changed costs no record, and no call but those of the period.
@@ -72,6 +74,9 @@ func New(o Options) *Driver {
 	}
 	if o.Statfs == nil {
 		o.Statfs = statfs
+	}
+	if o.Clock == nil {
+		o.Clock = cri.RealClock{}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -129,15 +134,13 @@ func (d *Driver) Run(ctx context.Context) error {
 	defer period.Stop()
 	full, hinted := true, false
 	for {
-		err := d.Observe(ctx)
+		err := d.Check(ctx, full)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err == nil && full {
-			d.measure(ctx)
+		if err == nil {
 			full = false
-		}
-		if err != nil {
+		} else {
 			d.hint() // again after the pause
 		}
 		if (err != nil || hinted) && !d.pause(ctx) {
@@ -152,6 +155,25 @@ func (d *Driver) Run(ctx context.Context) error {
 		case <-period.C:
 			full = true
 		}
+	}
+}
+
+// Check observes the images and then, with full, the size of their file system. Run calls it.
+func (d *Driver) Check(ctx context.Context, full bool) error {
+	err := d.Observe(ctx)
+	if err == nil && full {
+		d.measure(ctx)
+	}
+	return err
+}
+
+// Hinted reports whether there is something to observe before the period is over, once.
+func (d *Driver) Hinted() bool {
+	select {
+	case <-d.wake:
+		return true
+	default:
+		return false
 	}
 }
 

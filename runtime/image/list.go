@@ -46,7 +46,7 @@ func (f Filesystem) UsedPercent() int64 {
 
 // List returns the images on the node, by id, with their users.
 func (d *Driver) List(ctx context.Context) ([]Image, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.opts.Timeout)
+	ctx, cancel := cri.WithTimeout(ctx, d.opts.Clock, d.opts.Timeout)
 	defer cancel()
 	resp, err := d.images.ListImages(ctx, &runtimeapi.ListImagesRequest{})
 	if err != nil {
@@ -145,7 +145,7 @@ func fold(last map[string]*journaletv1.ImageObservation, o *journaletv1.ImagesOb
 
 // Filesystem measures the file system of the images. One that hangs is not measured again before it returns.
 func (d *Driver) Filesystem(ctx context.Context) (Filesystem, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.opts.Timeout)
+	ctx, cancel := cri.WithTimeout(ctx, d.opts.Clock, d.opts.Timeout)
 	defer cancel()
 	resp, err := d.images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/journalet/journalet/actors/dispatch"
+	imageactor "github.com/journalet/journalet/actors/image"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/messages"
@@ -50,6 +51,7 @@ type run struct {
 	prober    *prober
 	gates     *gates
 	things    *store
+	images    *imageWatch
 }
 
 func (r *run) name() string { return fmt.Sprint(r.epoch) }
@@ -113,6 +115,9 @@ func (s *sim) start() {
 	s.clock.start(r.scope, r.gates.loop)
 	s.clock.start(r.scope, r.things.loop)
 	s.clock.start(r.scope, r.prober.loop)
+	if s.config.images {
+		s.clock.start(r.scope, r.images.loop)
+	}
 	if r.fetcher != nil {
 		s.clock.start(r.scope, func(*proc) { _ = r.fetcher.Run(context.Background()) }) // it ends with its run
 	}
@@ -128,6 +133,7 @@ func (s *sim) started() *journaletv1.AgentStarted {
 			Sources: s.sources(), MaxPods: s.config.maxPods, StartConcurrency: s.config.concurrency,
 			StopConcurrency: s.config.concurrency,
 			PullConcurrency: s.config.pulls, MaxContainerBackOff: durationpb.New(s.config.maxBackOff),
+			ImageGarbageCollection: s.imageGC(),
 		},
 	}
 }
@@ -144,7 +150,7 @@ func (r *run) newDrivers() {
 	r.things = newStore(r)
 	r.performer = newPerformer(r)
 	r.watcher, r.reader, r.prober = newWatcher(r), newReader(r), newProber(r)
-	r.gates = newGates(r)
+	r.gates, r.images = newGates(r), newImageWatch(r)
 	if r.config.url != "" {
 		r.fetcher = newFetcher(r)
 	}
@@ -167,6 +173,8 @@ func (r *run) seedDrivers() {
 		case *dispatch.Actor:
 			r.calls.Seed(d.Runtime().GetCalls())
 			r.cells.Pending(ref, r.calls.Stored)
+		case *imageactor.Actor:
+			r.seedImages(ref, d)
 		case *pod.Actor:
 			r.seedPod(ref, d)
 		}
@@ -274,6 +282,7 @@ func (r *run) stored(recs []*journaletv1.Record, encoded [][]byte) {
 		r.prober.stored(rec)
 		r.gates.stored(rec)
 		r.things.stored(rec)
+		r.images.stored(rec)
 		for i, e := range rec.GetStep().GetDecisions() {
 			if k := e.GetCallRequested(); k != nil {
 				r.watcher.registerStart(

@@ -30,6 +30,8 @@ type call struct {
 	once bool
 	// listed is the uptime at which it listed the pod's sandboxes last, or at which it began.
 	listed time.Duration
+	// began is the uptime at which it began.
+	began time.Duration
 }
 
 func newPerformer(r *run) *performer {
@@ -53,7 +55,8 @@ func (f *performer) current() *call { return f.calls[f.run.clock.current] }
 func (f *performer) Perform(ctx context.Context, intentID, requester string, req *journaletv1.CallRequested,
 	inDoubt bool) *journaletv1.CallFinished {
 	p, r := f.run.clock.current, f.run
-	c := &call{req: req, intent: intentID, once: r.runsOnce(req.GetStartContainer()), listed: r.clock.uptime}
+	c := &call{req: req, intent: intentID, once: r.runsOnce(req.GetStartContainer()), listed: r.clock.uptime,
+		began: r.clock.uptime}
 	f.calls[p] = c
 	defer delete(f.calls, p)
 	r.judge.callBegins(intentID)

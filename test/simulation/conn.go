@@ -99,13 +99,6 @@ func (w *world) reads(request, reply any) (took time.Duration, do func(gone bool
 			}
 			return nil
 		})
-	case *runtimeapi.ImageStatusRequest:
-		return tookRead, func(bool) error {
-			if image := req.GetImage().GetImage(); w.images[image] {
-				reply.(*runtimeapi.ImageStatusResponse).Image = &runtimeapi.Image{Id: "sha256:" + image}
-			}
-			return nil
-		}
 	case *runtimeapi.StatusRequest:
 		return tookRead, func(bool) error {
 			reply.(*runtimeapi.StatusResponse).Status = &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
@@ -119,7 +112,7 @@ func (w *world) reads(request, reply any) (took time.Duration, do func(gone bool
 			return nil
 		}
 	}
-	return 0, nil
+	return w.imageReads(request, reply)
 }
 
 // withContainer does something with a container, by its id.
@@ -176,6 +169,8 @@ func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool
 			r.at(c, onceDone)
 			return err
 		}
+	case *runtimeapi.RemoveImageRequest:
+		return tookRemoval, unlessMishap(func() { w.removeImage(req.GetImage().GetImage(), c.began) })
 	case *runtimeapi.RemoveContainerRequest:
 		return tookRemoval, unlessMishap(func() { w.removeContainer(req.GetContainerId(), "RemoveContainer") })
 	case *runtimeapi.StopPodSandboxRequest:

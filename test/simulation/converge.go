@@ -77,6 +77,9 @@ func (s *sim) converge(crashAfter uint64) {
 	if s.judge.first == nil {
 		s.judgeObjects()
 	}
+	if s.judge.first == nil {
+		s.judgeImages()
+	}
 }
 
 // noticesLost: a container that vanished from the runtime is not reported as running any more, once faults have ended.
@@ -156,6 +159,7 @@ func (s *sim) endFaults() {
 		}
 	}
 	s.site.fix()
+	clear(w.others)
 	w.fixConditions()
 	w.files.fix()
 }
@@ -182,6 +186,7 @@ func (s *sim) deviations() (uid string, wrong []string) {
 			say(uid, "%d of its calls have no outcome", n)
 		}
 	}
+	s.judgeImagesKnown(say)
 	desired := s.judgeSources(say)
 	for _, uid := range slices.Sorted(maps.Keys(desired)) {
 		v := s.reported(messages.Pod(uid))

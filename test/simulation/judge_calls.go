@@ -29,7 +29,7 @@ func boundOf(req *journaletv1.CallRequested) bound {
 		return startConcurrency
 	case *journaletv1.CallRequested_StopSandbox, *journaletv1.CallRequested_RemoveSandbox,
 		*journaletv1.CallRequested_RemoveContainer,
-		*journaletv1.CallRequested_CleanPod:
+		*journaletv1.CallRequested_CleanPod, *journaletv1.CallRequested_RemoveImage:
 		return stopConcurrency
 	case *journaletv1.CallRequested_PullImage:
 		return pullConcurrency

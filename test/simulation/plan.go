@@ -65,6 +65,8 @@ type config struct {
 	// server sends ETags.
 	url         string
 	urls, etags bool
+	// images is set if the agent observes images and removes them.
+	images bool
 }
 
 // PlanOf returns the plan of a seed.
@@ -96,6 +98,7 @@ func planWith(seed uint64, pods int) *Plan {
 	p.lostStarts(stream(seed, "plan of lost starts"))
 	p.lostJournalAndURL(stream(seed, "plan of a lost journal and the URL"))
 	p.objects(stream(seed, "plan of objects"))
+	p.images(stream(seed, "plan of images"))
 	p.lostJournalAndResizes(stream(seed, "plan of a lost journal and resizes"))
 	slices.SortStableFunc(p.Ops, func(a, b Op) int { return cmp.Compare(a.At, b.At) })
 	for i := range p.Ops {
@@ -188,9 +191,11 @@ var faultKinds = map[string]struct {
 	"other conditions": {5, 0, 0, (*sim).otherConditions},
 	"kill around a start": {8, time.Millisecond, 10 * time.Second,
 		killAt(onceBegins, onceUnderWay, onceDone, onceUnrecorded)},
-	"kill around a timer": {3, time.Millisecond, 10 * time.Second, killAt(timerFired, timerRecorded)},
-	"an object changes":   {0, 0, 0, (*sim).otherObject},
-	"storage is exceeded": {0, 0, 0, (*sim).exceedStorage},
+	"kill around a timer":      {3, time.Millisecond, 10 * time.Second, killAt(timerFired, timerRecorded)},
+	"an object changes":        {0, 0, 0, (*sim).otherObject},
+	"storage is exceeded":      {0, 0, 0, (*sim).exceedStorage},
+	"images arrive":            {0, 0, 0, (*sim).imagesArrive},
+	"an operator wants images": {0, 0, 0, (*sim).operatorWantsImages},
 	"mounts hang": {0, 0, 0,
 		func(s *sim, o Op) { s.world.files.hungUntil = s.clock.uptime + o.lasts }},
 	"the URL fails": {3, time.Second, 4 * time.Minute, (*sim).urlFails},

@@ -35,6 +35,9 @@ type world struct {
 	objects []*objects // by appearance
 	byUID   map[string]*objects
 	images  map[string]bool
+	// others are the images that no pod names; arrived counts them.
+	others  map[string]*otherImage
+	arrived int
 	ids     int
 	// ends are the containers that have ended, by id.
 	ends map[string]*container
@@ -83,7 +86,7 @@ type container struct {
 	attempt                                             uint32
 	state                                               journaletv1.ContainerState
 	created, started, finished                          time.Time
-	startedAt                                           time.Duration // uptime
+	startedAt, createdAt                                time.Duration // uptime
 	code                                                int32
 	reason                                              string
 	manifest                                            *corev1.Pod
@@ -106,8 +109,9 @@ type container struct {
 func newWorld(c *clock, seed uint64, j *judge) *world {
 	return &world{
 		clock: c, seed: seed, noise: stream(seed, "noise"), judge: j, byUID: map[string]*objects{}, images: map[string]bool{},
-		ends: map[string]*container{},
-		up:   true, networkReady: true, registryUp: true, emit: func(string) {},
+		others: map[string]*otherImage{},
+		ends:   map[string]*container{},
+		up:     true, networkReady: true, registryUp: true, emit: func(string) {},
 		conditions: map[string]*conditions{}, files: newNodeFiles(seed),
 	}
 }
@@ -202,7 +206,7 @@ func (w *world) createContainer(k *runtimeapi.ContainerConfig, sandbox string, b
 		id: w.id("c"), uid: x.uid, name: spec.Name, intent: by.intent, sandbox: sandbox,
 		hash: k.GetAnnotations()[cri.AnnotationHash], image: spec.Image, digest: by.req.GetStartContainer().GetDigest(),
 		attempt: k.GetMetadata().GetAttempt(), state: created, created: w.clock.Now(), manifest: m, spec: spec,
-		has: resources.Of(&spec.Resources),
+		has: resources.Of(&spec.Resources), createdAt: w.clock.uptime,
 	}
 	c.once = isInit(m, c.name) && !isSidecar(spec)
 	w.judge.containerCreated(c, gone)
