@@ -139,3 +139,14 @@ func named(name string, parts ...string) func(messages.Flat) bool {
 		return true
 	}
 }
+
+// all returns the events that fit.
+func (j *journal) all(fits func(messages.Flat) bool) (out []messages.Flat) {
+	events, _ := j.seen()
+	for _, f := range events {
+		if fits(f) {
+			out = append(out, f)
+		}
+	}
+	return out
+}

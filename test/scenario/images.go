@@ -72,7 +72,9 @@ func (s *Scenario) operatorRemoval(d *datadriven.TestData) (string, error) {
 func (s *Scenario) keepImage(d *datadriven.TestData) (string, error) {
 	id := d.CmdArgs[0].Key
 	all := s.g.dispatched()
-	i := slices.IndexFunc(all, func(c *journaletv1.Call) bool { return c.GetRequest().GetRemoveImage().GetImageId() == id })
+	i := slices.IndexFunc(all, func(c *journaletv1.Call) bool {
+		return c.GetRequest().GetRemoveImage().GetImageId() == id
+	})
 	if i < 0 {
 		return "", fmt.Errorf("no removal of image %s is under way", id)
 	}

@@ -113,7 +113,8 @@ func (w *world) imageReads(request, reply any) (took time.Duration, do func(gone
 		return tookRead, func(bool) error {
 			name := strings.TrimPrefix(req.GetImage().GetImage(), imageID)
 			if w.hasImage(name) {
-				reply.(*runtimeapi.ImageStatusResponse).Image = &runtimeapi.Image{Id: imageID + name}
+				o := w.others[name]
+				reply.(*runtimeapi.ImageStatusResponse).Image = &runtimeapi.Image{Id: imageID + name, Pinned: o != nil && o.pinned}
 			}
 			return nil
 		}

@@ -91,6 +91,8 @@ import_images() {
       continue
     fi
     "$CTR" -a "$SOCKET" -n k8s.io images import "$LAB_DIR/images/$archive.tar"
+    # No agent's garbage collection may remove it: it cannot be pulled.
+    "$CTR" -a "$SOCKET" -n k8s.io images label "$ref" io.cri-containerd.pinned=pinned >/dev/null
   done
   cp "$stamp" "$done_stamp"
   # The CRI learns of an import by an event, so the first pod could come before it.
