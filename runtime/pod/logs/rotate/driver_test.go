@@ -355,3 +355,20 @@ func TestFileThatCannotBeCompressedStays(t *testing.T) {
 	w.wantReports("", "", "compress: ")
 	w.wantLines(1)
 }
+
+// BenchmarkInspectionOfLogsThatDoNotGrow is what a period costs a node of 110 containers.
+func BenchmarkInspectionOfLogsThatDoNotGrow(b *testing.B) {
+	w := &world{top: b.TempDir(), calls: map[string]int{}}
+	must.OK(b, os.MkdirAll(filepath.Join(w.top, below), 0o755))
+	must.OK(b, os.WriteFile(w.path("0.log"), nil, 0o600))
+	d := New(Options{Dir: w.top, Conn: w, Policy: Policy{MaxBytes: 1000, MaxFiles: 4}})
+	for pod := range 110 {
+		d.Seed(&journaletv1.PodObserved{Uid: fmt.Sprint(pod), Containers: []*journaletv1.ContainerObservation{
+			{Id: fmt.Sprint(pod), Name: "app", State: journaletv1.ContainerState_CONTAINER_STATE_RUNNING},
+		}})
+	}
+	d.Inspect(b.Context()) // which finds out where the logs are
+	for b.Loop() {
+		d.Inspect(b.Context())
+	}
+}
