@@ -60,6 +60,8 @@ func (a *app) topCommand() *cobra.Command {
 	var ofPods topOptions
 	pods := &cobra.Command{
 		Use: "pods [POD]", Aliases: []string{"pod", "po"}, Short: cmd.Short, Args: usageArgs(cobra.MaximumNArgs(1)),
+		Long:    "The same as `journalet top`.",
+		Example: "  journalet top pods -n kube-system --sort-by=memory --sum\n  journalet top pod web --containers",
 	}
 	a.topPods(pods, &ofPods)
 	cmd.AddCommand(pods, a.topNodeCommand())
@@ -106,7 +108,7 @@ func (a *app) topOnce(ctx context.Context, c *stream.Client, w *screen, o *topOp
 	if err != nil {
 		return err
 	}
-	uid, err := o.only(ctx, c, args, sum.refs())
+	uid, err := o.only(ctx, c, args, sum.Node.NodeName, sum.refs())
 	if err != nil {
 		return err
 	}
@@ -133,7 +135,7 @@ func (a *app) topValue(ctx context.Context, c *stream.Client, w *screen, o *topO
 	for i := range sum.Pods {
 		refs[i] = sum.Pods[i].PodRef
 	}
-	uid, err := o.only(ctx, c, args, refs)
+	uid, err := o.only(ctx, c, args, sum.Node.NodeName, refs)
 	if err != nil {
 		return err
 	}
@@ -149,7 +151,7 @@ func (o *topOptions) leavesOut(uid string, p stats.PodReference) bool {
 
 // only returns the UID of the pod that was named, "" if none was.
 func (o *topOptions) only(
-	ctx context.Context, c *stream.Client, args []string, refs []stats.PodReference,
+	ctx context.Context, c *stream.Client, args []string, node string, refs []stats.PodReference,
 ) (string, error) {
 	if len(args) == 0 {
 		return "", nil
@@ -158,6 +160,7 @@ func (o *topOptions) only(
 	for i, r := range refs {
 		pods[i] = corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: r.Name, Namespace: r.Namespace, UID: types.UID(r.UID)},
+			Spec:       corev1.PodSpec{NodeName: node},
 			Status:     corev1.PodStatus{Phase: corev1.PodRunning},
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 const topResponse = `{"node": {"nodeName": "n1", "cpu": {"usageNanoCores": 250000000},
   "memory": {"workingSetBytes": 1073741824, "availableBytes": 3221225472}}, "pods": [
- {"podRef": {"name": "web", "namespace": "default", "uid": "u1"},
+ {"podRef": {"name": "web-n1", "namespace": "default", "uid": "u1"},
   "containers": [{"name": "app", "cpu": {"usageNanoCores": 1500001, "psi": {"some": {"avg10": 2.5}}},
     "memory": {"workingSetBytes": 20971520}}, {"name": "side", "memory": {"workingSetBytes": 1048576}}],
   "network": {"rxBytes": 20480, "txBytes": 512}},
@@ -47,24 +47,24 @@ func TestTopPrintsTheColumnsOfKubectl(t *testing.T) {
 	}{
 		{"top", `
 NAMESPACE     NAME          CPU(cores)   MEMORY(bytes)
-default       web           2m           21Mi
+default       web-n1        2m           21Mi
 kube-system   db\u001b[2J   90m          2Mi`},
 		{"top pods --sort-by=cpu --no-headers", `
 kube-system   db\u001b[2J   90m   2Mi
-default       web           2m    21Mi`},
+default       web-n1        2m    21Mi`},
 		{"top pod web --containers", `
-POD   NAME   CPU(cores)   MEMORY(bytes)
-web   app    2m           20Mi
-web   side   0m           1Mi`},
+POD      NAME   CPU(cores)   MEMORY(bytes)
+web-n1   app    2m           20Mi
+web-n1   side   0m           1Mi`},
 		{"top po web --containers --sort-by memory --sum", `
-POD   NAME   CPU(cores)   MEMORY(bytes)
-web   app    2m           20Mi
-web   side   0m           1Mi
-             ________     ________
-             2m           21Mi`},
+POD      NAME   CPU(cores)   MEMORY(bytes)
+web-n1   app    2m           20Mi
+web-n1   side   0m           1Mi
+                ________     ________
+                2m           21Mi`},
 		{"top -n default -o wide", `
-NAME   CPU(cores)   MEMORY(bytes)   CPU(pressure)   MEMORY(pressure)   IO(pressure)   RECEIVED(bytes)   SENT(bytes)
-web    2m           21Mi            2.50%           -                  -              20Ki              512`},
+NAME     CPU(cores)   MEMORY(bytes)   CPU(pressure)   MEMORY(pressure)   IO(pressure)   RECEIVED(bytes)   SENT(bytes)
+web-n1   2m           21Mi            2.50%           -                  -              20Ki              512`},
 		{"top u2 -o wide --no-headers -A", `
 kube-system   db\u001b[2J   90m   2Mi   0.10%   -     -     -     -`},
 	} {
@@ -105,7 +105,8 @@ func TestTopReportsWhatItCannotShow(t *testing.T) {
 		}
 	}
 	none := topServer(t, "no JSON")
-	if code, _, errs := run(t.Context(), "top", "--root-dir", none); code == 0 || !strings.Contains(errs, "read the summary") {
+	code, _, errs := run(t.Context(), "top", "--root-dir", none)
+	if code == 0 || !strings.Contains(errs, "read the summary") {
 		t.Errorf("a response that is none: %d %s", code, errs)
 	}
 }

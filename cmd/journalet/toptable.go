@@ -254,8 +254,9 @@ func (a *app) topNodeCommand() *cobra.Command {
 	var o topOptions
 	cmd := &cobra.Command{
 		Use: "node", Aliases: []string{"nodes", "no"}, Short: "Show what this node uses of CPU and memory",
-		Long: "Show what this node uses of CPU and memory now, also as a percentage of what it has.",
-		Args: usageArgs(cobra.NoArgs),
+		Long:    "Show what this node uses of CPU and memory now, also as a percentage of what it has.",
+		Example: "  journalet top node\n  journalet top node -o wide -w",
+		Args:    usageArgs(cobra.NoArgs),
 	}
 	o.target = a.targetFlags(cmd)
 	a.topFlags(cmd, &o)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/journalet/journalet/test/must"
 )
@@ -284,6 +285,41 @@ func TestExamplePodsRunInSlices(t *testing.T) {
 		strings.ReplaceAll(string(web.UID), "-", "_") + ".slice/cri-containerd-" + id + ".scope"
 	if group := sh(t, "cat /proc/$("+taskPID(id)+")/cgroup"); group != want {
 		t.Errorf("web's container is in %s, want %s", group, want)
+	}
+}
+
+// On cgroup v2 with systemd: a pod's figures are those of its slice, a container's those of its scope.
+func TestStatisticsAreThoseOfSlicesAndScopes(t *testing.T) {
+	all, err := pods(t)
+	must.OK(t, err)
+	var sum struct{ Pods []api.PodStats }
+	must.OK(t, json.Unmarshal([]byte(sh(t, "journalet top web -o json")), &sum))
+	slice := "/sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" +
+		strings.ReplaceAll(string(all["web"].UID), "-", "_") + ".slice/"
+	scope := slice + "cri-containerd-" + containerID(all["web"], "httpd") + ".scope/"
+	if len(sum.Pods) != 1 || len(sum.Pods[0].Containers) == 0 {
+		t.Fatalf("%+v", sum)
+	}
+	pod, c := sum.Pods[0], sum.Pods[0].Containers[0]
+	if pod.CPU == nil || c.CPU == nil || pod.Memory == nil || c.Memory == nil || pod.Network == nil {
+		t.Fatalf("%+v", pod)
+	}
+	for _, x := range []struct {
+		dir string
+		cpu uint64
+	}{{slice, *pod.CPU.UsageCoreNanoSeconds}, {scope, *c.CPU.UsageCoreNanoSeconds}} {
+		// The counter rises: what was read before is at most what it is now, and not far behind.
+		now := uint64(number(t, "awk '/^usage_usec/ { print $2 }' "+x.dir+"cpu.stat")) * 1000
+		if x.cpu == 0 || x.cpu > now || now-x.cpu > uint64(10*time.Second) {
+			t.Errorf("%s: %d ns of CPU, and %d a moment later", x.dir, x.cpu, now)
+		}
+	}
+	if has := sh(t, "ls "+scope+" | grep -c 'cpu.pressure' || true"); (has == "1") != (c.CPU.PSI != nil) {
+		t.Errorf("%s files of pressure, and the figure %v", has, c.CPU.PSI)
+	}
+	limit := sh(t, "cat "+scope+"memory.max")
+	if (limit == "max") != (c.Memory.AvailableBytes == nil) {
+		t.Errorf("the limit %s, and available %v", limit, c.Memory.AvailableBytes)
 	}
 }
 
