@@ -58,13 +58,24 @@ func (d *Describer) callEvent(id string, e *journaletv1.Event) string {
 			return withMessage("kept "+d.call(c.GetIntentId()).object, c.GetMessage())
 		}
 		if c.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
-			return d.call(c.GetIntentId()).done()
+			return d.call(c.GetIntentId()).done() + usedCredentials(c.GetPullCredentials())
 		}
 		reason := callError(c.GetError())
 		if c.GetRetryable() {
 			reason += ", will be retried"
 		}
 		return withMessage(fmt.Sprintf("failed to %s (%s)", d.call(c.GetIntentId()), reason), c.GetMessage())
+	}
+	return ""
+}
+
+// usedCredentials names whose credentials a pull needed; "" for none, and for those of the node.
+func usedCredentials(c *journaletv1.PullCredentials) string {
+	for _, s := range c.GetSecrets() {
+		return fmt.Sprintf(" with secret %s/%s", s.GetNamespace(), s.GetName())
+	}
+	for _, account := range c.GetServiceAccounts() {
+		return " with the token of service account " + strings.TrimSuffix(account, "/")
 	}
 	return ""
 }

@@ -80,7 +80,12 @@ func demandText(d *journaletv1.PodDemand) string {
 func (d *Describer) imageEvent(_ string, e *journaletv1.Event) string {
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_ImagePullRequested:
-		return "requested image " + k.ImagePullRequested.GetImage()
+		r := k.ImagePullRequested
+		text := "requested image " + r.GetImage()
+		if names := r.GetPullSecrets(); len(names) > 0 {
+			text += " with pull secret " + strings.Join(names, ", ")
+		}
+		return text
 	case *journaletv1.Event_ImagePullWithdrawn:
 		return "withdrew the request for image " + k.ImagePullWithdrawn.GetImage()
 	case *journaletv1.Event_ImagePullDecided:

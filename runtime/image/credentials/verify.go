@@ -62,7 +62,13 @@ func (d *Driver) MustPull(ctx context.Context, pod *corev1.Pod, imageName, id st
 	case record.GetNodeAccessible():
 		return false
 	}
-	return !d.hasSecret(ctx, pod, imageName, record) && !d.hasAccount(pod, imageName, record)
+	if d.hasSecret(ctx, pod, imageName, record) || d.hasAccount(pod, imageName, record) {
+		return false
+	}
+	// The pod reports the image as missing, as with the kubelet: only the operator is to know that it is there.
+	d.opts.Log.Info("an image on the node was pulled with credentials that this pod does not have; it has to pull it",
+		"image", imageName, "pod", pod.Namespace+"/"+pod.Name)
+	return true
 }
 
 // recordOf returns with which credentials an image was pulled from the repository in its name, nil if that is not
