@@ -314,7 +314,7 @@ func TestGarbageInUpgradedStreams(t *testing.T) {
 			frames := []string{
 				strings.Repeat("\xff", 1<<16), strings.Repeat("\x00", 1<<16),
 				"\x82\xff\x7f\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00abc",   // a frame of 2^63 bytes
-				"\x80\x03\x00\x01\x00\xff\xff\xff" + strings.Repeat("z", 1<<16), // SYN_STREAM of 16 MiB
+				"\x80\x03\x00\x01\x00\xff\xff\xff" + strings.Repeat("z", 1<<16), // a new stream of 16 MiB
 				"\x82\x85\x00\x00\x00\x00\xffhell",                              // a channel that does not exist
 			}
 			for i := range 60 {

@@ -46,7 +46,8 @@ var (
 	logfile   = flag.String("log", os.DevNull, "file for the agent's output")
 	rtpid     = flag.Int("runtime-pid", 0, "process id of the runtime, to measure its CPU too")
 	limit     = flag.Duration("limit", 300*time.Second, "limit of one scenario")
-	only      = flag.String("only", "burst,reaction,idle,restart,teardown,journal,init,volumes",
+	intoPods  = flag.String("into", "", "the agent's command line, its words separated by spaces, for logs, exec and top")
+	only      = flag.String("only", "burst,reaction,idle,into,restart,teardown,journal,init,volumes",
 		"scenarios to measure, in a fixed order; or \"probes\" alone, with a proxy before the runtime")
 	window    = flag.Duration("window", 60*time.Second, "length of the window in which probes are measured")
 	readyFrom = flag.String("ready", "", "with probes: the source of pods' readiness, as a command, its words "+
@@ -142,8 +143,8 @@ func (c *client) measure() {
 		name string
 		run  func(*agent)
 	}{
-		{"burst", c.burst}, {"reaction", c.reaction}, {"idle", c.idle}, {"restart", c.restart}, {"teardown", c.teardown},
-		{"journal", c.journal}, {"init", c.initChain}, {"volumes", c.volumes},
+		{"burst", c.burst}, {"reaction", c.reaction}, {"idle", c.idle}, {"into", c.into}, {"restart", c.restart},
+		{"teardown", c.teardown}, {"journal", c.journal}, {"init", c.initChain}, {"volumes", c.volumes},
 	} {
 		if wanted(s.name) {
 			s.run(a)

@@ -22,9 +22,10 @@ for pods in ${N:-50}; do
 		# Each starts with an empty directory: the agent would fold an earlier run's journal.
 		data=$work/root-$pods-$run
 		measure -name journalet -manifests "$work/pods" -limit "${LIMIT:-90s}" -log "$work/journalet.log" \
+			-into "$root/bin/journalet --root-dir $data" \
 			-size "$root/bin/journalet journal size -o json --root-dir $data" \
 			-ready "$root/bin/journalet observe --event pod_status_changed --from 1 -o json --root-dir $data" -- \
-			"${journalet[@]}" --root-dir "$data" "${through[@]}" ${ARGS:-}
+			"${journalet[@]}" --root-dir "$data" --container-log-max-size 2Gi "${through[@]}" ${ARGS:-}
 		[ "${SCENARIOS:-}" = probes ] || measure -name floor -raw "$WORKERS" -limit "${LIMIT:-90s}"
 		if [ -n "${KUBELET:-}" ]; then
 			data=$work/kubelet-$pods-$run

@@ -58,11 +58,14 @@ func (r row) line(b *block, ours string, others []string) []string {
 	goal, met := "", ""
 	if r.goal != nil {
 		if bound, text, ok := r.goal(b, r); ok {
-			goal, met = "≤ "+number(bound), "yes"
-			if text != "" {
+			sign, missed := "≤ ", mine > bound
+			if r.least {
+				sign, missed = "≥ ", mine < bound
+			}
+			if goal, met = sign+number(bound), "yes"; text != "" {
 				goal += " (" + text + ")"
 			}
-			if mine > bound {
+			if missed {
 				met = "MISSED"
 			}
 		}
