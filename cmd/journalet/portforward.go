@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -74,7 +75,11 @@ func (t *target) portForward(ctx context.Context, where []listenAddress, name st
 		return t.socketError(err)
 	}
 	defer conn.Close()
+	gone := make(chan struct{})
 	f := &forwarder{app: t.a, ports: conn, slots: make(chan struct{}, maxForwarded)}
+	// The runtime keeps the session of a pod that has ended: whether it has is found out when a connection fails.
+	f.failed = sync.OnceFunc(func() { close(gone) })
+	f.exists = func() bool { return t.exists(ctx, c, string(p.UID)) }
 	defer f.close()
 	for _, w := range forwards {
 		if err := f.listen(ctx, where, w); err != nil {
@@ -88,11 +93,20 @@ func (t *target) portForward(ctx context.Context, where []listenAddress, name st
 	case <-ctx.Done():
 		return nil // as it always ends
 	case <-conn.Done():
-		if ctx.Err() != nil {
-			return nil
-		}
-		return fmt.Errorf("lost the connection to pod %s/%s: the pod or the agent has ended", p.Namespace, p.Name)
+	case <-gone:
 	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("lost the connection to pod %s/%s: the pod or the agent has ended", p.Namespace, p.Name)
+}
+
+// exists reports whether a pod is still there, and true if the agent does not answer.
+func (t *target) exists(ctx context.Context, c *stream.Client, uid string) bool {
+	pods, err := c.Pods(ctx)
+	return err != nil || slices.ContainsFunc(pods, func(p corev1.Pod) bool {
+		return string(p.UID) == uid && p.Status.Phase == corev1.PodRunning
+	})
 }
 
 // forwardsOf returns the pairs of ports that arguments name.
@@ -190,6 +204,8 @@ type forwarder struct {
 	*app
 	ports     *stream.Ports
 	slots     chan struct{}
+	failed    func()      // ends the forwarding
+	exists    func() bool // reports whether the pod runs
 	listeners []net.Listener
 	printing  sync.Mutex
 	work      sync.WaitGroup
@@ -249,6 +265,9 @@ func (f *forwarder) accept(l net.Listener, w forward) {
 				f.printing.Lock()
 				f.notice(fmt.Sprintf("port %d: %v", w.remote, err))
 				f.printing.Unlock()
+				if !f.exists() {
+					f.failed()
+				}
 			}
 		})
 	}

@@ -80,8 +80,7 @@ func (t *target) socketError(err error) error {
 	var status *stream.StatusError
 	switch {
 	case errors.Is(err, stream.ErrNoAgent):
-		return noAgentError{fmt.Errorf("%w: start an agent with `journalet run --root-dir %s`, or name the socket of "+
-			"another with --socket", err, t.a.rootDir)}
+		return noAgentError{err}
 	case errors.As(err, &status) && status.Code == 404:
 		return notFoundError{err}
 	}
@@ -156,7 +155,8 @@ func noPod(pods []corev1.Pod, namespace, name string) string {
 	}
 	var near []string
 	for i := range pods {
-		if p := &pods[i]; isNear(short, p.Name) {
+		p := &pods[i]
+		if isNear(short, strings.TrimSuffix(p.Name, "-"+p.Spec.NodeName)) || isNear(short, p.Name) {
 			near = append(near, p.Namespace+"/"+p.Name)
 		}
 	}

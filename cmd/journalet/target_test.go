@@ -227,7 +227,7 @@ func TestSocketsWithoutAnAgentEndWithTheirExitCode(t *testing.T) {
 		code   int
 		want   string
 	}{
-		{filepath.Join(t.TempDir(), "none"), exitNoAgent, "journalet run --root-dir"},
+		{filepath.Join(t.TempDir(), "none"), exitNoAgent, "start it with `journalet run`"},
 		{dead, exitNoAgent, "no agent listens"},
 		{garbage, exitError, "no list of pods"},
 		{refuses, exitError, "not today"},

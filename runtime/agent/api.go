@@ -138,12 +138,20 @@ func (s apiSessions) Ended(e *journaletv1.SessionEnded) {
 // apiPods are the pods as their actors show them.
 type apiPods struct{ a *agent }
 
-// podDeadline is what is left of the time for all pods of a request, as of a scrape: see podTimeout.
+const (
+	// requestTimeout bounds how long one request waits for actors of pods that do not answer, requestPodTimeout for one
+	// of them. Those of a scrape are too short: an actor with a hundred sessions to record on a busy machine needs some
+	// 100 ms, and a pod that is left out cannot be found by a person.
+	requestTimeout    = 5 * time.Second
+	requestPodTimeout = 2 * time.Second
+)
+
+// podDeadline is what is left of the time for all pods of a request, see requestTimeout.
 type podDeadline struct{ left time.Duration }
 
 // inspect calls f with the actor of a pod. Each pod that hangs takes from what is left.
 func (p apiPods) inspect(ctx context.Context, ref messages.Ref, left *podDeadline, f func(*pod.Actor)) error {
-	ctx, cancel := context.WithTimeout(ctx, max(min(left.left, podTimeout), shortest))
+	ctx, cancel := context.WithTimeout(ctx, max(min(left.left, requestPodTimeout), shortest))
 	defer cancel()
 	begun := time.Now()
 	defer func() { left.left -= time.Since(begun) }()
@@ -162,7 +170,7 @@ func served(st *journaletv1.PodState) bool {
 
 // Pods returns all pods, sorted by namespace and name. One whose actor does not answer in time is left out.
 func (p apiPods) Pods(ctx context.Context) ([]*corev1.Pod, error) {
-	on, left := p.a.nodeView(), podDeadline{scrapeTimeout}
+	on, left := p.a.nodeView(), podDeadline{requestTimeout}
 	var out []*corev1.Pod
 	for _, ref := range p.a.host.Refs(journaletv1.ActorKind_ACTOR_KIND_POD) {
 		view := make(chan *corev1.Pod, 1)
@@ -189,7 +197,7 @@ func (p apiPods) Pods(ctx context.Context) ([]*corev1.Pod, error) {
 
 // Pod returns the pod with a name, nil if there is none. Of two incarnations it is the one that is not ending.
 func (p apiPods) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
-	left := podDeadline{scrapeTimeout}
+	left := podDeadline{requestTimeout}
 	var best messages.Ref
 	var bestStage journaletv1.PodStage
 	var failed error

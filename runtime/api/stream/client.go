@@ -16,15 +16,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/journalet/journalet/runtime/api/local"
 	"github.com/journalet/journalet/runtime/bounded"
 )
 
 const (
 	// SocketName is the socket's name in the root directory of an agent.
-	SocketName = "kubelet.sock"
-
-	// dialTimeout bounds the connection to the socket: the kernel connects at once, unless the agent's backlog is full.
-	dialTimeout = 5 * time.Second
+	SocketName = local.SocketFile
 	// podsTimeout bounds GET /pods.
 	podsTimeout = 30 * time.Second
 	// maxHeaderBytes bounds the headers of a response, in bytes. The agent's have some 300.
@@ -50,14 +48,14 @@ func (e *StatusError) Error() string { return e.Text }
 
 // Client sends requests to the agent that listens on a socket. Several goroutines may use it.
 type Client struct {
-	socket         string
+	local          *local.Client
 	http           *http.Client
 	upgradeTimeout time.Duration
 }
 
 // New returns a client of a socket. It connects with the first request.
 func New(socket string) *Client {
-	c := &Client{socket: socket, upgradeTimeout: upgradeTimeout}
+	c := &Client{local: local.Dial(socket), upgradeTimeout: upgradeTimeout}
 	c.http = &http.Client{
 		Transport: &http.Transport{
 			DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) },
@@ -73,26 +71,23 @@ func New(socket string) *Client {
 // stay has a client return a redirection as it is: the agent redirects nobody.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Socket returns the path of the socket.
-func (c *Client) Socket() string { return c.socket }
-
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // dial connects to the socket.
 func (c *Client) dial(ctx context.Context) (net.Conn, error) {
-	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", c.socket)
-	switch {
-	case err == nil:
-		return conn, nil
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return nil, fmt.Errorf("%w %s", ErrNoAgent, c.socket)
-	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("socket %s: permission denied: it is its owner's, and of the group that the agent's "+
-			"--api-socket-group names", c.socket)
+	conn, err := c.local.DialContext(ctx, "", "")
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, &noAgent{err}
 	}
-	return nil, fmt.Errorf("socket %s: %w", c.socket, err)
+	return conn, err
 }
+
+// noAgent is ErrNoAgent with the words of the dialer.
+type noAgent struct{ error }
+
+func (e *noAgent) Is(target error) bool { return target == ErrNoAgent }
+func (e *noAgent) Unwrap() error        { return e.error }
 
 // Path returns the path of a request, with each part escaped: no part can add another one.
 func Path(parts ...string) string {
