@@ -95,7 +95,8 @@ func TestDrainEndsPodsByPriorityAndUncordonRunsThemAgain(t *testing.T) {
 	}
 	a.put(newPod("new", idle))
 	waits := func(pods map[string]*corev1.Pod) bool {
-		return drained(pods) && pods["new"] != nil && pods["new"].Status.Reason == "NodeDrained" && phase(corev1.PodPending)(pods["new"])
+		p := pods["new"]
+		return drained(pods) && p != nil && p.Status.Reason == "NodeDrained" && phase(corev1.PodPending)(p)
 	}
 	a.pods("new to wait", waits)
 	a.crash()

@@ -132,6 +132,7 @@ func (s *sim) started() *journaletv1.AgentStarted {
 				EphemeralStorageBytes: 1 << 40},
 			Sources: s.sources(), MaxPods: s.config.maxPods, StartConcurrency: s.config.concurrency,
 			StopConcurrency: s.config.concurrency,
+			ShutdownGroups:  shutdownGroups(),
 			PullConcurrency: s.config.pulls, MaxContainerBackOff: durationpb.New(s.config.maxBackOff),
 			ImageGarbageCollection: s.imageGC(),
 		},

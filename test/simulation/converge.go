@@ -74,7 +74,7 @@ func (s *sim) converge(crashAfter uint64) {
 			s.judge.broken(rest, rec.GetActor().GetId(), "record %d follows convergence without a reason: %v", rec.GetSeq(), rec)
 		}
 	}
-	if s.judge.first == nil {
+	if s.judge.first == nil && !s.config.operated { // it is the end of a run
 		s.judgeObjects()
 	}
 	if s.judge.first == nil {
@@ -162,6 +162,7 @@ func (s *sim) endFaults() {
 	clear(w.others)
 	w.fixConditions()
 	w.files.fix()
+	s.endOperations()
 }
 
 // deviations returns how the agent and the world differ from the manifests, and the pod of the first difference.

@@ -133,6 +133,8 @@ type judge struct {
 	lostRecordsAt time.Duration
 	// rebuilding is set while rebuild folds records that were judged before.
 	rebuilding bool
+	// drain is the operator's.
+	drain drainBook
 	// instances and covered are counted for reports.
 	instances int
 	covered   map[string]int
@@ -163,7 +165,7 @@ func (j *judge) forgetRecords() {
 	j.fold = fold.New(fold.AllDeciders, j.sim.manifests.get)
 	j.fold.CreateSingletons()
 	j.states, j.intents, j.busy = map[decided][]byte{}, map[string]*intent{}, map[bound]int{}
-	j.read, j.configs = map[string]time.Duration{}, nil
+	j.read, j.configs, j.drain = map[string]time.Duration{}, nil, drainBook{}
 	j.set, j.urlFiles = map[string]setTimer{}, map[string]*journaletv1.ManifestFile{}
 	j.due, j.results, j.onTheirWay = map[string]due{}, map[string]bool{}, map[string]int{}
 }
@@ -171,7 +173,8 @@ func (j *judge) forgetRecords() {
 // broken notes the first violation.
 func (j *judge) broken(invariant, uid, format string, args ...any) {
 	only := j.sim.only
-	if j.first == nil && !j.rebuilding && (len(only) == 0 || slices.Contains(only, invariant)) {
+	if j.first == nil && !j.rebuilding && (len(only) == 0 || slices.Contains(only, invariant)) &&
+		!slices.Contains(j.sim.except, invariant) {
 		j.first = &Violation{
 			Invariant: invariant, UID: uid, Text: fmt.Sprintf(format, args...), At: j.sim.clock.uptime,
 			Record: len(j.sim.journal.stored),

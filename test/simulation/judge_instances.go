@@ -135,6 +135,7 @@ func (j *judge) clockJumped(by time.Duration) {
 // bookInstances books an event of a record.
 func (j *judge) bookInstances(e *journaletv1.Event, rec *journaletv1.Record) {
 	b := j.book
+	j.bookOperators(e)
 	j.bookBackOffs(e)
 	j.bookEnding(e)
 	j.bookDeadlines(rec.GetActor().GetId(), e, rec)

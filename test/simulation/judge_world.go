@@ -52,6 +52,8 @@ type podHistory struct {
 	endedBefore  map[string]bool
 	endsAt       time.Duration
 	endsBy       uint64
+	// restartsRequested counts the operators' requests to restart it or one of its containers.
+	restartsRequested int
 	// preemptedAs and rejectedAs are the last incarnations that were preempted and rejected, 0 for none.
 	preemptedAs, rejectedAs uint64
 	reported                reportedStatus
@@ -225,7 +227,11 @@ func (j *judge) containerStarted(o *objects, c *container) {
 			j.broken(oneInstance, c.uid, "%s starts beside %s", c.id, other.id)
 		}
 	}
-	if n := h.countRun(c); n > 1 {
+	n := h.countRun(c)
+	if n > 1+h.restartsRequested {
+		j.broken(onceEachRequest, c.uid, "%s starts a %d. time after %d requests", c.name, n, h.restartsRequested)
+	}
+	if n > 1 {
 		j.broken(onceMeansOnce, c.uid, "%s starts a %d. time", c.name, n)
 	}
 	j.instanceStarted(c)

@@ -4,6 +4,7 @@ package simulation
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -22,10 +23,10 @@ var (
 	oneMutant   = flag.String("mutant", "", "try only the mutants whose name contains this")
 )
 
-// mutant is a deliberate defect: lines of code that are replaced, and the invariant that has to find it, alone; empty:
-// whichever does.
+// mutant is a deliberate defect: lines of code that are replaced, the invariant that has to find it, alone, or with ""
+// whichever does, and the test that has to, in place of TestNothingBreaksUnderFaults.
 type mutant struct {
-	name, file, old, new, by string
+	name, file, old, new, by, run string
 }
 
 // TestEveryMutantIsFound builds each defect of testdata/mutants.txt into the agent, and has the simulation find it
@@ -73,6 +74,8 @@ func readMutants(t *testing.T) []mutant {
 				m.old += line[1:] + "\n"
 			case strings.HasPrefix(line, "+"):
 				m.new += line[1:] + "\n"
+			case strings.HasPrefix(line, runPrefix):
+				m.run = strings.TrimPrefix(line, runPrefix)
 			case strings.HasPrefix(line, byPrefix):
 				m.by = strings.TrimPrefix(line, byPrefix)
 				mustBeInvariant(t, m)
@@ -85,6 +88,9 @@ func readMutants(t *testing.T) []mutant {
 
 // byPrefix begins a line of mutants.txt that names an invariant.
 const byPrefix = "by: "
+
+// runPrefix begins a line that names a test.
+const runPrefix = "run: "
 
 // mustBeInvariant fails the test if no constant of this package has the text of the invariant that m names.
 func mustBeInvariant(t *testing.T, m mutant) {
@@ -133,7 +139,7 @@ func (m mutant) find(t *testing.T) (seeds, seed, by string) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("go", "test", "-overlay", filepath.Join(dir, "overlay.json"), "-count=1", "-run",
-		"^TestNothingBreaksUnderFaults$",
+		"^"+cmp.Or(m.run, "TestNothingBreaksUnderFaults")+"$",
 		".", fmt.Sprintf("-sim.seeds=%d", *mutantSeeds), "-sim.first=1", "-sim.stop", "-sim.shrink=false",
 		"-sim.only="+m.by)
 	out, err := cmd.CombinedOutput()

@@ -67,6 +67,8 @@ type config struct {
 	urls, etags bool
 	// images is set if the agent observes images and removes them.
 	images bool
+	// operated is set if operators interfere.
+	operated bool
 }
 
 // PlanOf returns the plan of a seed.
@@ -199,6 +201,9 @@ var faultKinds = map[string]struct {
 	"mounts hang": {0, 0, 0,
 		func(s *sim, o Op) { s.world.files.hungUntil = s.clock.uptime + o.lasts }},
 	"the URL fails": {3, time.Second, 4 * time.Minute, (*sim).urlFails},
+	"restart a pod": {0, 0, 0, (*sim).restartPod},
+	"drain":         {0, 0, 0, (*sim).drain},
+	"shut down":     {0, 0, 0, (*sim).shutDown},
 	"another URL":   {1, 10 * time.Millisecond, time.Second, (*sim).otherURL},
 }
 

@@ -17,14 +17,16 @@ type sim struct {
 	directory *directory
 	site      *site
 	judge     *judge
-	// only are the invariants that count; none: all.
-	only []string
+	// only are the invariants that count; none: all but except.
+	only, except []string
 	// beforeResize is the last resize of each file, by path.
 	beforeResize map[string]edit
 	// agent is the present run, nil while the agent is down.
 	agent *run
 	epoch uint64
 	boots int
+	// operationsOver is set when operators begin nothing more.
+	operationsOver bool
 	// snapshots are the newest stored set; they cover the first barrier records.
 	snapshots []*journaletv1.Snapshot
 	barrier   int
@@ -65,8 +67,8 @@ type Options struct {
 	Quiet bool
 	// UnreliableHints makes all events of the runtime late, doubled or lost.
 	UnreliableHints bool
-	// Only are the invariants that count; none: all.
-	Only []string
+	// Only are the invariants that count; none: all but Except.
+	Only, Except []string
 	// NoEnd ends the run with its time: nothing is judged of what becomes of its pods without faults.
 	NoEnd bool
 	// Defect, if any, is built into the agent to see whether it is found.
@@ -76,7 +78,7 @@ type Options struct {
 // Run carries out a plan.
 func Run(p *Plan, o Options) *Result {
 	s := &sim{seed: p.Seed, config: p.config, clock: newClock(p.Seed), manifests: newLibrary(), site: newSite(),
-		beforeResize: map[string]edit{}, sets: map[uint64][]*journaletv1.Snapshot{}, only: o.Only}
+		beforeResize: map[string]edit{}, sets: map[uint64][]*journaletv1.Snapshot{}, only: o.Only, except: o.Except}
 	s.directory = newDirectory(s.clock)
 	s.site.etags = p.config.etags
 	s.journal = newJournal(s.clock, p.Seed)
@@ -102,6 +104,9 @@ func Run(p *Plan, o Options) *Result {
 	s.play(p.end, o.CrashAfter)
 	if s.judge.first == nil && !o.NoEnd {
 		s.converge(o.CrashAfter)
+		if s.config.operated {
+			s.operateCalmly(o.CrashAfter)
+		}
 	}
 	r := &Result{
 		Plan: p, Violation: s.judge.first, Hash: s.journal.digest(), Records: len(s.journal.stored), Runs: int(s.epoch),

@@ -52,9 +52,17 @@ func keptSeeds(t *testing.T) []uint64 {
 func seedsOf(t *testing.T) []uint64 {
 	t.Helper()
 	if *oneSeed >= 0 {
+		return freshSeeds()
+	}
+	return append(keptSeeds(t), freshSeeds()...)
+}
+
+// freshSeeds returns the seeds that the command line requests beside the kept ones.
+func freshSeeds() (seeds []uint64) {
+	if *oneSeed >= 0 {
 		return []uint64{uint64(*oneSeed)}
 	}
-	seeds, from := keptSeeds(t), *first
+	from := *first
 	if from == 0 {
 		from = uint64(time.Now().UnixMicro())
 	}
@@ -66,7 +74,12 @@ func seedsOf(t *testing.T) []uint64 {
 
 func planOf(t *testing.T, seed uint64) *Plan {
 	t.Helper()
-	p := planWith(seed, *pods)
+	return keepOnly(t, planWith(seed, *pods))
+}
+
+// keepOnly returns a plan with the ops that the command line names.
+func keepOnly(t *testing.T, p *Plan) *Plan {
+	t.Helper()
 	if *keepOps == "" {
 		return p
 	}
@@ -83,17 +96,29 @@ func planOf(t *testing.T, seed uint64) *Plan {
 
 // TestNothingBreaksUnderFaults carries out the plans of kept and of fresh seeds. A failure is shrunk, and printed
 // with the command that reproduces it.
-func TestNothingBreaksUnderFaults(t *testing.T) {
+func TestNothingBreaksUnderFaults(t *testing.T) { nothingBreaks(t, seedsOf(t), planOf, nil) }
+
+// TestNothingBreaksUnderOperators is the same with operators who restart pods and drain the node, and with shutdowns.
+func TestNothingBreaksUnderOperators(t *testing.T) {
+	operated := func(t *testing.T, seed uint64) *Plan {
+		t.Helper()
+		return keepOnly(t, Operated(seed))
+	}
+	nothingBreaks(t, freshSeeds(), operated, notWithOperators)
+}
+
+func nothingBreaks(t *testing.T, seeds []uint64, planOf func(*testing.T, uint64) *Plan, except []string) {
+	t.Helper()
 	began := time.Now()
 	var mu sync.Mutex
 	var virtual time.Duration
 	var records, instances, runs, done int
 	covered := map[string]int{}
-	var o Options
+	o := Options{Except: except}
 	if *only != "" {
 		o.Only = []string{*only}
 	}
-	each(seedsOf(t), func(seed uint64) {
+	each(seeds, func(seed uint64) {
 		if *duration > 0 && time.Since(began) > *duration || *stop && t.Failed() {
 			return
 		}
