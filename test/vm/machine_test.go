@@ -66,11 +66,12 @@ func boot(image, files, dir string) (m *machine, err error) {
 		"-machine", "q35", "-accel", "tcg,thread=multi", "-smp", "2", "-m", fmt.Sprint(memoryMiB),
 		// Whole: with svm=off,vmx=off every program of the initial RAM disk aborts.
 		"-cpu", "max",
-		"-display", "none", "-no-reboot", "-nodefaults", "-serial", "file:"+m.console,
+		"-display", "none", "-nodefaults", "-serial", "file:"+m.console,
 		"-kernel", filepath.Join(image, "vmlinuz"), "-initrd", filepath.Join(image, "initrd"),
 		// edd=off: the kernel would look for disks that the BIOS knows.
+		// panic=0: a machine that panics stays, and its console shows why; one that reboots is booted again.
 		// The kernel's check of its timer counts ticks, which come late on a processor that is busy.
-		"-append", "root=/dev/vda rw console=ttyS0 edd=off no_timer_check apparmor=1 security=apparmor panic=-1 "+
+		"-append", "root=/dev/vda rw console=ttyS0 edd=off no_timer_check apparmor=1 security=apparmor panic=0 "+
 			"systemd.show_status=false",
 		"-snapshot", "-drive", "file="+filepath.Join(image, "disk")+",format=raw,if=virtio",
 		"-drive", "file="+payload+",format=raw,if=virtio",

@@ -1,0 +1,73 @@
+//go:build vm
+
+package vm
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/test/vm/wire"
+)
+
+// The file's name has it run after node_test.go: the machine boots again.
+func TestShutdownEndsPodsByPriorityAndTheyRunAfterTheBoot(t *testing.T) {
+	sh(t, "systemctl is-active -q journalet || bash /mnt/install.sh 2>&1")
+	sh(t, "rm -f /etc/journalet/pods/*; bash /mnt/shutdown.sh 2>&1")
+	await(t, corev1.PodRunning, "low", "dns")
+	const property = "busctl get-property org.freedesktop.login1 /org/freedesktop/login1 " +
+		"org.freedesktop.login1.Manager InhibitDelayMaxUSec"
+	if delay := sh(t, property); delay != "t 90000000" {
+		t.Errorf("logind delays a shutdown by %s, want 90 s", delay)
+	}
+	if locks := sh(t, "systemd-inhibit --list --no-pager"); !strings.Contains(locks, "journalet") {
+		t.Errorf("the agent holds no lock:\n%s", locks)
+	}
+	boot := sh(t, "cat /proc/sys/kernel/random/boot_id")
+	if err := node.reboot(); err != nil {
+		t.Fatal(err)
+	}
+	if now := sh(t, "cat /proc/sys/kernel/random/boot_id"); now == boot {
+		t.Fatal("the machine has not booted again")
+	}
+	await(t, corev1.PodRunning, "low", "dns")
+	if hooks := sh(t, "cat /var/lib/hooks/ran"); hooks != "low\ndns" {
+		t.Errorf("preStop hooks ran to their ends in the order %q, want low, dns", hooks)
+	}
+	var order []string
+	for line := range strings.Lines(sh(t, "journalet observe --no-follow --from 1 "+
+		"--event shutdown_signaled,pod_terminated,drain_progressed,pod_readmitted,agent_stopped,agent_started")) {
+		order = append(order, strings.Join(strings.Fields(line)[1:], " "))
+	}
+	events := strings.Join(order, "\n")
+	t.Logf("the journal has\n%s", events)
+	at := 0
+	for _, want := range []string{
+		"the machine is shutting down", "pod low-node terminated", "pod dns-node terminated", "shutdown complete",
+		"pod dns-node is to be admitted again",
+	} {
+		i := strings.Index(events[at:], want)
+		if i < 0 {
+			t.Fatalf("%q is not in the journal after what precedes it", want)
+		}
+		at += i
+	}
+}
+
+// reboot boots the machine again, as logind does, and waits until it runs commands.
+func (m *machine) reboot() error {
+	ctx, cancel := context.WithTimeout(context.Background(), bootTimeout+commandTimeout)
+	defer cancel()
+	hello := make(chan wire.Result, 1)
+	m.mu.Lock()
+	m.waiting[wire.Hello] = hello
+	m.mu.Unlock()
+	if _, err := m.run("busctl call org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager " +
+		"Reboot b false"); err != nil {
+		return err
+	}
+	_, err := m.await(ctx, wire.Hello, hello)
+	return err
+}

@@ -1,0 +1,35 @@
+# Has the agent delay shutdowns, and starts two pods whose preStop hooks take a while and leave a line on the node.
+set -euo pipefail
+mkdir -p /var/lib/hooks /etc/systemd/system/journalet.service.d
+cat >/etc/journalet/config.yaml <<'CONFIG'
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+shutdownGracePeriod: 90s
+shutdownGracePeriodCriticalPods: 40s
+CONFIG
+cat >/etc/systemd/system/journalet.service.d/config.conf <<'UNIT'
+[Service]
+ExecStart=
+ExecStart=/usr/local/bin/journalet run --config /etc/journalet/config.yaml
+UNIT
+systemctl daemon-reload
+systemctl restart journalet
+
+pod() {
+  cat <<POD
+apiVersion: v1
+kind: Pod
+metadata: {name: $1}
+spec:
+  $2
+  volumes: [{name: hooks, hostPath: {path: /var/lib/hooks}}]
+  containers:
+  - name: main
+    image: docker.io/library/busybox:1.36
+    command: [sh, -c, "trap 'exit 0' TERM; while :; do sleep 1 & wait \$!; done"]
+    volumeMounts: [{name: hooks, mountPath: /hooks}]
+    lifecycle: {preStop: {exec: {command: [sh, -c, "sleep 3; echo $1 >>/hooks/ran"]}}}
+POD
+}
+pod low 'priority: 0' >/etc/journalet/pods/low.yaml
+pod dns 'priorityClassName: system-node-critical' >/etc/journalet/pods/dns.yaml
