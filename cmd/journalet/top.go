@@ -28,6 +28,20 @@ const (
 	maxSummaryBytes = 64 << 20
 )
 
+// Views of the summary, which cost the agent no more than what is shown.
+const (
+	viewTop  = "top"
+	viewWide = "wide"
+	viewNode = "node"
+)
+
+func widthOf(format string) string {
+	if format == formatTable {
+		return viewTop
+	}
+	return viewWide
+}
+
 // What --sort-by takes.
 const (
 	sortCPU    = "cpu"
@@ -104,7 +118,7 @@ func (a *app) topOnce(ctx context.Context, c *stream.Client, w *screen, o *topOp
 	if a.output == formatJSON || a.output == formatYAML {
 		return a.topValue(ctx, c, w, o, args)
 	}
-	sum, err := summaryOf[topSummary](ctx, o.target, c, a.output != formatTable)
+	sum, err := summaryOf[topSummary](ctx, o.target, c, widthOf(a.output))
 	if err != nil {
 		return err
 	}
@@ -127,7 +141,7 @@ func (a *app) topOnce(ctx context.Context, c *stream.Client, w *screen, o *topOp
 
 // topValue prints the summary of the pods as JSON or YAML, with all that -o wide shows.
 func (a *app) topValue(ctx context.Context, c *stream.Client, w *screen, o *topOptions, args []string) error {
-	sum, err := summaryOf[stats.Summary](ctx, o.target, c, true)
+	sum, err := summaryOf[stats.Summary](ctx, o.target, c, viewWide)
 	if err != nil {
 		return err
 	}
@@ -176,13 +190,9 @@ func (o *topOptions) only(
 }
 
 // summaryOf requests a summary from the agent.
-func summaryOf[T any](ctx context.Context, t *target, c *stream.Client, wide bool) (*T, error) {
+func summaryOf[T any](ctx context.Context, t *target, c *stream.Client, view string) (*T, error) {
 	ctx, cancel := context.WithTimeout(ctx, topTimeout)
 	defer cancel()
-	view := "top"
-	if wide {
-		view = "wide"
-	}
 	r, err := c.Get(ctx, stream.Path("stats", "summary"), url.Values{"view": {view}})
 	if err != nil {
 		return nil, t.socketError(err)

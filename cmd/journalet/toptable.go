@@ -270,7 +270,7 @@ func (a *app) topNodeCommand() *cobra.Command {
 
 func (a *app) topNodeOnce(ctx context.Context, c *stream.Client, w *screen, o *topOptions) error {
 	if a.output == formatJSON || a.output == formatYAML {
-		sum, err := summaryOf[stats.Summary](ctx, o.target, c, true)
+		sum, err := summaryOf[stats.Summary](ctx, o.target, c, viewNode)
 		if err != nil {
 			return err
 		}
@@ -278,7 +278,7 @@ func (a *app) topNodeOnce(ctx context.Context, c *stream.Client, w *screen, o *t
 			Node stats.NodeStats `json:"node"`
 		}{sum.Node})
 	}
-	sum, err := summaryOf[topSummary](ctx, o.target, c, true)
+	sum, err := summaryOf[topSummary](ctx, o.target, c, viewNode)
 	if err != nil {
 		return err
 	}

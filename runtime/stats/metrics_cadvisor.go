@@ -47,7 +47,7 @@ func (s *Stats) eachMeasured(ctx context.Context, yield func(labels []string, m 
 	wait, cancel := context.WithTimeout(ctx, MaxWait)
 	defer cancel()
 	s.startSlow()
-	r := s.read(ctx, Cgroups|Network|Processes|Details)
+	r := s.read(ctx, Containers|Cgroups|Network|Processes|Details)
 	layers, _, _ := s.layers.get(wait, r.at)
 	images, _, _ := s.imageFS.get(wait, r.at)
 	node := measured{used: r.node.cgroup(), network: r.node.network}

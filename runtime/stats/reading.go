@@ -66,7 +66,9 @@ func (s *Stats) read(ctx context.Context, scope Scope) *reading {
 		return s.last
 	}
 	r := &reading{scope: scope}
-	s.listPods(ctx, r)
+	if scope.has(Containers) {
+		s.listPods(ctx, r)
+	}
 	if scope.has(Cgroups) {
 		s.findSystem(ctx, &r.node)
 	}

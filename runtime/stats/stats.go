@@ -144,12 +144,12 @@ func New(o Options) *Stats {
 // Scope is what a reading holds.
 type Scope uint
 
-// Scopes. Everything else is added to the first.
+// Scopes, which add up.
 const (
 	// Containers is CPU and memory of containers, and of pods as their sum.
-	Containers Scope = 0
-	// Cgroups adds the pods' own cgroups, the node, its system containers, limits and pressure.
-	Cgroups Scope = 1 << iota
+	Containers Scope = 1 << iota
+	// Cgroups is the node and its system containers and, of pods, their own cgroups, limits and pressure.
+	Cgroups
 	// Network adds the pods' and the node's interfaces.
 	Network
 	// Processes adds processes of pods.

@@ -330,3 +330,13 @@ func TestHostileFilesCostNothing(t *testing.T) {
 		t.Errorf("a cgroup that is gone has %+v", c.CPU)
 	}
 }
+
+// The node alone costs no reading of pods.
+func TestNodeIsReadWithoutItsPods(t *testing.T) {
+	s := newStats(t, machine(t, "v2.txt"), true, &fakeRuntime{})
+	s.opts.Pods = func() []Pod { t.Error("pods are listed"); return nil }
+	n := s.Node(t.Context()).Node
+	if n.CPU == nil || n.CPU.UsageNanoCores == nil || n.Memory == nil || n.Network == nil || len(n.SystemContainers) != 2 {
+		t.Errorf("%+v", n)
+	}
+}

@@ -16,7 +16,7 @@ func (s *Stats) Summary(ctx context.Context) *api.Summary {
 	wait, cancel := context.WithTimeout(ctx, MaxWait)
 	defer cancel()
 	s.startSlow()
-	r := s.read(ctx, Cgroups|Network|Processes)
+	r := s.read(ctx, Containers|Cgroups|Network|Processes)
 	s.startFiles(r)
 	out := s.render(wait, r)
 	s.addNodeFilesystems(wait, out)
@@ -30,7 +30,7 @@ func (s *Stats) Summary(ctx context.Context) *api.Summary {
 func (s *Stats) CPUAndMemory(ctx context.Context) *api.Summary {
 	wait, cancel := context.WithTimeout(ctx, MaxWait)
 	defer cancel()
-	out := s.render(wait, s.read(ctx, Cgroups))
+	out := s.render(wait, s.read(ctx, Containers|Cgroups))
 	out.Node.IO, out.Node.Rlimit, out.Node.Network = nil, nil, nil
 	for i := range out.Pods {
 		p := &out.Pods[i]
@@ -49,9 +49,14 @@ func (s *Stats) Top(ctx context.Context, wide bool) *api.Summary {
 	defer cancel()
 	scope := Containers
 	if wide {
-		scope = Cgroups | Network
+		scope |= Cgroups | Network
 	}
 	return s.render(wait, s.read(ctx, scope))
+}
+
+// Node returns the node alone, without file systems.
+func (s *Stats) Node(ctx context.Context) *api.Summary {
+	return s.render(ctx, s.read(ctx, Cgroups|Network))
 }
 
 // render returns a reading as a summary, without file systems. A reading of a larger scope than was asked for shows all

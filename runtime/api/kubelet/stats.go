@@ -17,6 +17,8 @@ type Stats interface {
 	CPUAndMemory(ctx context.Context) *stats.Summary
 	// Top is what `journalet top` shows, with wide all of it.
 	Top(ctx context.Context, wide bool) *stats.Summary
+	// Node is what `journalet top node` shows.
+	Node(ctx context.Context) *stats.Summary
 	ResourceMetrics() prometheus.Collector
 	CadvisorMetrics() prometheus.Collector
 	MachineMetrics() prometheus.Collector
@@ -28,6 +30,7 @@ const (
 	viewParameter    = "view"
 	viewTop          = "top"
 	viewWide         = "wide"
+	viewNode         = "node"
 )
 
 const (
@@ -63,8 +66,10 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 	switch view := r.Form.Get(viewParameter); {
 	case view == viewTop, view == viewWide:
 		sum = s.Stats.Top(r.Context(), view == viewWide)
+	case view == viewNode:
+		sum = s.Stats.Node(r.Context())
 	case view != "":
-		fail(w, http.StatusBadRequest, viewParameter+": want "+viewTop+" or "+viewWide)
+		fail(w, http.StatusBadRequest, viewParameter+": want "+viewTop+", "+viewWide+" or "+viewNode)
 		return
 	case len(r.Form[onlyCPUAndMemory]) == 1 && r.Form.Get(onlyCPUAndMemory) == "true":
 		sum = s.Stats.CPUAndMemory(r.Context())

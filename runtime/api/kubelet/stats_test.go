@@ -18,6 +18,7 @@ func named(name string) *stats.Summary { return &stats.Summary{Node: stats.NodeS
 
 func (fakeStats) Summary(context.Context) *stats.Summary      { return named("all") }
 func (fakeStats) CPUAndMemory(context.Context) *stats.Summary { return named("cpu and memory") }
+func (fakeStats) Node(context.Context) *stats.Summary         { return named("node") }
 func (fakeStats) Top(_ context.Context, wide bool) *stats.Summary {
 	if wide {
 		return named("wide")
@@ -47,7 +48,8 @@ func TestStatsAreServedOnTheKubeletsPaths(t *testing.T) {
 		{"GET", "/stats/summary?only_cpu_and_memory=true&only_cpu_and_memory=true", 200, `"nodeName":"all"`},
 		{"GET", "/stats/summary?view=top", 200, `"nodeName":"top"`},
 		{"GET", "/stats/summary?view=wide", 200, `"nodeName":"wide"`},
-		{"GET", "/stats/summary?view=%1b[2J", 400, "want top or wide"},
+		{"GET", "/stats/summary?view=node", 200, `"nodeName":"node"`},
+		{"GET", "/stats/summary?view=%1b[2J", 400, "want top, wide or node"},
 		{"GET", "/metrics/resource", 200, "resource 0"},
 		{"GET", "/metrics/cadvisor", 200, "cadvisor 0\n# HELP machine"},
 	} {
