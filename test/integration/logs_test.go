@@ -107,6 +107,54 @@ func TestRotationLosesNoLineOfABusyContainer(t *testing.T) {
 	a.Verified()
 }
 
+// On a full disk older logs cannot be compressed. That is reported once, the logs stay as they are, and the archives
+// are written when there is room again.
+func TestFullDiskOfLogsIsReportedUntilThereIsRoom(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	must.OK(t, os.MkdirAll(a.PodLogs, 0o755))
+	must.OK(t, unix.Mount("none", a.PodLogs, "tmpfs", 0, "size=16m"))
+	a.AtTheEnd(func() { _ = unix.Unmount(a.PodLogs, unix.MNT_DETACH) })
+	config := filepath.Join(a.Dir, "config.yaml")
+	must.OK(t, os.WriteFile(config, []byte(logging), 0o600))
+	a.Flags = append(a.Flags, "--config", config)
+	a.put(node.Pod("fills", testImage(), "write() { head -c 40000 /dev/zero | tr '\\0' '\\n'; }; write; "+
+		"while [ ! -f /v/go ]; do sleep 0.1; done; write; "+idle, scratch))
+	a.start()
+	p := a.pod("fills", "ready", ready)
+	recorded := func(least int, words ...string) {
+		t.Helper()
+		node.Eventually(t, settle, fmt.Sprintf("%d records with %q", least, words), func() error {
+			if n := a.journal.count(named("log_rotated", words...)); n < least {
+				return fmt.Errorf("%d", n)
+			}
+			return nil
+		})
+	}
+	recorded(1)
+	// There is room for little more than what is rotated: the container's second lines fill the disk.
+	filler := filepath.Join(a.PodLogs, "filler")
+	f, err := os.Create(filler)
+	must.OK(t, err)
+	var room unix.Statfs_t
+	must.OK(t, unix.Statfs(a.PodLogs, &room))
+	must.OK(t, unix.Fallocate(int(f.Fd()), 0, 0, int64(room.Bavail)*room.Bsize-1200<<10))
+	must.OK(t, f.Close())
+	setup.Runtime.Exec(t, node.BareID(container(p, "main").ContainerID), "touch", "/v/go")
+	recorded(1, "no space left on device")
+	must.OK(t, os.Remove(filler))
+	node.Eventually(t, settle, "the archive", func() error {
+		files, err := filepath.Glob(filepath.Join(a.PodLogs, "*_fills-*", "main", "*.gz"))
+		if len(files) != 1 {
+			return fmt.Errorf("%v, %v", files, err)
+		}
+		return nil
+	})
+	if n := a.journal.count(named("log_rotated", "no space left on device")); n != 1 {
+		t.Errorf("the failure is recorded %d times, want once", n)
+	}
+}
+
 // A line is printed within 50 ms from when the container was given it: through its pipe, containerd, the log, the
 // socket and the command.
 func TestFollowedLineIsPrintedAtOnce(t *testing.T) {
