@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -34,6 +35,7 @@ type Options struct {
 type Driver struct {
 	opts   Options
 	mounts mounter
+	hosts  sync.Mutex // held while a hosts file is written
 }
 
 // Names and modes of the kubelet's directories and files.

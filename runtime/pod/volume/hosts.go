@@ -30,6 +30,10 @@ func (d *Driver) WriteHosts(uid string, content []byte) (string, error) {
 		return "", err
 	}
 	defer root.Close()
+	// Containers of one pod start at the same time: what one has mounted, the next may not replace. Nothing here waits
+	// for a container, so one lock does for all pods.
+	d.hosts.Lock()
+	defer d.hosts.Unlock()
 	path := filepath.Join(d.PodDir(uid), hostsFile)
 	if old, err := bounded.ReadFileIn(root, hostsFile, int64(len(content))); err == nil && bytes.Equal(old, content) {
 		return path, nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -286,6 +287,30 @@ func TestPathNamesAreRefused(t *testing.T) {
 		}
 		if setUp(t, d, podWith(emptyDir(bad, "", ""))) == nil {
 			t.Errorf("volume %q accepted", bad)
+		}
+	}
+}
+
+func TestContainersThatStartTogetherShareOneHostsFile(t *testing.T) {
+	d, _, _ := newTest(t)
+	for i := range 50 {
+		uid := fmt.Sprintf("u%d", i)
+		var starts errgroup.Group
+		var mounted [4]os.FileInfo
+		for c := range mounted {
+			starts.Go(func() error {
+				path, err := d.WriteHosts(uid, []byte("127.0.0.1\tlocalhost\n"))
+				if err == nil {
+					mounted[c], err = os.Stat(path)
+				}
+				return err
+			})
+		}
+		must.OK(t, starts.Wait())
+		for _, file := range mounted {
+			if !os.SameFile(file, mounted[0]) {
+				t.Fatalf("pod %s: two containers have mounted two files", uid)
+			}
 		}
 	}
 }
