@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -45,6 +46,7 @@ type app struct {
 
 // execute runs one command line and returns its exit code.
 func execute(ctx context.Context, args []string, out, errs io.Writer) int {
+	logLibraries(slog.DiscardHandler)
 	a := &app{in: os.Stdin, out: &screen{out}, err: &screen{errs}, now: time.Now}
 	root := a.command()
 	root.SetArgs(args)

@@ -34,6 +34,7 @@ func (a *app) runCommand() *cobra.Command {
 			}
 			log := newLog(a.err, cfg)
 			slog.SetDefault(log)
+			logLibraries(log.Handler())
 			for _, p := range problems {
 				log.Warn("configuration", "file", p.File, "field", p.Field, "problem", p.Message)
 			}

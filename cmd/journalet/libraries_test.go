@@ -1,0 +1,23 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"k8s.io/klog/v2"
+)
+
+func TestErrorsOfLibrariesAreDebugRecords(t *testing.T) {
+	t.Cleanup(func() { logLibraries(slog.DiscardHandler) })
+	for level, want := range map[slog.Level]bool{slog.LevelInfo: false, slog.LevelDebug: true} {
+		var out strings.Builder
+		logLibraries(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level}))
+		klog.ErrorS(errors.New("closed"), "Error on socket receive")
+		klog.Flush()
+		if got := strings.Contains(out.String(), "level=DEBUG") && strings.Contains(out.String(), "lib=kubernetes"); got != want {
+			t.Errorf("at %s the log is %q", level, out.String())
+		}
+	}
+}
