@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/test/node"
+	"github.com/journalet/journalet/test/terminal"
 )
 
 // withFile returns a layer with one more file, so that its image is another one.
@@ -68,8 +70,7 @@ func TestImagesAreCollectedByLastUse(t *testing.T) { //nolint:paralleltest // se
 	for _, name := range []string{old, job, used} {
 		h.push(name, withFile(t, layer, strings.NewReplacer("/", "-", ":", "-").Replace(name)))
 	}
-	off := []string{"--image-gc-high-threshold", "100"}
-	a := newAgent(t, off...)
+	a := newAgent(t)
 	a.start()
 	a.cli(0, []string{"pulled " + old}, "pull", old)
 	a.journal.wait(t, 0, settle, "old on the node", observedImage(t, old, false))
@@ -88,7 +89,7 @@ func TestImagesAreCollectedByLastUse(t *testing.T) { //nolint:paralleltest // se
 	// The order of the last use survives a restart.
 	a.Stop()
 	at = a.journal.last()
-	a.Flags = []string{
+	a.ImageGC, a.Flags = true, []string{
 		"--image-gc-high-threshold", "1", "--image-gc-low-threshold", "0", "--minimum-image-ttl-duration", "0s",
 	}
 	a.start()
@@ -119,7 +120,7 @@ func TestImagesAreCollectedByLastUse(t *testing.T) { //nolint:paralleltest // se
 	// What has not changed is not recorded again: the first observation of the next run is of the next pull.
 	a.Stop()
 	at = a.journal.last()
-	a.Flags = off
+	a.ImageGC, a.Flags = false, nil
 	a.start()
 	a.cli(0, []string{"pulled " + old}, "pull", old)
 	first := event(t, a.journal.wait(t, at, settle, "an observation", named("images_observed"))).GetImagesObserved()
@@ -127,4 +128,46 @@ func TestImagesAreCollectedByLastUse(t *testing.T) { //nolint:paralleltest // se
 		t.Errorf("the first observation of the run is %v", first)
 	}
 	a.cli(0, []string{"removed " + old}, "images", "rm", old)
+}
+
+func TestPullAndRemovalInATerminal(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	layer := idlerLayer(t)
+	slow, other := h.image("slow:1"), h.image("other:1")
+	h.push(slow, withFile(t, layer, "slow"))
+	h.push(other, withFile(t, layer, "other"))
+	release := h.hold()
+	a := newAgent(t)
+	a.start()
+	command := func(args ...string) *terminal.Terminal {
+		return terminal.Run(t, exec.Command(a.Program, append(args, "--root-dir", a.Root)...))
+	}
+	x := command("pull", slow, other)
+	x.Expect(slow + " ")
+	x.Expect("[")
+	x.Expect("=] ")
+	x.Expect(" on disk")
+	release()
+	x.Expect("pulled ")
+	x.Expect("pulled ")
+	if code := x.End(); code != 0 {
+		t.Errorf("the pull ended with %d", code)
+	}
+	x = command("images", "rm", slow, other)
+	x.Expect("Remove these 2 images, ")
+	x.Expect("[y/N]")
+	x.Type("n\n")
+	x.Expect("nothing is removed")
+	if code := x.End(); code != 1 {
+		t.Errorf("the refused removal ended with %d", code)
+	}
+	x = command("images", "rm", slow, other)
+	x.Expect("[y/N]")
+	x.Type("y\n")
+	x.Expect("removed ")
+	x.Expect("removed ")
+	if code := x.End(); code != 0 {
+		t.Errorf("the removal ended with %d", code)
+	}
 }

@@ -56,6 +56,7 @@ type hub struct {
 	mu       sync.Mutex
 	requests map[string]int // by method and path
 	password string         // of its user, for reading; empty: everybody may
+	held     chan struct{}  // nil: nothing is held
 }
 
 func newHub(t *testing.T) *hub {
@@ -64,8 +65,11 @@ func newHub(t *testing.T) *hub {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.mu.Lock()
 		h.requests[r.Method+" "+r.URL.Path]++
-		password := h.password
+		password, held := h.password, h.held
 		h.mu.Unlock()
+		if held != nil {
+			<-held
+		}
 		if _, given, _ := r.BasicAuth(); given != password {
 			w.Header().Set("WWW-Authenticate", `Basic realm="hub"`)
 			http.Error(w, "no: "+given, http.StatusUnauthorized)
@@ -87,6 +91,17 @@ func (h *hub) image(short string) string {
 		_, _ = setup.Runtime.Images.RemoveImage(ctx, &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: full}})
 	})
 	return full
+}
+
+// hold holds all requests until release is called.
+func (h *hub) hold() (release func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	held := make(chan struct{})
+	h.held = held
+	release = sync.OnceFunc(func() { close(held) })
+	h.t.Cleanup(release)
+	return release
 }
 
 // push uploads an image of one layer.

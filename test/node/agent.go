@@ -33,11 +33,13 @@ type Agent struct {
 	Node, Endpoint         string
 	Program                string
 	Flags                  []string
-	CgroupRoot             string              // a cgroup of its own; empty: the cgroup that the flags give
-	User                   *syscall.Credential // nil: this process's
-	Process                *Process            // nil before the first start
-	Client                 *query.Client       // nil before the first Connect; it outlives restarts
-	Log                    *Log                // of all runs
+	// ImageGC has the agent remove images, as its flags say. Otherwise it removes none: other tests share the runtime.
+	ImageGC    bool
+	CgroupRoot string              // a cgroup of its own; empty: the cgroup that the flags give
+	User       *syscall.Credential // nil: this process's
+	Process    *Process            // nil before the first start
+	Client     *query.Client       // nil before the first Connect; it outlives restarts
+	Log        *Log                // of all runs
 
 	runtime *Runtime
 	closers []func()
@@ -77,6 +79,9 @@ func (a *Agent) Args() []string {
 	flags := a.Flags
 	if a.CgroupRoot != "" {
 		flags = append([]string{"--cgroups-per-qos", "--cgroup-root", "/" + a.CgroupRoot}, flags...)
+	}
+	if !a.ImageGC {
+		flags = append([]string{"--image-gc-high-threshold", "100"}, flags...)
 	}
 	return append([]string{
 		"run", "--root-dir", a.Root, "--static-pod-path", a.Manifests, "--container-runtime-endpoint", a.Endpoint,

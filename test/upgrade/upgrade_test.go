@@ -263,6 +263,7 @@ func newAgent(t *testing.T, program string, rt server) *node.Agent {
 	a := (&node.Setup{Program: program, Runtime: runtime}).NewAgent(t, settle, nil,
 		"--static-pod-path", manifests, "--allow-beside-kubelet", "--resolv-conf", "", "--cgroups-per-qos=false")
 	a.Node = nodeName
+	a.ImageGC = true // an older version does not know the flag that disables it
 	return a
 }
 
