@@ -214,6 +214,8 @@ func TestContradictionsAndValuesOutOfBoundsAreRejected(t *testing.T) {
 		"pods":        {"maxPods: -1", "maxPods"},
 		"type":        {"maxPods: many", "maxPods"},
 		"image":       {"imageServiceEndpoint: unix:///other.sock", "imageServiceEndpoint"},
+		"verify":      {"imagePullCredentialsVerificationPolicy: Sometimes", "imagePullCredentialsVerificationPolicy"},
+		"verify all":  {"preloadedImagesVerificationAllowlist: [a]", "preloadedImagesVerificationAllowlist"},
 		"gc above":    {"imageGCHighThresholdPercent: 101", "imageGCHighThresholdPercent"},
 		"gc below":    {"imageGCLowThresholdPercent: 85", "not below"},
 		"gc age":      {"imageMinimumGCAge: -1s", "imageMinimumGCAge"},
@@ -445,5 +447,15 @@ func TestAppArmorIsAFactOfTheNode(t *testing.T) {
 		if f.AppArmor != c.want {
 			t.Errorf("%s: %v", name, f.AppArmor)
 		}
+	}
+}
+
+func TestVerificationOfPulledImagesIsConfigured(t *testing.T) {
+	file := write(t, filepath.Join(t.TempDir(), "config.yaml"), head+
+		"imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\n"+
+		"preloadedImagesVerificationAllowlist: [registry.example/team/*]\n")
+	c, problems := mustLoad(t, "--config", file)
+	if c.ImagePullVerification != "NeverVerifyAllowlistedImages" || len(c.PreloadedImages) != 1 || len(problems) > 0 {
+		t.Errorf("policy %q, images %q, problems %v", c.ImagePullVerification, c.PreloadedImages, problems)
 	}
 }

@@ -1,11 +1,14 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"github.com/journalet/journalet/runtime/image/credentials"
 	"github.com/journalet/journalet/runtime/withhold"
 )
 
@@ -35,6 +38,9 @@ func (c *Config) KubeletConfiguration() (any, error) {
 	k.RuntimeRequestTimeout.Duration, k.PodLogsDir = c.RuntimeRequestTimeout, c.PodLogDir
 	k.RegistryPullQPS, k.RegistryBurst = new(c.RegistryPullQPS), c.RegistryBurst
 	k.MaxParallelImagePulls, k.SerializeImagePulls = new(c.MaxParallelImagePulls), new(c.MaxParallelImagePulls == 1)
+	k.ImagePullCredentialsVerificationPolicy = kubeletconfig.ImagePullCredentialsVerificationPolicy(
+		cmp.Or(c.ImagePullVerification, credentials.NeverVerifyPreloadedImages))
+	k.PreloadedImagesVerificationAllowlist = c.PreloadedImages
 	k.MaxPods, k.PodPidsLimit, k.SeccompDefault = c.MaxPods, new(c.PodPidsLimit), new(c.SeccompDefault)
 	k.CgroupRoot, k.CgroupsPerQOS, k.CgroupDriver = c.CgroupRoot, new(c.CgroupsPerQOS), c.CgroupDriver
 	k.EnforceNodeAllocatable = c.EnforceNodeAllocatable
