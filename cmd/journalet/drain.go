@@ -214,9 +214,7 @@ func (p *drainPicture) event(ctx context.Context, c *query.Client, f messages.Fl
 	line := ""
 	switch f.Event {
 	case "pod_eviction_decided":
-		if p.names[e.UID].UID == "" {
-			p.read(ctx, c)
-		}
+		p.read(ctx, c)
 		d := p.names[e.UID]
 		line = fmt.Sprintf("ending pod %s, priority %d, grace period %s", p.name(e.UID), d.Priority,
 			time.Duration(d.GraceSeconds)*time.Second)

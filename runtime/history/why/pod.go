@@ -337,6 +337,7 @@ func (s *subject) admitting(a *Answer) {
 		deferred := waits.Body.GetAdmissionDeferred()
 		if deferred.GetReason() != "" {
 			a.because("%s: %s", deferred.GetReason(), deferred.GetMessage())
+			s.add(a, s.log.last(s.at+1, 0, func(e *Event) bool { return e.Body.GetDrainRequested() != nil }), "")
 		} else {
 			a.because("it waits until pod %s, which has its name, has ended", deferred.GetHolderUid())
 		}
