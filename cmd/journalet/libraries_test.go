@@ -16,7 +16,8 @@ func TestErrorsOfLibrariesAreDebugRecords(t *testing.T) {
 		logLibraries(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level}))
 		klog.ErrorS(errors.New("closed"), "Error on socket receive")
 		klog.Flush()
-		if got := strings.Contains(out.String(), "level=DEBUG") && strings.Contains(out.String(), "lib=kubernetes"); got != want {
+		got := strings.Contains(out.String(), "level=DEBUG") && strings.Contains(out.String(), "lib=kubernetes")
+		if got != want {
 			t.Errorf("at %s the log is %q", level, out.String())
 		}
 	}

@@ -1,5 +1,5 @@
-// Command kubectl is kubectl as Kubernetes releases it, for the integration tests: what a person types there has to work
-// against this agent. It is a module of its own, so that its dependencies are not the agent's.
+// Command kubectl is kubectl as Kubernetes releases it, for the integration tests: what a person types there has to
+// work against this agent. It is a module of its own, so that its dependencies are not the agent's.
 package main
 
 import (
