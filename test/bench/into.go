@@ -197,6 +197,7 @@ func (c *client) execs(a *agent, kv map[string]any) error {
 	cpu, began := a.cpu(), time.Now()
 	for i := range execSessions {
 		cmd := command("exec", "-i", pods[i%len(pods)], "--", "cat")
+		cmd.Stderr = os.Stderr // why a session failed
 		in, err := cmd.StdinPipe()
 		text, err2 := cmd.StdoutPipe()
 		if err = errors.Join(err, err2); err == nil {
