@@ -26,11 +26,14 @@ func TestShutdownGroupsAreTheKubelets(t *testing.T) {
 			t.Errorf("%+v: %v", s, errs)
 		}
 	}
+	groups := []ShutdownGroup{{0, 1}}
 	for want, s := range map[string]Shutdown{
-		"shutdownGracePeriod: 10ms is neither":                     {Period: 10 * time.Millisecond},
-		"shutdownGracePeriodCriticalPods: 20s is above":            {Period: 10 * time.Second, CriticalPods: 20 * time.Second},
-		"shutdownGracePeriodByPodPriority and shutdownGracePeriod": {Period: time.Minute, ByPriority: []ShutdownGroup{{0, 1}}},
-		"-1 seconds of priority 7":                                 {ByPriority: []ShutdownGroup{{7, -1}}},
+		"shutdownGracePeriod: 10ms is neither":          {Period: 10 * time.Millisecond},
+		"shutdownGracePeriodCriticalPods: 20s is above": {Period: 10 * time.Second, CriticalPods: 20 * time.Second},
+		"shutdownGracePeriodByPodPriority and shutdownGracePeriod": {
+			Period: time.Minute, ByPriority: groups,
+		},
+		"-1 seconds of priority 7": {ByPriority: []ShutdownGroup{{7, -1}}},
 	} {
 		if errs := fmt.Sprint(s.validate()); !strings.Contains(errs, want) {
 			t.Errorf("%+v: %s, want %q", s, errs, want)
