@@ -78,6 +78,11 @@ func (c *Client) Session(ctx context.Context, pathname string, command []string,
 	if s.TTY {
 		s.Err = nil
 	}
+	var closeOut, closeErr func()
+	s.Out, closeOut = gated(s.Out)
+	s.Err, closeErr = gated(s.Err)
+	defer closeOut()
+	defer closeErr()
 	// The libraries report on their log what they return, too.
 	err = both.StreamWithContext(klog.NewContext(ctx, logr.Discard()), remotecommand.StreamOptions{
 		Stdin: s.In, Stdout: s.Out, Stderr: s.Err, Tty: s.TTY, TerminalSizeQueue: s.Sizes,
