@@ -29,8 +29,9 @@ import (
 
 const (
 	histories = "testdata/histories"
-	// recordSeeds is how many seeds the recorder chooses from.
-	recordSeeds = 400
+	// recordSeeds is how many seeds the recorder chooses from, and operatedSeeds how many of them with operators.
+	recordSeeds   = 400
+	operatedSeeds = 60
 	// fewRecords is how many records make a history no worse than an empty one.
 	fewRecords = 1000
 )
@@ -119,8 +120,11 @@ func decidedAgain(ctx context.Context, r *Result) error {
 }
 
 // notSimulated are the events that no run of the simulation has: an actor that fails is a violation there, a pull
-// reports no progress, and pods have no cgroups.
-var notSimulated = []string{"quarantined", "quarantine_lifted", "pull_progressed", "pod_cgroup_lost"}
+// reports no progress, pods have no cgroups, containers write no logs, and nobody works in a pod.
+var notSimulated = []string{
+	"quarantined", "quarantine_lifted", "pull_progressed", "pod_cgroup_lost", "log_rotated", "session_started",
+	"session_ended",
+}
 
 func eventNames() (names []string) {
 	kinds := new(journaletv1.Event).ProtoReflect().Descriptor().Oneofs().ByName("kind").Fields()
@@ -139,33 +143,35 @@ func eventsIn(recs []*journaletv1.Record, names map[string]bool) {
 	}
 }
 
-// namedSeeds are the seeds whose histories other packages read by name.
-var namedSeeds = []uint64{59, 112, 160, 203, 217, 237}
+// namedHistories are those that other packages read by name.
+var namedHistories = []string{"seed-59", "seed-112", "seed-160", "seed-203", "seed-217", "seed-237"}
 
-// record replaces the histories by those of namedSeeds, and of a few more seeds: together they have every event that
-// any of recordSeeds seeds has.
+// recordable returns the runs that the recorder chooses from, by name.
+func recordable() map[string]func() *Result {
+	runs := map[string]func() *Result{}
+	for seed := range uint64(recordSeeds) {
+		runs[fmt.Sprintf("seed-%d", seed)] = func() *Result { return Run(PlanOf(seed), Options{}) }
+	}
+	for seed := range uint64(operatedSeeds) {
+		runs[fmt.Sprintf("operated-%d", seed)] = func() *Result {
+			return Run(Operated(seed), Options{Except: notWithOperators})
+		}
+	}
+	return runs
+}
+
+// record replaces the histories by namedHistories, and a few more: together they have every event that any of the runs
+// has.
 func record(t *testing.T) {
 	t.Helper()
-	var mu sync.Mutex
-	found, sizes := map[uint64]map[string]bool{}, map[uint64]int{} // events and records by seed
-	seeds := make([]uint64, recordSeeds)
-	for i := range seeds {
-		seeds[i] = uint64(i)
-	}
-	each(seeds, func(seed uint64) {
-		r := Run(PlanOf(seed), Options{})
-		mu.Lock()
-		defer mu.Unlock()
-		if found[seed], sizes[seed] = map[string]bool{}, r.Records; r.Violation == nil {
-			eventsIn(r.sim.journal.stored, found[seed])
-		}
-	})
+	runs := recordable()
+	found, sizes := eventsOf(runs)
 	if err := os.RemoveAll(histories); err != nil {
 		t.Fatal(err)
 	}
-	for named := namedSeeds; ; {
+	for named := namedHistories; ; {
 		// Many events in few records, so that the files stay small.
-		best := slices.MaxFunc(seeds, func(a, b uint64) int {
+		best := slices.MaxFunc(slices.Sorted(maps.Keys(runs)), func(a, b string) int {
 			return len(found[a])*(fewRecords+sizes[b]) - len(found[b])*(fewRecords+sizes[a])
 		})
 		if len(named) > 0 {
@@ -173,8 +179,8 @@ func record(t *testing.T) {
 		} else if len(found[best]) == 0 {
 			return
 		}
-		t.Logf("seed %d holds %d more events", best, len(found[best]))
-		if err := Run(PlanOf(best), Options{}).Record(histories, fmt.Sprintf("seed-%d", best)); err != nil {
+		t.Logf("%s holds %d more events", best, len(found[best]))
+		if err := runs[best]().Record(histories, best); err != nil {
 			t.Fatal(err)
 		}
 		held := maps.Clone(found[best])
@@ -182,6 +188,22 @@ func record(t *testing.T) {
 			maps.DeleteFunc(names, func(name string, _ bool) bool { return held[name] })
 		}
 	}
+}
+
+// eventsOf carries out runs, and returns the events and the number of records of each. One with a violation has no
+// events.
+func eventsOf(runs map[string]func() *Result) (events map[string]map[string]bool, records map[string]int) {
+	var mu sync.Mutex
+	events, records = map[string]map[string]bool{}, map[string]int{}
+	each(slices.Sorted(maps.Keys(runs)), func(name string) {
+		r := runs[name]()
+		mu.Lock()
+		defer mu.Unlock()
+		if events[name], records[name] = map[string]bool{}, r.Records; r.Violation == nil {
+			eventsIn(r.sim.journal.stored, events[name])
+		}
+	})
+	return events, records
 }
 
 // readRecords reads a journal and checks its chain.

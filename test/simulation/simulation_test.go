@@ -158,9 +158,9 @@ func nothingBreaks(t *testing.T, seeds []uint64, planOf func(*testing.T, uint64)
 }
 
 // each calls do for every seed, on all cores.
-func each(seeds []uint64, do func(seed uint64)) {
+func each[T any](seeds []T, do func(seed T)) {
 	var wg sync.WaitGroup
-	work := make(chan uint64)
+	work := make(chan T)
 	for range min(runtime.GOMAXPROCS(0), len(seeds)) {
 		wg.Go(func() {
 			for seed := range work {
