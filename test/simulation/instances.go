@@ -37,6 +37,8 @@ func (d disk) RemoveInstances(_, _, uid, container string, gone func(uint32) (bo
 		}
 		if is {
 			delete(files, f)
+		} else {
+			files[f] = true // the exception for what others remove ends with the next removal
 		}
 	}
 	if len(files) == 0 {
@@ -49,11 +51,20 @@ func (d disk) RemoveInstances(_, _, uid, container string, gone func(uint32) (bo
 // newest dead one, the one before while it is being removed, and one of a start that a kill of the agent has cut.
 const maxInstanceFiles = 4
 
-// filesFit: a container that restarts keeps the files of its newest instances only.
+// removedByOthers records that another client removed an instance from the runtime. Its files stay until the agent removes
+// another instance of the container.
+func (n *nodeFiles) removedByOthers(uid, container string, attempt uint32) {
+	f := instanceFile{container, attempt}
+	if n.instances[uid][f] {
+		n.instances[uid][f] = false
+	}
+}
+
+// filesFit: a container that restarts keeps the files of its newest instances only, and of those that others removed.
 func (j *judge) filesFit(uid, container string) {
 	n := 0
-	for f := range j.sim.world.files.instances[uid] {
-		if f.container == container {
+	for f, counts := range j.sim.world.files.instances[uid] {
+		if counts && f.container == container {
 			n++
 		}
 	}

@@ -20,7 +20,7 @@ import (
 const (
 	oneInstance = "a container runs in one instance at a time"
 	oneSandbox  = "a pod gets a sandbox after every earlier one was stopped"
-	// filesOfInstances holds where no other client removes containers.
+	// filesOfInstances does not count what another client has removed, until the agent removes the next instance.
 	filesOfInstances = "files of instances that are gone do not gather"
 	noneOfGonePods   = "nothing is created for a pod that has finished"
 	initOrder        = "init containers start in their order"

@@ -36,7 +36,8 @@ type nodeFiles struct {
 	versions int
 	// disk has the volumes that are set up, with what they hold, by UID and name. A pod without a directory is missing.
 	disk map[string]map[string]string
-	// instances are the files of containers' instances, by UID: logs, links to them and termination messages.
+	// instances are the files of containers' instances, by UID: logs, links to them and termination messages. They are
+	// false where another client has removed the instance.
 	instances map[string]map[instanceFile]bool
 	// noise draws how long the store takes.
 	noise *rand.Rand

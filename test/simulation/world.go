@@ -386,6 +386,7 @@ func (w *world) removeSandbox(id string) {
 func (w *world) vanish(c *container) {
 	w.exit(c, 137, "Error")
 	w.judge.vanished(c)
+	w.files.removedByOthers(c.uid, c.name, c.attempt)
 	w.removeContainer(c.id, "nothing")
 }
 
