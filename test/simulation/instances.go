@@ -51,8 +51,8 @@ func (d disk) RemoveInstances(_, _, uid, container string, gone func(uint32) (bo
 // newest dead one, the one before while it is being removed, and one of a start that a kill of the agent has cut.
 const maxInstanceFiles = 4
 
-// removedByOthers records that another client removed an instance from the runtime. Its files stay until the agent removes
-// another instance of the container.
+// removedByOthers records that another client removed an instance from the runtime. Its files stay until the agent
+// removes another instance of the container.
 func (n *nodeFiles) removedByOthers(uid, container string, attempt uint32) {
 	f := instanceFile{container, attempt}
 	if n.instances[uid][f] {
@@ -60,7 +60,8 @@ func (n *nodeFiles) removedByOthers(uid, container string, attempt uint32) {
 	}
 }
 
-// filesFit: a container that restarts keeps the files of its newest instances only, and of those that others removed.
+// filesFit: a container that restarts keeps the files of its newest instances only, and of those that others have
+// removed.
 func (j *judge) filesFit(uid, container string) {
 	n := 0
 	for f, counts := range j.sim.world.files.instances[uid] {
