@@ -123,18 +123,18 @@ func remove(o *journaletv1.ImageObservation, reason string, emit actors.Emit) er
 // watchAge sets the timer for the first image that will be too old, and clears one that is too late, or not needed. A
 // later use only moves that time back, so a timer that fires early is set again.
 func (a *Actor) watchAge(now time.Time, emit actors.Emit) error {
-	wait, any := a.untilTooOld(now)
+	wait, needed := a.untilTooOld(now)
 	timers := a.state.GetTimers()
 	if set := timers.GetSet()[ageTimer]; set != nil {
 		due := set.GetSetAt().AsTime().Add(set.GetDuration().AsDuration())
-		if any && !due.After(now.Add(wait+ageRetry)) {
+		if needed && !due.After(now.Add(wait+ageRetry)) {
 			return nil
 		}
 		if err := emit(actors.ClearTimer(timers, ageTimer)); err != nil {
 			return err
 		}
 	}
-	if !any {
+	if !needed {
 		return nil
 	}
 	return emit(actors.SetTimer(timers, ageTimer, wait))

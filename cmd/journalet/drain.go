@@ -252,7 +252,7 @@ func (p *drainPicture) paint() {
 	width, height := p.a.out.size()
 	p.a.out.back(p.lines)
 	p.lines = 0
-	print := func(code, text string) {
+	show := func(code, text string) {
 		if r := []rune(text); len(r) >= width {
 			text = string(r[:max(0, width-2)]) + "…"
 		}
@@ -280,9 +280,9 @@ func (p *drainPicture) paint() {
 		if i == 0 {
 			code = dim
 		}
-		print(code, line)
+		show(code, line)
 	}
-	print(dim, fmt.Sprintf("%d ended, %d wait for those, %d system-critical stay", p.ended, waits, stays))
+	show(dim, fmt.Sprintf("%d ended, %d wait for those, %d system-critical stay", p.ended, waits, stays))
 }
 
 // graceLeft returns what is left of the grace period of a pod that ends.

@@ -148,11 +148,11 @@ func remotePort(p *corev1.Pod, text string) (uint16, error) {
 	for _, all := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range all {
 			for _, port := range all[i].Ports {
-				if port.Name != text && (!number || uint64(port.ContainerPort) != n) { //nolint:gosec // 1 to 65535
+				if port.Name != text && (!number || uint64(port.ContainerPort) != n) {
 					continue
 				}
 				if port.Protocol == corev1.ProtocolTCP || port.Protocol == "" {
-					return uint16(port.ContainerPort), nil //nolint:gosec // 1 to 65535
+					return uint16(port.ContainerPort), nil
 				}
 				udp = true
 			}
@@ -226,7 +226,7 @@ func (f *forwarder) listen(ctx context.Context, where []listenAddress, w forward
 		switch {
 		case err == nil:
 			opened, local = append(opened, l), local || a.localhost
-			w.local = uint16(l.Addr().(*net.TCPAddr).Port) //nolint:gosec // a free port is the same on all addresses
+			w.local = uint16(l.Addr().(*net.TCPAddr).Port) // a free port is the same on all addresses
 		case a.localhost:
 			localFailed = append(localFailed, err)
 		default:

@@ -89,7 +89,7 @@ func (s *sizes) set(width, height int) {
 	if s.closed {
 		return
 	}
-	size := remotecommand.TerminalSize{Width: uint16(width), Height: uint16(height)} //nolint:gosec // kernel: 16 bits
+	size := remotecommand.TerminalSize{Width: uint16(width), Height: uint16(height)} // kernel: 16 bits
 	for {
 		select {
 		case s.queue <- size:

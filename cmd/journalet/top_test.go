@@ -33,7 +33,7 @@ func topServer(t *testing.T, response string) string {
 	mux.HandleFunc("/pods", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`{"items": [{"metadata": {"name": "idle", "namespace": "default", "uid": "u3"}}]}`))
 	})
-	s := &http.Server{Handler: mux} //nolint:gosec // of a test
+	s := &http.Server{Handler: mux}
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(func() { _ = s.Close() })
 	return dir

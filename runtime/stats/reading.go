@@ -170,17 +170,17 @@ func (s *Stats) targets(r *reading, scope Scope, swap bool) []target {
 
 // prime reads the CPU time of cgroups that have nothing to compare with, and then waits a little.
 func (s *Stats) prime(ctx context.Context, all []target) {
-	now, any := s.opts.Now(), false
+	now, primed := s.opts.Now(), false
 	for _, t := range all {
 		if s.rates.known(t.key, now) {
 			continue
 		}
 		if used, at, err := s.opts.Reader.CPU(t.place); err == nil {
 			s.rates[t.key] = rate{used: used, at: at}
-			any = true
+			primed = true
 		}
 	}
-	if !any {
+	if !primed {
 		return
 	}
 	select {

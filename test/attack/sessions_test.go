@@ -25,7 +25,7 @@ func inside(g *target, args ...string) (stdout, stderr string, code int) {
 	g.Helper()
 	ctx, cancel := node.Bounded()
 	defer cancel()
-	cmd := exec.CommandContext(ctx, g.Program, args...) //nolint:gosec // the program under test
+	cmd := exec.CommandContext(ctx, g.Program, args...)
 	cmd.Env = append(os.Environ(), "JOURNALET_SOCKET="+g.socket())
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

@@ -98,9 +98,12 @@ func TestRotationLosesNoLineOfABusyContainer(t *testing.T) {
 	// At most three files, one of them compressed, and nothing else.
 	node.Eventually(t, settle, "an old log to be compressed", func() error {
 		files, err := filepath.Glob(filepath.Join(a.PodLogs, "*", "main", "*"))
+		if err != nil {
+			return err
+		}
 		packed := slices.ContainsFunc(files, func(f string) bool { return strings.HasSuffix(f, ".gz") })
-		if err != nil || len(files) > 3 || !packed {
-			return fmt.Errorf("%v, %v", files, err)
+		if len(files) > 3 || !packed {
+			return fmt.Errorf("%v", files)
 		}
 		return nil
 	})
@@ -145,8 +148,11 @@ func TestFullDiskOfLogsIsReportedUntilThereIsRoom(t *testing.T) {
 	must.OK(t, os.Remove(filler))
 	node.Eventually(t, settle, "the archive", func() error {
 		files, err := filepath.Glob(filepath.Join(a.PodLogs, "*_fills-*", "main", "*.gz"))
+		if err != nil {
+			return err
+		}
 		if len(files) != 1 {
-			return fmt.Errorf("%v, %v", files, err)
+			return fmt.Errorf("%v", files)
 		}
 		return nil
 	})

@@ -28,7 +28,7 @@ import (
 // command returns a command of the program on an agent's socket.
 func command(a *agent, args ...string) *exec.Cmd {
 	at := []string{args[0], "--root-dir", a.Root}
-	return exec.Command(a.Program, append(at, args[1:]...)...) //nolint:gosec // the program under test
+	return exec.Command(a.Program, append(at, args[1:]...)...)
 }
 
 // aShop starts a pod with an echo server on two ports, and a container with a terminal.

@@ -16,9 +16,6 @@ const (
 	drainOrdered    = "a drain ends pods of lower priority first"
 )
 
-// operatorInvariants are those that only plans with operators can break.
-var operatorInvariants = []string{restartsDone, onceEachRequest, drainHolds, drainOrdered}
-
 // notWithOperators are the invariants that hold only where no operator interferes: they know no restart, no end and no
 // rejection that was requested.
 var notWithOperators = []string{

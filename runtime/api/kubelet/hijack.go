@@ -101,7 +101,7 @@ func rawConn(c net.Conn) syscall.RawConn {
 func gone(raw syscall.RawConn) bool {
 	is := false
 	err := raw.Control(func(fd uintptr) {
-		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}} //nolint:gosec // a descriptor
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 		n, err := unix.Poll(p, 0)
 		is = err == nil && n > 0
 	})

@@ -201,7 +201,7 @@ func (x *session) transport() *http.Transport {
 			return nil, err
 		}
 		b := &backend{Conn: c, session: x}
-		b.stop = context.AfterFunc(x.ctx, func() { b.disconnect() })
+		b.stop = context.AfterFunc(x.ctx, func() { _ = b.disconnect() }) // fails only if it is closed
 		return b, nil
 	}}
 }

@@ -272,8 +272,11 @@ func TestSessionsBeyondTheLimitsAreRefused(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	q, o, _ := streamsOf(nil, "hang")
-	done := make(chan error, 1)
-	go func() { done <- n.executor("SPDY", "/exec/default/web/main", q).StreamWithContext(ctx, o) }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = n.executor("SPDY", "/exec/default/web/main", q).StreamWithContext(ctx, o) // ends by cancel
+	}()
 	waitFor(t, "a session", func() bool { return n.rt.connections() == 1 })
 	path := "/exec/default/web/main?command=id&output=1"
 	if code, text := n.do(http.MethodPost, path); code != 429 || !strings.Contains(text, "at once") {
@@ -303,9 +306,12 @@ func TestVanishedClientLeavesNothing(t *testing.T) {
 				o.Stdout = stalled
 				between := relay(t, n, protocol)
 				e := n.through(between, protocol, q)
-				done := make(chan error, 1)
+				done := make(chan struct{})
 				ctx, cancel := context.WithCancel(t.Context())
-				go func() { done <- e.StreamWithContext(ctx, o) }()
+				go func() {
+					defer close(done)
+					_ = e.StreamWithContext(ctx, o) // its connection vanishes
+				}()
 				waitFor(t, "a command", func() bool { return n.rt.begun.Load() > begun })
 				between.vanish()
 				close(stalled)
@@ -338,9 +344,10 @@ func TestSilentRuntimeHoldsNoSession(t *testing.T) {
 	for _, protocol := range protocols {
 		between := relay(t, n, protocol)
 		q, o, _ := streamsOf(nil, "hang")
-		done := make(chan error, 1)
+		done := make(chan struct{})
 		go func() {
-			done <- n.through(between, protocol, q).StreamWithContext(context.Background(), o)
+			defer close(done)
+			_ = n.through(between, protocol, q).StreamWithContext(context.Background(), o) // its connection vanishes
 		}()
 		c, err := l.Accept()
 		must.OK(t, err)

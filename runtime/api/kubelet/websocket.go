@@ -84,7 +84,7 @@ func (x *session) status(err error) metav1.Status {
 		}
 		return metav1.Status{Status: metav1.StatusSuccess}
 	case errors.As(err, &exited):
-		x.exited(int32(exited.ExitStatus())) //nolint:gosec // an exit code
+		x.exited(int32(exited.ExitStatus()))
 		return metav1.Status{
 			Status: metav1.StatusFailure, Reason: protocol.NonZeroExitCodeReason,
 			Message: fmt.Sprintf("command terminated with non-zero exit code: %v", exited),

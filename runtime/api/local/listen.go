@@ -164,7 +164,7 @@ func restrict(path string, gid int) error {
 func identify(path string) (fileID, error) {
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)
-	return fileID{uint64(st.Dev), st.Ino}, err
+	return fileID{st.Dev, st.Ino}, err
 }
 
 // Path returns the path of the socket.

@@ -85,12 +85,15 @@ func (p *Ports) Forward(local net.Conn, port uint16) error {
 	header.Set(corev1.StreamType, corev1.StreamTypeData)
 	data, err := p.conn.CreateStream(header)
 	if err != nil {
-		failure.Reset()
+		_ = failure.Reset() // fails on a lost connection, as the request did
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	defer p.conn.RemoveStreams(data)
-	fromPod, toPod := make(chan error, 1), make(chan error, 1)
-	go func() { _, err := io.Copy(local, data); fromPod <- err }()
+	fromPod, toPod := make(chan struct{}), make(chan error, 1)
+	go func() {
+		defer close(fromPod)
+		_, _ = io.Copy(local, data) // either end closes the connection
+	}()
 	go func() {
 		_, err := io.Copy(data, local)
 		data.Close() // the pod reads the end of the data, and may still send
@@ -104,7 +107,7 @@ func (p *Ports) Forward(local net.Conn, port uint16) error {
 			open, toPod = err == nil, nil
 		}
 	}
-	data.Reset() // what is not sent yet must not hold up the other streams
+	_ = data.Reset() // what is not sent yet must not hold up the other streams; fails on a lost connection
 	return <-said
 }
 

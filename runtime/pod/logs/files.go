@@ -24,10 +24,10 @@ const (
 	maxUnpackedBytes = 8 << 30
 	// maxListings bounds how often a directory is listed again because a rotation changed it meanwhile.
 	maxListings = 8
-	// StampLayout is the form of the time in the name of a rotated log, 0.log.20060102-150405, and Packed what a
-	// compressed one ends in: the kubelet's.
+	// StampLayout is the form of the time in the name of a rotated log, 0.log.20060102-150405: the kubelet's.
 	StampLayout = "20060102-150405"
-	Packed      = ".gz"
+	// Packed is what the name of a compressed log ends in: the kubelet's.
+	Packed = ".gz"
 )
 
 // Rotated returns the stamp of a file that was rotated from the log base, and whether it is compressed; ok is false for
@@ -114,11 +114,11 @@ type files struct {
 	live bool
 }
 
-func (fs *files) close() {
-	for _, s := range fs.all {
+func (all *files) close() {
+	for _, s := range all.all {
 		_ = s.f.Close()
 	}
-	fs.all = nil
+	all.all = nil
 }
 
 // openFiles opens the files of the log base. The live one is opened first: if it is rotated meanwhile, it is found by
@@ -176,7 +176,7 @@ func (all *files) openRotated(dir *bounded.Held, base string, report *Report) (s
 		}
 	}
 	after, err := dir.ListStamp()
-	return before == after, err
+	return before.Equal(after), err
 }
 
 // rotatedNames returns the names of the newest rotated files, oldest first. While a file is compressed there are two of

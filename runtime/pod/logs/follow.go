@@ -56,7 +56,7 @@ func (f *follower) run(ctx context.Context, all *files) error {
 	// Watching begins before the first read, so that no change is missed between the two.
 	signal, poll := (<-chan struct{})(nil), pollAlone
 	if !f.reader.opts.Poll {
-		s, stop, err := f.reader.hub.subscribe(f.dir.Name(), f.dir, f.base)
+		s, stop, err := f.reader.hub.subscribe(f.dir, f.base)
 		if err == nil {
 			defer stop()
 			signal, poll = s, pollNotified

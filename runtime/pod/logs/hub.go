@@ -35,7 +35,7 @@ type subscription struct {
 
 // subscribe returns a channel that receives after the file base in dir, or one rotated from it, has changed. The
 // directory is watched, not its path: it may be renamed and replaced by a link.
-func (h *hub) subscribe(below string, dir *bounded.Held, base string) (<-chan struct{}, func(), error) {
+func (h *hub) subscribe(dir *bounded.Held, base string) (<-chan struct{}, func(), error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.watcher == nil {
@@ -46,7 +46,7 @@ func (h *hub) subscribe(below string, dir *bounded.Held, base string) (<-chan st
 		h.watcher, h.dirs, h.paths = w, map[fileID]*watched{}, map[string]*watched{}
 		go h.pass(w)
 	}
-	d, err := h.watch(below, dir)
+	d, err := h.watch(dir)
 	if err != nil {
 		h.closeIfIdle()
 		return nil, nil, err
@@ -56,7 +56,7 @@ func (h *hub) subscribe(below string, dir *bounded.Held, base string) (<-chan st
 	return s.signal, func() { h.unsubscribe(d, s) }, nil
 }
 
-func (h *hub) watch(name string, dir *bounded.Held) (*watched, error) {
+func (h *hub) watch(dir *bounded.Held) (*watched, error) {
 	own, err := dir.Again()
 	if err != nil {
 		return nil, err
