@@ -27,6 +27,7 @@ func (d disk) CreateTerminationFile(uid, container string, attempt uint32) (stri
 func (d disk) RemoveInstances(_, _, uid, container string, gone func(uint32) (bool, error)) error {
 	files := d.run.world.files.instances[uid]
 	all := slices.SortedFunc(maps.Keys(files), func(x, y instanceFile) int { return cmp.Compare(x.attempt, y.attempt) })
+	var older []instanceFile
 	for _, f := range all {
 		if f.container != container {
 			continue
@@ -35,10 +36,13 @@ func (d disk) RemoveInstances(_, _, uid, container string, gone func(uint32) (bo
 		if err != nil {
 			return err
 		}
-		if is {
-			delete(files, f)
-		} else {
-			files[f] = true // the exception for what others remove ends with the next removal
+		if !is {
+			older = append(older, f)
+			continue
+		}
+		delete(files, f)
+		for _, f := range older {
+			files[f] = true // the removal of a newer instance ends the exception for what others removed
 		}
 	}
 	if len(files) == 0 {
@@ -52,7 +56,7 @@ func (d disk) RemoveInstances(_, _, uid, container string, gone func(uint32) (bo
 const maxInstanceFiles = 4
 
 // removedByOthers records that another client removed an instance from the runtime. Its files stay until the agent
-// removes another instance of the container.
+// removes a newer instance of the container.
 func (n *nodeFiles) removedByOthers(uid, container string, attempt uint32) {
 	f := instanceFile{container, attempt}
 	if n.instances[uid][f] {
