@@ -46,11 +46,23 @@ func (w *world) write(name, text string) {
 
 func (w *world) append(name, text string) {
 	w.Helper()
+	f := w.open(name)
+	w.say(f, text)
+	must.OK(w, f.Close())
+}
+
+// open creates a file and leaves it open for writing, as the runtime has it.
+func (w *world) open(name string) *os.File {
+	w.Helper()
 	f, err := os.OpenFile(w.path(name), os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o640)
 	must.OK(w, err)
-	_, err = f.WriteString(text)
+	return f
+}
+
+func (w *world) say(f *os.File, text string) {
+	w.Helper()
+	_, err := f.WriteString(text)
 	must.OK(w, err)
-	must.OK(w, f.Close())
 }
 
 func packed(t testing.TB, text string) string {

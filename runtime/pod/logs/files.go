@@ -77,6 +77,20 @@ func openSource(dir *bounded.Held, name string) (*source, error) {
 	return &source{f: f, id: idOf(&st), size: st.Size, packed: strings.HasSuffix(name, Packed)}, nil
 }
 
+// written reports whether a process has the file open for writing. The kernel grants a lease for reading only if none
+// has. It is given back at once: who opens the file for writing meanwhile is held up for that long. The error is that
+// of a file system without leases.
+func (s *source) written() (bool, error) {
+	_, err := unix.FcntlInt(s.f.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
+	if errors.Is(err, unix.EAGAIN) {
+		return true, nil
+	}
+	if err == nil {
+		_, err = unix.FcntlInt(s.f.Fd(), unix.F_SETLEASE, unix.F_UNLCK)
+	}
+	return false, err
+}
+
 // reader returns a reader of the file from its start, bounded if it is packed.
 func (s *source) reader() (io.Reader, error) {
 	if !s.packed {

@@ -22,8 +22,10 @@ const (
 	// gather is the least time between two reads of a file that grows: a container that writes line by line costs one read
 	// for all lines of that time.
 	gather = 5 * time.Millisecond
-	// settled is how long a rotated file must not have grown before the next one is read. The runtime writes what it had
-	// buffered for a moment after it has created the next file.
+	// closes is how long the runtime may take to close a file that it writes no longer: less than the shortest interval of
+	// rotations, 3 s, so that a process that holds every file open does not leave a follower behind.
+	closes = 2 * time.Second
+	// settled is how long such a file must not have grown where the file system does not tell whether it is closed.
 	settled = 20 * time.Millisecond
 	// lateLines is how long a rotated file is read once the next one has been begun.
 	lateLines = 2 * time.Second
@@ -186,20 +188,22 @@ func (f *follower) follow(ctx context.Context, current *source) error {
 		read := time.Now()
 		// Before the read, so that nothing is written between the read and the end.
 		next, ended := f.state()
+		left := next != nil || ended
+		last := left && t.last()
 		if err := t.drain(ctx); err != nil {
 			return err
 		}
 		switch {
-		case next != nil && (ended || t.quiet(settled)):
+		case last && next != nil:
 			f.pop()
 			if err := t.load(next); err != nil {
 				return err
 			}
 			continue
-		case next == nil && ended:
+		case last:
 			return nil
 		}
-		if err := f.wait(ctx, read, next != nil); err != nil {
+		if err := f.wait(ctx, read, left); err != nil {
 			return err
 		}
 	}
@@ -240,6 +244,7 @@ type tape struct {
 	copier  copier
 	current *source
 	grew    time.Time // when the current file last had something to read
+	left    time.Time // when the runtime was first known to write no longer to it
 
 	before      *source
 	beforeUntil time.Time
@@ -265,14 +270,32 @@ func (t *tape) load(s *source) error {
 		t.before, t.beforeUntil = t.current, time.Now().Add(lateLines)
 		t.before.start = t.copier.at
 	}
-	t.current, t.grew = s, time.Now()
+	t.current, t.grew, t.left = s, time.Now(), time.Time{}
 	from, err := s.reader()
 	t.copier = copier{from: from, at: s.start, buf: t.buf}
 	return err
 }
 
-// quiet reports whether the current file has not grown for so long.
-func (t *tape) quiet(d time.Duration) bool { return t.current == nil || time.Since(t.grew) >= d }
+// last reports whether the next read of the current file is the last one. It is called once the runtime has opened the
+// next file, or the container has ended: the runtime still writes then what it had buffered, such as the begin of a
+// line whose end is in the next file, and closes the file after that.
+func (t *tape) last() bool {
+	if t.current == nil {
+		return true
+	}
+	if t.left.IsZero() {
+		t.left = time.Now()
+	}
+	waited := time.Since(t.left)
+	written, err := t.current.written()
+	switch {
+	case waited >= closes:
+		return true
+	case err != nil:
+		return min(waited, time.Since(t.grew)) >= settled
+	}
+	return !written
+}
 
 // drain prints all that is there, and writes it out.
 func (t *tape) drain(ctx context.Context) error {

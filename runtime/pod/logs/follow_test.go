@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/journalet/journalet/runtime/pod/logs"
@@ -48,24 +49,26 @@ func TestFollowerSurvivesRotation(t *testing.T) {
 	for way, o := range ways {
 		t.Run(way, func(t *testing.T) {
 			w := newWorld(t)
-			w.write("0.log", "")
+			live := w.open("0.log")
 			f := w.follow(all, o)
 			var want strings.Builder
-			say := func(file string) {
+			say := func(to *os.File) {
 				line := fmt.Sprintf("line at %s", w.at)
-				w.append(file, w.lines(line))
+				w.say(to, w.lines(line))
 				want.WriteString(line + "\n")
 			}
 			for i := range 5 {
-				rotated := fmt.Sprintf("0.log.20261121-10000%d", i)
-				say("0.log")
-				must.OK(t, os.Rename(w.path("0.log"), w.path(rotated)))
-				say(rotated) // the runtime has not opened the next file
-				w.write("0.log", "")
-				say(rotated) // nor written all that it had buffered
-				say("0.log")
+				say(live)
+				must.OK(t, os.Rename(w.path("0.log"), w.path(fmt.Sprintf("0.log.20261121-10000%d", i))))
+				say(live) // the runtime has not opened the next file
+				next := w.open("0.log")
+				say(live) // nor written all that it had buffered
+				say(next)
+				must.OK(t, live.Close())
+				live = next
 				f.until(t, want.String())
 			}
+			must.OK(t, live.Close())
 			f.end()
 			<-f.done
 			if f.err != nil || f.report.Err() != nil || f.String() != want.String() {
@@ -73,6 +76,65 @@ func TestFollowerSurvivesRotation(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The runtime writes the begin of a line to the rotated file long after it has written the line's end to the next one.
+func TestFollowerReadsARotatedFileUntilItIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		old := w.open("0.log")
+		f := w.follow(all, logs.Options{Poll: true})
+		w.say(old, w.lines("one"))
+		f.until(t, "one\n")
+		begin, end := w.record("P", "out", "tw"), w.record("F", "out", "o")
+		must.OK(t, os.Rename(w.path("0.log"), w.path("0.log.20261121-100000")))
+		w.write("0.log", end)
+		time.Sleep(time.Second) // virtual time
+		w.say(old, begin)
+		must.OK(t, old.Close())
+		f.until(t, "o\n")
+		if f.String() != "one\ntwo\n" {
+			t.Errorf("printed %q", f.String())
+		}
+	})
+}
+
+func TestFollowerOfAnEndedContainerReadsItsLogUntilItIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		log := w.open("0.log")
+		f := w.follow(all, logs.Options{Poll: true})
+		w.say(log, w.lines("one"))
+		f.until(t, "one\n")
+		f.end()
+		time.Sleep(1500 * time.Millisecond) // virtual time, in which the follower learns of the end
+		w.say(log, w.lines("last words"))
+		must.OK(t, log.Close())
+		<-f.done
+		if f.err != nil || f.String() != "one\nlast words\n" {
+			t.Errorf("printed %q, %v", f.String(), f.err)
+		}
+	})
+}
+
+// Another process than the runtime may have the files open for writing, for as long as it likes.
+func TestFollowerDoesNotWaitForeverForAFileToBeClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		begun := time.Now()
+		defer w.open("0.log").Close()
+		f := w.follow(all, logs.Options{Poll: true})
+		must.OK(t, os.Rename(w.path("0.log"), w.path("0.log.20261121-100000")))
+		defer w.open("0.log").Close()
+		w.append("0.log", w.lines("one"))
+		f.until(t, "one\n")
+		f.end()
+		<-f.done
+		// Twice 2 s for the files, and up to a second until the end is noticed.
+		if took := time.Since(begun); f.err != nil || took > 6*time.Second {
+			t.Errorf("the follower ended after %s, %v", took, f.err)
+		}
+	})
 }
 
 func TestFollowerThatBlocksMissesNoRotation(t *testing.T) {
