@@ -127,8 +127,9 @@ func TestKubectlWorksInPods(t *testing.T) {
 	})
 	t.Run("exec in a terminal", func(t *testing.T) {
 		k := &kubectl{t, k.program, k.env}
+		// The size comes after the command has begun. Until then stty prints none, and succeeds.
 		c := k.command("exec", "-it", pod, "--", "sh", "-c",
-			"tty; until stty size 2>/dev/null; do sleep 0.1; done; read x; echo got:$x; exit 5")
+			`tty; until s="$(stty size 2>/dev/null)"; [ -n "$s" ]; do sleep 0.1; done; echo $s; read x; echo got:$x; exit 5`)
 		shown := onTerminal(t, c, "typed\n", &unix.Winsize{Row: 44, Col: 133})
 		if code := c.ProcessState.ExitCode(); code != 5 || !strings.Contains(shown, "/dev/pts/") ||
 			!strings.Contains(shown, "44 133") || !strings.Contains(shown, "got:typed") {
