@@ -25,7 +25,7 @@ const (
 	// closes is how long the runtime may take to close a file that it writes no longer: less than the shortest interval of
 	// rotations, 3 s, so that a process that holds every file open does not leave a follower behind.
 	closes = 2 * time.Second
-	// settled is how long such a file must not have grown where the file system does not tell whether it is closed.
+	// settled is how long such a file must not have grown on a file system without leases.
 	settled = 20 * time.Millisecond
 	// lateLines is how long a rotated file is read once the next one has been begun.
 	lateLines = 2 * time.Second
