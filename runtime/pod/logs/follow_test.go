@@ -89,7 +89,7 @@ func TestFollowerReadsARotatedFileUntilItIsClosed(t *testing.T) {
 		begin, end := w.record("P", "out", "tw"), w.record("F", "out", "o")
 		must.OK(t, os.Rename(w.path("0.log"), w.path("0.log.20261121-100000")))
 		w.write("0.log", end)
-		time.Sleep(time.Second) // virtual time
+		pass(time.Second)
 		w.say(old, begin)
 		must.OK(t, old.Close())
 		f.until(t, "o\n")
@@ -107,7 +107,7 @@ func TestFollowerOfAnEndedContainerReadsItsLogUntilItIsClosed(t *testing.T) {
 		w.say(log, w.lines("one"))
 		f.until(t, "one\n")
 		f.end()
-		time.Sleep(1500 * time.Millisecond) // virtual time, in which the follower learns of the end
+		pass(1500 * time.Millisecond) // the follower learns of the end
 		w.say(log, w.lines("last words"))
 		must.OK(t, log.Close())
 		<-f.done
@@ -284,6 +284,12 @@ func TestFollowersLeaveNothingBehind(t *testing.T) {
 		}
 		runtime.Gosched()
 	}
+}
+
+// pass lets virtual time pass, and what is due happen.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
 }
 
 func never(context.Context) bool { return false }
