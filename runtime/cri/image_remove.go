@@ -25,10 +25,15 @@ type ImageUse struct {
 	ContainerID, Container, Pod, Namespace, UID string
 	// Running reports that the container runs. A dead one uses its image until it is removed.
 	Running bool
+	// Sandboxes reports that it is no container: the runtime creates sandboxes from the image.
+	Sandboxes bool
 }
 
 // String returns "container app of pod default/web", with what it is if it does not run.
 func (u ImageUse) String() string {
+	if u.Sandboxes {
+		return "the runtime, for sandboxes"
+	}
 	s := "container " + u.ContainerID
 	if u.Pod != "" {
 		s = fmt.Sprintf("container %s of pod %s/%s", u.Container, u.Namespace, u.Pod)
@@ -58,6 +63,13 @@ func (d *Driver) imageUses(ctx context.Context, c *call) ([]ImageUse, error) {
 		return nil, err
 	}
 	var all []ImageUse
+	sandboxes, err := c.sandboxImage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if sandboxes != "" {
+		all = append(all, ImageUse{Image: sandboxes, Sandboxes: true})
+	}
 	known := map[string][]string{}
 	for _, item := range resp.GetContainers() {
 		l := item.GetLabels()

@@ -54,6 +54,16 @@ func TestImageInUseIsNotRemoved(t *testing.T) {
 	r.done("again", removeImage(id), true)
 }
 
+func TestImageOfSandboxesIsNotRemoved(t *testing.T) {
+	r := newRig(t, nil)
+	r.runtime.SetSandboxImage(busybox) // the runtime does not pin it
+	id := r.imageID(busybox)
+	out := r.done("remove", removeImage(id), false)
+	if !out.GetImageInUse() || out.GetMessage() != "in use by the runtime, for sandboxes" || r.imageID(busybox) == "" {
+		t.Fatalf("%v, want it in use", out)
+	}
+}
+
 func TestImageOfAVolumeIsNotRemoved(t *testing.T) {
 	const files = "docker.io/library/files:1"
 	r := newRig(t, nil)

@@ -123,6 +123,9 @@ func TestOnlyWhatHasChangedIsReported(t *testing.T) {
 	// A name counts as well as the id.
 	r.uses = []cri.ImageUse{{Image: "docker.io/library/app:1", Container: "main", Volume: true}}
 	r.want(r.observed(), "")
+	// The runtime needs it for sandboxes, and does not pin it.
+	r.uses = []cri.ImageUse{{Image: "docker.io/library/app:1", Sandboxes: true}}
+	r.want(r.observed(), "+app:1 7 pinned")
 	r.uses = nil
 	r.want(r.observed(), "+app:1 7")
 	_, err := r.images.RemoveImage(t.Context(), &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: id}})

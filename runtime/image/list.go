@@ -87,7 +87,13 @@ func observed(img *runtimeapi.Image, uses map[string][]cri.ImageUse) Image {
 	out := Image{ImageObservation: o}
 	names := slices.Concat(img.GetRepoTags(), img.GetRepoDigests())
 	for _, name := range slices.Concat([]string{img.GetId()}, names) {
-		out.Users = append(out.Users, uses[name]...)
+		for _, u := range uses[name] {
+			if u.Sandboxes {
+				o.Pinned = true // the runtime would have pinned it, if it could
+				continue
+			}
+			out.Users = append(out.Users, u)
+		}
 	}
 	slices.SortFunc(out.Users, compareUses)
 	out.Users = slices.CompactFunc(out.Users, func(a, b cri.ImageUse) bool { return compareUses(a, b) == 0 })

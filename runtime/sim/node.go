@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"fmt"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -31,9 +32,13 @@ func (s *runtimeService) Version(context.Context, *cri.VersionRequest) (*cri.Ver
 // handlerFeatures are those of containerd on a recent kernel.
 var handlerFeatures = &cri.RuntimeHandlerFeatures{UserNamespaces: true, RecursiveReadOnlyMounts: true}
 
-func (s *runtimeService) Status(context.Context, *cri.StatusRequest) (*cri.StatusResponse, error) {
+func (s *runtimeService) Status(_ context.Context, req *cri.StatusRequest) (*cri.StatusResponse, error) {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
+	var info map[string]string
+	if name := s.r.state.sandboxImage; name != "" && req.GetVerbose() {
+		info = map[string]string{"config": fmt.Sprintf(`{"sandboxImage": %q}`, name)}
+	}
 	condition := func(kind, reason, message string) *cri.RuntimeCondition {
 		if message == "" {
 			return &cri.RuntimeCondition{Type: kind, Status: true}
@@ -41,7 +46,7 @@ func (s *runtimeService) Status(context.Context, *cri.StatusRequest) (*cri.Statu
 		return &cri.RuntimeCondition{Type: kind, Reason: reason, Message: message}
 	}
 	return &cri.StatusResponse{
-		Status: &cri.RuntimeStatus{Conditions: []*cri.RuntimeCondition{
+		Info: info, Status: &cri.RuntimeStatus{Conditions: []*cri.RuntimeCondition{
 			condition(cri.RuntimeReady, reasonRuntimeDown, s.r.state.runtimeDown),
 			condition(cri.NetworkReady, reasonNetworkDown, s.r.state.networkDown),
 		}},

@@ -81,6 +81,7 @@ type state struct {
 	lastStamp      int64
 	runtimeDown    string // reason why RuntimeReady is false; empty when ready
 	networkDown    string
+	sandboxImage   string // named in the verbose status; empty: none is
 }
 
 // New returns a runtime that serves nothing yet: see Serve and Dial. It panics only on an image reference in Options
@@ -114,6 +115,13 @@ func (r *Runtime) SetReady(runtimeReason, networkReason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state.runtimeDown, r.state.networkDown = runtimeReason, networkReason
+}
+
+// SetSandboxImage sets the image that the verbose status names for sandboxes, as by a runtime that does not pin it.
+func (r *Runtime) SetSandboxImage(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state.sandboxImage = name
 }
 
 // stamp is the clock's time in ns, but strictly increasing: in a real runtime no two changes share a time, and under a

@@ -4,6 +4,7 @@ mkdir -p /var/lib/hooks /etc/systemd/system/journalet.service.d
 cat >/etc/journalet/config.yaml <<'CONFIG'
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
+imageGCHighThresholdPercent: 100
 shutdownGracePeriod: 90s
 shutdownGracePeriodCriticalPods: 40s
 CONFIG
