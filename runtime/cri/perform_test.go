@@ -279,6 +279,20 @@ func TestPodIsRunStoppedAndRemoved(t *testing.T) {
 	}
 }
 
+func TestVolumesOfARunningContainerAreNotTornDown(t *testing.T) {
+	r := newRig(t, nil)
+	r.done("set up", setUpVolumes(), false)
+	sandbox := r.done("run", runSandbox(0), false).GetSandboxId()
+	container := r.done("start", startContainer(sandbox, 0), false).GetContainerId()
+	down := messages.NewCall(&journaletv1.CleanPod{Namespace: "default", Name: "web"})
+	out := r.fails("down", down, journaletv1.CallError_CALL_ERROR_VOLUME, "container main of the pod still runs")
+	if !out.GetRetryable() {
+		t.Error("it is not retried")
+	}
+	r.done("stop", stopContainer(container, 0), false)
+	r.done("again", down, false)
+}
+
 func TestSandboxUsesRuntimeHandlerOfManifest(t *testing.T) {
 	r := newRig(t, nil)
 	r.pod.Annotations = map[string]string{manifest.RuntimeHandlerAnnotation: "runc"}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -41,6 +42,9 @@ func (c *call) setUpVolumes(ctx context.Context, req *journaletv1.SetUpVolumes) 
 }
 
 func (c *call) cleanPod(ctx context.Context, req *journaletv1.CleanPod) (result, error) {
+	if err := c.noneRuns(ctx); err != nil {
+		return result{}, err
+	}
 	var res result
 	var err error
 	if req.GetAll() {
@@ -61,6 +65,28 @@ func (c *call) cleanPod(ctx context.Context, req *journaletv1.CleanPod) (result,
 		err = c.removeCgroup(ctx)
 	}
 	return res, err
+}
+
+// noneRuns fails while a container of the pod runs. After a lost journal one may be observed only when the clean-up is
+// under way already: it keeps its volumes until it is stopped.
+func (c *call) noneRuns(ctx context.Context) error {
+	resp, err := retry(ctx, c, "ListContainers", c.opts.Timeouts.Call, c.rt.ListContainers,
+		&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
+			LabelSelector: map[string]string{LabelPodUID: c.uid},
+			State:         &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+		}})
+	if err != nil {
+		return err
+	}
+	for _, x := range resp.GetContainers() {
+		ours := x.GetAnnotations()[AnnotationAgent] == c.opts.AgentID
+		if !ours || x.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
+			continue
+		}
+		return retryable(journaletv1.CallError_CALL_ERROR_VOLUME,
+			fmt.Sprintf("container %s of the pod still runs", x.GetMetadata().GetName()))
+	}
+	return nil
 }
 
 // volumeFailure returns the failure of a call some of whose volumes have failed: the first of them, and how many more.
