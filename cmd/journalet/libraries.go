@@ -3,37 +3,48 @@ package main
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
 
 	"k8s.io/klog/v2"
 )
 
+// libraries handles the log of Kubernetes' libraries. klog's logger is set once, because it is not safe to set beside
+// one who logs.
+var libraries struct {
+	handler atomic.Pointer[slog.Handler]
+	set     sync.Once
+}
+
 // logLibraries gives the log of Kubernetes' libraries to a handler, at debug level: what they call an error is mostly a
 // client that has left, and what matters reaches the callers as an error.
 func logLibraries(h slog.Handler) {
-	klog.SetSlogLogger(slog.New(atDebug{h}).With("lib", "kubernetes"))
+	libraries.handler.Store(&h)
+	libraries.set.Do(func() { klog.SetSlogLogger(slog.New(atDebug{{Key: "lib", Value: slog.StringValue("kubernetes")}})) })
 }
 
-// atDebug handles every record at debug level.
-type atDebug struct{ slog.Handler }
+// atDebug hands every record on at debug level, with its attributes.
+type atDebug []slog.Attr
 
 // Enabled reports whether debug records are handled.
-func (h atDebug) Enabled(ctx context.Context, _ slog.Level) bool {
-	return h.Handler.Enabled(ctx, slog.LevelDebug)
+func (atDebug) Enabled(ctx context.Context, _ slog.Level) bool {
+	return (*libraries.handler.Load()).Enabled(ctx, slog.LevelDebug)
 }
 
 // Handle handles a record at debug level. klog hands over errors without asking whether they are handled.
-func (h atDebug) Handle(ctx context.Context, r slog.Record) error {
-	if !h.Enabled(ctx, r.Level) {
+func (a atDebug) Handle(ctx context.Context, r slog.Record) error {
+	h := *libraries.handler.Load()
+	if !h.Enabled(ctx, slog.LevelDebug) {
 		return nil
 	}
 	r.Level = slog.LevelDebug
-	return h.Handler.Handle(ctx, r)
+	r.AddAttrs(a...)
+	return h.Handle(ctx, r)
 }
 
 // WithAttrs returns a handler with more attributes.
-func (h atDebug) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return atDebug{h.Handler.WithAttrs(attrs)}
-}
+func (a atDebug) WithAttrs(attrs []slog.Attr) slog.Handler { return slices.Concat(a, attrs) }
 
-// WithGroup returns a handler for a group.
-func (h atDebug) WithGroup(name string) slog.Handler { return atDebug{h.Handler.WithGroup(name)} }
+// WithGroup returns the same handler: what belongs to which group matters to nobody at this level.
+func (a atDebug) WithGroup(string) slog.Handler { return a }

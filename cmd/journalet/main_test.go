@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"testing"
 
@@ -16,5 +17,6 @@ func TestMain(m *testing.M) {
 	if os.Getenv(commandEnv) != "" {
 		os.Exit(execute(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 	}
+	logLibraries(slog.DiscardHandler)
 	os.Exit(ownmounts.Main(m))
 }

@@ -12,10 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/klog/v2"
 
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/pod"
@@ -36,8 +34,6 @@ func (a *agent) serveAPI(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	// The packages that stream log each client that leaves as an error. What counts is in the journal.
-	klog.SetLogger(logr.Discard())
 	l, err := local.Listen(a.cfg.Socket(), a.cfg.APISocketGroup)
 	if err != nil {
 		return err

@@ -281,10 +281,14 @@ func (s *server) respond(ctx context.Context, e endpoint, data []byte) (b []byte
 	return b, nil
 }
 
-// reject responds with an error.
+// reject responds with an error, in the headers of NATS services. Request.Error would note it in the request, which the
+// service reads when the handler has returned, so before or while this runs.
 func (s *server) reject(e endpoint, req micro.Request, err error) {
 	coded := s.coded(e, err)
-	if err := req.Error(strconv.Itoa(coded.Code), coded.Message, nil); err != nil {
+	headers := micro.Headers{
+		micro.ErrorHeader: []string{coded.Message}, micro.ErrorCodeHeader: []string{strconv.Itoa(coded.Code)},
+	}
+	if err := req.Respond(nil, micro.WithHeaders(headers)); err != nil {
 		s.Log.Debug("cannot send a response", "request", e.subject, "err", err)
 	}
 }
