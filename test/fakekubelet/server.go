@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
@@ -198,7 +199,7 @@ func run(cmd *exec.Cmd, in io.Reader, out, errs io.WriteCloser, tty bool,
 	defer terminal.Close()
 	go func() {
 		for s := range resize {
-			_ = pty.Setsize(terminal, &pty.Winsize{Cols: s.Width, Rows: s.Height})
+			setSize(terminal, s)
 		}
 	}()
 	if in != nil {
@@ -211,6 +212,17 @@ func run(cmd *exec.Cmd, in io.Reader, out, errs io.WriteCloser, tty bool,
 		_, _ = io.Copy(out, terminal) // ends with EIO
 	}
 	return cmd.Wait()
+}
+
+// setSize sets the size of a terminal, which may be closed meanwhile.
+func setSize(terminal *os.File, s remotecommand.TerminalSize) {
+	raw, err := terminal.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		_ = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Col: s.Width, Row: s.Height})
+	})
 }
 
 func (process) PortForward(ctx context.Context, _, _ string, port int32, data io.ReadWriteCloser) error {
