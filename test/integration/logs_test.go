@@ -213,6 +213,13 @@ func TestLogsOfContainersAreAsKubectlPrintsThem(t *testing.T) {
 	a.pod("waits", "waiting for its image", func(p *corev1.Pod) bool {
 		return container(p, "main").State.Waiting.Reason == "ImagePullBackOff"
 	})
+	// A container may run before its first line is in its log.
+	node.Eventually(t, settle, "the second instance to write", func() error {
+		if out, errs, _ := a.CLI("logs", "crash", "-c", "main"); out == "" {
+			return fmt.Errorf("nothing is printed: %q", errs)
+		}
+		return nil
+	})
 	full := "crash-" + a.Node
 	for _, c := range []struct {
 		args, out, errs string
