@@ -98,10 +98,6 @@ var known = with(map[string]meant{
 		"we name apiVersion",
 		"field that an error names",
 	},
-	onlyWe + "spec.containers[].env[].valueFrom.resourceFieldRef.divisor": {
-		"the kubelet checks the divisor only of a valid resource",
-		"field that an error names",
-	},
 	onlyWe + "spec.volumes[].downwardAPI.resourceFieldRef.resource": {
 		"the kubelet checks the resource only with a container",
 		"field that an error names",
@@ -112,14 +108,6 @@ var known = with(map[string]meant{
 	},
 	onlyWe + "spec.volumes[].name": {
 		"the kubelet checks duplicate names only of valid volumes",
-		"field that an error names",
-	},
-	onlyWe + "spec.dnsConfig.searches[]": {
-		"with policy None the kubelet stops at a missing nameserver",
-		"field that an error names",
-	},
-	onlyWe + "spec.dnsConfig.options[].name": {
-		"with policy None the kubelet stops at a missing nameserver",
 		"field that an error names",
 	},
 	onlyWe + "spec.volumes[].hostPath.type": {
