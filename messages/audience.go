@@ -44,8 +44,11 @@ func Audience(author Ref, e *journaletv1.Event) (audience []Ref, everyone bool) 
 		return []Ref{Image}, false
 	case *journaletv1.Event_RestartRequested:
 		return []Ref{Pod(k.RestartRequested.GetUid())}, false
-	case *journaletv1.Event_DrainRequested, *journaletv1.Event_UncordonRequested, *journaletv1.Event_ShutdownSignaled:
+	case *journaletv1.Event_DrainRequested, *journaletv1.Event_UncordonRequested, *journaletv1.Event_ShutdownSignaled,
+		*journaletv1.Event_NodeObserved:
 		return []Ref{Node}, false
+	case *journaletv1.Event_ApiDeleteFinished:
+		return []Ref{Pod(k.ApiDeleteFinished.GetUid())}, false
 
 	case *journaletv1.Event_PodUpdated:
 		return []Ref{Pod(k.PodUpdated.GetPod().GetUid())}, false

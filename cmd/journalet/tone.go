@@ -67,6 +67,10 @@ func warning(e *journaletv1.Event) bool {
 		return true
 	case *journaletv1.Event_ImageRemovalDecided:
 		return k.ImageRemovalDecided.GetMessage() != ""
+	case *journaletv1.Event_ApiServerContact:
+		return !k.ApiServerContact.GetReachable()
+	case *journaletv1.Event_CertificateChanged:
+		return k.CertificateChanged.GetMessage() != ""
 	case *journaletv1.Event_ProbeResult:
 		return !k.ProbeResult.GetSuccess()
 	case *journaletv1.Event_ResizeDecided:

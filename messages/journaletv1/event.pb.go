@@ -57,6 +57,11 @@ type Event struct {
 	//	*Event_ShutdownSignaled
 	//	*Event_OperatorPullRequested
 	//	*Event_ImageRemovalRequested
+	//	*Event_NodeObserved
+	//	*Event_NodeRegistered
+	//	*Event_ApiServerContact
+	//	*Event_CertificateChanged
+	//	*Event_ApiDeleteFinished
 	//	*Event_PodUpdated
 	//	*Event_ManifestIgnored
 	//	*Event_SourceSynced
@@ -82,6 +87,7 @@ type Event struct {
 	//	*Event_ResizeStarted
 	//	*Event_ResizeWithdrawn
 	//	*Event_ObjectsSet
+	//	*Event_ApiDeleteRequested
 	//	*Event_AdmissionDecided
 	//	*Event_AdmissionDeferred
 	//	*Event_ResizeDecided
@@ -404,6 +410,51 @@ func (x *Event) GetImageRemovalRequested() *ImageRemovalRequested {
 	return nil
 }
 
+func (x *Event) GetNodeObserved() *NodeObserved {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_NodeObserved); ok {
+			return x.NodeObserved
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetNodeRegistered() *NodeRegistered {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_NodeRegistered); ok {
+			return x.NodeRegistered
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetApiServerContact() *ApiServerContact {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ApiServerContact); ok {
+			return x.ApiServerContact
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetCertificateChanged() *CertificateChanged {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_CertificateChanged); ok {
+			return x.CertificateChanged
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetApiDeleteFinished() *ApiDeleteFinished {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ApiDeleteFinished); ok {
+			return x.ApiDeleteFinished
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetPodUpdated() *PodUpdated {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_PodUpdated); ok {
@@ -624,6 +675,15 @@ func (x *Event) GetObjectsSet() *ObjectsSet {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_ObjectsSet); ok {
 			return x.ObjectsSet
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetApiDeleteRequested() *ApiDeleteRequested {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ApiDeleteRequested); ok {
+			return x.ApiDeleteRequested
 		}
 	}
 	return nil
@@ -921,6 +981,26 @@ type Event_ImageRemovalRequested struct {
 	ImageRemovalRequested *ImageRemovalRequested `protobuf:"bytes,29,opt,name=image_removal_requested,json=imageRemovalRequested,proto3,oneof"`
 }
 
+type Event_NodeObserved struct {
+	NodeObserved *NodeObserved `protobuf:"bytes,30,opt,name=node_observed,json=nodeObserved,proto3,oneof"`
+}
+
+type Event_NodeRegistered struct {
+	NodeRegistered *NodeRegistered `protobuf:"bytes,31,opt,name=node_registered,json=nodeRegistered,proto3,oneof"`
+}
+
+type Event_ApiServerContact struct {
+	ApiServerContact *ApiServerContact `protobuf:"bytes,114,opt,name=api_server_contact,json=apiServerContact,proto3,oneof"`
+}
+
+type Event_CertificateChanged struct {
+	CertificateChanged *CertificateChanged `protobuf:"bytes,115,opt,name=certificate_changed,json=certificateChanged,proto3,oneof"`
+}
+
+type Event_ApiDeleteFinished struct {
+	ApiDeleteFinished *ApiDeleteFinished `protobuf:"bytes,116,opt,name=api_delete_finished,json=apiDeleteFinished,proto3,oneof"`
+}
+
 type Event_PodUpdated struct {
 	// Decisions of a source.
 	PodUpdated *PodUpdated `protobuf:"bytes,32,opt,name=pod_updated,json=podUpdated,proto3,oneof"`
@@ -1021,6 +1101,10 @@ type Event_ResizeWithdrawn struct {
 
 type Event_ObjectsSet struct {
 	ObjectsSet *ObjectsSet `protobuf:"bytes,66,opt,name=objects_set,json=objectsSet,proto3,oneof"`
+}
+
+type Event_ApiDeleteRequested struct {
+	ApiDeleteRequested *ApiDeleteRequested `protobuf:"bytes,67,opt,name=api_delete_requested,json=apiDeleteRequested,proto3,oneof"`
 }
 
 type Event_AdmissionDecided struct {
@@ -1161,6 +1245,16 @@ func (*Event_OperatorPullRequested) isEvent_Kind() {}
 
 func (*Event_ImageRemovalRequested) isEvent_Kind() {}
 
+func (*Event_NodeObserved) isEvent_Kind() {}
+
+func (*Event_NodeRegistered) isEvent_Kind() {}
+
+func (*Event_ApiServerContact) isEvent_Kind() {}
+
+func (*Event_CertificateChanged) isEvent_Kind() {}
+
+func (*Event_ApiDeleteFinished) isEvent_Kind() {}
+
 func (*Event_PodUpdated) isEvent_Kind() {}
 
 func (*Event_ManifestIgnored) isEvent_Kind() {}
@@ -1211,6 +1305,8 @@ func (*Event_ResizeWithdrawn) isEvent_Kind() {}
 
 func (*Event_ObjectsSet) isEvent_Kind() {}
 
+func (*Event_ApiDeleteRequested) isEvent_Kind() {}
+
 func (*Event_AdmissionDecided) isEvent_Kind() {}
 
 func (*Event_AdmissionDeferred) isEvent_Kind() {}
@@ -1253,7 +1349,7 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xd5*\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/cluster.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xaf.\n" +
 	"\x05Event\x12A\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedH\x00R\fagentStarted\x12A\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedH\x00R\fagentStopped\x12G\n" +
@@ -1286,7 +1382,12 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\x12uncordon_requested\x18\x1a \x01(\v2\x1f.journalet.v1.UncordonRequestedH\x00R\x11uncordonRequested\x12M\n" +
 	"\x11shutdown_signaled\x18\x1b \x01(\v2\x1e.journalet.v1.ShutdownSignaledH\x00R\x10shutdownSignaled\x12]\n" +
 	"\x17operator_pull_requested\x18\x1c \x01(\v2#.journalet.v1.OperatorPullRequestedH\x00R\x15operatorPullRequested\x12]\n" +
-	"\x17image_removal_requested\x18\x1d \x01(\v2#.journalet.v1.ImageRemovalRequestedH\x00R\x15imageRemovalRequested\x12;\n" +
+	"\x17image_removal_requested\x18\x1d \x01(\v2#.journalet.v1.ImageRemovalRequestedH\x00R\x15imageRemovalRequested\x12A\n" +
+	"\rnode_observed\x18\x1e \x01(\v2\x1a.journalet.v1.NodeObservedH\x00R\fnodeObserved\x12G\n" +
+	"\x0fnode_registered\x18\x1f \x01(\v2\x1c.journalet.v1.NodeRegisteredH\x00R\x0enodeRegistered\x12N\n" +
+	"\x12api_server_contact\x18r \x01(\v2\x1e.journalet.v1.ApiServerContactH\x00R\x10apiServerContact\x12S\n" +
+	"\x13certificate_changed\x18s \x01(\v2 .journalet.v1.CertificateChangedH\x00R\x12certificateChanged\x12Q\n" +
+	"\x13api_delete_finished\x18t \x01(\v2\x1f.journalet.v1.ApiDeleteFinishedH\x00R\x11apiDeleteFinished\x12;\n" +
 	"\vpod_updated\x18  \x01(\v2\x18.journalet.v1.PodUpdatedH\x00R\n" +
 	"podUpdated\x12J\n" +
 	"\x10manifest_ignored\x18! \x01(\v2\x1d.journalet.v1.ManifestIgnoredH\x00R\x0fmanifestIgnored\x12A\n" +
@@ -1314,7 +1415,8 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\x0eresize_started\x18@ \x01(\v2\x1b.journalet.v1.ResizeStartedH\x00R\rresizeStarted\x12J\n" +
 	"\x10resize_withdrawn\x18A \x01(\v2\x1d.journalet.v1.ResizeWithdrawnH\x00R\x0fresizeWithdrawn\x12;\n" +
 	"\vobjects_set\x18B \x01(\v2\x18.journalet.v1.ObjectsSetH\x00R\n" +
-	"objectsSet\x12M\n" +
+	"objectsSet\x12T\n" +
+	"\x14api_delete_requested\x18C \x01(\v2 .journalet.v1.ApiDeleteRequestedH\x00R\x12apiDeleteRequested\x12M\n" +
 	"\x11admission_decided\x18P \x01(\v2\x1e.journalet.v1.AdmissionDecidedH\x00R\x10admissionDecided\x12P\n" +
 	"\x12admission_deferred\x18Q \x01(\v2\x1f.journalet.v1.AdmissionDeferredH\x00R\x11admissionDeferred\x12D\n" +
 	"\x0eresize_decided\x18R \x01(\v2\x1b.journalet.v1.ResizeDecidedH\x00R\rresizeDecided\x12l\n" +
@@ -1381,50 +1483,56 @@ var file_journalet_v1_event_proto_goTypes = []any{
 	(*ShutdownSignaled)(nil),           // 27: journalet.v1.ShutdownSignaled
 	(*OperatorPullRequested)(nil),      // 28: journalet.v1.OperatorPullRequested
 	(*ImageRemovalRequested)(nil),      // 29: journalet.v1.ImageRemovalRequested
-	(*PodUpdated)(nil),                 // 30: journalet.v1.PodUpdated
-	(*ManifestIgnored)(nil),            // 31: journalet.v1.ManifestIgnored
-	(*SourceSynced)(nil),               // 32: journalet.v1.SourceSynced
-	(*PodForgotten)(nil),               // 33: journalet.v1.PodForgotten
-	(*UidRequested)(nil),               // 34: journalet.v1.UidRequested
-	(*UidWithdrawn)(nil),               // 35: journalet.v1.UidWithdrawn
-	(*AdmissionRequested)(nil),         // 36: journalet.v1.AdmissionRequested
-	(*ImagePullRequested)(nil),         // 37: journalet.v1.ImagePullRequested
-	(*ImagePullWithdrawn)(nil),         // 38: journalet.v1.ImagePullWithdrawn
-	(*CallRequested)(nil),              // 39: journalet.v1.CallRequested
-	(*CallWithdrawn)(nil),              // 40: journalet.v1.CallWithdrawn
-	(*PodStatusChanged)(nil),           // 41: journalet.v1.PodStatusChanged
-	(*PodTerminated)(nil),              // 42: journalet.v1.PodTerminated
-	(*PodFinished)(nil),                // 43: journalet.v1.PodFinished
-	(*BackOffStarted)(nil),             // 44: journalet.v1.BackOffStarted
-	(*PodTerminating)(nil),             // 45: journalet.v1.PodTerminating
-	(*ProbesSet)(nil),                  // 46: journalet.v1.ProbesSet
-	(*ReadinessGatesSet)(nil),          // 47: journalet.v1.ReadinessGatesSet
-	(*ResizeRequested)(nil),            // 48: journalet.v1.ResizeRequested
-	(*ResizeCompleted)(nil),            // 49: journalet.v1.ResizeCompleted
-	(*OrphanFound)(nil),                // 50: journalet.v1.OrphanFound
-	(*AllContainersRestarting)(nil),    // 51: journalet.v1.AllContainersRestarting
-	(*ResizeStarted)(nil),              // 52: journalet.v1.ResizeStarted
-	(*ResizeWithdrawn)(nil),            // 53: journalet.v1.ResizeWithdrawn
-	(*ObjectsSet)(nil),                 // 54: journalet.v1.ObjectsSet
-	(*AdmissionDecided)(nil),           // 55: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil),          // 56: journalet.v1.AdmissionDeferred
-	(*ResizeDecided)(nil),              // 57: journalet.v1.ResizeDecided
-	(*AdmissionPendingPreemption)(nil), // 58: journalet.v1.AdmissionPendingPreemption
-	(*UidGranted)(nil),                 // 59: journalet.v1.UidGranted
-	(*UidDeferred)(nil),                // 60: journalet.v1.UidDeferred
-	(*OrphanConfirmed)(nil),            // 61: journalet.v1.OrphanConfirmed
-	(*ResizePendingPreemption)(nil),    // 62: journalet.v1.ResizePendingPreemption
-	(*PodEvictionDecided)(nil),         // 63: journalet.v1.PodEvictionDecided
-	(*PodReadmitted)(nil),              // 64: journalet.v1.PodReadmitted
-	(*DrainProgressed)(nil),            // 65: journalet.v1.DrainProgressed
-	(*ImagePullDecided)(nil),           // 66: journalet.v1.ImagePullDecided
-	(*ImagesCollected)(nil),            // 67: journalet.v1.ImagesCollected
-	(*OperatorPullDecided)(nil),        // 68: journalet.v1.OperatorPullDecided
-	(*ImageRemovalDecided)(nil),        // 69: journalet.v1.ImageRemovalDecided
-	(*CallDispatched)(nil),             // 70: journalet.v1.CallDispatched
-	(*CallDropped)(nil),                // 71: journalet.v1.CallDropped
-	(*TimerSet)(nil),                   // 72: journalet.v1.TimerSet
-	(*TimerCleared)(nil),               // 73: journalet.v1.TimerCleared
+	(*NodeObserved)(nil),               // 30: journalet.v1.NodeObserved
+	(*NodeRegistered)(nil),             // 31: journalet.v1.NodeRegistered
+	(*ApiServerContact)(nil),           // 32: journalet.v1.ApiServerContact
+	(*CertificateChanged)(nil),         // 33: journalet.v1.CertificateChanged
+	(*ApiDeleteFinished)(nil),          // 34: journalet.v1.ApiDeleteFinished
+	(*PodUpdated)(nil),                 // 35: journalet.v1.PodUpdated
+	(*ManifestIgnored)(nil),            // 36: journalet.v1.ManifestIgnored
+	(*SourceSynced)(nil),               // 37: journalet.v1.SourceSynced
+	(*PodForgotten)(nil),               // 38: journalet.v1.PodForgotten
+	(*UidRequested)(nil),               // 39: journalet.v1.UidRequested
+	(*UidWithdrawn)(nil),               // 40: journalet.v1.UidWithdrawn
+	(*AdmissionRequested)(nil),         // 41: journalet.v1.AdmissionRequested
+	(*ImagePullRequested)(nil),         // 42: journalet.v1.ImagePullRequested
+	(*ImagePullWithdrawn)(nil),         // 43: journalet.v1.ImagePullWithdrawn
+	(*CallRequested)(nil),              // 44: journalet.v1.CallRequested
+	(*CallWithdrawn)(nil),              // 45: journalet.v1.CallWithdrawn
+	(*PodStatusChanged)(nil),           // 46: journalet.v1.PodStatusChanged
+	(*PodTerminated)(nil),              // 47: journalet.v1.PodTerminated
+	(*PodFinished)(nil),                // 48: journalet.v1.PodFinished
+	(*BackOffStarted)(nil),             // 49: journalet.v1.BackOffStarted
+	(*PodTerminating)(nil),             // 50: journalet.v1.PodTerminating
+	(*ProbesSet)(nil),                  // 51: journalet.v1.ProbesSet
+	(*ReadinessGatesSet)(nil),          // 52: journalet.v1.ReadinessGatesSet
+	(*ResizeRequested)(nil),            // 53: journalet.v1.ResizeRequested
+	(*ResizeCompleted)(nil),            // 54: journalet.v1.ResizeCompleted
+	(*OrphanFound)(nil),                // 55: journalet.v1.OrphanFound
+	(*AllContainersRestarting)(nil),    // 56: journalet.v1.AllContainersRestarting
+	(*ResizeStarted)(nil),              // 57: journalet.v1.ResizeStarted
+	(*ResizeWithdrawn)(nil),            // 58: journalet.v1.ResizeWithdrawn
+	(*ObjectsSet)(nil),                 // 59: journalet.v1.ObjectsSet
+	(*ApiDeleteRequested)(nil),         // 60: journalet.v1.ApiDeleteRequested
+	(*AdmissionDecided)(nil),           // 61: journalet.v1.AdmissionDecided
+	(*AdmissionDeferred)(nil),          // 62: journalet.v1.AdmissionDeferred
+	(*ResizeDecided)(nil),              // 63: journalet.v1.ResizeDecided
+	(*AdmissionPendingPreemption)(nil), // 64: journalet.v1.AdmissionPendingPreemption
+	(*UidGranted)(nil),                 // 65: journalet.v1.UidGranted
+	(*UidDeferred)(nil),                // 66: journalet.v1.UidDeferred
+	(*OrphanConfirmed)(nil),            // 67: journalet.v1.OrphanConfirmed
+	(*ResizePendingPreemption)(nil),    // 68: journalet.v1.ResizePendingPreemption
+	(*PodEvictionDecided)(nil),         // 69: journalet.v1.PodEvictionDecided
+	(*PodReadmitted)(nil),              // 70: journalet.v1.PodReadmitted
+	(*DrainProgressed)(nil),            // 71: journalet.v1.DrainProgressed
+	(*ImagePullDecided)(nil),           // 72: journalet.v1.ImagePullDecided
+	(*ImagesCollected)(nil),            // 73: journalet.v1.ImagesCollected
+	(*OperatorPullDecided)(nil),        // 74: journalet.v1.OperatorPullDecided
+	(*ImageRemovalDecided)(nil),        // 75: journalet.v1.ImageRemovalDecided
+	(*CallDispatched)(nil),             // 76: journalet.v1.CallDispatched
+	(*CallDropped)(nil),                // 77: journalet.v1.CallDropped
+	(*TimerSet)(nil),                   // 78: journalet.v1.TimerSet
+	(*TimerCleared)(nil),               // 79: journalet.v1.TimerCleared
 }
 var file_journalet_v1_event_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.Event.agent_started:type_name -> journalet.v1.AgentStarted
@@ -1456,55 +1564,61 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	27, // 26: journalet.v1.Event.shutdown_signaled:type_name -> journalet.v1.ShutdownSignaled
 	28, // 27: journalet.v1.Event.operator_pull_requested:type_name -> journalet.v1.OperatorPullRequested
 	29, // 28: journalet.v1.Event.image_removal_requested:type_name -> journalet.v1.ImageRemovalRequested
-	30, // 29: journalet.v1.Event.pod_updated:type_name -> journalet.v1.PodUpdated
-	31, // 30: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
-	32, // 31: journalet.v1.Event.source_synced:type_name -> journalet.v1.SourceSynced
-	33, // 32: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
-	34, // 33: journalet.v1.Event.uid_requested:type_name -> journalet.v1.UidRequested
-	35, // 34: journalet.v1.Event.uid_withdrawn:type_name -> journalet.v1.UidWithdrawn
-	36, // 35: journalet.v1.Event.admission_requested:type_name -> journalet.v1.AdmissionRequested
-	37, // 36: journalet.v1.Event.image_pull_requested:type_name -> journalet.v1.ImagePullRequested
-	38, // 37: journalet.v1.Event.image_pull_withdrawn:type_name -> journalet.v1.ImagePullWithdrawn
-	39, // 38: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
-	40, // 39: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
-	41, // 40: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
-	42, // 41: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
-	43, // 42: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
-	44, // 43: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
-	45, // 44: journalet.v1.Event.pod_terminating:type_name -> journalet.v1.PodTerminating
-	46, // 45: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
-	47, // 46: journalet.v1.Event.readiness_gates_set:type_name -> journalet.v1.ReadinessGatesSet
-	48, // 47: journalet.v1.Event.resize_requested:type_name -> journalet.v1.ResizeRequested
-	49, // 48: journalet.v1.Event.resize_completed:type_name -> journalet.v1.ResizeCompleted
-	50, // 49: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
-	51, // 50: journalet.v1.Event.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
-	52, // 51: journalet.v1.Event.resize_started:type_name -> journalet.v1.ResizeStarted
-	53, // 52: journalet.v1.Event.resize_withdrawn:type_name -> journalet.v1.ResizeWithdrawn
-	54, // 53: journalet.v1.Event.objects_set:type_name -> journalet.v1.ObjectsSet
-	55, // 54: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
-	56, // 55: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
-	57, // 56: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
-	58, // 57: journalet.v1.Event.admission_pending_preemption:type_name -> journalet.v1.AdmissionPendingPreemption
-	59, // 58: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
-	60, // 59: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
-	61, // 60: journalet.v1.Event.orphan_confirmed:type_name -> journalet.v1.OrphanConfirmed
-	62, // 61: journalet.v1.Event.resize_pending_preemption:type_name -> journalet.v1.ResizePendingPreemption
-	63, // 62: journalet.v1.Event.pod_eviction_decided:type_name -> journalet.v1.PodEvictionDecided
-	64, // 63: journalet.v1.Event.pod_readmitted:type_name -> journalet.v1.PodReadmitted
-	65, // 64: journalet.v1.Event.drain_progressed:type_name -> journalet.v1.DrainProgressed
-	66, // 65: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
-	67, // 66: journalet.v1.Event.images_collected:type_name -> journalet.v1.ImagesCollected
-	68, // 67: journalet.v1.Event.operator_pull_decided:type_name -> journalet.v1.OperatorPullDecided
-	69, // 68: journalet.v1.Event.image_removal_decided:type_name -> journalet.v1.ImageRemovalDecided
-	70, // 69: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
-	71, // 70: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
-	72, // 71: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
-	73, // 72: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
-	73, // [73:73] is the sub-list for method output_type
-	73, // [73:73] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	30, // 29: journalet.v1.Event.node_observed:type_name -> journalet.v1.NodeObserved
+	31, // 30: journalet.v1.Event.node_registered:type_name -> journalet.v1.NodeRegistered
+	32, // 31: journalet.v1.Event.api_server_contact:type_name -> journalet.v1.ApiServerContact
+	33, // 32: journalet.v1.Event.certificate_changed:type_name -> journalet.v1.CertificateChanged
+	34, // 33: journalet.v1.Event.api_delete_finished:type_name -> journalet.v1.ApiDeleteFinished
+	35, // 34: journalet.v1.Event.pod_updated:type_name -> journalet.v1.PodUpdated
+	36, // 35: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
+	37, // 36: journalet.v1.Event.source_synced:type_name -> journalet.v1.SourceSynced
+	38, // 37: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
+	39, // 38: journalet.v1.Event.uid_requested:type_name -> journalet.v1.UidRequested
+	40, // 39: journalet.v1.Event.uid_withdrawn:type_name -> journalet.v1.UidWithdrawn
+	41, // 40: journalet.v1.Event.admission_requested:type_name -> journalet.v1.AdmissionRequested
+	42, // 41: journalet.v1.Event.image_pull_requested:type_name -> journalet.v1.ImagePullRequested
+	43, // 42: journalet.v1.Event.image_pull_withdrawn:type_name -> journalet.v1.ImagePullWithdrawn
+	44, // 43: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
+	45, // 44: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
+	46, // 45: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
+	47, // 46: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
+	48, // 47: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
+	49, // 48: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
+	50, // 49: journalet.v1.Event.pod_terminating:type_name -> journalet.v1.PodTerminating
+	51, // 50: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
+	52, // 51: journalet.v1.Event.readiness_gates_set:type_name -> journalet.v1.ReadinessGatesSet
+	53, // 52: journalet.v1.Event.resize_requested:type_name -> journalet.v1.ResizeRequested
+	54, // 53: journalet.v1.Event.resize_completed:type_name -> journalet.v1.ResizeCompleted
+	55, // 54: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
+	56, // 55: journalet.v1.Event.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
+	57, // 56: journalet.v1.Event.resize_started:type_name -> journalet.v1.ResizeStarted
+	58, // 57: journalet.v1.Event.resize_withdrawn:type_name -> journalet.v1.ResizeWithdrawn
+	59, // 58: journalet.v1.Event.objects_set:type_name -> journalet.v1.ObjectsSet
+	60, // 59: journalet.v1.Event.api_delete_requested:type_name -> journalet.v1.ApiDeleteRequested
+	61, // 60: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
+	62, // 61: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
+	63, // 62: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
+	64, // 63: journalet.v1.Event.admission_pending_preemption:type_name -> journalet.v1.AdmissionPendingPreemption
+	65, // 64: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
+	66, // 65: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
+	67, // 66: journalet.v1.Event.orphan_confirmed:type_name -> journalet.v1.OrphanConfirmed
+	68, // 67: journalet.v1.Event.resize_pending_preemption:type_name -> journalet.v1.ResizePendingPreemption
+	69, // 68: journalet.v1.Event.pod_eviction_decided:type_name -> journalet.v1.PodEvictionDecided
+	70, // 69: journalet.v1.Event.pod_readmitted:type_name -> journalet.v1.PodReadmitted
+	71, // 70: journalet.v1.Event.drain_progressed:type_name -> journalet.v1.DrainProgressed
+	72, // 71: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
+	73, // 72: journalet.v1.Event.images_collected:type_name -> journalet.v1.ImagesCollected
+	74, // 73: journalet.v1.Event.operator_pull_decided:type_name -> journalet.v1.OperatorPullDecided
+	75, // 74: journalet.v1.Event.image_removal_decided:type_name -> journalet.v1.ImageRemovalDecided
+	76, // 75: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
+	77, // 76: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
+	78, // 77: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
+	79, // 78: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
+	79, // [79:79] is the sub-list for method output_type
+	79, // [79:79] is the sub-list for method input_type
+	79, // [79:79] is the sub-list for extension type_name
+	79, // [79:79] is the sub-list for extension extendee
+	0,  // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_event_proto_init() }
@@ -1513,6 +1627,7 @@ func file_journalet_v1_event_proto_init() {
 		return
 	}
 	file_journalet_v1_agent_proto_init()
+	file_journalet_v1_cluster_proto_init()
 	file_journalet_v1_image_proto_init()
 	file_journalet_v1_node_proto_init()
 	file_journalet_v1_objects_proto_init()
@@ -1550,6 +1665,11 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_ShutdownSignaled)(nil),
 		(*Event_OperatorPullRequested)(nil),
 		(*Event_ImageRemovalRequested)(nil),
+		(*Event_NodeObserved)(nil),
+		(*Event_NodeRegistered)(nil),
+		(*Event_ApiServerContact)(nil),
+		(*Event_CertificateChanged)(nil),
+		(*Event_ApiDeleteFinished)(nil),
 		(*Event_PodUpdated)(nil),
 		(*Event_ManifestIgnored)(nil),
 		(*Event_SourceSynced)(nil),
@@ -1575,6 +1695,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_ResizeStarted)(nil),
 		(*Event_ResizeWithdrawn)(nil),
 		(*Event_ObjectsSet)(nil),
+		(*Event_ApiDeleteRequested)(nil),
 		(*Event_AdmissionDecided)(nil),
 		(*Event_AdmissionDeferred)(nil),
 		(*Event_ResizeDecided)(nil),

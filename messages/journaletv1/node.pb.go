@@ -93,6 +93,10 @@ type AdmissionRequested struct {
 	Incarnation uint64 `protobuf:"varint,8,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// The pod is to have a user namespace of its own (spec.hostUsers is false).
 	UserNamespace bool `protobuf:"varint,9,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
+	// It does not wait for its name, nor hold it: the API server sees to it (pods of the source api).
+	SharesName bool `protobuf:"varint,10,opt,name=shares_name,json=sharesName,proto3" json:"shares_name,omitempty"`
+	// ApiPod.unsupported.
+	Unsupported   string `protobuf:"bytes,11,opt,name=unsupported,proto3" json:"unsupported,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -188,6 +192,20 @@ func (x *AdmissionRequested) GetUserNamespace() bool {
 		return x.UserNamespace
 	}
 	return false
+}
+
+func (x *AdmissionRequested) GetSharesName() bool {
+	if x != nil {
+		return x.SharesName
+	}
+	return false
+}
+
+func (x *AdmissionRequested) GetUnsupported() string {
+	if x != nil {
+		return x.Unsupported
+	}
+	return ""
 }
 
 // PodDemand is what a pod takes of the node: the sum of its requests (kubelet: PodRequests) and its host ports.
@@ -1069,8 +1087,10 @@ type NodeState struct {
 	// The machine's shutdown. Unset: none.
 	Shutdown *Drain `protobuf:"bytes,17,opt,name=shutdown,proto3" json:"shutdown,omitempty"`
 	// From AgentStarted.
-	BootId        string  `protobuf:"bytes,18,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	Timers        *Timers `protobuf:"bytes,19,opt,name=timers,proto3" json:"timers,omitempty"`
+	BootId string  `protobuf:"bytes,18,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	Timers *Timers `protobuf:"bytes,19,opt,name=timers,proto3" json:"timers,omitempty"`
+	// The Node at the API server, as last observed. Unset: none was.
+	Node          *NodeObserved `protobuf:"bytes,20,opt,name=node,proto3" json:"node,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1234,6 +1254,13 @@ func (x *NodeState) GetBootId() string {
 func (x *NodeState) GetTimers() *Timers {
 	if x != nil {
 		return x.Timers
+	}
+	return nil
+}
+
+func (x *NodeState) GetNode() *NodeObserved {
+	if x != nil {
+		return x.Node
 	}
 	return nil
 }
@@ -1641,7 +1668,7 @@ var File_journalet_v1_node_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x19journalet/v1/source.proto\"\xb0\x02\n" +
+	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/cluster.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x19journalet/v1/source.proto\"\xf3\x02\n" +
 	"\x12AdmissionRequested\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -1651,7 +1678,11 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\bpriority\x18\x06 \x01(\x05R\bpriority\x12(\n" +
 	"\x03qos\x18\a \x01(\x0e2\x16.journalet.v1.QosClassR\x03qos\x12 \n" +
 	"\vincarnation\x18\b \x01(\x04R\vincarnation\x12%\n" +
-	"\x0euser_namespace\x18\t \x01(\bR\ruserNamespace\"\xda\x01\n" +
+	"\x0euser_namespace\x18\t \x01(\bR\ruserNamespace\x12\x1f\n" +
+	"\vshares_name\x18\n" +
+	" \x01(\bR\n" +
+	"sharesName\x12 \n" +
+	"\vunsupported\x18\v \x01(\tR\vunsupported\"\xda\x01\n" +
 	"\tPodDemand\x12\x1b\n" +
 	"\tmilli_cpu\x18\x01 \x01(\x03R\bmilliCpu\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x126\n" +
@@ -1718,7 +1749,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x0fDrainProgressed\x12\x1f\n" +
 	"\vwaiting_for\x18\x01 \x03(\tR\n" +
 	"waitingFor\x12\x1a\n" +
-	"\bshutdown\x18\x02 \x01(\bR\bshutdown\"\xe3\f\n" +
+	"\bshutdown\x18\x02 \x01(\bR\bshutdown\"\x93\r\n" +
 	"\tNodeState\x121\n" +
 	"\x06config\x18\x01 \x01(\v2\x19.journalet.v1.AgentConfigR\x06config\x125\n" +
 	"\x04pods\x18\x02 \x03(\v2!.journalet.v1.NodeState.PodsEntryR\x04pods\x128\n" +
@@ -1742,7 +1773,8 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x05drain\x18\x10 \x01(\v2\x13.journalet.v1.DrainR\x05drain\x12/\n" +
 	"\bshutdown\x18\x11 \x01(\v2\x13.journalet.v1.DrainR\bshutdown\x12\x17\n" +
 	"\aboot_id\x18\x12 \x01(\tR\x06bootId\x12,\n" +
-	"\x06timers\x18\x13 \x01(\v2\x14.journalet.v1.TimersR\x06timers\x1aR\n" +
+	"\x06timers\x18\x13 \x01(\v2\x14.journalet.v1.TimersR\x06timers\x12.\n" +
+	"\x04node\x18\x14 \x01(\v2\x1a.journalet.v1.NodeObservedR\x04node\x1aR\n" +
 	"\tPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.AdmittedPodR\x05value:\x028\x01\x1a8\n" +
@@ -1858,9 +1890,10 @@ var file_journalet_v1_node_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),        // 30: google.protobuf.Duration
 	(*AgentConfig)(nil),                // 31: journalet.v1.AgentConfig
 	(*Timers)(nil),                     // 32: journalet.v1.Timers
-	(*DrainRequested)(nil),             // 33: journalet.v1.DrainRequested
-	(*timestamppb.Timestamp)(nil),      // 34: google.protobuf.Timestamp
-	(*UidRequested)(nil),               // 35: journalet.v1.UidRequested
+	(*NodeObserved)(nil),               // 33: journalet.v1.NodeObserved
+	(*DrainRequested)(nil),             // 34: journalet.v1.DrainRequested
+	(*timestamppb.Timestamp)(nil),      // 35: google.protobuf.Timestamp
+	(*UidRequested)(nil),               // 36: journalet.v1.UidRequested
 }
 var file_journalet_v1_node_proto_depIdxs = []int32{
 	2,  // 0: journalet.v1.AdmissionRequested.demand:type_name -> journalet.v1.PodDemand
@@ -1882,26 +1915,27 @@ var file_journalet_v1_node_proto_depIdxs = []int32{
 	15, // 16: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
 	15, // 17: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
 	32, // 18: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
-	33, // 19: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
-	34, // 20: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	2,  // 21: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
-	34, // 22: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
-	2,  // 23: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
-	0,  // 24: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
-	29, // 25: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
-	35, // 26: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
-	35, // 27: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
-	1,  // 28: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
-	17, // 29: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	19, // 30: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	16, // 31: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
-	18, // 32: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
-	29, // 33: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	33, // 19: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
+	34, // 20: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
+	35, // 21: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	2,  // 22: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
+	35, // 23: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
+	2,  // 24: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
+	0,  // 25: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
+	29, // 26: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
+	36, // 27: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
+	36, // 28: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
+	1,  // 29: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
+	17, // 30: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	19, // 31: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	16, // 32: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
+	18, // 33: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	29, // 34: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_node_proto_init() }
@@ -1910,6 +1944,7 @@ func file_journalet_v1_node_proto_init() {
 		return
 	}
 	file_journalet_v1_agent_proto_init()
+	file_journalet_v1_cluster_proto_init()
 	file_journalet_v1_operator_proto_init()
 	file_journalet_v1_source_proto_init()
 	type x struct{}

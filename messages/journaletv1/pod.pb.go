@@ -95,62 +95,6 @@ func (PodStage) EnumDescriptor() ([]byte, []int) {
 	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{0}
 }
 
-// PodPhase is the phase of the Kubernetes API.
-type PodPhase int32
-
-const (
-	PodPhase_POD_PHASE_UNSPECIFIED PodPhase = 0
-	PodPhase_POD_PHASE_PENDING     PodPhase = 1
-	PodPhase_POD_PHASE_RUNNING     PodPhase = 2
-	PodPhase_POD_PHASE_SUCCEEDED   PodPhase = 3
-	PodPhase_POD_PHASE_FAILED      PodPhase = 4
-)
-
-// Enum value maps for PodPhase.
-var (
-	PodPhase_name = map[int32]string{
-		0: "POD_PHASE_UNSPECIFIED",
-		1: "POD_PHASE_PENDING",
-		2: "POD_PHASE_RUNNING",
-		3: "POD_PHASE_SUCCEEDED",
-		4: "POD_PHASE_FAILED",
-	}
-	PodPhase_value = map[string]int32{
-		"POD_PHASE_UNSPECIFIED": 0,
-		"POD_PHASE_PENDING":     1,
-		"POD_PHASE_RUNNING":     2,
-		"POD_PHASE_SUCCEEDED":   3,
-		"POD_PHASE_FAILED":      4,
-	}
-)
-
-func (x PodPhase) Enum() *PodPhase {
-	p := new(PodPhase)
-	*p = x
-	return p
-}
-
-func (x PodPhase) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (PodPhase) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_pod_proto_enumTypes[1].Descriptor()
-}
-
-func (PodPhase) Type() protoreflect.EnumType {
-	return &file_journalet_v1_pod_proto_enumTypes[1]
-}
-
-func (x PodPhase) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use PodPhase.Descriptor instead.
-func (PodPhase) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{1}
-}
-
 // ProbeKind is the kind of a container's probe.
 type ProbeKind int32
 
@@ -188,11 +132,11 @@ func (x ProbeKind) String() string {
 }
 
 func (ProbeKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_pod_proto_enumTypes[2].Descriptor()
+	return file_journalet_v1_pod_proto_enumTypes[1].Descriptor()
 }
 
 func (ProbeKind) Type() protoreflect.EnumType {
-	return &file_journalet_v1_pod_proto_enumTypes[2]
+	return &file_journalet_v1_pod_proto_enumTypes[1]
 }
 
 func (x ProbeKind) Number() protoreflect.EnumNumber {
@@ -201,7 +145,7 @@ func (x ProbeKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ProbeKind.Descriptor instead.
 func (ProbeKind) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{2}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{1}
 }
 
 // VolumeStage is where a volume of a pod stands.
@@ -244,11 +188,11 @@ func (x VolumeStage) String() string {
 }
 
 func (VolumeStage) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_pod_proto_enumTypes[3].Descriptor()
+	return file_journalet_v1_pod_proto_enumTypes[2].Descriptor()
 }
 
 func (VolumeStage) Type() protoreflect.EnumType {
-	return &file_journalet_v1_pod_proto_enumTypes[3]
+	return &file_journalet_v1_pod_proto_enumTypes[2]
 }
 
 func (x VolumeStage) Number() protoreflect.EnumNumber {
@@ -257,7 +201,7 @@ func (x VolumeStage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use VolumeStage.Descriptor instead.
 func (VolumeStage) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{3}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{2}
 }
 
 // Condition is one pod condition of the Kubernetes API.
@@ -1508,7 +1452,11 @@ type PodState struct {
 	// The restart of all containers that an operator requested, while they are being stopped.
 	Restart *PodRestart `protobuf:"bytes,55,opt,name=restart,proto3" json:"restart,omitempty"`
 	// From PodEvictionDecided: PodReadmitted begins another incarnation.
-	EndedByNode   bool `protobuf:"varint,56,opt,name=ended_by_node,json=endedByNode,proto3" json:"ended_by_node,omitempty"`
+	EndedByNode bool `protobuf:"varint,56,opt,name=ended_by_node,json=endedByNode,proto3" json:"ended_by_node,omitempty"`
+	// ApiDeleteRequested has been emitted, and ApiDeleteFinished has not followed.
+	ApiDeleteRequested bool `protobuf:"varint,57,opt,name=api_delete_requested,json=apiDeleteRequested,proto3" json:"api_delete_requested,omitempty"`
+	// From ApiDeleteFinished.
+	ApiDeleted    bool `protobuf:"varint,58,opt,name=api_deleted,json=apiDeleted,proto3" json:"api_deleted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1903,6 +1851,20 @@ func (x *PodState) GetRestart() *PodRestart {
 func (x *PodState) GetEndedByNode() bool {
 	if x != nil {
 		return x.EndedByNode
+	}
+	return false
+}
+
+func (x *PodState) GetApiDeleteRequested() bool {
+	if x != nil {
+		return x.ApiDeleteRequested
+	}
+	return false
+}
+
+func (x *PodState) GetApiDeleted() bool {
+	if x != nil {
+		return x.ApiDeleted
 	}
 	return false
 }
@@ -3149,7 +3111,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
-	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xbf\x16\n" +
+	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\x92\x17\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -3217,7 +3179,10 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x14no_cgroup_sandbox_id\x185 \x01(\tR\x11noCgroupSandboxId\x12/\n" +
 	"\x05grace\x186 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x122\n" +
 	"\arestart\x187 \x01(\v2\x18.journalet.v1.PodRestartR\arestart\x12\"\n" +
-	"\rended_by_node\x188 \x01(\bR\vendedByNode\x1a\\\n" +
+	"\rended_by_node\x188 \x01(\bR\vendedByNode\x120\n" +
+	"\x14api_delete_requested\x189 \x01(\bR\x12apiDeleteRequested\x12\x1f\n" +
+	"\vapi_deleted\x18: \x01(\bR\n" +
+	"apiDeleted\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +
@@ -3339,13 +3304,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x15POD_STAGE_TERMINATING\x10\x03\x12\x18\n" +
 	"\x14POD_STAGE_TERMINATED\x10\x04\x12\x16\n" +
 	"\x12POD_STAGE_CLEANING\x10\x05\x12\x16\n" +
-	"\x12POD_STAGE_FINISHED\x10\x06*\x82\x01\n" +
-	"\bPodPhase\x12\x19\n" +
-	"\x15POD_PHASE_UNSPECIFIED\x10\x00\x12\x15\n" +
-	"\x11POD_PHASE_PENDING\x10\x01\x12\x15\n" +
-	"\x11POD_PHASE_RUNNING\x10\x02\x12\x17\n" +
-	"\x13POD_PHASE_SUCCEEDED\x10\x03\x12\x14\n" +
-	"\x10POD_PHASE_FAILED\x10\x04*r\n" +
+	"\x12POD_STAGE_FINISHED\x10\x06*r\n" +
 	"\tProbeKind\x12\x1a\n" +
 	"\x16PROBE_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12PROBE_KIND_STARTUP\x10\x01\x12\x17\n" +
@@ -3369,53 +3328,53 @@ func file_journalet_v1_pod_proto_rawDescGZIP() []byte {
 	return file_journalet_v1_pod_proto_rawDescData
 }
 
-var file_journalet_v1_pod_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_journalet_v1_pod_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
 var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_journalet_v1_pod_proto_goTypes = []any{
 	(PodStage)(0),                   // 0: journalet.v1.PodStage
-	(PodPhase)(0),                   // 1: journalet.v1.PodPhase
-	(ProbeKind)(0),                  // 2: journalet.v1.ProbeKind
-	(VolumeStage)(0),                // 3: journalet.v1.VolumeStage
-	(*Condition)(nil),               // 4: journalet.v1.Condition
-	(*PodStatusChanged)(nil),        // 5: journalet.v1.PodStatusChanged
-	(*ContainerWaiting)(nil),        // 6: journalet.v1.ContainerWaiting
-	(*BackOffStarted)(nil),          // 7: journalet.v1.BackOffStarted
-	(*PodTerminating)(nil),          // 8: journalet.v1.PodTerminating
-	(*ProbesSet)(nil),               // 9: journalet.v1.ProbesSet
-	(*ProbeResult)(nil),             // 10: journalet.v1.ProbeResult
-	(*ResizeRequested)(nil),         // 11: journalet.v1.ResizeRequested
-	(*ResizeWithdrawn)(nil),         // 12: journalet.v1.ResizeWithdrawn
-	(*ResizeStarted)(nil),           // 13: journalet.v1.ResizeStarted
-	(*ResizeCompleted)(nil),         // 14: journalet.v1.ResizeCompleted
-	(*OrphanFound)(nil),             // 15: journalet.v1.OrphanFound
-	(*AllContainersRestarting)(nil), // 16: journalet.v1.AllContainersRestarting
-	(*ReadinessGatesSet)(nil),       // 17: journalet.v1.ReadinessGatesSet
-	(*ReadinessGatesRead)(nil),      // 18: journalet.v1.ReadinessGatesRead
-	(*ReadinessGateCondition)(nil),  // 19: journalet.v1.ReadinessGateCondition
-	(*PodTerminated)(nil),           // 20: journalet.v1.PodTerminated
-	(*PodFinished)(nil),             // 21: journalet.v1.PodFinished
-	(*PodState)(nil),                // 22: journalet.v1.PodState
-	(*PodRestart)(nil),              // 23: journalet.v1.PodRestart
-	(*VolumeRecord)(nil),            // 24: journalet.v1.VolumeRecord
-	(*VolumesLost)(nil),             // 25: journalet.v1.VolumesLost
-	(*PodDirectoryFound)(nil),       // 26: journalet.v1.PodDirectoryFound
-	(*PodCgroupLost)(nil),           // 27: journalet.v1.PodCgroupLost
-	(*StorageExceeded)(nil),         // 28: journalet.v1.StorageExceeded
-	(*PodResize)(nil),               // 29: journalet.v1.PodResize
-	(*ContainerRecord)(nil),         // 30: journalet.v1.ContainerRecord
-	(*VolumeImage)(nil),             // 31: journalet.v1.VolumeImage
-	(*CreatedContainer)(nil),        // 32: journalet.v1.CreatedContainer
-	(*ContainerTermination)(nil),    // 33: journalet.v1.ContainerTermination
-	(*ContainerProbes)(nil),         // 34: journalet.v1.ContainerProbes
-	(*BackOff)(nil),                 // 35: journalet.v1.BackOff
-	(*PodCall)(nil),                 // 36: journalet.v1.PodCall
-	nil,                             // 37: journalet.v1.PodStatusChanged.WaitingEntry
-	nil,                             // 38: journalet.v1.PodState.ContainersEntry
-	nil,                             // 39: journalet.v1.PodState.CallsEntry
-	nil,                             // 40: journalet.v1.PodState.ConditionsEntry
-	nil,                             // 41: journalet.v1.PodState.VolumesEntry
-	nil,                             // 42: journalet.v1.ContainerRecord.VolumeImagesEntry
-	(*timestamppb.Timestamp)(nil),   // 43: google.protobuf.Timestamp
+	(ProbeKind)(0),                  // 1: journalet.v1.ProbeKind
+	(VolumeStage)(0),                // 2: journalet.v1.VolumeStage
+	(*Condition)(nil),               // 3: journalet.v1.Condition
+	(*PodStatusChanged)(nil),        // 4: journalet.v1.PodStatusChanged
+	(*ContainerWaiting)(nil),        // 5: journalet.v1.ContainerWaiting
+	(*BackOffStarted)(nil),          // 6: journalet.v1.BackOffStarted
+	(*PodTerminating)(nil),          // 7: journalet.v1.PodTerminating
+	(*ProbesSet)(nil),               // 8: journalet.v1.ProbesSet
+	(*ProbeResult)(nil),             // 9: journalet.v1.ProbeResult
+	(*ResizeRequested)(nil),         // 10: journalet.v1.ResizeRequested
+	(*ResizeWithdrawn)(nil),         // 11: journalet.v1.ResizeWithdrawn
+	(*ResizeStarted)(nil),           // 12: journalet.v1.ResizeStarted
+	(*ResizeCompleted)(nil),         // 13: journalet.v1.ResizeCompleted
+	(*OrphanFound)(nil),             // 14: journalet.v1.OrphanFound
+	(*AllContainersRestarting)(nil), // 15: journalet.v1.AllContainersRestarting
+	(*ReadinessGatesSet)(nil),       // 16: journalet.v1.ReadinessGatesSet
+	(*ReadinessGatesRead)(nil),      // 17: journalet.v1.ReadinessGatesRead
+	(*ReadinessGateCondition)(nil),  // 18: journalet.v1.ReadinessGateCondition
+	(*PodTerminated)(nil),           // 19: journalet.v1.PodTerminated
+	(*PodFinished)(nil),             // 20: journalet.v1.PodFinished
+	(*PodState)(nil),                // 21: journalet.v1.PodState
+	(*PodRestart)(nil),              // 22: journalet.v1.PodRestart
+	(*VolumeRecord)(nil),            // 23: journalet.v1.VolumeRecord
+	(*VolumesLost)(nil),             // 24: journalet.v1.VolumesLost
+	(*PodDirectoryFound)(nil),       // 25: journalet.v1.PodDirectoryFound
+	(*PodCgroupLost)(nil),           // 26: journalet.v1.PodCgroupLost
+	(*StorageExceeded)(nil),         // 27: journalet.v1.StorageExceeded
+	(*PodResize)(nil),               // 28: journalet.v1.PodResize
+	(*ContainerRecord)(nil),         // 29: journalet.v1.ContainerRecord
+	(*VolumeImage)(nil),             // 30: journalet.v1.VolumeImage
+	(*CreatedContainer)(nil),        // 31: journalet.v1.CreatedContainer
+	(*ContainerTermination)(nil),    // 32: journalet.v1.ContainerTermination
+	(*ContainerProbes)(nil),         // 33: journalet.v1.ContainerProbes
+	(*BackOff)(nil),                 // 34: journalet.v1.BackOff
+	(*PodCall)(nil),                 // 35: journalet.v1.PodCall
+	nil,                             // 36: journalet.v1.PodStatusChanged.WaitingEntry
+	nil,                             // 37: journalet.v1.PodState.ContainersEntry
+	nil,                             // 38: journalet.v1.PodState.CallsEntry
+	nil,                             // 39: journalet.v1.PodState.ConditionsEntry
+	nil,                             // 40: journalet.v1.PodState.VolumesEntry
+	nil,                             // 41: journalet.v1.ContainerRecord.VolumeImagesEntry
+	(*timestamppb.Timestamp)(nil),   // 42: google.protobuf.Timestamp
+	(PodPhase)(0),                   // 43: journalet.v1.PodPhase
 	(*durationpb.Duration)(nil),     // 44: google.protobuf.Duration
 	(*PodDemand)(nil),               // 45: journalet.v1.PodDemand
 	(*PodRef)(nil),                  // 46: journalet.v1.PodRef
@@ -3429,78 +3388,78 @@ var file_journalet_v1_pod_proto_goTypes = []any{
 	(*CallRequested)(nil),           // 54: journalet.v1.CallRequested
 }
 var file_journalet_v1_pod_proto_depIdxs = []int32{
-	43, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
-	1,  // 1: journalet.v1.PodStatusChanged.phase:type_name -> journalet.v1.PodPhase
-	4,  // 2: journalet.v1.PodStatusChanged.conditions:type_name -> journalet.v1.Condition
-	37, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
+	42, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	43, // 1: journalet.v1.PodStatusChanged.phase:type_name -> journalet.v1.PodPhase
+	3,  // 2: journalet.v1.PodStatusChanged.conditions:type_name -> journalet.v1.Condition
+	36, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
 	44, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
 	44, // 5: journalet.v1.PodTerminating.grace:type_name -> google.protobuf.Duration
-	2,  // 6: journalet.v1.ProbesSet.kinds:type_name -> journalet.v1.ProbeKind
-	43, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
-	2,  // 8: journalet.v1.ProbeResult.kind:type_name -> journalet.v1.ProbeKind
+	1,  // 6: journalet.v1.ProbesSet.kinds:type_name -> journalet.v1.ProbeKind
+	42, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
+	1,  // 8: journalet.v1.ProbeResult.kind:type_name -> journalet.v1.ProbeKind
 	45, // 9: journalet.v1.ResizeRequested.demand:type_name -> journalet.v1.PodDemand
-	19, // 10: journalet.v1.ReadinessGatesRead.conditions:type_name -> journalet.v1.ReadinessGateCondition
-	43, // 11: journalet.v1.ReadinessGateCondition.last_transition:type_name -> google.protobuf.Timestamp
-	1,  // 12: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
+	18, // 10: journalet.v1.ReadinessGatesRead.conditions:type_name -> journalet.v1.ReadinessGateCondition
+	42, // 11: journalet.v1.ReadinessGateCondition.last_transition:type_name -> google.protobuf.Timestamp
+	43, // 12: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
 	46, // 13: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
 	0,  // 14: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
 	44, // 15: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
-	43, // 16: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
-	43, // 17: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
-	43, // 18: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
+	42, // 16: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
+	42, // 17: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
+	42, // 18: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
 	47, // 19: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
-	38, // 20: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
-	39, // 21: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
-	43, // 22: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
-	43, // 23: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
-	43, // 24: journalet.v1.PodState.sandbox_created_at:type_name -> google.protobuf.Timestamp
+	37, // 20: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
+	38, // 21: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
+	42, // 22: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
+	42, // 23: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
+	42, // 24: journalet.v1.PodState.sandbox_created_at:type_name -> google.protobuf.Timestamp
 	48, // 25: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
-	1,  // 26: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
-	40, // 27: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
-	43, // 28: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
+	43, // 26: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
+	39, // 27: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
+	42, // 28: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
 	46, // 29: journalet.v1.PodState.reported_as:type_name -> journalet.v1.PodRef
 	46, // 30: journalet.v1.PodState.preempted_for:type_name -> journalet.v1.PodRef
-	19, // 31: journalet.v1.PodState.gate_conditions:type_name -> journalet.v1.ReadinessGateCondition
-	16, // 32: journalet.v1.PodState.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
-	29, // 33: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
-	41, // 34: journalet.v1.PodState.volumes:type_name -> journalet.v1.PodState.VolumesEntry
+	18, // 31: journalet.v1.PodState.gate_conditions:type_name -> journalet.v1.ReadinessGateCondition
+	15, // 32: journalet.v1.PodState.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
+	28, // 33: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
+	40, // 34: journalet.v1.PodState.volumes:type_name -> journalet.v1.PodState.VolumesEntry
 	49, // 35: journalet.v1.PodState.object_refs:type_name -> journalet.v1.ObjectRef
 	50, // 36: journalet.v1.PodState.objects:type_name -> journalet.v1.ObjectRead
 	51, // 37: journalet.v1.PodState.user_namespace:type_name -> journalet.v1.UserNamespace
 	44, // 38: journalet.v1.PodState.grace:type_name -> google.protobuf.Duration
-	23, // 39: journalet.v1.PodState.restart:type_name -> journalet.v1.PodRestart
-	43, // 40: journalet.v1.PodRestart.since:type_name -> google.protobuf.Timestamp
-	3,  // 41: journalet.v1.VolumeRecord.stage:type_name -> journalet.v1.VolumeStage
-	43, // 42: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
-	43, // 43: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
+	22, // 39: journalet.v1.PodState.restart:type_name -> journalet.v1.PodRestart
+	42, // 40: journalet.v1.PodRestart.since:type_name -> google.protobuf.Timestamp
+	2,  // 41: journalet.v1.VolumeRecord.stage:type_name -> journalet.v1.VolumeStage
+	42, // 42: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
+	42, // 43: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
 	52, // 44: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
 	52, // 45: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
-	6,  // 46: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
-	35, // 47: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	43, // 48: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
-	6,  // 49: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
-	34, // 50: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	33, // 51: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
+	5,  // 46: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
+	34, // 47: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	42, // 48: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	5,  // 49: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
+	33, // 50: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	32, // 51: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
 	53, // 52: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
 	53, // 53: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
-	32, // 54: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
-	42, // 55: journalet.v1.ContainerRecord.volume_images:type_name -> journalet.v1.ContainerRecord.VolumeImagesEntry
-	43, // 56: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
+	31, // 54: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
+	41, // 55: journalet.v1.ContainerRecord.volume_images:type_name -> journalet.v1.ContainerRecord.VolumeImagesEntry
+	42, // 56: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
 	44, // 57: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
-	2,  // 58: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
-	10, // 59: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
-	10, // 60: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
-	10, // 61: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	1,  // 58: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	9,  // 59: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	9,  // 60: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	9,  // 61: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
 	44, // 62: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	43, // 63: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	42, // 63: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
 	54, // 64: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	43, // 65: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
-	6,  // 66: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
-	30, // 67: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	36, // 68: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	4,  // 69: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	24, // 70: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
-	31, // 71: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
+	42, // 65: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
+	5,  // 66: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
+	29, // 67: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	35, // 68: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	3,  // 69: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	23, // 70: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
+	30, // 71: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
 	72, // [72:72] is the sub-list for method output_type
 	72, // [72:72] is the sub-list for method input_type
 	72, // [72:72] is the sub-list for extension type_name
@@ -3523,7 +3482,7 @@ func file_journalet_v1_pod_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_pod_proto_rawDesc), len(file_journalet_v1_pod_proto_rawDesc)),
-			NumEnums:      4,
+			NumEnums:      3,
 			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -24,6 +24,62 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// PodPhase is the phase of the Kubernetes API.
+type PodPhase int32
+
+const (
+	PodPhase_POD_PHASE_UNSPECIFIED PodPhase = 0
+	PodPhase_POD_PHASE_PENDING     PodPhase = 1
+	PodPhase_POD_PHASE_RUNNING     PodPhase = 2
+	PodPhase_POD_PHASE_SUCCEEDED   PodPhase = 3
+	PodPhase_POD_PHASE_FAILED      PodPhase = 4
+)
+
+// Enum value maps for PodPhase.
+var (
+	PodPhase_name = map[int32]string{
+		0: "POD_PHASE_UNSPECIFIED",
+		1: "POD_PHASE_PENDING",
+		2: "POD_PHASE_RUNNING",
+		3: "POD_PHASE_SUCCEEDED",
+		4: "POD_PHASE_FAILED",
+	}
+	PodPhase_value = map[string]int32{
+		"POD_PHASE_UNSPECIFIED": 0,
+		"POD_PHASE_PENDING":     1,
+		"POD_PHASE_RUNNING":     2,
+		"POD_PHASE_SUCCEEDED":   3,
+		"POD_PHASE_FAILED":      4,
+	}
+)
+
+func (x PodPhase) Enum() *PodPhase {
+	p := new(PodPhase)
+	*p = x
+	return p
+}
+
+func (x PodPhase) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PodPhase) Descriptor() protoreflect.EnumDescriptor {
+	return file_journalet_v1_source_proto_enumTypes[0].Descriptor()
+}
+
+func (PodPhase) Type() protoreflect.EnumType {
+	return &file_journalet_v1_source_proto_enumTypes[0]
+}
+
+func (x PodPhase) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PodPhase.Descriptor instead.
+func (PodPhase) EnumDescriptor() ([]byte, []int) {
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{0}
+}
+
 // PodOperation is what a source wants done with a pod (kubelet: PodOperation).
 type PodOperation int32
 
@@ -64,11 +120,11 @@ func (x PodOperation) String() string {
 }
 
 func (PodOperation) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_source_proto_enumTypes[0].Descriptor()
+	return file_journalet_v1_source_proto_enumTypes[1].Descriptor()
 }
 
 func (PodOperation) Type() protoreflect.EnumType {
-	return &file_journalet_v1_source_proto_enumTypes[0]
+	return &file_journalet_v1_source_proto_enumTypes[1]
 }
 
 func (x PodOperation) Number() protoreflect.EnumNumber {
@@ -77,7 +133,7 @@ func (x PodOperation) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PodOperation.Descriptor instead.
 func (PodOperation) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{0}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{1}
 }
 
 // SourcePodStage is where a pod stands with its source.
@@ -132,11 +188,11 @@ func (x SourcePodStage) String() string {
 }
 
 func (SourcePodStage) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_source_proto_enumTypes[1].Descriptor()
+	return file_journalet_v1_source_proto_enumTypes[2].Descriptor()
 }
 
 func (SourcePodStage) Type() protoreflect.EnumType {
-	return &file_journalet_v1_source_proto_enumTypes[1]
+	return &file_journalet_v1_source_proto_enumTypes[2]
 }
 
 func (x SourcePodStage) Number() protoreflect.EnumNumber {
@@ -145,7 +201,7 @@ func (x SourcePodStage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SourcePodStage.Descriptor instead.
 func (SourcePodStage) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{1}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{2}
 }
 
 // PodRef names a pod and its manifest.
@@ -157,7 +213,9 @@ type PodRef struct {
 	// "sha256:<hex>" over the canonical manifest, defaults applied.
 	Digest string `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
 	// metadata.creationTimestamp of the manifest, if set. Older pods are added first.
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// Of a pod of the API server: what it has besides its manifest. Unset for other pods.
+	Api           *ApiPod `protobuf:"bytes,6,opt,name=api,proto3" json:"api,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -227,6 +285,95 @@ func (x *PodRef) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *PodRef) GetApi() *ApiPod {
+	if x != nil {
+		return x.Api
+	}
+	return nil
+}
+
+// ApiPod is what the API server has of a pod besides its manifest.
+type ApiPod struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// metadata.deletionTimestamp is set.
+	Deleted bool `protobuf:"varint,1,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	// metadata.deletionGracePeriodSeconds, at least 1; only if deleted. It counts from when the agent acts.
+	DeletionGraceSeconds int64 `protobuf:"varint,2,opt,name=deletion_grace_seconds,json=deletionGraceSeconds,proto3" json:"deletion_grace_seconds,omitempty"`
+	// status.phase, if it is Succeeded or Failed. A pod that has it when it is added never runs.
+	TerminalPhase PodPhase `protobuf:"varint,3,opt,name=terminal_phase,json=terminalPhase,proto3,enum=journalet.v1.PodPhase" json:"terminal_phase,omitempty"`
+	// metadata.generation.
+	Generation int64 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
+	// What this agent does not carry out, with the field's path. Such a pod is rejected. Empty: nothing.
+	Unsupported   string `protobuf:"bytes,5,opt,name=unsupported,proto3" json:"unsupported,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApiPod) Reset() {
+	*x = ApiPod{}
+	mi := &file_journalet_v1_source_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApiPod) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApiPod) ProtoMessage() {}
+
+func (x *ApiPod) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_source_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApiPod.ProtoReflect.Descriptor instead.
+func (*ApiPod) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ApiPod) GetDeleted() bool {
+	if x != nil {
+		return x.Deleted
+	}
+	return false
+}
+
+func (x *ApiPod) GetDeletionGraceSeconds() int64 {
+	if x != nil {
+		return x.DeletionGraceSeconds
+	}
+	return 0
+}
+
+func (x *ApiPod) GetTerminalPhase() PodPhase {
+	if x != nil {
+		return x.TerminalPhase
+	}
+	return PodPhase_POD_PHASE_UNSPECIFIED
+}
+
+func (x *ApiPod) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *ApiPod) GetUnsupported() string {
+	if x != nil {
+		return x.Unsupported
+	}
+	return ""
+}
+
 // ManifestProblem is one thing wrong in a manifest.
 type ManifestProblem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -243,7 +390,7 @@ type ManifestProblem struct {
 
 func (x *ManifestProblem) Reset() {
 	*x = ManifestProblem{}
-	mi := &file_journalet_v1_source_proto_msgTypes[1]
+	mi := &file_journalet_v1_source_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -255,7 +402,7 @@ func (x *ManifestProblem) String() string {
 func (*ManifestProblem) ProtoMessage() {}
 
 func (x *ManifestProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[1]
+	mi := &file_journalet_v1_source_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -268,7 +415,7 @@ func (x *ManifestProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ManifestProblem.ProtoReflect.Descriptor instead.
 func (*ManifestProblem) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{1}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ManifestProblem) GetLine() uint32 {
@@ -322,7 +469,7 @@ type ManifestFile struct {
 
 func (x *ManifestFile) Reset() {
 	*x = ManifestFile{}
-	mi := &file_journalet_v1_source_proto_msgTypes[2]
+	mi := &file_journalet_v1_source_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -334,7 +481,7 @@ func (x *ManifestFile) String() string {
 func (*ManifestFile) ProtoMessage() {}
 
 func (x *ManifestFile) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[2]
+	mi := &file_journalet_v1_source_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -347,7 +494,7 @@ func (x *ManifestFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ManifestFile.ProtoReflect.Descriptor instead.
 func (*ManifestFile) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{2}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ManifestFile) GetPath() string {
@@ -392,7 +539,7 @@ type ManifestsRead struct {
 
 func (x *ManifestsRead) Reset() {
 	*x = ManifestsRead{}
-	mi := &file_journalet_v1_source_proto_msgTypes[3]
+	mi := &file_journalet_v1_source_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -404,7 +551,7 @@ func (x *ManifestsRead) String() string {
 func (*ManifestsRead) ProtoMessage() {}
 
 func (x *ManifestsRead) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[3]
+	mi := &file_journalet_v1_source_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -417,7 +564,7 @@ func (x *ManifestsRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ManifestsRead.ProtoReflect.Descriptor instead.
 func (*ManifestsRead) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{3}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ManifestsRead) GetSource() string {
@@ -453,7 +600,7 @@ type PodUpdated struct {
 
 func (x *PodUpdated) Reset() {
 	*x = PodUpdated{}
-	mi := &file_journalet_v1_source_proto_msgTypes[4]
+	mi := &file_journalet_v1_source_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -465,7 +612,7 @@ func (x *PodUpdated) String() string {
 func (*PodUpdated) ProtoMessage() {}
 
 func (x *PodUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[4]
+	mi := &file_journalet_v1_source_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -478,7 +625,7 @@ func (x *PodUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodUpdated.ProtoReflect.Descriptor instead.
 func (*PodUpdated) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PodUpdated) GetOperation() PodOperation {
@@ -516,7 +663,7 @@ type ManifestIgnored struct {
 
 func (x *ManifestIgnored) Reset() {
 	*x = ManifestIgnored{}
-	mi := &file_journalet_v1_source_proto_msgTypes[5]
+	mi := &file_journalet_v1_source_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -528,7 +675,7 @@ func (x *ManifestIgnored) String() string {
 func (*ManifestIgnored) ProtoMessage() {}
 
 func (x *ManifestIgnored) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[5]
+	mi := &file_journalet_v1_source_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -541,7 +688,7 @@ func (x *ManifestIgnored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ManifestIgnored.ProtoReflect.Descriptor instead.
 func (*ManifestIgnored) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ManifestIgnored) GetPath() string {
@@ -586,7 +733,7 @@ type UidRequested struct {
 
 func (x *UidRequested) Reset() {
 	*x = UidRequested{}
-	mi := &file_journalet_v1_source_proto_msgTypes[6]
+	mi := &file_journalet_v1_source_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -598,7 +745,7 @@ func (x *UidRequested) String() string {
 func (*UidRequested) ProtoMessage() {}
 
 func (x *UidRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[6]
+	mi := &file_journalet_v1_source_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -611,7 +758,7 @@ func (x *UidRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidRequested.ProtoReflect.Descriptor instead.
 func (*UidRequested) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *UidRequested) GetUid() string {
@@ -648,7 +795,7 @@ type UidWithdrawn struct {
 
 func (x *UidWithdrawn) Reset() {
 	*x = UidWithdrawn{}
-	mi := &file_journalet_v1_source_proto_msgTypes[7]
+	mi := &file_journalet_v1_source_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -660,7 +807,7 @@ func (x *UidWithdrawn) String() string {
 func (*UidWithdrawn) ProtoMessage() {}
 
 func (x *UidWithdrawn) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[7]
+	mi := &file_journalet_v1_source_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -673,7 +820,7 @@ func (x *UidWithdrawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidWithdrawn.ProtoReflect.Descriptor instead.
 func (*UidWithdrawn) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UidWithdrawn) GetUid() string {
@@ -708,7 +855,7 @@ type SourceSynced struct {
 
 func (x *SourceSynced) Reset() {
 	*x = SourceSynced{}
-	mi := &file_journalet_v1_source_proto_msgTypes[8]
+	mi := &file_journalet_v1_source_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -720,7 +867,7 @@ func (x *SourceSynced) String() string {
 func (*SourceSynced) ProtoMessage() {}
 
 func (x *SourceSynced) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[8]
+	mi := &file_journalet_v1_source_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -733,7 +880,7 @@ func (x *SourceSynced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceSynced.ProtoReflect.Descriptor instead.
 func (*SourceSynced) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SourceSynced) GetSource() string {
@@ -754,7 +901,7 @@ type PodForgotten struct {
 
 func (x *PodForgotten) Reset() {
 	*x = PodForgotten{}
-	mi := &file_journalet_v1_source_proto_msgTypes[9]
+	mi := &file_journalet_v1_source_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -766,7 +913,7 @@ func (x *PodForgotten) String() string {
 func (*PodForgotten) ProtoMessage() {}
 
 func (x *PodForgotten) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[9]
+	mi := &file_journalet_v1_source_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -779,7 +926,7 @@ func (x *PodForgotten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodForgotten.ProtoReflect.Descriptor instead.
 func (*PodForgotten) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PodForgotten) GetUid() string {
@@ -820,7 +967,7 @@ type SourceState struct {
 
 func (x *SourceState) Reset() {
 	*x = SourceState{}
-	mi := &file_journalet_v1_source_proto_msgTypes[10]
+	mi := &file_journalet_v1_source_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -832,7 +979,7 @@ func (x *SourceState) String() string {
 func (*SourceState) ProtoMessage() {}
 
 func (x *SourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[10]
+	mi := &file_journalet_v1_source_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -845,7 +992,7 @@ func (x *SourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceState.ProtoReflect.Descriptor instead.
 func (*SourceState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SourceState) GetName() string {
@@ -916,7 +1063,7 @@ type IgnoredManifest struct {
 
 func (x *IgnoredManifest) Reset() {
 	*x = IgnoredManifest{}
-	mi := &file_journalet_v1_source_proto_msgTypes[11]
+	mi := &file_journalet_v1_source_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -928,7 +1075,7 @@ func (x *IgnoredManifest) String() string {
 func (*IgnoredManifest) ProtoMessage() {}
 
 func (x *IgnoredManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[11]
+	mi := &file_journalet_v1_source_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -941,7 +1088,7 @@ func (x *IgnoredManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IgnoredManifest.ProtoReflect.Descriptor instead.
 func (*IgnoredManifest) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *IgnoredManifest) GetIgnored() *ManifestIgnored {
@@ -976,7 +1123,7 @@ type SourcePod struct {
 
 func (x *SourcePod) Reset() {
 	*x = SourcePod{}
-	mi := &file_journalet_v1_source_proto_msgTypes[12]
+	mi := &file_journalet_v1_source_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -988,7 +1135,7 @@ func (x *SourcePod) String() string {
 func (*SourcePod) ProtoMessage() {}
 
 func (x *SourcePod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[12]
+	mi := &file_journalet_v1_source_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1001,7 +1148,7 @@ func (x *SourcePod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePod.ProtoReflect.Descriptor instead.
 func (*SourcePod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SourcePod) GetPod() *PodRef {
@@ -1050,14 +1197,23 @@ var File_journalet_v1_source_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_source_proto_rawDesc = "" +
 	"\n" +
-	"\x19journalet/v1/source.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9f\x01\n" +
+	"\x19journalet/v1/source.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc7\x01\n" +
 	"\x06PodRef\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x16\n" +
 	"\x06digest\x18\x04 \x01(\tR\x06digest\x129\n" +
 	"\n" +
-	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"{\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12&\n" +
+	"\x03api\x18\x06 \x01(\v2\x14.journalet.v1.ApiPodR\x03api\"\xd9\x01\n" +
+	"\x06ApiPod\x12\x18\n" +
+	"\adeleted\x18\x01 \x01(\bR\adeleted\x124\n" +
+	"\x16deletion_grace_seconds\x18\x02 \x01(\x03R\x14deletionGraceSeconds\x12=\n" +
+	"\x0eterminal_phase\x18\x03 \x01(\x0e2\x16.journalet.v1.PodPhaseR\rterminalPhase\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x04 \x01(\x03R\n" +
+	"generation\x12 \n" +
+	"\vunsupported\x18\x05 \x01(\tR\vunsupported\"{\n" +
 	"\x0fManifestProblem\x12\x12\n" +
 	"\x04line\x18\x01 \x01(\rR\x04line\x12\x14\n" +
 	"\x05field\x18\x02 \x01(\tR\x05field\x12\x12\n" +
@@ -1130,7 +1286,13 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\vsent_digest\x18\x05 \x01(\tR\n" +
 	"sentDigest\x12\x1f\n" +
 	"\vuid_request\x18\x06 \x01(\x04R\n" +
-	"uidRequest*x\n" +
+	"uidRequest*\x82\x01\n" +
+	"\bPodPhase\x12\x19\n" +
+	"\x15POD_PHASE_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11POD_PHASE_PENDING\x10\x01\x12\x15\n" +
+	"\x11POD_PHASE_RUNNING\x10\x02\x12\x17\n" +
+	"\x13POD_PHASE_SUCCEEDED\x10\x03\x12\x14\n" +
+	"\x10POD_PHASE_FAILED\x10\x04*x\n" +
 	"\fPodOperation\x12\x1d\n" +
 	"\x19POD_OPERATION_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11POD_OPERATION_ADD\x10\x01\x12\x18\n" +
@@ -1157,51 +1319,55 @@ func file_journalet_v1_source_proto_rawDescGZIP() []byte {
 	return file_journalet_v1_source_proto_rawDescData
 }
 
-var file_journalet_v1_source_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_journalet_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_journalet_v1_source_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_journalet_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_journalet_v1_source_proto_goTypes = []any{
-	(PodOperation)(0),             // 0: journalet.v1.PodOperation
-	(SourcePodStage)(0),           // 1: journalet.v1.SourcePodStage
-	(*PodRef)(nil),                // 2: journalet.v1.PodRef
-	(*ManifestProblem)(nil),       // 3: journalet.v1.ManifestProblem
-	(*ManifestFile)(nil),          // 4: journalet.v1.ManifestFile
-	(*ManifestsRead)(nil),         // 5: journalet.v1.ManifestsRead
-	(*PodUpdated)(nil),            // 6: journalet.v1.PodUpdated
-	(*ManifestIgnored)(nil),       // 7: journalet.v1.ManifestIgnored
-	(*UidRequested)(nil),          // 8: journalet.v1.UidRequested
-	(*UidWithdrawn)(nil),          // 9: journalet.v1.UidWithdrawn
-	(*SourceSynced)(nil),          // 10: journalet.v1.SourceSynced
-	(*PodForgotten)(nil),          // 11: journalet.v1.PodForgotten
-	(*SourceState)(nil),           // 12: journalet.v1.SourceState
-	(*IgnoredManifest)(nil),       // 13: journalet.v1.IgnoredManifest
-	(*SourcePod)(nil),             // 14: journalet.v1.SourcePod
-	nil,                           // 15: journalet.v1.SourceState.FilesEntry
-	nil,                           // 16: journalet.v1.SourceState.PodsEntry
-	nil,                           // 17: journalet.v1.SourceState.IgnoredEntry
-	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
+	(PodPhase)(0),                 // 0: journalet.v1.PodPhase
+	(PodOperation)(0),             // 1: journalet.v1.PodOperation
+	(SourcePodStage)(0),           // 2: journalet.v1.SourcePodStage
+	(*PodRef)(nil),                // 3: journalet.v1.PodRef
+	(*ApiPod)(nil),                // 4: journalet.v1.ApiPod
+	(*ManifestProblem)(nil),       // 5: journalet.v1.ManifestProblem
+	(*ManifestFile)(nil),          // 6: journalet.v1.ManifestFile
+	(*ManifestsRead)(nil),         // 7: journalet.v1.ManifestsRead
+	(*PodUpdated)(nil),            // 8: journalet.v1.PodUpdated
+	(*ManifestIgnored)(nil),       // 9: journalet.v1.ManifestIgnored
+	(*UidRequested)(nil),          // 10: journalet.v1.UidRequested
+	(*UidWithdrawn)(nil),          // 11: journalet.v1.UidWithdrawn
+	(*SourceSynced)(nil),          // 12: journalet.v1.SourceSynced
+	(*PodForgotten)(nil),          // 13: journalet.v1.PodForgotten
+	(*SourceState)(nil),           // 14: journalet.v1.SourceState
+	(*IgnoredManifest)(nil),       // 15: journalet.v1.IgnoredManifest
+	(*SourcePod)(nil),             // 16: journalet.v1.SourcePod
+	nil,                           // 17: journalet.v1.SourceState.FilesEntry
+	nil,                           // 18: journalet.v1.SourceState.PodsEntry
+	nil,                           // 19: journalet.v1.SourceState.IgnoredEntry
+	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
 }
 var file_journalet_v1_source_proto_depIdxs = []int32{
-	18, // 0: journalet.v1.PodRef.created_at:type_name -> google.protobuf.Timestamp
-	2,  // 1: journalet.v1.ManifestFile.pods:type_name -> journalet.v1.PodRef
-	3,  // 2: journalet.v1.ManifestFile.problems:type_name -> journalet.v1.ManifestProblem
-	4,  // 3: journalet.v1.ManifestsRead.changed:type_name -> journalet.v1.ManifestFile
-	0,  // 4: journalet.v1.PodUpdated.operation:type_name -> journalet.v1.PodOperation
-	2,  // 5: journalet.v1.PodUpdated.pod:type_name -> journalet.v1.PodRef
-	2,  // 6: journalet.v1.ManifestIgnored.pod:type_name -> journalet.v1.PodRef
-	15, // 7: journalet.v1.SourceState.files:type_name -> journalet.v1.SourceState.FilesEntry
-	16, // 8: journalet.v1.SourceState.pods:type_name -> journalet.v1.SourceState.PodsEntry
-	17, // 9: journalet.v1.SourceState.ignored:type_name -> journalet.v1.SourceState.IgnoredEntry
-	7,  // 10: journalet.v1.IgnoredManifest.ignored:type_name -> journalet.v1.ManifestIgnored
-	2,  // 11: journalet.v1.SourcePod.pod:type_name -> journalet.v1.PodRef
-	1,  // 12: journalet.v1.SourcePod.stage:type_name -> journalet.v1.SourcePodStage
-	4,  // 13: journalet.v1.SourceState.FilesEntry.value:type_name -> journalet.v1.ManifestFile
-	14, // 14: journalet.v1.SourceState.PodsEntry.value:type_name -> journalet.v1.SourcePod
-	13, // 15: journalet.v1.SourceState.IgnoredEntry.value:type_name -> journalet.v1.IgnoredManifest
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	20, // 0: journalet.v1.PodRef.created_at:type_name -> google.protobuf.Timestamp
+	4,  // 1: journalet.v1.PodRef.api:type_name -> journalet.v1.ApiPod
+	0,  // 2: journalet.v1.ApiPod.terminal_phase:type_name -> journalet.v1.PodPhase
+	3,  // 3: journalet.v1.ManifestFile.pods:type_name -> journalet.v1.PodRef
+	5,  // 4: journalet.v1.ManifestFile.problems:type_name -> journalet.v1.ManifestProblem
+	6,  // 5: journalet.v1.ManifestsRead.changed:type_name -> journalet.v1.ManifestFile
+	1,  // 6: journalet.v1.PodUpdated.operation:type_name -> journalet.v1.PodOperation
+	3,  // 7: journalet.v1.PodUpdated.pod:type_name -> journalet.v1.PodRef
+	3,  // 8: journalet.v1.ManifestIgnored.pod:type_name -> journalet.v1.PodRef
+	17, // 9: journalet.v1.SourceState.files:type_name -> journalet.v1.SourceState.FilesEntry
+	18, // 10: journalet.v1.SourceState.pods:type_name -> journalet.v1.SourceState.PodsEntry
+	19, // 11: journalet.v1.SourceState.ignored:type_name -> journalet.v1.SourceState.IgnoredEntry
+	9,  // 12: journalet.v1.IgnoredManifest.ignored:type_name -> journalet.v1.ManifestIgnored
+	3,  // 13: journalet.v1.SourcePod.pod:type_name -> journalet.v1.PodRef
+	2,  // 14: journalet.v1.SourcePod.stage:type_name -> journalet.v1.SourcePodStage
+	6,  // 15: journalet.v1.SourceState.FilesEntry.value:type_name -> journalet.v1.ManifestFile
+	16, // 16: journalet.v1.SourceState.PodsEntry.value:type_name -> journalet.v1.SourcePod
+	15, // 17: journalet.v1.SourceState.IgnoredEntry.value:type_name -> journalet.v1.IgnoredManifest
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_source_proto_init() }
@@ -1214,8 +1380,8 @@ func file_journalet_v1_source_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_source_proto_rawDesc), len(file_journalet_v1_source_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   16,
+			NumEnums:      3,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

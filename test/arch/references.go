@@ -35,6 +35,7 @@ type index struct {
 
 // theirs are the names in comments and documents that no code of the repository has.
 var theirs = strings.Fields(`
+	podCIDRs CertificateSigningRequest
 	OnPodSandboxReady
 	Kubelet:    computeInitContainerActions computePodActions computePodResizeAction containerBackOffPeriod getPhase
 	            imageBackOff immediateEvictionGracePeriodSeconds maxMsgSize maxProbeRetries maxRespBodyLength

@@ -45,6 +45,12 @@ var facts = map[string]struct{ about, recorder string }{
 	"shutdown_signaled":       {"node", "the driver of shutdowns"},
 	"operator_pull_requested": {"image", "the control service, on request"},
 	"image_removal_requested": {"image", "the control service, on request"},
+
+	"node_observed":       {"node", "the driver of the Node"},
+	"node_registered":     {"agent", "the driver of the Node"},
+	"api_server_contact":  {"agent", "the client of the API server"},
+	"certificate_changed": {"agent", "the driver of certificates"},
+	"api_delete_finished": {"pod", "the driver of pod statuses"},
 }
 
 // ids are how a subject names the actors of a kind.

@@ -42,6 +42,9 @@ var fields = map[action][]string{
 		"OperatorPullDecided.error", "PullCredentials.node_accessible", "SessionEnded.exit_code",
 		"SessionEnded.kind", "SessionStarted.arguments", "SessionStarted.kind", "SessionStarted.tty",
 		"ShutdownGroup.priority", "ShutdownSignaled.active",
+		"AdmissionRequested.shares_name", "ApiDeleteFinished.absent", "ApiPod.deleted", "ApiPod.deletion_grace_seconds",
+		"ApiPod.generation", "ApiPod.terminal_phase", "ApiServerContact.reachable", "CertificateChanged.kind",
+		"NodeRegistered.created",
 	},
 	vocabulary: {
 		"AdmissionDecided.reason", "AgentStopped.reason", "Condition.reason", "ContainerObservation.reason",
@@ -49,7 +52,7 @@ var fields = map[action][]string{
 		"PodTerminating.reason", "QuarantineLifted.kind", "Quarantined.kind", "ReadinessGateCondition.status",
 		"ResizeDecided.reason", "ResizePendingPreemption.reason", "RunHook.reason",
 		"RuntimeHealthChanged.runtime_name", "StopContainer.reason",
-		"AdmissionDeferred.reason", "PodEvictionDecided.reason",
+		"AdmissionDeferred.reason", "PodEvictionDecided.reason", "NodeTaint.effect",
 	},
 	version: {
 		"AgentStarted.version", "RuntimeHealthChanged.runtime_version",
@@ -74,14 +77,16 @@ var fields = map[action][]string{
 		"StorageExceeded.uid", "VolumesLost.uid",
 		"DrainProgressed.waiting_for", "LogRotated.uid", "PodEvictionDecided.uid", "PodReadmitted.uid",
 		"RestartRequested.uid", "SessionEnded.uid", "SessionStarted.uid",
+		"ApiDeleteFinished.uid", "ApiDeleteRequested.uid", "NodeObserved.uid", "NodeRegistered.uid",
 	},
 	namespace: {
 		"AdmissionRequested.namespace", "CleanPod.namespace", "PodObserved.pod_namespace", "PodRef.namespace",
 		"ObjectsSet.namespace",
-		"ImagePullRequested.namespace", "PullImage.namespace", "PullSecret.namespace",
+		"ImagePullRequested.namespace", "PullImage.namespace", "PullSecret.namespace", "ApiDeleteRequested.namespace",
 	},
 	podName: {
 		"AdmissionRequested.name", "CleanPod.name", "PodObserved.pod_name", "PodRef.name",
+		"ApiDeleteRequested.name",
 	},
 	fullName: {
 		"AdmissionPendingPreemption.full_name", "ManifestProblem.pod", "ResizePendingPreemption.full_name",
@@ -172,5 +177,8 @@ var fields = map[action][]string{
 		"PullImage.service_account", "PullSecret.digest", "PullSecret.name", "PullSecret.uid", "RemoveImage.reason",
 		"RestartRequested.client", "SessionEnded.message", "SessionEnded.session_id", "SessionStarted.client",
 		"SessionStarted.command", "SessionStarted.session_id", "UncordonRequested.client",
+		"AdmissionRequested.unsupported", "ApiDeleteFinished.message", "ApiPod.unsupported", "ApiServerContact.message",
+		"CertificateChanged.message", "CertificateChanged.request", "NodeObserved.labels", "NodeObserved.pod_cidrs",
+		"NodeTaint.key", "NodeTaint.value",
 	},
 }

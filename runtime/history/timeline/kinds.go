@@ -12,7 +12,8 @@ func kindOf(e *journaletv1.Event) string {
 	case *journaletv1.Event_AgentStarted, *journaletv1.Event_AgentStopped, *journaletv1.Event_JournalDamaged,
 		*journaletv1.Event_Quarantined, *journaletv1.Event_QuarantineLifted, *journaletv1.Event_RuntimeHealthChanged,
 		*journaletv1.Event_DrainRequested, *journaletv1.Event_UncordonRequested, *journaletv1.Event_ShutdownSignaled,
-		*journaletv1.Event_DrainProgressed:
+		*journaletv1.Event_DrainProgressed, *journaletv1.Event_NodeObserved, *journaletv1.Event_NodeRegistered,
+		*journaletv1.Event_ApiServerContact, *journaletv1.Event_CertificateChanged:
 		return "agent"
 	case *journaletv1.Event_TimerFired, *journaletv1.Event_TimerSet, *journaletv1.Event_TimerCleared:
 		return "timer"
@@ -78,6 +79,10 @@ func alerts(e *journaletv1.Event) bool {
 		return k.OperatorPullDecided.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED
 	case *journaletv1.Event_LogRotated:
 		return k.LogRotated.GetMessage() != ""
+	case *journaletv1.Event_ApiServerContact:
+		return !k.ApiServerContact.GetReachable()
+	case *journaletv1.Event_CertificateChanged:
+		return k.CertificateChanged.GetMessage() != ""
 	case *journaletv1.Event_ImageFilesystemFull, *journaletv1.Event_PodEvictionDecided:
 		return true
 	case *journaletv1.Event_ResizeDecided:

@@ -42,6 +42,8 @@ const (
 	Operator EndKind = "operator"
 	// Shutdown is a shutdown of the machine.
 	Shutdown EndKind = "shutdown"
+	// Cluster is what the API server answered, or has of this node.
+	Cluster EndKind = "cluster"
 	// Images is a change of the images on the node, or that their file system is nearly full.
 	Images EndKind = "images"
 	// Log is a log that was rotated, or could not be.
@@ -113,6 +115,9 @@ func (x *explainer) outside(e Event) *End {
 		kind = Images
 	case *journaletv1.Event_LogRotated:
 		kind = Log
+	case *journaletv1.Event_NodeObserved, *journaletv1.Event_NodeRegistered, *journaletv1.Event_ApiServerContact,
+		*journaletv1.Event_CertificateChanged, *journaletv1.Event_ApiDeleteFinished:
+		kind = Cluster
 	case *journaletv1.Event_RuntimeHealthChanged:
 		kind = Health
 	case *journaletv1.Event_PullProgressed:
@@ -196,5 +201,5 @@ var endTexts = map[EndKind]string{
 	Health: "reported by the container runtime", Gates: "read from the pod's conditions.yaml",
 	Deadline: "time passed: the pod's activeDeadlineSeconds", Progress: "reported by the container runtime",
 	Started: "the agent started", Stopped: "the agent was stopped", Lift: "a quarantine ended",
-	Damage: "damage of the journal", Defect: "a failure of the agent's own code",
+	Damage: "damage of the journal", Cluster: "reported by the API server", Defect: "a failure of the agent's own code",
 }
