@@ -16,6 +16,8 @@ func (s *subject) endedAs() *Event {
 		switch {
 		case e.Body.GetOrphanConfirmed().GetUid() == s.uid, e.is("pod_terminating"):
 			return true
+		case e.Body.GetPodEvictionDecided().GetUid() == s.uid: // a later one only shortens the grace period
+			return s.state.GetEndedByNode() && e.Time.Equal(s.state.GetTerminatingAt().AsTime())
 		case u.GetPod().GetUid() == s.uid && u.GetOperation() != journaletv1.PodOperation_POD_OPERATION_ADD:
 			return s.state.GetRemoved()
 		}
@@ -29,6 +31,11 @@ func (s *subject) ending(a *Answer) string {
 	e := s.endedAs()
 	s.addOrigin(a, e)
 	s.add(a, e, "")
+	again := s.log.last(s.at+1, s.state.GetIncarnation(), func(e *Event) bool {
+		return e.Body.GetPodReadmitted().GetUid() == s.uid
+	})
+	s.addOrigin(a, again)
+	s.add(a, again, "")
 	switch {
 	case s.state.GetPreempted():
 		return s.preempted(a, e)

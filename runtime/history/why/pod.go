@@ -327,7 +327,10 @@ func (s *subject) orphan(a *Answer) {
 func (s *subject) admitting(a *Answer) {
 	a.State = "Pending"
 	a.since(s.state.GetCreatedAt().AsTime(), nil)
-	requested := s.log.last(s.at+1, 0, func(e *Event) bool { return e.Body.GetAdmissionRequested().GetUid() == s.uid })
+	requested := s.log.last(s.at+1, 0, func(e *Event) bool {
+		// Of a pod that has not requested its admission yet, what added it.
+		return e.Body.GetAdmissionRequested().GetUid() == s.uid || e.Body.GetPodUpdated().GetPod().GetUid() == s.uid
+	})
 	s.addOrigin(a, requested)
 	waits := s.log.last(s.at+1, 0, func(e *Event) bool {
 		return e.Body.GetAdmissionDeferred().GetUid() == s.uid || e.Body.GetAdmissionPendingPreemption().GetUid() == s.uid

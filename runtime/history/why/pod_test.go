@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/history"
 	"github.com/journalet/journalet/runtime/history/why"
@@ -39,7 +40,23 @@ func uids(m *history.Memory) map[string]bool {
 	return out
 }
 
-// TestEveryPodHasAnAnswer queries every pod, and every restart, of runs under faults as they were at several moments.
+// moments returns the first record of each kind of event about pods, with the UIDs of these pods.
+func moments(m *history.Memory) map[uint64][]string {
+	seen, out := map[string]bool{}, map[uint64][]string{}
+	for _, rec := range m.Records {
+		for _, e := range messages.Events(rec) {
+			of := history.PodsOf(messages.RefOf(rec.GetActor()), e)
+			if name := messages.EventName(e); len(of) > 0 && !seen[name] {
+				seen[name] = true
+				out[rec.GetSeq()] = append(out[rec.GetSeq()], of...)
+			}
+		}
+	}
+	return out
+}
+
+// TestEveryPodHasAnAnswer queries every pod, and every restart, of runs under faults as they were at several moments,
+// and at once after each kind of event the pods that it concerns.
 func TestEveryPodHasAnAnswer(t *testing.T) {
 	all, err := filepath.Glob(histories + "/*.records")
 	must.OK(t, err)
@@ -50,6 +67,13 @@ func TestEveryPodHasAnAnswer(t *testing.T) {
 			end := len(whole.Records) * part / 4
 			m := &history.Memory{Name: whole.Name, Manifests: whole.Manifests, Records: whole.Records[:end]}
 			for uid := range uids(m) {
+				p, r := query(t, filepath.Base(path), m, uid)
+				pods, restarts = pods+p, restarts+r
+			}
+		}
+		for seq, of := range moments(whole) {
+			m := &history.Memory{Name: whole.Name, Manifests: whole.Manifests, Records: whole.Records[:seq]}
+			for _, uid := range of {
 				p, r := query(t, filepath.Base(path), m, uid)
 				pods, restarts = pods+p, restarts+r
 			}
