@@ -63,7 +63,7 @@ func newBuilder(o Options) *builder {
 // add folds the next record. Records may be missing before it.
 func (b *builder) add(rec *journaletv1.Record) {
 	at := b.clock.place(rec.GetSeq(), rec.GetTime().AsTime())
-	for i, ev := range eventsOf(rec, millis(at)) {
+	for i, ev := range eventsOf(rec, at) {
 		ev.Text = b.describe.Describe(ev.id, ev.author, ev.event)
 		ev.Alert = alerts(ev.event)
 		ev.Container = b.containerOf(ev)
@@ -83,14 +83,14 @@ func (b *builder) add(rec *journaletv1.Record) {
 }
 
 // eventsOf returns the events of a record, without their texts.
-func eventsOf(rec *journaletv1.Record, at float64) []*Event {
+func eventsOf(rec *journaletv1.Record, at time.Duration) []*Event {
 	author := messages.RefOf(rec.GetActor())
 	var out []*Event
 	for i, e := range messages.Events(rec) {
 		ev := &Event{
-			Seq: rec.GetSeq(), Index: i, Epoch: rec.GetEpoch(), Time: rec.GetTime().AsTime(), At: at,
+			Seq: rec.GetSeq(), Index: i, Epoch: rec.GetEpoch(), Time: rec.GetTime().AsTime(), At: millis(at),
 			Author: author.String(), Name: messages.EventName(e), Kind: kindOf(e), Because: -1, Group: -1,
-			author: author, event: e,
+			place: at, author: author, event: e,
 		}
 		if step := rec.GetStep(); step != nil {
 			ev.Cause = step.GetCause()

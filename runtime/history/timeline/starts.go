@@ -78,6 +78,7 @@ func phaseLabel(ph *start.Phase) string {
 }
 
 // placeOf returns the place of a time at a record: that of the newest kept event up to the record, and the time since.
+// It is rounded last, so that it does not depend on which events are kept.
 func (b *builder) placeOf(seq uint64, t time.Time) float64 {
 	i, found := slices.BinarySearchFunc(b.events, seq, func(ev *Event, seq uint64) int {
 		switch {
@@ -95,11 +96,11 @@ func (b *builder) placeOf(seq uint64, t time.Time) float64 {
 		return millis(b.clock.at)
 	}
 	ev := b.events[i]
-	at := ev.At + millis(t.Sub(ev.Time))
+	at := ev.place + t.Sub(ev.Time)
 	if !found {
-		at = max(at, ev.At)
+		at = max(at, ev.place)
 	}
-	return min(max(at, 0), millis(b.clock.at))
+	return millis(min(max(at, 0), b.clock.at))
 }
 
 // startText returns where the time of a start went: the sums of its phases by what they were for, the longest first.

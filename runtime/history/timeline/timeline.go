@@ -177,6 +177,7 @@ type Event struct {
 	// Data is the event with the contract's field names, cut where it is long.
 	Data json.RawMessage `json:"data,omitempty"`
 
+	place  time.Duration // At, before it is rounded
 	id     string
 	author messages.Ref
 	event  *journaletv1.Event
