@@ -202,12 +202,22 @@ func TestCheckWithoutManifestsComparesTheRest(t *testing.T) {
 	}
 }
 
+// TestCheckCountsLostRecords loses the cause of a step that is still there, with the records after it.
 func TestCheckCountsLostRecords(t *testing.T) {
+	const lost = 5
 	src := *simulated()
-	src.Records = slices.Delete(slices.Clone(src.Records), 100, 105)
+	i := slices.IndexFunc(src.Records, func(rec *journaletv1.Record) bool {
+		cause := rec.GetStep().GetCause()
+		return cause > 50 && rec.GetSeq() >= cause+lost
+	})
+	if i < 0 {
+		t.Fatal("no step is stored so long after its cause")
+	}
+	at := int(src.Records[i].GetStep().GetCause()) - 1
+	src.Records = slices.Delete(slices.Clone(src.Records), at, at+lost)
 	r := checked(t, &src)
-	if r.Absent != 5 || r.NotCompared.MissingActors == 0 {
-		t.Errorf("%d are absent, want 5; %+v", r.Absent, r.NotCompared)
+	if r.Absent != lost || r.NotCompared.MissingActors == 0 || r.NotCompared.Missing == 0 {
+		t.Errorf("%d are absent, want %d; %+v", r.Absent, lost, r.NotCompared)
 	}
 	for _, d := range r.Divergences {
 		if strings.Contains(d.Error, "but the fold is at") {
