@@ -144,9 +144,12 @@ sim-runtime: ## the simulated runtime, held to the same conformance suite as the
 	$(GO) test -count=1 ./runtime/sim/...
 
 .PHONY: histories
-histories: ## record the journals and the root directory of testdata again, after JournalFormat was raised (two minutes)
+histories: ## record the journals and the root directory of testdata again, after JournalFormat was raised, and write what is drawn of them: read the difference (three minutes)
 	$(GO) test -count=1 -v -run '^TestRecordedHistoriesFoldToTheirState$$' ./test/simulation -sim.record
 	$(GO) test -count=1 -v -run '^TestAgentAdoptsRecordedRootUnchanged$$' ./test/upgrade -upgrade.record
+	$(GO) test -count=1 -run '^TestStartsOfARecordedRun$$' ./runtime/history/start -start.update
+	$(GO) test -count=1 -run '^TestPicturesOfARecordedRun$$' ./runtime/history/timeline -timeline.update
+	$(GO) test -count=1 -run '^TestTraceOfAStart$$' ./runtime/history/trace -trace.update
 	$(MAKE) docs
 
 .PHONY: corpus
