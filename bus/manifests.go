@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"strings"
 	"sync"
@@ -24,6 +25,10 @@ const (
 	ManifestGrace = time.Hour
 	// maxPutNoted is how many puts are kept in memory before those past their grace are dropped.
 	maxPutNoted = 1024
+	// putWindow and putWindowBytes bound the manifests in flight; putTimeout bounds the wait for them.
+	putWindow      = 128
+	putWindowBytes = 4 << 20
+	putTimeout     = 10 * time.Second
 )
 
 // ErrNoManifest means that no manifest with that digest is kept.
@@ -71,29 +76,37 @@ func openManifests(ctx context.Context, r *reader, e *embedded, node string) (*M
 	}, nil
 }
 
-// Put stores a manifest of at most MaxManifestBytes under its digest, "sha256:<hex>". It returns once the manifest is
-// as durable as the sync policy requires. One that is already there stays as it is.
+// Put stores one manifest; see PutAll.
 func (m *Manifests) Put(ctx context.Context, digest string, data []byte) error {
-	if len(data) > MaxManifestBytes {
-		return fmt.Errorf("store manifest %s: %d bytes, more than the limit of %d", digest, len(data), MaxManifestBytes)
-	}
-	if err := checkDigest(digest, data); err != nil {
-		return fmt.Errorf("store manifest %s: %w", digest, err)
+	return m.PutAll(ctx, maps.All(map[string][]byte{digest: data}))
+}
+
+// PutAll stores manifests of at most MaxManifestBytes under their digests, "sha256:<hex>". It returns once they are as
+// durable as the sync policy requires; one sync of the disk serves all. One that is already there stays as it is. After
+// an error any of them may be stored; put them again. The sequence is walked several times.
+func (m *Manifests) PutAll(ctx context.Context, all iter.Seq2[string, []byte]) error {
+	for digest, data := range all {
+		if len(data) > MaxManifestBytes {
+			return fmt.Errorf("store manifest %s: %d bytes, more than the limit of %d", digest, len(data), MaxManifestBytes)
+		}
+		if err := checkDigest(digest, data); err != nil {
+			return fmt.Errorf("store manifest %s: %w", digest, err)
+		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	stored := m.put[digest].stored
-	m.notePut(digest, stored)
-	if stored {
+	missing := false
+	for digest := range all {
+		stored := m.put[digest].stored
+		m.notePut(digest, stored)
+		missing = missing || !stored
+	}
+	if !missing {
 		return nil
 	}
-	if _, err := m.Get(ctx, digest); err != nil {
-		begun := time.Now()
-		_, err := m.reader.js.Publish(ctx, messages.ManifestSubject(m.node, digest), data,
-			jetstream.WithExpectStream(manifestStream))
-		if err := m.reopener.note(ctx, begun, err); err != nil {
-			return fmt.Errorf("store manifest %s: %w", digest, err)
-		}
+	begun := time.Now()
+	if err := m.reopener.note(ctx, begun, m.publish(ctx, all)); err != nil {
+		return err
 	}
 	// What an earlier call has stored may not be on disk, if that call failed here.
 	if m.always {
@@ -101,8 +114,70 @@ func (m *Manifests) Put(ctx context.Context, digest string, data []byte) error {
 			return err
 		}
 	}
-	m.notePut(digest, true)
+	for digest := range all {
+		m.notePut(digest, true)
+	}
 	return nil
+}
+
+// inFlight is a manifest that is published and not acknowledged.
+type inFlight struct {
+	digest string
+	data   []byte
+	ack    jetstream.PubAckFuture
+}
+
+// publish publishes the manifests that this run has not stored, many at once: one round trip each would be most of what
+// a file of a thousand pods takes. m.mu is held.
+func (m *Manifests) publish(ctx context.Context, all iter.Seq2[string, []byte]) error {
+	var window []inFlight
+	bytes := 0
+	for digest, data := range all {
+		if m.put[digest].stored {
+			continue
+		}
+		if len(window) == putWindow || bytes+len(data) > putWindowBytes && len(window) > 0 {
+			if err := m.await(ctx, window); err != nil {
+				return err
+			}
+			window, bytes = window[:0], 0
+		}
+		// Without a header that refuses one that is there, it would be written again.
+		ack, err := m.reader.js.PublishAsync(messages.ManifestSubject(m.node, digest), data,
+			jetstream.WithExpectStream(manifestStream), jetstream.WithExpectLastSequencePerSubject(0))
+		if err != nil {
+			return fmt.Errorf("store manifest %s: %w", digest, err)
+		}
+		window, bytes = append(window, inFlight{digest, data, ack}), bytes+len(data)
+	}
+	return m.await(ctx, window)
+}
+
+// await waits until the stream has taken manifests, or has shown that it holds them.
+func (m *Manifests) await(ctx context.Context, window []inFlight) error {
+	ctx, cancel := context.WithTimeout(ctx, putTimeout)
+	defer cancel()
+	for _, f := range window {
+		err := await(ctx, []jetstream.PubAckFuture{f.ack})
+		if refused := new(jetstream.APIError); errors.As(err, &refused) &&
+			refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+			err = m.replaceDamaged(ctx, f.digest, f.data)
+		}
+		if err != nil {
+			return fmt.Errorf("store manifest %s: %w", f.digest, err)
+		}
+	}
+	return nil
+}
+
+// replaceDamaged writes a manifest again that is in the stream, unless it can be read.
+func (m *Manifests) replaceDamaged(ctx context.Context, digest string, data []byte) error {
+	if _, err := m.Get(ctx, digest); err == nil {
+		return nil
+	}
+	_, err := m.reader.js.Publish(ctx, messages.ManifestSubject(m.node, digest), data,
+		jetstream.WithExpectStream(manifestStream))
+	return err
 }
 
 // notePut remembers that a manifest was just put; mu is held.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -138,5 +139,38 @@ func TestManifestStoredInThisRunIsPutAtNoCost(t *testing.T) {
 	must.OK(t, m.Put(testContext(t), digestOf(data), data))
 	if _, err := m.Get(testContext(t), digestOf(data)); err != nil {
 		t.Errorf("after its removal and a new Put: %v", err)
+	}
+}
+
+// A disk that takes milliseconds for a sync would take seconds for a file of a thousand pods.
+func TestManyManifestsAreStoredWithOneSync(t *testing.T) {
+	b := openBus(t, busDir(t))
+	m, syncs := b.Manifests(), 0
+	m.blocks.sync = func(path string) error { syncs++; return syncFile(path) }
+	all := map[string][]byte{}
+	for i := range 3 * putWindow {
+		data := fmt.Appendf(nil, "kind: Pod %d", i)
+		all[digestOf(data)] = data
+	}
+	large := bytes.Repeat([]byte("x"), putWindowBytes+1)
+	all[digestOf(large)] = large
+	there, damaged := []byte("kind: Pod 0"), []byte("kind: Pod 1")
+	must.OK(t, m.Put(testContext(t), digestOf(there), there))
+	_, err := m.reader.js.Publish(testContext(t), messages.ManifestSubject(m.node, digestOf(damaged)), []byte("kind"))
+	must.OK(t, err)
+	clear(m.put) // as after a restart
+	syncs = 0
+	must.OK(t, m.PutAll(testContext(t), maps.All(all)))
+	if syncs > 4 { // of the blocks that they fill, and of one that is not there
+		t.Errorf("%d manifests are stored with %d syncs", len(all), syncs)
+	}
+	for digest, data := range all {
+		if got, err := m.Get(testContext(t), digest); err != nil || !bytes.Equal(got, data) {
+			t.Fatalf("%s: %d bytes, %v", digest, len(got), err)
+		}
+	}
+	// Each once, and the damaged one before.
+	if state, err := m.reader.state(testContext(t), manifestStream); err != nil || int(state.LastSeq) != len(all)+1 {
+		t.Errorf("written %d times, %v", state.LastSeq, err)
 	}
 }

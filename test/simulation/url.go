@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -100,9 +101,11 @@ func newFetcher(r *run) *fetcher {
 	var err error
 	if f.Driver, err = url.New(url.Options{
 		URL: r.config.url, Node: nodeName, Transport: f, Clock: driverClock{r.clock, r}, Prime: r.manifests.prime,
-		Store: func(_ context.Context, digest string, canonical []byte) error {
-			r.store(r.clock.current, f.noise)
-			r.manifests.canonical[digest] = canonical
+		Store: func(_ context.Context, manifests iter.Seq2[string, []byte]) error {
+			for digest, canonical := range manifests {
+				r.store(r.clock.current, f.noise)
+				r.manifests.canonical[digest] = canonical
+			}
 			return nil
 		},
 		Sink: func(_ context.Context, m *journaletv1.ManifestsRead) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 
 	"google.golang.org/protobuf/proto"
@@ -21,8 +22,8 @@ const maxFactBytes = 256 << 10
 type Sender struct {
 	Recorded
 	Source string
-	// Store stores a manifest by its digest, Prime receives what is stored, and Sink emits a fact.
-	Store func(ctx context.Context, digest string, canonical []byte) error
+	// Store stores manifests by their digests, Prime receives what is stored, and Sink emits a fact.
+	Store func(ctx context.Context, manifests iter.Seq2[string, []byte]) error
 	Prime func(digest string, pod *corev1.Pod)
 	Sink  func(context.Context, *journaletv1.ManifestsRead) error
 	Log   *slog.Logger
@@ -44,16 +45,14 @@ type File struct {
 // has no other files. The error names what could not be stored or emitted; Send again then.
 func (s *Sender) Send(ctx context.Context, files []File, complete bool) error {
 	var changed []File
-	var failed []error
 	for _, f := range files {
-		if !s.Differs(f.ManifestFile) {
-			s.settle(f)
-		} else if err := s.store(ctx, f); err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", f.GetPath(), err))
-		} else {
+		if s.Differs(f.ManifestFile) {
 			changed = append(changed, f)
+		} else {
+			s.settle(f)
 		}
 	}
+	changed, failed := s.store(ctx, changed)
 	if s.AllOrNone && len(failed) > 0 {
 		return errors.Join(failed...)
 	}
@@ -94,21 +93,57 @@ func (s *Sender) settle(f File) {
 	}
 }
 
-// store stores the pods that the recorded file does not have, and primes all. It ends at the first failure.
-func (s *Sender) store(ctx context.Context, f File) error {
-	known := map[string]bool{}
-	for _, p := range s.Files[f.GetPath()].GetPods() {
-		known[p.GetDigest()] = true
+// store stores the pods of files, all at once: a disk syncs once for them. If that fails, it stores file by file, so
+// that one pod does not keep out those of other files. It returns the files whose pods are stored, and why others' are
+// not.
+func (s *Sender) store(ctx context.Context, files []File) (stored []File, failed []error) {
+	if err := s.storeAll(ctx, files); err == nil {
+		return files, nil
 	}
-	for _, p := range f.Pods {
-		if !known[p.Digest] {
-			if err := s.Store(ctx, p.Digest, p.Canonical); err != nil {
-				return fmt.Errorf("store the manifest of %s/%s: %w", p.Pod.Namespace, p.Pod.Name, err)
+	for i := range files {
+		if err := s.storeAll(ctx, files[i:i+1]); err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", files[i].GetPath(), err))
+		} else {
+			stored = append(stored, files[i])
+		}
+	}
+	return stored, failed
+}
+
+// storeAll stores the pods that the recorded files do not have, and primes all.
+func (s *Sender) storeAll(ctx context.Context, files []File) error {
+	known := map[string]bool{}
+	for _, f := range files {
+		for _, p := range s.Files[f.GetPath()].GetPods() {
+			known[p.GetDigest()] = true
+		}
+	}
+	if err := s.Store(ctx, func(yield func(string, []byte) bool) {
+		for p := range podsOf(files) {
+			if !known[p.Digest] && !yield(p.Digest, p.Canonical) {
+				return
 			}
 		}
+	}); err != nil {
+		return err
+	}
+	for p := range podsOf(files) {
 		s.Prime(p.Digest, p.Pod)
 	}
 	return nil
+}
+
+// podsOf returns the pods of files, in order.
+func podsOf(files []File) iter.Seq[manifest.Parsed] {
+	return func(yield func(manifest.Parsed) bool) {
+		for _, f := range files {
+			for _, p := range f.Pods {
+				if !yield(p) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // log logs an emitted file, for readers of the log: one line for each pod that its problems keep out, with the first of

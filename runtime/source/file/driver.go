@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -49,9 +50,9 @@ type Options struct {
 	HasToken func(namespace, account string) bool
 	// Reread defaults to DefaultReread.
 	Reread time.Duration
-	// Store stores a pod's canonical manifest under its digest; it is durable when Store returns. It must be idempotent,
-	// and is retried after an error.
-	Store func(ctx context.Context, digest string, canonical []byte) error
+	// Store stores canonical manifests of pods under their digests; they are durable when Store returns. It must be
+	// idempotent, and is retried after an error, with fewer of them. It may walk the sequence several times.
+	Store func(ctx context.Context, manifests iter.Seq2[string, []byte]) error
 	// Prime receives every stored pod before its fact, so that the fact's readers need not load it. May be nil.
 	Prime func(digest string, pod *corev1.Pod)
 	// Sink receives the facts in sequence. After an error the same changes, or newer ones, are emitted again.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -68,15 +69,17 @@ func newWorld(t *testing.T, path string, state *journaletv1.SourceState) *world 
 	return w
 }
 
-func (w *world) store(_ context.Context, digest string, canonical []byte) error {
+func (w *world) store(_ context.Context, manifests iter.Seq2[string, []byte]) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.failStore != nil {
-		if err := w.failStore(string(canonical)); err != nil {
-			return err
+	for digest, canonical := range manifests {
+		if w.failStore != nil {
+			if err := w.failStore(string(canonical)); err != nil {
+				return err
+			}
 		}
+		w.stored[digest] = true
 	}
-	w.stored[digest] = true
 	return nil
 }
 
@@ -565,7 +568,7 @@ func TestUnreadableDirectoryRemovesNoPod(t *testing.T) {
 func TestTooManyFilesKeepKnownOnes(t *testing.T) {
 	dir := t.TempDir()
 	d := New(Options{Path: dir, Node: "n1", Sink: func(context.Context, *journaletv1.ManifestsRead) error { return nil },
-		Store: func(context.Context, string, []byte) error { return nil }})
+		Store: func(context.Context, iter.Seq2[string, []byte]) error { return nil }})
 	d.watch = watch.New(dir, d.log)
 	defer d.watch.Close()
 	write(t, filepath.Join(dir, "zzz.yaml"), pod("known", "x:1"))
@@ -611,7 +614,7 @@ func TestIdleRereadReadsNothing(t *testing.T) {
 		write(t, filepath.Join(dir, fmt.Sprintf("%d.yaml", i)), pod(fmt.Sprintf("p%d", i), "x:1"))
 	}
 	d := New(Options{Path: dir, Node: "n1", Sink: func(context.Context, *journaletv1.ManifestsRead) error { return nil },
-		Store: func(context.Context, string, []byte) error { return nil }})
+		Store: func(context.Context, iter.Seq2[string, []byte]) error { return nil }})
 	// A clock ahead of the files, so that their stamps are not racy.
 	d.clock = later{d.clock}
 	d.watch = watch.New(dir, d.log)
@@ -632,7 +635,7 @@ func TestIdleRereadReadsNothing(t *testing.T) {
 func TestRereadWorksWithoutNotifications(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pods")
 	d := New(Options{Path: dir, Node: "n1", Sink: func(context.Context, *journaletv1.ManifestsRead) error { return nil },
-		Store: func(context.Context, string, []byte) error { return nil }})
+		Store: func(context.Context, iter.Seq2[string, []byte]) error { return nil }})
 	d.watch = watch.Deaf(dir, d.log)
 	defer d.watch.Close()
 	d.scan()

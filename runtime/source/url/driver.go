@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -51,7 +52,7 @@ type Options struct {
 	// Every defaults to DefaultEvery, Timeout to DefaultTimeout.
 	Every, Timeout time.Duration
 	// Store, Prime and Sink are those of package file.
-	Store func(ctx context.Context, digest string, canonical []byte) error
+	Store func(ctx context.Context, manifests iter.Seq2[string, []byte]) error
 	Prime func(digest string, pod *corev1.Pod)
 	Sink  func(context.Context, *journaletv1.ManifestsRead) error
 	// Transport makes the requests. Default: one of the driver's own, with bounds.
@@ -149,7 +150,7 @@ func FetchOnce(
 ) (shown string, found *journaletv1.ManifestFile, err error) {
 	d, err := New(Options{
 		URL: at, Header: header, Node: opts.NodeName,
-		Store: func(context.Context, string, []byte) error { return nil },
+		Store: func(context.Context, iter.Seq2[string, []byte]) error { return nil },
 		Sink:  func(context.Context, *journaletv1.ManifestsRead) error { return nil },
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -136,10 +137,12 @@ func (w *world) next() {
 	w.rests()
 }
 
-func (w *world) store(_ context.Context, digest string, _ []byte) error {
+func (w *world) store(_ context.Context, manifests iter.Seq2[string, []byte]) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stored[digest] = true
+	for digest := range manifests {
+		w.stored[digest] = true
+	}
 	return nil
 }
 
