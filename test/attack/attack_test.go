@@ -19,8 +19,8 @@ import (
 // The judge's bounds.
 const (
 	// maxStart bounds the time from a manifest's write until its container runs, during an attack. Without one it takes
-	// half a second on two cores. Two files of a thousand pods each take 1.9 to 2.4 s of it: see docs/PERFORMANCE.md.
-	maxStart = 5 * time.Second
+	// half a second on two cores.
+	maxStart = 2 * time.Second
 	// maxMemory bounds the agent's peak resident memory.
 	maxMemory = 256 << 20
 	// killMemory ends an agent out of control, before it takes the machine's memory.
