@@ -50,7 +50,9 @@ func (a *agent) connect() error {
 	if simulated(a.cfg) {
 		a.log.Warn("containers are simulated: no image is pulled, no process runs")
 		// The containers of earlier runs are gone: their ids must not return.
-		rt := sim.New(sim.Options{AnyImage: true, Seed: a.bus.Opening().Epoch, Logger: a.log})
+		rt := sim.New(sim.Options{
+			AnyImage: true, PullTime: a.cfg.SimulatedPullTime(), Seed: a.bus.Opening().Epoch, Logger: a.log,
+		})
 		a.closers = append(a.closers, rt.Close)
 		conn, err := rt.Dial()
 		a.conn = conn

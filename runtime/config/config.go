@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -97,7 +98,8 @@ type Config struct {
 	// ServiceAccountTokenFiles are paths of files with the token of a service account, by NAMESPACE/NAME.
 	ServiceAccountTokenFiles map[string]string
 
-	// ContainerRuntimeEndpoint is unix://<path>, or sim://<anything> for the simulated runtime.
+	// ContainerRuntimeEndpoint is unix://<path>, or sim:// for the simulated runtime; sim://?pull=3s has each pull take
+	// so long.
 	ContainerRuntimeEndpoint string
 	// ImageServiceEndpoint is empty or the same.
 	ImageServiceEndpoint string
@@ -248,6 +250,19 @@ func Defaults() *Config {
 		JournalSync: "always", JournalRetentionAge: DefaultJournalAge, JournalRetentionBytes: DefaultJournalBytes,
 		LogFormat: LogText, TracingEndpoint: DefaultTracingEndpoint,
 	}
+}
+
+// SimulatedPullTime returns how long a pull of the simulated runtime takes.
+func (c *Config) SimulatedPullTime() time.Duration {
+	u, err := url.Parse(c.ContainerRuntimeEndpoint)
+	if err != nil {
+		return 0
+	}
+	d, err := time.ParseDuration(u.Query().Get("pull"))
+	if err != nil {
+		return 0
+	}
+	return max(d, 0)
 }
 
 // SimulatedPaths moves the log directories below the root directory unless others were given: a simulated runtime must

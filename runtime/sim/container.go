@@ -53,6 +53,7 @@ type container struct {
 	process    *process      // nil unless started
 	files      fileSet       // what its processes wrote, kept in memory
 	signalled  bool          // the stop signal was sent; it is sent only once
+	attached   map[chan<- Effect]struct{}
 }
 
 // containerName is what containerd reserves for a container of a pod's attempt.

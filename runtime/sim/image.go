@@ -124,8 +124,11 @@ func (s *imageService) ListImages(_ context.Context, req *cri.ListImagesRequest)
 	return resp, nil
 }
 
-func (s *imageService) PullImage(_ context.Context, req *cri.PullImageRequest) (*cri.PullImageResponse, error) {
+func (s *imageService) PullImage(ctx context.Context, req *cri.PullImageRequest) (*cri.PullImageResponse, error) {
 	r := s.r
+	if err := r.wait(ctx, r.opts.PullTime, nil); err != nil {
+		return nil, err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ref, err := fullReference(req.GetImage().GetImage())

@@ -110,6 +110,7 @@ func (r *Runtime) arm(c *container, d time.Duration) {
 // apply lets one effect happen. r.mu is held.
 func (r *Runtime) apply(c *container, e Effect) {
 	if e.File == "" {
+		c.show(e)
 		if err := c.process.log.write(r.clock.Now(), e.Stream, e.Text); err != nil {
 			r.log.Debug("log line lost", "container", c.id, "error", err)
 		}

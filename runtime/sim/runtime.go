@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -44,6 +45,8 @@ type Options struct {
 	ImageSize func(ref string) uint64
 	// AnyImage lets PullImage fetch every well-formed reference, at once; without it there is nothing to fetch.
 	AnyImage bool
+	// PullTime is how long a pull takes by the clock.
+	PullTime time.Duration
 	// Authorize refuses pulls for want of credentials, which are nil without any; nil: every registry is public. It is
 	// called under the runtime's lock.
 	Authorize func(image string, auth *cri.AuthConfig) error
@@ -62,11 +65,12 @@ type Runtime struct {
 	clock Clock
 	log   *slog.Logger
 
-	mu     sync.Mutex // guards everything below
-	state  state
-	events eventHub
-	faults faultTable
-	server serverState
+	mu      sync.Mutex // guards everything below
+	state   state
+	events  eventHub
+	faults  faultTable
+	server  serverState
+	streams *streams // nil without sessions
 }
 
 // state is what survives Crash and Restart, as a real runtime's state survives on disk and in its shims.

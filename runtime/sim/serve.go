@@ -141,9 +141,9 @@ func (r *Runtime) startServer() {
 	}()
 }
 
-// Crash kills the runtime's API: every connection dies, calls in flight end without a response (their handlers have
-// returned when Crash does), held events are lost. Containers keep running, as they do under their shims. A Fault's
-// Match must not call it. A second Crash does nothing.
+// Crash kills the runtime's API: every connection and session dies, calls in flight end without a response (their
+// handlers have returned when Crash does), held events are lost. Containers keep running, as they do under their shims.
+// A Fault's Match must not call it. A second Crash does nothing.
 func (r *Runtime) Crash() {
 	r.mu.Lock()
 	if r.server.down || r.server.closed {
@@ -151,9 +151,11 @@ func (r *Runtime) Crash() {
 		return
 	}
 	r.server.down = true
-	s, served := r.server.grpc, r.server.served
+	s, served, sessions := r.server.grpc, r.server.served, r.streams
+	r.streams = nil
 	r.events.dropAll()
 	r.mu.Unlock()
+	sessions.close()
 	s.Stop()
 	<-served
 }

@@ -47,6 +47,7 @@ type shell struct {
 	condition bool // a failure is an outcome here: errexit does not apply
 	done      bool // exit was called, or the rest is unknown
 	lost      bool // something is not understood, or never ends
+	endless   bool // it never ends: it was understood
 	oom       bool
 
 	steps    int
@@ -77,6 +78,12 @@ func (sh *shell) lose() int32 {
 	return 0
 }
 
+// never is lose for what was understood.
+func (sh *shell) never() int32 {
+	sh.endless = true
+	return sh.lose()
+}
+
 // interpret runs a script; sh.status is its exit status afterwards.
 func (sh *shell) interpret(src string) {
 	sh.inScript = true
@@ -96,7 +103,7 @@ func (sh *shell) list(stmts []*syntax.Stmt) {
 
 func (sh *shell) statement(st *syntax.Stmt) {
 	if sh.steps++; sh.steps > maxShellSteps {
-		sh.lose()
+		sh.never()
 	}
 	out, err := sh.out, sh.err
 	for _, r := range st.Redirs {
@@ -200,6 +207,7 @@ func (sh *shell) fork() *shell {
 // join takes over from a subshell that has ended.
 func (sh *shell) join(sub *shell) {
 	sh.now, sh.status, sh.lost, sh.oom, sh.done = sub.now, sub.status, sub.lost, sub.oom, sub.lost || sub.oom
+	sh.endless = sub.endless
 	sh.effects, sh.steps, sh.bytes = sub.effects, sub.steps, sub.bytes
 }
 
@@ -209,7 +217,7 @@ func (sh *shell) background(cmd syntax.Command) {
 	job.command(cmd)
 	end := job.now
 	if job.lost {
-		end = Forever
+		end, sh.endless = Forever, job.endless
 	}
 	sh.jobs = append(sh.jobs, end)
 	sh.effects, sh.steps, sh.bytes, sh.status = job.effects, job.steps, job.bytes, 0
