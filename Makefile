@@ -16,10 +16,14 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 ARGS     ?=
 
 LAB = LAB_NAME=$(LAB_NAME) deploy/lab/lab.sh
+CLUSTER = LAB_NAME=$(LAB_NAME) $(GO) run ./test/cluster/lab
 # All that `make run` writes: the journal, and the pods' logs and volumes.
 RUN = $(CURDIR)/.lab/$(LAB_NAME)/journalet
 # Packages with tests behind the integration tag.
 INTEGRATION = $(shell grep -rl --include='*_test.go' '^//go:build integration' bus cmd runtime test/integration 2>/dev/null \
+	| xargs -r -n1 dirname | sort -u | sed 's|^|./|')
+# Packages with tests behind the cluster tag.
+CLUSTERED = $(shell grep -rl --include='*_test.go' '^//go:build cluster' bus cmd runtime test 2>/dev/null \
 	| xargs -r -n1 dirname | sort -u | sed 's|^|./|')
 # Fresh seeds of a plain `make sim` follow from what is checked out: each change tries others, and a run can be had again.
 FRESH = $(shell git rev-parse --short=12 'HEAD^{tree}' 2>/dev/null | tr a-f 1-6 | sed 's/^/1/')
@@ -31,7 +35,7 @@ FUZZ = FuzzDecode@./runtime/source/manifest FuzzDecodeObjects@./runtime/source/m
 	FuzzEvent@./runtime/history/describe FuzzRecord@./runtime/history/replay FuzzBlock@./bus \
 	FuzzLog@./runtime/pod/logs FuzzTime@./runtime/pod/logs
 # Tests run on the pinned containerd unless LAB_CONTAINERD names another: they need its event stream.
-integration chaos chaos-short leftovers attack: export LAB_CONTAINERD ?= built
+integration cluster cluster-test chaos chaos-short leftovers attack: export LAB_CONTAINERD ?= built
 # The tests of test/chaos bring up their lab by themselves: they also kill it.
 CHAOS = $(GO) test ./test/chaos -tags chaos -count=1
 # What starts goroutines: deciders do not, and run in the host of the scenarios.
@@ -81,6 +85,16 @@ lab-up: ## start a private containerd for tests and `make run` (root; LAB_NAME, 
 lab-down: ## stop it, with the pods it runs (LAB_NAME)
 	$(LAB) down
 
+.PHONY: cluster
+cluster: build lab-up ## a Kubernetes control plane on this machine, with it as a node by TLS bootstrap, on a lab (root; LAB_NAME; the first build takes some 20 min)
+	$(CLUSTER) up
+	$(CLUSTER) join $(LAB_NAME) "$$($(LAB) endpoint)"
+
+.PHONY: cluster-down
+cluster-down: ## stop them, and the lab with its pods (LAB_NAME)
+	$(CLUSTER) down
+	$(LAB) down
+
 .PHONY: licences
 licences: ## docs/third-party.txt: the modules that are built in, with their licences
 	cd test/tools/supply && $(GO) run ./licences -root $(CURDIR)
@@ -108,6 +122,12 @@ integration: ## the integration tests, on the lab "test" (root)
 	@[ -n "$(INTEGRATION)" ] || { echo "no test carries the integration tag: this checkout is not whole" >&2; exit 1; }
 	$(LAB) up
 	JOURNALET_TEST_CRI_ENDPOINT="$$($(LAB) endpoint)" $(GO) test -tags integration -count=1 $(INTEGRATION)
+
+.PHONY: cluster-test
+cluster-test: LAB_NAME = cluster
+cluster-test: ## the tests against a control plane of Kubernetes, on the lab "cluster" (root; the first build takes some 20 min)
+	$(LAB) up
+	JOURNALET_TEST_CRI_ENDPOINT="$$($(LAB) endpoint)" $(GO) test -tags cluster -count=1 -p 1 -timeout 30m $(CLUSTERED)
 
 .PHONY: clients
 clients: $(TOOLS)/nats ## the NATS clients of docs/OBSERVING.md beside an agent that is killed while they follow it (Go, Python, JavaScript, nats)
@@ -254,7 +274,7 @@ fmt: # gofmt, without changing anything
 
 .PHONY: vet
 vet:
-	$(GO) vet -tags integration,chaos,attack,vm,clients ./...
+	$(GO) vet -tags integration,cluster,chaos,attack,vm,clients ./...
 	for module in $(MODULES); do (cd "$$module" && $(GO) vet ./...); done
 
 .PHONY: lint

@@ -1,0 +1,168 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// kubeletConfig runs the kubelet of the same release on a machine like CI's: with cgroup v1, and without a cgroup of
+// its own for each pod. It neither removes images nor evicts for want of disk: other tests share both.
+const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %q}}
+authorization: {mode: Webhook}
+containerRuntimeEndpoint: %q
+podLogsDir: %q
+volumePluginDir: %q
+port: %d
+healthzPort: %d
+cgroupsPerQOS: false
+enforceNodeAllocatable: []
+failCgroupV1: false
+failSwapOn: false
+localStorageCapacityIsolation: false
+imageGCHighThresholdPercent: 100
+evictionHard: {memory.available: 100Mi}
+maxPods: 500
+%s
+`
+
+// agentConfig is the same for our agent, as far as it needs it.
+const agentConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %q}}
+authorization: {mode: Webhook}
+podLogsDir: %q
+port: %d
+rotateCertificates: true
+imageGCHighThresholdPercent: 100
+maxPods: 500
+%s
+`
+
+// Node is a node agent that is started on this machine: a kubelet, or ours.
+type Node struct {
+	Name     string // of the Node object
+	Endpoint string // of its CRI runtime, which no other agent may use
+	Config   string // more lines of a kubelet's configuration file
+	Flags    []string
+}
+
+// NodeDir returns the directory with all that a node of this machine keeps.
+func (c *Cluster) NodeDir(name string) string { return c.file("node-" + name) }
+
+// StartKubelet starts the kubelet of the same release as a node of this cluster, and returns when its Node is ready.
+func (c *Cluster) StartKubelet(ctx context.Context, n Node) error {
+	programs, err := Provide(ctx, Kubelet)
+	if err != nil {
+		return err
+	}
+	dir := c.NodeDir(n.Name)
+	var port, healthz int
+	if err := errors.Join(os.MkdirAll(dir, 0o700), freePorts(dir, &port, &healthz)); err != nil {
+		return err
+	}
+	kubeconfig, err := c.Node(n.Name)
+	if err != nil {
+		return err
+	}
+	config := filepath.Join(dir, "config.yaml")
+	text := fmt.Sprintf(kubeletConfig, c.CA(), n.Endpoint, filepath.Join(dir, "logs"), filepath.Join(dir, "plugins"), port,
+		healthz, n.Config)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		return err
+	}
+	return c.StartNode(ctx, n.Name, filepath.Join(programs, string(Kubelet)), append([]string{"--config", config,
+		"--kubeconfig", kubeconfig, "--root-dir", filepath.Join(dir, "root"), "--cert-dir", filepath.Join(dir, "pki"),
+		"--hostname-override", n.Name, "--node-ip", c.Address}, n.Flags...)...)
+}
+
+// StartAgent starts a program of ours as a node of this cluster by TLS bootstrap, unless it runs, and returns when its
+// Node is ready.
+func (c *Cluster) StartAgent(ctx context.Context, program string, n Node) error {
+	if pid, err := c.running("node-" + n.Name); pid != 0 || err != nil {
+		return err
+	}
+	dir := c.NodeDir(n.Name)
+	var port int
+	if err := errors.Join(os.MkdirAll(dir, 0o700), freePorts(dir, &port)); err != nil {
+		return err
+	}
+	config := filepath.Join(dir, "config.yaml")
+	text := fmt.Sprintf(agentConfig, c.CA(), filepath.Join(dir, "logs"), port, n.Config)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		return err
+	}
+	return c.StartNode(ctx, n.Name, program, append([]string{"run", "--config", config,
+		"--bootstrap-kubeconfig", c.Bootstrap(), "--kubeconfig", filepath.Join(dir, "kubeconfig"),
+		"--container-runtime-endpoint", n.Endpoint, "--root-dir", filepath.Join(dir, "root"),
+		"--container-log-dir", filepath.Join(dir, "links"), "--hostname-override", n.Name, "--node-ip", c.Address,
+		"--healthz-port", "0"}, n.Flags...)...)
+}
+
+// StartNode starts a node agent as a process of this cluster, and returns when its Node is ready.
+func (c *Cluster) StartNode(ctx context.Context, name, program string, args ...string) error {
+	process := "node-" + name
+	if err := c.spawn(process, program, args...); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	var ended error
+	err := until(ctx, func() error {
+		pid, err := c.running(process)
+		if pid == 0 {
+			ended = errors.Join(err, errors.New("it has ended"))
+			return nil
+		}
+		return c.NodeReady(ctx, name)
+	})
+	if err = errors.Join(err, ended); err != nil {
+		return fmt.Errorf("node %s is not ready: %w; the end of its log:\n%s", name, err, c.tail(process))
+	}
+	return nil
+}
+
+// NodeReady returns an error unless a Node is ready.
+func (c *Cluster) NodeReady(ctx context.Context, name string) error {
+	client, err := c.Client()
+	if err != nil {
+		return err
+	}
+	node, err := client.CoreV1().Nodes().Get(ctx, name, meta.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == core.NodeReady {
+			if condition.Status == core.ConditionTrue {
+				return nil
+			}
+			return fmt.Errorf("%s: %s", condition.Reason, condition.Message)
+		}
+	}
+	return errors.New("its Node has no condition Ready")
+}
+
+// StopNode ends a node agent of StartNode, and deletes its Node.
+func (c *Cluster) StopNode(ctx context.Context, name string) error {
+	client, err := c.Client()
+	if err != nil {
+		return err
+	}
+	if err := c.stop("node-" + name); err != nil {
+		return err
+	}
+	err = client.CoreV1().Nodes().Delete(ctx, name, meta.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

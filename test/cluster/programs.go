@@ -1,0 +1,208 @@
+package cluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Version is the release of Kubernetes that upstream/go.mod names; the programs report it.
+const Version = "v1.37.1"
+
+// Program names a program that is built from the module in upstream.
+type Program string
+
+// The programs of a control plane, of a node, and those that test it.
+const (
+	Etcd              Program = "etcd"
+	APIServer         Program = "kube-apiserver"
+	ControllerManager Program = "kube-controller-manager"
+	Scheduler         Program = "kube-scheduler"
+	Kubectl           Program = "kubectl"
+	Kubeadm           Program = "kubeadm"
+	Kubelet           Program = "kubelet"
+	E2E               Program = "e2e.test"
+	Agnhost           Program = "agnhost"
+	Nonewprivs        Program = "nnp"
+)
+
+// packages are the import paths of the programs. That of E2E is a package of tests.
+var packages = map[Program]string{
+	Etcd:              "go.etcd.io/etcd/server/v3",
+	APIServer:         "k8s.io/kubernetes/cmd/kube-apiserver",
+	ControllerManager: "k8s.io/kubernetes/cmd/kube-controller-manager",
+	Scheduler:         "k8s.io/kubernetes/cmd/kube-scheduler",
+	Kubectl:           "k8s.io/kubernetes/cmd/kubectl",
+	Kubeadm:           "k8s.io/kubernetes/cmd/kubeadm",
+	Kubelet:           "k8s.io/kubernetes/cmd/kubelet",
+	E2E:               "k8s.io/kubernetes/test/e2e",
+	Agnhost:           "k8s.io/kubernetes/test/images/agnhost",
+	Nonewprivs:        "k8s.io/kubernetes/test/images/nonewprivs",
+}
+
+const (
+	// recipe is raised when flags or environment of the build change: what was built before is then built again.
+	recipe = "1"
+	// unusedFor is how long programs of another version are kept: a checkout of an older commit may need them.
+	unusedFor = 30 * 24 * time.Hour
+	upstream  = "test/cluster/upstream"
+)
+
+// Checkout returns the root directory of the checkout that the working directory is in.
+func Checkout() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Stat(filepath.Join(at, upstream, "go.mod")); err == nil {
+			return at, nil
+		}
+		if at == filepath.Dir(at) {
+			return "", fmt.Errorf("%s is in no checkout with %s: run this from inside one", dir, upstream)
+		}
+	}
+}
+
+// Provide builds those programs that the cache lacks, and returns the directory that has them. A first build takes
+// minutes a program; it runs at a low priority, with LAB_BUILD_PARALLEL (2) compiles at a time.
+func Provide(ctx context.Context, programs ...Program) (string, error) {
+	root, err := Checkout()
+	if err != nil {
+		return "", err
+	}
+	module := filepath.Join(root, upstream)
+	key, err := cacheKey(ctx, module)
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find a directory for built programs: %w; set XDG_CACHE_HOME", err)
+	}
+	all := filepath.Join(cache, "journalet", "cluster")
+	dir := filepath.Join(all, key)
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // programs, for all users
+		return "", err
+	}
+	unlock, err := lock(filepath.Join(all, key+".lock"))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	now := time.Now()
+	if err := os.Chtimes(dir, now, now); err != nil {
+		return "", err
+	}
+	for _, p := range programs {
+		if _, err := os.Stat(filepath.Join(dir, string(p))); err == nil {
+			continue
+		}
+		if err := build(ctx, module, dir, p); err != nil {
+			return "", err
+		}
+	}
+	return dir, prune(all, key, now)
+}
+
+// cacheKey is a hash of all that the programs are built from: the pinned modules, the compiler, and the recipe.
+func cacheKey(ctx context.Context, module string) (string, error) {
+	h := sha256.New()
+	for _, name := range []string{"go.mod", "go.sum"} {
+		b, err := os.ReadFile(filepath.Join(module, name)) //nolint:gosec // a file of the checkout
+		if err != nil {
+			return "", err
+		}
+		h.Write(b)
+	}
+	env := exec.CommandContext(ctx, "go", "env", "GOVERSION", "GOARCH", "CGO_ENABLED")
+	env.Dir = module
+	out, err := env.Output()
+	if err != nil {
+		return "", fmt.Errorf("go env: %w", err)
+	}
+	h.Write(out)
+	h.Write([]byte(recipe + Version))
+	return hex.EncodeToString(h.Sum(nil))[:16], nil
+}
+
+// lock holds a lock file, so that two test runs do not build the same program at once.
+func lock(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644) //nolint:gosec // in the cache directory
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// build compiles one program into a file aside, which is then renamed: an interrupted build leaves no half a program.
+func build(ctx context.Context, module, dir string, p Program) error {
+	started := time.Now()
+	part := filepath.Join(dir, string(p)+".part")
+	args := append([]string{"-n", "10", "go"}, buildArgs(p, part)...)
+	cmd := exec.CommandContext(ctx, "nice", args...) //nolint:gosec // arguments of this package
+	cmd.Dir = module
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly -buildvcs=false")
+	if p == Agnhost || p == Nonewprivs {
+		cmd.Env = append(cmd.Env, "CGO_ENABLED=0") // they run in images without a C library
+	}
+	fmt.Fprintf(os.Stderr, "cluster: building %s %s, once for this go.mod; the first build takes minutes\n", p, Version)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s in %s: %w\n%s", p, module, err, out)
+	}
+	fmt.Fprintf(os.Stderr, "cluster: built %s in %s\n", p, time.Since(started).Round(time.Second))
+	return os.Rename(part, filepath.Join(dir, string(p)))
+}
+
+func buildArgs(p Program, out string) []string {
+	const variables = "k8s.io/component-base/version."
+	number := strings.Split(strings.TrimPrefix(Version, "v"), ".")
+	ldflags := "-s -w"
+	for _, set := range []string{"gitVersion=" + Version, "gitMajor=" + number[0], "gitMinor=" + number[1],
+		"gitTreeState=clean"} {
+		ldflags += " -X " + variables + set
+	}
+	parallel := os.Getenv("LAB_BUILD_PARALLEL")
+	if parallel == "" {
+		parallel = "2"
+	}
+	args := []string{"build"}
+	if p == E2E {
+		args = []string{"test", "-c", "-vet=off"}
+	}
+	return append(args, "-p", parallel, "-ldflags", ldflags, "-o", out, packages[p])
+}
+
+// prune removes programs of other versions that nothing has used for long.
+func prune(all, key string, now time.Time) error {
+	entries, err := os.ReadDir(all)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) || !e.IsDir() || e.Name() == key {
+			continue
+		}
+		if err == nil && now.Sub(info.ModTime()) < unusedFor {
+			continue
+		}
+		if err := errors.Join(err, os.RemoveAll(filepath.Join(all, e.Name()))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
