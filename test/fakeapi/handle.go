@@ -50,8 +50,8 @@ func answer(rw http.ResponseWriter, code int, body any) {
 
 // parse reads a request's path: /api/v1 or /apis/<group>/<version>, [namespaces/<namespace>,] <resource>, a name, a
 // subresource.
-func parse(hr *http.Request) (Request, error) {
-	r := Request{HTTP: hr}
+func parse(hr *http.Request) (APIRequest, error) {
+	r := APIRequest{HTTP: hr}
 	body, err := io.ReadAll(http.MaxBytesReader(nil, hr.Body, maxBodyBytes))
 	if err != nil {
 		return r, err
@@ -101,7 +101,7 @@ func verb(hr *http.Request, name string) string {
 }
 
 // serve applies the fault of a request, if any, and carries it out.
-func (s *Server) serve(rw http.ResponseWriter, r Request) error {
+func (s *Server) serve(rw http.ResponseWriter, r APIRequest) error {
 	var f Fault
 	if s.Faults != nil {
 		if fault := s.Faults(r); fault != nil {
@@ -140,7 +140,7 @@ func (s *Server) serve(rw http.ResponseWriter, r Request) error {
 }
 
 // carryOut performs a request, but for watches.
-func (s *Server) carryOut(r Request, f Fault) (int, any, error) {
+func (s *Server) carryOut(r APIRequest, f Fault) (int, any, error) {
 	if strings.HasPrefix(r.Resource, "/") {
 		return http.StatusOK, object{"major": "1", "minor": "37", "gitVersion": "v1.37.1"}, nil // health, version
 	}
@@ -218,7 +218,7 @@ func (s *Server) deleteBody(k key, body []byte) (object, error) {
 	return s.remove(k, uid, grace)
 }
 
-func selectorOf(r Request) string {
+func selectorOf(r APIRequest) string {
 	selector := r.HTTP.URL.Query().Get("fieldSelector")
 	if r.Name != "" {
 		selector += ",metadata.name=" + r.Name
@@ -227,7 +227,7 @@ func selectorOf(r Request) string {
 }
 
 // listBody returns the list that a request selects. The caller holds s.mu.
-func (s *Server) listBody(r Request, version int) object {
+func (s *Server) listBody(r APIRequest, version int) object {
 	selector, labels := selectorOf(r), r.HTTP.URL.Query().Get("labelSelector")
 	items := s.list(r.Resource, r.Namespace, func(o object) bool {
 		return o.selects(selector) && o.hasLabels(labels)

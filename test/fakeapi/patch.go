@@ -15,7 +15,7 @@ import (
 )
 
 // patch applies a strategic merge or a merge patch. The caller holds s.mu.
-func (s *Server) patch(k key, r Request) (object, error) {
+func (s *Server) patch(k key, r APIRequest) (object, error) {
 	old := s.objects[k]
 	if old == nil {
 		return nil, notFound(k)
@@ -78,7 +78,7 @@ func mergePatch(old, patch any) any {
 const tokenLifetime = time.Hour
 
 // review answers the requests that store nothing; ok is false for others.
-func (s *Server) review(r Request) (body any, ok bool, err error) {
+func (s *Server) review(r APIRequest) (body any, ok bool, err error) {
 	if r.Verb != "create" {
 		return nil, false, nil
 	}
@@ -114,7 +114,7 @@ func decodeInto(body []byte, typed any) error {
 }
 
 // token answers a TokenRequest.
-func (s *Server) token(r Request) (*authenticationv1.TokenRequest, error) {
+func (s *Server) token(r APIRequest) (*authenticationv1.TokenRequest, error) {
 	request := new(authenticationv1.TokenRequest)
 	if err := decodeInto(r.Body, request); err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ import (
 // goroutine. Hooks are set before the first request.
 type Server struct {
 	// Faults decides on each request before it is handled. Nil, or a nil Fault: the request is handled as it should be.
-	Faults func(Request) *Fault
+	Faults func(APIRequest) *Fault
 	// Now is the server's clock.
 	Now func() time.Time
 	// NoWatchList refuses sendInitialEvents with 422, as servers without the feature do.
@@ -37,7 +37,7 @@ type Server struct {
 	oldest   int // versions before this one are compacted
 	uids     int
 	watches  map[*watch]bool
-	requests []Request
+	requests []APIRequest
 	down     bool
 }
 
@@ -53,8 +53,8 @@ type change struct {
 	before, after object
 }
 
-// Request is a request as the server has understood it.
-type Request struct {
+// APIRequest is a request as the server has understood it.
+type APIRequest struct {
 	// Verb is get, list, watch, create, update, patch or delete.
 	Verb string
 	// Resource is the plural; of other groups than the core's it is "resource.group", such as leases.coordination.k8s.io.
@@ -172,13 +172,13 @@ func (s *Server) Watching(resource string) int {
 
 // Requests returns the requests so far that match a filter "verb resource[/subresource]", all with "". A verb or
 // resource "*" matches any.
-func (s *Server) Requests(filter string) []Request {
+func (s *Server) Requests(filter string) []APIRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.requests), func(r Request) bool { return !r.matches(filter) })
+	return slices.DeleteFunc(slices.Clone(s.requests), func(r APIRequest) bool { return !r.matches(filter) })
 }
 
-func (r Request) String() string {
+func (r APIRequest) String() string {
 	what := r.Resource
 	if r.Subresource != "" {
 		what += "/" + r.Subresource
@@ -186,7 +186,7 @@ func (r Request) String() string {
 	return r.Verb + " " + what
 }
 
-func (r Request) matches(filter string) bool {
+func (r APIRequest) matches(filter string) bool {
 	verb, what, _ := strings.Cut(filter, " ")
 	_, own, _ := strings.Cut(r.String(), " ")
 	return filter == "" || (verb == "*" || verb == r.Verb) && (what == "*" || what == own)

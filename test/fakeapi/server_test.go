@@ -176,7 +176,7 @@ func TestDeletionHonoursUIDFinalizersAndPhase(t *testing.T) {
 func TestFaultsReplaceDelayAndLoseAnswers(t *testing.T) {
 	s := New()
 	entered, release := make(chan string, 1), make(chan struct{})
-	s.Faults = func(r Request) *Fault {
+	s.Faults = func(r APIRequest) *Fault {
 		switch r.Name {
 		case "busy":
 			return &Fault{Code: http.StatusTooManyRequests, Reason: "TooManyRequests", RetryAfter: 1}

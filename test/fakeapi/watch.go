@@ -79,7 +79,7 @@ func (s *Server) bookmark(resource string, initial bool) object {
 }
 
 // open begins a watch with what it must send first.
-func (s *Server) open(r Request) (*watch, error) {
+func (s *Server) open(r APIRequest) (*watch, error) {
 	query := r.HTTP.URL.Query()
 	w := &watch{
 		resource: r.Resource, namespace: r.Namespace, selector: selectorOf(r), labels: query.Get("labelSelector"),
@@ -143,7 +143,7 @@ func (s *Server) list(resource, namespace string, matches func(object) bool, ver
 }
 
 // serveWatch sends frames until the watch or its client ends, or its timeout is over.
-func (s *Server) serveWatch(rw http.ResponseWriter, r Request) error {
+func (s *Server) serveWatch(rw http.ResponseWriter, r APIRequest) error {
 	w, err := s.open(r)
 	if err != nil {
 		return err
