@@ -113,34 +113,35 @@ func (s *Sender) store(ctx context.Context, files []File) (stored []File, failed
 // storeAll stores the pods that the recorded files do not have, and primes all.
 func (s *Sender) storeAll(ctx context.Context, files []File) error {
 	known := map[string]bool{}
+	var pods, missing []manifest.Parsed
 	for _, f := range files {
 		for _, p := range s.Files[f.GetPath()].GetPods() {
 			known[p.GetDigest()] = true
 		}
+		pods = append(pods, f.Pods...)
 	}
-	if err := s.Store(ctx, func(yield func(string, []byte) bool) {
-		for p := range podsOf(files) {
-			if !known[p.Digest] && !yield(p.Digest, p.Canonical) {
-				return
-			}
+	for _, p := range pods {
+		if !known[p.Digest] {
+			missing = append(missing, p)
 		}
-	}); err != nil {
-		return err
 	}
-	for p := range podsOf(files) {
+	if len(missing) > 0 {
+		if err := s.Store(ctx, canonical(missing)); err != nil {
+			return err
+		}
+	}
+	for _, p := range pods {
 		s.Prime(p.Digest, p.Pod)
 	}
 	return nil
 }
 
-// podsOf returns the pods of files, in order.
-func podsOf(files []File) iter.Seq[manifest.Parsed] {
-	return func(yield func(manifest.Parsed) bool) {
-		for _, f := range files {
-			for _, p := range f.Pods {
-				if !yield(p) {
-					return
-				}
+// canonical returns the canonical manifests of pods by their digests.
+func canonical(pods []manifest.Parsed) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		for _, p := range pods {
+			if !yield(p.Digest, p.Canonical) {
+				return
 			}
 		}
 	}
