@@ -29,7 +29,11 @@ type references interface {
 	GetNamespace() string
 	GetPullSecrets() []string
 	GetServiceAccount() string
+	GetApi() bool
 }
+
+// apiPrefix tells the namespaces of the API server from those of static pods in a key. No namespace has a colon.
+const apiPrefix = "api:"
 
 // pullKey returns the key of a pull: pods with the same credentials share one. It is the image where there are none,
 // and else JSON, which no image's name is.
@@ -38,7 +42,11 @@ func pullKey(r references) string {
 	if len(r.GetPullSecrets()) == 0 && r.GetServiceAccount() == "" && !strings.HasPrefix(image, "[") {
 		return image
 	}
-	key, err := json.Marshal(append([]string{image, r.GetNamespace(), r.GetServiceAccount()}, r.GetPullSecrets()...))
+	namespace := r.GetNamespace()
+	if r.GetApi() {
+		namespace = apiPrefix + namespace
+	}
+	key, err := json.Marshal(append([]string{image, namespace, r.GetServiceAccount()}, r.GetPullSecrets()...))
 	if err != nil {
 		panic(fmt.Sprintf("image: a list of strings did not marshal: %v", err))
 	}

@@ -67,6 +67,7 @@ func (a *Actor) pull(uid, image string, emit actors.Emit) error {
 	}
 	return emit(messages.NewEvent(messages.NewCall(&journaletv1.PullImage{
 		Image: image, Namespace: w.GetNamespace(), PullSecrets: w.GetPullSecrets(), ServiceAccount: w.GetServiceAccount(),
+		Api: w.GetApi(),
 	})))
 }
 

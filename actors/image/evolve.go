@@ -39,6 +39,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 		s.Pulls[pullKey(w)] = &journaletv1.Pull{
 			Image: w.GetImage(), IntentId: e.ID, StartedAt: timestamppb.New(e.Time),
 			Namespace: w.GetNamespace(), PullSecrets: w.GetPullSecrets(), ServiceAccount: w.GetServiceAccount(),
+			Api: w.GetApi(),
 		}
 	case *journaletv1.Event_ImagePullDecided:
 		a.evolveDecided(k.ImagePullDecided)
@@ -69,6 +70,7 @@ func (a *Actor) evolveRequested(r *journaletv1.ImagePullRequested) {
 	}
 	w.Waiting = true
 	w.Namespace, w.PullSecrets, w.ServiceAccount = r.GetNamespace(), r.GetPullSecrets(), r.GetServiceAccount()
+	w.Api = r.GetApi()
 }
 
 // evolveDecided ends a pod's wait. After a failure the pod backs off, and keeps waiting.

@@ -110,7 +110,7 @@ func (d *step) pullRequest(image string) *journaletv1.ImagePullRequested {
 		ServiceAccount: d.manifest.Spec.ServiceAccountName,
 	}
 	if len(r.GetPullSecrets()) > 0 || r.GetServiceAccount() != "" {
-		r.Namespace = d.manifest.Namespace
+		r.Namespace, r.Api = d.manifest.Namespace, d.state.GetPod().GetApi() != nil
 	}
 	return r
 }

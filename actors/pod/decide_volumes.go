@@ -27,7 +27,11 @@ func (d *step) setObjects() error {
 	if references.Same(refs, d.state.GetObjectRefs()) {
 		return nil
 	}
-	return d.decide(&journaletv1.ObjectsSet{Refs: refs, Namespace: d.state.GetPod().GetNamespace()})
+	set := &journaletv1.ObjectsSet{Refs: refs, Namespace: d.state.GetPod().GetNamespace()}
+	if d.state.GetPod().GetApi() != nil {
+		set.Api, set.PodName = true, d.state.GetPod().GetName()
+	}
+	return d.decide(set)
 }
 
 // setUpVolumes requests the set-up of all volumes that are not, or that have other contents than desired. A volume

@@ -36,8 +36,10 @@ type ImagePullRequested struct {
 	PullSecrets []string `protobuf:"bytes,4,rep,name=pull_secrets,json=pullSecrets,proto3" json:"pull_secrets,omitempty"`
 	// As in PullImage.
 	ServiceAccount string `protobuf:"bytes,5,opt,name=service_account,json=serviceAccount,proto3" json:"service_account,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// As in PullImage.
+	Api           bool `protobuf:"varint,6,opt,name=api,proto3" json:"api,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ImagePullRequested) Reset() {
@@ -103,6 +105,13 @@ func (x *ImagePullRequested) GetServiceAccount() string {
 		return x.ServiceAccount
 	}
 	return ""
+}
+
+func (x *ImagePullRequested) GetApi() bool {
+	if x != nil {
+		return x.Api
+	}
+	return false
 }
 
 // ImagePullWithdrawn withdraws the request: the pod no longer waits for the image.
@@ -1196,8 +1205,10 @@ type ImageWait struct {
 	Namespace      string   `protobuf:"bytes,6,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	PullSecrets    []string `protobuf:"bytes,7,rep,name=pull_secrets,json=pullSecrets,proto3" json:"pull_secrets,omitempty"`
 	ServiceAccount string   `protobuf:"bytes,8,opt,name=service_account,json=serviceAccount,proto3" json:"service_account,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// As in PullImage.
+	Api           bool `protobuf:"varint,9,opt,name=api,proto3" json:"api,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ImageWait) Reset() {
@@ -1286,6 +1297,13 @@ func (x *ImageWait) GetServiceAccount() string {
 	return ""
 }
 
+func (x *ImageWait) GetApi() bool {
+	if x != nil {
+		return x.Api
+	}
+	return false
+}
+
 // Pull is one pull under way, for any number of pods with the same credentials.
 type Pull struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -1296,8 +1314,10 @@ type Pull struct {
 	Namespace      string   `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	PullSecrets    []string `protobuf:"bytes,5,rep,name=pull_secrets,json=pullSecrets,proto3" json:"pull_secrets,omitempty"`
 	ServiceAccount string   `protobuf:"bytes,6,opt,name=service_account,json=serviceAccount,proto3" json:"service_account,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// As in PullImage.
+	Api           bool `protobuf:"varint,7,opt,name=api,proto3" json:"api,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Pull) Reset() {
@@ -1372,17 +1392,25 @@ func (x *Pull) GetServiceAccount() string {
 	return ""
 }
 
+func (x *Pull) GetApi() bool {
+	if x != nil {
+		return x.Api
+	}
+	return false
+}
+
 var File_journalet_v1_image_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_image_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/image.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/runtime.proto\"\xa6\x01\n" +
+	"\x18journalet/v1/image.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/runtime.proto\"\xb8\x01\n" +
 	"\x12ImagePullRequested\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x1c\n" +
 	"\tnamespace\x18\x03 \x01(\tR\tnamespace\x12!\n" +
 	"\fpull_secrets\x18\x04 \x03(\tR\vpullSecrets\x12'\n" +
-	"\x0fservice_account\x18\x05 \x01(\tR\x0eserviceAccount\"<\n" +
+	"\x0fservice_account\x18\x05 \x01(\tR\x0eserviceAccount\x12\x10\n" +
+	"\x03api\x18\x06 \x01(\bR\x03api\"<\n" +
 	"\x12ImagePullWithdrawn\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\"\xa9\x02\n" +
@@ -1496,7 +1524,7 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.PulledImageR\x05value:\x028\x01\x1a;\n" +
 	"\rRemovalsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8e\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa0\x02\n" +
 	"\tImageWait\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x124\n" +
@@ -1506,7 +1534,8 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"backingOff\x12\x1c\n" +
 	"\tnamespace\x18\x06 \x01(\tR\tnamespace\x12!\n" +
 	"\fpull_secrets\x18\a \x03(\tR\vpullSecrets\x12'\n" +
-	"\x0fservice_account\x18\b \x01(\tR\x0eserviceAccount\"\xde\x01\n" +
+	"\x0fservice_account\x18\b \x01(\tR\x0eserviceAccount\x12\x10\n" +
+	"\x03api\x18\t \x01(\bR\x03api\"\xf0\x01\n" +
 	"\x04Pull\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x12\x1b\n" +
 	"\tintent_id\x18\x02 \x01(\tR\bintentId\x129\n" +
@@ -1514,7 +1543,8 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"started_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x1c\n" +
 	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12!\n" +
 	"\fpull_secrets\x18\x05 \x03(\tR\vpullSecrets\x12'\n" +
-	"\x0fservice_account\x18\x06 \x01(\tR\x0eserviceAccountBAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
+	"\x0fservice_account\x18\x06 \x01(\tR\x0eserviceAccount\x12\x10\n" +
+	"\x03api\x18\a \x01(\bR\x03apiBAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
 
 var (
 	file_journalet_v1_image_proto_rawDescOnce sync.Once

@@ -299,7 +299,11 @@ type ObjectsSet struct {
 	// Sorted by kind, name and selector, without duplicates. None: nothing is watched for the pod any more.
 	Refs []*ObjectRef `protobuf:"bytes,1,rep,name=refs,proto3" json:"refs,omitempty"`
 	// The pod's namespace.
-	Namespace     string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The pod is one of the API server: its objects come from there, and from nowhere else.
+	Api bool `protobuf:"varint,3,opt,name=api,proto3" json:"api,omitempty"`
+	// The pod's metadata.name, to which tokens are bound; only with api.
+	PodName       string `protobuf:"bytes,4,opt,name=pod_name,json=podName,proto3" json:"pod_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -344,6 +348,20 @@ func (x *ObjectsSet) GetRefs() []*ObjectRef {
 func (x *ObjectsSet) GetNamespace() string {
 	if x != nil {
 		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ObjectsSet) GetApi() bool {
+	if x != nil {
+		return x.Api
+	}
+	return false
+}
+
+func (x *ObjectsSet) GetPodName() string {
+	if x != nil {
+		return x.PodName
 	}
 	return ""
 }
@@ -418,11 +436,13 @@ const file_journalet_v1_objects_proto_rawDesc = "" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x12\x16\n" +
 	"\x06digest\x18\x04 \x01(\tR\x06digest\x12\x1c\n" +
 	"\timmutable\x18\x05 \x01(\bR\timmutable\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"W\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\x84\x01\n" +
 	"\n" +
 	"ObjectsSet\x12+\n" +
 	"\x04refs\x18\x01 \x03(\v2\x17.journalet.v1.ObjectRefR\x04refs\x12\x1c\n" +
-	"\tnamespace\x18\x02 \x01(\tR\tnamespace\"S\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03api\x18\x03 \x01(\bR\x03api\x12\x19\n" +
+	"\bpod_name\x18\x04 \x01(\tR\apodName\"S\n" +
 	"\vObjectsRead\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x122\n" +
 	"\aobjects\x18\x02 \x03(\v2\x18.journalet.v1.ObjectReadR\aobjects*\xaa\x01\n" +

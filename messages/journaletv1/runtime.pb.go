@@ -1565,8 +1565,10 @@ type PullImage struct {
 	PullSecrets []string `protobuf:"bytes,3,rep,name=pull_secrets,json=pullSecrets,proto3" json:"pull_secrets,omitempty"`
 	// The service account of the pods, for credential providers that want its token.
 	ServiceAccount string `protobuf:"bytes,4,opt,name=service_account,json=serviceAccount,proto3" json:"service_account,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The pods are of the API server, and so are pull_secrets and service_account.
+	Api           bool `protobuf:"varint,5,opt,name=api,proto3" json:"api,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PullImage) Reset() {
@@ -1625,6 +1627,13 @@ func (x *PullImage) GetServiceAccount() string {
 		return x.ServiceAccount
 	}
 	return ""
+}
+
+func (x *PullImage) GetApi() bool {
+	if x != nil {
+		return x.Api
+	}
+	return false
 }
 
 // RemoveImage removes an image that no container uses. Idempotent.
@@ -3516,12 +3525,13 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\".\n" +
 	"\rRemoveSandbox\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"\x8b\x01\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"\x9d\x01\n" +
 	"\tPullImage\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12!\n" +
 	"\fpull_secrets\x18\x03 \x03(\tR\vpullSecrets\x12'\n" +
-	"\x0fservice_account\x18\x04 \x01(\tR\x0eserviceAccount\"T\n" +
+	"\x0fservice_account\x18\x04 \x01(\tR\x0eserviceAccount\x12\x10\n" +
+	"\x03api\x18\x05 \x01(\bR\x03api\"T\n" +
 	"\vRemoveImage\x12\x19\n" +
 	"\bimage_id\x18\x01 \x01(\tR\aimageId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +

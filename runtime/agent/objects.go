@@ -29,7 +29,7 @@ func (a *agent) newObjects() *objects.Store {
 // seedObjects gives the store what a pod refers to, and what the pod was last given.
 func (a *agent) seedObjects(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
 	s := d.Pod()
-	a.objects.Seed(ref.ID, s.GetPod().GetNamespace(), s.GetObjectRefs(), s.GetObjects())
+	a.objects.Seed(s.GetPod(), s.GetObjectRefs(), s.GetObjects())
 	r.Pending(ref, func(rec *journaletv1.Record) {
 		if read := rec.GetFact().GetObjectsRead(); read != nil {
 			a.objects.SeedPending(read)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri/expand"
+	"github.com/journalet/journalet/runtime/objects"
 	"github.com/journalet/journalet/runtime/pod/downward"
 )
 
@@ -23,7 +24,7 @@ func (d *Driver) environment(
 	ctx context.Context, in containerInput, budget *expand.Budget,
 ) (envs []*runtimeapi.KeyValue, contents []string, err error) {
 	e := environment{
-		objectReader: objectReader{getter: d.opts.Objects, namespace: in.pod.Namespace},
+		objectReader: objectReader{getter: d.opts.Objects, of: objects.OwnerOf(in.pod)},
 		volumes:      d.opts.Volumes, in: in, pod: d.downward(in), budget: budget, at: map[string]int{},
 	}
 	if e.services, err = d.serviceEnv(in.pod); err == nil {

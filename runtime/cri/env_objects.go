@@ -15,11 +15,11 @@ import (
 	"github.com/journalet/journalet/runtime/objects"
 )
 
-// objectReader reads the objects of one namespace, each once, so that all variables of a container have the same
+// objectReader reads the objects of one pod, each once, so that all variables of a container have the same
 // version of it. Its failures have the kubelet's words, and hold no value.
 type objectReader struct {
 	getter     objects.Getter
-	namespace  string
+	of         objects.Owner
 	configMaps map[string]*corev1.ConfigMap
 	secrets    map[string]*corev1.Secret
 }
@@ -30,9 +30,9 @@ func (r *objectReader) configMap(ctx context.Context, name string, optional *boo
 		return m, nil
 	}
 	if r.getter == nil {
-		return nil, unavailable("configMap", r.namespace, name)
+		return nil, unavailable("configMap", r.of.Namespace, name)
 	}
-	m, err := r.getter.ConfigMap(ctx, r.namespace, name)
+	m, err := r.getter.ConfigMap(ctx, r.of, name)
 	if err != nil {
 		return nil, missing(ctx, err, optional)
 	}
@@ -49,9 +49,9 @@ func (r *objectReader) secret(ctx context.Context, name string, optional *bool) 
 		return s, nil
 	}
 	if r.getter == nil {
-		return nil, unavailable("secret", r.namespace, name)
+		return nil, unavailable("secret", r.of.Namespace, name)
 	}
-	s, err := r.getter.Secret(ctx, r.namespace, name)
+	s, err := r.getter.Secret(ctx, r.of, name)
 	if err != nil {
 		return nil, missing(ctx, err, optional)
 	}
@@ -105,7 +105,7 @@ func (r *objectReader) missingKey(kind, name, key string, fine bool) error {
 		return nil
 	}
 	return retryable(journaletv1.CallError_CALL_ERROR_CONFIG,
-		fmt.Sprintf("couldn't find key %s in %s %s/%s", key, kind, r.namespace, name))
+		fmt.Sprintf("couldn't find key %s in %s %s/%s", key, kind, r.of.Namespace, name))
 }
 
 // envFile is the file that was read last: the variables of a container mostly come from one.

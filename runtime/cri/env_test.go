@@ -48,13 +48,13 @@ func (s *store) find(of map[string]map[string]string, kind, namespace, name stri
 	return data, nil
 }
 
-func (s *store) ConfigMap(_ context.Context, namespace, name string) (*corev1.ConfigMap, error) {
-	data, err := s.find(s.configMaps, "configmap", namespace, name)
+func (s *store) ConfigMap(_ context.Context, of objects.Owner, name string) (*corev1.ConfigMap, error) {
+	data, err := s.find(s.configMaps, "configmap", of.Namespace, name)
 	return &corev1.ConfigMap{Data: data}, err
 }
 
-func (s *store) Secret(_ context.Context, namespace, name string) (*corev1.Secret, error) {
-	data, err := s.find(s.secrets, "secret", namespace, name)
+func (s *store) Secret(_ context.Context, of objects.Owner, name string) (*corev1.Secret, error) {
+	data, err := s.find(s.secrets, "secret", of.Namespace, name)
 	out := &corev1.Secret{Data: map[string][]byte{}}
 	for key, value := range data {
 		out.Data[key] = []byte(value)

@@ -21,7 +21,7 @@ const (
 	unreadable = journaletv1.ObjectState_OBJECT_STATE_UNREADABLE
 )
 
-// Key names an object on this node.
+// Key names an object.
 type Key struct {
 	Kind journaletv1.ObjectKind
 	// Namespace is empty for trust bundles.
@@ -29,14 +29,39 @@ type Key struct {
 	Name      string
 	// Selector is that of journaletv1.ObjectRef.
 	Selector string
+	// API means that the object is one of the API server, and otherwise of this node.
+	API bool
+	// Pod is whom a token of the API server is for; empty for all else.
+	Pod PodID
 }
 
-// keyOf returns the key of a reference of a pod in namespace.
-func keyOf(namespace string, r *journaletv1.ObjectRef) Key {
-	if r.GetKind() == trustBundle {
-		namespace = ""
+// PodID is the name and the UID of a pod of the API server.
+type PodID struct{ Name, UID string }
+
+// Owner is the pod, or the pods, that an object is read for.
+type Owner struct {
+	Namespace string
+	// UID is the pod's. Empty: no certain pod; API says where its objects are then.
+	UID string
+	// API means that its objects are those of the API server.
+	API bool
+}
+
+// OwnerOf returns the owner that a pod is.
+func OwnerOf(pod *corev1.Pod) Owner {
+	return Owner{Namespace: pod.Namespace, UID: string(pod.UID), API: pod.UID != ""}
+}
+
+// keyOf returns the key of a reference of a pod.
+func (p *pod) keyOf(r *journaletv1.ObjectRef) Key {
+	k := Key{Kind: r.GetKind(), Namespace: p.namespace, Name: r.GetName(), Selector: r.GetSelector(), API: p.api}
+	switch {
+	case k.Kind == trustBundle:
+		k.Namespace = ""
+	case k.Kind == token && p.api:
+		k.Pod = PodID{Name: p.name, UID: p.uid}
 	}
-	return Key{Kind: r.GetKind(), Namespace: namespace, Name: r.GetName(), Selector: r.GetSelector()}
+	return k
 }
 
 // Object is what a backing has read of an object. Contents are set at most once, and not changed after: ConfigMap,
@@ -53,6 +78,10 @@ type Object struct {
 	ConfigMap *corev1.ConfigMap
 	Secret    *corev1.Secret
 	Data      []byte
+
+	// Away means that the API server does not answer, and that there are no contents from before. Nothing is reported of
+	// such an object: what the journal has of it stays.
+	Away bool
 }
 
 // hasContents reports whether there is something to give to a pod. An unreadable object keeps the contents that were
@@ -68,7 +97,8 @@ type Backing interface {
 	Unwatch(Key)
 	// Run follows the objects until ctx ends. It passes what it has read of watched objects: each once it is known, be it
 	// that there is none, and again after each change. What passes by itself (an authorizer that does not know yet that a
-	// pod is bound) is retried, not reported. Objects that are read together are reported together.
+	// pod is bound) is retried, not reported. Objects that are read together are reported together. read may be called
+	// concurrently, but not for one key.
 	Run(ctx context.Context, read func(map[Key]Object)) error
 }
 

@@ -18,14 +18,14 @@ import (
 var _ Getter = (*Store)(nil)
 
 // ConfigMap implements Getter.
-func (s *Store) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
-	o, err := s.get(ctx, Key{Kind: configMap, Namespace: namespace, Name: name})
+func (s *Store) ConfigMap(ctx context.Context, of Owner, name string) (*corev1.ConfigMap, error) {
+	o, err := s.get(ctx, s.ownerOf(of, "").keyOf(&journaletv1.ObjectRef{Kind: configMap, Name: name}))
 	return o.ConfigMap, err
 }
 
 // Secret implements Getter.
-func (s *Store) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-	o, err := s.get(ctx, Key{Kind: secret, Namespace: namespace, Name: name})
+func (s *Store) Secret(ctx context.Context, of Owner, name string) (*corev1.Secret, error) {
+	o, err := s.get(ctx, s.ownerOf(of, "").keyOf(&journaletv1.ObjectRef{Kind: secret, Name: name}))
 	return o.Secret, err
 }
 
@@ -33,13 +33,38 @@ func (s *Store) Secret(ctx context.Context, namespace, name string) (*corev1.Sec
 func (s *Store) Token(
 	ctx context.Context, pod *corev1.Pod, source *corev1.ServiceAccountTokenProjection,
 ) (string, error) {
-	o, err := s.get(ctx, keyOf(pod.Namespace, references.Token(pod, source)))
+	of, ref := s.ownerOf(OwnerOf(pod), pod.Name), references.Token(pod, source)
+	o, err := s.get(ctx, of.keyOf(ref))
+	if err != nil && o.Away && s.hadBefore(of.uid, ref) {
+		err = ErrAway
+	}
 	return string(o.Data), err
 }
 
+// ownerOf returns the pod that is an owner. One that the store does not know is of the API server, if there is one: it
+// must not get what files of the node hold.
+func (s *Store) ownerOf(of Owner, name string) *pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.pods[of.UID]; p != nil {
+		return &pod{uid: of.UID, name: p.name, namespace: p.namespace, api: p.api}
+	}
+	return &pod{uid: of.UID, name: name, namespace: of.Namespace, api: of.API && s.opts.API != nil}
+}
+
+// hadBefore reports whether the pod was once given an object, as the journal has it.
+func (s *Store) hadBefore(uid string, ref *journaletv1.ObjectRef) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.pods[uid]
+	return p != nil && p.before(ref).GetDigest() != ""
+}
+
 // TrustBundle implements Getter.
-func (s *Store) TrustBundle(ctx context.Context, source *corev1.ClusterTrustBundleProjection) ([]byte, error) {
-	o, err := s.get(ctx, keyOf("", references.TrustBundle(source)))
+func (s *Store) TrustBundle(
+	ctx context.Context, of Owner, source *corev1.ClusterTrustBundleProjection,
+) ([]byte, error) {
+	o, err := s.get(ctx, s.ownerOf(of, "").keyOf(references.TrustBundle(source)))
 	return o.Data, err
 }
 
@@ -109,7 +134,11 @@ func (s *Store) Secrets(uid string) (values []string, ok bool) {
 			s.mu.Unlock()
 			return nil, true
 		}
-		unread := s.unread(p)
+		unread, away := s.unread(p)
+		if away {
+			s.mu.Unlock()
+			return nil, false
+		}
 		if unread == nil {
 			values = append(s.secretsOf(p), p.secrets...)
 			s.mu.Unlock()
@@ -124,21 +153,26 @@ func (s *Store) Secrets(uid string) (values []string, ok bool) {
 	}
 }
 
-// unread returns the channel of a Secret or token of a pod that has not been read; s.mu is held.
-func (s *Store) unread(p *pod) <-chan struct{} {
+// unread returns the channel of a Secret or token of a pod that has not been read. away reports that the API server has
+// a Secret and does not answer. A token is only in a file of the pod, and holds up no text. s.mu is held.
+func (s *Store) unread(p *pod) (unread <-chan struct{}, away bool) {
 	for _, r := range p.refs {
-		k := keyOf(p.namespace, r)
-		if e := s.entries[k]; (k.Kind == secret || k.Kind == token) && !e.known() {
-			return e.first
+		k := p.keyOf(r)
+		switch e := s.entries[k]; {
+		case k.Kind != secret && k.Kind != token, e.known():
+		case !e.read:
+			return e.first, false
+		case k.Kind == secret:
+			return nil, true
 		}
 	}
-	return nil
+	return nil, false
 }
 
 // secretsOf returns the contents of the Secrets that a pod refers to; s.mu is held.
 func (s *Store) secretsOf(p *pod) (values []string) {
 	for _, r := range p.refs {
-		e := s.entries[keyOf(p.namespace, r)]
+		e := s.entries[p.keyOf(r)]
 		values = append(append(values, e.secrets[0]...), e.secrets[1]...)
 	}
 	return values

@@ -11,16 +11,20 @@ import (
 // found.
 var ErrNotFound = errors.New("not found")
 
+// ErrAway means that the API server does not answer, and that the pod was given the object before: it does without until
+// the API server is back (ADR 057). Only Token returns it.
+var ErrAway = errors.New("the API server does not answer")
+
 // Getter returns objects to the drivers that put them into containers. What it returns is shared: do not change it. An
 // error never holds contents. Its methods may be called concurrently, and return within a second.
 type Getter interface {
 	// ConfigMap returns a ConfigMap; ErrNotFound if there is none.
-	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
+	ConfigMap(ctx context.Context, of Owner, name string) (*corev1.ConfigMap, error)
 	// Secret returns a Secret with its data as bytes; ErrNotFound if there is none.
-	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
+	Secret(ctx context.Context, of Owner, name string) (*corev1.Secret, error)
 	// Token returns the service account token of a projected source; ErrNotFound if the node has none for it.
 	Token(ctx context.Context, pod *corev1.Pod, source *corev1.ServiceAccountTokenProjection) (string, error)
 	// TrustBundle returns the certificates of a projected source as PEM, each once, sorted. ErrNotFound if nothing
 	// matches.
-	TrustBundle(ctx context.Context, source *corev1.ClusterTrustBundleProjection) ([]byte, error)
+	TrustBundle(ctx context.Context, of Owner, source *corev1.ClusterTrustBundleProjection) ([]byte, error)
 }

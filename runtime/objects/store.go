@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -29,8 +30,10 @@ const (
 type Options struct {
 	// RootDir is the agent's root directory, which holds the key of digests.
 	RootDir string
-	// Backing is where objects come from.
+	// Backing is where the objects of this node come from: files.
 	Backing Backing
+	// API is where those of the API server come from; nil: there is none.
+	API Backing
 	// Sink receives a pod's objects when one of them has changed, one pod after the other. After an error they are
 	// reported again.
 	Sink func(context.Context, *journaletv1.ObjectsRead) error
@@ -55,6 +58,7 @@ type Store struct {
 type entry struct {
 	users   int // pods, and drivers that wait
 	watched bool
+	read    bool // first is closed
 	object  Object
 	digest  string
 	// first is closed with the first read.
@@ -63,12 +67,15 @@ type entry struct {
 	secrets [2][]string
 }
 
+// known reports whether there is something to report of it.
 func (e *entry) known() bool { return e.object.State != 0 }
 
 // pod is a pod that refers to objects, or that did.
 type pod struct {
-	namespace string
-	refs      []*journaletv1.ObjectRef
+	uid, name, namespace string
+	// api: it is a pod of the API server.
+	api  bool
+	refs []*journaletv1.ObjectRef
 	// reported is what the pod's actor was last given.
 	reported []*journaletv1.ObjectRead
 	// mustReport reports the next read in any case: the references have changed.
@@ -91,8 +98,11 @@ func New(o Options) *Store {
 }
 
 // Seed adds what a pod refers to and what it was last given, from its state in the journal.
-func (s *Store) Seed(uid, namespace string, refs []*journaletv1.ObjectRef, read []*journaletv1.ObjectRead) {
-	s.set(uid, &journaletv1.ObjectsSet{Namespace: namespace, Refs: refs})
+func (s *Store) Seed(ref *journaletv1.PodRef, refs []*journaletv1.ObjectRef, read []*journaletv1.ObjectRead) {
+	uid := ref.GetUid()
+	s.set(uid, &journaletv1.ObjectsSet{
+		Namespace: ref.GetNamespace(), Refs: refs, Api: ref.GetApi() != nil, PodName: ref.GetName(),
+	})
 	s.SeedPending(&journaletv1.ObjectsRead{Uid: uid, Objects: read})
 }
 
@@ -128,19 +138,20 @@ func (s *Store) set(uid string, o *journaletv1.ObjectsSet) {
 		if len(o.GetRefs()) == 0 {
 			return
 		}
-		p = &pod{}
+		p = &pod{uid: uid}
 		s.pods[uid] = p
 	}
 	if now := s.secretsOf(p); len(now) > 0 {
 		p.secrets = now
 	}
-	before, namespace := p.refs, p.namespace
+	before := *p
 	p.namespace, p.refs, p.mustReport, p.since = o.GetNamespace(), o.GetRefs(), true, time.Now()
+	p.api, p.name = o.GetApi(), o.GetPodName()
 	for _, r := range p.refs {
-		s.acquire(keyOf(p.namespace, r))
+		s.acquire(p.keyOf(r))
 	}
-	for _, r := range before {
-		s.release(keyOf(namespace, r))
+	for _, r := range before.refs {
+		s.release(before.keyOf(r))
 	}
 	s.stale[uid] = true
 	s.signal()
@@ -155,7 +166,7 @@ func (s *Store) forget(uid string) {
 		return
 	}
 	for _, r := range p.refs {
-		s.release(keyOf(p.namespace, r))
+		s.release(p.keyOf(r))
 	}
 	delete(s.pods, uid)
 }
@@ -166,7 +177,7 @@ func (s *Store) acquire(k Key) *entry {
 	if e == nil {
 		e = &entry{watched: true, first: make(chan struct{})}
 		s.entries[k] = e
-		s.opts.Backing.Watch(k)
+		s.backing(k).Watch(k)
 	}
 	e.users++
 	return e
@@ -179,10 +190,42 @@ func (s *Store) release(k Key) {
 		return
 	}
 	if e.watched {
-		s.opts.Backing.Unwatch(k)
+		s.backing(k).Unwatch(k)
 	}
 	delete(s.entries, k)
 }
+
+// markRead ends the wait for the first read.
+func (e *entry) markRead() {
+	if !e.read {
+		e.read = true
+		close(e.first)
+	}
+}
+
+// backing returns where an object comes from.
+func (s *Store) backing(k Key) Backing {
+	switch {
+	case !k.API:
+		return s.opts.Backing
+	case s.opts.API == nil:
+		return nowhere{s}
+	}
+	return s.opts.API
+}
+
+// nowhere is where objects of the API server come from on a node that has no kubeconfig any more.
+type nowhere struct{ s *Store }
+
+func (n nowhere) Watch(k Key) {
+	e := n.s.entries[k] // its lock is held
+	e.object = Object{State: unreadable, Message: "objects of the API server need --kubeconfig"}
+	e.markRead()
+}
+
+func (nowhere) Unwatch(Key) {}
+
+func (nowhere) Run(context.Context, func(map[Key]Object)) error { return nil }
 
 func (s *Store) signal() {
 	select {
@@ -195,6 +238,9 @@ func (s *Store) signal() {
 func (s *Store) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.opts.Backing.Run(ctx, s.read) })
+	if s.opts.API != nil {
+		g.Go(func() error { return s.opts.API.Run(ctx, s.read) })
+	}
 	g.Go(func() error { return s.report(ctx) })
 	return g.Wait()
 }
@@ -214,21 +260,20 @@ func (s *Store) read(all map[Key]Object) {
 		if e == nil || !e.watched {
 			continue
 		}
-		if !e.known() {
-			close(e.first)
-		}
+		e.markRead()
 		if digests[k] != e.digest && o.hasContents() {
 			e.secrets = [2][]string{secretValues(k, &o), e.secrets[0]}
 		}
 		e.object, e.digest = o, digests[k]
-		if o.Immutable && o.State == present {
+		// The API server's backing ends the watch itself: it has to know when the last pod is gone.
+		if o.Immutable && o.State == present && !k.API {
 			e.watched = false
 			s.opts.Backing.Unwatch(k)
 		}
 	}
 	for uid, p := range s.pods {
 		if slices.ContainsFunc(p.refs, func(r *journaletv1.ObjectRef) bool {
-			_, has := all[keyOf(p.namespace, r)]
+			_, has := all[p.keyOf(r)]
 			return has
 		}) {
 			s.stale[uid] = true
@@ -300,8 +345,13 @@ func (s *Store) changed(uid string) (
 	}
 	fact = &journaletv1.ObjectsRead{Uid: uid}
 	for _, r := range p.refs {
-		if e := s.entries[keyOf(p.namespace, r)]; e.known() {
-			fact.Objects = append(fact.Objects, e.fact(p.namespace, r))
+		k := p.keyOf(r)
+		switch e, before := s.entries[k], p.before(r); {
+		case e.known():
+			fact.Objects = append(fact.Objects, e.fact(k, r))
+		case k.API && before != nil:
+			// The API server may be away. What the pod was given stays.
+			fact.Objects = append(fact.Objects, before)
 		}
 	}
 	if len(fact.GetObjects()) < len(p.refs) {
@@ -318,14 +368,24 @@ func (s *Store) changed(uid string) (
 	return p, p.since, fact, 0
 }
 
+// before returns what was last reported of an object, nil if nothing was.
+func (p *pod) before(r *journaletv1.ObjectRef) *journaletv1.ObjectRead {
+	for _, o := range p.reported {
+		if references.Equal(o.GetRef(), r) {
+			return o
+		}
+	}
+	return nil
+}
+
 // fact returns an object as a fact has it.
-func (e *entry) fact(namespace string, r *journaletv1.ObjectRef) *journaletv1.ObjectRead {
+func (e *entry) fact(k Key, r *journaletv1.ObjectRef) *journaletv1.ObjectRead {
 	out := &journaletv1.ObjectRead{
 		Ref: r, State: e.object.State, Version: e.object.Version, Digest: e.digest, Message: e.object.Message,
 		Immutable: e.object.Immutable && e.object.State == present,
 	}
 	if out.GetState() == missing && out.GetMessage() == "" {
-		out.Message = keyOf(namespace, r).Missing()
+		out.Message = k.Missing()
 	}
 	if len(out.GetMessage()) > maxMessageBytes {
 		out.Message = out.GetMessage()[:maxMessageBytes]

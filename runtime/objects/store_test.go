@@ -249,7 +249,7 @@ func TestImmutableObjectIsReadOnce(t *testing.T) {
 		r.put(keyA, cm("2"))
 		r.refers("v", cmRef("a"))
 		r.reports("v a=PRESENT+!")
-		c, err := r.ConfigMap(r.Context(), "ns", "a")
+		c, err := r.ConfigMap(r.Context(), Owner{Namespace: "ns"}, "a")
 		if err != nil || c.Data["k"] != "1" {
 			t.Error(c, err)
 		}
@@ -296,10 +296,10 @@ func TestSeededStateIsNotReportedAgain(t *testing.T) {
 		r := newRig(t, root)
 		old := &journaletv1.ObjectRead{Ref: cmRef("a"), State: present, Digest: "old"}
 		now := &journaletv1.ObjectRead{Ref: cmRef("a"), State: present, Digest: digest}
-		r.Seed("u", "ns", []*journaletv1.ObjectRef{cmRef("a")}, []*journaletv1.ObjectRead{now})
-		r.Seed("v", "ns", []*journaletv1.ObjectRef{cmRef("a")}, []*journaletv1.ObjectRead{old})
-		r.Seed("w", "ns", []*journaletv1.ObjectRef{cmRef("a")}, []*journaletv1.ObjectRead{old})
-		r.Seed("x", "ns", nil, nil)
+		r.Seed(&journaletv1.PodRef{Uid: "u", Namespace: "ns"}, []*journaletv1.ObjectRef{cmRef("a")}, []*journaletv1.ObjectRead{now})
+		r.Seed(&journaletv1.PodRef{Uid: "v", Namespace: "ns"}, []*journaletv1.ObjectRef{cmRef("a")}, []*journaletv1.ObjectRead{old})
+		r.Seed(&journaletv1.PodRef{Uid: "w", Namespace: "ns"}, []*journaletv1.ObjectRef{cmRef("a")}, []*journaletv1.ObjectRead{old})
+		r.Seed(&journaletv1.PodRef{Uid: "x", Namespace: "ns"}, nil, nil)
 		r.SeedPending(&journaletv1.ObjectsRead{Uid: "w", Objects: []*journaletv1.ObjectRead{now}})
 		r.SeedPending(&journaletv1.ObjectsRead{Uid: "unknown"})
 		r.put(keyA, cm("1"))
@@ -322,27 +322,27 @@ func TestDriversReadContents(t *testing.T) {
 		r.put(Key{Kind: trustBundle, Name: "roots"}, Object{State: present, Data: []byte("PEM")})
 		r.put(Key{Kind: secret, Namespace: "ns", Name: "none"}, Object{State: missing})
 		r.put(Key{Kind: secret, Namespace: "ns", Name: "bad"}, Object{State: unreadable, Message: "bad.yaml:1: no"})
-		c, err := r.ConfigMap(r.Context(), "ns", "a")
+		c, err := r.ConfigMap(r.Context(), Owner{Namespace: "ns"}, "a")
 		must.OK(t, err)
-		s, err := r.Secret(r.Context(), "ns", "b")
+		s, err := r.Secret(r.Context(), Owner{Namespace: "ns"}, "b")
 		must.OK(t, err)
 		tok, err := r.Token(r.Context(), pod, projection)
 		must.OK(t, err)
-		b, err := r.TrustBundle(r.Context(), &corev1.ClusterTrustBundleProjection{Name: ptr.To("roots")})
+		b, err := r.TrustBundle(r.Context(), Owner{}, &corev1.ClusterTrustBundleProjection{Name: ptr.To("roots")})
 		must.OK(t, err)
 		if got := c.Data["k"] + string(s.Data["k"]) + tok + string(b); got != "12a.b.cPEM" {
 			t.Error(got)
 		}
-		_, err = r.Secret(r.Context(), "ns", "none")
+		_, err = r.Secret(r.Context(), Owner{Namespace: "ns"}, "none")
 		if !errors.Is(err, ErrNotFound) || err.Error() != `secret "none" not found` {
 			t.Error(err)
 		}
-		if _, err := r.Secret(r.Context(), "ns", "bad"); errors.Is(err, ErrNotFound) ||
+		if _, err := r.Secret(r.Context(), Owner{Namespace: "ns"}, "bad"); errors.Is(err, ErrNotFound) ||
 			err.Error() != "secret ns/bad: bad.yaml:1: no" {
 			t.Error(err)
 		}
 		began := time.Now()
-		if _, err := r.Secret(r.Context(), "ns", "never"); err == nil || time.Since(began) != readTimeout {
+		if _, err := r.Secret(r.Context(), Owner{Namespace: "ns"}, "never"); err == nil || time.Since(began) != readTimeout {
 			t.Error(err, time.Since(began))
 		}
 		r.watches(0)

@@ -109,7 +109,7 @@ type pullSecrets struct {
 	all []corev1.Secret
 }
 
-func (p pullSecrets) Secret(_ context.Context, _, name string) (*corev1.Secret, error) {
+func (p pullSecrets) Secret(_ context.Context, _ objects.Owner, name string) (*corev1.Secret, error) {
 	for i := range p.all {
 		if p.all[i].Name == name {
 			return &p.all[i], nil

@@ -295,15 +295,15 @@ func (s *store) of(kind, name string) (map[string]string, error) {
 }
 
 // ConfigMap implements objects.Getter, as do the methods below.
-func (s *store) ConfigMap(_ context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+func (s *store) ConfigMap(_ context.Context, of objectstore.Owner, name string) (*corev1.ConfigMap, error) {
 	data, err := s.of("configmap", name)
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: data}, err
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: name}, Data: data}, err
 }
 
 // Secret returns a Secret.
-func (s *store) Secret(_ context.Context, namespace, name string) (*corev1.Secret, error) {
+func (s *store) Secret(_ context.Context, of objectstore.Owner, name string) (*corev1.Secret, error) {
 	data, err := s.of("secret", name)
-	out := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{}}
+	out := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: name}, Data: map[string][]byte{}}
 	for k, v := range data {
 		out.Data[k] = []byte(v)
 	}
@@ -316,7 +316,7 @@ func (s *store) Token(context.Context, *corev1.Pod, *corev1.ServiceAccountTokenP
 }
 
 // TrustBundle returns no certificates: no pod of a plan has any.
-func (s *store) TrustBundle(context.Context, *corev1.ClusterTrustBundleProjection) ([]byte, error) {
+func (s *store) TrustBundle(context.Context, objectstore.Owner, *corev1.ClusterTrustBundleProjection) ([]byte, error) {
 	return nil, objectstore.ErrNotFound
 }
 

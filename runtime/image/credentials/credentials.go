@@ -73,7 +73,7 @@ func (d *Driver) Find(ctx context.Context, p *journaletv1.PullImage) Found {
 	if err != nil {
 		return Found{} // the pull fails for this
 	}
-	ring, f := d.secrets(ctx, p.GetNamespace(), p.GetPullSecrets())
+	ring, f := d.secrets(ctx, objects.Owner{Namespace: p.GetNamespace(), API: p.GetApi()}, p.GetPullSecrets())
 	f.Candidates = ring.lookup(repository)
 
 	node := keyring{}
@@ -101,16 +101,16 @@ func (d *Driver) Find(ctx context.Context, p *journaletv1.PullImage) Found {
 }
 
 // secrets returns the credentials in Secrets.
-func (d *Driver) secrets(ctx context.Context, namespace string, names []string) (keyring, Found) {
+func (d *Driver) secrets(ctx context.Context, owner objects.Owner, names []string) (keyring, Found) {
 	ring, f := keyring{}, Found{}
 	for _, name := range names {
-		s, err := d.opts.Objects.Secret(ctx, namespace, name)
+		s, err := d.opts.Objects.Secret(ctx, owner, name)
 		switch {
 		case errors.Is(err, objects.ErrNotFound):
 			f.Problems = append(f.Problems, err.Error())
 			continue
 		case err != nil:
-			d.opts.Log.Warn("a pull secret is not used", "namespace", namespace, "secret", name, "error", err)
+			d.opts.Log.Warn("a pull secret is not used", "namespace", owner.Namespace, "secret", name, "error", err)
 			f.Problems = append(f.Problems, fmt.Sprintf("secret %q cannot be read", name))
 			continue
 		}
@@ -122,7 +122,7 @@ func (d *Driver) secrets(ctx context.Context, namespace string, names []string) 
 		for _, at := range slices.Sorted(maps.Keys(config)) {
 			e := config[at]
 			of := Candidate{secret: &journaletv1.PullSecret{
-				Namespace: namespace, Name: name, Uid: string(s.UID), Digest: d.opts.Digest("registry", e.Username, e.Password),
+				Namespace: owner.Namespace, Name: name, Uid: string(s.UID), Digest: d.opts.Digest("registry", e.Username, e.Password),
 			}}
 			ring.add(dockerConfig{at: e}, of)
 		}

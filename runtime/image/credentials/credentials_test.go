@@ -34,8 +34,8 @@ type missing struct{ error }
 
 func (missing) Is(target error) bool { return target == objects.ErrNotFound }
 
-func (f *fakeObjects) Secret(_ context.Context, namespace, name string) (*corev1.Secret, error) {
-	if s := f.secrets[namespace+"/"+name]; s != nil {
+func (f *fakeObjects) Secret(_ context.Context, of objects.Owner, name string) (*corev1.Secret, error) {
+	if s := f.secrets[of.Namespace+"/"+name]; s != nil {
 		return s, nil
 	}
 	if name == "unreadable" {

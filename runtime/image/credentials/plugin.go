@@ -107,6 +107,9 @@ func (p *plugin) provide(
 func accountID(namespace, name string) string { return namespace + "/" + name + "/" }
 
 func (p *plugin) token(ctx context.Context, all objects.Getter, req *journaletv1.PullImage) (string, error) {
+	if req.GetApi() {
+		return "", errors.New("it wants a token of a service account, which this version has for static pods only")
+	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: req.GetNamespace()}}
 	pod.Spec.ServiceAccountName = req.GetServiceAccount()
 	return all.Token(ctx, pod, &corev1.ServiceAccountTokenProjection{

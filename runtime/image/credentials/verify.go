@@ -11,6 +11,7 @@ import (
 	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/objects"
 )
 
 // Seed takes what the journal knows of pulls. The records that the image actor has not handled go to Stored.
@@ -101,7 +102,7 @@ func (d *Driver) hasSecret(
 	if err != nil {
 		return false
 	}
-	ring, _ := d.secrets(ctx, pod.Namespace, references.PullSecrets(pod))
+	ring, _ := d.secrets(ctx, objects.OwnerOf(pod), references.PullSecrets(pod))
 	return slices.ContainsFunc(ring.lookup(repository), func(c Candidate) bool {
 		return slices.ContainsFunc(record.GetSecrets(), func(s *journaletv1.PullSecret) bool {
 			return image.SameSecret(s, c.secret) || s.GetDigest() == c.secret.GetDigest()

@@ -120,7 +120,7 @@ func (c *collector) configMap(name string, items []corev1.KeyToPath, optional *b
 		return errNoObjects
 	}
 	data := map[string][]byte{}
-	object, err := c.opts.Objects.ConfigMap(c.ctx, c.pod.Namespace, name)
+	object, err := c.opts.Objects.ConfigMap(c.ctx, objects.OwnerOf(c.pod), name)
 	if err != nil {
 		if err := required(err, optional); err != nil {
 			return err
@@ -140,7 +140,7 @@ func (c *collector) secret(name string, items []corev1.KeyToPath, optional *bool
 	if c.opts.Objects == nil {
 		return errNoObjects
 	}
-	object, err := c.opts.Objects.Secret(c.ctx, c.pod.Namespace, name)
+	object, err := c.opts.Objects.Secret(c.ctx, objects.OwnerOf(c.pod), name)
 	if err != nil {
 		if err := required(err, optional); err != nil {
 			return err
@@ -214,7 +214,7 @@ func (c *collector) trustBundle(source *corev1.ClusterTrustBundleProjection) err
 	if source.Name == nil && source.SignerName == nil {
 		return permanent{errors.New("ClusterTrustBundle projection requires either name or signerName to be set")}
 	}
-	bundle, err := c.opts.Objects.TrustBundle(c.ctx, source)
+	bundle, err := c.opts.Objects.TrustBundle(c.ctx, objects.OwnerOf(c.pod), source)
 	if err := required(err, source.Optional); err != nil {
 		return err
 	}

@@ -25,15 +25,15 @@ type store struct {
 	bundle     []byte
 }
 
-func (s *store) ConfigMap(_ context.Context, namespace, name string) (*corev1.ConfigMap, error) {
-	if c := s.configMaps[name]; c != nil && namespace == "default" {
+func (s *store) ConfigMap(_ context.Context, of objects.Owner, name string) (*corev1.ConfigMap, error) {
+	if c := s.configMaps[name]; c != nil && of.Namespace == "default" {
 		return c, nil
 	}
 	return nil, fmt.Errorf("configmap %q %w", name, objects.ErrNotFound)
 }
 
-func (s *store) Secret(_ context.Context, namespace, name string) (*corev1.Secret, error) {
-	if c := s.secrets[name]; c != nil && namespace == "default" {
+func (s *store) Secret(_ context.Context, of objects.Owner, name string) (*corev1.Secret, error) {
+	if c := s.secrets[name]; c != nil && of.Namespace == "default" {
 		return c, nil
 	}
 	return nil, fmt.Errorf("secret %q %w", name, objects.ErrNotFound)
@@ -48,7 +48,7 @@ func (s *store) Token(
 	return s.token, nil
 }
 
-func (s *store) TrustBundle(context.Context, *corev1.ClusterTrustBundleProjection) ([]byte, error) {
+func (s *store) TrustBundle(context.Context, objects.Owner, *corev1.ClusterTrustBundleProjection) ([]byte, error) {
 	if s.bundle == nil {
 		return nil, fmt.Errorf("clustertrustbundle %q %w", "ca", objects.ErrNotFound)
 	}

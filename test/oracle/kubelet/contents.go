@@ -15,6 +15,8 @@ import (
 	"k8s.io/kubernetes/pkg/volume"
 	"k8s.io/kubernetes/pkg/volume/projected"
 	volumeutil "k8s.io/kubernetes/pkg/volume/util"
+
+	"github.com/journalet/journalet/runtime/objects"
 )
 
 //go:linkname collectData k8s.io/kubernetes/pkg/volume/projected.(*projectedVolumeMounter).collectData
@@ -129,7 +131,7 @@ func (h volumeHost) GetTrustAnchorsBySigner(
 func (h volumeHost) bundle(
 	ctx context.Context, source *v1.ClusterTrustBundleProjection, allowMissing bool,
 ) ([]byte, error) {
-	found, err := h.of.Objects.TrustBundle(ctx, source)
+	found, err := h.of.Objects.TrustBundle(ctx, objects.Owner{}, source)
 	if err != nil && allowMissing {
 		return nil, nil
 	}

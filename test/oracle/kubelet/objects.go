@@ -8,6 +8,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/configmap"
 	"k8s.io/kubernetes/pkg/kubelet/secret"
 
+	"github.com/journalet/journalet/runtime/objects"
 	"github.com/journalet/journalet/test/oracle/node"
 )
 
@@ -24,7 +25,7 @@ type (
 )
 
 func (m configMaps) GetConfigMap(namespace, name string) (*v1.ConfigMap, error) {
-	found, err := m.from.ConfigMap(context.Background(), namespace, name)
+	found, err := m.from.ConfigMap(context.Background(), objects.Owner{Namespace: namespace}, name)
 	if err != nil {
 		return nil, apierrors.NewNotFound(v1.Resource("configmap"), name)
 	}
@@ -32,7 +33,7 @@ func (m configMaps) GetConfigMap(namespace, name string) (*v1.ConfigMap, error) 
 }
 
 func (m secrets) GetSecret(namespace, name string) (*v1.Secret, error) {
-	found, err := m.from.Secret(context.Background(), namespace, name)
+	found, err := m.from.Secret(context.Background(), objects.Owner{Namespace: namespace}, name)
 	if err != nil {
 		return nil, apierrors.NewNotFound(v1.Resource("secret"), name)
 	}

@@ -26,24 +26,24 @@ const LinkTo = "-> "
 var _ objects.Getter = (*Objects)(nil)
 
 // ConfigMap is part of objects.Getter.
-func (o *Objects) ConfigMap(_ context.Context, namespace, name string) (*v1.ConfigMap, error) {
+func (o *Objects) ConfigMap(_ context.Context, of objects.Owner, name string) (*v1.ConfigMap, error) {
 	data, ok := o.ConfigMaps[name]
 	if !ok {
 		return nil, fmt.Errorf("configmap %q %w", name, objects.ErrNotFound)
 	}
 	out := &v1.ConfigMap{Data: data, BinaryData: o.Binary[name]}
-	out.Namespace, out.Name = namespace, name
+	out.Namespace, out.Name = of.Namespace, name
 	return out, nil
 }
 
 // Secret is part of objects.Getter.
-func (o *Objects) Secret(_ context.Context, namespace, name string) (*v1.Secret, error) {
+func (o *Objects) Secret(_ context.Context, of objects.Owner, name string) (*v1.Secret, error) {
 	data, ok := o.Secrets[name]
 	if !ok {
 		return nil, fmt.Errorf("secret %q %w", name, objects.ErrNotFound)
 	}
 	out := &v1.Secret{Data: data}
-	out.Namespace, out.Name = namespace, name
+	out.Namespace, out.Name = of.Namespace, name
 	return out, nil
 }
 
@@ -57,7 +57,7 @@ func (o *Objects) Token(_ context.Context, pod *v1.Pod, source *v1.ServiceAccoun
 }
 
 // TrustBundle is part of objects.Getter. Bundles whose name or signer contains Missing do not exist.
-func (o *Objects) TrustBundle(_ context.Context, source *v1.ClusterTrustBundleProjection) ([]byte, error) {
+func (o *Objects) TrustBundle(_ context.Context, _ objects.Owner, source *v1.ClusterTrustBundleProjection) ([]byte, error) {
 	of := ""
 	if source.Name != nil {
 		of = *source.Name
