@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -86,6 +87,7 @@ type agent struct {
 	once        once
 	loops       *server.Checks
 
+	cluster   *cluster     // nil unless the agent is a node of a cluster
 	cgroups   *cgroup.Tree // nil if pods get none
 	criDriver *cri.Driver
 }
@@ -207,6 +209,9 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 	if a.traces != nil {
 		a.traces.Stored(rec)
 	}
+	if a.cluster != nil {
+		a.cluster.Stored(rec)
+	}
 	for i, e := range rec.GetStep().GetDecisions() {
 		if k := e.GetCallRequested(); k.GetStartContainer() != nil {
 			actor := messages.RefOf(rec.GetActor())
@@ -235,6 +240,9 @@ func (a *agent) seed(r *host.Recovered) {
 	r.Each(func(ref messages.Ref, d actors.Decider) {
 		a.timers.Seed(ref, d.Timers())
 		r.Pending(ref, a.timers.SeedPending)
+		if a.cluster != nil {
+			a.cluster.seed(r, ref, d)
+		}
 		switch d := d.(type) {
 		case *source.Actor:
 			a.seedSource(r, ref, d)
@@ -323,6 +331,9 @@ func (a *agent) serve(ctx context.Context) error {
 	}
 	if a.traces != nil {
 		drivers["traces"] = a.traces.Run
+	}
+	if a.cluster != nil {
+		maps.Copy(drivers, a.cluster.drivers())
 	}
 	if a.cfg.Once {
 		drivers["once"] = func(ctx context.Context) error {

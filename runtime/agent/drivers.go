@@ -126,6 +126,10 @@ func (a *agent) sandboxSeccomp() string {
 
 // newDrivers creates the drivers without running them.
 func (a *agent) newDrivers() error {
+	var err error
+	if a.cluster, err = a.newCluster(); err != nil {
+		return err
+	}
 	a.objects = a.newObjects()
 	a.manifests.secrets = a.objects.Secrets
 	a.volumes.Driver = volume.New(volume.Options{
@@ -134,7 +138,6 @@ func (a *agent) newDrivers() error {
 		AllocatableMemory: a.facts.AllocatableMemory(), Allocatable: a.allocatable,
 		Prepare: func(pod *corev1.Pod, volume, dir string) { storage.Prepare(pod, volume, dir, a.log) },
 	})
-	var err error
 	if a.cgroups, err = a.newCgroups(); err != nil {
 		return err
 	}

@@ -180,6 +180,10 @@ type Config struct {
 	// by name or number; empty: the agent's user alone.
 	APISocket, APISocketGroup string
 
+	// Cluster is the node's part in a cluster, Server the server that its API server calls.
+	Cluster Cluster
+	Server  Server
+
 	// HealthzPort 0 disables the health server.
 	HealthzPort        int32
 	HealthzBindAddress string
@@ -249,6 +253,7 @@ func Defaults() *Config {
 		HealthzPort: DefaultHealthzPort, HealthzBindAddress: DefaultHealthzAddress,
 		JournalSync: "always", JournalRetentionAge: DefaultJournalAge, JournalRetentionBytes: DefaultJournalBytes,
 		LogFormat: LogText, TracingEndpoint: DefaultTracingEndpoint,
+		Cluster: defaultCluster(), Server: defaultServer(),
 	}
 }
 
@@ -342,6 +347,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.addImageFlags(fs)
 	c.addLogFlags(fs)
 	c.addAPIFlags(fs)
+	c.addClusterFlags(fs)
+	c.addServerFlags(fs)
 	c.addBusFlags(fs)
 	c.addOnceFlags(fs)
 	c.dead.addFlags(fs)

@@ -14,6 +14,7 @@ import (
 const (
 	notSupported = "not supported yet, ignored"
 	noServer     = "needs an API server or the kubelet's own server, ignored"
+	noCluster    = "needs a cluster (--kubeconfig), ignored"
 	obsolete     = "has no effect in the kubelet either, ignored"
 )
 
@@ -25,6 +26,8 @@ type field struct {
 	ignored string
 	// def is the API's default as JSON; empty: the zero value.
 	def string
+	// cluster means that the field is applied in cluster mode only, and ignored otherwise.
+	cluster bool
 	// flag is the flag that wins over the field; empty: none.
 	flag string
 	// apply applies the field. As in the API, a zero value means the default and is not applied, except behind a pointer.
@@ -34,7 +37,7 @@ type field struct {
 // fields holds every field of KubeletConfiguration by its JSON name. A test compares it with the type, so that a field
 // of a new version of the API cannot be missed. The apply functions and Validate reject contradictions and values out
 // of bounds.
-var fields = map[string]field{
+var fields = withCluster(map[string]field{
 	"apiVersion": {apply: noop}, "kind": {apply: noop}, // checked for each file
 
 	"staticPodPath": {flag: "static-pod-path", apply: func(c *Config, k *kubeletConfig, file string) error {
@@ -126,25 +129,8 @@ var fields = map[string]field{
 		apply: set(func(c *Config, k *kubeletConfig) { c.EnableServer = *k.EnableServer })},
 	"enableDebuggingHandlers": {apply: set(
 		func(c *Config, k *kubeletConfig) { c.NoDebugging = !*k.EnableDebuggingHandlers })},
-	"address": {ignored: noServer, def: `"0.0.0.0"`},
-	"port":    {ignored: noServer, def: `10250`}, "readOnlyPort": {ignored: noServer},
-	"tlsCertFile": {ignored: noServer}, "tlsPrivateKeyFile": {ignored: noServer}, "tlsCipherSuites": {ignored: noServer},
-	"tlsCurvePreferences": {ignored: noServer}, "tlsMinVersion": {ignored: noServer},
-	"rotateCertificates": {ignored: noServer}, "serverTLSBootstrap": {ignored: noServer},
-	"authentication": {ignored: noServer,
-		def: `{"anonymous":{"enabled":false},"webhook":{"enabled":true,"cacheTTL":"2m"}}`},
-	"authorization": {ignored: noServer,
-		def: `{"mode":"Webhook","webhook":{"cacheAuthorizedTTL":"5m","cacheUnauthorizedTTL":"30s"}}`},
-	"eventRecordQPS":              {ignored: noServer, def: `50`},
-	"eventBurst":                  {ignored: noServer, def: `100`},
-	"contentType":                 {ignored: noServer, def: `"application/vnd.kubernetes.protobuf"`},
-	"kubeAPIQPS":                  {ignored: noServer, def: `50`},
-	"kubeAPIBurst":                {ignored: noServer, def: `100`},
-	"registerNode":                {ignored: noServer, def: `true`},
-	"providerID":                  {ignored: noServer},
 	"featureGates":                {ignored: "the kubelet's feature gates do not apply, ignored"},
 	"showHiddenMetricsForVersion": {ignored: noServer},
-	"registerWithTaints":          {ignored: noServer},
 
 	"enableContentionProfiling": {ignored: noServer},
 	"enableProfilingHandler": {def: `true`, apply: set(
@@ -156,10 +142,7 @@ var fields = map[string]field{
 	"streamingConnectionIdleTimeout": {def: `"4h"`, apply: duration(
 		func(k *kubeletConfig) time.Duration { return k.StreamingConnectionIdleTimeout.Duration },
 		func(c *Config) *time.Duration { return &c.StreamIdle })},
-	"enableSystemLogQuery":      {ignored: noServer, def: `false`},
-	"nodeStatusUpdateFrequency": {ignored: noServer, def: `"10s"`},
-	"nodeStatusReportFrequency": {ignored: noServer, def: `"5m"`},
-	"nodeLeaseDurationSeconds":  {ignored: noServer, def: `40`}, "nodeStatusMaxImages": {ignored: noServer, def: `50`},
+	"enableSystemLogQuery":                      {ignored: noServer, def: `false`},
 	"configMapAndSecretChangeDetectionStrategy": {ignored: noServer, def: `"Watch"`},
 	"enableControllerAttachDetach":              {ignored: noServer, def: `true`},
 	"iptablesMasqueradeBit":                     {ignored: obsolete, def: `14`},
@@ -242,7 +225,7 @@ var fields = map[string]field{
 		apply: set(func(c *Config, k *kubeletConfig) { c.ProtectKernelDefaults = k.ProtectKernelDefaults })},
 	"allowedUnsafeSysctls": {ignored: notSupported},
 	"defaultPodSysctls":    {ignored: notSupported},
-}
+})
 
 func noop(*Config, *kubeletConfig, string) error { return nil }
 

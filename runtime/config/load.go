@@ -76,7 +76,9 @@ func (c *Config) Load(flags *pflag.FlagSet) ([]Problem, error) {
 // absolute makes the paths absolute.
 func (c *Config) absolute() (err error) {
 	for _, path := range []*string{&c.RootDir, &c.StaticPodPath, &c.PodLogDir, &c.ContainerLogDir, &c.RuntimeClassPath,
-		&c.ObjectsPath, &c.APISocket, &c.ImageCredentialProviderConfig, &c.ImageCredentialProviderBinDir} {
+		&c.ObjectsPath, &c.APISocket, &c.ImageCredentialProviderConfig, &c.ImageCredentialProviderBinDir,
+		&c.Cluster.Kubeconfig, &c.Cluster.BootstrapKubeconfig, &c.Cluster.CertDir, &c.Server.TLSCertFile,
+		&c.Server.TLSPrivateKeyFile, &c.Server.ClientCAFile} {
 		if *path != "" {
 			if *path, err = filepath.Abs(*path); err != nil {
 				return err
@@ -211,18 +213,22 @@ func (c *Config) apply(m *merged, given func(string) bool) ([]Problem, error) {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		switch {
-		case f.ignored != "":
+		case f.ignored != "" || f.cluster && !c.InCluster():
 			isDef, err := isDefault(f.def, name, m.values[name], set)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", file, err)
 			}
 			if !isDef {
-				problems = append(problems, Problem{File: file, Field: name, Message: f.ignored})
+				problems = append(problems, Problem{File: file, Field: name, Message: cmp.Or(f.ignored, noCluster)})
 			}
 		case name == "logging":
 			problems = append(problems, c.applyLogging(set, file, given)...)
 		case name == "tracing":
 			c.applyTracing(set, given)
+		case name == "authentication":
+			c.Server.applyAuthentication(set, file, given)
+		case name == "authorization":
+			c.Server.applyAuthorization(set, given)
 		case fieldOf(set, name).IsZero() || given(f.flag):
 		default:
 			// All fields, since two may have to agree.

@@ -113,6 +113,7 @@ func (c *Config) Validate() error {
 	errs = append(errs, c.validateNetwork()...)
 	errs = append(errs, c.validateURL()...)
 	errs = append(errs, c.validateNode()...)
+	errs = append(errs, c.validateCluster()...)
 	slices.SortStableFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)
 }

@@ -74,6 +74,11 @@ var bans = []ban{
 		why: "NATS is the bus's: take what you need from package bus"},
 	{pkgs: []string{module + "/runtime/sim"}, in: "runtime", but: []string{"runtime/sim", "runtime/agent"},
 		why: "only the assembly in runtime/agent chooses the simulation over the world"},
+	{pkgs: []string{
+		"k8s.io/client-go/kubernetes", "k8s.io/client-go/informers", "k8s.io/client-go/listers",
+		"k8s.io/client-go/util/certificate",
+	}, but: []string{"test"}, tests: true,
+		why: "it registers every group of Kubernetes, 37 MiB: use runtime/cluster/client (ADR 051)"},
 	{pkgs: []string{"k8s.io/kubernetes"}, tests: true,
 		why: "its replaces would break go install of ours: compare with it in test/oracle"},
 }

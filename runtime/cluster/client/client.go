@@ -1,0 +1,216 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+	"k8s.io/client-go/util/connrotation"
+	"k8s.io/client-go/util/flowcontrol"
+)
+
+const (
+	// dialTimeout and keepAlive are client-go's.
+	dialTimeout = 30 * time.Second
+	keepAlive   = 30 * time.Second
+	// maxResponseBytes bounds the answer to a request other than a watch, whose frames client-go bounds. An object has
+	// at most 1.5 MiB (etcd's bound of a request), and a list of the largest pods of a full node stays far below.
+	maxResponseBytes = 256 << 20
+	// DefaultContentType is the API's default of contentType.
+	DefaultContentType = "application/vnd.kubernetes.protobuf"
+)
+
+// Limits bound the requests of a client: so many a second, and so many at once after a pause. A QPS below 0 is no
+// bound.
+type Limits struct {
+	QPS   float32
+	Burst int
+}
+
+// Options configure a Client.
+type Options struct {
+	// Config is what Load has returned.
+	Config *rest.Config
+	// NodeName is the name of this node.
+	NodeName string
+	// Main and Events are the limits of events and of all else but heartbeats, which have none.
+	Main, Events Limits
+	// HeartbeatTimeout bounds a heartbeat, with its answer.
+	HeartbeatTimeout time.Duration
+	// ContentType is what requests are encoded in; empty: DefaultContentType.
+	ContentType string
+	// UserAgent is the header of that name.
+	UserAgent string
+	// Certificate returns the client certificate for a new connection, nil for none; a nil function takes Config's.
+	Certificate func() *tls.Certificate
+	// Contact is reported the outcome of each request; it may be nil.
+	Contact *Contact
+}
+
+// Client sends requests to the API server. Copies with other limits share its connections. It is safe for concurrent
+// use.
+type Client struct {
+	// NodeName is the name of this node.
+	NodeName string
+
+	shared  *shared
+	http    *http.Client
+	limiter flowcontrol.RateLimiter
+	// groups are the REST clients by group and version.
+	groups *sync.Map
+}
+
+// shared is what all clients of one kubeconfig have in common.
+type shared struct {
+	config            rest.Config
+	transport         http.RoundTripper
+	dialer            *connrotation.Dialer
+	events, heartbeat *Client
+}
+
+// New returns a client. It connects with the first request.
+func New(o Options) (*Client, error) {
+	s := &shared{config: *rest.CopyConfig(o.Config)}
+	s.config.UserAgent = o.UserAgent
+	s.config.ContentType = cmp.Or(o.ContentType, DefaultContentType)
+	s.config.AcceptContentTypes = s.config.ContentType + ",application/json"
+	s.config.NegotiatedSerializer = codecs().WithoutConversion()
+	host := cmp.Or(s.config.Host, "localhost")
+	if _, _, err := rest.DefaultServerURL(host, "/api", schema.GroupVersion{Version: "v1"}, true); err != nil {
+		return nil, fmt.Errorf("the API server's address %q: %w; fix the kubeconfig", host, err)
+	}
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}
+	s.dialer = connrotation.NewDialer(dialer.DialContext)
+	var err error
+	if s.transport, err = s.newTransport(o); err != nil {
+		return nil, err
+	}
+	create := func(l flowcontrol.RateLimiter, timeout time.Duration) *Client {
+		return &Client{
+			NodeName: o.NodeName, shared: s, limiter: l, groups: &sync.Map{},
+			http: &http.Client{Transport: s.transport, Timeout: timeout},
+		}
+	}
+	s.events, s.heartbeat = create(limiter(o.Events), 0), create(nil, o.HeartbeatTimeout)
+	return create(limiter(o.Main), 0), nil
+}
+
+// newTransport returns the transport of all requests.
+func (s *shared) newTransport(o Options) (http.RoundTripper, error) {
+	tc, err := s.config.TransportConfig()
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig's credentials: %w; fix the kubeconfig", err)
+	}
+	tc.DialHolder = &transport.DialHolder{Dial: s.dialer.DialContext}
+	if o.Certificate != nil {
+		tc.TLS.CertFile, tc.TLS.KeyFile, tc.TLS.CertData, tc.TLS.KeyData = "", "", nil, nil
+		tc.TLS.GetCertHolder = &transport.GetCertHolder{GetCert: func() (*tls.Certificate, error) {
+			if c := o.Certificate(); c != nil {
+				return c, nil
+			}
+			return &tls.Certificate{}, nil
+		}}
+	}
+	rt, err := transport.New(tc)
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig's certificates: %w; fix the kubeconfig", err)
+	}
+	return observed{next: rt, contact: o.Contact}, nil
+}
+
+func limiter(l Limits) flowcontrol.RateLimiter {
+	if l.QPS < 0 {
+		return nil
+	}
+	if l.QPS == 0 {
+		l.QPS = rest.DefaultQPS
+	}
+	if l.Burst == 0 {
+		l.Burst = rest.DefaultBurst
+	}
+	return flowcontrol.NewTokenBucketRateLimiter(l.QPS, l.Burst)
+}
+
+// Events returns the client with the limits of events.
+func (c *Client) Events() *Client { return c.shared.events }
+
+// Heartbeat returns the client without limits, whose requests end after Options.HeartbeatTimeout.
+func (c *Client) Heartbeat() *Client { return c.shared.heartbeat }
+
+// REST returns the client of an API group. The generic functions of this package use it.
+func (c *Client) REST(gv schema.GroupVersion) rest.Interface {
+	if known, ok := c.groups.Load(gv); ok {
+		return known.(rest.Interface)
+	}
+	config := c.shared.config
+	config.GroupVersion, config.APIPath = &gv, "/apis"
+	if gv.Group == "" {
+		config.APIPath = "/api"
+	}
+	// A QPS below 0 is no limit, for the clients without a limiter.
+	config.RateLimiter, config.QPS = c.limiter, -1
+	// What can fail in a configuration has failed in New.
+	created, err := rest.RESTClientForConfigAndClient(&config, c.http)
+	if err != nil {
+		panic("client: " + err.Error())
+	}
+	known, _ := c.groups.LoadOrStore(gv, created)
+	return known.(rest.Interface)
+}
+
+// CloseConnections closes every connection: the next request connects again, with the newest certificate.
+func (c *Client) CloseConnections() { c.shared.dialer.CloseAll() }
+
+// CloseIdle closes the connections without a request under way. A heartbeat calls it when it has failed twice: what
+// answers no longer, but was never closed, would hold up the next one too.
+func (c *Client) CloseIdle() { utilnet.CloseIdleConnectionsFor(c.shared.transport) }
+
+// observed reports the outcomes of requests, and bounds their answers.
+type observed struct {
+	next    http.RoundTripper
+	contact *Contact
+}
+
+// RoundTrip sends one request.
+func (o observed) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := o.next.RoundTrip(req)
+	switch {
+	case err == nil:
+		o.contact.answered()
+		if resp.Body != nil && req.URL.Query().Get("watch") == "" {
+			resp.Body = &limited{ReadCloser: resp.Body, left: maxResponseBytes}
+		}
+	case !errors.Is(req.Context().Err(), context.Canceled):
+		o.contact.failed(err)
+	}
+	return resp, err
+}
+
+// WrappedRoundTripper returns the transport below, for those who close its connections.
+func (o observed) WrappedRoundTripper() http.RoundTripper { return o.next }
+
+// limited is a body with a bound.
+type limited struct {
+	io.ReadCloser
+	left int64
+}
+
+// Read reads until the bound.
+func (l *limited) Read(p []byte) (int, error) {
+	n, err := l.ReadCloser.Read(p)
+	if l.left -= int64(n); l.left < 0 {
+		return 0, fmt.Errorf("the API server's answer has more than %d bytes", int64(maxResponseBytes))
+	}
+	return n, err
+}

@@ -1,0 +1,119 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// RequestTimeout bounds a request whose context has no deadline. A write with an unknown outcome is repeated by its
+// driver, so a late answer is of no use.
+const RequestTimeout = 30 * time.Second
+
+// Get returns an object. namespace is empty for a resource without namespaces. The errors of this and the functions
+// below are those of apimachinery's package api/errors, or of the transport.
+func Get[T any](ctx context.Context, c *Client, r Resource[T], namespace, name string) (*T, error) {
+	return send(ctx, c.REST(r.GroupVersion).Get(), r, namespace, name)
+}
+
+// List returns one list as its list type, such as *corev1.PodList. Use ListWatch with a Reflector to follow objects.
+func List[T any](ctx context.Context, c *Client, r Resource[T], namespace string,
+	opts metav1.ListOptions,
+) (runtime.Object, error) {
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	out := r.list()
+	err := at(c.REST(r.GroupVersion).Get(), r, namespace).VersionedParams(&opts, ParameterCodec).Do(ctx).Into(out)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Create creates an object and returns it as the API server has stored it.
+func Create[T any](ctx context.Context, c *Client, r Resource[T], namespace string, object *T) (*T, error) {
+	return send(ctx, c.REST(r.GroupVersion).Post().Body(r.object(object)), r, namespace, "")
+}
+
+// Update replaces an object; with the resourceVersion that it carries as a precondition, if it has one.
+func Update[T any](ctx context.Context, c *Client, r Resource[T], namespace, name string, object *T,
+	subresources ...string,
+) (*T, error) {
+	return send(ctx, c.REST(r.GroupVersion).Put().Body(r.object(object)), r, namespace, name, subresources...)
+}
+
+// Patch patches an object, or one of its subresources, such as status.
+func Patch[T any](ctx context.Context, c *Client, r Resource[T], namespace, name string, kind types.PatchType,
+	patch []byte, subresources ...string,
+) (*T, error) {
+	return send(ctx, c.REST(r.GroupVersion).Patch(kind).Body(patch), r, namespace, name, subresources...)
+}
+
+// Delete deletes an object. Without an error it is gone, or finalizers hold it.
+func Delete[T any](ctx context.Context, c *Client, r Resource[T], namespace, name string,
+	opts metav1.DeleteOptions,
+) error {
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	return at(c.REST(r.GroupVersion).Delete(), r, namespace).Name(name).Body(&opts).Do(ctx).Error()
+}
+
+// CreateSubresource posts body to a subresource of an object, such as token of a service account, and decodes the
+// answer into into.
+func CreateSubresource[T any](ctx context.Context, c *Client, r Resource[T], namespace, name, subresource string,
+	body, into runtime.Object,
+) error {
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	return at(c.REST(r.GroupVersion).Post(), r, namespace).Name(name).SubResource(subresource).Body(body).
+		Do(ctx).Into(into)
+}
+
+// ListWatch returns the lists and watches of a Reflector. namespace and fieldSelector, such as
+// "spec.nodeName=worker", may be empty: all.
+func ListWatch[T any](c *Client, r Resource[T], namespace, fieldSelector string) (*cache.ListWatch, error) {
+	selector, err := fields.ParseSelector(fieldSelector)
+	if err != nil {
+		return nil, err
+	}
+	return cache.NewListWatchFromClient(c.REST(r.GroupVersion), r.Name, namespace, selector), nil
+}
+
+// send sends a request and returns the object of its answer.
+func send[T any](ctx context.Context, req *rest.Request, r Resource[T], namespace, name string,
+	subresources ...string,
+) (*T, error) {
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	req = at(req, r, namespace)
+	if name != "" {
+		req = req.Name(name)
+	}
+	if len(subresources) > 0 {
+		req = req.SubResource(subresources...)
+	}
+	out := new(T)
+	if err := req.Do(ctx).Into(r.object(out)); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// at sets the path of a resource.
+func at[T any](req *rest.Request, r Resource[T], namespace string) *rest.Request {
+	return req.NamespaceIfScoped(namespace, r.Namespaced).Resource(r.Name)
+}
+
+// deadline bounds a context without a deadline.
+func deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, RequestTimeout)
+}

@@ -1,0 +1,98 @@
+package client
+
+import (
+	"sync"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+)
+
+// Scheme returns the scheme of the API groups that a node uses. It is built at the first call.
+var Scheme = sync.OnceValue(func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, coordinationv1.AddToScheme, storagev1.AddToScheme, certificatesv1.AddToScheme,
+		certificatesv1beta1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme, nodev1.AddToScheme,
+	} {
+		utilruntime.Must(add(s))
+	}
+	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
+	return s
+})
+
+// codecs returns the codecs of Scheme.
+var codecs = sync.OnceValue(func() serializer.CodecFactory { return serializer.NewCodecFactory(Scheme()) })
+
+// ParameterCodec encodes the options of a request.
+var ParameterCodec = metav1.ParameterCodec
+
+// Resource is one kind of object at the API server. T is its Go type.
+type Resource[T any] struct {
+	// GroupVersion and Name are those of its path.
+	GroupVersion schema.GroupVersion
+	Name         string
+	// Namespaced reports whether its objects are in namespaces.
+	Namespaced bool
+
+	object func(*T) runtime.Object
+	list   func() runtime.Object
+}
+
+// The resources that a node uses.
+var (
+	Pods            = of[corev1.Pod, corev1.PodList](corev1.SchemeGroupVersion, "pods", true)
+	Nodes           = of[corev1.Node, corev1.NodeList](corev1.SchemeGroupVersion, "nodes", false)
+	Services        = of[corev1.Service, corev1.ServiceList](corev1.SchemeGroupVersion, "services", true)
+	ConfigMaps      = of[corev1.ConfigMap, corev1.ConfigMapList](corev1.SchemeGroupVersion, "configmaps", true)
+	Secrets         = of[corev1.Secret, corev1.SecretList](corev1.SchemeGroupVersion, "secrets", true)
+	Events          = of[corev1.Event, corev1.EventList](corev1.SchemeGroupVersion, "events", true)
+	Namespaces      = of[corev1.Namespace, corev1.NamespaceList](corev1.SchemeGroupVersion, "namespaces", false)
+	ServiceAccounts = of[corev1.ServiceAccount, corev1.ServiceAccountList](
+		corev1.SchemeGroupVersion, "serviceaccounts", true)
+	PersistentVolumes = of[corev1.PersistentVolume, corev1.PersistentVolumeList](
+		corev1.SchemeGroupVersion, "persistentvolumes", false)
+	PersistentVolumeClaims = of[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList](
+		corev1.SchemeGroupVersion, "persistentvolumeclaims", true)
+	Leases  = of[coordinationv1.Lease, coordinationv1.LeaseList](coordinationv1.SchemeGroupVersion, "leases", true)
+	CSINode = of[storagev1.CSINode, storagev1.CSINodeList](storagev1.SchemeGroupVersion, "csinodes", false)
+
+	CertificateSigningRequests = of[
+		certificatesv1.CertificateSigningRequest, certificatesv1.CertificateSigningRequestList,
+	](certificatesv1.SchemeGroupVersion, "certificatesigningrequests", false)
+	ClusterTrustBundles = of[certificatesv1beta1.ClusterTrustBundle, certificatesv1beta1.ClusterTrustBundleList](
+		certificatesv1beta1.SchemeGroupVersion, "clustertrustbundles", false)
+	RuntimeClasses = of[nodev1.RuntimeClass, nodev1.RuntimeClassList](
+		nodev1.SchemeGroupVersion, "runtimeclasses", false)
+
+	// TokenReviews and SubjectAccessReviews are only created; the answer is the object with its status.
+	TokenReviews = of[authenticationv1.TokenReview, metav1.Status](
+		authenticationv1.SchemeGroupVersion, "tokenreviews", false)
+	SubjectAccessReviews = of[authorizationv1.SubjectAccessReview, metav1.Status](
+		authorizationv1.SchemeGroupVersion, "subjectaccessreviews", false)
+)
+
+// pointer is a pointer to an API object.
+type pointer[T any] interface {
+	*T
+	runtime.Object
+}
+
+// of returns a resource of objects T with lists L.
+func of[T, L any, P pointer[T], Q pointer[L]](gv schema.GroupVersion, name string, namespaced bool) Resource[T] {
+	return Resource[T]{
+		GroupVersion: gv, Name: name, Namespaced: namespaced,
+		object: func(o *T) runtime.Object { return P(o) },
+		list:   func() runtime.Object { return Q(new(L)) },
+	}
+}
