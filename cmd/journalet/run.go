@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/journalet/journalet/cmd/journalet/early"
 	"github.com/journalet/journalet/runtime/agent"
 	"github.com/journalet/journalet/runtime/config"
 )
@@ -28,6 +29,7 @@ func (a *app) runCommand() *cobra.Command {
 			"  journalet run --once --once-timeout 10m --static-pod-path ./jobs",
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			early.CollectAsUsual()
 			problems, err := a.load(cmd, cfg)
 			if err != nil {
 				return err

@@ -68,7 +68,7 @@ func (f *Filter) Check() error {
 		}
 	}
 	for _, event := range f.Events {
-		if eventFields.ByName(protoreflect.Name(event)) == nil {
+		if eventFields().ByName(protoreflect.Name(event)) == nil {
 			return fmt.Errorf("%q is not an event: want one of %s", event, strings.Join(EventNames(), ", "))
 		}
 	}
@@ -82,13 +82,16 @@ func (f *Filter) Check() error {
 // SelectsPods reports whether the filter is for certain pods.
 func (f *Filter) SelectsPods() bool { return len(f.Pods) > 0 || f.Namespace != "" }
 
-var eventFields = (&journaletv1.Event{}).ProtoReflect().Descriptor().Fields()
+// eventFields returns the fields of Event. To list them when the program starts would decode the contract in each run.
+func eventFields() protoreflect.FieldDescriptors {
+	return (&journaletv1.Event{}).ProtoReflect().Descriptor().Fields()
+}
 
 // EventNames returns the names of all events in the contract, sorted.
 func EventNames() []string {
-	out := make([]string, eventFields.Len())
+	out := make([]string, eventFields().Len())
 	for i := range out {
-		out[i] = string(eventFields.Get(i).Name())
+		out[i] = string(eventFields().Get(i).Name())
 	}
 	slices.Sort(out)
 	return out
@@ -96,7 +99,7 @@ func EventNames() []string {
 
 // Event returns the typed event of f. It fails for an event of a newer agent that this version does not know.
 func Event(f *messages.Flat) (*journaletv1.Event, error) {
-	fd := eventFields.ByName(protoreflect.Name(f.Event))
+	fd := eventFields().ByName(protoreflect.Name(f.Event))
 	if fd == nil {
 		return nil, fmt.Errorf("record %d holds an event %q that this version does not know", f.Seq, f.Event)
 	}

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -69,7 +70,7 @@ type redactor struct {
 }
 
 // actions is fields by message and field.
-var actions = func() map[string]action {
+var actions = sync.OnceValue(func() map[string]action {
 	out := map[string]action{}
 	for a, names := range fields {
 		for _, name := range names {
@@ -77,7 +78,7 @@ var actions = func() map[string]action {
 		}
 	}
 	return out
-}()
+})
 
 func newRedactor() *redactor {
 	return &redactor{
@@ -118,7 +119,7 @@ func (r *redactor) plan(md protoreflect.MessageDescriptor) map[protoreflect.Fiel
 	p := map[protoreflect.FieldNumber]action{}
 	for i := range md.Fields().Len() {
 		fd := md.Fields().Get(i)
-		p[fd.Number()] = actions[string(md.Name())+"."+string(fd.Name())] // unlisted: drop
+		p[fd.Number()] = actions()[string(md.Name())+"."+string(fd.Name())] // unlisted: drop
 	}
 	r.plans[md.FullName()] = p
 	return p
@@ -178,7 +179,7 @@ func (r *redactor) text(a action, in protoreflect.Message, s string) string {
 	case version:
 		return leadingNumbers(s)
 	case condition:
-		if conditions[s] {
+		if conditions()[s] {
 			return s
 		}
 	case actorID:
@@ -262,7 +263,7 @@ func kindOf(m protoreflect.Message) journaletv1.ActorKind {
 
 // timer returns the name of a timer with the names in it replaced: of a container, or of a pod and an image.
 func (r *redactor) timer(s string) string {
-	if timers[s] {
+	if timers()[s] {
 		return s
 	}
 	for _, prefix := range timersOfContainers {
@@ -285,10 +286,10 @@ func (r *redactor) timer(s string) string {
 
 // reason keeps a known reason, and a sentence of known words and names of containers; all else becomes "".
 func (r *redactor) reason(s string) string {
-	if reasons[s] {
+	if reasons()[s] {
 		return s
 	}
-	if known, _, ok := strings.Cut(s, ": "); ok && reasons[known] {
+	if known, _, ok := strings.Cut(s, ": "); ok && reasons()[known] {
 		return known // what follows is the runtime's own text
 	}
 	words := strings.Split(s, " ")
@@ -297,14 +298,16 @@ func (r *redactor) reason(s string) string {
 		switch name := r.names[container][bare]; {
 		case name != "":
 			words[i] = name + w[len(bare):]
-		case !reasonWords[bare]:
+		case !reasonWords()[bare]:
 			return ""
 		}
 	}
 	return strings.Join(words, " ")
 }
 
-var versionForm = regexp.MustCompile(`^v?[0-9]{1,9}(\.[0-9]{1,9}){0,3}`)
+var versionForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^v?[0-9]{1,9}(\.[0-9]{1,9}){0,3}`)
+})
 
 // leadingNumbers returns the numbers that a version begins with: what follows may name a build, a machine or a company.
-func leadingNumbers(s string) string { return versionForm.FindString(s) }
+func leadingNumbers(s string) string { return versionForm().FindString(s) }

@@ -1,13 +1,20 @@
 package bundle
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
-func set(words string) map[string]bool {
-	out := map[string]bool{}
-	for _, w := range strings.Split(words, "|") {
-		out[strings.TrimSpace(w)] = true
-	}
-	return out
+// set returns a set of the words between bars. It is built when it is first needed: most runs of the program redact
+// nothing.
+func set(words string) func() map[string]bool {
+	return sync.OnceValue(func() map[string]bool {
+		out := map[string]bool{}
+		for _, w := range strings.Split(words, "|") {
+			out[strings.TrimSpace(w)] = true
+		}
+		return out
+	})
 }
 
 // reasons are the reasons, codes and words that a redacted bundle keeps: those of Kubernetes, of the container runtimes

@@ -19,19 +19,11 @@ type sieve struct {
 	kinds map[protowire.Number]bool
 }
 
-// The fields of a record that a sieve reads.
-var (
-	recordFields  = (&journaletv1.Record{}).ProtoReflect().Descriptor().Fields()
-	stepFields    = (&journaletv1.Step{}).ProtoReflect().Descriptor().Fields()
-	actorFields   = (&journaletv1.Actor{}).ProtoReflect().Descriptor().Fields()
-	actorField    = recordFields.ByName("actor").Number()
-	factField     = recordFields.ByName("fact").Number()
-	stepField     = recordFields.ByName("step").Number()
-	decisionField = stepFields.ByName("decisions").Number()
-	offsetField   = stepFields.ByName("offset").Number()
-	moreField     = stepFields.ByName("more").Number()
-	kindField     = actorFields.ByName("kind").Number()
-	idField       = actorFields.ByName("id").Number()
+// Numbers of the fields of Record, Step and Actor that a sieve reads.
+const (
+	actorField, factField, stepField      = 4, 6, 7
+	decisionField, offsetField, moreField = 3, 4, 5
+	kindField, idField                    = 1, 2
 )
 
 func newSieve(ref messages.Ref) *sieve {

@@ -3,6 +3,7 @@ package manifest
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -78,14 +79,14 @@ func (s *containerScope) stopSignal(signal corev1.Signal, at *field.Path) field.
 	switch {
 	case s.spec.OS == nil:
 		return field.ErrorList{field.Forbidden(at, "may not be set for containers with empty `spec.os.name`")}
-	case s.spec.OS.Name == corev1.Linux && !slices.Contains(stopSignals, signal):
-		return field.ErrorList{field.NotSupported(at, signal, stopSignals)}
+	case s.spec.OS.Name == corev1.Linux && !slices.Contains(stopSignals(), signal):
+		return field.ErrorList{field.NotSupported(at, signal, stopSignals())}
 	}
 	return nil
 }
 
 // stopSignals are the API's stop signals for Linux, sorted.
-var stopSignals = func() []corev1.Signal {
+var stopSignals = sync.OnceValue(func() []corev1.Signal {
 	names := []corev1.Signal{
 		"SIGABRT", "SIGALRM", "SIGBUS", "SIGCHLD", "SIGCLD", "SIGCONT", "SIGFPE", "SIGHUP", "SIGILL", "SIGINT", "SIGIO",
 		"SIGIOT", "SIGKILL", "SIGPIPE", "SIGPOLL", "SIGPROF", "SIGPWR", "SIGQUIT", "SIGSEGV", "SIGSTKFLT", "SIGSTOP",
@@ -100,4 +101,4 @@ var stopSignals = func() []corev1.Signal {
 	}
 	slices.Sort(names)
 	return names
-}()
+})

@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"regexp"
 	"slices"
 )
 
@@ -21,7 +20,7 @@ var serverFields = []string{
 }
 
 // volumeKind matches the field that names the kind of a volume.
-var volumeKind = regexp.MustCompile(`^spec\.volumes\[[0-9]+\]\.([A-Za-z]+)$`)
+var volumeKind = pattern(`^spec\.volumes\[[0-9]+\]\.([A-Za-z]+)$`)
 
 // Kinds of volumes that Kubernetes does not carry out any more, and those that it leaves to a CSI driver.
 var (
@@ -35,7 +34,7 @@ var (
 // refusalOf returns the message and the remedy for a field that this version does not support.
 func refusalOf(at string) refusal {
 	kind := ""
-	if m := volumeKind.FindStringSubmatch(at); m != nil {
+	if m := volumeKind().FindStringSubmatch(at); m != nil {
 		kind = m[1]
 	}
 	switch {

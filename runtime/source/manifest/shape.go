@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -15,7 +14,7 @@ var (
 	quantityType    = reflect.TypeFor[resource.Quantity]()
 
 	// hugeExponent is refused before parsing: the quantity parser would compute 1e999999999 to compare it.
-	hugeExponent = regexp.MustCompile(`[eE][-+]?[0-9]{3,}`)
+	hugeExponent = pattern(`[eE][-+]?[0-9]{3,}`)
 )
 
 // maxQuantityBytes bounds the text of a quantity; a useful one has about ten.
@@ -139,7 +138,7 @@ func (s *shape) scalar(n *node, t reflect.Type, path string) {
 func (s *shape) opaque(n *node, t reflect.Type, path string) {
 	raw := n.appendJSON(nil)
 	if t == quantityType {
-		if n.kind != scalarNode || len(raw) > maxQuantityBytes || hugeExponent.Match(raw) ||
+		if n.kind != scalarNode || len(raw) > maxQuantityBytes || hugeExponent().Match(raw) ||
 			json.Unmarshal(raw, &resource.Quantity{}) != nil {
 			s.misfit(n, path, "not a quantity", "write a number with a unit, such as 500m, 2 or 128Mi")
 		}

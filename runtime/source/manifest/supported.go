@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -82,7 +83,11 @@ func alsoForInit(paths ...string) []string {
 // fieldSet maps a path to true if it is listed, and to false if it is a parent of a listed one.
 type fieldSet map[string]bool
 
-func newFieldSet(paths ...string) fieldSet {
+func newFieldSet(paths ...string) func() fieldSet {
+	return sync.OnceValue(func() fieldSet { return fieldSetOf(paths) })
+}
+
+func fieldSetOf(paths []string) fieldSet {
 	set := fieldSet{}
 	for _, path := range paths {
 		for i := range path {
@@ -115,7 +120,7 @@ func walkFields(r *report, v reflect.Value, at, pattern string) {
 	if !isSet(v) {
 		return
 	}
-	if listed, known := supportedFields[pattern]; listed {
+	if listed, known := supportedFields()[pattern]; listed {
 		return
 	} else if !known && pattern != "" {
 		r.notYet(at, "")

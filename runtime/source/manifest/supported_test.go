@@ -29,7 +29,7 @@ func TestEveryFieldIsSupportedOrRefused(t *testing.T) {
 			t.Errorf("%s: supported %v, want %v: %v", path, got, want, r.problems)
 		}
 	}, nil)
-	for path, listed := range supportedFields {
+	for path, listed := range supportedFields() {
 		if listed && !used[path] {
 			t.Errorf("%s is listed, but is not a field of a pod", path)
 		}
@@ -41,7 +41,7 @@ func TestEveryFieldIsSupportedOrRefused(t *testing.T) {
 
 // listedLeaf reports by supportedFields alone, without the tested walk, whether a leaf is supported.
 func listedLeaf(path string, used map[string]bool) bool {
-	for listed, isListed := range supportedFields {
+	for listed, isListed := range supportedFields() {
 		if isListed && (path == listed || strings.HasPrefix(path, listed+".") || strings.HasPrefix(path, listed+"[")) {
 			used[listed] = true
 			return true

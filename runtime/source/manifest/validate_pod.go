@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -34,7 +33,7 @@ const (
 	maxGraceSeconds = math.MaxInt32
 )
 
-var sysctlSyntax = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
+var sysctlSyntax = pattern(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
 
 // validatePod checks the API server's rules for the supported fields. The pod has its defaults.
 func validatePod(r *report, pod *corev1.Pod) {
@@ -278,9 +277,9 @@ func validateSysctls(s *corev1.PodSpec, at *field.Path) (errs field.ErrorList) {
 		switch {
 		case option.Name == "":
 			errs = append(errs, field.Required(p, ""))
-		case len(option.Name) > maxSysctlBytes || !sysctlSyntax.MatchString(option.Name):
+		case len(option.Name) > maxSysctlBytes || !sysctlSyntax().MatchString(option.Name):
 			errs = append(errs, field.Invalid(p, option.Name,
-				fmt.Sprintf("must have at most %d characters and match %s", maxSysctlBytes, sysctlSyntax)))
+				fmt.Sprintf("must have at most %d characters and match %s", maxSysctlBytes, sysctlSyntax())))
 		case seen[name]:
 			errs = append(errs, field.Duplicate(p, option.Name))
 		case s.HostNetwork && namespace == sysctl.NetNamespace:

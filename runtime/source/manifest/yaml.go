@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -79,20 +78,20 @@ func (s *source) parseYAML() ([]document, *fault) {
 }
 
 var (
-	yamlErrorLine = regexp.MustCompile(`^line (\d+): `)
+	yamlErrorLine = pattern(`^line (\d+): `)
 
 	// countedFromZero matches errors of the YAML parser, not of its scanner, whose line is one too low.
-	countedFromZero = regexp.MustCompile(`^did not find expected (key|node content|<document start>|'-' indicator|',' or)`)
+	countedFromZero = pattern(`^did not find expected (key|node content|<document start>|'-' indicator|',' or)`)
 )
 
 func (s *source) syntaxFault(err error) *fault {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	line := 0
-	if m := yamlErrorLine.FindStringSubmatch(text); m != nil {
+	if m := yamlErrorLine().FindStringSubmatch(text); m != nil {
 		line, _ = strconv.Atoi(m[1]) // only digits match, and an absurd number is caught below
 		text = text[len(m[0]):]
 	}
-	if countedFromZero.MatchString(text) {
+	if countedFromZero().MatchString(text) {
 		line++
 	}
 	if line == 0 {
@@ -254,11 +253,11 @@ func (c *converter) key(y *yaml.Node) (string, error) {
 
 // resolvable matches the plain scalars that may be other than a string: null, the short words that mean true, false or
 // null, and those that begin like a number. Resolving every other word by the library would take most of the time.
-var resolvable = regexp.MustCompile(
+var resolvable = pattern(
 	`^(~|[yYnNtTfFoO][A-Za-z]{0,4}|[-+]?\.?[0-9][-+.0-9A-Za-z_]{0,63}|[-+]?\.[A-Za-z]{3})$`)
 
 // decimal matches the numbers that mean the same in YAML and JSON.
-var decimal = regexp.MustCompile(`^(0|-?[1-9][0-9]{0,14}(\.[0-9]{1,15})?)$`)
+var decimal = pattern(`^(0|-?[1-9][0-9]{0,14}(\.[0-9]{1,15})?)$`)
 
 // scalar returns the JSON of a scalar. Unquoted words (yes, 0777, 1e3) are resolved by the library with which the API
 // server and kubectl read YAML, by YAML 1.1; the parser that keeps lines uses YAML 1.2.
@@ -272,9 +271,9 @@ func (c *converter) scalar(y *yaml.Node) (json.RawMessage, error) {
 		return nil, &fault{y.Line, CodeSyntax, "a YAML tag that Kubernetes objects do not use", "remove the tag"}
 	case y.Value == "":
 		return json.RawMessage("null"), nil
-	case decimal.MatchString(y.Value):
+	case decimal().MatchString(y.Value):
 		return json.RawMessage(y.Value), nil
-	case !resolvable.MatchString(y.Value):
+	case !resolvable().MatchString(y.Value):
 		return json.Marshal(y.Value)
 	}
 	return c.resolve(y)
