@@ -5,6 +5,7 @@
 // that die on command. What a container does is a guess from its command line (behaviour.go, shell.go, commands.go). It
 // starts no process, touches no cgroup, network or mount; on disk it writes container logs below a log directory that
 // exists already, reads files through host path mounts, and writes through them only with Options.WriteMounts. Sessions
-// (streaming.go, session.go) are on a port of the loopback interface, which opens with the first one. It holds no policy of the agent and imports none of it. Start reading at runtime.go, then sandbox.go, container.go and
-// process.go; faults.go is what tests want first.
+// (streaming.go, session.go) are on a port of the loopback interface, which opens with the first. It holds no policy of
+// the agent and imports none of it. Start reading at runtime.go, then sandbox.go, container.go and process.go;
+// faults.go is what tests want first.
 package sim

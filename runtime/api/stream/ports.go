@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/portforward"
@@ -18,6 +19,9 @@ import (
 
 	"github.com/journalet/journalet/runtime/bounded"
 )
+
+// refusalTimeout bounds the wait for why a port is refused.
+const refusalTimeout = 5 * time.Second
 
 // Ports is a connection to the ports of a pod. Several goroutines may use it.
 type Ports struct {
@@ -85,6 +89,15 @@ func (p *Ports) Forward(local net.Conn, port uint16) error {
 	header.Set(corev1.StreamType, corev1.StreamTypeData)
 	data, err := p.conn.CreateStream(header)
 	if err != nil {
+		// A port that is refused at once has its stream reset before it is there.
+		select {
+		case refused := <-said:
+			if refused != nil {
+				return refused
+			}
+		case <-p.conn.CloseChan():
+		case <-time.After(refusalTimeout):
+		}
 		_ = failure.Reset() // fails on a lost connection, as the request did
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	}
