@@ -77,12 +77,17 @@ func connectParams() grpc.ConnectParams {
 
 // id returns the label of the objects that this agent creates: one root directory on one node, across runs.
 func (a *agent) id() string {
+	sum := sha256.Sum256([]byte(a.facts.NodeName + "\n" + a.absoluteRoot()))
+	return hex.EncodeToString(sum[:8])
+}
+
+// absoluteRoot returns the path of the root directory.
+func (a *agent) absoluteRoot() string {
 	root, err := filepath.Abs(a.cfg.RootDir)
 	if err != nil {
-		root = a.cfg.RootDir
+		return a.cfg.RootDir
 	}
-	sum := sha256.Sum256([]byte(a.facts.NodeName + "\n" + root))
-	return hex.EncodeToString(sum[:8])
+	return root
 }
 
 // started returns the first event of this run.

@@ -21,6 +21,7 @@ import (
 	"github.com/journalet/journalet/runtime/pod/volume"
 	"github.com/journalet/journalet/runtime/preflight"
 	"github.com/journalet/journalet/runtime/reset"
+	"github.com/journalet/journalet/runtime/shutdown"
 )
 
 // ResetOptions returns what `journalet reset` needs of an agent with this configuration, and the node's name. The agent
@@ -59,6 +60,14 @@ func ResetOptions(cfg *config.Config, log *slog.Logger) (o reset.Options, node s
 	tree, err := cgroup.New(cgroup.Options{Root: cfg.CgroupRoot, Log: log})
 	if err != nil {
 		return o, "", closed, err
+	}
+	dropIn, err := shutdown.OwnDropIn("", a.absoluteRoot())
+	if err != nil {
+		return o, "", closed, err
+	}
+	if dropIn != "" {
+		o.Outside = []string{dropIn}
+		o.Removed = func(ctx context.Context) error { return shutdown.Reread(ctx, shutdown.Dial) }
 	}
 	o.Runtime = runtimeapi.NewRuntimeServiceClient(a.conn)
 	o.Calls = cri.New(cri.Options{

@@ -49,7 +49,27 @@ func (c *Config) KubeletConfiguration() (any, error) {
 	k.MemorySwap.SwapBehavior = c.SwapBehavior
 	k.CrashLoopBackOff.MaxContainerRestartPeriod = &metav1.Duration{Duration: c.MaxContainerRestartPeriod}
 	k.Logging.Format = c.LogFormat
+	c.boundsInEffect(k)
 	return k, nil
+}
+
+// boundsInEffect sets what bounds images, logs and shutdowns.
+func (c *Config) boundsInEffect(k *kubeletConfig) {
+	g := c.ImageGC
+	k.ImageGCHighThresholdPercent, k.ImageGCLowThresholdPercent = new(g.HighPercent), new(g.LowPercent)
+	k.ImageMinimumGCAge.Duration, k.ImageMaximumGCAge.Duration = g.MinAge, g.MaxAge
+	l := c.ContainerLogs
+	k.ContainerLogMaxSize, k.ContainerLogMaxFiles = l.MaxSize, new(l.MaxFiles)
+	k.ContainerLogMaxWorkers = new(l.MaxWorkers)
+	k.ContainerLogMonitorInterval = &metav1.Duration{Duration: l.MonitorInterval}
+	k.ShutdownGracePeriod.Duration = c.Shutdown.Period
+	k.ShutdownGracePeriodCriticalPods.Duration = c.Shutdown.CriticalPods
+	for _, s := range c.Shutdown.ByPriority {
+		k.ShutdownGracePeriodByPodPriority = append(k.ShutdownGracePeriodByPodPriority,
+			kubeletconfig.ShutdownGracePeriodByPodPriority{
+				Priority: s.Priority, ShutdownGracePeriodSeconds: s.Seconds,
+			})
+	}
 }
 
 // defaults returns the API's defaults of the fields that have one here.

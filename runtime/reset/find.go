@@ -48,6 +48,10 @@ type Options struct {
 	Calls   Calls
 	Volumes *volume.Driver
 	Cgroups Cgroups // nil: none are removed
+	// Outside are files outside of the root directory that this agent has written, and are removed with it. Removed is
+	// called after that; what it returns prevents no reset.
+	Outside []string
+	Removed func(context.Context) error
 	// Recorded returns what the journal has of pods, by UID. What it lacks is taken from the runtime.
 	Recorded func(context.Context) (map[string]Recorded, error)
 	// MaxGrace bounds the grace period of each pod.
@@ -234,6 +238,7 @@ func (o Options) findFiles(f *Found) (used bool, err error) {
 	if !used {
 		return false, nil
 	}
+	f.Files = append(f.Files, o.Outside...)
 	for _, name := range names {
 		path := filepath.Join(o.RootDir, name)
 		switch {

@@ -3,6 +3,7 @@ package reset_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -42,6 +43,10 @@ func TestFilesOfOthersInTheRootDirectoryAreNotFound(t *testing.T) {
 	must.OK(t, err)
 	defer l.Close()
 	o := optionsFor(root)
+	dropIn := filepath.Join(t.TempDir(), "99-journalet.conf")
+	must.OK(t, os.WriteFile(dropIn, nil, 0o600))
+	removed := 0
+	o.Outside, o.Removed = []string{dropIn}, func(context.Context) error { removed++; return nil }
 	found, err := reset.Find(t.Context(), o)
 	must.OK(t, err)
 	at := func(names ...string) (paths []string) {
@@ -53,7 +58,7 @@ func TestFilesOfOthersInTheRootDirectoryAreNotFound(t *testing.T) {
 	if len(found.Pods) != 1 || found.Pods[0].UID != "u1" || found.Unread != "damaged" {
 		t.Errorf("pods %v, unread %q", found.Pods, found.Unread)
 	}
-	if want := at("bus", "volumes.boot", "kubelet.sock"); !slices.Equal(found.Files, want) {
+	if want := append([]string{dropIn}, at("bus", "volumes.boot", "kubelet.sock")...); !slices.Equal(found.Files, want) {
 		t.Errorf("files %v, want %v", found.Files, want)
 	}
 	if want := at("seccomp"); !slices.Equal(found.Others, want) {
@@ -64,5 +69,12 @@ func TestFilesOfOthersInTheRootDirectoryAreNotFound(t *testing.T) {
 	must.OK(t, err)
 	if slices.Contains(found.Files, filepath.Join(root, "bus")) {
 		t.Error("the journal is to be removed")
+	}
+	found.Pods = nil
+	if r := reset.Remove(t.Context(), o, found); len(r.Left) > 0 || removed != 1 {
+		t.Errorf("left %v, with %d removals outside", r.Left, removed)
+	}
+	if _, err := os.Lstat(dropIn); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file outside is left: %v", err)
 	}
 }

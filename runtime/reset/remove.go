@@ -162,6 +162,11 @@ func (r *remover) removeFiles(ctx context.Context, f *Found) {
 			r.left("%s: %v", path, err)
 		}
 	}
+	if len(r.Outside) > 0 {
+		if err := r.Removed(ctx); err != nil && r.Progress != nil {
+			r.Progress("logind reads its configuration at its next start: " + err.Error())
+		}
+	}
 	// Directories that are not empty have what others keep there, or the journal. A mount point cannot be removed.
 	for _, dir := range []string{filepath.Join(r.RootDir, podsDir), r.RootDir} {
 		_ = os.Remove(dir)

@@ -52,6 +52,8 @@ type Options struct {
 	Period time.Duration
 	// ConfigDir is where the drop-in is written; empty: ConfigDir.
 	ConfigDir string
+	// RootDir is the agent's: the drop-in says whose it is.
+	RootDir string
 	// Record records ShutdownSignaled.
 	Record func(context.Context, *journaletv1.ShutdownSignaled) error
 	Log    *slog.Logger
@@ -206,8 +208,7 @@ func (d *Driver) lengthen(ctx context.Context, l Logind) error {
 		return err
 	}
 	seconds := int64((d.o.Period + time.Second - 1) / time.Second)
-	text := fmt.Sprintf("# Written by journalet: pods have so long to end at a shutdown (shutdownGracePeriod).\n"+
-		"[Login]\nInhibitDelayMaxSec=%d\n", seconds)
+	text := fmt.Sprintf("%s[Login]\nInhibitDelayMaxSec=%d\n", mark(d.o.RootDir), seconds)
 	if err := os.MkdirAll(d.o.ConfigDir, 0o755); err != nil { //nolint:gosec // world-readable, as systemd's are
 		return err
 	}

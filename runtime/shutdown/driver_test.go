@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -62,7 +63,11 @@ func (m *machine) Reload() error {
 	b, err := os.ReadFile(filepath.Join(m.dir, DropIn))
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err == nil && strings.Contains(string(b), "InhibitDelayMaxSec=40\n") {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		m.delay = 5 * time.Second
+		return nil
+	case strings.Contains(string(b), "InhibitDelayMaxSec=40\n"):
 		m.delay = 40 * time.Second
 	}
 	return err
@@ -134,7 +139,7 @@ func (m *machine) await(t *testing.T, locks, dials int) {
 func start(t *testing.T, m *machine, seed func(*Driver)) (d *Driver, signals chan bool) {
 	signals = make(chan bool, 10)
 	d = New(Options{
-		Dial: m.dial, Period: 40 * time.Second, ConfigDir: m.dir, Log: slog.New(slog.DiscardHandler),
+		Dial: m.dial, Period: 40 * time.Second, ConfigDir: m.dir, RootDir: "/root-dir", Log: slog.New(slog.DiscardHandler),
 		Record: func(_ context.Context, s *journaletv1.ShutdownSignaled) error { signals <- s.GetActive(); return nil },
 	})
 	if seed != nil {
@@ -237,4 +242,27 @@ func TestShutdownThatEndedWithoutNoticeIsRecordedAsCancelled(t *testing.T) {
 		t.Fatal("the driver records a shutdown")
 	}
 	m.await(t, 1, 1)
+}
+
+func TestDropInIsWithdrawnByItsAgentOnly(t *testing.T) {
+	m := newMachine(t)
+	start(t, m, nil)
+	m.await(t, 1, 1)
+	path := filepath.Join(m.dir, DropIn)
+	if got, err := OwnDropIn(m.dir, "/root-dir"); got != path || err != nil {
+		t.Fatalf("the drop-in is %q, %v; want %s", got, err, path)
+	}
+	withdrawn := func(root string, want bool, delay time.Duration) {
+		t.Helper()
+		got, err := Withdraw(t.Context(), m.dial, m.dir, root)
+		must.OK(t, err)
+		if now, _ := m.InhibitDelay(); got != want || now != delay {
+			t.Errorf("%s: withdrawn %t, and logind allows %s; want %t, %s", root, got, now, want, delay)
+		}
+	}
+	withdrawn("/root", false, 40*time.Second)
+	withdrawn("/root-dir", true, 5*time.Second)
+	withdrawn("/root-dir", false, 5*time.Second)
+	must.OK(t, os.WriteFile(path, []byte("[Login]\n"), 0o600))
+	withdrawn("/root-dir", false, 5*time.Second)
 }

@@ -37,7 +37,7 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		peeked, _ := rw.Reader.Peek(n)
 		early = append(early, peeked...)
 	}
-	c := &taken{Conn: raw, session: w.session, early: early}
+	c := &taken{Conn: raw, session: w.session, early: early, outcome: w.session.outcome}
 	c.watch()
 	return c, bufio.NewReadWriter(bufio.NewReader(c), bufio.NewWriter(c)), nil
 }
@@ -47,6 +47,7 @@ type taken struct {
 	net.Conn
 	session *session
 	early   []byte // sent before the connection was taken over
+	outcome *outcome
 	idle    *time.Timer
 	once    sync.Once
 }
@@ -121,9 +122,11 @@ func (c *taken) Read(p []byte) (int, error) {
 	if len(c.early) > 0 {
 		n := copy(p, c.early)
 		c.early = c.early[n:]
+		c.outcome.sent(p[:n])
 		return n, nil
 	}
 	n, err := c.Conn.Read(p)
+	c.outcome.sent(p[:n])
 	c.touch(n, err)
 	return n, err
 }
@@ -131,6 +134,7 @@ func (c *taken) Read(p []byte) (int, error) {
 // Write writes to the client.
 func (c *taken) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
+	c.outcome.received(p[:n])
 	c.touch(n, err)
 	return n, err
 }

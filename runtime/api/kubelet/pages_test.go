@@ -120,6 +120,31 @@ func TestPagesShowWhatRuns(t *testing.T) {
 		{"GET /debug/flags/v", 406, "unsupported http method"},
 		{"PUT /debug/flags/v", 400, "failed set"},
 	})
+	for accept, want := range map[string]string{
+		"application/json;as=Statusz;v=v1beta1;g=config.k8s.io": `{"kind":"Statusz","apiVersion":"config.k8s.io/v1beta1",` +
+			`"metadata":{"name":"kubelet"},"startTime":`,
+		"application/json;as=Flagz;v=v1alpha1;g=config.k8s.io": `{"kind":"Flagz","apiVersion":"config.k8s.io/v1alpha1",` +
+			`"metadata":{"name":"kubelet"},"flags":{"max-pods":"110"}}`,
+		"application/yaml;v=v1beta1;g=config.k8s.io;as=Flagz": "flags:\n  max-pods: \"110\"\n",
+		"text/html, */*;q=0.1":                                "max-pods=110",
+		"application/json":                                    "only the following media types are accepted",
+	} {
+		path := "/flagz"
+		if strings.Contains(accept, "Statusz") {
+			path = "/statusz"
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.tcp.URL+path, nil)
+		must.OK(t, err)
+		req.Header.Set("Accept", accept)
+		resp, err := n.tcp.Client().Do(req)
+		must.OK(t, err)
+		body, err := bounded.ReadAll(resp.Body, 1<<20)
+		must.OK(t, err)
+		resp.Body.Close()
+		if !strings.Contains(string(body), want) || (resp.StatusCode == 406) != (accept == "application/json") {
+			t.Errorf("%s: %d %s, want %s", accept, resp.StatusCode, body, want)
+		}
+	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, n.tcp.URL+"/debug/flags/v", strings.NewReader("4"))
 	must.OK(t, err)
 	resp, err := n.tcp.Client().Do(req)

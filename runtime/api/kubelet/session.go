@@ -120,6 +120,8 @@ type session struct {
 	// ctx ends with the request, with the client and with the session.
 	ctx    context.Context
 	cancel context.CancelFunc
+	// outcome reads the exit code of what passes through; nil: nothing does.
+	outcome *outcome
 	// aborted is set when the client has left.
 	aborted atomic.Bool
 
@@ -153,6 +155,7 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, p *corev1.Pod, k 
 		x.start.Arguments = uint32(len(k.command) - 1)
 	}
 	x.ctx, x.cancel = context.WithCancel(r.Context())
+	x.outcome = x.observe(r)
 	if s.Sessions != nil {
 		s.Sessions.Started(x.ctx, x.start)
 	}
@@ -197,6 +200,7 @@ func (x *session) exited(code int32) {
 // end ends and records the session.
 func (x *session) end() {
 	x.cancel()
+	x.outcome.end(x)
 	x.s.limits.release(x.client.ID())
 	if x.s.Sessions == nil {
 		return

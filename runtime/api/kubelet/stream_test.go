@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -105,7 +106,7 @@ func TestExecRunsInTheContainerThatThePathNames(t *testing.T) {
 	}
 }
 
-func TestExitCodeArrivesAndIsRecordedWhereItShows(t *testing.T) {
+func TestExitCodeArrivesAndIsRecorded(t *testing.T) {
 	n := newNode(t, nil)
 	for i, protocol := range protocols {
 		q, o, _ := streamsOf(nil, "exit", "7")
@@ -120,12 +121,45 @@ func TestExitCodeArrivesAndIsRecordedWhereItShows(t *testing.T) {
 			protocol == "SPDY" && !strings.Contains(start.GetClient(), "process") {
 			t.Errorf("%s: recorded %v", protocol, start)
 		}
-		if strings.Contains(start.String()+end.String(), "7") && protocol == "SPDY" && end.ExitCode != nil {
-			t.Errorf("%s: recorded %v", protocol, end)
-		}
-		if protocol == "WebSocket" && end.GetExitCode() != 7 {
+		if end.GetExitCode() != 7 {
 			t.Errorf("%s: recorded %v, want exit code 7", protocol, end)
 		}
+	}
+	q, o, out := streamsOf(strings.NewReader(`{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[`+
+		`{"reason":"ExitCode","message":"9"}]}}`+strings.Repeat("x", 1<<20)), "cat")
+	for i, protocol := range protocols {
+		must.OK(t, n.executor(protocol, "/exec/default/web/main", q).StreamWithContext(t.Context(), o))
+		if _, end := n.record.last(t, len(protocols)+i); end.ExitCode == nil || end.GetExitCode() != 0 {
+			t.Errorf("%s: recorded %v, want exit code 0: what a command prints is no status", protocol, end)
+		}
+	}
+	if out.Len() < 1<<20 {
+		t.Errorf("%d bytes", out.Len())
+	}
+}
+
+// Frames are found whatever pieces they arrive in, and what is none ends the search only.
+func TestFramesAreFoundInPieces(t *testing.T) {
+	wire := []byte{0x80, 3, 0, 6, 0, 0, 0, 4, 1, 2, 3, 4, 0, 0, 0, 5, 1, 0, 0, 3, 'a', 'b', 'c', 0, 0, 0, 5, 1, 0, 0, 0}
+	for size := 1; size <= len(wire); size++ {
+		var got string
+		f := frames{
+			control: func(frame []byte) bool { got += fmt.Sprint(frame); return true },
+			data:    func(stream uint32, p []byte) { got += fmt.Sprint(stream, string(p)) },
+		}
+		for p := wire; len(p) > 0; p = p[min(size, len(p)):] {
+			if !f.take(p[:min(size, len(p))]) {
+				t.Fatal("it is no SPDY")
+			}
+		}
+		if got = strings.ReplaceAll(got, "5", ""); !strings.HasSuffix(got, "[128 3 0 6 0 0 0 4 1 2 3 4] abc") &&
+			strings.ReplaceAll(got, " ", "") != "[12830600041234]abc" {
+			t.Errorf("pieces of %d: %q", size, got)
+		}
+	}
+	f := frames{control: func([]byte) bool { return true }}
+	if f.take([]byte{0x80, 3, 0, 6, 0, 0xff, 0xff, 0xff}) {
+		t.Error("a control frame of 64 KiB is read")
 	}
 }
 

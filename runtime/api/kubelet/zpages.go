@@ -57,7 +57,10 @@ func (s *Server) configz(w http.ResponseWriter, _ *http.Request) {
 }
 
 // flagz serves the flags with their values.
-func (s *Server) flagz(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) flagz(w http.ResponseWriter, r *http.Request) {
+	if structured(w, r, "Flagz", s.flagzObject) {
+		return
+	}
 	all := s.Flags()
 	var b strings.Builder
 	fmt.Fprintf(&b, pageHeader, component, "flagz")
@@ -71,7 +74,10 @@ func (s *Server) flagz(w http.ResponseWriter, _ *http.Request) {
 type Flag struct{ Name, Value string }
 
 // statusz serves what this process is.
-func (s *Server) statusz(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) statusz(w http.ResponseWriter, r *http.Request) {
+	if structured(w, r, "Statusz", s.statuszObject) {
+		return
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, pageHeader, component, "statusz")
 	up := time.Since(s.About.Started).Round(time.Second)
