@@ -55,7 +55,7 @@ var merges = []merge{
 	},
 	{
 		name: "a terminal phase waits until no container can run", mayRun: true,
-		is:   `{phase: Running, reason: r, message: m}`,
+		is: `{phase: Running, reason: r, message: m}`,
 		view: `{phase: Failed, reason: DeadlineExceeded, message: late,
 			conditions: [{type: DisruptionTarget, status: "True"}]}`,
 		want: `{phase: Running, reason: r, message: m}`,
