@@ -165,7 +165,7 @@ sim-runtime: ## the simulated runtime, held to the same conformance suite as the
 
 .PHONY: histories
 histories: ## record the journals and the root directory of testdata again, after JournalFormat was raised, and write what is drawn of them: read the difference (three minutes)
-	$(GO) test -count=1 -v -run '^TestRecordedHistoriesFoldToTheirState$$' ./test/simulation -sim.record
+	$(GO) test -count=1 -timeout 1h -v -run '^TestRecordedHistoriesFoldToTheirState$$' ./test/simulation -sim.record
 	$(GO) test -count=1 -v -run '^TestAgentAdoptsRecordedRootUnchanged$$' ./test/upgrade -upgrade.record
 	$(GO) test -count=1 -run '^TestStartsOfARecordedRun$$' ./runtime/history/start -start.update
 	$(GO) test -count=1 -run '^TestPicturesOfARecordedRun$$' ./runtime/history/timeline -timeline.update
