@@ -92,6 +92,7 @@ var rows = []row{
 		least: true},
 	{label: "exec: sessions at once", scenario: "into", figure: "exec_sessions", goal: always(execSessionsOpen),
 		least: true},
+	{label: "exec: refused by the runtime and opened again", scenario: "into", figure: "exec_refused"},
 	{label: "exec: all of them open after, s", scenario: "into", figure: "exec_open_s"},
 	{label: "exec: a line there and back, p50, ms", scenario: "into", figure: "exec_trip_p50_ms"},
 	{label: "exec: agent CPU to open all, s", scenario: "into", figure: "exec_agent_cpu_s"},

@@ -182,52 +182,44 @@ func (c *client) execs(a *agent, kv map[string]any) error {
 	if len(pods) == 0 {
 		return errors.New("exec: no pod runs")
 	}
-	type session struct {
-		cmd *exec.Cmd
-		in  io.WriteCloser
-		out *bufio.Reader
-	}
-	var all []session
+	var all []*session
 	defer func() {
 		for _, s := range all {
-			_ = s.in.Close()
-			_ = s.cmd.Wait() // its end of input ends it
+			s.end()
 		}
 	}()
-	cpu, began := a.cpu(), time.Now()
+	cpu, began, refused := a.cpu(), time.Now(), 0
 	for i := range execSessions {
-		cmd := command("exec", "-i", pods[i%len(pods)], "--", "cat")
-		cmd.Stderr = os.Stderr // why a session failed
-		in, err := cmd.StdinPipe()
-		text, err2 := cmd.StdoutPipe()
-		if err = errors.Join(err, err2); err == nil {
-			err = cmd.Start()
-		}
+		s, err := openSession(pods[i%len(pods)])
 		if err != nil {
-			return fmt.Errorf("exec: %w", err)
+			return err
 		}
-		all = append(all, session{cmd, in, bufio.NewReader(text)})
+		all = append(all, s)
 	}
-	echo := func(s session) error {
-		if _, err := io.WriteString(s.in, "there\n"); err != nil {
-			return fmt.Errorf("exec: %w", err)
+	for i, s := range all {
+		if s.echo() == nil {
+			continue
 		}
-		if line, err := s.out.ReadString('\n'); err != nil || line != "there\n" {
-			return fmt.Errorf("exec: %q, %w", line, err)
+		// containerd gives a shim 2 s to report a container's state before an exec ("failed to load task"), which many
+		// sessions at once exceed on a busy machine.
+		refused++
+		again, err := openSession(pods[i%len(pods)])
+		if err != nil {
+			return err
 		}
-		return nil
-	}
-	for _, s := range all {
-		if err := echo(s); err != nil {
+		s.end()
+		all[i] = again
+		if err := again.echo(); err != nil {
 			return err
 		}
 	}
+	kv["exec_refused"] = refused
 	kv["exec_sessions"], kv["exec_open_s"] = len(all), r3(time.Since(began).Seconds())
 	kv["exec_agent_cpu_s"], kv["exec_rss_mib"] = r3(a.cpu()-cpu), r3(a.rss())
 	var trips []float64
 	for _, s := range all {
 		sent := time.Now()
-		if err := echo(s); err != nil {
+		if err := s.echo(); err != nil {
 			return err
 		}
 		trips = append(trips, 1000*time.Since(sent).Seconds())
@@ -235,4 +227,42 @@ func (c *client) execs(a *agent, kv map[string]any) error {
 	q := quant(trips)
 	kv["exec_trip_p50_ms"], kv["exec_trip_max_ms"] = q["p50"], q["max"]
 	return nil
+}
+
+// session is a session of `journalet exec` that sends back what it gets.
+type session struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func openSession(pod string) (*session, error) {
+	cmd := command("exec", "-i", pod, "--", "cat")
+	cmd.Stderr = os.Stderr // why a session failed
+	in, err := cmd.StdinPipe()
+	text, err2 := cmd.StdoutPipe()
+	if err = errors.Join(err, err2); err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("exec: %w", err)
+	}
+	return &session{cmd, in, bufio.NewReader(text)}, nil
+}
+
+// echo sends a line and reads it.
+func (s *session) echo() error {
+	if _, err := io.WriteString(s.in, "there\n"); err != nil {
+		return fmt.Errorf("exec: %w", err)
+	}
+	if line, err := s.out.ReadString('\n'); err != nil || line != "there\n" {
+		return fmt.Errorf("exec: %q, %w", line, err)
+	}
+	return nil
+}
+
+// end closes the session: the end of its input ends it.
+func (s *session) end() {
+	_ = s.in.Close()
+	_ = s.cmd.Wait()
 }
