@@ -29,10 +29,12 @@ func CheckID(id string) error {
 	return nil
 }
 
-// The ids of the source actors: of the static pod directory, which every node has, and of the manifest URL.
+// The ids of the source actors: of the static pod directory, which every node has, of the manifest URL, and of the API
+// server.
 const (
 	FileSource = "file"
 	HTTPSource = "http"
+	APISource  = "api"
 )
 
 var kindNames = map[journaletv1.ActorKind]string{

@@ -1,0 +1,155 @@
+package api
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	"github.com/journalet/journalet/runtime/source/manifest"
+)
+
+// Pods are the newest objects of this node's pods, as the watch has shown them. Methods may be called concurrently. The
+// objects are shared: they are only read. A watch may lag behind what the API server has.
+type Pods struct {
+	// changed is called for each change, with the lock held. onlyStatus: nothing of it concerns the node.
+	changed func(uid types.UID, mirror, onlyStatus bool)
+
+	mu     sync.Mutex
+	byUID  map[types.UID]*corev1.Pod
+	byName map[types.NamespacedName]types.UID
+	listed bool // a list was complete in this run
+}
+
+func newPods(changed func(uid types.UID, mirror, onlyStatus bool)) *Pods {
+	return &Pods{
+		changed: changed, byUID: map[types.UID]*corev1.Pod{}, byName: map[types.NamespacedName]types.UID{},
+	}
+}
+
+// Get returns a pod, a mirror pod too; nil if there is none, or none is known yet.
+func (p *Pods) Get(uid types.UID) *corev1.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.byUID[uid]
+}
+
+// Named returns the pod of this name; nil if there is none, or none is known yet.
+func (p *Pods) Named(namespace, name string) *corev1.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.byUID[p.byName[types.NamespacedName{Namespace: namespace, Name: name}]]
+}
+
+// List returns the pods, or the mirror pods, in order of their UIDs.
+func (p *Pods) List(mirrors bool) []*corev1.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []*corev1.Pod
+	for _, pod := range p.byUID {
+		if manifest.IsMirror(pod) == mirrors {
+			all = append(all, pod)
+		}
+	}
+	slices.SortFunc(all, func(a, b *corev1.Pod) int { return cmp.Compare(a.UID, b.UID) })
+	return all
+}
+
+// Listed reports whether the pods are all there were at some time of this run.
+func (p *Pods) Listed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.listed
+}
+
+// set keeps a pod. Another one of its name is gone: the API server has one at a time. The caller holds p.mu.
+func (p *Pods) set(pod *corev1.Pod) {
+	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	if other := p.byName[name]; other != "" && other != pod.UID {
+		p.drop(other)
+	}
+	onlyStatus := onlyStatusDiffers(p.byUID[pod.UID], pod)
+	p.byUID[pod.UID], p.byName[name] = pod, pod.UID
+	p.changed(pod.UID, manifest.IsMirror(pod), onlyStatus)
+}
+
+// onlyStatusDiffers reports whether two objects of a pod are the same to the node. Our own writes of a status come back
+// so, and cost nothing more.
+func onlyStatusDiffers(old, now *corev1.Pod) bool {
+	return old != nil && old.Generation == now.Generation && maps.Equal(old.Labels, now.Labels) &&
+		maps.Equal(old.Annotations, now.Annotations) && old.DeletionTimestamp.Equal(now.DeletionTimestamp) &&
+		ptr.Equal(old.DeletionGracePeriodSeconds, now.DeletionGracePeriodSeconds) &&
+		terminal(old) == terminal(now) && equality.Semantic.DeepEqual(old.Spec, now.Spec)
+}
+
+func (p *Pods) drop(uid types.UID) {
+	pod := p.byUID[uid]
+	if pod == nil {
+		return
+	}
+	delete(p.byUID, uid)
+	if name := (types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}); p.byName[name] == uid {
+		delete(p.byName, name)
+	}
+	p.changed(uid, manifest.IsMirror(pod), false)
+}
+
+// store is what the Reflector writes to.
+type store struct{ *Pods }
+
+var _ cache.ReflectorStore = store{}
+
+// Add keeps a pod that is new to the watch.
+func (s store) Add(obj any) error { return s.Update(obj) }
+
+// Update keeps a pod that has changed.
+func (s store) Update(obj any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.set(stripped(obj.(*corev1.Pod)))
+	return nil
+}
+
+// Delete drops a pod that is gone.
+func (s store) Delete(obj any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop(obj.(*corev1.Pod).UID)
+	return nil
+}
+
+// Replace keeps the pods of a complete list, and drops all others.
+func (s store) Replace(list []any, _ string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	has := map[types.UID]bool{}
+	for _, obj := range list {
+		has[obj.(*corev1.Pod).UID] = true
+	}
+	for uid := range s.byUID {
+		if !has[uid] {
+			s.drop(uid)
+		}
+	}
+	for _, obj := range list {
+		s.set(stripped(obj.(*corev1.Pod)))
+	}
+	s.listed = true
+	s.changed("", false, false) // the list is complete, whatever it has
+	return nil
+}
+
+// Resync does nothing: no period is set.
+func (s store) Resync() error { return nil }
+
+// stripped drops what nobody reads and is most of an object.
+func stripped(pod *corev1.Pod) *corev1.Pod {
+	pod.ManagedFields = nil
+	return pod
+}

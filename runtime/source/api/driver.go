@@ -1,0 +1,256 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/source/feed"
+	"github.com/journalet/journalet/runtime/source/manifest"
+)
+
+// retryMin and retryMax bound the doubling wait after a failure to store a manifest or to emit a fact.
+const (
+	retryMin = 100 * time.Millisecond
+	retryMax = 10 * time.Second
+)
+
+// maxUnsupportedBytes bounds the name of a field that is not supported.
+const maxUnsupportedBytes = 256
+
+// Options configure a Driver; ListWatch, Store and Sink must be set.
+type Options struct {
+	// ListWatch lists and watches the pods whose spec.nodeName is this node.
+	ListWatch cache.ListerWatcher
+	// Store, Prime and Sink are those of package feed. Prime may be nil.
+	Store func(ctx context.Context, manifests iter.Seq2[string, []byte]) error
+	Prime func(digest string, pod *corev1.Pod)
+	Sink  func(context.Context, *journaletv1.ManifestsRead) error
+	// Changed is called after each change of Pods, a change of status too, on the goroutine of the watch: it must not
+	// block. May be nil. uid is empty after a complete list.
+	Changed func(uid types.UID, mirror bool)
+	Clock   cri.Clock
+	Log     *slog.Logger
+}
+
+// Driver reads the pods of this node from the API server. Seed is called before Run.
+type Driver struct {
+	opts   Options
+	log    *slog.Logger
+	clock  cri.Clock
+	pods   *Pods
+	sender feed.Sender // only Run uses it
+	wake   chan struct{}
+
+	mu      sync.Mutex
+	dirty   map[types.UID]bool // changed since the last fact
+	sendErr error              // why a manifest could not be stored or a fact not emitted
+	sent    bool               // see Complete
+}
+
+// New returns a driver. It sends nothing before Run. It panics if a required field of Options is missing: that is a
+// programming error.
+func New(opts Options) *Driver {
+	if opts.ListWatch == nil || opts.Store == nil || opts.Sink == nil {
+		panic("api: Options needs ListWatch, Store and Sink")
+	}
+	if opts.Prime == nil {
+		opts.Prime = func(string, *corev1.Pod) {}
+	}
+	if opts.Clock == nil {
+		opts.Clock = cri.RealClock{}
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	d := &Driver{
+		opts: opts, log: opts.Log.With("source", messages.APISource), clock: opts.Clock, wake: make(chan struct{}, 1),
+		dirty: map[types.UID]bool{},
+	}
+	d.pods = newPods(d.changed)
+	d.sender = feed.Sender{
+		Source: messages.APISource, Store: opts.Store, Prime: opts.Prime, Sink: opts.Sink, Log: d.log,
+	}
+	return d
+}
+
+// Pods returns the newest objects.
+func (d *Driver) Pods() *Pods { return d.pods }
+
+// Seed adds the source's state in the journal, so that only differences are emitted.
+func (d *Driver) Seed(state *journaletv1.SourceState) { d.sender.Seed(state) }
+
+// SeedPending adds a fact of the journal that the source's state does not have yet.
+func (d *Driver) SeedPending(fact *journaletv1.ManifestsRead) { d.sender.Apply(fact) }
+
+func (d *Driver) changed(uid types.UID, mirror, onlyStatus bool) {
+	if !mirror && !onlyStatus {
+		d.mu.Lock()
+		d.dirty[uid] = true
+		d.mu.Unlock()
+		select {
+		case d.wake <- struct{}{}:
+		default:
+		}
+	}
+	if d.opts.Changed != nil {
+		d.opts.Changed(uid, mirror)
+	}
+}
+
+// Run watches and emits facts until ctx ends, and returns its error. It may be called once. The Reflector streams the
+// list where the server can, and else lists and watches; it waits 0.8 s, doubling to 30 s, after a failure.
+func (d *Driver) Run(ctx context.Context) error {
+	log := logr.FromSlogHandler(d.log.Handler())
+	watch := cache.NewReflectorWithOptions(d.opts.ListWatch, &corev1.Pod{}, store{d.pods},
+		cache.ReflectorOptions{Logger: &log, Name: "pods"})
+	var watching sync.WaitGroup
+	watching.Go(func() { watch.RunWithContext(logr.NewContext(ctx, log)) })
+	defer watching.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-d.wake:
+		}
+		wait := retryMin
+		for err := d.handOver(ctx); err != nil; err = d.handOver(ctx) {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			d.log.Warn("cannot store or emit pods, retrying", "in", wait, "error", err)
+			if err := cri.Wait(ctx, d.clock, wait); err != nil {
+				return err
+			}
+			wait = min(2*wait, retryMax)
+		}
+	}
+}
+
+// handOver emits what has changed since the last fact. What changes meanwhile is emitted with the next one, so a burst
+// becomes few facts.
+func (d *Driver) handOver(ctx context.Context) error {
+	if !d.pods.Listed() {
+		return nil
+	}
+	d.mu.Lock()
+	changed := d.dirty
+	d.dirty = map[types.UID]bool{}
+	first := !d.sent
+	d.mu.Unlock()
+	if first {
+		for uid := range d.sender.Files {
+			changed[types.UID(uid)] = true // gone, unless the list has it
+		}
+	}
+	delete(changed, "")
+	var files []feed.File
+	for _, uid := range slices.Sorted(maps.Keys(changed)) {
+		files = append(files, d.fileOf(uid))
+	}
+	err := d.sender.Send(ctx, files, true)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sendErr, d.sent = err, d.sent || err == nil
+	if err != nil {
+		maps.Copy(d.dirty, changed)
+	}
+	return err
+}
+
+// fileOf returns the entry of a pod, an empty one if it is gone.
+func (d *Driver) fileOf(uid types.UID) feed.File {
+	none := feed.File{ManifestFile: &journaletv1.ManifestFile{Path: string(uid)}}
+	pod := d.pods.Get(uid)
+	if pod == nil || manifest.IsMirror(pod) || messages.CheckID(string(uid)) != nil {
+		return none
+	}
+	parsed, unsupported, err := manifest.FromAPI(pod)
+	if err != nil {
+		d.log.Error("cannot write a pod as JSON; it does not run", "pod", pod.Namespace+"/"+pod.Name, "uid", uid)
+		return none
+	}
+	ref := &journaletv1.PodRef{
+		Uid: string(uid), Namespace: pod.Namespace, Name: pod.Name, Digest: parsed.Digest, Api: apiOf(pod, unsupported),
+	}
+	if at := pod.CreationTimestamp; !at.IsZero() {
+		ref.CreatedAt = timestamppb.New(at.Time)
+	}
+	return feed.File{
+		ManifestFile: &journaletv1.ManifestFile{Path: string(uid), Pods: []*journaletv1.PodRef{ref}},
+		Pods:         []manifest.Parsed{parsed},
+	}
+}
+
+// leastGraceSeconds is what the kubelet makes of a shorter period of a deletion.
+const leastGraceSeconds = 1
+
+func apiOf(pod *corev1.Pod, unsupported string) *journaletv1.ApiPod {
+	a := &journaletv1.ApiPod{
+		Deleted: pod.DeletionTimestamp != nil, Generation: pod.Generation,
+		Unsupported: unsupported[:min(len(unsupported), maxUnsupportedBytes)],
+	}
+	if a.Deleted {
+		a.DeletionGraceSeconds = leastGraceSeconds
+		grace := pod.DeletionGracePeriodSeconds
+		if grace == nil {
+			grace = pod.Spec.TerminationGracePeriodSeconds
+		}
+		if grace != nil {
+			a.DeletionGraceSeconds = max(leastGraceSeconds, *grace)
+		}
+	}
+	a.TerminalPhase = terminal(pod)
+	return a
+}
+
+// terminal returns the phase of a pod that has ended at the API server, else none.
+func terminal(pod *corev1.Pod) journaletv1.PodPhase {
+	switch pod.Status.Phase {
+	case corev1.PodSucceeded:
+		return journaletv1.PodPhase_POD_PHASE_SUCCEEDED
+	case corev1.PodFailed:
+		return journaletv1.PodPhase_POD_PHASE_FAILED
+	}
+	return journaletv1.PodPhase_POD_PHASE_UNSPECIFIED
+}
+
+// Complete reports whether a complete list of this run has been emitted.
+func (d *Driver) Complete() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.sent
+}
+
+// errNoList is why the driver has no pods yet. It is no reason to restart the agent.
+var errNoList = errors.New("the API server has not listed the pods of this node yet")
+
+// Ready returns an error as long as no list of this run has been emitted.
+func (d *Driver) Ready() error {
+	if !d.Complete() {
+		return errNoList
+	}
+	return nil
+}
+
+// Healthy returns an error if a manifest cannot be stored or a fact cannot be emitted. An API server that does not
+// answer is healthy, because a restart of the agent does not fix it.
+func (d *Driver) Healthy() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.sendErr
+}

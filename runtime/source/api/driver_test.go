@@ -1,0 +1,248 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/http"
+	goruntime "runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/source/manifest"
+	"github.com/journalet/journalet/test/fakeapi"
+	"github.com/journalet/journalet/test/must"
+)
+
+// listWatch lists and watches the pods of node n1 at url.
+func listWatch(t *testing.T, url string) cache.ListerWatcher {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	must.OK(t, corev1.AddToScheme(scheme))
+	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
+	client, err := rest.RESTClientFor(&rest.Config{Host: url, APIPath: "/api", QPS: -1, ContentConfig: rest.ContentConfig{
+		GroupVersion:         &corev1.SchemeGroupVersion,
+		NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion(),
+	}})
+	must.OK(t, err)
+	return cache.NewListWatchFromClient(client, "pods", "", fields.OneTermEqualSelector("spec.nodeName", "n1"))
+}
+
+// run is one run of a driver.
+type run struct {
+	*Driver
+	facts chan *journaletv1.ManifestsRead
+	stop  func()
+}
+
+func start(t *testing.T, url string, seed *journaletv1.SourceState, o Options) *run {
+	t.Helper()
+	r := &run{facts: make(chan *journaletv1.ManifestsRead, 1000)}
+	o.ListWatch = listWatch(t, url)
+	if o.Store == nil {
+		o.Store = func(context.Context, iter.Seq2[string, []byte]) error { return nil }
+	}
+	o.Sink = func(_ context.Context, m *journaletv1.ManifestsRead) error { r.facts <- m; return nil }
+	r.Driver = New(o)
+	r.Seed(seed)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = r.Run(ctx) }()
+	r.stop = func() { cancel(); <-done }
+	t.Cleanup(r.stop)
+	return r
+}
+
+func testPod(name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Finalizers: []string{"example.com/f"},
+			Annotations: map[string]string{manifest.ConfigSeenAnnotation: "x"}},
+		Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	}
+}
+
+func (r *run) one(t *testing.T, uid string) *journaletv1.ApiPod {
+	t.Helper()
+	m := <-r.facts
+	if len(m.GetChanged()) != 1 || m.GetChanged()[0].GetPath() != uid || len(m.GetChanged()[0].GetPods()) != 1 {
+		t.Fatalf("got %v, want the pod %s", m, uid)
+	}
+	return m.GetChanged()[0].GetPods()[0].GetApi()
+}
+
+func TestPodsBecomeFactsOnlyWhenTheyChange(t *testing.T) {
+	for _, noWatchList := range []bool{false, true} {
+		s := fakeapi.New()
+		s.NoWatchList = noWatchList
+		uid := s.Create("pods", testPod("a"))
+		r := start(t, s.Start(t), nil, Options{})
+		first := <-r.facts
+		if len(first.GetChanged()) != 1 || !first.GetSynced() || first.GetSource() != messages.APISource {
+			t.Fatalf("the first fact is %v", first)
+		}
+		ref := first.GetChanged()[0].GetPods()[0]
+		if a := ref.GetApi(); ref.GetUid() != uid || a.GetGeneration() != 1 || a.GetDeleted() {
+			t.Errorf("the pod is %v", ref)
+		}
+		pod := new(corev1.Pod)
+		status := func(phase corev1.PodPhase) {
+			s.Change("pods", "status", "default", "a", pod, func() { pod.Status.Phase, pod.Status.PodIP = phase, "10.0.0.1" })
+		}
+		status(corev1.PodRunning) // no fact
+		s.Change("pods", "", "default", "a", pod, func() { pod.Spec.Containers[0].Image = "j" })
+		if a := r.one(t, uid); a.GetGeneration() != 2 {
+			t.Errorf("after an update: %v", a)
+		}
+		s.Delete("pods", "default", "a", 5)
+		if a := r.one(t, uid); !a.GetDeleted() || a.GetDeletionGraceSeconds() != 5 {
+			t.Errorf("after the deletion: %v", a)
+		}
+		status(corev1.PodFailed)
+		if a := r.one(t, uid); a.GetTerminalPhase() != journaletv1.PodPhase_POD_PHASE_FAILED {
+			t.Errorf("after it failed: %v", a)
+		}
+		s.Change("pods", "", "default", "a", pod, func() { pod.Finalizers = nil }) // no fact
+		s.Delete("pods", "default", "a", 0)
+		if m := <-r.facts; len(m.GetChanged()) != 1 || len(m.GetChanged()[0].GetPods()) != 0 {
+			t.Errorf("after it went: %v", m)
+		}
+		r.stop()
+		if len(r.facts) > 0 || r.Pods().Get(types.UID(uid)) != nil {
+			t.Errorf("%d facts left: %v", len(r.facts), <-r.facts)
+		}
+	}
+}
+
+func TestNothingIsRemovedBeforeACompleteList(t *testing.T) {
+	s := fakeapi.New()
+	s.SetDown(true)
+	var refused atomic.Int32
+	s.Faults = func(r fakeapi.APIRequest) *fakeapi.Fault {
+		if refused.Add(1) == 1 {
+			return &fakeapi.Fault{Code: http.StatusForbidden, Reason: "Forbidden"}
+		}
+		return nil
+	}
+	s.SetDown(false)
+	gone := &journaletv1.SourceState{Synced: true, Files: map[string]*journaletv1.ManifestFile{
+		"u1": {Path: "u1", Pods: []*journaletv1.PodRef{{Uid: "u1"}}},
+	}}
+	r := start(t, s.Start(t), gone, Options{})
+	if r.Complete() {
+		t.Error("complete without a list")
+	}
+	m := <-r.facts
+	if refused.Load() < 2 || !m.GetSynced() || m.GetChanged()[0].GetPath() != "u1" || len(m.GetChanged()[0].GetPods()) > 0 {
+		t.Errorf("after %d requests: %v", refused.Load(), m)
+	}
+}
+
+func TestMirrorPodsAreKeptApart(t *testing.T) {
+	s := fakeapi.New()
+	mirror := testPod("m")
+	mirror.Annotations[manifest.ConfigMirrorAnnotation] = "hash"
+	uid := s.Create("pods", mirror)
+	r := start(t, s.Start(t), nil, Options{})
+	if m := <-r.facts; len(m.GetChanged()) != 0 || !m.GetSynced() {
+		t.Errorf("got %v, want nothing but the sync", m)
+	}
+	if all := r.Pods().List(true); len(all) != 1 || string(all[0].UID) != uid || len(r.Pods().List(false)) != 0 {
+		t.Errorf("mirror pods: %v", all)
+	}
+}
+
+func TestBurstIsFewFacts(t *testing.T) {
+	s := fakeapi.New()
+	entered, release := make(chan bool, 10), make(chan struct{})
+	r := start(t, s.Start(t), nil, Options{Store: func(_ context.Context, all iter.Seq2[string, []byte]) error {
+		entered <- true
+		<-release
+		return nil
+	}})
+	<-r.facts
+	const pods = 200
+	s.Create("pods", testPod("first"))
+	<-entered
+	names := map[string]bool{}
+	for i := range pods {
+		names[s.Create("pods", testPod("p"+strings.Repeat("x", i)))] = true
+	}
+	for deadline := time.Now().Add(time.Minute); len(r.Pods().List(false)) <= pods; goruntime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("the watch has shown %d pods", len(r.Pods().List(false)))
+		}
+	}
+	close(release)
+	facts, seen := 0, 0
+	for ; seen <= pods; facts++ {
+		seen += len((<-r.facts).GetChanged())
+	}
+	if facts > 2 {
+		t.Errorf("%d facts for %d pods", facts, seen)
+	}
+}
+
+func TestPodThatCannotBeStoredIsRetried(t *testing.T) {
+	s := fakeapi.New()
+	uid := s.Create("pods", testPod("a"))
+	var tries atomic.Int32
+	r := start(t, s.Start(t), nil, Options{Store: func(context.Context, iter.Seq2[string, []byte]) error {
+		if tries.Add(1) < 3 {
+			return errors.New("disk full")
+		}
+		return nil
+	}})
+	r.one(t, uid)
+}
+
+func TestUnsupportedFieldsAreNamed(t *testing.T) {
+	for field, change := range map[string]func(*corev1.PodSpec){
+		"spec.volumes[0].persistentVolumeClaim": func(s *corev1.PodSpec) {
+			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "x"}}}}
+		},
+		"spec.volumes[0].csi": func(s *corev1.PodSpec) {
+			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+				CSI: &corev1.CSIVolumeSource{Driver: "d"}}}}
+		},
+		"spec.volumes[0].nfs": func(s *corev1.PodSpec) {
+			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}}}
+		},
+		"spec.resourceClaims": func(s *corev1.PodSpec) { s.ResourceClaims = []corev1.PodResourceClaim{{Name: "c"}} },
+		"spec.containers[0].resources.limits[example.com/gpu]": func(s *corev1.PodSpec) {
+			s.Containers[0].Resources.Limits = corev1.ResourceList{"example.com/gpu": {}}
+		},
+		"spec.containers[0].volumeDevices": func(s *corev1.PodSpec) {
+			s.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "v"}}
+		},
+		"": func(s *corev1.PodSpec) {
+			s.EphemeralContainers = []corev1.EphemeralContainer{{TargetContainerName: "c",
+				EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e", Image: "i"}}}
+			s.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}}
+		},
+	} {
+		pod := testPod("a")
+		change(&pod.Spec)
+		_, got, err := manifest.FromAPI(pod)
+		if must.OK(t, err); got != field && !strings.HasPrefix(got, field+"[") && !strings.HasPrefix(got, field+".") {
+			t.Errorf("got %q, want %q", got, field)
+		}
+	}
+	p, _, _ := manifest.FromAPI(testPod("a"))
+	if p.Pod.Annotations != nil || p.Pod.Finalizers != nil || p.Digest != manifest.Digest(p.Canonical) {
+		t.Errorf("stored: %+v", p.Pod.ObjectMeta)
+	}
+}

@@ -1,0 +1,89 @@
+package manifest
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// FromAPI returns a pod of the API server as it is stored, and what of it this version does not carry out, with the
+// field's path; "" is nothing. The API server has validated and defaulted it. What changes without a change of the pod
+// is left out: resourceVersion, managedFields, finalizers, the annotations of other sources, the status.
+func FromAPI(from *corev1.Pod) (p Parsed, unsupported string, err error) {
+	pod := &corev1.Pod{ObjectMeta: *from.ObjectMeta.DeepCopy(), Spec: *from.Spec.DeepCopy()}
+	pod.Kind, pod.APIVersion = "Pod", "v1"
+	pod.ResourceVersion, pod.ManagedFields, pod.Finalizers, pod.SelfLink = "", nil, nil, ""
+	for _, of := range []string{ConfigSourceAnnotation, ConfigSeenAnnotation, ConfigMirrorAnnotation} {
+		delete(pod.Annotations, of)
+	}
+	if len(pod.Annotations) == 0 {
+		pod.Annotations = nil
+	}
+	p = Parsed{Pod: pod}
+	p.Canonical, p.Digest, err = canonical(pod)
+	return p, unsupportedOfAPI(&pod.Spec), err
+}
+
+// IsMirror reports whether a pod of the API server is the copy of a static pod.
+func IsMirror(pod *corev1.Pod) bool {
+	_, mirror := pod.Annotations[ConfigMirrorAnnotation]
+	return mirror
+}
+
+// onlyAtAPI are fields of a pod's spec that are set by the API server and need nothing of the node.
+var onlyAtAPI = []string{"spec.ephemeralContainers"}
+
+// unsupportedOfAPI returns the first field that a pod of the API server sets and this version does not support.
+func unsupportedOfAPI(spec *corev1.PodSpec) string {
+	r := &report{root: new(node)}
+	for i := range spec.Volumes {
+		at := field.NewPath("spec", "volumes").Index(i)
+		staticVolume(r, &spec.Volumes[i], at)
+	}
+	if len(spec.ResourceClaims) > 0 {
+		refuse(r, field.NewPath("spec", "resourceClaims"), "resource claims", "")
+	}
+	rest := *spec
+	rest.EphemeralContainers = nil
+	walkFields(r, reflect.ValueOf(rest), "spec", "spec")
+	for i := range spec.EphemeralContainers {
+		at := fmt.Sprintf("%s[%d]", onlyAtAPI[0], i)
+		walkFields(r, reflect.ValueOf(corev1.Container(spec.EphemeralContainers[i].EphemeralContainerCommon)), at,
+			"spec.containers[]")
+	}
+	for _, at := range extendedResources(spec) {
+		r.extendedResource(at)
+	}
+	var fields []string
+	for _, p := range r.problems {
+		fields = append(fields, p.Field)
+	}
+	slices.SortFunc(fields, cmp.Compare[string])
+	if len(fields) == 0 {
+		return ""
+	}
+	return fields[0]
+}
+
+// extendedResources returns the paths of the limits and requests for what device plugins offer.
+func extendedResources(spec *corev1.PodSpec) (paths []string) {
+	of := func(at string, res *corev1.ResourceRequirements) {
+		for _, name := range sortedNames(res.Limits) {
+			if strings.Contains(string(name), "/") && !strings.HasPrefix(string(name), corev1.ResourceDefaultNamespacePrefix) {
+				paths = append(paths, fmt.Sprintf("%s.resources.limits[%s]", at, name))
+			}
+		}
+	}
+	for i := range spec.InitContainers {
+		of(fmt.Sprintf("spec.initContainers[%d]", i), &spec.InitContainers[i].Resources)
+	}
+	for i := range spec.Containers {
+		of(fmt.Sprintf("spec.containers[%d]", i), &spec.Containers[i].Resources)
+	}
+	return paths
+}
