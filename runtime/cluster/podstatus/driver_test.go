@@ -88,7 +88,7 @@ func (w *world) want(uid string, phase corev1.PodPhase, mayRun bool) {
 
 // request notes a request and returns its error.
 func (w *world) request(what, uid string) error {
-	time.Sleep(w.takes) // virtual
+	<-time.After(w.takes)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.version++
@@ -164,10 +164,10 @@ func TestQuickChangesAreOnePatchAndExitsGoAtOnce(t *testing.T) {
 		w.add("u", corev1.PodPending)
 		w.want("u", corev1.PodPending, true)
 		w.d.Stored(start("u"))
-		time.Sleep(gather / 2)
+		<-time.After(gather / 2)
 		w.want("u", corev1.PodRunning, true)
 		w.d.Stored(start("u"))
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		w.requests(t, "200ms patch Running u")
 		w.want("u", corev1.PodFailed, false)
 		w.d.Stored(exit("u"))
@@ -187,7 +187,7 @@ func TestOnePodHasOneRequestAtATimeAndTheNewestWins(t *testing.T) {
 			w.want("u", phase, false)
 			w.d.Stored(exit("u"))
 		}
-		time.Sleep(5 * time.Second)
+		<-time.After(5 * time.Second)
 		w.requests(t, "1s patch Running u", "2s patch Failed u")
 	})
 }
@@ -203,7 +203,7 @@ func TestFailingPodHoldsUpNoOther(t *testing.T) {
 		synctest.Wait()
 		w.d.Stored(exit("b"))
 		w.d.Stored(exit("a")) // a change does not end the pause
-		time.Sleep(4 * time.Second)
+		<-time.After(4 * time.Second)
 		var of []string
 		for _, r := range w.all() {
 			of = append(of, r[strings.LastIndex(r, " ")+1:])
@@ -223,9 +223,9 @@ func TestUrgentPodsGoFirst(t *testing.T) {
 			w.want(uid, corev1.PodRunning, true)
 			w.d.Seen(uid)
 		}
-		time.Sleep(gather + time.Second/2)
+		<-time.After(gather + time.Second/2)
 		w.d.Stored(exit("u4"))
-		time.Sleep(10 * time.Second)
+		<-time.After(10 * time.Second)
 		w.requests(t, "1.2s patch Running u0", "2.2s patch Running u4", "3.2s patch Running u1", "4.2s patch Running u2",
 			"5.2s patch Running u3")
 	})
@@ -243,12 +243,12 @@ func TestResponseIsTheBaseUntilTheWatchShowsIt(t *testing.T) {
 		// Somebody edits what is ours.
 		w.add("u", corev1.PodRunning)
 		w.d.Seen("u")
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		w.requests(t, "0s patch Running u", "0s patch Pending u", "200ms patch Pending u")
 		// The echo of our own patch.
 		w.add("u", corev1.PodPending)
 		w.d.Seen("u")
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		w.requests(t, "0s patch Running u", "0s patch Pending u", "200ms patch Pending u")
 	})
 }
@@ -262,7 +262,7 @@ func TestPodThatIsGoneIsNotPatchedAgain(t *testing.T) {
 		for _, uid := range []string{"u", "unknown to the API server", "without an actor"} {
 			w.d.Stored(exit(uid))
 		}
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		w.requests(t, "0s patch Running u")
 	})
 }
@@ -299,13 +299,13 @@ func TestDeletionIsRepeatedUntilItHasAnOutcome(t *testing.T) {
 			run(t, 1, func(w *world) {
 				w.fails("u", c.err)
 				w.d.Stored(step("u", messages.NewEvent(&journaletv1.ApiDeleteRequested{Uid: "u", Name: "p"})))
-				time.Sleep(time.Minute)
+				<-time.After(time.Minute)
 				if c.repeated {
 					if n := len(w.all()); n < 4 || n > 8 || len(w.deleted) > 0 {
 						t.Fatalf("%d requests in a minute and the outcomes %v; want some, with growing pauses, and none", n, w.deleted)
 					}
 					w.fails("u", nil)
-					time.Sleep(time.Minute)
+					<-time.After(time.Minute)
 				}
 				w.all()
 				var got []string

@@ -15,8 +15,8 @@ import (
 var mergeKeys = map[string]string{"conditions": "type", "hostIPs": "ip", "podIPs": "ip"}
 
 // Patch returns the strategic merge patch from one status of a pod to another, nil if they are equal. The API server
-// refuses it if the pod has another UID. It is built here, because apimachinery's own brings the models of API documents
-// with it, 4 MiB.
+// refuses it if the pod has another UID. It is built here, because apimachinery's own brings the models of API
+// documents with it, 4 MiB.
 func Patch(uid types.UID, is, to *corev1.PodStatus) ([]byte, error) {
 	if equality.Semantic.DeepEqual(is, to) {
 		return nil, nil

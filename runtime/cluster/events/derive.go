@@ -1,0 +1,252 @@
+package events
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// draft is an event of a record, or one without a record.
+type draft struct {
+	// pod is the pod that it is about; nil: the Node.
+	pod *journaletv1.PodRef
+	// container is the container that it is about; empty: the whole pod.
+	container             string
+	kind, reason, message string
+	at                    time.Time
+	// record is the record, index the number of the event among those of the record.
+	record messages.Position
+	index  int
+}
+
+// deriver derives events from records, in the journal's order. It remembers pods and calls under way; without the
+// records that name them it derives less. It is not safe for concurrent use.
+type deriver struct {
+	// manifest returns the manifest with a digest, or an error.
+	manifest func(digest string) (*corev1.Pod, error)
+	pods     map[string]*journaletv1.PodRef
+	calls    map[string]*journaletv1.CallRequested // by intent id
+	killing  map[string]bool                       // containers, by id, whose hook has emitted Killing
+	bootID   string
+	out      []draft
+	rec      *journaletv1.Record
+}
+
+func newDeriver(manifest func(string) (*corev1.Pod, error)) *deriver {
+	return &deriver{
+		manifest: manifest, pods: map[string]*journaletv1.PodRef{}, calls: map[string]*journaletv1.CallRequested{},
+		killing: map[string]bool{},
+	}
+}
+
+// derive returns the events of a record.
+func (d *deriver) derive(rec *journaletv1.Record) []draft {
+	d.rec, d.out = rec, nil
+	author := messages.RefOf(rec.GetActor())
+	if e := rec.GetFact(); e != nil {
+		d.agent(e)
+		d.event("", author.ID, e)
+	}
+	for i, e := range rec.GetStep().GetDecisions() {
+		id := messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), author, int(rec.GetStep().GetOffset())+i)
+		d.event(id, author.ID, e)
+	}
+	return d.out
+}
+
+// add adds an event of a pod. Pods that are not known have none.
+func (d *deriver) add(uid, container, kind, reason, format string, args ...any) {
+	ref := d.pods[uid]
+	if ref == nil {
+		return
+	}
+	d.append(draft{pod: ref, container: container, kind: kind, reason: reason, message: fmt.Sprintf(format, args...)})
+}
+
+func (d *deriver) append(e draft) {
+	e.at = d.rec.GetTime().AsTime()
+	e.record = messages.Position{Epoch: d.rec.GetEpoch(), Seq: d.rec.GetSeq()}
+	e.index = len(d.out)
+	d.out = append(d.out, e)
+}
+
+// agent derives events of the Node.
+func (d *deriver) agent(e *journaletv1.Event) {
+	switch k := e.GetKind().(type) {
+	case *journaletv1.Event_AgentStarted:
+		d.append(draft{kind: corev1.EventTypeNormal, reason: "Starting", message: "Starting kubelet."})
+		if boot := k.AgentStarted.GetBootId(); d.bootID != "" && boot != "" && boot != d.bootID {
+			d.append(draft{kind: corev1.EventTypeWarning, reason: "Rebooted", message: fmt.Sprintf(
+				"Node %s has been rebooted, boot id: %s", k.AgentStarted.GetConfig().GetNodeName(), boot)})
+		}
+		d.bootID = k.AgentStarted.GetBootId()
+	case *journaletv1.Event_ShutdownSignaled:
+		message := "Shutdown manager detected shutdown event"
+		if !k.ShutdownSignaled.GetActive() {
+			message = "Shutdown manager detected shutdown cancellation"
+		}
+		d.append(draft{kind: corev1.EventTypeNormal, reason: "Shutdown", message: message})
+	}
+}
+
+// event derives the events of one event; author is the id of the actor that it is of, id that of a decision.
+func (d *deriver) event(id, author string, e *journaletv1.Event) {
+	switch k := e.GetKind().(type) {
+	case *journaletv1.Event_PodUpdated:
+		d.pods[k.PodUpdated.GetPod().GetUid()] = k.PodUpdated.GetPod()
+	case *journaletv1.Event_PodForgotten:
+		delete(d.pods, k.PodForgotten.GetUid())
+	case *journaletv1.Event_AdmissionDecided:
+		if a := k.AdmissionDecided; !a.GetAdmitted() {
+			d.add(a.GetUid(), "", corev1.EventTypeWarning, a.GetReason(), "%s", strings.TrimPrefix(a.GetMessage(), rejected))
+		}
+	case *journaletv1.Event_AdmissionPendingPreemption:
+		d.preempted(k.AdmissionPendingPreemption.GetVictims())
+	case *journaletv1.Event_ResizePendingPreemption:
+		d.preempted(k.ResizePendingPreemption.GetVictims())
+	case *journaletv1.Event_PodEvictionDecided:
+		if k := k.PodEvictionDecided; k.GetReason() != "" {
+			d.add(k.GetUid(), "", corev1.EventTypeWarning, k.GetReason(), "%s", k.GetMessage())
+		}
+	case *journaletv1.Event_ImagePullRequested:
+		d.pullRequested(k.ImagePullRequested)
+	case *journaletv1.Event_ImagePullDecided:
+		d.pullDecided(k.ImagePullDecided)
+	case *journaletv1.Event_CallRequested:
+		d.callRequested(id, author, k.CallRequested)
+	case *journaletv1.Event_CallDropped:
+		delete(d.calls, k.CallDropped.GetIntentId())
+	case *journaletv1.Event_CallFinished:
+		d.callFinished(k.CallFinished)
+	case *journaletv1.Event_ProbeResult:
+		d.probed(k.ProbeResult)
+	case *journaletv1.Event_PodTerminating:
+		if k := k.PodTerminating; k.GetReason() != "" {
+			kind := corev1.EventTypeWarning
+			if k.GetReason() == "DeadlineExceeded" {
+				kind = corev1.EventTypeNormal
+			}
+			d.add(author, "", kind, k.GetReason(), "%s", k.GetMessage())
+		}
+	case *journaletv1.Event_PodStatusChanged:
+		d.waits(author, k.PodStatusChanged)
+		d.resizeConditions(author, k.PodStatusChanged)
+	case *journaletv1.Event_ResizeDecided:
+		if r := k.ResizeDecided; r.GetAllocated() {
+			d.resize(r.GetUid(), corev1.EventTypeNormal, "ResizeStarted", "Pod resize started", "")
+		}
+	case *journaletv1.Event_ResizeCompleted:
+		d.resize(author, corev1.EventTypeNormal, "ResizeCompleted", "Pod resize completed", "")
+	}
+}
+
+// rejected begins the status message of a rejected pod; its event has the rest.
+const rejected = "Pod was rejected: "
+
+func (d *deriver) preempted(victims []string) {
+	for _, uid := range victims {
+		d.add(uid, "", corev1.EventTypeWarning, pod.ReasonPreempting, "%s", pod.MessagePreempting)
+	}
+}
+
+// containerWith returns the first container of a pod with an image.
+func (d *deriver) containerWith(uid, image string) string {
+	p := d.podOf(uid)
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			if list[i].Image == image {
+				return list[i].Name
+			}
+		}
+	}
+	return ""
+}
+
+// podOf returns a pod's manifest, an empty pod if it is not known.
+func (d *deriver) podOf(uid string) *corev1.Pod {
+	if ref := d.pods[uid]; ref != nil {
+		if p, err := d.manifest(ref.GetDigest()); err == nil && p != nil {
+			return p
+		}
+	}
+	return new(corev1.Pod)
+}
+
+func (d *deriver) imageOf(uid, container string) string {
+	p := d.podOf(uid)
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			if list[i].Name == container {
+				return list[i].Image
+			}
+		}
+	}
+	return ""
+}
+
+func (d *deriver) pullRequested(r *journaletv1.ImagePullRequested) {
+	d.add(r.GetUid(), d.containerWith(r.GetUid(), r.GetImage()), corev1.EventTypeNormal, "Pulling", "Pulling image %q",
+		r.GetImage())
+}
+
+const reasonFailed = "Failed"
+
+func (d *deriver) pullDecided(a *journaletv1.ImagePullDecided) {
+	uid, image := a.GetUid(), a.GetImage()
+	container := d.containerWith(uid, image)
+	took := a.GetDuration().AsDuration().Truncate(time.Millisecond)
+	switch a.GetError() {
+	case journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
+		d.add(uid, container, corev1.EventTypeNormal, "Pulled",
+			"Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.", image, took, took, a.GetBytes())
+	case journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME:
+		d.add(uid, container, corev1.EventTypeWarning, "InspectFailed", "Failed to apply default image tag %q: %s", image,
+			a.GetMessage())
+		d.add(uid, container, corev1.EventTypeWarning, reasonFailed, "Error: InvalidImageName")
+	default:
+		d.add(uid, container, corev1.EventTypeWarning, reasonFailed, "Failed to pull image %q: %s", image, a.GetMessage())
+		d.add(uid, container, corev1.EventTypeWarning, reasonFailed, "Error: ErrImagePull")
+	}
+}
+
+// waits derives the events of containers that begin to wait.
+func (d *deriver) waits(uid string, c *journaletv1.PodStatusChanged) {
+	ref := d.pods[uid]
+	for _, name := range slices.Sorted(maps.Keys(c.GetWaiting())) {
+		w := c.GetWaiting()[name]
+		switch w.GetReason() {
+		case "CrashLoopBackOff":
+			d.add(uid, name, corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s in pod %s_%s(%s)",
+				name, ref.GetName(), ref.GetNamespace(), uid)
+		case "ImagePullBackOff":
+			d.add(uid, name, corev1.EventTypeNormal, "BackOff", "Back-off pulling image %q", d.imageOf(uid, name))
+			d.add(uid, name, corev1.EventTypeWarning, reasonFailed, "Error: ImagePullBackOff")
+		case "ErrImageNeverPull":
+			d.add(uid, name, corev1.EventTypeWarning, "ErrImageNeverPull",
+				"Container image %q is not present with pull policy of Never", d.imageOf(uid, name))
+			d.add(uid, name, corev1.EventTypeWarning, reasonFailed, "Error: ErrImageNeverPull")
+		case "CreateContainerConfigError":
+			d.add(uid, name, corev1.EventTypeWarning, reasonFailed, "Error: %s", w.GetMessage())
+		}
+	}
+}
+
+// probed derives events of failures, and of successes with a warning.
+func (d *deriver) probed(r *journaletv1.ProbeResult) {
+	if r.GetMessage() == "" {
+		return
+	}
+	reason := "Unhealthy"
+	if r.GetSuccess() {
+		reason = "ProbeWarning"
+	}
+	d.add(r.GetUid(), r.GetContainer(), corev1.EventTypeWarning, reason, "%s", r.GetMessage())
+}

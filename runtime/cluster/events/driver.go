@@ -1,0 +1,331 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+const (
+	// maxQueued bounds the events that wait for the API server, maxRecords the records whose events are not derived yet.
+	maxQueued  = 4096
+	maxRecords = 20_000
+	// contextRecords are read before the cursor: what the events after it refer to.
+	contextRecords = 2000
+	// cursorPeriod is how often the cursor is written at most.
+	cursorPeriod = time.Second
+	// backOffLeast and backOffMost bound the pause after a request without an answer, which doubles.
+	backOffLeast = time.Second
+	backOffMost  = 30 * time.Second
+)
+
+// reasonLost reports events that were lost. It is sent whatever the rules against floods say.
+const reasonLost = "EventsLost"
+
+// Options configure a Driver. All but Log must be set.
+type Options struct {
+	NodeName, RootDir string
+	// Manifest returns the manifest with a digest.
+	Manifest func(digest string) (*corev1.Pod, error)
+	// Create creates an event, Patch changes one by a JSON merge patch. Errors are those of apimachinery.
+	Create func(ctx context.Context, e *corev1.Event) error
+	Patch  func(ctx context.Context, namespace, name string, patch []byte) error
+	// Read reads stored records from..to in order.
+	Read func(ctx context.Context, from, to uint64, f func(*journaletv1.Record) error) error
+	Log  *slog.Logger
+}
+
+// Driver sends the events of stored records.
+type Driver struct {
+	opts    Options
+	deriver *deriver
+	spam    *correlator
+
+	// last is the last record before this run.
+	last uint64
+
+	mu      sync.Mutex
+	nodeUID types.UID
+	// records are stored and not derived, queued is derived and not sent.
+	records []*journaletv1.Record
+	queued  []*corev1.Event
+	seqs    []uint64 // of queued; 0 for no record
+	derived uint64   // the last record that is derived
+	lost    int
+	emitted int
+	stored  chan struct{}
+	added   chan struct{}
+}
+
+// New returns a driver. Seed it, then run it.
+func New(o Options) *Driver {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Driver{
+		opts: o, deriver: newDeriver(o.Manifest), spam: newCorrelator(),
+		stored: make(chan struct{}, 1), added: make(chan struct{}, 1),
+	}
+}
+
+// Seed adds a pod of the fold, with its calls under way.
+func (d *Driver) Seed(ref *journaletv1.PodRef, calls map[string]*journaletv1.PodCall) {
+	if ref != nil {
+		d.deriver.pods[ref.GetUid()] = ref
+	}
+	for id, c := range calls {
+		d.deriver.calls[id] = c.GetRequest()
+	}
+}
+
+// SeedNode sets what the fold has of the Node: its UID and the boot. last is the last record of the fold.
+func (d *Driver) SeedNode(uid, bootID string, last uint64) {
+	d.nodeUID, d.deriver.bootID, d.last = types.UID(uid), bootID, last
+}
+
+// Stored takes a stored record.
+func (d *Driver) Stored(rec *journaletv1.Record) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if k := rec.GetFact().GetNodeObserved(); k != nil {
+		d.nodeUID = types.UID(k.GetUid())
+	}
+	if len(d.records) >= maxRecords {
+		d.records = d.records[1:]
+		d.lost++
+	}
+	d.records = append(d.records, rec)
+	signal(d.stored)
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Emit sends an event of the Node that follows from no record. kind is Normal or Warning.
+func (d *Driver) Emit(kind, reason, message string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.emitted++
+	d.enqueue(draft{kind: kind, reason: reason, message: message, at: time.Now(), index: d.emitted}.
+		object(d.opts.NodeName, d.node(), nil), 0)
+}
+
+// node returns the UID of the Node, its name while it is not known. The lock is held.
+func (d *Driver) node() types.UID {
+	if d.nodeUID == "" {
+		return types.UID(d.opts.NodeName)
+	}
+	return d.nodeUID
+}
+
+// enqueue adds an event, instead of the oldest one if the queue is full. The lock is held.
+func (d *Driver) enqueue(e *corev1.Event, seq uint64) {
+	if len(d.queued) >= maxQueued {
+		d.queued, d.seqs = d.queued[1:], d.seqs[1:]
+		d.lost++
+	}
+	d.queued, d.seqs = append(d.queued, e), append(d.seqs, seq)
+	signal(d.added)
+}
+
+// Run works until ctx ends.
+func (d *Driver) Run(ctx context.Context) error {
+	path := filepath.Join(d.opts.RootDir, cursorFile)
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	cursor := d.catchUp(ctx, path)
+	sending.Go(func() { d.send(ctx, path, cursor) })
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-d.stored:
+		}
+		d.mu.Lock()
+		records := d.records
+		d.records = nil
+		d.mu.Unlock()
+		for _, rec := range records {
+			d.derive(rec, 0)
+		}
+	}
+}
+
+// derive queues the events of a record behind the cursor.
+func (d *Driver) derive(rec *journaletv1.Record, cursor uint64) {
+	drafts := d.deriver.derive(rec)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.derived = max(d.derived, rec.GetSeq())
+	if rec.GetSeq() <= cursor {
+		return
+	}
+	for _, e := range drafts {
+		d.enqueue(e.object(d.opts.NodeName, d.node(), d.deriver), rec.GetSeq())
+	}
+}
+
+// catchUp derives the events of earlier runs that the API server does not have, and returns the cursor.
+func (d *Driver) catchUp(ctx context.Context, path string) uint64 {
+	cursor, ok, err := readCursor(path)
+	if err != nil {
+		d.opts.Log.Warn("cannot read the cursor of events; those of earlier runs are not sent", "file", path, "err", err)
+	}
+	if !ok || cursor > d.last {
+		// The first run in a cluster, or another journal.
+		cursor = d.last
+	}
+	from := max(cursor, contextRecords) - contextRecords + 1
+	if d.last > maxRecords {
+		from = max(from, d.last-maxRecords)
+	}
+	if cursor < d.last {
+		if err := d.opts.Read(ctx, from, d.last, func(rec *journaletv1.Record) error {
+			d.derive(rec, cursor)
+			return ctx.Err()
+		}); err != nil && ctx.Err() == nil {
+			d.opts.Log.Warn("cannot read the journal; some events of earlier runs are not sent", "err", err)
+		}
+	}
+	return cursor
+}
+
+// send sends what is queued until ctx ends.
+func (d *Driver) send(ctx context.Context, path string, written uint64) {
+	var due <-chan time.Time
+	for {
+		e := d.next()
+		if e == nil {
+			if now := d.cursor(); now != written && due == nil {
+				due = time.After(cursorPeriod)
+			}
+			select {
+			case <-ctx.Done():
+				d.write(path, d.cursor())
+				return
+			case <-d.added:
+			case <-due:
+				due, written = nil, d.cursor()
+				d.write(path, written)
+			}
+			continue
+		}
+		if !d.deliver(ctx, e) {
+			d.write(path, d.cursor())
+			return
+		}
+		d.done(e)
+	}
+}
+
+func (d *Driver) write(path string, seq uint64) {
+	if err := writeCursor(path, seq); err != nil {
+		d.opts.Log.Warn("cannot write the cursor of events; a restart may send some again", "file", path, "err", err)
+	}
+}
+
+// next returns the oldest event that waits, nil if none does.
+func (d *Driver) next() *corev1.Event {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.lost > 0 && len(d.queued) < maxQueued {
+		d.opts.Log.Error("events were lost: too many waited for the API server", "events", d.lost)
+		d.emitted++
+		e := draft{kind: corev1.EventTypeWarning, reason: reasonLost, at: time.Now(), index: d.emitted, message: fmt.Sprintf(
+			"%d events of this node were lost while the API server was away; the journal has what they were about", d.lost)}
+		d.lost = 0
+		d.enqueue(e.object(d.opts.NodeName, d.node(), nil), 0)
+	}
+	if len(d.queued) == 0 {
+		return nil
+	}
+	return d.queued[0]
+}
+
+// done drops an event that was sent, unless the queue has dropped it meanwhile.
+func (d *Driver) done(e *corev1.Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.queued) > 0 && d.queued[0] == e {
+		d.queued, d.seqs = d.queued[1:], d.seqs[1:]
+	}
+}
+
+// cursor returns the last record all of whose events were sent.
+func (d *Driver) cursor() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, seq := range d.seqs {
+		if seq > 0 {
+			return seq - 1
+		}
+	}
+	return max(d.derived, d.last)
+}
+
+// deliver sends one event until the API server has answered. It reports whether it did before ctx ended.
+func (d *Driver) deliver(ctx context.Context, e *corev1.Event) bool {
+	o, ok := d.spam.correlate(e.DeepCopy())
+	if !ok && e.Reason != reasonLost {
+		return true
+	}
+	for pause := backOffLeast; ; pause = min(2*pause, backOffMost) {
+		err := d.request(ctx, o)
+		switch {
+		case err == nil:
+			d.spam.sent(o)
+			return true
+		case ctx.Err() != nil:
+			return false
+		case !repeats(err):
+			d.opts.Log.Debug("the API server refuses an event", "reason", e.Reason, "object", e.InvolvedObject.Name, "err", err)
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(pause):
+		}
+	}
+}
+
+// request sends one event once. One that is there already is sent.
+func (d *Driver) request(ctx context.Context, o outcome) error {
+	if o.patch != nil {
+		err := d.opts.Patch(ctx, o.event.Namespace, o.event.Name, o.patch)
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+		// The API server keeps events for an hour.
+	}
+	err := d.opts.Create(ctx, o.event)
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// repeats reports whether a request may succeed later: it had no answer, or the API server had no time, or did not know
+// the client.
+func repeats(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return true
+	}
+	code := status.Status().Code
+	return code == 0 || code >= 500 || code == 429 || code == 401
+}

@@ -1,0 +1,287 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// The pause after a failure, which doubles: a namespace that is missing, or a quota, may stay so for long.
+const (
+	backOffLeast = 500 * time.Millisecond
+	backOffMost  = 2 * time.Minute
+)
+
+var (
+	// ErrNoPod is returned for a pod that is to have no mirror pod.
+	ErrNoPod = errors.New("no static pod that is to be shown")
+	// ErrUndecided is returned for a pod whose admission is not decided: what is there stays.
+	ErrUndecided = errors.New("the static pod is not admitted yet")
+)
+
+// Options configure a Driver. All but Log must be set.
+type Options struct {
+	NodeName string
+	// Static returns a static pod by its UID, ErrNoPod or ErrUndecided.
+	Static func(ctx context.Context, uid string) (Static, error)
+	// Synced reports whether all sources are: a mirror pod without a static pod is an orphan then.
+	Synced func(ctx context.Context) bool
+	// Object returns a mirror pod of this node by its UID, as the watch has shown it, nil if there is none.
+	Object func(uid types.UID) *corev1.Pod
+	// Create creates a pod, Delete deletes one with grace period 0 and its UID as a precondition. Errors are those of
+	// apimachinery.
+	Create func(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error)
+	Delete func(ctx context.Context, namespace, name string, uid types.UID) error
+	// Changed is called when the mirror pod of a static pod is another, or has changed.
+	Changed func(uid string)
+	Log     *slog.Logger
+}
+
+// Driver keeps the mirror pods of one node.
+type Driver struct {
+	opts  Options
+	queue workqueue.TypedRateLimitingInterface[name]
+
+	mu   sync.Mutex
+	node types.UID
+	// statics are the UIDs of static pods that have a name, mirrors the pods of the API server.
+	statics map[name]string
+	mirrors map[name]*corev1.Pod
+	refused map[name]string
+}
+
+// name is the namespace and name of a pod.
+type name = types.NamespacedName
+
+func nameOf(p *corev1.Pod) name { return name{Namespace: p.Namespace, Name: p.Name} }
+
+// New returns a driver that does nothing yet.
+func New(o Options) *Driver {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Driver{
+		opts: o, statics: map[name]string{}, mirrors: map[name]*corev1.Pod{}, refused: map[name]string{},
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[name](backOffLeast, backOffMost)),
+	}
+}
+
+// Seed adds a static pod of the fold.
+func (d *Driver) Seed(pod *journaletv1.PodRef) { d.add(pod) }
+
+// SeedNode sets the UID of the Node as last observed, empty for none.
+func (d *Driver) SeedNode(uid string) { d.setNode(uid) }
+
+// Stored handles a stored record.
+func (d *Driver) Stored(rec *journaletv1.Record) {
+	if k := rec.GetFact().GetNodeObserved(); k != nil {
+		d.setNode(k.GetUid())
+		return
+	}
+	for _, e := range rec.GetStep().GetDecisions() {
+		switch k := e.GetKind().(type) {
+		case *journaletv1.Event_PodUpdated:
+			if k.PodUpdated.GetPod().GetApi() == nil {
+				d.add(k.PodUpdated.GetPod())
+			}
+		case *journaletv1.Event_AdmissionDecided:
+			d.mark(k.AdmissionDecided.GetUid())
+		case *journaletv1.Event_PodStatusChanged, *journaletv1.Event_PodFinished:
+			d.mark(messages.RefOf(rec.GetActor()).ID)
+		case *journaletv1.Event_PodForgotten:
+			d.drop(k.PodForgotten.GetUid())
+		case *journaletv1.Event_SourceSynced:
+			d.markAll()
+		}
+	}
+}
+
+// add names a static pod. A later pod takes the name of an earlier one.
+func (d *Driver) add(pod *journaletv1.PodRef) {
+	n := name{Namespace: pod.GetNamespace(), Name: pod.GetName()}
+	d.mu.Lock()
+	d.statics[n] = pod.GetUid()
+	d.mu.Unlock()
+	d.queue.Add(n)
+}
+
+// mark marks the name of a static pod.
+func (d *Driver) mark(uid string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for n, has := range d.statics {
+		if has == uid {
+			d.queue.Add(n)
+		}
+	}
+}
+
+// drop drops a static pod that has finished.
+func (d *Driver) drop(uid string) {
+	d.mark(uid)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for n, has := range d.statics {
+		if has == uid {
+			delete(d.statics, n)
+			delete(d.refused, n)
+		}
+	}
+}
+
+func (d *Driver) markAll() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for n := range d.statics {
+		d.queue.Add(n)
+	}
+	for n := range d.mirrors {
+		d.queue.Add(n)
+	}
+}
+
+func (d *Driver) setNode(uid string) {
+	d.mu.Lock()
+	d.node = types.UID(uid)
+	d.mu.Unlock()
+	d.markAll()
+}
+
+// Seen reports that the watch has shown a mirror pod of this node, or its end.
+func (d *Driver) Seen(uid types.UID) { d.queue.Add(name{Name: string(uid)}) }
+
+// observe takes over a mirror pod from the watch. Keys without a namespace are UIDs of mirror pods.
+func (d *Driver) observe(uid types.UID) {
+	pod := d.opts.Object(uid)
+	d.mu.Lock()
+	var n name
+	if pod != nil {
+		n = nameOf(pod)
+		d.mirrors[n] = pod
+	} else {
+		for at, had := range d.mirrors {
+			if had.UID == uid {
+				n = at
+				delete(d.mirrors, at)
+			}
+		}
+	}
+	d.mu.Unlock()
+	if pod != nil {
+		d.opts.Changed(Of(pod))
+	}
+	if n.Name != "" {
+		d.queue.Add(n)
+	}
+}
+
+// gone drops a mirror pod that was deleted.
+func (d *Driver) gone(pod *corev1.Pod) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if had := d.mirrors[nameOf(pod)]; had != nil && had.UID == pod.UID {
+		delete(d.mirrors, nameOf(pod))
+	}
+}
+
+// Mirror returns the mirror pod of a static pod as the watch has shown it, nil if there is none.
+func (d *Driver) Mirror(uid string) *corev1.Pod {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for n, has := range d.statics {
+		if has != uid {
+			continue
+		}
+		if m := d.mirrors[n]; m != nil && Of(m) == uid && m.DeletionTimestamp == nil {
+			return m
+		}
+	}
+	return nil
+}
+
+// Run works until ctx ends.
+func (d *Driver) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, d.queue.ShutDown)
+	defer stop()
+	for {
+		n, down := d.queue.Get()
+		if down {
+			return ctx.Err()
+		}
+		if d.Sync(ctx, n) {
+			d.queue.AddRateLimited(n)
+		} else {
+			d.queue.Forget(n)
+		}
+		d.queue.Done(n)
+	}
+}
+
+// Sync creates, replaces or deletes the mirror pod of one name. It reports whether it is to be called again, after a
+// pause.
+func (d *Driver) Sync(ctx context.Context, n name) (again bool) {
+	if n.Namespace == "" {
+		d.observe(types.UID(n.Name))
+		return false
+	}
+	d.mu.Lock()
+	node, uid, is := d.node, d.statics[n], d.mirrors[n]
+	d.mu.Unlock()
+	var want *Static
+	if uid != "" {
+		switch s, err := d.opts.Static(ctx, uid); {
+		case err == nil:
+			want = &s
+		case errors.Is(err, ErrUndecided):
+			return false
+		case !errors.Is(err, ErrNoPod):
+			return ctx.Err() == nil
+		}
+	}
+	if is != nil && (want == nil && d.opts.Synced(ctx) || want != nil && !want.shows(is)) {
+		err := d.opts.Delete(ctx, n.Namespace, n.Name, is.UID)
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return d.failed(ctx, n, "cannot delete a mirror pod; will retry", err)
+		}
+		d.gone(is)
+		is = nil
+	}
+	if want == nil || is != nil || node == "" {
+		return false
+	}
+	got, err := d.opts.Create(ctx, want.build(d.opts.NodeName, node))
+	if err != nil {
+		return d.failed(ctx, n, "cannot show a static pod at the API server; it runs all the same", err)
+	}
+	d.mu.Lock()
+	d.mirrors[n] = got
+	delete(d.refused, n)
+	d.mu.Unlock()
+	d.opts.Changed(uid)
+	return false
+}
+
+// failed logs a failure once for each message.
+func (d *Driver) failed(ctx context.Context, n name, what string, err error) (again bool) {
+	if ctx.Err() != nil {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if text := err.Error(); d.refused[n] != text {
+		d.refused[n] = text
+		d.opts.Log.Warn(what, "pod", n.String(), "err", err)
+	}
+	return true
+}

@@ -1,0 +1,184 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// world is a node with static pods and an API server with their mirror pods.
+type world struct {
+	d       *Driver
+	statics map[string]Static
+	objects map[types.UID]*corev1.Pod // as the watch shows them
+	fail    error                     // of the next creation
+	synced  bool
+	mu      sync.Mutex
+	log     []string
+	next    int
+}
+
+// run runs a driver on virtual time. Nothing of the world changes while the driver works.
+func run(t *testing.T, test func(*world)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{statics: map[string]Static{}, objects: map[types.UID]*corev1.Pod{}}
+		w.d = New(Options{
+			NodeName: "n", Synced: func(context.Context) bool { return w.synced },
+			Static: func(_ context.Context, uid string) (Static, error) {
+				if s, ok := w.statics[uid]; ok {
+					return s, nil
+				}
+				return Static{}, ErrNoPod
+			},
+			Object: func(uid types.UID) *corev1.Pod { return w.objects[uid] },
+			Create: func(_ context.Context, p *corev1.Pod) (*corev1.Pod, error) {
+				w.note("create " + p.Name)
+				if err := w.fail; err != nil {
+					w.fail = nil
+					return nil, err
+				}
+				w.next++
+				p = p.DeepCopy()
+				p.UID = types.UID(fmt.Sprint("mirror", w.next))
+				return p, nil
+			},
+			Delete: func(_ context.Context, _, name string, uid types.UID) error {
+				w.note(fmt.Sprint("delete ", name, " ", uid))
+				return nil
+			},
+			Changed: func(uid string) { w.note("changed " + uid) },
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- w.d.Run(ctx) }()
+		test(w)
+		cancel()
+		<-ended
+	})
+}
+
+func (w *world) note(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log = append(w.log, what)
+}
+
+func (w *world) stored(e *journaletv1.Event) {
+	w.d.Stored(&journaletv1.Record{Actor: messages.Source("file").Proto(), Body: &journaletv1.Record_Step{
+		Step: &journaletv1.Step{Decisions: []*journaletv1.Event{e}}}})
+	synctest.Wait()
+}
+
+// add adds a static pod with a digest.
+func (w *world) add(uid, name, digest string) {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID(uid)}}
+	w.statics[uid] = Static{Pod: p, Digest: digest}
+	w.stored(messages.NewEvent(&journaletv1.PodUpdated{
+		Pod: &journaletv1.PodRef{Uid: uid, Namespace: "ns", Name: name, Digest: digest}}))
+}
+
+func (w *world) show(p *corev1.Pod) {
+	w.objects[p.UID] = p
+	w.d.Seen(p.UID)
+	synctest.Wait()
+}
+
+func (w *world) end(uid types.UID) {
+	delete(w.objects, uid)
+	w.d.Seen(uid)
+	synctest.Wait()
+}
+
+func (w *world) did(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if fmt.Sprint(w.log) != fmt.Sprint(want) {
+		t.Errorf("did\n%s\nwant\n%s", strings.Join(w.log, "\n"), strings.Join(want, "\n"))
+	}
+	w.log = nil
+}
+
+func TestMirrorPodWaitsForTheNodeAndIsOwnedByIt(t *testing.T) {
+	run(t, func(w *world) {
+		w.add("u", "web-n", "d1")
+		w.did(t)
+		w.d.SeedNode("node-uid")
+		w.did(t, "create web-n", "changed u")
+		m := w.d.Mirror("u")
+		if m == nil || m.UID != "mirror1" || !Is(m) || Of(m) != "u" || len(m.OwnerReferences) != 1 {
+			t.Fatalf("the mirror pod is %v", m)
+		}
+		if o := m.OwnerReferences[0]; o.Kind != "Node" || o.Name != "n" || o.UID != "node-uid" || !*o.Controller {
+			t.Errorf("its owner is %v", o)
+		}
+		w.show(m)
+		w.did(t, "changed u")
+	})
+}
+
+func TestMirrorPodIsReplacedWhenItsPodChangesOrItIsDeleted(t *testing.T) {
+	run(t, func(w *world) {
+		w.d.SeedNode("node-uid")
+		w.add("u", "web-n", "d1")
+		w.did(t, "create web-n", "changed u")
+		w.add("u", "web-n", "d2")
+		w.did(t, "delete web-n mirror1", "create web-n", "changed u")
+		w.add("v", "web-n", "d2")
+		w.did(t, "delete web-n mirror2", "create web-n", "changed v")
+		m := w.d.Mirror("v").DeepCopy()
+		m.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		w.show(m)
+		synctest.Wait()
+		w.did(t, "changed v", "delete web-n mirror3", "create web-n", "changed v")
+		w.end("mirror3") // late
+		w.did(t)
+		w.end(w.d.Mirror("v").UID)
+		w.did(t, "create web-n", "changed v")
+	})
+}
+
+func TestOrphanGoesOnceAllSourcesAreSynced(t *testing.T) {
+	run(t, func(w *world) {
+		w.d.SeedNode("node-uid")
+		old := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "old-n", Namespace: "ns", UID: "u"}}
+		orphan := Static{Pod: old}.build("n", "x")
+		orphan.UID = "m"
+		w.show(orphan)
+		w.did(t, "changed u")
+		w.synced = true
+		w.stored(messages.NewEvent(&journaletv1.SourceSynced{Source: "file"}))
+		w.did(t, "delete old-n m")
+		w.add("u", "web-n", "d1")
+		w.did(t, "create web-n", "changed u")
+		delete(w.statics, "u")
+		w.stored(messages.NewEvent(&journaletv1.PodForgotten{Uid: "u"}))
+		w.did(t, "delete web-n mirror1")
+	})
+}
+
+func TestRefusedMirrorPodIsTriedAgainWithPauses(t *testing.T) {
+	run(t, func(w *world) {
+		w.d.SeedNode("node-uid")
+		w.fail = apierrors.NewForbidden(schema.GroupResource{}, "web-n", errors.New("quota"))
+		w.add("u", "web-n", "d1")
+		w.did(t, "create web-n")
+		<-time.After(2 * backOffLeast)
+		w.did(t, "create web-n", "changed u")
+	})
+}

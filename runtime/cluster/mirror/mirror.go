@@ -1,0 +1,62 @@
+package mirror
+
+import (
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// The annotations of a mirror pod. The API server knows one by Annotation.
+const (
+	// Annotation has the hash of the static pod: its UID.
+	Annotation = corev1.MirrorPodAnnotationKey
+	// annotationSeen is when the agent first saw the static pod.
+	annotationSeen = "kubernetes.io/config.seen"
+	// annotationDigest has the digest of the manifest. A manifest with a UID of its own may change under it.
+	annotationDigest = "journalet.io/manifest-digest"
+)
+
+// Static is a static pod that is to have a mirror pod.
+type Static struct {
+	// Pod is the pod as its actor shows it.
+	Pod *corev1.Pod
+	// Digest is that of its manifest.
+	Digest string
+}
+
+// Is reports whether a pod of the API server is a mirror pod.
+func Is(pod *corev1.Pod) bool { return pod.Annotations[Annotation] != "" }
+
+// Of returns the UID of the static pod that a mirror pod shows, on the node.
+func Of(mirror *corev1.Pod) string { return mirror.Annotations[Annotation] }
+
+// build returns the mirror pod of a static pod. Its only owner is the Node, as the API server requires.
+func (s Static) build(node string, uid types.UID) *corev1.Pod {
+	yes := true
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.Pod.Namespace, Name: s.Pod.Name, Labels: s.Pod.Labels, Annotations: maps.Clone(s.Pod.Annotations),
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "v1", Kind: "Node", Name: node, UID: uid, Controller: &yes,
+			}},
+		},
+		Spec: *s.Pod.Spec.DeepCopy(),
+	}
+	if p.Annotations == nil {
+		p.Annotations = map[string]string{}
+	}
+	p.Annotations[Annotation] = string(s.Pod.UID)
+	p.Annotations[annotationDigest] = s.Digest
+	p.Annotations[annotationSeen] = s.Pod.CreationTimestamp.UTC().Format(time.RFC3339Nano)
+	p.Spec.NodeName = node
+	return p
+}
+
+// shows reports whether a mirror pod shows this static pod as it is now.
+func (s Static) shows(mirror *corev1.Pod) bool {
+	return mirror.DeletionTimestamp == nil && Of(mirror) == string(s.Pod.UID) &&
+		mirror.Annotations[annotationDigest] == s.Digest
+}
