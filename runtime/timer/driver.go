@@ -41,8 +41,8 @@ type Driver struct {
 	fire  Fire
 
 	mu     sync.Mutex
-	timers map[key]*armed
-	seeds  []seed
+	timers map[messages.Ref]map[string]*armed // by name; no actor without one
+	seeds  []seed                             // none after Begin
 	closed bool
 }
 
@@ -57,7 +57,7 @@ type seed struct {
 
 // New returns a driver without timers.
 func New(clock Clock, fire Fire) *Driver {
-	return &Driver{clock: clock, fire: fire, timers: map[key]*armed{}}
+	return &Driver{clock: clock, fire: fire, timers: map[messages.Ref]map[string]*armed{}}
 }
 
 // Seed adds the timers of an actor's folded state, sorted by name because a simulation needs a fixed order. Begin arms
@@ -89,7 +89,9 @@ func (d *Driver) SeedPending(rec *journaletv1.Record) {
 func (d *Driver) Begin() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, s := range slices.Clone(d.seeds) {
+	seeds := d.seeds
+	d.seeds = nil
+	for _, s := range seeds {
 		d.arm(s.ref, s.name, s.set.GetGeneration(), s.set.GetSetAt().AsTime(), s.set.GetDuration().AsDuration())
 	}
 }
@@ -125,11 +127,14 @@ func (d *Driver) arm(ref messages.Ref, name string, generation uint64, from time
 		return
 	}
 	d.dropSeeds(func(x key) bool { return x == k })
-	if t := d.timers[k]; t != nil {
+	if t := d.timers[ref][name]; t != nil {
 		t.stop()
 	}
 	t := &armed{}
-	d.timers[k] = t
+	if d.timers[ref] == nil {
+		d.timers[ref] = map[string]*armed{}
+	}
+	d.timers[ref][name] = t
 	t.stop = d.clock.AfterFunc(left, func() {
 		d.drop(k, t)
 		d.fire(ref, messages.NewEvent(&journaletv1.TimerFired{Name: name, Generation: generation}))
@@ -140,8 +145,16 @@ func (d *Driver) arm(ref messages.Ref, name string, generation uint64, from time
 func (d *Driver) drop(k key, t *armed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.timers[k] == t {
-		delete(d.timers, k)
+	if d.timers[k.ref][k.name] == t {
+		d.remove(k)
+	}
+}
+
+// remove removes a timer that has fired or was stopped. The lock is held.
+func (d *Driver) remove(k key) {
+	delete(d.timers[k.ref], k.name)
+	if len(d.timers[k.ref]) == 0 {
+		delete(d.timers, k.ref)
 	}
 }
 
@@ -149,9 +162,9 @@ func (d *Driver) disarm(k key) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.dropSeeds(func(x key) bool { return x == k })
-	if t := d.timers[k]; t != nil {
+	if t := d.timers[k.ref][k.name]; t != nil {
 		t.stop()
-		delete(d.timers, k)
+		d.remove(k)
 	}
 }
 
@@ -164,19 +177,21 @@ func (d *Driver) forget(ref messages.Ref) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.dropSeeds(func(x key) bool { return x.ref == ref })
-	for k, t := range d.timers {
-		if k.ref == ref {
-			t.stop()
-			delete(d.timers, k)
-		}
+	for _, t := range d.timers[ref] {
+		t.stop()
 	}
+	delete(d.timers, ref)
 }
 
 // Armed returns the number of timers that are held.
 func (d *Driver) Armed() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.timers)
+	n := 0
+	for _, of := range d.timers {
+		n += len(of)
+	}
+	return n
 }
 
 // Close stops all timers; none is set afterwards.
@@ -184,8 +199,10 @@ func (d *Driver) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true
-	for _, t := range d.timers {
-		t.stop()
+	for _, of := range d.timers {
+		for _, t := range of {
+			t.stop()
+		}
 	}
 	clear(d.timers)
 }

@@ -56,7 +56,7 @@ func TestFiredTimerIsDropped(t *testing.T) {
 	for _, a := range clock.arms {
 		a.fire()
 	}
-	if n := len(d.timers); n > 0 {
+	if n := d.Armed(); n > 0 {
 		t.Errorf("%d timers have fired and are held", n)
 	}
 	// A timer that fires late leaves its successor armed.
@@ -64,7 +64,7 @@ func TestFiredTimerIsDropped(t *testing.T) {
 	late := clock.arms[100]
 	d.Stored(set(noon, "back-off", 2, time.Second))
 	late.fire()
-	if n := len(d.timers); n != 1 {
+	if n := d.Armed(); n != 1 {
 		t.Errorf("%d timers are armed, want the second one", n)
 	}
 }
