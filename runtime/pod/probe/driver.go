@@ -103,9 +103,11 @@ type Driver struct {
 	mu      sync.Mutex // guards everything below
 	pending map[containerKey]*setting
 	probes  map[containerKey]map[journaletv1.ProbeKind]*probe
-	names   map[string]podName // by UID, of pods that are or were probed
-	due     schedule
-	lanes   lanes
+	// containers are the names in pending and probes, by UID, and may be more than those.
+	containers map[string]map[string]bool
+	names      map[string]podName // by UID, of pods that are or were probed
+	due        schedule
+	lanes      lanes
 
 	wake    chan struct{} // wakes the scheduler; holds one signal
 	workers sync.WaitGroup
@@ -131,8 +133,9 @@ func New(o Options) *Driver {
 	d := &Driver{
 		opts: o, log: o.Log, clock: o.Clock, rt: runtimeapi.NewRuntimeServiceClient(o.Conn), began: o.Clock.Now(),
 		pending: map[containerKey]*setting{}, probes: map[containerKey]map[journaletv1.ProbeKind]*probe{},
-		names: map[string]podName{},
-		lanes: lanes{quick: newLane(o.Workers), slow: newLane(o.SlowWorkers)}, wake: make(chan struct{}, 1),
+		containers: map[string]map[string]bool{},
+		names:      map[string]podName{},
+		lanes:      lanes{quick: newLane(o.Workers), slow: newLane(o.SlowWorkers)}, wake: make(chan struct{}, 1),
 	}
 	if d.opts.Go == nil {
 		d.opts.Go = d.workers.Go
@@ -145,7 +148,16 @@ func New(o Options) *Driver {
 func (d *Driver) Seed(uid string, set *journaletv1.ProbesSet, results []*journaletv1.ProbeResult) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.pending[containerKey{uid, set.GetContainer()}] = &setting{set: set, results: results, seeded: true}
+	d.await(containerKey{uid, set.GetContainer()}, &setting{set: set, results: results, seeded: true})
+}
+
+// await has a setting wait for its manifest; d.mu is held.
+func (d *Driver) await(at containerKey, s *setting) {
+	d.pending[at] = s
+	if d.containers[at.uid] == nil {
+		d.containers[at.uid] = map[string]bool{}
+	}
+	d.containers[at.uid][at.container] = true
 }
 
 // SeedPending adds a result of the journal that the seeded state does not have yet.
@@ -186,7 +198,7 @@ func (d *Driver) set(uid string, s *journaletv1.ProbesSet) {
 	if old := d.pending[at]; old != nil && old.set.GetContainerId() == s.GetContainerId() {
 		next.results, next.seeded = old.results, old.seeded
 	}
-	d.pending[at] = next
+	d.await(at, next)
 	d.signal()
 }
 
@@ -202,16 +214,11 @@ func (d *Driver) end(at containerKey) {
 func (d *Driver) forget(uid string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for at := range d.pending {
-		if at.uid == uid {
-			delete(d.pending, at)
-		}
+	for name := range d.containers[uid] {
+		delete(d.pending, containerKey{uid, name})
+		d.end(containerKey{uid, name})
 	}
-	for at := range d.probes {
-		if at.uid == uid {
-			d.end(at)
-		}
-	}
+	delete(d.containers, uid)
 	if n, ok := d.names[uid]; ok && d.opts.Forget != nil {
 		d.opts.Forget(n.namespace, n.name, uid)
 	}

@@ -397,7 +397,7 @@ func TestTerminatedPodIsForgotten(t *testing.T) {
 		pass(5 * time.Second)
 		same(t, "observed", len(w.observed), 2)
 		same(t, "forgot", w.forgot, []string{"a"})
-		if len(d.probes)+len(d.due)+len(d.names)+len(d.pending)+d.lanes.load() > 0 {
+		if len(d.probes)+len(d.due)+len(d.names)+len(d.pending)+len(d.containers)+d.lanes.load() > 0 {
 			t.Errorf("left over: %+v", d)
 		}
 	})
