@@ -60,14 +60,38 @@ func (n *node) isNull() bool { return n.kind == scalarNode && string(n.raw) == "
 
 // text returns the value of a string scalar.
 func (n *node) text() (string, bool) {
-	if n == nil || n.kind != scalarNode || len(n.raw) == 0 || n.raw[0] != '"' {
+	if n == nil || n.kind != scalarNode || len(n.raw) < len(`""`) || n.raw[0] != '"' {
 		return "", false
+	}
+	if inner := n.raw[1 : len(n.raw)-1]; isPlain(inner) {
+		return string(inner), true
 	}
 	var s string
 	if json.Unmarshal(n.raw, &s) != nil {
 		return "", false
 	}
 	return s, true
+}
+
+// quote returns a string as JSON, as json.Marshal does.
+func quote(s string) json.RawMessage {
+	if isPlain(s) {
+		out := make([]byte, 0, len(s)+len(`""`))
+		return append(append(append(out, '"'), s...), '"')
+	}
+	out, _ := json.Marshal(s) // a string always marshals
+	return out
+}
+
+// isPlain reports whether JSON holds a string as it is, between quotes.
+func isPlain[T ~string | ~[]byte](s T) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c < ' ', c > '~', c == '"', c == '\\', c == '<', c == '>', c == '&':
+			return false
+		}
+	}
+	return true
 }
 
 // typeName returns the node's type for messages, without its value, which may be a secret.
@@ -109,8 +133,7 @@ func (n *node) appendJSON(out []byte) []byte {
 			if i > 0 {
 				out = append(out, ',')
 			}
-			key, _ := json.Marshal(e.key) // a string always marshals
-			out = append(append(out, key...), ':')
+			out = append(append(out, quote(e.key)...), ':')
 			out = e.val.appendJSON(out)
 		}
 		return append(out, '}')

@@ -266,17 +266,31 @@ func (c *converter) scalar(y *yaml.Node) (json.RawMessage, error) {
 	tagged := y.Style&yaml.TaggedStyle != 0
 	switch {
 	case tagged && y.Tag == "!!str", !tagged && y.Style&quoted != 0:
-		return json.Marshal(y.Value)
+		return quote(y.Value), nil
 	case tagged && y.Tag != "!!int" && y.Tag != "!!float" && y.Tag != "!!bool" && y.Tag != "!!null":
 		return nil, &fault{y.Line, CodeSyntax, "a YAML tag that Kubernetes objects do not use", "remove the tag"}
 	case y.Value == "":
 		return json.RawMessage("null"), nil
+	case isWord(y.Value):
+		return quote(y.Value), nil
 	case decimal().MatchString(y.Value):
 		return json.RawMessage(y.Value), nil
 	case !resolvable().MatchString(y.Value):
-		return json.Marshal(y.Value)
+		return quote(y.Value), nil
 	}
 	return c.resolve(y)
+}
+
+// isWord reports whether a plain scalar is a string by its first byte and its length alone: neither decimal nor
+// resolvable can match it. That is most of a manifest.
+func isWord(s string) bool {
+	switch c := s[0]; {
+	case strings.IndexByte("~-+.0123456789", c) >= 0:
+		return false
+	case strings.IndexByte("yYnNtTfFoO", c) >= 0:
+		return len(s) > 5
+	}
+	return true
 }
 
 // resolve returns the JSON of an unquoted word by the library, which is asked once for each.
