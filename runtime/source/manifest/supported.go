@@ -131,6 +131,9 @@ func walkFields(r *report, v reflect.Value, at, pattern string) {
 		walkFields(r, v.Elem(), at, pattern)
 	case reflect.Struct:
 		for i := range v.NumField() {
+			if !isSet(v.Field(i)) {
+				continue // most are not: their paths are not worth writing
+			}
 			f := v.Type().Field(i)
 			name := jsonName(f)
 			switch {
