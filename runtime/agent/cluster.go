@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/journalet/journalet/actors"
+	nodeactor "github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cluster/client"
+	"github.com/journalet/journalet/runtime/cluster/node"
 	"github.com/journalet/journalet/runtime/host"
 )
 
@@ -18,6 +20,8 @@ import (
 type cluster struct {
 	client  *client.Client
 	contact *client.Contact
+	node    *node.Driver
+	boot    string
 }
 
 // newCluster creates the drivers of cluster mode without running them; nil without a kubeconfig.
@@ -42,9 +46,10 @@ func (a *agent) newCluster() (*cluster, error) {
 			a.log.Warn("the API server will refuse this node", "error", err)
 		}
 	}
-	c := &cluster{contact: client.NewContact(func(ctx context.Context, r *journaletv1.ApiServerContact) error {
+	c := &cluster{boot: a.facts.BootID}
+	c.contact = client.NewContact(func(ctx context.Context, r *journaletv1.ApiServerContact) error {
 		return a.host.Fact(ctx, messages.Agent, messages.NewEvent(r))
-	}, time.Now)}
+	}, time.Now)
 	l := &a.cfg.Cluster
 	eventQPS := float32(l.EventQPS)
 	if eventQPS == 0 {
@@ -61,16 +66,21 @@ func (a *agent) newCluster() (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.node = a.newClusterNode(c.client)
 	return c, nil
 }
 
 // Stored passes a stored record to the drivers, in the journal's order.
-func (c *cluster) Stored(*journaletv1.Record) {}
+func (c *cluster) Stored(rec *journaletv1.Record) { c.node.Stored(rec) }
 
 // seed gives the drivers the folded state of an actor.
-func (c *cluster) seed(*host.Recovered, messages.Ref, actors.Decider) {}
+func (c *cluster) seed(r *host.Recovered, ref messages.Ref, d actors.Decider) {
+	if d, ok := d.(*nodeactor.Actor); ok {
+		c.seedNode(r, ref, d, c.boot)
+	}
+}
 
 // drivers returns what runs, by name.
 func (c *cluster) drivers() map[string]func(context.Context) error {
-	return map[string]func(context.Context) error{"API server": c.contact.Run}
+	return map[string]func(context.Context) error{"API server": c.contact.Run, "Node": c.node.Run}
 }

@@ -1,0 +1,92 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	nodeactor "github.com/journalet/journalet/actors/node"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cluster/client"
+	"github.com/journalet/journalet/runtime/cluster/node"
+	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/runtime/host"
+)
+
+// The kubelet's default hard eviction thresholds, which are not allocatable. Nothing is evicted yet, but the scheduler
+// is not to place what a kubelet could not run.
+const (
+	evictionMemory      = 100 << 20 // memory.available
+	evictionDiskPercent = 10        // nodefs.available
+)
+
+// newClusterNode returns the driver of the Node.
+func (a *agent) newClusterNode(c *client.Client) *node.Driver {
+	l := &a.cfg.Cluster
+	s := node.Settings{
+		Name: a.facts.NodeName, Version: Version, Labels: maps.Clone(a.cfg.NodeLabels), Taints: l.RegisterWithTaints,
+		ProviderID: l.ProviderID, External: l.CloudProvider == config.ExternalCloud,
+		Addresses: a.facts.HostIPs, MaxImages: int(l.MaxImages), Machine: node.ReadMachine("/"),
+	}
+	s.Machine.SwapBytes = a.facts.SwapBytes
+	if a.cfg.NodeIP != "" {
+		s.NodeIPs = strings.Split(a.cfg.NodeIP, ",")
+		copy(s.NodeIPs, a.facts.HostIPs) // in the form of the API
+	}
+	if a.cfg.EnableServer {
+		s.Port = a.cfg.Server.Port
+	}
+	s.Capacity, s.Reserved = nodeResources(a.facts, a.cfg.MaxPods)
+	return node.New(node.Options{
+		Client: c, Settings: s, Register: l.RegisterNode, RegisterDeleted: l.RegisterDeletedNode,
+		Update: l.UpdateEvery(), Report: l.ReportEvery(), Lease: time.Duration(l.LeaseSeconds) * time.Second,
+		Runtime: node.Inspect(a.conn), Log: a.log,
+		Sink: func(ctx context.Context, m proto.Message) error {
+			return a.host.Fact(ctx, messages.Node, messages.NewEvent(m))
+		},
+	})
+}
+
+// nodeResources returns the capacity of the node, and what of it pods cannot have.
+func nodeResources(f *config.NodeFacts, maxPods int32) (capacity, reserved corev1.ResourceList) {
+	bytes := func(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.BinarySI) }
+	capacity = corev1.ResourceList{
+		corev1.ResourceCPU:              *resource.NewMilliQuantity(f.Capacity.MilliCPU, resource.DecimalSI),
+		corev1.ResourceMemory:           bytes(f.Capacity.MemoryBytes),
+		corev1.ResourceEphemeralStorage: bytes(f.Capacity.EphemeralStorageBytes),
+		corev1.ResourcePods:             *resource.NewQuantity(int64(maxPods), resource.DecimalSI),
+	}
+	for _, h := range f.HugePages {
+		size := bytes(h.PageBytes)
+		capacity[corev1.ResourceName(corev1.ResourceHugePagesPrefix+size.String())] = bytes(h.Bytes)
+	}
+	left := f.Allocatable
+	return capacity, corev1.ResourceList{
+		corev1.ResourceCPU: *resource.NewMilliQuantity(f.Capacity.MilliCPU-left.MilliCPU, resource.DecimalSI),
+		corev1.ResourceMemory: bytes(
+			f.Capacity.MemoryBytes - left.MemoryBytes + evictionMemory),
+		corev1.ResourceEphemeralStorage: bytes(f.Capacity.EphemeralStorageBytes - left.EphemeralStorageBytes +
+			f.Capacity.EphemeralStorageBytes/100*evictionDiskPercent),
+	}
+}
+
+// seedNode gives the driver of the Node what was recorded.
+func (c *cluster) seedNode(r *host.Recovered, ref messages.Ref, d *nodeactor.Actor, boot string) {
+	active, _ := d.ShuttingDown(boot)
+	var last *journaletv1.NodeObserved
+	r.Pending(ref, func(rec *journaletv1.Record) {
+		if s := rec.GetFact().GetShutdownSignaled(); s != nil {
+			active = s.GetActive()
+		}
+		if o := rec.GetFact().GetNodeObserved(); o != nil {
+			last = o
+		}
+	})
+	c.node.Seed(last, active)
+}

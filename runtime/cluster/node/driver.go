@@ -1,0 +1,317 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cluster/client"
+)
+
+const (
+	// firstRetry and maxRetry are the back-off of a registration (kubelet: 100 ms, doubling to 7 s).
+	firstRetry = 100 * time.Millisecond
+	maxRetry   = 7 * time.Second
+	// deletedFor is how long a Node is deleted before it is created again: the control plane removes what belonged to
+	// it, and who deleted it to move its name has a moment to stop the agent.
+	deletedFor = 10 * time.Second
+	// statusTries are the attempts of one status (kubelet: 5).
+	statusTries = 5
+)
+
+// Options configure a Driver.
+type Options struct {
+	Client   *client.Client
+	Settings Settings
+	// Register creates a Node that does not exist; RegisterDeleted also one that was deleted during this run.
+	Register, RegisterDeleted bool
+	// Update is the shortest interval between two statuses for what is not urgent, Report the longest between two
+	// although nothing has changed, Lease the duration of the Lease.
+	Update, Report, Lease time.Duration
+	// Runtime inspects the container runtime.
+	Runtime func(context.Context) Runtime
+	// Sink records NodeObserved and NodeRegistered.
+	Sink func(context.Context, proto.Message) error
+	Now  func() time.Time
+	Log  *slog.Logger
+}
+
+// Driver keeps one Node. Stored and Seed may be called at any time.
+type Driver struct {
+	opts Options
+	wake chan struct{}
+	// known is closed when a Node was shown.
+	known chan struct{}
+	once  sync.Once
+
+	mu sync.Mutex
+	// node is the newest that the API server has shown; nil: there is none, as far as synced.
+	node   *corev1.Node
+	synced bool
+	// urgent means that the status is compared at once, lazy that it is before long.
+	urgent, lazy bool
+	// inspect means that the runtime is to be inspected again.
+	inspect bool
+	world   World
+
+	observed   *journaletv1.NodeObserved
+	registered types.UID
+	gone       time.Time // since when there is no Node, after there was one
+	deletedUID types.UID // of that one
+	sent       time.Time // of the last status
+	failures   int
+}
+
+// New returns a driver that does nothing until Run.
+func New(o Options) *Driver {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Driver{
+		opts: o, wake: make(chan struct{}, 1), known: make(chan struct{}),
+		urgent: true, inspect: true, world: World{NoCSINode: true},
+	}
+}
+
+// Seed gives the driver what was recorded last of the Node and of a shutdown.
+func (d *Driver) Seed(last *journaletv1.NodeObserved, shuttingDown bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if last != nil {
+		d.observed = last
+	}
+	d.world.ShuttingDown = d.world.ShuttingDown || shuttingDown
+}
+
+// Stored registers a stored record.
+func (d *Driver) Stored(rec *journaletv1.Record) {
+	switch k := rec.GetFact().GetKind().(type) {
+	case *journaletv1.Event_RuntimeHealthChanged:
+		d.change(func() { d.inspect, d.urgent = true, true })
+	case *journaletv1.Event_ShutdownSignaled:
+		d.change(func() { d.world.ShuttingDown, d.urgent = k.ShutdownSignaled.GetActive(), true })
+	case *journaletv1.Event_ImagesObserved:
+		d.change(func() { d.inspect, d.lazy = true, true })
+	}
+}
+
+// change changes the driver's state and wakes it.
+func (d *Driver) change(f func()) {
+	d.mu.Lock()
+	f()
+	d.mu.Unlock()
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run keeps the Node, its CSINode and its Lease until ctx ends.
+func (d *Driver) Run(ctx context.Context) error {
+	watch, err := client.ListWatch(d.opts.Client, client.Nodes, "", "metadata.name="+d.opts.Settings.Name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() { d.keepLease(ctx) })
+	wg.Go(func() {
+		cache.NewReflectorWithOptions(watch, &corev1.Node{}, (*store)(d), cache.ReflectorOptions{Name: "node"}).
+			RunWithContext(ctx)
+	})
+	wg.Go(func() { d.keepCSINode(ctx) })
+	retry := time.Duration(0)
+	for {
+		wait, err := d.step(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			retry = min(max(2*retry, firstRetry), maxRetry)
+			wait = retry
+			d.opts.Log.Debug("the Node is not up to date", "error", client.Message(err), "again in", wait)
+		} else {
+			retry = 0
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-d.wake:
+			if err != nil { // the back-off holds
+				select {
+				case <-ctx.Done():
+				case <-timer.C:
+				}
+			}
+		}
+		timer.Stop()
+	}
+}
+
+// step does what is due, and returns how long nothing is.
+func (d *Driver) step(ctx context.Context) (time.Duration, error) {
+	if err := d.record(ctx); err != nil {
+		return 0, err
+	}
+	d.mu.Lock()
+	inspect := d.inspect
+	d.inspect = false
+	d.mu.Unlock()
+	if inspect {
+		r := d.opts.Runtime(ctx)
+		d.mu.Lock()
+		d.world.Runtime = r
+		d.mu.Unlock()
+	}
+	current, wait := d.current()
+	if current == nil {
+		if wait > 0 {
+			return wait, nil
+		}
+		return 0, d.register(ctx)
+	}
+	if current.UID != d.registered {
+		if err := d.adopt(ctx, current); err != nil {
+			return 0, err
+		}
+		return 0, nil
+	}
+	return d.status(ctx, current)
+}
+
+// current returns the Node, or how long to wait before it is created; a wait of 0 without a Node: create it now.
+func (d *Driver) current() (*corev1.Node, time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.node != nil:
+		return d.node, 0
+	case d.registered == "" && (d.opts.Register || !d.synced):
+		if !d.opts.Register {
+			return nil, d.opts.Update // the watch shows it
+		}
+		return nil, 0
+	case !d.opts.Register || d.registered != "" && !d.opts.RegisterDeleted:
+		return nil, d.opts.Report
+	}
+	if left := d.gone.Add(deletedFor).Sub(d.opts.Now()); left > 0 {
+		return nil, left
+	}
+	return nil, 0
+}
+
+// status sends the status if it differs or a report is due.
+func (d *Driver) status(ctx context.Context, current *corev1.Node) (time.Duration, error) {
+	now := d.opts.Now()
+	d.mu.Lock()
+	urgent, lazy, world := d.urgent, d.lazy, d.world
+	due := d.sent.Add(d.opts.Report)
+	soon := d.sent.Add(d.opts.Update)
+	switch {
+	case urgent || !now.Before(due):
+	case lazy && now.Before(soon):
+		d.mu.Unlock()
+		return soon.Sub(now), nil
+	case !lazy:
+		d.mu.Unlock()
+		return due.Sub(now), nil
+	}
+	d.urgent, d.lazy = false, false
+	d.mu.Unlock()
+	if err := d.send(ctx, current, &world, !now.Before(due)); err != nil {
+		d.change(func() { d.urgent = d.urgent || urgent; d.lazy = true })
+		return 0, err
+	}
+	return 0, nil
+}
+
+// send patches the status. The first attempt compares with what the watch has shown, later ones with a live GET.
+func (d *Driver) send(ctx context.Context, base *corev1.Node, w *World, report bool) error {
+	var err error
+	for try := range statusTries {
+		if try > 0 {
+			if base, err = client.Get(ctx, d.opts.Client.Heartbeat(), client.Nodes, "", d.opts.Settings.Name); err != nil {
+				continue
+			}
+		}
+		now := d.opts.Now()
+		wanted := base.DeepCopy()
+		wanted.Annotations = maps.Clone(base.Annotations)
+		setStatus(wanted, &d.opts.Settings, w, now)
+		if report {
+			heartbeat(&wanted.Status, now)
+		}
+		var diff patches
+		if diff, err = compare(base, wanted); err != nil || diff.empty() {
+			return err
+		}
+		if !report {
+			heartbeat(&wanted.Status, now)
+			if diff, err = compare(base, wanted); err != nil {
+				return err
+			}
+		}
+		var got *corev1.Node
+		if got, err = write(ctx, d.opts.Client.Heartbeat(), d.opts.Settings.Name, diff); err == nil {
+			d.mu.Lock()
+			d.sent = now
+			d.mu.Unlock()
+			d.show(got)
+			return nil
+		}
+		if apierrors.IsNotFound(err) || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// record records what concerns admission, if it has changed.
+func (d *Driver) record(ctx context.Context) error {
+	d.mu.Lock()
+	now := observation(d.node)
+	known := d.node != nil || d.synced
+	same := d.observed != nil && proto.Equal(now, d.observed)
+	d.mu.Unlock()
+	if !known || same {
+		return nil
+	}
+	if err := d.opts.Sink(ctx, now); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.observed = now
+	d.mu.Unlock()
+	return nil
+}
+
+// observation returns what is recorded of a Node.
+func observation(n *corev1.Node) *journaletv1.NodeObserved {
+	if n == nil {
+		return &journaletv1.NodeObserved{}
+	}
+	out := &journaletv1.NodeObserved{Uid: string(n.UID), Labels: n.Labels, PodCidrs: n.Spec.PodCIDRs}
+	for _, t := range n.Spec.Taints {
+		out.Taints = append(out.Taints, &journaletv1.NodeTaint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+	}
+	return out
+}
+
+// Node returns the Node that the API server has shown last; nil: there is none. It is not to be changed.
+func (d *Driver) Node() *corev1.Node {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.node
+}

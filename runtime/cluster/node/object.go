@@ -1,0 +1,332 @@
+package node
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletapis "k8s.io/kubelet/pkg/apis"
+)
+
+const (
+	// attachAnnotation means that the control plane attaches volumes; a node could not.
+	attachAnnotation = "volumes.kubernetes.io/controller-managed-attach-detach"
+	// providedIP is the annotation by which a cloud controller learns of --node-ip.
+	providedIP = "alpha.kubernetes.io/provided-node-ip"
+	// uninitialized is the taint that a cloud controller removes.
+	uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
+	// maxNames bounds the names of one image, as the kubelet does.
+	maxNames = 5
+	// KubernetesVersion is the version of the kubelet that this node stands for.
+	KubernetesVersion = "v1.37.1"
+)
+
+// Settings are what the configuration and the machine say once.
+type Settings struct {
+	// Name is the Node's name, Version the agent's.
+	Name, Version string
+	// Labels are those of a Node that is created, beside its default labels, Taints its taints.
+	Labels map[string]string
+	Taints []corev1.Taint
+	// ProviderID is its spec.providerID. External means that a cloud controller initializes it.
+	ProviderID string
+	External   bool
+	// NodeIPs are the addresses that were given by flag, Addresses those that were found or given.
+	NodeIPs, Addresses []string
+	// MaxImages bounds the images of the status; -1: no bound.
+	MaxImages int
+	// Port is that of the server that the API server calls; 0: there is none.
+	Port int32
+	// Machine is what does not change while the machine runs.
+	Machine Machine
+	// Capacity are the machine's resources, Reserved what pods cannot have of them.
+	Capacity, Reserved corev1.ResourceList
+}
+
+// Machine identifies a machine and its system.
+type Machine struct {
+	MachineID, SystemUUID, BootID, KernelVersion, OSImage string
+	SwapBytes                                             int64
+}
+
+// World is what changes.
+type World struct {
+	// Runtime is what the container runtime reports.
+	Runtime Runtime
+	// ShuttingDown means that the machine shuts down.
+	ShuttingDown bool
+	// NoCSINode means that the CSINode does not exist yet.
+	NoCSINode bool
+}
+
+// Runtime is what a container runtime reports of itself.
+type Runtime struct {
+	// Problem is why the runtime is not ready, NetworkProblem why the network of pods is not; empty: it is.
+	Problem, NetworkProblem string
+	// Name and Version are such as containerd and v2.4.2.
+	Name, Version string
+	// Handlers are its runtime handlers by name, Groups reports whether it supports supplementalGroupsPolicy.
+	Handlers []corev1.NodeRuntimeHandler
+	Groups   bool
+	// Images are those on the node, the largest first.
+	Images []corev1.ContainerImage
+}
+
+// initial returns the Node to create.
+func initial(s *Settings, w *World, now time.Time) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: s.Name, Labels: defaultLabels(s),
+		Annotations: map[string]string{attachAnnotation: "true"},
+	}}
+	maps.Copy(n.Labels, s.Labels)
+	n.Spec.ProviderID = s.ProviderID
+	n.Spec.Taints = slices.Clone(s.Taints)
+	if s.External {
+		n.Spec.Taints = append(n.Spec.Taints,
+			corev1.Taint{Key: uninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule})
+	}
+	setStatus(n, s, w, now)
+	return n
+}
+
+// defaultLabels returns the labels that are corrected on an existing Node.
+func defaultLabels(s *Settings) map[string]string {
+	return map[string]string{
+		corev1.LabelHostname: s.Name, corev1.LabelOSStable: runtime.GOOS, corev1.LabelArchStable: runtime.GOARCH,
+		kubeletapis.LabelOS: runtime.GOOS, kubeletapis.LabelArch: runtime.GOARCH,
+	}
+}
+
+// correctable are labels that a configured value corrects on an existing Node; other configured labels count only when
+// the Node is created.
+var correctable = []string{
+	corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone,
+	corev1.LabelFailureDomainBetaRegion, corev1.LabelInstanceTypeStable, corev1.LabelInstanceType,
+	corev1.LabelOSStable, corev1.LabelArchStable, kubeletapis.LabelOS, kubeletapis.LabelArch,
+}
+
+// takeOver corrects an existing Node. Its taints, its providerID and all other labels stay.
+func takeOver(n *corev1.Node, s *Settings) {
+	want := defaultLabels(s)
+	maps.Copy(want, s.Labels)
+	if n.Labels == nil {
+		n.Labels = map[string]string{}
+	}
+	for _, name := range correctable {
+		if v := want[name]; v != "" {
+			n.Labels[name] = v
+		}
+	}
+	if n.Annotations == nil {
+		n.Annotations = map[string]string{}
+	}
+	n.Annotations[attachAnnotation] = "true"
+	// Devices are not served: what another agent offered here is there no longer, but its names stay known.
+	for name := range n.Status.Capacity {
+		switch {
+		case strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
+			if _, has := s.Capacity[name]; !has {
+				delete(n.Status.Capacity, name)
+				delete(n.Status.Allocatable, name)
+			}
+		case extended(name):
+			n.Status.Capacity[name] = *resource.NewQuantity(0, resource.DecimalSI)
+			n.Status.Allocatable[name] = *resource.NewQuantity(0, resource.DecimalSI)
+		}
+	}
+}
+
+// extended reports whether a resource is one of a device plugin or of an operator.
+func extended(name corev1.ResourceName) bool {
+	domain, _, found := strings.Cut(string(name), "/")
+	return found && !strings.HasSuffix(domain, "kubernetes.io")
+}
+
+// setStatus sets what the agent owns of the status, and the annotation for a cloud controller.
+func setStatus(n *corev1.Node, s *Settings, w *World, now time.Time) {
+	setAddresses(n, s)
+	setResources(&n.Status, s)
+	m := &s.Machine
+	info := &n.Status.NodeInfo
+	info.MachineID, info.SystemUUID, info.BootID = m.MachineID, m.SystemUUID, m.BootID
+	info.KernelVersion, info.OSImage = m.KernelVersion, m.OSImage
+	info.OperatingSystem, info.Architecture = runtime.GOOS, runtime.GOARCH
+	info.KubeletVersion, info.KubeProxyVersion = version(s.Version), ""
+	info.ContainerRuntimeVersion = cmp.Or(w.Runtime.Name, "unknown") + "://" + cmp.Or(w.Runtime.Version, "Unknown")
+	info.Swap = nil
+	if m.SwapBytes > 0 {
+		info.Swap = &corev1.NodeSwapStatus{Capacity: new(m.SwapBytes)}
+	}
+	n.Status.DaemonEndpoints.KubeletEndpoint.Port = s.Port
+	n.Status.RuntimeHandlers = w.Runtime.Handlers
+	n.Status.Features = &corev1.NodeFeatures{SupplementalGroupsPolicy: new(w.Runtime.Groups)}
+	n.Status.Images = images(w.Runtime.Images, s.MaxImages)
+	n.Status.VolumesInUse = nil
+	setConditions(&n.Status, w, now)
+}
+
+// version returns the version of a kubelet with ours as build metadata, which version skew policies pass over.
+func version(ours string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '.' || r == '-' {
+			return r
+		}
+		return '-'
+	}, strings.TrimPrefix(ours, "v"))
+	return KubernetesVersion + "+journalet." + cmp.Or(strings.Trim(clean, ".-"), "dev")
+}
+
+func setAddresses(n *corev1.Node, s *Settings) {
+	if s.External && len(s.NodeIPs) > 0 {
+		if n.Annotations == nil {
+			n.Annotations = map[string]string{}
+		}
+		n.Annotations[providedIP] = strings.Join(s.NodeIPs, ",")
+	} else {
+		delete(n.Annotations, providedIP)
+	}
+	if s.External && len(n.Status.Addresses) > 0 {
+		return // the cloud controller's
+	}
+	ips := s.Addresses
+	switch {
+	case s.External:
+		ips = s.NodeIPs
+	case len(s.NodeIPs) > 0:
+		ips = s.NodeIPs
+	case len(ips) > 1:
+		ips = ips[:1] // as the kubelet: two addresses are given, not found
+	}
+	out := make([]corev1.NodeAddress, 0, len(ips)+1)
+	for _, ip := range ips {
+		if _, err := netip.ParseAddr(ip); err == nil {
+			out = append(out, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
+		}
+	}
+	n.Status.Addresses = append(out, corev1.NodeAddress{Type: corev1.NodeHostName, Address: s.Name})
+}
+
+// setResources sets capacity and allocatable. Resources of others, such as those that an operator has patched in, stay.
+func setResources(st *corev1.NodeStatus, s *Settings) {
+	capacity, allocatable := maps.Clone(st.Capacity), maps.Clone(st.Allocatable)
+	if capacity == nil {
+		capacity = corev1.ResourceList{}
+	}
+	if allocatable == nil {
+		allocatable = corev1.ResourceList{}
+	}
+	maps.Copy(capacity, s.Capacity)
+	for name := range allocatable {
+		if _, has := capacity[name]; !has && extended(name) {
+			delete(allocatable, name)
+		}
+	}
+	for name, q := range capacity {
+		left := q.DeepCopy()
+		if reserved, ok := s.Reserved[name]; ok {
+			left.Sub(reserved)
+		}
+		if left.Sign() < 0 {
+			left.Set(0)
+		}
+		allocatable[name] = left
+	}
+	memory := allocatable[corev1.ResourceMemory]
+	for name, q := range capacity {
+		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
+			memory.Sub(q)
+		}
+	}
+	if memory.Sign() < 0 {
+		memory.Set(0)
+	}
+	allocatable[corev1.ResourceMemory] = memory
+	st.Capacity, st.Allocatable = capacity, allocatable
+}
+
+// images returns the largest images, with few names each.
+func images(all []corev1.ContainerImage, most int) []corev1.ContainerImage {
+	if most >= 0 && len(all) > most {
+		all = all[:most]
+	}
+	out := make([]corev1.ContainerImage, 0, len(all))
+	for _, i := range all {
+		i.Names = i.Names[:min(len(i.Names), maxNames)]
+		out = append(out, i)
+	}
+	return out
+}
+
+// setConditions sets the conditions that the agent owns. There is no eviction yet, so there is no pressure either.
+// Ready is the last one.
+func setConditions(st *corev1.NodeStatus, w *World, now time.Time) {
+	set := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) {
+		c := corev1.NodeCondition{
+			Type: kind, Status: status, Reason: reason, Message: message,
+			LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+		}
+		i := slices.IndexFunc(st.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })
+		if i < 0 {
+			st.Conditions = append(st.Conditions, c)
+			return
+		}
+		if old := st.Conditions[i]; old.Status == status {
+			c.LastTransitionTime = old.LastTransitionTime
+			if old.Reason == reason && old.Message == message {
+				c.LastHeartbeatTime = old.LastHeartbeatTime
+			}
+		}
+		st.Conditions[i] = c
+	}
+	st.Conditions = slices.Clone(st.Conditions)
+	set(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory",
+		"kubelet has sufficient memory available")
+	set(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", "kubelet has no disk pressure")
+	set(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID",
+		"kubelet has sufficient PID available")
+	if problems := notReady(w); len(problems) > 0 {
+		message := problems[0]
+		if len(problems) > 1 {
+			message = "[" + strings.Join(problems, ", ") + "]"
+		}
+		set(corev1.NodeReady, corev1.ConditionFalse, "KubeletNotReady", message)
+		return
+	}
+	set(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
+}
+
+// notReady returns why the node is not ready.
+func notReady(w *World) []string {
+	var out []string
+	if w.Runtime.Problem != "" {
+		out = append(out, "container runtime is down: "+w.Runtime.Problem)
+	}
+	if w.Runtime.NetworkProblem != "" {
+		out = append(out, "container runtime network not ready: "+w.Runtime.NetworkProblem)
+	}
+	if w.NoCSINode {
+		out = append(out, "CSINode is not yet initialized")
+	}
+	if w.ShuttingDown {
+		out = append(out, "node is shutting down")
+	}
+	return out
+}
+
+// heartbeat sets the heartbeat of the conditions that the agent owns.
+func heartbeat(st *corev1.NodeStatus, now time.Time) {
+	for i := range st.Conditions {
+		switch st.Conditions[i].Type {
+		case corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady:
+			st.Conditions[i].LastHeartbeatTime = metav1.NewTime(now)
+		default: // of others, such as NetworkUnavailable
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cluster/client"
+)
+
+// register creates the Node. One that exists, also one that may not be created, is shown and then taken over.
+func (d *Driver) register(ctx context.Context) error {
+	d.mu.Lock()
+	world := d.world
+	d.mu.Unlock()
+	now := d.opts.Now()
+	created, err := client.Create(ctx, d.opts.Client, client.Nodes, "", initial(&d.opts.Settings, &world, now))
+	if apierrors.IsAlreadyExists(err) || apierrors.IsForbidden(err) {
+		refused := err
+		var existing *corev1.Node
+		if existing, err = client.Get(ctx, d.opts.Client, client.Nodes, "", d.opts.Settings.Name); err == nil {
+			d.show(existing)
+			return nil
+		}
+		if apierrors.IsForbidden(refused) {
+			err = refused // it says why the Node cannot be created
+		}
+	}
+	if err != nil {
+		d.warn("the Node is not registered", err)
+		return err
+	}
+	d.mu.Lock()
+	d.registered, d.sent = created.UID, now
+	d.mu.Unlock()
+	d.opts.Log.Info("created the Node", "node", created.Name, "uid", created.UID)
+	if err := d.opts.Sink(ctx, &journaletv1.NodeRegistered{Uid: string(created.UID), Created: true}); err != nil {
+		return err
+	}
+	d.failures = 0
+	d.show(created)
+	return nil
+}
+
+// adopt takes over an existing Node.
+func (d *Driver) adopt(ctx context.Context, existing *corev1.Node) error {
+	if d.opts.Register {
+		wanted := existing.DeepCopy()
+		takeOver(wanted, &d.opts.Settings)
+		diff, err := compare(existing, wanted)
+		if err != nil {
+			return err
+		}
+		if !diff.empty() {
+			got, err := write(ctx, d.opts.Client, d.opts.Settings.Name, diff)
+			if err != nil {
+				d.warn("the existing Node is not corrected", err)
+				return err
+			}
+			d.show(got)
+		}
+	}
+	if err := d.opts.Sink(ctx, &journaletv1.NodeRegistered{Uid: string(existing.UID)}); err != nil {
+		return err
+	}
+	d.failures = 0
+	d.mu.Lock()
+	d.registered, d.urgent = existing.UID, true
+	d.mu.Unlock()
+	return nil
+}
+
+// warn logs the first failure in a row, and then each tenth.
+func (d *Driver) warn(what string, err error) {
+	if d.failures%10 == 0 {
+		d.opts.Log.Warn(what+"; trying again", "node", d.opts.Settings.Name, "error", client.Message(err))
+	}
+	d.failures++
+}
+
+// keepCSINode creates the CSINode once the Node is known; until it exists, the node is not ready. It has no drivers:
+// CSI is not carried out.
+func (d *Driver) keepCSINode(ctx context.Context) {
+	var done types.UID
+	retry := firstRetry
+	d.awaitNode(ctx)
+	for ctx.Err() == nil {
+		n := d.Node()
+		if n == nil || n.UID == done {
+			if !sleep(ctx, firstRetry, n != nil) {
+				return
+			}
+			continue
+		}
+		if err := d.createCSINode(ctx, n); err != nil {
+			d.opts.Log.Debug("the CSINode does not exist yet", "error", client.Message(err))
+			if !sleep(ctx, retry, false) {
+				return
+			}
+			retry = min(2*retry, maxRetry)
+			continue
+		}
+		done, retry = n.UID, firstRetry
+		d.change(func() { d.world.NoCSINode, d.urgent = false, true })
+	}
+}
+
+// awaitNode waits until a Node was shown.
+func (d *Driver) awaitNode(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-d.known:
+	}
+}
+
+// nodeCheck is how often it is checked whether the Node is another one.
+const nodeCheck = time.Minute
+
+// sleep waits, longer once nothing is left to do, and reports whether ctx has not ended.
+func sleep(ctx context.Context, d time.Duration, done bool) bool {
+	if done {
+		d = nodeCheck
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// createCSINode creates the CSINode of a Node unless it exists.
+func (d *Driver) createCSINode(ctx context.Context, n *corev1.Node) error {
+	_, err := client.Get(ctx, d.opts.Client, client.CSINode, "", n.Name)
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	_, err = client.Create(ctx, d.opts.Client, client.CSINode, "", &storagev1.CSINode{
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, OwnerReferences: []metav1.OwnerReference{owner(n)}},
+		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{}},
+	})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// owner returns a reference to a Node.
+func owner(n *corev1.Node) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}
+}
