@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"maps"
 	"runtime"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/journalet/journalet/runtime/cluster/client"
 	"github.com/journalet/journalet/runtime/cluster/node"
 	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/source/api"
 )
 
 // cluster is what the agent does as a node of a cluster (ADR 051). It is nil without a kubeconfig: then nothing of it
@@ -22,6 +24,8 @@ type cluster struct {
 	contact *client.Contact
 	node    *node.Driver
 	boot    string
+	pods    *api.Driver
+	reports *reports
 }
 
 // newCluster creates the drivers of cluster mode without running them; nil without a kubeconfig.
@@ -67,20 +71,32 @@ func (a *agent) newCluster() (*cluster, error) {
 		return nil, err
 	}
 	c.node = a.newClusterNode(c.client)
+	c.reports = a.newReports(c.client)
+	if c.pods, err = a.newAPISource(c.client, c.reports); err != nil {
+		return nil, err
+	}
 	return c, nil
 }
 
 // Stored passes a stored record to the drivers, in the journal's order.
-func (c *cluster) Stored(rec *journaletv1.Record) { c.node.Stored(rec) }
+func (c *cluster) Stored(rec *journaletv1.Record) {
+	c.node.Stored(rec)
+	c.reports.Stored(rec)
+}
 
 // seed gives the drivers the folded state of an actor.
 func (c *cluster) seed(r *host.Recovered, ref messages.Ref, d actors.Decider) {
 	if d, ok := d.(*nodeactor.Actor); ok {
 		c.seedNode(r, ref, d, c.boot)
 	}
+	c.reports.seed(r, ref, d)
 }
 
 // drivers returns what runs, by name.
 func (c *cluster) drivers() map[string]func(context.Context) error {
-	return map[string]func(context.Context) error{"API server": c.contact.Run, "Node": c.node.Run}
+	all := map[string]func(context.Context) error{
+		"API server": c.contact.Run, "Node": c.node.Run, "api source": c.pods.Run,
+	}
+	maps.Copy(all, c.reports.drivers())
+	return all
 }

@@ -14,10 +14,15 @@ import (
 
 // sources returns the names of the configured sources, sorted.
 func (a *agent) sources() []string {
-	if a.cfg.StaticPodURL == "" {
-		return []string{messages.FileSource}
+	var all []string // sorted
+	if a.cluster != nil {
+		all = append(all, messages.APISource)
 	}
-	return []string{messages.FileSource, messages.HTTPSource}
+	all = append(all, messages.FileSource)
+	if a.cfg.StaticPodURL != "" {
+		all = append(all, messages.HTTPSource)
+	}
+	return all
 }
 
 // newSources creates the drivers of the sources.
@@ -53,6 +58,8 @@ func (a *agent) seedSource(r *host.Recovered, ref messages.Ref, d *source.Actor)
 		driver = a.files
 	case ref == messages.Source(messages.HTTPSource) && a.url != nil:
 		driver = a.url
+	case ref == messages.Source(messages.APISource) && a.cluster != nil:
+		driver = a.cluster.pods
 	default:
 		return
 	}

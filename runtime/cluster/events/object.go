@@ -19,11 +19,11 @@ const (
 	// maxMessage is the API server's bound on an event's message, in bytes.
 	maxMessage = 1024
 	// maxName bounds the part of an event's name that is the object's, in bytes.
-	maxName = 236
+	maxName = 220
 )
 
 // object returns the event of a draft. Its name is a function of the record: the same draft has the same name in every
-// run, and another journal gives another.
+// run, and another journal gives another. Names are in the order of the events, since readers sort by seconds.
 func (e draft) object(node string, uid types.UID, d *deriver) *corev1.Event {
 	about := corev1.ObjectReference{
 		Kind: "Node", Name: node, UID: uid, APIVersion: "v1",
@@ -37,10 +37,11 @@ func (e draft) object(node string, uid types.UID, d *deriver) *corev1.Event {
 		}
 	}
 	at := metav1.NewTime(e.at)
-	hash := sha256.Sum256(fmt.Appendf(nil, "%s %s %d %d", node, e.record, e.index, e.at.UnixNano()))
+	hash := sha256.Sum256(fmt.Appendf(nil, "%s %s", node, e.record))
+	suffix := fmt.Sprintf("%016x%02x%s", e.at.UnixNano(), e.index, hex.EncodeToString(hash[:2]))
 	name := about.Name[:min(len(about.Name), maxName)]
 	out := &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: name + "." + hex.EncodeToString(hash[:8])},
+		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: name + "." + suffix},
 		InvolvedObject: about, Reason: e.reason,
 		Message:        strings.ToValidUTF8(e.message[:min(len(e.message), maxMessage)], ""),
 		Source:         corev1.EventSource{Component: component, Host: node},

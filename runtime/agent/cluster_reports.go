@@ -1,0 +1,250 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/node"
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cluster/client"
+	"github.com/journalet/journalet/runtime/cluster/events"
+	"github.com/journalet/journalet/runtime/cluster/mirror"
+	"github.com/journalet/journalet/runtime/cluster/podstatus"
+	"github.com/journalet/journalet/runtime/host"
+)
+
+// reportTimeout bounds the wait for an actor whose state is reported to the API server.
+const reportTimeout = 2 * time.Second
+
+// podObjects are the newest objects of this node's pods at the API server.
+type podObjects interface {
+	Get(uid types.UID) *corev1.Pod
+}
+
+// reports are the drivers that report pods to the API server: their status, mirror pods and events.
+type reports struct {
+	a      *agent
+	client *client.Client
+	// objects is set before the drivers run.
+	objects podObjects
+	status  *podstatus.Driver
+	mirrors *mirror.Driver
+	events  *events.Driver
+}
+
+// noObjects are the objects of an API server that nobody watches.
+type noObjects struct{}
+
+// Get returns nil.
+func (noObjects) Get(types.UID) *corev1.Pod { return nil }
+
+func (a *agent) newReports(cl *client.Client) *reports {
+	r := &reports{a: a, client: cl, objects: noObjects{}}
+	r.status = podstatus.New(podstatus.Options{
+		Desired: r.desired, Object: func(uid string) *corev1.Pod { return r.objects.Get(types.UID(uid)) },
+		Mirror: func(uid string) *corev1.Pod { return r.mirrors.Mirror(uid) },
+		Patch: func(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error) {
+			return client.Patch(ctx, cl, client.Pods, namespace, name, types.StrategicMergePatchType, patch, "status")
+		},
+		Delete: r.delete,
+		Deleted: func(f *journaletv1.ApiDeleteFinished) {
+			a.host.Outcome(messages.Pod(f.GetUid()), messages.NewEvent(f))
+		},
+		Log: a.log,
+	})
+	r.mirrors = mirror.New(mirror.Options{
+		NodeName: a.facts.NodeName, Static: r.static, Synced: r.synced,
+		Object: func(uid types.UID) *corev1.Pod { return r.objects.Get(uid) },
+		Create: func(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
+			return client.Create(ctx, cl, client.Pods, p.Namespace, p)
+		},
+		Delete: r.delete, Changed: r.status.Seen, Log: a.log,
+	})
+	r.events = events.New(events.Options{
+		NodeName: a.facts.NodeName, RootDir: a.cfg.RootDir,
+		Manifest: func(digest string) (*corev1.Pod, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), reportTimeout)
+			defer cancel()
+			return a.manifests.get(ctx, digest)
+		},
+		Create: func(ctx context.Context, e *corev1.Event) error {
+			_, err := client.Create(ctx, cl.Events(), client.Events, e.Namespace, e)
+			return err
+		},
+		Patch: func(ctx context.Context, namespace, name string, patch []byte) error {
+			_, err := client.Patch(ctx, cl.Events(), client.Events, namespace, name, types.MergePatchType, patch)
+			return err
+		},
+		Read: func(ctx context.Context, from, to uint64, f func(*journaletv1.Record) error) error {
+			return a.bus.Journal().Read(ctx, from, to, "", func(rec *journaletv1.Record, _ int) error { return f(rec) })
+		},
+		Log: a.log,
+	})
+	return r
+}
+
+func (r *reports) delete(ctx context.Context, namespace, name string, uid types.UID) error {
+	return client.Delete(ctx, r.client, client.Pods, namespace, name, metav1.DeleteOptions{
+		GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(uid)),
+	})
+}
+
+// changed reports a change of a pod, or of a mirror pod, that the watch has shown. It does not block.
+func (r *reports) changed(uid types.UID, isMirror bool) {
+	switch {
+	case uid == "":
+	case isMirror:
+		r.mirrors.Seen(uid)
+	default:
+		r.status.Seen(string(uid))
+	}
+}
+
+// Stored passes a stored record to the drivers.
+func (r *reports) Stored(rec *journaletv1.Record) {
+	r.status.Stored(rec)
+	r.mirrors.Stored(rec)
+	r.events.Stored(rec)
+}
+
+// seed gives the drivers the folded state of an actor.
+func (r *reports) seed(recovered *host.Recovered, ref messages.Ref, d actors.Decider) {
+	switch d := d.(type) {
+	case *pod.Actor:
+		r.seedPod(recovered, ref, d.Pod())
+	case *node.Actor:
+		uid := d.Node().GetNode().GetUid()
+		recovered.Pending(ref, func(rec *journaletv1.Record) {
+			if k := rec.GetFact().GetNodeObserved(); k != nil {
+				uid = k.GetUid()
+			}
+		})
+		r.mirrors.SeedNode(uid)
+		r.events.SeedNode(uid, d.Node().GetBootId(), r.a.bus.Opening().Last)
+	}
+}
+
+func (r *reports) seedPod(recovered *host.Recovered, ref messages.Ref, s *journaletv1.PodState) {
+	p := s.GetPod()
+	if p == nil || s.GetOrphan() {
+		return
+	}
+	r.events.Seed(p, s.GetCalls())
+	if p.GetApi() == nil {
+		r.mirrors.Seed(p)
+		return
+	}
+	deletes := s.GetApiDeleteRequested() && !s.GetApiDeleted()
+	recovered.Pending(ref, func(rec *journaletv1.Record) {
+		deletes = deletes && rec.GetFact().GetApiDeleteFinished() == nil
+	})
+	if deletes {
+		r.status.Seed(&journaletv1.ApiDeleteRequested{Uid: p.GetUid(), Namespace: p.GetNamespace(), Name: p.GetName()})
+	}
+}
+
+// drivers returns what runs, by name.
+func (r *reports) drivers() map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"status of pods": r.status.Run, "mirror pods": r.mirrors.Run, "events": r.events.Run,
+	}
+}
+
+// inspect calls f with the actor of a pod that has a manifest, and reports whether there is one.
+func (r *reports) inspect(ctx context.Context, uid string, f func(*pod.Actor)) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	named := make(chan bool, 1)
+	err := r.a.host.Inspect(ctx, messages.Pod(uid), func(d actors.Decider) {
+		actor := d.(*pod.Actor)
+		s := actor.Pod()
+		ok := s.GetPod() != nil && !s.GetOrphan() && s.GetStage() != journaletv1.PodStage_POD_STAGE_UNSPECIFIED
+		if ok {
+			f(actor)
+		}
+		named <- ok
+	})
+	switch {
+	case errors.Is(err, host.ErrNoActor):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return <-named, nil
+}
+
+// desired returns what is to be reported of a pod. A pod without an admission has nothing, unless it waits.
+func (r *reports) desired(ctx context.Context, uid string) (podstatus.Desired, error) {
+	on := r.a.nodeView()
+	out := make(chan podstatus.Desired, 1)
+	_, err := r.inspect(ctx, uid, func(actor *pod.Actor) {
+		s := actor.Pod()
+		if s.GetStage() == journaletv1.PodStage_POD_STAGE_ADMITTING && s.GetReason() == "" {
+			return
+		}
+		out <- podstatus.Desired{
+			View: actor.View(on), Static: s.GetPod().GetApi() == nil,
+			MayRun: s.GetStage() < journaletv1.PodStage_POD_STAGE_TERMINATED,
+		}
+	})
+	if err != nil {
+		return podstatus.Desired{}, err
+	}
+	select {
+	case d := <-out:
+		return d, nil
+	default:
+		return podstatus.Desired{}, podstatus.ErrNoPod
+	}
+}
+
+// static returns a static pod that is to have a mirror pod: one that was admitted and is not removed.
+func (r *reports) static(ctx context.Context, uid string) (mirror.Static, error) {
+	on := r.a.nodeView()
+	out := make(chan mirror.Static, 1)
+	undecided := make(chan struct{}, 1)
+	_, err := r.inspect(ctx, uid, func(actor *pod.Actor) {
+		s := actor.Pod()
+		switch {
+		case s.GetPod().GetApi() != nil, s.GetRejected(), s.GetRemoved():
+		case s.GetStage() == journaletv1.PodStage_POD_STAGE_ADMITTING:
+			undecided <- struct{}{}
+		case s.GetStage() <= journaletv1.PodStage_POD_STAGE_TERMINATED:
+			out <- mirror.Static{Pod: actor.View(on), Digest: s.GetPod().GetDigest()}
+		}
+	})
+	if err != nil {
+		return mirror.Static{}, err
+	}
+	select {
+	case s := <-out:
+		return s, nil
+	case <-undecided:
+		return mirror.Static{}, mirror.ErrUndecided
+	default:
+		return mirror.Static{}, mirror.ErrNoPod
+	}
+}
+
+// synced reports whether all configured sources are synced.
+func (r *reports) synced(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	all := make(chan bool, 1)
+	err := r.a.host.Inspect(ctx, messages.Node, func(d actors.Decider) {
+		s := d.(*node.Actor).Node()
+		all <- !slices.ContainsFunc(s.GetConfig().GetSources(), func(name string) bool {
+			return !slices.Contains(s.GetSyncedSources(), name)
+		})
+	})
+	return err == nil && <-all
+}
