@@ -108,7 +108,10 @@ type Options struct {
 	Objects objects.Getter
 	// ServiceEnv returns the variables of services: the API server's, and with links those of the pod's namespace. Nil:
 	// there is no cluster, and so no services.
-	ServiceEnv func(namespace string, links bool) (map[string]string, error)
+	ServiceEnv func(ctx context.Context, pod *corev1.Pod, links bool) (map[string]string, error)
+	// RuntimeHandler returns the runtime handler of a pod of the API server; ok is false for another pod, whose manifest
+	// has it. Nil: there is no cluster.
+	RuntimeHandler func(pod *corev1.Pod) (handler string, ok bool, err error)
 
 	Volumes  Volumes
 	Timeouts Timeouts

@@ -27,19 +27,23 @@ func (d *Driver) environment(
 		objectReader: objectReader{getter: d.opts.Objects, of: objects.OwnerOf(in.pod)},
 		volumes:      d.opts.Volumes, in: in, pod: d.downward(in), budget: budget, at: map[string]int{},
 	}
-	if e.services, err = d.serviceEnv(in.pod); err == nil {
+	if e.services, err = d.serviceEnv(ctx, in.pod); err == nil {
 		err = e.addContainer(ctx)
 	}
 	return e.out, e.contents, err
 }
 
 // serviceEnv returns the variables that name the services of the pod's namespace, as enableServiceLinks asks for, and
-// the API server's. There are none without a cluster.
-func (d *Driver) serviceEnv(pod *corev1.Pod) (map[string]string, error) {
+// the API server's. There are none without a cluster. An error passes by itself.
+func (d *Driver) serviceEnv(ctx context.Context, pod *corev1.Pod) (map[string]string, error) {
 	if d.opts.ServiceEnv == nil {
 		return nil, nil
 	}
-	return d.opts.ServiceEnv(pod.Namespace, pod.Spec.EnableServiceLinks == nil || *pod.Spec.EnableServiceLinks)
+	env, err := d.opts.ServiceEnv(ctx, pod, pod.Spec.EnableServiceLinks == nil || *pod.Spec.EnableServiceLinks)
+	if err != nil && ctx.Err() == nil {
+		err = retryable(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+	}
+	return env, err
 }
 
 // downward returns what variables may read of the pod and its node.

@@ -163,7 +163,7 @@ func TestVariablesOfObjectsComeBeforeThoseOfTheManifest(t *testing.T) {
 func TestServicesAddVariablesThatNothingElseSets(t *testing.T) {
 	links := []bool{}
 	r := newRig(t, func(o *cri.Options) {
-		o.ServiceEnv = func(namespace string, all bool) (map[string]string, error) {
+		o.ServiceEnv = func(_ context.Context, _ *corev1.Pod, all bool) (map[string]string, error) {
 			links = append(links, all)
 			return map[string]string{"DB_PORT": "1", "API": "2", "WEB": "3"}, nil
 		}

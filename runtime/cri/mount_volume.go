@@ -16,7 +16,6 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri/expand"
 	"github.com/journalet/journalet/runtime/pod/subpath"
-	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
 // volumeMounts returns the mounts of the container's volumes, in the order of the manifest. The messages are the
@@ -157,9 +156,12 @@ func (c *call) volumeImage(
 	if err != nil {
 		return nil, err
 	}
+	handler, err := c.handlerOf(pod)
+	if err != nil {
+		return nil, err
+	}
 	return &runtimeapi.ImageSpec{
-		Image: info.ref, UserSpecifiedImage: reference, Annotations: pod.Annotations,
-		RuntimeHandler: pod.Annotations[manifest.RuntimeHandlerAnnotation],
+		Image: info.ref, UserSpecifiedImage: reference, Annotations: pod.Annotations, RuntimeHandler: handler,
 	}, nil
 }
 
@@ -183,9 +185,13 @@ func (c *call) recursiveReadOnly(ctx context.Context, pod *corev1.Pod, m *corev1
 	if err != nil {
 		return false, err
 	}
+	handler, err := c.handlerOf(pod)
+	if err != nil {
+		return false, err
+	}
 	can := false
 	for _, h := range st.GetRuntimeHandlers() {
-		if h.GetName() == pod.Annotations[manifest.RuntimeHandlerAnnotation] {
+		if h.GetName() == handler {
 			can = h.GetFeatures().GetRecursiveReadOnlyMounts()
 		}
 	}

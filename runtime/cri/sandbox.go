@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -30,7 +31,11 @@ func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (res
 	if err != nil {
 		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 	}
-	if err := c.checkFeatures(ctx, pod); err != nil {
+	handler, err := c.handlerOf(pod)
+	if err != nil {
+		return result{}, err
+	}
+	if err := c.checkFeatures(ctx, pod, handler); err != nil {
 		return result{}, err
 	}
 	if err := c.keepUserNamespace(pod, req.GetUserNamespace()); err != nil {
@@ -41,7 +46,7 @@ func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (res
 	}
 	id, err := c.createOrFind(ctx, func(ctx context.Context) (string, error) {
 		resp, err := onceDrained(ctx, c, c.opts.Timeouts.Sandbox, c.rt.RunPodSandbox, &runtimeapi.RunPodSandboxRequest{
-			Config: config, RuntimeHandler: pod.Annotations[manifest.RuntimeHandlerAnnotation],
+			Config: config, RuntimeHandler: handler,
 		})
 		if err == nil && resp.GetPodSandboxId() == "" {
 			err = retryable(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE, "the runtime returned a sandbox without an id")
@@ -49,6 +54,21 @@ func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (res
 		return resp.GetPodSandboxId(), err
 	}, func(ctx context.Context) (string, error) { return c.findSandbox(ctx, req.GetAttempt()) })
 	return result{sandboxID: id}, err
+}
+
+// handlerOf returns the runtime handler of a pod: that of its RuntimeClass at the API server, or of its manifest. A
+// missing class may appear.
+func (d *Driver) handlerOf(pod *corev1.Pod) (string, error) {
+	if d.opts.RuntimeHandler != nil {
+		handler, ok, err := d.opts.RuntimeHandler(pod)
+		if err != nil {
+			return "", retryable(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+		}
+		if ok {
+			return handler, nil
+		}
+	}
+	return pod.Annotations[manifest.RuntimeHandlerAnnotation], nil
 }
 
 // checkOtherSandboxes fails a first call while the pod has a sandbox of this attempt or a later one: the journal that

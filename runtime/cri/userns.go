@@ -8,7 +8,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
 // ownUsers reports whether a pod is to have a user namespace of its own.
@@ -50,7 +49,7 @@ func (c *call) keepUserNamespace(pod *corev1.Pod, ids *journaletv1.UserNamespace
 
 // checkFeatures fails for a pod that needs a feature which the runtime, or the pod's handler of it, does not have. The
 // messages are the kubelet's. It asks only for a pod that needs one, and each time: the runtime may have been upgraded.
-func (c *call) checkFeatures(ctx context.Context, pod *corev1.Pod) error {
+func (c *call) checkFeatures(ctx context.Context, pod *corev1.Pod, handler string) error {
 	policy := corev1.SupplementalGroupsPolicyMerge
 	if sc := pod.Spec.SecurityContext; sc != nil && sc.SupplementalGroupsPolicy != nil {
 		policy = *sc.SupplementalGroupsPolicy
@@ -66,7 +65,7 @@ func (c *call) checkFeatures(ctx context.Context, pod *corev1.Pod) error {
 	if policy == corev1.SupplementalGroupsPolicyStrict && !st.GetFeatures().GetSupplementalGroupsPolicy() {
 		why = fmt.Sprintf("SupplementalGroupsPolicy=%s is not supported in this node", policy)
 	}
-	if handler := pod.Annotations[manifest.RuntimeHandlerAnnotation]; ownUsers(pod) && !hasUserNamespaces(st, handler) {
+	if ownUsers(pod) && !hasUserNamespaces(st, handler) {
 		why = "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
 		if handler != "" {
 			why = fmt.Sprintf("can't set `spec.hostUsers: false`, RuntimeClass handler %q does not support user namespaces",

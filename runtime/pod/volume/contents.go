@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
+	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/objects"
 	"github.com/journalet/journalet/runtime/pod/downward"
 )
@@ -19,11 +20,13 @@ const (
 	defaultMode = fs.FileMode(0o644)
 	// privateMode is that of tokens and certificates that have an owner.
 	privateMode = fs.FileMode(0o600)
+	// maxTokenBytes bounds a token that is read from a volume.
+	maxTokenBytes = 64 << 10
 )
 
 // contentsOf collects the files of a volume. Its errors name objects, keys and paths, never values.
 func (d *Driver) contentsOf(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (payload, error) {
-	c := collector{Driver: d, ctx: ctx, pod: pod, files: payload{}}
+	c := collector{Driver: d, ctx: ctx, pod: pod, volume: v.Name, files: payload{}}
 	var err error
 	switch {
 	case v.ConfigMap != nil:
@@ -64,10 +67,11 @@ func aggregate(all []error) error {
 // collector collects the files of one volume. A path that two sources have is the last one's.
 type collector struct {
 	*Driver
-	ctx   context.Context
-	pod   *corev1.Pod
-	mode  fs.FileMode // of files that set none
-	files payload
+	ctx    context.Context
+	pod    *corev1.Pod
+	volume string
+	mode   fs.FileMode // of files that set none
+	files  payload
 }
 
 // add adds a file. Of two spellings of one path, the last counts, too.
@@ -200,10 +204,31 @@ func (c *collector) token(source *corev1.ServiceAccountTokenProjection) error {
 		return errNoObjects
 	}
 	token, err := c.opts.Objects.Token(c.ctx, c.pod, source)
+	if errors.Is(err, objects.ErrAway) {
+		return c.tokenOfBefore(source.Path)
+	}
 	if err != nil {
 		return err
 	}
 	c.addPrivate(source.Path, []byte(token))
+	return nil
+}
+
+// tokenOfBefore adds the token that the volume holds. After a reboot there is none: the pod runs without until the API
+// server is back, which changes the volume.
+func (c *collector) tokenOfBefore(path string) error {
+	dir, err := c.Path(c.pod, c.volume)
+	if err != nil {
+		return err
+	}
+	data, err := bounded.ReadFileWithin(dir, path, maxTokenBytes)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("the token from before: %w", err)
+	}
+	c.addPrivate(path, data)
 	return nil
 }
 

@@ -1,0 +1,294 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cluster/client"
+	"github.com/journalet/journalet/runtime/objects"
+	"github.com/journalet/journalet/test/fakeapi"
+	"github.com/journalet/journalet/test/must"
+)
+
+const deadline = 20 * time.Second
+
+// rig is a backing of a fake API server, which runs.
+type rig struct {
+	*testing.T
+	*Backing
+	server *fakeapi.Server
+	got    chan struct{}
+
+	mu   sync.Mutex
+	seen map[objects.Key]objects.Object
+	log  []string
+}
+
+func newRig(t *testing.T, kept Kept, faults func(fakeapi.APIRequest) *fakeapi.Fault) *rig {
+	t.Helper()
+	server := fakeapi.New()
+	server.Faults = faults
+	return newRigOf(t, server, server.Start(t), kept)
+}
+
+func newRigOf(t *testing.T, server *fakeapi.Server, url string, kept Kept) *rig {
+	t.Helper()
+	c, err := client.New(client.Options{
+		Config: &rest.Config{Host: url}, NodeName: "n", ContentType: "application/json",
+		Main: client.Limits{QPS: 500, Burst: 500},
+	})
+	must.OK(t, err)
+	r := &rig{T: t, server: server, got: make(chan struct{}, 1), seen: map[objects.Key]objects.Object{},
+		Backing: New(Options{Client: c, Kept: kept})}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = r.Backing.Run(ctx, r.take)
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return r
+}
+
+func (r *rig) take(batch map[objects.Key]objects.Object) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k, o := range batch {
+		r.seen[k] = o
+		r.log = append(r.log, strings.TrimSpace(fmt.Sprintf("%s %s %s", k.Name, show(o), o.Message)))
+	}
+	select {
+	case r.got <- struct{}{}:
+	default:
+	}
+}
+
+// show returns an object as a word.
+func show(o objects.Object) string {
+	switch {
+	case o.ConfigMap != nil:
+		return o.ConfigMap.Data["k"]
+	case o.Secret != nil:
+		return string(o.Secret.Data["k"])
+	case o.Data != nil:
+		return string(o.Data)
+	case o.Away:
+		return "AWAY"
+	}
+	return strings.TrimPrefix(o.State.String(), "OBJECT_STATE_")
+}
+
+// until waits until an object is as wanted.
+func (r *rig) until(k objects.Key, want string) objects.Object {
+	r.Helper()
+	for end := time.After(deadline); ; {
+		r.mu.Lock()
+		o := r.seen[k]
+		log := strings.Join(r.log, "\n")
+		r.mu.Unlock()
+		if show(o) == want {
+			return o
+		}
+		select {
+		case <-r.got:
+		case <-end:
+			r.Fatalf("%s is %q, want %q; read:\n%s", k.Name, show(o), want, log)
+		}
+	}
+}
+
+func (r *rig) put(name, value string, immutable bool) {
+	m := metav1.ObjectMeta{Namespace: "ns", Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}}}
+	r.server.Create("configmaps", &corev1.ConfigMap{ObjectMeta: m, Data: map[string]string{"k": value},
+		Immutable: ptr.To(immutable)})
+	r.server.Create("secrets", &corev1.Secret{ObjectMeta: m, Data: map[string][]byte{"k": []byte(value)},
+		Immutable: ptr.To(immutable)})
+}
+
+func configMap(name string) objects.Key {
+	return objects.Key{Kind: journaletv1.ObjectKind_OBJECT_KIND_CONFIG_MAP, Namespace: "ns", Name: name, API: true}
+}
+
+func secret(name string) objects.Key {
+	return objects.Key{Kind: journaletv1.ObjectKind_OBJECT_KIND_SECRET, Namespace: "ns", Name: name, API: true}
+}
+
+func token(pod, uid string) objects.Key {
+	return objects.Key{
+		Kind: journaletv1.ObjectKind_OBJECT_KIND_SERVICE_ACCOUNT_TOKEN, Namespace: "ns", Name: "robot", API: true,
+		Selector: `{"audience":"vault","expirationSeconds":3607}`, Pod: objects.PodID{Name: pod, UID: uid},
+	}
+}
+
+func TestObjectsAreFollowedWhileWatched(t *testing.T) {
+	r := newRig(t, nil, nil)
+	r.put("a", "one", false)
+	r.Watch(configMap("a"))
+	r.Watch(secret("a"))
+	r.Watch(secret("none"))
+	if o := r.until(configMap("a"), "one"); o.Version == "" || o.ConfigMap.ManagedFields != nil {
+		t.Errorf("read %v", o)
+	}
+	r.until(secret("a"), "one")
+	if o := r.until(secret("none"), "MISSING"); o.Message != `secret "none" not found` {
+		t.Errorf("reported %q", o.Message)
+	}
+	var s corev1.Secret
+	r.server.Change("secrets", "", "ns", "a", &s, func() { s.Data["k"] = []byte("two") })
+	r.until(secret("a"), "two")
+	r.server.Delete("secrets", "ns", "a", 0)
+	r.until(secret("a"), "MISSING")
+	r.put("none", "late", false)
+	r.until(secret("none"), "late")
+	for _, req := range r.server.Requests("* secrets") {
+		if q := req.HTTP.URL.Query().Get("fieldSelector"); !strings.HasPrefix(q, "metadata.name=") {
+			t.Errorf("%s selects %q: the authorizer refuses it", req, q)
+		}
+	}
+}
+
+func TestImmutableObjectsAreNotFollowedFurther(t *testing.T) {
+	r := newRig(t, nil, nil)
+	r.put("a", "one", true)
+	r.Watch(secret("a"))
+	if o := r.until(secret("a"), "one"); !o.Immutable {
+		t.Error("not reported as immutable")
+	}
+	for end := time.Now().Add(deadline); r.server.Watching("secrets") > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it is still watched")
+		}
+	}
+	// Another object of this name is read again.
+	r.Unwatch(secret("a"))
+	r.server.Delete("secrets", "ns", "a", 0)
+	r.server.Create("secrets", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"},
+		Data: map[string][]byte{"k": []byte("other")}})
+	r.Watch(secret("a"))
+	r.until(secret("a"), "other")
+}
+
+func TestLagOfTheAuthorizerIsNotReported(t *testing.T) {
+	var refused atomic.Int32
+	r := newRig(t, nil, func(req fakeapi.APIRequest) *fakeapi.Fault {
+		if req.Namespace == "ns" && refused.Add(1) <= 6 {
+			return &fakeapi.Fault{Code: http.StatusForbidden, Reason: "Forbidden", Message: "no relationship found"}
+		}
+		return nil
+	})
+	r.put("a", "one", false)
+	r.Watch(secret("a"))
+	r.until(secret("a"), "one")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.log) != 1 {
+		t.Errorf("reported %q", r.log)
+	}
+}
+
+func TestWhatIsReadStaysWhileTheServerIsAway(t *testing.T) {
+	r := newRig(t, nil, nil)
+	r.put("a", "one", false)
+	r.Watch(configMap("a"))
+	r.until(configMap("a"), "one")
+	r.server.SetDown(true)
+	r.Watch(configMap("b"))
+	if o := r.until(configMap("b"), "AWAY"); o.State != 0 || !strings.HasPrefix(o.Message, "the API server does not") {
+		t.Errorf("reported %v", o)
+	}
+	r.put("b", "two", false)
+	var m corev1.ConfigMap
+	r.server.Change("configmaps", "", "ns", "a", &m, func() { m.Data["k"] = "three" })
+	r.until(configMap("a"), "one")
+	r.server.SetDown(false)
+	r.until(configMap("a"), "three")
+	r.until(configMap("b"), "two")
+}
+
+func TestTokensAreOfOnePodAndRenewed(t *testing.T) {
+	r := newRig(t, nil, nil)
+	var requests []authenticationv1.TokenRequestSpec
+	var mu sync.Mutex
+	r.server.Token = func(_, _ string, req *authenticationv1.TokenRequest) error {
+		mu.Lock()
+		defer mu.Unlock()
+		requests = append(requests, *req.Spec.DeepCopy())
+		req.Status.Token = fmt.Sprintf("token-%d", len(requests))
+		if len(requests) == 1 {
+			req.Spec.ExpirationSeconds = ptr.To(int64(1)) // renewed after half of it: the jitter is longer
+		}
+		return nil
+	}
+	r.server.Create("serviceaccounts", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "robot"}})
+	uid := r.server.Create("pods", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}})
+	r.Watch(token("p", uid))
+	r.until(token("p", uid), "token-2")
+	mu.Lock()
+	first := requests[0]
+	mu.Unlock()
+	if len(first.Audiences) != 1 || first.Audiences[0] != "vault" || *first.ExpirationSeconds != 3607 ||
+		first.BoundObjectRef.Name != "p" || string(first.BoundObjectRef.UID) != uid {
+		t.Errorf("requested %v", first)
+	}
+	// A pod of the same name with another UID gets none.
+	r.Watch(token("p", "other"))
+	if o := r.until(token("p", "other"), "UNREADABLE"); !strings.HasPrefix(o.Message, "failed to fetch token: ") {
+		t.Errorf("reported %q", o.Message)
+	}
+}
+
+func TestTokensAreRenewedAsByTheKubelet(t *testing.T) {
+	for _, test := range []struct{ life, earlier, want time.Duration }{
+		{time.Hour, 0, 48 * time.Minute},
+		{time.Hour, 10 * time.Second, 48*time.Minute - 10*time.Second},
+		{365 * 24 * time.Hour, 5 * time.Second, 24*time.Hour - 5*time.Second},
+		{10 * time.Second, 10 * time.Second, 5 * time.Second},
+	} {
+		if got := renewAfter(test.life, test.earlier); got != test.want {
+			t.Errorf("a token of %s is renewed after %s, want %s", test.life, got, test.want)
+		}
+	}
+}
+
+func TestTokenStaysInUseWhileARenewalFails(t *testing.T) {
+	var down atomic.Bool
+	r := newRig(t, nil, func(req fakeapi.APIRequest) *fakeapi.Fault {
+		if req.Subresource == "token" && down.Load() {
+			return &fakeapi.Fault{Code: http.StatusInternalServerError}
+		}
+		return nil
+	})
+	r.server.Token = func(_, _ string, req *authenticationv1.TokenRequest) error {
+		req.Spec.ExpirationSeconds = ptr.To(int64(1))
+		down.Store(true)
+		return nil
+	}
+	r.server.Create("serviceaccounts", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "robot"}})
+	uid := r.server.Create("pods", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}})
+	r.Watch(token("p", uid))
+	for end := time.Now().Add(deadline); len(r.server.Requests("create serviceaccounts/token")) < 3; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d requests", len(r.server.Requests("create serviceaccounts/token")))
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.log) != 1 {
+		t.Errorf("reported %q", r.log)
+	}
+}

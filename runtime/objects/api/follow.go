@@ -1,0 +1,216 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cluster/client"
+	"github.com/journalet/journalet/runtime/objects"
+)
+
+const (
+	// firstDelay and maxDelay bound the wait after a failure; it doubles between the two. Those of a Reflector.
+	firstDelay = 800 * time.Millisecond
+	maxDelay   = 30 * time.Second
+	// lasting is how long a watch lasts after which the delay begins at firstDelay again.
+	lasting = time.Minute
+	// lagDelay and maxLagDelay bound the wait after a 403 that lag explains: for lagFor after the first request, the
+	// authorizer may not have heard yet that a pod is bound to the node.
+	lagDelay    = 50 * time.Millisecond
+	maxLagDelay = time.Second
+	lagFor      = 10 * time.Second
+)
+
+// delays are the waits between the tries of one object.
+type delays struct {
+	began     time.Time
+	lag, next time.Duration
+}
+
+func newDelays() *delays { return &delays{began: time.Now(), lag: lagDelay, next: firstDelay} }
+
+// lagging reports whether an error is a 403 that passes by itself, and for how long to wait.
+func (d *delays) lagging(err error) (time.Duration, bool) {
+	if !apierrors.IsForbidden(err) || time.Since(d.began) > lagFor {
+		return 0, false
+	}
+	wait := d.lag
+	d.lag = min(2*d.lag, maxLagDelay)
+	return wait, true
+}
+
+// after returns the wait after a failure.
+func (d *delays) after() time.Duration {
+	wait := d.next
+	d.next = min(2*d.next, maxDelay)
+	return wait
+}
+
+// follow follows an object until ctx ends.
+func (b *Backing) follow(ctx context.Context, e *entry) {
+	c, k := b.opts.Client, e.key
+	switch k.Kind {
+	case journaletv1.ObjectKind_OBJECT_KIND_CONFIG_MAP:
+		b.reflect(ctx, e, listWatch(c, client.ConfigMaps, k, &corev1.ConfigMapList{}), &corev1.ConfigMap{})
+	case journaletv1.ObjectKind_OBJECT_KIND_SECRET:
+		b.reflect(ctx, e, listWatch(c, client.Secrets, k, &corev1.SecretList{}), &corev1.Secret{})
+	case journaletv1.ObjectKind_OBJECT_KIND_SERVICE_ACCOUNT_TOKEN:
+		b.renew(ctx, e)
+	default:
+		// Behind a gate that is off, as in the kubelet, and in its words.
+		b.set(e, objects.Object{State: unreadable,
+			Message: "ClusterTrustBundle projection is not supported in static kubelet mode"}, time.Time{})
+	}
+}
+
+// reflect follows a ConfigMap or a Secret.
+func (b *Backing) reflect(ctx context.Context, e *entry, lw *cache.ListWatch, kind any) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	r := cache.NewReflectorWithOptions(lw, kind, &single{b, e, end}, cache.ReflectorOptions{
+		Name: "object " + e.key.Namespace + "/" + e.key.Name,
+	})
+	d := newDelays()
+	for {
+		began := time.Now()
+		err := r.ListAndWatchWithContext(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > lasting {
+			d.next = firstDelay
+		}
+		wait, lagging := d.lagging(err)
+		switch {
+		case lagging && !b.read(e):
+		case err == nil:
+			wait = d.after()
+		case answer(err):
+			b.answered()
+			b.failed(e, objects.Object{State: unreadable, Message: text(err)})
+			wait = d.after()
+		default:
+			b.unanswered(e, text(err))
+			wait = d.after()
+		}
+		b.wait(ctx, wait)
+	}
+}
+
+// listWatch returns the lists and watches of one object. Client-go repeats nothing by itself: pods wait for what was
+// kept, and the first answer ends all waits.
+func listWatch[T any](c *client.Client, r client.Resource[T], k objects.Key, list runtime.Object) *cache.ListWatch {
+	request := func(o metav1.ListOptions) *rest.Request {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, k.Name).String()
+		return c.REST(r.GroupVersion).Get().Namespace(k.Namespace).Resource(r.Name).MaxRetries(0).
+			VersionedParams(&o, client.ParameterCodec)
+	}
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
+			defer cancel()
+			out := list.DeepCopyObject()
+			return out, request(o).Do(ctx).Into(out)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.Watch = true
+			w, err := request(o).Watch(ctx)
+			if err != nil && !answer(err) {
+				err = errors.New(text(err)) // the Reflector repeats some errors by itself
+			}
+			return w, err
+		},
+	}
+}
+
+// failed takes that the API server refuses an object. What was read before stays in use.
+func (b *Backing) failed(e *entry, o objects.Object) {
+	b.mu.Lock()
+	if e.now != nil {
+		o.ConfigMap, o.Secret, o.Version = e.now.ConfigMap, e.now.Secret, e.now.Version
+	}
+	b.mu.Unlock()
+	b.set(e, o, time.Time{})
+}
+
+// answer reports whether an error is a decision of the API server on the object. A server that is overloaded, broken or
+// does not know us has decided nothing.
+func answer(err error) bool {
+	var s apierrors.APIStatus
+	if !errors.As(err, &s) {
+		return false
+	}
+	code := s.Status().Code
+	return code >= 400 && code < 500 && code != http.StatusUnauthorized && code != http.StatusTooManyRequests
+}
+
+// text returns an error in the API server's words, without what client-go puts before them.
+func text(err error) string {
+	var s apierrors.APIStatus
+	if errors.As(err, &s) && s.Status().Message != "" {
+		return s.Status().Message
+	}
+	return client.Message(err)
+}
+
+// single is the store of a Reflector that follows one object.
+type single struct {
+	b   *Backing
+	e   *entry
+	end context.CancelFunc
+}
+
+// Add takes an object.
+func (s *single) Add(o any) error {
+	s.b.answered()
+	out := objects.Object{State: present}
+	switch o := o.(type) {
+	case *corev1.ConfigMap:
+		o.ManagedFields = nil
+		out.ConfigMap, out.Version, out.Immutable = o, o.ResourceVersion, o.Immutable != nil && *o.Immutable
+	case *corev1.Secret:
+		o.ManagedFields = nil
+		out.Secret, out.Version, out.Immutable = o, o.ResourceVersion, o.Immutable != nil && *o.Immutable
+	default:
+		return fmt.Errorf("the API server sent a %T", o)
+	}
+	s.b.set(s.e, out, time.Time{})
+	if out.Immutable {
+		s.end()
+	}
+	return nil
+}
+
+// Update takes a newer object.
+func (s *single) Update(o any) error { return s.Add(o) }
+
+// Delete takes that the object is gone.
+func (s *single) Delete(any) error {
+	s.b.set(s.e, objects.Object{State: missing, Message: s.e.key.Missing()}, time.Time{})
+	return nil
+}
+
+// Replace takes the object of a list, if it has one.
+func (s *single) Replace(all []any, _ string) error {
+	s.b.answered()
+	if len(all) == 0 {
+		return s.Delete(nil)
+	}
+	return s.Add(all[0])
+}
+
+// Resync does nothing.
+func (s *single) Resync() error { return nil }

@@ -1,0 +1,131 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/journalet/journalet/actors/references"
+	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/cluster/client"
+	"github.com/journalet/journalet/runtime/objects"
+)
+
+const (
+	// maxAge is how old a token gets at most, and maxEarlier bounds by how much it is renewed earlier, at random, so that
+	// not all pods of a node renew at once. Those of the kubelet.
+	maxAge     = 24 * time.Hour
+	maxEarlier = 10 * time.Second
+	// firstRenewal and lastRenewal bound the wait after a request that failed; it doubles between the two.
+	firstRenewal = time.Second
+	lastRenewal  = 30 * time.Second
+	// wallCheck is how often a deadline is compared with the wall clock: timers do not run while a machine sleeps.
+	wallCheck = 5 * time.Minute
+	// maxSelectorBytes bounds the selector of a token as JSON.
+	maxSelectorBytes = 64 << 10
+	// minLife is that of a token whose answer does not say how long it lives: the API server's lower bound.
+	minLife = 10 * time.Minute
+)
+
+// renew requests the token of a pod, and another one before it ends, until ctx ends.
+func (b *Backing) renew(ctx context.Context, e *entry) {
+	d := &delays{began: time.Now(), lag: lagDelay, next: firstRenewal}
+	var until time.Time // of the token in use
+	for {
+		data, life, err := b.request(ctx, e.key)
+		if ctx.Err() != nil {
+			return
+		}
+		wait, lagging := d.lagging(err)
+		valid := time.Now().Before(until)
+		switch {
+		case err == nil:
+			b.answered()
+			d.next = firstRenewal
+			until = time.Now().Add(life)
+			b.set(e, objects.Object{State: present, Data: data}, until)
+			b.sleep(ctx, time.Now().Add(renewAfter(life, rand.N(maxEarlier))))
+			continue
+		case lagging && until.IsZero():
+		case valid:
+			b.opts.Log.Warn("a service account token is not renewed; the old one is still valid", "namespace",
+				e.key.Namespace, "serviceAccount", e.key.Name, "pod", e.key.Pod.Name, "error", text(err))
+			wait = min(d.next, lastRenewal)
+		case answer(err):
+			b.answered()
+			b.set(e, objects.Object{State: unreadable, Message: failure(until, err)}, time.Time{})
+			wait = d.next
+		default:
+			b.unanswered(e, text(err))
+			wait = d.next
+		}
+		if !lagging {
+			d.next = min(2*d.next, lastRenewal)
+		}
+		b.wait(ctx, wait)
+	}
+}
+
+// failure returns the kubelet's words for a token that cannot be had.
+func failure(until time.Time, err error) string {
+	if until.IsZero() {
+		return "failed to fetch token: " + text(err)
+	}
+	return "token expired and refresh failed: " + text(err)
+}
+
+// renewAfter returns for how long a token is used that lives for so long.
+func renewAfter(life, earlier time.Duration) time.Duration {
+	return min(max(life*8/10-earlier, life/2), maxAge-earlier)
+}
+
+// sleep waits until a time of the wall clock.
+func (b *Backing) sleep(ctx context.Context, until time.Time) {
+	for until = until.Round(0); ctx.Err() == nil; {
+		left := until.Sub(time.Now().Round(0))
+		if left <= 0 {
+			return
+		}
+		t := time.NewTimer(min(left, wallCheck))
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		}
+		t.Stop()
+	}
+}
+
+// request requests a token, and returns for how long it is valid from now.
+func (b *Backing) request(ctx context.Context, k objects.Key) ([]byte, time.Duration, error) {
+	var of references.TokenSelector
+	if err := bounded.JSON([]byte(k.Selector), maxSelectorBytes, &of); err != nil {
+		return nil, 0, fmt.Errorf("the selector of the token: %w", err)
+	}
+	r := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: &of.ExpirationSeconds,
+		BoundObjectRef: &authenticationv1.BoundObjectReference{
+			APIVersion: "v1", Kind: "Pod", Name: k.Pod.Name, UID: types.UID(k.Pod.UID),
+		},
+	}}
+	if of.Audience != "" {
+		r.Spec.Audiences = []string{of.Audience}
+	}
+	out := &authenticationv1.TokenRequest{}
+	err := client.CreateSubresource(ctx, b.opts.Client, client.ServiceAccounts, k.Namespace, k.Name, "token", r, out)
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case out.Status.Token == "":
+		return nil, 0, errors.New("the API server answered without a token")
+	}
+	life := minLife
+	if s := out.Spec.ExpirationSeconds; s != nil && *s > 0 {
+		life = time.Duration(*s) * time.Second
+	}
+	return []byte(out.Status.Token), life, nil
+}
