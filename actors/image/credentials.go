@@ -32,7 +32,7 @@ type references interface {
 	GetApi() bool
 }
 
-// apiPrefix tells the namespaces of the API server from those of static pods in a key. No namespace has a colon.
+// apiPrefix distinguishes namespaces of the API server from those of static pods in a key. No namespace has a colon.
 const apiPrefix = "api:"
 
 // pullKey returns the key of a pull: pods with the same credentials share one. It is the image where there are none,

@@ -26,6 +26,7 @@ type cluster struct {
 	boot    string
 	pods    *api.Driver
 	reports *reports
+	clusterObjects
 }
 
 // newCluster creates the drivers of cluster mode without running them; nil without a kubeconfig.
@@ -75,7 +76,7 @@ func (a *agent) newCluster() (*cluster, error) {
 	if c.pods, err = a.newAPISource(c.client, c.reports); err != nil {
 		return nil, err
 	}
-	return c, nil
+	return c, a.newClusterObjects(c)
 }
 
 // Stored passes a stored record to the drivers, in the journal's order.
@@ -96,6 +97,7 @@ func (c *cluster) seed(r *host.Recovered, ref messages.Ref, d actors.Decider) {
 func (c *cluster) drivers() map[string]func(context.Context) error {
 	all := map[string]func(context.Context) error{
 		"API server": c.contact.Run, "Node": c.node.Run, "api source": c.pods.Run,
+		"services": c.services.Run, "runtime classes": c.classes.Run,
 	}
 	maps.Copy(all, c.reports.drivers())
 	return all

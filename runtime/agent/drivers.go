@@ -149,7 +149,7 @@ func (a *agent) newDrivers() error {
 	if a.credentials, err = a.newCredentials(); err != nil {
 		return err
 	}
-	a.criDriver = cri.New(cri.Options{
+	options := cri.Options{
 		Conn: a.conn, Node: a.facts.NodeName, AgentID: a.id(), Manifest: a.manifests.get, Hash: pod.ContainerHash,
 		PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
 		HostIPs: a.facts.HostIPs, ClusterDNS: a.cfg.ClusterDNS, ClusterDomain: a.cfg.ClusterDomain,
@@ -166,7 +166,11 @@ func (a *agent) newDrivers() error {
 			a.host.Outcome(messages.Image, messages.NewEvent(p))
 		},
 		Log: a.log,
-	})
+	}
+	if a.cluster != nil {
+		options.ServiceEnv, options.RuntimeHandler = a.cluster.serviceEnv, a.cluster.runtimeHandler
+	}
+	a.criDriver = cri.New(options)
 	a.pleg = pleg.New(pleg.Options{
 		HostIPs: a.facts.HostIPs, Conn: a.conn, AgentID: a.id(), RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir,
 		Log:      a.log,

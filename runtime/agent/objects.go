@@ -14,7 +14,7 @@ import (
 // newObjects creates the store of the objects that pods refer to.
 func (a *agent) newObjects() *objects.Store {
 	return objects.New(objects.Options{
-		RootDir: a.cfg.RootDir, Log: a.log,
+		RootDir: a.cfg.RootDir, Log: a.log, API: a.objectsAPI(),
 		Backing: objectfiles.New(objectfiles.Options{
 			Manifests: a.cfg.StaticPodPath, Objects: a.cfg.ObjectsPath, Tokens: a.cfg.ServiceAccountTokenFiles,
 			Reread: a.cfg.FileCheckFrequency, Log: a.log,

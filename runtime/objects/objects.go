@@ -11,8 +11,8 @@ import (
 // found.
 var ErrNotFound = errors.New("not found")
 
-// ErrAway means that the API server does not answer, and that the pod was given the object before: it does without until
-// the API server is back (ADR 057). Only Token returns it.
+// ErrAway means that the API server does not answer, and that the pod was given the object before: it does without
+// until the API server is back (ADR 057). Only Token returns it.
 var ErrAway = errors.New("the API server does not answer")
 
 // Getter returns objects to the drivers that put them into containers. What it returns is shared: do not change it. An

@@ -289,6 +289,8 @@ func TestFactThatIsNotStoredIsReportedAgain(t *testing.T) {
 	})
 }
 
+func podRef(uid string) *journaletv1.PodRef { return &journaletv1.PodRef{Uid: uid, Namespace: "ns"} }
+
 func TestSeededStateIsNotReportedAgain(t *testing.T) {
 	root := t.TempDir()
 	digest := (&digester{root: root}).of(ptr.To(cm("1")))
@@ -296,10 +298,10 @@ func TestSeededStateIsNotReportedAgain(t *testing.T) {
 		r := newRig(t, root)
 		old := &journaletv1.ObjectRead{Ref: cmRef("a"), State: present, Digest: "old"}
 		now := &journaletv1.ObjectRead{Ref: cmRef("a"), State: present, Digest: digest}
-		r.Seed(&journaletv1.PodRef{Uid: "u", Namespace: "ns"}, []*journaletv1.ObjectRef{cmRef("a")}, []*journaletv1.ObjectRead{now})
-		r.Seed(&journaletv1.PodRef{Uid: "v", Namespace: "ns"}, []*journaletv1.ObjectRef{cmRef("a")}, []*journaletv1.ObjectRead{old})
-		r.Seed(&journaletv1.PodRef{Uid: "w", Namespace: "ns"}, []*journaletv1.ObjectRef{cmRef("a")}, []*journaletv1.ObjectRead{old})
-		r.Seed(&journaletv1.PodRef{Uid: "x", Namespace: "ns"}, nil, nil)
+		r.Seed(podRef("u"), []*journaletv1.ObjectRef{cmRef("a")}, []*journaletv1.ObjectRead{now})
+		r.Seed(podRef("v"), []*journaletv1.ObjectRef{cmRef("a")}, []*journaletv1.ObjectRead{old})
+		r.Seed(podRef("w"), []*journaletv1.ObjectRef{cmRef("a")}, []*journaletv1.ObjectRead{old})
+		r.Seed(podRef("x"), nil, nil)
 		r.SeedPending(&journaletv1.ObjectsRead{Uid: "w", Objects: []*journaletv1.ObjectRead{now}})
 		r.SeedPending(&journaletv1.ObjectsRead{Uid: "unknown"})
 		r.put(keyA, cm("1"))

@@ -122,7 +122,8 @@ func (d *Driver) secrets(ctx context.Context, owner objects.Owner, names []strin
 		for _, at := range slices.Sorted(maps.Keys(config)) {
 			e := config[at]
 			of := Candidate{secret: &journaletv1.PullSecret{
-				Namespace: owner.Namespace, Name: name, Uid: string(s.UID), Digest: d.opts.Digest("registry", e.Username, e.Password),
+				Namespace: owner.Namespace, Name: name, Uid: string(s.UID),
+				Digest: d.opts.Digest("registry", e.Username, e.Password),
 			}}
 			ring.add(dockerConfig{at: e}, of)
 		}

@@ -222,8 +222,8 @@ func (b *Backing) read(e *entry) bool {
 	return e.now != nil && !e.now.Away
 }
 
-// unanswered takes that a request for an object had no answer. What was read stays; otherwise what is kept of it counts,
-// if anything is.
+// unanswered takes that a request for an object had no answer. What was read stays; otherwise what is kept of it
+// counts, if anything is.
 func (b *Backing) unanswered(e *entry, why string) {
 	var o objects.Object
 	kept := false

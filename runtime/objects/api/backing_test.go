@@ -118,6 +118,14 @@ func (r *rig) put(name, value string, immutable bool) {
 		Immutable: ptr.To(immutable)})
 }
 
+// pod creates a pod with a service account, and returns its UID.
+func (r *rig) pod() string {
+	robot := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "robot"}}
+	r.server.Create("serviceaccounts", robot)
+	return r.server.Create("pods", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}})
+}
+
 func configMap(name string) objects.Key {
 	return objects.Key{Kind: journaletv1.ObjectKind_OBJECT_KIND_CONFIG_MAP, Namespace: "ns", Name: name, API: true}
 }
@@ -167,7 +175,7 @@ func TestImmutableObjectsAreNotFollowedFurther(t *testing.T) {
 	if o := r.until(secret("a"), "one"); !o.Immutable {
 		t.Error("not reported as immutable")
 	}
-	for end := time.Now().Add(deadline); r.server.Watching("secrets") > 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(deadline); r.server.Watching("secrets") > 0; <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it is still watched")
 		}
@@ -232,9 +240,7 @@ func TestTokensAreOfOnePodAndRenewed(t *testing.T) {
 		}
 		return nil
 	}
-	r.server.Create("serviceaccounts", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "robot"}})
-	uid := r.server.Create("pods", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}})
+	uid := r.pod()
 	r.Watch(token("p", uid))
 	r.until(token("p", uid), "token-2")
 	mu.Lock()
@@ -252,14 +258,14 @@ func TestTokensAreOfOnePodAndRenewed(t *testing.T) {
 }
 
 func TestTokensAreRenewedAsByTheKubelet(t *testing.T) {
-	for _, test := range []struct{ life, earlier, want time.Duration }{
+	for _, test := range []struct{ lifetime, earlier, want time.Duration }{
 		{time.Hour, 0, 48 * time.Minute},
 		{time.Hour, 10 * time.Second, 48*time.Minute - 10*time.Second},
 		{365 * 24 * time.Hour, 5 * time.Second, 24*time.Hour - 5*time.Second},
 		{10 * time.Second, 10 * time.Second, 5 * time.Second},
 	} {
-		if got := renewAfter(test.life, test.earlier); got != test.want {
-			t.Errorf("a token of %s is renewed after %s, want %s", test.life, got, test.want)
+		if got := renewAfter(test.lifetime, test.earlier); got != test.want {
+			t.Errorf("a token of %s is renewed after %s, want %s", test.lifetime, got, test.want)
 		}
 	}
 }
@@ -277,13 +283,12 @@ func TestTokenStaysInUseWhileARenewalFails(t *testing.T) {
 		down.Store(true)
 		return nil
 	}
-	r.server.Create("serviceaccounts", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "robot"}})
-	uid := r.server.Create("pods", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}})
+	uid := r.pod()
 	r.Watch(token("p", uid))
-	for end := time.Now().Add(deadline); len(r.server.Requests("create serviceaccounts/token")) < 3; time.Sleep(time.Millisecond) {
+	requests := func() int { return len(r.server.Requests("create serviceaccounts/token")) }
+	for end := time.Now().Add(deadline); requests() < 3; <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d requests", len(r.server.Requests("create serviceaccounts/token")))
+			t.Fatalf("%d requests", requests())
 		}
 	}
 	r.mu.Lock()

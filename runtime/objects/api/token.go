@@ -28,8 +28,8 @@ const (
 	wallCheck = 5 * time.Minute
 	// maxSelectorBytes bounds the selector of a token as JSON.
 	maxSelectorBytes = 64 << 10
-	// minLife is that of a token whose answer does not say how long it lives: the API server's lower bound.
-	minLife = 10 * time.Minute
+	// minLifetime is that of a token whose answer has none: the API server's lower bound.
+	minLifetime = 10 * time.Minute
 )
 
 // renew requests the token of a pod, and another one before it ends, until ctx ends.
@@ -37,7 +37,7 @@ func (b *Backing) renew(ctx context.Context, e *entry) {
 	d := &delays{began: time.Now(), lag: lagDelay, next: firstRenewal}
 	var until time.Time // of the token in use
 	for {
-		data, life, err := b.request(ctx, e.key)
+		data, lifetime, err := b.request(ctx, e.key)
 		if ctx.Err() != nil {
 			return
 		}
@@ -47,9 +47,9 @@ func (b *Backing) renew(ctx context.Context, e *entry) {
 		case err == nil:
 			b.answered()
 			d.next = firstRenewal
-			until = time.Now().Add(life)
+			until = time.Now().Add(lifetime)
 			b.set(e, objects.Object{State: present, Data: data}, until)
-			b.sleep(ctx, time.Now().Add(renewAfter(life, rand.N(maxEarlier))))
+			b.sleep(ctx, time.Now().Add(renewAfter(lifetime, rand.N(maxEarlier))))
 			continue
 		case lagging && until.IsZero():
 		case valid:
@@ -79,9 +79,9 @@ func failure(until time.Time, err error) string {
 	return "token expired and refresh failed: " + text(err)
 }
 
-// renewAfter returns for how long a token is used that lives for so long.
-func renewAfter(life, earlier time.Duration) time.Duration {
-	return min(max(life*8/10-earlier, life/2), maxAge-earlier)
+// renewAfter returns for how long a token of this lifetime is used.
+func renewAfter(lifetime, earlier time.Duration) time.Duration {
+	return min(max(lifetime*8/10-earlier, lifetime/2), maxAge-earlier)
 }
 
 // sleep waits until a time of the wall clock.
@@ -123,9 +123,9 @@ func (b *Backing) request(ctx context.Context, k objects.Key) ([]byte, time.Dura
 	case out.Status.Token == "":
 		return nil, 0, errors.New("the API server answered without a token")
 	}
-	life := minLife
+	lifetime := minLifetime
 	if s := out.Spec.ExpirationSeconds; s != nil && *s > 0 {
-		life = time.Duration(*s) * time.Second
+		lifetime = time.Duration(*s) * time.Second
 	}
-	return []byte(out.Status.Token), life, nil
+	return []byte(out.Status.Token), lifetime, nil
 }

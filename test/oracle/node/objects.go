@@ -57,7 +57,9 @@ func (o *Objects) Token(_ context.Context, pod *v1.Pod, source *v1.ServiceAccoun
 }
 
 // TrustBundle is part of objects.Getter. Bundles whose name or signer contains Missing do not exist.
-func (o *Objects) TrustBundle(_ context.Context, _ objects.Owner, source *v1.ClusterTrustBundleProjection) ([]byte, error) {
+func (o *Objects) TrustBundle(
+	_ context.Context, _ objects.Owner, source *v1.ClusterTrustBundleProjection,
+) ([]byte, error) {
 	of := ""
 	if source.Name != nil {
 		of = *source.Name

@@ -1,0 +1,59 @@
+package agent
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/runtime/cluster/classes"
+	"github.com/journalet/journalet/runtime/cluster/services"
+	"github.com/journalet/journalet/runtime/objects"
+	objectapi "github.com/journalet/journalet/runtime/objects/api"
+	"github.com/journalet/journalet/runtime/source/manifest"
+)
+
+// clusterObjects are what containers get from the API server (ADR 056).
+type clusterObjects struct {
+	objects  *objectapi.Backing
+	services *services.Services
+	classes  *classes.Classes
+}
+
+// newClusterObjects creates the drivers without running them.
+func (a *agent) newClusterObjects(c *cluster) (err error) {
+	if c.services, err = services.New(c.client); err != nil {
+		return err
+	}
+	if c.classes, err = classes.New(c.client); err != nil {
+		return err
+	}
+	c.clusterObjects.objects = objectapi.New(objectapi.Options{Client: c.client, Log: a.log})
+	return nil
+}
+
+// objectsAPI returns where objects of the API server come from; nil without a cluster.
+func (a *agent) objectsAPI() objects.Backing {
+	if a.cluster == nil {
+		return nil
+	}
+	return a.cluster.clusterObjects.objects
+}
+
+// isStatic reports whether a pod is not of the API server. Manifests of the API server are stored without the
+// annotation, which its author may have written.
+func isStatic(pod *corev1.Pod) bool { return pod.Annotations[manifest.ConfigSourceAnnotation] != "" }
+
+// serviceEnv returns the variables of services. Only pods of the API server wait for them: static pods may be the API
+// server.
+func (c *cluster) serviceEnv(ctx context.Context, pod *corev1.Pod, links bool) (map[string]string, error) {
+	return c.services.Env(ctx, pod.Namespace, links, !isStatic(pod))
+}
+
+// runtimeHandler returns the runtime handler of a pod of the API server.
+func (c *cluster) runtimeHandler(pod *corev1.Pod) (handler string, ok bool, err error) {
+	if isStatic(pod) {
+		return "", false, nil
+	}
+	handler, err = c.classes.Handler(pod)
+	return handler, true, err
+}

@@ -1,0 +1,110 @@
+package services
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/journalet/journalet/runtime/cluster/client"
+	"github.com/journalet/journalet/test/fakeapi"
+	"github.com/journalet/journalet/test/must"
+)
+
+func svc(namespace, name, ip string, ports ...corev1.ServicePort) *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: ports}}
+}
+
+func start(t *testing.T, server *fakeapi.Server) *Services {
+	t.Helper()
+	c, err := client.New(client.Options{
+		Config: &rest.Config{Host: server.Start(t)}, NodeName: "n", ContentType: "application/json",
+	})
+	must.OK(t, err)
+	s, err := New(c)
+	must.OK(t, err)
+	done := make(chan struct{})
+	ctx := t.Context()
+	go func() {
+		defer close(done)
+		_ = s.Run(ctx)
+	}()
+	t.Cleanup(func() { <-done })
+	return s
+}
+
+func text(env map[string]string) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		all = append(all, name+"="+env[name])
+	}
+	return strings.Join(all, "\n")
+}
+
+func TestEnvHasTheAPIServerAndTheServicesOfTheNamespace(t *testing.T) {
+	server := fakeapi.New()
+	server.Create("services", svc("default", "kubernetes", "10.0.0.1", corev1.ServicePort{Name: "https", Port: 443}))
+	server.Create("services", svc("default", "other", "10.0.0.2", corev1.ServicePort{Port: 1}))
+	server.Create("services", svc("ns", "my-db", "fd00::3",
+		corev1.ServicePort{Port: 5432, Protocol: "TCP"}, corev1.ServicePort{Name: "m-x", Port: 53, Protocol: "UDP"}))
+	server.Create("services", svc("ns", "headless", "None", corev1.ServicePort{Port: 1}))
+	s := start(t, server)
+	api := `KUBERNETES_PORT=tcp://10.0.0.1:443
+KUBERNETES_PORT_443_TCP=tcp://10.0.0.1:443
+KUBERNETES_PORT_443_TCP_ADDR=10.0.0.1
+KUBERNETES_PORT_443_TCP_PORT=443
+KUBERNETES_PORT_443_TCP_PROTO=tcp
+KUBERNETES_SERVICE_HOST=10.0.0.1
+KUBERNETES_SERVICE_PORT=443
+KUBERNETES_SERVICE_PORT_HTTPS=443`
+	env, err := s.Env(t.Context(), "ns", false, true)
+	must.OK(t, err)
+	if text(env) != api {
+		t.Errorf("without links:\n%s", text(env))
+	}
+	env, err = s.Env(t.Context(), "ns", true, true)
+	must.OK(t, err)
+	want := api + `
+MY_DB_PORT=tcp://[fd00::3]:5432
+MY_DB_PORT_53_UDP=udp://[fd00::3]:53
+MY_DB_PORT_53_UDP_ADDR=fd00::3
+MY_DB_PORT_53_UDP_PORT=53
+MY_DB_PORT_53_UDP_PROTO=udp
+MY_DB_PORT_5432_TCP=tcp://[fd00::3]:5432
+MY_DB_PORT_5432_TCP_ADDR=fd00::3
+MY_DB_PORT_5432_TCP_PORT=5432
+MY_DB_PORT_5432_TCP_PROTO=tcp
+MY_DB_SERVICE_HOST=fd00::3
+MY_DB_SERVICE_PORT=5432
+MY_DB_SERVICE_PORT_M_X=53`
+	if text(env) != want {
+		t.Errorf("with links:\n%s", text(env))
+	}
+	server.Delete("services", "ns", "my-db", 0)
+	for end := time.Now().Add(20 * time.Second); text(env) != api; <-time.After(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after its deletion:\n%s", text(env))
+		}
+		env, err = s.Env(t.Context(), "ns", true, true)
+		must.OK(t, err)
+	}
+}
+
+func TestOnlyPodsOfTheAPIServerWaitForTheFirstList(t *testing.T) {
+	server := fakeapi.New()
+	server.SetDown(true)
+	s := start(t, server)
+	if _, err := s.Env(t.Context(), "ns", true, true); !errors.Is(err, ErrNotRead) {
+		t.Errorf("a pod of the API server got %v", err)
+	}
+	if env, err := s.Env(t.Context(), "ns", true, false); err != nil || len(env) > 0 {
+		t.Errorf("a static pod got %v, %v", env, err)
+	}
+}
