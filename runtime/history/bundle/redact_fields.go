@@ -44,7 +44,7 @@ var fields = map[action][]string{
 		"ShutdownGroup.priority", "ShutdownSignaled.active",
 		"AdmissionRequested.shares_name", "ApiDeleteFinished.absent", "ApiPod.deleted", "ApiPod.deletion_grace_seconds",
 		"ApiPod.generation", "ApiPod.terminal_phase", "ApiServerContact.reachable", "CertificateChanged.kind",
-		"NodeRegistered.created",
+		"NodeRegistered.created", "ImagePullRequested.api", "ObjectsSet.api", "PullImage.api",
 	},
 	vocabulary: {
 		"AdmissionDecided.reason", "AgentStopped.reason", "Condition.reason", "ContainerObservation.reason",
@@ -86,7 +86,7 @@ var fields = map[action][]string{
 	},
 	podName: {
 		"AdmissionRequested.name", "CleanPod.name", "PodObserved.pod_name", "PodRef.name",
-		"ApiDeleteRequested.name",
+		"ApiDeleteRequested.name", "ObjectsSet.pod_name",
 	},
 	fullName: {
 		"AdmissionPendingPreemption.full_name", "ManifestProblem.pod", "ResizePendingPreemption.full_name",
