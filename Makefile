@@ -250,7 +250,8 @@ timeline-test: ## the page of `journalet timeline` in a headless Chromium, which
 	cd test/timeline && $(GO) vet ./... && $(GO) test -count=1 $(ARGS) .
 
 .PHONY: screens
-screens: ## docs/img: the pictures of the documents, taken in Chromium
+screens: ## docs/img: the pictures of the documents: of commands on a simulated node, and taken in Chromium
+	$(GO) test -count=1 -run '^TestPicturesOfCommands$$' ./cmd/journalet -args -pictures=$(CURDIR)/docs/img
 	test/timeline/chromium.sh
 	cd test/timeline && $(GO) test -count=1 -run '^TestPicturesOfTheDocuments$$' . -args -timeline.screens=$(CURDIR)/docs/img
 

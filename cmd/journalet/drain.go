@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -85,6 +86,9 @@ func (a *app) drain(ctx context.Context, o drainOptions) error {
 	}
 	p := &drainPicture{a: a, live: a.out.terminal(), status: s, names: map[string]query.DrainPod{}}
 	p.learn(s)
+	if p.live {
+		a.above = p.above
+	}
 	err := a.withClient(ctx, true, func(c *query.Client) error { return p.follow(ctx, c, s.After) })
 	switch {
 	case errors.Is(err, errDone):
@@ -92,7 +96,8 @@ func (a *app) drain(ctx context.Context, o drainOptions) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("the node is not drained within %s: %s; the drain continues", o.timeout, p.left())
 	case errors.Is(err, context.Canceled):
-		a.notice("the drain continues; `journalet uncordon` ends it")
+		// Below the picture, which stays.
+		fmt.Fprintln(a.err, "journalet: the drain continues; `journalet uncordon` ends it")
 	}
 	return err
 }
@@ -144,7 +149,17 @@ type drainPicture struct {
 	status *query.DrainStatus
 	names  map[string]query.DrainPod
 	ended  int // pods that have ended since
-	lines  int // painted
+	mu     sync.Mutex
+	lines  int // painted; under mu
+}
+
+// above prints a line above the picture, which is painted again with the next change.
+func (p *drainPicture) above(write func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.a.out.back(p.lines)
+	p.lines = 0
+	write()
 }
 
 // learn keeps the pods' names, also of pods that will be gone.
@@ -249,6 +264,8 @@ func (p *drainPicture) name(uid string) string {
 
 // paint replaces the picture: what ends now, with its grace period and what it waits for, then what waits.
 func (p *drainPicture) paint() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	width, height := p.a.out.size()
 	p.a.out.back(p.lines)
 	p.lines = 0

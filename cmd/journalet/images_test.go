@@ -15,13 +15,19 @@ import (
 // simulatedNode runs an agent on a simulated runtime with one pod, and returns its root directory once the pod runs.
 func simulatedNode(t *testing.T, manifest string) string {
 	t.Helper()
-	root, pods := filepath.Join(t.TempDir(), "root"), t.TempDir()
-	must.OK(t, os.WriteFile(filepath.Join(pods, "web.yaml"), []byte(manifest), 0o600))
+	return simulatedNodeAt(t, "sim://", manifest, 1)
+}
+
+// simulatedNodeAt is simulatedNode for several pods and an endpoint of the simulation.
+func simulatedNodeAt(t *testing.T, endpoint, manifest string, pods int) string {
+	t.Helper()
+	root, dir := filepath.Join(t.TempDir(), "root"), t.TempDir()
+	must.OK(t, os.WriteFile(filepath.Join(dir, "web.yaml"), []byte(manifest), 0o600))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan int, 1)
 	go func() {
-		ended <- execute(ctx, []string{"run", "--root-dir", root, "--static-pod-path", pods, "--hostname-override", "node-1",
-			"--container-runtime-endpoint", "sim://", "--healthz-port", "0"}, io.Discard, io.Discard)
+		ended <- execute(ctx, []string{"run", "--root-dir", root, "--static-pod-path", dir, "--hostname-override", "node-1",
+			"--container-runtime-endpoint", endpoint, "--healthz-port", "0"}, io.Discard, io.Discard)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -32,7 +38,7 @@ func simulatedNode(t *testing.T, manifest string) string {
 	deadline := time.Now().Add(30 * time.Second)
 	for ; ; <-time.After(20 * time.Millisecond) {
 		_, out, errs := run(t.Context(), "pods", "--root-dir", root)
-		if strings.Contains(out, "Running") {
+		if strings.Count(out, "Running") == pods {
 			return root
 		}
 		if time.Now().After(deadline) {

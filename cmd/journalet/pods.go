@@ -156,7 +156,14 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-func (a *app) notice(s string) { fmt.Fprintln(a.err, "journalet: "+s) }
+func (a *app) notice(s string) {
+	write := func() { fmt.Fprintln(a.err, "journalet: "+s) }
+	if a.above == nil {
+		write()
+		return
+	}
+	a.above(write)
+}
 
 // podTable prints pods as rows, and later only those that changed.
 type podTable struct {

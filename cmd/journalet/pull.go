@@ -123,6 +123,7 @@ func newPullView(a *app, requests []query.ImageRequest) *pullView {
 func (v *pullView) animate() (stop func()) {
 	v.mu.Lock()
 	v.animated = true
+	v.a.above = v.above
 	v.mu.Unlock()
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -145,9 +146,18 @@ func (v *pullView) animate() (stop func()) {
 		<-ended
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		v.animated = false
+		v.animated, v.a.above = false, nil
 		v.drawn = v.a.err.redraw(v.drawn, nil)
 	}
+}
+
+// above prints a line above the bars.
+func (v *pullView) above(write func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.drawn = v.a.err.redraw(v.drawn, nil)
+	write()
+	v.draw()
 }
 
 func (v *pullView) progress(p *journaletv1.PullProgressed) {
@@ -173,7 +183,7 @@ func (v *pullView) end(d *journaletv1.OperatorPullDecided) bool {
 		v.drawn = v.a.err.redraw(v.drawn, nil)
 	}
 	if d.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
-		v.a.notice("cannot pull " + d.GetImage() + ": " + d.GetMessage())
+		fmt.Fprintln(v.a.err, "journalet: cannot pull "+d.GetImage()+": "+d.GetMessage())
 	} else {
 		fmt.Fprintf(v.a.out, "pulled %s (%s, %s) in %s\n", d.GetImage(), shortID(d.GetImageRef()),
 			describe.Size(d.GetBytes()), rounded(d.GetDuration().AsDuration()))

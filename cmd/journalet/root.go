@@ -42,6 +42,9 @@ type app struct {
 	asOf    time.Time // its end, if no agent writes it
 
 	now func() time.Time
+
+	// above prints a notice above what is painted on the terminal; nil: nothing is.
+	above func(write func())
 }
 
 // execute runs one command line and returns its exit code.

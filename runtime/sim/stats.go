@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -12,7 +13,7 @@ const processMemoryBytes = 1 << 20
 // blockBytes is what a small file takes of a disk.
 const blockBytes = 4 << 10
 
-// ContainerStats reports the memory that a container uses, and what its processes wrote into its own files.
+// ContainerStats reports CPU and memory that a container would use, and what its processes wrote into its own files.
 func (s *runtimeService) ContainerStats(
 	_ context.Context, req *cri.ContainerStatsRequest,
 ) (*cri.ContainerStatsResponse, error) {
@@ -62,6 +63,11 @@ func (r *Runtime) stats(c *container) *cri.ContainerStats {
 	}
 	if c.state == cri.ContainerState_CONTAINER_RUNNING && c.process != nil {
 		used := &cri.UInt64Value{Value: processMemoryBytes}
+		busy := uint64(c.id[0])*uint64(time.Millisecond)/4 + 1 // of a second: 12 to 25 ms, the id is hexadecimal
+		stats.Cpu = &cri.CpuUsage{
+			Timestamp: now, UsageNanoCores: &cri.UInt64Value{Value: busy},
+			UsageCoreNanoSeconds: &cri.UInt64Value{Value: busy * uint64(max(now-c.startedAt, 0)) / uint64(time.Second)},
+		}
 		stats.Memory = &cri.MemoryUsage{Timestamp: now, UsageBytes: used, WorkingSetBytes: used}
 	}
 	return stats

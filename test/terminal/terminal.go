@@ -130,7 +130,31 @@ func (x *Terminal) Raw() bool {
 	return now.Lflag&(unix.ICANON|unix.ECHO|unix.ISIG) == 0
 }
 
-// End waits until the program has ended, and returns its exit code. The terminal must be as it was before.
+// mark ends what a program has printed.
+const mark = "\x00"
+
+// flush waits until all that a program has printed is in Text.
+func (x *Terminal) flush() {
+	x.t.Helper()
+	_, err := x.tty.WriteString(mark)
+	must.OK(x.t, err)
+	limit := time.After(Patience)
+	for !strings.HasSuffix(x.Text(), mark) {
+		select {
+		case <-x.printed:
+		case <-limit:
+			x.t.Fatalf("the terminal does not show all:\n%q", x.Text())
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	text := strings.TrimSuffix(x.text.String(), mark)
+	x.text.Reset()
+	x.text.WriteString(text)
+}
+
+// End waits until the program has ended and all that it has printed is in Text, and returns its exit code. The terminal
+// must be as it was before.
 func (x *Terminal) End() int {
 	x.t.Helper()
 	select {
@@ -138,6 +162,7 @@ func (x *Terminal) End() int {
 	case <-time.After(Patience):
 		x.t.Fatalf("it does not end:\n%q", x.Text())
 	}
+	x.flush()
 	now, err := unix.IoctlGetTermios(int(x.tty.Fd()), unix.TCGETS)
 	must.OK(x.t, err)
 	if *now != x.before {
