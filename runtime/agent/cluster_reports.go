@@ -207,7 +207,8 @@ func (r *reports) desired(ctx context.Context, uid string) (podstatus.Desired, e
 	}
 }
 
-// static returns a static pod that is to have a mirror pod: one that was admitted and is not removed.
+// static returns a static pod that is to have a mirror pod: one that was admitted and is not removed. While a removed
+// pod terminates its mirror pod stays, as with the kubelet.
 func (r *reports) static(ctx context.Context, uid string) (mirror.Static, error) {
 	on := r.a.nodeView()
 	out := make(chan mirror.Static, 1)
@@ -215,10 +216,11 @@ func (r *reports) static(ctx context.Context, uid string) (mirror.Static, error)
 	_, err := r.inspect(ctx, uid, func(actor *pod.Actor) {
 		s := actor.Pod()
 		switch {
-		case s.GetPod().GetApi() != nil, s.GetRejected(), s.GetRemoved():
-		case s.GetStage() == journaletv1.PodStage_POD_STAGE_ADMITTING:
+		case s.GetPod().GetApi() != nil, s.GetRejected():
+		case s.GetStage() == journaletv1.PodStage_POD_STAGE_ADMITTING && !s.GetRemoved(),
+			s.GetStage() < journaletv1.PodStage_POD_STAGE_TERMINATED && s.GetRemoved():
 			undecided <- struct{}{}
-		case s.GetStage() <= journaletv1.PodStage_POD_STAGE_TERMINATED:
+		case s.GetStage() <= journaletv1.PodStage_POD_STAGE_TERMINATED && !s.GetRemoved():
 			out <- mirror.Static{Pod: actor.View(on), Digest: s.GetPod().GetDigest()}
 		}
 	})

@@ -25,8 +25,8 @@ const (
 var (
 	// ErrNoPod is returned for a pod that is to have no mirror pod.
 	ErrNoPod = errors.New("no static pod that is to be shown")
-	// ErrUndecided is returned for a pod whose admission is not decided: what is there stays.
-	ErrUndecided = errors.New("the static pod is not admitted yet")
+	// ErrUndecided is returned for a pod whose admission is not decided, or that still terminates: what is there stays.
+	ErrUndecided = errors.New("the static pod is not admitted yet, or terminates")
 )
 
 // Options configure a Driver. All but Log must be set.
@@ -97,7 +97,7 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 			}
 		case *journaletv1.Event_AdmissionDecided:
 			d.mark(k.AdmissionDecided.GetUid())
-		case *journaletv1.Event_PodStatusChanged, *journaletv1.Event_PodFinished:
+		case *journaletv1.Event_PodStatusChanged, *journaletv1.Event_PodTerminated, *journaletv1.Event_PodFinished:
 			d.mark(messages.RefOf(rec.GetActor()).ID)
 		case *journaletv1.Event_PodForgotten:
 			d.drop(k.PodForgotten.GetUid())
