@@ -60,10 +60,10 @@ func (a *Actor) decideAdmission(e actors.Event, q *journaletv1.AdmissionRequeste
 	if underWay(a.state.GetShutdown()) {
 		return emit(a.decided(q, shuttingDown))
 	}
-	if r := a.cannotRun(e.Manifest, q.GetDemand()); r != nil {
+	if r := a.cannotRun(e.Manifest, q); r != nil {
 		return emit(a.decided(q, r))
 	}
-	name := q.GetNamespace() + "/" + q.GetName()
+	name := queueOf(q)
 	if holder := a.state.Names[name]; holder != "" || a.drained(q.GetPriority()) {
 		return emit(a.deferred(q, holder))
 	}
@@ -88,7 +88,7 @@ func (a *Actor) admitNext(emit actors.Emit) error {
 			return err
 		}
 		// With several sources, further pods may wait for this name. They wait for another holder now.
-		name := q.GetNamespace() + "/" + q.GetName()
+		name := queueOf(q)
 		for _, q := range a.state.Waiting[name].GetRequests() {
 			if err := emit(a.deferred(q, a.state.Names[name])); err != nil {
 				return err

@@ -3,7 +3,7 @@
 //
 // It receives AgentStarted (what is allocatable), AdmissionRequested, ResizeRequested, ResizeWithdrawn, PodTerminated
 // (a pod's share is free), PodFinished (its name is free), UidRequested, UidWithdrawn, SourceSynced, OrphanFound,
-// DrainRequested, UncordonRequested, ShutdownSignaled, and TimerFired of its own.
+// DrainRequested, UncordonRequested, ShutdownSignaled, NodeObserved, and TimerFired of its own.
 // It decides AdmissionDecided, AdmissionDeferred, ResizeDecided, AdmissionPendingPreemption and
 // ResizePendingPreemption (they terminate pods of lower priority), UidGranted, UidDeferred, OrphanConfirmed,
 // PodEvictionDecided, PodReadmitted and DrainProgressed.

@@ -32,8 +32,11 @@ func (a *Actor) Evolve(e actors.Event) error {
 		if p := s.Pods[k.PodTerminated.GetUid()]; p != nil {
 			a.freeShare(k.PodTerminated.GetUid(), p)
 		}
+		a.dropRequest(k.PodTerminated.GetUid()) // it was deleted before it was admitted
 	case *journaletv1.Event_PodFinished:
 		a.evolveFinished(k.PodFinished.GetUid())
+	case *journaletv1.Event_NodeObserved:
+		s.Node = k.NodeObserved
 	}
 	a.evolveSources(e)
 	a.evolveDrain(e)
@@ -44,7 +47,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 func (a *Actor) evolveRequested(q *journaletv1.AdmissionRequested) {
 	s := a.state
 	a.dropOrphan(q.GetUid())
-	name := q.GetNamespace() + "/" + q.GetName()
+	name := queueOf(q)
 	if s.Waiting[name] == nil {
 		s.Waiting[name] = new(journaletv1.WaitingPods)
 	}
@@ -61,9 +64,9 @@ func (a *Actor) evolveDecided(d *journaletv1.AdmissionDecided) {
 		return
 	}
 	name := q.GetNamespace() + "/" + q.GetName()
-	a.dequeue(name, d.GetUid())
+	a.dequeue(queueOf(q), d.GetUid())
 	a.endPending(d.GetUid())
-	if s.Names[name] == "" {
+	if s.Names[name] == "" && !q.GetSharesName() {
 		s.Names[name] = d.GetUid()
 	}
 	s.Pods[d.GetUid()] = &journaletv1.AdmittedPod{
@@ -114,16 +117,30 @@ func (a *Actor) freeShare(uid string, p *journaletv1.AdmittedPod) {
 func (a *Actor) evolveFinished(uid string) {
 	s := a.state
 	delete(s.FoundUserNamespaces, uid)
-	if q := a.waitingRequest(uid); q != nil {
-		a.dequeue(q.GetNamespace()+"/"+q.GetName(), uid)
-		a.endPending(uid)
-	}
+	a.dropRequest(uid)
 	if p := s.Pods[uid]; p != nil {
 		a.freeShare(uid, p)
 		if s.Names[p.GetFullName()] == uid {
 			delete(s.Names, p.GetFullName())
 		}
 		delete(s.Pods, uid)
+	}
+}
+
+// queueOf returns the name of the queue in which a pod waits for its admission: its full name, or, where it shares that
+// with others, its UID, for which no other pod waits.
+func queueOf(q *journaletv1.AdmissionRequested) string {
+	if q.GetSharesName() {
+		return q.GetUid()
+	}
+	return q.GetNamespace() + "/" + q.GetName()
+}
+
+// dropRequest drops a pod's admission request that is not decided yet.
+func (a *Actor) dropRequest(uid string) {
+	if q := a.waitingRequest(uid); q != nil {
+		a.dequeue(queueOf(q), uid)
+		a.endPending(uid)
 	}
 }
 

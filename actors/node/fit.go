@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/journalet/journalet/actors/apparmor"
@@ -25,13 +27,19 @@ func failed(predicate, why string) *rejection {
 
 // cannotRun returns why a pod can never run on this node; nil if it can. Of several reasons it returns the same one
 // as the kubelet, which checks the node's free resources before labels, and AppArmor last.
-func (a *Actor) cannotRun(pod *corev1.Pod, d *journaletv1.PodDemand) *rejection {
-	c := a.state.GetConfig()
+func (a *Actor) cannotRun(pod *corev1.Pod, q *journaletv1.AdmissionRequested) *rejection {
+	c, d := a.state.GetConfig(), q.GetDemand()
+	if what := q.GetUnsupported(); what != "" {
+		return &rejection{ReasonUnsupported, "this node does not support " + what}
+	}
 	if r := unsupported(pod); r != nil {
 		return r
 	}
-	if r := misfit(c, pod); r != nil {
+	if r := a.misfit(pod); r != nil {
 		return cmp.Or(a.outOfResources(d), r)
+	}
+	if r := a.untolerated(pod, q); r != nil {
+		return cmp.Or(a.noRoom(d), r)
 	}
 	if r := unconfinable(c, pod); r != nil {
 		return cmp.Or(a.noRoom(d), r)
@@ -65,17 +73,46 @@ func unsupported(pod *corev1.Pod) *rejection {
 	return nil
 }
 
-// misfit returns why a pod does not belong on a node with this configuration; nil if it does.
-func misfit(c *journaletv1.AgentConfig, pod *corev1.Pod) *rejection {
+// misfit returns why a pod does not belong on this node; nil if it does.
+func (a *Actor) misfit(pod *corev1.Pod) *rejection {
 	if pod == nil {
 		return nil
 	}
-	here := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.GetNodeName(), Labels: c.GetNodeLabels()}}
+	c := a.state.GetConfig()
+	here := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.GetNodeName(), Labels: a.labels()}}
 	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(here); err != nil || !ok {
 		return failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
 	}
 	if n := pod.Spec.NodeName; n != "" && n != c.GetNodeName() {
 		return failed("NodeName", "node(s) didn't match the requested node name")
+	}
+	return nil
+}
+
+// ReasonUnsupported is the reason of a pod of the API server that needs what this version does not do (kubelet: the
+// same, for features that a node does not declare).
+const ReasonUnsupported = "PodFeatureUnsupported"
+
+// labels returns the labels of the Node object, or, without one, those of the configuration.
+func (a *Actor) labels() map[string]string {
+	if a.state.GetNode().GetUid() != "" {
+		return a.state.GetNode().GetLabels()
+	}
+	return a.state.GetConfig().GetNodeLabels()
+}
+
+// untolerated returns the rejection of a pod of the API server that does not tolerate a NoExecute taint of the Node;
+// nil for none. Pods of other sources tolerate them all, as with the kubelet.
+func (a *Actor) untolerated(pod *corev1.Pod, q *journaletv1.AdmissionRequested) *rejection {
+	if pod == nil || !q.GetSharesName() {
+		return nil
+	}
+	for _, t := range a.state.GetNode().GetTaints() {
+		taint := corev1.Taint{Key: t.GetKey(), Value: t.GetValue(), Effect: corev1.TaintEffect(t.GetEffect())}
+		if taint.Effect == corev1.TaintEffectNoExecute &&
+			!scheduling.TolerationsTolerateTaint(logr.Discard(), pod.Spec.Tolerations, &taint, true) {
+			return failed("TaintToleration", "node(s) had taints that the pod didn't tolerate")
+		}
 	}
 	return nil
 }

@@ -36,14 +36,16 @@ func TestRejectionNamesShortageBeforeAffinity(t *testing.T) {
 	p := &corev1.Pod{}
 	p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 	a := New()
-	if r := a.cannotRun(p, &journaletv1.PodDemand{}); r == nil || r.reason != "NodeAffinity" {
+	none := &journaletv1.AdmissionRequested{}
+	cpu := &journaletv1.AdmissionRequested{Demand: &journaletv1.PodDemand{MilliCpu: 1}}
+	if r := a.cannotRun(p, none); r == nil || r.reason != "NodeAffinity" {
 		t.Errorf("a node selector that does not match: %+v", r)
 	}
-	if r := a.cannotRun(p, &journaletv1.PodDemand{MilliCpu: 1}); r == nil || r.reason != "OutOfcpu" {
+	if r := a.cannotRun(p, cpu); r == nil || r.reason != "OutOfcpu" {
 		t.Errorf("a node selector that does not match, and too little CPU: %+v", r)
 	}
 	p.Labels = map[string]string{corev1.LabelOSStable: "windows"}
-	r := a.cannotRun(p, &journaletv1.PodDemand{MilliCpu: 1})
+	r := a.cannotRun(p, cpu)
 	if r == nil || r.reason != "PodOSSelectorNodeLabelDoesNotMatch" {
 		t.Errorf("the same with the label of another OS: %+v", r)
 	}

@@ -169,7 +169,7 @@ func (a *Actor) evolvePending(h *journaletv1.AdmissionPendingPreemption) {
 		return
 	}
 	s.PendingPreemption = append(s.PendingPreemption, q)
-	s.Names[q.GetNamespace()+"/"+q.GetName()] = q.GetUid()
+	s.Names[queueOf(q)] = q.GetUid()
 	for _, port := range q.GetDemand().GetHostPorts() {
 		a.takePort(port, q.GetUid())
 	}
@@ -193,7 +193,7 @@ func (a *Actor) endPending(uid string) {
 		if q.GetUid() != uid {
 			continue
 		}
-		if name := q.GetNamespace() + "/" + q.GetName(); s.Names[name] == uid {
+		if name := queueOf(q); s.Names[name] == uid {
 			delete(s.Names, name)
 		}
 		for _, port := range q.GetDemand().GetHostPorts() {

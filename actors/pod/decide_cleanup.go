@@ -103,7 +103,7 @@ func (d *step) clean() error {
 	if len(d.state.Calls) > 0 {
 		return nil
 	}
-	return d.finish()
+	return d.leave()
 }
 
 // withdrawCleaning withdraws what would tear volumes down while a container runs. After a lost journal a container may

@@ -27,8 +27,10 @@ func (a *Actor) CanRestart(container string) error {
 	switch {
 	case s.GetPod() == nil:
 		return Refusal("no source names it: it is being removed")
-	case s.GetStage() == finished || s.GetRemoved():
+	case s.GetStage() == finished || a.ends():
 		return Refusal("it is being removed, or makes way for another incarnation")
+	case a.ofAPI() && s.GetStage() == terminated:
+		return Refusal("it has ended, and a pod of the API server never runs again: create another one")
 	case s.GetRejected():
 		return Refusal("the node rejected it (" + s.GetReason() + "): there is nothing to restart; change its manifest, or " +
 			"make room and write it again")

@@ -84,6 +84,9 @@ func (d *step) terminate() error {
 	if err := d.withdrawStarts(); err != nil {
 		return err
 	}
+	if err := d.shortenGrace(); err != nil {
+		return err
+	}
 	busy := d.calling(func(r *journaletv1.CallRequested) bool {
 		return r.GetRunSandbox() != nil || r.GetStartContainer() != nil || r.GetSetUpVolumes() != nil
 	})
@@ -141,8 +144,11 @@ func (d *step) podLeft() time.Duration {
 }
 
 func (d *step) stopReason() string {
-	if d.state.GetRemoved() {
+	switch {
+	case d.state.GetRemoved():
 		return "pod removed"
+	case d.deleted():
+		return "pod deleted"
 	}
 	return cmp.Or(d.state.GetReason(), "pod has ended")
 }

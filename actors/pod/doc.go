@@ -6,7 +6,7 @@
 //   - PodUpdated of its source;
 //   - AdmissionDecided, AdmissionDeferred, AdmissionPendingPreemption, ResizeDecided, ResizePendingPreemption,
 //     OrphanConfirmed, PodEvictionDecided and PodReadmitted of the node;
-//   - RestartRequested of operators;
+//   - RestartRequested of operators, and ApiDeleteFinished;
 //   - PodObserved of the PLEG, ProbeResult, and ReadinessGatesRead;
 //   - ObjectsRead of the objects store, VolumesLost, PodDirectoryFound and StorageExceeded;
 //   - CallFinished and CallDropped of its own calls, and ImagePullDecided;
@@ -17,7 +17,7 @@
 //   - CallRequested, CallWithdrawn, ImagePullRequested and ImagePullWithdrawn;
 //   - ProbesSet, ReadinessGatesSet, ObjectsSet, TimerSet and TimerCleared;
 //   - BackOffStarted, AllContainersRestarting, ResizeStarted and ResizeCompleted, for itself;
-//   - PodStatusChanged, PodTerminating, PodTerminated and PodFinished.
+//   - PodStatusChanged, PodTerminating, PodTerminated, PodFinished and ApiDeleteRequested.
 //
 // A file's prefix says what the file does:
 //   - evolve_ folds events. Only these files change the state.
@@ -25,6 +25,8 @@
 //     cleanup, evict, hooks, probes, resize, restart (of all containers), operator, backoff, deadline.
 //   - status_ computes what is reported: phase and conditions, the API's view, what a container or the pod waits for.
 //   - state_ reads the manifest and the records, for the other three.
+//
+// api.go has all of it that only pods of the API server need.
 //
 // Read state.go, evolve.go and decide.go in this order. Then decide_run.go and state_init.go show how a pod starts,
 // state_resources.go and decide_resize.go how it is resized, update.go which manifest is an update. The stages of a pod

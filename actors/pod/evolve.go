@@ -102,6 +102,10 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.enter(terminated, e.Time)
 	case *journaletv1.Event_PodFinished:
 		a.enter(finished, e.Time)
+	case *journaletv1.Event_ApiDeleteRequested:
+		s.ApiDeleteRequested = true
+	case *journaletv1.Event_ApiDeleteFinished:
+		a.evolveAPIDeleteFinished(e, k.ApiDeleteFinished)
 	case *journaletv1.Event_ResizeRequested:
 		a.resizing().RequestedDigest = k.ResizeRequested.GetDigest()
 	case *journaletv1.Event_ResizeWithdrawn:
@@ -138,7 +142,7 @@ func (a *Actor) enter(stage journaletv1.PodStage, at time.Time) {
 	case terminating:
 		s.TerminatingAt = timestamppb.New(at)
 	case terminated:
-		if s.GetRemoved() {
+		if a.ends() {
 			stage = cleaning
 		}
 	case finished:
@@ -168,6 +172,8 @@ func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
 		return a.evolveAdded(e, u)
 	case journaletv1.PodOperation_POD_OPERATION_UPDATE:
 		switch {
+		case a.ofAPI():
+			a.evolveAPIUpdated(e, u)
 		case s.Removed, s.GetStage() == cleaning:
 			// The new manifest is for the next incarnation: what is cleaned up may be an orphan.
 		case s.GetStage() == admitting, s.Rejected, a.evicted(), !updateAllowed(a.desired, e.Manifest):
@@ -246,6 +252,9 @@ func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {
 	a.state, a.desired = withMaps(next), e.Manifest
 	a.allocate("", nil)
 	a.adoptHooks()
+	if a.ofAPI() {
+		a.evolveAPIAdded(e)
+	}
 	return nil
 }
 

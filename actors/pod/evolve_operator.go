@@ -76,6 +76,9 @@ func (a *Actor) evolveEviction(e actors.Event, d *journaletv1.PodEvictionDecided
 
 // evolveReadmitted folds that the pod is to be admitted again: its incarnation ends, and its source adds it again.
 func (a *Actor) evolveReadmitted(e actors.Event) {
+	if a.ofAPI() {
+		return // a terminal phase is for good: its controller creates another pod
+	}
 	if s := a.state; s.GetEndedByNode() || s.GetRejected() {
 		a.evolveRemoved(e)
 	}

@@ -45,6 +45,7 @@ func AdmissionRequest(ref *journaletv1.PodRef, p *corev1.Pod) *journaletv1.Admis
 		Uid: ref.GetUid(), Namespace: ref.GetNamespace(), Name: ref.GetName(), Digest: ref.GetDigest(), Demand: Demand(p),
 		Priority: priority(p), Qos: qosClasses[QOS(p)],
 		UserNamespace: p != nil && p.Spec.HostUsers != nil && !*p.Spec.HostUsers,
+		SharesName:    ref.GetApi() != nil, Unsupported: ref.GetApi().GetUnsupported(),
 	}
 }
 

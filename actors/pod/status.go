@@ -128,6 +128,9 @@ func (a *Actor) phase() journaletv1.PodPhase {
 	case unknown, admitting:
 		return pending
 	case terminated, cleaning, finished:
+		if a.KeepsStatus() && a.state.GetPhase() != journaletv1.PodPhase_POD_PHASE_UNSPECIFIED {
+			return a.state.GetPhase()
+		}
 		return a.terminalPhase()
 	}
 	if a.state.GetFails() || a.initFailed() {

@@ -45,8 +45,10 @@ func (a *Actor) View(on Node) *corev1.Pod {
 		a.viewOrphan(p)
 		return p
 	}
-	p.CreationTimestamp = when(a.state.GetCreatedAt())
-	if a.state.GetRemoved() {
+	if !a.ofAPI() || p.CreationTimestamp.IsZero() {
+		p.CreationTimestamp = when(a.state.GetCreatedAt())
+	}
+	if a.state.GetRemoved() && p.DeletionTimestamp == nil {
 		at := when(a.state.GetTerminatingAt())
 		p.DeletionTimestamp = &at
 		p.DeletionGracePeriodSeconds = graceSeconds(p)
@@ -93,6 +95,11 @@ func (a *Actor) status(on Node) corev1.PodStatus {
 		at := when(t)
 		st.StartTime = &at
 	}
+	if a.ofAPI() && s.GetRejected() {
+		at := when(s.GetCreatedAt())
+		st.StartTime = &at
+		return st
+	}
 	for _, ip := range on.HostIPs {
 		st.HostIPs = append(st.HostIPs, corev1.HostIP{IP: ip})
 	}
@@ -136,6 +143,9 @@ func (a *Actor) status(on Node) corev1.PodStatus {
 		st.ContainerStatuses = append(st.ContainerStatuses, a.containerStatus(on, &a.containers()[i]))
 	}
 	shareMessages(st.InitContainerStatuses, st.ContainerStatuses)
+	if a.ofAPI() && a.manifest != nil && s.GetStage() >= terminated {
+		endUnknown(&a.manifest.Spec, &st)
+	}
 	return st
 }
 

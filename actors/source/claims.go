@@ -32,8 +32,13 @@ func claimsOf(s *journaletv1.SourceState) claims {
 	return c
 }
 
-func keysOf(ref *journaletv1.PodRef) [2]string {
-	return [2]string{"name " + fullName(ref), "uid " + ref.GetUid()}
+// keysOf returns what a pod claims. A pod of the API server claims no name: of two objects of one name, one after the
+// other, both may be on the node (ADR 051).
+func keysOf(ref *journaletv1.PodRef) []string {
+	if ref.GetApi() != nil {
+		return []string{"uid " + ref.GetUid()}
+	}
+	return []string{"name " + fullName(ref), "uid " + ref.GetUid()}
 }
 
 func (c claims) add(path string, refs []*journaletv1.PodRef) {
@@ -79,7 +84,7 @@ func (c claims) around(refs []*journaletv1.PodRef) []claim {
 		keys = keys[1:]
 	}
 	slices.SortFunc(found, claim.before)
-	// Each claim was found twice: by its name and by its UID.
+	// A claim may be found twice: by its name and by its UID.
 	return slices.CompactFunc(found, func(x, y claim) bool { return x.before(y) == 0 })
 }
 

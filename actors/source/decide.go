@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -101,7 +103,7 @@ func (a *Actor) decidePod(uid string, emit actors.Emit) error {
 	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_ADDED:
 		if !p.GetDesired() {
 			op = journaletv1.PodOperation_POD_OPERATION_REMOVE
-		} else if p.GetPod().GetDigest() != p.GetSentDigest() {
+		} else if p.GetPod().GetDigest() != p.GetSentDigest() || !proto.Equal(p.GetPod().GetApi(), p.GetSentApi()) {
 			op = journaletv1.PodOperation_POD_OPERATION_UPDATE
 		}
 	}

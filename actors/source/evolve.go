@@ -71,7 +71,7 @@ func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
 	switch u.GetOperation() {
 	case journaletv1.PodOperation_POD_OPERATION_ADD, journaletv1.PodOperation_POD_OPERATION_UPDATE:
 		p.Stage = journaletv1.SourcePodStage_SOURCE_POD_STAGE_ADDED
-		p.SentDigest = u.GetPod().GetDigest()
+		p.SentDigest, p.SentApi = u.GetPod().GetDigest(), u.GetPod().GetApi()
 	case journaletv1.PodOperation_POD_OPERATION_REMOVE:
 		p.Stage = journaletv1.SourcePodStage_SOURCE_POD_STAGE_REMOVING
 	default:
@@ -169,12 +169,12 @@ func sortedSet(s []string) []string {
 }
 
 func taken(owner map[string]string, ref *journaletv1.PodRef) (reason, by string) {
+	reasons := []string{"DuplicateName", "DuplicateUID"}
 	keys := keysOf(ref)
-	if path, ok := owner[keys[0]]; ok {
-		return "DuplicateName", path
-	}
-	if path, ok := owner[keys[1]]; ok {
-		return "DuplicateUID", path
+	for i, key := range keys {
+		if path, ok := owner[key]; ok {
+			return reasons[len(reasons)-len(keys)+i], path
+		}
 	}
 	return "", ""
 }

@@ -1116,7 +1116,9 @@ type SourcePod struct {
 	// The digest that was last sent to its actor.
 	SentDigest string `protobuf:"bytes,5,opt,name=sent_digest,json=sentDigest,proto3" json:"sent_digest,omitempty"`
 	// request_id of its UidRequested, 0 for none.
-	UidRequest    uint64 `protobuf:"varint,6,opt,name=uid_request,json=uidRequest,proto3" json:"uid_request,omitempty"`
+	UidRequest uint64 `protobuf:"varint,6,opt,name=uid_request,json=uidRequest,proto3" json:"uid_request,omitempty"`
+	// PodRef.api that was last sent to its actor.
+	SentApi       *ApiPod `protobuf:"bytes,7,opt,name=sent_api,json=sentApi,proto3" json:"sent_api,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1191,6 +1193,13 @@ func (x *SourcePod) GetUidRequest() uint64 {
 		return x.UidRequest
 	}
 	return 0
+}
+
+func (x *SourcePod) GetSentApi() *ApiPod {
+	if x != nil {
+		return x.SentApi
+	}
+	return nil
 }
 
 var File_journalet_v1_source_proto protoreflect.FileDescriptor
@@ -1277,7 +1286,7 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.IgnoredManifestR\x05value:\x028\x01\"f\n" +
 	"\x0fIgnoredManifest\x127\n" +
 	"\aignored\x18\x01 \x01(\v2\x1d.journalet.v1.ManifestIgnoredR\aignored\x12\x1a\n" +
-	"\breported\x18\x02 \x01(\bR\breported\"\xd7\x01\n" +
+	"\breported\x18\x02 \x01(\bR\breported\"\x88\x02\n" +
 	"\tSourcePod\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x122\n" +
@@ -1286,7 +1295,8 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\vsent_digest\x18\x05 \x01(\tR\n" +
 	"sentDigest\x12\x1f\n" +
 	"\vuid_request\x18\x06 \x01(\x04R\n" +
-	"uidRequest*\x82\x01\n" +
+	"uidRequest\x12/\n" +
+	"\bsent_api\x18\a \x01(\v2\x14.journalet.v1.ApiPodR\asentApi*\x82\x01\n" +
 	"\bPodPhase\x12\x19\n" +
 	"\x15POD_PHASE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11POD_PHASE_PENDING\x10\x01\x12\x15\n" +
@@ -1360,14 +1370,15 @@ var file_journalet_v1_source_proto_depIdxs = []int32{
 	9,  // 12: journalet.v1.IgnoredManifest.ignored:type_name -> journalet.v1.ManifestIgnored
 	3,  // 13: journalet.v1.SourcePod.pod:type_name -> journalet.v1.PodRef
 	2,  // 14: journalet.v1.SourcePod.stage:type_name -> journalet.v1.SourcePodStage
-	6,  // 15: journalet.v1.SourceState.FilesEntry.value:type_name -> journalet.v1.ManifestFile
-	16, // 16: journalet.v1.SourceState.PodsEntry.value:type_name -> journalet.v1.SourcePod
-	15, // 17: journalet.v1.SourceState.IgnoredEntry.value:type_name -> journalet.v1.IgnoredManifest
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	4,  // 15: journalet.v1.SourcePod.sent_api:type_name -> journalet.v1.ApiPod
+	6,  // 16: journalet.v1.SourceState.FilesEntry.value:type_name -> journalet.v1.ManifestFile
+	16, // 17: journalet.v1.SourceState.PodsEntry.value:type_name -> journalet.v1.SourcePod
+	15, // 18: journalet.v1.SourceState.IgnoredEntry.value:type_name -> journalet.v1.IgnoredManifest
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_source_proto_init() }

@@ -140,7 +140,7 @@ func (g *engine) source(name string) *journaletv1.SourceState {
 }
 
 // allSources are the names of all kinds of sources.
-var allSources = []string{messages.FileSource, messages.HTTPSource}
+var allSources = []string{messages.FileSource, messages.HTTPSource, messages.APISource}
 
 // readSources completes the first read of the next configured source that is not synced. Its content is what was read
 // of it so far.
@@ -248,8 +248,8 @@ func (g *engine) converge() error {
 }
 
 // step takes one step: the outcome of a call, else an observation, else what the store has, else a probe's success,
-// else the read of a source, else the exit of an init container, else a timer. It returns false if nothing is left to
-// happen.
+// else the API server's answer, else the read of a source, else the exit of an init container, else a timer. It returns
+// false if nothing is left to happen.
 func (g *engine) step() (bool, error) {
 	if calls := g.dispatched(); len(calls) > 0 {
 		return true, g.finish(g.perform(calls[0]))
@@ -265,6 +265,9 @@ func (g *engine) step() (bool, error) {
 		}
 	}
 	if changed, err := g.succeedProbe(); changed || err != nil {
+		return true, err
+	}
+	if changed, err := g.answerAsAPI(); changed || err != nil {
 		return true, err
 	}
 	if changed, err := g.readSources(); changed || err != nil {

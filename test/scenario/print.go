@@ -130,6 +130,8 @@ func (n *names) claimOrOrphan(e *journaletv1.Event) string {
 		return "readmit pod/" + n.of(k.PodReadmitted.GetUid())
 	case *journaletv1.Event_DrainProgressed:
 		return n.drain(k.DrainProgressed)
+	case *journaletv1.Event_ApiDeleteRequested:
+		return "request deletion at the API server"
 	}
 	return n.image(e)
 }

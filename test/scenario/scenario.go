@@ -60,7 +60,9 @@ var commands = map[string]func(*Scenario, *datadriven.TestData) (string, error){
 	"lost": (*Scenario).lost, "directory": (*Scenario).directory, "storage": (*Scenario).storage,
 	"restart-pod": (*Scenario).restartPod, "drain": (*Scenario).drain, "uncordon": (*Scenario).uncordon,
 	"shutdown": (*Scenario).shutdown,
-	"images":   (*Scenario).images, "full": (*Scenario).full, "pull": (*Scenario).operatorPull,
+	"api-pod":  (*Scenario).apiPod, "api-gone": (*Scenario).apiGone, "api-phase": (*Scenario).apiPhase,
+	"api-delete": (*Scenario).apiDelete, "node": (*Scenario).node,
+	"images": (*Scenario).images, "full": (*Scenario).full, "pull": (*Scenario).operatorPull,
 	"remove-image": (*Scenario).operatorRemoval, "keep-image": (*Scenario).keepImage,
 	"status": (*Scenario).status, "calls": (*Scenario).calls, "settle": (*Scenario).settle,
 }

@@ -145,7 +145,8 @@ func TestNothingIsRemovedBeforeACompleteList(t *testing.T) {
 		t.Error("complete without a list")
 	}
 	m := <-r.facts
-	if refused.Load() < 2 || !m.GetSynced() || m.GetChanged()[0].GetPath() != "u1" || len(m.GetChanged()[0].GetPods()) > 0 {
+	f := m.GetChanged()[0]
+	if refused.Load() < 2 || !m.GetSynced() || f.GetPath() != "u1" || len(f.GetPods()) > 0 {
 		t.Errorf("after %d requests: %v", refused.Load(), m)
 	}
 }
