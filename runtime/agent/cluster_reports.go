@@ -188,7 +188,7 @@ func (r *reports) desired(ctx context.Context, uid string) (podstatus.Desired, e
 	out := make(chan podstatus.Desired, 1)
 	_, err := r.inspect(ctx, uid, func(actor *pod.Actor) {
 		s := actor.Pod()
-		if s.GetStage() == journaletv1.PodStage_POD_STAGE_ADMITTING && s.GetReason() == "" {
+		if s.GetStage() == journaletv1.PodStage_POD_STAGE_ADMITTING && s.GetReason() == "" || actor.KeepsStatus() {
 			return
 		}
 		out <- podstatus.Desired{

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
@@ -82,6 +83,9 @@ func (p *Pods) set(pod *corev1.Pod) {
 // onlyStatusDiffers reports whether two objects of a pod are the same to the node. Our own writes of a status come back
 // so, and cost nothing more.
 func onlyStatusDiffers(old, now *corev1.Pod) bool {
+	if old != nil && old.DeletionTimestamp != nil && terminal(old) != journaletv1.PodPhase_POD_PHASE_UNSPECIFIED {
+		return true // it has ended for good: all that is left to learn is that it is gone
+	}
 	return old != nil && old.Generation == now.Generation && maps.Equal(old.Labels, now.Labels) &&
 		maps.Equal(old.Annotations, now.Annotations) && old.DeletionTimestamp.Equal(now.DeletionTimestamp) &&
 		ptr.Equal(old.DeletionGracePeriodSeconds, now.DeletionGracePeriodSeconds) &&

@@ -41,7 +41,7 @@ type Options struct {
 	Prime func(digest string, pod *corev1.Pod)
 	Sink  func(context.Context, *journaletv1.ManifestsRead) error
 	// Changed is called after each change of Pods, a change of status too, on the goroutine of the watch: it must not
-	// block. May be nil. uid is empty after a complete list.
+	// block, nor call Pods. May be nil. uid is empty after a complete list.
 	Changed func(uid types.UID, mirror bool)
 	Clock   cri.Clock
 	Log     *slog.Logger

@@ -114,8 +114,8 @@ func TestPodsBecomeFactsOnlyWhenTheyChange(t *testing.T) {
 		if a := r.one(t, uid); a.GetTerminalPhase() != journaletv1.PodPhase_POD_PHASE_FAILED {
 			t.Errorf("after it failed: %v", a)
 		}
-		s.Change("pods", "", "default", "a", pod, func() { pod.Finalizers = nil }) // no fact
-		s.Delete("pods", "default", "a", 0)
+		s.Delete("pods", "default", "a", 0) // its finalizer holds it: no fact, though its grace period is 0 now
+		s.Change("pods", "", "default", "a", pod, func() { pod.Finalizers = nil })
 		if m := <-r.facts; len(m.GetChanged()) != 1 || len(m.GetChanged()[0].GetPods()) != 0 {
 			t.Errorf("after it went: %v", m)
 		}
