@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/journalet/journalet/runtime/cluster/services"
 	"github.com/journalet/journalet/runtime/objects"
 	objectapi "github.com/journalet/journalet/runtime/objects/api"
+	"github.com/journalet/journalet/runtime/objects/kept"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
@@ -17,17 +19,26 @@ type clusterObjects struct {
 	objects  *objectapi.Backing
 	services *services.Services
 	classes  *classes.Classes
+	kept     *kept.Store
 }
 
 // newClusterObjects creates the drivers without running them.
 func (a *agent) newClusterObjects(c *cluster) (err error) {
-	if c.services, err = services.New(c.client); err != nil {
+	dir := filepath.Join(a.cfg.RootDir, "offline")
+	seal, err := kept.Seal(context.Background(), a.cfg.OfflineSecrets, a.cfg.RootDir, dir)
+	if err != nil {
 		return err
 	}
-	if c.classes, err = classes.New(c.client); err != nil {
+	c.kept = kept.New(kept.Options{Dir: dir, Seal: seal, Log: a.log})
+	a.closers = append(a.closers, c.kept.Flush)
+	away := func() bool { return !c.contact.Reachable() }
+	if c.services, err = services.New(c.client, c.kept, away); err != nil {
 		return err
 	}
-	c.clusterObjects.objects = objectapi.New(objectapi.Options{Client: c.client, Log: a.log})
+	if c.classes, err = classes.New(c.client, c.kept, away); err != nil {
+		return err
+	}
+	c.clusterObjects.objects = objectapi.New(objectapi.Options{Client: c.client, Kept: c.kept, Log: a.log})
 	return nil
 }
 

@@ -95,6 +95,9 @@ type Config struct {
 
 	// ObjectsPath is a file or directory of objects that pods refer to, besides those in StaticPodPath; empty: none.
 	ObjectsPath string
+	// OfflineSecrets is a directory for the key of the Secrets that are kept for a start without the API server, or
+	// systemd-creds; empty: none are kept.
+	OfflineSecrets string
 	// ServiceAccountTokenFiles are paths of files with the token of a service account, by NAMESPACE/NAME.
 	ServiceAccountTokenFiles map[string]string
 
@@ -359,12 +362,15 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"start even if a kubelet runs on the same runtime")
 }
 
-// addObjectFlags adds the flags of the store of objects. The kubelet has neither: its objects are an API server's.
+// addObjectFlags adds the flags of the store of objects. The kubelet has none of them: its objects are an API server's.
 func (c *Config) addObjectFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.ObjectsPath, "objects-path", c.ObjectsPath,
 		"file or directory of ConfigMaps, Secrets and ClusterTrustBundles for pods, besides those in --static-pod-path")
 	fs.StringToStringVar(&c.ServiceAccountTokenFiles, "service-account-token-file", c.ServiceAccountTokenFiles,
 		"file with the token of a service account for its pods, NAMESPACE/NAME=PATH; may be given several times")
+	fs.StringVar(&c.OfflineSecrets, "offline-secrets", c.OfflineSecrets,
+		"keep Secrets of pods of the API server, sealed, for a start without it: directory of the key, outside of "+
+			"--root-dir, or systemd-creds; empty: keep none")
 }
 
 // addCredentialFlags adds the flags of credential provider plugins, which are the kubelet's.

@@ -2,6 +2,7 @@ package classes
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -10,15 +11,30 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/cluster/client"
 )
 
 // firstWait bounds how long the start of a sandbox waits for the first list.
 const firstWait = time.Second
 
+const (
+	// maxListBytes bounds the list that is kept.
+	maxListBytes = 1 << 20
+	listName     = "runtimeclasses"
+)
+
+// Kept keeps a list for a start without the API server (runtime/objects/kept).
+type Kept interface {
+	SaveList(name string, data []byte)
+	LoadList(name string) ([]byte, bool)
+}
+
 // Classes follows the RuntimeClasses of the cluster. Its methods may be called concurrently.
 type Classes struct {
 	lister *cache.ListWatch
+	kept   Kept
+	away   func() bool
 	first  chan struct{} // closed with the first list
 
 	mu sync.Mutex
@@ -26,13 +42,15 @@ type Classes struct {
 	handlers map[string]string
 }
 
-// New returns Classes that have not been read.
-func New(c *client.Client) (*Classes, error) {
+// New returns Classes that have not been read. kept may be nil; away reports whether the API server does not answer.
+func New(c *client.Client, kept Kept, away func() bool) (*Classes, error) {
 	lister, err := client.ListWatch(c, client.RuntimeClasses, "", "")
 	if err != nil {
 		return nil, err
 	}
-	return &Classes{lister: lister, first: make(chan struct{}), handlers: map[string]string{}}, nil
+	return &Classes{
+		lister: lister, kept: kept, away: away, first: make(chan struct{}), handlers: map[string]string{},
+	}, nil
 }
 
 // Run follows the classes until ctx ends.
@@ -54,7 +72,9 @@ func (c *Classes) Handler(pod *corev1.Pod) (string, error) {
 	select {
 	case <-c.first:
 	case <-t.C:
-		return "", fmt.Errorf("failed to lookup RuntimeClass %s: the API server has not been read yet", name)
+		if !c.load() {
+			return "", fmt.Errorf("failed to lookup RuntimeClass %s: the classes have not been read yet", name)
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,6 +83,36 @@ func (c *Classes) Handler(pod *corev1.Pod) (string, error) {
 		return "", fmt.Errorf("runtimeclass.node.k8s.io %q not found", name)
 	}
 	return handler, nil
+}
+
+// load takes the list that was kept, if the API server does not answer.
+func (c *Classes) load() bool {
+	if c.kept == nil || !c.away() {
+		return false
+	}
+	data, ok := c.kept.LoadList(listName)
+	handlers := map[string]string{}
+	if !ok || bounded.JSON(data, maxListBytes, &handlers) != nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.first: // a list came meanwhile
+	default:
+		c.handlers = handlers
+	}
+	return true
+}
+
+// changed keeps the list; c.mu is held.
+func (c *store) changed() {
+	if c.kept == nil {
+		return
+	}
+	if data, err := json.Marshal(c.handlers); err == nil && len(data) <= maxListBytes {
+		c.kept.SaveList(listName, data)
+	}
 }
 
 // store is the classes as the store of their Reflector.
@@ -77,6 +127,7 @@ func (c *store) Add(o any) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handlers[v.Name] = v.Handler
+	c.changed()
 	return nil
 }
 
@@ -92,6 +143,7 @@ func (c *store) Delete(o any) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.handlers, v.Name)
+	c.changed()
 	return nil
 }
 
@@ -106,6 +158,7 @@ func (c *store) Replace(list []any, _ string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handlers = handlers
+	c.changed()
 	select {
 	case <-c.first:
 	default:

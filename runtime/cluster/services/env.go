@@ -10,14 +10,16 @@ import (
 
 // service is what variables show of a Service.
 type service struct {
-	name, ip string
-	ports    []port
+	Name  string `json:"name"`
+	IP    string `json:"ip"`
+	Ports []port `json:"ports"`
 }
 
 type port struct {
-	name     string
-	number   int32
-	protocol string // lower case
+	Name   string `json:"name,omitempty"`
+	Number int32  `json:"number"`
+	// Protocol is in lower case.
+	Protocol string `json:"protocol"`
 }
 
 // of returns what is kept of a Service; ok is false for one without a cluster IP, which has no variables.
@@ -25,13 +27,13 @@ func of(s *corev1.Service) (out service, ok bool) {
 	if s.Spec.ClusterIP == "" || s.Spec.ClusterIP == corev1.ClusterIPNone || len(s.Spec.Ports) == 0 {
 		return service{}, false
 	}
-	out = service{name: s.Name, ip: s.Spec.ClusterIP}
+	out = service{Name: s.Name, IP: s.Spec.ClusterIP}
 	for _, p := range s.Spec.Ports {
 		protocol := "tcp"
 		if p.Protocol != "" {
 			protocol = strings.ToLower(string(p.Protocol))
 		}
-		out.ports = append(out.ports, port{name: p.Name, number: p.Port, protocol: protocol})
+		out.Ports = append(out.Ports, port{Name: p.Name, Number: p.Port, Protocol: protocol})
 	}
 	return out, true
 }
@@ -42,22 +44,22 @@ func variable(name string) string { return strings.ToUpper(strings.ReplaceAll(na
 // addTo adds the variables of a service: its host and port, those of named ports, and those that the links of Docker
 // had for each port.
 func (s service) addTo(env map[string]string) {
-	prefix := variable(s.name)
-	env[prefix+"_SERVICE_HOST"] = s.ip
-	env[prefix+"_SERVICE_PORT"] = strconv.Itoa(int(s.ports[0].number))
-	for i, p := range s.ports {
-		number := strconv.Itoa(int(p.number))
-		if p.name != "" {
-			env[prefix+"_SERVICE_PORT_"+variable(p.name)] = number
+	prefix := variable(s.Name)
+	env[prefix+"_SERVICE_HOST"] = s.IP
+	env[prefix+"_SERVICE_PORT"] = strconv.Itoa(int(s.Ports[0].Number))
+	for i, p := range s.Ports {
+		number := strconv.Itoa(int(p.Number))
+		if p.Name != "" {
+			env[prefix+"_SERVICE_PORT_"+variable(p.Name)] = number
 		}
-		url := p.protocol + "://" + net.JoinHostPort(s.ip, number)
+		url := p.Protocol + "://" + net.JoinHostPort(s.IP, number)
 		if i == 0 {
 			env[prefix+"_PORT"] = url
 		}
-		link := prefix + "_PORT_" + number + "_" + strings.ToUpper(p.protocol)
+		link := prefix + "_PORT_" + number + "_" + strings.ToUpper(p.Protocol)
 		env[link] = url
-		env[link+"_PROTO"] = p.protocol
+		env[link+"_PROTO"] = p.Protocol
 		env[link+"_PORT"] = number
-		env[link+"_ADDR"] = s.ip
+		env[link+"_ADDR"] = s.IP
 	}
 }

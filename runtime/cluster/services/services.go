@@ -2,6 +2,7 @@ package services
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/cluster/client"
 )
 
@@ -21,28 +23,45 @@ const (
 	firstWait = time.Second
 	// apiServer is the Service of namespace default whose variables every container gets.
 	apiServer = "kubernetes"
+	// saveAfter is how long after a change the list is kept, which takes in the changes until then.
+	saveAfter = 2 * time.Second
+	// maxListBytes bounds the list that is kept: some 20,000 Services.
+	maxListBytes = 4 << 20
+	listName     = "services"
 )
 
 // ErrNotRead means that the Services have not been read yet. The text is the kubelet's.
 var ErrNotRead = errors.New("services have not yet been read at least once, cannot construct envvars")
 
+// Kept keeps a list for a start without the API server (runtime/objects/kept).
+type Kept interface {
+	SaveList(name string, data []byte)
+	LoadList(name string) ([]byte, bool)
+}
+
 // Services follows the Services of the cluster. Its methods may be called concurrently.
 type Services struct {
 	lister *cache.ListWatch
+	kept   Kept
+	away   func() bool
 	first  chan struct{} // closed with the first list
 
 	mu sync.Mutex
+	// saving: the list is about to be kept.
+	saving bool
 	// all are the services by namespace and name.
 	all map[string]map[string]service
 }
 
-// New returns Services that have not been read.
-func New(c *client.Client) (*Services, error) {
+// New returns Services that have not been read. kept may be nil; away reports whether the API server does not answer.
+func New(c *client.Client, kept Kept, away func() bool) (*Services, error) {
 	lister, err := client.ListWatch(c, client.Services, metav1.NamespaceAll, "")
 	if err != nil {
 		return nil, err
 	}
-	return &Services{lister: lister, first: make(chan struct{}), all: map[string]map[string]service{}}, nil
+	return &Services{
+		lister: lister, kept: kept, away: away, first: make(chan struct{}), all: map[string]map[string]service{},
+	}, nil
 }
 
 // Run follows the Services until ctx ends.
@@ -85,8 +104,47 @@ func (s *Services) read(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-t.C:
+		if s.load() {
+			return nil
+		}
 		return ErrNotRead
 	}
+}
+
+// load takes the list that was kept, if the API server does not answer.
+func (s *Services) load() bool {
+	if s.kept == nil || !s.away() {
+		return false
+	}
+	data, ok := s.kept.LoadList(listName)
+	all := map[string]map[string]service{}
+	if !ok || bounded.JSON(data, maxListBytes, &all) != nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.first: // a list came meanwhile
+	default:
+		s.all = all
+	}
+	return true
+}
+
+// changed keeps the list soon; s.mu is held.
+func (s *Services) changed() {
+	if s.kept == nil || s.saving {
+		return
+	}
+	s.saving = true
+	time.AfterFunc(saveAfter, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.saving = false
+		if data, err := json.Marshal(s.all); err == nil && len(data) <= maxListBytes {
+			s.kept.SaveList(listName, data)
+		}
+	})
 }
 
 // store is the Services as the store of their Reflector.
@@ -101,6 +159,7 @@ func (s *store) Add(o any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	set(s.all, v)
+	(*Services)(s).changed()
 	return nil
 }
 
@@ -116,6 +175,7 @@ func (s *store) Delete(o any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	remove(s.all, v)
+	(*Services)(s).changed()
 	return nil
 }
 
@@ -130,6 +190,7 @@ func (s *store) Replace(list []any, _ string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = all
+	(*Services)(s).changed()
 	select {
 	case <-s.first:
 	default:

@@ -28,7 +28,7 @@ func start(t *testing.T, server *fakeapi.Server) *Services {
 		Config: &rest.Config{Host: server.Start(t)}, NodeName: "n", ContentType: "application/json",
 	})
 	must.OK(t, err)
-	s, err := New(c)
+	s, err := New(c, nil, nil)
 	must.OK(t, err)
 	done := make(chan struct{})
 	ctx := t.Context()

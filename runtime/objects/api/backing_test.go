@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cluster/client"
 	"github.com/journalet/journalet/runtime/objects"
+	"github.com/journalet/journalet/runtime/objects/kept"
 	"github.com/journalet/journalet/test/fakeapi"
 	"github.com/journalet/journalet/test/must"
 )
@@ -44,7 +46,8 @@ func newRig(t *testing.T, kept Kept, faults func(fakeapi.APIRequest) *fakeapi.Fa
 	return newRigOf(t, server, server.Start(t), kept)
 }
 
-func newRigOf(t *testing.T, server *fakeapi.Server, url string, kept Kept) *rig {
+// newRigOf returns a rig that watches some objects before it runs, as after a start.
+func newRigOf(t *testing.T, server *fakeapi.Server, url string, kept Kept, watched ...objects.Key) *rig {
 	t.Helper()
 	c, err := client.New(client.Options{
 		Config: &rest.Config{Host: url}, NodeName: "n", ContentType: "application/json",
@@ -53,6 +56,9 @@ func newRigOf(t *testing.T, server *fakeapi.Server, url string, kept Kept) *rig 
 	must.OK(t, err)
 	r := &rig{T: t, server: server, got: make(chan struct{}, 1), seen: map[objects.Key]objects.Object{},
 		Backing: New(Options{Client: c, Kept: kept})}
+	for _, k := range watched {
+		r.Watch(k)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -94,12 +100,17 @@ func show(o objects.Object) string {
 // until waits until an object is as wanted.
 func (r *rig) until(k objects.Key, want string) objects.Object {
 	r.Helper()
+	return r.untilThat(k, want, func(o objects.Object) bool { return show(o) == want })
+}
+
+func (r *rig) untilThat(k objects.Key, want string, is func(objects.Object) bool) objects.Object {
+	r.Helper()
 	for end := time.After(deadline); ; {
 		r.mu.Lock()
 		o := r.seen[k]
 		log := strings.Join(r.log, "\n")
 		r.mu.Unlock()
-		if show(o) == want {
+		if is(o) {
 			return o
 		}
 		select {
@@ -296,4 +307,43 @@ func TestTokenStaysInUseWhileARenewalFails(t *testing.T) {
 	if len(r.log) != 1 {
 		t.Errorf("reported %q", r.log)
 	}
+}
+
+func TestCopiesCountUntilTheServerAnswers(t *testing.T) {
+	root, keys := t.TempDir(), t.TempDir()
+	dir := filepath.Join(root, "offline")
+	seal, err := kept.Seal(t.Context(), keys, root, dir)
+	must.OK(t, err)
+	store := func() *kept.Store {
+		s := kept.New(kept.Options{Dir: dir, Seal: seal})
+		t.Cleanup(s.Flush)
+		return s
+	}
+	server := fakeapi.New()
+	url := server.Start(t)
+	before := store()
+	first := newRigOf(t, server, url, before)
+	first.put("a", "one", false)
+	uid := first.pod()
+	all := []objects.Key{configMap("a"), secret("a"), token("p", uid)}
+	for _, k := range all {
+		first.Watch(k)
+	}
+	first.until(configMap("a"), "one")
+	first.until(secret("a"), "one")
+	first.untilThat(token("p", uid), "a token", func(o objects.Object) bool { return o.Data != nil })
+	before.Flush()
+
+	// The node starts again while the server is away.
+	server.SetDown(true)
+	second := newRigOf(t, server, url, store(), append(all, secret("b"))...)
+	if o := second.until(secret("a"), "one"); o.Version == "" {
+		t.Error("the copy has no version")
+	}
+	second.until(configMap("a"), "one")
+	second.untilThat(token("p", uid), "a token", func(o objects.Object) bool { return o.Data != nil })
+	second.until(secret("b"), "AWAY")
+	server.Delete("secrets", "ns", "a", 0)
+	server.SetDown(false)
+	second.until(secret("a"), "MISSING")
 }
