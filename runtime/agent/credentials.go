@@ -16,6 +16,7 @@ func (a *agent) newCredentials() (*credentials.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
+	providers.Observe(a.metrics.CredentialPlugin)
 	return credentials.New(credentials.Options{
 		RootDir: a.cfg.RootDir, Objects: a.objects, Digest: a.objects.Digest, Providers: providers, Policy: policy,
 		Log: a.log,

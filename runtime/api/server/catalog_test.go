@@ -62,7 +62,8 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 		if total := strings.HasSuffix(m.Name, "_total"); total != (m.Type == "counter") {
 			t.Errorf("%s is a %s: only counters end in _total", m.Name, m.Type)
 		}
-		if m.Type == "histogram" && !strings.HasSuffix(m.Name, "_seconds") {
+		const theirs = "kubelet_credential_provider_plugin_duration" // dashboards have the kubelet's name, without a unit
+		if m.Type == "histogram" && m.Name != theirs && !strings.HasSuffix(m.Name, "_seconds") {
 			t.Errorf("%s does not name its unit", m.Name)
 		}
 		if !strings.HasSuffix(m.Help, ".") {

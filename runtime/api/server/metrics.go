@@ -25,6 +25,8 @@ type Metrics struct {
 	lastRelist           atomic.Int64
 	operations, failures *prometheus.CounterVec
 	durations            *prometheus.HistogramVec
+	pluginErrors         *prometheus.CounterVec
+	pluginDurations      *prometheus.HistogramVec
 	build                *prometheus.GaugeVec
 	foldTook, folded     prometheus.Gauge
 	probes               probeMetrics
@@ -54,6 +56,11 @@ func NewMetrics() *Metrics {
 		"Failed calls to the container runtime by operation.", operation)
 	m.durations = m.histograms("kubelet_runtime_operations_duration_seconds",
 		"Duration of calls to the container runtime by operation.", operationBuckets, operation)
+	const plugin = "plugin_name"
+	m.pluginErrors = m.counters("kubelet_credential_provider_plugin_errors_total",
+		"Failed runs of credential provider plugins.", plugin)
+	m.pluginDurations = m.histograms("kubelet_credential_provider_plugin_duration",
+		"Duration of runs of credential provider plugins, in seconds.", prometheus.DefBuckets, plugin)
 	m.build = m.gauges("journalet_build_info", "1, labelled with the version and the node.", "version", "node")
 	m.probes = m.newProbes()
 	m.traces = traceMetrics{
@@ -112,6 +119,14 @@ func (m *Metrics) Operation(operation string, took time.Duration, err error) {
 	m.durations.WithLabelValues(operation).Observe(took.Seconds())
 	if err != nil {
 		m.failures.WithLabelValues(operation).Inc()
+	}
+}
+
+// CredentialPlugin counts one run of a credential provider plugin. Plugins are those of the configuration.
+func (m *Metrics) CredentialPlugin(plugin string, took time.Duration, err error) {
+	m.pluginDurations.WithLabelValues(plugin).Observe(took.Seconds())
+	if err != nil {
+		m.pluginErrors.WithLabelValues(plugin).Inc()
 	}
 }
 

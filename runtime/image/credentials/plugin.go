@@ -44,6 +44,8 @@ type plugin struct {
 	log     *slog.Logger
 	now     func() time.Time
 	timeout time.Duration
+	// observe receives each run; nil: nothing does.
+	observe func(plugin string, took time.Duration, err error)
 
 	mu    sync.Mutex
 	cache map[cacheKey]cached
@@ -95,7 +97,11 @@ func (p *plugin) provide(
 	if config, ok := p.kept(repository, key); ok {
 		return config, of, values, nil
 	}
+	begun := p.now()
 	out, err := p.run(ctx, &r)
+	if p.observe != nil {
+		p.observe(p.config.Name, p.now().Sub(begun), err)
+	}
 	if err != nil {
 		return nil, of, values, err
 	}

@@ -187,8 +187,19 @@ func TestFailureOfAPluginShowsNothingThatItWrote(t *testing.T) {
 			p := newPluginDir(t)
 			p.program("p", c.script)
 			p.configure("p", "")
-			d, _, _ := newDriver(t, func(o *Options) { o.Providers = p.load() })
+			var failed []string
+			d, _, _ := newDriver(t, func(o *Options) {
+				o.Providers = p.load()
+				o.Providers.Observe(func(plugin string, took time.Duration, err error) {
+					if took > 0 && err != nil {
+						failed = append(failed, plugin)
+					}
+				})
+			})
 			f := d.Find(t.Context(), pullOf("r.example/a", ""))
+			if got := strings.Join(failed, " "); got != "p" && name != "key" {
+				t.Errorf("failed runs of %q, want p", got)
+			}
 			if got := strings.Join(f.Problems, ""); got != "credential provider p: "+c.want || len(f.Candidates) > 0 {
 				t.Errorf("problems %q, want %q", got, c.want)
 			}
