@@ -185,17 +185,30 @@ func conditions(in Input, own []corev1.PodCondition, becomesTerminal bool) []cor
 	return out
 }
 
-// unready takes the readiness of a pod with a terminal phase.
+// unready takes the readiness of a pod with a terminal phase. Where one of its two conditions is true, both are
+// replaced (the kubelet's rule).
 func unready(s *corev1.PodStatus, now metav1.Time) {
+	is := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady || c.Type == corev1.ContainersReady }
+	if !slices.ContainsFunc(s.Conditions, func(c corev1.PodCondition) bool {
+		return is(c) && c.Status == corev1.ConditionTrue
+	}) {
+		return
+	}
 	reason := "PodFailed"
 	if s.Phase == corev1.PodSucceeded {
 		reason = "PodCompleted"
 	}
-	for i := range s.Conditions {
-		c := &s.Conditions[i]
-		if (c.Type == corev1.PodReady || c.Type == corev1.ContainersReady) && c.Status == corev1.ConditionTrue {
-			c.Status, c.Reason, c.Message, c.LastTransitionTime = corev1.ConditionFalse, reason, "", now.Rfc3339Copy()
+	for _, kind := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
+		i := slices.IndexFunc(s.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
+		if i < 0 {
+			i = len(s.Conditions)
+			s.Conditions = append(s.Conditions, corev1.PodCondition{Type: kind, ObservedGeneration: s.ObservedGeneration})
 		}
+		c := &s.Conditions[i]
+		if c.Status != corev1.ConditionFalse {
+			c.LastTransitionTime = now.Rfc3339Copy()
+		}
+		c.Status, c.Reason, c.Message = corev1.ConditionFalse, reason, ""
 	}
 }
 

@@ -67,6 +67,7 @@ var merges = []merge{
 			{type: DisruptionTarget, status: "True", reason: TerminationByKubelet}]}`,
 		want: `{phase: Failed, reason: Terminated, conditions: [{type: DisruptionTarget, status: "True",
 			reason: TerminationByKubelet}, {type: Ready, status: "False", reason: PodFailed,
+			lastTransitionTime: "2026-03-01T13:00:00Z"}, {type: ContainersReady, status: "False", reason: PodFailed,
 			lastTransitionTime: "2026-03-01T13:00:00Z"}]}`,
 	},
 	{
