@@ -2,15 +2,17 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"runtime"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/journalet/journalet/actors"
 	nodeactor "github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cluster/certificate"
 	"github.com/journalet/journalet/runtime/cluster/client"
 	"github.com/journalet/journalet/runtime/cluster/node"
 	"github.com/journalet/journalet/runtime/host"
@@ -27,6 +29,12 @@ type cluster struct {
 	pods    *api.Driver
 	reports *reports
 	clusterObjects
+	// identity has the client certificate; nil: the kubeconfig has the credentials. serving has the certificate of the
+	// server that the cluster signs; nil: it is configured, or the agent's own.
+	identity, serving *certificate.Manager
+	keepIdentity      func(context.Context) error
+	// unwritten means that there is a certificate and no kubeconfig that names it.
+	unwritten bool
 }
 
 // newCluster creates the drivers of cluster mode without running them; nil without a kubeconfig.
@@ -34,41 +42,28 @@ func (a *agent) newCluster() (*cluster, error) {
 	if !a.cfg.InCluster() {
 		return nil, nil
 	}
-	config, err := client.Load(a.cfg.KubeconfigPath())
+	begin, err := certificate.Begin(a.cfg.KubeconfigPath(), a.cfg.Cluster.BootstrapKubeconfig, a.facts.NodeName,
+		a.cfg.Cluster.RotateCertificates, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	cert, err := client.Certificate(config)
-	if err != nil {
-		return nil, err
-	}
-	if cert != nil {
-		switch err := client.CheckIdentity(cert, a.facts.NodeName, time.Now()); {
-		case errors.Is(err, client.ErrOtherNode):
-			return nil, err
-		case err != nil:
-			// What runs needs no API server: this is no reason not to start.
-			a.log.Warn("the API server will refuse this node", "error", err)
-		}
+	if begin.Problem != nil {
+		// What runs needs no API server: this is no reason not to start.
+		a.log.Warn("the API server may refuse this node", "error", begin.Problem)
 	}
 	c := &cluster{boot: a.facts.BootID}
 	c.contact = client.NewContact(func(ctx context.Context, r *journaletv1.ApiServerContact) error {
 		return a.host.Fact(ctx, messages.Agent, messages.NewEvent(r))
 	}, time.Now)
-	l := &a.cfg.Cluster
-	eventQPS := float32(l.EventQPS)
-	if eventQPS == 0 {
-		eventQPS = -1
+	options := a.clientOptions(begin.Config, c.contact)
+	if begin.Managed {
+		if c.identity, err = a.newIdentity(c, begin); err != nil {
+			return nil, err
+		}
+		c.keepIdentity = a.keepIdentity(c, begin.Config)
+		options.Certificate, options.Gate = c.identity.Current, c.identity.Ready()
 	}
-	c.client, err = client.New(client.Options{
-		Config: config, NodeName: a.facts.NodeName,
-		Main:             client.Limits{QPS: float32(l.QPS), Burst: int(l.Burst)},
-		Events:           client.Limits{QPS: eventQPS, Burst: int(l.EventBurst)},
-		HeartbeatTimeout: min(l.UpdateEvery(), time.Duration(l.LeaseSeconds)*time.Second),
-		ContentType:      l.ContentType, Contact: c.contact,
-		UserAgent: "journalet/" + Version + " (" + runtime.GOOS + "/" + runtime.GOARCH + ")",
-	})
-	if err != nil {
+	if c.client, err = client.New(options); err != nil {
 		return nil, err
 	}
 	c.node = a.newClusterNode(c.client)
@@ -76,7 +71,29 @@ func (a *agent) newCluster() (*cluster, error) {
 	if c.pods, err = a.newAPISource(c.client, c.reports); err != nil {
 		return nil, err
 	}
+	if a.cfg.Cluster.ServerTLSBootstrap {
+		if c.serving, err = a.newServing(c); err != nil {
+			return nil, err
+		}
+	}
 	return c, a.newClusterObjects(c)
+}
+
+// clientOptions returns the options of a client of the API server.
+func (a *agent) clientOptions(config *rest.Config, contact *client.Contact) client.Options {
+	l := &a.cfg.Cluster
+	eventQPS := float32(l.EventQPS)
+	if eventQPS == 0 {
+		eventQPS = -1
+	}
+	return client.Options{
+		Config: config, NodeName: a.facts.NodeName,
+		Main:             client.Limits{QPS: float32(l.QPS), Burst: int(l.Burst)},
+		Events:           client.Limits{QPS: eventQPS, Burst: int(l.EventBurst)},
+		HeartbeatTimeout: min(l.UpdateEvery(), time.Duration(l.LeaseSeconds)*time.Second),
+		ContentType:      l.ContentType, Contact: contact,
+		UserAgent: "journalet/" + Version + " (" + runtime.GOOS + "/" + runtime.GOARCH + ")",
+	}
 }
 
 // Stored passes a stored record to the drivers, in the journal's order.
@@ -100,5 +117,11 @@ func (c *cluster) drivers() map[string]func(context.Context) error {
 		"services": c.services.Run, "runtime classes": c.classes.Run,
 	}
 	maps.Copy(all, c.reports.drivers())
+	if c.identity != nil {
+		all["client certificate"] = c.keepIdentity
+	}
+	if c.serving != nil {
+		all["serving certificate"] = c.serving.Run
+	}
 	return all
 }

@@ -54,6 +54,8 @@ type Options struct {
 	UserAgent string
 	// Certificate returns the client certificate for a new connection, nil for none; a nil function takes Config's.
 	Certificate func() *tls.Certificate
+	// Gate holds up every request until it is closed: there is no certificate before; nil: none is held up.
+	Gate <-chan struct{}
 	// Contact is reported the outcome of each request; it may be nil.
 	Contact *Contact
 }
@@ -126,7 +128,7 @@ func (s *shared) newTransport(o Options) (http.RoundTripper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig's certificates: %w; fix the kubeconfig", err)
 	}
-	return observed{next: rt, contact: o.Contact}, nil
+	return observed{next: rt, contact: o.Contact, gate: o.Gate}, nil
 }
 
 func limiter(l Limits) flowcontrol.RateLimiter {
@@ -180,10 +182,18 @@ func (c *Client) CloseIdle() { utilnet.CloseIdleConnectionsFor(c.shared.transpor
 type observed struct {
 	next    http.RoundTripper
 	contact *Contact
+	gate    <-chan struct{}
 }
 
 // RoundTrip sends one request.
 func (o observed) RoundTrip(req *http.Request) (*http.Response, error) {
+	if o.gate != nil {
+		select {
+		case <-o.gate:
+		case <-req.Context().Done():
+			return nil, fmt.Errorf("this node has no client certificate yet: %w", req.Context().Err())
+		}
+	}
 	resp, err := o.next.RoundTrip(req)
 	switch {
 	case err == nil:

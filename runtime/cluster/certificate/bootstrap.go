@@ -1,0 +1,104 @@
+package certificate
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/cluster/client"
+)
+
+// Start is with which credentials a run begins.
+type Start struct {
+	// Config is the API server, with credentials unless Managed.
+	Config *rest.Config
+	// Managed means that a Manager has the client certificate, First what it begins with; nil: it requests one.
+	Managed bool
+	First   *tls.Certificate
+	// Problem is why the API server will refuse this node; nil: nothing is known against it.
+	Problem error
+}
+
+// Begin reads the kubeconfig. If it is missing or its certificate is no longer valid, the bootstrap kubeconfig takes
+// its place, if there is one: then Managed is true, and the certificate is requested. An error prevents a start.
+func Begin(kubeconfig, bootstrap, node string, rotate bool, now time.Time) (*Start, error) {
+	config, err := client.Load(kubeconfig)
+	if err == nil {
+		s := &Start{Config: config}
+		if s.First, s.Problem = pairOf(config, node, now); errors.Is(s.Problem, client.ErrOtherNode) {
+			return nil, s.Problem
+		}
+		if s.Problem == nil || bootstrap == "" {
+			s.Managed = rotate && s.First != nil
+			return s, nil
+		}
+	} else if bootstrap == "" {
+		return nil, err
+	}
+	if config, err = client.Load(bootstrap); err != nil {
+		return nil, err
+	}
+	return &Start{Config: rest.AnonymousClientConfig(config), Managed: true}, nil
+}
+
+// pairOf returns the client certificate of a configuration, nil if it has none.
+func pairOf(config *rest.Config, node string, now time.Time) (*tls.Certificate, error) {
+	leaf, err := client.Certificate(config)
+	if err != nil || leaf == nil {
+		return nil, err
+	}
+	if err := client.CheckIdentity(leaf, node, now); errors.Is(err, client.ErrOtherNode) {
+		return nil, err
+	}
+	cert, key := config.CertData, config.KeyData
+	if len(cert) == 0 {
+		if cert, err = bounded.ReadFile(config.CertFile, maxPairBytes); err != nil {
+			return nil, fmt.Errorf("read the client certificate: %w", err)
+		}
+	}
+	if len(key) == 0 {
+		if key, err = bounded.ReadFile(config.KeyFile, maxPairBytes); err != nil {
+			return nil, fmt.Errorf("read the key of the client certificate: %w", err)
+		}
+	}
+	pair, err := parse(cert, key, "the kubeconfig")
+	if err != nil {
+		return nil, err
+	}
+	return pair, client.CheckIdentity(leaf, node, now)
+}
+
+// WriteKubeconfig writes a kubeconfig that names the current certificate in dir, as the kubelet writes it, unless there
+// is one that does.
+func WriteKubeconfig(path, dir string, config *rest.Config) error {
+	pair := filepath.Join(dir, "kubelet-client-current.pem")
+	if existing, err := client.Load(path); err == nil && existing.CertFile == pair && existing.Host == config.Host {
+		return nil
+	}
+	data, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{"default-cluster": {
+			Server: config.Host, TLSServerName: config.ServerName, InsecureSkipTLSVerify: config.Insecure,
+			CertificateAuthority: config.CAFile, CertificateAuthorityData: config.CAData,
+		}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{"default-auth": {ClientCertificate: pair, ClientKey: pair}},
+		Contexts: map[string]*clientcmdapi.Context{"default-context": {
+			Cluster: "default-cluster", AuthInfo: "default-auth", Namespace: "default",
+		}},
+		CurrentContext: "default-context",
+	})
+	if err != nil {
+		return fmt.Errorf("write the kubeconfig: %w", err)
+	}
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("write the kubeconfig: %s is not a regular file; remove it", path)
+	}
+	return writeFile(path, data)
+}
