@@ -22,3 +22,18 @@ func TestErrorsOfLibrariesAreDebugRecords(t *testing.T) {
 		}
 	}
 }
+
+func TestBodiesOfRequestsAreNeverLogged(t *testing.T) {
+	t.Cleanup(func() { logLibraries(slog.DiscardHandler) })
+	var out strings.Builder
+	logLibraries(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	log := klog.Background()
+	log.V(4).Info("a library's record")
+	for v := 5; v <= 10; v++ {
+		log.V(v).Info("Response Body", "body", "secret")
+	}
+	klog.Flush()
+	if got := out.String(); strings.Contains(got, "secret") || !strings.Contains(got, "a library's record") {
+		t.Errorf("the log is %q", got)
+	}
+}
