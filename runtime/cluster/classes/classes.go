@@ -15,10 +15,12 @@ import (
 	"github.com/journalet/journalet/runtime/cluster/client"
 )
 
-// firstWait bounds how long the start of a sandbox waits for the first list.
-const firstWait = time.Second
-
 const (
+	// firstWait bounds how long the start of a sandbox waits for the first list: longer than it takes to find out that
+	// the API server does not answer (package client), so that the first try takes the list that was kept.
+	firstWait = 4 * time.Second
+	// checkAway is how often that is checked.
+	checkAway = 100 * time.Millisecond
 	// maxListBytes bounds the list that is kept.
 	maxListBytes = 1 << 20
 	listName     = "runtimeclasses"
@@ -67,14 +69,8 @@ func (c *Classes) Handler(pod *corev1.Pod) (string, error) {
 		return "", nil
 	}
 	name := *pod.Spec.RuntimeClassName
-	t := time.NewTimer(firstWait)
-	defer t.Stop()
-	select {
-	case <-c.first:
-	case <-t.C:
-		if !c.load() {
-			return "", fmt.Errorf("failed to lookup RuntimeClass %s: the classes have not been read yet", name)
-		}
+	if !c.read() {
+		return "", fmt.Errorf("failed to lookup RuntimeClass %s: the classes have not been read yet", name)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,6 +79,25 @@ func (c *Classes) Handler(pod *corev1.Pod) (string, error) {
 		return "", fmt.Errorf("runtimeclass.node.k8s.io %q not found", name)
 	}
 	return handler, nil
+}
+
+// read waits for the first list, and reports whether there is one.
+func (c *Classes) read() bool {
+	end, check := time.NewTimer(firstWait), time.NewTicker(checkAway)
+	defer end.Stop()
+	defer check.Stop()
+	for {
+		select {
+		case <-c.first:
+			return true
+		case <-end.C:
+			return false
+		case <-check.C:
+			if c.load() {
+				return true
+			}
+		}
+	}
 }
 
 // load takes the list that was kept, if the API server does not answer.

@@ -19,8 +19,11 @@ import (
 )
 
 const (
-	// firstWait bounds how long the start of a container waits for the first list.
-	firstWait = time.Second
+	// firstWait bounds how long the start of a container waits for the first list: longer than it takes to find out that
+	// the API server does not answer (package client), so that the first try takes the list that was kept.
+	firstWait = 4 * time.Second
+	// checkAway is how often that is checked.
+	checkAway = 100 * time.Millisecond
 	// apiServer is the Service of namespace default whose variables every container gets.
 	apiServer = "kubernetes"
 	// saveAfter is how long after a change the list is kept, which takes in the changes until then.
@@ -72,7 +75,7 @@ func (s *Services) Run(ctx context.Context) error {
 }
 
 // Env returns the variables of the API server's Service, and with links those of the Services of a namespace. With wait
-// it waits for the first list, at most a second, and fails with ErrNotRead; otherwise it returns what is known.
+// it waits for the first list, at most 4 s, and fails with ErrNotRead; otherwise it returns what is known.
 func (s *Services) Env(ctx context.Context, namespace string, links, wait bool) (map[string]string, error) {
 	if wait {
 		if err := s.read(ctx); err != nil {
@@ -96,18 +99,22 @@ func (s *Services) Env(ctx context.Context, namespace string, links, wait bool) 
 
 // read waits for the first list.
 func (s *Services) read(ctx context.Context) error {
-	t := time.NewTimer(firstWait)
-	defer t.Stop()
-	select {
-	case <-s.first:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		if s.load() {
+	end, check := time.NewTimer(firstWait), time.NewTicker(checkAway)
+	defer end.Stop()
+	defer check.Stop()
+	for {
+		select {
+		case <-s.first:
 			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-end.C:
+			return ErrNotRead
+		case <-check.C:
+			if s.load() {
+				return nil
+			}
 		}
-		return ErrNotRead
 	}
 }
 

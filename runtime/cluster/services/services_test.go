@@ -97,6 +97,26 @@ MY_DB_SERVICE_PORT_M_X=53`
 	}
 }
 
+// lists are those that were kept.
+type lists map[string]string
+
+func (l lists) SaveList(string, []byte) {}
+
+func (l lists) LoadList(name string) ([]byte, bool) { return []byte(l[name]), l[name] != "" }
+
+func TestListOfBeforeCountsWhileTheAPIServerIsAway(t *testing.T) {
+	server := fakeapi.New()
+	server.SetDown(true)
+	s := start(t, server)
+	s.kept = lists{listName: `{"ns":{"db":{"name":"db","ip":"10.0.0.9","ports":[{"number":1,"protocol":"tcp"}]}}}`}
+	s.away = func() bool { return true }
+	env, err := s.Env(t.Context(), "ns", true, true)
+	must.OK(t, err)
+	if env["DB_SERVICE_HOST"] != "10.0.0.9" {
+		t.Errorf("got %v", env)
+	}
+}
+
 func TestOnlyPodsOfTheAPIServerWaitForTheFirstList(t *testing.T) {
 	server := fakeapi.New()
 	server.SetDown(true)
