@@ -23,6 +23,7 @@ import (
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/api/kubelet"
 	"github.com/journalet/journalet/runtime/api/server"
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/cri"
@@ -87,6 +88,8 @@ type agent struct {
 	once        once
 	loops       *server.Checks
 
+	apiOnce   sync.Once
+	api       *kubelet.Server
 	cluster   *cluster     // nil unless the agent is a node of a cluster
 	cgroups   *cgroup.Tree // nil if pods get none
 	criDriver *cri.Driver

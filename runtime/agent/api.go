@@ -38,7 +38,13 @@ func (a *agent) serveAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return local.Serve(ctx, l, identify(kubelet.New(a.apiOptions())), a.log)
+	return local.Serve(ctx, l, identify(a.apiHandler()), a.log)
+}
+
+// apiHandler returns the handler behind all doors: what limits sessions counts those of all.
+func (a *agent) apiHandler() *kubelet.Server {
+	a.apiOnce.Do(func() { a.api = kubelet.New(a.apiOptions()) })
+	return a.api
 }
 
 func (a *agent) apiOptions() kubelet.Options {

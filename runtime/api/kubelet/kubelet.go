@@ -59,6 +59,9 @@ type Options struct {
 	// AgentID is the label of the objects that this agent creates; others are not reached. Empty: all are.
 	AgentID  string
 	Sessions Sessions
+	// StaticUID returns the UID of the static pod that a mirror pod shows, by the mirror pod's; "" for any other. Nil:
+	// there are no mirror pods.
+	StaticUID func(uid string) string
 	// Health runs the checks of /healthz.
 	Health func() []Check
 	Logs   Logs

@@ -136,10 +136,15 @@ func specOf(p *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
+// names reports whether a client that names a pod by a UID, or by none, means p.
+func (s *Server) names(p *corev1.Pod, uid string) bool {
+	return uid == "" || uid == string(p.UID) || s.StaticUID != nil && s.StaticUID(uid) == string(p.UID)
+}
+
 // containerID returns the id of a pod's running container, "" if the runtime shows none. It goes by the pod's UID: a
 // name that another pod has had leads nowhere. uid is the one that the client has named, if any.
 func (s *Server) containerID(ctx context.Context, p *corev1.Pod, uid, name string) (string, error) {
-	if uid != "" && uid != string(p.UID) {
+	if !s.names(p, uid) {
 		return "", nil
 	}
 	resp, err := s.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{

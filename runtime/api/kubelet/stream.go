@@ -125,7 +125,7 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 	if p == nil {
 		return
 	}
-	if uid := r.PathValue("uid"); uid != "" && uid != string(p.UID) {
+	if !s.names(p, r.PathValue("uid")) {
 		fail(w, http.StatusNotFound, "pod not found")
 		return
 	}

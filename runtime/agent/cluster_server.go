@@ -1,0 +1,136 @@
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/journalet/journalet/runtime/api/kubelet"
+	"github.com/journalet/journalet/runtime/api/secure"
+	"github.com/journalet/journalet/runtime/cluster/client"
+	"github.com/journalet/journalet/runtime/config"
+)
+
+// newPorts returns what serves the ports of cluster mode, by name. certificate returns the certificate that the cluster
+// has signed; nil: it signs none.
+func (a *agent) newPorts(c *client.Client, certificate func() *tls.Certificate) (
+	map[string]func(context.Context) error, error,
+) {
+	if !a.cfg.EnableServer {
+		return nil, nil
+	}
+	s, err := a.newSecureServer(c, certificate)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]func(context.Context) error{"server for the cluster": a.serveCluster(s)}
+	if a.cfg.Server.ReadOnlyPort != 0 {
+		all["read-only server"] = a.serveReadOnly
+	}
+	return all, nil
+}
+
+// newSecureServer creates the kubelet server's door for the cluster, without listening.
+func (a *agent) newSecureServer(c *client.Client, certificate func() *tls.Certificate) (*secure.Server, error) {
+	s := &a.cfg.Server
+	o := secure.Options{
+		Handler: identifyUser(a.apiHandler), NodeName: a.facts.NodeName, MinVersion: s.TLSVersion(),
+		Anonymous: s.Anonymous, TokenTTL: s.ReviewTTL, AlwaysAllow: s.Authorization == config.AuthorizeAll,
+		AllowTTL: s.AuthorizedTTL, DenyTTL: s.UnauthorizedTTL, Log: a.log,
+		ReviewAccess: func(ctx context.Context, r *authorizationv1.SubjectAccessReview) (
+			*authorizationv1.SubjectAccessReview, error,
+		) {
+			return client.Create(ctx, c, client.SubjectAccessReviews, "", r)
+		},
+	}
+	if s.TokenReview {
+		o.ReviewToken = func(ctx context.Context, r *authenticationv1.TokenReview) (*authenticationv1.TokenReview, error) {
+			return client.Create(ctx, c, client.TokenReviews, "", r)
+		}
+	}
+	var err error
+	if o.CipherSuites, err = s.CipherSuites(); err != nil {
+		return nil, err
+	}
+	for _, id := range s.TLSCurvePreferences {
+		o.Curves = append(o.Curves, tls.CurveID(id)) //nolint:gosec // what Go does not know, it does not offer
+	}
+	if s.ClientCAFile != "" {
+		if o.ClientCA, err = secure.ClientCAFile(s.ClientCAFile, time.Now, a.log); err != nil {
+			return nil, err
+		}
+	}
+	if o.Certificate, err = a.serverCertificate(certificate); err != nil {
+		return nil, err
+	}
+	return secure.New(o), nil
+}
+
+// serverCertificate returns the certificate of the server: that of the files that are configured, that of the cluster,
+// or the agent's own.
+func (a *agent) serverCertificate(signed func() *tls.Certificate) (func() (*tls.Certificate, error), error) {
+	s := &a.cfg.Server
+	switch {
+	case s.TLSCertFile != "":
+		return secure.CertificateFiles(s.TLSCertFile, s.TLSPrivateKeyFile, time.Now, a.log)
+	case signed != nil:
+		return func() (*tls.Certificate, error) {
+			if c := signed(); c != nil {
+				return c, nil
+			}
+			return nil, fmt.Errorf("the cluster has not signed the serving certificate yet")
+		}, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	return secure.SelfSigned(host, a.facts.HostIPs, time.Now), nil
+}
+
+// identifyUser names the authenticated user as the client.
+func identifyUser(handler func() *kubelet.Server) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if u, ok := secure.UserOf(r.Context()); ok {
+			r = r.WithContext(kubelet.WithClient(r.Context(), u))
+		}
+		handler().ServeHTTP(w, r)
+	})
+}
+
+// serveCluster returns what serves the port of cluster mode until its context ends.
+func (a *agent) serveCluster(s *secure.Server) func(context.Context) error {
+	return func(ctx context.Context) error {
+		l, err := a.listenOn(ctx, a.cfg.Server.Port, "port")
+		if err != nil {
+			return err
+		}
+		return s.Serve(ctx, l)
+	}
+}
+
+// serveReadOnly serves the port without authentication until ctx ends.
+func (a *agent) serveReadOnly(ctx context.Context) error {
+	l, err := a.listenOn(ctx, a.cfg.Server.ReadOnlyPort, "read-only-port")
+	if err != nil {
+		return err
+	}
+	return secure.ServePlain(ctx, l, a.apiHandler(), secure.Limits{}, a.log)
+}
+
+func (a *agent) listenOn(ctx context.Context, port int32, flag string) (net.Listener, error) {
+	address := net.JoinHostPort(a.cfg.Server.Address, strconv.Itoa(int(port)))
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%w; stop what uses the port, or set --%s", err, flag)
+	}
+	return l, nil
+}
