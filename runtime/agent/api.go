@@ -50,7 +50,8 @@ func (a *agent) apiHandler() *kubelet.Server {
 func (a *agent) apiOptions() kubelet.Options {
 	client := runtimeapi.NewRuntimeServiceClient(a.conn)
 	return kubelet.Options{
-		Pods: apiPods{a}, Runtime: client, AgentID: a.id(), Sessions: apiSessions{a},
+		StaticUID: a.staticUID,
+		Pods:      apiPods{a}, Runtime: client, AgentID: a.id(), Sessions: apiSessions{a},
 		Logs:    &logs.Instances{Reader: logs.New(logs.Options{Dir: a.cfg.PodLogDir, Log: a.log}), Runtime: client},
 		Stats:   a.stats,
 		Health:  a.apiHealth(),

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/tls"
 	"maps"
 	"runtime"
 	"time"
@@ -28,6 +29,8 @@ type cluster struct {
 	boot    string
 	pods    *api.Driver
 	reports *reports
+	// ports serve the kubelet server's paths to the cluster, by name.
+	ports map[string]func(context.Context) error
 	clusterObjects
 	// identity has the client certificate; nil: the kubeconfig has the credentials. serving has the certificate of the
 	// server that the cluster signs; nil: it is configured, or the agent's own.
@@ -71,10 +74,15 @@ func (a *agent) newCluster() (*cluster, error) {
 	if c.pods, err = a.newAPISource(c.client, c.reports); err != nil {
 		return nil, err
 	}
+	var signed func() *tls.Certificate
 	if a.cfg.Cluster.ServerTLSBootstrap {
 		if c.serving, err = a.newServing(c); err != nil {
 			return nil, err
 		}
+		signed = c.serving.Current
+	}
+	if c.ports, err = a.newPorts(c.client, signed); err != nil {
+		return nil, err
 	}
 	return c, a.newClusterObjects(c)
 }
@@ -117,6 +125,7 @@ func (c *cluster) drivers() map[string]func(context.Context) error {
 		"services": c.services.Run, "runtime classes": c.classes.Run,
 	}
 	maps.Copy(all, c.reports.drivers())
+	maps.Copy(all, c.ports)
 	if c.identity != nil {
 		all["client certificate"] = c.keepIdentity
 	}

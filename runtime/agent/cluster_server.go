@@ -12,10 +12,12 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/journalet/journalet/runtime/api/kubelet"
 	"github.com/journalet/journalet/runtime/api/secure"
 	"github.com/journalet/journalet/runtime/cluster/client"
+	"github.com/journalet/journalet/runtime/cluster/mirror"
 	"github.com/journalet/journalet/runtime/config"
 )
 
@@ -72,6 +74,17 @@ func (a *agent) newSecureServer(c *client.Client, certificate func() *tls.Certif
 		return nil, err
 	}
 	return secure.New(o), nil
+}
+
+// staticUID returns the UID of the static pod that a mirror pod shows, "" for a UID that is none of a mirror pod.
+func (a *agent) staticUID(uid string) string {
+	if a.cluster == nil {
+		return ""
+	}
+	if p := a.cluster.reports.objects.Get(types.UID(uid)); p != nil {
+		return mirror.Of(p)
+	}
+	return ""
 }
 
 // serverCertificate returns the certificate of the server: that of the files that are configured, that of the cluster,

@@ -1,0 +1,240 @@
+package secure
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/journalet/journalet/runtime/cluster/client"
+	"github.com/journalet/journalet/test/fakeapi"
+	"github.com/journalet/journalet/test/must"
+)
+
+// authority signs certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{}
+	c := a.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true})
+	a.cert, a.key = c.Leaf, c.PrivateKey.(*ecdsa.PrivateKey)
+	return a
+}
+
+// sign returns a certificate, which the authority signs, or the first one itself.
+func (a *authority) sign(t *testing.T, template *x509.Certificate) *tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must.OK(t, err)
+	template.SerialNumber, template.BasicConstraintsValid = big.NewInt(time.Now().UnixNano()), true
+	if template.NotAfter.IsZero() {
+		template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	}
+	parent, by := a.cert, a.key
+	if parent == nil {
+		parent, by = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
+	must.OK(t, err)
+	leaf, err := x509.ParseCertificate(der)
+	must.OK(t, err)
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+}
+
+// client returns a client's certificate.
+func (a *authority) client(t *testing.T, name string, groups ...string) *tls.Certificate {
+	t.Helper()
+	return a.sign(t, &x509.Certificate{
+		Subject:     pkix.Name{CommonName: name, Organization: groups},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+}
+
+// write writes a certificate and its key, and returns their paths.
+func write(t *testing.T, dir string, c *tls.Certificate) (cert, key string) {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
+	must.OK(t, err)
+	cert, key = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	must.OK(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]}), 0o600))
+	must.OK(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
+	return cert, key
+}
+
+// door is a server on a port, with an API server that decides.
+type door struct {
+	t    *testing.T
+	api  *fakeapi.Server
+	ca   *authority
+	addr string
+	// allow are the "user verb subresource" that the API server permits; tokens are the users by token.
+	allow  map[string]bool
+	tokens map[string]string
+
+	mu      sync.Mutex
+	clock   time.Duration
+	clients []string // that the handler has served
+}
+
+func (d *door) now() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return time.Now().Add(d.clock)
+}
+
+func (d *door) advance(by time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.clock += by
+}
+
+func (d *door) served() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.clients
+}
+
+// open opens a door with the kubelet's defaults, but for what change sets.
+func open(t *testing.T, change func(*door, *Options)) *door {
+	t.Helper()
+	d := &door{t: t, api: fakeapi.New(), ca: newAuthority(t), allow: map[string]bool{}, tokens: map[string]string{}}
+	d.api.AccessReview = func(r *authorizationv1.SubjectAccessReview) {
+		a := r.Spec.ResourceAttributes
+		r.Status.Allowed = a.Resource == "nodes" && a.Name == "n" && a.Group == "" &&
+			d.allow[r.Spec.User+" "+a.Verb+" "+a.Subresource]
+	}
+	d.api.TokenReview = func(r *authenticationv1.TokenReview) {
+		if name := d.tokens[r.Spec.Token]; name != "" {
+			r.Status.Authenticated, r.Status.User.Username = true, name
+		}
+	}
+	c, err := client.New(client.Options{
+		Config: &rest.Config{Host: d.api.Start(t)}, NodeName: "n", ContentType: "application/json",
+		Main: client.Limits{QPS: -1},
+	})
+	must.OK(t, err)
+	o := Options{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			u, _ := UserOf(r.Context())
+			d.mu.Lock()
+			d.clients = append(d.clients, u.String())
+			d.mu.Unlock()
+			_, _ = io.WriteString(w, "served to "+u.Name+r.Header.Get("Authorization"))
+		}),
+		NodeName: "n", Certificate: SelfSigned("n", []string{"127.0.0.1"}, time.Now), Now: d.now,
+		ClientCA: func() (*x509.CertPool, error) {
+			p := x509.NewCertPool()
+			p.AddCert(d.ca.cert)
+			return p, nil
+		},
+		TokenTTL: 2 * time.Minute, AllowTTL: 5 * time.Minute, DenyTTL: 30 * time.Second,
+		ReviewToken: func(ctx context.Context, r *authenticationv1.TokenReview) (*authenticationv1.TokenReview, error) {
+			return client.Create(ctx, c, client.TokenReviews, "", r)
+		},
+		ReviewAccess: func(ctx context.Context, r *authorizationv1.SubjectAccessReview) (
+			*authorizationv1.SubjectAccessReview, error,
+		) {
+			return client.Create(ctx, c, client.SubjectAccessReviews, "", r)
+		},
+	}
+	if change != nil {
+		change(d, &o)
+	}
+	d.addr = run(t, func(ctx context.Context, l net.Listener) error { return New(o).Serve(ctx, l) })
+	return d
+}
+
+// run runs a server on a port until the test ends.
+func run(t *testing.T, serve func(context.Context, net.Listener) error) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must.OK(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		must.OK(t, <-ended)
+	})
+	return l.Addr().String()
+}
+
+// as is who sends a request.
+type as struct {
+	cert  *tls.Certificate
+	token string
+}
+
+// send sends one request on a connection of its own.
+func (d *door) send(who as, method, path string) (int, string) {
+	d.t.Helper()
+	code, body, err := d.try(who, method, path)
+	must.OK(d.t, err)
+	return code, body
+}
+
+func (d *door) try(who as, method, path string) (int, string, error) {
+	c := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // a certificate of the server's own
+	if who.cert != nil {
+		c.Certificates = []tls.Certificate{*who.cert}
+	}
+	tr := &http.Transport{TLSClientConfig: c, DisableKeepAlives: true, ForceAttemptHTTP2: true}
+	defer tr.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(d.t.Context(), method, "https://"+d.addr+path, http.NoBody)
+	if err != nil {
+		return 0, "", err
+	}
+	if who.token != "" {
+		req.Header.Set("Authorization", "Bearer "+who.token)
+	}
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if resp.ProtoMajor != 1 {
+		err = errors.New("the server speaks " + resp.Proto)
+	}
+	return resp.StatusCode, string(body), err
+}
+
+// want sends a GET and wants a status.
+func (d *door) want(code int, who as, path string) {
+	d.t.Helper()
+	if got, body := d.send(who, http.MethodGet, path); got != code {
+		d.t.Errorf("GET %s: %d %q, want %d", path, got, body, code)
+	}
+}
+
+// reviews returns how many reviews of a kind the API server has had.
+func (d *door) reviews(kind string) int { return len(d.api.Requests("create " + kind)) }
+
+const (
+	tokenReviews  = "tokenreviews.authentication.k8s.io"
+	accessReviews = "subjectaccessreviews.authorization.k8s.io"
+)
+
+func writeFile(path, text string) error { return os.WriteFile(path, []byte(text), 0o600) }

@@ -1,0 +1,329 @@
+package secure
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/journalet/journalet/test/must"
+)
+
+func TestPathsHaveTheKubeletsSubresources(t *testing.T) {
+	for path, want := range map[string]string{
+		"/pods": "pods proxy", "/pods/": "pods proxy", "/runningpods/": "pods proxy", "/allocatedPods": "pods proxy",
+		"/healthz": "healthz proxy", "/healthz/ping": "healthz proxy", "/configz": "configz proxy", "/flagz": "configz",
+		"/stats/summary": "stats", "/metrics": "metrics", "/metrics/cadvisor": "metrics", "/logs/": "log",
+		"/logs/syslog": "log", "/checkpoint/ns/pod/c": "checkpoint", "/statusz": "statusz",
+		"/exec/ns/pod/c": "proxy", "/containerLogs/ns/pod/c": "proxy", "/debug/pprof/": "proxy", "/": "proxy",
+		"/metricsx": "proxy", "/podsecret": "proxy",
+	} {
+		if got := strings.Join(subresources(path), " "); got != want {
+			t.Errorf("%s is reviewed as %s, want %s", path, got, want)
+		}
+	}
+}
+
+func TestACertificateNamesUserAndGroups(t *testing.T) {
+	d := open(t, nil)
+	d.allow["kube-apiserver get proxy"] = true
+	who := as{cert: d.ca.client(t, "kube-apiserver", "masters")}
+	if code, body := d.send(who, http.MethodGet, "/exec/ns/p/c"); code != 200 || body != "served to kube-apiserver" {
+		t.Fatalf("%d %q", code, body)
+	}
+	if got := d.served(); !slices.Equal(got, []string{"kube-apiserver (certificate) from 127.0.0.1"}) {
+		t.Errorf("the handler sees %q", got)
+	}
+	var r authorizationv1.SubjectAccessReview
+	must.OK(t, json.Unmarshal(d.api.Requests("create " + accessReviews)[0].Body, &r))
+	if !slices.Equal(r.Spec.Groups, []string{"masters", authenticated}) || len(r.Spec.Extra[credentialID]) != 1 {
+		t.Errorf("reviewed %+v", r.Spec)
+	}
+	if d.reviews(tokenReviews) != 0 {
+		t.Error("a certificate needs no TokenReview")
+	}
+	// POST is create, which is not permitted.
+	if code, body := d.send(who, http.MethodPost, "/exec/ns/p/c"); code != 403 ||
+		body != "Forbidden (user=kube-apiserver, verb=create, resource=nodes, subresource(s)=[proxy])\n" {
+		t.Errorf("%d %q", code, body)
+	}
+}
+
+func TestCertificatesThatDoNotVerifyAreRefused(t *testing.T) {
+	d := open(t, func(_ *door, o *Options) { o.AlwaysAllow, o.Anonymous = true, true })
+	other := newAuthority(t)
+	name := pkix.Name{CommonName: "root"}
+	usage := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	for what, c := range map[string]*tls.Certificate{
+		"another authority": other.client(t, "root"),
+		"a server's": d.ca.sign(t, &x509.Certificate{
+			Subject: name, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		}),
+		"expired": d.ca.sign(t, &x509.Certificate{
+			Subject: name, ExtKeyUsage: usage, NotBefore: time.Unix(0, 0), NotAfter: time.Now().Add(-time.Second),
+		}),
+		"no name": d.ca.client(t, ""),
+	} {
+		if code, body := d.send(as{cert: c}, http.MethodGet, "/pods"); code != 401 || body != "Unauthorized" {
+			t.Errorf("%s: %d %q", what, code, body)
+		}
+	}
+	d.want(200, as{}, "/pods") // anonymous
+	if got := d.served(); !slices.Equal(got, []string{"system:anonymous (anonymous) from 127.0.0.1"}) {
+		t.Errorf("served %q", got)
+	}
+}
+
+func TestRequestsWithoutCredentialsAreRefused(t *testing.T) {
+	d := open(t, nil)
+	for _, path := range []string{"/healthz", "/pods", "/metrics", "/exec/ns/p/c", "/"} {
+		d.want(401, as{}, path)
+	}
+	if got := len(d.api.Requests("")); got != 0 {
+		t.Errorf("the API server has had %d requests", got)
+	}
+}
+
+func TestATokenIsReviewedAndItsAnswerIsKept(t *testing.T) {
+	d := open(t, nil)
+	d.tokens["good"] = "system:serviceaccount:m:prometheus"
+	d.allow["system:serviceaccount:m:prometheus get metrics"] = true
+	for range 3 {
+		code, body := d.send(as{token: "good"}, http.MethodGet, "/metrics/cadvisor")
+		if code != 200 || body != "served to system:serviceaccount:m:prometheus" { // without the token itself
+			t.Fatalf("%d %q", code, body)
+		}
+		d.want(401, as{token: "bad"}, "/metrics")
+	}
+	if tokens, access := d.reviews(tokenReviews), d.reviews(accessReviews); tokens != 2 || access != 1 {
+		t.Errorf("%d TokenReviews, %d SubjectAccessReviews; want 2, 1", tokens, access)
+	}
+	d.tokens["good"] = ""
+	d.advance(2*time.Minute + time.Second)
+	d.want(401, as{token: "good"}, "/metrics/cadvisor")
+	d.want(401, as{token: strings.Repeat("x", maxTokenBytes+1)}, "/metrics")
+	if got := d.reviews(tokenReviews); got != 3 {
+		t.Errorf("%d TokenReviews, want 3", got)
+	}
+}
+
+func TestPermissionsAreKeptForTheirTime(t *testing.T) {
+	d := open(t, nil)
+	who := as{cert: d.ca.client(t, "u")}
+	for _, step := range []struct {
+		allow   bool
+		after   time.Duration
+		code    int
+		reviews int
+	}{
+		{false, 0, 403, 1}, {true, 29 * time.Second, 403, 1}, {true, 2 * time.Second, 200, 2},
+		{false, 4 * time.Minute, 200, 2}, {false, 61 * time.Second, 403, 3},
+	} {
+		d.allow["u get stats"] = step.allow
+		d.advance(step.after)
+		d.want(step.code, who, "/stats/summary")
+		if got := d.reviews(accessReviews); got != step.reviews {
+			t.Errorf("%+v: %d reviews", step, got)
+		}
+	}
+}
+
+func TestTheNarrowPermissionIsReviewedFirst(t *testing.T) {
+	d := open(t, nil)
+	d.allow["narrow get pods"], d.allow["wide get proxy"] = true, true
+	narrow, wide := as{cert: d.ca.client(t, "narrow")}, as{cert: d.ca.client(t, "wide")}
+	d.want(200, narrow, "/pods")
+	if got := d.reviews(accessReviews); got != 1 {
+		t.Errorf("%d reviews, want 1", got)
+	}
+	d.want(200, wide, "/pods")
+	d.want(200, wide, "/exec/ns/p/c")
+	d.want(403, narrow, "/exec/ns/p/c")
+	d.want(403, wide, "/metrics") // proxy does not open it
+}
+
+func TestWithoutAnAPIServerCertificatesAndKeptAnswersWork(t *testing.T) {
+	d := open(t, nil)
+	who := as{cert: d.ca.client(t, "u")}
+	d.tokens["good"] = "u"
+	d.allow["u get proxy"] = true
+	d.want(200, who, "/containerLogs/ns/p/c")
+	d.api.SetDown(true)
+	d.want(200, who, "/containerLogs/ns/p/c")
+	code, body := d.send(who, http.MethodGet, "/metrics")
+	if code != 500 || body != "Authorization error (user=u, verb=get, resource=nodes, subresource=metrics)" {
+		t.Errorf("%d %q, want 500", code, body)
+	}
+	d.want(401, as{token: "good"}, "/containerLogs/ns/p/c")
+	d.api.SetDown(false)
+	d.want(200, as{token: "good"}, "/containerLogs/ns/p/c") // an error was not kept
+	d.want(403, who, "/metrics")
+}
+
+func TestUnknownTokensAreReviewedWithinALimit(t *testing.T) {
+	d := open(t, nil)
+	d.tokens["good"] = "u"
+	d.allow["u get metrics"] = true
+	d.want(200, as{token: "good"}, "/metrics")
+	for i := range 4 * unknownBurst {
+		d.want(401, as{token: fmt.Sprint("bad", i)}, "/metrics")
+	}
+	// The tokens of the burst, and those of the time that the requests needed.
+	if got := d.reviews(tokenReviews); got >= 4*unknownBurst {
+		t.Errorf("%d TokenReviews", got)
+	}
+	d.want(200, as{token: "good"}, "/metrics")
+}
+
+func TestAnswersAreBounded(t *testing.T) {
+	a := newAnswers(time.Hour, time.Hour, time.Now)
+	for i := range maxCached + 100 {
+		_, err := a.get([]byte(fmt.Sprint(i)), func() (any, bool, error) { return i, i%2 == 0, nil })
+		must.OK(t, err)
+		_, err = a.get([]byte(fmt.Sprint("more", i)), func() (any, bool, error) { return i, i%2 == 0, nil })
+		must.OK(t, err)
+	}
+	if yes, no := len(a.yes.Keys()), len(a.no.Keys()); yes != maxCached || no != maxCached {
+		t.Errorf("%d and %d answers are kept, want %d", yes, no, maxCached)
+	}
+}
+
+func TestOldVersionsOfTLSAreRefused(t *testing.T) {
+	d := open(t, func(_ *door, o *Options) { o.MinVersion = tls.VersionTLS10 })
+	c, err := tls.Dial("tcp", d.addr, &tls.Config{
+		InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11, //nolint:gosec // the subject
+	})
+	if err == nil {
+		c.Close()
+		t.Fatal("TLS 1.1 was spoken")
+	}
+}
+
+func TestFilesAreReadAgain(t *testing.T) {
+	dir, ca := t.TempDir(), newAuthority(t)
+	var clock time.Time
+	now := func() time.Time { return clock }
+	first, second := ca.client(t, "first"), ca.client(t, "second")
+	cert, key := write(t, dir, first)
+	get, err := CertificateFiles(cert, key, now, New(Options{}).opts.Log)
+	must.OK(t, err)
+	want := func(c *tls.Certificate) {
+		t.Helper()
+		clock = clock.Add(reloadEvery)
+		if got, err := get(); err != nil || !slices.Equal(got.Certificate[0], c.Certificate[0]) {
+			t.Errorf("another certificate is in use (%v)", err)
+		}
+	}
+	want(first)
+	write(t, dir, second)
+	want(second)
+	must.OK(t, writeFile(key, "broken"))
+	want(second)
+	write(t, dir, first)
+	want(first)
+	if _, err := CertificateFiles(cert, cert, now, nil); err == nil {
+		t.Error("a certificate is no key")
+	}
+	authorities, err := ClientCAFile(cert, now, nil)
+	must.OK(t, err)
+	before, _ := authorities()
+	write(t, dir, second)
+	clock = clock.Add(reloadEvery)
+	if after, err := authorities(); err != nil || after.Equal(before) {
+		t.Errorf("the authorities of before are in use (%v)", err)
+	}
+	if _, err := ClientCAFile(key, now, nil); err == nil {
+		t.Error("a key is no authority")
+	}
+}
+
+// dial opens a connection that sends nothing.
+func (d *door) dial() net.Conn {
+	d.t.Helper()
+	c, err := net.Dial("tcp", d.addr)
+	must.OK(d.t, err)
+	d.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// closed waits until the server closes a connection.
+func closed(t *testing.T, c net.Conn) {
+	t.Helper()
+	must.OK(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
+	_, err := c.Read(make([]byte, 64))
+	if ne, ok := err.(net.Error); err == nil || ok && ne.Timeout() { //nolint:errorlint // of the connection itself
+		t.Errorf("the connection is not closed: %v", err)
+	}
+}
+
+func TestStrangersHoldNoPlaceAgainstOthers(t *testing.T) {
+	d := open(t, func(_ *door, o *Options) {
+		o.AlwaysAllow, o.Limits = true, Limits{Connections: 3, Strangers: 2, Header: time.Hour}
+	})
+	known, err := tls.Dial("tcp", d.addr, &tls.Config{
+		InsecureSkipVerify: true, Certificates: []tls.Certificate{*d.ca.client(t, "u")}, //nolint:gosec // its own
+	})
+	must.OK(t, err)
+	defer known.Close()
+	request := func() {
+		t.Helper()
+		_, err := known.Write([]byte("GET /pods HTTP/1.1\r\nHost: n\r\n\r\n"))
+		must.OK(t, err)
+		n, err := known.Read(make([]byte, 4096))
+		if err != nil || n == 0 {
+			t.Fatalf("the known client has lost its connection: %v", err)
+		}
+	}
+	request()
+	first, second := d.dial(), d.dial()
+	third := d.dial()
+	closed(t, first)
+	d.want(200, as{cert: d.ca.client(t, "another")}, "/pods")
+	closed(t, second)
+	_ = third
+	request()
+}
+
+func TestAHandshakeHasATime(t *testing.T) {
+	d := open(t, func(_ *door, o *Options) { o.Limits.Header = 50 * time.Millisecond })
+	closed(t, d.dial())
+}
+
+func TestTheReadOnlyPortServesNoSession(t *testing.T) {
+	d := &door{t: t}
+	d.addr = run(t, func(ctx context.Context, l net.Listener) error {
+		return ServePlain(ctx, l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), Limits{},
+			New(Options{}).opts.Log)
+	})
+	for what, want := range map[string]int{
+		"GET /pods": 200, "GET /metrics/cadvisor": 200, "GET /stats/summary": 200, "POST /pods": 404,
+		"GET /exec/ns/p/c": 404, "GET /containerLogs/ns/p/c": 404, "GET /configz": 404, "GET /debug/pprof/": 404,
+	} {
+		method, path, _ := strings.Cut(what, " ")
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+d.addr+path, http.NoBody)
+		must.OK(t, err)
+		resp, err := http.DefaultClient.Do(req)
+		must.OK(t, err)
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s: %d, want %d", what, resp.StatusCode, want)
+		}
+	}
+}
+
+func TestNamesForgeNoRecord(t *testing.T) {
+	u := &User{Name: "user root (uid 0), process 1\x1b[2J", By: "certificate", From: "10.0.0.1"}
+	if got, want := u.String(), "user root ?uid 0?? process 1?[2J (certificate) from 10.0.0.1"; got != want {
+		t.Errorf("shown as %q, want %q", got, want)
+	}
+}
