@@ -35,7 +35,7 @@ FUZZ = FuzzDecode@./runtime/source/manifest FuzzDecodeObjects@./runtime/source/m
 	FuzzEvent@./runtime/history/describe FuzzRecord@./runtime/history/replay FuzzBlock@./bus \
 	FuzzLog@./runtime/pod/logs FuzzTime@./runtime/pod/logs
 # Tests run on the pinned containerd unless LAB_CONTAINERD names another: they need its event stream.
-integration cluster cluster-test chaos chaos-short leftovers attack: export LAB_CONTAINERD ?= built
+integration cluster cluster-test conformance chaos chaos-short leftovers attack: export LAB_CONTAINERD ?= built
 # The tests of test/chaos bring up their lab by themselves: they also kill it.
 CHAOS = $(GO) test ./test/chaos -tags chaos -count=1
 # What starts goroutines: deciders do not, and run in the host of the scenarios.
@@ -94,6 +94,13 @@ cluster: build lab-up ## a Kubernetes control plane on this machine, with it as 
 cluster-down: ## stop them, and the lab with its pods (LAB_NAME)
 	$(CLUSTER) down
 	$(LAB) down
+
+.PHONY: conformance
+conformance: LAB_NAME = conformance
+conformance: build ## Kubernetes' own specs of a node against this agent, on the lab "conformance"; writes docs/CONFORMANCE.md (root; 30 min; ONLY=regexp, AGENT=kubelet: no page)
+	$(LAB) up
+	eval "$$($(LAB) env)"; $(GO) run ./test/cluster/conformance -out $(CURDIR)/.lab/conformance $(ARGS) \
+		-agent $(or $(AGENT),journalet) -only '$(ONLY)' $(if $(ONLY)$(AGENT),,-page $(CURDIR)/docs/CONFORMANCE.md)
 
 .PHONY: licences
 licences: ## docs/third-party.txt: the modules that are built in, with their licences

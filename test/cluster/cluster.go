@@ -15,6 +15,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -209,6 +211,24 @@ func (c *Cluster) Stop() error {
 		errs = errors.Join(errs, c.stop(string(p)))
 	}
 	return errors.Join(err, errs)
+}
+
+// Remove removes the directory of a cluster that is stopped, with the volumes that pods of its nodes have left mounted.
+func Remove(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
+	if err != nil {
+		return err
+	}
+	for _, m := range slices.Backward(mounts) { // the later ones are above the earlier
+		if err := unix.Unmount(m.Mountpoint, unix.MNT_DETACH); err != nil {
+			return fmt.Errorf("unmount %s: %w", m.Mountpoint, err)
+		}
+	}
+	return os.RemoveAll(dir)
 }
 
 // Config returns the settings of a client that may do everything, without a limit of requests.

@@ -12,8 +12,8 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// kubeletConfig runs the kubelet of the same release on a machine like CI's: with cgroup v1, and without a cgroup of
-// its own for each pod. It neither removes images nor evicts for want of disk: other tests share both.
+// kubeletConfig runs the kubelet of the same release on a machine like CI's: with cgroup v1. It neither removes images
+// nor evicts for want of disk: other tests share both. A kubelet 1.37 without cgroups of pods panics at a resize.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %q}}
@@ -23,7 +23,9 @@ podLogsDir: %q
 volumePluginDir: %q
 port: %d
 healthzPort: %d
-cgroupsPerQOS: false
+cgroupDriver: cgroupfs
+cgroupsPerQOS: true
+cgroupRoot: %q
 enforceNodeAllocatable: []
 failCgroupV1: false
 failSwapOn: false
@@ -41,6 +43,10 @@ authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {c
 authorization: {mode: Webhook}
 podLogsDir: %q
 port: %d
+cgroupDriver: cgroupfs
+cgroupsPerQOS: true
+cgroupRoot: %q
+enforceNodeAllocatable: []
 rotateCertificates: true
 imageGCHighThresholdPercent: 100
 maxPods: 500
@@ -66,7 +72,8 @@ func (c *Cluster) StartKubelet(ctx context.Context, n Node) error {
 	}
 	dir := c.NodeDir(n.Name)
 	var port, healthz int
-	if err := errors.Join(os.MkdirAll(dir, 0o700), freePorts(dir, &port, &healthz)); err != nil {
+	cgroup, err := newCgroup(c.APIPort, n.Name)
+	if err := errors.Join(err, os.MkdirAll(dir, 0o700), freePorts(dir, &port, &healthz)); err != nil {
 		return err
 	}
 	kubeconfig, err := c.Node(n.Name)
@@ -75,13 +82,36 @@ func (c *Cluster) StartKubelet(ctx context.Context, n Node) error {
 	}
 	config := filepath.Join(dir, "config.yaml")
 	text := fmt.Sprintf(kubeletConfig, c.CA(), n.Endpoint, filepath.Join(dir, "logs"), filepath.Join(dir, "plugins"), port,
-		healthz, n.Config)
+		healthz, cgroup, n.Config)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return err
 	}
 	return c.StartNode(ctx, n.Name, filepath.Join(programs, string(Kubelet)), append([]string{"--config", config,
 		"--kubeconfig", kubeconfig, "--root-dir", filepath.Join(dir, "root"), "--cert-dir", filepath.Join(dir, "pki"),
 		"--hostname-override", n.Name, "--node-ip", c.Address}, n.Flags...)...)
+}
+
+// newCgroup creates a cgroup for the pods of a node, so that several nodes may be on one machine, and returns its path
+// in each hierarchy. It stays: the next cluster at this port has it again.
+func newCgroup(port int, node string) (string, error) {
+	const mount = "/sys/fs/cgroup"
+	name := fmt.Sprintf("/jl-cluster-%d-%s", port, node)
+	dirs := []string{mount}
+	if _, err := os.Stat(filepath.Join(mount, "cgroup.controllers")); err != nil { // cgroup v1
+		var err error
+		if dirs, err = filepath.Glob(filepath.Join(mount, "*")); err != nil {
+			return "", err
+		}
+	}
+	for _, dir := range dirs {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil { //nolint:gosec // as all cgroups
+			return "", fmt.Errorf("create a cgroup for the node %s: %w; run as root", node, err)
+		}
+	}
+	return name, nil
 }
 
 // StartAgent starts a program of ours as a node of this cluster by TLS bootstrap, unless it runs, and returns when its
@@ -92,11 +122,12 @@ func (c *Cluster) StartAgent(ctx context.Context, program string, n Node) error 
 	}
 	dir := c.NodeDir(n.Name)
 	var port int
-	if err := errors.Join(os.MkdirAll(dir, 0o700), freePorts(dir, &port)); err != nil {
+	cgroup, err := newCgroup(c.APIPort, n.Name)
+	if err := errors.Join(err, os.MkdirAll(dir, 0o700), freePorts(dir, &port)); err != nil {
 		return err
 	}
 	config := filepath.Join(dir, "config.yaml")
-	text := fmt.Sprintf(agentConfig, c.CA(), filepath.Join(dir, "logs"), port, n.Config)
+	text := fmt.Sprintf(agentConfig, c.CA(), filepath.Join(dir, "logs"), port, cgroup, n.Config)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return err
 	}

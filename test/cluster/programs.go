@@ -95,24 +95,33 @@ func Provide(ctx context.Context, programs ...Program) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // programs, for all users
 		return "", err
 	}
-	unlock, err := lock(filepath.Join(all, key+".lock"))
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
 	now := time.Now()
 	if err := os.Chtimes(dir, now, now); err != nil {
 		return "", err
 	}
 	for _, p := range programs {
-		if _, err := os.Stat(filepath.Join(dir, string(p))); err == nil {
-			continue
-		}
-		if err := build(ctx, module, dir, p); err != nil {
+		if err := provide(ctx, module, dir, p); err != nil {
 			return "", err
 		}
 	}
 	return dir, prune(all, key, now)
+}
+
+// provide builds a program unless it is there. Who finds another process at the same build waits for it.
+func provide(ctx context.Context, module, dir string, p Program) error {
+	path := filepath.Join(dir, string(p))
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	unlock, err := lock(path + ".lock")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	return build(ctx, module, dir, p)
 }
 
 // cacheKey is a hash of all that the programs are built from: the pinned modules, the compiler, and the recipe.
@@ -136,7 +145,7 @@ func cacheKey(ctx context.Context, module string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:16], nil
 }
 
-// lock holds a lock file, so that two test runs do not build the same program at once.
+// lock waits for a lock file and holds it.
 func lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644) //nolint:gosec // in the cache directory
 	if err != nil {
@@ -156,9 +165,6 @@ func build(ctx context.Context, module, dir string, p Program) error {
 	cmd := exec.CommandContext(ctx, "nice", args...) //nolint:gosec // arguments of this package
 	cmd.Dir = module
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly -buildvcs=false")
-	if p == Agnhost || p == Nonewprivs {
-		cmd.Env = append(cmd.Env, "CGO_ENABLED=0") // they run in images without a C library
-	}
 	fmt.Fprintf(os.Stderr, "cluster: building %s %s, once for this go.mod; the first build takes minutes\n", p, Version)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s in %s: %w\n%s", p, module, err, out)
@@ -174,6 +180,10 @@ func buildArgs(p Program, out string) []string {
 	for _, set := range []string{"gitVersion=" + Version, "gitMajor=" + number[0], "gitMinor=" + number[1],
 		"gitTreeState=clean"} {
 		ldflags += " -X " + variables + set
+	}
+	if p == Agnhost || p == Nonewprivs {
+		// They run in images without a C library. CGO_ENABLED=0 would compile all of Kubernetes' packages once more.
+		ldflags += " -linkmode external -extldflags -static"
 	}
 	parallel := os.Getenv("LAB_BUILD_PARALLEL")
 	if parallel == "" {

@@ -29,7 +29,7 @@ func Up(t testing.TB, o Options) *Cluster {
 			t.Logf("the cluster's files are kept in %s", dir)
 			return
 		}
-		if err := os.RemoveAll(dir); err != nil {
+		if err := Remove(dir); err != nil {
 			t.Error(err)
 		}
 	})

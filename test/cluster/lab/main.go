@@ -98,7 +98,7 @@ func command(ctx context.Context, c *cluster.Cluster, name string, args []string
 		if err := c.Stop(); err != nil {
 			return err
 		}
-		return os.RemoveAll(c.Dir)
+		return cluster.Remove(c.Dir)
 	case name == "status":
 		return c.Ready(ctx, cluster.APIServer)
 	case name == "kubeconfig" && len(args) == 0:
@@ -153,8 +153,10 @@ func up(ctx context.Context, dir string) error {
 	return nil
 }
 
+// programs builds all that a later step may need, so that this takes the time and not the step.
 func programs(ctx context.Context) error {
-	dir, err := cluster.Provide(ctx, append(cluster.Parts(), cluster.Kubectl, cluster.Kubeadm, cluster.Kubelet)...)
+	dir, err := cluster.Provide(ctx, append(cluster.Parts(), cluster.Kubectl, cluster.Kubeadm, cluster.Kubelet,
+		cluster.Agnhost, cluster.Nonewprivs, cluster.E2E)...)
 	fmt.Println(dir)
 	return err
 }

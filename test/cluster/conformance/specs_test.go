@@ -1,0 +1,90 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/journalet/journalet/test/must"
+)
+
+func TestSelectionHasEverySpecOnce(t *testing.T) {
+	specs, err := selected("", "")
+	must.OK(t, err)
+	if len(specs) != 174 {
+		t.Errorf("%d specs are selected, want 174", len(specs))
+	}
+	seen := map[string]bool{}
+	for _, s := range specs {
+		if seen[s.text] {
+			t.Errorf("%s is selected twice", s.text)
+		}
+		seen[s.text] = true
+	}
+	if _, err := selected("no such spec", ""); err == nil {
+		t.Error("an expression that matches no spec is taken: nothing would run, and nothing fail")
+	}
+}
+
+func TestShardsHoldEverySpecAndAreFocusedOnTheirOwn(t *testing.T) {
+	specs, err := selected("", "")
+	must.OK(t, err)
+	shards := shard(specs, 4)
+	focuses := make([]*regexp.Regexp, len(shards))
+	for i, s := range shards {
+		focuses[i] = regexp.MustCompile(focus(s))
+	}
+	for _, s := range specs {
+		matched := 0
+		for i, f := range focuses {
+			if f.MatchString(suite+" "+s.text) != slices.Contains(shards[i], s) {
+				t.Errorf("shard %d is not focused on its own specs: %s", i, s.text)
+			}
+			if f.MatchString(suite + " " + s.text) {
+				matched++
+			}
+		}
+		if matched != 1 {
+			t.Errorf("%s is in %d shards", s.text, matched)
+		}
+	}
+	if n := len(shard(specs[:2], 4)); n != 2 {
+		t.Errorf("two specs are in %d shards, one would run everything", n)
+	}
+}
+
+func TestReportDistinguishesSkippedFromNotInFocus(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "report.json")
+	must.OK(t, os.WriteFile(file, []byte(`[{"SpecReports": [
+		{"LeafNodeType": "BeforeSuite", "State": "passed"},
+		{"LeafNodeType": "It", "ContainerHierarchyTexts": ["[sig-node] A"], "LeafNodeText": "works", "State": "passed",
+			"RunTime": 1500000000},
+		{"LeafNodeType": "It", "ContainerHierarchyTexts": ["[sig-node] B"], "LeafNodeText": "is elsewhere",
+			"State": "skipped"},
+		{"LeafNodeType": "It", "ContainerHierarchyTexts": ["[sig-node] C"], "LeafNodeText": "needs more",
+			"State": "skipped", "Failure": {"Message": "two nodes\nare needed"}}]}]`), 0o600))
+	got, err := read(file)
+	must.OK(t, err)
+	if len(got) != 2 || got["[sig-node] A works"].took != 1.5 || got["[sig-node] C needs more"].why != "two nodes" {
+		t.Errorf("the report reads as %+v", got)
+	}
+}
+
+func TestPageListsWhatDidNotPassFirst(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "page.md")
+	must.OK(t, writePage(path, "v1, containerd", []result{
+		{spec: spec{text: "[sig-node] A works", seconds: 2}, state: passed, took: 1},
+		{spec: spec{text: "[sig-node] B | fails"}, state: "failed", why: "no <pod>"},
+	}))
+	page, err := os.ReadFile(path)
+	must.OK(t, err)
+	for _, want := range []string{"**1 of 2 passed.**", `\[sig-node] B \| fails | failed | 0.0 | no &lt;pod>`,
+		`\[sig-node] A works | passed | 1.0 | 2.0 |`} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+}
