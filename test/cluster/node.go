@@ -59,6 +59,8 @@ type Node struct {
 	Endpoint string // of its CRI runtime, which no other agent may use
 	Config   string // more lines of a kubelet's configuration file
 	Flags    []string
+	// Issued has our agent start with a client certificate of its node, as a kubelet does, instead of a bootstrap token.
+	Issued bool
 }
 
 // NodeDir returns the directory with all that a node of this machine keeps.
@@ -114,8 +116,8 @@ func newCgroup(port int, node string) (string, error) {
 	return name, nil
 }
 
-// StartAgent starts a program of ours as a node of this cluster by TLS bootstrap, unless it runs, and returns when its
-// Node is ready.
+// StartAgent starts a program of ours as a node of this cluster, by TLS bootstrap unless its certificate is issued, and
+// returns when its Node is ready. One that runs keeps running.
 func (c *Cluster) StartAgent(ctx context.Context, program string, n Node) error {
 	if pid, err := c.running("node-" + n.Name); pid != 0 || err != nil {
 		return err
@@ -131,11 +133,18 @@ func (c *Cluster) StartAgent(ctx context.Context, program string, n Node) error 
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return err
 	}
-	return c.StartNode(ctx, n.Name, program, append([]string{"run", "--config", config,
-		"--bootstrap-kubeconfig", c.Bootstrap(), "--kubeconfig", filepath.Join(dir, "kubeconfig"),
+	identity := []string{"--bootstrap-kubeconfig", c.Bootstrap(), "--kubeconfig", filepath.Join(dir, "kubeconfig")}
+	if n.Issued {
+		kubeconfig, err := c.Node(n.Name)
+		if err != nil {
+			return err
+		}
+		identity = []string{"--kubeconfig", kubeconfig}
+	}
+	return c.StartNode(ctx, n.Name, program, append(append([]string{"run", "--config", config,
 		"--container-runtime-endpoint", n.Endpoint, "--root-dir", filepath.Join(dir, "root"),
 		"--container-log-dir", filepath.Join(dir, "links"), "--hostname-override", n.Name, "--node-ip", c.Address,
-		"--healthz-port", "0"}, n.Flags...)...)
+		"--healthz-port", "0"}, identity...), n.Flags...)...)
 }
 
 // StartNode starts a node agent as a process of this cluster, and returns when its Node is ready.

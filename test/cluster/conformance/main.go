@@ -97,7 +97,7 @@ func run(ctx context.Context, o options) (failed error) {
 }
 
 func join(ctx context.Context, c *cluster.Cluster, o options) error {
-	n := cluster.Node{Name: node, Endpoint: o.endpoint}
+	n := cluster.Node{Name: node, Endpoint: o.endpoint, Issued: true}
 	if o.agent == "kubelet" {
 		return c.StartKubelet(ctx, n)
 	}

@@ -15,11 +15,13 @@ const passed = "passed"
 const header = `# Conformance
 
 Kubernetes' own end-to-end tests, release %s, on a cluster whose one node is this agent: the specs of sig-node and
-sig-storage with ` + "`[NodeConformance]` or `[Conformance]`" + ` that one node can pass. ` + "`make conformance`" + ` runs them and writes this
-page. The images are stand-ins that are built locally ([test/cluster](../test/cluster/README.md)); the specs are
+sig-storage that one node can pass and that are for nodes or for conformance. A run of all by ` + "`make conformance`" + `
+writes this page. The images are stand-ins, built locally ([test/cluster](../test/cluster/README.md)); the specs are
 upstream's, unchanged.
 
-The node: %s. **%d of %d passed.** The last column has what kubelet 1.36.3 took on a machine of the same size.
+The node: %s.
+
+**%d of %d passed.** The last column has what kubelet 1.36.3 took on a machine of the same size.
 
 `
 
@@ -31,7 +33,7 @@ func writePage(path, version string, results []result) error {
 		b.WriteString("| did not pass | result | seconds | first line of the message |\n|---|---|---|---|\n")
 		for _, r := range results {
 			if r.state != passed {
-				fmt.Fprintf(&b, "| %s | %s | %.1f | %s |\n", cell(r.text), r.state, r.took, cell(r.why))
+				fmt.Fprintf(&b, "| %s | %s | %.1f | %s |\n", cell(r.text), r.state, r.took, cell(short(r.why)))
 			}
 		}
 		b.WriteString("\n")
@@ -50,6 +52,16 @@ func writePage(path, version string, results []result) error {
 // cell escapes what would end a cell of a table or be formatting.
 func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "*", `\*`, "<", "&lt;", "[", `\[`).Replace(text)
+}
+
+// messageRunes bounds what the page quotes of a message.
+const messageRunes = 200
+
+func short(text string) string {
+	if r := []rune(text); len(r) > messageRunes {
+		return string(r[:messageRunes]) + "…"
+	}
+	return text
 }
 
 func count(results []result) int {
