@@ -98,6 +98,7 @@ cluster-down: ## stop them, and the lab with its pods (LAB_NAME)
 .PHONY: conformance
 conformance: LAB_NAME = conformance
 conformance: build ## Kubernetes' own specs of a node against this agent, on the lab "conformance"; writes docs/CONFORMANCE.md (root; 30 min; ONLY=regexp, AGENT=kubelet: no page)
+	$(LAB) down # the lab keeps images by their names, which do not change when they do
 	$(LAB) up
 	eval "$$($(LAB) env)"; $(GO) run ./test/cluster/conformance -out $(CURDIR)/.lab/conformance $(ARGS) \
 		-agent $(or $(AGENT),journalet) -only '$(ONLY)' $(if $(ONLY)$(AGENT),,-page $(CURDIR)/docs/CONFORMANCE.md)

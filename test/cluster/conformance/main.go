@@ -124,8 +124,14 @@ func serve(ctx context.Context, o options, programs string) (func() error, error
 	if err != nil {
 		return nil, err
 	}
+	shell := filepath.Join(o.out, "sh")
+	build := exec.CommandContext(ctx, "go", "build", "-o", shell, "./test/cluster/images/sh")
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the shell of the images: %w\n%s", err, out)
+	}
 	all, err := images.All(images.Parts{Lab: o.lab, Programs: programs, Source: strings.TrimSpace(string(source)),
-		Bash: bash})
+		Bash: bash, Shell: shell})
 	if err != nil {
 		return nil, err
 	}

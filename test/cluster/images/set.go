@@ -14,6 +14,7 @@ type Parts struct {
 	Programs string // directory of agnhost and nnp
 	Source   string // directory of the module k8s.io/kubernetes
 	Bash     string // a static bash
+	Shell    string // the program in sh
 }
 
 // The names are those that the tests of release 1.37 ask for.
@@ -47,10 +48,9 @@ func All(p Parts) (map[string]v1.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the lab's pause: %w; run `make lab-up`", err)
 	}
-	// Its own shell drops variables whose names are no identifiers, which upstream's hands on.
 	busybox, err := layer(base, []entry{
 		{name: "bin/bash", mode: 0o755, from: p.Bash},
-		{name: "bin/sh", link: "bash"},
+		{name: "bin/sh", mode: 0o755, from: p.Shell},
 	}, func(c *v1.Config) { c.Cmd = []string{"sh"} })
 	if err != nil {
 		return nil, err
