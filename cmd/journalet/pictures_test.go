@@ -137,7 +137,7 @@ func TestPicturesOfCommands(t *testing.T) {
 		name := c.name + ".svg"
 		if *pictures != "" {
 			must.OK(t, os.WriteFile(filepath.Join(*pictures, name), taken, 0o600))
-			must.OK(t, os.Chmod(filepath.Join(*pictures, name), 0o644)) //nolint:gosec // documents
+			must.OK(t, os.Chmod(filepath.Join(*pictures, name), 0o644))
 		}
 		kept, err := os.ReadFile(filepath.Join(keptPictures, name))
 		must.OK(t, err)

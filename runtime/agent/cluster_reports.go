@@ -159,34 +159,28 @@ func (r *reports) drivers() map[string]func(context.Context) error {
 	}
 }
 
-// inspect calls f with the actor of a pod that has a manifest, and reports whether there is one.
-func (r *reports) inspect(ctx context.Context, uid string, f func(*pod.Actor)) (bool, error) {
+// inspect calls f with the actor of a pod, if there is one that has a manifest. It returns when f has.
+func (r *reports) inspect(ctx context.Context, uid string, f func(*pod.Actor)) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	named := make(chan bool, 1)
 	err := r.a.host.Inspect(ctx, messages.Pod(uid), func(d actors.Decider) {
 		actor := d.(*pod.Actor)
 		s := actor.Pod()
-		ok := s.GetPod() != nil && !s.GetOrphan() && s.GetStage() != journaletv1.PodStage_POD_STAGE_UNSPECIFIED
-		if ok {
+		if s.GetPod() != nil && !s.GetOrphan() && s.GetStage() != journaletv1.PodStage_POD_STAGE_UNSPECIFIED {
 			f(actor)
 		}
-		named <- ok
 	})
-	switch {
-	case errors.Is(err, host.ErrNoActor):
-		return false, nil
-	case err != nil:
-		return false, err
+	if errors.Is(err, host.ErrNoActor) {
+		return nil
 	}
-	return <-named, nil
+	return err
 }
 
 // desired returns what is to be reported of a pod. A pod without an admission has nothing, unless it waits.
 func (r *reports) desired(ctx context.Context, uid string) (podstatus.Desired, error) {
 	on := r.a.nodeView()
 	out := make(chan podstatus.Desired, 1)
-	_, err := r.inspect(ctx, uid, func(actor *pod.Actor) {
+	err := r.inspect(ctx, uid, func(actor *pod.Actor) {
 		s := actor.Pod()
 		if s.GetStage() == journaletv1.PodStage_POD_STAGE_ADMITTING && s.GetReason() == "" || actor.KeepsStatus() {
 			return
@@ -213,7 +207,7 @@ func (r *reports) static(ctx context.Context, uid string) (mirror.Static, error)
 	on := r.a.nodeView()
 	out := make(chan mirror.Static, 1)
 	undecided := make(chan struct{}, 1)
-	_, err := r.inspect(ctx, uid, func(actor *pod.Actor) {
+	err := r.inspect(ctx, uid, func(actor *pod.Actor) {
 		s := actor.Pod()
 		switch {
 		case s.GetPod().GetApi() != nil, s.GetRejected():

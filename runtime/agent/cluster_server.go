@@ -63,7 +63,7 @@ func (a *agent) newSecureServer(c *client.Client, certificate func() *tls.Certif
 		return nil, err
 	}
 	for _, id := range s.TLSCurvePreferences {
-		o.Curves = append(o.Curves, tls.CurveID(id)) //nolint:gosec // what Go does not know, it does not offer
+		o.Curves = append(o.Curves, tls.CurveID(id))
 	}
 	if s.ClientCAFile != "" {
 		if o.ClientCA, err = secure.ClientCAFile(s.ClientCAFile, time.Now, a.log); err != nil {

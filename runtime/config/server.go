@@ -63,7 +63,7 @@ func defaultServer() Server {
 // Flags that win over a part of a field.
 const (
 	flagAnonymous       = "anonymous-auth"
-	flagTokenReview     = "authentication-token-webhook" //nolint:gosec // the name of a flag
+	flagTokenReview     = "authentication-token-webhook"
 	flagReviewTTL       = "authentication-token-webhook-cache-ttl"
 	flagClientCA        = "client-ca-file"
 	flagAuthorization   = "authorization-mode"

@@ -130,7 +130,7 @@ func (s *Server) merged(k key, subresource string, old, now object) object {
 				next[field] = cloneValue(value)
 			}
 		}
-		meta := object(now).clone().meta()
+		meta := now.clone().meta()
 		for _, own := range []string{"name", "namespace", "uid", "creationTimestamp", "deletionTimestamp",
 			"deletionGracePeriodSeconds", "generation", "resourceVersion"} {
 			if v, has := old.meta()[own]; has {

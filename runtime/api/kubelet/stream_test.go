@@ -145,7 +145,7 @@ func TestFramesAreFoundInPieces(t *testing.T) {
 		var got string
 		f := frames{
 			control: func(frame []byte) bool { got += fmt.Sprint(frame); return true },
-			data:    func(stream uint32, p []byte) { got += fmt.Sprint(stream, string(p)) },
+			data:    func(stream uint32, p []byte) { got += fmt.Sprintf("%d%s", stream, p) },
 		}
 		for p := wire; len(p) > 0; p = p[min(size, len(p)):] {
 			if !f.take(p[:min(size, len(p))]) {

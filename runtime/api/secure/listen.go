@@ -58,7 +58,7 @@ func (l *Limits) fill() {
 func (s *Server) tlsConfig() *tls.Config {
 	o := &s.opts
 	c := &tls.Config{
-		MinVersion: o.MinVersion, CipherSuites: o.CipherSuites, CurvePreferences: o.Curves, //nolint:gosec // 1.2 at least
+		MinVersion: o.MinVersion, CipherSuites: o.CipherSuites, CurvePreferences: o.Curves,
 		NextProtos:     []string{"http/1.1"},
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return o.Certificate() },
 	}

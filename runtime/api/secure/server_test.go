@@ -201,7 +201,7 @@ func TestAnswersAreBounded(t *testing.T) {
 func TestOldVersionsOfTLSAreRefused(t *testing.T) {
 	d := open(t, func(_ *door, o *Options) { o.MinVersion = tls.VersionTLS10 })
 	c, err := tls.Dial("tcp", d.addr, &tls.Config{
-		InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11, //nolint:gosec // the subject
+		InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11,
 	})
 	if err == nil {
 		c.Close()
@@ -271,7 +271,7 @@ func TestStrangersHoldNoPlaceAgainstOthers(t *testing.T) {
 		o.AlwaysAllow, o.Limits = true, Limits{Connections: 3, Strangers: 2, Header: time.Hour}
 	})
 	known, err := tls.Dial("tcp", d.addr, &tls.Config{
-		InsecureSkipVerify: true, Certificates: []tls.Certificate{*d.ca.client(t, "u")}, //nolint:gosec // its own
+		InsecureSkipVerify: true, Certificates: []tls.Certificate{*d.ca.client(t, "u")},
 	})
 	must.OK(t, err)
 	defer known.Close()
@@ -300,7 +300,7 @@ func TestAHandshakeHasATime(t *testing.T) {
 }
 
 func TestTheReadOnlyPortServesNoSession(t *testing.T) {
-	d := &door{t: t}
+	d := &door{}
 	d.addr = run(t, func(ctx context.Context, l net.Listener) error {
 		return ServePlain(ctx, l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), Limits{},
 			New(Options{}).opts.Log)

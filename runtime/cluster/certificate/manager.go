@@ -117,7 +117,6 @@ func (m *Manager) Use(c *tls.Certificate) {
 		close(m.ready)
 	}
 	lifetime := c.Leaf.NotAfter.Sub(c.Leaf.NotBefore)
-	//nolint:gosec // spreads renewals, no secret
 	m.due = c.Leaf.NotBefore.Add(time.Duration(float64(lifetime) * (rotateFrom + rotateWithin*rand.Float64())))
 }
 

@@ -193,7 +193,9 @@ func run(t *testing.T, s *server, j *journal, root string, last int, test func(*
 	synctest.Wait()
 	test(d)
 	cancel()
-	<-ended
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 }
 
 func started() *journal {

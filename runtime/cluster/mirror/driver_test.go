@@ -67,7 +67,9 @@ func run(t *testing.T, test func(*world)) {
 		go func() { ended <- w.d.Run(ctx) }()
 		test(w)
 		cancel()
-		<-ended
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
 	})
 }
 

@@ -158,7 +158,7 @@ func setStatus(n *corev1.Node, s *Settings, w *World, now time.Time) {
 	info.MachineID, info.SystemUUID, info.BootID = m.MachineID, m.SystemUUID, m.BootID
 	info.KernelVersion, info.OSImage = m.KernelVersion, m.OSImage
 	info.OperatingSystem, info.Architecture = runtime.GOOS, runtime.GOARCH
-	info.KubeletVersion, info.KubeProxyVersion = version(s.Version), ""
+	info.KubeletVersion = version(s.Version)
 	info.ContainerRuntimeVersion = cmp.Or(w.Runtime.Name, "unknown") + "://" + cmp.Or(w.Runtime.Version, "Unknown")
 	info.Swap = nil
 	if m.SwapBytes > 0 {

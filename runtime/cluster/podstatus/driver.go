@@ -152,7 +152,7 @@ func (d *Driver) await(ctx context.Context, wait time.Duration) error {
 // backOff returns the pause after a failure, with up to a tenth more.
 func backOff(failures int) time.Duration {
 	pause := min(backOffLeast<<min(failures, 10), backOffMost)
-	return pause + time.Duration(rand.Int64N(int64(pause/10))) //nolint:gosec // spreads requests
+	return pause + time.Duration(rand.Int64N(int64(pause/10)))
 }
 
 // Sync makes the API server's status of one pod equal to its own, or deletes it. It reports whether it is to be called

@@ -66,7 +66,9 @@ func run(t *testing.T, workers int, test func(*world)) {
 		go func() { ended <- w.d.Run(ctx) }()
 		test(w)
 		cancel()
-		<-ended
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
 	})
 }
 

@@ -206,10 +206,10 @@ func (b *Backing) set(e *entry, o objects.Object, until time.Time) {
 	e.now = &o
 	b.report(e.key)
 	if kept := b.opts.Kept; kept != nil {
-		switch {
-		case o.State == present:
+		switch o.State {
+		case present:
 			kept.Save(e.key, &o, until)
-		case o.State == missing:
+		case missing:
 			kept.Remove(e.key)
 		}
 	}

@@ -89,11 +89,11 @@ func fileKey(dir, root string) ([]byte, error) {
 // within reports whether a directory is, or is below, another one.
 func within(dir, root string) (bool, error) {
 	for _, p := range []*string{&dir, &root} {
-		real, err := filepath.EvalSymlinks(*p)
+		resolved, err := filepath.EvalSymlinks(*p)
 		if err != nil {
 			return false, err
 		}
-		if *p, err = filepath.Abs(real); err != nil {
+		if *p, err = filepath.Abs(resolved); err != nil {
 			return false, err
 		}
 	}
@@ -133,7 +133,7 @@ func systemdKey(ctx context.Context, dir string) ([]byte, error) {
 func run(ctx context.Context, data []byte, verb string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, credentialTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, SystemdCreds, verb, "--name="+credential, "-", "-")
+	cmd := exec.CommandContext(ctx, SystemdCreds, verb, "--name="+credential, "-", "-") //nolint:gosec // a constant
 	cmd.Stdin = bytes.NewReader(data)
 	var failure bytes.Buffer
 	cmd.Stderr = &failure

@@ -17,7 +17,7 @@ import (
 func FromAPI(from *corev1.Pod) (p Parsed, unsupported string, err error) {
 	pod := &corev1.Pod{ObjectMeta: *from.ObjectMeta.DeepCopy(), Spec: *from.Spec.DeepCopy()}
 	pod.Kind, pod.APIVersion = "Pod", "v1"
-	pod.ResourceVersion, pod.ManagedFields, pod.Finalizers, pod.SelfLink = "", nil, nil, ""
+	pod.ResourceVersion, pod.ManagedFields, pod.Finalizers = "", nil, nil
 	for _, of := range []string{ConfigSourceAnnotation, ConfigSeenAnnotation, ConfigMirrorAnnotation} {
 		delete(pod.Annotations, of)
 	}

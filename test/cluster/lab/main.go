@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	if len(args) == 0 {
-		return errors.New(usage)
+		return errors.New(strings.TrimSpace(usage))
 	}
 	switch args[0] {
 	case "up":
@@ -126,7 +126,7 @@ func command(ctx context.Context, c *cluster.Cluster, name string, args []string
 	case name == "leave" && len(args) == 1:
 		return c.StopNode(ctx, args[0])
 	}
-	return errors.New(usage)
+	return errors.New(strings.TrimSpace(usage))
 }
 
 func up(ctx context.Context, dir string) error {
