@@ -93,6 +93,7 @@ func TestNothingIsLeftOver(t *testing.T) {
 		a.Remove(fmt.Sprintf("crasher-%d.yaml", i))
 	}
 	node.Eventually(t, settle, "every pod to be gone", a.Gone)
+	must.OK(t, collectGarbage())
 	node.Eventually(t, settle, "nothing to be left", func() error {
 		now, err := a.count(l)
 		lost := len(now[lostShims]) - len(before[lostShims])

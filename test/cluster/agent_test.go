@@ -167,7 +167,7 @@ func (n *ours) instances(t *testing.T) map[string]string {
 
 func (n *ours) killed(t *testing.T) {
 	before := n.instances(t)
-	must.OK(t, errors.Join(n.signal("node-ours", syscall.SIGKILL), n.gone("node-ours", stopTimeout)))
+	must.OK(t, errors.Join(n.signal("node-ours", syscall.SIGKILL), n.gone("node-ours")))
 	n.kubectl(t, "", "run", "meanwhile", "--image", busybox, "--restart=Never", "--", "true")
 	must.OK(t, n.StartAgent(t.Context(), n.program, n.node))
 	n.kubectl(t, "", "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/meanwhile", "--timeout=30s")

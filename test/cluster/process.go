@@ -137,7 +137,7 @@ func (c *Cluster) Kill(p Program) error {
 	if err := c.Signal(p, syscall.SIGKILL); err != nil {
 		return err
 	}
-	return c.gone(string(p), stopTimeout)
+	return c.gone(string(p))
 }
 
 // stop ends a program, if it runs: by SIGTERM, and by SIGKILL if that is not enough.
@@ -150,17 +150,17 @@ func (c *Cluster) stop(name string) error {
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return err
 	}
-	if c.gone(name, stopTimeout) == nil {
+	if c.gone(name) == nil {
 		return nil
 	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return err
 	}
-	return c.gone(name, stopTimeout)
+	return c.gone(name)
 }
 
-func (c *Cluster) gone(name string, within time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), within)
+func (c *Cluster) gone(name string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	return until(ctx, func() error {
 		pid, err := c.running(name)

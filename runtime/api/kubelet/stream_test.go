@@ -144,7 +144,7 @@ func TestFramesAreFoundInPieces(t *testing.T) {
 	for size := 1; size <= len(wire); size++ {
 		var got string
 		f := frames{
-			control: func(frame []byte) bool { got += fmt.Sprint(frame); return true },
+			control: func(frame []byte) bool { got += fmt.Sprintf("%d", frame); return true },
 			data:    func(stream uint32, p []byte) { got += fmt.Sprintf("%d%s", stream, p) },
 		}
 		for p := wire; len(p) > 0; p = p[min(size, len(p)):] {

@@ -125,6 +125,7 @@ func serve(ctx context.Context, o options, programs string) (func() error, error
 		return nil, err
 	}
 	shell := filepath.Join(o.out, "sh")
+	//nolint:gosec // a path of ours
 	build := exec.CommandContext(ctx, "go", "build", "-o", shell, "./test/cluster/images/sh")
 	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
