@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -87,11 +88,30 @@ func (f *follower) run(ctx context.Context, all *files) error {
 			f.report.problem("%d rotated files were left out: the client reads too slowly", f.lost)
 		}
 	}()
+	// The newest rotated file may have been rotated a moment ago: the runtime still writes to it.
+	late := n > 0 && !all.all[n-1].packed && !all.all[n-1].old(f.printer)
+	if late {
+		n--
+	}
 	if err := all.print(ctx, f.printer, n, f.report); err != nil {
 		return err
 	}
-	all.all = nil // current is closed by follow
+	if late {
+		f.push(current)
+		current = all.all[0]
+	}
+	all.all = nil // current is closed by follow, what is queued above
 	return f.follow(ctx, current)
+}
+
+// push has the live file, if there is one, read before those that took its place.
+func (f *follower) push(live *source) {
+	if live == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.queue = slices.Insert(f.queue, 0, live)
 }
 
 // track opens the files that take the live one's place.
