@@ -197,16 +197,32 @@ func TestClientsThatAreKilledMidStream(t *testing.T) {
 				{"port-forward", pod, ":8080"},
 			}
 			var clients []*exec.Cmd
+			var printed []func()
 			for range sessions {
-				for _, args := range commands {
+				for i, args := range commands {
 					cmd := exec.CommandContext(g.Context(), g.Program, append(args[:1:1],
 						append([]string{"--root-dir", g.Root}, args[1:]...)...)...)
 					in, err := cmd.StdinPipe()
 					must.OK(t, err)
 					defer in.Close()
+					out, err := cmd.StdoutPipe()
+					must.OK(t, err)
 					must.OK(t, cmd.Start())
 					clients = append(clients, cmd)
+					if i > 1 {
+						continue
+					}
+					printed = append(printed, func() {
+						_, err := io.WriteString(in, "typed\n")
+						must.OK(t, err)
+						_, err = io.ReadFull(out, make([]byte, 1))
+						must.OK(t, err)
+					})
 				}
+			}
+			// Of a command that is still being started, containerd loses the process when its client leaves.
+			for _, until := range printed {
+				until()
 			}
 			node.Eventually(t, settle, "the sessions to be under way", func() error {
 				if n := len(processes()); n < 2*sessions {
