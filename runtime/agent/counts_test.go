@@ -203,7 +203,7 @@ func TestEveryMetricIsFilled(t *testing.T) {
 	}
 }
 
-// notYet are metrics that a young and healthy node without probes and without credential provider plugins does not have.
+// notYet are metrics that a young and healthy node without probes and credential provider plugins does not have.
 var notYet = []string{"kubelet_runtime_operations_errors_total", "prober_probe_total", "prober_probe_duration_seconds",
 	"journalet_snapshots_timestamp_seconds", "kubelet_credential_provider_plugin_errors_total",
 	"kubelet_credential_provider_plugin_duration"}

@@ -144,8 +144,8 @@ func (c census) ofContainerd() error {
 	return errors.Join(err, c.ofSnapshots(ctx))
 }
 
-// collectGarbage has containerd remove at once what it collects. By itself it pauses for fifty times as long as the last
-// collections took, which are minutes on a busy machine.
+// collectGarbage has containerd remove at once what it collects. By itself it pauses for fifty times as long as the
+// last collections took, which are minutes on a busy machine.
 func collectGarbage() error {
 	ctx, cancel := node.Bounded()
 	defer cancel()
