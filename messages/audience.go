@@ -45,7 +45,7 @@ func Audience(author Ref, e *journaletv1.Event) (audience []Ref, everyone bool) 
 	case *journaletv1.Event_RestartRequested:
 		return []Ref{Pod(k.RestartRequested.GetUid())}, false
 	case *journaletv1.Event_DrainRequested, *journaletv1.Event_UncordonRequested, *journaletv1.Event_ShutdownSignaled,
-		*journaletv1.Event_NodeObserved:
+		*journaletv1.Event_NodeObserved, *journaletv1.Event_PressureObserved:
 		return []Ref{Node}, false
 	case *journaletv1.Event_ApiDeleteFinished:
 		return []Ref{Pod(k.ApiDeleteFinished.GetUid())}, false
@@ -66,8 +66,12 @@ func Audience(author Ref, e *journaletv1.Event) (audience []Ref, everyone bool) 
 		return []Ref{Image}, false
 	case *journaletv1.Event_CallRequested, *journaletv1.Event_CallWithdrawn:
 		return []Ref{Runtime}, false
-	case *journaletv1.Event_PodTerminated:
+	case *journaletv1.Event_PodTerminated, *journaletv1.Event_PodReclaimed, *journaletv1.Event_ImagesReclaimed:
 		return []Ref{Node}, false
+	case *journaletv1.Event_PodReclaimRequested:
+		return []Ref{Pod(k.PodReclaimRequested.GetUid())}, false
+	case *journaletv1.Event_ImageReclaimRequested:
+		return []Ref{Image}, false
 	case *journaletv1.Event_PodFinished:
 		return []Ref{Source(k.PodFinished.GetSource()), Node, Image}, false
 	case *journaletv1.Event_AdmissionDecided:

@@ -205,8 +205,11 @@ type AgentConfig struct {
 	ImageGarbageCollection *ImageGarbageCollection `protobuf:"bytes,12,opt,name=image_garbage_collection,json=imageGarbageCollection,proto3" json:"image_garbage_collection,omitempty"`
 	// How pods end when the machine shuts down, lowest priority first. None: pods are not ended.
 	ShutdownGroups []*ShutdownGroup `protobuf:"bytes,13,rep,name=shutdown_groups,json=shutdownGroups,proto3" json:"shutdown_groups,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// No credential provider wants the token of a pod's service account: pods with different ones share their pulls.
+	PullsWithoutServiceAccount bool          `protobuf:"varint,15,opt,name=pulls_without_service_account,json=pullsWithoutServiceAccount,proto3" json:"pulls_without_service_account,omitempty"`
+	Eviction                   *NodeEviction `protobuf:"bytes,16,opt,name=eviction,proto3" json:"eviction,omitempty"`
+	unknownFields              protoimpl.UnknownFields
+	sizeCache                  protoimpl.SizeCache
 }
 
 func (x *AgentConfig) Reset() {
@@ -330,6 +333,75 @@ func (x *AgentConfig) GetShutdownGroups() []*ShutdownGroup {
 	return nil
 }
 
+func (x *AgentConfig) GetPullsWithoutServiceAccount() bool {
+	if x != nil {
+		return x.PullsWithoutServiceAccount
+	}
+	return false
+}
+
+func (x *AgentConfig) GetEviction() *NodeEviction {
+	if x != nil {
+		return x.Eviction
+	}
+	return nil
+}
+
+// NodeEviction is how the node defends itself against pressure (kubelet: eviction*).
+type NodeEviction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How long a condition holds after its last threshold. Kubelet default: 5 min.
+	TransitionPeriod *durationpb.Duration `protobuf:"bytes,1,opt,name=transition_period,json=transitionPeriod,proto3" json:"transition_period,omitempty"`
+	// Longest grace period of a pod that a soft threshold ends.
+	MaxPodGrace   *durationpb.Duration `protobuf:"bytes,2,opt,name=max_pod_grace,json=maxPodGrace,proto3" json:"max_pod_grace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeEviction) Reset() {
+	*x = NodeEviction{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeEviction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeEviction) ProtoMessage() {}
+
+func (x *NodeEviction) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeEviction.ProtoReflect.Descriptor instead.
+func (*NodeEviction) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *NodeEviction) GetTransitionPeriod() *durationpb.Duration {
+	if x != nil {
+		return x.TransitionPeriod
+	}
+	return nil
+}
+
+func (x *NodeEviction) GetMaxPodGrace() *durationpb.Duration {
+	if x != nil {
+		return x.MaxPodGrace
+	}
+	return nil
+}
+
 // ImageGarbageCollection bounds what images take of their file system (kubelet: imageGCHighThresholdPercent and
 // others).
 type ImageGarbageCollection struct {
@@ -348,7 +420,7 @@ type ImageGarbageCollection struct {
 
 func (x *ImageGarbageCollection) Reset() {
 	*x = ImageGarbageCollection{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[2]
+	mi := &file_journalet_v1_agent_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -360,7 +432,7 @@ func (x *ImageGarbageCollection) String() string {
 func (*ImageGarbageCollection) ProtoMessage() {}
 
 func (x *ImageGarbageCollection) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[2]
+	mi := &file_journalet_v1_agent_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -373,7 +445,7 @@ func (x *ImageGarbageCollection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageGarbageCollection.ProtoReflect.Descriptor instead.
 func (*ImageGarbageCollection) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{2}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ImageGarbageCollection) GetHighPercent() uint32 {
@@ -418,7 +490,7 @@ type ShutdownGroup struct {
 
 func (x *ShutdownGroup) Reset() {
 	*x = ShutdownGroup{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	mi := &file_journalet_v1_agent_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -430,7 +502,7 @@ func (x *ShutdownGroup) String() string {
 func (*ShutdownGroup) ProtoMessage() {}
 
 func (x *ShutdownGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	mi := &file_journalet_v1_agent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -443,7 +515,7 @@ func (x *ShutdownGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownGroup.ProtoReflect.Descriptor instead.
 func (*ShutdownGroup) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{3}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ShutdownGroup) GetPriority() int32 {
@@ -474,7 +546,7 @@ type NodeCapacity struct {
 
 func (x *NodeCapacity) Reset() {
 	*x = NodeCapacity{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[4]
+	mi := &file_journalet_v1_agent_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -486,7 +558,7 @@ func (x *NodeCapacity) String() string {
 func (*NodeCapacity) ProtoMessage() {}
 
 func (x *NodeCapacity) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[4]
+	mi := &file_journalet_v1_agent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -499,7 +571,7 @@ func (x *NodeCapacity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCapacity.ProtoReflect.Descriptor instead.
 func (*NodeCapacity) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *NodeCapacity) GetMilliCpu() int64 {
@@ -543,7 +615,7 @@ type HugePages struct {
 
 func (x *HugePages) Reset() {
 	*x = HugePages{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	mi := &file_journalet_v1_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -555,7 +627,7 @@ func (x *HugePages) String() string {
 func (*HugePages) ProtoMessage() {}
 
 func (x *HugePages) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	mi := &file_journalet_v1_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -568,7 +640,7 @@ func (x *HugePages) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HugePages.ProtoReflect.Descriptor instead.
 func (*HugePages) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *HugePages) GetPageBytes() int64 {
@@ -595,7 +667,7 @@ type AgentStopped struct {
 
 func (x *AgentStopped) Reset() {
 	*x = AgentStopped{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[6]
+	mi := &file_journalet_v1_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -607,7 +679,7 @@ func (x *AgentStopped) String() string {
 func (*AgentStopped) ProtoMessage() {}
 
 func (x *AgentStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[6]
+	mi := &file_journalet_v1_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -620,7 +692,7 @@ func (x *AgentStopped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentStopped.ProtoReflect.Descriptor instead.
 func (*AgentStopped) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AgentStopped) GetReason() string {
@@ -643,7 +715,7 @@ type JournalDamaged struct {
 
 func (x *JournalDamaged) Reset() {
 	*x = JournalDamaged{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	mi := &file_journalet_v1_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -655,7 +727,7 @@ func (x *JournalDamaged) String() string {
 func (*JournalDamaged) ProtoMessage() {}
 
 func (x *JournalDamaged) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	mi := &file_journalet_v1_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -668,7 +740,7 @@ func (x *JournalDamaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalDamaged.ProtoReflect.Descriptor instead.
 func (*JournalDamaged) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *JournalDamaged) GetExpectedSeq() uint64 {
@@ -707,7 +779,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[8]
+	mi := &file_journalet_v1_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -719,7 +791,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[8]
+	mi := &file_journalet_v1_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -732,7 +804,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Quarantined) GetKind() string {
@@ -783,7 +855,7 @@ type QuarantineLifted struct {
 
 func (x *QuarantineLifted) Reset() {
 	*x = QuarantineLifted{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[9]
+	mi := &file_journalet_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -795,7 +867,7 @@ func (x *QuarantineLifted) String() string {
 func (*QuarantineLifted) ProtoMessage() {}
 
 func (x *QuarantineLifted) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[9]
+	mi := &file_journalet_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -808,7 +880,7 @@ func (x *QuarantineLifted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineLifted.ProtoReflect.Descriptor instead.
 func (*QuarantineLifted) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *QuarantineLifted) GetKind() string {
@@ -846,7 +918,7 @@ type TimerSet struct {
 
 func (x *TimerSet) Reset() {
 	*x = TimerSet{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[10]
+	mi := &file_journalet_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -858,7 +930,7 @@ func (x *TimerSet) String() string {
 func (*TimerSet) ProtoMessage() {}
 
 func (x *TimerSet) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[10]
+	mi := &file_journalet_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -871,7 +943,7 @@ func (x *TimerSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerSet.ProtoReflect.Descriptor instead.
 func (*TimerSet) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TimerSet) GetName() string {
@@ -905,7 +977,7 @@ type TimerCleared struct {
 
 func (x *TimerCleared) Reset() {
 	*x = TimerCleared{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[11]
+	mi := &file_journalet_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -917,7 +989,7 @@ func (x *TimerCleared) String() string {
 func (*TimerCleared) ProtoMessage() {}
 
 func (x *TimerCleared) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[11]
+	mi := &file_journalet_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -930,7 +1002,7 @@ func (x *TimerCleared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerCleared.ProtoReflect.Descriptor instead.
 func (*TimerCleared) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TimerCleared) GetName() string {
@@ -951,7 +1023,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[12]
+	mi := &file_journalet_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -963,7 +1035,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[12]
+	mi := &file_journalet_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -976,7 +1048,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TimerFired) GetName() string {
@@ -1006,7 +1078,7 @@ type Timer struct {
 
 func (x *Timer) Reset() {
 	*x = Timer{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[13]
+	mi := &file_journalet_v1_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1090,7 @@ func (x *Timer) String() string {
 func (*Timer) ProtoMessage() {}
 
 func (x *Timer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[13]
+	mi := &file_journalet_v1_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1103,7 @@ func (x *Timer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timer.ProtoReflect.Descriptor instead.
 func (*Timer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Timer) GetName() string {
@@ -1074,7 +1146,7 @@ type Timers struct {
 
 func (x *Timers) Reset() {
 	*x = Timers{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[14]
+	mi := &file_journalet_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1086,7 +1158,7 @@ func (x *Timers) String() string {
 func (*Timers) ProtoMessage() {}
 
 func (x *Timers) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[14]
+	mi := &file_journalet_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1099,7 +1171,7 @@ func (x *Timers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timers.ProtoReflect.Descriptor instead.
 func (*Timers) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Timers) GetGeneration() uint64 {
@@ -1129,7 +1201,7 @@ type UserNamespace struct {
 
 func (x *UserNamespace) Reset() {
 	*x = UserNamespace{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[15]
+	mi := &file_journalet_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1213,7 @@ func (x *UserNamespace) String() string {
 func (*UserNamespace) ProtoMessage() {}
 
 func (x *UserNamespace) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[15]
+	mi := &file_journalet_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1226,7 @@ func (x *UserNamespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserNamespace.ProtoReflect.Descriptor instead.
 func (*UserNamespace) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *UserNamespace) GetHostId() uint32 {
@@ -1186,7 +1258,7 @@ type UserNamespaceRange struct {
 
 func (x *UserNamespaceRange) Reset() {
 	*x = UserNamespaceRange{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[16]
+	mi := &file_journalet_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1198,7 +1270,7 @@ func (x *UserNamespaceRange) String() string {
 func (*UserNamespaceRange) ProtoMessage() {}
 
 func (x *UserNamespaceRange) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[16]
+	mi := &file_journalet_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1211,7 +1283,7 @@ func (x *UserNamespaceRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserNamespaceRange.ProtoReflect.Descriptor instead.
 func (*UserNamespaceRange) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UserNamespaceRange) GetFirst() uint32 {
@@ -1249,7 +1321,7 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\x15found_user_namespaces\x18\x06 \x03(\v23.journalet.v1.AgentStarted.FoundUserNamespacesEntryR\x13foundUserNamespaces\x1ac\n" +
 	"\x18FoundUserNamespacesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.UserNamespaceR\x05value:\x028\x01\"\x89\x06\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.UserNamespaceR\x05value:\x028\x01\"\x84\a\n" +
 	"\vAgentConfig\x12\x1b\n" +
 	"\tnode_name\x18\x01 \x01(\tR\bnodeName\x12<\n" +
 	"\vallocatable\x18\x02 \x01(\v2\x1a.journalet.v1.NodeCapacityR\vallocatable\x12\x19\n" +
@@ -1265,10 +1337,15 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	" \x01(\bR\bappArmor\x12I\n" +
 	"\x0fuser_namespaces\x18\v \x01(\v2 .journalet.v1.UserNamespaceRangeR\x0euserNamespaces\x12^\n" +
 	"\x18image_garbage_collection\x18\f \x01(\v2$.journalet.v1.ImageGarbageCollectionR\x16imageGarbageCollection\x12D\n" +
-	"\x0fshutdown_groups\x18\r \x03(\v2\x1b.journalet.v1.ShutdownGroupR\x0eshutdownGroups\x1a=\n" +
+	"\x0fshutdown_groups\x18\r \x03(\v2\x1b.journalet.v1.ShutdownGroupR\x0eshutdownGroups\x12A\n" +
+	"\x1dpulls_without_service_account\x18\x0f \x01(\bR\x1apullsWithoutServiceAccount\x126\n" +
+	"\beviction\x18\x10 \x01(\v2\x1a.journalet.v1.NodeEvictionR\beviction\x1a=\n" +
 	"\x0fNodeLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc4\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x95\x01\n" +
+	"\fNodeEviction\x12F\n" +
+	"\x11transition_period\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x10transitionPeriod\x12=\n" +
+	"\rmax_pod_grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\vmaxPodGrace\"\xc4\x01\n" +
 	"\x16ImageGarbageCollection\x12!\n" +
 	"\fhigh_percent\x18\x01 \x01(\rR\vhighPercent\x12\x1f\n" +
 	"\vlow_percent\x18\x02 \x01(\rR\n" +
@@ -1361,57 +1438,61 @@ func file_journalet_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_journalet_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_journalet_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_journalet_v1_agent_proto_goTypes = []any{
 	(DecisionError)(0),             // 0: journalet.v1.DecisionError
 	(*AgentStarted)(nil),           // 1: journalet.v1.AgentStarted
 	(*AgentConfig)(nil),            // 2: journalet.v1.AgentConfig
-	(*ImageGarbageCollection)(nil), // 3: journalet.v1.ImageGarbageCollection
-	(*ShutdownGroup)(nil),          // 4: journalet.v1.ShutdownGroup
-	(*NodeCapacity)(nil),           // 5: journalet.v1.NodeCapacity
-	(*HugePages)(nil),              // 6: journalet.v1.HugePages
-	(*AgentStopped)(nil),           // 7: journalet.v1.AgentStopped
-	(*JournalDamaged)(nil),         // 8: journalet.v1.JournalDamaged
-	(*Quarantined)(nil),            // 9: journalet.v1.Quarantined
-	(*QuarantineLifted)(nil),       // 10: journalet.v1.QuarantineLifted
-	(*TimerSet)(nil),               // 11: journalet.v1.TimerSet
-	(*TimerCleared)(nil),           // 12: journalet.v1.TimerCleared
-	(*TimerFired)(nil),             // 13: journalet.v1.TimerFired
-	(*Timer)(nil),                  // 14: journalet.v1.Timer
-	(*Timers)(nil),                 // 15: journalet.v1.Timers
-	(*UserNamespace)(nil),          // 16: journalet.v1.UserNamespace
-	(*UserNamespaceRange)(nil),     // 17: journalet.v1.UserNamespaceRange
-	nil,                            // 18: journalet.v1.AgentStarted.FoundUserNamespacesEntry
-	nil,                            // 19: journalet.v1.AgentConfig.NodeLabelsEntry
-	nil,                            // 20: journalet.v1.Timers.SetEntry
-	(*durationpb.Duration)(nil),    // 21: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 22: google.protobuf.Timestamp
+	(*NodeEviction)(nil),           // 3: journalet.v1.NodeEviction
+	(*ImageGarbageCollection)(nil), // 4: journalet.v1.ImageGarbageCollection
+	(*ShutdownGroup)(nil),          // 5: journalet.v1.ShutdownGroup
+	(*NodeCapacity)(nil),           // 6: journalet.v1.NodeCapacity
+	(*HugePages)(nil),              // 7: journalet.v1.HugePages
+	(*AgentStopped)(nil),           // 8: journalet.v1.AgentStopped
+	(*JournalDamaged)(nil),         // 9: journalet.v1.JournalDamaged
+	(*Quarantined)(nil),            // 10: journalet.v1.Quarantined
+	(*QuarantineLifted)(nil),       // 11: journalet.v1.QuarantineLifted
+	(*TimerSet)(nil),               // 12: journalet.v1.TimerSet
+	(*TimerCleared)(nil),           // 13: journalet.v1.TimerCleared
+	(*TimerFired)(nil),             // 14: journalet.v1.TimerFired
+	(*Timer)(nil),                  // 15: journalet.v1.Timer
+	(*Timers)(nil),                 // 16: journalet.v1.Timers
+	(*UserNamespace)(nil),          // 17: journalet.v1.UserNamespace
+	(*UserNamespaceRange)(nil),     // 18: journalet.v1.UserNamespaceRange
+	nil,                            // 19: journalet.v1.AgentStarted.FoundUserNamespacesEntry
+	nil,                            // 20: journalet.v1.AgentConfig.NodeLabelsEntry
+	nil,                            // 21: journalet.v1.Timers.SetEntry
+	(*durationpb.Duration)(nil),    // 22: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 23: google.protobuf.Timestamp
 }
 var file_journalet_v1_agent_proto_depIdxs = []int32{
 	2,  // 0: journalet.v1.AgentStarted.config:type_name -> journalet.v1.AgentConfig
-	18, // 1: journalet.v1.AgentStarted.found_user_namespaces:type_name -> journalet.v1.AgentStarted.FoundUserNamespacesEntry
-	5,  // 2: journalet.v1.AgentConfig.allocatable:type_name -> journalet.v1.NodeCapacity
-	19, // 3: journalet.v1.AgentConfig.node_labels:type_name -> journalet.v1.AgentConfig.NodeLabelsEntry
-	21, // 4: journalet.v1.AgentConfig.max_container_back_off:type_name -> google.protobuf.Duration
-	17, // 5: journalet.v1.AgentConfig.user_namespaces:type_name -> journalet.v1.UserNamespaceRange
-	3,  // 6: journalet.v1.AgentConfig.image_garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
-	4,  // 7: journalet.v1.AgentConfig.shutdown_groups:type_name -> journalet.v1.ShutdownGroup
-	21, // 8: journalet.v1.ImageGarbageCollection.min_age:type_name -> google.protobuf.Duration
-	21, // 9: journalet.v1.ImageGarbageCollection.max_age:type_name -> google.protobuf.Duration
-	21, // 10: journalet.v1.ShutdownGroup.grace:type_name -> google.protobuf.Duration
-	6,  // 11: journalet.v1.NodeCapacity.huge_pages:type_name -> journalet.v1.HugePages
-	0,  // 12: journalet.v1.Quarantined.code:type_name -> journalet.v1.DecisionError
-	21, // 13: journalet.v1.TimerSet.duration:type_name -> google.protobuf.Duration
-	22, // 14: journalet.v1.Timer.set_at:type_name -> google.protobuf.Timestamp
-	21, // 15: journalet.v1.Timer.duration:type_name -> google.protobuf.Duration
-	20, // 16: journalet.v1.Timers.set:type_name -> journalet.v1.Timers.SetEntry
-	16, // 17: journalet.v1.AgentStarted.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	14, // 18: journalet.v1.Timers.SetEntry.value:type_name -> journalet.v1.Timer
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	19, // 1: journalet.v1.AgentStarted.found_user_namespaces:type_name -> journalet.v1.AgentStarted.FoundUserNamespacesEntry
+	6,  // 2: journalet.v1.AgentConfig.allocatable:type_name -> journalet.v1.NodeCapacity
+	20, // 3: journalet.v1.AgentConfig.node_labels:type_name -> journalet.v1.AgentConfig.NodeLabelsEntry
+	22, // 4: journalet.v1.AgentConfig.max_container_back_off:type_name -> google.protobuf.Duration
+	18, // 5: journalet.v1.AgentConfig.user_namespaces:type_name -> journalet.v1.UserNamespaceRange
+	4,  // 6: journalet.v1.AgentConfig.image_garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
+	5,  // 7: journalet.v1.AgentConfig.shutdown_groups:type_name -> journalet.v1.ShutdownGroup
+	3,  // 8: journalet.v1.AgentConfig.eviction:type_name -> journalet.v1.NodeEviction
+	22, // 9: journalet.v1.NodeEviction.transition_period:type_name -> google.protobuf.Duration
+	22, // 10: journalet.v1.NodeEviction.max_pod_grace:type_name -> google.protobuf.Duration
+	22, // 11: journalet.v1.ImageGarbageCollection.min_age:type_name -> google.protobuf.Duration
+	22, // 12: journalet.v1.ImageGarbageCollection.max_age:type_name -> google.protobuf.Duration
+	22, // 13: journalet.v1.ShutdownGroup.grace:type_name -> google.protobuf.Duration
+	7,  // 14: journalet.v1.NodeCapacity.huge_pages:type_name -> journalet.v1.HugePages
+	0,  // 15: journalet.v1.Quarantined.code:type_name -> journalet.v1.DecisionError
+	22, // 16: journalet.v1.TimerSet.duration:type_name -> google.protobuf.Duration
+	23, // 17: journalet.v1.Timer.set_at:type_name -> google.protobuf.Timestamp
+	22, // 18: journalet.v1.Timer.duration:type_name -> google.protobuf.Duration
+	21, // 19: journalet.v1.Timers.set:type_name -> journalet.v1.Timers.SetEntry
+	17, // 20: journalet.v1.AgentStarted.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	15, // 21: journalet.v1.Timers.SetEntry.value:type_name -> journalet.v1.Timer
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_agent_proto_init() }
@@ -1425,7 +1506,7 @@ func file_journalet_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_agent_proto_rawDesc), len(file_journalet_v1_agent_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

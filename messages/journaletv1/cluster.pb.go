@@ -86,7 +86,9 @@ type NodeObserved struct {
 	// In the order of the object.
 	Taints []*NodeTaint `protobuf:"bytes,3,rep,name=taints,proto3" json:"taints,omitempty"`
 	// spec.podCIDRs.
-	PodCidrs      []string `protobuf:"bytes,4,rep,name=pod_cidrs,json=podCidrs,proto3" json:"pod_cidrs,omitempty"`
+	PodCidrs []string `protobuf:"bytes,4,rep,name=pod_cidrs,json=podCidrs,proto3" json:"pod_cidrs,omitempty"`
+	// Another machine that reports itself as this Node, too, by its status. Unset: none is known.
+	OtherMachine  *OtherMachine `protobuf:"bytes,5,opt,name=other_machine,json=otherMachine,proto3" json:"other_machine,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -149,6 +151,77 @@ func (x *NodeObserved) GetPodCidrs() []string {
 	return nil
 }
 
+func (x *NodeObserved) GetOtherMachine() *OtherMachine {
+	if x != nil {
+		return x.OtherMachine
+	}
+	return nil
+}
+
+// OtherMachine is a machine that has this node's name, as its status of the Node shows it.
+type OtherMachine struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As the file machine-id of that machine has it.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// As its kernel has it: another one for each boot.
+	BootId string `protobuf:"bytes,2,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	// Its first address of type InternalIP.
+	Address       string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OtherMachine) Reset() {
+	*x = OtherMachine{}
+	mi := &file_journalet_v1_cluster_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OtherMachine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OtherMachine) ProtoMessage() {}
+
+func (x *OtherMachine) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_cluster_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OtherMachine.ProtoReflect.Descriptor instead.
+func (*OtherMachine) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *OtherMachine) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *OtherMachine) GetBootId() string {
+	if x != nil {
+		return x.BootId
+	}
+	return ""
+}
+
+func (x *OtherMachine) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
 // NodeTaint is one taint of the Node.
 type NodeTaint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -164,7 +237,7 @@ type NodeTaint struct {
 
 func (x *NodeTaint) Reset() {
 	*x = NodeTaint{}
-	mi := &file_journalet_v1_cluster_proto_msgTypes[1]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -176,7 +249,7 @@ func (x *NodeTaint) String() string {
 func (*NodeTaint) ProtoMessage() {}
 
 func (x *NodeTaint) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_cluster_proto_msgTypes[1]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -189,7 +262,7 @@ func (x *NodeTaint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeTaint.ProtoReflect.Descriptor instead.
 func (*NodeTaint) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{1}
+	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *NodeTaint) GetKey() string {
@@ -219,14 +292,16 @@ type NodeRegistered struct {
 	// metadata.uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// It was created; otherwise it existed.
-	Created       bool `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
+	Created bool `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
+	// The machine that it was of before. Unset: this one, or none is known.
+	OtherMachine  *OtherMachine `protobuf:"bytes,3,opt,name=other_machine,json=otherMachine,proto3" json:"other_machine,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeRegistered) Reset() {
 	*x = NodeRegistered{}
-	mi := &file_journalet_v1_cluster_proto_msgTypes[2]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -238,7 +313,7 @@ func (x *NodeRegistered) String() string {
 func (*NodeRegistered) ProtoMessage() {}
 
 func (x *NodeRegistered) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_cluster_proto_msgTypes[2]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -251,7 +326,7 @@ func (x *NodeRegistered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRegistered.ProtoReflect.Descriptor instead.
 func (*NodeRegistered) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{2}
+	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *NodeRegistered) GetUid() string {
@@ -268,12 +343,20 @@ func (x *NodeRegistered) GetCreated() bool {
 	return false
 }
 
-// ApiServerContact reports that the API server stopped answering, or answers again.
+func (x *NodeRegistered) GetOtherMachine() *OtherMachine {
+	if x != nil {
+		return x.OtherMachine
+	}
+	return nil
+}
+
+// ApiServerContact reports that the API server stopped answering, or answers again; also that it refuses this node, or
+// that the clocks differ.
 type ApiServerContact struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// It answers, be it with an error.
 	Reachable bool `protobuf:"varint,1,opt,name=reachable,proto3" json:"reachable,omitempty"`
-	// Why it is not reachable, bounded, without credentials.
+	// Why it is not reachable; or what is wrong although it answers, with what to do. Bounded, without credentials.
 	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -281,7 +364,7 @@ type ApiServerContact struct {
 
 func (x *ApiServerContact) Reset() {
 	*x = ApiServerContact{}
-	mi := &file_journalet_v1_cluster_proto_msgTypes[3]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -293,7 +376,7 @@ func (x *ApiServerContact) String() string {
 func (*ApiServerContact) ProtoMessage() {}
 
 func (x *ApiServerContact) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_cluster_proto_msgTypes[3]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -306,7 +389,7 @@ func (x *ApiServerContact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiServerContact.ProtoReflect.Descriptor instead.
 func (*ApiServerContact) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{3}
+	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ApiServerContact) GetReachable() bool {
@@ -342,7 +425,7 @@ type CertificateChanged struct {
 
 func (x *CertificateChanged) Reset() {
 	*x = CertificateChanged{}
-	mi := &file_journalet_v1_cluster_proto_msgTypes[4]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -354,7 +437,7 @@ func (x *CertificateChanged) String() string {
 func (*CertificateChanged) ProtoMessage() {}
 
 func (x *CertificateChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_cluster_proto_msgTypes[4]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -367,7 +450,7 @@ func (x *CertificateChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateChanged.ProtoReflect.Descriptor instead.
 func (*CertificateChanged) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CertificateChanged) GetKind() CertificateKind {
@@ -419,7 +502,7 @@ type ApiDeleteRequested struct {
 
 func (x *ApiDeleteRequested) Reset() {
 	*x = ApiDeleteRequested{}
-	mi := &file_journalet_v1_cluster_proto_msgTypes[5]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -431,7 +514,7 @@ func (x *ApiDeleteRequested) String() string {
 func (*ApiDeleteRequested) ProtoMessage() {}
 
 func (x *ApiDeleteRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_cluster_proto_msgTypes[5]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -444,7 +527,7 @@ func (x *ApiDeleteRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiDeleteRequested.ProtoReflect.Descriptor instead.
 func (*ApiDeleteRequested) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ApiDeleteRequested) GetUid() string {
@@ -483,7 +566,7 @@ type ApiDeleteFinished struct {
 
 func (x *ApiDeleteFinished) Reset() {
 	*x = ApiDeleteFinished{}
-	mi := &file_journalet_v1_cluster_proto_msgTypes[6]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -495,7 +578,7 @@ func (x *ApiDeleteFinished) String() string {
 func (*ApiDeleteFinished) ProtoMessage() {}
 
 func (x *ApiDeleteFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_cluster_proto_msgTypes[6]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -508,7 +591,7 @@ func (x *ApiDeleteFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiDeleteFinished.ProtoReflect.Descriptor instead.
 func (*ApiDeleteFinished) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ApiDeleteFinished) GetUid() string {
@@ -536,22 +619,29 @@ var File_journalet_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x1ajournalet/v1/cluster.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe9\x01\n" +
+	"\x1ajournalet/v1/cluster.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaa\x02\n" +
 	"\fNodeObserved\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12>\n" +
 	"\x06labels\x18\x02 \x03(\v2&.journalet.v1.NodeObserved.LabelsEntryR\x06labels\x12/\n" +
 	"\x06taints\x18\x03 \x03(\v2\x17.journalet.v1.NodeTaintR\x06taints\x12\x1b\n" +
-	"\tpod_cidrs\x18\x04 \x03(\tR\bpodCidrs\x1a9\n" +
+	"\tpod_cidrs\x18\x04 \x03(\tR\bpodCidrs\x12?\n" +
+	"\rother_machine\x18\x05 \x01(\v2\x1a.journalet.v1.OtherMachineR\fotherMachine\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"K\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"`\n" +
+	"\fOtherMachine\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x17\n" +
+	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\"K\n" +
 	"\tNodeTaint\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
-	"\x06effect\x18\x03 \x01(\tR\x06effect\"<\n" +
+	"\x06effect\x18\x03 \x01(\tR\x06effect\"}\n" +
 	"\x0eNodeRegistered\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x18\n" +
-	"\acreated\x18\x02 \x01(\bR\acreated\"J\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\x12?\n" +
+	"\rother_machine\x18\x03 \x01(\v2\x1a.journalet.v1.OtherMachineR\fotherMachine\"J\n" +
 	"\x10ApiServerContact\x12\x1c\n" +
 	"\treachable\x18\x01 \x01(\bR\treachable\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"\xef\x01\n" +
@@ -588,30 +678,33 @@ func file_journalet_v1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_journalet_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_journalet_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_journalet_v1_cluster_proto_goTypes = []any{
 	(CertificateKind)(0),          // 0: journalet.v1.CertificateKind
 	(*NodeObserved)(nil),          // 1: journalet.v1.NodeObserved
-	(*NodeTaint)(nil),             // 2: journalet.v1.NodeTaint
-	(*NodeRegistered)(nil),        // 3: journalet.v1.NodeRegistered
-	(*ApiServerContact)(nil),      // 4: journalet.v1.ApiServerContact
-	(*CertificateChanged)(nil),    // 5: journalet.v1.CertificateChanged
-	(*ApiDeleteRequested)(nil),    // 6: journalet.v1.ApiDeleteRequested
-	(*ApiDeleteFinished)(nil),     // 7: journalet.v1.ApiDeleteFinished
-	nil,                           // 8: journalet.v1.NodeObserved.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
+	(*OtherMachine)(nil),          // 2: journalet.v1.OtherMachine
+	(*NodeTaint)(nil),             // 3: journalet.v1.NodeTaint
+	(*NodeRegistered)(nil),        // 4: journalet.v1.NodeRegistered
+	(*ApiServerContact)(nil),      // 5: journalet.v1.ApiServerContact
+	(*CertificateChanged)(nil),    // 6: journalet.v1.CertificateChanged
+	(*ApiDeleteRequested)(nil),    // 7: journalet.v1.ApiDeleteRequested
+	(*ApiDeleteFinished)(nil),     // 8: journalet.v1.ApiDeleteFinished
+	nil,                           // 9: journalet.v1.NodeObserved.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
 }
 var file_journalet_v1_cluster_proto_depIdxs = []int32{
-	8, // 0: journalet.v1.NodeObserved.labels:type_name -> journalet.v1.NodeObserved.LabelsEntry
-	2, // 1: journalet.v1.NodeObserved.taints:type_name -> journalet.v1.NodeTaint
-	0, // 2: journalet.v1.CertificateChanged.kind:type_name -> journalet.v1.CertificateKind
-	9, // 3: journalet.v1.CertificateChanged.not_before:type_name -> google.protobuf.Timestamp
-	9, // 4: journalet.v1.CertificateChanged.not_after:type_name -> google.protobuf.Timestamp
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	9,  // 0: journalet.v1.NodeObserved.labels:type_name -> journalet.v1.NodeObserved.LabelsEntry
+	3,  // 1: journalet.v1.NodeObserved.taints:type_name -> journalet.v1.NodeTaint
+	2,  // 2: journalet.v1.NodeObserved.other_machine:type_name -> journalet.v1.OtherMachine
+	2,  // 3: journalet.v1.NodeRegistered.other_machine:type_name -> journalet.v1.OtherMachine
+	0,  // 4: journalet.v1.CertificateChanged.kind:type_name -> journalet.v1.CertificateKind
+	10, // 5: journalet.v1.CertificateChanged.not_before:type_name -> google.protobuf.Timestamp
+	10, // 6: journalet.v1.CertificateChanged.not_after:type_name -> google.protobuf.Timestamp
+	7,  // [7:7] is the sub-list for method output_type
+	7,  // [7:7] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_cluster_proto_init() }
@@ -625,7 +718,7 @@ func file_journalet_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_cluster_proto_rawDesc), len(file_journalet_v1_cluster_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -59,6 +59,7 @@ type Event struct {
 	//	*Event_ImageRemovalRequested
 	//	*Event_NodeObserved
 	//	*Event_NodeRegistered
+	//	*Event_PressureObserved
 	//	*Event_ApiServerContact
 	//	*Event_CertificateChanged
 	//	*Event_ApiDeleteFinished
@@ -88,6 +89,7 @@ type Event struct {
 	//	*Event_ResizeWithdrawn
 	//	*Event_ObjectsSet
 	//	*Event_ApiDeleteRequested
+	//	*Event_PodReclaimed
 	//	*Event_AdmissionDecided
 	//	*Event_AdmissionDeferred
 	//	*Event_ResizeDecided
@@ -99,10 +101,15 @@ type Event struct {
 	//	*Event_PodEvictionDecided
 	//	*Event_PodReadmitted
 	//	*Event_DrainProgressed
+	//	*Event_NodePressureDecided
+	//	*Event_EvictionProgressed
+	//	*Event_PodReclaimRequested
+	//	*Event_ImageReclaimRequested
 	//	*Event_ImagePullDecided
 	//	*Event_ImagesCollected
 	//	*Event_OperatorPullDecided
 	//	*Event_ImageRemovalDecided
+	//	*Event_ImagesReclaimed
 	//	*Event_CallDispatched
 	//	*Event_CallDropped
 	//	*Event_TimerSet
@@ -428,6 +435,15 @@ func (x *Event) GetNodeRegistered() *NodeRegistered {
 	return nil
 }
 
+func (x *Event) GetPressureObserved() *PressureObserved {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_PressureObserved); ok {
+			return x.PressureObserved
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetApiServerContact() *ApiServerContact {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_ApiServerContact); ok {
@@ -689,6 +705,15 @@ func (x *Event) GetApiDeleteRequested() *ApiDeleteRequested {
 	return nil
 }
 
+func (x *Event) GetPodReclaimed() *PodReclaimed {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_PodReclaimed); ok {
+			return x.PodReclaimed
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetAdmissionDecided() *AdmissionDecided {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_AdmissionDecided); ok {
@@ -788,6 +813,42 @@ func (x *Event) GetDrainProgressed() *DrainProgressed {
 	return nil
 }
 
+func (x *Event) GetNodePressureDecided() *NodePressureDecided {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_NodePressureDecided); ok {
+			return x.NodePressureDecided
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetEvictionProgressed() *EvictionProgressed {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_EvictionProgressed); ok {
+			return x.EvictionProgressed
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetPodReclaimRequested() *PodReclaimRequested {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_PodReclaimRequested); ok {
+			return x.PodReclaimRequested
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetImageReclaimRequested() *ImageReclaimRequested {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ImageReclaimRequested); ok {
+			return x.ImageReclaimRequested
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetImagePullDecided() *ImagePullDecided {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_ImagePullDecided); ok {
@@ -819,6 +880,15 @@ func (x *Event) GetImageRemovalDecided() *ImageRemovalDecided {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_ImageRemovalDecided); ok {
 			return x.ImageRemovalDecided
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetImagesReclaimed() *ImagesReclaimed {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ImagesReclaimed); ok {
+			return x.ImagesReclaimed
 		}
 	}
 	return nil
@@ -989,6 +1059,10 @@ type Event_NodeRegistered struct {
 	NodeRegistered *NodeRegistered `protobuf:"bytes,31,opt,name=node_registered,json=nodeRegistered,proto3,oneof"`
 }
 
+type Event_PressureObserved struct {
+	PressureObserved *PressureObserved `protobuf:"bytes,117,opt,name=pressure_observed,json=pressureObserved,proto3,oneof"`
+}
+
 type Event_ApiServerContact struct {
 	ApiServerContact *ApiServerContact `protobuf:"bytes,114,opt,name=api_server_contact,json=apiServerContact,proto3,oneof"`
 }
@@ -1107,6 +1181,10 @@ type Event_ApiDeleteRequested struct {
 	ApiDeleteRequested *ApiDeleteRequested `protobuf:"bytes,67,opt,name=api_delete_requested,json=apiDeleteRequested,proto3,oneof"`
 }
 
+type Event_PodReclaimed struct {
+	PodReclaimed *PodReclaimed `protobuf:"bytes,68,opt,name=pod_reclaimed,json=podReclaimed,proto3,oneof"`
+}
+
 type Event_AdmissionDecided struct {
 	// Decisions of the node.
 	AdmissionDecided *AdmissionDecided `protobuf:"bytes,80,opt,name=admission_decided,json=admissionDecided,proto3,oneof"`
@@ -1152,6 +1230,22 @@ type Event_DrainProgressed struct {
 	DrainProgressed *DrainProgressed `protobuf:"bytes,90,opt,name=drain_progressed,json=drainProgressed,proto3,oneof"`
 }
 
+type Event_NodePressureDecided struct {
+	NodePressureDecided *NodePressureDecided `protobuf:"bytes,91,opt,name=node_pressure_decided,json=nodePressureDecided,proto3,oneof"`
+}
+
+type Event_EvictionProgressed struct {
+	EvictionProgressed *EvictionProgressed `protobuf:"bytes,92,opt,name=eviction_progressed,json=evictionProgressed,proto3,oneof"`
+}
+
+type Event_PodReclaimRequested struct {
+	PodReclaimRequested *PodReclaimRequested `protobuf:"bytes,93,opt,name=pod_reclaim_requested,json=podReclaimRequested,proto3,oneof"`
+}
+
+type Event_ImageReclaimRequested struct {
+	ImageReclaimRequested *ImageReclaimRequested `protobuf:"bytes,94,opt,name=image_reclaim_requested,json=imageReclaimRequested,proto3,oneof"`
+}
+
 type Event_ImagePullDecided struct {
 	// Decisions of the image actor.
 	ImagePullDecided *ImagePullDecided `protobuf:"bytes,96,opt,name=image_pull_decided,json=imagePullDecided,proto3,oneof"`
@@ -1167,6 +1261,10 @@ type Event_OperatorPullDecided struct {
 
 type Event_ImageRemovalDecided struct {
 	ImageRemovalDecided *ImageRemovalDecided `protobuf:"bytes,99,opt,name=image_removal_decided,json=imageRemovalDecided,proto3,oneof"`
+}
+
+type Event_ImagesReclaimed struct {
+	ImagesReclaimed *ImagesReclaimed `protobuf:"bytes,102,opt,name=images_reclaimed,json=imagesReclaimed,proto3,oneof"`
 }
 
 type Event_CallDispatched struct {
@@ -1249,6 +1347,8 @@ func (*Event_NodeObserved) isEvent_Kind() {}
 
 func (*Event_NodeRegistered) isEvent_Kind() {}
 
+func (*Event_PressureObserved) isEvent_Kind() {}
+
 func (*Event_ApiServerContact) isEvent_Kind() {}
 
 func (*Event_CertificateChanged) isEvent_Kind() {}
@@ -1307,6 +1407,8 @@ func (*Event_ObjectsSet) isEvent_Kind() {}
 
 func (*Event_ApiDeleteRequested) isEvent_Kind() {}
 
+func (*Event_PodReclaimed) isEvent_Kind() {}
+
 func (*Event_AdmissionDecided) isEvent_Kind() {}
 
 func (*Event_AdmissionDeferred) isEvent_Kind() {}
@@ -1329,6 +1431,14 @@ func (*Event_PodReadmitted) isEvent_Kind() {}
 
 func (*Event_DrainProgressed) isEvent_Kind() {}
 
+func (*Event_NodePressureDecided) isEvent_Kind() {}
+
+func (*Event_EvictionProgressed) isEvent_Kind() {}
+
+func (*Event_PodReclaimRequested) isEvent_Kind() {}
+
+func (*Event_ImageReclaimRequested) isEvent_Kind() {}
+
 func (*Event_ImagePullDecided) isEvent_Kind() {}
 
 func (*Event_ImagesCollected) isEvent_Kind() {}
@@ -1336,6 +1446,8 @@ func (*Event_ImagesCollected) isEvent_Kind() {}
 func (*Event_OperatorPullDecided) isEvent_Kind() {}
 
 func (*Event_ImageRemovalDecided) isEvent_Kind() {}
+
+func (*Event_ImagesReclaimed) isEvent_Kind() {}
 
 func (*Event_CallDispatched) isEvent_Kind() {}
 
@@ -1349,7 +1461,7 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/cluster.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xaf.\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/cluster.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xf32\n" +
 	"\x05Event\x12A\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedH\x00R\fagentStarted\x12A\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedH\x00R\fagentStopped\x12G\n" +
@@ -1384,7 +1496,8 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\x17operator_pull_requested\x18\x1c \x01(\v2#.journalet.v1.OperatorPullRequestedH\x00R\x15operatorPullRequested\x12]\n" +
 	"\x17image_removal_requested\x18\x1d \x01(\v2#.journalet.v1.ImageRemovalRequestedH\x00R\x15imageRemovalRequested\x12A\n" +
 	"\rnode_observed\x18\x1e \x01(\v2\x1a.journalet.v1.NodeObservedH\x00R\fnodeObserved\x12G\n" +
-	"\x0fnode_registered\x18\x1f \x01(\v2\x1c.journalet.v1.NodeRegisteredH\x00R\x0enodeRegistered\x12N\n" +
+	"\x0fnode_registered\x18\x1f \x01(\v2\x1c.journalet.v1.NodeRegisteredH\x00R\x0enodeRegistered\x12M\n" +
+	"\x11pressure_observed\x18u \x01(\v2\x1e.journalet.v1.PressureObservedH\x00R\x10pressureObserved\x12N\n" +
 	"\x12api_server_contact\x18r \x01(\v2\x1e.journalet.v1.ApiServerContactH\x00R\x10apiServerContact\x12S\n" +
 	"\x13certificate_changed\x18s \x01(\v2 .journalet.v1.CertificateChangedH\x00R\x12certificateChanged\x12Q\n" +
 	"\x13api_delete_finished\x18t \x01(\v2\x1f.journalet.v1.ApiDeleteFinishedH\x00R\x11apiDeleteFinished\x12;\n" +
@@ -1416,7 +1529,8 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\x10resize_withdrawn\x18A \x01(\v2\x1d.journalet.v1.ResizeWithdrawnH\x00R\x0fresizeWithdrawn\x12;\n" +
 	"\vobjects_set\x18B \x01(\v2\x18.journalet.v1.ObjectsSetH\x00R\n" +
 	"objectsSet\x12T\n" +
-	"\x14api_delete_requested\x18C \x01(\v2 .journalet.v1.ApiDeleteRequestedH\x00R\x12apiDeleteRequested\x12M\n" +
+	"\x14api_delete_requested\x18C \x01(\v2 .journalet.v1.ApiDeleteRequestedH\x00R\x12apiDeleteRequested\x12A\n" +
+	"\rpod_reclaimed\x18D \x01(\v2\x1a.journalet.v1.PodReclaimedH\x00R\fpodReclaimed\x12M\n" +
 	"\x11admission_decided\x18P \x01(\v2\x1e.journalet.v1.AdmissionDecidedH\x00R\x10admissionDecided\x12P\n" +
 	"\x12admission_deferred\x18Q \x01(\v2\x1f.journalet.v1.AdmissionDeferredH\x00R\x11admissionDeferred\x12D\n" +
 	"\x0eresize_decided\x18R \x01(\v2\x1b.journalet.v1.ResizeDecidedH\x00R\rresizeDecided\x12l\n" +
@@ -1428,11 +1542,16 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\x19resize_pending_preemption\x18W \x01(\v2%.journalet.v1.ResizePendingPreemptionH\x00R\x17resizePendingPreemption\x12T\n" +
 	"\x14pod_eviction_decided\x18X \x01(\v2 .journalet.v1.PodEvictionDecidedH\x00R\x12podEvictionDecided\x12D\n" +
 	"\x0epod_readmitted\x18Y \x01(\v2\x1b.journalet.v1.PodReadmittedH\x00R\rpodReadmitted\x12J\n" +
-	"\x10drain_progressed\x18Z \x01(\v2\x1d.journalet.v1.DrainProgressedH\x00R\x0fdrainProgressed\x12N\n" +
+	"\x10drain_progressed\x18Z \x01(\v2\x1d.journalet.v1.DrainProgressedH\x00R\x0fdrainProgressed\x12W\n" +
+	"\x15node_pressure_decided\x18[ \x01(\v2!.journalet.v1.NodePressureDecidedH\x00R\x13nodePressureDecided\x12S\n" +
+	"\x13eviction_progressed\x18\\ \x01(\v2 .journalet.v1.EvictionProgressedH\x00R\x12evictionProgressed\x12W\n" +
+	"\x15pod_reclaim_requested\x18] \x01(\v2!.journalet.v1.PodReclaimRequestedH\x00R\x13podReclaimRequested\x12]\n" +
+	"\x17image_reclaim_requested\x18^ \x01(\v2#.journalet.v1.ImageReclaimRequestedH\x00R\x15imageReclaimRequested\x12N\n" +
 	"\x12image_pull_decided\x18` \x01(\v2\x1e.journalet.v1.ImagePullDecidedH\x00R\x10imagePullDecided\x12J\n" +
 	"\x10images_collected\x18a \x01(\v2\x1d.journalet.v1.ImagesCollectedH\x00R\x0fimagesCollected\x12W\n" +
 	"\x15operator_pull_decided\x18b \x01(\v2!.journalet.v1.OperatorPullDecidedH\x00R\x13operatorPullDecided\x12W\n" +
-	"\x15image_removal_decided\x18c \x01(\v2!.journalet.v1.ImageRemovalDecidedH\x00R\x13imageRemovalDecided\x12G\n" +
+	"\x15image_removal_decided\x18c \x01(\v2!.journalet.v1.ImageRemovalDecidedH\x00R\x13imageRemovalDecided\x12J\n" +
+	"\x10images_reclaimed\x18f \x01(\v2\x1d.journalet.v1.ImagesReclaimedH\x00R\x0fimagesReclaimed\x12G\n" +
 	"\x0fcall_dispatched\x18d \x01(\v2\x1c.journalet.v1.CallDispatchedH\x00R\x0ecallDispatched\x12>\n" +
 	"\fcall_dropped\x18e \x01(\v2\x19.journalet.v1.CallDroppedH\x00R\vcallDropped\x125\n" +
 	"\ttimer_set\x18p \x01(\v2\x16.journalet.v1.TimerSetH\x00R\btimerSet\x12A\n" +
@@ -1485,54 +1604,61 @@ var file_journalet_v1_event_proto_goTypes = []any{
 	(*ImageRemovalRequested)(nil),      // 29: journalet.v1.ImageRemovalRequested
 	(*NodeObserved)(nil),               // 30: journalet.v1.NodeObserved
 	(*NodeRegistered)(nil),             // 31: journalet.v1.NodeRegistered
-	(*ApiServerContact)(nil),           // 32: journalet.v1.ApiServerContact
-	(*CertificateChanged)(nil),         // 33: journalet.v1.CertificateChanged
-	(*ApiDeleteFinished)(nil),          // 34: journalet.v1.ApiDeleteFinished
-	(*PodUpdated)(nil),                 // 35: journalet.v1.PodUpdated
-	(*ManifestIgnored)(nil),            // 36: journalet.v1.ManifestIgnored
-	(*SourceSynced)(nil),               // 37: journalet.v1.SourceSynced
-	(*PodForgotten)(nil),               // 38: journalet.v1.PodForgotten
-	(*UidRequested)(nil),               // 39: journalet.v1.UidRequested
-	(*UidWithdrawn)(nil),               // 40: journalet.v1.UidWithdrawn
-	(*AdmissionRequested)(nil),         // 41: journalet.v1.AdmissionRequested
-	(*ImagePullRequested)(nil),         // 42: journalet.v1.ImagePullRequested
-	(*ImagePullWithdrawn)(nil),         // 43: journalet.v1.ImagePullWithdrawn
-	(*CallRequested)(nil),              // 44: journalet.v1.CallRequested
-	(*CallWithdrawn)(nil),              // 45: journalet.v1.CallWithdrawn
-	(*PodStatusChanged)(nil),           // 46: journalet.v1.PodStatusChanged
-	(*PodTerminated)(nil),              // 47: journalet.v1.PodTerminated
-	(*PodFinished)(nil),                // 48: journalet.v1.PodFinished
-	(*BackOffStarted)(nil),             // 49: journalet.v1.BackOffStarted
-	(*PodTerminating)(nil),             // 50: journalet.v1.PodTerminating
-	(*ProbesSet)(nil),                  // 51: journalet.v1.ProbesSet
-	(*ReadinessGatesSet)(nil),          // 52: journalet.v1.ReadinessGatesSet
-	(*ResizeRequested)(nil),            // 53: journalet.v1.ResizeRequested
-	(*ResizeCompleted)(nil),            // 54: journalet.v1.ResizeCompleted
-	(*OrphanFound)(nil),                // 55: journalet.v1.OrphanFound
-	(*AllContainersRestarting)(nil),    // 56: journalet.v1.AllContainersRestarting
-	(*ResizeStarted)(nil),              // 57: journalet.v1.ResizeStarted
-	(*ResizeWithdrawn)(nil),            // 58: journalet.v1.ResizeWithdrawn
-	(*ObjectsSet)(nil),                 // 59: journalet.v1.ObjectsSet
-	(*ApiDeleteRequested)(nil),         // 60: journalet.v1.ApiDeleteRequested
-	(*AdmissionDecided)(nil),           // 61: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil),          // 62: journalet.v1.AdmissionDeferred
-	(*ResizeDecided)(nil),              // 63: journalet.v1.ResizeDecided
-	(*AdmissionPendingPreemption)(nil), // 64: journalet.v1.AdmissionPendingPreemption
-	(*UidGranted)(nil),                 // 65: journalet.v1.UidGranted
-	(*UidDeferred)(nil),                // 66: journalet.v1.UidDeferred
-	(*OrphanConfirmed)(nil),            // 67: journalet.v1.OrphanConfirmed
-	(*ResizePendingPreemption)(nil),    // 68: journalet.v1.ResizePendingPreemption
-	(*PodEvictionDecided)(nil),         // 69: journalet.v1.PodEvictionDecided
-	(*PodReadmitted)(nil),              // 70: journalet.v1.PodReadmitted
-	(*DrainProgressed)(nil),            // 71: journalet.v1.DrainProgressed
-	(*ImagePullDecided)(nil),           // 72: journalet.v1.ImagePullDecided
-	(*ImagesCollected)(nil),            // 73: journalet.v1.ImagesCollected
-	(*OperatorPullDecided)(nil),        // 74: journalet.v1.OperatorPullDecided
-	(*ImageRemovalDecided)(nil),        // 75: journalet.v1.ImageRemovalDecided
-	(*CallDispatched)(nil),             // 76: journalet.v1.CallDispatched
-	(*CallDropped)(nil),                // 77: journalet.v1.CallDropped
-	(*TimerSet)(nil),                   // 78: journalet.v1.TimerSet
-	(*TimerCleared)(nil),               // 79: journalet.v1.TimerCleared
+	(*PressureObserved)(nil),           // 32: journalet.v1.PressureObserved
+	(*ApiServerContact)(nil),           // 33: journalet.v1.ApiServerContact
+	(*CertificateChanged)(nil),         // 34: journalet.v1.CertificateChanged
+	(*ApiDeleteFinished)(nil),          // 35: journalet.v1.ApiDeleteFinished
+	(*PodUpdated)(nil),                 // 36: journalet.v1.PodUpdated
+	(*ManifestIgnored)(nil),            // 37: journalet.v1.ManifestIgnored
+	(*SourceSynced)(nil),               // 38: journalet.v1.SourceSynced
+	(*PodForgotten)(nil),               // 39: journalet.v1.PodForgotten
+	(*UidRequested)(nil),               // 40: journalet.v1.UidRequested
+	(*UidWithdrawn)(nil),               // 41: journalet.v1.UidWithdrawn
+	(*AdmissionRequested)(nil),         // 42: journalet.v1.AdmissionRequested
+	(*ImagePullRequested)(nil),         // 43: journalet.v1.ImagePullRequested
+	(*ImagePullWithdrawn)(nil),         // 44: journalet.v1.ImagePullWithdrawn
+	(*CallRequested)(nil),              // 45: journalet.v1.CallRequested
+	(*CallWithdrawn)(nil),              // 46: journalet.v1.CallWithdrawn
+	(*PodStatusChanged)(nil),           // 47: journalet.v1.PodStatusChanged
+	(*PodTerminated)(nil),              // 48: journalet.v1.PodTerminated
+	(*PodFinished)(nil),                // 49: journalet.v1.PodFinished
+	(*BackOffStarted)(nil),             // 50: journalet.v1.BackOffStarted
+	(*PodTerminating)(nil),             // 51: journalet.v1.PodTerminating
+	(*ProbesSet)(nil),                  // 52: journalet.v1.ProbesSet
+	(*ReadinessGatesSet)(nil),          // 53: journalet.v1.ReadinessGatesSet
+	(*ResizeRequested)(nil),            // 54: journalet.v1.ResizeRequested
+	(*ResizeCompleted)(nil),            // 55: journalet.v1.ResizeCompleted
+	(*OrphanFound)(nil),                // 56: journalet.v1.OrphanFound
+	(*AllContainersRestarting)(nil),    // 57: journalet.v1.AllContainersRestarting
+	(*ResizeStarted)(nil),              // 58: journalet.v1.ResizeStarted
+	(*ResizeWithdrawn)(nil),            // 59: journalet.v1.ResizeWithdrawn
+	(*ObjectsSet)(nil),                 // 60: journalet.v1.ObjectsSet
+	(*ApiDeleteRequested)(nil),         // 61: journalet.v1.ApiDeleteRequested
+	(*PodReclaimed)(nil),               // 62: journalet.v1.PodReclaimed
+	(*AdmissionDecided)(nil),           // 63: journalet.v1.AdmissionDecided
+	(*AdmissionDeferred)(nil),          // 64: journalet.v1.AdmissionDeferred
+	(*ResizeDecided)(nil),              // 65: journalet.v1.ResizeDecided
+	(*AdmissionPendingPreemption)(nil), // 66: journalet.v1.AdmissionPendingPreemption
+	(*UidGranted)(nil),                 // 67: journalet.v1.UidGranted
+	(*UidDeferred)(nil),                // 68: journalet.v1.UidDeferred
+	(*OrphanConfirmed)(nil),            // 69: journalet.v1.OrphanConfirmed
+	(*ResizePendingPreemption)(nil),    // 70: journalet.v1.ResizePendingPreemption
+	(*PodEvictionDecided)(nil),         // 71: journalet.v1.PodEvictionDecided
+	(*PodReadmitted)(nil),              // 72: journalet.v1.PodReadmitted
+	(*DrainProgressed)(nil),            // 73: journalet.v1.DrainProgressed
+	(*NodePressureDecided)(nil),        // 74: journalet.v1.NodePressureDecided
+	(*EvictionProgressed)(nil),         // 75: journalet.v1.EvictionProgressed
+	(*PodReclaimRequested)(nil),        // 76: journalet.v1.PodReclaimRequested
+	(*ImageReclaimRequested)(nil),      // 77: journalet.v1.ImageReclaimRequested
+	(*ImagePullDecided)(nil),           // 78: journalet.v1.ImagePullDecided
+	(*ImagesCollected)(nil),            // 79: journalet.v1.ImagesCollected
+	(*OperatorPullDecided)(nil),        // 80: journalet.v1.OperatorPullDecided
+	(*ImageRemovalDecided)(nil),        // 81: journalet.v1.ImageRemovalDecided
+	(*ImagesReclaimed)(nil),            // 82: journalet.v1.ImagesReclaimed
+	(*CallDispatched)(nil),             // 83: journalet.v1.CallDispatched
+	(*CallDropped)(nil),                // 84: journalet.v1.CallDropped
+	(*TimerSet)(nil),                   // 85: journalet.v1.TimerSet
+	(*TimerCleared)(nil),               // 86: journalet.v1.TimerCleared
 }
 var file_journalet_v1_event_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.Event.agent_started:type_name -> journalet.v1.AgentStarted
@@ -1566,59 +1692,66 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	29, // 28: journalet.v1.Event.image_removal_requested:type_name -> journalet.v1.ImageRemovalRequested
 	30, // 29: journalet.v1.Event.node_observed:type_name -> journalet.v1.NodeObserved
 	31, // 30: journalet.v1.Event.node_registered:type_name -> journalet.v1.NodeRegistered
-	32, // 31: journalet.v1.Event.api_server_contact:type_name -> journalet.v1.ApiServerContact
-	33, // 32: journalet.v1.Event.certificate_changed:type_name -> journalet.v1.CertificateChanged
-	34, // 33: journalet.v1.Event.api_delete_finished:type_name -> journalet.v1.ApiDeleteFinished
-	35, // 34: journalet.v1.Event.pod_updated:type_name -> journalet.v1.PodUpdated
-	36, // 35: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
-	37, // 36: journalet.v1.Event.source_synced:type_name -> journalet.v1.SourceSynced
-	38, // 37: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
-	39, // 38: journalet.v1.Event.uid_requested:type_name -> journalet.v1.UidRequested
-	40, // 39: journalet.v1.Event.uid_withdrawn:type_name -> journalet.v1.UidWithdrawn
-	41, // 40: journalet.v1.Event.admission_requested:type_name -> journalet.v1.AdmissionRequested
-	42, // 41: journalet.v1.Event.image_pull_requested:type_name -> journalet.v1.ImagePullRequested
-	43, // 42: journalet.v1.Event.image_pull_withdrawn:type_name -> journalet.v1.ImagePullWithdrawn
-	44, // 43: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
-	45, // 44: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
-	46, // 45: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
-	47, // 46: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
-	48, // 47: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
-	49, // 48: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
-	50, // 49: journalet.v1.Event.pod_terminating:type_name -> journalet.v1.PodTerminating
-	51, // 50: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
-	52, // 51: journalet.v1.Event.readiness_gates_set:type_name -> journalet.v1.ReadinessGatesSet
-	53, // 52: journalet.v1.Event.resize_requested:type_name -> journalet.v1.ResizeRequested
-	54, // 53: journalet.v1.Event.resize_completed:type_name -> journalet.v1.ResizeCompleted
-	55, // 54: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
-	56, // 55: journalet.v1.Event.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
-	57, // 56: journalet.v1.Event.resize_started:type_name -> journalet.v1.ResizeStarted
-	58, // 57: journalet.v1.Event.resize_withdrawn:type_name -> journalet.v1.ResizeWithdrawn
-	59, // 58: journalet.v1.Event.objects_set:type_name -> journalet.v1.ObjectsSet
-	60, // 59: journalet.v1.Event.api_delete_requested:type_name -> journalet.v1.ApiDeleteRequested
-	61, // 60: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
-	62, // 61: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
-	63, // 62: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
-	64, // 63: journalet.v1.Event.admission_pending_preemption:type_name -> journalet.v1.AdmissionPendingPreemption
-	65, // 64: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
-	66, // 65: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
-	67, // 66: journalet.v1.Event.orphan_confirmed:type_name -> journalet.v1.OrphanConfirmed
-	68, // 67: journalet.v1.Event.resize_pending_preemption:type_name -> journalet.v1.ResizePendingPreemption
-	69, // 68: journalet.v1.Event.pod_eviction_decided:type_name -> journalet.v1.PodEvictionDecided
-	70, // 69: journalet.v1.Event.pod_readmitted:type_name -> journalet.v1.PodReadmitted
-	71, // 70: journalet.v1.Event.drain_progressed:type_name -> journalet.v1.DrainProgressed
-	72, // 71: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
-	73, // 72: journalet.v1.Event.images_collected:type_name -> journalet.v1.ImagesCollected
-	74, // 73: journalet.v1.Event.operator_pull_decided:type_name -> journalet.v1.OperatorPullDecided
-	75, // 74: journalet.v1.Event.image_removal_decided:type_name -> journalet.v1.ImageRemovalDecided
-	76, // 75: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
-	77, // 76: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
-	78, // 77: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
-	79, // 78: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
-	79, // [79:79] is the sub-list for method output_type
-	79, // [79:79] is the sub-list for method input_type
-	79, // [79:79] is the sub-list for extension type_name
-	79, // [79:79] is the sub-list for extension extendee
-	0,  // [0:79] is the sub-list for field type_name
+	32, // 31: journalet.v1.Event.pressure_observed:type_name -> journalet.v1.PressureObserved
+	33, // 32: journalet.v1.Event.api_server_contact:type_name -> journalet.v1.ApiServerContact
+	34, // 33: journalet.v1.Event.certificate_changed:type_name -> journalet.v1.CertificateChanged
+	35, // 34: journalet.v1.Event.api_delete_finished:type_name -> journalet.v1.ApiDeleteFinished
+	36, // 35: journalet.v1.Event.pod_updated:type_name -> journalet.v1.PodUpdated
+	37, // 36: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
+	38, // 37: journalet.v1.Event.source_synced:type_name -> journalet.v1.SourceSynced
+	39, // 38: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
+	40, // 39: journalet.v1.Event.uid_requested:type_name -> journalet.v1.UidRequested
+	41, // 40: journalet.v1.Event.uid_withdrawn:type_name -> journalet.v1.UidWithdrawn
+	42, // 41: journalet.v1.Event.admission_requested:type_name -> journalet.v1.AdmissionRequested
+	43, // 42: journalet.v1.Event.image_pull_requested:type_name -> journalet.v1.ImagePullRequested
+	44, // 43: journalet.v1.Event.image_pull_withdrawn:type_name -> journalet.v1.ImagePullWithdrawn
+	45, // 44: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
+	46, // 45: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
+	47, // 46: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
+	48, // 47: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
+	49, // 48: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
+	50, // 49: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
+	51, // 50: journalet.v1.Event.pod_terminating:type_name -> journalet.v1.PodTerminating
+	52, // 51: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
+	53, // 52: journalet.v1.Event.readiness_gates_set:type_name -> journalet.v1.ReadinessGatesSet
+	54, // 53: journalet.v1.Event.resize_requested:type_name -> journalet.v1.ResizeRequested
+	55, // 54: journalet.v1.Event.resize_completed:type_name -> journalet.v1.ResizeCompleted
+	56, // 55: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
+	57, // 56: journalet.v1.Event.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
+	58, // 57: journalet.v1.Event.resize_started:type_name -> journalet.v1.ResizeStarted
+	59, // 58: journalet.v1.Event.resize_withdrawn:type_name -> journalet.v1.ResizeWithdrawn
+	60, // 59: journalet.v1.Event.objects_set:type_name -> journalet.v1.ObjectsSet
+	61, // 60: journalet.v1.Event.api_delete_requested:type_name -> journalet.v1.ApiDeleteRequested
+	62, // 61: journalet.v1.Event.pod_reclaimed:type_name -> journalet.v1.PodReclaimed
+	63, // 62: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
+	64, // 63: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
+	65, // 64: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
+	66, // 65: journalet.v1.Event.admission_pending_preemption:type_name -> journalet.v1.AdmissionPendingPreemption
+	67, // 66: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
+	68, // 67: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
+	69, // 68: journalet.v1.Event.orphan_confirmed:type_name -> journalet.v1.OrphanConfirmed
+	70, // 69: journalet.v1.Event.resize_pending_preemption:type_name -> journalet.v1.ResizePendingPreemption
+	71, // 70: journalet.v1.Event.pod_eviction_decided:type_name -> journalet.v1.PodEvictionDecided
+	72, // 71: journalet.v1.Event.pod_readmitted:type_name -> journalet.v1.PodReadmitted
+	73, // 72: journalet.v1.Event.drain_progressed:type_name -> journalet.v1.DrainProgressed
+	74, // 73: journalet.v1.Event.node_pressure_decided:type_name -> journalet.v1.NodePressureDecided
+	75, // 74: journalet.v1.Event.eviction_progressed:type_name -> journalet.v1.EvictionProgressed
+	76, // 75: journalet.v1.Event.pod_reclaim_requested:type_name -> journalet.v1.PodReclaimRequested
+	77, // 76: journalet.v1.Event.image_reclaim_requested:type_name -> journalet.v1.ImageReclaimRequested
+	78, // 77: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
+	79, // 78: journalet.v1.Event.images_collected:type_name -> journalet.v1.ImagesCollected
+	80, // 79: journalet.v1.Event.operator_pull_decided:type_name -> journalet.v1.OperatorPullDecided
+	81, // 80: journalet.v1.Event.image_removal_decided:type_name -> journalet.v1.ImageRemovalDecided
+	82, // 81: journalet.v1.Event.images_reclaimed:type_name -> journalet.v1.ImagesReclaimed
+	83, // 82: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
+	84, // 83: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
+	85, // 84: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
+	86, // 85: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
+	86, // [86:86] is the sub-list for method output_type
+	86, // [86:86] is the sub-list for method input_type
+	86, // [86:86] is the sub-list for extension type_name
+	86, // [86:86] is the sub-list for extension extendee
+	0,  // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_event_proto_init() }
@@ -1667,6 +1800,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_ImageRemovalRequested)(nil),
 		(*Event_NodeObserved)(nil),
 		(*Event_NodeRegistered)(nil),
+		(*Event_PressureObserved)(nil),
 		(*Event_ApiServerContact)(nil),
 		(*Event_CertificateChanged)(nil),
 		(*Event_ApiDeleteFinished)(nil),
@@ -1696,6 +1830,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_ResizeWithdrawn)(nil),
 		(*Event_ObjectsSet)(nil),
 		(*Event_ApiDeleteRequested)(nil),
+		(*Event_PodReclaimed)(nil),
 		(*Event_AdmissionDecided)(nil),
 		(*Event_AdmissionDeferred)(nil),
 		(*Event_ResizeDecided)(nil),
@@ -1707,10 +1842,15 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_PodEvictionDecided)(nil),
 		(*Event_PodReadmitted)(nil),
 		(*Event_DrainProgressed)(nil),
+		(*Event_NodePressureDecided)(nil),
+		(*Event_EvictionProgressed)(nil),
+		(*Event_PodReclaimRequested)(nil),
+		(*Event_ImageReclaimRequested)(nil),
 		(*Event_ImagePullDecided)(nil),
 		(*Event_ImagesCollected)(nil),
 		(*Event_OperatorPullDecided)(nil),
 		(*Event_ImageRemovalDecided)(nil),
+		(*Event_ImagesReclaimed)(nil),
 		(*Event_CallDispatched)(nil),
 		(*Event_CallDropped)(nil),
 		(*Event_TimerSet)(nil),

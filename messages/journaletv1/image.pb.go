@@ -37,9 +37,12 @@ type ImagePullRequested struct {
 	// As in PullImage.
 	ServiceAccount string `protobuf:"bytes,5,opt,name=service_account,json=serviceAccount,proto3" json:"service_account,omitempty"`
 	// As in PullImage.
-	Api           bool `protobuf:"varint,6,opt,name=api,proto3" json:"api,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Api bool `protobuf:"varint,6,opt,name=api,proto3" json:"api,omitempty"`
+	// The pod requests it again because one of pull_secrets has appeared or changed, or because service_account counts
+	// now: the back-off ends, and the outcome of a pull under way does not count if it fails.
+	CredentialsChanged bool `protobuf:"varint,7,opt,name=credentials_changed,json=credentialsChanged,proto3" json:"credentials_changed,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *ImagePullRequested) Reset() {
@@ -110,6 +113,13 @@ func (x *ImagePullRequested) GetServiceAccount() string {
 func (x *ImagePullRequested) GetApi() bool {
 	if x != nil {
 		return x.Api
+	}
+	return false
+}
+
+func (x *ImagePullRequested) GetCredentialsChanged() bool {
+	if x != nil {
+		return x.CredentialsChanged
 	}
 	return false
 }
@@ -1056,8 +1066,10 @@ type ImageState struct {
 	// The image of the removal that ended last. Empty: the call that ended last was a pull.
 	EndedRemoval string `protobuf:"bytes,12,opt,name=ended_removal,json=endedRemoval,proto3" json:"ended_removal,omitempty"`
 	// The last ImageFilesystemFull, and whether a collection after it has reported that it frees too little.
-	FullAt        *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=full_at,json=fullAt,proto3" json:"full_at,omitempty"`
-	TooLittle     bool                   `protobuf:"varint,14,opt,name=too_little,json=tooLittle,proto3" json:"too_little,omitempty"`
+	FullAt    *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=full_at,json=fullAt,proto3" json:"full_at,omitempty"`
+	TooLittle bool                   `protobuf:"varint,14,opt,name=too_little,json=tooLittle,proto3" json:"too_little,omitempty"`
+	// The answer to ImageReclaimRequested, due when no removal is under way. Unset: none is.
+	Reclaim       *ImagesReclaimed `protobuf:"bytes,15,opt,name=reclaim,proto3" json:"reclaim,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1190,6 +1202,13 @@ func (x *ImageState) GetTooLittle() bool {
 	return false
 }
 
+func (x *ImageState) GetReclaim() *ImagesReclaimed {
+	if x != nil {
+		return x.Reclaim
+	}
+	return nil
+}
+
 // ImageWait is one pod's wait for one image.
 type ImageWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1206,9 +1225,11 @@ type ImageWait struct {
 	PullSecrets    []string `protobuf:"bytes,7,rep,name=pull_secrets,json=pullSecrets,proto3" json:"pull_secrets,omitempty"`
 	ServiceAccount string   `protobuf:"bytes,8,opt,name=service_account,json=serviceAccount,proto3" json:"service_account,omitempty"`
 	// As in PullImage.
-	Api           bool `protobuf:"varint,9,opt,name=api,proto3" json:"api,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Api bool `protobuf:"varint,9,opt,name=api,proto3" json:"api,omitempty"`
+	// ImagePullRequested.credentials_changed, of a pull under way since before.
+	CredentialsChanged bool `protobuf:"varint,10,opt,name=credentials_changed,json=credentialsChanged,proto3" json:"credentials_changed,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *ImageWait) Reset() {
@@ -1300,6 +1321,13 @@ func (x *ImageWait) GetServiceAccount() string {
 func (x *ImageWait) GetApi() bool {
 	if x != nil {
 		return x.Api
+	}
+	return false
+}
+
+func (x *ImageWait) GetCredentialsChanged() bool {
+	if x != nil {
+		return x.CredentialsChanged
 	}
 	return false
 }
@@ -1403,14 +1431,15 @@ var File_journalet_v1_image_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_image_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/image.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/runtime.proto\"\xb8\x01\n" +
+	"\x18journalet/v1/image.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/runtime.proto\"\xe9\x01\n" +
 	"\x12ImagePullRequested\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x1c\n" +
 	"\tnamespace\x18\x03 \x01(\tR\tnamespace\x12!\n" +
 	"\fpull_secrets\x18\x04 \x03(\tR\vpullSecrets\x12'\n" +
 	"\x0fservice_account\x18\x05 \x01(\tR\x0eserviceAccount\x12\x10\n" +
-	"\x03api\x18\x06 \x01(\bR\x03api\"<\n" +
+	"\x03api\x18\x06 \x01(\bR\x03api\x12/\n" +
+	"\x13credentials_changed\x18\a \x01(\bR\x12credentialsChanged\"<\n" +
 	"\x12ImagePullWithdrawn\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\"\xa9\x02\n" +
@@ -1480,7 +1509,7 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\aremoval\x18\x04 \x01(\tR\aremoval\"\x87\x01\n" +
 	"\vPulledImage\x12?\n" +
 	"\vcredentials\x18\x01 \x03(\v2\x1d.journalet.v1.PullCredentialsR\vcredentials\x127\n" +
-	"\tpulled_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bpulledAt\"\xf1\v\n" +
+	"\tpulled_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bpulledAt\"\xaa\f\n" +
 	"\n" +
 	"ImageState\x129\n" +
 	"\x05waits\x18\x01 \x03(\v2#.journalet.v1.ImageState.WaitsEntryR\x05waits\x129\n" +
@@ -1498,7 +1527,8 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\rended_removal\x18\f \x01(\tR\fendedRemoval\x123\n" +
 	"\afull_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x06fullAt\x12\x1d\n" +
 	"\n" +
-	"too_little\x18\x0e \x01(\bR\ttooLittle\x1aQ\n" +
+	"too_little\x18\x0e \x01(\bR\ttooLittle\x127\n" +
+	"\areclaim\x18\x0f \x01(\v2\x1d.journalet.v1.ImagesReclaimedR\areclaim\x1aQ\n" +
 	"\n" +
 	"WaitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
@@ -1524,7 +1554,7 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.PulledImageR\x05value:\x028\x01\x1a;\n" +
 	"\rRemovalsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa0\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd1\x02\n" +
 	"\tImageWait\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x124\n" +
@@ -1535,7 +1565,9 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\tnamespace\x18\x06 \x01(\tR\tnamespace\x12!\n" +
 	"\fpull_secrets\x18\a \x03(\tR\vpullSecrets\x12'\n" +
 	"\x0fservice_account\x18\b \x01(\tR\x0eserviceAccount\x12\x10\n" +
-	"\x03api\x18\t \x01(\bR\x03api\"\xf0\x01\n" +
+	"\x03api\x18\t \x01(\bR\x03api\x12/\n" +
+	"\x13credentials_changed\x18\n" +
+	" \x01(\bR\x12credentialsChanged\"\xf0\x01\n" +
 	"\x04Pull\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x12\x1b\n" +
 	"\tintent_id\x18\x02 \x01(\tR\bintentId\x129\n" +
@@ -1591,6 +1623,7 @@ var file_journalet_v1_image_proto_goTypes = []any{
 	(*PullCredentials)(nil),        // 28: journalet.v1.PullCredentials
 	(*Timers)(nil),                 // 29: journalet.v1.Timers
 	(*ImageGarbageCollection)(nil), // 30: journalet.v1.ImageGarbageCollection
+	(*ImagesReclaimed)(nil),        // 31: journalet.v1.ImagesReclaimed
 }
 var file_journalet_v1_image_proto_depIdxs = []int32{
 	25, // 0: journalet.v1.ImagePullDecided.error:type_name -> journalet.v1.CallError
@@ -1617,19 +1650,20 @@ var file_journalet_v1_image_proto_depIdxs = []int32{
 	23, // 21: journalet.v1.ImageState.pulled:type_name -> journalet.v1.ImageState.PulledEntry
 	24, // 22: journalet.v1.ImageState.removals:type_name -> journalet.v1.ImageState.RemovalsEntry
 	27, // 23: journalet.v1.ImageState.full_at:type_name -> google.protobuf.Timestamp
-	26, // 24: journalet.v1.ImageWait.back_off:type_name -> google.protobuf.Duration
-	27, // 25: journalet.v1.Pull.started_at:type_name -> google.protobuf.Timestamp
-	15, // 26: journalet.v1.ImageState.WaitsEntry.value:type_name -> journalet.v1.ImageWait
-	16, // 27: journalet.v1.ImageState.PullsEntry.value:type_name -> journalet.v1.Pull
-	12, // 28: journalet.v1.ImageState.ImagesEntry.value:type_name -> journalet.v1.ImageRecord
-	8,  // 29: journalet.v1.ImageState.OperatorPullsEntry.value:type_name -> journalet.v1.OperatorPullRequested
-	10, // 30: journalet.v1.ImageState.OperatorRemovalsEntry.value:type_name -> journalet.v1.ImageRemovalRequested
-	13, // 31: journalet.v1.ImageState.PulledEntry.value:type_name -> journalet.v1.PulledImage
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	31, // 24: journalet.v1.ImageState.reclaim:type_name -> journalet.v1.ImagesReclaimed
+	26, // 25: journalet.v1.ImageWait.back_off:type_name -> google.protobuf.Duration
+	27, // 26: journalet.v1.Pull.started_at:type_name -> google.protobuf.Timestamp
+	15, // 27: journalet.v1.ImageState.WaitsEntry.value:type_name -> journalet.v1.ImageWait
+	16, // 28: journalet.v1.ImageState.PullsEntry.value:type_name -> journalet.v1.Pull
+	12, // 29: journalet.v1.ImageState.ImagesEntry.value:type_name -> journalet.v1.ImageRecord
+	8,  // 30: journalet.v1.ImageState.OperatorPullsEntry.value:type_name -> journalet.v1.OperatorPullRequested
+	10, // 31: journalet.v1.ImageState.OperatorRemovalsEntry.value:type_name -> journalet.v1.ImageRemovalRequested
+	13, // 32: journalet.v1.ImageState.PulledEntry.value:type_name -> journalet.v1.PulledImage
+	33, // [33:33] is the sub-list for method output_type
+	33, // [33:33] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_image_proto_init() }
@@ -1638,6 +1672,7 @@ func file_journalet_v1_image_proto_init() {
 		return
 	}
 	file_journalet_v1_agent_proto_init()
+	file_journalet_v1_node_proto_init()
 	file_journalet_v1_runtime_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

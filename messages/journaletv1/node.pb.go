@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: journalet/v1/node.proto
 
-// The node: admission, resizes, preemption, and the UIDs of sources.
+// The node: admission, resizes, preemption, eviction, and the UIDs of sources.
 
 package journaletv1
 
@@ -76,6 +76,123 @@ func (x QosClass) Number() protoreflect.EnumNumber {
 // Deprecated: Use QosClass.Descriptor instead.
 func (QosClass) EnumDescriptor() ([]byte, []int) {
 	return file_journalet_v1_node_proto_rawDescGZIP(), []int{0}
+}
+
+// FilesystemLayout is which file systems the runtime has beside the agent's own, nodefs.
+type FilesystemLayout int32
+
+const (
+	FilesystemLayout_FILESYSTEM_LAYOUT_UNSPECIFIED FilesystemLayout = 0
+	// Images and writable layers are on nodefs.
+	FilesystemLayout_FILESYSTEM_LAYOUT_ONE FilesystemLayout = 1
+	// Images and writable layers are on imagefs.
+	FilesystemLayout_FILESYSTEM_LAYOUT_OWN_IMAGES FilesystemLayout = 2
+	// Images are on imagefs, writable layers on nodefs or on a third one.
+	FilesystemLayout_FILESYSTEM_LAYOUT_SPLIT FilesystemLayout = 3
+)
+
+// Enum value maps for FilesystemLayout.
+var (
+	FilesystemLayout_name = map[int32]string{
+		0: "FILESYSTEM_LAYOUT_UNSPECIFIED",
+		1: "FILESYSTEM_LAYOUT_ONE",
+		2: "FILESYSTEM_LAYOUT_OWN_IMAGES",
+		3: "FILESYSTEM_LAYOUT_SPLIT",
+	}
+	FilesystemLayout_value = map[string]int32{
+		"FILESYSTEM_LAYOUT_UNSPECIFIED": 0,
+		"FILESYSTEM_LAYOUT_ONE":         1,
+		"FILESYSTEM_LAYOUT_OWN_IMAGES":  2,
+		"FILESYSTEM_LAYOUT_SPLIT":       3,
+	}
+)
+
+func (x FilesystemLayout) Enum() *FilesystemLayout {
+	p := new(FilesystemLayout)
+	*p = x
+	return p
+}
+
+func (x FilesystemLayout) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FilesystemLayout) Descriptor() protoreflect.EnumDescriptor {
+	return file_journalet_v1_node_proto_enumTypes[1].Descriptor()
+}
+
+func (FilesystemLayout) Type() protoreflect.EnumType {
+	return &file_journalet_v1_node_proto_enumTypes[1]
+}
+
+func (x FilesystemLayout) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FilesystemLayout.Descriptor instead.
+func (FilesystemLayout) EnumDescriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{1}
+}
+
+// EvictionStage is how far the defence of the node against pressure is.
+type EvictionStage int32
+
+const (
+	// Nothing is under way: no threshold acts, or there is nothing left to end.
+	EvictionStage_EVICTION_STAGE_UNSPECIFIED EvictionStage = 0
+	// Dead containers and unused images are being removed. Left when they are, or after 30 s.
+	EvictionStage_EVICTION_STAGE_RECLAIMING EvictionStage = 1
+	// PressureObserved is requested, after reclaiming: a threshold that still acts costs a pod.
+	EvictionStage_EVICTION_STAGE_RECLAIMED EvictionStage = 2
+	// A pod is being ended. Left when its resources are free, or after 30 s.
+	EvictionStage_EVICTION_STAGE_ENDING EvictionStage = 3
+	// PressureObserved is requested: a threshold that still acts begins another cycle.
+	EvictionStage_EVICTION_STAGE_MEASURING EvictionStage = 4
+)
+
+// Enum value maps for EvictionStage.
+var (
+	EvictionStage_name = map[int32]string{
+		0: "EVICTION_STAGE_UNSPECIFIED",
+		1: "EVICTION_STAGE_RECLAIMING",
+		2: "EVICTION_STAGE_RECLAIMED",
+		3: "EVICTION_STAGE_ENDING",
+		4: "EVICTION_STAGE_MEASURING",
+	}
+	EvictionStage_value = map[string]int32{
+		"EVICTION_STAGE_UNSPECIFIED": 0,
+		"EVICTION_STAGE_RECLAIMING":  1,
+		"EVICTION_STAGE_RECLAIMED":   2,
+		"EVICTION_STAGE_ENDING":      3,
+		"EVICTION_STAGE_MEASURING":   4,
+	}
+)
+
+func (x EvictionStage) Enum() *EvictionStage {
+	p := new(EvictionStage)
+	*p = x
+	return p
+}
+
+func (x EvictionStage) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (EvictionStage) Descriptor() protoreflect.EnumDescriptor {
+	return file_journalet_v1_node_proto_enumTypes[2].Descriptor()
+}
+
+func (EvictionStage) Type() protoreflect.EnumType {
+	return &file_journalet_v1_node_proto_enumTypes[2]
+}
+
+func (x EvictionStage) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use EvictionStage.Descriptor instead.
+func (EvictionStage) EnumDescriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{2}
 }
 
 // AdmissionRequested asks the node to admit a pod.
@@ -887,7 +1004,13 @@ type PodEvictionDecided struct {
 	Reason  string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// Longest grace period. Unset: the pod's own.
-	Grace         *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
+	Grace *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
+	// Of an eviction under pressure: the signal that acts.
+	Signal string `protobuf:"bytes,5,opt,name=signal,proto3" json:"signal,omitempty"`
+	// What is short by that signal: memory, ephemeral-storage, inodes, pids.
+	Resource string `protobuf:"bytes,6,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The containers above their request of it.
+	Containers    []*ContainerExcess `protobuf:"bytes,7,rep,name=containers,proto3" json:"containers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -946,6 +1069,27 @@ func (x *PodEvictionDecided) GetMessage() string {
 func (x *PodEvictionDecided) GetGrace() *durationpb.Duration {
 	if x != nil {
 		return x.Grace
+	}
+	return nil
+}
+
+func (x *PodEvictionDecided) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *PodEvictionDecided) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *PodEvictionDecided) GetContainers() []*ContainerExcess {
+	if x != nil {
+		return x.Containers
 	}
 	return nil
 }
@@ -1050,6 +1194,793 @@ func (x *DrainProgressed) GetShutdown() bool {
 	return false
 }
 
+// PressureObserved reports all eviction thresholds that the node meets: when one begins or ends to be met, when one
+// begins to act, and in answer to EvictionProgressed (ADR 063). No other sample is recorded.
+type PressureObserved struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of their resources. None: the node is under no pressure.
+	Thresholds []*ThresholdMet `protobuf:"bytes,1,rep,name=thresholds,proto3" json:"thresholds,omitempty"`
+	// If one acts: what pods with a sandbox use, by UID.
+	Pods []*PodUsage `protobuf:"bytes,2,rep,name=pods,proto3" json:"pods,omitempty"`
+	// Unspecified as long as the runtime has not named its file systems.
+	Layout FilesystemLayout `protobuf:"varint,3,opt,name=layout,proto3,enum=journalet.v1.FilesystemLayout" json:"layout,omitempty"`
+	// EvictionProgressed.request_id of the request that it answers; 0: none.
+	RequestId     uint64 `protobuf:"varint,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PressureObserved) Reset() {
+	*x = PressureObserved{}
+	mi := &file_journalet_v1_node_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PressureObserved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PressureObserved) ProtoMessage() {}
+
+func (x *PressureObserved) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PressureObserved.ProtoReflect.Descriptor instead.
+func (*PressureObserved) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *PressureObserved) GetThresholds() []*ThresholdMet {
+	if x != nil {
+		return x.Thresholds
+	}
+	return nil
+}
+
+func (x *PressureObserved) GetPods() []*PodUsage {
+	if x != nil {
+		return x.Pods
+	}
+	return nil
+}
+
+func (x *PressureObserved) GetLayout() FilesystemLayout {
+	if x != nil {
+		return x.Layout
+	}
+	return FilesystemLayout_FILESYSTEM_LAYOUT_UNSPECIFIED
+}
+
+func (x *PressureObserved) GetRequestId() uint64 {
+	if x != nil {
+		return x.RequestId
+	}
+	return 0
+}
+
+// ThresholdMet is one threshold that is met.
+type ThresholdMet struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kubelet's name: memory.available, nodefs.inodesFree, ...
+	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
+	// It has a grace period.
+	Soft bool `protobuf:"varint,2,opt,name=soft,proto3" json:"soft,omitempty"`
+	// In bytes, inodes or processes, as are available and capacity.
+	Threshold int64 `protobuf:"varint,3,opt,name=threshold,proto3" json:"threshold,omitempty"`
+	// What the newest sample found.
+	Available int64 `protobuf:"varint,4,opt,name=available,proto3" json:"available,omitempty"`
+	// Of which that is a part.
+	Capacity int64 `protobuf:"varint,5,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	// The threshold as the configuration has it. Empty: a percentage of the capacity.
+	Quantity string `protobuf:"bytes,6,opt,name=quantity,proto3" json:"quantity,omitempty"`
+	// When available was measured.
+	SampledAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=sampled_at,json=sampledAt,proto3" json:"sampled_at,omitempty"`
+	// The first sample that met it.
+	Since *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
+	// Its grace period is over, and the newest sample met it: pods are evicted.
+	Acting bool `protobuf:"varint,9,opt,name=acting,proto3" json:"acting,omitempty"`
+	// It acted since it was met: it ends when its minimum reclaim is available, too.
+	Reclaiming    bool `protobuf:"varint,10,opt,name=reclaiming,proto3" json:"reclaiming,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ThresholdMet) Reset() {
+	*x = ThresholdMet{}
+	mi := &file_journalet_v1_node_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ThresholdMet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ThresholdMet) ProtoMessage() {}
+
+func (x *ThresholdMet) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ThresholdMet.ProtoReflect.Descriptor instead.
+func (*ThresholdMet) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ThresholdMet) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *ThresholdMet) GetSoft() bool {
+	if x != nil {
+		return x.Soft
+	}
+	return false
+}
+
+func (x *ThresholdMet) GetThreshold() int64 {
+	if x != nil {
+		return x.Threshold
+	}
+	return 0
+}
+
+func (x *ThresholdMet) GetAvailable() int64 {
+	if x != nil {
+		return x.Available
+	}
+	return 0
+}
+
+func (x *ThresholdMet) GetCapacity() int64 {
+	if x != nil {
+		return x.Capacity
+	}
+	return 0
+}
+
+func (x *ThresholdMet) GetQuantity() string {
+	if x != nil {
+		return x.Quantity
+	}
+	return ""
+}
+
+func (x *ThresholdMet) GetSampledAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SampledAt
+	}
+	return nil
+}
+
+func (x *ThresholdMet) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *ThresholdMet) GetActing() bool {
+	if x != nil {
+		return x.Acting
+	}
+	return false
+}
+
+func (x *ThresholdMet) GetReclaiming() bool {
+	if x != nil {
+		return x.Reclaiming
+	}
+	return false
+}
+
+// PodUsage is what a pod uses: the ranking inputs of its eviction.
+type PodUsage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Working set.
+	MemoryBytes int64 `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	// Logs and local volumes.
+	LocalBytes int64 `protobuf:"varint,3,opt,name=local_bytes,json=localBytes,proto3" json:"local_bytes,omitempty"`
+	// As local_bytes.
+	LocalInodes int64 `protobuf:"varint,4,opt,name=local_inodes,json=localInodes,proto3" json:"local_inodes,omitempty"`
+	// Writable layers.
+	LayerBytes int64 `protobuf:"varint,5,opt,name=layer_bytes,json=layerBytes,proto3" json:"layer_bytes,omitempty"`
+	// As layer_bytes.
+	LayerInodes int64 `protobuf:"varint,6,opt,name=layer_inodes,json=layerInodes,proto3" json:"layer_inodes,omitempty"`
+	// Processes of its containers.
+	Processes int64 `protobuf:"varint,7,opt,name=processes,proto3" json:"processes,omitempty"`
+	// Containers above their request of the resource that the first acting threshold is about.
+	Containers    []*ContainerExcess `protobuf:"bytes,8,rep,name=containers,proto3" json:"containers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodUsage) Reset() {
+	*x = PodUsage{}
+	mi := &file_journalet_v1_node_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodUsage) ProtoMessage() {}
+
+func (x *PodUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodUsage.ProtoReflect.Descriptor instead.
+func (*PodUsage) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *PodUsage) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *PodUsage) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *PodUsage) GetLocalBytes() int64 {
+	if x != nil {
+		return x.LocalBytes
+	}
+	return 0
+}
+
+func (x *PodUsage) GetLocalInodes() int64 {
+	if x != nil {
+		return x.LocalInodes
+	}
+	return 0
+}
+
+func (x *PodUsage) GetLayerBytes() int64 {
+	if x != nil {
+		return x.LayerBytes
+	}
+	return 0
+}
+
+func (x *PodUsage) GetLayerInodes() int64 {
+	if x != nil {
+		return x.LayerInodes
+	}
+	return 0
+}
+
+func (x *PodUsage) GetProcesses() int64 {
+	if x != nil {
+		return x.Processes
+	}
+	return 0
+}
+
+func (x *PodUsage) GetContainers() []*ContainerExcess {
+	if x != nil {
+		return x.Containers
+	}
+	return nil
+}
+
+// ContainerExcess is a container above its request, for a pod's message.
+type ContainerExcess struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Container string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
+	// A quantity.
+	Used string `protobuf:"bytes,2,opt,name=used,proto3" json:"used,omitempty"`
+	// A quantity; 0 without a request.
+	Request       string `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContainerExcess) Reset() {
+	*x = ContainerExcess{}
+	mi := &file_journalet_v1_node_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContainerExcess) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContainerExcess) ProtoMessage() {}
+
+func (x *ContainerExcess) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContainerExcess.ProtoReflect.Descriptor instead.
+func (*ContainerExcess) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ContainerExcess) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *ContainerExcess) GetUsed() string {
+	if x != nil {
+		return x.Used
+	}
+	return ""
+}
+
+func (x *ContainerExcess) GetRequest() string {
+	if x != nil {
+		return x.Request
+	}
+	return ""
+}
+
+// NodePressureDecided reports the conditions of the node, all that are true.
+type NodePressureDecided struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Sorted: DiskPressure, MemoryPressure, PIDPressure.
+	Conditions    []string `protobuf:"bytes,1,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodePressureDecided) Reset() {
+	*x = NodePressureDecided{}
+	mi := &file_journalet_v1_node_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodePressureDecided) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodePressureDecided) ProtoMessage() {}
+
+func (x *NodePressureDecided) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodePressureDecided.ProtoReflect.Descriptor instead.
+func (*NodePressureDecided) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *NodePressureDecided) GetConditions() []string {
+	if x != nil {
+		return x.Conditions
+	}
+	return nil
+}
+
+// EvictionProgressed reports a change of the node's defence against pressure.
+type EvictionProgressed struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stage from now on.
+	Stage EvictionStage `protobuf:"varint,1,opt,name=stage,proto3,enum=journalet.v1.EvictionStage" json:"stage,omitempty"`
+	// The signal that acts. Empty in measuring and at the end.
+	Signal string `protobuf:"bytes,2,opt,name=signal,proto3" json:"signal,omitempty"`
+	// UIDs of the pods that it waits for, sorted.
+	WaitingFor []string `protobuf:"bytes,3,rep,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
+	// Of a request to measure: its number, from 1.
+	RequestId uint64 `protobuf:"varint,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// It waits for the removal of images, too.
+	Images        bool `protobuf:"varint,5,opt,name=images,proto3" json:"images,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EvictionProgressed) Reset() {
+	*x = EvictionProgressed{}
+	mi := &file_journalet_v1_node_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EvictionProgressed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EvictionProgressed) ProtoMessage() {}
+
+func (x *EvictionProgressed) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EvictionProgressed.ProtoReflect.Descriptor instead.
+func (*EvictionProgressed) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *EvictionProgressed) GetStage() EvictionStage {
+	if x != nil {
+		return x.Stage
+	}
+	return EvictionStage_EVICTION_STAGE_UNSPECIFIED
+}
+
+func (x *EvictionProgressed) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *EvictionProgressed) GetWaitingFor() []string {
+	if x != nil {
+		return x.WaitingFor
+	}
+	return nil
+}
+
+func (x *EvictionProgressed) GetRequestId() uint64 {
+	if x != nil {
+		return x.RequestId
+	}
+	return 0
+}
+
+func (x *EvictionProgressed) GetImages() bool {
+	if x != nil {
+		return x.Images
+	}
+	return false
+}
+
+// PodReclaimRequested asks a pod that ends, or has ended, to free what it holds.
+type PodReclaimRequested struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Dead containers with their logs, too; otherwise volumes alone, as without this request.
+	Containers    bool `protobuf:"varint,2,opt,name=containers,proto3" json:"containers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodReclaimRequested) Reset() {
+	*x = PodReclaimRequested{}
+	mi := &file_journalet_v1_node_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodReclaimRequested) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodReclaimRequested) ProtoMessage() {}
+
+func (x *PodReclaimRequested) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodReclaimRequested.ProtoReflect.Descriptor instead.
+func (*PodReclaimRequested) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *PodReclaimRequested) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *PodReclaimRequested) GetContainers() bool {
+	if x != nil {
+		return x.Containers
+	}
+	return false
+}
+
+// PodReclaimed reports that a pod holds nothing any more, as requested.
+type PodReclaimed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodReclaimed) Reset() {
+	*x = PodReclaimed{}
+	mi := &file_journalet_v1_node_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodReclaimed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodReclaimed) ProtoMessage() {}
+
+func (x *PodReclaimed) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodReclaimed.ProtoReflect.Descriptor instead.
+func (*PodReclaimed) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PodReclaimed) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+// ImageReclaimRequested asks the image actor to remove all unused images.
+type ImageReclaimRequested struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImageReclaimRequested) Reset() {
+	*x = ImageReclaimRequested{}
+	mi := &file_journalet_v1_node_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImageReclaimRequested) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImageReclaimRequested) ProtoMessage() {}
+
+func (x *ImageReclaimRequested) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImageReclaimRequested.ProtoReflect.Descriptor instead.
+func (*ImageReclaimRequested) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{21}
+}
+
+// ImagesReclaimed reports that the removals of ImageReclaimRequested have ended.
+type ImagesReclaimed struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many images were to be removed.
+	Images uint32 `protobuf:"varint,1,opt,name=images,proto3" json:"images,omitempty"`
+	// Their size.
+	Bytes         int64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImagesReclaimed) Reset() {
+	*x = ImagesReclaimed{}
+	mi := &file_journalet_v1_node_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImagesReclaimed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImagesReclaimed) ProtoMessage() {}
+
+func (x *ImagesReclaimed) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImagesReclaimed.ProtoReflect.Descriptor instead.
+func (*ImagesReclaimed) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ImagesReclaimed) GetImages() uint32 {
+	if x != nil {
+		return x.Images
+	}
+	return 0
+}
+
+func (x *ImagesReclaimed) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+// NodePressure is what the node knows of pressure.
+type NodePressure struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// PressureObserved.thresholds.
+	Thresholds []*ThresholdMet `protobuf:"bytes,1,rep,name=thresholds,proto3" json:"thresholds,omitempty"`
+	// NodePressureDecided.conditions.
+	Conditions []string      `protobuf:"bytes,2,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	Stage      EvictionStage `protobuf:"varint,3,opt,name=stage,proto3,enum=journalet.v1.EvictionStage" json:"stage,omitempty"`
+	Signal     string        `protobuf:"bytes,4,opt,name=signal,proto3" json:"signal,omitempty"`
+	WaitingFor []string      `protobuf:"bytes,5,rep,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
+	// EvictionProgressed.request_id of the last request to measure.
+	RequestId     uint64 `protobuf:"varint,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Images        bool   `protobuf:"varint,7,opt,name=images,proto3" json:"images,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodePressure) Reset() {
+	*x = NodePressure{}
+	mi := &file_journalet_v1_node_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodePressure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodePressure) ProtoMessage() {}
+
+func (x *NodePressure) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodePressure.ProtoReflect.Descriptor instead.
+func (*NodePressure) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *NodePressure) GetThresholds() []*ThresholdMet {
+	if x != nil {
+		return x.Thresholds
+	}
+	return nil
+}
+
+func (x *NodePressure) GetConditions() []string {
+	if x != nil {
+		return x.Conditions
+	}
+	return nil
+}
+
+func (x *NodePressure) GetStage() EvictionStage {
+	if x != nil {
+		return x.Stage
+	}
+	return EvictionStage_EVICTION_STAGE_UNSPECIFIED
+}
+
+func (x *NodePressure) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *NodePressure) GetWaitingFor() []string {
+	if x != nil {
+		return x.WaitingFor
+	}
+	return nil
+}
+
+func (x *NodePressure) GetRequestId() uint64 {
+	if x != nil {
+		return x.RequestId
+	}
+	return 0
+}
+
+func (x *NodePressure) GetImages() bool {
+	if x != nil {
+		return x.Images
+	}
+	return false
+}
+
 // NodeState is the fold of the node's events.
 type NodeState struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -1091,13 +2022,14 @@ type NodeState struct {
 	Timers *Timers `protobuf:"bytes,19,opt,name=timers,proto3" json:"timers,omitempty"`
 	// The Node at the API server, as last observed. Unset: none was.
 	Node          *NodeObserved `protobuf:"bytes,20,opt,name=node,proto3" json:"node,omitempty"`
+	Pressure      *NodePressure `protobuf:"bytes,21,opt,name=pressure,proto3" json:"pressure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_journalet_v1_node_proto_msgTypes[13]
+	mi := &file_journalet_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1109,7 +2041,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[13]
+	mi := &file_journalet_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1122,7 +2054,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *NodeState) GetConfig() *AgentConfig {
@@ -1265,6 +2197,13 @@ func (x *NodeState) GetNode() *NodeObserved {
 	return nil
 }
 
+func (x *NodeState) GetPressure() *NodePressure {
+	if x != nil {
+		return x.Pressure
+	}
+	return nil
+}
+
 // Drain is a drain of the node, or its shutdown.
 type Drain struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1287,7 +2226,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_journalet_v1_node_proto_msgTypes[14]
+	mi := &file_journalet_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +2238,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[14]
+	mi := &file_journalet_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +2251,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Drain) GetRequest() *DrainRequested {
@@ -1384,7 +2323,7 @@ type WaitingResize struct {
 
 func (x *WaitingResize) Reset() {
 	*x = WaitingResize{}
-	mi := &file_journalet_v1_node_proto_msgTypes[15]
+	mi := &file_journalet_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1396,7 +2335,7 @@ func (x *WaitingResize) String() string {
 func (*WaitingResize) ProtoMessage() {}
 
 func (x *WaitingResize) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[15]
+	mi := &file_journalet_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1409,7 +2348,7 @@ func (x *WaitingResize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingResize.ProtoReflect.Descriptor instead.
 func (*WaitingResize) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WaitingResize) GetDigest() string {
@@ -1481,13 +2420,15 @@ type AdmittedPod struct {
 	Preempted bool `protobuf:"varint,6,opt,name=preempted,proto3" json:"preempted,omitempty"`
 	// Unset: the node's user namespace. Its ids are its own until it has finished.
 	UserNamespace *UserNamespace `protobuf:"bytes,7,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// PodReclaimRequested was decided, with containers.
+	ReclaimRequested bool `protobuf:"varint,8,opt,name=reclaim_requested,json=reclaimRequested,proto3" json:"reclaim_requested,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *AdmittedPod) Reset() {
 	*x = AdmittedPod{}
-	mi := &file_journalet_v1_node_proto_msgTypes[16]
+	mi := &file_journalet_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1499,7 +2440,7 @@ func (x *AdmittedPod) String() string {
 func (*AdmittedPod) ProtoMessage() {}
 
 func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[16]
+	mi := &file_journalet_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1512,7 +2453,7 @@ func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmittedPod.ProtoReflect.Descriptor instead.
 func (*AdmittedPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AdmittedPod) GetFullName() string {
@@ -1564,6 +2505,13 @@ func (x *AdmittedPod) GetUserNamespace() *UserNamespace {
 	return nil
 }
 
+func (x *AdmittedPod) GetReclaimRequested() bool {
+	if x != nil {
+		return x.ReclaimRequested
+	}
+	return false
+}
+
 // UidClaims are the requests of sources for one UID.
 type UidClaims struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1577,7 +2525,7 @@ type UidClaims struct {
 
 func (x *UidClaims) Reset() {
 	*x = UidClaims{}
-	mi := &file_journalet_v1_node_proto_msgTypes[17]
+	mi := &file_journalet_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +2537,7 @@ func (x *UidClaims) String() string {
 func (*UidClaims) ProtoMessage() {}
 
 func (x *UidClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[17]
+	mi := &file_journalet_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +2550,7 @@ func (x *UidClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidClaims.ProtoReflect.Descriptor instead.
 func (*UidClaims) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *UidClaims) GetHolder() *UidRequested {
@@ -1629,7 +2577,7 @@ type WaitingPods struct {
 
 func (x *WaitingPods) Reset() {
 	*x = WaitingPods{}
-	mi := &file_journalet_v1_node_proto_msgTypes[18]
+	mi := &file_journalet_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1641,7 +2589,7 @@ func (x *WaitingPods) String() string {
 func (*WaitingPods) ProtoMessage() {}
 
 func (x *WaitingPods) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[18]
+	mi := &file_journalet_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1654,7 +2602,7 @@ func (x *WaitingPods) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingPods.ProtoReflect.Descriptor instead.
 func (*WaitingPods) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WaitingPods) GetRequests() []*AdmissionRequested {
@@ -1738,18 +2686,100 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"request_id\x18\x03 \x01(\x04R\trequestId\x12\x16\n" +
 	"\x06holder\x18\x04 \x01(\tR\x06holder\"#\n" +
 	"\x0fOrphanConfirmed\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\tR\x03uid\"\x89\x01\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xfc\x01\n" +
 	"\x12PodEvictionDecided\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12/\n" +
-	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"!\n" +
+	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x16\n" +
+	"\x06signal\x18\x05 \x01(\tR\x06signal\x12\x1a\n" +
+	"\bresource\x18\x06 \x01(\tR\bresource\x12=\n" +
+	"\n" +
+	"containers\x18\a \x03(\v2\x1d.journalet.v1.ContainerExcessR\n" +
+	"containers\"!\n" +
 	"\rPodReadmitted\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"N\n" +
 	"\x0fDrainProgressed\x12\x1f\n" +
 	"\vwaiting_for\x18\x01 \x03(\tR\n" +
 	"waitingFor\x12\x1a\n" +
-	"\bshutdown\x18\x02 \x01(\bR\bshutdown\"\x93\r\n" +
+	"\bshutdown\x18\x02 \x01(\bR\bshutdown\"\xd1\x01\n" +
+	"\x10PressureObserved\x12:\n" +
+	"\n" +
+	"thresholds\x18\x01 \x03(\v2\x1a.journalet.v1.ThresholdMetR\n" +
+	"thresholds\x12*\n" +
+	"\x04pods\x18\x02 \x03(\v2\x16.journalet.v1.PodUsageR\x04pods\x126\n" +
+	"\x06layout\x18\x03 \x01(\x0e2\x1e.journalet.v1.FilesystemLayoutR\x06layout\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x04 \x01(\x04R\trequestId\"\xd3\x02\n" +
+	"\fThresholdMet\x12\x16\n" +
+	"\x06signal\x18\x01 \x01(\tR\x06signal\x12\x12\n" +
+	"\x04soft\x18\x02 \x01(\bR\x04soft\x12\x1c\n" +
+	"\tthreshold\x18\x03 \x01(\x03R\tthreshold\x12\x1c\n" +
+	"\tavailable\x18\x04 \x01(\x03R\tavailable\x12\x1a\n" +
+	"\bcapacity\x18\x05 \x01(\x03R\bcapacity\x12\x1a\n" +
+	"\bquantity\x18\x06 \x01(\tR\bquantity\x129\n" +
+	"\n" +
+	"sampled_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tsampledAt\x120\n" +
+	"\x05since\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x16\n" +
+	"\x06acting\x18\t \x01(\bR\x06acting\x12\x1e\n" +
+	"\n" +
+	"reclaiming\x18\n" +
+	" \x01(\bR\n" +
+	"reclaiming\"\xa4\x02\n" +
+	"\bPodUsage\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12!\n" +
+	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x12\x1f\n" +
+	"\vlocal_bytes\x18\x03 \x01(\x03R\n" +
+	"localBytes\x12!\n" +
+	"\flocal_inodes\x18\x04 \x01(\x03R\vlocalInodes\x12\x1f\n" +
+	"\vlayer_bytes\x18\x05 \x01(\x03R\n" +
+	"layerBytes\x12!\n" +
+	"\flayer_inodes\x18\x06 \x01(\x03R\vlayerInodes\x12\x1c\n" +
+	"\tprocesses\x18\a \x01(\x03R\tprocesses\x12=\n" +
+	"\n" +
+	"containers\x18\b \x03(\v2\x1d.journalet.v1.ContainerExcessR\n" +
+	"containers\"]\n" +
+	"\x0fContainerExcess\x12\x1c\n" +
+	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x12\n" +
+	"\x04used\x18\x02 \x01(\tR\x04used\x12\x18\n" +
+	"\arequest\x18\x03 \x01(\tR\arequest\"5\n" +
+	"\x13NodePressureDecided\x12\x1e\n" +
+	"\n" +
+	"conditions\x18\x01 \x03(\tR\n" +
+	"conditions\"\xb7\x01\n" +
+	"\x12EvictionProgressed\x121\n" +
+	"\x05stage\x18\x01 \x01(\x0e2\x1b.journalet.v1.EvictionStageR\x05stage\x12\x16\n" +
+	"\x06signal\x18\x02 \x01(\tR\x06signal\x12\x1f\n" +
+	"\vwaiting_for\x18\x03 \x03(\tR\n" +
+	"waitingFor\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x04 \x01(\x04R\trequestId\x12\x16\n" +
+	"\x06images\x18\x05 \x01(\bR\x06images\"G\n" +
+	"\x13PodReclaimRequested\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1e\n" +
+	"\n" +
+	"containers\x18\x02 \x01(\bR\n" +
+	"containers\" \n" +
+	"\fPodReclaimed\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"\x17\n" +
+	"\x15ImageReclaimRequested\"?\n" +
+	"\x0fImagesReclaimed\x12\x16\n" +
+	"\x06images\x18\x01 \x01(\rR\x06images\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\x8d\x02\n" +
+	"\fNodePressure\x12:\n" +
+	"\n" +
+	"thresholds\x18\x01 \x03(\v2\x1a.journalet.v1.ThresholdMetR\n" +
+	"thresholds\x12\x1e\n" +
+	"\n" +
+	"conditions\x18\x02 \x03(\tR\n" +
+	"conditions\x121\n" +
+	"\x05stage\x18\x03 \x01(\x0e2\x1b.journalet.v1.EvictionStageR\x05stage\x12\x16\n" +
+	"\x06signal\x18\x04 \x01(\tR\x06signal\x12\x1f\n" +
+	"\vwaiting_for\x18\x05 \x03(\tR\n" +
+	"waitingFor\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x06 \x01(\x04R\trequestId\x12\x16\n" +
+	"\x06images\x18\a \x01(\bR\x06images\"\xcb\r\n" +
 	"\tNodeState\x121\n" +
 	"\x06config\x18\x01 \x01(\v2\x19.journalet.v1.AgentConfigR\x06config\x125\n" +
 	"\x04pods\x18\x02 \x03(\v2!.journalet.v1.NodeState.PodsEntryR\x04pods\x128\n" +
@@ -1774,7 +2804,8 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\bshutdown\x18\x11 \x01(\v2\x13.journalet.v1.DrainR\bshutdown\x12\x17\n" +
 	"\aboot_id\x18\x12 \x01(\tR\x06bootId\x12,\n" +
 	"\x06timers\x18\x13 \x01(\v2\x14.journalet.v1.TimersR\x06timers\x12.\n" +
-	"\x04node\x18\x14 \x01(\v2\x1a.journalet.v1.NodeObservedR\x04node\x1aR\n" +
+	"\x04node\x18\x14 \x01(\v2\x1a.journalet.v1.NodeObservedR\x04node\x126\n" +
+	"\bpressure\x18\x15 \x01(\v2\x1a.journalet.v1.NodePressureR\bpressure\x1aR\n" +
 	"\tPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.AdmittedPodR\x05value:\x028\x01\x1a8\n" +
@@ -1820,7 +2851,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12-\n" +
 	"\x12pending_preemption\x18\a \x01(\bR\x11pendingPreemption\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\b \x01(\x04R\trequestId\"\xa3\x02\n" +
+	"request_id\x18\b \x01(\x04R\trequestId\"\xd0\x02\n" +
 	"\vAdmittedPod\x12\x1b\n" +
 	"\tfull_name\x18\x01 \x01(\tR\bfullName\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1e\n" +
@@ -1830,7 +2861,8 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\bpriority\x18\x04 \x01(\x05R\bpriority\x12(\n" +
 	"\x03qos\x18\x05 \x01(\x0e2\x16.journalet.v1.QosClassR\x03qos\x12\x1c\n" +
 	"\tpreempted\x18\x06 \x01(\bR\tpreempted\x12B\n" +
-	"\x0euser_namespace\x18\a \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\"u\n" +
+	"\x0euser_namespace\x18\a \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x12+\n" +
+	"\x11reclaim_requested\x18\b \x01(\bR\x10reclaimRequested\"u\n" +
 	"\tUidClaims\x122\n" +
 	"\x06holder\x18\x01 \x01(\v2\x1a.journalet.v1.UidRequestedR\x06holder\x124\n" +
 	"\awaiting\x18\x02 \x03(\v2\x1a.journalet.v1.UidRequestedR\awaiting\"K\n" +
@@ -1840,7 +2872,18 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x15QOS_CLASS_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15QOS_CLASS_BEST_EFFORT\x10\x01\x12\x17\n" +
 	"\x13QOS_CLASS_BURSTABLE\x10\x02\x12\x18\n" +
-	"\x14QOS_CLASS_GUARANTEED\x10\x03BAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
+	"\x14QOS_CLASS_GUARANTEED\x10\x03*\x8f\x01\n" +
+	"\x10FilesystemLayout\x12!\n" +
+	"\x1dFILESYSTEM_LAYOUT_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15FILESYSTEM_LAYOUT_ONE\x10\x01\x12 \n" +
+	"\x1cFILESYSTEM_LAYOUT_OWN_IMAGES\x10\x02\x12\x1b\n" +
+	"\x17FILESYSTEM_LAYOUT_SPLIT\x10\x03*\xa5\x01\n" +
+	"\rEvictionStage\x12\x1e\n" +
+	"\x1aEVICTION_STAGE_UNSPECIFIED\x10\x00\x12\x1d\n" +
+	"\x19EVICTION_STAGE_RECLAIMING\x10\x01\x12\x1c\n" +
+	"\x18EVICTION_STAGE_RECLAIMED\x10\x02\x12\x19\n" +
+	"\x15EVICTION_STAGE_ENDING\x10\x03\x12\x1c\n" +
+	"\x18EVICTION_STAGE_MEASURING\x10\x04BAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
 
 var (
 	file_journalet_v1_node_proto_rawDescOnce sync.Once
@@ -1854,88 +2897,112 @@ func file_journalet_v1_node_proto_rawDescGZIP() []byte {
 	return file_journalet_v1_node_proto_rawDescData
 }
 
-var file_journalet_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_journalet_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_journalet_v1_node_proto_goTypes = []any{
 	(QosClass)(0),                      // 0: journalet.v1.QosClass
-	(*AdmissionRequested)(nil),         // 1: journalet.v1.AdmissionRequested
-	(*PodDemand)(nil),                  // 2: journalet.v1.PodDemand
-	(*AdmissionDecided)(nil),           // 3: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil),          // 4: journalet.v1.AdmissionDeferred
-	(*AdmissionPendingPreemption)(nil), // 5: journalet.v1.AdmissionPendingPreemption
-	(*ResizeDecided)(nil),              // 6: journalet.v1.ResizeDecided
-	(*ResizePendingPreemption)(nil),    // 7: journalet.v1.ResizePendingPreemption
-	(*UidGranted)(nil),                 // 8: journalet.v1.UidGranted
-	(*UidDeferred)(nil),                // 9: journalet.v1.UidDeferred
-	(*OrphanConfirmed)(nil),            // 10: journalet.v1.OrphanConfirmed
-	(*PodEvictionDecided)(nil),         // 11: journalet.v1.PodEvictionDecided
-	(*PodReadmitted)(nil),              // 12: journalet.v1.PodReadmitted
-	(*DrainProgressed)(nil),            // 13: journalet.v1.DrainProgressed
-	(*NodeState)(nil),                  // 14: journalet.v1.NodeState
-	(*Drain)(nil),                      // 15: journalet.v1.Drain
-	(*WaitingResize)(nil),              // 16: journalet.v1.WaitingResize
-	(*AdmittedPod)(nil),                // 17: journalet.v1.AdmittedPod
-	(*UidClaims)(nil),                  // 18: journalet.v1.UidClaims
-	(*WaitingPods)(nil),                // 19: journalet.v1.WaitingPods
-	nil,                                // 20: journalet.v1.NodeState.PodsEntry
-	nil,                                // 21: journalet.v1.NodeState.NamesEntry
-	nil,                                // 22: journalet.v1.NodeState.WaitingEntry
-	nil,                                // 23: journalet.v1.NodeState.HostPortsEntry
-	nil,                                // 24: journalet.v1.NodeState.WaitsForEntry
-	nil,                                // 25: journalet.v1.NodeState.ResizesEntry
-	nil,                                // 26: journalet.v1.NodeState.UidsEntry
-	nil,                                // 27: journalet.v1.NodeState.FoundUserNamespacesEntry
-	(*HugePages)(nil),                  // 28: journalet.v1.HugePages
-	(*UserNamespace)(nil),              // 29: journalet.v1.UserNamespace
-	(*durationpb.Duration)(nil),        // 30: google.protobuf.Duration
-	(*AgentConfig)(nil),                // 31: journalet.v1.AgentConfig
-	(*Timers)(nil),                     // 32: journalet.v1.Timers
-	(*NodeObserved)(nil),               // 33: journalet.v1.NodeObserved
-	(*DrainRequested)(nil),             // 34: journalet.v1.DrainRequested
-	(*timestamppb.Timestamp)(nil),      // 35: google.protobuf.Timestamp
-	(*UidRequested)(nil),               // 36: journalet.v1.UidRequested
+	(FilesystemLayout)(0),              // 1: journalet.v1.FilesystemLayout
+	(EvictionStage)(0),                 // 2: journalet.v1.EvictionStage
+	(*AdmissionRequested)(nil),         // 3: journalet.v1.AdmissionRequested
+	(*PodDemand)(nil),                  // 4: journalet.v1.PodDemand
+	(*AdmissionDecided)(nil),           // 5: journalet.v1.AdmissionDecided
+	(*AdmissionDeferred)(nil),          // 6: journalet.v1.AdmissionDeferred
+	(*AdmissionPendingPreemption)(nil), // 7: journalet.v1.AdmissionPendingPreemption
+	(*ResizeDecided)(nil),              // 8: journalet.v1.ResizeDecided
+	(*ResizePendingPreemption)(nil),    // 9: journalet.v1.ResizePendingPreemption
+	(*UidGranted)(nil),                 // 10: journalet.v1.UidGranted
+	(*UidDeferred)(nil),                // 11: journalet.v1.UidDeferred
+	(*OrphanConfirmed)(nil),            // 12: journalet.v1.OrphanConfirmed
+	(*PodEvictionDecided)(nil),         // 13: journalet.v1.PodEvictionDecided
+	(*PodReadmitted)(nil),              // 14: journalet.v1.PodReadmitted
+	(*DrainProgressed)(nil),            // 15: journalet.v1.DrainProgressed
+	(*PressureObserved)(nil),           // 16: journalet.v1.PressureObserved
+	(*ThresholdMet)(nil),               // 17: journalet.v1.ThresholdMet
+	(*PodUsage)(nil),                   // 18: journalet.v1.PodUsage
+	(*ContainerExcess)(nil),            // 19: journalet.v1.ContainerExcess
+	(*NodePressureDecided)(nil),        // 20: journalet.v1.NodePressureDecided
+	(*EvictionProgressed)(nil),         // 21: journalet.v1.EvictionProgressed
+	(*PodReclaimRequested)(nil),        // 22: journalet.v1.PodReclaimRequested
+	(*PodReclaimed)(nil),               // 23: journalet.v1.PodReclaimed
+	(*ImageReclaimRequested)(nil),      // 24: journalet.v1.ImageReclaimRequested
+	(*ImagesReclaimed)(nil),            // 25: journalet.v1.ImagesReclaimed
+	(*NodePressure)(nil),               // 26: journalet.v1.NodePressure
+	(*NodeState)(nil),                  // 27: journalet.v1.NodeState
+	(*Drain)(nil),                      // 28: journalet.v1.Drain
+	(*WaitingResize)(nil),              // 29: journalet.v1.WaitingResize
+	(*AdmittedPod)(nil),                // 30: journalet.v1.AdmittedPod
+	(*UidClaims)(nil),                  // 31: journalet.v1.UidClaims
+	(*WaitingPods)(nil),                // 32: journalet.v1.WaitingPods
+	nil,                                // 33: journalet.v1.NodeState.PodsEntry
+	nil,                                // 34: journalet.v1.NodeState.NamesEntry
+	nil,                                // 35: journalet.v1.NodeState.WaitingEntry
+	nil,                                // 36: journalet.v1.NodeState.HostPortsEntry
+	nil,                                // 37: journalet.v1.NodeState.WaitsForEntry
+	nil,                                // 38: journalet.v1.NodeState.ResizesEntry
+	nil,                                // 39: journalet.v1.NodeState.UidsEntry
+	nil,                                // 40: journalet.v1.NodeState.FoundUserNamespacesEntry
+	(*HugePages)(nil),                  // 41: journalet.v1.HugePages
+	(*UserNamespace)(nil),              // 42: journalet.v1.UserNamespace
+	(*durationpb.Duration)(nil),        // 43: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),      // 44: google.protobuf.Timestamp
+	(*AgentConfig)(nil),                // 45: journalet.v1.AgentConfig
+	(*Timers)(nil),                     // 46: journalet.v1.Timers
+	(*NodeObserved)(nil),               // 47: journalet.v1.NodeObserved
+	(*DrainRequested)(nil),             // 48: journalet.v1.DrainRequested
+	(*UidRequested)(nil),               // 49: journalet.v1.UidRequested
 }
 var file_journalet_v1_node_proto_depIdxs = []int32{
-	2,  // 0: journalet.v1.AdmissionRequested.demand:type_name -> journalet.v1.PodDemand
+	4,  // 0: journalet.v1.AdmissionRequested.demand:type_name -> journalet.v1.PodDemand
 	0,  // 1: journalet.v1.AdmissionRequested.qos:type_name -> journalet.v1.QosClass
-	28, // 2: journalet.v1.PodDemand.huge_pages:type_name -> journalet.v1.HugePages
-	29, // 3: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
-	30, // 4: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
-	31, // 5: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
-	20, // 6: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
-	21, // 7: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
-	22, // 8: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
-	23, // 9: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
-	2,  // 10: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
-	24, // 11: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
-	25, // 12: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
-	26, // 13: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
-	1,  // 14: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
-	27, // 15: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
-	15, // 16: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
-	15, // 17: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
-	32, // 18: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
-	33, // 19: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
-	34, // 20: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
-	35, // 21: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	2,  // 22: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
-	35, // 23: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
-	2,  // 24: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
-	0,  // 25: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
-	29, // 26: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
-	36, // 27: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
-	36, // 28: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
-	1,  // 29: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
-	17, // 30: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	19, // 31: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	16, // 32: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
-	18, // 33: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
-	29, // 34: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	41, // 2: journalet.v1.PodDemand.huge_pages:type_name -> journalet.v1.HugePages
+	42, // 3: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
+	43, // 4: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
+	19, // 5: journalet.v1.PodEvictionDecided.containers:type_name -> journalet.v1.ContainerExcess
+	17, // 6: journalet.v1.PressureObserved.thresholds:type_name -> journalet.v1.ThresholdMet
+	18, // 7: journalet.v1.PressureObserved.pods:type_name -> journalet.v1.PodUsage
+	1,  // 8: journalet.v1.PressureObserved.layout:type_name -> journalet.v1.FilesystemLayout
+	44, // 9: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
+	44, // 10: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
+	19, // 11: journalet.v1.PodUsage.containers:type_name -> journalet.v1.ContainerExcess
+	2,  // 12: journalet.v1.EvictionProgressed.stage:type_name -> journalet.v1.EvictionStage
+	17, // 13: journalet.v1.NodePressure.thresholds:type_name -> journalet.v1.ThresholdMet
+	2,  // 14: journalet.v1.NodePressure.stage:type_name -> journalet.v1.EvictionStage
+	45, // 15: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
+	33, // 16: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
+	34, // 17: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
+	35, // 18: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
+	36, // 19: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
+	4,  // 20: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
+	37, // 21: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
+	38, // 22: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
+	39, // 23: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
+	3,  // 24: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
+	40, // 25: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
+	28, // 26: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
+	28, // 27: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
+	46, // 28: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
+	47, // 29: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
+	26, // 30: journalet.v1.NodeState.pressure:type_name -> journalet.v1.NodePressure
+	48, // 31: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
+	44, // 32: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	4,  // 33: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
+	44, // 34: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
+	4,  // 35: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
+	0,  // 36: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
+	42, // 37: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
+	49, // 38: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
+	49, // 39: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
+	3,  // 40: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
+	30, // 41: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	32, // 42: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	29, // 43: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
+	31, // 44: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	42, // 45: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	46, // [46:46] is the sub-list for method output_type
+	46, // [46:46] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_node_proto_init() }
@@ -1952,8 +3019,8 @@ func file_journalet_v1_node_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_node_proto_rawDesc), len(file_journalet_v1_node_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   27,
+			NumEnums:      3,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

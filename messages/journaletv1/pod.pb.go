@@ -1089,7 +1089,9 @@ func (x *AllContainersRestarting) GetAllStopped() bool {
 type ReadinessGatesSet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sorted, without duplicates. None: nothing is read any more.
-	Types         []string `protobuf:"bytes,1,rep,name=types,proto3" json:"types,omitempty"`
+	Types []string `protobuf:"bytes,1,rep,name=types,proto3" json:"types,omitempty"`
+	// The pod is of the API server, and so are its conditions.
+	Api           bool `protobuf:"varint,2,opt,name=api,proto3" json:"api,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1131,12 +1133,19 @@ func (x *ReadinessGatesSet) GetTypes() []string {
 	return nil
 }
 
+func (x *ReadinessGatesSet) GetApi() bool {
+	if x != nil {
+		return x.Api
+	}
+	return false
+}
+
 // ReadinessGatesRead is a change of the conditions of a pod's readiness gates, as conditions.yaml gives them (ADR
-// 011).
+// 011), or the status of a pod of the API server.
 type ReadinessGatesRead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// By type. A condition that the file does not have is missing.
+	// By type. A condition that neither has is missing.
 	Conditions    []*ReadinessGateCondition `protobuf:"bytes,2,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1456,7 +1465,13 @@ type PodState struct {
 	// ApiDeleteRequested has been emitted, and ApiDeleteFinished has not followed.
 	ApiDeleteRequested bool `protobuf:"varint,57,opt,name=api_delete_requested,json=apiDeleteRequested,proto3" json:"api_delete_requested,omitempty"`
 	// From ApiDeleteFinished.
-	ApiDeleted    bool `protobuf:"varint,58,opt,name=api_deleted,json=apiDeleted,proto3" json:"api_deleted,omitempty"`
+	ApiDeleted bool `protobuf:"varint,58,opt,name=api_deleted,json=apiDeleted,proto3" json:"api_deleted,omitempty"`
+	// From AgentStarted.
+	PullsWithoutServiceAccount bool `protobuf:"varint,65,opt,name=pulls_without_service_account,json=pullsWithoutServiceAccount,proto3" json:"pulls_without_service_account,omitempty"`
+	// Credentials have changed since the pod requested the pulls that it waits for.
+	PullCredentialsChanged bool `protobuf:"varint,66,opt,name=pull_credentials_changed,json=pullCredentialsChanged,proto3" json:"pull_credentials_changed,omitempty"`
+	// From PodReclaimRequested, until PodReclaimed.
+	Reclaim       *PodReclaimRequested `protobuf:"bytes,67,opt,name=reclaim,proto3" json:"reclaim,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1867,6 +1882,27 @@ func (x *PodState) GetApiDeleted() bool {
 		return x.ApiDeleted
 	}
 	return false
+}
+
+func (x *PodState) GetPullsWithoutServiceAccount() bool {
+	if x != nil {
+		return x.PullsWithoutServiceAccount
+	}
+	return false
+}
+
+func (x *PodState) GetPullCredentialsChanged() bool {
+	if x != nil {
+		return x.PullCredentialsChanged
+	}
+	return false
+}
+
+func (x *PodState) GetReclaim() *PodReclaimRequested {
+	if x != nil {
+		return x.Reclaim
+	}
+	return nil
 }
 
 // PodRestart is a restart of all containers that an operator requested.
@@ -3093,9 +3129,10 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x1f\n" +
 	"\vall_stopped\x18\x03 \x01(\bR\n" +
-	"allStopped\")\n" +
+	"allStopped\";\n" +
 	"\x11ReadinessGatesSet\x12\x14\n" +
-	"\x05types\x18\x01 \x03(\tR\x05types\"l\n" +
+	"\x05types\x18\x01 \x03(\tR\x05types\x12\x10\n" +
+	"\x03api\x18\x02 \x01(\bR\x03api\"l\n" +
 	"\x12ReadinessGatesRead\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12D\n" +
 	"\n" +
@@ -3111,7 +3148,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
-	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\x92\x17\n" +
+	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xcc\x18\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -3182,7 +3219,10 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\rended_by_node\x188 \x01(\bR\vendedByNode\x120\n" +
 	"\x14api_delete_requested\x189 \x01(\bR\x12apiDeleteRequested\x12\x1f\n" +
 	"\vapi_deleted\x18: \x01(\bR\n" +
-	"apiDeleted\x1a\\\n" +
+	"apiDeleted\x12A\n" +
+	"\x1dpulls_without_service_account\x18A \x01(\bR\x1apullsWithoutServiceAccount\x128\n" +
+	"\x18pull_credentials_changed\x18B \x01(\bR\x16pullCredentialsChanged\x12;\n" +
+	"\areclaim\x18C \x01(\v2!.journalet.v1.PodReclaimRequestedR\areclaim\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +
@@ -3383,9 +3423,10 @@ var file_journalet_v1_pod_proto_goTypes = []any{
 	(*ObjectRef)(nil),               // 49: journalet.v1.ObjectRef
 	(*ObjectRead)(nil),              // 50: journalet.v1.ObjectRead
 	(*UserNamespace)(nil),           // 51: journalet.v1.UserNamespace
-	(*ContainerObservation)(nil),    // 52: journalet.v1.ContainerObservation
-	(*Resources)(nil),               // 53: journalet.v1.Resources
-	(*CallRequested)(nil),           // 54: journalet.v1.CallRequested
+	(*PodReclaimRequested)(nil),     // 52: journalet.v1.PodReclaimRequested
+	(*ContainerObservation)(nil),    // 53: journalet.v1.ContainerObservation
+	(*Resources)(nil),               // 54: journalet.v1.Resources
+	(*CallRequested)(nil),           // 55: journalet.v1.CallRequested
 }
 var file_journalet_v1_pod_proto_depIdxs = []int32{
 	42, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
@@ -3428,43 +3469,44 @@ var file_journalet_v1_pod_proto_depIdxs = []int32{
 	51, // 37: journalet.v1.PodState.user_namespace:type_name -> journalet.v1.UserNamespace
 	44, // 38: journalet.v1.PodState.grace:type_name -> google.protobuf.Duration
 	22, // 39: journalet.v1.PodState.restart:type_name -> journalet.v1.PodRestart
-	42, // 40: journalet.v1.PodRestart.since:type_name -> google.protobuf.Timestamp
-	2,  // 41: journalet.v1.VolumeRecord.stage:type_name -> journalet.v1.VolumeStage
-	42, // 42: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
-	42, // 43: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
-	52, // 44: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	52, // 45: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
-	5,  // 46: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
-	34, // 47: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	42, // 48: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
-	5,  // 49: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
-	33, // 50: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	32, // 51: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
-	53, // 52: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
-	53, // 53: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
-	31, // 54: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
-	41, // 55: journalet.v1.ContainerRecord.volume_images:type_name -> journalet.v1.ContainerRecord.VolumeImagesEntry
-	42, // 56: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
-	44, // 57: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
-	1,  // 58: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
-	9,  // 59: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
-	9,  // 60: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
-	9,  // 61: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	44, // 62: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	42, // 63: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	54, // 64: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	42, // 65: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
-	5,  // 66: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
-	29, // 67: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	35, // 68: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	3,  // 69: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	23, // 70: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
-	30, // 71: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
-	72, // [72:72] is the sub-list for method output_type
-	72, // [72:72] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	52, // 40: journalet.v1.PodState.reclaim:type_name -> journalet.v1.PodReclaimRequested
+	42, // 41: journalet.v1.PodRestart.since:type_name -> google.protobuf.Timestamp
+	2,  // 42: journalet.v1.VolumeRecord.stage:type_name -> journalet.v1.VolumeStage
+	42, // 43: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
+	42, // 44: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
+	53, // 45: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	53, // 46: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	5,  // 47: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
+	34, // 48: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	42, // 49: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	5,  // 50: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
+	33, // 51: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	32, // 52: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
+	54, // 53: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
+	54, // 54: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
+	31, // 55: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
+	41, // 56: journalet.v1.ContainerRecord.volume_images:type_name -> journalet.v1.ContainerRecord.VolumeImagesEntry
+	42, // 57: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
+	44, // 58: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
+	1,  // 59: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	9,  // 60: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	9,  // 61: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	9,  // 62: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	44, // 63: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	42, // 64: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	55, // 65: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	42, // 66: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
+	5,  // 67: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
+	29, // 68: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	35, // 69: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	3,  // 70: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	23, // 71: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
+	30, // 72: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
+	73, // [73:73] is the sub-list for method output_type
+	73, // [73:73] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_pod_proto_init() }

@@ -950,8 +950,12 @@ type StartContainer struct {
 	UserNamespace *UserNamespace `protobuf:"bytes,12,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
 	// References of image volumes that were pulled for this start, so a missing one is an error of the runtime. Sorted.
 	PulledVolumeImages []string `protobuf:"bytes,13,rep,name=pulled_volume_images,json=pulledVolumeImages,proto3" json:"pulled_volume_images,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// It is an ephemeral container: it starts once, and nothing of the pod waits for it.
+	Ephemeral bool `protobuf:"varint,14,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"`
+	// Of an ephemeral container: the instance whose process namespace it joins. Empty: none.
+	TargetContainerId string `protobuf:"bytes,15,opt,name=target_container_id,json=targetContainerId,proto3" json:"target_container_id,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *StartContainer) Reset() {
@@ -1073,6 +1077,20 @@ func (x *StartContainer) GetPulledVolumeImages() []string {
 		return x.PulledVolumeImages
 	}
 	return nil
+}
+
+func (x *StartContainer) GetEphemeral() bool {
+	if x != nil {
+		return x.Ephemeral
+	}
+	return false
+}
+
+func (x *StartContainer) GetTargetContainerId() string {
+	if x != nil {
+		return x.TargetContainerId
+	}
+	return ""
 }
 
 // MemoryLimit is the desired memory limit of a container.
@@ -3472,7 +3490,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12!\n" +
 	"\fhost_network\x18\x03 \x01(\bR\vhostNetwork\x12)\n" +
 	"\x10allocated_digest\x18\x04 \x01(\tR\x0fallocatedDigest\x12B\n" +
-	"\x0euser_namespace\x18\x05 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\"\xeb\x03\n" +
+	"\x0euser_namespace\x18\x05 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\"\xb9\x04\n" +
 	"\x0eStartContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
@@ -3488,7 +3506,9 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	" \x01(\bR\vatLeastOnce\x12)\n" +
 	"\x10allocated_digest\x18\v \x01(\tR\x0fallocatedDigest\x12B\n" +
 	"\x0euser_namespace\x18\f \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x120\n" +
-	"\x14pulled_volume_images\x18\r \x03(\tR\x12pulledVolumeImages\"d\n" +
+	"\x14pulled_volume_images\x18\r \x03(\tR\x12pulledVolumeImages\x12\x1c\n" +
+	"\tephemeral\x18\x0e \x01(\bR\tephemeral\x12.\n" +
+	"\x13target_container_id\x18\x0f \x01(\tR\x11targetContainerId\"d\n" +
 	"\vMemoryLimit\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x14\n" +
