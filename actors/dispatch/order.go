@@ -131,11 +131,23 @@ func (a *Actor) free(c *journaletv1.Call) bool {
 	return p.GetSandboxCall() == "" && p.GetContainers()[name] == ""
 }
 
-// next returns the call of a lane to dispatch next; nil for none.
+// next returns the call of a lane to dispatch next; nil for none. A restart gives its slot to a sandbox that has waited
+// longer: containers that end again and again would otherwise keep every further pod from starting.
 func (a *Actor) next(l journaletv1.Lane) *journaletv1.Call {
 	if a.full(l) {
 		return nil
 	}
+	c := a.first(l)
+	if c.GetRequest().GetStartContainer().GetAttempt() > 0 {
+		if s := a.first(journaletv1.Lane_LANE_SANDBOX); s != nil && s.GetArrival() < c.GetArrival() {
+			return s
+		}
+	}
+	return c
+}
+
+// first returns the first call in the queue of a lane that nothing excludes now; nil for none.
+func (a *Actor) first(l journaletv1.Lane) *journaletv1.Call {
 	for _, id := range a.state.Queues[int32(l)].GetIntentIds() {
 		if c := a.state.Calls[id]; c != nil && a.free(c) && a.mayStartPod(c) {
 			return c

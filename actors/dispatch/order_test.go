@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -44,6 +46,49 @@ func TestEndlessHooksOfOnePodHoldUpNoOther(t *testing.T) {
 	requestHooks(t, a, "other-0", 0)
 	if n := len(a.Runtime().GetHooks()); n != 21 {
 		t.Errorf("%d pods run hooks after the first ones ended, want all 21: their other hooks were queued", n)
+	}
+}
+
+// Crashing containers can request more starts than the runtime can serve. A pod that is added then still starts.
+func TestSandboxIsNotStarvedByRestarts(t *testing.T) {
+	a := New()
+	ready := &journaletv1.RuntimeHealthChanged{RuntimeReady: true, NetworkReady: true}
+	ok(t, a.Evolve(actors.Event{Body: messages.NewEvent(ready)}))
+	limit := &journaletv1.AgentStarted{Config: &journaletv1.AgentConfig{StartConcurrency: 2, StopConcurrency: 2}}
+	ok(t, a.Evolve(actors.Event{Body: messages.NewEvent(limit)}))
+	calls := 0
+	request := func(pod string, work proto.Message) {
+		calls++
+		req := messages.NewCall(work)
+		req.PodUid = pod
+		ok(t, a.Evolve(actors.Event{ID: fmt.Sprint(calls), Body: messages.NewEvent(req)}))
+	}
+	// finish ends the oldest call under way, lets the others follow, and returns what was dispatched.
+	finish := func() (all string) {
+		if under := a.underWay(); len(under) > 0 {
+			ended := messages.NewEvent(&journaletv1.CallFinished{IntentId: under[0].GetIntentId()})
+			ok(t, a.Evolve(actors.Event{Body: ended}))
+		}
+		ok(t, a.Decide(actors.Input{}, func(d *journaletv1.Event) error {
+			req := a.Runtime().GetCalls()[d.GetCallDispatched().GetIntentId()].GetRequest()
+			all += " " + req.GetPodUid()
+			return a.Evolve(actors.Event{Body: d})
+		}))
+		return all
+	}
+	restart := func(pod string) { request(pod, &journaletv1.StartContainer{Container: "main", Attempt: 7}) }
+	for _, pod := range []string{"a", "b", "c"} {
+		restart(pod)
+	}
+	request("new", &journaletv1.RunSandbox{})
+	restart("d")
+	restart("e")
+	request("begun", &journaletv1.StartContainer{Container: "main"})
+	request("newer", &journaletv1.RunSandbox{})
+	for i, want := range []string{" a b", " c", " new", " d", " e", " begun", " newer"} {
+		if got := finish(); got != want {
+			t.Errorf("%d: %q, want %q", i, got, want)
+		}
 	}
 }
 

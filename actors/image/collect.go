@@ -28,6 +28,8 @@ func (a *Actor) decideImages(in actors.Input, e actors.Event, emit actors.Emit) 
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_ImageFilesystemFull:
 		return a.collect(in.Time, k.ImageFilesystemFull, emit)
+	case *journaletv1.Event_ImageReclaimRequested:
+		return a.reclaim(in.Time, emit)
 	case *journaletv1.Event_AgentStarted, *journaletv1.Event_ImagesObserved:
 		return a.watchAge(in.Time, emit)
 	case *journaletv1.Event_TimerFired:
@@ -43,6 +45,9 @@ func (a *Actor) decideImages(in actors.Input, e actors.Event, emit actors.Emit) 
 			return a.operatorPulled(in, k.CallFinished, emit)
 		}
 		if err := a.operatorRemoved(k.CallFinished, emit); err != nil {
+			return err
+		}
+		if err := a.answerReclaim(emit); err != nil {
 			return err
 		}
 		return a.watchAge(in.Time, emit)

@@ -22,7 +22,7 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 				err = a.decidePulls(in, k.CallFinished, emit)
 			}
 		case *journaletv1.Event_ImagePullRequested:
-			err = a.pull(k.ImagePullRequested.GetUid(), k.ImagePullRequested.GetImage(), emit)
+			err = a.request(k.ImagePullRequested, emit)
 		case *journaletv1.Event_TimerFired:
 			if w := a.state.Waits[k.TimerFired.GetName()]; w != nil {
 				err = a.pull(w.GetUid(), w.GetImage(), emit)
@@ -58,6 +58,18 @@ func (a *Actor) clearTimersOf(uid string, emit actors.Emit) error {
 	return nil
 }
 
+// request requests a pull for a pod that has requested one. Its back-off is over if its credentials have changed.
+func (a *Actor) request(r *journaletv1.ImagePullRequested, emit actors.Emit) error {
+	if r.GetCredentialsChanged() {
+		if ev := actors.ClearTimer(a.state.GetTimers(), key(r.GetUid(), r.GetImage())); ev != nil {
+			if err := emit(ev); err != nil {
+				return err
+			}
+		}
+	}
+	return a.pull(r.GetUid(), r.GetImage(), emit)
+}
+
 // pull requests a pull for a pod that waits for one, unless the pod backs off. A pull that is under way already serves
 // this pod too, if it has the same credentials: one with others proves nothing about this pod.
 func (a *Actor) pull(uid, image string, emit actors.Emit) error {
@@ -71,20 +83,27 @@ func (a *Actor) pull(uid, image string, emit actors.Emit) error {
 	})))
 }
 
-// decidePulls emits the outcome of a finished pull for every pod that waits for it, in order of UID.
+// decidePulls emits the outcome of a finished pull for every pod that waits for it, in order of UID. One that failed
+// says nothing about pods whose credentials have changed since it began: for them another one is requested.
 func (a *Actor) decidePulls(in actors.Input, f *journaletv1.CallFinished, emit actors.Emit) error {
 	image, ended := a.state.GetEnded().GetImage(), pullKey(a.state.GetEnded())
 	took := durationpb.New(in.Time.Sub(a.state.GetEnded().GetStartedAt().AsTime()))
+	failed := f.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED
+	var again []*journaletv1.ImageWait
 	for _, id := range slices.Sorted(maps.Keys(a.state.Waits)) {
 		w := a.state.Waits[id]
 		if pullKey(w) != ended || !w.GetWaiting() || w.GetBackingOff() {
 			continue
 		}
+		if failed && w.GetCredentialsChanged() {
+			again = append(again, w)
+			continue
+		}
 		r := &journaletv1.ImagePullDecided{Uid: w.GetUid(), Image: image, Error: f.GetError(), Message: f.GetMessage()}
-		if f.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
-			r.ImageRef, r.Duration, r.Bytes = f.GetImageRef(), took, f.GetImageBytes()
-		} else {
+		if failed {
 			r.RetryAfter = nextBackOff(w)
+		} else {
+			r.ImageRef, r.Duration, r.Bytes = f.GetImageRef(), took, f.GetImageBytes()
 		}
 		if err := emit(messages.NewEvent(r)); err != nil {
 			return err
@@ -96,6 +115,11 @@ func (a *Actor) decidePulls(in actors.Input, f *journaletv1.CallFinished, emit a
 			if err := emit(ev); err != nil {
 				return err
 			}
+		}
+	}
+	for _, w := range again {
+		if err := a.pull(w.GetUid(), w.GetImage(), emit); err != nil {
+			return err
 		}
 	}
 	return nil

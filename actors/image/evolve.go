@@ -2,6 +2,7 @@ package image
 
 import (
 	"maps"
+	"slices"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -19,6 +20,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 		}
 	}
 	a.evolveImages(e)
+	a.evolveReclaim(e)
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_ImagePullRequested:
 		a.evolveRequested(k.ImagePullRequested)
@@ -34,13 +36,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 			a.evolveRemoval(e.ID, remove)
 			return nil
 		}
-		w := k.CallRequested.GetPullImage()
-		s.Intents[e.ID] = pullKey(w)
-		s.Pulls[pullKey(w)] = &journaletv1.Pull{
-			Image: w.GetImage(), IntentId: e.ID, StartedAt: timestamppb.New(e.Time),
-			Namespace: w.GetNamespace(), PullSecrets: w.GetPullSecrets(), ServiceAccount: w.GetServiceAccount(),
-			Api: w.GetApi(),
-		}
+		a.evolvePull(e, k.CallRequested.GetPullImage())
 	case *journaletv1.Event_ImagePullDecided:
 		a.evolveDecided(k.ImagePullDecided)
 	case *journaletv1.Event_CallFinished:
@@ -71,6 +67,26 @@ func (a *Actor) evolveRequested(r *journaletv1.ImagePullRequested) {
 	w.Waiting = true
 	w.Namespace, w.PullSecrets, w.ServiceAccount = r.GetNamespace(), r.GetPullSecrets(), r.GetServiceAccount()
 	w.Api = r.GetApi()
+	if r.GetCredentialsChanged() {
+		w.BackOff, w.BackingOff = nil, false
+		w.CredentialsChanged = a.state.Pulls[pullKey(w)] != nil
+	}
+}
+
+// evolvePull folds that a pull is under way. It has the newest credentials of all pods that wait for it.
+func (a *Actor) evolvePull(e actors.Event, w *journaletv1.PullImage) {
+	s, id := a.state, pullKey(w)
+	s.Intents[e.ID] = id
+	s.Pulls[id] = &journaletv1.Pull{
+		Image: w.GetImage(), IntentId: e.ID, StartedAt: timestamppb.New(e.Time),
+		Namespace: w.GetNamespace(), PullSecrets: w.GetPullSecrets(), ServiceAccount: w.GetServiceAccount(),
+		Api: w.GetApi(),
+	}
+	for _, wait := range slices.Sorted(maps.Keys(s.Waits)) {
+		if pullKey(s.Waits[wait]) == id {
+			s.Waits[wait].CredentialsChanged = false
+		}
+	}
 }
 
 // evolveDecided ends a pod's wait. After a failure the pod backs off, and keeps waiting.

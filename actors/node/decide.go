@@ -41,6 +41,9 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 		if err := a.decideDrain(e, emit); err != nil {
 			return err
 		}
+		if err := a.decidePressure(e, emit); err != nil {
+			return err
+		}
 		switch e.Body.GetKind().(type) {
 		case *journaletv1.Event_AgentStarted, *journaletv1.Event_ResizeRequested, *journaletv1.Event_ResizeWithdrawn,
 			*journaletv1.Event_PodTerminated, *journaletv1.Event_PodFinished:
@@ -59,6 +62,9 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 func (a *Actor) decideAdmission(e actors.Event, q *journaletv1.AdmissionRequested, emit actors.Emit) error {
 	if underWay(a.state.GetShutdown()) {
 		return emit(a.decided(q, shuttingDown))
+	}
+	if r := a.underPressure(q, e.Manifest); r != nil {
+		return emit(a.decided(q, r))
 	}
 	if r := a.cannotRun(e.Manifest, q); r != nil {
 		return emit(a.decided(q, r))

@@ -1,13 +1,15 @@
-// Package node decides which pods may run on this node, which source may use a UID, and when orphans are
-// garbage-collected.
+// Package node decides which pods may run on this node, which source may use a UID, when orphans are garbage-collected,
+// and which pod ends when the node is short of something.
 //
 // It receives AgentStarted (what is allocatable), AdmissionRequested, ResizeRequested, ResizeWithdrawn, PodTerminated
 // (a pod's share is free), PodFinished (its name is free), UidRequested, UidWithdrawn, SourceSynced, OrphanFound,
-// DrainRequested, UncordonRequested, ShutdownSignaled, NodeObserved, and TimerFired of its own.
+// DrainRequested, UncordonRequested, ShutdownSignaled, NodeObserved, PressureObserved, PodReclaimed, ImagesReclaimed,
+// and TimerFired of its own.
 // It decides AdmissionDecided, AdmissionDeferred, ResizeDecided, AdmissionPendingPreemption and
 // ResizePendingPreemption (they terminate pods of lower priority), UidGranted, UidDeferred, OrphanConfirmed,
-// PodEvictionDecided, PodReadmitted and DrainProgressed.
+// PodEvictionDecided, PodReadmitted, DrainProgressed, NodePressureDecided, EvictionProgressed, PodReclaimRequested and
+// ImageReclaimRequested.
 //
 // An incarnation of a pod is admitted once: a restart of the agent requests no admission again. This package does not
-// know what runs. Start with decide.go, then preempt.go and drain.go.
+// know what runs. Start with decide.go, then preempt.go, drain.go and pressure.go.
 package node

@@ -47,10 +47,10 @@ func (a *Actor) closed(priority int32) bool {
 	return underWay(a.state.GetShutdown()) || a.drained(priority)
 }
 
-// evolveDrain folds what concerns drains and shutdowns.
-func (a *Actor) evolveDrain(e actors.Event) {
+// evolveDrain folds what concerns drains and shutdowns; fired is the timer that fired.
+func (a *Actor) evolveDrain(e actors.Event, fired string) {
 	s := a.state
-	if fired := actors.FoldTimer(s.Timers, e); fired == shutdownTimer && s.GetShutdown() != nil {
+	if fired == shutdownTimer && s.GetShutdown() != nil {
 		s.Shutdown.WaitingFor = nil // their time is over: the next group follows
 	}
 	switch k := e.Body.GetKind().(type) {
@@ -66,7 +66,9 @@ func (a *Actor) evolveDrain(e actors.Event) {
 	case *journaletv1.Event_ShutdownSignaled:
 		a.evolveShutdown(e, k.ShutdownSignaled.GetActive())
 	case *journaletv1.Event_PodEvictionDecided:
-		a.evolveEviction(k.PodEvictionDecided.GetUid())
+		if k.PodEvictionDecided.GetSignal() == "" {
+			a.evolveEviction(k.PodEvictionDecided.GetUid())
+		}
 	case *journaletv1.Event_DrainProgressed:
 		d := s.GetDrain()
 		if k.DrainProgressed.GetShutdown() {

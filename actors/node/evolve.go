@@ -38,8 +38,10 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_NodeObserved:
 		s.Node = k.NodeObserved
 	}
+	fired := actors.FoldTimer(s.Timers, e)
 	a.evolveSources(e)
-	a.evolveDrain(e)
+	a.evolveDrain(e, fired)
+	a.evolvePressure(e, fired)
 	return nil
 }
 

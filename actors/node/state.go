@@ -52,6 +52,9 @@ func withMaps(s *journaletv1.NodeState) *journaletv1.NodeState {
 	if s.Timers == nil {
 		s.Timers = new(journaletv1.Timers)
 	}
+	if s.Pressure == nil {
+		s.Pressure = new(journaletv1.NodePressure)
+	}
 	if s.Used == nil {
 		s.Used = new(journaletv1.PodDemand)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// allSynced reports whether every configured source has been read completely.
-func (a *Actor) allSynced() bool {
+// AllSynced reports whether every configured source has been read completely.
+func (a *Actor) AllSynced() bool {
 	sources := a.state.GetConfig().GetSources()
 	return !slices.ContainsFunc(sources, func(s string) bool { return !slices.Contains(a.state.SyncedSources, s) })
 }
@@ -114,7 +114,7 @@ func (a *Actor) decideUID(q *journaletv1.UidRequested, emit actors.Emit) error {
 
 // confirmOrphans confirms the orphans once every source is synced, so that they are garbage-collected.
 func (a *Actor) confirmOrphans(emit actors.Emit) error {
-	if !a.allSynced() {
+	if !a.AllSynced() {
 		return nil
 	}
 	for _, uid := range slices.Clone(a.state.Orphans) {

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -12,7 +13,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// A pod of the API server ends when it is deleted there. When nothing of it is left on the node, and the API server has
+// A pod of the API server ends when it is deleted there. When nothing of it runs on the node, and the API server has
 // its terminal phase, the pod has its object deleted. Its source ends the actor when the object is gone (ADR 051).
 
 // ofAPI reports whether the pod is one of the API server.
@@ -55,8 +56,14 @@ func (a *Actor) evolveAPIUpdated(e actors.Event, u *journaletv1.PodUpdated) {
 	before := a.grace()
 	a.resetChangedImages(e.Manifest)
 	a.evolveDesired(u, e.Manifest)
-	if a.deleted() {
+	switch {
+	case a.deleted():
 		a.evolveDeleted(e, before)
+	case a.state.GetPod().GetApi().GetTerminalPhase() == journaletv1.PodPhase_POD_PHASE_UNSPECIFIED:
+	case s.GetStage() == admitting, s.GetStage() == runningPod:
+		// Another client has written the phase, or this agent has, and the end of its journal was lost.
+		s.Reason, s.Message = "", ""
+		a.enter(terminating, e.Time)
 	}
 }
 
@@ -95,17 +102,35 @@ func (a *Actor) evolveAPIDeleteFinished(e actors.Event, k *journaletv1.ApiDelete
 // leave ends a pod of which nothing is left on the node. The object of a deleted one goes first, and then the source
 // removes the pod; finalizers may hold it for long.
 func (d *step) leave() error {
-	s := d.state
-	if s.GetRemoved() || !d.ofAPI() || s.GetOrphan() {
+	if !d.hasObject() {
 		return d.finish()
 	}
+	return nil // deleteObject has requested what is to be requested
+}
+
+// hasObject reports whether the API server may have an object of the pod that this agent is to delete.
+func (a *Actor) hasObject() bool {
+	return a.ofAPI() && !a.state.GetRemoved() && !a.state.GetOrphan()
+}
+
+// deleteObject has the object deleted as soon as nothing of the pod runs, no sandbox holds its network, and the API
+// server has its terminal phase. What is dead is removed afterwards: a deletion does not wait for the removals of all
+// pods that were deleted at the same time.
+func (d *step) deleteObject() error {
+	s := d.state
 	terminal := s.GetPod().GetApi().GetTerminalPhase() != journaletv1.PodPhase_POD_PHASE_UNSPECIFIED
-	if !terminal || s.GetApiDeleteRequested() || s.GetApiDeleted() {
+	if !d.hasObject() || !terminal || s.GetApiDeleteRequested() || s.GetApiDeleted() || d.tearDownWait() > 0 ||
+		d.AnyAlive() || d.calling(removesNothing) || slices.ContainsFunc(s.GetObserved().GetSandboxes(), d.holdsNetwork) {
 		return nil
 	}
 	return d.decide(&journaletv1.ApiDeleteRequested{
 		Uid: d.self.ID, Namespace: s.GetPod().GetNamespace(), Name: s.GetPod().GetName(),
 	})
+}
+
+// removesNothing matches calls after which a part of the pod may still run. A hook that was withdrawn holds up nothing.
+func removesNothing(r *journaletv1.CallRequested) bool {
+	return isNoHook(r) && r.GetRemoveSandbox() == nil && r.GetRemoveContainer() == nil && r.GetCleanPod() == nil
 }
 
 // shortenGrace clears the timer of the grace period when the pod was deleted again with a shorter one.
@@ -131,7 +156,6 @@ func endUnknown(spec *corev1.PodSpec, st *corev1.PodStatus) {
 			break
 		}
 	}
-	endAll(st.EphemeralContainerStatuses)
 }
 
 func endAll(list []corev1.ContainerStatus) {

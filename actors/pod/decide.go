@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -34,6 +35,9 @@ type actor = Actor
 func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 	d := &step{actor: a, in: in, now: in.Time, emit: emit}
 	if err := d.withdrawPulls(in); err != nil {
+		return err
+	}
+	if err := d.renewPulls(); err != nil {
 		return err
 	}
 	if err := d.withdrawHooks(); err != nil {
@@ -81,7 +85,7 @@ func (d *step) withdrawPulls(in actors.Input) error {
 
 // awaitsImage reports whether a container of the pod waits for an image.
 func (d *step) awaitsImage(image string) bool {
-	for c := range d.all() {
+	for c := range containers.All(d.manifest) {
 		if slices.Contains(d.awaitedImages(c), image) {
 			return true
 		}

@@ -51,7 +51,9 @@ func (d *step) maxBackOff() time.Duration {
 //
 // The rules are the kubelet's. The first restart is immediate, the second one waits 10 s from the end of the run
 // before, then the wait doubles. The back-off begins again for a container that ran for twice the longest delay, and
-// for one with another image or other resources.
+// for one with another image or other resources. One that was stopped because a probe failed starts at once if its run
+// and the wait before it took as long as the delay: the kubelet stops and starts it in one sync, and counts from the
+// end of the instance before. So the first such restart begins no back-off.
 func (d *step) backOff(c *corev1.Container, r *journaletv1.ContainerRecord) (
 	begins *journaletv1.BackOffStarted, wait time.Duration,
 ) {
@@ -69,6 +71,12 @@ func (d *step) backOff(c *corev1.Container, r *journaletv1.ContainerRecord) (
 	next := &journaletv1.BackOffStarted{Container: c.Name, Key: backOffKey(c), Delay: durationpb.New(first)}
 	b, ended := r.GetBackOff(), cur.GetFinishedAt().AsTime()
 	waited := b != nil && b.GetUpdatedAt() == nil
+	if stoppedByProbe(r) {
+		if r.GetLast() == nil {
+			return nil, 0
+		}
+		waited = waited || ended.Sub(r.GetLast().GetFinishedAt().AsTime()) >= b.GetDelay().AsDuration()
+	}
 	if b == nil || b.GetKey() != next.Key || !waited && ended.Sub(b.GetUpdatedAt().AsTime()) > 2*d.maxBackOff() {
 		return next, 0
 	}
@@ -77,6 +85,12 @@ func (d *step) backOff(c *corev1.Container, r *journaletv1.ContainerRecord) (
 	}
 	next.Delay = durationpb.New(min(2*b.GetDelay().AsDuration(), d.maxBackOff()))
 	return next, 0
+}
+
+// stoppedByProbe reports whether the newest instance was stopped because its startup or liveness probe failed.
+func stoppedByProbe(r *journaletv1.ContainerRecord) bool {
+	p := probesOf(r)
+	return r.GetStoppedAsUnhealthy() && (failedProbe(p.GetStartup()) || failedProbe(p.GetLiveness()))
 }
 
 // sandboxWait returns what is left until the next sandbox may be created.

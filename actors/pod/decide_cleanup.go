@@ -14,7 +14,7 @@ func (d *step) tearDown() error {
 	if err := d.withdrawCleaning(); err != nil {
 		return err
 	}
-	if d.anyAlive() {
+	if d.AnyAlive() {
 		return d.stopAll(d.stopReason())
 	}
 	if over, err := d.stopSandboxes(d.holdsNetwork); err != nil || !over {
@@ -25,7 +25,20 @@ func (d *step) tearDown() error {
 			return err
 		}
 	}
-	return d.removeOld()
+	if err := d.removeOld(); err != nil {
+		return err
+	}
+	return d.reclaimed()
+}
+
+// reclaimed reports to the node that the pod holds nothing any more, if it has requested that.
+func (d *step) reclaimed() error {
+	q := d.state.GetReclaim()
+	if q == nil || d.tearsDown() || d.calling(isNoHook) ||
+		q.GetContainers() && len(d.state.GetObserved().GetContainers()) > 0 {
+		return nil
+	}
+	return d.decide(&journaletv1.PodReclaimed{Uid: d.self.ID})
 }
 
 // stopSandboxes stops the pod's sandboxes that match, one after the other in the runtime's order. over reports that
@@ -61,6 +74,9 @@ func (d *step) clean() error {
 	if err := d.withdrawCleaning(); err != nil {
 		return err
 	}
+	if err := d.deleteObject(); err != nil {
+		return err
+	}
 	// A hook that was withdrawn holds up nothing, even if it is slow to end.
 	if d.calling(isNoHook) {
 		return nil
@@ -68,7 +84,7 @@ func (d *step) clean() error {
 	if wait := d.tearDownWait(); wait > 0 {
 		return d.timer(tearDownTimer, wait)
 	}
-	if d.anyAlive() {
+	if d.AnyAlive() {
 		return d.stopAll("no source names this pod")
 	}
 	// Stops come first, and removals after the stops of every other pod: see LANE_REMOVE. A removal also stops a dead
@@ -109,7 +125,7 @@ func (d *step) clean() error {
 // withdrawCleaning withdraws what would tear volumes down while a container runs. After a lost journal a container may
 // be observed only when this is requested: it is stopped first.
 func (d *step) withdrawCleaning() error {
-	if !d.anyAlive() {
+	if !d.AnyAlive() {
 		return nil
 	}
 	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
@@ -154,13 +170,14 @@ func (d *step) finish() error {
 // removeOld removes dead instances of which a newer dead one is kept, and sandboxes without a container that is kept
 // (kubelet: MaxPerPodContainerCount 1; the newest sandbox stays). Nothing is removed while the start of the newest
 // instance is under way. If that instance is found dead it may turn out not to have run, and then the one before it is
-// the newest.
+// the newest. A node that is short of storage has none of them kept.
 func (d *step) removeOld() error {
 	hold := map[string]bool{d.newestSandbox(): true}
 	for _, c := range d.state.GetObserved().GetContainers() {
 		hold[c.GetSandboxId()] = true
 		r := d.record(c.GetName())
-		if c.GetId() == r.GetCurrent().GetId() || c.GetId() == d.last(r).GetId() && !d.outlived(r) || alive(c) ||
+		kept := c.GetId() == r.GetCurrent().GetId() || c.GetId() == d.last(r).GetId() && !d.outlived(r)
+		if kept && !d.state.GetReclaim().GetContainers() || alive(c) ||
 			d.calling(startOfNewest(r)) ||
 			d.calling(func(q *journaletv1.CallRequested) bool { return q.GetRemoveContainer().GetContainerId() == c.GetId() }) {
 			continue

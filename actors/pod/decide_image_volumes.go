@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -107,12 +108,34 @@ func (d *step) requestImages(c *corev1.Container, r *journaletv1.ContainerRecord
 func (d *step) pullRequest(image string) *journaletv1.ImagePullRequested {
 	r := &journaletv1.ImagePullRequested{
 		Uid: d.self.ID, Image: image, PullSecrets: references.PullSecrets(d.manifest),
-		ServiceAccount: d.manifest.Spec.ServiceAccountName,
+	}
+	if !d.state.GetPullsWithoutServiceAccount() {
+		r.ServiceAccount = d.manifest.Spec.ServiceAccountName
 	}
 	if len(r.GetPullSecrets()) > 0 || r.GetServiceAccount() != "" {
 		r.Namespace, r.Api = d.manifest.Namespace, d.state.GetPod().GetApi() != nil
 	}
 	return r
+}
+
+// renewPulls requests the pulls again that the pod waits for, once their credentials have changed.
+func (d *step) renewPulls() error {
+	if !d.state.GetPullCredentialsChanged() || d.state.GetStage() != runningPod || d.manifest == nil {
+		return nil
+	}
+	var images []string
+	for c := range containers.All(d.manifest) {
+		images = append(images, d.awaitedImages(c)...)
+	}
+	slices.Sort(images)
+	for _, image := range slices.Compact(images) {
+		r := d.pullRequest(image)
+		r.CredentialsChanged = true
+		if err := d.decide(r); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pulledVolumeImages returns the references of the image volumes that were pulled for the next start, sorted.

@@ -44,6 +44,8 @@ func (a *Actor) CanRestart(container string) error {
 		return nil
 	case a.spec(container) == nil:
 		return Refusal("it has no container " + container)
+	case a.isEphemeral(container):
+		return Refusal("an ephemeral container runs once: add another one to the pod")
 	case s.GetStage() == terminated:
 		return Refusal("it has ended: restart the whole pod")
 	case a.runsToCompletion(a.spec(container)):

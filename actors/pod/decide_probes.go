@@ -112,5 +112,5 @@ func (d *step) setGates() error {
 	if slices.Equal(types, d.state.GetReadinessGates()) {
 		return nil
 	}
-	return d.decide(&journaletv1.ReadinessGatesSet{Types: types})
+	return d.decide(&journaletv1.ReadinessGatesSet{Types: types, Api: d.ofAPI()})
 }

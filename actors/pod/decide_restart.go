@@ -50,10 +50,12 @@ func (d *step) restartAll() (under bool, err error) {
 	})
 }
 
-// stopForRestart stops what runs and withdraws what was to start, sidecars last. busy reports that something is left.
+// stopForRestart stops what runs and withdraws what was to start, sidecars last; ephemeral containers stay, as with the
+// kubelet. busy reports that something is left.
 func (d *step) stopForRestart() (busy bool, err error) {
 	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
-		if d.state.Calls[id].GetRequest().GetStartContainer() == nil {
+		start := d.state.Calls[id].GetRequest().GetStartContainer()
+		if start == nil || d.isEphemeral(start.GetContainer()) {
 			continue
 		}
 		busy = true
@@ -63,7 +65,7 @@ func (d *step) stopForRestart() (busy bool, err error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.state.Containers)) {
 		cur := d.state.Containers[name].GetCurrent()
-		if !alive(cur) {
+		if !alive(cur) || d.isEphemeral(name) {
 			continue
 		}
 		busy = true

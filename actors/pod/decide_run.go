@@ -3,12 +3,14 @@ package pod
 import (
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
 // run brings an admitted pod to what its manifest desires: volumes and sandbox first, then the init containers in their
-// order, then every main container. It corresponds to the kubelet's computePodActions.
+// order, then every main container; an ephemeral container as soon as the sandbox is there. It corresponds to the
+// kubelet's computePodActions.
 func (d *step) run() error {
 	if d.manifest == nil {
 		return nil
@@ -36,6 +38,9 @@ func (d *step) run() error {
 	}
 	if d.state.GetSandboxId() == "" || d.unfit() != "" {
 		return nil
+	}
+	if err := d.startEphemeral(); err != nil {
+		return err
 	}
 	initialized, err := d.initialize()
 	if err != nil {
@@ -90,7 +95,7 @@ func (d *step) setUp() error {
 	if err := d.setUpVolumes(); err != nil {
 		return err
 	}
-	if d.state.GetSandboxId() != "" && d.unfit() == "" || d.calling(sandboxCall) || d.anyAlive() {
+	if d.state.GetSandboxId() != "" && d.unfit() == "" || d.calling(sandboxCall) || d.AnyAlive() {
 		return nil
 	}
 	if d.unfit() != "" && d.anyStarting() {
@@ -112,7 +117,7 @@ func (d *step) setUp() error {
 
 // anyStarting reports whether a container is being started, or was and is not observed since.
 func (d *step) anyStarting() bool {
-	for c := range d.all() {
+	for c := range containers.All(d.manifest) {
 		if d.calling(startOf(c.Name)) || alive(d.record(c.Name).GetCurrent()) {
 			return true
 		}
@@ -126,17 +131,6 @@ func sandboxCall(r *journaletv1.CallRequested) bool {
 
 // volumesCall matches the call that sets up volumes. What tears them down waits for it.
 func volumesCall(r *journaletv1.CallRequested) bool { return r.GetSetUpVolumes() != nil }
-
-// anyAlive reports whether something still runs. A new sandbox waits for it, since two instances of a container must
-// never run at once.
-func (d *step) anyAlive() bool {
-	for _, c := range d.state.GetObserved().GetContainers() {
-		if alive(c) {
-			return true
-		}
-	}
-	return false
-}
 
 // container brings one container to what its manifest desires.
 func (d *step) container(c *corev1.Container) error {
@@ -195,7 +189,7 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error 
 	if err := d.clearDelays(c.Name); err != nil {
 		return err
 	}
-	if held, _ := d.lacking(references.OfContainer(c)); held {
+	if held, _ := d.lacking(references.OfContainer(c)); held || d.targetProblem(c.Name) != "" {
 		return nil
 	}
 	if delay != nil {
@@ -207,7 +201,8 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error 
 		Container: c.Name, Attempt: r.GetNextAttempt(), Digest: d.state.GetPod().GetDigest(),
 		SandboxId: d.state.GetSandboxId(), PodIps: d.podIPs(), PulledForStart: r.GetImageReady(),
 		Init: d.isInit(c.Name), AllocatedDigest: d.state.GetAllocatedDigest(), PulledVolumeImages: pulledVolumeImages(r),
-		UserNamespace: d.state.GetUserNamespace(),
+		UserNamespace: d.state.GetUserNamespace(), Ephemeral: d.isEphemeral(c.Name),
+		TargetContainerId: d.target(c.Name).GetId(),
 	}
 	if d.atMostOnce(c) {
 		start.Part = journaletv1.StartPart_START_PART_CREATE
@@ -257,7 +252,7 @@ func (d *step) startCreated(c *corev1.Container, m *journaletv1.CreatedContainer
 	return d.requestCall(&journaletv1.StartContainer{
 		Container: c.Name, Attempt: m.GetAttempt(), Digest: d.state.GetPod().GetDigest(), SandboxId: m.GetSandboxId(),
 		Part: journaletv1.StartPart_START_PART_START, ContainerId: m.GetContainerId(), Init: d.isInit(c.Name),
-		UserNamespace: d.state.GetUserNamespace(),
+		UserNamespace: d.state.GetUserNamespace(), Ephemeral: d.isEphemeral(c.Name),
 	})
 }
 
@@ -292,19 +287,19 @@ func (d *step) conclude() error {
 	if d.anyUnderWay() {
 		return d.decide(new(journaletv1.PodTerminating))
 	}
-	if d.anyAlive() {
+	if d.AnyAlive() {
 		return nil // a container that is not in the manifest is being stopped; until then it has the pod's resources
 	}
 	return d.reportTerminated()
 }
 
-// anyUnderWay reports whether something of the pod runs or was requested. A pod without init containers has nothing
+// anyUnderWay reports whether something of the pod runs or was requested. A pod with main containers alone has nothing
 // left by then.
 func (d *step) anyUnderWay() bool {
-	if len(d.initContainers()) == 0 {
+	if len(d.initContainers()) == 0 && len(d.manifest.Spec.EphemeralContainers) == 0 {
 		return false
 	}
-	for c := range d.all() {
+	for c := range containers.All(d.manifest) {
 		r := d.record(c.Name)
 		if alive(r.GetCurrent()) || awaitsImages(r) || d.calling(forContainer(c.Name)) {
 			return true

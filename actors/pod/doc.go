@@ -5,7 +5,7 @@
 // It receives
 //   - PodUpdated of its source;
 //   - AdmissionDecided, AdmissionDeferred, AdmissionPendingPreemption, ResizeDecided, ResizePendingPreemption,
-//     OrphanConfirmed, PodEvictionDecided and PodReadmitted of the node;
+//     OrphanConfirmed, PodEvictionDecided, PodReclaimRequested and PodReadmitted of the node;
 //   - RestartRequested of operators, and ApiDeleteFinished;
 //   - PodObserved of the PLEG, ProbeResult, and ReadinessGatesRead;
 //   - ObjectsRead of the objects store, VolumesLost, PodDirectoryFound and StorageExceeded;
@@ -17,12 +17,12 @@
 //   - CallRequested, CallWithdrawn, ImagePullRequested and ImagePullWithdrawn;
 //   - ProbesSet, ReadinessGatesSet, ObjectsSet, TimerSet and TimerCleared;
 //   - BackOffStarted, AllContainersRestarting, ResizeStarted and ResizeCompleted, for itself;
-//   - PodStatusChanged, PodTerminating, PodTerminated, PodFinished and ApiDeleteRequested.
+//   - PodStatusChanged, PodTerminating, PodTerminated, PodReclaimed, PodFinished and ApiDeleteRequested.
 //
 // A file's prefix says what the file does:
 //   - evolve_ folds events. Only these files change the state.
-//   - decide_ decides what to request. A file covers one concern: run (bring the pod up), volumes, terminate,
-//     cleanup, evict, hooks, probes, resize, restart (of all containers), operator, backoff, deadline.
+//   - decide_ decides what to request. A file covers one concern: run (bring the pod up), ephemeral, volumes,
+//     terminate, cleanup, evict, hooks, probes, resize, restart (of all containers), operator, backoff, deadline.
 //   - status_ computes what is reported: phase and conditions, the API's view, what a container or the pod waits for.
 //   - state_ reads the manifest and the records, for the other three.
 //

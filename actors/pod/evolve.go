@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -61,6 +62,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_CallFinished:
 		a.evolveCallFinished(e, k.CallFinished)
 	case *journaletv1.Event_ImagePullRequested:
+		a.state.PullCredentialsChanged = false
 		a.evolvePullRequested(k.ImagePullRequested.GetImage())
 	case *journaletv1.Event_ImagePullWithdrawn:
 		a.evolvePullWithdrawn(k.ImagePullWithdrawn.GetImage())
@@ -80,6 +82,10 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.evolveRestartRequested(e, k.RestartRequested)
 	case *journaletv1.Event_PodEvictionDecided:
 		a.evolveEviction(e, k.PodEvictionDecided)
+	case *journaletv1.Event_PodReclaimRequested:
+		a.evolveReclaimRequested(k.PodReclaimRequested)
+	case *journaletv1.Event_PodReclaimed:
+		s.Reclaim = nil
 	case *journaletv1.Event_PodReadmitted:
 		a.evolveReadmitted(e)
 	case *journaletv1.Event_ReadinessGatesSet:
@@ -126,6 +132,11 @@ func (a *Actor) Evolve(e actors.Event) error {
 
 func (a *Actor) evolveAgentStarted(k *journaletv1.AgentStarted) {
 	a.state.MaxBackOff = k.GetConfig().GetMaxContainerBackOff()
+	without := k.GetConfig().GetPullsWithoutServiceAccount()
+	if a.state.GetPullsWithoutServiceAccount() && !without {
+		a.renewCredentials()
+	}
+	a.state.PullsWithoutServiceAccount = without
 	if a.state.Observed != nil {
 		// No inspection of an earlier run is still to come, and the clock may have been set back since.
 		a.changeObserved().ObservedAt = nil
@@ -218,7 +229,7 @@ func (a *Actor) evolveTerminating(e actors.Event, k *journaletv1.PodTerminating)
 
 // resetChangedImages drops what is known of images that changed: why the old one did not start is no reason to wait.
 func (a *Actor) resetChangedImages(manifest *corev1.Pod) {
-	for c := range containersOf(manifest) {
+	for c := range containers.WithoutEphemeral(manifest) {
 		if r := a.state.Containers[c.Name]; r != nil && a.spec(c.Name).Image != c.Image {
 			r.ImageReady, r.ImageRequested, r.ImageMissing = false, false, false
 			r.StartFailures, r.StartError = 0, nil
@@ -240,14 +251,18 @@ func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {
 	next := withMaps(&journaletv1.PodState{
 		Pod: u.GetPod(), Source: u.GetSource(), Stage: admitting,
 		CreatedAt: timestamppb.New(e.Time), MaxBackOff: s.GetMaxBackOff(),
-		Timers: &journaletv1.Timers{Generation: s.GetTimers().GetGeneration()}, RemovedIds: s.GetRemovedIds(),
+		PullsWithoutServiceAccount: s.GetPullsWithoutServiceAccount(),
+		Timers:                     &journaletv1.Timers{Generation: s.GetTimers().GetGeneration()},
+		RemovedIds:                 s.GetRemovedIds(),
 	})
-	if o := s.GetObserved(); s.GetStage() == unknown || len(o.GetSandboxes())+len(o.GetContainers()) > 0 {
+	if s.GetStage() == unknown {
+		next.Observed, next.UsedRuntime, next.Timers = s.GetObserved(), s.GetUsedRuntime(), s.GetTimers()
+	}
+	// What an orphan had is this incarnation's only while the runtime shows some of it. An inspection from before the end
+	// of the last incarnation may have shown what has been removed since.
+	if o := s.GetObserved(); len(o.GetSandboxes())+len(o.GetContainers()) > 0 {
 		next.Observed, next.Containers, next.SandboxId = o, s.GetContainers(), s.GetSandboxId()
 		next.NextSandboxAttempt, next.UsedRuntime = s.GetNextSandboxAttempt(), s.GetUsedRuntime()
-	}
-	if s.GetStage() == unknown {
-		next.Timers = s.GetTimers()
 	}
 	a.state, a.desired = withMaps(next), e.Manifest
 	a.allocate("", nil)
@@ -316,6 +331,9 @@ func (a *Actor) evolveRestartingAll(k *journaletv1.AllContainersRestarting) {
 	}
 	s.AllContainersRestarting, s.Restart = nil, nil
 	for _, name := range slices.Sorted(maps.Keys(s.Containers)) {
+		if a.isEphemeral(name) {
+			continue
+		}
 		r := s.Containers[name]
 		r.RestartedFrom, r.Created, r.Replacing = r.GetNextAttempt(), nil, false
 	}

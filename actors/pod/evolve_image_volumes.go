@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -38,7 +39,7 @@ func awaitNoImage(r *journaletv1.ContainerRecord) {
 
 // evolveVolumePullDecided folds the outcome of a pull for the containers that mount the image.
 func (a *Actor) evolveVolumePullDecided(p *journaletv1.ImagePullDecided) {
-	for c := range a.all() {
+	for c := range containers.All(a.manifest) {
 		r := a.state.Containers[c.Name]
 		v := r.GetVolumeImages()[p.GetImage()]
 		switch {

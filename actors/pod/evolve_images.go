@@ -3,12 +3,13 @@ package pod
 import (
 	"fmt"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
 // eachWithImage calls do with the record of every container with this image.
 func (a *Actor) eachWithImage(image string, do func(*journaletv1.ContainerRecord)) {
-	for c := range a.all() {
+	for c := range containers.All(a.manifest) {
 		if c.Image == image {
 			do(a.ensureRecord(c.Name))
 		}
@@ -19,7 +20,7 @@ func (a *Actor) eachWithImage(image string, do func(*journaletv1.ContainerRecord
 // later requests the image itself, so that an image of policy Always is pulled for its start, too. One that waits for a
 // delay would count as having waited once the image is there.
 func (a *Actor) evolvePullRequested(image string) {
-	for c := range a.all() {
+	for c := range containers.All(a.manifest) {
 		own, mounted := c.Image == image, a.mountsImage(c, image)
 		if !own && !mounted || !a.mayStart(c) {
 			continue
@@ -37,7 +38,7 @@ func (a *Actor) evolvePullRequested(image string) {
 
 func (a *Actor) evolvePullWithdrawn(image string) {
 	a.eachWithImage(image, func(r *journaletv1.ContainerRecord) { r.ImageRequested = false })
-	for c := range a.all() {
+	for c := range containers.All(a.manifest) {
 		if v := a.record(c.Name).GetVolumeImages()[image]; v != nil {
 			v.Requested = false
 		}

@@ -74,6 +74,13 @@ func (a *Actor) evolveEviction(e actors.Event, d *journaletv1.PodEvictionDecided
 	}
 }
 
+// evolveReclaimRequested folds that the node is to have back what a pod holds that ends, or has ended.
+func (a *Actor) evolveReclaimRequested(q *journaletv1.PodReclaimRequested) {
+	if s := a.state; s.GetStage() == terminating || s.GetStage() == terminated {
+		s.Reclaim = q
+	}
+}
+
 // evolveReadmitted folds that the pod is to be admitted again: its incarnation ends, and its source adds it again.
 func (a *Actor) evolveReadmitted(e actors.Event) {
 	if a.ofAPI() {

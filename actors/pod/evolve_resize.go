@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -90,7 +91,7 @@ func (a *Actor) evolveResizePendingPreemption(e actors.Event, k *journaletv1.Res
 // keepApplied records, when other resources are allocated, what containers have that run, or are being started.
 func (a *Actor) keepApplied(before *corev1.Pod) {
 	for c := range a.all() {
-		was, r := findContainer(before, c.Name), a.state.Containers[c.Name]
+		was, r := containers.Find(before, c.Name), a.state.Containers[c.Name]
 		if r == nil || !alive(r.GetCurrent()) && !a.beingStarted(r) {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -45,16 +46,39 @@ func (a *Actor) evolveObjectsRead(k *journaletv1.ObjectsRead) {
 	for _, id := range slices.Sorted(maps.Keys(a.state.Calls)) {
 		a.state.Calls[id].ObjectsChanged = true
 	}
+	a.evolvePullSecrets(before)
 	for i := range a.manifest.Spec.Volumes {
 		v := &a.manifest.Spec.Volumes[i]
 		if r := a.state.Volumes[v.Name]; r != nil && slices.ContainsFunc(references.OfVolume(a.manifest, v), changed) {
 			resetVolume(r)
 		}
 	}
-	for c := range a.all() {
+	for c := range containers.All(a.manifest) {
 		r := a.state.Containers[c.Name]
 		if r.GetStartError().GetReason() == reasonConfig && slices.ContainsFunc(a.usesOf(c), changed) {
 			a.resetStart(r)
+		}
+	}
+}
+
+// evolvePullSecrets folds that a Secret with credentials of registries has appeared or changed.
+func (a *Actor) evolvePullSecrets(before []*journaletv1.ObjectRead) {
+	for _, name := range references.PullSecrets(a.manifest) {
+		now := a.object(references.Secret(name)).GetDigest()
+		same := slices.ContainsFunc(before, func(o *journaletv1.ObjectRead) bool {
+			return references.Equal(o.GetRef(), references.Secret(name)) && o.GetDigest() == now
+		})
+		if now != "" && !same {
+			a.renewCredentials()
+		}
+	}
+}
+
+// renewCredentials folds that the credentials of pulls have changed, if the pod waits for a pull.
+func (a *Actor) renewCredentials() {
+	for c := range containers.All(a.manifest) {
+		if awaitsImages(a.record(c.Name)) {
+			a.state.PullCredentialsChanged = true
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -130,16 +131,7 @@ func (a *Actor) ensureRecord(name string) *journaletv1.ContainerRecord {
 }
 
 // spec returns the container of this name in the effective manifest, nil if there is none.
-func (a *Actor) spec(name string) *corev1.Container { return findContainer(a.manifest, name) }
-
-func findContainer(p *corev1.Pod, name string) *corev1.Container {
-	for c := range containersOf(p) {
-		if c.Name == name {
-			return c
-		}
-	}
-	return nil
-}
+func (a *Actor) spec(name string) *corev1.Container { return containers.Find(a.manifest, name) }
 
 // last returns the instance before a container's newest one, if it ended. After a lost journal it is the newest such
 // instance that the runtime still shows.
@@ -207,6 +199,11 @@ func graceSeconds(p *corev1.Pod) *int64 {
 // alive reports whether a container may still have a process.
 func alive(c *journaletv1.ContainerObservation) bool {
 	return running(c) || c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN
+}
+
+// AnyAlive reports whether the last inspection has shown a container of the pod that runs.
+func (a *Actor) AnyAlive() bool {
+	return slices.ContainsFunc(a.state.GetObserved().GetContainers(), alive)
 }
 
 // maybeRunning reports whether an instance has not ended, as far as is known.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/resource"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -88,7 +89,7 @@ func QOS(p *corev1.Pod) corev1.PodQOSClass {
 	if resource.IsPodLevelResourcesSet(p) {
 		add(p.Spec.Resources)
 	} else {
-		for c := range containersOf(p) {
+		for c := range containers.WithoutEphemeral(p) {
 			add(&c.Resources)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -33,24 +34,8 @@ func (a *Actor) initContainers() []corev1.Container {
 	return a.manifest.Spec.InitContainers
 }
 
-// all returns all containers in the order of their starts.
-func (a *Actor) all() iter.Seq[*corev1.Container] { return containersOf(a.manifest) }
-
-// containersOf returns the containers of a pod, which may be nil, in the order of their starts.
-func containersOf(p *corev1.Pod) iter.Seq[*corev1.Container] {
-	return func(yield func(*corev1.Container) bool) {
-		if p == nil {
-			return
-		}
-		for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-			for i := range list {
-				if !yield(&list[i]) {
-					return
-				}
-			}
-		}
-	}
-}
+// all returns the init and main containers in the order of their starts.
+func (a *Actor) all() iter.Seq[*corev1.Container] { return containers.WithoutEphemeral(a.manifest) }
 
 // isInit reports whether a container is an init container, sidecar or not.
 func (a *Actor) isInit(name string) bool {
@@ -147,8 +132,12 @@ func (a *Actor) initCompleted(c *corev1.Container) bool {
 	return succeededOnce(a.record(c.Name)) || a.presumedDone(c)
 }
 
-// mayStart reports whether a container may run now, as far as the init containers are concerned.
+// mayStart reports whether a container may run now, as far as the init containers are concerned. An ephemeral one waits
+// for none of them, and runs once.
 func (a *Actor) mayStart(c *corev1.Container) bool {
+	if a.isEphemeral(c.Name) {
+		return a.hasNotRun(c.Name)
+	}
 	inits, current := a.initContainers(), a.currentInit()
 	for i := range inits {
 		if inits[i].Name == c.Name {

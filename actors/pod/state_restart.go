@@ -23,8 +23,12 @@ func (a *Actor) restarts(c *corev1.Container, r *journaletv1.ContainerRecord) bo
 
 // policyRestarts reports whether a container that ended with this exit code is restarted. Its own rules come first, the
 // first that matches, then its own policy, then the pod's. The exit code of one that was stopped as unhealthy is not
-// its program's: no rule applies, and it has failed (kubelet: a failed probe restarts unless the policy is Never).
+// its program's: no rule applies, and it has failed (kubelet: a failed probe restarts unless the policy is Never). An
+// ephemeral container never is.
 func (a *Actor) policyRestarts(c *corev1.Container, code int32, unhealthy bool) bool {
+	if a.isEphemeral(c.Name) {
+		return false
+	}
 	policy := a.manifest.Spec.RestartPolicy
 	if c.RestartPolicy != nil {
 		if !unhealthy && ruleAction(c, code) == corev1.ContainerRestartRuleActionRestart {
@@ -97,9 +101,9 @@ func (a *Actor) never(c *corev1.Container) bool {
 	return a.manifest.Spec.RestartPolicy == corev1.RestartPolicyNever
 }
 
-// atMostOnce reports whether no instance of a container may run twice.
+// atMostOnce reports whether no instance of a container may run twice: one of policy Never, or an ephemeral one.
 func (a *Actor) atMostOnce(c *corev1.Container) bool {
-	return a.never(c) && a.manifest.Annotations[AnnotationStartGuarantee] != AtLeastOnce
+	return a.isEphemeral(c.Name) || a.never(c) && a.manifest.Annotations[AnnotationStartGuarantee] != AtLeastOnce
 }
 
 // afterRestartAll reports whether the newest instance of a container was created after the last restart of all

@@ -9,11 +9,12 @@ import (
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// A readiness gate names a condition that is set from outside the agent, in a file beside the pod (ADR 011).
-// runtime/pod/gate reads it for as long as the pod may become ready.
+// A readiness gate names a condition that is set from outside the agent: in a file beside the pod (ADR 011), or in the
+// status of a pod of the API server. runtime/pod/gate reads it for as long as the pod may become ready.
 
 // reasonGates is why a pod is not ready although its containers are (pkg/kubelet/status).
 const reasonGates = "ReadinessGatesNotReady"
@@ -77,10 +78,10 @@ func (d *step) reportStatus() error {
 			changed = true
 		}
 	}
-	for spec := range d.all() {
+	for spec := range containers.All(d.manifest) {
 		r := d.record(spec.Name)
 		c.Restarts += restartCount(r)
-		if !d.runsToCompletion(spec) && d.ready(spec) {
+		if !d.runsToCompletion(spec) && !d.isEphemeral(spec.Name) && d.ready(spec) {
 			c.Ready++
 		}
 		w := d.waiting(spec)

@@ -142,8 +142,11 @@ func (a *Actor) status(on Node) corev1.PodStatus {
 	for i := range a.containers() {
 		st.ContainerStatuses = append(st.ContainerStatuses, a.containerStatus(on, &a.containers()[i]))
 	}
-	shareMessages(st.InitContainerStatuses, st.ContainerStatuses)
-	if a.ofAPI() && a.manifest != nil && s.GetStage() >= terminated {
+	for c := range a.ephemerals() {
+		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, a.ephemeralStatus(on, c))
+	}
+	shareMessages(st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses)
+	if a.ofAPI() && a.manifest != nil && s.GetStage() >= terminated && !a.AnyAlive() {
 		endUnknown(&a.manifest.Spec, &st)
 	}
 	return st
@@ -195,6 +198,13 @@ func (a *Actor) containerStatus(on Node, c *corev1.Container) corev1.ContainerSt
 	} else if last := a.last(r); last != nil {
 		st.LastTerminationState.Terminated = terminatedState(on, last)
 	}
+	return st
+}
+
+// ephemeralStatus is containerStatus of an ephemeral container. As with the kubelet it is neither ready nor started.
+func (a *Actor) ephemeralStatus(on Node, c *corev1.Container) corev1.ContainerStatus {
+	st := a.containerStatus(on, c)
+	st.Ready, st.Started = false, nil
 	return st
 }
 

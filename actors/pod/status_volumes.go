@@ -30,28 +30,19 @@ func (a *Actor) volumeProblem() string {
 	return ""
 }
 
-// configProblem returns why a container whose turn it is does not start: what its environment refers to is missing. It
-// is empty for every other container.
+// configProblem returns why a container that may start does not: what its environment refers to is missing, or its
+// target. It is empty for every other container.
 func (a *Actor) configProblem(c *corev1.Container) string {
 	r, timers := a.record(c.Name), a.state.GetTimers().GetSet()
 	if a.state.GetStage() != runningPod || a.state.GetSandboxId() == "" || awaitsImages(r) ||
 		alive(r.GetCurrent()) || timers[startTimer+c.Name] != nil || timers[backOffTimer+c.Name] != nil ||
-		a.created(r) != nil || !a.hasTurn(c) || !a.volumesReady() || a.calling(forContainer(c.Name)) {
+		a.created(r) != nil || !a.mayStart(c) || !a.volumesReady() || a.calling(forContainer(c.Name)) {
 		return ""
 	}
-	_, problem := a.lacking(references.OfContainer(c))
-	return problem
-}
-
-// hasTurn reports whether the init containers let a container start.
-func (a *Actor) hasTurn(c *corev1.Container) bool {
-	inits, current := a.initContainers(), a.currentInit()
-	for i := range inits {
-		if inits[i].Name == c.Name {
-			return i == current || i < current && isSidecar(&inits[i])
-		}
+	if _, problem := a.lacking(references.OfContainer(c)); problem != "" {
+		return problem
 	}
-	return current == len(inits)
+	return a.targetProblem(c.Name)
 }
 
 // VolumeWait is a volume that is not set up, or not with its desired contents.
@@ -85,8 +76,8 @@ func (a *Actor) VolumeWaits() []VolumeWait {
 	return all
 }
 
-// Missing returns what a container's environment refers to and is missing, in the kubelet's words, if the container
-// waits for it; otherwise empty.
+// Missing returns what a container waits for, in the kubelet's words: what its environment refers to and is missing, or
+// its target. It is empty if there is nothing.
 func (a *Actor) Missing(container string) string {
 	if c := a.spec(container); c != nil {
 		return a.configProblem(c)

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -48,13 +49,10 @@ func References(p *corev1.Pod) []*journaletv1.ObjectRef {
 		add(OfVolume(p, &p.Spec.Volumes[i]))
 	}
 	for _, name := range PullSecrets(p) {
-		add([]Use{{Ref: &journaletv1.ObjectRef{Kind: secret, Name: name}, Optional: true}})
+		add([]Use{{Ref: Secret(name), Optional: true}})
 	}
-	for i := range p.Spec.InitContainers {
-		add(OfContainer(&p.Spec.InitContainers[i]))
-	}
-	for i := range p.Spec.Containers {
-		add(OfContainer(&p.Spec.Containers[i]))
+	for c := range containers.All(p) {
+		add(OfContainer(c))
 	}
 	slices.SortFunc(all, Compare)
 	return slices.CompactFunc(all, Equal)
@@ -71,6 +69,11 @@ func PullSecrets(p *corev1.Pod) []string {
 		}
 	}
 	return names
+}
+
+// Secret returns the reference to a Secret of the pod's namespace.
+func Secret(name string) *journaletv1.ObjectRef {
+	return &journaletv1.ObjectRef{Kind: secret, Name: name}
 }
 
 // Compare orders references by kind, name and selector.

@@ -1,0 +1,67 @@
+package containers
+
+import (
+	"iter"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// All yields the containers of a pod of every kind: init containers, main containers, then ephemeral containers, each
+// kind in the order of the manifest; none for nil.
+func All(p *corev1.Pod) iter.Seq[*corev1.Container] {
+	return func(yield func(*corev1.Container) bool) {
+		for c := range WithoutEphemeral(p) {
+			if !yield(c) {
+				return
+			}
+		}
+		if p == nil {
+			return
+		}
+		for i := range p.Spec.EphemeralContainers {
+			if !yield((*corev1.Container)(&p.Spec.EphemeralContainers[i].EphemeralContainerCommon)) {
+				return
+			}
+		}
+	}
+}
+
+// WithoutEphemeral yields the init containers and the main containers of a pod, in the order of their starts; none for
+// nil. These have resources, and decide on the pod's phase, readiness and QoS class.
+func WithoutEphemeral(p *corev1.Pod) iter.Seq[*corev1.Container] {
+	return func(yield func(*corev1.Container) bool) {
+		if p == nil {
+			return
+		}
+		for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+			for i := range list {
+				if !yield(&list[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Find returns the container of this name, of whatever kind; nil if there is none.
+func Find(p *corev1.Pod, name string) *corev1.Container {
+	for c := range All(p) {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// Ephemeral returns the ephemeral container of this name; nil if there is none.
+func Ephemeral(p *corev1.Pod, name string) *corev1.EphemeralContainer {
+	if p == nil {
+		return nil
+	}
+	for i := range p.Spec.EphemeralContainers {
+		if c := &p.Spec.EphemeralContainers[i]; c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
