@@ -16,6 +16,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/durable"
 )
 
 const (
@@ -209,7 +210,7 @@ func createKey(path string) (nkeys.KeyPair, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("bus: create a client key: %w", err)
 	}
-	if err := writeFileDurably(path, append(seed, '\n')); err != nil {
+	if err := durable.Write(path, append(seed, '\n')); err != nil {
 		return nil, fmt.Errorf("bus: store a client key: %w", err)
 	}
 	return key, nil

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/durable"
 )
 
 // blocks forces a stream's files to disk. JetStream writes every message to its block file before it acknowledges it.
@@ -70,7 +71,7 @@ func (b *blocks) forward() error {
 		if err != nil {
 			return err
 		}
-		if err := syncDir(b.dir); err != nil {
+		if err := durable.SyncDir(b.dir); err != nil {
 			return err
 		}
 		b.last++
@@ -96,7 +97,7 @@ func (b *blocks) all() error {
 		}
 		b.last = max(b.last, n)
 	}
-	return syncDir(b.dir)
+	return durable.SyncDir(b.dir)
 }
 
 // one forces one block. After an I/O error the kernel counts the pages that it could not write as clean, and the next
@@ -131,7 +132,7 @@ func (b *blocks) rewrite() error {
 		}
 		data, err := bounded.ReadFile(b.path(n), maxBlock)
 		if err == nil {
-			err = writeFileDurably(b.path(n), data)
+			err = durable.Write(b.path(n), data)
 		}
 		if err != nil {
 			return fmt.Errorf("rewrite block %d after a failed sync: %w", n, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/durable"
 )
 
 const (
@@ -254,7 +255,7 @@ func writeSeen(dir string) {
 		return
 	}
 	if b, err := json.Marshal(statBlocks(&bl, numbers)); err == nil {
-		_ = writeFileDurably(filepath.Join(dir, seenFile), b)
+		_ = durable.Write(filepath.Join(dir, seenFile), b)
 	}
 }
 

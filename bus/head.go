@@ -11,12 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/durable"
 )
 
 const (
@@ -133,7 +133,7 @@ func newHead(dir string, h *journaletv1.Head) (*head, error) {
 		return nil, fmt.Errorf("bus: write the journal's head: %w", err)
 	}
 	path := filepath.Join(dir, headFile)
-	if err := writeFileDurably(path, append(slot, make([]byte, headSlot)...)); err != nil {
+	if err := durable.Write(path, append(slot, make([]byte, headSlot)...)); err != nil {
 		return nil, fmt.Errorf("bus: write the journal's head: %w", err)
 	}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -182,30 +182,4 @@ func (h *head) close(clean bool) error {
 	h.now.Clean = clean
 	err := errors.Join(h.write(), h.f.Sync())
 	return errors.Join(err, h.f.Close())
-}
-
-// writeFileDurably replaces a file of mode 0600. After any crash either the old or the new one is there, whole.
-func writeFileDurably(path string, b []byte) error {
-	tmp := path + ".new"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	err = errors.Join(err, f.Sync())
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(dir string) error {
-	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/durable"
 )
 
 // importFile marks a directory with an imported journal. No agent starts on it: it would take what another agent, or an
@@ -56,7 +57,7 @@ func NewImport(ctx context.Context, dir, node string, first uint64) (i *Import, 
 		return nil, err
 	}
 	mark := []byte("This journal was imported from a bundle, to be read. No agent starts on it.\n")
-	if err := writeFileDurably(filepath.Join(o.Dir, importFile), mark); err != nil {
+	if err := durable.Write(filepath.Join(o.Dir, importFile), mark); err != nil {
 		return nil, err
 	}
 	i = &Import{dir: o.Dir, node: node, first: first, next: first}

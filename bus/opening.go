@@ -14,6 +14,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/durable"
 )
 
 // Opening is what Prepare found of an earlier run.
@@ -203,7 +204,7 @@ func (f *finding) keepHoles(dir string) error {
 		return nil
 	}
 	text := fmt.Sprintf("%d %d\n", now.missing, now.unreadable)
-	if err := writeFileDurably(filepath.Join(dir, holesFile), []byte(text)); err != nil {
+	if err := durable.Write(filepath.Join(dir, holesFile), []byte(text)); err != nil {
 		return fmt.Errorf("bus: store the count of missing records: %w", err)
 	}
 	return nil

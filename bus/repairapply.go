@@ -18,6 +18,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/durable"
 )
 
 // repairedPrefix begins the names of directories that hold what repairs have set aside. Nothing ever removes them.
@@ -182,7 +183,7 @@ func (r *Repair) setAside(dir string, blocks []change) error {
 			continue
 		}
 		if err == nil {
-			err = syncDir(filepath.Dir(to))
+			err = durable.SyncDir(filepath.Dir(to))
 		}
 		if err != nil {
 			return err
@@ -190,7 +191,7 @@ func (r *Repair) setAside(dir string, blocks []change) error {
 		r.Report.Files = append(r.Report.Files, path)
 	}
 	r.Report.SetAside = dir
-	return syncDir(filepath.Dir(dir))
+	return durable.SyncDir(filepath.Dir(dir))
 }
 
 // rewrite replaces a block by what stays of it.
@@ -220,9 +221,9 @@ func (r *Repair) rewrite(b change) error {
 		if err := os.Remove(bl.path(b.block)); err != nil {
 			return err
 		}
-		return syncDir(bl.dir)
+		return durable.SyncDir(bl.dir)
 	}
-	return writeFileDurably(bl.path(b.block), stay)
+	return durable.Write(bl.path(b.block), stay)
 }
 
 // record opens the bus as the agent does, and records what is lost.

@@ -18,6 +18,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/durable"
 )
 
 const (
@@ -83,7 +84,7 @@ func (c *cut) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return writeFileDurably(filepath.Join(dir, cutFile), append(b, '\n'))
+	return durable.Write(filepath.Join(dir, cutFile), append(b, '\n'))
 }
 
 // first returns the number of the oldest record that should be there.

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/journalet/journalet/runtime/durable"
 )
 
 const (
@@ -78,7 +80,7 @@ func socketPath(dir string) (path, pathFile string, err error) {
 		return "", "", err
 	}
 	path = filepath.Join(private, socketFile)
-	return path, pathFile, writeFileDurably(pathFile, []byte(path+"\n"))
+	return path, pathFile, durable.Write(pathFile, []byte(path+"\n"))
 }
 
 // checkPrivateDir fails if another user has put a directory or a link at path.
