@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -28,15 +29,22 @@ type Start struct {
 }
 
 // Begin reads the kubeconfig. If it is missing or its certificate is no longer valid, the bootstrap kubeconfig takes
-// its place, if there is one: then Managed is true, and the certificate is requested. An error prevents a start.
+// its place, if there is one: then Managed is true, and the certificate is requested. As with the kubelet, one that is
+// not valid yet, or another node's, is used as it is: the API server decides. kubeadm removes the bootstrap kubeconfig
+// once a node has joined, and what runs on a node needs no API server: one that does not exist prevents only the first
+// start. An error prevents a start.
 func Begin(kubeconfig, bootstrap, node string, rotate bool, now time.Time) (*Start, error) {
+	if missing(bootstrap) && !missing(kubeconfig) {
+		bootstrap = ""
+	}
 	config, err := client.Load(kubeconfig)
 	if err == nil {
 		s := &Start{Config: config}
-		if s.First, s.Problem = pairOf(config, node, now); errors.Is(s.Problem, client.ErrOtherNode) {
-			return nil, s.Problem
+		if s.First, err = pairOf(config, node, now); err != nil {
+			s.Problem = fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
 		}
-		if s.Problem == nil || bootstrap == "" {
+		usable := err == nil || errors.Is(err, client.ErrOtherNode) || errors.Is(err, client.ErrNotYetValid)
+		if usable || bootstrap == "" {
 			s.Managed = rotate && s.First != nil
 			return s, nil
 		}
@@ -49,7 +57,13 @@ func Begin(kubeconfig, bootstrap, node string, rotate bool, now time.Time) (*Sta
 	return &Start{Config: rest.AnonymousClientConfig(config), Managed: true}, nil
 }
 
-// pairOf returns the client certificate of a configuration, nil if it has none.
+func missing(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// pairOf returns the client certificate of a configuration, nil if it has none, or another node's: that one is not
+// renewed under this node's name. The error is that of its reading, or of CheckIdentity.
 func pairOf(config *rest.Config, node string, now time.Time) (*tls.Certificate, error) {
 	leaf, err := client.Certificate(config)
 	if err != nil || leaf == nil {

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cluster/client"
@@ -47,12 +48,18 @@ type Options struct {
 	Once bool
 	// Client returns the client that sends requests.
 	Client func() (*client.Client, error)
+	// Credentials names the file with those credentials; may be nil.
+	Credentials func() string
 	// Issued is called with each new certificate, before it is recorded.
 	Issued func(*tls.Certificate) error
 	// Sink records what is in use, and why there is no new one.
 	Sink func(context.Context, *journaletv1.CertificateChanged) error
-	Now  func() time.Time
-	Log  *slog.Logger
+	// Failed is called with each failed attempt, Rotated with the age of a certificate that another one has replaced; both
+	// may be nil.
+	Failed  func()
+	Rotated func(age time.Duration)
+	Now     func() time.Time
+	Log     *slog.Logger
 }
 
 // Manager keeps one certificate. Current may be called at any time.
@@ -105,7 +112,12 @@ func New(o Options) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	if stored != nil && o.Now().Before(stored.Leaf.NotAfter) {
+	switch template := o.Template(); {
+	case stored == nil, !o.Now().Before(stored.Leaf.NotAfter):
+	case template != nil && template.Subject.CommonName != stored.Leaf.Subject.CommonName:
+		o.Log.Warn("the stored certificate is another node's, and not used", "file", m.store.path("-current.pem"),
+			"of", stored.Leaf.Subject.CommonName, "this node", template.Subject.CommonName)
+	default:
 		m.Use(stored)
 	}
 	return m, nil
@@ -141,6 +153,9 @@ func (m *Manager) Run(ctx context.Context) error {
 			default:
 				retry = min(max(2*retry, firstRetry), maxRetry)
 				wait = retry
+				if m.opts.Failed != nil {
+					m.opts.Failed()
+				}
 				if errors.Is(err, errRefused) {
 					wait = refusedRetry
 				}
@@ -169,7 +184,7 @@ func (m *Manager) needs(template *x509.CertificateRequest) bool {
 		return true
 	case m.opts.Once:
 		return false
-	case !m.opts.Now().Before(m.due):
+	case !m.opts.Now().Before(m.due), c.Leaf.Subject.CommonName != template.Subject.CommonName:
 		return true
 	}
 	for _, ip := range template.IPAddresses {
@@ -204,15 +219,20 @@ func (m *Manager) renew(ctx context.Context, template *x509.CertificateRequest) 
 		return err
 	}
 	signed, err := r.send(ctx, c)
-	if err != nil {
-		if errors.Is(err, errRefused) {
-			err = errors.Join(err, m.store.dropKey())
-		}
+	switch {
+	case errors.Is(err, errRefused):
+		return errors.Join(err, m.store.dropKey())
+	case apierrors.IsUnauthorized(err) && m.opts.Credentials != nil:
+		return fmt.Errorf("%w; the credentials of %s are not valid: replace them", err, m.opts.Credentials())
+	case err != nil:
 		return err
 	}
 	pair, err := m.store.save(signed, key, m.opts.Now())
 	if err != nil {
 		return err
+	}
+	if before := m.current.Load(); before != nil && m.opts.Rotated != nil {
+		m.opts.Rotated(m.opts.Now().Sub(before.Leaf.NotBefore))
 	}
 	m.Use(pair)
 	if err := m.opts.Issued(pair); err != nil {

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"log/slog"
 	"math/big"
 	"net/http"
@@ -186,6 +187,8 @@ func TestRequestIsTheSameAfterACrash(t *testing.T) {
 
 func TestCertificateIsRenewedBeforeItExpires(t *testing.T) {
 	w := newWorld(t)
+	ages := make(chan time.Duration, 10)
+	w.options.Rotated = func(age time.Duration) { ages <- age }
 	m, stop := w.run()
 	first := w.sign()
 	<-w.issued
@@ -208,13 +211,19 @@ func TestCertificateIsRenewedBeforeItExpires(t *testing.T) {
 		t.Error("the renewal has the old key")
 	}
 	<-w.issued
+	if age := <-ages; age != w.lifetime*95/100 || len(ages) != 0 {
+		t.Errorf("reported an age of %v, and %d more", age, len(ages))
+	}
 }
 
 func TestDeniedRequestIsReportedAndItsKeyDropped(t *testing.T) {
 	w := newWorld(t)
 	w.deny = true
+	failed := make(chan struct{}, 10)
+	w.options.Failed = func() { failed <- struct{}{} }
 	m, _ := w.run()
 	w.sign()
+	<-failed
 	if f := <-w.facts; !strings.Contains(f.GetMessage(), "Denied") || f.GetNotAfter() != nil {
 		t.Errorf("recorded %v", f)
 	}
@@ -260,6 +269,40 @@ func TestServingCertificateWaitsForAnAddressAndFollowsIt(t *testing.T) {
 	}
 }
 
+func TestStoredCertificateOfAnotherNodeIsReplaced(t *testing.T) {
+	w := newWorld(t)
+	_, stop := w.run()
+	w.sign()
+	<-w.issued
+	stop()
+	w.options.Template = func() *x509.CertificateRequest { return ClientTemplate("other") }
+	m, stop := w.run()
+	if m.Current() != nil {
+		t.Errorf("uses the certificate of %s", m.Current().Leaf.Subject)
+	}
+	w.sign()
+	<-m.Ready()
+	stop()
+	if got := m.Current().Leaf.Subject.CommonName; got != "system:node:other" {
+		t.Errorf("uses the certificate of %s", got)
+	}
+	if !m.needs(ClientTemplate("third")) {
+		t.Error("keeps a certificate of another name")
+	}
+}
+
+func TestRefusedCredentialsOfARequestAreNamed(t *testing.T) {
+	w := newWorld(t)
+	w.options.Credentials = func() string { return "/etc/bootstrap.conf" }
+	w.api.Faults = func(fakeapi.APIRequest) *fakeapi.Fault {
+		return &fakeapi.Fault{Code: http.StatusUnauthorized, Reason: "Unauthorized"}
+	}
+	w.run()
+	if f := <-w.facts; !strings.Contains(f.GetMessage(), "the credentials of /etc/bootstrap.conf are not valid") {
+		t.Errorf("recorded %q", f.GetMessage())
+	}
+}
+
 func TestStartPrefersAValidCertificateToTheBootstrap(t *testing.T) {
 	w := newWorld(t)
 	_, stop := w.run()
@@ -287,7 +330,25 @@ func TestStartPrefersAValidCertificateToTheBootstrap(t *testing.T) {
 	if s, err = begin("n", w.now.Add(2*w.lifetime)); err != nil || s.First != nil || s.Config.Host != "https://boot:6443" {
 		t.Errorf("with an expired certificate began with %+v, %v", s, err)
 	}
-	if _, err = begin("other", w.now); err == nil {
-		t.Error("began with another node's certificate")
+	// Another node's is used as it is, and not renewed; so is one that this machine's clock has not reached.
+	if s, err = begin("other", w.now); err != nil || s.Managed || s.Config.Host != "https://api:6443" ||
+		!errors.Is(s.Problem, client.ErrOtherNode) || !strings.Contains(s.Problem.Error(), kubeconfig) {
+		t.Errorf("with another node's certificate began with %+v, %v", s, err)
+	}
+	if s, err = begin("n", w.now.Add(-24*time.Hour)); err != nil || !s.Managed || !s.First.Leaf.Equal(pair.Leaf) ||
+		!errors.Is(s.Problem, client.ErrNotYetValid) {
+		t.Errorf("with the clock a day behind began with %+v, %v", s, err)
+	}
+	if s, err = begin("other", w.now.Add(2*w.lifetime)); err != nil || s.Config.Host != "https://boot:6443" {
+		t.Errorf("with an expired certificate of another node began with %+v, %v", s, err)
+	}
+	// kubeadm removes the bootstrap kubeconfig of a node that has joined.
+	must.OK(t, os.Remove(bootstrap))
+	if s, err = begin("n", w.now.Add(2*w.lifetime)); err != nil || s.Problem == nil || s.Config.Host != "https://api:6443" {
+		t.Errorf("with an expired certificate and no bootstrap kubeconfig began with %+v, %v", s, err)
+	}
+	must.OK(t, os.Remove(kubeconfig))
+	if _, err = begin("n", w.now); err == nil || !strings.Contains(err.Error(), bootstrap) {
+		t.Errorf("with neither kubeconfig: %v", err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/durable"
 )
 
 const (
@@ -25,7 +26,6 @@ const (
 	// timeInName is the kubelet's, in the names of its files.
 	timeInName = "2006-01-02-15-04-05"
 	dirMode    = 0o700
-	keyMode    = 0o600
 )
 
 // store is the directory of one certificate, as the kubelet has it: PREFIX-TIME.pem with the certificate and its key,
@@ -126,17 +126,8 @@ func writeFile(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), dirMode); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
+	if err := durable.Write(path, data); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(keyMode), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, errors.Join(err, os.Remove(f.Name())))
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -17,16 +16,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 	"k8s.io/client-go/util/connrotation"
-	"k8s.io/client-go/util/flowcontrol"
 )
 
 const (
 	// dialTimeout and keepAlive are client-go's.
 	dialTimeout = 30 * time.Second
 	keepAlive   = 30 * time.Second
-	// maxResponseBytes bounds the answer to a request other than a watch, whose frames client-go bounds. An object has
-	// at most 1.5 MiB (etcd's bound of a request), and a list of the largest pods of a full node stays far below.
-	maxResponseBytes = 256 << 20
 	// DefaultContentType is the API's default of contentType.
 	DefaultContentType = "application/vnd.kubernetes.protobuf"
 )
@@ -58,6 +53,10 @@ type Options struct {
 	Gate <-chan struct{}
 	// Contact is reported the outcome of each request; it may be nil.
 	Contact *Contact
+	// Requested is reported each request: its HTTP method, the host, the status code, 0 without a response, and the time
+	// until then. Limited is reported how long a request waited for Limits. Both may be nil.
+	Requested func(method, host string, code int, took time.Duration, watch bool)
+	Limited   func(verb, host string, took time.Duration)
 }
 
 // Client sends requests to the API server. Copies with other limits share its connections. It is safe for concurrent
@@ -68,7 +67,7 @@ type Client struct {
 
 	shared  *shared
 	http    *http.Client
-	limiter flowcontrol.RateLimiter
+	limiter *bucket // nil: no limit
 	// groups are the REST clients by group and version.
 	groups *sync.Map
 }
@@ -76,6 +75,7 @@ type Client struct {
 // shared is what all clients of one kubeconfig have in common.
 type shared struct {
 	config            rest.Config
+	contact           *Contact
 	transport         http.RoundTripper
 	dialer            *connrotation.Dialer
 	events, heartbeat *Client
@@ -83,7 +83,7 @@ type shared struct {
 
 // New returns a client. It connects with the first request.
 func New(o Options) (*Client, error) {
-	s := &shared{config: *rest.CopyConfig(o.Config)}
+	s := &shared{config: *rest.CopyConfig(o.Config), contact: o.Contact}
 	s.config.UserAgent = o.UserAgent
 	s.config.ContentType = cmp.Or(o.ContentType, DefaultContentType)
 	s.config.AcceptContentTypes = s.config.ContentType + ",application/json"
@@ -98,14 +98,18 @@ func New(o Options) (*Client, error) {
 	if s.transport, err = s.newTransport(o); err != nil {
 		return nil, err
 	}
-	create := func(l flowcontrol.RateLimiter, timeout time.Duration) *Client {
+	create := func(l *bucket, timeout time.Duration) *Client {
+		if l != nil && o.Limited != nil {
+			at, _, _ := rest.DefaultServerURL(host, "/api", schema.GroupVersion{Version: "v1"}, true)
+			l.waited = func(verb string, took time.Duration) { o.Limited(verb, at.Host, took) }
+		}
 		return &Client{
 			NodeName: o.NodeName, shared: s, limiter: l, groups: &sync.Map{},
-			http: &http.Client{Transport: s.transport, Timeout: timeout},
+			http: &http.Client{Transport: s.transport, Timeout: timeout, CheckRedirect: refuseRedirect},
 		}
 	}
-	s.events, s.heartbeat = create(limiter(o.Events), 0), create(nil, o.HeartbeatTimeout)
-	return create(limiter(o.Main), 0), nil
+	s.events, s.heartbeat = create(newBucket(o.Events), 0), create(nil, o.HeartbeatTimeout)
+	return create(newBucket(o.Main), 0), nil
 }
 
 // newTransport returns the transport of all requests.
@@ -128,20 +132,7 @@ func (s *shared) newTransport(o Options) (http.RoundTripper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig's certificates: %w; fix the kubeconfig", err)
 	}
-	return observed{next: rt, contact: o.Contact, gate: o.Gate}, nil
-}
-
-func limiter(l Limits) flowcontrol.RateLimiter {
-	if l.QPS < 0 {
-		return nil
-	}
-	if l.QPS == 0 {
-		l.QPS = rest.DefaultQPS
-	}
-	if l.Burst == 0 {
-		l.Burst = rest.DefaultBurst
-	}
-	return flowcontrol.NewTokenBucketRateLimiter(l.QPS, l.Burst)
+	return observed{next: rt, contact: o.Contact, gate: o.Gate, requested: o.Requested}, nil
 }
 
 // Events returns the client with the limits of events.
@@ -161,7 +152,10 @@ func (c *Client) REST(gv schema.GroupVersion) rest.Interface {
 		config.APIPath = "/api"
 	}
 	// A QPS below 0 is no limit, for the clients without a limiter.
-	config.RateLimiter, config.QPS = c.limiter, -1
+	config.QPS = -1
+	if c.limiter != nil {
+		config.RateLimiter = c.limiter
+	}
 	// What can fail in a configuration has failed in New.
 	created, err := rest.RESTClientForConfigAndClient(&config, c.http)
 	if err != nil {
@@ -183,6 +177,8 @@ type observed struct {
 	next    http.RoundTripper
 	contact *Contact
 	gate    <-chan struct{}
+	// requested is Options.Requested.
+	requested func(method, host string, code int, took time.Duration, watch bool)
 }
 
 // RoundTrip sends one request.
@@ -194,33 +190,28 @@ func (o observed) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, fmt.Errorf("this node has no client certificate yet: %w", req.Context().Err())
 		}
 	}
+	begun := time.Now()
 	resp, err := o.next.RoundTrip(req)
+	watch := req.URL.Query().Get("watch") != ""
+	if o.requested != nil {
+		code := 0
+		if err == nil {
+			code = resp.StatusCode
+		}
+		o.requested(req.Method, req.URL.Host, code, time.Since(begun), watch)
+	}
 	switch {
 	case err == nil:
-		o.contact.answered()
-		if resp.Body != nil && req.URL.Query().Get("watch") == "" {
-			resp.Body = &limited{ReadCloser: resp.Body, left: maxResponseBytes}
+		o.contact.Answered()
+		o.contact.judge(req, resp)
+		if resp.Body != nil && !watch {
+			resp.Body = &limited{ReadCloser: resp.Body, budget: budgetOf(req.Context())}
 		}
 	case !errors.Is(req.Context().Err(), context.Canceled):
-		o.contact.failed(err)
+		o.contact.Failed(err)
 	}
 	return resp, err
 }
 
 // WrappedRoundTripper returns the transport below, for those who close its connections.
 func (o observed) WrappedRoundTripper() http.RoundTripper { return o.next }
-
-// limited is a body with a bound.
-type limited struct {
-	io.ReadCloser
-	left int64
-}
-
-// Read reads until the bound.
-func (l *limited) Read(p []byte) (int, error) {
-	n, err := l.ReadCloser.Read(p)
-	if l.left -= int64(n); l.left < 0 {
-		return 0, fmt.Errorf("the API server's answer has more than %d bytes", int64(maxResponseBytes))
-	}
-	return n, err
-}

@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -195,18 +197,18 @@ func TestContactReportsOnlyChanges(t *testing.T) {
 			t.Fatalf("reported %v, want reachable=%v", r, reachable)
 		}
 	}
-	c.answered()
+	c.Answered()
 	expect(true)
 	fail := func(n int) {
 		for range n {
-			c.failed(errors.New(`Get "https://user:secret@api:6443/x?token=secret": connection refused`))
+			c.Failed(errors.New(`Get "https://user:secret@api:6443/x?token=secret": connection refused`))
 		}
 	}
 	fail(10) // one connection ended, with many requests on it
 	if !c.Reachable() {
 		t.Error("not reachable after one moment, want more time")
 	}
-	c.answered()
+	c.Answered()
 	now = now.Add(lostFor)
 	fail(2)
 	now = now.Add(lostFor)
@@ -222,9 +224,117 @@ func TestContactReportsOnlyChanges(t *testing.T) {
 		t.Errorf("reported %v, want the reason without credentials", r)
 	}
 	fail(20)
-	c.answered()
+	c.Answered()
 	expect(true)
 	if len(reports) != 0 {
 		t.Errorf("%d more reports, want none", len(reports))
+	}
+}
+
+func TestContactReportsRefusalsAndClocksThatDiffer(t *testing.T) {
+	var reports []string
+	now := time.Now().Truncate(time.Second)
+	c := NewContact(func(_ context.Context, r *journaletv1.ApiServerContact) error {
+		reports = append(reports, fmt.Sprint(r.GetReachable(), " ", r.GetMessage()))
+		return nil
+	}, func() time.Time { return now })
+	c.Explain(func() string { return "it is another node's" })
+	began := now
+	server := func() time.Time { return now }
+	answers := func(method, path string, code int) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, "https://api/prefix"+path, nil)
+		must.OK(t, err)
+		c.Answered()
+		c.judge(req, &http.Response{StatusCode: code, Header: http.Header{"Date": {server().UTC().Format(http.TimeFormat)}}})
+		must.OK(t, c.Report(t.Context()))
+	}
+	const pods, node, lease = "/api/v1/pods", "/api/v1/nodes/n", "/apis/coordination.k8s.io/v1/namespaces/x/leases/n"
+	pass := func(d time.Duration) { now = now.Add(d) }
+	answers("GET", pods, 403)
+	pass(refusedFor - time.Second)
+	answers("GET", pods, 403)
+	answers("GET", pods, 200) // an API server that has just started
+	pass(refusedFor)
+	for range 2 { // they say nothing of the node's credentials
+		answers("PATCH", node+"/status", 403)
+		answers("GET", "/api/v1/namespaces/a/secrets/s", 403)
+		pass(refusedFor)
+	}
+	answers("GET", node, 403)
+	if err := c.Refused(); err != nil {
+		t.Errorf("refused: %v", err)
+	}
+	answers("PUT", lease, 401)
+	pass(refusedFor)
+	answers("GET", node, 403)
+	answers("PUT", lease, 401)
+	answers("GET", pods, 500)
+	if err := c.Refused(); err == nil || !strings.Contains(err.Error(), "403 Forbidden: it is another node's") {
+		t.Errorf("refused: %v", err)
+	}
+	answers("GET", node, 200)
+	answers("PUT", lease, 409)
+	server = func() time.Time { return now.Add(24 * time.Hour) }
+	answers("GET", pods, 200)
+	pass(time.Hour)
+	answers("GET", pods, 200)
+	server = func() time.Time { return now.Add(-clockOff) }
+	answers("GET", pods, 200)
+	server = func() time.Time { return now.Add(-3 * time.Minute) }
+	answers("GET", pods, 200)
+	want := []string{
+		"true ", "true it refuses this node: 403 Forbidden: it is another node's", "true ",
+		"true this machine's clock is 24h0m0s behind the API server's; set the clock that is wrong", "true ",
+		"true this machine's clock is 3m0s ahead of the API server's; set the clock that is wrong",
+	}
+	if !slices.Equal(reports, want) {
+		t.Errorf("reported after %v\n%s\nwant\n%s", now.Sub(began), strings.Join(reports, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestCertificateThatHasExpiredByThisClockIsExplained(t *testing.T) {
+	s := httptest.NewTLSServer(http.NotFoundHandler())
+	defer s.Close()
+	client := s.Client()
+	client.Transport.(*http.Transport).TLSClientConfig.Time = func() time.Time { return time.Now().AddDate(100, 0, 0) }
+	_, err := client.Get(s.URL)
+	if got := fmt.Sprint(err); err == nil || !strings.Contains(Message(err), "; check this machine's clock") {
+		t.Errorf("the message of %q is %q", got, Message(err))
+	}
+}
+
+func TestRequestsAreMeasured(t *testing.T) {
+	var got []string
+	c := serve(t, Options{
+		Main: Limits{QPS: 1000, Burst: 1000},
+		Requested: func(method, host string, code int, took time.Duration, watch bool) {
+			got = append(got, fmt.Sprint(method, " ", host != "", " ", code, " ", took > 0, " ", watch))
+		},
+		Limited: func(verb, host string, took time.Duration) {
+			got = append(got, fmt.Sprint("limited ", verb, " ", host != "", " ", took >= 0))
+		},
+	}, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete {
+			panic(http.ErrAbortHandler)
+		}
+		answer(t, w, http.StatusNotFound, metav1.Status{Status: metav1.StatusFailure, Code: http.StatusNotFound})
+	})
+	ctx := t.Context()
+	_, _ = Get(ctx, c, Nodes, "", "n")
+	_, _ = Patch(ctx, c, Nodes, "", "n", types.StrategicMergePatchType, []byte(`{}`))
+	_ = Delete(ctx, c, Pods, "a", "p", metav1.DeleteOptions{})
+	_, _ = Get(ctx, c.Heartbeat(), Nodes, "", "n")
+	watch, err := c.REST(corev1.SchemeGroupVersion).Get().Resource("nodes").Param("watch", "1").Watch(ctx)
+	if err == nil {
+		watch.Stop()
+	}
+	want := []string{
+		"limited GET true true", "GET true 404 true false", "limited PATCH true true", "PATCH true 404 true false",
+		"limited DELETE true true", "DELETE true 0 true false", "GET true 404 true false",
+		"GET true 404 true true",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("measured %q, want %q", got, want)
 	}
 }

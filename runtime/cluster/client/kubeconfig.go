@@ -52,7 +52,7 @@ func Load(path string) (*rest.Config, error) {
 	case clientcmd.IsEmptyConfig(err):
 		return nil, fmt.Errorf("kubeconfig %s has no current context with a cluster; set current-context", path)
 	case err != nil:
-		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+		return nil, fmt.Errorf("kubeconfig %s: %w; fix its current context, with the cluster and the user", path, err)
 	case out.Host == "":
 		return nil, fmt.Errorf("kubeconfig %s has no server; set clusters[].cluster.server", path)
 	}
@@ -87,24 +87,30 @@ func Certificate(c *rest.Config) (*x509.Certificate, error) {
 	}
 }
 
-// ErrOtherNode means that a certificate is that of another node.
-var ErrOtherNode = errors.New("the certificate is another node's")
+// Errors of CheckIdentity.
+var (
+	ErrOtherNode   = errors.New("the client certificate is another node's")
+	ErrExpired     = errors.New("the client certificate has expired")
+	ErrNotYetValid = errors.New("the client certificate is not valid yet")
+)
 
-// CheckIdentity returns ErrOtherNode if a certificate is that of another node than node, and another error if it is
-// not valid now. A certificate of another kind of user is left to the API server.
+// CheckIdentity returns ErrExpired or ErrNotYetValid if a certificate is not valid by this machine's clock, and
+// ErrOtherNode if it is that of another node than node. The API server has a clock of its own, and a certificate of
+// another kind of user is left to it.
 func CheckIdentity(cert *x509.Certificate, node string, now time.Time) error {
 	user := cert.Subject.CommonName
-	if name, is := strings.CutPrefix(user, nodeUser); is && name != node {
-		return fmt.Errorf("%w: it is of %s, this node is %s; set --hostname-override, or use this node's kubeconfig",
-			ErrOtherNode, name, node)
-	}
+	name, is := strings.CutPrefix(user, nodeUser)
 	switch {
 	case now.After(cert.NotAfter):
-		return fmt.Errorf("the client certificate of %s expired on %s; renew it, or join the node again "+
-			"with --bootstrap-kubeconfig", user, cert.NotAfter.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%w: that of %s, on %s; renew it, or join the node again with --bootstrap-kubeconfig; it is %s "+
+			"by this machine's clock", ErrExpired, user, cert.NotAfter.UTC().Format(time.RFC3339),
+			now.UTC().Format(time.RFC3339))
+	case is && name != node:
+		return fmt.Errorf("%w: it is of %s, this node is %s; set --hostname-override, or use this node's kubeconfig",
+			ErrOtherNode, name, node)
 	case now.Before(cert.NotBefore):
-		return fmt.Errorf("the client certificate of %s is valid from %s on, which this machine's clock has not reached; "+
-			"check the clock", user, cert.NotBefore.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%w: that of %s is from %s on, which this machine's clock has not reached; check the clock",
+			ErrNotYetValid, user, cert.NotBefore.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

@@ -2,12 +2,14 @@ package client
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
@@ -28,38 +30,36 @@ func List[T any](ctx context.Context, c *Client, r Resource[T], namespace string
 ) (runtime.Object, error) {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
-	out := r.list()
-	err := at(c.REST(r.GroupVersion).Get(), r, namespace).VersionedParams(&opts, ParameterCodec).Do(ctx).Into(out)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
+	l := lists[T]{resource: r}
+	return l.page(ctx, at(c.REST(r.GroupVersion).Get(), r, namespace).VersionedParams(&opts, ParameterCodec), "")
 }
 
 // Create creates an object and returns it as the API server has stored it.
 func Create[T any](ctx context.Context, c *Client, r Resource[T], namespace string, object *T) (*T, error) {
-	return send(ctx, c.REST(r.GroupVersion).Post().Body(r.object(object)), r, namespace, "")
+	return send(withVerb(ctx, http.MethodPost), c.REST(r.GroupVersion).Post().Body(r.object(object)), r, namespace, "")
 }
 
 // Update replaces an object; with the resourceVersion that it carries as a precondition, if it has one.
 func Update[T any](ctx context.Context, c *Client, r Resource[T], namespace, name string, object *T,
 	subresources ...string,
 ) (*T, error) {
-	return send(ctx, c.REST(r.GroupVersion).Put().Body(r.object(object)), r, namespace, name, subresources...)
+	req := c.REST(r.GroupVersion).Put().Body(r.object(object))
+	return send(withVerb(ctx, http.MethodPut), req, r, namespace, name, subresources...)
 }
 
 // Patch patches an object, or one of its subresources, such as status.
 func Patch[T any](ctx context.Context, c *Client, r Resource[T], namespace, name string, kind types.PatchType,
 	patch []byte, subresources ...string,
 ) (*T, error) {
-	return send(ctx, c.REST(r.GroupVersion).Patch(kind).Body(patch), r, namespace, name, subresources...)
+	req := c.REST(r.GroupVersion).Patch(kind).Body(patch)
+	return send(withVerb(ctx, http.MethodPatch), req, r, namespace, name, subresources...)
 }
 
 // Delete deletes an object. Without an error it is gone, or finalizers hold it.
 func Delete[T any](ctx context.Context, c *Client, r Resource[T], namespace, name string,
 	opts metav1.DeleteOptions,
 ) error {
-	ctx, cancel := deadline(ctx)
+	ctx, cancel := deadline(withVerb(ctx, http.MethodDelete))
 	defer cancel()
 	return at(c.REST(r.GroupVersion).Delete(), r, namespace).Name(name).Body(&opts).Do(ctx).Error()
 }
@@ -69,20 +69,49 @@ func Delete[T any](ctx context.Context, c *Client, r Resource[T], namespace, nam
 func CreateSubresource[T any](ctx context.Context, c *Client, r Resource[T], namespace, name, subresource string,
 	body, into runtime.Object,
 ) error {
-	ctx, cancel := deadline(ctx)
+	ctx, cancel := deadline(withVerb(ctx, http.MethodPost))
 	defer cancel()
 	return at(c.REST(r.GroupVersion).Post(), r, namespace).Name(name).SubResource(subresource).Body(body).
 		Do(ctx).Into(into)
 }
 
 // ListWatch returns the lists and watches of a Reflector. namespace and fieldSelector, such as
-// "spec.nodeName=worker", may be empty: all.
-func ListWatch[T any](c *Client, r Resource[T], namespace, fieldSelector string) (*cache.ListWatch, error) {
+// "spec.nodeName=worker", may be empty: all. A list of another kind of objects, and one without an end, is an error. It
+// is for one Reflector: its lists follow each other. change changes each request.
+func ListWatch[T any](c *Client, r Resource[T], namespace, fieldSelector string,
+	change ...func(*rest.Request) *rest.Request,
+) (*cache.ListWatch, error) {
 	selector, err := fields.ParseSelector(fieldSelector)
 	if err != nil {
 		return nil, err
 	}
-	return cache.NewListWatchFromClient(c.REST(r.GroupVersion), r.Name, namespace, selector), nil
+	request := func(o metav1.ListOptions) *rest.Request {
+		o.FieldSelector = selector.String()
+		out := at(c.REST(r.GroupVersion).Get(), r, namespace).VersionedParams(&o, ParameterCodec)
+		for _, f := range change {
+			out = f(out)
+		}
+		return out
+	}
+	bounds := &lists[T]{resource: r}
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return bounds.page(ctx, request(o), o.Continue)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.Watch = true
+			ctx, end := withWatchTimeout(ctx, o.TimeoutSeconds)
+			w, err := request(o).Watch(ctx)
+			switch {
+			case err != nil:
+				end()
+				return nil, err
+			case o.SendInitialEvents != nil && *o.SendInitialEvents:
+				w = bounds.initial(w, end)
+			}
+			return ending{w, end}, nil
+		},
+	}, nil
 }
 
 // send sends a request and returns the object of its answer.
@@ -98,11 +127,7 @@ func send[T any](ctx context.Context, req *rest.Request, r Resource[T], namespac
 	if len(subresources) > 0 {
 		req = req.SubResource(subresources...)
 	}
-	out := new(T)
-	if err := req.Do(ctx).Into(r.object(out)); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return decode[T](req.Do(ctx))
 }
 
 // at sets the path of a resource.

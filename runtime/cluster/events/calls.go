@@ -32,6 +32,9 @@ func (d *deriver) callRequested(id, uid string, c *journaletv1.CallRequested) {
 		}
 		kill(hook.GetContainer(), hook.GetReason())
 	}
+	if run := c.GetRunSandbox(); run != nil && !run.GetHostNetwork() {
+		d.networkNotReady(uid)
+	}
 	if c.GetRunSandbox().GetAttempt() > 0 {
 		d.add(uid, "", corev1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 	}
@@ -54,6 +57,10 @@ func (d *deriver) callFinished(f *journaletv1.CallFinished) {
 	if c == nil {
 		return
 	}
+	if c.GetRemoveImage() != nil {
+		d.imageRemoved(f)
+		return
+	}
 	uid := c.GetPodUid()
 	if f.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
 		d.started(uid, c.GetStartContainer())
@@ -73,6 +80,8 @@ func (d *deriver) callFinished(f *journaletv1.CallFinished) {
 		warn("", "FailedCreatePodSandBox", "Failed to create pod sandbox: %s", f.GetMessage())
 	case c.GetSetUpVolumes() != nil:
 		d.volumes(uid, f)
+	case c.GetRemoveContainer() != nil:
+		d.node(corev1.EventTypeWarning, "ContainerGCFailed", f.GetMessage())
 	case c.GetStopContainer() != nil, c.GetStopSandbox() != nil, c.GetRemoveSandbox() != nil:
 		warn("", "FailedKillPod", "error killing pod: %s", f.GetMessage())
 	case c.GetStartContainer() != nil:

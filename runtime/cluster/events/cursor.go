@@ -16,6 +16,15 @@ const cursorFile = "events.cursor"
 // maxCursorBytes bounds that file.
 const maxCursorBytes = 64
 
+// cursorIn is a cursor in the file of this path.
+type cursorIn string
+
+// Load implements Cursor.
+func (path cursorIn) Load() (uint64, bool, error) { return readCursor(string(path)) }
+
+// Save implements Cursor.
+func (path cursorIn) Save(seq uint64) error { return writeCursor(string(path), seq) }
+
 // readCursor returns the last record whose events the API server has, false if none is known.
 func readCursor(path string) (uint64, bool, error) {
 	b, err := bounded.ReadFile(path, maxCursorBytes)

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -22,7 +23,8 @@ type draft struct {
 	container             string
 	kind, reason, message string
 	at                    time.Time
-	// record is the record, index the number of the event among those of the record.
+	// record is the record, index the number of the event among those of the record that are about the same object: of
+	// other objects another run may know less.
 	record messages.Position
 	index  int
 }
@@ -35,7 +37,12 @@ type deriver struct {
 	pods     map[string]*journaletv1.PodRef
 	calls    map[string]*journaletv1.CallRequested // by intent id
 	killing  map[string]bool                       // containers, by id, whose hook has emitted Killing
+	ending   map[string]time.Time                  // by pod: until when one that the node ends is to have ended
+	health   *journaletv1.RuntimeHealthChanged
+	images   imageCollection
+	eviction journaletv1.EvictionStage
 	bootID   string
+	other    *journaletv1.OtherMachine // that reports itself as this Node, too
 	out      []draft
 	rec      *journaletv1.Record
 }
@@ -43,7 +50,7 @@ type deriver struct {
 func newDeriver(manifest func(string) (*corev1.Pod, error)) *deriver {
 	return &deriver{
 		manifest: manifest, pods: map[string]*journaletv1.PodRef{}, calls: map[string]*journaletv1.CallRequested{},
-		killing: map[string]bool{},
+		killing: map[string]bool{}, ending: map[string]time.Time{},
 	}
 }
 
@@ -74,27 +81,12 @@ func (d *deriver) add(uid, container, kind, reason, format string, args ...any) 
 func (d *deriver) append(e draft) {
 	e.at = d.rec.GetTime().AsTime()
 	e.record = messages.Position{Epoch: d.rec.GetEpoch(), Seq: d.rec.GetSeq()}
-	e.index = len(d.out)
-	d.out = append(d.out, e)
-}
-
-// agent derives events of the Node.
-func (d *deriver) agent(e *journaletv1.Event) {
-	switch k := e.GetKind().(type) {
-	case *journaletv1.Event_AgentStarted:
-		d.append(draft{kind: corev1.EventTypeNormal, reason: "Starting", message: "Starting kubelet."})
-		if boot := k.AgentStarted.GetBootId(); d.bootID != "" && boot != "" && boot != d.bootID {
-			d.append(draft{kind: corev1.EventTypeWarning, reason: "Rebooted", message: fmt.Sprintf(
-				"Node %s has been rebooted, boot id: %s", k.AgentStarted.GetConfig().GetNodeName(), boot)})
+	for _, other := range d.out {
+		if other.pod.GetUid() == e.pod.GetUid() {
+			e.index++
 		}
-		d.bootID = k.AgentStarted.GetBootId()
-	case *journaletv1.Event_ShutdownSignaled:
-		message := "Shutdown manager detected shutdown event"
-		if !k.ShutdownSignaled.GetActive() {
-			message = "Shutdown manager detected shutdown cancellation"
-		}
-		d.append(draft{kind: corev1.EventTypeNormal, reason: "Shutdown", message: message})
 	}
+	d.out = append(d.out, e)
 }
 
 // event derives the events of one event; author is the id of the actor that it is of, id that of a decision.
@@ -104,6 +96,7 @@ func (d *deriver) event(id, author string, e *journaletv1.Event) {
 		d.pods[k.PodUpdated.GetPod().GetUid()] = k.PodUpdated.GetPod()
 	case *journaletv1.Event_PodForgotten:
 		delete(d.pods, k.PodForgotten.GetUid())
+		delete(d.ending, k.PodForgotten.GetUid())
 	case *journaletv1.Event_AdmissionDecided:
 		if a := k.AdmissionDecided; !a.GetAdmitted() {
 			d.add(a.GetUid(), "", corev1.EventTypeWarning, a.GetReason(), "%s", strings.TrimPrefix(a.GetMessage(), rejected))
@@ -113,6 +106,7 @@ func (d *deriver) event(id, author string, e *journaletv1.Event) {
 	case *journaletv1.Event_ResizePendingPreemption:
 		d.preempted(k.ResizePendingPreemption.GetVictims())
 	case *journaletv1.Event_PodEvictionDecided:
+		d.ends(k.PodEvictionDecided.GetUid(), k.PodEvictionDecided.GetGrace())
 		if k := k.PodEvictionDecided; k.GetReason() != "" {
 			d.add(k.GetUid(), "", corev1.EventTypeWarning, k.GetReason(), "%s", k.GetMessage())
 		}
@@ -135,10 +129,19 @@ func (d *deriver) event(id, author string, e *journaletv1.Event) {
 				kind = corev1.EventTypeNormal
 			}
 			d.add(author, "", kind, k.GetReason(), "%s", k.GetMessage())
+			if k.GetReason() == pod.ReasonEvicted {
+				d.ends(author, k.GetGrace())
+			}
 		}
 	case *journaletv1.Event_PodStatusChanged:
 		d.waits(author, k.PodStatusChanged)
 		d.resizeConditions(author, k.PodStatusChanged)
+	case *journaletv1.Event_PodTerminated:
+		d.ended(author)
+	case *journaletv1.Event_EvictionProgressed:
+		d.evictionProgressed(k.EvictionProgressed)
+	case *journaletv1.Event_ImagesCollected:
+		d.collected(k.ImagesCollected)
 	case *journaletv1.Event_ResizeDecided:
 		if r := k.ResizeDecided; r.GetAllocated() {
 			d.resize(r.GetUid(), corev1.EventTypeNormal, "ResizeStarted", "Pod resize started", "")
@@ -153,18 +156,16 @@ const rejected = "Pod was rejected: "
 
 func (d *deriver) preempted(victims []string) {
 	for _, uid := range victims {
+		d.ends(uid, nil)
 		d.add(uid, "", corev1.EventTypeWarning, pod.ReasonPreempting, "%s", pod.MessagePreempting)
 	}
 }
 
 // containerWith returns the first container of a pod with an image.
 func (d *deriver) containerWith(uid, image string) string {
-	p := d.podOf(uid)
-	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range list {
-			if list[i].Image == image {
-				return list[i].Name
-			}
+	for c := range containers.All(d.podOf(uid)) {
+		if c.Image == image {
+			return c.Name
 		}
 	}
 	return ""
@@ -181,13 +182,8 @@ func (d *deriver) podOf(uid string) *corev1.Pod {
 }
 
 func (d *deriver) imageOf(uid, container string) string {
-	p := d.podOf(uid)
-	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range list {
-			if list[i].Name == container {
-				return list[i].Image
-			}
-		}
+	if c := containers.Find(d.podOf(uid), container); c != nil {
+		return c.Image
 	}
 	return ""
 }
@@ -212,6 +208,7 @@ func (d *deriver) pullDecided(a *journaletv1.ImagePullDecided) {
 			a.GetMessage())
 		d.add(uid, container, corev1.EventTypeWarning, reasonFailed, "Error: InvalidImageName")
 	default:
+		d.missingSecrets(uid, a.GetMessage())
 		d.add(uid, container, corev1.EventTypeWarning, reasonFailed, "Failed to pull image %q: %s", image, a.GetMessage())
 		d.add(uid, container, corev1.EventTypeWarning, reasonFailed, "Error: ErrImagePull")
 	}

@@ -1,10 +1,12 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"sync"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri"
 )
 
 const (
@@ -32,7 +35,7 @@ const (
 // reasonLost reports events that were lost. It is sent whatever the rules against floods say.
 const reasonLost = "EventsLost"
 
-// Options configure a Driver. All but Log must be set.
+// Options configure a Driver. All but Returned, Cursor, Clock and Log must be set.
 type Options struct {
 	NodeName, RootDir string
 	// Manifest returns the manifest with a digest.
@@ -42,7 +45,19 @@ type Options struct {
 	Patch  func(ctx context.Context, namespace, name string, patch []byte) error
 	// Read reads stored records from..to in order.
 	Read func(ctx context.Context, from, to uint64, f func(*journaletv1.Record) error) error
-	Log  *slog.Logger
+	// Returned returns a channel that is closed when the API server answers again; nil: never.
+	Returned func() <-chan struct{}
+	// Cursor keeps the last record whose events the API server has; nil: in a file of RootDir.
+	Cursor Cursor
+	Clock  cri.Clock
+	Log    *slog.Logger
+}
+
+// Cursor is where the last record is kept whose events the API server has.
+type Cursor interface {
+	// Load returns it, false if none is known.
+	Load() (uint64, bool, error)
+	Save(seq uint64) error
 }
 
 // Driver sends the events of stored records.
@@ -51,8 +66,12 @@ type Driver struct {
 	deriver *deriver
 	spam    *correlator
 
-	// last is the last record before this run.
-	last uint64
+	// last is the last record before this run. These are what the fold of the records up to it has: calls under way, the
+	// health of the runtime, the boot.
+	last   uint64
+	calls  map[string]*journaletv1.CallRequested
+	health *journaletv1.RuntimeHealthChanged
+	bootID string
 
 	mu      sync.Mutex
 	nodeUID types.UID
@@ -61,6 +80,7 @@ type Driver struct {
 	queued  []*corev1.Event
 	seqs    []uint64 // of queued; 0 for no record
 	derived uint64   // the last record that is derived
+	saved   uint64   // the cursor as it is kept
 	lost    int
 	emitted int
 	stored  chan struct{}
@@ -72,8 +92,17 @@ func New(o Options) *Driver {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Returned == nil {
+		o.Returned = func() <-chan struct{} { return nil }
+	}
+	if o.Cursor == nil {
+		o.Cursor = cursorIn(filepath.Join(o.RootDir, cursorFile))
+	}
+	if o.Clock == nil {
+		o.Clock = cri.RealClock{}
+	}
 	return &Driver{
-		opts: o, deriver: newDeriver(o.Manifest), spam: newCorrelator(),
+		opts: o, deriver: newDeriver(o.Manifest), spam: newCorrelator(), calls: map[string]*journaletv1.CallRequested{},
 		stored: make(chan struct{}, 1), added: make(chan struct{}, 1),
 	}
 }
@@ -84,13 +113,13 @@ func (d *Driver) Seed(ref *journaletv1.PodRef, calls map[string]*journaletv1.Pod
 		d.deriver.pods[ref.GetUid()] = ref
 	}
 	for id, c := range calls {
-		d.deriver.calls[id] = c.GetRequest()
+		d.calls[id] = c.GetRequest()
 	}
 }
 
 // SeedNode sets what the fold has of the Node: its UID and the boot. last is the last record of the fold.
 func (d *Driver) SeedNode(uid, bootID string, last uint64) {
-	d.nodeUID, d.deriver.bootID, d.last = types.UID(uid), bootID, last
+	d.nodeUID, d.bootID, d.last = types.UID(uid), bootID, last
 }
 
 // Stored takes a stored record.
@@ -115,12 +144,18 @@ func signal(c chan struct{}) {
 	}
 }
 
+// SeedHealth sets the health of the runtime that the fold has.
+func (d *Driver) SeedHealth(h *journaletv1.RuntimeHealthChanged) { d.health = h }
+
 // Emit sends an event of the Node that follows from no record. kind is Normal or Warning.
-func (d *Driver) Emit(kind, reason, message string) {
+func (d *Driver) Emit(kind, reason, message string) { d.EmitPod(nil, kind, reason, message) }
+
+// EmitPod sends an event of a pod that follows from no record; nil: of the Node.
+func (d *Driver) EmitPod(about *journaletv1.PodRef, kind, reason, message string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.emitted++
-	d.enqueue(draft{kind: kind, reason: reason, message: message, at: time.Now(), index: d.emitted}.
+	d.enqueue(draft{pod: about, kind: kind, reason: reason, message: message, at: d.opts.Clock.Now(), index: d.emitted}.
 		object(d.opts.NodeName, d.node(), nil), 0)
 }
 
@@ -144,24 +179,29 @@ func (d *Driver) enqueue(e *corev1.Event, seq uint64) {
 
 // Run works until ctx ends.
 func (d *Driver) Run(ctx context.Context) error {
-	path := filepath.Join(d.opts.RootDir, cursorFile)
 	var sending sync.WaitGroup
 	defer sending.Wait()
-	cursor := d.catchUp(ctx, path)
-	sending.Go(func() { d.send(ctx, path, cursor) })
+	d.CatchUp(ctx)
+	sending.Go(func() { d.send(ctx) })
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-d.stored:
 		}
-		d.mu.Lock()
-		records := d.records
-		d.records = nil
-		d.mu.Unlock()
-		for _, rec := range records {
-			d.derive(rec, 0)
-		}
+		d.Derive()
+	}
+}
+
+// Derive queues the events of what was stored since the last call. Run calls it; a simulation calls CatchUp, Derive,
+// Send and Save instead of Run.
+func (d *Driver) Derive() {
+	d.mu.Lock()
+	records := d.records
+	d.records = nil
+	d.mu.Unlock()
+	for _, rec := range records {
+		d.derive(rec, 0)
 	}
 }
 
@@ -179,15 +219,17 @@ func (d *Driver) derive(rec *journaletv1.Record, cursor uint64) {
 	}
 }
 
-// catchUp derives the events of earlier runs that the API server does not have, and returns the cursor.
-func (d *Driver) catchUp(ctx context.Context, path string) uint64 {
-	cursor, ok, err := readCursor(path)
+// CatchUp derives the events of earlier runs that the API server does not have.
+func (d *Driver) CatchUp(ctx context.Context) {
+	cursor, ok, err := d.opts.Cursor.Load()
 	if err != nil {
-		d.opts.Log.Warn("cannot read the cursor of events; those of earlier runs are not sent", "file", path, "err", err)
+		d.opts.Log.Warn("cannot read the cursor of events; those of earlier runs are not sent", "dir", d.opts.RootDir,
+			"err", err)
 	}
 	if !ok || cursor > d.last {
-		// The first run in a cluster, or another journal.
+		// The first run in a cluster, or another journal. It is kept at once: this run may end before it has sent anything.
 		cursor = d.last
+		d.keep(cursor)
 	}
 	from := max(cursor, contextRecords) - contextRecords + 1
 	if d.last > maxRecords {
@@ -196,46 +238,65 @@ func (d *Driver) catchUp(ctx context.Context, path string) uint64 {
 	if cursor < d.last {
 		if err := d.opts.Read(ctx, from, d.last, func(rec *journaletv1.Record) error {
 			d.derive(rec, cursor)
+			delete(d.calls, rec.GetFact().GetCallFinished().GetIntentId()) // its pod has not folded that yet
 			return ctx.Err()
 		}); err != nil && ctx.Err() == nil {
 			d.opts.Log.Warn("cannot read the journal; some events of earlier runs are not sent", "err", err)
 		}
 	}
-	return cursor
+	d.saved = cursor
+	// Only now: what came after the records does not explain them.
+	maps.Copy(d.deriver.calls, d.calls)
+	d.deriver.bootID = cmp.Or(d.deriver.bootID, d.bootID)
+	d.deriver.health = cmp.Or(d.deriver.health, d.health)
 }
 
 // send sends what is queued until ctx ends.
-func (d *Driver) send(ctx context.Context, path string, written uint64) {
+func (d *Driver) send(ctx context.Context) {
+	defer d.Save()
 	var due <-chan time.Time
-	for {
-		e := d.next()
-		if e == nil {
-			if now := d.cursor(); now != written && due == nil {
-				due = time.After(cursorPeriod)
-			}
-			select {
-			case <-ctx.Done():
-				d.write(path, d.cursor())
-				return
-			case <-d.added:
-			case <-due:
-				due, written = nil, d.cursor()
-				d.write(path, written)
-			}
+	for ctx.Err() == nil {
+		if d.Send(ctx) {
 			continue
 		}
-		if !d.deliver(ctx, e) {
-			d.write(path, d.cursor())
-			return
+		if d.cursor() != d.saved && due == nil {
+			due = time.After(cursorPeriod)
 		}
-		d.done(e)
+		select {
+		case <-ctx.Done():
+		case <-d.added:
+		case <-due:
+			due = nil
+			d.Save()
+		}
 	}
 }
 
-func (d *Driver) write(path string, seq uint64) {
-	if err := writeCursor(path, seq); err != nil {
-		d.opts.Log.Warn("cannot write the cursor of events; a restart may send some again", "file", path, "err", err)
+// Send sends the oldest event that waits, until the API server has answered. It returns false if none waits, or if ctx
+// ended before. Only one caller at a time may call it, CatchUp and Save.
+func (d *Driver) Send(ctx context.Context) bool {
+	e := d.next()
+	if e == nil || !d.deliver(ctx, e) {
+		return false
 	}
+	d.done(e)
+	return true
+}
+
+// Save keeps the cursor, if it is another than that which is kept.
+func (d *Driver) Save() {
+	seq := d.cursor()
+	if seq != d.saved {
+		d.keep(seq)
+	}
+}
+
+func (d *Driver) keep(seq uint64) {
+	if err := d.opts.Cursor.Save(seq); err != nil {
+		d.opts.Log.Warn("cannot write the cursor of events; a restart may send some again", "dir", d.opts.RootDir,
+			"err", err)
+	}
+	d.saved = seq
 }
 
 // next returns the oldest event that waits, nil if none does.
@@ -245,8 +306,9 @@ func (d *Driver) next() *corev1.Event {
 	if d.lost > 0 && len(d.queued) < maxQueued {
 		d.opts.Log.Error("events were lost: too many waited for the API server", "events", d.lost)
 		d.emitted++
-		e := draft{kind: corev1.EventTypeWarning, reason: reasonLost, at: time.Now(), index: d.emitted, message: fmt.Sprintf(
-			"%d events of this node were lost while the API server was away; the journal has what they were about", d.lost)}
+		e := draft{kind: corev1.EventTypeWarning, reason: reasonLost, at: d.opts.Clock.Now(), index: d.emitted}
+		e.message = fmt.Sprintf(
+			"%d events of this node were lost while the API server was away; the journal has what they were about", d.lost)
 		d.lost = 0
 		d.enqueue(e.object(d.opts.NodeName, d.node(), nil), 0)
 	}
@@ -295,11 +357,30 @@ func (d *Driver) deliver(ctx context.Context, e *corev1.Event) bool {
 			d.opts.Log.Debug("the API server refuses an event", "reason", e.Reason, "object", e.InvolvedObject.Name, "err", err)
 			return true
 		}
-		select {
-		case <-ctx.Done():
+		if !d.pause(ctx, pause) {
 			return false
-		case <-time.After(pause):
 		}
+	}
+}
+
+// pause waits after a failure: for the time, or until the API server answers again, but not less than backOffLeast. It
+// reports whether ctx has not ended.
+func (d *Driver) pause(ctx context.Context, most time.Duration) bool {
+	if _, virtual := d.opts.Clock.(cri.VirtualClock); virtual {
+		return cri.Wait(ctx, d.opts.Clock, most) == nil
+	}
+	returned, least := d.opts.Returned(), time.After(backOffLeast)
+	select {
+	case <-ctx.Done():
+		return false
+	case <-returned:
+	case <-time.After(most):
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-least:
+		return true
 	}
 }
 

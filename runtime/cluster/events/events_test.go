@@ -27,6 +27,9 @@ func manifest(string) (*corev1.Pod, error) {
 	return &corev1.Pod{Spec: corev1.PodSpec{
 		InitContainers: []corev1.Container{{Name: "init", Image: "setup:1"}},
 		Containers:     []corev1.Container{{Name: "main", Image: "app:1"}},
+		EphemeralContainers: []corev1.EphemeralContainer{
+			{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "debug:1"}},
+		},
 	}}, nil
 }
 
@@ -81,6 +84,8 @@ func TestEventsHaveTheKubeletsReasonsAndMessages(t *testing.T) {
 		Duration: durationpb.New(1500 * time.Millisecond)})
 	j.call(&journaletv1.StartContainer{Container: "main", PulledForStart: true}, ok, "")
 	j.call(&journaletv1.StartContainer{Container: "init"}, ok, "")
+	j.step(&journaletv1.ImagePullRequested{Uid: "u", Image: "debug:1"})
+	j.call(&journaletv1.StartContainer{Container: "debug", Ephemeral: true, PulledForStart: true}, ok, "")
 	j.fact(&journaletv1.ProbeResult{Uid: "u", Container: "main", Message: "Readiness probe failed: no"})
 	j.call(&journaletv1.RunHook{Container: "main", ContainerId: "c", Kind: journaletv1.HookKind_HOOK_KIND_PRE_STOP},
 		journaletv1.CallError_CALL_ERROR_HOOK, "exit 1")
@@ -108,6 +113,9 @@ Normal Started Container started spec.containers{main}
 Normal Pulled Container image "setup:1" already present on machine and can be accessed by the pod spec.initContainers{init}
 Normal Created Container created spec.initContainers{init}
 Normal Started Container started spec.initContainers{init}
+Normal Pulling Pulling image "debug:1" spec.ephemeralContainers{debug}
+Normal Created Container created spec.ephemeralContainers{debug}
+Normal Started Container started spec.ephemeralContainers{debug}
 Warning Unhealthy Readiness probe failed: no spec.containers{main}
 Normal Killing Stopping container main spec.containers{main}
 Warning FailedPreStopHook PreStopHook failed spec.containers{main}

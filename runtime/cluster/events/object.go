@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/journalet/journalet/actors/containers"
 )
 
 const (
@@ -37,7 +39,7 @@ func (e draft) object(node string, uid types.UID, d *deriver) *corev1.Event {
 		}
 	}
 	at := metav1.NewTime(e.at)
-	hash := sha256.Sum256(fmt.Appendf(nil, "%s %s", node, e.record))
+	hash := sha256.Sum256(fmt.Appendf(nil, "%s %s %s", node, e.record, e.pod.GetUid()))
 	suffix := fmt.Sprintf("%016x%02x%s", e.at.UnixNano(), e.index, hex.EncodeToString(hash[:2]))
 	name := about.Name[:min(len(about.Name), maxName)]
 	out := &corev1.Event{
@@ -59,10 +61,14 @@ func (d *deriver) fieldPath(uid, container string) string {
 	if container == "" {
 		return ""
 	}
-	for _, c := range d.podOf(uid).Spec.InitContainers {
+	p := d.podOf(uid)
+	for _, c := range p.Spec.InitContainers {
 		if c.Name == container {
 			return "spec.initContainers{" + container + "}"
 		}
+	}
+	if containers.Ephemeral(p, container) != nil {
+		return "spec.ephemeralContainers{" + container + "}"
 	}
 	return "spec.containers{" + container + "}"
 }

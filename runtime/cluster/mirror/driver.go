@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,12 @@ import (
 const (
 	backOffLeast = 500 * time.Millisecond
 	backOffMost  = 2 * time.Minute
+	// freeTries are how often the mirror pod of one name is created at once; between further ones is a pause that doubles
+	// up to triesMost, until calmFor has passed without one. Another agent of this node's name would replace it in turn,
+	// as fast as both can.
+	freeTries = 4
+	triesMost = time.Minute
+	calmFor   = 2 * time.Minute
 )
 
 var (
@@ -29,7 +36,7 @@ var (
 	ErrUndecided = errors.New("the static pod is not admitted yet, or terminates")
 )
 
-// Options configure a Driver. All but Log must be set.
+// Options configure a Driver. All but Queue, Now and Log must be set.
 type Options struct {
 	NodeName string
 	// Static returns a static pod by its UID, ErrNoPod or ErrUndecided.
@@ -44,7 +51,10 @@ type Options struct {
 	Delete func(ctx context.Context, namespace, name string, uid types.UID) error
 	// Changed is called when the mirror pod of a static pod is another, or has changed.
 	Changed func(uid string)
-	Log     *slog.Logger
+	// Queue has the names of pods with work to do; nil: one on the machine's clock.
+	Queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	Now   func() time.Time
+	Log   *slog.Logger
 }
 
 // Driver keeps the mirror pods of one node.
@@ -54,10 +64,26 @@ type Driver struct {
 
 	mu   sync.Mutex
 	node types.UID
-	// statics are the UIDs of static pods that have a name, mirrors the pods of the API server.
-	statics map[name]string
+	// statics are the UIDs of static pods that have a name, mirrors the pods of the API server. Of several pods of one
+	// name, from two sources, the node admits one.
+	statics map[name][]string
 	mirrors map[name]*corev1.Pod
 	refused map[name]string
+	created map[name]tries
+}
+
+// tries are the creations of the mirror pod of one name since the last calm.
+type tries struct {
+	times int
+	last  time.Time
+}
+
+// pause returns how long the next one waits after the last.
+func (t tries) pause() time.Duration {
+	if t.times < freeTries {
+		return 0
+	}
+	return min(backOffLeast<<min(t.times-freeTries, 10), triesMost)
 }
 
 // name is the namespace and name of a pod.
@@ -70,10 +96,16 @@ func New(o Options) *Driver {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Queue == nil {
+		o.Queue = workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[name](backOffLeast, backOffMost))
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	return &Driver{
-		opts: o, statics: map[name]string{}, mirrors: map[name]*corev1.Pod{}, refused: map[name]string{},
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[name](backOffLeast, backOffMost)),
+		opts: o, statics: map[name][]string{}, mirrors: map[name]*corev1.Pod{}, refused: map[name]string{},
+		created: map[name]tries{}, queue: o.Queue,
 	}
 }
 
@@ -107,11 +139,12 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 	}
 }
 
-// add names a static pod. A later pod takes the name of an earlier one.
+// add names a static pod. It has one name: the next manifest under its UID may have another.
 func (d *Driver) add(pod *journaletv1.PodRef) {
 	n := name{Namespace: pod.GetNamespace(), Name: pod.GetName()}
+	d.drop(pod.GetUid())
 	d.mu.Lock()
-	d.statics[n] = pod.GetUid()
+	d.statics[n] = append(d.statics[n], pod.GetUid())
 	d.mu.Unlock()
 	d.queue.Add(n)
 }
@@ -120,8 +153,8 @@ func (d *Driver) add(pod *journaletv1.PodRef) {
 func (d *Driver) mark(uid string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for n, has := range d.statics {
-		if has == uid {
+	for n, uids := range d.statics {
+		if slices.Contains(uids, uid) {
 			d.queue.Add(n)
 		}
 	}
@@ -132,10 +165,14 @@ func (d *Driver) drop(uid string) {
 	d.mark(uid)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for n, has := range d.statics {
-		if has == uid {
+	for n, uids := range d.statics {
+		if !slices.Contains(uids, uid) {
+			continue
+		}
+		delete(d.refused, n)
+		if d.statics[n] = slices.DeleteFunc(uids, func(x string) bool { return x == uid }); len(d.statics[n]) == 0 {
 			delete(d.statics, n)
-			delete(d.refused, n)
+			delete(d.created, n)
 		}
 	}
 }
@@ -160,6 +197,16 @@ func (d *Driver) setNode(uid string) {
 
 // Seen reports that the watch has shown a mirror pod of this node, or its end.
 func (d *Driver) Seen(uid types.UID) { d.queue.Add(name{Name: string(uid)}) }
+
+// Listed reports that the watch has a complete list. A mirror pod that it lacks is gone, even if the watch has never
+// shown it. It does not block.
+func (d *Driver) Listed() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, had := range d.mirrors {
+		d.Seen(had.UID)
+	}
+}
 
 // observe takes over a mirror pod from the watch. Keys without a namespace are UIDs of mirror pods.
 func (d *Driver) observe(uid types.UID) {
@@ -195,17 +242,12 @@ func (d *Driver) gone(pod *corev1.Pod) {
 	}
 }
 
-// Mirror returns the mirror pod of a static pod as the watch has shown it, nil if there is none.
-func (d *Driver) Mirror(uid string) *corev1.Pod {
+// Mirror returns the mirror pod of a static pod as the watch has shown it, nil if there is none of this incarnation.
+func (d *Driver) Mirror(static *corev1.Pod) *corev1.Pod {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for n, has := range d.statics {
-		if has != uid {
-			continue
-		}
-		if m := d.mirrors[n]; m != nil && Of(m) == uid && m.DeletionTimestamp == nil {
-			return m
-		}
+	if m := d.mirrors[nameOf(static)]; m != nil && showsIncarnation(m, static) {
+		return m
 	}
 	return nil
 }
@@ -236,20 +278,26 @@ func (d *Driver) Sync(ctx context.Context, n name) (again bool) {
 		return false
 	}
 	d.mu.Lock()
-	node, uid, is := d.node, d.statics[n], d.mirrors[n]
+	node, uids, is := d.node, slices.Clone(d.statics[n]), d.mirrors[n]
 	d.mu.Unlock()
-	var want *Static
-	if uid != "" {
-		switch s, err := d.opts.Static(ctx, uid); {
-		case err == nil:
-			want = &s
-		case errors.Is(err, ErrUndecided):
+	desired, err := d.desired(ctx, uids)
+	switch {
+	case errors.Is(err, ErrUndecided):
+		return false
+	case err != nil:
+		return ctx.Err() == nil
+	}
+	if is != nil && desired == nil && !d.opts.Synced(ctx) {
+		// The node may see the last source synced only after its record is stored: nothing else would mark the name again.
+		return ctx.Err() == nil
+	}
+	if desired != nil && (is == nil || !desired.shows(is)) {
+		if wait := d.wait(n); wait > 0 {
+			d.queue.AddAfter(n, wait)
 			return false
-		case !errors.Is(err, ErrNoPod):
-			return ctx.Err() == nil
 		}
 	}
-	if is != nil && (want == nil && d.opts.Synced(ctx) || want != nil && !want.shows(is)) {
+	if is != nil && (desired == nil || !desired.shows(is)) {
 		err := d.opts.Delete(ctx, n.Namespace, n.Name, is.UID)
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return d.failed(ctx, n, "cannot delete a mirror pod; will retry", err)
@@ -257,19 +305,49 @@ func (d *Driver) Sync(ctx context.Context, n name) (again bool) {
 		d.gone(is)
 		is = nil
 	}
-	if want == nil || is != nil || node == "" {
+	if desired == nil || is != nil || node == "" {
 		return false
 	}
-	got, err := d.opts.Create(ctx, want.build(d.opts.NodeName, node))
+	got, err := d.opts.Create(ctx, desired.build(d.opts.NodeName, node))
 	if err != nil {
 		return d.failed(ctx, n, "cannot show a static pod at the API server; it runs all the same", err)
 	}
 	d.mu.Lock()
 	d.mirrors[n] = got
 	delete(d.refused, n)
+	t, now := d.created[n], d.opts.Now()
+	if now.Sub(t.last) >= calmFor {
+		t.times = 0
+	}
+	d.created[n] = tries{t.times + 1, now}
 	d.mu.Unlock()
-	d.opts.Changed(uid)
+	d.opts.Changed(string(desired.Pod.UID))
 	return false
+}
+
+// wait returns how long the mirror pod of a name is not to be created yet.
+func (d *Driver) wait(n name) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.created[n]
+	return t.last.Add(t.pause()).Sub(d.opts.Now())
+}
+
+// desired returns the one of these pods that is to have a mirror pod; nil: none is. The error is ErrUndecided if none
+// is and that may change.
+func (d *Driver) desired(ctx context.Context, uids []string) (*Static, error) {
+	var undecided error
+	for _, uid := range slices.Backward(uids) {
+		switch s, err := d.opts.Static(ctx, uid); {
+		case err == nil:
+			return &s, nil
+		case errors.Is(err, ErrUndecided):
+			undecided = err
+		case !errors.Is(err, ErrNoPod):
+			return nil, err
+		}
+	}
+	return nil, undecided
 }
 
 // failed logs a failure once for each message.

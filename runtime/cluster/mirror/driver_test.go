@@ -122,7 +122,7 @@ func TestMirrorPodWaitsForTheNodeAndIsOwnedByIt(t *testing.T) {
 		w.did(t)
 		w.d.SeedNode("node-uid")
 		w.did(t, "create web-n", "changed u")
-		m := w.d.Mirror("u")
+		m := w.d.Mirror(w.statics["u"].Pod)
 		if m == nil || m.UID != "mirror1" || !Is(m) || Of(m) != "u" || len(m.OwnerReferences) != 1 {
 			t.Fatalf("the mirror pod is %v", m)
 		}
@@ -143,15 +143,75 @@ func TestMirrorPodIsReplacedWhenItsPodChangesOrItIsDeleted(t *testing.T) {
 		w.did(t, "delete web-n mirror1", "create web-n", "changed u")
 		w.add("v", "web-n", "d2")
 		w.did(t, "delete web-n mirror2", "create web-n", "changed v")
-		m := w.d.Mirror("v").DeepCopy()
+		m := w.d.Mirror(w.statics["v"].Pod).DeepCopy()
 		m.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 		w.show(m)
 		synctest.Wait()
 		w.did(t, "changed v", "delete web-n mirror3", "create web-n", "changed v")
 		w.end("mirror3") // late
 		w.did(t)
-		w.end(w.d.Mirror("v").UID)
+		w.end(w.d.Mirror(w.statics["v"].Pod).UID)
 		w.did(t, "create web-n", "changed v")
+	})
+}
+
+func TestMirrorPodThatAnotherAgentReplacesIsCreatedWithPauses(t *testing.T) {
+	run(t, func(w *world) {
+		w.d.SeedNode("node-uid")
+		w.add("u", "web-n", "d1")
+		static := w.statics["u"].Pod
+		creations := func() (n int) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for _, line := range w.log {
+				if strings.HasPrefix(line, "create ") {
+					n++
+				}
+			}
+			w.log = nil
+			return n
+		}
+		replace := func(i int) {
+			if m := w.d.Mirror(static); m != nil {
+				w.end(m.UID)
+				theirs := m.DeepCopy()
+				theirs.UID, theirs.Annotations[annotationSeen] = types.UID(fmt.Sprint("theirs", i)), "by another agent"
+				w.show(theirs)
+			}
+			<-time.After(time.Second)
+		}
+		for i := range 60 {
+			replace(i)
+		}
+		if n := creations(); n < freeTries+2 || n > 2*freeTries+6 {
+			t.Errorf("%d creations in the first minute", n)
+		}
+		for i := range 3600 {
+			replace(60 + i)
+		}
+		if n := creations(); n < 50 || n > 61 {
+			t.Errorf("%d creations in an hour, want one a minute", n)
+		}
+		<-time.After(calmFor)
+		if w.d.Mirror(static) == nil {
+			t.Error("in the end there is no mirror pod")
+		}
+		creations()
+		replace(-1)
+		if n := creations(); n != 1 {
+			t.Errorf("%d creations after a calm, want one at once", n)
+		}
+	})
+}
+
+// A watch that broke off may have missed both the creation and the end of a mirror pod.
+func TestMirrorPodThatNoListHasIsCreatedAgain(t *testing.T) {
+	run(t, func(w *world) {
+		w.add("u", "web-n", "d1")
+		w.d.SeedNode("node-uid")
+		w.did(t, "create web-n", "changed u")
+		w.d.Listed()
+		w.did(t, "create web-n", "changed u")
 	})
 }
 

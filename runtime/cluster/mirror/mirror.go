@@ -13,7 +13,7 @@ import (
 const (
 	// Annotation has the hash of the static pod: its UID.
 	Annotation = corev1.MirrorPodAnnotationKey
-	// annotationSeen is when the agent first saw the static pod.
+	// annotationSeen is when the agent first saw the static pod, in this incarnation.
 	annotationSeen = "kubernetes.io/config.seen"
 	// annotationDigest has the digest of the manifest. A manifest with a UID of its own may change under it.
 	annotationDigest = "journalet.io/manifest-digest"
@@ -50,13 +50,22 @@ func (s Static) build(node string, uid types.UID) *corev1.Pod {
 	}
 	p.Annotations[Annotation] = string(s.Pod.UID)
 	p.Annotations[annotationDigest] = s.Digest
-	p.Annotations[annotationSeen] = s.Pod.CreationTimestamp.UTC().Format(time.RFC3339Nano)
+	p.Annotations[annotationSeen] = seen(s.Pod)
 	p.Spec.NodeName = node
 	return p
 }
 
+// seen returns when the present incarnation of a static pod was first seen.
+func seen(static *corev1.Pod) string { return static.CreationTimestamp.UTC().Format(time.RFC3339Nano) }
+
 // shows reports whether a mirror pod shows this static pod as it is now.
 func (s Static) shows(mirror *corev1.Pod) bool {
-	return mirror.DeletionTimestamp == nil && Of(mirror) == string(s.Pod.UID) &&
-		mirror.Annotations[annotationDigest] == s.Digest
+	return showsIncarnation(mirror, s.Pod) && mirror.Annotations[annotationDigest] == s.Digest
+}
+
+// showsIncarnation reports whether a mirror pod shows the present incarnation of a static pod, and may have its status.
+// The status of an earlier one may be terminal, which is for good.
+func showsIncarnation(mirror, static *corev1.Pod) bool {
+	return mirror.DeletionTimestamp == nil && Of(mirror) == string(static.UID) &&
+		mirror.Annotations[annotationSeen] == seen(static)
 }

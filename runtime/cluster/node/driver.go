@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -30,7 +31,9 @@ const (
 
 // Options configure a Driver.
 type Options struct {
-	Client   *client.Client
+	Client *client.Client
+	// Requests are what is requested of the API server; nil: by Client.
+	Requests Requests
 	Settings Settings
 	// Register creates a Node that does not exist; RegisterDeleted also one that was deleted during this run.
 	Register, RegisterDeleted bool
@@ -41,8 +44,14 @@ type Options struct {
 	Runtime func(context.Context) Runtime
 	// Sink records NodeObserved and NodeRegistered.
 	Sink func(context.Context, proto.Message) error
-	Now  func() time.Time
-	Log  *slog.Logger
+	// Emit emits an event of the Node: its reason and message, both the kubelet's.
+	Emit func(reason, message string)
+	// Startup is reported how long the start of a Node took that this run has created; it may be nil.
+	Startup func(Startup)
+	Now     func() time.Time
+	// Random returns numbers from 0 to 1.
+	Random func() float64
+	Log    *slog.Logger
 }
 
 // Driver keeps one Node. Stored and Seed may be called at any time.
@@ -65,10 +74,15 @@ type Driver struct {
 
 	observed   *journaletv1.NodeObserved
 	registered types.UID
-	gone       time.Time // since when there is no Node, after there was one
-	deletedUID types.UID // of that one
-	sent       time.Time // of the last status
+	gone       time.Time     // since when there is no Node, after there was one
+	deletedUID types.UID     // of that one
+	sent       time.Time     // of the last status
+	delay      time.Duration // of the next report without a change
 	failures   int
+	startup    Startup
+	// unschedulable is that of the Node as it was shown last.
+	unschedulable bool
+	others        others
 }
 
 // New returns a driver that does nothing until Run.
@@ -76,9 +90,15 @@ func New(o Options) *Driver {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Random == nil {
+		o.Random = rand.Float64
+	}
+	if o.Emit == nil {
+		o.Emit = func(string, string) {}
+	}
 	return &Driver{
 		opts: o, wake: make(chan struct{}, 1), known: make(chan struct{}),
-		urgent: true, inspect: true, world: World{NoCSINode: true},
+		urgent: true, inspect: true, world: World{NoCSINode: true}, startup: Startup{Started: o.Now()},
 	}
 }
 
@@ -92,8 +112,20 @@ func (d *Driver) Seed(last *journaletv1.NodeObserved, shuttingDown bool) {
 	d.world.ShuttingDown = d.world.ShuttingDown || shuttingDown
 }
 
+// SeedPressure gives the driver the conditions that the node has decided last.
+func (d *Driver) SeedPressure(conditions []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.world.Pressure = conditions
+}
+
 // Stored registers a stored record.
 func (d *Driver) Stored(rec *journaletv1.Record) {
+	for _, e := range rec.GetStep().GetDecisions() {
+		if k := e.GetNodePressureDecided(); k != nil {
+			d.change(func() { d.world.Pressure, d.urgent = k.GetConditions(), true })
+		}
+	}
 	switch k := rec.GetFact().GetKind().(type) {
 	case *journaletv1.Event_RuntimeHealthChanged:
 		d.change(func() { d.inspect, d.urgent = true, true })
@@ -127,13 +159,14 @@ func (d *Driver) Run(ctx context.Context) error {
 	defer cancel()
 	wg.Go(func() { d.keepLease(ctx) })
 	wg.Go(func() {
-		cache.NewReflectorWithOptions(watch, &corev1.Node{}, (*store)(d), cache.ReflectorOptions{Name: "node"}).
-			RunWithContext(ctx)
+		d.opts.Client.Follow(ctx, watch, &corev1.Node{}, (*store)(d), client.Following{
+			Reflector: cache.ReflectorOptions{Name: "node"},
+		})
 	})
 	wg.Go(func() { d.keepCSINode(ctx) })
 	retry := time.Duration(0)
 	for {
-		wait, err := d.step(ctx)
+		wait, err := d.Step(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -160,8 +193,9 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
-// step does what is due, and returns how long nothing is.
-func (d *Driver) step(ctx context.Context) (time.Duration, error) {
+// Step does what is due for the Node, and returns how long nothing is. Run calls it; a simulation calls it, Renew and
+// CSINode instead of Run.
+func (d *Driver) Step(ctx context.Context) (time.Duration, error) {
 	if err := d.record(ctx); err != nil {
 		return 0, err
 	}
@@ -172,7 +206,7 @@ func (d *Driver) step(ctx context.Context) (time.Duration, error) {
 	if inspect {
 		r := d.opts.Runtime(ctx)
 		d.mu.Lock()
-		d.world.Runtime = r
+		d.world.Runtime = r.orBefore(&d.world.Runtime)
 		d.mu.Unlock()
 	}
 	current, wait := d.current()
@@ -217,7 +251,7 @@ func (d *Driver) status(ctx context.Context, current *corev1.Node) (time.Duratio
 	now := d.opts.Now()
 	d.mu.Lock()
 	urgent, lazy, world := d.urgent, d.lazy, d.world
-	due := d.sent.Add(d.opts.Report)
+	due := d.sent.Add(d.opts.Report + d.delay)
 	soon := d.sent.Add(d.opts.Update)
 	switch {
 	case urgent || !now.Before(due):
@@ -242,51 +276,83 @@ func (d *Driver) send(ctx context.Context, base *corev1.Node, w *World, report b
 	var err error
 	for try := range statusTries {
 		if try > 0 {
-			if base, err = client.Get(ctx, d.opts.Client.Heartbeat(), client.Nodes, "", d.opts.Settings.Name); err != nil {
+			if base, err = d.requests().Node(ctx); err != nil {
 				continue
 			}
 		}
 		now := d.opts.Now()
-		wanted := base.DeepCopy()
-		wanted.Annotations = maps.Clone(base.Annotations)
-		setStatus(wanted, &d.opts.Settings, w, now)
-		if report {
-			heartbeat(&wanted.Status, now)
-		}
-		var diff patches
-		if diff, err = compare(base, wanted); err != nil || diff.empty() {
-			return err
-		}
-		if !report {
-			heartbeat(&wanted.Status, now)
-			if diff, err = compare(base, wanted); err != nil {
-				return err
+		var changed, again bool
+		if changed, again, err = d.attempt(ctx, base, w, now, report); err == nil {
+			if changed || report {
+				d.reported(now, changed)
 			}
-		}
-		var got *corev1.Node
-		if got, err = write(ctx, d.opts.Client.Heartbeat(), d.opts.Settings.Name, diff); err == nil {
-			d.mu.Lock()
-			d.sent = now
-			d.mu.Unlock()
-			d.show(got)
 			return nil
 		}
-		if apierrors.IsNotFound(err) || ctx.Err() != nil {
+		if !again || apierrors.IsNotFound(err) || ctx.Err() != nil {
 			return err
 		}
 	}
 	return err
 }
 
+// attempt patches a Node once, if its status differs or report is set. changed: it differed; again: an error is one of
+// a request, which may be repeated.
+func (d *Driver) attempt(ctx context.Context, base *corev1.Node, w *World, now time.Time, report bool) (
+	changed, again bool, err error,
+) {
+	desired := base.DeepCopy()
+	desired.Annotations = maps.Clone(base.Annotations)
+	setStatus(desired, &d.opts.Settings, w, now)
+	diff, err := compare(base, desired)
+	if err != nil {
+		return false, false, err
+	}
+	changed = !diff.empty()
+	if !changed && !report {
+		return false, false, nil
+	}
+	heartbeat(&desired.Status, now)
+	if diff, err = compare(base, desired); err != nil || diff.empty() {
+		return changed, false, err // a heartbeat of the same second says nothing new
+	}
+	got, err := d.write(ctx, diff)
+	if err != nil {
+		return changed, true, err
+	}
+	d.emitConditions(base.Status.Conditions, desired.Status.Conditions)
+	d.show(got)
+	d.becameReady(&desired.Status)
+	return changed, false, nil
+}
+
+// reported registers a status that was sent. The next one without a change comes after 50 to 150 % of the interval if
+// something had changed, else after the interval: nodes that change at once do not report at once (kubelet: the same).
+func (d *Driver) reported(now time.Time, changed bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sent, d.delay = now, 0; changed {
+		d.delay = time.Duration(float64(d.opts.Report) * (d.opts.Random() - 0.5))
+	}
+}
+
 // record records what concerns admission, if it has changed.
 func (d *Driver) record(ctx context.Context) error {
 	d.mu.Lock()
 	now := observation(d.node)
+	if d.node != nil {
+		now.OtherMachine = d.others.present(d.opts.Now())
+	}
 	known := d.node != nil || d.synced
 	same := d.observed != nil && proto.Equal(now, d.observed)
+	before := d.observed.GetOtherMachine()
 	d.mu.Unlock()
 	if !known || same {
 		return nil
+	}
+	if o := now.GetOtherMachine(); o != nil && !proto.Equal(o, before) {
+		d.opts.Log.Warn("another machine reports itself as this Node, too: its pods run twice; stop its agent, or give one "+
+			"of the two another name with --hostname-override", "node", d.opts.Settings.Name, "machine ID", o.GetMachineId(),
+			"boot ID", o.GetBootId(), "address", o.GetAddress())
 	}
 	if err := d.opts.Sink(ctx, now); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -34,12 +35,14 @@ type world struct {
 	mu      sync.Mutex
 	runtime Runtime
 	facts   []proto.Message
+	events  []string
 	now     time.Time
+	random  float64
 }
 
 func newWorld(t *testing.T, o Options) *world {
 	t.Helper()
-	w := &world{T: t, api: fakeapi.New(), now: time.Now().Truncate(time.Second)}
+	w := &world{T: t, api: fakeapi.New(), now: time.Now().Truncate(time.Second), random: .5}
 	w.api.Now = w.clock
 	o.Settings.Name, o.Settings.MaxImages = "n", 50
 	o.Settings.Addresses = []string{"10.0.0.1"}
@@ -61,8 +64,40 @@ func newWorld(t *testing.T, o Options) *world {
 		w.facts = append(w.facts, m)
 		return nil
 	}
+	o.Emit = func(reason, message string) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if want := "Node n status is now: " + reason; message != want {
+			w.Errorf("message %q, want %q", message, want)
+		}
+		w.events = append(w.events, reason)
+	}
+	o.Random = func() float64 {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.random
+	}
 	w.driver = New(o)
 	return w
+}
+
+// untilEmitted waits for the next events, all of them in any order, and forgets them.
+func (w *world) untilEmitted(want ...string) {
+	w.Helper()
+	w.until("emitted: "+strings.Join(want, " "), func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.events) < len(want) {
+			return false
+		}
+		slices.Sort(w.events)
+		slices.Sort(want)
+		if !slices.Equal(w.events, want) {
+			w.Fatalf("emitted %q, want %q", w.events, want)
+		}
+		w.events = nil
+		return true
+	})
 }
 
 func (w *world) clock() time.Time {
@@ -160,6 +195,9 @@ func TestNodeIsCreatedAndReadyAtOnce(t *testing.T) {
 	if n.Status.Conditions[len(n.Status.Conditions)-1].Type != corev1.NodeReady {
 		t.Error("Ready is not the last condition")
 	}
+	if in := n.Status.NodeInfo.RunningInUserNamespace; in == nil || *in {
+		t.Errorf("in a user namespace: %v, want false", in)
+	}
 	w.until("leased", func() bool {
 		var l coordinationv1.Lease
 		return w.api.Get("leases.coordination.k8s.io", leaseNamespace, "n", &l) && l.OwnerReferences[0].UID == n.UID
@@ -236,7 +274,7 @@ func TestReadyFollowsTheRuntimeAndShutdown(t *testing.T) {
 	w.run()
 	w.untilReady(corev1.ConditionTrue)
 	w.mu.Lock()
-	w.runtime.Problem = "stopped"
+	w.runtime.Down = "stopped"
 	w.mu.Unlock()
 	w.driver.Stored(health())
 	w.untilReady(corev1.ConditionFalse)
@@ -244,7 +282,16 @@ func TestReadyFollowsTheRuntimeAndShutdown(t *testing.T) {
 		t.Errorf("message %q", message)
 	}
 	w.mu.Lock()
-	w.runtime.Problem = ""
+	w.runtime.Down, w.runtime.Problem, w.runtime.NetworkProblem = "", "RuntimeReady=false", "NetworkReady=false"
+	w.mu.Unlock()
+	w.driver.Stored(health())
+	w.until("another reason", func() bool {
+		_, message := ready(w.node())
+		return message == "[container runtime not ready: RuntimeReady=false, "+
+			"container runtime network not ready: NetworkReady=false]"
+	})
+	w.mu.Lock()
+	w.runtime = Runtime{}
 	w.mu.Unlock()
 	w.driver.Stored(health())
 	w.untilReady(corev1.ConditionTrue)

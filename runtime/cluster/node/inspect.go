@@ -31,16 +31,20 @@ func inspect(ctx context.Context, rt runtimeapi.RuntimeServiceClient, images run
 	out := Runtime{}
 	state, err := rt.Status(ctx, &runtimeapi.StatusRequest{})
 	if err != nil {
-		out.Problem = withhold.URLs(status.Convert(err).Message())
+		out.Down = withhold.URLs(status.Convert(err).Message())
 		return out
 	}
 	problem := func(kind string) string {
 		for _, c := range state.GetStatus().GetConditions() {
-			if c.GetType() == kind && !c.GetStatus() {
+			switch {
+			case c.GetType() != kind:
+			case c.GetStatus():
+				return ""
+			default:
 				return kind + "=false reason:" + c.GetReason() + " message:" + withhold.URLs(c.GetMessage())
 			}
 		}
-		return ""
+		return "the runtime does not report its condition " + kind
 	}
 	out.Problem, out.NetworkProblem = problem(runtimeapi.RuntimeReady), problem(runtimeapi.NetworkReady)
 	out.Groups = state.GetFeatures().GetSupplementalGroupsPolicy()

@@ -30,7 +30,7 @@ func (d *Driver) keepLease(ctx context.Context) {
 	retry, failures := leaseRetry, 0
 	d.awaitNode(ctx)
 	for {
-		next, err := d.renew(ctx, last)
+		next, err := d.Renew(ctx, last)
 		pause := wait.Jitter(d.opts.Lease/leaseShare, leaseJitter)
 		switch {
 		case err == nil && next != nil:
@@ -53,13 +53,13 @@ func (d *Driver) keepLease(ctx context.Context) {
 	}
 }
 
-// renew renews the Lease, or creates it; nil without an error: there is no Node yet.
-func (d *Driver) renew(ctx context.Context, last *coordinationv1.Lease) (*coordinationv1.Lease, error) {
-	beat, name := d.opts.Client.Heartbeat(), d.opts.Settings.Name
+// Renew renews the Lease, or creates it; nil without an error: there is no Node yet.
+func (d *Driver) Renew(ctx context.Context, last *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	beat, name := d.requests(), d.opts.Settings.Name
 	var err error
 	for range leaseTries {
 		if last == nil {
-			last, err = client.Get(ctx, beat, client.Leases, leaseNamespace, name)
+			last, err = beat.Lease(ctx)
 			if apierrors.IsNotFound(err) {
 				n := d.Node()
 				if n == nil {
@@ -69,7 +69,7 @@ func (d *Driver) renew(ctx context.Context, last *coordinationv1.Lease) (*coordi
 					Name: name, Namespace: leaseNamespace, OwnerReferences: []metav1.OwnerReference{owner(n)},
 				}}
 				d.beat(lease)
-				return client.Create(ctx, beat, client.Leases, leaseNamespace, lease)
+				return beat.CreateLease(ctx, lease)
 			}
 			if err != nil {
 				return nil, err
@@ -78,7 +78,7 @@ func (d *Driver) renew(ctx context.Context, last *coordinationv1.Lease) (*coordi
 		next := last.DeepCopy()
 		d.beat(next)
 		var got *coordinationv1.Lease
-		if got, err = client.Update(ctx, beat, client.Leases, leaseNamespace, name, next); err == nil {
+		if got, err = beat.UpdateLease(ctx, next); err == nil {
 			return got, nil
 		}
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {

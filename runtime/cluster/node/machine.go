@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/moby/sys/userns"
 	"golang.org/x/sys/unix"
 
 	"github.com/journalet/journalet/runtime/bounded"
@@ -28,6 +29,8 @@ func ReadMachine(root string) Machine {
 		SystemUUID: line("sys/class/dmi/id/product_uuid", "proc/device-tree/system-id", "etc/machine-id"),
 		BootID:     line("proc/sys/kernel/random/boot_id"),
 		OSImage:    osImage(line("etc/os-release", "usr/lib/os-release")),
+
+		InUserNamespace: userns.RunningInUserNS(),
 	}
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {

@@ -53,7 +53,11 @@ type Settings struct {
 // Machine identifies a machine and its system.
 type Machine struct {
 	MachineID, SystemUUID, BootID, KernelVersion, OSImage string
-	SwapBytes                                             int64
+	// Architecture is that of the machine, as Go names it; empty: that of this program.
+	Architecture string
+	SwapBytes    int64
+	// InUserNamespace means that the agent runs in a user namespace.
+	InUserNamespace bool
 }
 
 // World is what changes.
@@ -62,14 +66,17 @@ type World struct {
 	Runtime Runtime
 	// ShuttingDown means that the machine shuts down.
 	ShuttingDown bool
+	// Pressure are the conditions of what the node is short of.
+	Pressure []string
 	// NoCSINode means that the CSINode does not exist yet.
 	NoCSINode bool
 }
 
 // Runtime is what a container runtime reports of itself.
 type Runtime struct {
-	// Problem is why the runtime is not ready, NetworkProblem why the network of pods is not; empty: it is.
-	Problem, NetworkProblem string
+	// Down is why the runtime does not answer, Problem why it is not ready, NetworkProblem why the network of pods is not;
+	// empty: it does, or it is.
+	Down, Problem, NetworkProblem string
 	// Name and Version are such as containerd and v2.4.2.
 	Name, Version string
 	// Handlers are its runtime handlers by name, Groups reports whether it supports supplementalGroupsPolicy.
@@ -77,6 +84,17 @@ type Runtime struct {
 	Groups   bool
 	// Images are those on the node, the largest first.
 	Images []corev1.ContainerImage
+}
+
+// orBefore returns what is known of the runtime. One that does not answer is as it was, but for the problem: its images
+// and handlers are still there, and a Node without them would cost a patch now and one afterwards.
+func (r Runtime) orBefore(before *Runtime) Runtime {
+	if r.Down == "" {
+		return r
+	}
+	out := *before
+	out.Down, out.Problem = r.Down, ""
+	return out
 }
 
 // initial returns the Node to create.
@@ -98,9 +116,10 @@ func initial(s *Settings, w *World, now time.Time) *corev1.Node {
 
 // defaultLabels returns the labels that are corrected on an existing Node.
 func defaultLabels(s *Settings) map[string]string {
+	arch := cmp.Or(s.Machine.Architecture, runtime.GOARCH)
 	return map[string]string{
-		corev1.LabelHostname: s.Name, corev1.LabelOSStable: runtime.GOOS, corev1.LabelArchStable: runtime.GOARCH,
-		kubeletapis.LabelOS: runtime.GOOS, kubeletapis.LabelArch: runtime.GOARCH,
+		corev1.LabelHostname: s.Name, corev1.LabelOSStable: runtime.GOOS, corev1.LabelArchStable: arch,
+		kubeletapis.LabelOS: runtime.GOOS, kubeletapis.LabelArch: arch,
 	}
 }
 
@@ -114,13 +133,13 @@ var correctable = []string{
 
 // takeOver corrects an existing Node. Its taints, its providerID and all other labels stay.
 func takeOver(n *corev1.Node, s *Settings) {
-	want := defaultLabels(s)
-	maps.Copy(want, s.Labels)
+	labels := defaultLabels(s)
+	maps.Copy(labels, s.Labels)
 	if n.Labels == nil {
 		n.Labels = map[string]string{}
 	}
 	for _, name := range correctable {
-		if v := want[name]; v != "" {
+		if v := labels[name]; v != "" {
 			n.Labels[name] = v
 		}
 	}
@@ -157,23 +176,26 @@ func setStatus(n *corev1.Node, s *Settings, w *World, now time.Time) {
 	info := &n.Status.NodeInfo
 	info.MachineID, info.SystemUUID, info.BootID = m.MachineID, m.SystemUUID, m.BootID
 	info.KernelVersion, info.OSImage = m.KernelVersion, m.OSImage
-	info.OperatingSystem, info.Architecture = runtime.GOOS, runtime.GOARCH
-	info.KubeletVersion = version(s.Version)
-	info.ContainerRuntimeVersion = cmp.Or(w.Runtime.Name, "unknown") + "://" + cmp.Or(w.Runtime.Version, "Unknown")
+	info.OperatingSystem, info.Architecture = runtime.GOOS, cmp.Or(m.Architecture, runtime.GOARCH)
+	info.KubeletVersion = KubeletVersion(s.Version)
+	info.ContainerRuntimeVersion = cmp.Or(w.Runtime.Name, "unknown") + "://" +
+		cmp.Or(strings.TrimPrefix(w.Runtime.Version, "v"), "Unknown") // the kubelet's form
 	info.Swap = nil
 	if m.SwapBytes > 0 {
 		info.Swap = &corev1.NodeSwapStatus{Capacity: new(m.SwapBytes)}
 	}
+	info.RunningInUserNamespace = new(m.InUserNamespace)
 	n.Status.DaemonEndpoints.KubeletEndpoint.Port = s.Port
 	n.Status.RuntimeHandlers = w.Runtime.Handlers
 	n.Status.Features = &corev1.NodeFeatures{SupplementalGroupsPolicy: new(w.Runtime.Groups)}
+	n.Status.DeclaredFeatures = declaredFeatures()
 	n.Status.Images = images(w.Runtime.Images, s.MaxImages)
 	n.Status.VolumesInUse = nil
 	setConditions(&n.Status, w, now)
 }
 
-// version returns the version of a kubelet with ours as build metadata, which version skew policies pass over.
-func version(ours string) string {
+// KubeletVersion returns the version of a kubelet with ours as build metadata, which version skew policies pass over.
+func KubeletVersion(ours string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '.' || r == '-' {
 			return r
@@ -264,8 +286,20 @@ func images(all []corev1.ContainerImage, most int) []corev1.ContainerImage {
 	return out
 }
 
-// setConditions sets the conditions that the agent owns. There is no eviction yet, so there is no pressure either.
-// Ready is the last one.
+// pressures are the conditions of what a node may be short of, with the kubelet's reasons and messages.
+var pressures = []struct {
+	kind                                               corev1.NodeConditionType
+	short, shortMessage, sufficient, sufficientMessage string
+}{
+	{corev1.NodeMemoryPressure, "KubeletHasInsufficientMemory", "kubelet has insufficient memory available",
+		"KubeletHasSufficientMemory", "kubelet has sufficient memory available"},
+	{corev1.NodeDiskPressure, "KubeletHasDiskPressure", "kubelet has disk pressure",
+		"KubeletHasNoDiskPressure", "kubelet has no disk pressure"},
+	{corev1.NodePIDPressure, "KubeletHasInsufficientPID", "kubelet has insufficient PID available",
+		"KubeletHasSufficientPID", "kubelet has sufficient PID available"},
+}
+
+// setConditions sets the conditions that the agent owns. Ready is the last one.
 func setConditions(st *corev1.NodeStatus, w *World, now time.Time) {
 	set := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) {
 		c := corev1.NodeCondition{
@@ -286,11 +320,13 @@ func setConditions(st *corev1.NodeStatus, w *World, now time.Time) {
 		st.Conditions[i] = c
 	}
 	st.Conditions = slices.Clone(st.Conditions)
-	set(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory",
-		"kubelet has sufficient memory available")
-	set(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", "kubelet has no disk pressure")
-	set(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID",
-		"kubelet has sufficient PID available")
+	for _, p := range pressures {
+		if slices.Contains(w.Pressure, string(p.kind)) {
+			set(p.kind, corev1.ConditionTrue, p.short, p.shortMessage)
+		} else {
+			set(p.kind, corev1.ConditionFalse, p.sufficient, p.sufficientMessage)
+		}
+	}
 	if problems := notReady(w); len(problems) > 0 {
 		message := problems[0]
 		if len(problems) > 1 {
@@ -305,8 +341,11 @@ func setConditions(st *corev1.NodeStatus, w *World, now time.Time) {
 // notReady returns why the node is not ready.
 func notReady(w *World) []string {
 	var out []string
+	if w.Runtime.Down != "" {
+		out = append(out, "container runtime is down: "+w.Runtime.Down)
+	}
 	if w.Runtime.Problem != "" {
-		out = append(out, "container runtime is down: "+w.Runtime.Problem)
+		out = append(out, "container runtime not ready: "+w.Runtime.Problem)
 	}
 	if w.Runtime.NetworkProblem != "" {
 		out = append(out, "container runtime network not ready: "+w.Runtime.NetworkProblem)

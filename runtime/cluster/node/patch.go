@@ -7,11 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/journalet/journalet/runtime/bounded"
-	"github.com/journalet/journalet/runtime/cluster/client"
 )
 
 // maxNodeBytes bounds a patch of a Node: more than etcd stores of one object.
@@ -65,9 +63,9 @@ func difference(from, to *corev1.Node) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the Node: %w", err)
 	}
-	wanted := to.DeepCopy()
-	wanted.Spec = from.Spec
-	after, err := json.Marshal(wanted)
+	desired := to.DeepCopy()
+	desired.Spec = from.Spec
+	after, err := json.Marshal(desired)
 	if err != nil {
 		return nil, fmt.Errorf("encode the Node: %w", err)
 	}
@@ -83,12 +81,12 @@ func difference(from, to *corev1.Node) (map[string]any, error) {
 }
 
 // write sends patches, and returns the Node of the last answer.
-func write(ctx context.Context, c *client.Client, name string, p patches) (n *corev1.Node, err error) {
+func (d *Driver) write(ctx context.Context, p patches) (n *corev1.Node, err error) {
 	if p.metadata != nil {
-		n, err = client.Patch(ctx, c, client.Nodes, "", name, types.StrategicMergePatchType, p.metadata)
+		n, err = d.requests().PatchNode(ctx, p.metadata)
 	}
 	if err == nil && p.status != nil {
-		n, err = client.Patch(ctx, c, client.Nodes, "", name, types.StrategicMergePatchType, p.status, "status")
+		n, err = d.requests().PatchNode(ctx, p.status, "status")
 	}
 	return n, err
 }

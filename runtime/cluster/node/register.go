@@ -19,12 +19,14 @@ func (d *Driver) register(ctx context.Context) error {
 	d.mu.Lock()
 	world := d.world
 	d.mu.Unlock()
+	d.attempted()
 	now := d.opts.Now()
-	created, err := client.Create(ctx, d.opts.Client, client.Nodes, "", initial(&d.opts.Settings, &world, now))
+	n := initial(&d.opts.Settings, &world, now)
+	created, err := d.requests().CreateNode(ctx, n)
 	if apierrors.IsAlreadyExists(err) || apierrors.IsForbidden(err) {
 		refused := err
 		var existing *corev1.Node
-		if existing, err = client.Get(ctx, d.opts.Client, client.Nodes, "", d.opts.Settings.Name); err == nil {
+		if existing, err = d.requests().Node(ctx); err == nil {
 			d.show(existing)
 			return nil
 		}
@@ -37,28 +39,32 @@ func (d *Driver) register(ctx context.Context) error {
 		return err
 	}
 	d.mu.Lock()
-	d.registered, d.sent = created.UID, now
+	d.registered = created.UID
 	d.mu.Unlock()
+	d.reported(now, true)
 	d.opts.Log.Info("created the Node", "node", created.Name, "uid", created.UID)
+	d.emitConditions(nil, n.Status.Conditions)
+	d.created()
 	if err := d.opts.Sink(ctx, &journaletv1.NodeRegistered{Uid: string(created.UID), Created: true}); err != nil {
 		return err
 	}
 	d.failures = 0
 	d.show(created)
+	d.becameReady(&n.Status)
 	return nil
 }
 
 // adopt takes over an existing Node.
 func (d *Driver) adopt(ctx context.Context, existing *corev1.Node) error {
 	if d.opts.Register {
-		wanted := existing.DeepCopy()
-		takeOver(wanted, &d.opts.Settings)
-		diff, err := compare(existing, wanted)
+		desired := existing.DeepCopy()
+		takeOver(desired, &d.opts.Settings)
+		diff, err := compare(existing, desired)
 		if err != nil {
 			return err
 		}
 		if !diff.empty() {
-			got, err := write(ctx, d.opts.Client, d.opts.Settings.Name, diff)
+			got, err := d.write(ctx, diff)
 			if err != nil {
 				d.warn("the existing Node is not corrected", err)
 				return err
@@ -66,7 +72,13 @@ func (d *Driver) adopt(ctx context.Context, existing *corev1.Node) error {
 			d.show(got)
 		}
 	}
-	if err := d.opts.Sink(ctx, &journaletv1.NodeRegistered{Uid: string(existing.UID)}); err != nil {
+	other := ownerBefore(existing, &d.opts.Settings.Machine)
+	if other != nil {
+		d.opts.Log.Warn("the Node was another machine's; this one takes it over", "node", existing.Name,
+			"machine ID", other.GetMachineId(), "address", other.GetAddress())
+	}
+	registered := &journaletv1.NodeRegistered{Uid: string(existing.UID), OtherMachine: other}
+	if err := d.opts.Sink(ctx, registered); err != nil {
 		return err
 	}
 	d.failures = 0
@@ -98,7 +110,7 @@ func (d *Driver) keepCSINode(ctx context.Context) {
 			}
 			continue
 		}
-		if err := d.createCSINode(ctx, n); err != nil {
+		if err := d.CSINode(ctx, n); err != nil {
 			d.opts.Log.Debug("the CSINode does not exist yet", "error", client.Message(err))
 			if !sleep(ctx, retry, false) {
 				return
@@ -107,7 +119,6 @@ func (d *Driver) keepCSINode(ctx context.Context) {
 			continue
 		}
 		done, retry = n.UID, firstRetry
-		d.change(func() { d.world.NoCSINode, d.urgent = false, true })
 	}
 }
 
@@ -137,20 +148,20 @@ func sleep(ctx context.Context, d time.Duration, done bool) bool {
 	}
 }
 
-// createCSINode creates the CSINode of a Node unless it exists.
-func (d *Driver) createCSINode(ctx context.Context, n *corev1.Node) error {
-	_, err := client.Get(ctx, d.opts.Client, client.CSINode, "", n.Name)
-	if !apierrors.IsNotFound(err) {
+// CSINode creates the CSINode of a Node unless it exists.
+func (d *Driver) CSINode(ctx context.Context, n *corev1.Node) error {
+	_, err := d.requests().CSINode(ctx)
+	if apierrors.IsNotFound(err) {
+		_, err = d.requests().CreateCSINode(ctx, &storagev1.CSINode{
+			ObjectMeta: metav1.ObjectMeta{Name: n.Name, OwnerReferences: []metav1.OwnerReference{owner(n)}},
+			Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{}},
+		})
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	_, err = client.Create(ctx, d.opts.Client, client.CSINode, "", &storagev1.CSINode{
-		ObjectMeta: metav1.ObjectMeta{Name: n.Name, OwnerReferences: []metav1.OwnerReference{owner(n)}},
-		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{}},
-	})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
+	d.change(func() { d.world.NoCSINode, d.urgent = false, true })
+	return nil
 }
 
 // owner returns a reference to a Node.

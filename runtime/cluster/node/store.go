@@ -4,10 +4,14 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 )
 
 // store receives what the watch shows.
 type store Driver
+
+// Store returns what a Reflector writes the Node to. Run has its own Reflector; a simulation models one.
+func (d *Driver) Store() cache.ReflectorStore { return (*store)(d) }
 
 // Add shows the Node.
 func (s *store) Add(o any) error { return s.Update(o) }
@@ -58,6 +62,7 @@ func (d *Driver) shown(n *corev1.Node) {
 // show registers a Node of an answer. One that the watch has shown as deleted since is passed over, and so is an older
 // one than that which is known: the watch may show what was before our own patch.
 func (d *Driver) show(n *corev1.Node) {
+	toggled := false
 	d.change(func() {
 		if n.UID == d.deletedUID {
 			return
@@ -66,8 +71,14 @@ func (d *Driver) show(n *corev1.Node) {
 			return
 		}
 		d.node, d.lazy = n, true
+		d.others.show(n, &d.opts.Settings.Machine, d.opts.Now())
+		toggled = n.Spec.Unschedulable != d.unschedulable
+		d.unschedulable = n.Spec.Unschedulable
 		d.once.Do(func() { close(d.known) })
 	})
+	if toggled {
+		d.emitStatus(map[bool]string{true: "NodeNotSchedulable", false: "NodeSchedulable"}[n.Spec.Unschedulable])
+	}
 }
 
 // deleted registers that there is no Node any more, if it is that which is known.

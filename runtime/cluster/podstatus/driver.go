@@ -19,8 +19,10 @@ import (
 )
 
 const (
-	// Workers is how many requests are under way at most, each for another pod.
-	Workers = 10
+	// Workers is how many requests are under way at most, each for another pod. urgentWorkers of them are for what is
+	// urgent alone.
+	Workers       = 10
+	urgentWorkers = 2
 	// gather is how long a change waits that is neither of phase nor of readiness: a quick start is one patch then.
 	gather = 200 * time.Millisecond
 	// backOffLeast and backOffMost bound the pause after a failure, which doubles.
@@ -46,23 +48,37 @@ type Desired struct {
 // ErrNoPod is returned for a pod without an actor, or of which nothing is to be reported yet.
 var ErrNoPod = errors.New("no such pod")
 
-// Options configure a Driver. All but Workers, Now and Log must be set.
+// Options configure a Driver. All but Turn, Returned, Synced, Workers, Now, Monotonic, Jitter and Log must be set.
 type Options struct {
 	// Desired returns a pod by its UID, or ErrNoPod.
 	Desired func(ctx context.Context, uid string) (Desired, error)
 	// Object returns the newest object of a pod at the API server, nil if there is none. Mirror returns that of the mirror
-	// pod of a static pod.
-	Object, Mirror func(uid string) *corev1.Pod
+	// pod of a static pod, as its actor shows it.
+	Object func(uid string) *corev1.Pod
+	Mirror func(static *corev1.Pod) *corev1.Pod
+	// Listed reports whether Object knows every pod that there was at some time of this run.
+	Listed func() bool
 	// Patch patches the status of a pod with a strategic merge and returns the pod. Delete deletes a pod with grace period
 	// 0 and its UID as a precondition. Errors are those of apimachinery.
 	Patch  func(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error)
 	Delete func(ctx context.Context, namespace, name string, uid types.UID) error
+	// Turn waits for the turn of one request under the client's limit, an urgent one before others, and gives up with an
+	// error when giveUp is closed. It returns the context to send it with, and whether it had to wait. Nil: no limit.
+	Turn func(ctx context.Context, urgent bool, giveUp <-chan struct{}) (send context.Context, waited bool, err error)
+	// Returned returns a channel that is closed when the API server answers again; nil: never.
+	Returned func() <-chan struct{}
+	// Synced is called with the time from a change of a pod to the response to its patch; it may be nil.
+	Synced func(took time.Duration)
 	// Deleted records the outcome of a deletion.
 	Deleted func(*journaletv1.ApiDeleteFinished)
 	// Workers defaults to the constant of this name.
 	Workers int
 	Now     func() time.Time
-	Log     *slog.Logger
+	// Monotonic is for intervals: it does not follow when the clock is set. Nil: Now, since Go's times have both.
+	Monotonic func() time.Time
+	// Jitter returns a number from 0 to n, without n; nil: at random.
+	Jitter func(n int64) int64
+	Log    *slog.Logger
 }
 
 // Driver writes the status of pods and deletes those that have ended.
@@ -90,14 +106,31 @@ func New(o Options) *Driver {
 	if o.Workers == 0 {
 		o.Workers = Workers
 	}
+	if o.Turn == nil {
+		o.Turn = func(ctx context.Context, _ bool, _ <-chan struct{}) (context.Context, bool, error) {
+			return ctx, false, ctx.Err()
+		}
+	}
+	if o.Returned == nil {
+		o.Returned = func() <-chan struct{} { return nil }
+	}
+	if o.Synced == nil {
+		o.Synced = func(time.Duration) {}
+	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Monotonic == nil {
+		o.Monotonic = o.Now
+	}
+	if o.Jitter == nil {
+		o.Jitter = rand.Int64N
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Driver{
-		opts: o, queue: newQueue(o.Now), deletes: map[string]*journaletv1.ApiDeleteRequested{},
+		opts: o, queue: newQueue(o.Workers, o.Monotonic), deletes: map[string]*journaletv1.ApiDeleteRequested{},
 		answers: map[types.UID]answer{}, refused: map[string]string{}, phases: map[string]journaletv1.PodPhase{},
 	}
 }
@@ -111,14 +144,15 @@ func (d *Driver) Run(ctx context.Context) error {
 	slots := make(chan struct{}, d.opts.Workers)
 	var workers sync.WaitGroup
 	defer workers.Wait()
+	workers.Go(func() { d.retryOnReturn(ctx) })
 	for {
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		uid, wait := d.queue.next()
-		if uid == "" {
+		work, wait := d.Next()
+		if work == nil {
 			<-slots
 			if err := d.await(ctx, wait); err != nil {
 				return err
@@ -126,9 +160,21 @@ func (d *Driver) Run(ctx context.Context) error {
 			continue
 		}
 		workers.Go(func() {
-			d.queue.done(uid, d.Sync(ctx, uid), backOff)
+			work(ctx)
 			<-slots
 		})
+	}
+}
+
+// retryOnReturn ends all pauses after failures when the API server answers again, until ctx ends.
+func (d *Driver) retryOnReturn(ctx context.Context) {
+	for {
+		select {
+		case <-d.opts.Returned():
+			d.queue.retry()
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
@@ -149,38 +195,79 @@ func (d *Driver) await(ctx context.Context, wait time.Duration) error {
 	return nil
 }
 
-// backOff returns the pause after a failure, with up to a tenth more.
-func backOff(failures int) time.Duration {
-	pause := min(backOffLeast<<min(failures, 10), backOffMost)
-	return pause + time.Duration(rand.Int64N(int64(pause/10)))
+// Next returns the work that comes first, for one of the workers; without any, how long until some is due, 0 for none.
+// Run calls it; a simulation calls it instead of Run.
+func (d *Driver) Next() (do func(context.Context), wait time.Duration) {
+	w, wait := d.queue.next()
+	if w == nil {
+		return nil, wait
+	}
+	return func(ctx context.Context) { d.queue.done(w, d.sync(ctx, w), d.backOff) }, 0
 }
 
-// Sync makes the API server's status of one pod equal to its own, or deletes it. It reports whether it is to be called
-// again, after a pause.
-func (d *Driver) Sync(ctx context.Context, uid string) (again bool) {
+// backOff returns the pause after a failure, with up to a tenth more.
+func (d *Driver) backOff(failures int) time.Duration {
+	pause := min(backOffLeast<<min(failures, 10), backOffMost)
+	return pause + time.Duration(d.opts.Jitter(int64(pause/10)))
+}
+
+// sync makes the API server's status of one pod equal to its own, or deletes it. It reports whether it is to be called
+// again, after a pause. What a request says is computed after its turn has come, so that the newest is sent. Work that
+// is not urgent gives way while it waits for its turn: the queue has the urgent work of the pod then.
+func (d *Driver) sync(ctx context.Context, w *work) (again bool) {
+	var send context.Context
+	for {
+		request, again := d.request(ctx, w)
+		if request == nil {
+			return again
+		}
+		if send != nil {
+			return request(send)
+		}
+		turn, waited, err := d.opts.Turn(ctx, w.urgent, w.hurry)
+		if err != nil {
+			return false
+		}
+		send = turn
+		if !waited {
+			return request(send)
+		}
+	}
+}
+
+// request returns the request that a pod needs, nil for none; again reports whether that is to be asked again after a
+// pause.
+func (d *Driver) request(ctx context.Context, w *work) (send func(context.Context) bool, again bool) {
+	uid := w.uid
 	d.mu.Lock()
 	intent := d.deletes[uid]
 	d.mu.Unlock()
 	if intent != nil {
-		return d.delete(ctx, intent)
+		return func(ctx context.Context) bool { return d.delete(ctx, intent) }, false
 	}
 	pod, err := d.opts.Desired(ctx, uid)
 	if errors.Is(err, ErrNoPod) {
 		d.forget(uid)
-		return false
+		return nil, false
 	}
 	if err != nil {
-		return ctx.Err() == nil
+		return nil, ctx.Err() == nil
 	}
-	is := d.opts.Object
+	object := d.opts.Object(uid)
 	if pod.Static {
-		is = d.opts.Mirror
+		object = d.opts.Mirror(pod.View)
 	}
-	object := d.newest(is(uid))
-	if object == nil {
-		return false // the watch brings it
+	if object = d.newest(object); object == nil {
+		return nil, false // the watch brings it
 	}
-	return d.patch(ctx, uid, pod, object)
+	to := Merge(Input{
+		View: pod.View, Is: &object.Status, MayRun: pod.MayRun, Now: metav1.NewTime(d.opts.Now()),
+	})
+	patch, err := Patch(object.UID, &object.Status, to)
+	if err != nil || patch == nil {
+		return nil, false
+	}
+	return func(ctx context.Context) bool { return d.patch(ctx, w, object, patch) }, false
 }
 
 // newest returns the object, or the response to a patch of it that is newer.
@@ -195,32 +282,26 @@ func (d *Driver) newest(object *corev1.Pod) *corev1.Pod {
 		return object
 	}
 	order, err := resourceversion.CompareResourceVersion(object.ResourceVersion, a.pod.ResourceVersion)
-	if err != nil || order >= 0 || d.opts.Now().Sub(a.at) > answerKept {
+	if err != nil || order >= 0 || d.opts.Monotonic().Sub(a.at) > answerKept {
 		delete(d.answers, object.UID)
 		return object
 	}
 	return a.pod
 }
 
-func (d *Driver) patch(ctx context.Context, uid string, pod Desired, object *corev1.Pod) (again bool) {
-	to := Merge(Input{
-		View: pod.View, Is: &object.Status, MayRun: pod.MayRun, Now: metav1.NewTime(d.opts.Now()),
-	})
-	patch, err := Patch(object.UID, &object.Status, to)
-	if err != nil || patch == nil {
-		return false
-	}
+func (d *Driver) patch(ctx context.Context, w *work, object *corev1.Pod, patch []byte) (again bool) {
 	got, err := d.opts.Patch(ctx, object.Namespace, object.Name, patch)
 	switch {
 	case err == nil:
-		d.answered(uid, object.UID, got)
+		d.answered(w.uid, object.UID, got)
+		d.opts.Synced(d.opts.Monotonic().Sub(w.since))
 		return false
 	case apierrors.IsNotFound(err):
 		return false // the watch shows its end
 	case ctx.Err() != nil:
 		return false
 	}
-	d.logRefusal(uid, object, err)
+	d.logRefusal(w.uid, object, err)
 	return true
 }
 
@@ -229,7 +310,7 @@ func (d *Driver) answered(uid string, object types.UID, got *corev1.Pod) {
 	defer d.mu.Unlock()
 	delete(d.refused, uid)
 	if got.UID == object {
-		d.answers[object] = answer{got, d.opts.Now()}
+		d.answers[object] = answer{got, d.opts.Monotonic()}
 	}
 }
 
@@ -254,7 +335,7 @@ func (d *Driver) forget(uid string) {
 }
 
 // delete deletes a pod's object and records the outcome. Requests without an answer, and those that the API server has
-// no time for, are repeated.
+// no time for, are repeated. That there is no such pod counts only once the watch does not show it either.
 func (d *Driver) delete(ctx context.Context, intent *journaletv1.ApiDeleteRequested) (again bool) {
 	err := d.opts.Delete(ctx, intent.GetNamespace(), intent.GetName(), types.UID(intent.GetUid()))
 	out := &journaletv1.ApiDeleteFinished{Uid: intent.GetUid()}
@@ -262,6 +343,10 @@ func (d *Driver) delete(ctx context.Context, intent *journaletv1.ApiDeleteReques
 	switch {
 	case err == nil:
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		if !d.opts.Listed() || d.opts.Object(intent.GetUid()) != nil {
+			// An API server that has just started admits the requests of nodes by a cache that may be empty yet.
+			return true
+		}
 		out.Absent = true
 	case !errors.As(err, &status), repeats(err):
 		if ctx.Err() == nil {

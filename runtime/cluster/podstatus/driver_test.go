@@ -32,20 +32,27 @@ type world struct {
 	version int
 	log     []string
 	deleted []*journaletv1.ApiDeleteFinished
+	synced  []time.Duration
 	begun   time.Time
+	// returned is closed when the server answers again.
+	returned chan struct{}
+	// unlisted: the pods are not known yet.
+	unlisted bool
 }
 
 // run runs a driver on virtual time.
 func run(t *testing.T, workers int, test func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{pods: map[string]*corev1.Pod{}, wanted: map[string]Desired{}, fail: map[string]error{}, begun: time.Now()}
+		w := &world{pods: map[string]*corev1.Pod{}, wanted: map[string]Desired{}, fail: map[string]error{}, begun: time.Now(),
+			returned: make(chan struct{})}
 		get := func(uid string) *corev1.Pod {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			return w.pods[uid].DeepCopy()
 		}
 		w.d = New(Options{
-			Workers: workers, Object: get, Mirror: func(uid string) *corev1.Pod { return get("mirror of " + uid) },
+			Workers: workers, Listed: func() bool { return !w.unlisted }, Object: get,
+			Mirror: func(static *corev1.Pod) *corev1.Pod { return get("mirror of " + string(static.UID)) },
 			Desired: func(_ context.Context, uid string) (Desired, error) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
@@ -54,7 +61,12 @@ func run(t *testing.T, workers int, test func(*world)) {
 				}
 				return Desired{}, ErrNoPod
 			},
-			Patch: w.patch, Delete: w.delete,
+			Patch: w.patch, Delete: w.delete, Returned: func() <-chan struct{} { return w.back() },
+			Synced: func(took time.Duration) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.synced = append(w.synced, took)
+			},
 			Deleted: func(f *journaletv1.ApiDeleteFinished) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
@@ -72,6 +84,18 @@ func run(t *testing.T, workers int, test func(*world)) {
 	})
 }
 
+// back returns returned once; the server does not go away again.
+func (w *world) back() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.returned:
+		return nil
+	default:
+		return w.returned
+	}
+}
+
 func (w *world) add(uid string, phase corev1.PodPhase) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,6 +110,16 @@ func (w *world) want(uid string, phase corev1.PodPhase, mayRun bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.wanted[uid] = Desired{View: &corev1.Pod{Status: corev1.PodStatus{Phase: phase}}, MayRun: mayRun}
+}
+
+// start starts pods u0, u1 and so on, of which the API server does not know yet that they run.
+func (w *world) start(pods int) {
+	for i := range pods {
+		uid := "u" + strconv.Itoa(i)
+		w.add(uid, corev1.PodPending)
+		w.want(uid, corev1.PodRunning, true)
+		w.d.Seen(uid)
+	}
 }
 
 // request notes a request and returns its error.
@@ -178,6 +212,31 @@ func TestQuickChangesAreOnePatchAndExitsGoAtOnce(t *testing.T) {
 	})
 }
 
+func TestTimeFromTheFirstChangeToItsResponseIsMeasured(t *testing.T) {
+	run(t, 2, func(w *world) {
+		w.takes = time.Second
+		w.add("u", corev1.PodPending)
+		w.want("u", corev1.PodRunning, true)
+		w.d.Stored(start("u"))
+		<-time.After(gather / 2)
+		w.d.Stored(start("u")) // the same patch
+		<-time.After(5 * time.Second)
+		w.fails("u", errors.New("no answer"))
+		w.want("u", corev1.PodFailed, false)
+		w.d.Stored(exit("u"))
+		<-time.After(100 * time.Millisecond)
+		w.fails("u", nil)
+		w.d.Stored(exit("u")) // while it is under way
+		<-time.After(10 * time.Second)
+		w.all()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if got := w.synced; len(got) != 2 || got[0] != gather+time.Second || got[1] < time.Second {
+			t.Errorf("measured %v, want 1.2 s and a second or more", got)
+		}
+	})
+}
+
 func TestOnePodHasOneRequestAtATimeAndTheNewestWins(t *testing.T) {
 	run(t, 4, func(w *world) {
 		w.takes = time.Second
@@ -219,12 +278,7 @@ func TestFailingPodHoldsUpNoOther(t *testing.T) {
 func TestUrgentPodsGoFirst(t *testing.T) {
 	run(t, 1, func(w *world) {
 		w.takes = time.Second
-		for i := range 5 {
-			uid := "u" + strconv.Itoa(i)
-			w.add(uid, corev1.PodPending)
-			w.want(uid, corev1.PodRunning, true)
-			w.d.Seen(uid)
-		}
+		w.start(5)
 		<-time.After(gather + time.Second/2)
 		w.d.Stored(exit("u4"))
 		<-time.After(10 * time.Second)
@@ -274,12 +328,45 @@ func TestStatusOfStaticPodGoesToItsMirror(t *testing.T) {
 		w.add("mirror of u", corev1.PodPending)
 		w.want("u", corev1.PodRunning, true)
 		static := w.wanted["u"]
-		static.Static = true
+		static.Static, static.View.UID = true, "u"
 		w.wanted["u"] = static
 		w.d.Stored(exit("u"))
 		synctest.Wait()
 		w.requests(t, "0s patch Running mirror of u")
 	})
+}
+
+func TestDeletedPodIsGoneOnceTheWatchShowsItToo(t *testing.T) {
+	for name, c := range map[string]struct{ hide, show func(*world) }{
+		"shown": {
+			hide: func(w *world) { w.add("u", corev1.PodFailed) },
+			show: func(w *world) { delete(w.pods, "u") },
+		},
+		"not listed": {
+			hide: func(w *world) { w.unlisted = true },
+			show: func(w *world) { w.unlisted = false },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, 1, func(w *world) {
+				c.hide(w)
+				w.fails("u", gone)
+				w.d.Stored(step("u", messages.NewEvent(&journaletv1.ApiDeleteRequested{Uid: "u", Name: "p"})))
+				<-time.After(time.Minute)
+				if n := len(w.all()); n < 4 || n > 8 || len(w.deleted) > 0 {
+					t.Errorf("%d requests in a minute and the outcomes %v; want some, with growing pauses, and none", n, w.deleted)
+				}
+				w.mu.Lock()
+				c.show(w)
+				w.mu.Unlock()
+				w.d.Seen("u")
+				<-time.After(time.Minute)
+				if w.all(); len(w.deleted) != 1 || !w.deleted[0].GetAbsent() {
+					t.Errorf("outcomes %v, want that the pod is absent", w.deleted)
+				}
+			})
+		})
+	}
 }
 
 func TestDeletionIsRepeatedUntilItHasAnOutcome(t *testing.T) {
@@ -320,4 +407,99 @@ func TestDeletionIsRepeatedUntilItHasAnOutcome(t *testing.T) {
 			})
 		})
 	}
+}
+
+// limit makes each request wait for a turn of its own: one a second, urgent ones first.
+func (w *world) limit() (turns *[]string) {
+	var mu sync.Mutex
+	var had []string
+	next := time.Now()
+	w.d.opts.Turn = func(ctx context.Context, urgent bool, giveUp <-chan struct{}) (context.Context, bool, error) {
+		mu.Lock()
+		if urgent {
+			had = append(had, "urgent")
+			mu.Unlock()
+			return ctx, false, nil
+		}
+		next = next.Add(time.Second)
+		wait := time.Until(next)
+		mu.Unlock()
+		select {
+		case <-time.After(wait):
+			mu.Lock()
+			had = append(had, "other")
+			mu.Unlock()
+			return ctx, true, nil
+		case <-giveUp:
+			return nil, true, errors.New("given up")
+		}
+	}
+	return &had
+}
+
+func TestExitDoesNotWaitBehindTheTurnOfItsOwnPod(t *testing.T) {
+	run(t, 1, func(w *world) {
+		turns := w.limit()
+		w.add("u", corev1.PodPending)
+		w.want("u", corev1.PodRunning, true)
+		w.d.Stored(start("u"))
+		<-time.After(gather + 100*time.Millisecond) // it waits for its turn now
+		w.want("u", corev1.PodFailed, false)
+		w.d.Stored(exit("u"))
+		<-time.After(10 * time.Second)
+		w.requests(t, "300ms patch Failed u")
+		if got := strings.Join(*turns, " "); got != "urgent" {
+			t.Errorf("turns %q, want one", got)
+		}
+	})
+}
+
+func TestWhatIsSentAfterAWaitIsTheNewest(t *testing.T) {
+	run(t, 1, func(w *world) {
+		w.limit()
+		w.add("u", corev1.PodPending)
+		w.want("u", corev1.PodPending, true)
+		w.wanted["u"].View.Status.Message = "old"
+		w.d.Stored(start("u"))
+		<-time.After(gather + 100*time.Millisecond)
+		w.want("u", corev1.PodRunning, true)
+		<-time.After(10 * time.Second)
+		w.requests(t, "1s patch Running u")
+	})
+}
+
+func TestUrgentPodsHaveWorkersOfTheirOwn(t *testing.T) {
+	run(t, 4, func(w *world) {
+		w.takes = time.Second
+		w.start(8)
+		<-time.After(gather + 100*time.Millisecond)
+		w.d.Stored(exit("u6"))
+		w.d.Stored(exit("u7"))
+		<-time.After(10 * time.Second)
+		all := w.all()
+		if len(all) != 8 {
+			t.Fatalf("requests %q", all)
+		}
+		first := strings.Join(all[:4], " ")
+		if !strings.Contains(first, "1.3s patch Running u6") || !strings.Contains(first, "1.3s patch Running u7") {
+			t.Errorf("two of four workers are free for urgent pods; requests\n%s", strings.Join(all, "\n"))
+		}
+	})
+}
+
+func TestReturnOfTheServerShortensPauses(t *testing.T) {
+	run(t, 1, func(w *world) {
+		w.add("u", corev1.PodPending)
+		w.want("u", corev1.PodRunning, true)
+		w.fails("u", errors.New("connection refused"))
+		w.d.Stored(exit("u"))
+		<-time.After(time.Minute) // pauses are 30 s by now
+		n := len(w.all())
+		w.fails("u", nil)
+		close(w.returned)
+		<-time.After(backOffLeast)
+		if got := len(w.all()); got != n+1 {
+			t.Errorf("%d requests after the return, want one", got-n)
+		}
+	})
 }

@@ -34,8 +34,10 @@ var owned = map[corev1.PodConditionType]bool{
 func Merge(in Input) *corev1.PodStatus {
 	to := in.View.Status.DeepCopy()
 	normalize(to)
-	keepEnded(&in.View.Spec, in.Is.InitContainerStatuses, to.InitContainerStatuses, in.MayRun)
-	keepEnded(&in.View.Spec, in.Is.ContainerStatuses, to.ContainerStatuses, in.MayRun)
+	mayRevive := in.MayRun && !terminal(in.Is.Phase)
+	keepEnded(&in.View.Spec, in.Is.InitContainerStatuses, to.InitContainerStatuses, mayRevive)
+	keepEnded(&in.View.Spec, in.Is.ContainerStatuses, to.ContainerStatuses, mayRevive)
+	keepEnded(&in.View.Spec, in.Is.EphemeralContainerStatuses, to.EphemeralContainerStatuses, false)
 	if !in.MayRun {
 		end(&in.View.Spec, to)
 	}

@@ -94,6 +94,16 @@ var merges = []merge{
 		want: `{phase: Running, containerStatuses: [{name: a, state: {waiting: {reason: CrashLoopBackOff}}}]}`,
 	},
 	{
+		name: "no sidecar revives of a pod with a terminal phase", mayRun: true,
+		spec: `{restartPolicy: Never, initContainers: [{name: s, restartPolicy: Always}], containers: [{name: a}]}`,
+		is: `{phase: Failed, initContainerStatuses: [{name: s, state: {terminated: {exitCode: 1}}}],
+			containerStatuses: [{name: a, state: {terminated: {exitCode: 1}}}]}`,
+		view: `{phase: Running, initContainerStatuses: [{name: s, state: {running: {}}}],
+			containerStatuses: [{name: a, state: {running: {}}}]}`,
+		want: `{phase: Failed, initContainerStatuses: [{name: s, state: {terminated: {exitCode: 1}}}],
+			containerStatuses: [{name: a, state: {terminated: {exitCode: 1}}}]}`,
+	},
+	{
 		name: "containers without an end get one", spec: `{containers: [{name: a}, {name: b}]}`,
 		is: `{phase: Pending, containerStatuses: [{name: a, state: {terminated: {exitCode: 3}}}]}`,
 		view: `{phase: Failed, containerStatuses: [{name: a, state: {waiting: {}}},
@@ -110,6 +120,21 @@ var merges = []merge{
 			initContainerStatuses: [{name: i, state: {terminated: {exitCode: 1}}}, {name: j, state: {waiting: {}}}]}`,
 		want: `{phase: Failed, containerStatuses: [{name: a, state: {waiting: {}}}],
 			initContainerStatuses: [{name: i, state: {terminated: {exitCode: 1}}}, {name: j, state: {waiting: {}}}]}`,
+	},
+	{
+		name: "an ephemeral container that ended never revives", mayRun: true,
+		spec: `{restartPolicy: Always, containers: [{name: a}], ephemeralContainers: [{name: e}, {name: f}]}`,
+		is:   `{phase: Running, ephemeralContainerStatuses: [{name: e, state: {terminated: {exitCode: 3}}}]}`,
+		view: `{phase: Running, ephemeralContainerStatuses: [{name: f, state: {waiting: {}}},
+			{name: e, state: {running: {}}}]}`,
+		want: `{phase: Running, ephemeralContainerStatuses: [{name: e, state: {terminated: {exitCode: 3}}},
+			{name: f, state: {waiting: {}}}]}`,
+	},
+	{
+		name: "an ephemeral container that never ran has no end",
+		spec: `{containers: [{name: a}], ephemeralContainers: [{name: f}]}`, is: `{phase: Running}`,
+		view: `{phase: Failed, ephemeralContainerStatuses: [{name: f, state: {waiting: {reason: ContainerCreating}}}]}`,
+		want: `{phase: Failed, ephemeralContainerStatuses: [{name: f, state: {waiting: {reason: ContainerCreating}}}]}`,
 	},
 	{
 		name: "what is set once stays, and what belongs to others", mayRun: true,

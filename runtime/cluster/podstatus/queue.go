@@ -9,47 +9,86 @@ import (
 // queue hands out the UIDs of pods with work to do: what is urgent first, then first come first served, each to one
 // worker at a time. A UID that is added while a worker has it comes again afterwards.
 type queue struct {
-	mu      sync.Mutex
-	now     func() time.Time
-	entries map[string]*entry
-	due     dueHeap
-	order   uint64
-	wake    chan struct{}
+	mu  sync.Mutex
+	now func() time.Time
+	// others bounds the workers with work that is not urgent; calm is how many have some.
+	others, calm int
+	entries      map[string]*entry
+	// later are not due yet, by time. ready are due, in the order in which they are handed out.
+	later, ready entries
+	order        uint64
+	wake         chan struct{}
 }
 
 // entry is a pod with work to do, or one that a worker has.
 type entry struct {
 	uid    string
 	urgent bool
-	// at is when it is due, notBefore when its back-off ends.
-	at, notBefore time.Time
-	failures      int
-	arrival       uint64
-	// place is its index in the heap, -1 for none.
+	// at is when it is due, notBefore when its back-off ends, since when the first of its work was added.
+	at, notBefore, since time.Time
+	// failed is when its last request failed.
+	failed   time.Time
+	failures int
+	arrival  uint64
+	// in is the heap that has it, nil for none; place is its index there.
+	in    *entries
 	place int
-	busy  bool
+	// work is what a worker has of it, nil if none has.
+	work *work
 }
 
-func newQueue(now func() time.Time) *queue {
-	return &queue{now: now, entries: map[string]*entry{}, wake: make(chan struct{}, 1)}
+// work is what a worker does for one pod.
+type work struct {
+	uid    string
+	urgent bool
+	// since is when the first change was added that it is about.
+	since time.Time
+	// hurry is closed when work that is urgent has come for the pod, and this is not.
+	hurry   chan struct{}
+	hurried bool
+}
+
+func newQueue(workers int, now func() time.Time) *queue {
+	q := &queue{
+		now: now, others: max(1, workers-urgentWorkers), entries: map[string]*entry{}, wake: make(chan struct{}, 1),
+	}
+	q.later.before = func(a, b *entry) bool { return a.at.Before(b.at) }
+	q.ready.before = func(a, b *entry) bool {
+		if a.urgent != b.urgent {
+			return a.urgent
+		}
+		return a.arrival < b.arrival
+	}
+	return q
 }
 
 // add adds work for a pod that is due after a delay. It never delays work that was added before.
 func (q *queue) add(uid string, urgent bool, delay time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.entry(uid)
-	at := latest(q.now().Add(delay), e.notBefore)
-	waits := e.place >= 0 || e.busy && !e.at.IsZero()
-	if waits && !at.Before(e.at) {
-		at = e.at
+	e := q.entries[uid]
+	if e == nil {
+		e = &entry{uid: uid}
+		q.entries[uid] = e
 	}
-	if !waits {
+	at := latest(q.now().Add(delay), e.notBefore)
+	if waits := !e.at.IsZero(); !waits {
 		q.order++
 		e.arrival = q.order
+		e.since = q.now()
+	} else if e.at.Before(at) {
+		at = e.at
 	}
 	e.at, e.urgent = at, e.urgent || urgent
-	q.push(e)
+	if w := e.work; w != nil {
+		if urgent && !w.urgent && !w.hurried {
+			w.hurried = true
+			close(w.hurry)
+		}
+		return
+	}
+	q.place(e)
+	q.signal()
 }
 
 func latest(a, b time.Time) time.Time {
@@ -59,26 +98,21 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-func (q *queue) entry(uid string) *entry {
-	e := q.entries[uid]
-	if e == nil {
-		e = &entry{uid: uid, place: -1}
-		q.entries[uid] = e
+// place puts an entry that no worker has where it belongs. The lock is held.
+func (q *queue) place(e *entry) {
+	to := &q.later
+	if !e.at.After(q.now()) {
+		to = &q.ready
 	}
-	return e
-}
-
-// push puts an entry at its place in the heap. The lock is held.
-func (q *queue) push(e *entry) {
-	switch {
-	case e.busy:
+	if e.in == to {
+		heap.Fix(to, e.place)
 		return
-	case e.place < 0:
-		heap.Push(&q.due, e)
-	default:
-		heap.Fix(&q.due, e.place)
 	}
-	q.signal()
+	if e.in != nil {
+		heap.Remove(e.in, e.place)
+	}
+	e.in = to
+	heap.Push(to, e)
 }
 
 func (q *queue) signal() {
@@ -88,91 +122,100 @@ func (q *queue) signal() {
 	}
 }
 
-// next returns a pod that is due, and otherwise how long until one is, 0 for none.
-func (q *queue) next() (uid string, wait time.Duration) {
+// next returns the work that comes first, and otherwise how long until some is due, 0 for none.
+func (q *queue) next() (*work, time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.now()
-	var best *entry
-	for _, e := range q.due {
-		if !e.at.After(now) && (best == nil || e.before(best)) {
-			best = e
+	for q.later.Len() > 0 && !q.later.list[0].at.After(now) {
+		q.place(q.later.list[0])
+	}
+	if q.ready.Len() == 0 || !q.ready.list[0].urgent && q.calm >= q.others {
+		if q.later.Len() == 0 {
+			return nil, 0
 		}
-		if best != nil && best.urgent && len(q.due) > maxScan {
-			break
-		}
+		return nil, max(q.later.list[0].at.Sub(now), time.Nanosecond)
 	}
-	if best == nil {
-		if len(q.due) == 0 {
-			return "", 0
-		}
-		return "", max(q.due[0].at.Sub(now), time.Nanosecond)
+	e := heap.Pop(&q.ready).(*entry)
+	e.in = nil
+	e.work = &work{uid: e.uid, urgent: e.urgent, since: e.since, hurry: make(chan struct{})}
+	e.urgent, e.at = false, time.Time{}
+	if !e.work.urgent {
+		q.calm++
 	}
-	heap.Remove(&q.due, best.place)
-	best.busy, best.urgent, best.at = true, false, time.Time{}
-	if len(q.due) > 0 {
-		q.signal()
-	}
-	return best.uid, 0
-}
-
-// maxScan is the length from which on the first urgent entry is taken, not the oldest one.
-const maxScan = 256
-
-func (e *entry) before(f *entry) bool {
-	if e.urgent != f.urgent {
-		return e.urgent
-	}
-	return e.arrival < f.arrival
+	return e.work, 0
 }
 
 // done ends the work of a worker on a pod. After a failure it is due again when its back-off is over.
-func (q *queue) done(uid string, again bool, backOff func(failures int) time.Duration) {
+func (q *queue) done(w *work, again bool, backOff func(failures int) time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.entries[uid]
-	e.busy = false
+	defer q.signal()
+	if !w.urgent {
+		q.calm--
+	}
+	e := q.entries[w.uid]
+	e.work = nil
 	if again {
-		e.notBefore = q.now().Add(backOff(e.failures))
+		e.failed, e.since = q.now(), w.since
+		e.notBefore = e.failed.Add(backOff(e.failures))
 		e.failures++
-		e.at = e.notBefore
+		e.at, e.urgent = e.notBefore, e.urgent || w.urgent
 	} else {
 		e.failures, e.notBefore = 0, time.Time{}
 	}
 	if e.at.IsZero() {
-		delete(q.entries, uid)
+		delete(q.entries, w.uid)
 		return
 	}
-	q.push(e)
+	q.place(e)
 }
 
-// dueHeap orders entries by the time at which they are due.
-type dueHeap []*entry
+// retry shortens the back-off of every pod to the least.
+func (q *queue) retry() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, e := range q.entries {
+		if soon := e.failed.Add(backOffLeast); soon.Before(e.notBefore) {
+			e.at, e.notBefore = soon, soon
+			if e.work == nil {
+				q.place(e)
+			}
+		}
+	}
+	q.signal()
+}
+
+// entries is a heap of entries in the order of before.
+type entries struct {
+	list   []*entry
+	before func(a, b *entry) bool
+}
 
 // Len implements heap.Interface, as the methods below.
-func (h dueHeap) Len() int { return len(h) }
+func (h *entries) Len() int { return len(h.list) }
 
-// Less compares the times.
-func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+// Less compares two entries.
+func (h *entries) Less(i, j int) bool { return h.before(h.list[i], h.list[j]) }
 
 // Swap swaps two entries.
-func (h dueHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i, j
+func (h *entries) Swap(i, j int) {
+	h.list[i], h.list[j] = h.list[j], h.list[i]
+	h.list[i].place, h.list[j].place = i, j
 }
 
 // Push appends an entry.
-func (h *dueHeap) Push(x any) {
+func (h *entries) Push(x any) {
 	e := x.(*entry)
-	e.place = len(*h)
-	*h = append(*h, e)
+	e.place = len(h.list)
+	h.list = append(h.list, e)
 }
 
 // Pop removes the last entry.
-func (h *dueHeap) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	e.place = -1
-	*h = old[:len(old)-1]
+func (h *entries) Pop() any {
+	last := len(h.list) - 1
+	e := h.list[last]
+	h.list[last] = nil
+	h.list = h.list[:last]
 	return e
 }

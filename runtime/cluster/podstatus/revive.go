@@ -8,7 +8,7 @@ import (
 
 // keepEnded leaves containers that have ended for good at the API server as they are there: it refuses a status in
 // which such a container has not ended. That happens when the journal was lost, or when an operator restarts one. Of a
-// pod that has ended no container revives.
+// pod that has ended no container revives, nor does an ephemeral container of any.
 func keepEnded(spec *corev1.PodSpec, is, to []corev1.ContainerStatus, mayRun bool) {
 	if mayRun && restartsAll(spec) {
 		return

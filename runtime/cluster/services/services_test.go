@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/journalet/journalet/runtime/cluster/client"
+	"github.com/journalet/journalet/runtime/cluster/listed"
 	"github.com/journalet/journalet/test/fakeapi"
 	"github.com/journalet/journalet/test/must"
 )
@@ -22,13 +23,13 @@ func svc(namespace, name, ip string, ports ...corev1.ServicePort) *corev1.Servic
 		Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: ports}}
 }
 
-func start(t *testing.T, server *fakeapi.Server) *Services {
+func start(t *testing.T, server *fakeapi.Server, kept listed.Kept) *Services {
 	t.Helper()
 	c, err := client.New(client.Options{
 		Config: &rest.Config{Host: server.Start(t)}, NodeName: "n", ContentType: "application/json",
 	})
 	must.OK(t, err)
-	s, err := New(c, nil, nil)
+	s, err := New(c, kept, func() bool { return kept != nil })
 	must.OK(t, err)
 	done := make(chan struct{})
 	ctx := t.Context()
@@ -55,7 +56,7 @@ func TestEnvHasTheAPIServerAndTheServicesOfTheNamespace(t *testing.T) {
 	server.Create("services", svc("ns", "my-db", "fd00::3",
 		corev1.ServicePort{Port: 5432, Protocol: "TCP"}, corev1.ServicePort{Name: "m-x", Port: 53, Protocol: "UDP"}))
 	server.Create("services", svc("ns", "headless", "None", corev1.ServicePort{Port: 1}))
-	s := start(t, server)
+	s := start(t, server, nil)
 	api := `KUBERNETES_PORT=tcp://10.0.0.1:443
 KUBERNETES_PORT_443_TCP=tcp://10.0.0.1:443
 KUBERNETES_PORT_443_TCP_ADDR=10.0.0.1
@@ -107,9 +108,9 @@ func (l lists) LoadList(name string) ([]byte, bool) { return []byte(l[name]), l[
 func TestListOfBeforeCountsWhileTheAPIServerIsAway(t *testing.T) {
 	server := fakeapi.New()
 	server.SetDown(true)
-	s := start(t, server)
-	s.kept = lists{listName: `{"ns":{"db":{"name":"db","ip":"10.0.0.9","ports":[{"number":1,"protocol":"tcp"}]}}}`}
-	s.away = func() bool { return true }
+	s := start(t, server, lists{
+		"services": `{"ns":{"db":{"name":"db","ip":"10.0.0.9","ports":[{"number":1,"protocol":"tcp"}]}}}`,
+	})
 	env, err := s.Env(t.Context(), "ns", true, true)
 	must.OK(t, err)
 	if env["DB_SERVICE_HOST"] != "10.0.0.9" {
@@ -120,7 +121,7 @@ func TestListOfBeforeCountsWhileTheAPIServerIsAway(t *testing.T) {
 func TestOnlyPodsOfTheAPIServerWaitForTheFirstList(t *testing.T) {
 	server := fakeapi.New()
 	server.SetDown(true)
-	s := start(t, server)
+	s := start(t, server, nil)
 	if _, err := s.Env(t.Context(), "ns", true, true); !errors.Is(err, ErrNotRead) {
 		t.Errorf("a pod of the API server got %v", err)
 	}

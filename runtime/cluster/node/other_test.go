@@ -1,0 +1,95 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// ofMachine returns the status that an agent on a machine reports.
+func ofMachine(id, boot string) corev1.NodeStatus {
+	return corev1.NodeStatus{
+		NodeInfo:  corev1.NodeSystemInfo{MachineID: id, BootID: boot},
+		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "6.6.6.6"}},
+	}
+}
+
+// others returns the other machines of what was recorded: of the Node's registration, and of each observation.
+func (w *world) others() (before *journaletv1.OtherMachine, beside []*journaletv1.OtherMachine) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.facts {
+		switch f := f.(type) {
+		case *journaletv1.NodeRegistered:
+			before = f.GetOtherMachine()
+		case *journaletv1.NodeObserved:
+			beside = append(beside, f.GetOtherMachine())
+		}
+	}
+	return before, beside
+}
+
+func TestNodeOfAnotherMachineIsTakenOver(t *testing.T) {
+	for id, want := range map[string]string{"theirs": "theirs at 6.6.6.6", "ours": " at ", "": " at "} {
+		t.Run(id, func(t *testing.T) {
+			w := newWorld(t, Options{Register: true, Settings: Settings{Machine: Machine{MachineID: "ours", BootID: "2"}}})
+			w.api.Create("nodes", &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: ofMachine(id, "1"),
+				Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}}},
+			})
+			w.run()
+			w.untilReady(corev1.ConditionTrue)
+			before, beside := w.others()
+			if got := before.GetMachineId() + " at " + before.GetAddress(); got != want {
+				t.Errorf("recorded that it was of %q, want %q", got, want)
+			}
+			if len(beside) == 0 || beside[len(beside)-1] != nil {
+				t.Errorf("recorded %v: the boot before ours is not of another machine", beside)
+			}
+			n := w.node()
+			if got := n.Status.NodeInfo.MachineID; got != "ours" || len(n.Spec.Taints) != 1 {
+				t.Errorf("the Node is of %q with taints %v, want ours and the taint kept", got, n.Spec.Taints)
+			}
+		})
+	}
+}
+
+func TestTwoMachinesOfOneNameAreReportedOnce(t *testing.T) {
+	w := newWorld(t, Options{Register: true, Settings: Settings{Machine: Machine{MachineID: "m", BootID: "ours"}}})
+	w.run()
+	w.untilReady(corev1.ConditionTrue)
+	w.until("watching", func() bool { return w.api.Watching("nodes") > 0 })
+	boot := func() string { return w.node().Status.NodeInfo.BootID }
+	for range 3 { // they overwrite each other's status by turns
+		var n corev1.Node
+		w.api.Change("nodes", "status", "", "n", &n, func() {
+			n.Status.NodeInfo, n.Status.Addresses = ofMachine("m", "theirs").NodeInfo, ofMachine("m", "theirs").Addresses
+		})
+		w.until("reported", func() bool {
+			_, beside := w.others()
+			return len(beside) > 0 && beside[len(beside)-1].GetBootId() == "theirs"
+		})
+		w.until("seen", func() bool { return w.driver.Node().Status.NodeInfo.BootID == "theirs" })
+		w.pass(11 * time.Second)
+		w.until("corrected", func() bool { return boot() == "ours" })
+	}
+	var reports []string
+	_, beside := w.others()
+	for _, o := range beside {
+		if o != nil {
+			reports = append(reports, o.GetMachineId()+" "+o.GetBootId()+" "+o.GetAddress())
+		}
+	}
+	if len(reports) != 1 || reports[0] != "m theirs 6.6.6.6" {
+		t.Errorf("recorded %q, want the other machine once", reports)
+	}
+	w.pass(otherFor)
+	w.until("it is gone", func() bool {
+		_, beside := w.others()
+		return beside[len(beside)-1] == nil
+	})
+}
