@@ -35,6 +35,8 @@ type Options struct {
 	Sink func(context.Context, *journaletv1.Event) error
 	// HighPercent is the use of the images' file system from which it is reported as full; 0: it is not measured.
 	HighPercent int64
+	// Unmeasured receives why the file system cannot be measured, and how often in a row; may be nil.
+	Unmeasured func(err error, times int)
 	// Statfs returns the size of a file system and what is available of it, in bytes. Default: the kernel's.
 	Statfs func(path string) (capacity, available int64, err error)
 	// Period, Pause and Timeout default to the constants of their names.
@@ -59,6 +61,8 @@ type Driver struct {
 	reported bool
 	failed   map[string]string // the last error logged, by what failed
 	hanging  bool              // a measurement has not returned
+	// unmeasured are the measurements that have failed in a row. Only measure uses it.
+	unmeasured int
 }
 
 // New returns a driver. It inspects nothing yet.
@@ -222,6 +226,11 @@ func (d *Driver) measure(ctx context.Context) {
 	}
 	fs, err := d.Filesystem(ctx)
 	d.log("the images' file system cannot be measured; no image is removed for space", "measure", err)
+	if err == nil {
+		d.unmeasured = 0
+	} else if d.unmeasured++; d.opts.Unmeasured != nil && ctx.Err() == nil {
+		d.opts.Unmeasured(err, d.unmeasured)
+	}
 	if err != nil || fs.UsedPercent() < d.opts.HighPercent {
 		return
 	}

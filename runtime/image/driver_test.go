@@ -234,6 +234,23 @@ func TestAFullFileSystemIsReportedFromTheThresholdOn(t *testing.T) {
 	}
 }
 
+func TestFailedMeasurementsAreCounted(t *testing.T) {
+	capacity := int64(0)
+	var got []string
+	r := newRig(t, sim.Options{}, func(o *Options) {
+		o.HighPercent = 85
+		o.Statfs = func(string) (int64, int64, error) { return capacity, 0, nil }
+		o.Unmeasured = func(err error, times int) { got = append(got, fmt.Sprint(errors.Is(err, ErrNoCapacity), times)) }
+	})
+	for _, c := range []int64{0, 0, 100, 0} {
+		capacity = c
+		r.driver.measure(t.Context())
+	}
+	if want := "true 1,true 2,true 1"; strings.Join(got, ",") != want {
+		t.Errorf("reported %v, want %s", got, want)
+	}
+}
+
 func TestAFileSystemThatHangsIsMeasuredOnce(t *testing.T) {
 	release, calls := make(chan struct{}), make(chan struct{}, 10)
 	r := newRig(t, sim.Options{}, func(o *Options) {

@@ -190,13 +190,16 @@ func (d *Driver) Filesystem(ctx context.Context) (Filesystem, error) {
 		err = ctx.Err()
 	}
 	if err == nil && fs.Capacity <= 0 {
-		err = errors.New("invalid capacity 0 on image filesystem")
+		err = ErrNoCapacity
 	}
 	if err != nil {
 		return fs, fmt.Errorf("file system of %.200s: %w", fs.Mountpoint, err)
 	}
 	return fs, nil
 }
+
+// ErrNoCapacity means that the file system of images reports no size.
+var ErrNoCapacity = errors.New("invalid capacity 0 on image filesystem")
 
 // statfs returns the size of a file system and what is available to users.
 func statfs(path string) (capacity, available int64, err error) {

@@ -15,6 +15,7 @@ type measured struct {
 	created, started time.Time
 	seen             time.Time
 	network          []Interface
+	files            usage.Descriptors
 	layer            *layer
 	layerFS          *runtimeFS
 	device           func(major, minor uint64) string
@@ -77,7 +78,7 @@ func (s *Stats) eachMeasured(ctx context.Context, yield func(labels []string, m 
 			if c.used == nil {
 				continue
 			}
-			m := measured{used: c.used, created: c.Created, started: c.Started}
+			m := measured{used: c.used, created: c.Created, started: c.Started, files: c.files}
 			if l, ok := layers[c.ID]; ok {
 				m.layer, m.layerFS = &l, &images.images
 			}

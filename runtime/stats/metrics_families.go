@@ -232,20 +232,45 @@ func networkFamilies() []family[measured] {
 }
 
 func processFamilies() []family[measured] {
-	count := func(value func(*usage.Cgroup) *uint64) func(measured, func(float64, string)) {
+	known := func(value func(measured) *uint64) func(measured, func(float64, string)) {
 		return one(func(m measured) (float64, bool) {
-			if m.used == nil || value(m.used) == nil {
+			n := value(m)
+			if n == nil {
 				return 0, false
 			}
-			return float64(*value(m.used)), true
+			return float64(*n), true
 		})
+	}
+	count := func(value func(*usage.Cgroup) *uint64) func(measured, func(float64, string)) {
+		return known(func(m measured) *uint64 {
+			if m.used == nil {
+				return nil
+			}
+			return value(m.used)
+		})
+	}
+	limit := family[measured]{name: "container_ulimits_soft", label: "ulimit",
+		help: "Soft limit of the container's first process, of open files (max_open_files); -1 without one."}
+	limit.each = func(m measured, emit func(float64, string)) {
+		switch n := m.files.Limit; {
+		case n == nil:
+		case *n == usage.Unlimited:
+			emit(-1, "max_open_files")
+		default:
+			emit(float64(*n), "max_open_files")
+		}
 	}
 	return []family[measured]{
 		{name: "container_processes", help: "Processes.",
 			each: count(func(c *usage.Cgroup) *uint64 { return c.Processes })},
+		{name: "container_file_descriptors", help: "Open file descriptors of the container's processes.",
+			each: known(func(m measured) *uint64 { return m.files.Open })},
+		{name: "container_sockets", help: "Open sockets of the container's processes.",
+			each: known(func(m measured) *uint64 { return m.files.Sockets })},
 		{name: "container_threads", help: "Threads.", each: count(func(c *usage.Cgroup) *uint64 { return c.Threads })},
-		{name: "container_threads_max", help: "Limit of threads.",
+		{name: "container_threads_max", help: "Limit of threads; 0 without one.",
 			each: count(func(c *usage.Cgroup) *uint64 { return c.MaxThreads })},
+		limit,
 	}
 }
 

@@ -41,6 +41,7 @@ type process struct {
 type meminfo struct {
 	ok                                                   bool
 	total, free, anon, inactiveFile, swapTotal, swapFree uint64
+	cached, buffers, swapCached, hugePages               uint64
 }
 
 type faults struct{ minor, major uint64 }
@@ -172,6 +173,14 @@ func (m *meminfo) parse(data []byte) {
 			m.anon = n * kibi
 		case "Inactive(file)":
 			m.inactiveFile = n * kibi
+		case "Cached":
+			m.cached = n * kibi
+		case "Buffers":
+			m.buffers = n * kibi
+		case "SwapCached":
+			m.swapCached = n * kibi
+		case "Hugetlb":
+			m.hugePages = n * kibi
 		case "SwapTotal":
 			m.swapTotal = n * kibi
 		case "SwapFree":

@@ -29,6 +29,7 @@ type podReading struct {
 type containerReading struct {
 	*Container
 	cgroupReading
+	files usage.Descriptors
 }
 
 // cgroupReading is one cgroup, and the CPU time that it used a second of late, in nanoseconds. nil: not known.
@@ -80,6 +81,7 @@ func (s *Stats) read(ctx context.Context, scope Scope) *reading {
 	for i := range r.pods {
 		s.readNetwork(&r.pods[i], scope)
 	}
+	s.readDescriptors(r)
 	r.at = s.opts.Now()
 	s.rates.drop(r.at)
 	s.last = r
@@ -197,5 +199,23 @@ func (s *Stats) readOne(t target) {
 	t.into.used = c
 	if c.CPU != nil {
 		t.into.nanos = s.rates.add(t.key, c.CPU.Usage, c.At)
+	}
+}
+
+// readDescriptors counts what containers have open, all together: what that may cost is bounded for all of them.
+func (s *Stats) readDescriptors(r *reading) {
+	if !r.scope.has(Details) || s.opts.Reader == nil {
+		return
+	}
+	var of []*containerReading
+	var places []usage.Place
+	for i := range r.pods {
+		for j := range r.pods[i].containers {
+			c := &r.pods[i].containers[j]
+			of, places = append(of, c), append(places, c.place)
+		}
+	}
+	for i, found := range s.opts.Reader.Descriptors(places) {
+		of[i].files = found
 	}
 }

@@ -111,6 +111,7 @@ type Stats struct {
 	layers  memo[map[string]layer]
 	disks   disks
 	devices sync.Map // paths of block devices by their numbers
+	signals signals
 }
 
 // New returns Stats. It measures nothing yet.
@@ -137,6 +138,7 @@ func New(o Options) *Stats {
 	s.server = memo[int]{period: FilesystemPeriod,
 		measure: func(context.Context) (int, error) { return o.RuntimePID(), nil }}
 	s.imageFS = memo[imageFS]{period: FilesystemPeriod, measure: s.measureImages}
+	s.signals = s.newSignals()
 	s.layers = memo[map[string]layer]{period: FilesystemPeriod, measure: s.measureLayers}
 	return s
 }

@@ -12,8 +12,11 @@ import (
 
 // Summary returns the kubelet's summary of the node and of its pods that run, by namespace and name. What cannot be
 // measured is left out. It takes MaxWait and the time for the cgroups at most.
-func (s *Stats) Summary(ctx context.Context) *api.Summary {
-	wait, cancel := context.WithTimeout(ctx, MaxWait)
+func (s *Stats) Summary(ctx context.Context) *api.Summary { return s.SummaryWithin(ctx, MaxWait) }
+
+// SummaryWithin returns a summary that waits so long for all that is slow.
+func (s *Stats) SummaryWithin(ctx context.Context, longest time.Duration) *api.Summary {
+	wait, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	s.startSlow()
 	r := s.read(ctx, Containers|Cgroups|Network|Processes)

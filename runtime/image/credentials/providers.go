@@ -79,6 +79,11 @@ func (p *Providers) Names() (names []string) {
 	return names
 }
 
+// UseServiceAccounts reports whether a plugin gets tokens of service accounts.
+func (p *Providers) UseServiceAccounts() bool {
+	return p != nil && slices.ContainsFunc(p.plugins, func(one *plugin) bool { return one.config.TokenAttributes != nil })
+}
+
 // Observe has f called after each run of a plugin, with what it took and its error, which holds nothing that the plugin
 // wrote. It is for before the first run.
 func (p *Providers) Observe(f func(plugin string, took time.Duration, err error)) {

@@ -33,6 +33,8 @@ type Reader struct {
 	// mounts are the mount points by controller; on v2 there is one, with the key "".
 	mounts map[string]string
 	proc   string
+	// sized means that proc is the kernel's, where the size of a directory of descriptors is their number, or 0.
+	sized bool
 }
 
 // NewReader returns a reader of the machine below root, which is "/" except in tests. unified means that it has cgroup
@@ -40,6 +42,8 @@ type Reader struct {
 func NewReader(root string, unified bool) *Reader {
 	base := filepath.Join(root, "sys/fs/cgroup")
 	r := &Reader{unified: unified, mounts: map[string]string{"": base}, proc: filepath.Join(root, "proc")}
+	var proc unix.Statfs_t
+	r.sized = unix.Statfs(r.proc, &proc) == nil && proc.Type == unix.PROC_SUPER_MAGIC
 	if unified {
 		return r
 	}

@@ -41,6 +41,18 @@ func (f file) optional(name string) *uint64 {
 	return nil
 }
 
+// bound is optional for a limit that is 0 where there is none.
+func (f file) bound(name string) *uint64 {
+	n, ok := f.number(name)
+	if !ok {
+		return nil
+	}
+	if n == Unlimited {
+		n = 0
+	}
+	return &n
+}
+
 // Read reads a cgroup. An error means that nothing could be read; Gone reports whether the cgroup has ended.
 func (r *Reader) Read(p Place, want Want) (*Cgroup, error) {
 	buf := buffers.Get().(*[]byte)
@@ -109,7 +121,7 @@ func (c *Cgroup) readV2(f file, want Want) {
 		}
 	}
 	if want&WantProcesses != 0 {
-		c.Threads, c.MaxThreads = f.optional("pids.current"), f.optional("pids.max")
+		c.Threads, c.MaxThreads = f.optional("pids.current"), f.bound("pids.max")
 		c.processes(f)
 	}
 	if want&WantLimits != 0 {
@@ -198,4 +210,25 @@ func (c *Cgroup) limitsV2(f file, want Want) {
 	if n, ok := f.number("cpu.weight"); ok {
 		l.Shares = sharesOf(n)
 	}
+}
+
+// Memory reads only what a cgroup uses, file pages included, and its limit, in bytes; Unlimited without one.
+func (r *Reader) Memory(p Place) (used, limit uint64, err error) {
+	controller, current, most := memory, "memory.usage_in_bytes", "memory.limit_in_bytes"
+	if r.unified {
+		controller, current, most = "", "memory.current", "memory.max"
+	}
+	dir, err := bounded.OpenDir(r.dir(p, controller))
+	if err != nil {
+		return 0, 0, err
+	}
+	defer dir.Close()
+	var buf [64]byte
+	f := file{dir, buf[:]}
+	used, ok := f.number(current)
+	limit, limited := f.number(most)
+	if !ok || !limited {
+		return 0, 0, errNoCgroup
+	}
+	return used, limit, nil
 }

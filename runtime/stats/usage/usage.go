@@ -13,7 +13,7 @@ type Cgroup struct {
 	Devices  []Device
 	Pressure Pressure
 	Limits   *Limits
-	// Processes counts processes and Threads tasks. MaxThreads is their bound.
+	// Processes counts processes and Threads tasks. MaxThreads is their bound; 0 without one.
 	Processes, Threads, MaxThreads *uint64
 }
 

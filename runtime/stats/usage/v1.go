@@ -45,7 +45,7 @@ func (r *Reader) readV1(c *Cgroup, p Place, buf []byte, want Want) {
 	r.in(p, memory, buf, func(f file) { c.memoryV1(f, want) })
 	if want&WantProcesses != 0 {
 		r.in(p, pids, buf, func(f file) {
-			c.Threads, c.MaxThreads = f.optional("pids.current"), f.optional("pids.max")
+			c.Threads, c.MaxThreads = f.optional("pids.current"), f.bound("pids.max")
 			c.processes(f)
 		})
 	}

@@ -1,0 +1,107 @@
+package pressure
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/journalet/journalet/actors/pressure"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// UsageOf returns the ranking inputs of the pods of a summary, by UID. manifest returns that of a pod; nil: it is not
+// known.
+func UsageOf(s *api.Summary, signal pressure.Signal, manifest func(uid string) *corev1.Pod) []*journaletv1.PodUsage {
+	out := make([]*journaletv1.PodUsage, 0, len(s.Pods))
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		if m := manifest(p.PodRef.UID); m != nil {
+			out = append(out, usageOf(p, m, signal))
+		}
+	}
+	slices.SortFunc(out, func(a, b *journaletv1.PodUsage) int { return cmp.Compare(a.GetUid(), b.GetUid()) })
+	return out
+}
+
+func usageOf(p *api.PodStats, m *corev1.Pod, signal pressure.Signal) *journaletv1.PodUsage {
+	u := &journaletv1.PodUsage{Uid: p.PodRef.UID}
+	if p.Memory != nil {
+		u.MemoryBytes = value(p.Memory.WorkingSetBytes)
+	}
+	if p.ProcessStats != nil {
+		u.Processes = value(p.ProcessStats.ProcessCount)
+	}
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if c.Rootfs != nil {
+			u.LayerBytes += value(c.Rootfs.UsedBytes)
+			u.LayerInodes += value(c.Rootfs.InodesUsed)
+		}
+		if c.Logs != nil {
+			u.LocalBytes += value(c.Logs.UsedBytes)
+			u.LocalInodes += value(c.Logs.InodesUsed)
+		}
+		if x := excess(c, m, signal); x != nil {
+			u.Containers = append(u.Containers, x)
+		}
+	}
+	for i := range p.VolumeStats {
+		v := &p.VolumeStats[i]
+		if local(m, v.Name) {
+			u.LocalBytes += value(v.UsedBytes)
+			u.LocalInodes += value(v.InodesUsed)
+		}
+	}
+	return u
+}
+
+func value(n *uint64) int64 {
+	if n == nil {
+		return 0
+	}
+	return signed(*n)
+}
+
+// local reports whether a volume takes space of the node that goes with the pod (kubelet: IsLocalEphemeralVolume; it
+// also counts hostPath, which stays).
+func local(m *corev1.Pod, name string) bool {
+	for i := range m.Spec.Volumes {
+		if v := &m.Spec.Volumes[i]; v.Name == name {
+			return v.ConfigMap != nil || v.EmptyDir != nil && v.EmptyDir.Medium != corev1.StorageMediumMemory
+		}
+	}
+	return false
+}
+
+// excess returns a container that uses more than it requests of what is short; nil for another one. Of storage its
+// layer and its logs count, of others than memory and storage nothing does (kubelet: evictionMessage).
+func excess(c *api.ContainerStats, m *corev1.Pod, signal pressure.Signal) *journaletv1.ContainerExcess {
+	var used int64
+	name := signal.Resource()
+	switch {
+	case name == corev1.ResourceMemory && c.Memory != nil:
+		used = value(c.Memory.WorkingSetBytes)
+	case name == corev1.ResourceEphemeralStorage && c.Rootfs != nil && c.Logs != nil:
+		used = value(c.Rootfs.UsedBytes) + value(c.Logs.UsedBytes)
+	default:
+		return nil
+	}
+	for _, all := range [][]corev1.Container{m.Spec.Containers, m.Spec.InitContainers} {
+		for i := range all {
+			if all[i].Name != c.Name {
+				continue
+			}
+			request := all[i].Resources.Requests[name]
+			if request.CmpInt64(used) >= 0 {
+				return nil
+			}
+			return &journaletv1.ContainerExcess{
+				Container: c.Name, Used: resource.NewQuantity(used, resource.BinarySI).String(), Request: request.String(),
+			}
+		}
+	}
+	return nil
+}
