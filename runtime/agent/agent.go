@@ -42,6 +42,7 @@ import (
 	"github.com/journalet/journalet/runtime/pod/probe"
 	"github.com/journalet/journalet/runtime/pod/storage"
 	"github.com/journalet/journalet/runtime/preflight"
+	"github.com/journalet/journalet/runtime/pressure"
 	"github.com/journalet/journalet/runtime/shutdown"
 	"github.com/journalet/journalet/runtime/source/file"
 	"github.com/journalet/journalet/runtime/source/url"
@@ -76,17 +77,21 @@ type agent struct {
 	objects   *objects.Store
 	// credentials are those of pulls.
 	credentials *credentials.Driver
-	files       *file.Driver
-	url         *url.Driver // nil without a manifest URL
-	health      *health.Monitor
-	shutdown    *shutdown.Driver // nil unless shutdowns of the machine are delayed
-	metrics     *server.Metrics
-	traces      *otlp.Exporter // nil unless starts are traced
+	// serviceAccountPulls means that a credential provider wants tokens of service accounts.
+	serviceAccountPulls bool
+	files               *file.Driver
+	url                 *url.Driver // nil without a manifest URL
+	health              *health.Monitor
+	shutdown            *shutdown.Driver // nil unless shutdowns of the machine are delayed
+	pressure            *pressure.Driver // nil without a real runtime
+	metrics             *server.Metrics
+	traces              *otlp.Exporter // nil unless starts are traced
 
 	cutting     sync.Mutex // held while the journal is cut
 	dispatching loop
 	once        once
 	loops       *server.Checks
+	starting    starting
 
 	apiOnce   sync.Once
 	api       *kubelet.Server
@@ -206,8 +211,12 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 	a.credentials.Stored(rec)
 	a.once.signal()
 	a.manifests.Stored(rec)
+	a.measureStored(rec)
 	if a.shutdown != nil {
 		a.shutdown.Stored(rec)
+	}
+	if a.pressure != nil {
+		a.pressure.Stored(rec)
 	}
 	if a.traces != nil {
 		a.traces.Stored(rec)
@@ -222,6 +231,9 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 		}
 		if k := e.GetPodForgotten(); k != nil {
 			a.pleg.Forget(k.GetUid())
+		}
+		if k := e.GetPodEvictionDecided(); k.GetSignal() != "" {
+			a.metrics.Evicted(k.GetSignal())
 		}
 		if k := e.GetPodTerminated(); k != nil {
 			a.pleg.IgnoreEvents(k.GetUid())
@@ -265,6 +277,7 @@ func (a *agent) seed(r *host.Recovered) {
 			r.Pending(ref, a.credentials.Stored)
 		case *node.Actor:
 			a.seedShutdown(r, ref, d)
+			a.seedPressure(r, ref, d)
 		case *pod.Actor:
 			a.manifests.own(ref.ID, d.Pod().GetPod().GetDigest())
 			a.seedCgroups(ref, d)
@@ -331,6 +344,9 @@ func (a *agent) serve(ctx context.Context) error {
 	}
 	if a.shutdown != nil {
 		drivers["shutdown"] = a.shutdown.Run
+	}
+	if a.pressure != nil {
+		drivers["pressure"] = a.pressure.Run
 	}
 	if a.traces != nil {
 		drivers["traces"] = a.traces.Run

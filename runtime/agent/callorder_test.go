@@ -50,7 +50,7 @@ func TestOutcomeOfACallIsRecordedInOrderWithInspections(t *testing.T) {
 	for _, at := range []int64{1000, 400} {
 		clock.now = time.Unix(at, 0)
 		finished := &journaletv1.CallFinished{IntentId: "1.1.image/0.0", Requester: messages.Image.String()}
-		a.callFinished(messages.Image, messages.NewEvent(finished))
+		a.callFinished(&journaletv1.CallRequested{}, messages.Image, messages.NewEvent(finished))
 	}
 	must.OK(t, a.bus.Journal().Flush(t.Context()))
 	for seq, want := range map[uint64]struct{ at, ended time.Time }{

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -27,7 +29,7 @@ func (a *agent) newCgroups() (*cgroup.Tree, error) {
 	}
 	has, enforced := a.facts.Capacity, a.cfg.EnforceNodeAllocatable
 	if slices.Contains(enforced, config.EnforcePods) {
-		has = a.facts.Allocatable
+		has = a.facts.Enforced
 	}
 	return cgroup.New(cgroup.Options{
 		All: a.cfg.CgroupsPerQOS, Root: a.cfg.CgroupRoot, PodPids: a.cfg.PodPidsLimit, Log: a.log,
@@ -66,12 +68,17 @@ func (a *agent) maintainCgroups(ctx context.Context) error {
 		if err == nil {
 			err = a.reportLostCgroups(ctx)
 		}
+		if err == nil && ctx.Err() == nil {
+			a.emit(corev1.EventTypeNormal, "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
+		}
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
 		a.log.Debug("cannot set up the cgroup tree yet", "error", err)
 		if a.cgroups.Ready() || pause == maxCgroupPause {
 			a.log.Warn("cannot set up the cgroup tree", "error", err, "retry in", pause)
+			a.emit(corev1.EventTypeWarning, "FailedNodeAllocatableEnforcement",
+				"Failed to update Node Allocatable Limits: "+err.Error())
 		}
 		select {
 		case <-ctx.Done():

@@ -13,6 +13,7 @@ import (
 	nodeactor "github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/api/server"
 	"github.com/journalet/journalet/runtime/cluster/certificate"
 	"github.com/journalet/journalet/runtime/cluster/client"
 	"github.com/journalet/journalet/runtime/cluster/node"
@@ -23,6 +24,7 @@ import (
 // cluster is what the agent does as a node of a cluster (ADR 051). It is nil without a kubeconfig: then nothing of it
 // exists.
 type cluster struct {
+	metrics *server.ClusterMetrics
 	client  *client.Client
 	contact *client.Contact
 	node    *node.Driver
@@ -54,11 +56,11 @@ func (a *agent) newCluster() (*cluster, error) {
 		// What runs needs no API server: this is no reason not to start.
 		a.log.Warn("the API server may refuse this node", "error", begin.Problem)
 	}
-	c := &cluster{boot: a.facts.BootID}
-	c.contact = client.NewContact(func(ctx context.Context, r *journaletv1.ApiServerContact) error {
-		return a.host.Fact(ctx, messages.Agent, messages.NewEvent(r))
-	}, time.Now)
+	c := &cluster{boot: a.facts.BootID, metrics: a.metrics.Cluster()}
+	c.contact = client.NewContact(a.contacted, time.Now)
+	c.contact.Explain(func() string { return a.explainRefusal(c, begin.Config) })
 	options := a.clientOptions(begin.Config, c.contact)
+	options.Requested, options.Limited = c.metrics.Requested, c.metrics.Limited
 	if begin.Managed {
 		if c.identity, err = a.newIdentity(c, begin); err != nil {
 			return nil, err
@@ -69,8 +71,8 @@ func (a *agent) newCluster() (*cluster, error) {
 	if c.client, err = client.New(options); err != nil {
 		return nil, err
 	}
-	c.node = a.newClusterNode(c.client)
-	c.reports = a.newReports(c.client)
+	c.node = a.newClusterNode(c)
+	c.reports = a.newReports(c.client, c.metrics.StatusSynced)
 	if c.pods, err = a.newAPISource(c.client, c.reports); err != nil {
 		return nil, err
 	}
@@ -81,10 +83,23 @@ func (a *agent) newCluster() (*cluster, error) {
 		}
 		signed = c.serving.Current
 	}
-	if c.ports, err = a.newPorts(c.client, signed); err != nil {
+	if c.ports, err = a.newPorts(c, signed); err != nil {
 		return nil, err
 	}
 	return c, a.newClusterObjects(c)
+}
+
+// contacted logs and records whether the API server answers this node.
+func (a *agent) contacted(ctx context.Context, r *journaletv1.ApiServerContact) error {
+	switch problem := r.GetMessage(); {
+	case !r.GetReachable():
+		a.log.Warn("the API server does not answer; what runs keeps running", "error", problem)
+	case problem != "":
+		a.log.Warn("the API server answers, but " + problem)
+	default:
+		a.log.Info("the API server answers")
+	}
+	return a.host.Fact(ctx, messages.Agent, messages.NewEvent(r))
 }
 
 // clientOptions returns the options of a client of the API server.

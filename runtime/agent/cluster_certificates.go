@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -21,9 +20,18 @@ func (a *agent) newIdentity(c *cluster, begin *certificate.Start) (*certificate.
 	o := a.certificateOptions()
 	o.Kind, o.Once = journaletv1.CertificateKind_CERTIFICATE_KIND_CLIENT, !a.cfg.Cluster.RotateCertificates
 	o.Template = func() *x509.CertificateRequest { return certificate.ClientTemplate(a.facts.NodeName) }
-	o.Client = func() (*client.Client, error) {
+	bootstraps := func() bool {
 		has := m.Current()
-		if has != nil && time.Now().Before(has.Leaf.NotAfter) || a.cfg.Cluster.BootstrapKubeconfig == "" {
+		return (has == nil || !time.Now().Before(has.Leaf.NotAfter)) && a.cfg.Cluster.BootstrapKubeconfig != ""
+	}
+	o.Credentials = func() string {
+		if bootstraps() {
+			return a.cfg.Cluster.BootstrapKubeconfig
+		}
+		return a.cfg.KubeconfigPath()
+	}
+	o.Client = func() (*client.Client, error) {
+		if !bootstraps() {
 			return c.client, nil
 		}
 		// Read again at each attempt: an operator may have put a new token into it.
@@ -37,19 +45,36 @@ func (a *agent) newIdentity(c *cluster, begin *certificate.Start) (*certificate.
 		c.client.CloseConnections()
 		return certificate.WriteKubeconfig(a.cfg.KubeconfigPath(), a.cfg.CertificateDir(), begin.Config)
 	}
+	o.Failed = c.metrics.ClientCertificate(func() *tls.Certificate { return m.Current() })
 	m, err := certificate.New(o)
 	if err != nil {
 		return nil, err
 	}
 	c.unwritten = begin.First == nil && m.Current() != nil
-	if stored := m.Current(); stored != nil {
-		if err := client.CheckIdentity(stored.Leaf, a.facts.NodeName, time.Now()); errors.Is(err, client.ErrOtherNode) {
-			return nil, err
-		}
-	} else if begin.First != nil {
+	if m.Current() == nil && begin.First != nil {
 		m.Use(begin.First)
 	}
 	return m, nil
+}
+
+// explainRefusal returns why the API server may refuse this node, and what to do.
+func (a *agent) explainRefusal(c *cluster, config *rest.Config) string {
+	leaf, err := client.Certificate(config)
+	if c.identity != nil && c.identity.Current() != nil {
+		leaf, err = c.identity.Current().Leaf, nil
+	}
+	path := a.cfg.KubeconfigPath()
+	if err == nil && leaf != nil {
+		err = client.CheckIdentity(leaf, a.facts.NodeName, time.Now())
+	}
+	switch {
+	case err != nil:
+		return "kubeconfig " + path + ": " + err.Error()
+	case leaf != nil:
+		return "kubeconfig " + path + " has the certificate of " + leaf.Subject.CommonName + ", valid until " +
+			leaf.NotAfter.UTC().Format(time.RFC3339) + "; it is not of this cluster, or may not be this node"
+	}
+	return "replace the credentials of kubeconfig " + path + ", or permit their user to be this node"
 }
 
 // keepIdentity keeps the client certificate. A kubeconfig that an earlier run did not come to write is written first.
@@ -77,7 +102,10 @@ func (a *agent) newServing(c *cluster) (*certificate.Manager, error) {
 	}
 	o.Client = func() (*client.Client, error) { return c.client, nil }
 	o.Issued = func(*tls.Certificate) error { return nil }
-	return certificate.New(o)
+	var m *certificate.Manager
+	o.Failed, o.Rotated = c.metrics.ServingCertificate(func() *tls.Certificate { return m.Current() })
+	m, err := certificate.New(o)
+	return m, err
 }
 
 // certificateOptions returns what both managers have in common.

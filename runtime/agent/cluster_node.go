@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -13,21 +14,14 @@ import (
 	nodeactor "github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/cluster/client"
+	"github.com/journalet/journalet/runtime/api/server"
 	"github.com/journalet/journalet/runtime/cluster/node"
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/host"
 )
 
-// The kubelet's default hard eviction thresholds, which are not allocatable. Nothing is evicted yet, but the scheduler
-// is not to place what a kubelet could not run.
-const (
-	evictionMemory      = 100 << 20 // memory.available
-	evictionDiskPercent = 10        // nodefs.available
-)
-
-// newClusterNode returns the driver of the Node.
-func (a *agent) newClusterNode(c *client.Client) *node.Driver {
+// newClusterNode returns the driver of the Node. It runs after the drivers of reports are created.
+func (a *agent) newClusterNode(c *cluster) *node.Driver {
 	l := &a.cfg.Cluster
 	s := node.Settings{
 		Name: a.facts.NodeName, Version: Version, Labels: maps.Clone(a.cfg.NodeLabels), Taints: l.RegisterWithTaints,
@@ -44,13 +38,37 @@ func (a *agent) newClusterNode(c *client.Client) *node.Driver {
 	}
 	s.Capacity, s.Reserved = nodeResources(a.facts, a.cfg.MaxPods)
 	return node.New(node.Options{
-		Client: c, Settings: s, Register: l.RegisterNode, RegisterDeleted: l.RegisterDeletedNode,
+		Client: c.client, Settings: s, Startup: c.started(time.Now()),
+		Register: l.RegisterNode, RegisterDeleted: l.RegisterDeletedNode,
 		Update: l.UpdateEvery(), Report: l.ReportEvery(), Lease: time.Duration(l.LeaseSeconds) * time.Second,
 		Runtime: node.Inspect(a.conn), Log: a.log,
+		Emit: func(reason, message string) { a.emit(corev1.EventTypeNormal, reason, message) },
 		Sink: func(ctx context.Context, m proto.Message) error {
 			return a.host.Fact(ctx, messages.Node, messages.NewEvent(m))
 		},
 	})
+}
+
+// started returns what exports how long the start of the node took, after a boot some time before now.
+func (c *cluster) started(now time.Time) func(node.Startup) {
+	var boot time.Time
+	var since unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &since) == nil {
+		boot = now.Add(-time.Duration(since.Nano()))
+	}
+	between := func(from, to time.Time) time.Duration {
+		if from.IsZero() || to.IsZero() {
+			return 0
+		}
+		return to.Sub(from)
+	}
+	return func(s node.Startup) {
+		c.metrics.Started(server.Startup{
+			BeforeAgent: between(boot, s.Started), BeforeRegistration: between(s.Started, s.Attempted),
+			Registration: between(s.Attempted, s.Registered), AfterRegistration: between(s.Registered, s.Ready),
+			Total: between(boot, s.Ready),
+		})
+	}
 }
 
 // nodeResources returns the capacity of the node, and what of it pods cannot have.
@@ -68,18 +86,17 @@ func nodeResources(f *config.NodeFacts, maxPods int32) (capacity, reserved corev
 	}
 	left := f.Allocatable
 	return capacity, corev1.ResourceList{
-		corev1.ResourceCPU: *resource.NewMilliQuantity(f.Capacity.MilliCPU-left.MilliCPU, resource.DecimalSI),
-		corev1.ResourceMemory: bytes(
-			f.Capacity.MemoryBytes - left.MemoryBytes + evictionMemory),
-		corev1.ResourceEphemeralStorage: bytes(f.Capacity.EphemeralStorageBytes - left.EphemeralStorageBytes +
-			f.Capacity.EphemeralStorageBytes/100*evictionDiskPercent),
+		corev1.ResourceCPU:    *resource.NewMilliQuantity(f.Capacity.MilliCPU-left.MilliCPU, resource.DecimalSI),
+		corev1.ResourceMemory: bytes(f.Capacity.MemoryBytes - left.MemoryBytes),
+		corev1.ResourceEphemeralStorage: bytes(
+			f.Capacity.EphemeralStorageBytes - left.EphemeralStorageBytes),
 	}
 }
 
 // seedNode gives the driver of the Node what was recorded.
 func (c *cluster) seedNode(r *host.Recovered, ref messages.Ref, d *nodeactor.Actor, boot string) {
 	active, _ := d.ShuttingDown(boot)
-	var last *journaletv1.NodeObserved
+	last := d.Node().GetNode()
 	r.Pending(ref, func(rec *journaletv1.Record) {
 		if s := rec.GetFact().GetShutdownSignaled(); s != nil {
 			active = s.GetActive()
@@ -89,4 +106,5 @@ func (c *cluster) seedNode(r *host.Recovered, ref messages.Ref, d *nodeactor.Act
 		}
 	})
 	c.node.Seed(last, active)
+	c.node.SeedPressure(d.Node().GetPressure().GetConditions())
 }

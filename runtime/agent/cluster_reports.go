@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/dispatch"
 	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
@@ -28,6 +28,7 @@ const reportTimeout = 2 * time.Second
 // podObjects are the newest objects of this node's pods at the API server.
 type podObjects interface {
 	Get(uid types.UID) *corev1.Pod
+	Listed() bool
 }
 
 // reports are the drivers that report pods to the API server: their status, mirror pods and events.
@@ -47,15 +48,20 @@ type noObjects struct{}
 // Get returns nil.
 func (noObjects) Get(types.UID) *corev1.Pod { return nil }
 
-func (a *agent) newReports(cl *client.Client) *reports {
+// Listed returns false.
+func (noObjects) Listed() bool { return false }
+
+func (a *agent) newReports(cl *client.Client, synced func(time.Duration)) *reports {
 	r := &reports{a: a, client: cl, objects: noObjects{}}
 	r.status = podstatus.New(podstatus.Options{
 		Desired: r.desired, Object: func(uid string) *corev1.Pod { return r.objects.Get(types.UID(uid)) },
-		Mirror: func(uid string) *corev1.Pod { return r.mirrors.Mirror(uid) },
+		Mirror: func(static *corev1.Pod) *corev1.Pod { return r.mirrors.Mirror(static) },
+		Listed: func() bool { return r.objects.Listed() },
 		Patch: func(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error) {
 			return client.Patch(ctx, cl, client.Pods, namespace, name, types.StrategicMergePatchType, patch, "status")
 		},
-		Delete: r.delete,
+		Delete: r.delete, Turn: cl.Turn, Returned: cl.Returned,
+		Synced: synced,
 		Deleted: func(f *journaletv1.ApiDeleteFinished) {
 			a.host.Outcome(messages.Pod(f.GetUid()), messages.NewEvent(f))
 		},
@@ -87,7 +93,7 @@ func (a *agent) newReports(cl *client.Client) *reports {
 		Read: func(ctx context.Context, from, to uint64, f func(*journaletv1.Record) error) error {
 			return a.bus.Journal().Read(ctx, from, to, "", func(rec *journaletv1.Record, _ int) error { return f(rec) })
 		},
-		Log: a.log,
+		Returned: cl.Returned, Log: a.log,
 	})
 	return r
 }
@@ -102,10 +108,12 @@ func (r *reports) delete(ctx context.Context, namespace, name string, uid types.
 func (r *reports) changed(uid types.UID, isMirror bool) {
 	switch {
 	case uid == "":
+		r.mirrors.Listed()
 	case isMirror:
 		r.mirrors.Seen(uid)
 	default:
 		r.status.Seen(string(uid))
+		r.a.gates.Changed(string(uid))
 	}
 }
 
@@ -119,6 +127,8 @@ func (r *reports) Stored(rec *journaletv1.Record) {
 // seed gives the drivers the folded state of an actor.
 func (r *reports) seed(recovered *host.Recovered, ref messages.Ref, d actors.Decider) {
 	switch d := d.(type) {
+	case *dispatch.Actor:
+		r.events.SeedHealth(d.Runtime().GetHealth())
 	case *pod.Actor:
 		r.seedPod(recovered, ref, d.Pod())
 	case *node.Actor:
@@ -159,35 +169,24 @@ func (r *reports) drivers() map[string]func(context.Context) error {
 	}
 }
 
-// inspect calls f with the actor of a pod, if there is one that has a manifest. It returns when f has.
+// inspect calls f with the actor of a pod, if there is one. It returns when f has.
 func (r *reports) inspect(ctx context.Context, uid string, f func(*pod.Actor)) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	err := r.a.host.Inspect(ctx, messages.Pod(uid), func(d actors.Decider) {
-		actor := d.(*pod.Actor)
-		s := actor.Pod()
-		if s.GetPod() != nil && !s.GetOrphan() && s.GetStage() != journaletv1.PodStage_POD_STAGE_UNSPECIFIED {
-			f(actor)
-		}
-	})
+	err := r.a.host.InspectCurrent(ctx, messages.Pod(uid), func(d actors.Decider) { f(d.(*pod.Actor)) })
 	if errors.Is(err, host.ErrNoActor) {
 		return nil
 	}
 	return err
 }
 
-// desired returns what is to be reported of a pod. A pod without an admission has nothing, unless it waits.
+// desired returns what is to be reported of a pod.
 func (r *reports) desired(ctx context.Context, uid string) (podstatus.Desired, error) {
 	on := r.a.nodeView()
 	out := make(chan podstatus.Desired, 1)
 	err := r.inspect(ctx, uid, func(actor *pod.Actor) {
-		s := actor.Pod()
-		if s.GetStage() == journaletv1.PodStage_POD_STAGE_ADMITTING && s.GetReason() == "" || actor.KeepsStatus() {
-			return
-		}
-		out <- podstatus.Desired{
-			View: actor.View(on), Static: s.GetPod().GetApi() == nil,
-			MayRun: s.GetStage() < journaletv1.PodStage_POD_STAGE_TERMINATED,
+		if d, ok := podstatus.DesiredOf(actor, on); ok {
+			out <- d
 		}
 	})
 	if err != nil {
@@ -201,31 +200,24 @@ func (r *reports) desired(ctx context.Context, uid string) (podstatus.Desired, e
 	}
 }
 
-// static returns a static pod that is to have a mirror pod: one that was admitted and is not removed. While a removed
-// pod terminates its mirror pod stays, as with the kubelet.
+// static returns a static pod that is to have a mirror pod.
 func (r *reports) static(ctx context.Context, uid string) (mirror.Static, error) {
+	type answer struct {
+		mirror.Static
+		error
+	}
 	on := r.a.nodeView()
-	out := make(chan mirror.Static, 1)
-	undecided := make(chan struct{}, 1)
+	out := make(chan answer, 1)
 	err := r.inspect(ctx, uid, func(actor *pod.Actor) {
-		s := actor.Pod()
-		switch {
-		case s.GetPod().GetApi() != nil, s.GetRejected():
-		case s.GetStage() == journaletv1.PodStage_POD_STAGE_ADMITTING && !s.GetRemoved(),
-			s.GetStage() < journaletv1.PodStage_POD_STAGE_TERMINATED && s.GetRemoved():
-			undecided <- struct{}{}
-		case s.GetStage() <= journaletv1.PodStage_POD_STAGE_TERMINATED && !s.GetRemoved():
-			out <- mirror.Static{Pod: actor.View(on), Digest: s.GetPod().GetDigest()}
-		}
+		s, err := mirror.StaticOf(actor, on)
+		out <- answer{s, err}
 	})
 	if err != nil {
 		return mirror.Static{}, err
 	}
 	select {
-	case s := <-out:
-		return s, nil
-	case <-undecided:
-		return mirror.Static{}, mirror.ErrUndecided
+	case a := <-out:
+		return a.Static, a.error
 	default:
 		return mirror.Static{}, mirror.ErrNoPod
 	}
@@ -237,10 +229,7 @@ func (r *reports) synced(ctx context.Context) bool {
 	defer cancel()
 	all := make(chan bool, 1)
 	err := r.a.host.Inspect(ctx, messages.Node, func(d actors.Decider) {
-		s := d.(*node.Actor).Node()
-		all <- !slices.ContainsFunc(s.GetConfig().GetSources(), func(name string) bool {
-			return !slices.Contains(s.GetSyncedSources(), name)
-		})
+		all <- d.(*node.Actor).AllSynced()
 	})
 	return err == nil && <-all
 }

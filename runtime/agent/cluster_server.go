@@ -23,7 +23,7 @@ import (
 
 // newPorts returns what serves the ports of cluster mode, by name. certificate returns the certificate that the cluster
 // has signed; nil: it signs none.
-func (a *agent) newPorts(c *client.Client, certificate func() *tls.Certificate) (
+func (a *agent) newPorts(c *cluster, certificate func() *tls.Certificate) (
 	map[string]func(context.Context) error, error,
 ) {
 	if !a.cfg.EnableServer {
@@ -41,7 +41,7 @@ func (a *agent) newPorts(c *client.Client, certificate func() *tls.Certificate) 
 }
 
 // newSecureServer creates the kubelet server's door for the cluster, without listening.
-func (a *agent) newSecureServer(c *client.Client, certificate func() *tls.Certificate) (*secure.Server, error) {
+func (a *agent) newSecureServer(c *cluster, certificate func() *tls.Certificate) (*secure.Server, error) {
 	s := &a.cfg.Server
 	o := secure.Options{
 		Handler: identifyUser(a.apiHandler), NodeName: a.facts.NodeName, MinVersion: s.TLSVersion(),
@@ -50,12 +50,19 @@ func (a *agent) newSecureServer(c *client.Client, certificate func() *tls.Certif
 		ReviewAccess: func(ctx context.Context, r *authorizationv1.SubjectAccessReview) (
 			*authorizationv1.SubjectAccessReview, error,
 		) {
-			return client.Create(ctx, c, client.SubjectAccessReviews, "", r)
+			begun := time.Now()
+			out, err := client.Create(ctx, c.client, client.SubjectAccessReviews, "", r)
+			c.metrics.AccessReviewed(time.Since(begun), err)
+			return out, err
 		},
+		Observe: func(h http.Handler) http.Handler { return c.metrics.Observe("readwrite", h) },
 	}
 	if s.TokenReview {
 		o.ReviewToken = func(ctx context.Context, r *authenticationv1.TokenReview) (*authenticationv1.TokenReview, error) {
-			return client.Create(ctx, c, client.TokenReviews, "", r)
+			begun := time.Now()
+			out, err := client.Create(ctx, c.client, client.TokenReviews, "", r)
+			c.metrics.TokenReviewed(time.Since(begun), err)
+			return out, err
 		}
 	}
 	var err error
@@ -136,7 +143,7 @@ func (a *agent) serveReadOnly(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return secure.ServePlain(ctx, l, a.apiHandler(), secure.Limits{}, a.log)
+	return secure.ServePlain(ctx, l, a.cluster.metrics.Observe("readonly", a.apiHandler()), secure.Limits{}, a.log)
 }
 
 func (a *agent) listenOn(ctx context.Context, port int32, flag string) (net.Listener, error) {

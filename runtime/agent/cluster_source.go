@@ -16,7 +16,8 @@ func (a *agent) newAPISource(c *client.Client, reports *reports) (*api.Driver, e
 		return nil, err
 	}
 	d := api.New(api.Options{
-		ListWatch: watch, Store: a.bus.Manifests().PutAll, Prime: a.manifests.add, Changed: reports.changed, Log: a.log,
+		ListWatch: watch, NodeName: a.facts.NodeName, Store: a.bus.Manifests().PutAll, Prime: a.manifests.add,
+		Changed: reports.changed, Returned: c.Returned, Log: a.log,
 		Sink: func(ctx context.Context, m *journaletv1.ManifestsRead) error {
 			return a.host.Fact(ctx, messages.Source(m.GetSource()), messages.NewEvent(m))
 		},

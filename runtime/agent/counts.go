@@ -27,7 +27,8 @@ const (
 // counts returns the values at the moment of a scrape.
 func (a *agent) counts() server.Counts {
 	c := server.Counts{
-		Actors: map[string]int{}, Containers: map[string]int{}, Lagging: a.host.Lagging(), Backlog: a.host.Backlog(),
+		Actors: map[string]int{}, Containers: map[string]int{}, Desired: map[string]int{"": 0, "true": 0},
+		Active: map[string]int{"": 0, "true": 0}, Lagging: a.host.Lagging(), Backlog: a.host.Backlog(),
 		Quarantined: len(a.host.Quarantines()),
 		Queued:      a.bus.Journal().Queued(),
 	}
@@ -41,6 +42,9 @@ func (a *agent) counts() server.Counts {
 		}
 	}
 	a.countPods(&c)
+	if a.cluster == nil {
+		c.Mirrors = 0
+	}
 	return c
 }
 
@@ -73,8 +77,24 @@ func (a *agent) countPods(c *server.Counts) {
 	}
 }
 
-// count adds the observed sandboxes and containers of one pod.
+// count adds one pod, with its observed sandboxes and containers.
 func count(c *server.Counts, s *journaletv1.PodState) {
+	if s.GetPod() != nil && !s.GetOrphan() {
+		static := ""
+		if s.GetPod().GetApi() == nil {
+			static = "true"
+		}
+		admitted := s.GetStage() > journaletv1.PodStage_POD_STAGE_ADMITTING && !s.GetRejected()
+		if !s.GetRemoved() {
+			c.Desired[static]++
+		}
+		if admitted && s.GetStage() < journaletv1.PodStage_POD_STAGE_TERMINATED {
+			c.Active[static]++
+		}
+		if admitted && !s.GetRemoved() && static != "" {
+			c.Mirrors++
+		}
+	}
 	for _, x := range s.GetObserved().GetSandboxes() {
 		if x.GetState() == journaletv1.SandboxState_SANDBOX_STATE_READY {
 			c.RunningPods++

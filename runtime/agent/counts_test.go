@@ -165,6 +165,9 @@ func TestEveryMetricIsFilled(t *testing.T) {
 		`journalet_actors{kind="node"}`, `journalet_build_info{node="node-1",version="dev"}`,
 		"kubelet_running_pods", `kubelet_running_containers{container_state="running"}`,
 		"kubelet_pleg_relist_duration_seconds_count", "kubelet_pleg_relist_interval_seconds_count",
+		"kubelet_pleg_last_seen_seconds", "kubelet_cgroup_version", "kubelet_started_pods_total",
+		`kubelet_started_containers_total{container_type="container"}`, "kubelet_pod_start_duration_seconds_count",
+		`kubelet_image_pull_duration_seconds_count{image_size_in_bytes="0-10MB"}`,
 		`kubelet_runtime_operations_total{operation_type="start_container"}`,
 		`kubelet_runtime_operations_duration_seconds_count{operation_type="start_container"}`,
 	} {
@@ -206,7 +209,8 @@ func TestEveryMetricIsFilled(t *testing.T) {
 // notYet are metrics that a young and healthy node without probes and credential provider plugins does not have.
 var notYet = []string{"kubelet_runtime_operations_errors_total", "prober_probe_total", "prober_probe_duration_seconds",
 	"journalet_snapshots_timestamp_seconds", "kubelet_credential_provider_plugin_errors_total",
-	"kubelet_credential_provider_plugin_duration"}
+	"kubelet_credential_provider_plugin_duration", "kubelet_started_containers_errors_total",
+	"kubelet_admission_rejections_total", "kubelet_evictions"}
 
 // isCatalog holds a scrape to the catalog of metrics, but for those of the Go runtime and the process.
 func isCatalog(t *testing.T, body string) {

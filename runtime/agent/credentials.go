@@ -17,6 +17,7 @@ func (a *agent) newCredentials() (*credentials.Driver, error) {
 		return nil, err
 	}
 	providers.Observe(a.metrics.CredentialPlugin)
+	a.serviceAccountPulls = providers.UseServiceAccounts()
 	return credentials.New(credentials.Options{
 		RootDir: a.cfg.RootDir, Objects: a.objects, Digest: a.objects.Digest, Providers: providers, Policy: policy,
 		Log: a.log,

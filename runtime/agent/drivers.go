@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -108,7 +107,9 @@ func (a *agent) started(r *host.Recovered) *journaletv1.AgentStarted {
 			MaxContainerBackOff: durationpb.New(a.cfg.MaxContainerRestartPeriod),
 			ShutdownGroups:      a.cfg.Shutdown.Groups(),
 			Sources:             a.sources(), AppArmor: a.facts.AppArmor, UserNamespaces: a.userNamespaces(),
-			ImageGarbageCollection: a.cfg.ImageGC.Config(),
+			ImageGarbageCollection:     a.cfg.ImageGC.Config(),
+			Eviction:                   a.cfg.Eviction.Config(),
+			PullsWithoutServiceAccount: !a.serviceAccountPulls,
 		},
 	}
 }
@@ -169,6 +170,7 @@ func (a *agent) newDrivers() error {
 	}
 	if a.cluster != nil {
 		options.ServiceEnv, options.RuntimeHandler = a.cluster.serviceEnv, a.cluster.runtimeHandler
+		options.Warn = a.cluster.reports.sandboxWarning
 	}
 	a.criDriver = cri.New(options)
 	a.pleg = pleg.New(pleg.Options{
@@ -184,26 +186,25 @@ func (a *agent) newDrivers() error {
 	a.probes, a.gates, a.storage = a.newProbes(), a.newGates(), a.newStorage(a.volumes.Driver)
 	a.images = a.newImages()
 	a.stats = a.newStats()
+	a.pressure = a.newPressure()
 	if a.rotation, err = a.newRotation(); err != nil {
 		return err
 	}
 	a.timers = timer.New(timer.WallClock{}, a.host.Outcome)
 	a.calls = calls.New(calls.Options{
 		Performer: a.criDriver, Outcome: a.callFinished, Finished: a.inspectAfter,
-		Observe: func(operation string, took time.Duration, failed bool) {
-			var err error
-			if failed {
-				err = errors.New("failed")
-			}
-			a.metrics.Operation(operation, took, err)
-		},
+		Observe: a.measureCall,
 	})
+	a.metrics.CgroupVersion(cgroupVersion())
 	return a.newSources()
 }
 
 // callFinished records the outcome of a call with its order relative to inspections.
-func (a *agent) callFinished(about messages.Ref, e *journaletv1.Event) {
+func (a *agent) callFinished(req *journaletv1.CallRequested, about messages.Ref, e *journaletv1.Event) {
 	at, ended := a.pleg.CallEnded()
+	if req.GetCleanPod() != nil {
+		a.pleg.CleanedUp(req.GetPodUid())
+	}
 	e.GetCallFinished().EndedAt = ended
 	a.host.OutcomeAt(at, about, e)
 }

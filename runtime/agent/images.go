@@ -21,6 +21,9 @@ func (a *agent) newImages() *image.Driver {
 		Conn: a.conn, Uses: a.criDriver.ImageUses, Log: a.log,
 		Sink: func(ctx context.Context, e *journaletv1.Event) error { return a.host.Fact(ctx, messages.Image, e) },
 	}
+	if a.cluster != nil {
+		o.Unmeasured = a.cluster.reports.unmeasured
+	}
 	if gc := a.cfg.ImageGC.Config(); gc != nil && !simulated(a.cfg) {
 		o.HighPercent = int64(gc.GetHighPercent())
 	}

@@ -153,7 +153,11 @@ func andMore(n int, what string) string {
 
 // ready returns the checks of /readyz beyond health.
 func (a *agent) ready() *server.Checks {
-	return server.NewChecks(server.Check{Name: "runtime", Probe: a.runtimeReady})
+	checks := []server.Check{{Name: "runtime", Probe: a.runtimeReady}}
+	if a.cluster != nil {
+		checks = append(checks, server.Check{Name: "API server", Probe: a.cluster.contact.Refused})
+	}
+	return server.NewChecks(checks...)
 }
 
 func (a *agent) runtimeReady() error {

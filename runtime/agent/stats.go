@@ -5,10 +5,10 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/api/local"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 	"github.com/journalet/journalet/runtime/stats"
 	"github.com/journalet/journalet/runtime/stats/usage"
@@ -21,7 +21,7 @@ func (a *agent) newStats() *stats.Stats {
 		VolumePeriod: a.cfg.VolumeStatsAggPeriod, Log: a.log, Reader: usage.NewReader("/", cgroup.V2()),
 	}
 	if !simulated(a.cfg) {
-		o.RuntimePID = func() int { return peerOf(a.cfg.ContainerRuntimeEndpoint) }
+		o.RuntimePID = func() int { return runtimePID(a.cfg.ContainerRuntimeEndpoint) }
 		if a.cgroups != nil {
 			o.PodsCgroup = a.cgroups.Top
 		}
@@ -70,8 +70,8 @@ func measuredPod(o *journaletv1.PodObserved, m *corev1.Pod) (stats.Pod, bool) {
 // peerTimeout bounds the connection to the runtime's socket.
 const peerTimeout = time.Second
 
-// peerOf returns the process that serves a unix socket; 0 if that is unknown.
-func peerOf(endpoint string) int {
+// runtimePID returns the process that serves a unix socket; 0 if that is unknown.
+func runtimePID(endpoint string) int {
 	path, ok := strings.CutPrefix(endpoint, "unix://")
 	if !ok {
 		return 0
@@ -81,17 +81,9 @@ func peerOf(endpoint string) int {
 		return 0
 	}
 	defer conn.Close()
-	raw, err := conn.(*net.UnixConn).SyscallConn()
+	peer, err := local.Identify(conn)
 	if err != nil {
 		return 0
 	}
-	pid := 0
-	if raw.Control(func(fd uintptr) {
-		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-			pid = int(cred.Pid)
-		}
-	}) != nil {
-		return 0
-	}
-	return pid
+	return int(peer.PID)
 }

@@ -154,8 +154,12 @@ type Config struct {
 	NodeIP     string
 	NodeLabels map[string]string
 	MaxPods    int32
-	// SystemReserved and KubeReserved are not allocatable to pods: cpu, memory, ephemeral-storage.
+	// SystemReserved and KubeReserved are not allocatable to pods: cpu, memory, ephemeral-storage, pid.
+	// ReservedSystemCPUs is a list of CPUs whose number replaces the cpu of both; empty: none.
 	SystemReserved, KubeReserved map[string]string
+	ReservedSystemCPUs           string
+	// Eviction are thresholds that are not allocatable either.
+	Eviction Eviction
 
 	PodLogDir, ContainerLogDir string
 	dead                       deadContainers
@@ -247,8 +251,9 @@ func Defaults() *Config {
 		CRIConcurrency:  defaultConcurrency(),
 		RegistryPullQPS: DefaultPullQPS, RegistryBurst: DefaultPullBurst, MaxParallelImagePulls: DefaultParallelPulls,
 		ImageGC: defaultImageGC(), ContainerLogs: defaultContainerLogs(),
-		dead:    deadContainers{perContainer: 1, all: -1},
-		MaxPods: DefaultMaxPods, PodLogDir: DefaultPodLogDir, ContainerLogDir: DefaultContainerLogDir,
+		dead:     deadContainers{perContainer: 1, all: -1},
+		Eviction: Eviction{Transition: PressureTransition},
+		MaxPods:  DefaultMaxPods, PodLogDir: DefaultPodLogDir, ContainerLogDir: DefaultContainerLogDir,
 		ResolvConf: DefaultResolvConf, MaxContainerRestartPeriod: DefaultMaxRestartPeriod,
 		VolumeStatsAggPeriod:  DefaultVolumeStatsAggPeriod,
 		SandboxSeccompProfile: SandboxSeccompMinimal,
@@ -330,10 +335,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.NodeIP, "node-ip", c.NodeIP, "address of this node, or an IPv4 and an IPv6 one separated by a comma")
 	fs.StringToStringVar(&c.NodeLabels, "node-labels", c.NodeLabels, "labels of this node, key=value separated by commas")
 	fs.Int32Var(&c.MaxPods, "max-pods", c.MaxPods, "maximum number of pods")
-	fs.StringToStringVar(&c.SystemReserved, "system-reserved", c.SystemReserved,
-		"reserved for the system, such as cpu=200m,memory=500Mi")
-	fs.StringToStringVar(&c.KubeReserved, "kube-reserved", c.KubeReserved,
-		"reserved for node agents, such as cpu=200m,memory=500Mi")
+	c.addReservedFlags(fs)
 	fs.StringVar(&c.PodLogDir, "pod-log-dir", c.PodLogDir, "directory of the pods' logs")
 	fs.StringVar(&c.ContainerLogDir, "container-log-dir", c.ContainerLogDir, "directory of links to the containers' logs")
 	fs.StringVar(&c.ResolvConf, "resolv-conf", c.ResolvConf, "resolver file for pods with DNS policy Default; empty: none")
@@ -356,10 +358,16 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.addOnceFlags(fs)
 	c.dead.addFlags(fs)
 	c.addTracingFlags(fs)
-	fs.IntVarP(&c.Verbosity, "v", "v", c.Verbosity, "log verbosity; 2 and above adds debug messages")
-	fs.StringVar(&c.LogFormat, "log-format", c.LogFormat, "text or json")
+	c.addOutputFlags(fs)
+	addKubeletFlags(fs)
 	fs.BoolVar(&c.AllowBesideKubelet, "allow-beside-kubelet", c.AllowBesideKubelet,
 		"start even if a kubelet runs on the same runtime")
+}
+
+// addOutputFlags adds the flags of the agent's own log.
+func (c *Config) addOutputFlags(fs *pflag.FlagSet) {
+	fs.IntVarP(&c.Verbosity, "v", "v", c.Verbosity, "log verbosity; 2 and above adds debug messages")
+	fs.StringVar(&c.LogFormat, "log-format", c.LogFormat, "text or json")
 }
 
 // addObjectFlags adds the flags of the store of objects. The kubelet has none of them: its objects are an API server's.

@@ -386,8 +386,9 @@ func TestAllocatableIsCapacityWithoutReservations(t *testing.T) {
 	if f.NodeName != "host-1.example" || f.BootID != "b-1" ||
 		!slices.Equal(f.HostIPs, []string{"10.0.0.5", "2001:db8::1"}) ||
 		f.Labels["kubernetes.io/hostname"] != "host-1.example" || f.Labels["zone"] != "a" ||
-		f.Capacity.MilliCPU != 5000 || f.Allocatable.MilliCPU != 3500 || f.Allocatable.MemoryBytes != 3<<30 ||
-		f.Capacity.EphemeralStorageBytes-f.Allocatable.EphemeralStorageBytes != 1<<20 ||
+		f.Capacity.MilliCPU != 5000 || f.Allocatable.MilliCPU != 3500 || f.Enforced.MemoryBytes != 3<<30 ||
+		f.Allocatable.MemoryBytes != 3<<30-100<<20 ||
+		f.Capacity.EphemeralStorageBytes-f.Enforced.EphemeralStorageBytes != 1<<20 ||
 		f.Allocatable.EphemeralStorageBytes <= 0 {
 		t.Errorf("%+v", f)
 	}

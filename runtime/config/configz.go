@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	tracingapi "k8s.io/component-base/tracing/api/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/journalet/journalet/runtime/image/credentials"
@@ -45,11 +47,26 @@ func (c *Config) KubeletConfiguration() (any, error) {
 	k.CgroupRoot, k.CgroupsPerQOS, k.CgroupDriver = c.CgroupRoot, new(c.CgroupsPerQOS), c.CgroupDriver
 	k.EnforceNodeAllocatable = c.EnforceNodeAllocatable
 	k.SystemReserved, k.KubeReserved = c.SystemReserved, c.KubeReserved
+	k.ReservedSystemCPUs, k.EvictionHard = c.ReservedSystemCPUs, c.Eviction.Thresholds()
+	k.MergeDefaultEvictionSettings = new(c.Eviction.MergeDefaults)
+	k.EvictionSoft, k.EvictionSoftGracePeriod = c.Eviction.Soft, c.Eviction.SoftGrace
+	k.EvictionMinimumReclaim, k.EvictionMaxPodGracePeriod = c.Eviction.MinReclaim, c.Eviction.MaxPodGraceSeconds
+	k.EvictionPressureTransitionPeriod.Duration = c.Eviction.Transition
+	k.UserNamespaces = &kubeletconfig.UserNamespaces{IDsPerPod: new(c.UserNamespaceIDs)}
+	k.VolumeStatsAggPeriod.Duration = c.VolumeStatsAggPeriod
 	k.ProtectKernelDefaults = c.ProtectKernelDefaults
 	k.MemorySwap.SwapBehavior = c.SwapBehavior
 	k.CrashLoopBackOff.MaxContainerRestartPeriod = &metav1.Duration{Duration: c.MaxContainerRestartPeriod}
-	k.Logging.Format = c.LogFormat
+	k.Logging.Format, k.Logging.Verbosity = c.LogFormat, logsapi.VerbosityLevel(max(0, c.Verbosity))
+	if c.TracingSamplingRatePerMillion > 0 {
+		k.Tracing = &tracingapi.TracingConfiguration{
+			Endpoint: new(c.TracingEndpoint), SamplingRatePerMillion: new(c.TracingSamplingRatePerMillion),
+		}
+	}
 	c.boundsInEffect(k)
+	if c.InCluster() {
+		c.clusterInEffect(k)
+	}
 	return k, nil
 }
 
@@ -70,6 +87,26 @@ func (c *Config) boundsInEffect(k *kubeletConfig) {
 				Priority: s.Priority, ShutdownGracePeriodSeconds: s.Seconds,
 			})
 	}
+}
+
+// clusterInEffect sets what counts in a cluster only. What is read by nobody has its default elsewhere.
+func (c *Config) clusterInEffect(k *kubeletConfig) {
+	l, s := &c.Cluster, &c.Server
+	k.Address, k.Port, k.ReadOnlyPort = s.Address, s.Port, s.ReadOnlyPort
+	k.TLSCertFile, k.TLSPrivateKeyFile = s.TLSCertFile, s.TLSPrivateKeyFile
+	k.TLSCipherSuites, k.TLSMinVersion, k.TLSCurvePreferences = s.TLSCipherSuites, s.TLSMinVersion, s.TLSCurvePreferences
+	k.Authentication.Anonymous.Enabled = new(s.Anonymous)
+	k.Authentication.Webhook.Enabled, k.Authentication.Webhook.CacheTTL.Duration = new(s.TokenReview), s.ReviewTTL
+	k.Authentication.X509.ClientCAFile = s.ClientCAFile
+	k.Authorization.Mode = kubeletconfig.KubeletAuthorizationMode(s.Authorization)
+	k.Authorization.Webhook.CacheAuthorizedTTL.Duration = s.AuthorizedTTL
+	k.Authorization.Webhook.CacheUnauthorizedTTL.Duration = s.UnauthorizedTTL
+	k.RotateCertificates, k.ServerTLSBootstrap = l.RotateCertificates, l.ServerTLSBootstrap
+	k.KubeAPIQPS, k.KubeAPIBurst, k.ContentType = new(l.QPS), l.Burst, l.ContentType
+	k.EventRecordQPS, k.EventBurst = new(l.EventQPS), l.EventBurst
+	k.RegisterNode, k.RegisterWithTaints, k.ProviderID = new(l.RegisterNode), l.RegisterWithTaints, l.ProviderID
+	k.NodeStatusUpdateFrequency.Duration, k.NodeStatusReportFrequency.Duration = l.UpdateEvery(), l.ReportEvery()
+	k.NodeLeaseDurationSeconds, k.NodeStatusMaxImages = l.LeaseSeconds, new(l.MaxImages)
 }
 
 // defaults returns the API's defaults of the fields that have one here.

@@ -183,8 +183,9 @@ var fields = withCluster(map[string]field{
 
 	"kubeletCgroups": {ignored: notSupported}, "systemCgroups": {ignored: notSupported},
 	"systemReservedCgroup": {ignored: notSupported}, "kubeReservedCgroup": {ignored: notSupported},
-	"reservedSystemCPUs": {ignored: notSupported},
-	"qosReserved":        {ignored: notSupported}, "singleProcessOOMKill": {ignored: notSupported, def: `false`},
+	"reservedSystemCPUs": {flag: "reserved-cpus", apply: set(
+		func(c *Config, k *kubeletConfig) { c.ReservedSystemCPUs = k.ReservedSystemCPUs })},
+	"qosReserved": {ignored: notSupported}, "singleProcessOOMKill": {ignored: notSupported, def: `false`},
 	"cpuCFSQuota": {ignored: notSupported, def: `true`}, "cpuCFSQuotaPeriod": {ignored: notSupported, def: `"100ms"`},
 	"cpuManagerPolicy": {ignored: notSupported, def: `"none"`}, "cpuManagerPolicyOptions": {ignored: notSupported},
 	"cpuManagerReconcilePeriod":    {ignored: notSupported, def: `"10s"`},
@@ -204,15 +205,21 @@ var fields = withCluster(map[string]field{
 		}
 	})},
 
-	"evictionHard": {ignored: notSupported, def: `{"memory.available":"100Mi","nodefs.available":"10%",` +
-		`"nodefs.inodesFree":"5%","imagefs.available":"15%","imagefs.inodesFree":"5%"}`},
-	"evictionSoft":                     {ignored: notSupported},
-	"evictionSoftGracePeriod":          {ignored: notSupported},
-	"evictionPressureTransitionPeriod": {ignored: notSupported, def: `"5m"`},
-	"evictionMaxPodGracePeriod":        {ignored: notSupported},
-	"evictionMinimumReclaim":           {ignored: notSupported},
-	"mergeDefaultEvictionSettings":     {ignored: notSupported, def: `false`},
-	"kernelMemcgNotification":          {ignored: notSupported},
+	"evictionHard": {apply: set(
+		func(c *Config, k *kubeletConfig) { c.Eviction.Hard = k.EvictionHard })},
+	"mergeDefaultEvictionSettings": {apply: set(
+		func(c *Config, k *kubeletConfig) { c.Eviction.MergeDefaults = *k.MergeDefaultEvictionSettings })},
+	"evictionSoft": {apply: set(func(c *Config, k *kubeletConfig) { c.Eviction.Soft = k.EvictionSoft })},
+	"evictionSoftGracePeriod": {apply: set(
+		func(c *Config, k *kubeletConfig) { c.Eviction.SoftGrace = k.EvictionSoftGracePeriod })},
+	"evictionPressureTransitionPeriod": {apply: duration(
+		func(k *kubeletConfig) time.Duration { return k.EvictionPressureTransitionPeriod.Duration },
+		func(c *Config) *time.Duration { return &c.Eviction.Transition })},
+	"evictionMaxPodGracePeriod": {apply: set(
+		func(c *Config, k *kubeletConfig) { c.Eviction.MaxPodGraceSeconds = k.EvictionMaxPodGracePeriod })},
+	"evictionMinimumReclaim": {apply: set(
+		func(c *Config, k *kubeletConfig) { c.Eviction.MinReclaim = k.EvictionMinimumReclaim })},
+	"kernelMemcgNotification": {ignored: "memory is measured every second, ignored"},
 
 	"podsPerCore":            {ignored: notSupported + ": set maxPods"},
 	"podCIDR":                {ignored: "the CNI plugin assigns pod addresses, ignored"},

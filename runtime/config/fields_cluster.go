@@ -2,7 +2,10 @@ package config
 
 import (
 	"maps"
+	"slices"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
 // withCluster adds the fields of cluster mode: those of the Node, of requests to the API server, and of the server that
@@ -14,6 +17,33 @@ func withCluster(all map[string]field) map[string]field {
 	}
 	maps.Copy(all, clusterFields)
 	return all
+}
+
+// clusterOnly are flags of cluster mode without a field of their own.
+var clusterOnly = []string{
+	"cert-dir", "cloud-provider", "offline-secrets", "register-deleted-node", flagAnonymous, flagTokenReview,
+	flagReviewTTL, flagClientCA, flagAuthorization, flagAuthorizedTTL, flagUnauthorizedTTL,
+}
+
+// clusterFlags returns a problem for each flag of cluster mode that is set on a node without a cluster.
+func (c *Config) clusterFlags(flags *pflag.FlagSet) []Problem {
+	if c.InCluster() || flags == nil {
+		return nil
+	}
+	names := slices.Clone(clusterOnly)
+	for _, f := range clusterFields {
+		if f.flag != "" {
+			names = append(names, f.flag)
+		}
+	}
+	slices.Sort(names)
+	var out []Problem
+	for _, name := range names {
+		if f := flags.Lookup(name); f != nil && f.Changed && f.Value.String() != f.DefValue {
+			out = append(out, Problem{File: "--" + name, Message: noCluster})
+		}
+	}
+	return out
 }
 
 var clusterFields = map[string]field{

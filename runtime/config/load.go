@@ -56,6 +56,7 @@ func (c *Config) Load(flags *pflag.FlagSet) ([]Problem, error) {
 		}
 		problems = append(problems, p...)
 	}
+	problems = append(problems, m.addFlags(flags)...)
 	ignored, err := c.apply(&m, given)
 	if err != nil {
 		return nil, err
@@ -70,7 +71,8 @@ func (c *Config) Load(flags *pflag.FlagSet) ([]Problem, error) {
 		c.ImageServiceEndpoint = "unix://" + c.ImageServiceEndpoint
 	}
 	problems = append(append(problems, ignored...), c.notEnforced(m.from[enforceField])...)
-	return slices.Concat(problems, c.shownSecrets(given), c.dead.problems(given)), nil
+	return slices.Concat(problems, c.evictionProblems(m.from), c.shownSecrets(given), c.dead.problems(given),
+		c.clusterFlags(flags)), nil
 }
 
 // absolute makes the paths absolute.

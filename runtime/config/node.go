@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/cpuset"
 
 	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/runtime/bounded"
@@ -44,8 +45,9 @@ type NodeFacts struct {
 	HostIPs []string
 	// Labels are kubernetes.io/hostname, os and arch, and the configured ones, which win.
 	Labels map[string]string
-	// Capacity are the machine's resources, Allocatable those without the reserved ones.
-	Capacity, Allocatable Capacity
+	// Capacity are the machine's resources. Enforced are those without what is reserved, which a cgroup may enforce for
+	// all pods together; Allocatable are these without the hard eviction thresholds: what pods may request.
+	Capacity, Enforced, Allocatable Capacity
 	// HugePages are those that were reserved when the agent started, by size.
 	HugePages []HugePages
 	// SwapBytes is the size of all swap.
@@ -98,7 +100,7 @@ func (c *Config) nodeFacts(root, host string, n network) (*NodeFacts, error) {
 	if f.Capacity, err = capacity(root, c.RootDir); err != nil {
 		return nil, err
 	}
-	if f.Allocatable, err = c.allocatable(f.Capacity); err != nil {
+	if f.Enforced, f.Allocatable, err = c.allocatable(root, f.Capacity); err != nil {
 		return nil, err
 	}
 	f.AppArmor, f.HugePages, f.SwapBytes = appArmor(root), hugePages(root), memoryField(root, "SwapTotal")
@@ -216,7 +218,7 @@ func capacity(root, rootDir string) (Capacity, error) {
 	if err != nil {
 		return out, err
 	}
-	out.MilliCPU = int64(cpus) * 1000
+	out.MilliCPU = int64(cpus.Size()) * 1000
 	if out.MemoryBytes, err = memTotal(root); err != nil {
 		return out, err
 	}
@@ -250,28 +252,20 @@ func maxPids(root string) int64 {
 }
 
 // onlineCPUs reads the kernel's list, not this process's affinity, which the agent's systemd unit may restrict.
-func onlineCPUs(root string) (int, error) {
+func onlineCPUs(root string) (cpuset.CPUSet, error) {
 	data, err := bounded.ReadFile(filepath.Join(root, "sys/devices/system/cpu/online"), maxKernelFile)
+	if errors.Is(err, os.ErrNotExist) {
+		return cpuset.Parse("0-" + strconv.Itoa(runtime.NumCPU()-1))
+	}
 	if err != nil {
-		if errors.Is(err, os.ErrNotExist) {
-			return runtime.NumCPU(), nil
-		}
-		return 0, fmt.Errorf("count the CPUs: %w; is /sys mounted?", err)
+		return cpuset.CPUSet{}, fmt.Errorf("count the CPUs: %w; is /sys mounted?", err)
 	}
-	total := 0
-	for _, part := range strings.Split(strings.TrimSpace(string(data)), ",") {
-		from, to, isRange := strings.Cut(part, "-")
-		if !isRange {
-			to = from
-		}
-		a, errA := strconv.Atoi(from)
-		b, errB := strconv.Atoi(to)
-		if errA != nil || errB != nil || b < a {
-			return 0, fmt.Errorf("count the CPUs: %q is not a list of CPUs; is /sys mounted?", strings.TrimSpace(string(data)))
-		}
-		total += b - a + 1
+	text := strings.TrimSpace(string(data))
+	set, err := cpuset.Parse(text)
+	if err != nil || set.IsEmpty() {
+		return set, fmt.Errorf("count the CPUs: %q is not a list of CPUs; is /sys mounted?", text)
 	}
-	return total, nil
+	return set, nil
 }
 
 func memTotal(root string) (int64, error) {
@@ -292,18 +286,27 @@ func minus(left, reserved int64) int64 {
 	return left - reserved
 }
 
-// allocatable subtracts the reserved resources. There is no eviction yet, so no eviction threshold is subtracted.
-func (c *Config) allocatable(has Capacity) (Capacity, error) {
+// allocatable subtracts what is reserved, and then the hard eviction thresholds, which no cgroup enforces.
+func (c *Config) allocatable(root string, has Capacity) (enforced, allocatable Capacity, err error) {
 	left := has
+	cpus, byList, err := c.reservedCPUs(root)
+	if err != nil {
+		return left, left, err
+	}
+	if byList { // instead of what systemReserved and kubeReserved have
+		left.MilliCPU = minus(left.MilliCPU, int64(cpus)*1000)
+	}
 	for _, reserved := range []map[string]string{c.SystemReserved, c.KubeReserved} {
 		for name, text := range reserved {
 			q, err := resource.ParseQuantity(text)
 			if err != nil {
-				return left, fmt.Errorf("reserved %s: found %q, want a quantity such as 200m or 500Mi", name, text)
+				return left, left, fmt.Errorf("reserved %s: found %q, want a quantity such as 200m or 500Mi", name, text)
 			}
 			switch name {
 			case "cpu":
-				left.MilliCPU = minus(left.MilliCPU, resources.Millis(&q))
+				if !byList {
+					left.MilliCPU = minus(left.MilliCPU, resources.Millis(&q))
+				}
 			case "memory":
 				left.MemoryBytes = minus(left.MemoryBytes, resources.Bytes(&q))
 			case "ephemeral-storage":
@@ -315,10 +318,14 @@ func (c *Config) allocatable(has Capacity) (Capacity, error) {
 			}
 		}
 	}
-	if left.MilliCPU < 0 || left.MemoryBytes < 0 || left.EphemeralStorageBytes < 0 || left.Pids < 0 {
-		return left, fmt.Errorf("more is reserved than the capacity: %dm CPU, %d bytes of memory, %d bytes of storage, "+
-			"%d processes; lower systemReserved or kubeReserved", has.MilliCPU, has.MemoryBytes,
-			has.EphemeralStorageBytes, has.Pids)
+	enforced = left
+	if left, err = c.withoutThresholds(has, left); err != nil {
+		return enforced, left, err
 	}
-	return left, nil
+	if left.MilliCPU < 0 || left.MemoryBytes < 0 || left.EphemeralStorageBytes < 0 || left.Pids < 0 {
+		return enforced, left, fmt.Errorf("more is reserved than the capacity: %dm CPU, %d bytes of memory, %d bytes of "+
+			"storage, %d processes; lower systemReserved, kubeReserved, reservedSystemCPUs or evictionHard", has.MilliCPU,
+			has.MemoryBytes, has.EphemeralStorageBytes, has.Pids)
+	}
+	return enforced, left, nil
 }

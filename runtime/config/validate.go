@@ -246,7 +246,12 @@ func (c *Config) validateNode() []error {
 			}
 		}
 	}
-	return errs
+	if c.ReservedSystemCPUs != "" {
+		if _, err := c.parseReservedCPUs(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return append(errs, c.Eviction.validate()...)
 }
 
 // parseNodeIPs parses one address, or one of each family.

@@ -15,6 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/actors/apparmor"
+	"github.com/journalet/journalet/actors/containers"
 	podactor "github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/runtime/cri/expand"
 	"github.com/journalet/journalet/test/must"
@@ -119,7 +120,7 @@ func TestDNSFollowsPolicy(t *testing.T) {
 		pod := testPod(func(p *corev1.Pod) {
 			p.Spec.DNSPolicy, p.Spec.HostNetwork, p.Spec.DNSConfig = c.policy, c.hostNetwork, c.own
 		})
-		got := podDNS(pod, host, c.cluster, "cluster.local")
+		got := podDNS(pod, host, c.cluster, "cluster.local", quiet)
 		have := []string{strings.Join(got.Servers, " "), strings.Join(got.Searches, " "), strings.Join(got.Options, " ")}
 		if want := []string{c.servers, c.searches, c.options}; !reflect.DeepEqual(have, want) {
 			t.Errorf("%s: %q, want %q", c.name, have, want)
@@ -132,8 +133,37 @@ func TestDNSFollowsPolicy(t *testing.T) {
 	for range 40 {
 		long.Searches = append(long.Searches, strings.Repeat("a", 99))
 	}
-	if n := len(fitDNS(long).Searches); n != 20 {
+	if n := len(fitDNS(long, quiet).Searches); n != 20 {
 		t.Errorf("%d searches of 99 characters fit 2048, want 20", n)
+	}
+}
+
+func TestWhatDoesNotFitAResolverIsReported(t *testing.T) {
+	var got []string
+	warn := func(reason, message string) { got = append(got, reason+" "+message) }
+	pod := testPod(func(p *corev1.Pod) { p.Spec.DNSPolicy = corev1.DNSClusterFirst })
+	host := &runtimeapi.DNSConfig{
+		Servers: []string{"1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4"}, Searches: []string{strings.Repeat("a", 254), "corp"},
+	}
+	out := podDNS(pod, host, nil, "cluster.local", warn)
+	if !reflect.DeepEqual(out.Searches, []string{"corp"}) || len(out.Servers) != 3 {
+		t.Errorf("%v", out)
+	}
+	want := []string{
+		`MissingClusterDNS pod: "` + pod.Name + "_" + pod.Namespace + "(" + string(pod.UID) + `)". kubelet does not have ` +
+			`ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`,
+		"DNSConfigForming Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line " +
+			"is: 1.1.1.1 2.2.2.2 3.3.3.3",
+		"DNSConfigForming Search Line limits were exceeded, some search paths have been omitted, the applied search line " +
+			"is: corp",
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("reported %q, want %q", got, want)
+	}
+	got = nil
+	podDNS(pod, &runtimeapi.DNSConfig{Servers: []string{"1.1.1.1"}}, []string{"10.96.0.10"}, "cluster.local", warn)
+	if got != nil {
+		t.Errorf("reported %q of what fits", got)
 	}
 }
 
@@ -273,6 +303,43 @@ func TestSecurityContextsMerge(t *testing.T) {
 		sc.Seccomp.ProfileType != runtimeapi.SecurityProfile_Unconfined ||
 		sc.NamespaceOptions.Pid != runtimeapi.NamespaceMode_CONTAINER {
 		t.Errorf("got %v", sc)
+	}
+}
+
+func TestEphemeralContainerJoinsItsTarget(t *testing.T) {
+	yes := true
+	pod := testPod(func(p *corev1.Pod) {
+		p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{
+			EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+				Name: "debug", SecurityContext: &corev1.SecurityContext{Privileged: &yes},
+			},
+			TargetContainerName: "main",
+		}}
+	})
+	d := testDriver()
+	in := containerInput{pod: pod, container: containers.Find(pod, "debug"), target: "id-of-main"}
+	options := func() *runtimeapi.NamespaceOption {
+		t.Helper()
+		sc, err := d.containerSecurity(in)
+		must.OK(t, err)
+		return sc.GetNamespaceOptions()
+	}
+	if o := options(); o.GetPid() != runtimeapi.NamespaceMode_TARGET || o.GetTargetId() != "id-of-main" {
+		t.Errorf("got %v", o)
+	}
+	// The runtime refuses a privileged container where the sandbox's configuration that comes with it is not.
+	sandbox, err := d.sandboxConfig(pod, nil, 0, "", "")
+	must.OK(t, err)
+	if !sandbox.GetLinux().GetSecurityContext().GetPrivileged() {
+		t.Error("the sandbox of a privileged ephemeral container is not privileged")
+	}
+	pod.Spec.ShareProcessNamespace = &yes
+	if o := options(); o.GetPid() != runtimeapi.NamespaceMode_POD || o.GetTargetId() != "" {
+		t.Errorf("beside a shared namespace: %v", o)
+	}
+	pod.Spec.ShareProcessNamespace, pod.Spec.HostPID = nil, true
+	if o := options(); o.GetPid() != runtimeapi.NamespaceMode_NODE || o.GetTargetId() != "" {
+		t.Errorf("beside the node's namespace: %v", o)
 	}
 }
 

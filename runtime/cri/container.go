@@ -89,18 +89,6 @@ func isCanceledStart(why string) bool {
 	return strings.Contains(why, canceledText) || strings.Contains(why, killedText)
 }
 
-// ContainerOf returns the main or init container with this name; nil if there is none.
-func ContainerOf(pod *corev1.Pod, name string) *corev1.Container {
-	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-	return nil
-}
-
 // createError gives an error of the runtime its code.
 func createError(err error) error {
 	if isFailure(err) || isDoubt(err) {
@@ -125,7 +113,7 @@ func (c *call) create(
 	in := containerInput{
 		pod: pod, container: container, attempt: req.GetAttempt(), intent: c.intent,
 		image: img, pulled: req.GetPulledVolumeImages(), podIPs: c.podIPs(pod, req.GetPodIps(), sandboxIPs),
-		ids: req.GetUserNamespace(),
+		ids: req.GetUserNamespace(), target: req.GetTargetContainerId(),
 	}
 	if err := verifyNonRoot(in); err != nil {
 		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())

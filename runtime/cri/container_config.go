@@ -24,6 +24,8 @@ type containerInput struct {
 	podIPs    []string
 	// ids are those of the pod's user namespace; nil: the node's.
 	ids *journaletv1.UserNamespace
+	// target is the container whose process namespace this one joins, by id; "": none.
+	target string
 	// budget is what the variables leave for command and arguments.
 	budget expand.Budget
 	envs   []*runtimeapi.KeyValue

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/runtime/bounded"
@@ -25,14 +26,38 @@ const (
 // maxResolvConfBytes bounds the host's file; the kubelet reads 10 MB.
 const maxResolvConfBytes = 1 << 20
 
+// maxDNSSearchPath bounds one path: resolvers abort on a longer one.
+const maxDNSSearchPath = validation.DNS1123SubdomainMaxLength
+
+// Reasons of the kubelet's events about a pod's resolver configuration.
+const (
+	reasonDNSForming = "DNSConfigForming"
+	reasonMissingDNS = "MissingClusterDNS"
+)
+
+// warnDNS receives what a person should know of a pod's resolver configuration: the kubelet's reason and message.
+type warnDNS func(reason, message string)
+
 // dnsConfig returns the pod's resolver configuration.
-func (d *Driver) dnsConfig(pod *corev1.Pod) (*runtimeapi.DNSConfig, error) {
+func (d *Driver) dnsConfig(pod *corev1.Pod, warn warnDNS) (*runtimeapi.DNSConfig, error) {
 	host, err := d.hostDNS()
 	if err != nil {
 		return nil, err
 	}
-	return podDNS(pod, host, d.opts.ClusterDNS, d.opts.ClusterDomain), nil
+	return podDNS(pod, host, d.opts.ClusterDNS, d.opts.ClusterDomain, warn), nil
 }
+
+// warnDNS returns what passes warnings about a pod on.
+func (d *Driver) warnDNS(pod *corev1.Pod) warnDNS {
+	return func(reason, message string) {
+		if d.opts.Warn != nil {
+			d.opts.Warn(pod, reason, message)
+		}
+	}
+}
+
+// quiet passes nothing on.
+func quiet(string, string) {}
 
 // hostDNS reads the host's resolver file at each use, because it changes while the node runs.
 func (d *Driver) hostDNS() (*runtimeapi.DNSConfig, error) {
@@ -80,7 +105,7 @@ func parseResolvConf(r io.Reader) (*runtimeapi.DNSConfig, error) {
 
 // podDNS applies the pod's DNS policy and its dnsConfig.
 func podDNS(
-	pod *corev1.Pod, host *runtimeapi.DNSConfig, clusterDNS []string, clusterDomain string,
+	pod *corev1.Pod, host *runtimeapi.DNSConfig, clusterDNS []string, clusterDomain string, warn warnDNS,
 ) *runtimeapi.DNSConfig {
 	out := &runtimeapi.DNSConfig{}
 	policy := pod.Spec.DNSPolicy
@@ -93,6 +118,9 @@ func podDNS(
 	}
 	if policy == corev1.DNSClusterFirstWithHostNet && len(clusterDNS) == 0 {
 		policy = corev1.DNSDefault
+		warn(reasonMissingDNS, fmt.Sprintf("pod: %q. kubelet does not have ClusterDNS IP configured and cannot create Pod "+
+			"using %q policy. Falling back to %q policy.", pod.Name+"_"+pod.Namespace+"("+string(pod.UID)+")",
+			corev1.DNSClusterFirst, corev1.DNSDefault))
 	}
 	switch policy {
 	case corev1.DNSNone:
@@ -113,7 +141,7 @@ func podDNS(
 		out.Searches = unique(append(out.Searches, own.Searches...))
 		out.Options = mergeDNSOptions(out.Options, own.Options)
 	}
-	return fitDNS(out)
+	return fitDNS(out, warn)
 }
 
 // mergeDNSOptions replaces options of the same name by the pod's, and keeps the order.
@@ -137,15 +165,26 @@ func mergeDNSOptions(options []string, own []corev1.PodDNSConfigOption) []string
 }
 
 // fitDNS drops entries beyond the limits of resolvers.
-func fitDNS(c *runtimeapi.DNSConfig) *runtimeapi.DNSConfig {
-	c.Servers = c.Servers[:min(len(c.Servers), maxDNSServers)]
-	c.Searches = c.Searches[:min(len(c.Searches), maxDNSSearches)]
+func fitDNS(c *runtimeapi.DNSConfig, warn warnDNS) *runtimeapi.DNSConfig {
+	if len(c.Servers) > maxDNSServers {
+		c.Servers = c.Servers[:maxDNSServers]
+		warn(reasonDNSForming, "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver "+
+			"line is: "+strings.Join(c.Servers, " "))
+	}
+	before := len(c.Searches)
+	c.Searches = slices.DeleteFunc(c.Searches[:min(before, maxDNSSearches)], func(s string) bool {
+		return len(s) > maxDNSSearchPath
+	})
 	total := -1
 	for i, s := range c.Searches {
 		if total += len(s) + 1; total > maxDNSSearchBytes {
 			c.Searches = c.Searches[:i]
 			break
 		}
+	}
+	if len(c.Searches) < before {
+		warn(reasonDNSForming, "Search Line limits were exceeded, some search paths have been omitted, the applied search "+
+			"line is: "+strings.Join(c.Searches, " "))
 	}
 	return c
 }

@@ -88,8 +88,9 @@ func once[Req, Resp any](
 	return method(ctx, req)
 }
 
-// onceDrained is once for a call that creates or starts an object. When the agent stops, the call gets Timeouts.Drain
-// to end, because runtimes undo or fail a call whose client has gone: containerd counts such a start as a failed one.
+// onceDrained is once for a call that creates or starts an object, or takes its network away. When the agent stops, the
+// call gets Timeouts.Drain to end, because runtimes undo or fail a call whose client has gone: containerd counts such a
+// start as a failed one.
 func onceDrained[Req, Resp any](
 	ctx context.Context, c *call, timeout time.Duration, method rpc[Req, Resp], req *Req,
 ) (*Resp, error) {

@@ -51,7 +51,8 @@ type Timeouts struct {
 	// ReservedName bounds the wait for a name that the runtime reserves for a call whose object is not listed yet.
 	// Default 2 min.
 	ReservedName time.Duration
-	// Drain is how long a call that creates or starts an object may continue once the agent stops. Default 10 s.
+	// Drain is how long a call that creates or starts an object, or stops a sandbox, may continue once the agent stops.
+	// Default 10 s.
 	Drain time.Duration
 }
 
@@ -123,6 +124,9 @@ type Options struct {
 	// Withhold takes credentials of a pod out of a text that repeats them: also those of a manifest and of objects that
 	// the call has not read. Nil: only those go that it has read.
 	Withhold func(uid, text string) string
+	// Warn receives what a person should know of a sandbox although it is created: the kubelet's reason and message. May
+	// be nil.
+	Warn func(pod *corev1.Pod, reason, message string)
 	// Progress receives the progress of pulls. May be nil.
 	Progress func(*journaletv1.PullProgressed)
 	// HTTP sends the request of a hook; any response is a success. The default client does not verify certificates, as

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -25,7 +26,7 @@ func (c *call) runHook(ctx context.Context, req *journaletv1.RunHook) (result, e
 	if err != nil {
 		return res, err
 	}
-	container := ContainerOf(pod, req.GetContainer())
+	container := containers.Find(pod, req.GetContainer())
 	handler := handlerOf(container, req.GetKind())
 	if handler == nil {
 		return res, fail(journaletv1.CallError_CALL_ERROR_CONFIG,

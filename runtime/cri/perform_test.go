@@ -405,6 +405,27 @@ func TestOrderlyStopDrainsStart(t *testing.T) {
 	}
 }
 
+// A network plugin that is killed with its call leaves what it does not find again.
+func TestOrderlyStopDrainsTheStopOfASandbox(t *testing.T) {
+	r := newRig(t, func(o *cri.Options) { o.Timeouts.Drain, o.Timeouts.Call = 10*time.Second, 10*time.Second })
+	sandbox := r.sandbox()
+	ctx, cancel := context.WithCancel(context.Background())
+	remove := r.runtime.Inject(sim.Fault{Method: "StopPodSandbox", Hang: true,
+		Match: func(any) bool { cancel(); return true }})
+	outcome := make(chan *journaletv1.CallFinished, 1)
+	go func() {
+		req := &journaletv1.CallRequested{PodUid: uid, Work: &journaletv1.CallRequested_StopSandbox{
+			StopSandbox: &journaletv1.StopSandbox{SandboxId: sandbox},
+		}}
+		outcome <- r.driver.Perform(ctx, "c", "pod/"+uid, req, false)
+	}()
+	<-ctx.Done()
+	remove()
+	if out := <-outcome; out.GetSandboxId() != sandbox || out.GetError() != 0 {
+		t.Errorf("outcome %v", out)
+	}
+}
+
 // tap reports every failed call.
 type tap struct {
 	grpc.ClientConnInterface

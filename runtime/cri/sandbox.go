@@ -144,10 +144,15 @@ func attemptTaken(other, what string, attempt uint32) error {
 		fmt.Sprintf("%s %s has attempt %d and was created by another call", what, other, attempt))
 }
 
-// stopPodSandbox stops a sandbox; one that is gone is stopped.
+// stopPodSandbox stops a sandbox; one that is gone is stopped. When the agent stops, the call may end: containerd kills
+// the network plugins of a call whose client has gone, and a plugin that is killed between two of its steps leaves
+// rules that it does not find the next time.
 func (c *call) stopPodSandbox(ctx context.Context, id string) error {
-	_, err := retry(ctx, c, "StopPodSandbox", c.opts.Timeouts.Call, c.rt.StopPodSandbox,
-		&runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
+	timeout, req := c.opts.Timeouts.Call, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id}
+	_, err := retryFunc(ctx, c, "StopPodSandbox", timeout,
+		func(ctx context.Context) (*runtimeapi.StopPodSandboxResponse, error) {
+			return onceDrained(ctx, c, timeout, c.rt.StopPodSandbox, req)
+		})
 	if isNotFound(err) {
 		return nil
 	}

@@ -23,7 +23,11 @@ const (
 func (d *Driver) sandboxConfig(
 	pod *corev1.Pod, ids *journaletv1.UserNamespace, attempt uint32, intent, logDir string,
 ) (*runtimeapi.PodSandboxConfig, error) {
-	dns, err := d.dnsConfig(pod)
+	warn := quiet
+	if intent != "" {
+		warn = d.warnDNS(pod)
+	}
+	dns, err := d.dnsConfig(pod, warn)
 	if err != nil {
 		return nil, err
 	}

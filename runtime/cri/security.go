@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/actors/apparmor"
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
@@ -61,6 +62,13 @@ func int64Value(v *int64) *runtimeapi.Int64Value {
 	return &runtimeapi.Int64Value{Value: *v}
 }
 
+// joinTarget has a container join the process namespace of another one, unless all of the pod share one.
+func joinTarget(n *runtimeapi.NamespaceOption, target string) {
+	if target != "" && n.GetPid() == runtimeapi.NamespaceMode_CONTAINER {
+		n.Pid, n.TargetId = runtimeapi.NamespaceMode_TARGET, target
+	}
+}
+
 // namespaces returns which namespaces a pod's containers share with the host and with each other.
 func namespaces(pod *corev1.Pod, users *runtimeapi.UserNamespace) *runtimeapi.NamespaceOption {
 	mode := func(host bool, otherwise runtimeapi.NamespaceMode) runtimeapi.NamespaceMode {
@@ -83,11 +91,9 @@ func namespaces(pod *corev1.Pod, users *runtimeapi.UserNamespace) *runtimeapi.Na
 }
 
 func anyPrivileged(pod *corev1.Pod) bool {
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			if isPrivileged(&list[i]) {
-				return true
-			}
+	for c := range containers.All(pod) {
+		if isPrivileged(c) {
+			return true
 		}
 	}
 	return false
@@ -185,6 +191,7 @@ func (d *Driver) containerSecurity(in containerInput) (*runtimeapi.LinuxContaine
 		ReadonlyRootfs:   sc.ReadOnlyRootFilesystem != nil && *sc.ReadOnlyRootFilesystem,
 		NoNewPrivs:       sc.AllowPrivilegeEscalation != nil && !*sc.AllowPrivilegeEscalation,
 	}
+	joinTarget(out.NamespaceOptions, in.target)
 	if out.RunAsUser == nil {
 		// CRI requires a user beside a group, and some runtimes do not read the image's.
 		out.RunAsUser, out.RunAsUsername = int64Value(in.image.uid), in.image.username

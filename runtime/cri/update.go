@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
@@ -48,7 +49,7 @@ func (c *call) allocatedContainer(
 	if err != nil {
 		return nil, nil, err
 	}
-	container := ContainerOf(pod, req.GetContainer())
+	container := containers.Find(pod, req.GetContainer())
 	if container == nil {
 		return nil, nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG,
 			fmt.Sprintf("the manifest %s has no container %q", req.GetDigest(), req.GetContainer()))

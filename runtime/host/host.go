@@ -366,11 +366,21 @@ func (h *Host) Backlog() int {
 // Inspect calls f with an actor's decider, on the actor's goroutine between two records. f must only read and must copy
 // what it keeps. After an error f has not run and will not run.
 func (h *Host) Inspect(ctx context.Context, ref messages.Ref, f func(actors.Decider)) error {
+	return h.inspect(ctx, ref, &inspection{inspect: f})
+}
+
+// InspectCurrent is Inspect after all records that were routed before the call: what a driver learned from Stored, f
+// sees.
+func (h *Host) InspectCurrent(ctx context.Context, ref messages.Ref, f func(actors.Decider)) error {
+	return h.inspect(ctx, ref, &inspection{inspect: f, current: true})
+}
+
+func (h *Host) inspect(ctx context.Context, ref messages.Ref, in *inspection) error {
 	m := h.member(ref)
 	if m == nil {
 		return fmt.Errorf("%s: %w", ref, ErrNoActor)
 	}
-	in := &inspection{inspect: f, done: make(chan error, 1)}
+	in.done = make(chan error, 1)
 	m.box.PostUserMessage(in)
 	select {
 	case err := <-in.done:
@@ -383,9 +393,12 @@ func (h *Host) Inspect(ctx context.Context, ref messages.Ref, f func(actors.Deci
 	}
 }
 
-// inspection is one call of Inspect.
+// inspection is one call of Inspect or InspectCurrent.
 type inspection struct {
 	inspect func(actors.Decider)
+	// current means that it waits for the records queued before it; after is the last of them.
+	current bool
+	after   uint64
 	done    chan error
 	// claimed is set by the actor when it runs, or by the caller when it gives up, whichever is first.
 	claimed atomic.Bool

@@ -15,7 +15,8 @@ const mailboxSize = 1024
 const maxInspections = 64
 
 // mailbox keeps the journal's order: the host is the only one that puts records in, and the actor handles them in that
-// order. System messages of protoactor come first, then inspections, then records.
+// order. System messages of protoactor come first, then inspections, then records. An inspection that is to see all
+// that was routed before it waits for the records that were queued then.
 type mailbox struct {
 	invoker    actor.MessageInvoker
 	dispatcher actor.Dispatcher
@@ -138,9 +139,14 @@ func (m *mailbox) signal() {
 func (m *mailbox) PostUserMessage(msg any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if i, ok := msg.(*inspection); ok && (m.closed || len(m.inspections) >= maxInspections) {
-		i.reject()
-		return
+	if i, ok := msg.(*inspection); ok {
+		if m.closed || len(m.inspections) >= maxInspections {
+			i.reject()
+			return
+		}
+		if i.current && m.waiting() > 0 {
+			i.after = m.records[len(m.records)-1].Seq()
+		}
 	}
 	m.inspections = append(m.inspections, msg)
 	m.schedule()
@@ -204,6 +210,12 @@ func (m *mailbox) pending() bool {
 	return len(m.system) > 0 || !m.suspended && !m.paused && (len(m.inspections) > 0 || m.head < len(m.records))
 }
 
+// mayInspect reports whether the actor has handled what its next inspection waits for. The lock is held.
+func (m *mailbox) mayInspect() bool {
+	i, ok := m.inspections[0].(*inspection)
+	return !ok || m.waiting() == 0 || m.records[m.head].Seq() > i.after
+}
+
 // next removes and returns the next message; nil ends the run and the schedule.
 func (m *mailbox) next() (msg any, system bool) {
 	m.mu.Lock()
@@ -222,7 +234,7 @@ func (m *mailbox) next() (msg any, system bool) {
 			}
 			return msg, true
 		case m.suspended || m.paused:
-		case len(m.inspections) > 0:
+		case len(m.inspections) > 0 && m.mayInspect():
 			msg, m.inspections = m.inspections[0], m.inspections[1:]
 			return msg, false
 		case m.head < len(m.records):

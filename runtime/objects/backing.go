@@ -94,6 +94,9 @@ type Backing interface {
 	// Watch begins to follow an object, and Unwatch ends it. They are called in turn for one key, never wait, and may be
 	// called before Run.
 	Watch(Key)
+	// WatchLater is Watch for an object that a pod was given before the agent started: it may be read after everything
+	// that something waits for. Something does once Watch follows for the same key.
+	WatchLater(Key)
 	Unwatch(Key)
 	// Run follows the objects until ctx ends. It passes what it has read of watched objects: each once it is known, be it
 	// that there is none, and again after each change. What passes by itself (an authorizer that does not know yet that a

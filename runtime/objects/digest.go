@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"hash"
 	"io"
 	"io/fs"
@@ -18,9 +17,8 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/durable"
 )
 
 const (
@@ -106,7 +104,7 @@ func loadKey(root string, log *slog.Logger) []byte {
 	if errors.Is(err, fs.ErrNotExist) {
 		key = make([]byte, keyBytes)
 		_, _ = rand.Read(key) // never fails: it ends the process instead
-		err = writeKey(path, key)
+		err = durable.Write(path, key)
 	}
 	if err != nil {
 		log.Warn("no lasting key of digests: volumes with objects are set up once more at the next start",
@@ -131,26 +129,4 @@ func readKey(path string) ([]byte, error) {
 	}
 	// A reader of the key can test guesses of contents against digests.
 	return key, os.Chmod(path, 0o600)
-}
-
-// writeKey writes the key such that after any crash it is there whole or not at all.
-func writeKey(path string, key []byte) error {
-	part := path + ".part"
-	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(key)
-	err = errors.Join(err, f.Sync())
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", part, err)
-	}
-	if err := os.Rename(part, path); err != nil {
-		return err
-	}
-	dir, err := os.OpenFile(filepath.Dir(path), os.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -73,7 +73,7 @@ func (s *Store) get(ctx context.Context, k Key) (Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	s.mu.Lock()
-	e := s.acquire(k)
+	e := s.acquire(k, false)
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()

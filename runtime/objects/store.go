@@ -58,6 +58,7 @@ type Store struct {
 type entry struct {
 	users   int // pods, and drivers that wait
 	watched bool
+	later   bool // only pods that were given it before
 	read    bool // first is closed
 	object  Object
 	digest  string
@@ -102,7 +103,7 @@ func (s *Store) Seed(ref *journaletv1.PodRef, refs []*journaletv1.ObjectRef, rea
 	uid := ref.GetUid()
 	s.set(uid, &journaletv1.ObjectsSet{
 		Namespace: ref.GetNamespace(), Refs: refs, Api: ref.GetApi() != nil, PodName: ref.GetName(),
-	})
+	}, read)
 	s.SeedPending(&journaletv1.ObjectsRead{Uid: uid, Objects: read})
 }
 
@@ -120,7 +121,7 @@ func (s *Store) Stored(rec *journaletv1.Record) {
 	for _, e := range rec.GetStep().GetDecisions() {
 		switch k := e.GetKind().(type) {
 		case *journaletv1.Event_ObjectsSet:
-			s.set(messages.RefOf(rec.GetActor()).ID, k.ObjectsSet)
+			s.set(messages.RefOf(rec.GetActor()).ID, k.ObjectsSet, nil)
 		case *journaletv1.Event_PodForgotten:
 			s.forget(k.PodForgotten.GetUid())
 		case *journaletv1.Event_PodFinished:
@@ -129,8 +130,8 @@ func (s *Store) Stored(rec *journaletv1.Record) {
 	}
 }
 
-// set replaces what a pod refers to.
-func (s *Store) set(uid string, o *journaletv1.ObjectsSet) {
+// set replaces what a pod refers to. It was given read before: that can wait until a driver needs the contents.
+func (s *Store) set(uid string, o *journaletv1.ObjectsSet, read []*journaletv1.ObjectRead) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.pods[uid]
@@ -148,7 +149,9 @@ func (s *Store) set(uid string, o *journaletv1.ObjectsSet) {
 	p.namespace, p.refs, p.mustReport, p.since = o.GetNamespace(), o.GetRefs(), true, time.Now()
 	p.api, p.name = o.GetApi(), o.GetPodName()
 	for _, r := range p.refs {
-		s.acquire(p.keyOf(r))
+		s.acquire(p.keyOf(r), slices.ContainsFunc(read, func(o *journaletv1.ObjectRead) bool {
+			return o.GetState() == present && references.Equal(o.GetRef(), r)
+		}))
 	}
 	for _, r := range before.refs {
 		s.release(before.keyOf(r))
@@ -171,12 +174,20 @@ func (s *Store) forget(uid string) {
 	delete(s.pods, uid)
 }
 
-// acquire adds a user of an object; s.mu is held.
-func (s *Store) acquire(k Key) *entry {
+// acquire adds a user of an object, which can wait for it or not; s.mu is held.
+func (s *Store) acquire(k Key, later bool) *entry {
 	e := s.entries[k]
-	if e == nil {
-		e = &entry{watched: true, first: make(chan struct{})}
+	switch {
+	case e == nil:
+		e = &entry{watched: true, later: later, first: make(chan struct{})}
 		s.entries[k] = e
+		if later {
+			s.backing(k).WatchLater(k)
+		} else {
+			s.backing(k).Watch(k)
+		}
+	case e.later && !later:
+		e.later = false
 		s.backing(k).Watch(k)
 	}
 	e.users++
@@ -222,6 +233,8 @@ func (n nowhere) Watch(k Key) {
 	e.object = Object{State: unreadable, Message: "objects of the API server need --kubeconfig"}
 	e.markRead()
 }
+
+func (n nowhere) WatchLater(k Key) { n.Watch(k) }
 
 func (nowhere) Unwatch(Key) {}
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,13 +29,25 @@ type memory struct {
 	watched map[Key]int
 	objects map[Key]Object
 	changed chan struct{}
+	later   map[Key]bool
 }
 
 func (m *memory) Watch(k Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.watched[k]++
+	if m.later[k] {
+		delete(m.later, k)
+	} else {
+		m.watched[k]++
+	}
 	m.signal()
+}
+
+func (m *memory) WatchLater(k Key) {
+	m.Watch(k)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.later[k] = true
 }
 
 func (m *memory) Unwatch(k Key) {
@@ -100,7 +113,7 @@ func inBubble(t *testing.T, f func(r *rig)) {
 }
 
 func newRig(t *testing.T, root string) *rig {
-	r := &rig{T: t, root: root, backing: &memory{watched: map[Key]int{}, objects: map[Key]Object{},
+	r := &rig{T: t, root: root, backing: &memory{later: map[Key]bool{}, watched: map[Key]int{}, objects: map[Key]Object{},
 		changed: make(chan struct{}, 1)}}
 	r.Store = New(Options{RootDir: root, Backing: r.backing, Sink: r.sink})
 	return r
@@ -309,6 +322,22 @@ func TestSeededStateIsNotReportedAgain(t *testing.T) {
 		defer cancel()
 		go func() { _ = r.Store.Run(ctx) }()
 		r.reports("v a=PRESENT+")
+	})
+}
+
+func TestWhatWasReadBeforeTheStartIsReadLater(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		read := []*journaletv1.ObjectRead{{Ref: cmRef("a"), State: present, Digest: "d"}}
+		r.Seed(podRef("u"), []*journaletv1.ObjectRef{cmRef("a"), cmRef("b")}, read)
+		if want := map[Key]bool{keyA: true}; !maps.Equal(r.backing.later, want) {
+			r.Errorf("may be read later: %v, want %v", r.backing.later, want)
+		}
+		r.put(keyA, cm("1"))
+		_, err := r.ConfigMap(r.Context(), Owner{Namespace: "ns", UID: "u"}, "a")
+		must.OK(r.T, err)
+		if len(r.backing.later) != 0 {
+			r.Errorf("a driver needs it now, and it may still be read later: %v", r.backing.later)
+		}
 	})
 }
 

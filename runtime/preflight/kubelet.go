@@ -3,6 +3,7 @@ package preflight
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -89,6 +90,9 @@ func (m *machine) isRival(pid int) bool {
 	if len(uids) < 2 || uids[1] != "0" || strings.HasPrefix(statusLine(status, "State"), "Z") {
 		return false
 	}
+	if m.isOurProgram(pid) {
+		return false // an agent in the kubelet's place (ADR 060), such as the one that `journalet check` runs beside
+	}
 	comm := m.read(dir + "comm")
 	if !m.hasOurRoot(pid) {
 		_, is := kubeletNamed(comm)
@@ -101,6 +105,13 @@ func (m *machine) isRival(pid int) bool {
 		fallback, is = kubeletNamed(filepath.Base(args[0]))
 	}
 	return is && m.sameRuntime(m.endpointOf(pid, args, fallback))
+}
+
+// isOurProgram reports whether a process runs the very file that this one runs.
+func (m *machine) isOurProgram(pid int) bool {
+	ours, err := os.Stat(m.path("proc/self/exe"))
+	theirs, err2 := os.Stat(m.path(fmt.Sprintf("proc/%d/exe", pid)))
+	return err == nil && err2 == nil && os.SameFile(ours, theirs)
 }
 
 // kubeletNamed reports whether a program of this name is a kubelet, and returns its default endpoint; "" if unknown.

@@ -299,6 +299,19 @@ func TestOnlyKubeletsOnTheSameRuntimeAreFound(t *testing.T) {
 			m.write(t, "proc/40/status", "Name:\tkubelet\nState:\tZ (zombie)\nUid:\t0\t0\t0\t0\n")
 		}},
 		{"this process", false, func(t *testing.T, m *machine) { m.process(t, m.pid, "kubelet", "kubelet") }},
+		{"an agent in the kubelet's place", false, func(t *testing.T, m *machine) {
+			m.process(t, 40, "kubelet", "/usr/bin/kubelet")
+			m.write(t, "usr/bin/journalet", "")
+			must.OK(t, os.Symlink(m.path("usr/bin/journalet"), m.path("proc/self/exe")))
+			must.OK(t, os.Symlink(m.path("usr/bin/journalet"), m.path("proc/40/exe")))
+		}},
+		{"a kubelet beside an agent", true, func(t *testing.T, m *machine) {
+			m.process(t, 40, "kubelet", "/usr/bin/kubelet")
+			m.write(t, "usr/bin/journalet", "")
+			m.write(t, "usr/bin/kubelet", "")
+			must.OK(t, os.Symlink(m.path("usr/bin/journalet"), m.path("proc/self/exe")))
+			must.OK(t, os.Symlink(m.path("usr/bin/kubelet"), m.path("proc/40/exe")))
+		}},
 		{"other by flag", false, func(t *testing.T, m *machine) {
 			m.process(t, 40, "kubelet", "kubelet", "--container-runtime-endpoint="+other)
 		}},

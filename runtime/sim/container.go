@@ -82,6 +82,9 @@ func (s *runtimeService) CreateContainer(
 	case len(r.state.containers) >= maxContainers:
 		return nil, status.Errorf(codes.ResourceExhausted, "%d containers exist; remove some", maxContainers)
 	}
+	if err := r.checkTarget(sb.id, config.GetLinux().GetSecurityContext().GetNamespaceOptions()); err != nil {
+		return nil, err
+	}
 	name := containerName(config.GetMetadata(), req.GetSandboxConfig().GetMetadata())
 	if holder, taken := r.state.containerNames[name]; taken {
 		return nil, errReserved("container", name, holder)
@@ -104,6 +107,24 @@ func (s *runtimeService) CreateContainer(
 	r.state.containerNames[name] = c.id
 	r.publish(c.id, sb.id, cri.ContainerEventType_CONTAINER_CREATED_EVENT)
 	return &cri.CreateContainerResponse{ContainerId: c.id}, nil
+}
+
+// checkTarget refuses a container that is to join the processes of one that does not run in the sandbox. r.mu is held.
+func (r *Runtime) checkTarget(sandboxID string, n *cri.NamespaceOption) error {
+	if n.GetPid() != cri.NamespaceMode_TARGET {
+		return nil
+	}
+	const invalid = "invalid target container: container %q "
+	switch c := r.findContainer(n.GetTargetId()); {
+	case c == nil:
+		return status.Errorf(codes.Unknown, invalid+"does not exist: not found", n.GetTargetId())
+	case c.sandboxID != sandboxID:
+		return status.Errorf(codes.Unknown, invalid+"(sandbox %s) does not belong to sandbox %s", c.id, c.sandboxID,
+			sandboxID)
+	case c.state != cri.ContainerState_CONTAINER_RUNNING:
+		return status.Errorf(codes.Unknown, invalid+"is not running - in state %s", c.id, c.state)
+	}
+	return nil
 }
 
 func (s *runtimeService) RemoveContainer(

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/runtime/bounded"
 )
 
@@ -68,10 +69,8 @@ func Text(text string, pod *corev1.Pod, secrets ...string) string {
 			f.leaves(v)
 		}
 	}
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			f.container(&list[i])
-		}
+	for c := range containers.All(pod) {
+		f.container(c)
 	}
 	return f.clean()
 }

@@ -29,6 +29,9 @@ func testPod() *corev1.Pod {
 					Command: []string{"curl", "-u", "user:hooked"},
 				}}},
 			}},
+			EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+				Name: "debug", Env: []corev1.EnvVar{{Name: "TOKEN", Value: "added-later"}},
+			}}},
 		},
 	}
 }
@@ -42,6 +45,7 @@ func TestCredentialsAreTakenOut(t *testing.T) {
 		{"line MIIBOwIBAAJBAKj34 of a key", "line (withheld) of a key"},
 		{`exec "/bin/app" --password=flagged: not found`, `exec "/bin/app" (withheld): not found`},
 		{"wrong password flagged", "wrong password (withheld)"},
+		{"bad env TOKEN=added-later", "bad env TOKEN=(withheld)"},
 		{"app argument", "app (withheld)"},
 		{"Bearer headed, user:hooked, key=queried", "(withheld), (withheld), (withheld)"},
 		// Not secret, or too short to be one.

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/pod/logs"
 )
@@ -58,7 +59,7 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 	case p == nil:
 		fail(w, http.StatusNotFound, fmt.Sprintf("pod %q does not exist", name))
 		return
-	case !hasContainer(p, container):
+	case containers.Find(p, container) == nil:
 		fail(w, http.StatusNotFound, fmt.Sprintf("container %q not found in pod %q", container, name))
 		return
 	}
@@ -156,23 +157,6 @@ func logQuery(o *corev1.PodLogOptions, now time.Time) logs.Query {
 
 // maxSinceSeconds is a hundred years: no log is older, and a duration holds no more than three times that.
 const maxSinceSeconds = 100 * 365 * 24 * 3600
-
-// hasContainer reports whether a pod has a container of any kind.
-func hasContainer(p *corev1.Pod, name string) bool {
-	for _, all := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
-		for i := range all {
-			if all[i].Name == name {
-				return true
-			}
-		}
-	}
-	for i := range p.Spec.EphemeralContainers {
-		if p.Spec.EphemeralContainers[i].Name == name {
-			return true
-		}
-	}
-	return false
-}
 
 // instanceWithLog returns the runtime's id of the instance whose log is read: the running one, else the one that ended
 // last; with previous the one before. Errors are the kubelet's.

@@ -119,23 +119,6 @@ func (s *Server) pod(w http.ResponseWriter, r *http.Request) *corev1.Pod {
 	return p
 }
 
-// specOf returns a container of any kind, nil if the pod has none of this name.
-func specOf(p *corev1.Pod, name string) *corev1.Container {
-	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-	for i := range p.Spec.EphemeralContainers {
-		if c := &p.Spec.EphemeralContainers[i]; c.Name == name {
-			return (*corev1.Container)(&c.EphemeralContainerCommon)
-		}
-	}
-	return nil
-}
-
 // names reports whether a client that names a pod by a UID, or by none, means p.
 func (s *Server) names(p *corev1.Pod, uid string) bool {
 	return uid == "" || uid == string(p.UID) || s.StaticUID != nil && s.StaticUID(uid) == string(p.UID)

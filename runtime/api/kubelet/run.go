@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -68,7 +69,7 @@ func (s *Server) checkpoint(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := r.PathValue("container")
-	if specOf(p, name) == nil {
+	if containers.Find(p, name) == nil {
 		fail(w, http.StatusNotFound, fmt.Sprintf("container %v does not exist", name))
 		return
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -94,7 +95,7 @@ func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(x.ctx, callTimeout)
 	defer cancel()
 	id, err := s.containerID(ctx, p, r.PathValue("uid"), name)
-	spec := specOf(p, name)
+	spec := containers.Find(p, name)
 	if err == nil && (id == "" || spec == nil) {
 		err = fmt.Errorf("container %s not found in pod %s", name, fullName(p))
 	}

@@ -134,7 +134,7 @@ func bind(dir *os.File, name string, gid int) (*Listener, error) {
 	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
 		return nil, fmt.Errorf("bind: %w", err)
 	}
-	l := &Listener{users: users{byID: map[uint32]int{}, conns: map[*conn]struct{}{}}}
+	l := &Listener{users: users{byID: map[uint32]int{}}}
 	if err = restrict(path, gid); err == nil {
 		l.inode, err = identify(path)
 	}

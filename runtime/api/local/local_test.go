@@ -17,8 +17,8 @@ import (
 	"github.com/journalet/journalet/test/must"
 )
 
-// serve serves h on a socket of a fresh directory until the test ends.
-func serve(t *testing.T, path string, h http.Handler) *Client {
+// start serves h on a socket of a fresh directory until the test ends.
+func start(t *testing.T, path string, h http.Handler) *Client {
 	t.Helper()
 	l, err := Listen(path, "")
 	must.OK(t, err)
@@ -50,7 +50,7 @@ func get(t *testing.T, c *Client, path string) string {
 func TestPeerIsTheProcessThatConnected(t *testing.T) {
 	path := filepath.Join(t.TempDir(), strings.Repeat("a-long-directory-", 10), SocketFile)
 	must.OK(t, os.Mkdir(filepath.Dir(path), 0o700))
-	c := serve(t, path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	c := start(t, path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, ok := PeerOf(r.Context())
 		_, _ = io.WriteString(w, p.String()+strconv.FormatBool(ok))
 	}))
@@ -134,7 +134,7 @@ func TestCloseRemovesOnlyItsOwnSocket(t *testing.T) {
 
 func TestClientsThatStallAreDisconnectedAndFloodsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), SocketFile)
-	c := serve(t, path, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	c := start(t, path, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	var open []net.Conn
 	defer func() {
 		for _, conn := range open {

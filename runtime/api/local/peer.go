@@ -29,8 +29,8 @@ type Peer struct {
 	PID int32
 }
 
-// peerOf reads what the kernel knows of the other end.
-func peerOf(c net.Conn) (Peer, error) {
+// Identify returns the process at the other end of a unix socket, as the kernel knows it.
+func Identify(c net.Conn) (Peer, error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
 		return Peer{}, fmt.Errorf("%T has no peer credentials", c)

@@ -4,14 +4,17 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
 const (
@@ -35,6 +38,8 @@ var (
 	errNoCredentials = errors.New("no credentials")
 	// errRefused means that the API server does not know the token.
 	errRefused = errors.New("the API server refuses the token")
+	// errLongToken means that a token is not read.
+	errLongToken = fmt.Errorf("the token has more than %d bytes", maxTokenBytes)
 	// errTooMany means that more tokens are reviewed than the limit permits.
 	errTooMany = errors.New("too many unknown tokens a second")
 )
@@ -69,8 +74,18 @@ func (s *Server) authenticate(r *http.Request) (*User, error) {
 		}
 		refused = err
 	}
-	if token, ok := bearer(r); ok && s.opts.ReviewToken != nil {
-		u, err := s.byToken(r.Context(), token)
+	for _, find := range []func(*http.Request) (string, error){bearer, protocolToken} {
+		if s.opts.ReviewToken == nil {
+			break
+		}
+		token, err := find(r)
+		if err == nil && token == "" {
+			continue
+		}
+		var u *User
+		if err == nil {
+			u, err = s.byToken(r.Context(), token)
+		}
 		if err == nil {
 			return u, nil
 		}
@@ -113,17 +128,78 @@ func (s *Server) byCertificate(chain []*x509.Certificate) (*User, error) {
 	return u.checked()
 }
 
-// bearer returns the bearer token of a request.
-func bearer(r *http.Request) (string, bool) {
+// bearer returns the bearer token of a request, "" if it has none.
+func bearer(r *http.Request) (string, error) {
 	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
-	token = strings.TrimSpace(token)
-	return token, strings.EqualFold(scheme, "bearer") && token != ""
+	if !strings.EqualFold(scheme, "bearer") {
+		return "", nil
+	}
+	return strings.TrimSpace(token), nil
+}
+
+const (
+	protocolHeader = "Sec-Websocket-Protocol" // in the form of http.Header
+	// tokenProtocol begins the subprotocol that is a token in base64url without padding: browsers set no other header.
+	tokenProtocol = "base64url.bearer.authorization.k8s.io."
+)
+
+// protocolToken returns the bearer token that a WebSocket client sends as a subprotocol, "" if it sends none. Another
+// subprotocol must be there for the response to name.
+func protocolToken(r *http.Request) (string, error) {
+	if !wsstream.IsWebSocketRequest(r) {
+		return "", nil
+	}
+	tokens, others := protocols(r.Header)
+	switch {
+	case len(tokens) == 0:
+		return "", nil
+	case len(tokens) > 1:
+		return "", errors.New("more than one token among the subprotocols")
+	case base64.RawURLEncoding.DecodedLen(len(tokens[0])) > maxTokenBytes:
+		return "", errLongToken
+	}
+	token, err := base64.RawURLEncoding.DecodeString(tokens[0])
+	switch {
+	case err != nil || !utf8.Valid(token):
+		return "", errors.New("the token among the subprotocols is not UTF-8 in base64url without padding")
+	case len(token) > 0 && len(others) == 0:
+		return "", errors.New("no subprotocol besides the token")
+	}
+	return string(token), nil
+}
+
+// protocols returns the subprotocols of a header: the tokens, as they are encoded, and the others.
+func protocols(h http.Header) (tokens, others []string) {
+	for _, line := range h[protocolHeader] {
+		for name := range strings.SplitSeq(line, ",") {
+			name = strings.TrimSpace(name)
+			if token, is := strings.CutPrefix(name, tokenProtocol); is {
+				tokens = append(tokens, token)
+			} else {
+				others = append(others, name)
+			}
+		}
+	}
+	return tokens, others
+}
+
+// withoutCredentials takes tokens out of a header.
+func withoutCredentials(h http.Header) {
+	h.Del("Authorization")
+	tokens, others := protocols(h)
+	switch {
+	case len(tokens) == 0:
+	case len(others) == 0:
+		h.Del(protocolHeader)
+	default:
+		h.Set(protocolHeader, strings.Join(others, ","))
+	}
 }
 
 // byToken returns whom the API server knows by a token.
 func (s *Server) byToken(ctx context.Context, token string) (*User, error) {
 	if len(token) > maxTokenBytes {
-		return nil, fmt.Errorf("a token of %d bytes; at most %d are read", len(token), maxTokenBytes)
+		return nil, errLongToken
 	}
 	answer, err := s.tokens.get([]byte(token), func() (any, bool, error) {
 		if !s.unknown.Allow() {

@@ -2,20 +2,13 @@ package secure
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -25,69 +18,16 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/journalet/journalet/runtime/cluster/client"
+	"github.com/journalet/journalet/test/authority"
 	"github.com/journalet/journalet/test/fakeapi"
 	"github.com/journalet/journalet/test/must"
 )
-
-// authority signs certificates.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{}
-	c := a.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true})
-	a.cert, a.key = c.Leaf, c.PrivateKey.(*ecdsa.PrivateKey)
-	return a
-}
-
-// sign returns a certificate, which the authority signs, or the first one itself.
-func (a *authority) sign(t *testing.T, template *x509.Certificate) *tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must.OK(t, err)
-	template.SerialNumber, template.BasicConstraintsValid = big.NewInt(time.Now().UnixNano()), true
-	if template.NotAfter.IsZero() {
-		template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	}
-	parent, by := a.cert, a.key
-	if parent == nil {
-		parent, by = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
-	must.OK(t, err)
-	leaf, err := x509.ParseCertificate(der)
-	must.OK(t, err)
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
-}
-
-// client returns a client's certificate.
-func (a *authority) client(t *testing.T, name string, groups ...string) *tls.Certificate {
-	t.Helper()
-	return a.sign(t, &x509.Certificate{
-		Subject:     pkix.Name{CommonName: name, Organization: groups},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	})
-}
-
-// write writes a certificate and its key, and returns their paths.
-func write(t *testing.T, dir string, c *tls.Certificate) (cert, key string) {
-	t.Helper()
-	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
-	must.OK(t, err)
-	cert, key = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	must.OK(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]}), 0o600))
-	must.OK(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
-	return cert, key
-}
 
 // door is a server on a port, with an API server that decides.
 type door struct {
 	t    *testing.T
 	api  *fakeapi.Server
-	ca   *authority
+	ca   *authority.Authority
 	addr string
 	// allow are the "user verb subresource" that the API server permits; tokens are the users by token.
 	allow  map[string]bool
@@ -119,7 +59,7 @@ func (d *door) served() []string {
 // open opens a door with the kubelet's defaults, but for what change sets.
 func open(t *testing.T, change func(*door, *Options)) *door {
 	t.Helper()
-	d := &door{t: t, api: fakeapi.New(), ca: newAuthority(t), allow: map[string]bool{}, tokens: map[string]string{}}
+	d := &door{t: t, api: fakeapi.New(), ca: authority.New(t), allow: map[string]bool{}, tokens: map[string]string{}}
 	d.api.AccessReview = func(r *authorizationv1.SubjectAccessReview) {
 		a := r.Spec.ResourceAttributes
 		r.Status.Allowed = a.Resource == "nodes" && a.Name == "n" && a.Group == "" &&
@@ -144,11 +84,7 @@ func open(t *testing.T, change func(*door, *Options)) *door {
 			_, _ = io.WriteString(w, "served to "+u.Name+r.Header.Get("Authorization"))
 		}),
 		NodeName: "n", Certificate: SelfSigned("n", []string{"127.0.0.1"}, time.Now), Now: d.now,
-		ClientCA: func() (*x509.CertPool, error) {
-			p := x509.NewCertPool()
-			p.AddCert(d.ca.cert)
-			return p, nil
-		},
+		ClientCA: func() (*x509.CertPool, error) { return d.ca.Pool(), nil },
 		TokenTTL: 2 * time.Minute, AllowTTL: 5 * time.Minute, DenyTTL: 30 * time.Second,
 		ReviewToken: func(ctx context.Context, r *authenticationv1.TokenReview) (*authenticationv1.TokenReview, error) {
 			return client.Create(ctx, c, client.TokenReviews, "", r)

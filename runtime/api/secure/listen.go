@@ -4,13 +4,13 @@ import (
 	"container/list"
 	"context"
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/journalet/journalet/runtime/api/serve"
 )
 
 // Limits bound connections. Zero means the default.
@@ -18,6 +18,9 @@ type Limits struct {
 	// Connections are at most so many at once; of them Strangers have had no permitted request yet. One stranger more
 	// closes the connection of the one that came first.
 	Connections, Strangers int
+	// PerUser bounds those of one user: a client that may send requests leaves places for the API server. The request that
+	// would take one more is answered with 429.
+	PerUser int
 	// Header is how long a handshake may take, and then the header of a request.
 	Header time.Duration
 	// Idle is how long a connection waits for its next request.
@@ -27,15 +30,9 @@ type Limits struct {
 const (
 	defaultConnections = 1024
 	defaultStrangers   = 256
+	defaultPerUser     = 512
 	defaultHeader      = 10 * time.Second
 	defaultIdle        = 90 * time.Second // kubelet
-
-	// maxHeaderBytes bounds a request's header: the URL of an exec holds its command.
-	maxHeaderBytes = 256 << 10
-	// stallTimeout is how long one write may wait for a client that does not read (kubelet: its write timeout).
-	stallTimeout = 4 * time.Hour
-	// stopGrace bounds the wait for handlers at the end.
-	stopGrace = 5 * time.Second
 )
 
 func (l *Limits) fill() {
@@ -44,6 +41,9 @@ func (l *Limits) fill() {
 	}
 	if l.Strangers == 0 {
 		l.Strangers = defaultStrangers
+	}
+	if l.PerUser == 0 {
+		l.PerUser = defaultPerUser
 	}
 	if l.Header == 0 {
 		l.Header = defaultHeader
@@ -69,11 +69,14 @@ func (s *Server) tlsConfig() *tls.Config {
 	return c
 }
 
-// Serve serves requests of l with TLS until ctx ends, and closes l. Then all connections are closed, those that a
-// handler has taken over too. Serve returns when the handlers have, or after 5 s with an error.
+// Serve serves requests of l with TLS until ctx ends, as serve.HTTP does.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	bounded := newListener(l, s.opts.Limits)
-	return serve(ctx, bounded, tls.NewListener(bounded, s.tlsConfig()), s, s.opts.Limits, s.opts.Log)
+	var h http.Handler = s
+	if s.opts.Observe != nil {
+		h = s.opts.Observe(s)
+	}
+	return serveOn(ctx, bounded, tls.NewListener(bounded, s.tlsConfig()), h, s.opts.Limits, s.opts.Log)
 }
 
 // ServePlain serves h on l without TLS and without knowing its clients, within the limits of a Server: the port that
@@ -82,7 +85,7 @@ func ServePlain(ctx context.Context, l net.Listener, h http.Handler, limits Limi
 	limits.fill()
 	limits.Strangers = limits.Connections
 	bounded := newListener(l, limits)
-	return serve(ctx, bounded, bounded, readOnly(h), limits, log)
+	return serveOn(ctx, bounded, bounded, readOnly(h), limits, log)
 }
 
 // readOnly refuses what changes something or shows more than statistics, health and the pods.
@@ -98,61 +101,47 @@ func readOnly(h http.Handler) http.Handler {
 	})
 }
 
-func serve(ctx context.Context, bounded *listener, l net.Listener, h http.Handler, limits Limits,
+func serveOn(ctx context.Context, bounded *listener, l net.Listener, h http.Handler, limits Limits,
 	log *slog.Logger,
 ) error {
-	var working sync.WaitGroup
-	srv := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			working.Add(1)
-			defer working.Done()
-			h.ServeHTTP(w, r)
-		}),
-		BaseContext: func(net.Listener) context.Context { return ctx },
+	return serve.HTTP(ctx, l, serve.Options{
+		Name: "server on " + bounded.Addr().String(), Handler: h, Header: limits.Header, Idle: limits.Idle,
+		Conns: &bounded.conns, Log: log,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			if t, ok := c.(*tls.Conn); ok {
 				c = t.NetConn()
 			}
 			return context.WithValue(ctx, connKey{}, c)
 		},
-		ReadHeaderTimeout: limits.Header, IdleTimeout: limits.Idle, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
-	stop := context.AfterFunc(ctx, func() { srv.Close() })
-	defer stop()
-	err := srv.Serve(l)
-	srv.Close()
-	bounded.Close()
-	bounded.closeAll()
-	done := make(chan struct{})
-	go func() {
-		working.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-time.After(stopGrace):
-		return fmt.Errorf("server on %s: a request did not end within %s", bounded.Addr(), stopGrace)
-	}
-	if errors.Is(err, http.ErrServerClosed) || ctx.Err() != nil {
-		return nil
-	}
-	return fmt.Errorf("server on %s: %w", bounded.Addr(), err)
+	})
 }
 
 // listener accepts connections within the limits.
 type listener struct {
 	net.Listener
 	limits Limits
+	conns  serve.Conns
 
-	mu    sync.Mutex
-	conns map[*conn]struct{}
-	// strangers are those without a permitted request, the first one first.
+	mu   sync.Mutex
+	open int
+	// strangers are those without a permitted request, the first one first. byUser counts the others.
 	strangers *list.List
+	byUser    map[string]int
 }
 
 func newListener(l net.Listener, limits Limits) *listener {
-	return &listener{Listener: l, limits: limits, conns: map[*conn]struct{}{}, strangers: list.New()}
+	return &listener{Listener: l, limits: limits, strangers: list.New(), byUser: map[string]int{}}
+}
+
+// conn is one client's connection.
+type conn struct {
+	*serve.Conn
+	listener *listener
+
+	// Guarded by listener.mu. A connection with a place is a stranger, or of a user.
+	placed   bool
+	stranger *list.Element
+	user     string
 }
 
 // Accept returns the next connection. Those beyond the limits are closed.
@@ -173,111 +162,74 @@ func (l *listener) Accept() (net.Conn, error) {
 func (l *listener) admit(raw net.Conn) *conn {
 	l.mu.Lock()
 	var first *conn
-	if l.strangers.Len() >= l.limits.Strangers || len(l.conns) >= l.limits.Connections {
+	if l.strangers.Len() >= l.limits.Strangers || l.open >= l.limits.Connections {
 		if front := l.strangers.Front(); front != nil {
 			first = front.Value.(*conn)
 			l.forget(first)
 		}
 	}
 	var c *conn
-	if len(l.conns) < l.limits.Connections {
-		c = &conn{Conn: raw, listener: l}
-		l.conns[c] = struct{}{}
+	if l.open < l.limits.Connections {
+		l.open++
+		c = &conn{listener: l, placed: true}
+		c.Conn = l.conns.Add(raw, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.forget(c)
+		})
 		c.stranger = l.strangers.PushBack(c)
 	}
 	l.mu.Unlock()
 	if first != nil {
-		first.Conn.Close()
+		first.Close()
 	}
 	return c
 }
 
 // forget frees the place of a connection. l.mu is held.
 func (l *listener) forget(c *conn) {
-	delete(l.conns, c)
+	if !c.placed {
+		return
+	}
+	c.placed = false
+	l.open--
+	l.unname(c)
+}
+
+// unname takes a connection from the strangers, or from its user. l.mu is held.
+func (l *listener) unname(c *conn) {
 	if c.stranger != nil {
 		l.strangers.Remove(c.stranger)
 		c.stranger = nil
 	}
-}
-
-// closeAll closes what is open, also what a handler has taken over.
-func (l *listener) closeAll() {
-	l.mu.Lock()
-	all := make([]*conn, 0, len(l.conns))
-	for c := range l.conns {
-		all = append(all, c)
-	}
-	l.mu.Unlock()
-	for _, c := range all {
-		c.Close()
+	if c.user != "" {
+		if l.byUser[c.user]--; l.byUser[c.user] == 0 {
+			delete(l.byUser, c.user)
+		}
+		c.user = ""
 	}
 }
 
 type connKey struct{}
 
-// admitted registers that a connection has had a permitted request.
-func admitted(ctx context.Context) {
+// admitted registers that a connection has a permitted request of a user. It reports false if the user has as many
+// connections as one may have: then the request is not to be served.
+func admitted(ctx context.Context, user string) bool {
 	c, ok := ctx.Value(connKey{}).(*conn)
 	if !ok {
-		return
+		return true
 	}
-	c.listener.mu.Lock()
-	defer c.listener.mu.Unlock()
-	if c.stranger != nil {
-		c.listener.strangers.Remove(c.stranger)
-		c.stranger = nil
+	l := c.listener
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !c.placed || c.user == user {
+		return true
 	}
-}
-
-// conn is one client's connection.
-type conn struct {
-	net.Conn
-	listener *listener
-	stranger *list.Element // of listener.strangers; guarded by listener.mu
-
-	mu       sync.Mutex
-	deadline time.Time // of writes, as the server has set it
-}
-
-// Write writes, and fails once the client has not read for stallTimeout.
-func (c *conn) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	at := time.Now().Add(stallTimeout)
-	if !c.deadline.IsZero() && c.deadline.Before(at) {
-		at = c.deadline
+	if l.byUser[user] >= l.limits.PerUser {
+		return false
 	}
-	err := c.Conn.SetWriteDeadline(at)
-	c.mu.Unlock()
-	if err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(p)
+	l.unname(c)
+	c.user = user
+	l.byUser[user]++
+	return true
 }
-
-// SetWriteDeadline bounds writes beyond stallTimeout.
-func (c *conn) SetWriteDeadline(t time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.deadline = t
-	return c.Conn.SetWriteDeadline(t)
-}
-
-// SetDeadline sets the deadlines of reads and writes.
-func (c *conn) SetDeadline(t time.Time) error {
-	if err := c.SetWriteDeadline(t); err != nil {
-		return err
-	}
-	return c.SetReadDeadline(t)
-}
-
-// Close closes the connection and frees its place.
-func (c *conn) Close() error {
-	c.listener.mu.Lock()
-	c.listener.forget(c)
-	c.listener.mu.Unlock()
-	return c.Conn.Close()
-}
-
-// NetConn returns the connection itself, as that of tls.Conn.
-func (c *conn) NetConn() net.Conn { return c.Conn }

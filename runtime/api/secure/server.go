@@ -51,9 +51,11 @@ type Options struct {
 		*authorizationv1.SubjectAccessReview, error)
 	AllowTTL, DenyTTL time.Duration
 
-	Limits Limits
-	Log    *slog.Logger
-	Now    func() time.Time
+	// Observe wraps what serves the requests of the port, refused ones too; it may be nil.
+	Observe func(http.Handler) http.Handler
+	Limits  Limits
+	Log     *slog.Logger
+	Now     func() time.Time
 }
 
 // Server authenticates and authorizes requests before Options.Handler serves them.
@@ -102,9 +104,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	admitted(r.Context())
+	if !admitted(r.Context(), user.Name) {
+		s.opts.Log.Warn("a client has too many connections", "user", user.String(), "limit", s.opts.Limits.PerUser)
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusTooManyRequests, fmt.Sprintf("too many connections of this user; at most %d are served\n",
+			s.opts.Limits.PerUser))
+		return
+	}
 	r = r.WithContext(context.WithValue(r.Context(), userKey{}, user))
-	r.Header.Del("Authorization") // nothing behind this door needs it
+	withoutCredentials(r.Header) // nothing behind this door needs them
 	s.opts.Handler.ServeHTTP(w, r)
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -16,6 +17,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
+	"github.com/journalet/journalet/test/authority"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -37,7 +39,7 @@ func TestPathsHaveTheKubeletsSubresources(t *testing.T) {
 func TestACertificateNamesUserAndGroups(t *testing.T) {
 	d := open(t, nil)
 	d.allow["kube-apiserver get proxy"] = true
-	who := as{cert: d.ca.client(t, "kube-apiserver", "masters")}
+	who := as{cert: d.ca.Client(t, "kube-apiserver", "masters")}
 	if code, body := d.send(who, http.MethodGet, "/exec/ns/p/c"); code != 200 || body != "served to kube-apiserver" {
 		t.Fatalf("%d %q", code, body)
 	}
@@ -61,18 +63,18 @@ func TestACertificateNamesUserAndGroups(t *testing.T) {
 
 func TestCertificatesThatDoNotVerifyAreRefused(t *testing.T) {
 	d := open(t, func(_ *door, o *Options) { o.AlwaysAllow, o.Anonymous = true, true })
-	other := newAuthority(t)
+	other := authority.New(t)
 	name := pkix.Name{CommonName: "root"}
 	usage := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	for what, c := range map[string]*tls.Certificate{
-		"another authority": other.client(t, "root"),
-		"a server's": d.ca.sign(t, &x509.Certificate{
+		"another authority": other.Client(t, "root"),
+		"a server's": d.ca.Sign(t, &x509.Certificate{
 			Subject: name, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		}),
-		"expired": d.ca.sign(t, &x509.Certificate{
+		"expired": d.ca.Sign(t, &x509.Certificate{
 			Subject: name, ExtKeyUsage: usage, NotBefore: time.Unix(0, 0), NotAfter: time.Now().Add(-time.Second),
 		}),
-		"no name": d.ca.client(t, ""),
+		"no name": d.ca.Client(t, ""),
 	} {
 		if code, body := d.send(as{cert: c}, http.MethodGet, "/pods"); code != 401 || body != "Unauthorized" {
 			t.Errorf("%s: %d %q", what, code, body)
@@ -119,7 +121,7 @@ func TestATokenIsReviewedAndItsAnswerIsKept(t *testing.T) {
 
 func TestPermissionsAreKeptForTheirTime(t *testing.T) {
 	d := open(t, nil)
-	who := as{cert: d.ca.client(t, "u")}
+	who := as{cert: d.ca.Client(t, "u")}
 	for _, step := range []struct {
 		allow   bool
 		after   time.Duration
@@ -141,7 +143,7 @@ func TestPermissionsAreKeptForTheirTime(t *testing.T) {
 func TestTheNarrowPermissionIsReviewedFirst(t *testing.T) {
 	d := open(t, nil)
 	d.allow["narrow get pods"], d.allow["wide get proxy"] = true, true
-	narrow, wide := as{cert: d.ca.client(t, "narrow")}, as{cert: d.ca.client(t, "wide")}
+	narrow, wide := as{cert: d.ca.Client(t, "narrow")}, as{cert: d.ca.Client(t, "wide")}
 	d.want(200, narrow, "/pods")
 	if got := d.reviews(accessReviews); got != 1 {
 		t.Errorf("%d reviews, want 1", got)
@@ -154,7 +156,7 @@ func TestTheNarrowPermissionIsReviewedFirst(t *testing.T) {
 
 func TestWithoutAnAPIServerCertificatesAndKeptAnswersWork(t *testing.T) {
 	d := open(t, nil)
-	who := as{cert: d.ca.client(t, "u")}
+	who := as{cert: d.ca.Client(t, "u")}
 	d.tokens["good"] = "u"
 	d.allow["u get proxy"] = true
 	d.want(200, who, "/containerLogs/ns/p/c")
@@ -210,11 +212,11 @@ func TestOldVersionsOfTLSAreRefused(t *testing.T) {
 }
 
 func TestFilesAreReadAgain(t *testing.T) {
-	dir, ca := t.TempDir(), newAuthority(t)
+	dir, ca := t.TempDir(), authority.New(t)
 	var clock time.Time
 	now := func() time.Time { return clock }
-	first, second := ca.client(t, "first"), ca.client(t, "second")
-	cert, key := write(t, dir, first)
+	first, second := ca.Client(t, "first"), ca.Client(t, "second")
+	cert, key := authority.Write(t, dir, first)
 	get, err := CertificateFiles(cert, key, now, New(Options{}).opts.Log)
 	must.OK(t, err)
 	want := func(c *tls.Certificate) {
@@ -225,11 +227,11 @@ func TestFilesAreReadAgain(t *testing.T) {
 		}
 	}
 	want(first)
-	write(t, dir, second)
+	authority.Write(t, dir, second)
 	want(second)
 	must.OK(t, writeFile(key, "broken"))
 	want(second)
-	write(t, dir, first)
+	authority.Write(t, dir, first)
 	want(first)
 	if _, err := CertificateFiles(cert, cert, now, nil); err == nil {
 		t.Error("a certificate is no key")
@@ -237,7 +239,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	authorities, err := ClientCAFile(cert, now, nil)
 	must.OK(t, err)
 	before, _ := authorities()
-	write(t, dir, second)
+	authority.Write(t, dir, second)
 	clock = clock.Add(reloadEvery)
 	if after, err := authorities(); err != nil || after.Equal(before) {
 		t.Errorf("the authorities of before are in use (%v)", err)
@@ -271,7 +273,7 @@ func TestStrangersHoldNoPlaceAgainstOthers(t *testing.T) {
 		o.AlwaysAllow, o.Limits = true, Limits{Connections: 3, Strangers: 2, Header: time.Hour}
 	})
 	known, err := tls.Dial("tcp", d.addr, &tls.Config{
-		InsecureSkipVerify: true, Certificates: []tls.Certificate{*d.ca.client(t, "u")},
+		InsecureSkipVerify: true, Certificates: []tls.Certificate{*d.ca.Client(t, "u")},
 	})
 	must.OK(t, err)
 	defer known.Close()
@@ -288,7 +290,7 @@ func TestStrangersHoldNoPlaceAgainstOthers(t *testing.T) {
 	first, second := d.dial(), d.dial()
 	third := d.dial()
 	closed(t, first)
-	d.want(200, as{cert: d.ca.client(t, "another")}, "/pods")
+	d.want(200, as{cert: d.ca.Client(t, "another")}, "/pods")
 	closed(t, second)
 	_ = third
 	request()
@@ -325,5 +327,109 @@ func TestNamesForgeNoRecord(t *testing.T) {
 	u := &User{Name: "user root (uid 0), process 1\x1b[2J", By: "certificate", From: "10.0.0.1"}
 	if got, want := u.String(), "user root ?uid 0?? process 1?[2J (certificate) from 10.0.0.1"; got != want {
 		t.Errorf("shown as %q, want %q", got, want)
+	}
+}
+
+// upgrade sends a WebSocket handshake with subprotocols, and returns the status.
+func (d *door) upgrade(who as, protocols ...string) int {
+	d.t.Helper()
+	req, err := http.NewRequestWithContext(d.t.Context(), http.MethodGet, "https://"+d.addr+"/exec/ns/p/c", http.NoBody)
+	must.OK(d.t, err)
+	req.Header = http.Header{"Connection": {"keep-alive, Upgrade"}, "Upgrade": {"websocket"}, protocolHeader: protocols}
+	if who.token != "" {
+		req.Header.Set("Authorization", "Bearer "+who.token)
+	}
+	tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
+	defer tr.CloseIdleConnections()
+	resp, err := tr.RoundTrip(req)
+	must.OK(d.t, err)
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+func TestATokenMayBeASubprotocolOfAWebSocket(t *testing.T) {
+	headers := make(chan http.Header, 10)
+	d := open(t, func(_ *door, o *Options) {
+		o.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { headers <- r.Header.Clone() })
+		o.Anonymous = true
+	})
+	d.tokens["good/ü"] = "u"
+	d.allow["u get proxy"] = true
+	protocol := func(token string) string { return tokenProtocol + base64.RawURLEncoding.EncodeToString([]byte(token)) }
+	for what, c := range map[string]struct {
+		who       as
+		protocols []string
+		code      int
+	}{
+		"first":       {as{}, []string{protocol("good/ü") + ", v5.channel.k8s.io, v4.channel.k8s.io"}, 200},
+		"two headers": {as{}, []string{"v5.channel.k8s.io", " v4.channel.k8s.io ,  " + protocol("good/ü")}, 200},
+		"beside a bad header": {as{token: "bad"},
+			[]string{"v5.channel.k8s.io", "v4.channel.k8s.io", protocol("good/ü")}, 200},
+		"refused":        {as{}, []string{"v5.channel.k8s.io," + protocol("bad")}, 401},
+		"alone":          {as{}, []string{protocol("good/ü")}, 401},
+		"twice":          {as{}, []string{"v5.channel.k8s.io", protocol("good/ü"), protocol("good/ü")}, 401},
+		"padded":         {as{}, []string{"v5.channel.k8s.io", protocol("good/ü") + "="}, 401},
+		"no text":        {as{}, []string{"v5.channel.k8s.io", protocol("\xff\xfe")}, 401},
+		"too long":       {as{}, []string{"v5.channel.k8s.io", protocol(strings.Repeat("x", maxTokenBytes+1))}, 401},
+		"none: no token": {as{}, []string{"v5.channel.k8s.io"}, 403},
+	} {
+		if got := d.upgrade(c.who, c.protocols...); got != c.code {
+			t.Errorf("%s: %d, want %d", what, got, c.code)
+		}
+		if c.code != 200 {
+			continue
+		}
+		h := <-headers
+		if got := strings.ReplaceAll(strings.Join(h[protocolHeader], ","), " ", ""); h.Get("Authorization") != "" ||
+			got != "v5.channel.k8s.io,v4.channel.k8s.io" {
+			t.Errorf("%s: the handler sees %q", what, got)
+		}
+	}
+	// Only the handshake of a WebSocket has one.
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/pods", http.NoBody)
+	must.OK(t, err)
+	req.Header.Set(protocolHeader, "v5.channel.k8s.io,"+protocol("good/ü"))
+	if token, err := protocolToken(req); token != "" || err != nil {
+		t.Errorf("a plain request has token %q, %v", token, err)
+	}
+}
+
+func TestOneUserLeavesPlacesForOthers(t *testing.T) {
+	d := open(t, func(_ *door, o *Options) { o.AlwaysAllow, o.Limits = true, Limits{Connections: 5, PerUser: 2} })
+	send := func(c *tls.Conn) string {
+		t.Helper()
+		_, err := c.Write([]byte("GET /pods HTTP/1.1\r\nHost: n\r\n\r\n"))
+		must.OK(t, err)
+		b := make([]byte, 4096)
+		n, err := c.Read(b)
+		must.OK(t, err)
+		return string(b[9:n][:3])
+	}
+	dial := func(user string) *tls.Conn {
+		t.Helper()
+		c, err := tls.Dial("tcp", d.addr, &tls.Config{
+			InsecureSkipVerify: true, Certificates: []tls.Certificate{*d.ca.Client(t, user)},
+		})
+		must.OK(t, err)
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	first, second := dial("u"), dial("u")
+	for range 2 { // more requests on a connection take no more places
+		if a, b := send(first), send(second); a != "200" || b != "200" {
+			t.Fatalf("%s, %s", a, b)
+		}
+	}
+	if got := send(dial("u")); got != "429" {
+		t.Errorf("the third connection: %s, want 429", got)
+	}
+	if got := send(dial("another")); got != "200" {
+		t.Errorf("another user: %s", got)
+	}
+	must.OK(t, first.Close())
+	for end := time.Now().Add(20 * time.Second); send(dial("u")) != "200"; <-time.After(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the place of a closed connection is not free")
+		}
 	}
 }

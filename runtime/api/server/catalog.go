@@ -52,6 +52,12 @@ func (m *Metrics) gauge(name, help string) prometheus.Gauge {
 	return m.gauges(name, help).WithLabelValues()
 }
 
+// gaugeFunc registers a gauge whose value f returns at each scrape.
+func (m *Metrics) gaugeFunc(name, help string, f func() float64) {
+	m.enter("gauge", name, help, nil)
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f))
+}
+
 func (m *Metrics) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 	m.enter("histogram", name, help, labels)

@@ -21,6 +21,10 @@ type Counts struct {
 	// RunningPods have a ready sandbox; Containers are counted by state: created, running, exited, unknown.
 	RunningPods int
 	Containers  map[string]int
+	// Desired are pods of the sources, Active those that are admitted and have not terminated: pods of the API server
+	// under "", others under "true". Mirrors are those that are to have a mirror pod, none without a cluster.
+	Desired, Active map[string]int
+	Mirrors         int
 
 	// Queued are records that are not stored yet.
 	Queued int
@@ -78,6 +82,13 @@ func countedMetrics() []*counted {
 			func(c *Counts) float64 { return float64(c.RunningPods) }),
 		each("kubelet_running_containers", "Containers by state.", "container_state",
 			func(c *Counts) map[string]int { return c.Containers }),
+
+		each("kubelet_desired_pods", "Pods that the sources name; static is true for pods that are not of the API server.",
+			"static", func(c *Counts) map[string]int { return c.Desired }),
+		each("kubelet_active_pods", "Pods that are admitted and have not terminated; static as in kubelet_desired_pods.",
+			"static", func(c *Counts) map[string]int { return c.Active }),
+		one("kubelet_mirror_pods", gauge, "Static pods that are to have a mirror pod.",
+			func(c *Counts) float64 { return float64(c.Mirrors) }),
 
 		one("journalet_journal_queued", gauge, "Records that are not stored yet.",
 			func(c *Counts) float64 { return float64(c.Queued) }),

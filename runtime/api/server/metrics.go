@@ -25,11 +25,13 @@ type Metrics struct {
 	lastRelist           atomic.Int64
 	operations, failures *prometheus.CounterVec
 	durations            *prometheus.HistogramVec
+	evictions            *prometheus.CounterVec
 	pluginErrors         *prometheus.CounterVec
 	pluginDurations      *prometheus.HistogramVec
-	build                *prometheus.GaugeVec
+	build, node          *prometheus.GaugeVec
 	foldTook, folded     prometheus.Gauge
 	probes               probeMetrics
+	pods                 podMetrics
 	traces               traceMetrics
 }
 
@@ -56,13 +58,17 @@ func NewMetrics() *Metrics {
 		"Failed calls to the container runtime by operation.", operation)
 	m.durations = m.histograms("kubelet_runtime_operations_duration_seconds",
 		"Duration of calls to the container runtime by operation.", operationBuckets, operation)
+	m.evictions = m.counters("kubelet_evictions", "Pods that were evicted, by the signal of what was short.",
+		"eviction_signal")
 	const plugin = "plugin_name"
 	m.pluginErrors = m.counters("kubelet_credential_provider_plugin_errors_total",
 		"Failed runs of credential provider plugins.", plugin)
 	m.pluginDurations = m.histograms("kubelet_credential_provider_plugin_duration",
 		"Duration of runs of credential provider plugins, in seconds.", prometheus.DefBuckets, plugin)
 	m.build = m.gauges("journalet_build_info", "1, labelled with the version and the node.", "version", "node")
+	m.node = m.gauges("kubelet_node_name", "1, labelled with the node.", "node")
 	m.probes = m.newProbes()
+	m.pods = m.newPods()
 	m.traces = traceMetrics{
 		exported: m.counter("journalet_traces_exported_total", "Traces of pods' starts that were sent to the collector."),
 		dropped: m.counter("journalet_traces_dropped_total",
@@ -107,6 +113,7 @@ func (m *Metrics) Folded(took time.Duration, last uint64) {
 func (m *Metrics) Relisted(took time.Duration) {
 	m.relist.Observe(took.Seconds())
 	now := time.Now().UnixNano()
+	m.pods.lastRelist.Set(float64(now / int64(time.Second)))
 	if before := m.lastRelist.Swap(now); before != 0 {
 		m.interval.Observe(time.Duration(now - before).Seconds())
 	}
@@ -130,6 +137,9 @@ func (m *Metrics) CredentialPlugin(plugin string, took time.Duration, err error)
 	}
 }
 
+// Evicted counts a pod that is evicted.
+func (m *Metrics) Evicted(signal string) { m.evictions.WithLabelValues(signal).Inc() }
+
 // TracesExported counts traces that a collector has taken.
 func (m *Metrics) TracesExported(n int) { m.traces.exported.Add(float64(n)) }
 
@@ -140,7 +150,10 @@ func (m *Metrics) TracesDropped(n int) { m.traces.dropped.Add(float64(n)) }
 func (m *Metrics) TraceExportFailed() { m.traces.failures.Inc() }
 
 // Build sets the version and the node of the build info.
-func (m *Metrics) Build(version, node string) { m.build.WithLabelValues(version, node).Set(1) }
+func (m *Metrics) Build(version, node string) {
+	m.build.WithLabelValues(version, node).Set(1)
+	m.node.WithLabelValues(node).Set(1)
+}
 
 // Registry returns the registry, for metrics of other packages.
 func (m *Metrics) Registry() *prometheus.Registry { return m.registry }

@@ -163,6 +163,18 @@ func TestMetricsAreServedUnderTheKubeletsNames(t *testing.T) {
 	m.Operation("start_container", time.Second, nil)
 	m.Operation("start_container", time.Second, errors.New("no"))
 	m.Build("1.0.0", "node-1")
+	m.PodStarted(true, true)
+	m.PodStarted(false, false)
+	m.ContainerStarted("container", "")
+	m.ContainerStarted("container", "RunContainerError")
+	m.ImagePulled(100<<20, 2*time.Second)
+	m.ImagePulled(1<<40, 2*time.Second)
+	m.PodRan(1500 * time.Millisecond)
+	for _, reason := range []string{"OutOfcpu", "OutOfhugepages-3Mi", "canary"} {
+		m.Rejected(reason)
+	}
+	m.OrphanFound()
+	m.CgroupVersion(2)
 	m.Count(func() Counts {
 		return Counts{
 			Actors: map[string]int{"pod": 3}, Lagging: 1, Quarantined: 5, Unanswered: 6, Queued: 7,
@@ -202,6 +214,21 @@ func TestMetricsAreServedUnderTheKubeletsNames(t *testing.T) {
 		`kubelet_running_containers{container_state="running"} 4`,
 		"kubelet_pleg_relist_duration_seconds_count 2",
 		"kubelet_pleg_relist_interval_seconds_count 1",
+		"kubelet_pleg_last_seen_seconds 1.",
+		"kubelet_started_pods_total 2",
+		"kubelet_started_pods_errors_total 1",
+		"kubelet_started_user_namespaced_pods_total 1",
+		"kubelet_started_user_namespaced_pods_errors_total 1",
+		`kubelet_started_containers_total{container_type="container"} 2`,
+		`kubelet_started_containers_errors_total{code="RunContainerError",container_type="container"} 1`,
+		`kubelet_image_pull_duration_seconds_sum{image_size_in_bytes="100MB-500MB"} 2`,
+		`kubelet_image_pull_duration_seconds_count{image_size_in_bytes="GT100GB"} 1`,
+		"kubelet_pod_start_duration_seconds_sum 1.5",
+		`kubelet_admission_rejections_total{reason="OutOfcpu"} 1`,
+		`kubelet_admission_rejections_total{reason="OutOfExtendedResources"} 1`,
+		`kubelet_admission_rejections_total{reason="Other"} 1`,
+		"kubelet_orphaned_runtime_pods_total 1",
+		"kubelet_cgroup_version 2",
 		`kubelet_runtime_operations_total{operation_type="start_container"} 2`,
 		`kubelet_runtime_operations_errors_total{operation_type="start_container"} 1`,
 		`kubelet_runtime_operations_duration_seconds_count{operation_type="start_container"} 2`,

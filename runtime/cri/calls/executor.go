@@ -24,14 +24,14 @@ type Performer interface {
 // Options configure an Executor. Performer, Outcome and Finished must be set.
 type Options struct {
 	Performer Performer
-	// Outcome records an outcome, as a fact about its requester.
-	Outcome func(about messages.Ref, e *journaletv1.Event)
+	// Outcome records the outcome of a call, as a fact about its requester.
+	Outcome func(req *journaletv1.CallRequested, about messages.Ref, e *journaletv1.Event)
 	// Finished is called for every finished call of a pod, so that the pod is inspected.
 	Finished func(req *journaletv1.CallRequested)
 	// Go runs a call concurrently. Default: a goroutine, which Close waits for.
 	Go func(func())
-	// Observe receives the duration of each call; may be nil.
-	Observe func(operation string, took time.Duration, failed bool)
+	// Observe receives each call with its outcome and its duration; may be nil.
+	Observe func(req *journaletv1.CallRequested, out *journaletv1.CallFinished, took time.Duration)
 }
 
 // Executor performs calls. The runtime actor's lanes bound how many are under way at once.
@@ -190,11 +190,10 @@ func (x *Executor) perform(in *intent, d *journaletv1.CallDispatched) {
 	if out == nil {
 		return
 	}
-	failed := out.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED
 	if x.opts.Observe != nil {
-		x.opts.Observe(Operation(in.req), time.Since(began), failed)
+		x.opts.Observe(in.req, out, time.Since(began))
 	}
-	x.opts.Outcome(in.requester, messages.NewEvent(out))
+	x.opts.Outcome(in.req, in.requester, messages.NewEvent(out))
 	if in.req.GetPodUid() != "" {
 		x.opts.Finished(in.req)
 	}

@@ -49,8 +49,10 @@ func newExecutor(t *testing.T) (*Executor, *fake, chan outcome, chan string) {
 	outcomes, finished := make(chan outcome, 8), make(chan string, 8)
 	x := New(Options{
 		Performer: f,
-		Outcome:   func(about messages.Ref, e *journaletv1.Event) { outcomes <- outcome{about, e} },
-		Finished:  func(req *journaletv1.CallRequested) { finished <- req.GetPodUid() },
+		Outcome: func(_ *journaletv1.CallRequested, about messages.Ref, e *journaletv1.Event) {
+			outcomes <- outcome{about, e}
+		},
+		Finished: func(req *journaletv1.CallRequested) { finished <- req.GetPodUid() },
 	})
 	t.Cleanup(x.Close)
 	return x, f, outcomes, finished

@@ -99,6 +99,7 @@ type pod struct {
 	ignoreEvents  bool                     // the runtime's events do not trigger inspections
 	newestIntents map[string]string        // by container, from RegisterStart
 	forgets       uint64                   // calls to Forget
+	cleanups      uint64                   // calls to CleanedUp
 }
 
 // New returns a PLEG. It does nothing before Run.
@@ -223,6 +224,17 @@ func (p *PLEG) enqueue(uid string, s *pod) {
 		s.queued = true
 	default:
 		p.drop(uid, s)
+	}
+}
+
+// CleanedUp is called when the clean-up of a pod has ended, after CallEnded. What an inspection under way shows may
+// have been removed since: it is not reported, and the pod is inspected again. Forget comes too late for that, because
+// by then the journal may have forgotten the pod.
+func (p *PLEG) CleanedUp(uid string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.pods[uid]; s != nil && s.inspecting {
+		s.cleanups, s.requeue = s.cleanups+1, true
 	}
 }
 
@@ -412,7 +424,7 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 	p.mu.Lock()
 	s := p.pods[uid]
 	s.queued, s.inspecting = false, true
-	last, owed, forgets := s.last, s.expected, s.forgets
+	last, owed, forgets, cleanups := s.last, s.expected, s.forgets, s.cleanups
 	s.expected = false
 	p.mu.Unlock()
 
@@ -424,7 +436,10 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 			Uid: uid, ObservedAt: began, Sandboxes: last.GetSandboxes(), Containers: last.GetContainers(),
 		}
 	}
-	if err == nil && now != nil && !p.forgotten(s, forgets) {
+	if !p.isCurrent(s, forgets, cleanups) {
+		now = nil
+	}
+	if err == nil && now != nil {
 		if err = p.opts.Sink(ctx, now); err != nil {
 			err = fmt.Errorf("report the observation of pod %s: %w", uid, err)
 		}
@@ -436,7 +451,7 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.inspecting, s.failed = false, err != nil
-	s.expected = s.expected || owed && err != nil
+	s.expected = s.expected || owed && s.forgets == forgets && (err != nil || now == nil)
 	// If Forget was called during the report, that stays, and the pod's next observation is that of a new pod.
 	if err == nil && now != nil && s.forgets == forgets {
 		p.remember(now)
@@ -450,11 +465,11 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 	p.drop(uid, s)
 }
 
-// forgotten reports whether Forget was called for a pod since the given number of calls.
-func (p *PLEG) forgotten(s *pod, forgets uint64) bool {
+// isCurrent reports whether neither Forget nor CleanedUp was called for a pod since these numbers of calls.
+func (p *PLEG) isCurrent(s *pod, forgets, cleanups uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return s.forgets != forgets
+	return s.forgets == forgets && s.cleanups == cleanups
 }
 
 // remember replaces the last observation of a pod; p.mu is held.

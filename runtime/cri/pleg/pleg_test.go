@@ -518,3 +518,21 @@ func TestInspectionDuringWhichItsPodIsForgottenIsNotReported(t *testing.T) {
 	r.relist()
 	r.until("a new pod", shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
 }
+
+func TestInspectionDuringWhichItsPodIsCleanedUpIsRepeated(t *testing.T) {
+	r := newRig(t)
+	r.start("u1", agent, nil)
+	inspections := 0
+	r.runtime.Inject(sim.Fault{Method: "ContainerStatus", Match: func(any) bool {
+		if inspections++; inspections == 1 {
+			r.pleg.CleanedUp("u1")
+		}
+		return false
+	}})
+	r.relist()
+	r.until("the pod", shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
+	r.nothing()
+	if inspections != 2 {
+		t.Errorf("%d inspections, want a second one after the clean-up", inspections)
+	}
+}

@@ -34,6 +34,9 @@ var reasons = set(`True|False|Unknown|agent|source|pod|runtime|node|image|contai
 	pod removed|pod has ended|pod changed|stop requested|no source names this pod|container definition changed|
 	container is in an unknown state|container is in an unknown state, it is started again|
 	container resize requires restart|container is not in the manifest|a newer instance has taken its place|
+	Evicted|memory.available|allocatableMemory.available|nodefs.available|nodefs.inodesFree|imagefs.available|
+	imagefs.inodesFree|containerfs.available|containerfs.inodesFree|pid.available|memory|ephemeral-storage|inodes|pids|
+	MemoryPressure|DiskPressure|PIDPressure|
 	it counts as having ended|its sandbox is not the pod's|its sandbox has another network than the pod`)
 
 // reasonWords are those of sentences about a container, whose name stands between them.
@@ -45,7 +48,7 @@ var conditions = set("Ready|Initialized|ContainersReady|PodScheduled|PodReadyToS
 
 // The names of timers.
 var (
-	timers = set("orphan|sandbox|volumes|tear down|resize|grace|starting pods|opening|deadline")
+	timers = set("orphan|sandbox|volumes|tear down|resize|grace|starting pods|opening|deadline|eviction")
 
 	timersOfContainers = []string{"start ", "back-off ", "pre-stop "}
 	timersOfSeconds    = []string{"active deadline "}

@@ -107,7 +107,11 @@ func describeCall(c *journaletv1.CallRequested) callText {
 		if w.StartContainer.GetPart() == journaletv1.StartPart_START_PART_CREATE {
 			verb = "create"
 		}
-		return callText{verb, "container " + w.StartContainer.GetContainer() + attempt(w.StartContainer.GetAttempt())}
+		kind := "container "
+		if w.StartContainer.GetEphemeral() {
+			kind = "ephemeral container "
+		}
+		return callText{verb, kind + w.StartContainer.GetContainer() + attempt(w.StartContainer.GetAttempt())}
 	case *journaletv1.CallRequested_UpdateContainer:
 		u := w.UpdateContainer
 		return callText{"resize", "container " + u.GetContainer() + " to " + resources(u.GetResources())}

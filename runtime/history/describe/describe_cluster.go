@@ -15,9 +15,16 @@ func (d *Describer) clusterEvent(_ string, e *journaletv1.Event) string {
 		if k.NodeRegistered.GetCreated() {
 			return "created the Node at the API server"
 		}
-		return "took over the Node that the API server has"
+		text := "took over the Node that the API server has"
+		if o := k.NodeRegistered.GetOtherMachine(); o != nil {
+			text += ", of " + otherMachine(o)
+		}
+		return text
 	case *journaletv1.Event_ApiServerContact:
 		if k.ApiServerContact.GetReachable() {
+			if problem := k.ApiServerContact.GetMessage(); problem != "" {
+				return "the API server answers, but " + problem
+			}
 			return "the API server answers"
 		}
 		return withMessage("the API server does not answer", k.ApiServerContact.GetMessage())
@@ -44,7 +51,18 @@ func nodeObserved(n *journaletv1.NodeObserved) string {
 		}
 		s += t.GetKey() + ":" + t.GetEffect()
 	}
+	if o := n.GetOtherMachine(); o != nil {
+		s += "; " + otherMachine(o) + " reports itself as this Node, too"
+	}
 	return s
+}
+
+func otherMachine(m *journaletv1.OtherMachine) string {
+	s := "another machine, " + m.GetMachineId()
+	if a := m.GetAddress(); a != "" {
+		s += " at " + a
+	}
+	return s + ","
 }
 
 func certificateChanged(c *journaletv1.CertificateChanged) string {

@@ -82,6 +82,9 @@ func (d *Describer) imageEvent(_ string, e *journaletv1.Event) string {
 	case *journaletv1.Event_ImagePullRequested:
 		r := k.ImagePullRequested
 		text := "requested image " + r.GetImage()
+		if r.GetCredentialsChanged() {
+			text = "requested image " + r.GetImage() + " again, as credentials have changed,"
+		}
 		if names := r.GetPullSecrets(); len(names) > 0 {
 			text += " with pull secret " + strings.Join(names, ", ")
 		}

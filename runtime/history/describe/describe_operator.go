@@ -37,7 +37,7 @@ func (d *Describer) operatorEvent(_ string, e *journaletv1.Event) string {
 	case *journaletv1.Event_DrainProgressed:
 		return d.drainProgressed(k.DrainProgressed)
 	}
-	return ""
+	return d.pressure(e)
 }
 
 // drainRequested returns what a drain ends, and within which grace.

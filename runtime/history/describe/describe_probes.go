@@ -35,7 +35,11 @@ func readinessGatesSet(g *journaletv1.ReadinessGatesSet) string {
 	if len(g.GetTypes()) == 0 {
 		return "stopped reading readiness gate conditions"
 	}
-	return "reading readiness gate conditions: " + strings.Join(g.GetTypes(), ", ")
+	from := ""
+	if g.GetApi() {
+		from = " of the API server"
+	}
+	return "reading readiness gate conditions" + from + ": " + strings.Join(g.GetTypes(), ", ")
 }
 
 func readinessGatesRead(g *journaletv1.ReadinessGatesRead) string {

@@ -13,7 +13,9 @@ func kindOf(e *journaletv1.Event) string {
 		*journaletv1.Event_Quarantined, *journaletv1.Event_QuarantineLifted, *journaletv1.Event_RuntimeHealthChanged,
 		*journaletv1.Event_DrainRequested, *journaletv1.Event_UncordonRequested, *journaletv1.Event_ShutdownSignaled,
 		*journaletv1.Event_DrainProgressed, *journaletv1.Event_NodeObserved, *journaletv1.Event_NodeRegistered,
-		*journaletv1.Event_ApiServerContact, *journaletv1.Event_CertificateChanged:
+		*journaletv1.Event_ApiServerContact, *journaletv1.Event_CertificateChanged,
+		*journaletv1.Event_PressureObserved, *journaletv1.Event_NodePressureDecided,
+		*journaletv1.Event_EvictionProgressed:
 		return "agent"
 	case *journaletv1.Event_TimerFired, *journaletv1.Event_TimerSet, *journaletv1.Event_TimerCleared:
 		return "timer"
@@ -32,7 +34,8 @@ func kindOf(e *journaletv1.Event) string {
 		*journaletv1.Event_ImagePullDecided, *journaletv1.Event_PullProgressed, *journaletv1.Event_ImagesObserved,
 		*journaletv1.Event_ImageFilesystemFull, *journaletv1.Event_ImagesCollected,
 		*journaletv1.Event_OperatorPullRequested, *journaletv1.Event_OperatorPullDecided,
-		*journaletv1.Event_ImageRemovalRequested, *journaletv1.Event_ImageRemovalDecided:
+		*journaletv1.Event_ImageRemovalRequested, *journaletv1.Event_ImageRemovalDecided,
+		*journaletv1.Event_ImageReclaimRequested, *journaletv1.Event_ImagesReclaimed:
 		return "image"
 	case *journaletv1.Event_ObjectsSet, *journaletv1.Event_ObjectsRead, *journaletv1.Event_VolumesLost,
 		*journaletv1.Event_PodDirectoryFound, *journaletv1.Event_StorageExceeded:
@@ -80,9 +83,15 @@ func alerts(e *journaletv1.Event) bool {
 	case *journaletv1.Event_LogRotated:
 		return k.LogRotated.GetMessage() != ""
 	case *journaletv1.Event_ApiServerContact:
-		return !k.ApiServerContact.GetReachable()
+		return !k.ApiServerContact.GetReachable() || k.ApiServerContact.GetMessage() != ""
+	case *journaletv1.Event_NodeObserved:
+		return k.NodeObserved.GetOtherMachine() != nil
+	case *journaletv1.Event_NodeRegistered:
+		return k.NodeRegistered.GetOtherMachine() != nil
 	case *journaletv1.Event_CertificateChanged:
 		return k.CertificateChanged.GetMessage() != ""
+	case *journaletv1.Event_NodePressureDecided:
+		return len(k.NodePressureDecided.GetConditions()) > 0
 	case *journaletv1.Event_ImageFilesystemFull, *journaletv1.Event_PodEvictionDecided:
 		return true
 	case *journaletv1.Event_ResizeDecided:

@@ -26,6 +26,9 @@ func (s *subject) problems(a *Answer) {
 	s.sandbox(a)
 	s.volumes(a)
 	for _, name := range s.containers {
+		if s.ephemeral(name) {
+			continue // nothing waits for it
+		}
 		s.container(a, name)
 		if s.inits[name] && a.Because != "" {
 			return // what comes after an init container waits for it
@@ -34,6 +37,31 @@ func (s *subject) problems(a *Answer) {
 	if c := s.state.GetConditions()["Ready"]; c.GetReason() == "ReadinessGatesNotReady" {
 		s.add(a, s.log.last(s.at+1, 0, func(e *Event) bool { return e.Body.GetReadinessGatesRead().GetUid() == s.uid }), "")
 		a.because("its containers are ready, and its readiness gates are not: %s", oneLine(c.GetMessage()))
+	}
+}
+
+// ephemerals explains the ephemeral containers that have not run yet, beside the pod's own state.
+func (s *subject) ephemerals(a *Answer) {
+	for _, name := range s.containers {
+		cur := s.state.GetContainers()[name].GetCurrent()
+		ran := cur != nil && cur.GetState() != journaletv1.ContainerState_CONTAINER_STATE_CREATED
+		if !s.ephemeral(name) || ran {
+			continue
+		}
+		var own Answer
+		s.container(&own, name)
+		a.Reasons = append(a.Reasons, own.Reasons...)
+		if own.Because == "" {
+			continue
+		}
+		why := "its ephemeral container " + name + " does not run: " + own.Because
+		if a.Because != "" {
+			why = a.Because + "; " + why
+		}
+		a.Because = why
+		if !own.Until.IsZero() {
+			a.until(own.Until, own.UntilWhat)
+		}
 	}
 }
 

@@ -32,6 +32,8 @@ const (
 	Gates EndKind = "readiness-gates"
 	// Object is a change of an object that a pod refers to, or its first read.
 	Object EndKind = "object"
+	// Pressure is a threshold of eviction that the node meets.
+	Pressure EndKind = "pressure"
 	// Storage is a limit of ephemeral storage that a pod exceeds.
 	Storage EndKind = "storage"
 	// Mount is a volume that is no longer mounted, a directory of a pod that nothing names, or a cgroup that is gone.
@@ -102,6 +104,8 @@ func (x *explainer) outside(e Event) *End {
 		kind = Object
 	case *journaletv1.Event_StorageExceeded:
 		kind = Storage
+	case *journaletv1.Event_PressureObserved:
+		kind = Pressure
 	case *journaletv1.Event_VolumesLost, *journaletv1.Event_PodDirectoryFound, *journaletv1.Event_PodCgroupLost:
 		kind = Mount
 	case *journaletv1.Event_SessionStarted, *journaletv1.Event_SessionEnded:

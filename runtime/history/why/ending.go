@@ -205,6 +205,9 @@ func (s *subject) ends() string {
 			cur := s.state.GetContainers()[name].GetCurrent()
 			spec := s.spec(name)
 			sidecar := s.inits[name] && spec != nil && spec.RestartPolicy != nil
+			if s.ephemeral(name) {
+				continue
+			}
 			if len(parts) < maxEnds && s.inits[name] == init && !sidecar && (cur.GetExitCode() != 0) == failed &&
 				cur.GetState() == journaletv1.ContainerState_CONTAINER_STATE_EXITED {
 				parts = append(parts, "container "+name+" "+exitText(cur))

@@ -227,6 +227,7 @@ func (s *subject) running(a *Answer) {
 		s.restarts(a)
 		s.agentRestarts(a, changed)
 	}
+	s.ephemerals(a)
 	s.resize(a)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -26,7 +27,7 @@ type subject struct {
 	// at is the record that the state contains all records up to.
 	at          uint64
 	quarantined *journaletv1.Quarantined
-	// containers are the names of the pod's containers, init containers first.
+	// containers are the names of the pod's containers, init containers first, ephemeral ones last.
 	containers []string
 	inits      map[string]bool
 	redacted   bool // manifests are missing
@@ -131,17 +132,17 @@ func (s *subject) manifest(digest string) (*corev1.Pod, error) {
 
 // nameContainers lists the pod's containers, as the manifest has them, and those that only the runtime has shown.
 func (s *subject) nameContainers() {
-	if m := s.actor.Manifest(); m != nil {
+	m := s.actor.Manifest()
+	for c := range containers.All(m) {
+		s.containers = append(s.containers, c.Name)
+	}
+	if m != nil {
 		for i := range m.Spec.InitContainers {
-			s.containers = append(s.containers, m.Spec.InitContainers[i].Name)
 			s.inits[m.Spec.InitContainers[i].Name] = true
-		}
-		for i := range m.Spec.Containers {
-			s.containers = append(s.containers, m.Spec.Containers[i].Name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.state.GetContainers())) {
-		if !slices.Contains(s.containers, name) && (s.redacted || s.actor.Manifest() == nil) {
+		if !slices.Contains(s.containers, name) && (s.redacted || m == nil) {
 			s.containers = append(s.containers, name)
 		}
 	}
@@ -149,16 +150,10 @@ func (s *subject) nameContainers() {
 
 // spec returns a container of the manifest, nil if it is not known.
 func (s *subject) spec(name string) *corev1.Container {
-	m := s.actor.Manifest()
-	if m == nil {
-		return nil
-	}
-	for _, list := range [][]corev1.Container{m.Spec.InitContainers, m.Spec.Containers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-	return nil
+	return containers.Find(s.actor.Manifest(), name)
+}
+
+// ephemeral reports whether a container of the manifest is an ephemeral one.
+func (s *subject) ephemeral(name string) bool {
+	return containers.Ephemeral(s.actor.Manifest(), name) != nil
 }

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +21,10 @@ const (
 	// idleAfter is for how long an object is followed after the last pod that refers to it: the next pod of the
 	// namespace often comes soon.
 	idleAfter = time.Minute
+	// laterAfter is how long after the start, and laterEvery how often, the token of a pod that runs already is requested.
+	// The kubelet, which requests them with the pods' first syncs, is bounded by its 50 requests a second.
+	laterAfter = 3 * time.Second
+	laterEvery = 50 * time.Millisecond
 )
 
 // Kept keeps contents on disk for a start without the API server (runtime/objects/kept).
@@ -38,6 +44,10 @@ type Options struct {
 	Client *client.Client
 	// Kept may be nil.
 	Kept Kept
+	// LaterAfter is how long after the start tokens of running pods are requested. Default: 3 s.
+	LaterAfter time.Duration
+	// Wall returns the time of the wall clock, which may be set; nil: the machine's.
+	Wall func() time.Time
 	Log  *slog.Logger
 }
 
@@ -61,7 +71,8 @@ type Backing struct {
 type entry struct {
 	key     objects.Key
 	watched bool
-	cancel  context.CancelFunc // nil before Run
+	later   bool               // nothing waits for it yet
+	cancel  context.CancelFunc // nil before it is followed
 	idle    *time.Timer        // ends an entry that is not watched
 	now     *objects.Object    // nil before the first read
 }
@@ -73,6 +84,10 @@ func New(o Options) *Backing {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Wall == nil {
+		o.Wall = func() time.Time { return time.Now().Round(0) }
+	}
+	o.LaterAfter = cmp.Or(o.LaterAfter, laterAfter)
 	return &Backing{
 		opts: o, wake: make(chan struct{}, 1), entries: map[objects.Key]*entry{}, dirty: map[objects.Key]bool{},
 		back: make(chan struct{}),
@@ -83,7 +98,17 @@ func New(o Options) *Backing {
 func (b *Backing) Watch(k objects.Key) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e := b.entries[k]; e != nil { // it is idle
+	switch e := b.entries[k]; {
+	case e == nil:
+	case e.later:
+		e.later = false
+		if b.ctx != nil && e.cancel == nil {
+			b.start(e)
+		}
+		return
+	case e.watched: // since WatchLater, which has not waited, or no longer does
+		return
+	default: // it is idle
 		e.watched = true
 		e.idle.Stop()
 		if e.now != nil {
@@ -95,6 +120,20 @@ func (b *Backing) Watch(k objects.Key) {
 	b.entries[k] = e
 	if b.ctx != nil {
 		b.start(e)
+	}
+}
+
+// WatchLater implements objects.Backing. Only tokens wait: each is a request of its own, and a node that starts again
+// has one for every pod, while new pods wait for theirs.
+func (b *Backing) WatchLater(k objects.Key) {
+	b.mu.Lock()
+	later := b.ctx == nil && k.Kind == journaletv1.ObjectKind_OBJECT_KIND_SERVICE_ACCOUNT_TOKEN
+	if later && b.entries[k] == nil {
+		b.entries[k] = &entry{key: k, watched: true, later: true}
+	}
+	b.mu.Unlock()
+	if !later {
+		b.Watch(k)
 	}
 }
 
@@ -164,12 +203,39 @@ func (b *Backing) begin(ctx context.Context) {
 	defer b.mu.Unlock()
 	b.ctx = ctx
 	still := map[objects.Key]bool{}
+	var later []*entry
 	for k, e := range b.entries {
 		still[k] = true
-		b.start(e)
+		if e.later {
+			later = append(later, e)
+		} else {
+			b.start(e)
+		}
+	}
+	if len(later) > 0 {
+		b.running.Go(func() { b.startLater(ctx, later) })
 	}
 	if b.opts.Kept != nil {
 		b.opts.Kept.Sweep(still)
+	}
+}
+
+// startLater follows what nothing waits for, in an order of its own, so that a node's pods do not all request at once.
+func (b *Backing) startLater(ctx context.Context, all []*entry) {
+	slices.SortFunc(all, func(x, y *entry) int {
+		return cmp.Or(cmp.Compare(x.key.Pod.UID, y.key.Pod.UID), cmp.Compare(x.key.Selector, y.key.Selector))
+	})
+	for wait := b.opts.LaterAfter; len(all) > 0; wait, all = laterEvery, all[1:] {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		b.mu.Lock()
+		if e := all[0]; b.entries[e.key] == e && e.cancel == nil {
+			b.start(e)
+		}
+		b.mu.Unlock()
 	}
 }
 

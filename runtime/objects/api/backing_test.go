@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -43,22 +44,20 @@ func newRig(t *testing.T, kept Kept, faults func(fakeapi.APIRequest) *fakeapi.Fa
 	t.Helper()
 	server := fakeapi.New()
 	server.Faults = faults
-	return newRigOf(t, server, server.Start(t), kept)
+	return newRigOf(t, server, server.Start(t), Options{Kept: kept}, func(*Backing) {})
 }
 
-// newRigOf returns a rig that watches some objects before it runs, as after a start.
-func newRigOf(t *testing.T, server *fakeapi.Server, url string, kept Kept, watched ...objects.Key) *rig {
+// newRigOf returns a rig whose backing is called before it runs, as after a start.
+func newRigOf(t *testing.T, server *fakeapi.Server, url string, o Options, before func(*Backing)) *rig {
 	t.Helper()
 	c, err := client.New(client.Options{
 		Config: &rest.Config{Host: url}, NodeName: "n", ContentType: "application/json",
 		Main: client.Limits{QPS: 500, Burst: 500},
 	})
 	must.OK(t, err)
-	r := &rig{T: t, server: server, got: make(chan struct{}, 1), seen: map[objects.Key]objects.Object{},
-		Backing: New(Options{Client: c, Kept: kept})}
-	for _, k := range watched {
-		r.Watch(k)
-	}
+	o.Client = c
+	r := &rig{T: t, server: server, got: make(chan struct{}, 1), seen: map[objects.Key]objects.Object{}, Backing: New(o)}
+	before(r.Backing)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -268,6 +267,52 @@ func TestTokensAreOfOnePodAndRenewed(t *testing.T) {
 	}
 }
 
+func TestTokensOfRunningPodsAreRequestedLast(t *testing.T) {
+	server := fakeapi.New()
+	requests := make(chan string, 10)
+	server.Token = func(_, _ string, req *authenticationv1.TokenRequest) error {
+		requests <- req.Spec.BoundObjectRef.Name
+		return nil
+	}
+	url := server.Start(t)
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: name} }
+	server.Create("serviceaccounts", &corev1.ServiceAccount{ObjectMeta: meta("robot")})
+	keys := map[string]objects.Key{}
+	for _, name := range []string{"running", "needs it", "new"} {
+		keys[name] = token(name, server.Create("pods", &corev1.Pod{ObjectMeta: meta(name)}))
+	}
+	r := newRigOf(t, server, url, Options{LaterAfter: time.Hour}, func(b *Backing) {
+		b.WatchLater(keys["running"])
+		b.WatchLater(keys["needs it"])
+	})
+	for _, name := range []string{"new", "needs it"} {
+		r.Watch(keys[name])
+		if got := <-requests; got != name {
+			t.Errorf("requested the token of pod %q, want that of pod %q", got, name)
+		}
+	}
+	r = newRigOf(t, server, url, Options{LaterAfter: time.Millisecond}, func(b *Backing) { b.WatchLater(keys["running"]) })
+	if got := <-requests; got != "running" {
+		t.Errorf("requested the token of pod %q, want that of the pod that runs", got)
+	}
+	r.Watch(keys["running"])
+}
+
+// After a start, the volumes of a pod that runs are set up again: what nothing waited for is watched once more.
+func TestWatchAfterWatchLaterOfAnObjectThatDoesNotWait(t *testing.T) {
+	server := fakeapi.New()
+	r := newRigOf(t, server, server.Start(t), Options{}, func(b *Backing) { b.WatchLater(configMap("c")) })
+	r.Watch(configMap("c"))
+	r.put("c", "1", false)
+	r.until(configMap("c"), "1")
+	r.Watch(configMap("c"))
+	r.Unwatch(configMap("c"))
+	r.Watch(configMap("c"))
+	r.put("d", "1", false)
+	r.Watch(configMap("d"))
+	r.until(configMap("d"), "1")
+}
+
 func TestTokensAreRenewedAsByTheKubelet(t *testing.T) {
 	for _, test := range []struct{ lifetime, earlier, want time.Duration }{
 		{time.Hour, 0, 48 * time.Minute},
@@ -278,6 +323,23 @@ func TestTokensAreRenewedAsByTheKubelet(t *testing.T) {
 		if got := renewAfter(test.lifetime, test.earlier); got != test.want {
 			t.Errorf("a token of %s is renewed after %s, want %s", test.lifetime, got, test.want)
 		}
+	}
+}
+
+func TestTokenIsRenewedInTimeWhateverTheClockIsSetTo(t *testing.T) {
+	for set, want := range map[time.Duration]time.Duration{
+		0: time.Hour, -24 * time.Hour: time.Hour, 24 * time.Hour: wallCheck,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var off atomic.Int64
+			b := New(Options{Wall: func() time.Time { return time.Now().Round(0).Add(time.Duration(off.Load())) }})
+			time.AfterFunc(time.Minute, func() { off.Store(int64(set)) })
+			begun := time.Now()
+			b.sleep(t.Context(), time.Hour)
+			if took := time.Since(begun); took != want {
+				t.Errorf("with the clock set by %v it waited %v, want %v", set, took, want)
+			}
+		})
 	}
 }
 
@@ -322,7 +384,7 @@ func TestCopiesCountUntilTheServerAnswers(t *testing.T) {
 	server := fakeapi.New()
 	url := server.Start(t)
 	before := store()
-	first := newRigOf(t, server, url, before)
+	first := newRigOf(t, server, url, Options{Kept: before}, func(*Backing) {})
 	first.put("a", "one", false)
 	uid := first.pod()
 	all := []objects.Key{configMap("a"), secret("a"), token("p", uid)}
@@ -336,7 +398,11 @@ func TestCopiesCountUntilTheServerAnswers(t *testing.T) {
 
 	// The node starts again while the server is away.
 	server.SetDown(true)
-	second := newRigOf(t, server, url, store(), append(all, secret("b"))...)
+	second := newRigOf(t, server, url, Options{Kept: store()}, func(b *Backing) {
+		for _, k := range append(all, secret("b")) {
+			b.Watch(k)
+		}
+	})
 	if o := second.until(secret("a"), "one"); o.Version == "" {
 		t.Error("the copy has no version")
 	}

@@ -64,9 +64,9 @@ func (b *Backing) follow(ctx context.Context, e *entry) {
 	c, k := b.opts.Client, e.key
 	switch k.Kind {
 	case journaletv1.ObjectKind_OBJECT_KIND_CONFIG_MAP:
-		b.reflect(ctx, e, listWatch(c, client.ConfigMaps, k, &corev1.ConfigMapList{}), &corev1.ConfigMap{})
+		b.reflect(ctx, e, listWatch(c, client.ConfigMaps, k), &corev1.ConfigMap{})
 	case journaletv1.ObjectKind_OBJECT_KIND_SECRET:
-		b.reflect(ctx, e, listWatch(c, client.Secrets, k, &corev1.SecretList{}), &corev1.Secret{})
+		b.reflect(ctx, e, listWatch(c, client.Secrets, k), &corev1.Secret{})
 	case journaletv1.ObjectKind_OBJECT_KIND_SERVICE_ACCOUNT_TOKEN:
 		b.renew(ctx, e)
 	default:
@@ -112,28 +112,27 @@ func (b *Backing) reflect(ctx context.Context, e *entry, lw *cache.ListWatch, ki
 
 // listWatch returns the lists and watches of one object. Client-go repeats nothing by itself: pods wait for what was
 // kept, and the first answer ends all waits.
-func listWatch[T any](c *client.Client, r client.Resource[T], k objects.Key, list runtime.Object) *cache.ListWatch {
-	request := func(o metav1.ListOptions) *rest.Request {
-		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, k.Name).String()
-		return c.REST(r.GroupVersion).Get().Namespace(k.Namespace).Resource(r.Name).MaxRetries(0).
-			VersionedParams(&o, client.ParameterCodec)
+func listWatch[T any](c *client.Client, r client.Resource[T], k objects.Key) *cache.ListWatch {
+	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, k.Name).String()
+	all, err := client.ListWatch(c, r, k.Namespace, selector,
+		func(q *rest.Request) *rest.Request { return q.MaxRetries(0) })
+	if err != nil {
+		panic("objects: " + err.Error()) // a selector of ours
 	}
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
-			defer cancel()
-			out := list.DeepCopyObject()
-			return out, request(o).Do(ctx).Into(out)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.Watch = true
-			w, err := request(o).Watch(ctx)
-			if err != nil && !answer(err) {
-				err = errors.New(text(err)) // the Reflector repeats some errors by itself
-			}
-			return w, err
-		},
+	list, follow := all.ListWithContextFunc, all.WatchFuncWithContext
+	all.ListWithContextFunc = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
+		defer cancel()
+		return list(ctx, o)
 	}
+	all.WatchFuncWithContext = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		w, err := follow(ctx, o)
+		if err != nil && !answer(err) {
+			err = errors.New(text(err)) // the Reflector repeats some errors by itself
+		}
+		return w, err
+	}
+	return all
 }
 
 // failed takes that the API server refuses an object. What was read before stays in use.
@@ -176,6 +175,9 @@ type single struct {
 // Add takes an object.
 func (s *single) Add(o any) error {
 	s.b.answered()
+	if is, ok := o.(metav1.Object); ok && (is.GetName() != s.e.key.Name || is.GetNamespace() != s.e.key.Namespace) {
+		return errors.New("the API server sent another object than the one that is followed")
+	}
 	out := objects.Object{State: present}
 	switch o := o.(type) {
 	case *corev1.ConfigMap:

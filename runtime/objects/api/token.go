@@ -24,7 +24,7 @@ const (
 	// firstRenewal and lastRenewal bound the wait after a request that failed; it doubles between the two.
 	firstRenewal = time.Second
 	lastRenewal  = 30 * time.Second
-	// wallCheck is how often a deadline is compared with the wall clock: timers do not run while a machine sleeps.
+	// wallCheck is how often a wait is compared with the wall clock: timers do not run while a machine sleeps.
 	wallCheck = 5 * time.Minute
 	// maxSelectorBytes bounds the selector of a token as JSON.
 	maxSelectorBytes = 64 << 10
@@ -49,7 +49,7 @@ func (b *Backing) renew(ctx context.Context, e *entry) {
 			d.next = firstRenewal
 			until = time.Now().Add(lifetime)
 			b.set(e, objects.Object{State: present, Data: data}, until)
-			b.sleep(ctx, time.Now().Add(renewAfter(lifetime, rand.N(maxEarlier))))
+			b.sleep(ctx, renewAfter(lifetime, rand.N(maxEarlier)))
 			continue
 		case lagging && until.IsZero():
 		case valid:
@@ -84,10 +84,11 @@ func renewAfter(lifetime, earlier time.Duration) time.Duration {
 	return min(max(lifetime*8/10-earlier, lifetime/2), maxAge-earlier)
 }
 
-// sleep waits until a time of the wall clock.
-func (b *Backing) sleep(ctx context.Context, until time.Time) {
-	for until = until.Round(0); ctx.Err() == nil; {
-		left := until.Sub(time.Now().Round(0))
+// sleep waits for as long as the machine runs, and for no longer than the wall clock shows: that one may be set back.
+func (b *Backing) sleep(ctx context.Context, wait time.Duration) {
+	begun, until := time.Now(), b.opts.Wall().Add(wait)
+	for ctx.Err() == nil {
+		left := min(wait-time.Since(begun), until.Sub(b.opts.Wall()))
 		if left <= 0 {
 			return
 		}

@@ -78,6 +78,9 @@ func (b *Backing) Watch(k objects.Key) {
 	b.signal()
 }
 
+// WatchLater implements objects.Backing: all files are read at once.
+func (b *Backing) WatchLater(k objects.Key) { b.Watch(k) }
+
 // Unwatch implements objects.Backing.
 func (b *Backing) Unwatch(k objects.Key) {
 	b.mu.Lock()

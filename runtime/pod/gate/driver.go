@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +28,8 @@ const (
 	Period = time.Second
 	// maxFileBytes bounds a file; a longer one counts as unreadable.
 	maxFileBytes = 64 << 10
+	// maxStatusBytes bounds the status of a condition at the API server, which checks none.
+	maxStatusBytes = 64
 )
 
 // Options configure a Driver; Sink and one of RootDir and Read must be set.
@@ -36,6 +39,9 @@ type Options struct {
 	// Read returns the status of each condition that a pod's file has, none if there is no file. Default: reads the file
 	// below RootDir.
 	Read func(uid string) (map[string]string, error)
+	// Object returns the newest object of a pod of the API server, nil if none is known. May be nil where there are no
+	// such pods.
+	Object func(uid string) *corev1.Pod
 	// Sink receives a pod's conditions when they have changed, one pod after the other. After an error they are reported
 	// again.
 	Sink func(context.Context, *journaletv1.ReadinessGatesRead) error
@@ -58,6 +64,8 @@ type Driver struct {
 type pod struct {
 	types    []string
 	reported map[string]string
+	// api: the conditions are those of the pod's object. They are read when it has changed, and not by the period.
+	api, changed bool
 	// mustReport makes the driver report the next read in any case. The pod's state of its conditions is unknown,
 	// because a pod without gates ignores reports.
 	mustReport bool
@@ -79,9 +87,9 @@ func New(o Options) *Driver {
 	return &Driver{opts: o, wake: make(chan struct{}, 1), pods: map[string]*pod{}}
 }
 
-// Seed adds a pod's conditions from its state in the journal.
-func (d *Driver) Seed(uid string, types []string, conditions []*journaletv1.ReadinessGateCondition) {
-	d.set(uid, types)
+// Seed adds a pod's conditions from its state in the journal. api: the pod is of the API server.
+func (d *Driver) Seed(uid string, types []string, api bool, conditions []*journaletv1.ReadinessGateCondition) {
+	d.set(uid, types, api)
 	if len(types) > 0 {
 		d.SeedPending(&journaletv1.ReadinessGatesRead{Uid: uid, Conditions: conditions})
 	} else if len(conditions) > 0 {
@@ -108,7 +116,8 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 	for _, e := range rec.GetStep().GetDecisions() {
 		switch k := e.GetKind().(type) {
 		case *journaletv1.Event_ReadinessGatesSet:
-			d.set(messages.RefOf(rec.GetActor()).ID, k.ReadinessGatesSet.GetTypes())
+			set := k.ReadinessGatesSet
+			d.set(messages.RefOf(rec.GetActor()).ID, set.GetTypes(), set.GetApi())
 		case *journaletv1.Event_PodForgotten:
 			d.forget(k.PodForgotten.GetUid())
 		case *journaletv1.Event_PodFinished:
@@ -124,7 +133,26 @@ func (d *Driver) forget(uid string) {
 	delete(d.pods, uid)
 }
 
-func (d *Driver) set(uid string, types []string) {
+// Changed reports that the object of a pod at the API server has changed. It does not block.
+func (d *Driver) Changed(uid string) {
+	if d.mark(uid) {
+		d.wakeUp()
+	}
+}
+
+// mark has a pod read again, and reports whether it is one of the API server with gates.
+func (d *Driver) mark(uid string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := d.pods[uid]
+	if p == nil || !p.api {
+		return false
+	}
+	p.changed = true
+	return true
+}
+
+func (d *Driver) set(uid string, types []string, api bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	old := d.pods[uid]
@@ -134,18 +162,23 @@ func (d *Driver) set(uid string, types []string) {
 		}
 		return
 	}
-	p := &pod{types: types}
+	p := &pod{types: types, api: api, changed: true}
 	if old != nil {
 		p.reported, p.mustReport = old.reported, old.mustReport
 	}
 	d.pods[uid] = p
+	d.wakeUp()
+}
+
+func (d *Driver) wakeUp() {
 	select {
 	case d.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Run reads every period until ctx ends. Without a pod with gates it only waits.
+// Run reads files every period, and conditions at the API server when they have changed, until ctx ends. Without a pod
+// with gates it only waits.
 func (d *Driver) Run(ctx context.Context) error {
 	for {
 		var next <-chan time.Time
@@ -161,31 +194,65 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
-// ReadAll reads once for every pod that has readiness gates, and reports whether there is any. Run calls it by the
-// period.
+// ReadAll reads once for every pod that has readiness gates, but for those whose object has not changed. It reports
+// whether to come again after the period: for a file, or for what could not be reported.
 func (d *Driver) ReadAll(ctx context.Context) bool {
 	d.mu.Lock()
 	pods := maps.Clone(d.pods)
-	d.mu.Unlock()
-	maps.DeleteFunc(pods, func(_ string, p *pod) bool { return len(p.types) == 0 })
-	for _, uid := range slices.Sorted(maps.Keys(pods)) {
-		d.read(ctx, uid, pods[uid])
+	maps.DeleteFunc(pods, func(_ string, p *pod) bool { return len(p.types) == 0 || p.api && !p.changed })
+	for _, p := range pods {
+		p.changed = false
 	}
-	return len(pods) > 0
+	d.mu.Unlock()
+	again := false
+	for _, uid := range slices.Sorted(maps.Keys(pods)) {
+		p := pods[uid]
+		all, known := d.conditions(uid, p)
+		failed := known && !d.report(ctx, uid, p, all)
+		if failed {
+			d.mark(uid)
+		}
+		again = again || failed || !p.api
+	}
+	return again
 }
 
-// read reads a pod's file and reports a change. A file that cannot be read changes nothing.
-func (d *Driver) read(ctx context.Context, uid string, p *pod) {
-	all, err := d.opts.Read(uid)
-	if err != nil {
-		if p.failed != err.Error() {
-			d.opts.Log.Warn("cannot read the conditions of a pod's readiness gates; they stay unchanged",
-				"pod", uid, "file", filepath.Join(podDir(d.opts.RootDir, uid), FileName), "error", err)
-			p.failed = err.Error()
-		}
-		return
+// conditions returns the status of each condition that a pod has. known is false where it is to stay as it was: a file
+// cannot be read, or no object is known yet.
+func (d *Driver) conditions(uid string, p *pod) (all map[string]string, known bool) {
+	if p.api {
+		return d.ofObject(uid)
 	}
-	p.failed = ""
+	all, err := d.opts.Read(uid)
+	if err == nil {
+		p.failed = ""
+		return all, true
+	}
+	if p.failed != err.Error() {
+		d.opts.Log.Warn("cannot read the conditions of a pod's readiness gates; they stay unchanged",
+			"pod", uid, "file", filepath.Join(podDir(d.opts.RootDir, uid), FileName), "error", err)
+		p.failed = err.Error()
+	}
+	return nil, false
+}
+
+func (d *Driver) ofObject(uid string) (all map[string]string, known bool) {
+	if d.opts.Object == nil {
+		return nil, false
+	}
+	object := d.opts.Object(uid)
+	if object == nil {
+		return nil, false
+	}
+	all = map[string]string{}
+	for _, c := range object.Status.Conditions {
+		all[string(c.Type)] = strings.ToValidUTF8(string(c.Status[:min(len(c.Status), maxStatusBytes)]), "")
+	}
+	return all, true
+}
+
+// report reports a pod's conditions if they have changed. It returns false if that failed.
+func (d *Driver) report(ctx context.Context, uid string, p *pod, all map[string]string) bool {
 	now := map[string]string{}
 	r := &journaletv1.ReadinessGatesRead{Uid: uid}
 	for _, kind := range p.types {
@@ -197,14 +264,18 @@ func (d *Driver) read(ctx context.Context, uid string, p *pod) {
 	d.mu.Lock()
 	reported, mustReport := p.reported, p.mustReport
 	d.mu.Unlock()
-	if maps.Equal(now, reported) && !mustReport || d.opts.Sink(ctx, r) != nil {
-		return
+	if maps.Equal(now, reported) && !mustReport {
+		return true
+	}
+	if d.opts.Sink(ctx, r) != nil {
+		return false
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if cur := d.pods[uid]; cur != nil {
 		cur.reported, cur.mustReport = now, cur.mustReport && cur != p
 	}
+	return true
 }
 
 func podDir(root, uid string) string { return filepath.Join(root, "pods", uid) }

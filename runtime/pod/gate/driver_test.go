@@ -8,7 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -22,11 +27,13 @@ type rig struct {
 	root     string
 	reported []string
 	fail     bool
+	objects  map[string]*corev1.Pod
 }
 
 func newRig(t *testing.T) *rig {
-	r := &rig{T: t, root: t.TempDir()}
-	r.d = New(Options{RootDir: r.root, Sink: func(_ context.Context, g *journaletv1.ReadinessGatesRead) error {
+	r := &rig{T: t, root: t.TempDir(), objects: map[string]*corev1.Pod{}}
+	object := func(uid string) *corev1.Pod { return r.objects[uid] }
+	sink := func(_ context.Context, g *journaletv1.ReadinessGatesRead) error {
 		if r.fail {
 			return errors.New("the journal is closed")
 		}
@@ -36,7 +43,8 @@ func newRig(t *testing.T) *rig {
 		}
 		r.reported = append(r.reported, text)
 		return nil
-	}})
+	}
+	r.d = New(Options{RootDir: r.root, Object: object, Sink: sink})
 	return r
 }
 
@@ -104,11 +112,11 @@ func TestSeededGatesAreNotReportedAgain(t *testing.T) {
 	r.write("u", "a: True\n")
 	r.write("v", "a: True\n")
 	conditions := []*journaletv1.ReadinessGateCondition{{Type: "a", Status: "False"}}
-	r.d.Seed("u", []string{"a"}, conditions)
-	r.d.Seed("v", []string{"a"}, conditions)
+	r.d.Seed("u", []string{"a"}, false, conditions)
+	r.d.Seed("v", []string{"a"}, false, conditions)
 	r.d.SeedPending(&journaletv1.ReadinessGatesRead{Uid: "v",
 		Conditions: []*journaletv1.ReadinessGateCondition{{Type: "a", Status: "True"}}})
-	r.d.Seed("w", nil, conditions) // it has terminated
+	r.d.Seed("w", nil, false, conditions) // it has terminated
 	r.reports("u: a=True")
 }
 
@@ -130,7 +138,7 @@ func TestPodWithGatesAgainIsAlwaysReported(t *testing.T) {
 	r.set("u", "a")
 	r.reports()
 	// The agent was restarted meanwhile.
-	r.d.Seed("v", nil, []*journaletv1.ReadinessGateCondition{{Type: "a", Status: "True"}})
+	r.d.Seed("v", nil, false, []*journaletv1.ReadinessGateCondition{{Type: "a", Status: "True"}})
 	r.set("v", "a")
 	r.reports("v:")
 }
@@ -167,4 +175,92 @@ func TestFileThatExpandsToMoreThanItsBoundIsNotRead(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "aliases") {
 		t.Error(err)
 	}
+}
+
+// setAPI is set for a pod of the API server.
+func (r *rig) setAPI(uid string, types ...string) {
+	r.stored(uid, messages.NewEvent(&journaletv1.ReadinessGatesSet{Types: types, Api: true}))
+}
+
+// object has the watch show a pod with these conditions, as "type=status".
+func (r *rig) object(uid string, conditions ...string) {
+	p := new(corev1.Pod)
+	for _, c := range conditions {
+		kind, status, _ := strings.Cut(c, "=")
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
+			Type: corev1.PodConditionType(kind), Status: corev1.ConditionStatus(status),
+		})
+	}
+	r.objects[uid] = p
+	r.d.Changed(uid)
+}
+
+func TestConditionsOfAnAPIPodAreThoseOfItsObject(t *testing.T) {
+	r := newRig(t)
+	r.write("u", "a: True\n") // not read
+	r.d.Changed("u")          // no gates yet
+	r.setAPI("u", "a", "b")
+	r.reports()
+	r.object("u", "a=False", "Ready=True")
+	r.reports("u: a=False")
+	r.object("u", "a=False", "Ready=False") // our own patch comes back
+	r.reports()
+	r.object("u", "b=Unknown", "a="+strings.Repeat("x", 2*maxStatusBytes))
+	r.fail = true
+	if !r.d.ReadAll(t.Context()) {
+		t.Error("a change that could not be reported is not to be reported again")
+	}
+	r.fail = false
+	r.reports("u: a=" + strings.Repeat("x", maxStatusBytes) + " b=Unknown")
+	if r.d.ReadAll(t.Context()) {
+		t.Error("an object is read by the period")
+	}
+	r.objects["u"] = new(corev1.Pod)
+	r.reports() // a pod whose object has not changed costs nothing
+	r.object("u")
+	r.reports("u:")
+}
+
+// After a restart without the API server its pods keep the conditions that they had.
+func TestConditionsStayUntilTheObjectIsKnown(t *testing.T) {
+	r := newRig(t)
+	r.d.Seed("u", []string{"a"}, true, []*journaletv1.ReadinessGateCondition{{Type: "a", Status: "True"}})
+	r.reports()
+	r.object("u", "a=True")
+	r.reports()
+	r.object("u")
+	r.reports("u:")
+}
+
+func TestChangeOfAnObjectIsReadAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun, reported := time.Now(), make(chan string, 10)
+		object := atomic.Pointer[corev1.Pod]{}
+		d := New(Options{
+			Object: func(string) *corev1.Pod { return object.Load() },
+			Sink: func(_ context.Context, g *journaletv1.ReadinessGatesRead) error {
+				reported <- g.GetConditions()[0].GetStatus()
+				return nil
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); _ = d.Run(ctx) }()
+		d.Seed("u", []string{"a"}, true, nil)
+		synctest.Wait()
+		for _, status := range []corev1.ConditionStatus{"True", "False"} {
+			object.Store(&corev1.Pod{Status: corev1.PodStatus{
+				Conditions: []corev1.PodCondition{{Type: "a", Status: status}},
+			}})
+			d.Changed("u")
+			if got := <-reported; got != string(status) {
+				t.Errorf("reported %s, want %s", got, status)
+			}
+		}
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("took %s", took)
+		}
+		cancel()
+		<-done
+	})
 }

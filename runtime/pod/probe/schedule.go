@@ -12,8 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/cri"
 )
 
 // probe is one probe of one instance.
@@ -132,7 +132,7 @@ func (d *Driver) loadPending(ctx context.Context) time.Duration {
 
 // setProbes replaces the probes of a container by those of a setting; d.mu is held. Unchanged ones continue.
 func (d *Driver) setProbes(at containerKey, s *setting, pod *corev1.Pod) {
-	c := cri.ContainerOf(pod, at.container)
+	c := containers.Find(pod, at.container)
 	if c == nil {
 		d.end(at)
 		return

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/objects"
 	"github.com/journalet/journalet/runtime/pod/downward"
@@ -215,7 +216,8 @@ func (c *collector) token(source *corev1.ServiceAccountTokenProjection) error {
 }
 
 // tokenOfBefore adds the token that the volume holds. After a reboot there is none: the pod runs without until the API
-// server is back, which changes the volume.
+// server is back, which changes the volume. A pod without a container so far waits: the store may have had its token
+// without a volume that was given it.
 func (c *collector) tokenOfBefore(path string) error {
 	dir, err := c.Path(c.pod, c.volume)
 	if err != nil {
@@ -224,12 +226,20 @@ func (c *collector) tokenOfBefore(path string) error {
 	data, err := bounded.ReadFileWithin(dir, path, maxTokenBytes)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil
+		return c.ranBefore()
 	case err != nil:
 		return fmt.Errorf("the token from before: %w", err)
 	}
 	c.addPrivate(path, data)
 	return nil
+}
+
+// ranBefore returns an error unless a container of the pod was created before.
+func (c *collector) ranBefore() error {
+	for _, err := range bounded.Entries(filepath.Join(c.PodDir(string(c.pod.UID)), containersDir)) {
+		return err
+	}
+	return fmt.Errorf("the pod had no token before: %w", objects.ErrAway)
 }
 
 func (c *collector) trustBundle(source *corev1.ClusterTrustBundleProjection) error {
@@ -279,10 +289,8 @@ func userOf(pod *corev1.Pod) *int64 {
 
 func securityContexts(pod *corev1.Pod) []*corev1.SecurityContext {
 	var out []*corev1.SecurityContext
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			out = append(out, containers[i].SecurityContext)
-		}
+	for c := range containers.All(pod) {
+		out = append(out, c.SecurityContext)
 	}
 	return out
 }

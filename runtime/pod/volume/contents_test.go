@@ -22,6 +22,7 @@ type store struct {
 	configMaps map[string]*corev1.ConfigMap
 	secrets    map[string]*corev1.Secret
 	token      string
+	away       bool // the API server, which gave the pod its token before
 	bundle     []byte
 }
 
@@ -42,6 +43,9 @@ func (s *store) Secret(_ context.Context, of objects.Owner, name string) (*corev
 func (s *store) Token(
 	context.Context, *corev1.Pod, *corev1.ServiceAccountTokenProjection,
 ) (string, error) {
+	if s.away {
+		return "", objects.ErrAway
+	}
 	if s.token == "" {
 		return "", fmt.Errorf("token of service account %q %w", "default", objects.ErrNotFound)
 	}
@@ -249,6 +253,28 @@ func TestTokenIsOfItsUserOnly(t *testing.T) {
 	if userOf(pod) != nil {
 		t.Error("a user, though the containers differ")
 	}
+}
+
+func TestPodWithoutTheAPIServerKeepsItsTokenOrRunsWithoutOnceItRan(t *testing.T) {
+	d, s, _ := newKernelTest(t)
+	pod := podWith(volumeOf("token", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+		Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "t"}}}}}))
+	s.away = true
+	if err := setUp(t, d, pod); !strings.Contains(fmt.Sprint(err), "had no token before") {
+		t.Errorf("a pod that never ran is set up without its token: %v", err)
+	}
+	s.away = false
+	must.OK(t, setUp(t, d, pod))
+	s.away = true
+	must.OK(t, setUp(t, d, pod))
+	expectTree(t, pathOf(t, d, pod, "token"), ". drwxr-xr-x 0:0\nt -rw-r--r-- 0:0 \"T\"\n")
+
+	d, s, _ = newKernelTest(t) // after a reboot
+	s.away = true
+	_, err := d.CreateTerminationFile(string(pod.UID), "main", 0)
+	must.OK(t, err)
+	must.OK(t, setUp(t, d, pod))
+	expectTree(t, pathOf(t, d, pod, "token"), ". drwxr-xr-x 0:0\n")
 }
 
 func TestFailureOfOneVolumeIsItsOwn(t *testing.T) {

@@ -10,19 +10,17 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/durable"
 )
 
 // usernsFile in a pod's directory holds the ids of its user namespace, in the kubelet's format.
 const (
 	usernsFile    = "userns"
-	newUsernsFile = usernsFile + ".part"
+	newUsernsFile = usernsFile + durable.PartSuffix
 )
 
-const (
-	usernsFileMode = 0o600
-	// maxUsernsBytes bounds what is read of it: it has two mappings.
-	maxUsernsBytes = 4 << 10
-)
+// maxUsernsBytes bounds what is read of it: it has two mappings.
+const maxUsernsBytes = 4 << 10
 
 type idMapping struct {
 	HostID      uint32 `json:"hostId"`
@@ -52,33 +50,10 @@ func (d *Driver) WriteUserNamespace(uid string, ids *journaletv1.UserNamespace) 
 	if err != nil {
 		return fmt.Errorf("encode the pod's ids: %w", err)
 	}
-	if err = writeSynced(root, newUsernsFile, content); err == nil {
-		err = root.Rename(newUsernsFile, usernsFile)
-	}
-	if err == nil {
-		err = syncDir(root)
-	}
-	if err != nil {
+	if err := durable.WriteIn(root, usernsFile, content); err != nil {
 		return fmt.Errorf("write the ids of the pod's user namespace: %w", err)
 	}
 	return nil
-}
-
-func writeSynced(root *os.Root, name string, content []byte) error {
-	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, usernsFileMode)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	return errors.Join(err, f.Sync(), f.Close())
-}
-
-func syncDir(root *os.Root) error {
-	dir, err := root.Open(".")
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // FindUserNamespaces returns the ids of the pods whose directories are on the node, by UID, and which files it could

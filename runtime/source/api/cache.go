@@ -2,6 +2,8 @@ package api
 
 import (
 	"cmp"
+	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -12,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
@@ -22,15 +25,19 @@ type Pods struct {
 	// changed is called for each change, with the lock held. onlyStatus: nothing of it concerns the node.
 	changed func(uid types.UID, mirror, onlyStatus bool)
 
+	node string // of the pods; empty: of any
+	log  *slog.Logger
+
 	mu     sync.Mutex
 	byUID  map[types.UID]*corev1.Pod
 	byName map[types.NamespacedName]types.UID
 	listed bool // a list was complete in this run
 }
 
-func newPods(changed func(uid types.UID, mirror, onlyStatus bool)) *Pods {
+func newPods(node string, log *slog.Logger, changed func(uid types.UID, mirror, onlyStatus bool)) *Pods {
 	return &Pods{
-		changed: changed, byUID: map[types.UID]*corev1.Pod{}, byName: map[types.NamespacedName]types.UID{},
+		node: node, log: log, changed: changed, byUID: map[types.UID]*corev1.Pod{},
+		byName: map[types.NamespacedName]types.UID{},
 	}
 }
 
@@ -114,46 +121,77 @@ func (s store) Add(obj any) error { return s.Update(obj) }
 
 // Update keeps a pod that has changed.
 func (s store) Update(obj any) error {
+	pod, err := s.ours(obj)
+	if err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.set(stripped(obj.(*corev1.Pod)))
+	s.set(pod)
 	return nil
 }
 
 // Delete drops a pod that is gone.
 func (s store) Delete(obj any) error {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return fmt.Errorf("the API server sent a %T", obj)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drop(obj.(*corev1.Pod).UID)
+	s.drop(pod.UID)
 	return nil
 }
 
 // Replace keeps the pods of a complete list, and drops all others.
 func (s store) Replace(list []any, _ string) error {
+	all := map[types.UID]*corev1.Pod{}
+	var first error
+	for _, obj := range list {
+		pod, err := s.ours(obj)
+		if err == nil {
+			all[pod.UID] = pod
+		}
+		first = cmp.Or(first, err)
+	}
+	if first != nil {
+		s.log.Error("pods of the API server's list are left out", "left out", len(list)-len(all), "first", first)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	has := map[types.UID]bool{}
-	for _, obj := range list {
-		has[obj.(*corev1.Pod).UID] = true
-	}
-	for uid := range s.byUID {
-		if !has[uid] {
+	for _, uid := range slices.Sorted(maps.Keys(s.byUID)) { // one seed gives one journal
+		if all[uid] == nil {
 			s.drop(uid)
 		}
 	}
-	for _, obj := range list {
-		s.set(stripped(obj.(*corev1.Pod)))
+	for _, uid := range slices.Sorted(maps.Keys(all)) {
+		s.set(all[uid])
 	}
 	s.listed = true
 	s.changed("", false, false) // the list is complete, whatever it has
 	return nil
 }
 
+// ours returns a pod that this node may run. An API server sends no other, unless it or what is before it is broken:
+// its names become paths.
+func (s store) ours(obj any) (*corev1.Pod, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return nil, fmt.Errorf("the API server sent a %T", obj)
+	}
+	err := manifest.CheckNames(pod)
+	if err == nil {
+		err = messages.CheckID(string(pod.UID))
+	}
+	if err == nil && s.node != "" && pod.Spec.NodeName != s.node {
+		err = fmt.Errorf("it is bound to node %.64q", pod.Spec.NodeName)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the API server sent pod %.64q in namespace %.64q: %w", pod.Name, pod.Namespace, err)
+	}
+	pod.ManagedFields = nil // nobody reads them, and they are most of an object
+	return pod, nil
+}
+
 // Resync does nothing: no period is set.
 func (s store) Resync() error { return nil }
-
-// stripped drops what nobody reads and is most of an object.
-func stripped(pod *corev1.Pod) *corev1.Pod {
-	pod.ManagedFields = nil
-	return pod
-}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cluster/client"
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/source/feed"
 	"github.com/journalet/journalet/runtime/source/manifest"
@@ -36,6 +37,8 @@ const maxUnsupportedBytes = 256
 type Options struct {
 	// ListWatch lists and watches the pods whose spec.nodeName is this node.
 	ListWatch cache.ListerWatcher
+	// NodeName is the name of this node: pods of others are left out. Empty: none is.
+	NodeName string
 	// Store, Prime and Sink are those of package feed. Prime may be nil.
 	Store func(ctx context.Context, manifests iter.Seq2[string, []byte]) error
 	Prime func(digest string, pod *corev1.Pod)
@@ -43,8 +46,11 @@ type Options struct {
 	// Changed is called after each change of Pods, a change of status too, on the goroutine of the watch: it must not
 	// block, nor call Pods. May be nil. uid is empty after a complete list.
 	Changed func(uid types.UID, mirror bool)
-	Clock   cri.Clock
-	Log     *slog.Logger
+	// Returned returns a channel that is closed when the API server answers again, which ends the wait after a failure.
+	// May be nil.
+	Returned func() <-chan struct{}
+	Clock    cri.Clock
+	Log      *slog.Logger
 }
 
 // Driver reads the pods of this node from the API server. Seed is called before Run.
@@ -81,7 +87,7 @@ func New(opts Options) *Driver {
 		opts: opts, log: opts.Log.With("source", messages.APISource), clock: opts.Clock, wake: make(chan struct{}, 1),
 		dirty: map[types.UID]bool{},
 	}
-	d.pods = newPods(d.changed)
+	d.pods = newPods(opts.NodeName, d.log, d.changed)
 	d.sender = feed.Sender{
 		Source: messages.APISource, Store: opts.Store, Prime: opts.Prime, Sink: opts.Sink, Log: d.log,
 	}
@@ -90,6 +96,9 @@ func New(opts Options) *Driver {
 
 // Pods returns the newest objects.
 func (d *Driver) Pods() *Pods { return d.pods }
+
+// Store returns what a Reflector writes the pods of this node to. Run has its own Reflector; a simulation models one.
+func (d *Driver) Store() cache.ReflectorStore { return store{d.pods} }
 
 // Seed adds the source's state in the journal, so that only differences are emitted.
 func (d *Driver) Seed(state *journaletv1.SourceState) { d.sender.Seed(state) }
@@ -113,13 +122,15 @@ func (d *Driver) changed(uid types.UID, mirror, onlyStatus bool) {
 }
 
 // Run watches and emits facts until ctx ends, and returns its error. It may be called once. The Reflector streams the
-// list where the server can, and else lists and watches; it waits 0.8 s, doubling to 30 s, after a failure.
+// list where the server can, and else lists and watches; it waits 0.8 s, doubling to 5 s, after a failure.
 func (d *Driver) Run(ctx context.Context) error {
 	log := logr.FromSlogHandler(d.log.Handler())
-	watch := cache.NewReflectorWithOptions(d.opts.ListWatch, &corev1.Pod{}, store{d.pods},
-		cache.ReflectorOptions{Logger: &log, Name: "pods"})
 	var watching sync.WaitGroup
-	watching.Go(func() { watch.RunWithContext(logr.NewContext(ctx, log)) })
+	watching.Go(func() {
+		client.Follow(logr.NewContext(ctx, log), d.opts.ListWatch, &corev1.Pod{}, store{d.pods}, client.Following{
+			Reflector: cache.ReflectorOptions{Logger: &log, Name: "pods"}, Probe: true, Returned: d.opts.Returned,
+		})
+	})
 	defer watching.Wait()
 	for {
 		select {
@@ -128,7 +139,7 @@ func (d *Driver) Run(ctx context.Context) error {
 		case <-d.wake:
 		}
 		wait := retryMin
-		for err := d.handOver(ctx); err != nil; err = d.handOver(ctx) {
+		for err := d.HandOver(ctx); err != nil; err = d.HandOver(ctx) {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -141,9 +152,9 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
-// handOver emits what has changed since the last fact. What changes meanwhile is emitted with the next one, so a burst
-// becomes few facts.
-func (d *Driver) handOver(ctx context.Context) error {
+// HandOver emits what has changed since the last fact. What changes meanwhile is emitted with the next one, so a burst
+// becomes few facts. Before a complete list it does nothing. Run calls it; a simulation calls it instead of Run.
+func (d *Driver) HandOver(ctx context.Context) error {
 	if !d.pods.Listed() {
 		return nil
 	}
@@ -176,7 +187,7 @@ func (d *Driver) handOver(ctx context.Context) error {
 func (d *Driver) fileOf(uid types.UID) feed.File {
 	none := feed.File{ManifestFile: &journaletv1.ManifestFile{Path: string(uid)}}
 	pod := d.pods.Get(uid)
-	if pod == nil || manifest.IsMirror(pod) || messages.CheckID(string(uid)) != nil {
+	if pod == nil || manifest.IsMirror(pod) {
 		return none
 	}
 	parsed, unsupported, err := manifest.FromAPI(pod)

@@ -151,6 +151,25 @@ func TestNothingIsRemovedBeforeACompleteList(t *testing.T) {
 	}
 }
 
+func TestDeletionOfAnOutageIsReadWhenTheServerReturns(t *testing.T) {
+	s := fakeapi.New()
+	uid := s.Create("pods", testPod("a"))
+	returned, paused := make(chan struct{}), make(chan bool, 100)
+	r := start(t, s.Start(t), nil, Options{Returned: func() <-chan struct{} {
+		paused <- true
+		return returned
+	}})
+	<-r.facts
+	s.SetDown(true)
+	<-paused
+	s.Delete("pods", "default", "a", 5)
+	s.SetDown(false)
+	close(returned)
+	if a := r.one(t, uid); !a.GetDeleted() {
+		t.Errorf("after the outage: %v", a)
+	}
+}
+
 func TestMirrorPodsAreKeptApart(t *testing.T) {
 	s := fakeapi.New()
 	mirror := testPod("m")

@@ -8,7 +8,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/journalet/journalet/actors/containers"
 )
 
 // FromAPI returns a pod of the API server as it is stored, and what of it this version does not carry out, with the
@@ -27,6 +30,26 @@ func FromAPI(from *corev1.Pod) (p Parsed, unsupported string, err error) {
 	p = Parsed{Pod: pod}
 	p.Canonical, p.Digest, err = canonical(pod)
 	return p, unsupportedOfAPI(&pod.Spec), err
+}
+
+// CheckNames returns an error if a name of a pod is none that an API server accepts. Those of the pod, its containers
+// and its volumes become parts of paths.
+func CheckNames(pod *corev1.Pod) error {
+	check := func(what, name string, valid func(string) []string) error {
+		if why := valid(name); len(why) > 0 {
+			return fmt.Errorf("%s %.64q: %s", what, name, why[0])
+		}
+		return nil
+	}
+	err := cmp.Or(check("name", pod.Name, validation.IsDNS1123Subdomain),
+		check("namespace", pod.Namespace, validation.IsDNS1123Label))
+	for c := range containers.All(pod) {
+		err = cmp.Or(err, check("container", c.Name, validation.IsDNS1123Label))
+	}
+	for i := range pod.Spec.Volumes {
+		err = cmp.Or(err, check("volume", pod.Spec.Volumes[i].Name, validation.IsDNS1123Label))
+	}
+	return err
 }
 
 // IsMirror reports whether a pod of the API server is the copy of a static pod.

@@ -1,0 +1,120 @@
+package agent
+
+import (
+	"errors"
+	"time"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri/calls"
+	"github.com/journalet/journalet/runtime/cri/cgroup"
+)
+
+// starting has the time of the first record of each pod that has not run yet, by UID. The goroutine that delivers
+// records uses it.
+type starting map[string]time.Time
+
+// measureStored counts what a stored record decides about pods.
+func (a *agent) measureStored(rec *journaletv1.Record) {
+	for _, e := range rec.GetStep().GetDecisions() {
+		switch k := e.GetKind().(type) {
+		case *journaletv1.Event_PodUpdated:
+			a.measureUpdate(rec, k.PodUpdated)
+		case *journaletv1.Event_AdmissionDecided:
+			if !k.AdmissionDecided.GetAdmitted() {
+				a.metrics.Rejected(k.AdmissionDecided.GetReason())
+			}
+		case *journaletv1.Event_PodStatusChanged:
+			a.measureStatus(rec, k.PodStatusChanged)
+		case *journaletv1.Event_OrphanFound:
+			a.metrics.OrphanFound()
+		}
+	}
+}
+
+func (a *agent) measureUpdate(rec *journaletv1.Record, u *journaletv1.PodUpdated) {
+	uid := u.GetPod().GetUid()
+	switch u.GetOperation() {
+	case journaletv1.PodOperation_POD_OPERATION_ADD:
+		if a.starting == nil {
+			a.starting = starting{}
+		}
+		a.starting[uid] = rec.GetTime().AsTime()
+	case journaletv1.PodOperation_POD_OPERATION_REMOVE:
+		delete(a.starting, uid)
+	}
+}
+
+func (a *agent) measureStatus(rec *journaletv1.Record, s *journaletv1.PodStatusChanged) {
+	uid := messages.RefOf(rec.GetActor()).ID
+	added, is := a.starting[uid]
+	if !is || s.GetPhase() <= journaletv1.PodPhase_POD_PHASE_PENDING {
+		return
+	}
+	delete(a.starting, uid)
+	if s.GetPhase() == journaletv1.PodPhase_POD_PHASE_RUNNING {
+		a.metrics.PodRan(max(0, rec.GetTime().AsTime().Sub(added))) // the clock may have been set back
+	}
+}
+
+var errFailed = errors.New("failed")
+
+// measureCall counts a finished call to the runtime.
+func (a *agent) measureCall(req *journaletv1.CallRequested, out *journaletv1.CallFinished, took time.Duration) {
+	var err error
+	failed := out.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED
+	if failed {
+		err = errFailed
+	}
+	a.metrics.Operation(calls.Operation(req), took, err)
+	switch w := req.GetWork().(type) {
+	case *journaletv1.CallRequested_RunSandbox:
+		a.metrics.PodStarted(w.RunSandbox.GetUserNamespace() != nil, failed)
+	case *journaletv1.CallRequested_StartContainer:
+		a.measureStart(w.StartContainer, out.GetError())
+	case *journaletv1.CallRequested_PullImage:
+		if !failed {
+			a.metrics.ImagePulled(out.GetImageBytes(), took)
+		}
+	}
+}
+
+// measureStart counts a start of a container. One whose image is missing is repeated after the pull, and one that a
+// start was divided into counts with its last part, or where it fails.
+func (a *agent) measureStart(s *journaletv1.StartContainer, failure journaletv1.CallError) {
+	kind, code := "container", ""
+	switch {
+	case s.GetInit():
+		kind = "init_container"
+	case s.GetEphemeral():
+		kind = "ephemeral_container"
+	}
+	switch failure {
+	case journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
+		if s.GetPart() == journaletv1.StartPart_START_PART_CREATE {
+			return
+		}
+	case journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT, journaletv1.CallError_CALL_ERROR_NOT_DONE,
+		journaletv1.CallError_CALL_ERROR_WITHDRAWN:
+		return
+	case journaletv1.CallError_CALL_ERROR_IMAGE_INSPECT:
+		code = "ImageInspectError"
+	case journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME:
+		code = "InvalidImageName"
+	case journaletv1.CallError_CALL_ERROR_CONFIG:
+		code = "CreateContainerConfigError"
+	case journaletv1.CallError_CALL_ERROR_CREATE:
+		code = "CreateContainerError"
+	default:
+		code = "RunContainerError"
+	}
+	a.metrics.ContainerStarted(kind, code)
+}
+
+// cgroupVersion returns the version of the machine's cgroups.
+func cgroupVersion() int {
+	if cgroup.V2() {
+		return 2
+	}
+	return 1
+}
