@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/runtime/api/stream"
 )
 
@@ -49,7 +50,7 @@ func (s *session) attach(ctx context.Context, pod string) error {
 		return err
 	}
 	// The process has a terminal or it has none: the manifest decides.
-	spec := specOf(p, container)
+	spec := containers.Find(p, container)
 	switch {
 	case s.tty && !spec.TTY:
 		s.tty = false

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ import (
 
 func run(ctx context.Context, args ...string) (code int, out, errs string) {
 	var o, e bytes.Buffer
-	code = execute(ctx, args, &o, &e)
+	code = execute(ctx, "journalet", args, &o, &e)
 	return code, o.String(), e.String()
 }
 
@@ -117,6 +118,27 @@ func TestExitCodesClassifyErrors(t *testing.T) {
 	}
 }
 
+// kubeadm runs `kubelet --version`, and starts a unit with the kubelet's flags.
+func TestCalledKubeletItIsOne(t *testing.T) {
+	as := func(args ...string) (int, string, string) {
+		var out, errs bytes.Buffer
+		return execute(t.Context(), "/usr/bin/kubelet", args, &out, &errs), out.String(), errs.String()
+	}
+	code, out, _ := as("--version")
+	if code != exitOK || !regexp.MustCompile(`^Kubernetes v1\.\d+\.\d+\+journalet\.[-\w.]+\n$`).MatchString(out) {
+		t.Errorf("--version: %d, %q", code, out)
+	}
+	if code, out, _ = as("--help"); code != exitOK || !strings.Contains(out, `(default "/var/lib/kubelet")`) {
+		t.Errorf("--help: %d\n%s", code, out)
+	}
+	if code, _, errs := as("--max_pods", "-1"); code != exitUsage || !strings.Contains(errs, "max-pods") {
+		t.Errorf("a value out of bounds: %d, %s", code, errs)
+	}
+	if code, _, errs := as("pods"); code != exitUsage {
+		t.Errorf("a command: %d, %s", code, errs)
+	}
+}
+
 func TestObserveShowsThePastAsTextAndAsJSON(t *testing.T) {
 	root := agentRoot(t)
 	code, out, errs := run(t.Context(), "observe", "--no-follow", "--root-dir", root)
@@ -138,7 +160,7 @@ func TestFollowingEndsQuietlyWhenItIsInterrupted(t *testing.T) {
 	done := make(chan int, 1)
 	var errs bytes.Buffer
 	go func() {
-		done <- execute(ctx, []string{"observe", "--from", "1", "--root-dir", root}, w, &errs)
+		done <- execute(ctx, "journalet", []string{"observe", "--from", "1", "--root-dir", root}, w, &errs)
 	}()
 	if _, err := r.Read(make([]byte, 1024)); err != nil {
 		t.Fatal(err)

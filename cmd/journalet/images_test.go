@@ -26,8 +26,9 @@ func simulatedNodeAt(t *testing.T, endpoint, manifest string, pods int) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan int, 1)
 	go func() {
-		ended <- execute(ctx, []string{"run", "--root-dir", root, "--static-pod-path", dir, "--hostname-override", "node-1",
-			"--container-runtime-endpoint", endpoint, "--healthz-port", "0"}, io.Discard, io.Discard)
+		ended <- execute(ctx, "journalet", []string{"run", "--root-dir", root, "--static-pod-path", dir,
+			"--hostname-override", "node-1", "--container-runtime-endpoint", endpoint, "--healthz-port", "0",
+		}, io.Discard, io.Discard)
 	}()
 	t.Cleanup(func() {
 		cancel()

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/runtime/api/kubelet"
 	"github.com/journalet/journalet/runtime/api/stream"
 )
@@ -177,13 +178,8 @@ func (a *app) logs(ctx context.Context, t *target, name string, l *logFlags, que
 // allContainers returns the names of all containers, in the order in which they start.
 func allContainers(p *corev1.Pod) []string {
 	var all []string
-	for _, some := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range some {
-			all = append(all, some[i].Name)
-		}
-	}
-	for i := range p.Spec.EphemeralContainers {
-		all = append(all, p.Spec.EphemeralContainers[i].Name)
+	for c := range containers.All(p) {
+		all = append(all, c.Name)
 	}
 	return all
 }

@@ -187,7 +187,8 @@ func BenchmarkLogs(b *testing.B) {
 	socket := n.serve(b)
 	b.SetBytes(int64(1024 * len(block)))
 	for b.Loop() {
-		if code := execute(b.Context(), []string{"logs", socket, "web", "app"}, io.Discard, io.Discard); code != 0 {
+		code := execute(b.Context(), "journalet", []string{"logs", socket, "web", "app"}, io.Discard, io.Discard)
+		if code != 0 {
 			b.Fatal(code)
 		}
 	}

@@ -6,5 +6,5 @@ import (
 )
 
 func main() {
-	os.Exit(execute(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(execute(context.Background(), os.Args[0], os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -15,7 +15,7 @@ const commandEnv = "JOURNALET_TEST_COMMAND"
 // TestMain gives the agents of the tests mounts of their own: volumes with Secrets are in memory.
 func TestMain(m *testing.M) {
 	if os.Getenv(commandEnv) != "" {
-		os.Exit(execute(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+		os.Exit(execute(context.Background(), "journalet", os.Args[1:], os.Stdout, os.Stderr))
 	}
 	logLibraries(slog.DiscardHandler)
 	os.Exit(ownmounts.Main(m))

@@ -81,6 +81,11 @@ func (d *description) pod(r *query.PodReport) {
 	d.notEnforced(p)
 	d.containers("Init containers", p.Spec.InitContainers, p.Status.InitContainerStatuses)
 	d.containers("Containers", p.Spec.Containers, p.Status.ContainerStatuses)
+	var ephemeral []corev1.Container
+	for _, c := range p.Spec.EphemeralContainers {
+		ephemeral = append(ephemeral, corev1.Container(c.EphemeralContainerCommon))
+	}
+	d.containers("Ephemeral containers", ephemeral, p.Status.EphemeralContainerStatuses)
 	d.conditions(p)
 	d.decisions(r)
 	d.events(r)

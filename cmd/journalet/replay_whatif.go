@@ -52,7 +52,8 @@ func (a *app) otherConfig(o replayOptions) (func(*journaletv1.AgentConfig), erro
 		for _, p := range problems {
 			a.notice(fmt.Sprintf("%s: %s: %s", p.File, p.Field, p.Message))
 		}
-		if len(cfg.SystemReserved)+len(cfg.KubeReserved) > 0 && o.allocatable == "" {
+		if (len(cfg.SystemReserved)+len(cfg.KubeReserved) > 0 || cfg.Eviction.Hard != nil || cfg.ReservedSystemCPUs != "") &&
+			o.allocatable == "" {
 			a.notice("what the file reserves is left out: the journal holds what is allocatable to pods, not the node's " +
 				"capacity; give what would be left with --with-allocatable")
 		}

@@ -37,6 +37,8 @@ type app struct {
 	out, err *screen
 
 	rootDir, server, authority, nkey, node, output string
+	// agentDir is the root directory of an agent that is given none; empty: the default.
+	agentDir string
 
 	journal string    // the journal to read; empty: that in rootDir
 	asOf    time.Time // its end, if no agent writes it
@@ -47,11 +49,16 @@ type app struct {
 	above func(write func())
 }
 
-// execute runs one command line and returns its exit code.
-func execute(ctx context.Context, args []string, out, errs io.Writer) int {
+// execute runs one command line of a program that was called by a name, and returns its exit code.
+func execute(ctx context.Context, program string, args []string, out, errs io.Writer) int {
 	logLibraries(slog.DiscardHandler)
 	a := &app{in: os.Stdin, out: &screen{out}, err: &screen{errs}, now: time.Now}
-	root := a.command()
+	var root *cobra.Command
+	if isKubelet(program) {
+		root = a.kubeletCommand()
+	} else {
+		root = a.command()
+	}
 	root.SetArgs(args)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
@@ -82,13 +89,11 @@ func (a *app) command() *cobra.Command {
 		Args:                       usageArgs(cobra.NoArgs),
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SuggestionsMinimumDistance: 2,
-		SilenceErrors:              true, SilenceUsage: true,
 	}
 	f := root.PersistentFlags()
 	f.StringVar(&a.rootDir, "root-dir", cmp.Or(os.Getenv(rootDirEnv), config.DefaultRootDir),
 		"root directory of the agent (env "+rootDirEnv+")")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(a.runCommand(), a.podsCommand(), a.podCommand(), a.observeCommand(), a.whyCommand(),
+	silent(root).AddCommand(a.runCommand(), a.podsCommand(), a.podCommand(), a.observeCommand(), a.whyCommand(),
 		a.timelineCommand(), a.traceCommand(), a.replayCommand(), a.journalCommand(), a.liftCommand(), a.checkCommand(),
 		a.validateCommand(), a.restartCommand(), a.drainCommand(), a.uncordonCommand(), a.resetCommand(),
 		a.execCommand(), a.attachCommand(), a.portForwardCommand(), a.cpCommand(),
@@ -96,6 +101,13 @@ func (a *app) command() *cobra.Command {
 	root.AddCommand(a.imagesCommand(), a.pullCommand())
 	root.AddCommand(a.topCommand())
 	return root
+}
+
+// silent leaves it to execute to print errors.
+func silent(cmd *cobra.Command) *cobra.Command {
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	return cmd
 }
 
 // usageArgs turns the errors of an argument check into usage errors.

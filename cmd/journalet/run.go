@@ -51,7 +51,7 @@ func (a *app) runCommand() *cobra.Command {
 // defaults returns the agent's defaults with the root directory of the environment.
 func (a *app) defaults() *config.Config {
 	cfg := config.Defaults()
-	cfg.RootDir = cmp.Or(os.Getenv(rootDirEnv), cfg.RootDir)
+	cfg.RootDir = cmp.Or(os.Getenv(rootDirEnv), a.agentDir, cfg.RootDir)
 	return cfg
 }
 

@@ -330,7 +330,7 @@ func newSecretNode(t *testing.T) *secretNode {
 func (n *secretNode) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
-	go func() { n.done <- execute(ctx, n.args, n.log, n.log) }()
+	go func() { n.done <- execute(ctx, "journalet", n.args, n.log, n.log) }()
 }
 
 // behaviour is what the containers do.

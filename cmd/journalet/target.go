@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/runtime/api/stream"
 	"github.com/journalet/journalet/runtime/history"
 )
@@ -216,7 +217,7 @@ func distance(a, b string) int {
 func containerOf(p *corev1.Pod, name string, notes io.Writer) (string, error) {
 	name = cmp.Or(name, p.Annotations[defaultContainer])
 	if name != "" {
-		if specOf(p, name) == nil {
+		if containers.Find(p, name) == nil {
 			return "", notFoundError{fmt.Errorf("container %q not found in pod %s/%s: it has %s", name, p.Namespace, p.Name,
 				containerNames(p))}
 		}
@@ -230,23 +231,6 @@ func containerOf(p *corev1.Pod, name string, notes io.Writer) (string, error) {
 		fmt.Fprintf(notes, "Defaulted container %q out of: %s\n", name, containerNames(p))
 	}
 	return name, nil
-}
-
-// specOf returns the specification of a container, nil if the pod has none of the name.
-func specOf(p *corev1.Pod, name string) *corev1.Container {
-	for _, all := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
-		for i := range all {
-			if all[i].Name == name {
-				return &all[i]
-			}
-		}
-	}
-	for i := range p.Spec.EphemeralContainers {
-		if e := &p.Spec.EphemeralContainers[i]; e.Name == name {
-			return (*corev1.Container)(&e.EphemeralContainerCommon)
-		}
-	}
-	return nil
 }
 
 // containerNames lists the containers of a pod as kubectl does.

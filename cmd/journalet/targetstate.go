@@ -139,13 +139,7 @@ func (t *target) completeContainers(cmd *cobra.Command, args []string, _ string)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	var names []string
-	for _, all := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
-		for i := range all {
-			names = append(names, all[i].Name)
-		}
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return allContainers(p), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completions returns what texts returns for each pod, sorted, each once.

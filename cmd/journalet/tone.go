@@ -63,12 +63,20 @@ func warning(e *journaletv1.Event) bool {
 		*journaletv1.Event_AdmissionPendingPreemption, *journaletv1.Event_ResizePendingPreemption,
 		*journaletv1.Event_UidDeferred, *journaletv1.Event_OrphanFound, *journaletv1.Event_OrphanConfirmed,
 		*journaletv1.Event_AllContainersRestarting, *journaletv1.Event_CallDropped,
-		*journaletv1.Event_ImageFilesystemFull:
+		*journaletv1.Event_ImageFilesystemFull, *journaletv1.Event_PodEvictionDecided:
 		return true
+	case *journaletv1.Event_PressureObserved:
+		return len(k.PressureObserved.GetThresholds()) > 0
+	case *journaletv1.Event_NodePressureDecided:
+		return len(k.NodePressureDecided.GetConditions()) > 0
 	case *journaletv1.Event_ImageRemovalDecided:
 		return k.ImageRemovalDecided.GetMessage() != ""
 	case *journaletv1.Event_ApiServerContact:
-		return !k.ApiServerContact.GetReachable()
+		return !k.ApiServerContact.GetReachable() || k.ApiServerContact.GetMessage() != ""
+	case *journaletv1.Event_NodeObserved:
+		return k.NodeObserved.GetOtherMachine() != nil
+	case *journaletv1.Event_NodeRegistered:
+		return k.NodeRegistered.GetOtherMachine() != nil
 	case *journaletv1.Event_CertificateChanged:
 		return k.CertificateChanged.GetMessage() != ""
 	case *journaletv1.Event_ProbeResult:

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/journalet/journalet/runtime/agent"
+	"github.com/journalet/journalet/runtime/cluster/node"
+)
+
+const (
+	// kubeletName is the name under which the program takes the kubelet's place (ADR 060).
+	kubeletName = "kubelet"
+	// kubeletDir is the kubelet's root directory, which kubeadm writes into and empties again.
+	kubeletDir = "/var/lib/kubelet"
+)
+
+// isKubelet reports whether the program was called by the kubelet's name.
+func isKubelet(program string) bool { return filepath.Base(program) == kubeletName }
+
+// kubeletCommand returns `journalet run` as the kubelet's callers expect it: with the kubelet's root directory, its
+// --version, which kubeadm reads, and underscores for dashes in the names of flags.
+func (a *app) kubeletCommand() *cobra.Command {
+	a.agentDir = kubeletDir
+	cmd := a.runCommand()
+	cmd.Use, cmd.Example = kubeletName, ""
+	cmd.Long = "Journalet in the kubelet's place: `journalet run`, with " + kubeletDir + " for a root directory.\n" +
+		"To query it: JOURNALET_ROOT_DIR=" + kubeletDir + " journalet pods."
+	cmd.Version = node.KubeletVersion(agent.Version)
+	cmd.SetVersionTemplate("Kubernetes {{.Version}}\n")
+	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
+	})
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	return silent(cmd)
+}
