@@ -21,8 +21,9 @@ var layers = []layer{
 	{in: "messages/journaletv1", allow: nil, tests: true},
 	{in: "messages", allow: []string{"messages"}, tests: true},
 	{in: "actors", allow: []string{"messages", "actors"}, tests: true},
-	{in: "bus", allow: []string{"messages", "bus", "runtime/bounded"}},
+	{in: "bus", allow: []string{"messages", "bus", "runtime/bounded", "runtime/durable"}},
 	{in: "runtime/bounded", allow: nil}, // below everything: all that read what others write need it
+	{in: "runtime/durable", allow: nil},
 	{in: "runtime/fold", allow: []string{"messages", "actors"}},
 	{in: "runtime/history/open", allow: []string{"messages", "bus", "runtime/history"}}, // files
 	{in: "runtime/history", allow: []string{"messages", "actors", "runtime/bounded", "runtime/config", "runtime/fold",

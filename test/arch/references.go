@@ -38,13 +38,17 @@ var theirs = strings.Fields(`
 	podCIDRs CertificateSigningRequest
 	OnPodSandboxReady
 	Kubelet:    computeInitContainerActions computePodActions computePodResizeAction containerBackOffPeriod getPhase
-	            imageBackOff immediateEvictionGracePeriodSeconds maxMsgSize maxProbeRetries maxRespBodyLength
+	            buildSignalToNodeReclaimFuncs buildSignalToRankFunc IsLocalEphemeralVolume podCleanupTimeout
+	            UpdateContainerFsThresholds evictionMessage imageBackOff immediateEvictionGracePeriodSeconds maxMsgSize maxProbeRetries maxRespBodyLength
 	            minimumGracePeriodInSeconds
 	            podContainerManagerImpl qosContainerManagerImpl sortPendingResizes validateMemoryResizeAction
 	            validateResizePolicy ErrPostStartHook HandlePodRemoves HandlePodUpdates MaxPerPodContainerCount
 	            MaxPodTerminationMessageLogLength MaxShares MilliCPUToCPU MinMilliCPULimit MinQuotaPeriod MinShares
 	            RestartingAllContainers SyncTerminatingPod SystemCriticalPriority UnexpectedAdmissionError
 	            ValidatePodResize ValidatePodUpdate
+            CheckLimitsForResolvConf EvictionThresholdMet FailedCreatePodContainer FailedNodeDeclaredFeaturesCheck
+            FailedPodSandBoxStatus FailedPrepareDynamicResources FailedValidation HostIPsIPFamilyMismatch
+            InvalidImageID KubeletSetupFailed PossibleMemoryBackedVolumesOnDisk SystemOOM
 	Kubernetes: allocatedResources cAdvisor usageNanoCores container_last_seen
 	            hostnameOverride nodeStatus AppArmor ConfigMaps WebSocket
 	Runtimes:   image_id stats_collect_period restrict_oom_score_adj Container.Delete ImageService

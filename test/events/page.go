@@ -46,8 +46,9 @@ var facts = map[string]struct{ about, recorder string }{
 	"operator_pull_requested": {"image", "the control service, on request"},
 	"image_removal_requested": {"image", "the control service, on request"},
 
+	"pressure_observed":   {"node", "the driver of pressure"},
 	"node_observed":       {"node", "the driver of the Node"},
-	"node_registered":     {"agent", "the driver of the Node"},
+	"node_registered":     {"node", "the driver of the Node"},
 	"api_server_contact":  {"agent", "the client of the API server"},
 	"certificate_changed": {"agent", "the driver of certificates"},
 	"api_delete_finished": {"pod", "the driver of pod statuses"},

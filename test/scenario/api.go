@@ -17,7 +17,8 @@ import (
 )
 
 // apiPod records that the API server has a pod of this UID, as the body and the arguments give it: deleted=(grace in
-// seconds), phase=, generation=. The body is a pod in YAML, without apiVersion and kind.
+// seconds), phase=, generation=, and ephemeral=(name or name:target, ...), whose image is debug:1. The body is a pod in
+// YAML, without apiVersion and kind.
 func (s *Scenario) apiPod(d *datadriven.TestData) (string, error) {
 	body := strings.ReplaceAll("\n"+d.Input, "\nmetadata:", "\napiVersion: v1\nkind: Pod\nmetadata:")
 	node := s.started.GetConfig().GetNodeName()
@@ -35,6 +36,14 @@ func (s *Scenario) apiPod(d *datadriven.TestData) (string, error) {
 		grace := int64(number(d, "deleted", 0))
 		at := metav1.NewTime(begin.Add(time.Duration(grace) * time.Second))
 		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &at, &grace
+	}
+	for _, e := range values(d, "ephemeral") {
+		name, target, _ := strings.Cut(e, ":")
+		pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, corev1.EphemeralContainer{
+			TargetContainerName: target, EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+				Name: name, Image: "debug:1", ImagePullPolicy: corev1.PullIfNotPresent,
+			},
+		})
 	}
 	p, unsupported, err := manifest.FromAPI(pod)
 	if err != nil {

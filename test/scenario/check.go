@@ -183,7 +183,8 @@ func statusLine(p *corev1.Pod) string {
 	for _, c := range p.Status.Conditions {
 		text += fmt.Sprintf(" %s=%s", c.Type, c.Status)
 	}
-	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses,
+		p.Status.EphemeralContainerStatuses) {
 		text += " " + c.Name + "=" + shortState(c)
 	}
 	return text

@@ -122,5 +122,5 @@ func (n *names) image(e *journaletv1.Event) string {
 		}
 		return "answer " + r.GetRequestId() + ": " + r.GetImageId() + " removed"
 	}
-	return ""
+	return n.pressed(e)
 }

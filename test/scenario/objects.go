@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -69,8 +70,8 @@ func (w *world) holds(m *corev1.Pod) bool {
 			return true
 		}
 	}
-	for _, c := range slices.Concat(m.Spec.InitContainers, m.Spec.Containers) {
-		if w.lacking(references.OfContainer(&c)) != "" {
+	for c := range containers.All(m) {
+		if w.lacking(references.OfContainer(c)) != "" {
 			return true
 		}
 	}
@@ -139,8 +140,8 @@ func (w *world) mayCreate(o *objects, alias, name string, m *corev1.Pod, out *jo
 			w.violation("%s: container %s is created without volume %s", alias, name, volume)
 		}
 	}
-	for _, c := range slices.Concat(m.Spec.InitContainers, m.Spec.Containers) {
-		if problem := w.lacking(references.OfContainer(&c)); c.Name == name && problem != "" {
+	for c := range containers.All(m) {
+		if problem := w.lacking(references.OfContainer(c)); c.Name == name && problem != "" {
 			out.Error, out.Message, out.Retryable = journaletv1.CallError_CALL_ERROR_CONFIG, problem, true
 			return false
 		}

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -61,6 +62,13 @@ func (w *world) checkStart(o *objects, alias string, c *journaletv1.ContainerObs
 		if never(m, spec) && o.starts[once] > 1+o.requested[c.GetName()]+o.requested[""] {
 			w.violation("%s: container %s started again under restartPolicy Never", alias, c.GetName())
 		}
+	}
+	if spec := containers.Find(m, c.GetName()); containers.Ephemeral(m, c.GetName()) != nil {
+		define(c, spec)
+		if o.starts[c.GetName()]++; o.starts[c.GetName()] > 1 {
+			w.violation("%s: ephemeral container %s started again", alias, c.GetName())
+		}
+		return
 	}
 	mainBefore := false
 	for i := range m.Spec.Containers {

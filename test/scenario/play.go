@@ -121,9 +121,10 @@ func (s *Scenario) call(d *datadriven.TestData) (*journaletv1.Call, error) {
 		r := c.GetRequest()
 		op, container := opOf(r)
 		id, image, secrets := idOf(r), r.GetPullImage().GetImage(), strings.Join(r.GetPullImage().GetPullSecrets(), "+")
+		account := r.GetPullImage().GetServiceAccount()
 		if op == d.CmdArgs[0].Key && s.g.names.of(r.GetPodUid()) == arg(d, "pod", "") &&
 			container == arg(d, "container", container) && id == arg(d, "id", id) && image == arg(d, "image", image) &&
-			secrets == arg(d, "secret", secrets) {
+			secrets == arg(d, "secret", secrets) && account == arg(d, "account", account) {
 			found = append(found, c)
 		}
 	}
@@ -348,10 +349,14 @@ func (s *Scenario) status(d *datadriven.TestData) (string, error) {
 		}
 		text += "\n"
 	}
-	for i, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+	for i, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses,
+		p.Status.EphemeralContainerStatuses) {
 		kind := "container"
-		if i < len(p.Status.InitContainerStatuses) {
+		switch inits := len(p.Status.InitContainerStatuses); {
+		case i < inits:
 			kind = "init container"
+		case i >= inits+len(p.Status.ContainerStatuses):
+			kind = "ephemeral container"
 		}
 		text += fmt.Sprintf("  %s %s: ", kind, c.Name)
 		switch {

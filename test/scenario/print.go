@@ -67,7 +67,7 @@ func (n *names) event(e *journaletv1.Event) string {
 		}
 		return "admit pod/" + n.of(k.AdmissionDecided.GetUid()) + idsText(k.AdmissionDecided.GetUserNamespace())
 	case *journaletv1.Event_ImagePullRequested:
-		return "request image " + k.ImagePullRequested.GetImage() + credentials(k.ImagePullRequested)
+		return pullText(k.ImagePullRequested)
 	case *journaletv1.Event_ImagePullWithdrawn:
 		return "withdraw image " + k.ImagePullWithdrawn.GetImage()
 	case *journaletv1.Event_ImagePullDecided:
@@ -90,7 +90,11 @@ func (n *names) event(e *journaletv1.Event) string {
 		}
 		return "restart all containers for " + k.AllContainersRestarting.GetContainer()
 	case *journaletv1.Event_ReadinessGatesSet:
-		return "set readiness gates: " + strings.Join(k.ReadinessGatesSet.GetTypes(), " ")
+		from := ""
+		if k.ReadinessGatesSet.GetApi() {
+			from = " of the API server"
+		}
+		return "set readiness gates" + from + ": " + strings.Join(k.ReadinessGatesSet.GetTypes(), " ")
 	case *journaletv1.Event_PodStatusChanged:
 		return statusChanged(k.PodStatusChanged)
 	case *journaletv1.Event_PodTerminating:
@@ -124,6 +128,9 @@ func (n *names) claimOrOrphan(e *journaletv1.Event) string {
 		text := "end pod/" + n.of(v.GetUid()) + " (" + v.GetReason() + ")"
 		if v.GetGrace() != nil {
 			text += " grace=" + v.GetGrace().AsDuration().String()
+		}
+		if v.GetSignal() != "" {
+			text += ": " + strings.TrimSpace(v.GetMessage())
 		}
 		return text
 	case *journaletv1.Event_PodReadmitted:
@@ -223,6 +230,9 @@ func (n *names) call(r *journaletv1.CallRequested) string {
 		}
 		text += fmt.Sprintf(" attempt=%d in %s", k.StartContainer.GetAttempt(), k.StartContainer.GetSandboxId())
 		text += idsText(k.StartContainer.GetUserNamespace())
+		if target := k.StartContainer.GetTargetContainerId(); target != "" {
+			text += " beside " + target
+		}
 	case *journaletv1.CallRequested_StopContainer:
 		stop := k.StopContainer
 		text += fmt.Sprintf(" %s grace=%s (%s)", stop.GetContainerId(), stop.GetGrace().AsDuration(), stop.GetReason())
@@ -366,4 +376,13 @@ func since(t time.Time) string {
 		return "-"
 	}
 	return "+" + t.Sub(begin).String()
+}
+
+// pullText names the pull that a pod requests.
+func pullText(r *journaletv1.ImagePullRequested) string {
+	text := "request image "
+	if r.GetCredentialsChanged() {
+		text = "request again, with other credentials, image "
+	}
+	return text + r.GetImage() + credentials(r)
 }

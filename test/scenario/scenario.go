@@ -59,8 +59,8 @@ var commands = map[string]func(*Scenario, *datadriven.TestData) (string, error){
 	"object":     (*Scenario).object, "objects": (*Scenario).objects, "volumes": (*Scenario).volumes,
 	"lost": (*Scenario).lost, "directory": (*Scenario).directory, "storage": (*Scenario).storage,
 	"restart-pod": (*Scenario).restartPod, "drain": (*Scenario).drain, "uncordon": (*Scenario).uncordon,
-	"shutdown": (*Scenario).shutdown,
-	"api-pod":  (*Scenario).apiPod, "api-gone": (*Scenario).apiGone, "api-phase": (*Scenario).apiPhase,
+	"shutdown": (*Scenario).shutdown, "pressure": (*Scenario).pressure,
+	"api-pod": (*Scenario).apiPod, "api-gone": (*Scenario).apiGone, "api-phase": (*Scenario).apiPhase,
 	"api-delete": (*Scenario).apiDelete, "node": (*Scenario).node,
 	"images": (*Scenario).images, "full": (*Scenario).full, "pull": (*Scenario).operatorPull,
 	"remove-image": (*Scenario).operatorRemoval, "keep-image": (*Scenario).keepImage,
@@ -180,18 +180,21 @@ func (s *Scenario) start(d *datadriven.TestData) (string, error) {
 			MilliCpu: quantity(d, "cpu", "4").MilliValue(), MemoryBytes: quantity(d, "memory", "8Gi").Value(),
 			EphemeralStorageBytes: quantity(d, "storage", "100Gi").Value(),
 		},
-		Sources:             sources(d, []string{messages.FileSource}),
-		AppArmor:            d.HasArg("apparmor"),
-		NodeLabels:          map[string]string{"kubernetes.io/hostname": arg(d, "node", "n1")},
-		StartConcurrency:    uint32(number(d, "start-concurrency", 8)),
-		StopConcurrency:     uint32(number(d, "stop-concurrency", 8)),
-		PullConcurrency:     uint32(number(d, "pull-concurrency", 3)),
-		MaxContainerBackOff: durationpb.New(duration(d, "max-back-off", 300*time.Second)),
+		Sources:  sources(d, []string{messages.FileSource}),
+		AppArmor: d.HasArg("apparmor"),
+		// Without it pods with different service accounts have pulls of their own.
+		PullsWithoutServiceAccount: d.HasArg("pulls-without-account"),
+		NodeLabels:                 map[string]string{"kubernetes.io/hostname": arg(d, "node", "n1")},
+		StartConcurrency:           uint32(number(d, "start-concurrency", 8)),
+		StopConcurrency:            uint32(number(d, "stop-concurrency", 8)),
+		PullConcurrency:            uint32(number(d, "pull-concurrency", 3)),
+		MaxContainerBackOff:        durationpb.New(duration(d, "max-back-off", 300*time.Second)),
 		UserNamespaces: &journaletv1.UserNamespaceRange{
 			First: 65536, Pods: uint32(number(d, "user-namespaces", 200)), IdsPerPod: 65536,
 		},
 	}
 	c.ShutdownGroups = shutdownGroups(d)
+	c.Eviction = nodeEviction
 	c.ImageGarbageCollection = imageGC(d)
 	for _, l := range values(d, "labels") {
 		k, v, _ := strings.Cut(l, "=")
@@ -227,6 +230,9 @@ func (s *Scenario) restart(d *datadriven.TestData) (string, error) {
 	s.g.pass(duration(d, "down", 0))
 	s.started = proto.CloneOf(s.started)
 	s.started.Config.Sources = sources(d, s.started.Config.Sources)
+	if d.HasArg("account-pulls") {
+		s.started.Config.PullsWithoutServiceAccount = false
+	}
 	s.started.BootId = arg(d, "boot", s.started.BootId)
 	return "", s.moment(func() error {
 		f, err := s.g.fork(len(s.g.core.Records()), s.g.world, s.started, false)

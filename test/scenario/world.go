@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -240,7 +241,7 @@ func (w *world) startContainer(
 		out.Error, out.Message = journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, "sandbox "+k.GetSandboxId()+" is gone"
 		return
 	}
-	if !w.mayCreate(o, alias, k.GetContainer(), manifest, out) {
+	if !w.mayCreate(o, alias, k.GetContainer(), manifest, out) || !o.mayJoin(k.GetTargetContainerId(), out) {
 		return
 	}
 	c := &journaletv1.ContainerObservation{
@@ -251,9 +252,8 @@ func (w *world) startContainer(
 	if k.GetPart() == journaletv1.StartPart_START_PART_CREATE {
 		c.State, c.StartedAt = journaletv1.ContainerState_CONTAINER_STATE_CREATED, nil
 		o.createdFor[c.GetId()] = k.GetDigest()
-		specs := slices.Concat(manifest.Spec.InitContainers, manifest.Spec.Containers)
-		if i := slices.IndexFunc(specs, func(s corev1.Container) bool { return s.Name == c.GetName() }); i >= 0 {
-			define(c, &specs[i])
+		if spec := containers.Find(manifest, c.GetName()); spec != nil {
+			define(c, spec)
 		}
 	} else {
 		w.checkStart(o, alias, c, manifest)
@@ -301,6 +301,16 @@ func (w *world) startCreated(
 		o.startingBefore[inSandbox(c, c.GetName())] = true
 	}
 	w.checkStart(o, alias, c, manifest)
+}
+
+// mayJoin reports whether the target of an ephemeral container runs; none need not.
+func (o *objects) mayJoin(target string, out *journaletv1.CallFinished) bool {
+	if i := o.index(target); target == "" || i >= 0 && alive(o.containers[i]) {
+		return true
+	}
+	out.Error, out.Message = journaletv1.CallError_CALL_ERROR_CREATE, "container "+target+" is not running"
+	out.Retryable = true
+	return false
 }
 
 func (o *objects) isReady(sandbox string) bool {

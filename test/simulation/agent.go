@@ -13,6 +13,7 @@ import (
 
 	"github.com/journalet/journalet/actors/dispatch"
 	imageactor "github.com/journalet/journalet/actors/image"
+	nodeactor "github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/messages"
@@ -52,6 +53,7 @@ type run struct {
 	gates     *gates
 	things    *store
 	images    *imageWatch
+	cluster   *member // nil without an API server
 }
 
 func (r *run) name() string { return fmt.Sprint(r.epoch) }
@@ -121,11 +123,14 @@ func (s *sim) start() {
 	if r.fetcher != nil {
 		s.clock.start(r.scope, func(*proc) { _ = r.fetcher.Run(context.Background()) }) // it ends with its run
 	}
+	r.cluster.start()
 }
+
+func (s *sim) bootID() string { return fmt.Sprintf("boot-%d", s.boots) }
 
 func (s *sim) started() *journaletv1.AgentStarted {
 	return &journaletv1.AgentStarted{
-		Epoch: s.epoch, Version: "simulation", BootId: fmt.Sprintf("boot-%d", s.boots), AgentId: "agent",
+		Epoch: s.epoch, Version: "simulation", BootId: s.bootID(), AgentId: "agent",
 		Config: &journaletv1.AgentConfig{
 			NodeName: nodeName, NodeLabels: map[string]string{"kubernetes.io/hostname": nodeName},
 			Allocatable: &journaletv1.NodeCapacity{MilliCpu: s.config.cpu, MemoryBytes: s.config.memory,
@@ -141,10 +146,14 @@ func (s *sim) started() *journaletv1.AgentStarted {
 
 // sources does what runtime/agent does.
 func (s *sim) sources() []string {
-	if s.config.url == "" {
-		return []string{messages.FileSource}
+	all := []string{messages.FileSource}
+	if s.config.url != "" {
+		all = append(all, messages.HTTPSource)
 	}
-	return []string{messages.FileSource, messages.HTTPSource}
+	if s.config.clustered {
+		all = append(all, messages.APISource)
+	}
+	return all
 }
 
 func (r *run) newDrivers() {
@@ -154,6 +163,9 @@ func (r *run) newDrivers() {
 	r.gates, r.images = newGates(r), newImageWatch(r)
 	if r.config.url != "" {
 		r.fetcher = newFetcher(r)
+	}
+	if r.config.clustered {
+		r.cluster = newMember(r)
 	}
 	r.timers = timer.New(runClock{r.clock, r}, r.outcome)
 	r.calls = calls.New(calls.Options{
@@ -173,9 +185,12 @@ func (r *run) seedDrivers() {
 			r.seedSource(ref, d)
 		case *dispatch.Actor:
 			r.calls.Seed(d.Runtime().GetCalls())
+			r.cluster.seedRuntime(d)
 			r.cells.Pending(ref, r.calls.Stored)
 		case *imageactor.Actor:
 			r.seedImages(ref, d)
+		case *nodeactor.Actor:
+			r.cluster.seedNode(ref, d)
 		case *pod.Actor:
 			r.seedPod(ref, d)
 		}
@@ -190,6 +205,8 @@ func (r *run) seedSource(ref messages.Ref, d *source.Actor) {
 	switch {
 	case ref == messages.Source(messages.FileSource):
 		driver = r.reader
+	case ref == messages.Source(messages.APISource) && r.cluster != nil:
+		driver = r.cluster.pods
 	case r.fetcher != nil:
 		driver = r.fetcher
 	default:
@@ -205,6 +222,7 @@ func (r *run) seedSource(ref messages.Ref, d *source.Actor) {
 
 func (r *run) seedPod(ref messages.Ref, d *pod.Actor) {
 	r.prober.seed(ref.ID, d.Probed())
+	r.cluster.seedPod(ref, d.Pod())
 	r.seedGates(ref, d)
 	r.things.seed(ref, d)
 	last, certain := d.Pod().GetObserved(), d.Observed()
@@ -232,8 +250,11 @@ func (r *run) seedPod(ref messages.Ref, d *pod.Actor) {
 }
 
 // ended does what runtime/agent does.
-func (r *run) ended(about messages.Ref, e *journaletv1.Event) {
+func (r *run) ended(req *journaletv1.CallRequested, about messages.Ref, e *journaletv1.Event) {
 	_, e.GetCallFinished().EndedAt = r.watcher.CallEnded() // no virtual time passes before the record gets its own time
+	if req.GetCleanPod() != nil {
+		r.watcher.CleanedUp(req.GetPodUid())
+	}
 	r.outcome(about, e)
 }
 
@@ -284,6 +305,7 @@ func (r *run) stored(recs []*journaletv1.Record, encoded [][]byte) {
 		r.gates.stored(rec)
 		r.things.stored(rec)
 		r.images.stored(rec)
+		r.cluster.stored(rec)
 		for i, e := range rec.GetStep().GetDecisions() {
 			if k := e.GetCallRequested(); k != nil {
 				r.watcher.registerStart(

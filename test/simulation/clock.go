@@ -2,8 +2,10 @@ package simulation
 
 import (
 	"container/heap"
+	"fmt"
 	"iter"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"time"
 )
@@ -123,7 +125,7 @@ func (c *clock) start(of *scope, f func(*proc)) {
 		defer func() {
 			if r := recover(); r != nil {
 				if _, ok := r.(unwound); !ok {
-					panic(r)
+					panic(fmt.Sprintf("%v\n%s", r, debug.Stack())) // the stack of who resumes it shows nothing
 				}
 			}
 		}()

@@ -38,13 +38,15 @@ func (s *sim) converge(crashAfter uint64) {
 	s.endFaults()
 	from := max(s.clock.uptime, s.world.hungUntil, s.journal.stalledUntil)
 	end := from + convergeWithin
-	wrong := []string{"nothing was checked"}
+	wrong := deviations{{convergence, "", "nothing was checked"}}
 	// A relist shows the last fault's effects at the latest.
 	s.play(from+2*pleg.RelistWithEvents, crashAfter)
-	uid := ""
 	for len(wrong) > 0 {
 		if s.clock.uptime >= end {
-			s.judge.broken(convergence, uid, "after %s:\n%s", convergeWithin, strings.Join(wrong, "\n"))
+			for _, of := range wrong.invariants() {
+				uid, text := wrong.of(of)
+				s.judge.broken(of, uid, "after %s:\n%s", convergeWithin, text)
+			}
 			return
 		}
 		s.play(s.clock.uptime+convergeStep, crashAfter)
@@ -53,7 +55,7 @@ func (s *sim) converge(crashAfter uint64) {
 		if s.judge.first != nil {
 			return
 		}
-		uid, wrong = s.deviations()
+		wrong = s.deviations()
 	}
 	// Inspections under way, or of the next relist, may show details.
 	since := s.clock.uptime
@@ -61,10 +63,11 @@ func (s *sim) converge(crashAfter uint64) {
 	records := len(s.journal.stored)
 	s.play(s.clock.uptime+restFor, 0)
 	s.judge.overdue(from)
-	uid, wrong = s.deviations()
-	for end := s.clock.uptime + endsWithin; len(wrong) > 0 && s.judge.first == nil; uid, wrong = s.deviations() {
+	wrong = s.deviations()
+	for end := s.clock.uptime + endsWithin; len(wrong) > 0 && s.judge.first == nil; wrong = s.deviations() {
 		if len(s.endedSince(since)) == 0 || s.clock.uptime >= end {
-			s.judge.broken(rest, uid, "pods had converged, and then:\n%s", strings.Join(wrong, "\n"))
+			uid, text := wrong.of("")
+			s.judge.broken(rest, uid, "pods had converged, and then:\n%s", text)
 			return
 		}
 		s.play(s.clock.uptime+convergeStep, 0)
@@ -72,7 +75,8 @@ func (s *sim) converge(crashAfter uint64) {
 	ended := s.endedSince(since)
 	for _, rec := range s.journal.stored[records:] {
 		// The driver of images missed what a fault hid, until its next check.
-		late := since < from+image.Period+time.Minute && rec.GetFact().GetImagesObserved() != nil
+		late := since < from+image.Period+time.Minute && rec.GetFact().GetImagesObserved() != nil ||
+			rec.GetFact().GetCertificateChanged() != nil
 		if s.judge.first == nil && !late && !s.mayStillHappen(rec, ended) {
 			s.judge.broken(rest, rec.GetActor().GetId(), "record %d follows convergence without a reason: %v", rec.GetSeq(), rec)
 		}
@@ -137,9 +141,12 @@ func (s *sim) mayStillHappen(rec *journaletv1.Record, ended map[string]bool) boo
 		in := s.judge.intents[id]
 		return in != nil && ended[in.req.GetPodUid()]
 	}
+	other := func(f *journaletv1.ManifestFile) bool { return !ended[f.GetPath()] }
 	return ended[rec.GetActor().GetId()] || !slices.ContainsFunc(messages.Events(rec), func(e *journaletv1.Event) bool {
-		return !of(e.GetCallDispatched().GetIntentId()) && !of(e.GetCallFinished().GetIntentId()) &&
-			!of(e.GetCallDropped().GetIntentId())
+		read := e.GetManifestsRead() // that the API server has their ends
+		shown := read.GetSource() == messages.APISource && !slices.ContainsFunc(read.GetChanged(), other)
+		return !shown && !ended[e.GetPodUpdated().GetPod().GetUid()] && !of(e.GetCallDispatched().GetIntentId()) &&
+			!of(e.GetCallFinished().GetIntentId()) && !of(e.GetCallDropped().GetIntentId())
 	})
 }
 
@@ -162,22 +169,57 @@ func (s *sim) endFaults() {
 		}
 	}
 	s.site.fix()
+	s.api.fix()
 	clear(w.others)
 	w.fixConditions()
 	w.files.fix()
 	s.endOperations()
 }
 
-// deviations returns how the agent and the world differ from the manifests, and the pod of the first difference.
-func (s *sim) deviations() (uid string, wrong []string) {
-	say := func(of, format string, args ...any) {
-		if len(wrong) == 0 {
-			uid = of
+// deviation is one difference that must not be in the end: by which invariant, and of which pod.
+type deviation struct{ invariant, uid, text string }
+
+type deviations []deviation
+
+// invariants returns the invariants that are broken, in order of the first difference of each.
+func (d deviations) invariants() (all []string) {
+	for _, x := range d {
+		if !slices.Contains(all, x.invariant) {
+			all = append(all, x.invariant)
 		}
-		wrong = append(wrong, fmt.Sprintf(format, args...))
+	}
+	return all
+}
+
+// of returns the pod of the first difference and the texts of all, by one invariant or, with "", by any.
+func (d deviations) of(invariant string) (uid, text string) {
+	var texts []string
+	for _, x := range d {
+		if invariant != "" && x.invariant != invariant {
+			continue
+		}
+		if len(texts) == 0 {
+			uid = x.uid
+		}
+		texts = append(texts, x.text)
+	}
+	return uid, strings.Join(texts, "\n")
+}
+
+// deviations returns how the agent and the world differ from the manifests.
+func (s *sim) deviations() (wrong deviations) {
+	sayBy := func(invariant, of, format string, args ...any) {
+		wrong = append(wrong, deviation{invariant, of, fmt.Sprintf(format, args...)})
+	}
+	say := func(of, format string, args ...any) {
+		invariant := convergence
+		if h := s.judge.pods[of]; h != nil && h.apiPod || s.api.has(of) {
+			invariant = apiPodsRun
+		}
+		sayBy(invariant, of, format, args...)
 	}
 	if s.agent == nil {
-		return "", []string{"the agent is down"}
+		return deviations{{convergence, "", "the agent is down"}}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.judge.set)) {
 		if ref := s.judge.set[name]; ref.Kind != journaletv1.ActorKind_ACTOR_KIND_POD ||
@@ -220,7 +262,8 @@ func (s *sim) deviations() (uid string, wrong []string) {
 			say(of, "no source names %s, and it left a directory", s.manifests.names[of])
 		}
 	}
-	return uid, wrong
+	s.judgeCluster(desired, sayBy)
+	return wrong
 }
 
 // fromFiles returns the digests of the pods in files, by UID. Of two pods with one name or one UID the first by path
@@ -259,7 +302,7 @@ func (s *sim) judgePod(uid string, v *corev1.Pod, digest string, say func(string
 		}
 	}
 	// A lost journal may have taken the request.
-	if n := len(h.requests); h.rejectedAs == h.incarnation && n > 0 && h.requests[n-1].digest != digest {
+	if n := len(h.requests); h.rejectedAs == h.incarnation && n > 0 && h.requests[n-1].digest != digest && !h.apiPod {
 		say("it was rejected with an old manifest")
 	}
 	if h.rejectedAs != h.incarnation && v.Status.Phase != corev1.PodPending && !isUpdate(h.admittedAs, m) {
@@ -267,13 +310,13 @@ func (s *sim) judgePod(uid string, v *corev1.Pod, digest string, say func(string
 	}
 	switch v.Status.Phase {
 	case corev1.PodSucceeded, corev1.PodFailed:
-		if !s.mayHaveEnded(uid, m, v.Status.Phase) {
+		if !s.keptStatus(uid) && !s.mayHaveEnded(uid, m, v.Status.Phase) {
 			say("it is %s (%s), and its manifest and its containers do not allow that", v.Status.Phase, v.Status.Reason)
 		}
 		if ready > 0 {
 			say("it has ended and keeps a ready sandbox")
 		}
-		if h.evictedAs == h.incarnation && h.evictedAs > 0 && h.evictedWith != digest {
+		if h.evictedAs == h.incarnation && h.evictedAs > 0 && h.evictedWith != digest && !h.apiPod {
 			say("it was evicted with an old manifest")
 		}
 		s.judgeVolumes(uid, m, false, say)

@@ -146,7 +146,7 @@ func isGate(kind corev1.PodConditionType) bool { return slices.Contains(gateType
 // seedGates does what runtime/agent does.
 func (r *run) seedGates(ref messages.Ref, d *pod.Actor) {
 	types, conditions := d.Gates()
-	r.gates.Seed(ref.ID, types, conditions)
+	r.gates.Seed(ref.ID, types, d.Pod().GetPod().GetApi() != nil, conditions)
 	r.cells.Pending(ref, func(rec *journaletv1.Record) {
 		if read := rec.GetFact().GetReadinessGatesRead(); read != nil {
 			r.gates.SeedPending(read)

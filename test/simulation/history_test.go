@@ -25,18 +25,23 @@ import (
 	"github.com/journalet/journalet/runtime/history"
 	"github.com/journalet/journalet/runtime/history/replay"
 	"github.com/journalet/journalet/runtime/source/manifest"
+	"github.com/journalet/journalet/test/must"
+	"github.com/journalet/journalet/test/promises"
 )
 
 const (
 	histories = "testdata/histories"
-	// recordSeeds is how many seeds the recorder chooses from, and operatedSeeds how many of them with operators.
-	recordSeeds   = 400
-	operatedSeeds = 60
+	// recordSeeds is how many seeds the recorder chooses from, operatedSeeds how many of them with operators, and
+	// clusteredSeeds how many with an API server.
+	recordSeeds    = 400
+	operatedSeeds  = 60
+	clusteredSeeds = 40
 	// fewRecords is how many records make a history no worse than an empty one.
 	fewRecords = 1000
 )
 
-// `make histories` records the histories when JournalFormat is raised, and at no other time.
+// `make histories` records the histories when JournalFormat is raised, and at no other time. From the first release on
+// it only adds histories of events that none holds.
 var recordHistories = flag.Bool("sim.record", false, "record the histories again")
 
 // TestRecordedHistoriesFoldToTheirState folds recorded journals of runs under faults to the states recorded with
@@ -123,12 +128,13 @@ func decidedAgain(ctx context.Context, r *Result) error {
 }
 
 // notSimulated are the events that no run of the simulation has: an actor that fails is a violation there, a pull
-// reports no progress, pods have no cgroups, containers write no logs, nobody works in a pod, and there is no API
-// server.
+// reports no progress, pods have no cgroups, containers write no logs, nobody works in a pod, and the
+// node is never under pressure.
 var notSimulated = []string{
 	"quarantined", "quarantine_lifted", "pull_progressed", "pod_cgroup_lost", "log_rotated", "session_started",
-	"session_ended", "node_observed", "node_registered", "api_server_contact", "certificate_changed",
-	"api_delete_requested", "api_delete_finished",
+	"session_ended",
+	"pressure_observed", "node_pressure_decided", "eviction_progressed", "pod_reclaim_requested", "pod_reclaimed",
+	"image_reclaim_requested", "images_reclaimed",
 }
 
 func eventNames() (names []string) {
@@ -162,6 +168,9 @@ func recordable() map[string]func() *Result {
 			return Run(Operated(seed), Options{Except: notWithOperators})
 		}
 	}
+	for seed := range uint64(clusteredSeeds) {
+		runs[fmt.Sprintf("clustered-%d", seed)] = func() *Result { return Run(Clustered(seed), Options{}) }
+	}
 	return runs
 }
 
@@ -171,10 +180,14 @@ func record(t *testing.T) {
 	t.Helper()
 	runs := recordable()
 	found, sizes := eventsOf(runs)
-	if err := os.RemoveAll(histories); err != nil {
+	named := namedHistories
+	if promises.Released(t) {
+		named = nil
+		forget(found, recordedEvents(t))
+	} else if err := os.RemoveAll(histories); err != nil {
 		t.Fatal(err)
 	}
-	for named := namedHistories; ; {
+	for {
 		// Many events in few records, so that the files stay small.
 		best := slices.MaxFunc(slices.Sorted(maps.Keys(runs)), func(a, b string) int {
 			return len(found[a])*(fewRecords+sizes[b]) - len(found[b])*(fewRecords+sizes[a])
@@ -188,11 +201,27 @@ func record(t *testing.T) {
 		if err := runs[best]().Record(histories, best); err != nil {
 			t.Fatal(err)
 		}
-		held := maps.Clone(found[best])
-		for _, names := range found {
-			maps.DeleteFunc(names, func(name string, _ bool) bool { return held[name] })
-		}
+		forget(found, maps.Clone(found[best]))
 	}
+}
+
+// forget removes from the events of each run those that are held.
+func forget(found map[string]map[string]bool, held map[string]bool) {
+	for _, names := range found {
+		maps.DeleteFunc(names, func(name string, _ bool) bool { return held[name] })
+	}
+}
+
+// recordedEvents returns the events of the histories in testdata: those of a release are never replaced.
+func recordedEvents(t *testing.T) map[string]bool {
+	t.Helper()
+	all, err := filepath.Glob(histories + "/*.records")
+	must.OK(t, err)
+	held := map[string]bool{}
+	for _, path := range all {
+		eventsIn(readRecords(t, path), held)
+	}
+	return held
 }
 
 // eventsOf carries out runs, and returns the events and the number of records of each. One with a violation has no

@@ -210,6 +210,7 @@ func (j *judge) events(rec *journaletv1.Record) {
 		}
 		j.event(author, id, e, rec)
 		j.bookObjects(author.ID, e, rec)
+		j.bookAPI(author.ID, e)
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 
 // Invariants of back-offs, by the kubelet's rule: the first restart is immediate, the second one waits 10 s from the
 // end of the run before, then the wait doubles up to its bound. It begins again after a run of more than twice the
-// bound, and for another image or other resources.
+// bound, and for another image or other resources. A run that ends with a failed startup or liveness probe is
+// followed at once if it and the wait before it took as long.
 
 // firstWait is the delay before the second restart, unless the bound is less.
 const firstWait = 10 * time.Second
@@ -43,14 +44,24 @@ func (j *judge) leastBackOff(runs []*instance) (wait, ended time.Duration) {
 		switch {
 		case run.vanished, run.hash != after.hash:
 			wait, next = 0, 0 // the agent may not know of this run; another definition starts at once
+		case next == 0 && mayFailProbe(run):
+			wait = 0 // the first restart after a failed probe begins no back-off
 		case next == 0, mayReset, !equality.Semantic.DeepEqual(run.spec.Resources, after.spec.Resources):
 			wait, next = 0, first
+		case mayFailProbe(run) && i > 0 && run.endedAt-runs[i-1].endedAt >= next-backOffTolerance:
+			wait, next = 0, min(2*next, most)
 		default:
 			wait, next = next, min(2*next, most)
 		}
 		ended = run.endedAt
 	}
 	return wait, ended
+}
+
+// mayFailProbe reports whether a run may have ended because a probe failed. One that ends by itself fails its probe,
+// too, if the probe comes before the agent sees the end.
+func mayFailProbe(run *instance) bool {
+	return run.spec != nil && (run.spec.StartupProbe != nil || run.spec.LivenessProbe != nil)
 }
 
 // maxBackOff returns the bound that the present run of the agent was started with.

@@ -115,17 +115,24 @@ func (h *podHistory) graceOf(c *container) time.Duration {
 		return time.Second
 	}
 	if h.manifest != nil && !h.endedUnknown[c.id] {
-		least = graceIn(h.manifest, c.name)
+		least = h.graceIn(h.manifest, c)
 	}
-	return min(least, graceIn(c.manifest, c.name))
+	return min(least, h.graceIn(c.manifest, c))
 }
 
-func graceIn(m *corev1.Pod, name string) time.Duration {
+func (h *podHistory) graceIn(m *corev1.Pod, c *container) time.Duration {
 	least := unknownGrace
 	if g := m.Spec.TerminationGracePeriodSeconds; g != nil {
 		least = time.Duration(*g) * time.Second
 	}
-	spec := findSpec(m, name)
+	began, ends := h.endRequested[c.id]
+	switch {
+	case h.endedByDeletion && !(ends && began < h.endsAt): // one that ended before keeps its own
+		least = h.deletionGrace
+	case h.deletionGrace > 0:
+		least = min(least, h.deletionGrace)
+	}
+	spec := findSpec(m, c.name)
 	if spec == nil {
 		return least
 	}

@@ -66,6 +66,9 @@ func (j *judge) exitReported(uid, name string, t *corev1.ContainerStateTerminate
 // presumed: an end of no instance is reported only of an init container whose instance nothing shows any more, after
 // the journal was lost.
 func (j *judge) presumed(uid, name string, t *corev1.ContainerStateTerminated) {
+	if j.history(uid).apiPod && t.Reason == unknownReason && t.ExitCode == unknownCode {
+		return // the API server is to have an end of each container
+	}
 	unrecorded := func(x *instance) bool { return j.intents[x.intent] == nil }
 	if t.ExitCode != 0 || !slices.ContainsFunc(j.book.ofPod[uid], unrecorded) {
 		j.broken(exitsReported, uid, "%s is reported as ended with %d %s, and no such instance was created", name, t.ExitCode,

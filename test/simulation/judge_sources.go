@@ -24,6 +24,10 @@ func (j *judge) orphanConfirmed(cause uint64, uid string) {
 	if slices.Contains(j.configAt(cause).GetSources(), messages.HTTPSource) {
 		named = named || s.fromURL()[uid] != "" && s.site.changedAt < j.mustKnow(messages.HTTPSource) && !j.mayNotKnow(uid)
 	}
+	if slices.Contains(j.configAt(cause).GetSources(), messages.APISource) {
+		at, known := s.api.boundAt(uid)
+		named = named || known && at < j.mustKnow(messages.APISource)
+	}
 	if named {
 		j.broken(namedStays, uid, "it counts as an orphan")
 	}

@@ -49,12 +49,14 @@ func (j *judge) bookEnding(e *journaletv1.Event) {
 		uid := k.PodUpdated.GetPod().GetUid()
 		switch k.PodUpdated.GetOperation() {
 		case journaletv1.PodOperation_POD_OPERATION_ADD:
-			delete(b.ending, uid)
+			if delete(b.ending, uid); k.PodUpdated.GetPod().GetApi().GetDeleted() {
+				b.ending[uid] = true
+			}
 		case journaletv1.PodOperation_POD_OPERATION_REMOVE:
 			b.ending[uid] = true
 		default:
 			h, m := j.history(uid), j.sim.manifests.byDigest[k.PodUpdated.GetPod().GetDigest()]
-			b.ending[uid] = b.ending[uid] || h.manifest != m
+			b.ending[uid] = b.ending[uid] || h.manifest != m || k.PodUpdated.GetPod().GetApi().GetDeleted()
 		}
 	case *journaletv1.Event_StorageExceeded:
 		b.ending[k.StorageExceeded.GetUid()] = true

@@ -138,9 +138,13 @@ func (s *sim) judgeVolumes(uid string, m *corev1.Pod, runs bool, say func(string
 		}
 		return
 	}
+	from := ""
+	if s.judge.history(uid).apiPod {
+		from = ofAPIServer
+	}
 	for i := range m.Spec.Volumes {
 		v := &m.Spec.Volumes[i]
-		if newest, problem, _ := s.world.files.holding(m, v); problem == "" && disk[v.Name] != newest {
+		if newest, problem, _ := s.world.files.holding(from, m, v); problem == "" && disk[v.Name] != newest {
 			say("its volume %s has %q and not %q", v.Name, disk[v.Name], newest)
 		}
 	}
@@ -161,6 +165,7 @@ func (s *sim) judgeObjects() {
 	n := s.world.files
 	for _, name := range planObjects {
 		n.set(name)
+		n.set(ofAPIServer + name)
 	}
 	s.play(s.clock.uptime+reachWithin, 0)
 	for _, ref := range s.agent.cells.Refs() {

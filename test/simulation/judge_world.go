@@ -18,6 +18,13 @@ type podHistory struct {
 	gone bool
 	// source is the source that added it and has not forgotten it, empty for none.
 	source string
+	// apiPod is set if it is one of the API server.
+	apiPod bool
+	// deletionGrace is the shortest grace period of its deletions there, 0 for none. endedByDeletion is set if a deletion
+	// has ended it. stops counts the stops that were requested.
+	deletionGrace   time.Duration
+	endedByDeletion bool
+	stops           int
 	// manifest is the manifest that it is to run: of this incarnation, as its source updated it last.
 	manifest *corev1.Pod
 	// objectReads are what was recorded of its objects, in order. setUps counts the requests to set up its volumes.
@@ -118,8 +125,9 @@ func (j *judge) ofOneSource(author messages.Ref, uid string, h *podHistory) {
 
 // onUpdate notes what the source wants of the pod.
 func (h *podHistory) onUpdate(s *sim, seq uint64, at time.Duration, u *journaletv1.PodUpdated) {
-	digest := u.GetPod().GetDigest()
+	digest, api := u.GetPod().GetDigest(), u.GetPod().GetApi()
 	m := s.manifests.byDigest[digest]
+	h.apiPod = h.apiPod || api != nil
 	switch {
 	case u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD:
 		h.gone, h.endsAt, h.endsBy, h.reported, h.updates = false, -1, 0, reportedStatus{}, nil
@@ -127,6 +135,9 @@ func (h *podHistory) onUpdate(s *sim, seq uint64, at time.Duration, u *journalet
 		if !s.judge.rebuilding {
 			h.onlyLeft(s.world.objectsOf(u.GetPod().GetUid()))
 		}
+		h.onDeletion(seq, at, api)
+	case api != nil && u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_UPDATE:
+		h.onDeletion(seq, at, api)
 	case u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_REMOVE, !h.holdsShare, !isUpdate(h.manifest, m),
 		h.evictedAs > 0 && h.evictedAs == h.incarnation:
 		h.terminates(seq, at)
@@ -220,6 +231,7 @@ func (j *judge) cutShort(c *container) {
 // containerStarted: never two instances at once, in order, and only once what may run only once.
 func (j *judge) containerStarted(o *objects, c *container) {
 	j.instances++
+	j.startedOfAPI(c)
 	h := j.history(c.uid)
 	h.ran[fmt.Sprint(c.name, " ", c.attempt)]++
 	for _, other := range o.containers {
@@ -395,6 +407,10 @@ func (j *judge) statusReported(author messages.Ref, rec *journaletv1.Record) {
 		reason := ""
 		if c.State.Waiting != nil {
 			reason = c.State.Waiting.Reason
+		}
+		if t := c.State.Terminated; j.history(author.ID).apiPod && t != nil && t.Reason == unknownReason &&
+			t.StartedAt.IsZero() && t.FinishedAt.IsZero() {
+			continue // it never ran, and the API server has an end of each container all the same
 		}
 		// A restart without a back-off is reported from terminated straight to running, without waiting. That stays
 		// reported when the instance before vanishes.

@@ -67,8 +67,8 @@ type config struct {
 	urls, etags bool
 	// images is set if the agent observes images and removes them.
 	images bool
-	// operated is set if operators interfere.
-	operated bool
+	// operated is set if operators interfere, clustered if there is an API server.
+	operated, clustered bool
 }
 
 // PlanOf returns the plan of a seed.
@@ -302,6 +302,10 @@ func (s *sim) do(o Op) {
 	case "serve":
 		s.serve(o.body)
 	default:
+		if do := clusterOps[o.Kind]; do != nil {
+			do(s, o)
+			return
+		}
 		faultKinds[o.Kind].do(s, o)
 	}
 }

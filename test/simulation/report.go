@@ -21,7 +21,7 @@ func (r *Result) Report() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %s\n  %s\n  at %s, after record %d\n", r.Plan.Seed, r.Violation.Invariant,
 		strings.ReplaceAll(r.Violation.Text, "\n", "\n  "), r.Violation.At, r.Violation.Record)
-	fmt.Fprintf(&b, "reproduce: make sim SEED=%d%s\nthe plan:\n", r.Plan.Seed, r.Plan.keep())
+	fmt.Fprintf(&b, "reproduce: make sim SEED=%d%s%s\nthe plan:\n", r.Plan.Seed, r.Plan.test(), r.Plan.keep())
 	for _, o := range r.Plan.Ops {
 		fmt.Fprintf(&b, "  %s\n", o)
 	}
@@ -77,9 +77,26 @@ func concerns(author messages.Ref, e *journaletv1.Event, uid string) bool {
 	return false
 }
 
+// test returns the TEST argument for a plan that is none of TestNothingBreaksUnderFaults.
+func (p *Plan) test() string {
+	switch {
+	case p.config.clustered:
+		return " TEST=TestNothingBreaksInACluster"
+	case p.config.operated:
+		return " TEST=TestNothingBreaksUnderOperators"
+	}
+	return ""
+}
+
 // keep returns the KEEP argument for a plan that was shrunk.
 func (p *Plan) keep() string {
 	whole := PlanOf(p.Seed)
+	switch {
+	case p.config.clustered:
+		whole = Clustered(p.Seed)
+	case p.config.operated:
+		whole = Operated(p.Seed)
+	}
 	if len(whole.Ops) == len(p.Ops) {
 		return ""
 	}

@@ -16,7 +16,10 @@ type sim struct {
 	manifests *library
 	directory *directory
 	site      *site
-	judge     *judge
+	// api is the API server, nil for none. certificate is the one that it has signed.
+	api         *apiServer
+	certificate certificate
+	judge       *judge
 	// only are the invariants that count; none: all but except.
 	only, except []string
 	// beforeResize is the last resize of each file, by path.
@@ -85,6 +88,9 @@ func Run(p *Plan, o Options) *Result {
 	s.judge = newJudge(s)
 	s.world = newWorld(s.clock, p.Seed, s.judge)
 	s.world.mishaps, s.journal.failing = p.config.mishaps, p.config.failing
+	if s.config.clustered {
+		s.startAPIServer()
+	}
 	if o.Quiet {
 		s.world.mishaps, s.journal.failing, s.world.calm = 0, 0, true
 	}

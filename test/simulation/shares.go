@@ -117,7 +117,7 @@ func (j *judge) admissionDecided(rec *journaletv1.Record, k *journaletv1.Admissi
 	h, m := j.history(k.GetUid()), j.history(k.GetUid()).requestedAs[k.GetIncarnation()]
 	h.pending = false
 	present := k.GetIncarnation() == h.incarnation && !h.gone // else it has ended before the decision
-	if m != nil && present && !j.isHeld(m.Namespace+"/"+m.Name) {
+	if m != nil && present && !h.apiPod && !j.isHeld(m.Namespace+"/"+m.Name) {
 		h.name = m.Namespace + "/" + m.Name // also of one that is rejected, until it has finished
 	}
 	if !k.GetAdmitted() {
@@ -128,6 +128,7 @@ func (j *judge) admissionDecided(rec *journaletv1.Record, k *journaletv1.Admissi
 		j.rejectedForCause(rec.GetStep().GetCause(), k, m)
 		return
 	}
+	j.admittedBy(k, h)
 	h.admittedAt = j.uptimeOf(rec)
 	h.admittedIncarnation, h.admittedAs, h.allocatedAs = k.GetIncarnation(), m, m
 	h.share, h.ports = demandOf(m), portsOf(m)
@@ -157,7 +158,7 @@ func (j *judge) fits(uid string, m *corev1.Pod) {
 	if need, have := j.sim.takenBesides(uid).plus(h.share), j.sim.allocatable(); !need.within(have) {
 		j.broken(withinNode, uid, "%+v of %+v", need, have)
 	}
-	if m != nil && h.name != m.Namespace+"/"+m.Name {
+	if m != nil && !h.apiPod && h.name != m.Namespace+"/"+m.Name {
 		j.broken(withinNode, uid, "%s/%s is admitted, and another pod has its name", m.Namespace, m.Name)
 	}
 }
@@ -165,6 +166,9 @@ func (j *judge) fits(uid string, m *corev1.Pod) {
 // rejectedForCause: a pod is rejected only if it would not fit even without all pods that it may preempt, or if a port
 // of it is taken. The node decided on record cause: it did not know later ends.
 func (j *judge) rejectedForCause(cause uint64, k *journaletv1.AdmissionDecided, m *corev1.Pod) {
+	if j.history(k.GetUid()).apiPod && j.rejectedAtNode(k) {
+		return
+	}
 	need, have, taken := demandOf(m), j.sim.allocatable(), false
 	for uid, x := range j.pods {
 		holds := x.holdsShare || x.releasedBy > cause

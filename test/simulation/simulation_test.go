@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -14,22 +15,23 @@ import (
 )
 
 var (
-	oneSeed  = flag.Int64("sim.seed", -1, "carry out the plan of this seed alone, and print the hash of its journal")
-	keepOps  = flag.String("sim.keep", "", "of that plan, only the ops with these numbers, as a failure prints them")
-	outDir   = flag.String("sim.out", "", "directory to write the journals of that seed, and of failures, to")
-	fresh    = flag.Uint64("sim.seeds", 10, "how many fresh seeds are tried after the kept ones")
-	first    = flag.Uint64("sim.first", 0, "the first fresh seed; 0: the present time in microseconds")
-	stop     = flag.Bool("sim.stop", false, "begin no further seed after a failure")
-	only     = flag.String("sim.only", "", "the only invariant that counts; empty: all of them")
-	shrink   = flag.Bool("sim.shrink", true, "leave out of a plan that fails whatever can be left out")
-	pods     = flag.Int("sim.pods", 0, "how many files of pods each plan has; 0: as the seed says")
-	duration = flag.Duration("sim.for", 0, "begin no further seed after this time; 0: no bound")
+	oneSeed      = flag.Int64("sim.seed", -1, "carry out the plan of this seed alone, and print the hash of its journal")
+	keepOps      = flag.String("sim.keep", "", "of that plan, only the ops with these numbers, as a failure prints them")
+	outDir       = flag.String("sim.out", "", "directory to write the journals of that seed, and of failures, to")
+	fresh        = flag.Uint64("sim.seeds", 10, "how many fresh seeds are tried after the kept ones")
+	first        = flag.Uint64("sim.first", 0, "the first fresh seed; 0: the present time in microseconds")
+	stop         = flag.Bool("sim.stop", false, "begin no further seed after a failure")
+	only         = flag.String("sim.only", "", "the only invariant that counts; empty: all of them")
+	shrink       = flag.Bool("sim.shrink", true, "leave out of a plan that fails whatever can be left out")
+	pods         = flag.Int("sim.pods", 0, "how many files of pods each plan has; 0: as the seed says")
+	allClustered = flag.Bool("sim.clustered", false, "all fresh seeds with an API server, not a part of them")
+	duration     = flag.Duration("sim.for", 0, "begin no further seed after this time; 0: no bound")
 )
 
-// keptSeeds returns the seeds of testdata/seeds.txt: each found a defect once.
-func keptSeeds(t *testing.T) []uint64 {
+// keptSeeds returns the seeds of a file of testdata: each found a defect once.
+func keptSeeds(t *testing.T, file string) []uint64 {
 	t.Helper()
-	f, err := os.Open("testdata/seeds.txt")
+	f, err := os.Open(filepath.Join("testdata", file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +56,7 @@ func seedsOf(t *testing.T) []uint64 {
 	if *oneSeed >= 0 {
 		return freshSeeds()
 	}
-	return append(keptSeeds(t), freshSeeds()...)
+	return append(keptSeeds(t, "seeds.txt"), freshSeeds()...)
 }
 
 // freshSeeds returns the seeds that the command line requests beside the kept ones.
@@ -186,6 +188,12 @@ func TestRunLeavesNoGoroutines(t *testing.T) {
 
 // TestSameSeedGivesSameJournal runs every seed several times, in parallel with others.
 func TestSameSeedGivesSameJournal(t *testing.T) {
+	t.Run("alone", func(t *testing.T) { sameSeeds(t, PlanOf) })
+	t.Run("in a cluster", func(t *testing.T) { sameSeeds(t, Clustered) })
+}
+
+func sameSeeds(t *testing.T, planOf func(uint64) *Plan) {
+	t.Helper()
 	const seeds, times = 4, 3
 	var mu sync.Mutex
 	hashes := map[uint64]string{}
@@ -196,7 +204,7 @@ func TestSameSeedGivesSameJournal(t *testing.T) {
 		}
 	}
 	each(all, func(seed uint64) {
-		r := Run(PlanOf(seed), Options{})
+		r := Run(planOf(seed), Options{})
 		mu.Lock()
 		defer mu.Unlock()
 		if was, ok := hashes[seed]; ok && was != r.Hash {

@@ -148,10 +148,13 @@ func (j *judge) noRemovalInDoubt(rec *journaletv1.Record, u *journaletv1.PodUpda
 // If both sources name a UID, the one that has it counts.
 func (s *sim) judgeSources(say func(of, format string, args ...any)) map[string]string {
 	desired := s.fromFiles()
-	for _, name := range []string{messages.FileSource, messages.HTTPSource} {
+	for _, name := range []string{messages.FileSource, messages.HTTPSource, messages.APISource} {
 		says := s.fromFiles()
-		if name == messages.HTTPSource {
+		switch name {
+		case messages.HTTPSource:
 			says = s.fromURL()
+		case messages.APISource:
+			says = s.fromAPI()
 		}
 		a, _ := s.agent.cells.Decider(messages.Source(name)).(*source.Actor)
 		if a == nil {

@@ -69,6 +69,9 @@ func (n *nodeFiles) set(name string) {
 // otherObject changes an object: other contents, contents without the key, or none.
 func (s *sim) otherObject(o Op) {
 	name := planObjects[o.pick%uint64(len(planObjects))]
+	if s.config.clustered && o.pick/8%2 == 0 {
+		name = ofAPIServer + name
+	}
 	switch n := s.world.files; o.pick / 16 % 8 {
 	case 0, 1:
 		delete(n.store, name)
@@ -84,9 +87,11 @@ func (s *sim) otherObject(o Op) {
 // fix gives every object contents.
 func (n *nodeFiles) fix() {
 	n.hungUntil = 0
-	for _, name := range planObjects {
-		if c := n.store[name]; c == "" || c == lacksKey {
-			n.set(name)
+	for _, from := range []string{"", ofAPIServer} {
+		for _, name := range planObjects {
+			if c := n.store[from+name]; c == "" || c == lacksKey {
+				n.set(from + name)
+			}
 		}
 	}
 }
@@ -106,12 +111,16 @@ func objectName(ref *journaletv1.ObjectRef) string {
 	return kind + "/" + ref.GetName()
 }
 
-// holding returns what a volume holds if it is set up now, and why it cannot be. final reports that only another object
+// ofAPIServer begins the names of objects that the API server has.
+const ofAPIServer = "api/"
+
+// holding returns what a volume holds if it is set up now, and why it cannot be. from begins the names of the objects
+// in the store. final reports that only another object
 // helps.
-func (n *nodeFiles) holding(m *corev1.Pod, v *corev1.Volume) (contents, problem string, final bool) {
+func (n *nodeFiles) holding(from string, m *corev1.Pod, v *corev1.Volume) (contents, problem string, final bool) {
 	contents = "set up"
 	for _, u := range references.OfVolume(m, v) {
-		switch c := n.store[objectName(u.Ref)]; {
+		switch c := n.store[from+objectName(u.Ref)]; {
 		case c == "" && !u.Optional:
 			return "", objectName(u.Ref) + " not found", false
 		case c == lacksKey:
@@ -139,7 +148,7 @@ func (d disk) SetUp(
 			o.Message, o.Retryable = err.Error(), true
 			continue
 		}
-		contents, problem, final := n.holding(m, volumeIn(m, v.GetName()))
+		contents, problem, final := n.holding(d.run.things.from(string(m.UID)), m, volumeIn(m, v.GetName()))
 		if problem != "" {
 			o.Message, o.Retryable = problem, !final
 			continue
@@ -202,18 +211,28 @@ func (d disk) CreatePodDirs(uid string) error {
 
 // store reports to pods what the node has of their objects, as runtime/objects does. It implements objects.Getter.
 type store struct {
-	run   *run
-	p     *proc
-	refs  map[string][]*journaletv1.ObjectRef
-	last  map[string][]*journaletv1.ObjectRead
+	run  *run
+	p    *proc
+	refs map[string][]*journaletv1.ObjectRef
+	last map[string][]*journaletv1.ObjectRead
+	// api has the pods whose objects are those of the API server.
+	api   map[string]bool
 	dirty bool
+}
+
+// from returns what the names of a pod's objects begin with.
+func (s *store) from(uid string) string {
+	if s.api[uid] {
+		return ofAPIServer
+	}
+	return ""
 }
 
 var _ objectstore.Getter = (*store)(nil)
 
 func newStore(r *run) *store {
 	return &store{run: r, refs: map[string][]*journaletv1.ObjectRef{}, last: map[string][]*journaletv1.ObjectRead{},
-		dirty: true}
+		api: map[string]bool{}, dirty: true}
 }
 
 func (s *store) notify() {
@@ -240,7 +259,7 @@ func (s *store) report(uid string) {
 	read := &journaletv1.ObjectsRead{Uid: uid}
 	for _, ref := range s.refs[uid] {
 		o := &journaletv1.ObjectRead{Ref: ref, State: journaletv1.ObjectState_OBJECT_STATE_MISSING}
-		if c := s.run.world.files.store[objectName(ref)]; c != "" {
+		if c := s.run.world.files.store[s.from(uid)+objectName(ref)]; c != "" {
 			o.State = journaletv1.ObjectState_OBJECT_STATE_PRESENT
 			o.Digest = "digest of " + strings.TrimPrefix(c, secret)
 		}
@@ -260,7 +279,7 @@ func (s *store) stored(rec *journaletv1.Record) {
 	for _, e := range rec.GetStep().GetDecisions() {
 		if k := e.GetObjectsSet(); k != nil {
 			uid := rec.GetActor().GetId()
-			s.refs[uid] = k.GetRefs()
+			s.refs[uid], s.api[uid] = k.GetRefs(), k.GetApi()
 			delete(s.last, uid)
 			s.notify()
 		}
@@ -272,7 +291,7 @@ func (s *store) seed(ref messages.Ref, d *pod.Actor) {
 	if len(d.Pod().GetObjectRefs()) == 0 {
 		return
 	}
-	s.refs[ref.ID] = d.Pod().GetObjectRefs()
+	s.refs[ref.ID], s.api[ref.ID] = d.Pod().GetObjectRefs(), d.Pod().GetPod().GetApi() != nil
 	if read := d.Pod().GetObjects(); len(read) > 0 {
 		s.last[ref.ID] = read
 	}
@@ -283,8 +302,8 @@ func (s *store) seed(ref messages.Ref, d *pod.Actor) {
 	})
 }
 
-func (s *store) of(kind, name string) (map[string]string, error) {
-	switch c := s.run.world.files.store[kind+"/"+name]; c {
+func (s *store) of(owner objectstore.Owner, kind, name string) (map[string]string, error) {
+	switch c := s.run.world.files.store[s.from(owner.UID)+kind+"/"+name]; c {
 	case "":
 		return nil, fmt.Errorf("%s %q %w", kind, name, objectstore.ErrNotFound)
 	case lacksKey:
@@ -296,13 +315,13 @@ func (s *store) of(kind, name string) (map[string]string, error) {
 
 // ConfigMap implements objects.Getter, as do the methods below.
 func (s *store) ConfigMap(_ context.Context, of objectstore.Owner, name string) (*corev1.ConfigMap, error) {
-	data, err := s.of("configmap", name)
+	data, err := s.of(of, "configmap", name)
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: name}, Data: data}, err
 }
 
 // Secret returns a Secret.
 func (s *store) Secret(_ context.Context, of objectstore.Owner, name string) (*corev1.Secret, error) {
-	data, err := s.of("secret", name)
+	data, err := s.of(of, "secret", name)
 	out := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: name}, Data: map[string][]byte{}}
 	for k, v := range data {
 		out.Data[k] = []byte(v)

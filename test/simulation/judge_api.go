@@ -1,0 +1,476 @@
+package simulation
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/journalet/journalet/actors/node"
+	"github.com/journalet/journalet/actors/references"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cluster/events"
+	"github.com/journalet/journalet/runtime/cluster/mirror"
+	"github.com/journalet/journalet/runtime/source/manifest"
+)
+
+// Invariants of a node in a cluster. They are judged by the API server's own objects and by what runs in the world.
+const (
+	apiPodsRun    = "a pod of the API server runs as bound, and goes when it is deleted"
+	admittedOnce  = "a pod of the API server is admitted once"
+	neverAgain    = "a pod that has ended at the API server never runs again"
+	statusIsWorld = "in the end the API server has each pod's status as the world shows it"
+	terminalStays = "a terminal phase, or a container's end, stays at the API server"
+	deletedLast   = "a pod ends and goes at the API server after nothing of it runs"
+	deletedOnly   = "the agent deletes no pod that nobody has deleted"
+	noSecretsSent = "no status and no event holds a secret"
+	eventsOnce    = "no event is sent under two names"
+	eventsArrive  = "the API server hears of each pod whose containers were stopped"
+	mirrorsExist  = "in the end each static pod has its mirror pod, and there is no other"
+	nodeKept      = "in the end the Node exists, is ready, and its Lease is fresh"
+)
+
+// apiBooks are what the judge knows of the API server's objects besides what they are now.
+type apiBooks struct {
+	// boundAt is when each pod was bound, in uptime.
+	boundAt map[types.UID]time.Duration
+	// names are the names of events, by the record and the number in it. heard counts what was sent of each object, by its
+	// UID, and of each reason.
+	names map[string]string
+	heard map[string]int
+	// closed are the pods whose namespaces were deleted, or whose events the API server refused, by UID: nothing more
+	// has to be heard of these.
+	closed map[string]bool
+}
+
+func newAPIBooks() apiBooks {
+	return apiBooks{boundAt: map[types.UID]time.Duration{}, names: map[string]string{},
+		heard: map[string]int{}, closed: map[string]bool{}}
+}
+
+// stored books a pod that was stored.
+func (b *apiBooks) stored(s *sim, p *corev1.Pod) {
+	if _, ok := b.boundAt[p.UID]; !ok {
+		b.boundAt[p.UID] = s.clock.uptime
+	}
+}
+
+// onNode returns the UID of a pod on the node: that of a static pod for its mirror pod.
+func onNode(p *corev1.Pod) string {
+	if manifest.IsMirror(p) {
+		return mirror.Of(p)
+	}
+	return string(p.UID)
+}
+
+// runningOf returns a container that runs of a pod, as an inspection has shown, "" for none.
+func (j *judge) runningOf(uid string) string {
+	for _, c := range j.sim.world.objectsOf(uid).containers {
+		if c.alive() && !c.startedLate && j.history(uid).shown[c.id] {
+			return c.id
+		}
+	}
+	return ""
+}
+
+// patched judges a status that the agent sends, and returns why the API server refuses it, "" if it does not.
+func (b *apiBooks) patched(s *sim, was, next *corev1.Pod, patch []byte) string {
+	j, uid := s.judge, onNode(was)
+	if bytes.Contains(patch, []byte(secret)) {
+		j.broken(noSecretsSent, uid, "the patch of its status does: %s", patch)
+	}
+	if hasEnded(was) && next.Status.Phase != was.Status.Phase {
+		j.broken(terminalStays, uid, "it was %s, and becomes %s", was.Status.Phase, next.Status.Phase)
+	}
+	if id := j.runningOf(uid); id != "" && hasEnded(next) && !hasEnded(was) {
+		j.broken(deletedLast, uid, "it becomes %s, and %s runs", next.Status.Phase, id)
+	}
+	if h := j.history(uid); h.rejectedAs != 0 && h.rejectedAs == h.incarnation && len(next.Status.ContainerStatuses) == 0 {
+		return "" // it was rejected, after the journal was lost: then it has no containers, as with the kubelet
+	}
+	for _, lists := range [][2][]corev1.ContainerStatus{
+		{was.Status.InitContainerStatuses, next.Status.InitContainerStatuses},
+		{was.Status.ContainerStatuses, next.Status.ContainerStatuses},
+	} {
+		if name := revived(was, lists[0], lists[1]); name != "" {
+			j.broken(terminalStays, uid, "container %s had ended, and has not any more", name)
+			return "container " + name + " may not be restarted"
+		}
+	}
+	return ""
+}
+
+// revived returns a container that had ended for good and has not any more, "" for none.
+func revived(p *corev1.Pod, was, next []corev1.ContainerStatus) string {
+	for _, c := range was {
+		t := c.State.Terminated
+		i := slices.IndexFunc(next, func(n corev1.ContainerStatus) bool { return n.Name == c.Name })
+		if t == nil || i >= 0 && next[i].State.Terminated != nil {
+			continue
+		}
+		if hasEnded(p) || !mayRevive(p, findSpec(p, c.Name), t.ExitCode) {
+			return c.Name
+		}
+	}
+	return ""
+}
+
+// mayRevive reports whether a container of a pod that runs may run again after an end with a code. The rule is written
+// here a second time, independent of runtime/cluster/podstatus.
+func mayRevive(p *corev1.Pod, spec *corev1.Container, code int32) bool {
+	if spec == nil {
+		return true
+	}
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			for _, r := range list[i].RestartPolicyRules {
+				if r.Action == corev1.ContainerRestartRuleActionRestartAllContainers {
+					return true
+				}
+			}
+		}
+	}
+	policy := string(p.Spec.RestartPolicy)
+	if policy == "Always" || policy == "OnFailure" && code != 0 {
+		return true
+	}
+	if spec.RestartPolicy != nil {
+		if ruleFor(spec, code) != "" {
+			return true
+		}
+		policy = string(*spec.RestartPolicy)
+	}
+	return policy == "Always" || policy == "OnFailure" && code != 0
+}
+
+// deleted judges a DELETE of the agent. p is the pod of that name, nil for none.
+func (b *apiBooks) deleted(s *sim, p *corev1.Pod, uid types.UID) {
+	if p == nil || uid != "" && p.UID != uid || manifest.IsMirror(p) {
+		return
+	}
+	if p.DeletionTimestamp == nil {
+		s.judge.broken(deletedOnly, string(p.UID), "it is deleted by the agent alone")
+	}
+	if id := s.judge.runningOf(string(p.UID)); id != "" {
+		s.judge.broken(deletedLast, string(p.UID), "its object is deleted, and %s runs", id)
+	}
+}
+
+// event judges an event that was sent.
+func (b *apiBooks) event(s *sim, e *corev1.Event) {
+	if strings.Contains(e.Message, secret) {
+		s.judge.broken(noSecretsSent, string(e.InvolvedObject.UID), "event %s does: %s", e.Reason, e.Message)
+	}
+	b.heard[string(e.InvolvedObject.UID)]++
+	b.heard[string(e.InvolvedObject.UID)+" "+e.Reason]++
+	of := e.Annotations[events.AnnotationRecord]
+	if of == "" {
+		return
+	}
+	about := &e.InvolvedObject
+	key := strings.Join([]string{of, string(about.UID), e.Reason, about.FieldPath, e.Message}, "\x00")
+	if e.Count > 1 {
+		return // it stands for another one now
+	}
+	if was := b.names[key]; was != "" && was != e.Name && s.judge.lostRecordsAt < 0 {
+		s.judge.broken(eventsOnce, string(e.InvolvedObject.UID), "%s of record %s is %s, and %s", e.Reason, of, was, e.Name)
+	}
+	b.names[key] = e.Name
+}
+
+// startedOfAPI: what has ended at the API server never runs again.
+func (j *judge) startedOfAPI(c *container) {
+	if j.sim.api != nil && !c.startedLate && j.terminalAtAPI(c.uid) {
+		j.broken(neverAgain, c.uid, "%s starts", c.id)
+	}
+}
+
+// terminalAtAPI reports whether the API server has a terminal phase of a pod.
+func (j *judge) terminalAtAPI(uid string) bool {
+	for _, p := range j.sim.api.pods {
+		if string(p.UID) == uid {
+			return hasEnded(p)
+		}
+	}
+	return false
+}
+
+// fromAPI returns the digests of the pods that are bound to this node, by UID.
+func (s *sim) fromAPI() map[string]string {
+	all := map[string]string{}
+	if s.api == nil {
+		return all
+	}
+	for _, n := range s.api.names(ofNode) {
+		p := s.api.pods[n]
+		if parsed, _, err := manifest.FromAPI(p); err == nil {
+			all[string(p.UID)] = parsed.Digest
+		}
+	}
+	return all
+}
+
+// judgeCluster reports how the API server's objects differ from the world.
+func (s *sim) judgeCluster(desired map[string]string, say func(invariant, of, format string, args ...any)) {
+	a := s.api
+	if a == nil {
+		return
+	}
+	for _, n := range a.names(ofNode) {
+		if p := a.pods[n]; p.DeletionTimestamp != nil {
+			say(apiPodsRun, string(p.UID), "%s is deleted, and still there: %v", n, p.Finalizers)
+		}
+	}
+	for _, n := range a.names(isBound) {
+		p := a.pods[n]
+		uid := onNode(p)
+		if desired[uid] == "" || p.DeletionTimestamp != nil {
+			continue
+		}
+		s.judgeStatus(p, uid, desired[uid], func(format string, args ...any) {
+			say(statusIsWorld, uid, n.String()+": "+format, args...)
+		})
+	}
+	s.judgeMirrors(desired, func(of, format string, args ...any) { say(mirrorsExist, of, format, args...) })
+	switch n := a.node; {
+	case n == nil:
+		say(nodeKept, "", "there is no Node")
+	case s.clock.uptime-a.renewed > leaseLasts || a.lease == nil:
+		say(nodeKept, "", "its Lease was renewed %s ago, and exists: %t", s.clock.uptime-a.renewed, a.lease != nil)
+	case !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}):
+		say(nodeKept, "", "it is not ready: %v", n.Status.Conditions)
+	}
+	s.judgeEvents(func(of, format string, args ...any) { say(eventsArrive, of, format, args...) })
+}
+
+// judgeStatus reports how the status of a pod at the API server differs from the world.
+func (s *sim) judgeStatus(p *corev1.Pod, uid, digest string, say func(format string, args ...any)) {
+	h, o, m := s.judge.history(uid), s.world.objectsOf(uid), s.manifests.byDigest[digest]
+	if m == nil || s.keptStatus(uid) {
+		return
+	}
+	st := &p.Status
+	running := map[string]*container{}
+	for _, c := range o.containers {
+		if c.alive() {
+			running[c.name] = c
+		}
+	}
+	switch {
+	case h.rejectedAs == h.incarnation && h.rejectedAs != 0:
+		if st.Phase != corev1.PodFailed || st.Reason == "" {
+			say("it was rejected, and is %s %s", st.Phase, st.Reason)
+		}
+		return
+	case len(running) > 0 && st.Phase != corev1.PodRunning, len(running) == 0 && !hasEnded(p):
+		say("it is %s, and %d containers run", st.Phase, len(running))
+	case hasEnded(p) && !s.mayHaveEnded(uid, m, st.Phase):
+		say("it is %s, and its manifest and its containers do not allow that", st.Phase)
+	}
+	ready := st.Phase == corev1.PodRunning
+	for _, c := range slices.Concat(st.InitContainerStatuses, st.ContainerStatuses) {
+		x := running[c.Name]
+		delete(running, c.Name)
+		if s.cannotRevive(p, &c, x) {
+			continue
+		}
+		switch _, id, _ := strings.Cut(c.ContainerID, "://"); {
+		case x != nil && (c.State.Running == nil || id != x.id):
+			say("%s runs as %s, and is reported as %s %v", c.Name, x.id, id, c.State)
+		case x == nil && c.State.Running != nil:
+			say("%s is reported as running, and does not", c.Name)
+		case x == nil && c.State.Terminated != nil && id != "":
+			s.judgeEnd(id, &c, say)
+		}
+		if spec := findSpec(m, c.Name); !isInit(m, c.Name) || isSidecar(spec) {
+			ready = ready && c.Ready || isInit(m, c.Name) && ready
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(running)) {
+		say("%s runs, and is not reported", name)
+	}
+	s.judgeConditions(p, uid, ready, say)
+	if !manifest.IsMirror(p) && st.ObservedGeneration != p.Generation {
+		say("its generation is %d, and %d is observed", p.Generation, st.ObservedGeneration)
+	}
+	if st.Phase == corev1.PodRunning && !m.Spec.HostNetwork {
+		i := slices.IndexFunc(o.sandboxes, func(x *sandbox) bool { return x.ready })
+		if i >= 0 && !slices.Contains(o.sandboxes[i].ips, st.PodIP) {
+			say("its address is %v, and %q is reported", o.sandboxes[i].ips, st.PodIP)
+		}
+	}
+}
+
+// cannotRevive reports whether the API server has the end of an instance for good that the agent has stopped, for
+// another image, a failed probe or an unknown state, and another one runs in its place: it refuses a status in which
+// such a container has not ended, also from the kubelet.
+func (s *sim) cannotRevive(p *corev1.Pod, c *corev1.ContainerStatus, runs *container) bool {
+	_, id, _ := strings.Cut(c.ContainerID, "://")
+	was, t := s.judge.book.byID[id], c.State.Terminated
+	return runs != nil && t != nil && was != nil && (was.stoppedBy != "" || s.judge.stopRequested(id)) &&
+		!mayRevive(p, findSpec(p, c.Name), t.ExitCode)
+}
+
+// stopRequested reports whether a stop of an instance was requested. It may have ended before by itself.
+func (j *judge) stopRequested(id string) bool {
+	for _, in := range j.intents {
+		if in.req.GetStopContainer().GetContainerId() == id {
+			return true
+		}
+	}
+	return false
+}
+
+// keptStatus reports whether a pod had ended at the API server before the agent knew it: then its status stays.
+func (s *sim) keptStatus(uid string) bool {
+	return s.judge.history(uid).incarnation == 0 && s.terminalPod(uid)
+}
+
+func (s *sim) terminalPod(uid string) bool { return s.api != nil && s.judge.terminalAtAPI(uid) }
+
+// judgeEnd reports how the reported end of an instance differs from that in the world.
+func (s *sim) judgeEnd(id string, c *corev1.ContainerStatus, say func(format string, args ...any)) {
+	x, t := s.judge.book.byID[id], c.State.Terminated
+	unknown := t.Reason == unknownReason && t.ExitCode == unknownCode
+	if x == nil || unknown && (x.vanished || x.startLost || x.startedAt == 0) {
+		return
+	}
+	if x.alive() || t.ExitCode != x.code || t.Reason != x.reason {
+		say("%s ended with %d %s, and is reported with %d %s", id, x.code, x.reason, t.ExitCode, t.Reason)
+	}
+}
+
+func (s *sim) judgeConditions(p *corev1.Pod, uid string, ready bool, say func(format string, args ...any)) {
+	if len(p.Spec.ReadinessGates) > 0 {
+		return // see judgeGates
+	}
+	i := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+	if is := i >= 0 && p.Status.Conditions[i].Status == corev1.ConditionTrue; is != ready {
+		say("its containers are ready: %t, and it is reported ready: %t", ready, is)
+	}
+	if n := len(p.Status.Conditions); p.Status.Phase == corev1.PodRunning && n == 0 {
+		say("it has no conditions (%s)", uid)
+	}
+}
+
+// judgeMirrors reports static pods without a mirror pod, and mirror pods without a static pod.
+func (s *sim) judgeMirrors(desired map[string]string, say func(of, format string, args ...any)) {
+	shown := map[string]bool{}
+	for _, n := range s.api.names(func(p *corev1.Pod) bool { return isBound(p) && manifest.IsMirror(p) }) {
+		p := s.api.pods[n]
+		uid := mirror.Of(p)
+		shown[uid] = true
+		if m := s.manifests.byDigest[desired[uid]]; m == nil || m.Namespace != n.Namespace || m.Name != n.Name {
+			say(uid, "%s is the mirror pod of no static pod", n)
+		} else if p.DeletionTimestamp != nil {
+			say(uid, "the mirror pod %s is deleted, and there is no other", n)
+		}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(desired)) {
+		h, m := s.judge.history(uid), s.manifests.byDigest[desired[uid]]
+		v := s.reported(messages.Pod(uid))
+		switch {
+		case m == nil || v == nil || h.apiPod || shown[uid], h.rejectedAs == h.incarnation, refersToObjects(m):
+		case s.waitsForNamesake(uid, v, desired):
+		default:
+			say(uid, "static pod %s/%s has no mirror pod", m.Namespace, m.Name)
+		}
+	}
+}
+
+// refersToObjects reports whether a pod refers to objects of its namespace. The API server refuses its mirror pod.
+func refersToObjects(m *corev1.Pod) bool {
+	for i := range m.Spec.Volumes {
+		if len(references.OfVolume(m, &m.Spec.Volumes[i])) > 0 {
+			return true
+		}
+	}
+	for _, list := range [][]corev1.Container{m.Spec.InitContainers, m.Spec.Containers} {
+		for i := range list {
+			if len(references.OfContainer(&list[i])) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// fewEvents is how many events of one object are never too many (events: objectBurst).
+const fewEvents = 20
+
+// judgeEvents reports pods whose containers were stopped, of which the API server has not heard.
+func (s *sim) judgeEvents(say func(of, format string, args ...any)) {
+	if s.judge.lostRecordsAt >= 0 {
+		return // with the journal, the events are lost
+	}
+	for _, uid := range slices.Sorted(maps.Keys(s.judge.pods)) {
+		h, b := s.judge.pods[uid], &s.api.books
+		if h.stops > 0 && h.apiPod && b.heard[uid] < fewEvents && b.heard[uid+" Killing"] == 0 && !b.closed[uid] {
+			say(uid, "%d stops were requested, and of %d events none is Killing", h.stops, b.heard[uid])
+		}
+	}
+}
+
+// bookAPI books what the records have of pods of the API server.
+func (j *judge) bookAPI(author string, e *journaletv1.Event) {
+	if e.GetCallRequested().GetStopContainer() != nil {
+		j.history(author).stops++
+	}
+}
+
+// onDeletion notes that the API server has deleted the pod.
+func (h *podHistory) onDeletion(seq uint64, at time.Duration, api *journaletv1.ApiPod) {
+	if !api.GetDeleted() {
+		return
+	}
+	h.endedByDeletion = h.endedByDeletion || h.endsAt < 0
+	grace := time.Duration(api.GetDeletionGraceSeconds()) * time.Second
+	if h.deletionGrace == 0 || grace < h.deletionGrace {
+		h.deletionGrace = grace
+	}
+	h.terminates(seq, at)
+}
+
+// admittedBy: a pod of the API server is admitted once.
+func (j *judge) admittedBy(k *journaletv1.AdmissionDecided, h *podHistory) {
+	if was := h.admittedIncarnation; h.apiPod && was != 0 && was != k.GetIncarnation() {
+		j.broken(admittedOnce, k.GetUid(), "it is admitted as incarnation %d, and was as %d", k.GetIncarnation(), was)
+	}
+}
+
+// rejectedAtNode reports whether a pod of the API server is rejected for what it needs beside resources.
+func (j *judge) rejectedAtNode(k *journaletv1.AdmissionDecided) bool {
+	switch k.GetReason() {
+	case node.ReasonUnsupported, "TaintToleration", "NodeAffinity":
+		return true
+	}
+	return false
+}
+
+// boundAt returns when a pod was bound that is still there.
+func (a *apiServer) boundAt(uid string) (time.Duration, bool) {
+	if !a.has(uid) {
+		return 0, false
+	}
+	return a.books.boundAt[types.UID(uid)], true
+}
+
+// has reports whether a pod of this node has a UID.
+func (a *apiServer) has(uid string) bool {
+	if a == nil {
+		return false
+	}
+	for _, p := range a.pods {
+		if string(p.UID) == uid && isBound(p) {
+			return true
+		}
+	}
+	return false
+}
