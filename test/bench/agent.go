@@ -1,15 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/journalet/journalet/test/measure"
 )
 
 type agent struct {
@@ -38,38 +38,13 @@ func (a *agent) stop() {
 }
 func (a *agent) cpu() float64 { return cpuOf(a.cmd.Process.Pid) }
 
-// cpuOf returns a process's user and system time so far, in seconds.
+// cpuOf returns a process's user and system time so far, in seconds; not a number if there is no such process.
 func cpuOf(pid int) float64 {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	x, err := measure.CPU(pid)
 	if err != nil {
 		return math.NaN()
 	}
-	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+2:]))
-	u, _ := strconv.ParseFloat(f[11], 64)
-	s, _ := strconv.ParseFloat(f[12], 64)
-	return (u + s) / 100
-}
-
-// cpuOfShims returns the CPU time of the runtime's running shims. It reads the scheduler's nanoseconds rather than the
-// 10 ms ticks of stat: each of 150 shims may use some hundred microseconds.
-func cpuOfShims() (seconds float64) {
-	address := []byte(strings.TrimPrefix(*endpoint, "unix://"))
-	processes, _ := filepath.Glob("/proc/[0-9]*")
-	for _, p := range processes {
-		cmd, err := os.ReadFile(p + "/cmdline")
-		if err != nil || !bytes.Contains(cmd, []byte("containerd-shim")) || !bytes.Contains(cmd, address) {
-			continue
-		}
-		threads, _ := filepath.Glob(p + "/task/*/schedstat")
-		for _, t := range threads {
-			b, _ := os.ReadFile(t)
-			if f := bytes.Fields(b); len(f) > 0 {
-				ns, _ := strconv.ParseFloat(string(f[0]), 64)
-				seconds += ns / 1e9
-			}
-		}
-	}
-	return seconds
+	return x
 }
 
 func (a *agent) rss() float64 { // MiB

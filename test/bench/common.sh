@@ -15,4 +15,5 @@ eval "$(deploy/lab/lab.sh env)"
 bench() { "$work/bench" -cri "$LAB_ENDPOINT" -runtime-pid "$(cat "$LAB_PIDFILE")" "$@"; }
 # The agent's command without its --root-dir.
 journalet=("$root/bin/journalet" run --container-runtime-endpoint "$LAB_ENDPOINT" --static-pod-path "$work/pods"
-	--hostname-override bench --healthz-port 0 --max-pods 500 --allow-beside-kubelet)
+	--hostname-override bench --healthz-port 0 --max-pods 500 --allow-beside-kubelet
+	--eviction-hard "memory.available<100Mi") # the machine's disks are not what is measured

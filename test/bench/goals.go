@@ -144,13 +144,6 @@ func beyondFloor(more float64) goal {
 	}
 }
 
-func ofKubelets(share float64) goal {
-	return func(b *block, r row) (float64, string, bool) {
-		kubelet, ok := r.of(b, kubeletName)
-		return share * kubelet, fmt.Sprintf("%g × kubelet", share), ok
-	}
-}
-
 // always is a bound for every number of pods.
 func always(bound float64) goal {
 	return func(*block, row) (float64, string, bool) { return bound, "", true }

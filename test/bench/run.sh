@@ -3,6 +3,7 @@
 # N is one or more numbers of pods (default 50), with a table for each. Each agent is measured RUNS times (default 1),
 # the agents in turn. KUBELET, the path of a kubelet binary, adds it to the table. SCENARIOS, IDLE, WINDOW: see -only,
 # -idle, -window in main.go. SCENARIOS=probes measures probes alone, without a floor: without an agent nothing probes.
+# SCENARIOS=cluster measures nodes of a cluster instead, ours and the kubelet of test/cluster (test/cluster/bench).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source test/bench/common.sh
@@ -16,6 +17,14 @@ measure() {
 	bench -n "$pods" ${SCENARIOS:+-only "$SCENARIOS"} ${IDLE:+-idle "$IDLE"} ${WINDOW:+-window "$WINDOW"} "$@" |
 		tee -a "$results"
 }
+
+if [ "${SCENARIOS:-}" = cluster ]; then
+	go build -o "$work/cluster" ./test/cluster/bench
+	"$work/cluster" -cri "$LAB_ENDPOINT" -runtime-pid "$(cat "$LAB_PIDFILE")" -program "$root/bin/journalet" \
+		-n "${N:-50}" -runs "${RUNS:-1}" ${IDLE:+-idle "$IDLE"} ${LOGS:+-logs "$LOGS"} ${ARGS:-} | tee -a "$results"
+	"$work/bench" -table "$results"
+	exit
+fi
 
 for pods in ${N:-50}; do
 	for ((run = 0; run < ${RUNS:-1}; run++)); do

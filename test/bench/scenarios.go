@@ -12,6 +12,8 @@ import (
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/test/measure"
 )
 
 // glob lists the manifests that the bench has written.
@@ -148,7 +150,7 @@ func (c *client) idle(a *agent) {
 			agent = a.cpu()
 		}
 		if *rtpid > 0 {
-			runtime, shims = cpuOf(*rtpid), cpuOfShims()
+			runtime, shims = cpuOf(*rtpid), measure.Shims(*endpoint)
 		}
 		return agent, runtime, shims
 	}

@@ -21,7 +21,7 @@ func writeTable(w io.Writer, blocks []*block) {
 			head = append(head, "/ "+a)
 		}
 		lines := [][]string{append(head, "goal", "met")}
-		for _, r := range rows {
+		for _, r := range slices.Concat(rows, clusterRows) {
 			if line := r.line(b, ours, others); line != nil {
 				lines = append(lines, line)
 			}
@@ -34,7 +34,8 @@ func writeTable(w io.Writer, blocks []*block) {
 func runsOf(b *block) string {
 	n := 0
 	for _, a := range b.agents {
-		n = max(n, len(b.runs(a, "burst_start_s", "max")), len(b.runs(a, "probes", "cpu_millicores")))
+		n = max(n, len(b.runs(a, "burst_start_s", "max")), len(b.runs(a, "probes", "cpu_millicores")),
+			len(b.runs(a, "cluster_burst", "ready_last_s")))
 	}
 	if n == 1 {
 		return "one run"

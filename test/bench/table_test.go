@@ -105,6 +105,30 @@ func TestProbesHaveGoalsForEveryNumberOfPods(t *testing.T) {
 	}
 }
 
+func TestNodesOfAClusterAreComparedInEveryRow(t *testing.T) {
+	table, cells := tableOf(t, agents, `
+{"agent":"journalet","scenario":"cluster_burst","n":50,"ready_p50_s":4,"ready_last_s":9,"complete":true}
+{"agent":"kubelet","scenario":"cluster_burst","n":50,"ready_p50_s":5,"ready_last_s":10,"complete":true}
+{"agent":"journalet","scenario":"cluster_exit","n":50,"p50_ms":90,"complete":true}
+{"agent":"kubelet","scenario":"cluster_exit","n":50,"p50_ms":700,"complete":true}
+{"agent":"journalet","scenario":"cluster_restart","n":50,"running_s":0.4,"complete":true}
+{"agent":"kubelet","scenario":"cluster_restart","n":50,"running_s":0.3,"complete":true}
+{"agent":"journalet","scenario":"cluster_requests","n":50,"pod":8,"patch":3}
+{"agent":"kubelet","scenario":"cluster_requests","n":50,"pod":14,"patch":5,"get":5}`)
+	wantCells(t, table, cells["burst: create to Ready, p50, s"], "4", "5", "0.80", "≤ 4 (0.8 × kubelet)", "yes")
+	wantCells(t, table, cells["burst: create to Ready, last, s"], "9", "10", "0.90", "≤ 8 (0.8 × kubelet)", "MISSED")
+	wantCells(t, table, cells["exit of a container to its status, p50, ms"], "90", "700", "0.13", "≤ 100", "yes")
+	wantCells(t, table, cells["kill -9 and start to a new pod Running, s"], "0.400", "0.300", "1.33",
+		"≤ 0.300 (1 × kubelet)", "MISSED")
+	wantCells(t, table, cells["API requests of a pod"], "8", "14", "0.57", "≤ 14 (1 × kubelet)", "yes")
+	if cells["API requests of a pod: get"] != nil {
+		t.Errorf("ours sends no get in\n%s", table)
+	}
+	if !strings.Contains(table, "50 pods; one run") {
+		t.Errorf("the number of runs is not in\n%s", table)
+	}
+}
+
 func TestSyncTableComparesOnEachDisk(t *testing.T) {
 	table, _ := tableOf(t, func(w *strings.Builder, b []*block) { writeSyncTable(w, b) }, `
 {"agent":"always fast","scenario":"burst_start_s","n":50,"max":5,"p50":2}

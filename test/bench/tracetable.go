@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"io"
@@ -13,12 +12,14 @@ import (
 	"time"
 
 	"github.com/journalet/journalet/test/criproxy"
+	"github.com/journalet/journalet/test/measure"
 )
 
 func flagArgs() []string { return slices.Clone(flag.Args()) }
 
 func sampleNow(agent int) sample {
-	s := sample{all: cpuOfAll(), runtime: zeroed(cpuOf(*rtpid)), measure: zeroed(cpuOf(os.Getpid()))}
+	all, _ := measure.Busy() // 0 without /proc
+	s := sample{all: all, runtime: zeroed(cpuOf(*rtpid)), measure: zeroed(cpuOf(os.Getpid()))}
 	if agent > 0 {
 		s.agent = zeroed(cpuOf(agent))
 	}
@@ -34,20 +35,6 @@ func zeroed(x float64) float64 {
 		return 0
 	}
 	return x
-}
-
-// cpuOfAll returns the busy time of all cores, in seconds: neither idle nor waiting for a disk.
-func cpuOfAll() (seconds float64) {
-	b, _ := os.ReadFile("/proc/stat")
-	line, _, _ := bytes.Cut(b, []byte("\n"))
-	for i, f := range bytes.Fields(line) {
-		// user nice system [idle iowait] irq softirq steal; user includes guests.
-		if i >= 1 && i <= 8 && i != 4 && i != 5 {
-			x, _ := strconv.ParseFloat(string(f), 64)
-			seconds += x / 100
-		}
-	}
-	return seconds
 }
 
 // crop removes records and calls from long after the container's start: the next relist, other calls.

@@ -3,7 +3,6 @@
 package chaos
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -24,6 +23,7 @@ import (
 	"github.com/containerd/containerd/api/services/sandbox/v1"
 	"github.com/containerd/containerd/api/services/snapshots/v1"
 	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/moby/sys/mountinfo"
 	"google.golang.org/grpc/metadata"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -40,7 +40,7 @@ const (
 )
 
 // labPlaces are the places of the lab outside the agent's own directories, as `lab.sh env` prints them.
-type labPlaces struct{ state, home, bridge, network string }
+type labPlaces struct{ state, home, bridge, network, log string }
 
 func placesOfLab(t *testing.T) labPlaces {
 	t.Helper()
@@ -52,7 +52,7 @@ func placesOfLab(t *testing.T) labPlaces {
 			of[name] = value
 		}
 	}
-	l := labPlaces{state: of["LAB_STATE"], home: of["LAB_HOME"], bridge: of["LAB_BRIDGE"]}
+	l := labPlaces{state: of["LAB_STATE"], home: of["LAB_HOME"], bridge: of["LAB_BRIDGE"], log: of["LAB_LOG"]}
 	conf, err := filepath.Glob(filepath.Join(of["LAB_CNI_CONF_DIR"], "*.conflist"))
 	if err != nil || len(conf) != 1 {
 		t.Fatalf("the lab's CNI configuration: %v, %v; want one file", conf, err)
@@ -254,17 +254,11 @@ func (c census) ofAgent(a *agent) error {
 			c.add("cgroups", dir)
 		}
 	}
-	mounts, failed := os.Open("/proc/self/mountinfo")
-	if failed != nil {
-		return errors.Join(err, failed)
+	mounts, failed := mountinfo.GetMounts(mountinfo.PrefixFilter(a.Dir))
+	for _, m := range mounts {
+		c.add("mounts", m.Mountpoint)
 	}
-	defer mounts.Close()
-	for s := bufio.NewScanner(mounts); s.Scan(); {
-		if fields := strings.Fields(s.Text()); len(fields) > 4 && strings.HasPrefix(fields[4], a.Dir+"/") {
-			c.add("mounts", fields[4])
-		}
-	}
-	return err
+	return errors.Join(err, failed)
 }
 
 // perContainer returns an error that names the container with the most files of a kind, if it has more than most.

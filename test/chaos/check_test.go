@@ -49,7 +49,10 @@ func (a *agent) holds(wanted map[string]want) error {
 	wrong = append(wrong, containersFit(uids, containers)...)
 	wrong = append(wrong, a.countsFit(pods, containers)...)
 	wrong = append(wrong, a.runsFit(uids, lost)...)
-	return errors.Join(append(wrong, a.directoriesFit(uids))...)
+	return errors.Join(append(wrong, a.directoriesFit(func(uid string) bool {
+		_, ok := uids[uid]
+		return ok
+	}))...)
 }
 
 // holdsAtLeast compares these manifests with the agent's report, and ignores other pods.
@@ -213,8 +216,8 @@ func (a *agent) runsFit(uids map[string]want, lost map[string]bool) []error {
 	return wrong
 }
 
-// directoriesFit returns directories and logs without a pod.
-func (a *agent) directoriesFit(uids map[string]want) error {
+// directoriesFit returns directories and logs of pods that isPod does not report, by UID.
+func (a *agent) directoriesFit(isPod func(uid string) bool) error {
 	var wrong []error
 	for _, dir := range []string{filepath.Join(a.Root, "pods"), a.PodLogs} {
 		left, err := os.ReadDir(dir)
@@ -224,7 +227,7 @@ func (a *agent) directoriesFit(uids map[string]want) error {
 		for _, d := range left {
 			// namespace_name_uid, or uid
 			uid := d.Name()[strings.LastIndex(d.Name(), "_")+1:]
-			if _, ok := uids[uid]; !ok {
+			if !isPod(uid) {
 				wrong = append(wrong, fmt.Errorf("%s is left over", filepath.Join(dir, d.Name())))
 			}
 		}

@@ -6,8 +6,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +26,7 @@ import (
 var (
 	restarts = flag.Int("chaos.restarts", 0, "restarts of containers before what is left is counted; 0: the test's own")
 	deleted  = flag.Int("chaos.deleted", 0, "pods that are deleted before what is left is counted; 0: the test's own")
+	within   = flag.Duration("chaos.within", maxLeftovers, "what is left is counted after so long at the latest")
 )
 
 const (
@@ -78,24 +83,29 @@ func TestNothingIsLeftOver(t *testing.T) {
 		name := fmt.Sprintf("crasher-%d", i)
 		a.Put(name+".yaml", node.Manifest(everything(name, "echo ran; exit 1")))
 	}
-	gone, kills, done := 0, 0, int32(0)
-	for begun := time.Now(); gone < wantDeleted || done < int32(wantRestarts); {
+	gone, kills, done, begun := 0, 0, int32(0), time.Now()
+	for gone < wantDeleted || done < int32(wantRestarts) {
 		gone += a.pass(r)
 		kills += a.sometimesKilled(r)
 		done = a.restarted()
-		if time.Since(begun) > maxLeftovers {
-			t.Fatalf("only %d restarts and %d deleted pods in %s", done, gone, maxLeftovers)
+		if time.Since(begun) > *within {
+			t.Errorf("not reached: %d restarts and %d deleted pods", wantRestarts, wantDeleted)
+			break
 		}
 	}
-	t.Logf("%d restarts, %d deleted pods, %d kills of the agent", done, gone, kills)
+	t.Logf("%d restarts, %d deleted pods, %d kills of the agent in %s", done, gone, kills,
+		time.Since(begun).Round(time.Second))
 	node.Eventually(t, time.Minute, "only what the crashing pods need", func() error { return a.fewOf(l) })
 	for i := range crashers {
 		a.Remove(fmt.Sprintf("crasher-%d.yaml", i))
 	}
 	node.Eventually(t, settle, "every pod to be gone", a.Gone)
 	must.OK(t, collectGarbage())
+	var now census
+	defer func() { a.explain(now, before, l) }()
 	node.Eventually(t, settle, "nothing to be left", func() error {
-		now, err := a.count(l)
+		var err error
+		now, err = a.count(l)
 		lost := len(now[lostShims]) - len(before[lostShims])
 		if delete(now, lostShims); lost > 0 && kills == 0 {
 			err = errors.Join(err, fmt.Errorf("containerd has lost %d shims, and nobody was killed", lost))
@@ -103,6 +113,40 @@ func TestNothingIsLeftOver(t *testing.T) {
 		return errors.Join(err, now.beyond(before))
 	})
 }
+
+// explain logs everything that is left after a failure, and the last lines of containerd and of the agent that name it.
+func (a *agent) explain(now, before census, l labPlaces) {
+	if !a.T.Failed() {
+		return
+	}
+	const last = 12
+	containerd, _ := os.ReadFile(l.log) // what is left is logged all the same
+	logs := []struct{ of, text string }{{"containerd", string(containerd)}, {"journalet", a.logged()}}
+	for _, kind := range slices.Sorted(maps.Keys(now)) {
+		for _, name := range now[kind] {
+			if slices.Contains(before[kind], name) {
+				continue
+			}
+			a.T.Logf("left of %s: %s", kind, name)
+			id := longID.FindString(name)
+			if id == "" {
+				continue
+			}
+			for _, log := range logs {
+				var lines []string
+				for line := range strings.Lines(log.text) {
+					if strings.Contains(line, id) {
+						lines = append(lines, line)
+					}
+				}
+				a.T.Logf("%s:\n%s", log.of, strings.Join(lines[max(0, len(lines)-last):], ""))
+			}
+		}
+	}
+}
+
+// longID is the id of a sandbox or a container, as containerd creates it.
+var longID = regexp.MustCompile("[0-9a-f]{64}")
 
 // pass adds pods, waits for them unless they are to be deleted while they start, deletes them and returns their number.
 func (a *agent) pass(r *rand.Rand) int {

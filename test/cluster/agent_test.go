@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -66,23 +65,32 @@ type ours struct {
 	node    Node
 }
 
-// TestAgentIsANodeOfACluster does with an agent of ours what people do with a node.
-func TestAgentIsANodeOfACluster(t *testing.T) {
+// newOurs starts a control plane, and builds the agent, which is to be the node ours.
+func newOurs(t *testing.T, o Options) *ours {
+	t.Helper()
 	endpoint := os.Getenv("JOURNALET_TEST_CRI_ENDPOINT")
 	if endpoint == "" {
 		t.Fatal("JOURNALET_TEST_CRI_ENDPOINT is empty: run `make cluster-test`")
 	}
 	n := &ours{
-		Cluster: Up(t, Options{}), program: filepath.Join(t.TempDir(), "journalet"),
+		Cluster: Up(t, o), program: filepath.Join(t.TempDir(), "journalet"),
 		node: Node{Name: "ours", Endpoint: endpoint},
 	}
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", n.program, "../../cmd/journalet").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return n
+}
+
+// TestAgentIsANodeOfACluster does with an agent of ours what people do with a node.
+func TestAgentIsANodeOfACluster(t *testing.T) {
+	n := newOurs(t, Options{})
 	must.OK(t, n.StartAgent(t.Context(), n.program, n.node))
 	t.Run("deployment becomes ready", n.deploys)
 	t.Run("kubectl works in pods", n.kubectlInPods)
+	t.Run("kubectl debug sees the processes of its target", n.debugs)
+	t.Run("readiness gate is read", n.gates)
 	t.Run("ended pod keeps its exit code", n.exitCode)
 	t.Run("killed agent loses and repeats nothing", n.killed)
 	t.Run("what is not supported is rejected", n.rejects)
@@ -144,6 +152,52 @@ func (n *ours) kubectlInPods(t *testing.T) {
 	}
 }
 
+// debugs adds an ephemeral container to a pod. Its program is given on its standard input.
+func (n *ours) debugs(t *testing.T) {
+	pod := n.pods(t)[0].Name
+	n.kubectl(t, "tr '\\0' ' ' </proc/1/cmdline; exit 4\n", "debug", "-i", pod, "--image", busybox,
+		"--container", "debug", "--target", "web", "--profile", "sysadmin", "--", "sh")
+	eventually(t, func() error {
+		p, err := n.MustClient(t).CoreV1().Pods("default").Get(t.Context(), pod, meta.GetOptions{})
+		if err != nil {
+			return err
+		}
+		s := p.Status.EphemeralContainerStatuses
+		if len(s) != 1 || s[0].State.Terminated == nil || s[0].State.Terminated.ExitCode != 4 {
+			return fmt.Errorf("its status is %v", s)
+		}
+		return nil
+	})
+	// Not from what kubectl has printed: the runtime attaches the input before the output.
+	if out := n.kubectl(t, "", "logs", pod, "-c", "debug"); !strings.Contains(out, "while :; do echo $PASSWORD") {
+		t.Errorf("the first process of the target is %q", out)
+	}
+	eventually(t, func() error {
+		events := n.kubectl(t, "", "get", "events", "-o", "jsonpath={.items[*].involvedObject.fieldPath}")
+		if !strings.Contains(events, "spec.ephemeralContainers{debug}") {
+			return fmt.Errorf("events of %s", events)
+		}
+		return nil
+	})
+}
+
+// gates has another client set the condition of a readiness gate.
+func (n *ours) gates(t *testing.T) {
+	n.kubectl(t, `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "gated"}, "spec": {
+		"readinessGates": [{"conditionType": "example.com/lb"}], "containers": [{
+		"name": "c", "image": "`+busybox+`", "command": ["sleep", "1000"]}]}}`, "apply", "-f", "-")
+	n.kubectl(t, "", "wait", "--for=condition=ContainersReady", "pod/gated", "--timeout=30s")
+	const path = `jsonpath={.status.conditions[?(@.type=="Ready")].reason}`
+	if out := n.kubectl(t, "", "get", "pod", "gated", "-o", path); out != "ReadinessGatesNotReady" {
+		t.Errorf("without the condition the pod is not ready for %q", out)
+	}
+	for _, status := range []string{"True", "False"} {
+		n.kubectl(t, "", "patch", "pod", "gated", "--subresource=status", "-p",
+			`{"status": {"conditions": [{"type": "example.com/lb", "status": "`+status+`"}]}}`)
+		n.kubectl(t, "", "wait", "--for=condition=Ready="+status, "pod/gated", "--timeout=10s")
+	}
+}
+
 func (n *ours) exitCode(t *testing.T) {
 	n.kubectl(t, "", "run", "once", "--image", busybox, "--restart=Never", "--", "sh", "-c", "exit 3")
 	n.kubectl(t, "", "wait", "--for=jsonpath={.status.phase}=Failed", "pod/once", "--timeout=30s")
@@ -161,13 +215,16 @@ func (n *ours) instances(t *testing.T) map[string]string {
 		for _, c := range p.Status.ContainerStatuses {
 			out[string(p.UID)] = fmt.Sprintf("%s, %d restarts", c.ContainerID, c.RestartCount)
 		}
+		for _, c := range p.Status.EphemeralContainerStatuses {
+			out[string(p.UID)] += fmt.Sprintf(", %s %s", c.Name, c.ContainerID)
+		}
 	}
 	return out
 }
 
 func (n *ours) killed(t *testing.T) {
 	before := n.instances(t)
-	must.OK(t, errors.Join(n.signal("node-ours", syscall.SIGKILL), n.gone("node-ours")))
+	must.OK(t, n.KillNode("ours"))
 	n.kubectl(t, "", "run", "meanwhile", "--image", busybox, "--restart=Never", "--", "true")
 	must.OK(t, n.StartAgent(t.Context(), n.program, n.node))
 	n.kubectl(t, "", "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/meanwhile", "--timeout=30s")

@@ -45,6 +45,11 @@ type Options struct {
 	Detach bool
 	// Audit has the API server record each request in AuditLog: who, what, when.
 	Audit bool
+	// VerifyNodes has the API server verify the serving certificates of nodes: the cluster signs those, once somebody has
+	// approved the request.
+	VerifyNodes bool
+	// SignFor is how long certificates are valid that the cluster signs; 0: a year. They begin five minutes ago.
+	SignFor time.Duration
 	// APIServerFlags are appended to the API server's.
 	APIServerFlags []string
 }
@@ -136,6 +141,14 @@ func (c *Cluster) Program(p Program) string { return filepath.Join(c.programs, s
 
 // Launch starts a part of the control plane that does not run, and returns when it is ready.
 func (c *Cluster) Launch(ctx context.Context, p Program) error {
+	if err := c.Spawn(p); err != nil {
+		return err
+	}
+	return c.Ready(ctx, p)
+}
+
+// Spawn starts a part of the control plane that does not run, and waits for nothing: what it needs may be away.
+func (c *Cluster) Spawn(p Program) error {
 	pid, err := c.Running(p)
 	if err != nil {
 		return err
@@ -143,10 +156,7 @@ func (c *Cluster) Launch(ctx context.Context, p Program) error {
 	if pid != 0 {
 		return fmt.Errorf("%s runs already, pid %d", p, pid)
 	}
-	if err := c.spawn(string(p), c.Program(p), c.flags(p)...); err != nil {
-		return err
-	}
-	return c.Ready(ctx, p)
+	return c.spawn(string(p), c.Program(p), c.flags(p)...)
 }
 
 // Ready waits until a part of the control plane is ready.
@@ -154,13 +164,13 @@ func (c *Cluster) Ready(ctx context.Context, p Program) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	var ended error
-	err := until(ctx, func() error {
+	err := Until(ctx, func() error {
 		var pid int
 		if pid, ended = c.Running(p); pid == 0 {
 			ended = cmp.Or(ended, errors.New("it has ended"))
 			return nil
 		}
-		return c.healthy(ctx, p)
+		return c.Healthy(ctx, p)
 	})
 	if err = errors.Join(err, ended); err != nil {
 		return fmt.Errorf("%s is not ready: %w; the end of its log:\n%s", p, err, c.Tail(p))
@@ -168,8 +178,8 @@ func (c *Cluster) Ready(ctx context.Context, p Program) error {
 	return nil
 }
 
-// healthy returns an error unless a part reports that it is ready.
-func (c *Cluster) healthy(ctx context.Context, p Program) error {
+// Healthy returns an error unless a part of the control plane reports that it is ready.
+func (c *Cluster) Healthy(ctx context.Context, p Program) error {
 	if p == APIServer {
 		client, err := c.Client()
 		if err != nil {

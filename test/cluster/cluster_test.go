@@ -43,9 +43,14 @@ func clientOf(t *testing.T, kubeconfig string) *kubernetes.Clientset {
 // eventually repeats try until it returns no error.
 func eventually(t *testing.T, try func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	eventuallyWithin(t, soon, try)
+}
+
+func eventuallyWithin(t *testing.T, limit time.Duration, try func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	must.OK(t, until(ctx, try))
+	must.OK(t, Until(ctx, try))
 }
 
 func node(name string) *core.Node { return &core.Node{ObjectMeta: meta.ObjectMeta{Name: name}} }

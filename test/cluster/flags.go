@@ -68,12 +68,15 @@ func (c *Cluster) apiServerFlags() []string {
 	if c.Audit {
 		flags = append(flags, "--audit-policy-file", c.file("audit.yaml"), "--audit-log-path", c.AuditLog())
 	}
+	if c.VerifyNodes {
+		flags = append(flags, "--kubelet-certificate-authority", p.crt("ca"))
+	}
 	return append(flags, c.APIServerFlags...)
 }
 
 func (c *Cluster) controllerManagerFlags() []string {
 	p := c.pki()
-	return []string{
+	flags := []string{
 		"--kubeconfig", c.file(string(ControllerManager) + ".kubeconfig"), "--leader-elect=false",
 		"--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(c.ControllerManagerPort),
 		"--cert-dir", c.file("controller-manager"), "--use-service-account-credentials",
@@ -82,6 +85,10 @@ func (c *Cluster) controllerManagerFlags() []string {
 		"--root-ca-file", p.crt("ca"), "--service-account-private-key-file", p.key("sa"),
 		"--kube-api-qps", "500", "--kube-api-burst", "1000",
 	}
+	if c.SignFor > 0 {
+		flags = append(flags, "--cluster-signing-duration", c.SignFor.String())
+	}
+	return flags
 }
 
 // writeConfigs writes the files that the flags name.

@@ -62,7 +62,7 @@ func (c *Cluster) grant(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	return until(ctx, func() error {
+	return Until(ctx, func() error {
 		_, err := client.CoreV1().ServiceAccounts(meta.NamespaceDefault).Get(ctx, "default", meta.GetOptions{})
 		return err
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -64,7 +65,7 @@ type Node struct {
 }
 
 // NodeDir returns the directory with all that a node of this machine keeps.
-func (c *Cluster) NodeDir(name string) string { return c.file("node-" + name) }
+func (c *Cluster) NodeDir(name string) string { return c.file(processOf(name)) }
 
 // StartKubelet starts the kubelet of the same release as a node of this cluster, and returns when its Node is ready.
 func (c *Cluster) StartKubelet(ctx context.Context, n Node) error {
@@ -72,32 +73,40 @@ func (c *Cluster) StartKubelet(ctx context.Context, n Node) error {
 	if err != nil {
 		return err
 	}
-	dir := c.NodeDir(n.Name)
-	var port, healthz int
-	cgroup, err := newCgroup(c.APIPort, n.Name)
-	if err := errors.Join(err, os.MkdirAll(dir, 0o700), freePorts(dir, &port, &healthz)); err != nil {
+	config, err := c.KubeletConfig(n)
+	if err != nil {
 		return err
 	}
 	kubeconfig, err := c.Node(n.Name)
 	if err != nil {
 		return err
 	}
-	config := filepath.Join(dir, "config.yaml")
-	text := fmt.Sprintf(kubeletConfig, c.CA(), n.Endpoint, filepath.Join(dir, "logs"), filepath.Join(dir, "plugins"), port,
-		healthz, cgroup, n.Config)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		return err
-	}
+	dir := c.NodeDir(n.Name)
 	return c.StartNode(ctx, n.Name, filepath.Join(programs, string(Kubelet)), append([]string{"--config", config,
 		"--kubeconfig", kubeconfig, "--root-dir", filepath.Join(dir, "root"), "--cert-dir", filepath.Join(dir, "pki"),
 		"--hostname-override", n.Name, "--node-ip", c.Address}, n.Flags...)...)
 }
 
-// newCgroup creates a cgroup for the pods of a node, so that several nodes may be on one machine, and returns its path
+// KubeletConfig writes the configuration file of a node's kubelet, which our agent reads, too, and returns its path.
+// The node gets a directory, a cgroup and ports of its own.
+func (c *Cluster) KubeletConfig(n Node) (string, error) {
+	dir := c.NodeDir(n.Name)
+	var port, healthz int
+	cgroup, err := c.NewCgroup(n.Name)
+	if err := errors.Join(err, os.MkdirAll(dir, 0o700), freePorts(dir, &port, &healthz)); err != nil {
+		return "", err
+	}
+	config := filepath.Join(dir, "config.yaml")
+	text := fmt.Sprintf(kubeletConfig, c.CA(), n.Endpoint, filepath.Join(dir, "logs"), filepath.Join(dir, "plugins"), port,
+		healthz, cgroup, n.Config)
+	return config, os.WriteFile(config, []byte(text), 0o600)
+}
+
+// NewCgroup creates a cgroup for the pods of a node, so that several nodes may be on one machine, and returns its path
 // in each hierarchy. It stays: the next cluster at this port has it again.
-func newCgroup(port int, node string) (string, error) {
+func (c *Cluster) NewCgroup(node string) (string, error) {
 	const mount = "/sys/fs/cgroup"
-	name := fmt.Sprintf("/jl-cluster-%d-%s", port, node)
+	name := fmt.Sprintf("/jl-cluster-%d-%s", c.APIPort, node)
 	dirs := []string{mount}
 	if _, err := os.Stat(filepath.Join(mount, "cgroup.controllers")); err != nil { // cgroup v1
 		var err error
@@ -119,12 +128,21 @@ func newCgroup(port int, node string) (string, error) {
 // StartAgent starts a program of ours as a node of this cluster, by TLS bootstrap unless its certificate is issued, and
 // returns when its Node is ready. One that runs keeps running.
 func (c *Cluster) StartAgent(ctx context.Context, program string, n Node) error {
-	if pid, err := c.running("node-" + n.Name); pid != 0 || err != nil {
+	if pid, err := c.RunningNode(n.Name); pid != 0 || err != nil {
 		return err
 	}
+	if err := c.SpawnAgent(program, n); err != nil {
+		return err
+	}
+	return c.waitForNode(ctx, n.Name)
+}
+
+// SpawnAgent starts a program of ours, which does not run, as StartAgent does. It waits for nothing, so that the rest
+// of the cluster may be away.
+func (c *Cluster) SpawnAgent(program string, n Node) error {
 	dir := c.NodeDir(n.Name)
 	var port int
-	cgroup, err := newCgroup(c.APIPort, n.Name)
+	cgroup, err := c.NewCgroup(n.Name)
 	if err := errors.Join(err, os.MkdirAll(dir, 0o700), freePorts(dir, &port)); err != nil {
 		return err
 	}
@@ -141,7 +159,7 @@ func (c *Cluster) StartAgent(ctx context.Context, program string, n Node) error 
 		}
 		identity = []string{"--kubeconfig", kubeconfig}
 	}
-	return c.StartNode(ctx, n.Name, program, append(append([]string{"run", "--config", config,
+	return c.spawn(processOf(n.Name), program, append(append([]string{"run", "--config", config,
 		"--container-runtime-endpoint", n.Endpoint, "--root-dir", filepath.Join(dir, "root"),
 		"--container-log-dir", filepath.Join(dir, "links"), "--hostname-override", n.Name, "--node-ip", c.Address,
 		"--healthz-port", "0"}, identity...), n.Flags...)...)
@@ -149,15 +167,19 @@ func (c *Cluster) StartAgent(ctx context.Context, program string, n Node) error 
 
 // StartNode starts a node agent as a process of this cluster, and returns when its Node is ready.
 func (c *Cluster) StartNode(ctx context.Context, name, program string, args ...string) error {
-	process := "node-" + name
-	if err := c.spawn(process, program, args...); err != nil {
+	if err := c.spawn(processOf(name), program, args...); err != nil {
 		return err
 	}
+	return c.waitForNode(ctx, name)
+}
+
+// waitForNode returns when the Node of a node agent that runs is ready, or the agent has ended.
+func (c *Cluster) waitForNode(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	var ended error
-	err := until(ctx, func() error {
-		pid, err := c.running(process)
+	err := Until(ctx, func() error {
+		pid, err := c.RunningNode(name)
 		if pid == 0 {
 			ended = errors.Join(err, errors.New("it has ended"))
 			return nil
@@ -165,10 +187,24 @@ func (c *Cluster) StartNode(ctx context.Context, name, program string, args ...s
 		return c.NodeReady(ctx, name)
 	})
 	if err = errors.Join(err, ended); err != nil {
-		return fmt.Errorf("node %s is not ready: %w; the end of its log:\n%s", name, err, c.tail(process))
+		return fmt.Errorf("node %s is not ready: %w; the end of its log:\n%s", name, err, c.TailNode(name))
 	}
 	return nil
 }
+
+// processOf returns the name of the process of a node agent.
+func processOf(node string) string { return "node-" + node }
+
+// RunningNode returns the pid of a node agent, 0 if it does not run.
+func (c *Cluster) RunningNode(name string) (int, error) { return c.running(processOf(name)) }
+
+// KillNode ends a node agent by SIGKILL and returns when it is gone. What starts it starts it again.
+func (c *Cluster) KillNode(name string) error {
+	return errors.Join(c.signal(processOf(name), syscall.SIGKILL), c.gone(processOf(name)))
+}
+
+// TailNode returns the end of the log of a node agent.
+func (c *Cluster) TailNode(name string) string { return c.tail(processOf(name)) }
 
 // NodeReady returns an error unless a Node is ready.
 func (c *Cluster) NodeReady(ctx context.Context, name string) error {
@@ -197,7 +233,7 @@ func (c *Cluster) StopNode(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.stop("node-" + name); err != nil {
+	if err := c.stop(processOf(name)); err != nil {
 		return err
 	}
 	err = client.CoreV1().Nodes().Delete(ctx, name, meta.DeleteOptions{})

@@ -162,7 +162,7 @@ func (c *Cluster) stop(name string) error {
 func (c *Cluster) gone(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	return until(ctx, func() error {
+	return Until(ctx, func() error {
 		pid, err := c.running(name)
 		if pid != 0 {
 			return fmt.Errorf("%s, pid %d, does not end", name, pid)
@@ -171,8 +171,8 @@ func (c *Cluster) gone(name string) error {
 	})
 }
 
-// until repeats try until it returns no error. It returns the last error when ctx ends.
-func until(ctx context.Context, try func() error) error {
+// Until repeats try until it returns no error. It returns the last error when ctx ends.
+func Until(ctx context.Context, try func() error) error {
 	for {
 		err := try()
 		if err == nil {

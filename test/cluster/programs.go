@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,6 +75,18 @@ func Checkout() (string, error) {
 	}
 }
 
+// Missing returns those programs that the cache lacks.
+func Missing(ctx context.Context, programs ...Program) ([]Program, error) {
+	dir, err := Provide(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(programs), func(p Program) bool {
+		_, err := os.Stat(filepath.Join(dir, string(p)))
+		return err == nil
+	}), nil
+}
+
 // Provide builds those programs that the cache lacks, and returns the directory that has them. A first build takes
 // minutes a program; it runs at a low priority, with LAB_BUILD_PARALLEL (2) compiles at a time.
 func Provide(ctx context.Context, programs ...Program) (string, error) {
@@ -105,6 +118,21 @@ func Provide(ctx context.Context, programs ...Program) (string, error) {
 		}
 	}
 	return dir, prune(all, key, now)
+}
+
+// Built returns an error, with the command that builds them, unless the cache has all programs of a control plane: for
+// tests of minutes, which are not to begin with a build of twenty.
+func Built(ctx context.Context) error {
+	dir, err := Provide(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range append([]Program{Kubectl}, parts...) {
+		if _, err := os.Stat(filepath.Join(dir, string(p))); err != nil {
+			return fmt.Errorf("%s %s is not built: run `make cluster` first, which takes some 20 minutes: %w", p, Version, err)
+		}
+	}
+	return nil
 }
 
 // provide builds a program unless it is there. Who finds another process at the same build waits for it.

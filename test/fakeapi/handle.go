@@ -114,6 +114,10 @@ func (s *Server) serve(rw http.ResponseWriter, r APIRequest) error {
 	if f.Refuse {
 		panic(http.ErrAbortHandler)
 	}
+	if f.Serve != nil {
+		f.Serve(rw, r.HTTP)
+		return nil
+	}
 	if f.Body != "" {
 		rw.WriteHeader(max(f.Code, http.StatusOK))
 		_, err := io.WriteString(rw, f.Body)

@@ -30,15 +30,16 @@ type Server struct {
 	TokenReview  func(*authenticationv1.TokenReview)
 	AccessReview func(*authorizationv1.SubjectAccessReview)
 
-	mu       sync.Mutex
-	objects  map[key]object
-	version  int
-	history  []change
-	oldest   int // versions before this one are compacted
-	uids     int
-	watches  map[*watch]bool
-	requests []APIRequest
-	down     bool
+	mu         sync.Mutex
+	objects    map[key]object
+	version    int
+	history    []change
+	oldest     int // versions before this one are compacted
+	uids       int
+	watches    map[*watch]bool
+	requests   []APIRequest
+	down       bool
+	disconnect func() // closes all connections
 }
 
 // key names one object.
@@ -75,6 +76,8 @@ type Fault struct {
 	RetryAfter      int
 	// Body, unless empty, is the whole answer, with Code or 200.
 	Body string
+	// Serve, unless nil, answers instead of the server.
+	Serve http.HandlerFunc
 	// LostAnswer carries the request out and closes the connection without an answer.
 	LostAnswer bool
 	// Refuse closes the connection without carrying the request out.
@@ -91,12 +94,35 @@ func New() *Server {
 // Start serves s over HTTP until the test ends, and returns its URL.
 func (s *Server) Start(t testing.TB) string {
 	srv := httptest.NewServer(s)
+	s.mu.Lock()
+	s.disconnect = srv.CloseClientConnections
+	s.mu.Unlock()
 	t.Cleanup(func() {
 		s.DropWatches("")
 		srv.CloseClientConnections()
 		srv.Close()
 	})
 	return srv.URL
+}
+
+// Kubeconfig returns a kubeconfig for the API server at a URL, with a user in YAML such as {token: t}.
+func Kubeconfig(url, user string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: %q}}]
+users: [{name: u, user: %s}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+`, url, user)
+}
+
+// Disconnect closes all connections, also those that a client keeps for its next request.
+func (s *Server) Disconnect() {
+	s.mu.Lock()
+	disconnect := s.disconnect
+	s.mu.Unlock()
+	s.DropWatches("")
+	disconnect()
 }
 
 // SetDown closes the connection of every request, and ends all watches, until it is called with false.

@@ -20,6 +20,8 @@ import (
 	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/journalet/journalet/test/must"
+	testnode "github.com/journalet/journalet/test/node"
+	"github.com/journalet/journalet/test/vm/machine"
 )
 
 var full = flag.Bool("vm.full", false, "full length instead of the short form")
@@ -39,7 +41,7 @@ const (
 )
 
 // node is the machine on which all tests run, in their order: each begins with the pods that the ones before have left.
-var node *machine
+var node *machine.Machine
 
 // listed is when the pods were last listed.
 var listed time.Time
@@ -56,11 +58,9 @@ func TestMain(m *testing.M) {
 
 func runOnMachine(m *testing.M) (int, error) {
 	begun := time.Now()
-	build := exec.Command("./image.sh")
-	build.Stderr = os.Stderr
-	image, err := build.Output()
+	image, err := machine.Image(".")
 	if err != nil {
-		return 0, fmt.Errorf("image.sh: %w", err)
+		return 0, err
 	}
 	dir, err := os.MkdirTemp("", "vm")
 	if err != nil {
@@ -72,10 +72,12 @@ func runOnMachine(m *testing.M) (int, error) {
 		return 0, err
 	}
 	built := time.Now()
-	if node, err = boot(strings.TrimSpace(string(image)), files, dir); err != nil {
+	if node, err = machine.Boot(machine.Options{
+		Image: image, Files: files, Dir: dir, Unit: "journalet",
+	}); err != nil {
 		return 0, err
 	}
-	defer node.stop()
+	defer node.Stop()
 	fmt.Printf("built in %.0f s, booted in %.0f s\n", built.Sub(begun).Seconds(), time.Since(built).Seconds())
 	return m.Run(), nil
 }
@@ -85,12 +87,10 @@ func bring(files string) error {
 	if err := os.Mkdir(files, 0o700); err != nil {
 		return err
 	}
-	for name, pkg := range map[string]string{"journalet": "/cmd/journalet", "guest": "/test/vm/guest"} {
-		cmd := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(files, name), repo+pkg)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // this machine's C library may be newer than the other's
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("go build %s: %w: %s", pkg, err, out)
-		}
+	if err := machine.Programs(repo, files, map[string]string{
+		"journalet": "/cmd/journalet", "guest": "/test/vm/guest",
+	}); err != nil {
+		return err
 	}
 	if err := bringQuota(files); err != nil {
 		return err
@@ -125,39 +125,13 @@ func bringQuota(files string) error {
 // sh runs a script on the node, which must succeed.
 func sh(t *testing.T, script string) string {
 	t.Helper()
-	out, err := node.run(script)
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", script, err, agentLog())
-	}
-	return strings.TrimSpace(out)
+	return node.Must(t, machine.CommandTimeout, script)
 }
 
 // eventually polls a condition until it holds.
 func eventually(t *testing.T, limit time.Duration, what string, holds func() error) {
 	t.Helper()
-	tick := time.NewTicker(poll)
-	defer tick.Stop()
-	begun := time.Now()
-	deadline := begun.Add(limit)
-	for {
-		err := holds()
-		if err == nil {
-			t.Logf("%s: after %.1f s", what, time.Since(begun).Seconds())
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v: %v\n%s", what, limit, err, agentLog())
-		}
-		<-tick.C
-	}
-}
-
-func agentLog() string {
-	out, err := node.run("journalctl -u journalet -o short-monotonic --no-pager | tail -n 60")
-	if err != nil {
-		return err.Error()
-	}
-	return out
+	node.Eventually(t, limit, what, holds)
 }
 
 // service is what systemd reports about the agent's unit.
@@ -173,15 +147,8 @@ func unit(t *testing.T) service {
 	return service{values["MainPID"], values["NRestarts"], values["ActiveState"]}
 }
 
-// get returns the response of an HTTP server on the node, which may be an error of the connection.
-func get(port, path string) string {
-	out, _ := node.run("exec 3<>/dev/tcp/127.0.0.1/" + port + " && printf 'GET /" + path +
-		` HTTP/1.0\r\n\r\n' >&3 && timeout 20 cat <&3`)
-	return out
-}
-
 // health returns the checks of a health endpoint.
-func health(path string) string { return get("10248", path+"?verbose") }
+func health(path string) string { return node.Get("10248", path+"?verbose") }
 
 func healthy() error {
 	if h := health("readyz"); !strings.Contains(h, "readyz check passed") {
@@ -195,7 +162,7 @@ func pods(t *testing.T) (map[string]corev1.Pod, error) {
 	t.Helper()
 	<-time.After(time.Until(listed.Add(betweenLists)))
 	defer func() { listed = time.Now() }()
-	out, err := node.run("journalet pods -o json")
+	out, err := node.Run("journalet pods -o json")
 	if err != nil {
 		return nil, err
 	}
@@ -218,11 +185,7 @@ func await(t *testing.T, phase corev1.PodPhase, names ...string) {
 		}
 		for _, name := range names {
 			p := all[name]
-			ready := phase != corev1.PodRunning
-			for _, c := range p.Status.Conditions {
-				ready = ready || c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-			}
-			if p.Status.Phase != phase || !ready {
+			if p.Status.Phase != phase || phase == corev1.PodRunning && !testnode.Ready(&p) {
 				return fmt.Errorf("%s: %+v", name, p.Status)
 			}
 		}
@@ -274,7 +237,7 @@ func TestExamplePodsRunInSlices(t *testing.T) {
 		}
 		return err
 	})
-	if page := get("18080", ""); !strings.Contains(page, "Hello from Journalet") {
+	if page := node.Get("18080", ""); !strings.Contains(page, "Hello from Journalet") {
 		t.Errorf("web serves %q", page)
 	}
 	all, err := pods(t)
@@ -338,7 +301,7 @@ func TestAppArmorProfilesOfFieldAndAnnotationConfine(t *testing.T) {
 			t.Errorf("%s runs under %s, want %s", container, profile, want.profile)
 		}
 		eventually(t, soon, container+" logs "+want.log, func() error {
-			log, err := node.run("cat /var/log/pods/default_confined-*/" + container + "/0.log")
+			log, err := node.Run("cat /var/log/pods/default_confined-*/" + container + "/0.log")
 			if err == nil && !strings.HasSuffix(strings.TrimSpace(log), " "+want.log) {
 				err = fmt.Errorf("it logs %q", log)
 			}
@@ -426,7 +389,7 @@ func TestAgentIsNotRestartedForWhatARestartDoesNotRepair(t *testing.T) {
 			t.Cleanup(func() {
 				for _, x := range some {
 					if t.Failed() {
-						_, _ = node.run(x.end) // the tests that follow need the node
+						_, _ = node.Run(x.end) // the tests that follow need the node
 					}
 				}
 			})
@@ -437,7 +400,7 @@ func TestAgentIsNotRestartedForWhatARestartDoesNotRepair(t *testing.T) {
 			polls, seen := 0, 0
 			for end := time.Now().Add(hold); time.Now().Before(end); <-time.After(poll) {
 				if now := unit(t); now != before {
-					t.Fatalf("the agent was restarted: %+v, was %+v\n%s", now, before, agentLog())
+					t.Fatalf("the agent was restarted: %+v, was %+v\n%s", now, before, node.AgentLog())
 				}
 				for _, x := range some {
 					polls++
@@ -456,7 +419,7 @@ func TestAgentIsNotRestartedForWhatARestartDoesNotRepair(t *testing.T) {
 			eventually(t, soon, "health", healthy)
 			await(t, corev1.PodRunning, "web", "pair")
 			if now := unit(t); now != before {
-				t.Errorf("the agent was restarted: %+v, was %+v\n%s", now, before, agentLog())
+				t.Errorf("the agent was restarted: %+v, was %+v\n%s", now, before, node.AgentLog())
 			}
 		})
 	}
@@ -469,7 +432,7 @@ func (x trouble) shows() error {
 		return nil
 	}
 	if x.provoke != "" {
-		_, _ = node.run(x.provoke)
+		_, _ = node.Run(x.provoke)
 	}
 	return errors.New(h)
 }
@@ -507,7 +470,7 @@ func restarted(t *testing.T, kill, logged string) {
 	eventually(t, soon, "health", healthy)
 	await(t, corev1.PodRunning, "web", "pair")
 	if now := tasks(t); now != running {
-		events, _ := node.run("journalet observe --no-follow --since 5m | tail -n 100")
+		events, _ := node.Run("journalet observe --no-follow --since 5m | tail -n 100")
 		t.Errorf("containers\n%s\nwere\n%s\nevents\n%s", now, running, events)
 	}
 	if log := sh(t, "journalctl -u journalet -o cat --no-pager"); !strings.Contains(log, logged) {

@@ -3,13 +3,10 @@
 package vm
 
 import (
-	"context"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/journalet/journalet/test/vm/wire"
 )
 
 // The file's name has it run after node_test.go: the machine boots again.
@@ -26,7 +23,7 @@ func TestShutdownEndsPodsByPriorityAndTheyRunAfterTheBoot(t *testing.T) {
 		t.Errorf("the agent holds no lock:\n%s", locks)
 	}
 	boot := sh(t, "cat /proc/sys/kernel/random/boot_id")
-	if err := node.reboot(); err != nil {
+	if err := node.Reboot(); err != nil {
 		t.Fatal(err)
 	}
 	if now := sh(t, "cat /proc/sys/kernel/random/boot_id"); now == boot {
@@ -54,20 +51,4 @@ func TestShutdownEndsPodsByPriorityAndTheyRunAfterTheBoot(t *testing.T) {
 		}
 		at += i
 	}
-}
-
-// reboot boots the machine again, as logind does, and waits until it runs commands.
-func (m *machine) reboot() error {
-	ctx, cancel := context.WithTimeout(context.Background(), bootTimeout+commandTimeout)
-	defer cancel()
-	hello := make(chan wire.Result, 1)
-	m.mu.Lock()
-	m.waiting[wire.Hello] = hello
-	m.mu.Unlock()
-	if _, err := m.run("busctl call org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager " +
-		"Reboot b false"); err != nil {
-		return err
-	}
-	_, err := m.await(ctx, wire.Hello, hello)
-	return err
 }

@@ -24,6 +24,7 @@ const usage = `usage: [LAB_NAME=default] [LAB_DIR=.lab] lab COMMAND
   kubeconfig [NODE]       print the path of a kubeconfig: admin's, or one with a new certificate of a node
   bootstrap               print the path of a kubeconfig that may request the first certificate of a node
   kubectl ARGS            kubectl as admin
+  kubeadm                 write what kubeadm join reads, and print the join command for another machine
   approve                 approve the pending requests for serving certificates of nodes
   join NODE ENDPOINT      this agent (bin/journalet, or JOURNALET) by TLS bootstrap, on a CRI runtime
   kubelet NODE ENDPOINT   the kubelet of the same release, on a CRI runtime
@@ -115,6 +116,12 @@ func command(ctx context.Context, c *cluster.Cluster, name string, args []string
 		cmd := c.Command(ctx, args...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 		return cmd.Run()
+	case name == "kubeadm":
+		j, err := c.PrepareJoin(ctx, "")
+		if err == nil {
+			fmt.Println("kubeadm", strings.Join(j.Arguments(), " "))
+		}
+		return err
 	case name == "approve":
 		n, err := c.ApproveServing(ctx)
 		fmt.Printf("approved %d\n", n)
