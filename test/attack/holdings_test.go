@@ -23,6 +23,7 @@ const maxPage = 8 << 20
 type holdings struct {
 	descriptors []string // what each is open on, without numbers
 	goroutines  int
+	requesting  int // of them, those of connections to the API server: how many there are depends on the moment
 	children    []string
 	stacks      string // of all goroutines, for a failure's message
 }
@@ -51,8 +52,17 @@ func (g *target) holdings() holdings {
 	if m := total.FindStringSubmatch(h.stacks); m != nil {
 		h.goroutines, _ = strconv.Atoi(m[1])
 	}
+	for group := range strings.SplitSeq(h.stacks, "\n\n") {
+		if strings.Contains(group, "net/http.(*persistConn).") {
+			n, _ := strconv.Atoi(strings.TrimSpace(strings.SplitN(group, "@", 2)[0]))
+			h.requesting += n
+		}
+	}
 	return h
 }
+
+// maxRequesting is more goroutines than the connections of one client to the API server have: two each.
+const maxRequesting = 64
 
 // beyond returns an error if there is more than before. The journal may have added a file: blocks rotate.
 func (h holdings) beyond(before holdings) error {
@@ -61,10 +71,12 @@ func (h holdings) beyond(before holdings) error {
 		return fmt.Errorf("the agent serves no profile: %.200s", h.stacks)
 	case len(h.children) > 0:
 		return fmt.Errorf("the agent has child processes: %v", h.children)
-	case len(h.descriptors) > len(before.descriptors)+1:
+	case h.requesting > maxRequesting:
+		return fmt.Errorf("%d goroutines send requests", h.requesting)
+	case len(h.descriptors)-h.requesting/2 > len(before.descriptors)-before.requesting/2+1:
 		return fmt.Errorf("%d descriptors, %d before: %s", len(h.descriptors), len(before.descriptors),
 			strings.Join(h.descriptors, " "))
-	case h.goroutines > before.goroutines:
+	case h.goroutines-h.requesting > before.goroutines-before.requesting:
 		return fmt.Errorf("%d goroutines, %d before:\n%s\nbefore:\n%s",
 			h.goroutines, before.goroutines, h.stacks, before.stacks)
 	}

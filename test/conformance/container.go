@@ -18,6 +18,7 @@ func (s *suite) container(t *testing.T) {
 	t.Run("takes new resources", s.containerResources)
 	t.Run("removal kills a running one", s.containerRemove)
 	t.Run("removal of one never started", s.containerRemoveCreated)
+	t.Run("joins the processes of another one that runs", s.containerTarget)
 }
 
 func (s *suite) containerRoundTrip(t *testing.T) {
@@ -166,4 +167,31 @@ func (s *suite) containerRemoveCreated(t *testing.T) {
 	id := p.create(t, p.containerConfig("main", forever()...))
 	must(t, s.runtime.RemoveContainer, &cri.RemoveContainerRequest{ContainerId: id})
 	wantCode(t, codes.NotFound, s.runtime.ContainerStatus, &cri.ContainerStatusRequest{ContainerId: id})
+}
+
+func (s *suite) containerTarget(t *testing.T) {
+	p, other := s.newPod(t), s.newPod(t)
+	beside := func(name, target string) *cri.ContainerConfig {
+		config := p.containerConfig(name, forever()...)
+		options := &cri.NamespaceOption{Pid: cri.NamespaceMode_TARGET, TargetId: target}
+		options.Network = config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork()
+		config.Linux.SecurityContext.NamespaceOptions = options
+		return config
+	}
+	refused := func(what, target string) {
+		t.Helper()
+		mustFail(t, "a container was created beside "+what, s.runtime.CreateContainer, &cri.CreateContainerRequest{
+			PodSandboxId: p.id, Config: beside("debug", target), SandboxConfig: p.config,
+		})
+	}
+	id := p.create(t, p.containerConfig("main", forever()...))
+	refused("one that was not started", id)
+	refused("one that does not exist", "0000000000")
+	refused("one of another sandbox", other.start(t, other.containerConfig("far", forever()...)))
+	must(t, s.runtime.StartContainer, &cri.StartContainerRequest{ContainerId: id})
+	debug := p.start(t, beside("debug", id))
+	equal(t, "state", s.status(t, debug).GetState(), cri.ContainerState_CONTAINER_RUNNING)
+	s.stopContainer(t, id, 0)
+	s.exited(t, id)
+	refused("one that has ended", id)
 }

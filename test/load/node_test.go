@@ -211,7 +211,7 @@ func (n *node) startWith(more ...string) {
 		"--container-runtime-endpoint", "unix://" + n.socket(),
 		"--healthz-port", strconv.Itoa(n.port), "--max-pods", strconv.Itoa(maxPods),
 		"--pod-log-dir", filepath.Join(n.dir, "logs"), "--container-log-dir", filepath.Join(n.dir, "links"),
-		"--resolv-conf", "", "--allow-beside-kubelet", "--cgroups-per-qos=false",
+		"--resolv-conf", "", "--eviction-hard", "memory.available<0%", "--allow-beside-kubelet", "--cgroups-per-qos=false",
 	}, more...)...)
 	n.cmd.Stderr, n.cmd.Stdout = log, log
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

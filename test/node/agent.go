@@ -83,6 +83,8 @@ func (a *Agent) Args() []string {
 	if !a.ImageGC {
 		flags = append([]string{"--image-gc-high-threshold", "100"}, flags...)
 	}
+	// The machine's disks and memory are others' matter. A test that wants thresholds gives its own.
+	flags = append([]string{"--eviction-hard", "memory.available<0%"}, flags...)
 	return append([]string{
 		"run", "--root-dir", a.Root, "--static-pod-path", a.Manifests, "--container-runtime-endpoint", a.Endpoint,
 		"--hostname-override", a.Node, "--pod-log-dir", a.PodLogs, "--container-log-dir", a.ContainerLogs,

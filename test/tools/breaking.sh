@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Compares proto/ with the base commit: a change that breaks journals recorded there needs another
-# messages.JournalFormat, and from v0.1.0 on it is refused (docs/adr/025-before-0.1.0.md).
+# Compares proto/ with each release, whose contract is kept in test/promises/released: a change that breaks journals
+# recorded by one is refused. Before the first release it compares with the base commit: a change that breaks journals
+# recorded there needs another messages.JournalFormat (docs/adr/025-before-0.1.0.md).
 # The base is $BREAKING_BASE, else where this branch left main; on main itself, the commit before.
 # BUF names the buf binary.
 set -euo pipefail
@@ -29,6 +30,18 @@ base() {
 # format prints the number that JournalFormat has in the Go file on stdin, 0 for none.
 format() { sed -n 's/^const JournalFormat = \([0-9]*\)$/\1/p' | grep . || echo 0; }
 
+releases=(test/promises/released/*/proto.binpb)
+if [ -e "${releases[0]}" ]; then
+  for image in "${releases[@]}"; do
+    release=$(basename "$(dirname "$image")")
+    if ! "$BUF" breaking --against "$image"; then
+      echo "breaking: journals of $release and later must stay readable: undo the changes above" >&2
+      exit 1
+    fi
+    echo "breaking: compatible with $release"
+  done
+fi
+
 if ! commit=$(base); then
   if [ -n "${BREAKING_BASE:-}" ]; then
     echo "breaking: $BREAKING_BASE is no commit here: fetch it, or unset BREAKING_BASE" >&2
@@ -52,13 +65,9 @@ if "$BUF" breaking --against "$old"; then
 fi
 was=$({ git show "$commit:messages/encoding.go" 2>/dev/null || true; } | format)
 now=$(format <messages/encoding.go)
-if git merge-base --is-ancestor v0.1.0 "$commit" 2>/dev/null; then
-  echo "breaking: journals of v0.1.0 and later must stay readable: undo the changes above" >&2
-  exit 1
-fi
 if [ "$now" -le "$was" ]; then
   echo "breaking: the changes above break journals recorded at $commit:" \
     "raise messages.JournalFormat above $was, then make histories" >&2
   exit 1
 fi
-echo "breaking: the changes above are allowed: JournalFormat was raised from $was to $now, and v0.1.0 is not released"
+echo "breaking: the changes above are allowed: JournalFormat was raised from $was to $now, and no release has it"
