@@ -35,7 +35,7 @@ FUZZ = FuzzDecode@./runtime/source/manifest FuzzDecodeObjects@./runtime/source/m
 	FuzzEvent@./runtime/history/describe FuzzRecord@./runtime/history/replay FuzzBlock@./bus \
 	FuzzLog@./runtime/pod/logs FuzzTime@./runtime/pod/logs
 # Tests run on the pinned containerd unless LAB_CONTAINERD names another: they need its event stream.
-integration cluster cluster-test conformance chaos chaos-short leftovers attack: export LAB_CONTAINERD ?= built
+integration cluster cluster-test conformance chaos chaos-short chaos-cluster leftovers attack: export LAB_CONTAINERD ?= built
 # The tests of test/chaos bring up their lab by themselves: they also kill it.
 CHAOS = $(GO) test ./test/chaos -tags chaos -count=1
 # What starts goroutines: deciders do not, and run in the host of the scenarios.
@@ -149,8 +149,8 @@ race: ## what runs concurrently, and a minute of the simulation, under the race 
 		-sim.seeds=$(or $(SEEDS),10) -sim.for=$(if $(SEEDS),0,1m)
 
 .PHONY: sim
-sim: ## the agent in a world of faults on virtual time: kept and fresh seeds, 3 min at most (SEEDS=10000: as long as it takes; SEED=123 repeats one, KEEP=its ops; OUT=directory for journals)
-	$(GO) test -count=1 -timeout 24h -v ./test/simulation $(if $(SEED),-run '^TestNothingBreaksUnderFaults$$' -sim.seed=$(SEED) -sim.keep=$(KEEP)) \
+sim: ## the agent in a world of faults on virtual time: kept and fresh seeds, 3 min at most (SEEDS=10000: as long as it takes; SEED=123 repeats one, TEST= its test, KEEP= its ops; OUT=directory for journals)
+	$(GO) test -count=1 -timeout 24h -v ./test/simulation $(if $(SEED),-run '^$(or $(TEST),TestNothingBreaksUnderFaults)$$' -sim.seed=$(SEED) -sim.keep=$(KEEP)) \
 		-sim.seeds=$(or $(SEEDS),200) -sim.for=$(if $(SEEDS),0,3m) -sim.out=$(abspath $(OUT)) $(if $(SEEDS),,-sim.first=$(or $(FRESH),0))
 
 .PHONY: bench-sim
@@ -180,6 +180,15 @@ histories: ## record the journals and the root directory of testdata again, afte
 	$(GO) test -count=1 -run '^TestTraceOfAStart$$' ./runtime/history/trace -trace.update
 	$(MAKE) docs
 
+.PHONY: release
+release: tools-buf ## record what a release promises (VERSION=v0.1.0): commands, output, events, subjects, metrics, fields, contract, and a root directory that later versions adopt
+	@echo "$(VERSION)" | grep -Eqx 'v[0-9]+[.][0-9]+[.][0-9]+' || { echo "name the release: make release VERSION=v0.1.0" >&2; exit 2; }
+	@[ ! -e "test/promises/released/$(VERSION)" ] || { echo "$(VERSION) is released, and is not recorded again" >&2; exit 2; }
+	$(GO) test -count=1 -run '^TestAgentAdoptsRecordedRootUnchanged$$' ./test/upgrade -upgrade.record
+	cp test/upgrade/testdata/root.tar.gz test/upgrade/testdata/$(VERSION).tar.gz
+	$(GO) test -count=1 -run 'Kept$$' ./cmd/journalet ./runtime/api/query ./runtime/config ./test/promises -promises.record=$(VERSION)
+	$(TOOLS)/buf build --exclude-source-info -o test/promises/released/$(VERSION)/proto.binpb
+
 .PHONY: corpus
 corpus: LAB_NAME = corpus
 corpus: ## how many manifests of a directory a node accepts, as the kubelet decodes them, and why not the others (FOLDER=dir; RUN=50: so many have to run, on a lab, root)
@@ -206,7 +215,7 @@ fuzz: ## fuzz the decoders of manifests, bundles and records, the replay of reco
 	done
 
 .PHONY: bench
-bench: build ## ours and the bare CRI floor on the same work, side by side (root; N="50 150", RUNS=3, SCENARIOS=probes, KUBELET=path, ARGS)
+bench: build ## ours and the bare CRI floor on the same work, side by side (root; N="50 150", RUNS=3, SCENARIOS=probes, KUBELET=path, ARGS); SCENARIOS=cluster: as a node of a cluster beside its kubelet
 	N="$(N)" RUNS="$(RUNS)" KUBELET="$(KUBELET)" ARGS="$(ARGS)" test/bench/run.sh
 
 .PHONY: bench-journal
@@ -237,15 +246,22 @@ vulns: ## known vulnerabilities in the code that any module of the repository ca
 	cd test/tools/supply && $(GO) run ./vulns -root $(CURDIR)
 
 .PHONY: chaos
-chaos: ## kills of the agent and of containerd, a hanging runtime, a full disk, reboots, power cuts, at full length, on the lab "chaos" (root; ARGS='-chaos.seed=1')
+chaos: ## kills of the agent and of containerd, a hanging runtime, a full disk, reboots, power cuts, at full length, on the lab "chaos"; then five minutes of chaos-cluster (root; ARGS='-chaos.seed=1')
 	LAB_NAME=chaos $(CHAOS) -v -timeout 60m -chaos.full $(ARGS)
+	$(if $(findstring -run,$(ARGS)),,$(MAKE) chaos-cluster DURATION=5m)
+
+.PHONY: chaos-cluster
+chaos-cluster: LAB_NAME = chaos-cluster
+chaos-cluster: ## kills of the agent, containerd and every part of a control plane while workloads change, on the lab "chaos-cluster" (root; DURATION=1h, ARGS='-chaos.seed=1'; after `make cluster`, which builds Kubernetes)
+	LAB_NAME=$(LAB_NAME) $(GO) test ./test/chaos -tags chaos,cluster -count=1 -v -timeout 24h \
+		-run '^TestNoPodIsLostOrDoubledWhileTheClusterIsKilled$$' -chaos.for=$(or $(DURATION),1h) $(ARGS)
 
 .PHONY: chaos-short
 chaos-short: ## the same in two or three minutes, as part of make test
 	LAB_NAME=chaos $(CHAOS) $(ARGS)
 
 .PHONY: leftovers
-leftovers: ## what is left on runtime, host and disk after 10,000 restarts and 1,000 deleted pods, on the lab "leftovers" (root; RESTARTS, PODS)
+leftovers: ## what is left on runtime, host and disk after 10,000 restarts and 1,000 deleted pods, on the lab "leftovers" (root; RESTARTS, PODS, ARGS=-chaos.within=30m)
 	LAB_NAME=leftovers $(CHAOS) -v -timeout 120m -run '^TestNothingIsLeftOver$$' -chaos.restarts=$(or $(RESTARTS),10000) -chaos.deleted=$(or $(PODS),1000) $(ARGS)
 
 .PHONY: attack
@@ -270,6 +286,11 @@ chaos-debian: ## the short form on Debian's containerd 1.6, which has no event s
 .PHONY: vm
 vm: ## the shipped unit under a real systemd with cgroup v2, in an emulated machine: disk, runtime and directory fail for 5 min each (root)
 	$(VM) -v -timeout 60m -vm.full $(ARGS)
+	$(MAKE) vm-join
+
+.PHONY: vm-join
+vm-join: ## kubeadm joins that machine to a cluster, with the agent in the kubelet's place, a part of make vm (root, and the programs of make cluster)
+	$(GO) test ./test/vm/join -tags vm -count=1 -v -timeout 60m $(ARGS)
 
 .PHONY: vm-short
 vm-short: ## the same in five minutes, a part of make test; .lab/vm keeps the image of the machine
