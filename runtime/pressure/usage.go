@@ -8,8 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/actors/pressure"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/pod/storage"
 )
 
 // UsageOf returns the ranking inputs of the pods of a summary, by UID. manifest returns that of a pod; nil: it is not
@@ -50,7 +52,7 @@ func usageOf(p *api.PodStats, m *corev1.Pod, signal pressure.Signal) *journaletv
 	}
 	for i := range p.VolumeStats {
 		v := &p.VolumeStats[i]
-		if local(m, v.Name) {
+		if slices.ContainsFunc(m.Spec.Volumes, func(x corev1.Volume) bool { return x.Name == v.Name && storage.Local(&x) }) {
 			u.LocalBytes += value(v.UsedBytes)
 			u.LocalInodes += value(v.InodesUsed)
 		}
@@ -63,17 +65,6 @@ func value(n *uint64) int64 {
 		return 0
 	}
 	return signed(*n)
-}
-
-// local reports whether a volume takes space of the node that goes with the pod (kubelet: IsLocalEphemeralVolume; it
-// also counts hostPath, which stays).
-func local(m *corev1.Pod, name string) bool {
-	for i := range m.Spec.Volumes {
-		if v := &m.Spec.Volumes[i]; v.Name == name {
-			return v.ConfigMap != nil || v.EmptyDir != nil && v.EmptyDir.Medium != corev1.StorageMediumMemory
-		}
-	}
-	return false
 }
 
 // excess returns a container that uses more than it requests of what is short; nil for another one. Of storage its
@@ -89,15 +80,9 @@ func excess(c *api.ContainerStats, m *corev1.Pod, signal pressure.Signal) *journ
 	default:
 		return nil
 	}
-	for _, all := range [][]corev1.Container{m.Spec.Containers, m.Spec.InitContainers} {
-		for i := range all {
-			if all[i].Name != c.Name {
-				continue
-			}
-			request := all[i].Resources.Requests[name]
-			if request.CmpInt64(used) >= 0 {
-				return nil
-			}
+	for own := range containers.WithoutEphemeral(m) { // one without requests is not to blame for that
+		request := own.Resources.Requests[name]
+		if own.Name == c.Name && request.CmpInt64(used) < 0 {
 			return &journaletv1.ContainerExcess{
 				Container: c.Name, Used: resource.NewQuantity(used, resource.BinarySI).String(), Request: request.String(),
 			}

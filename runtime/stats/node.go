@@ -46,7 +46,7 @@ type meminfo struct {
 
 type faults struct{ minor, major uint64 }
 
-type rlimit struct{ maxPID, running uint64 }
+type rlimit struct{ maxPID, running int64 }
 
 // cgroups returns the cgroups of the node, by their keys in rates.
 func (n *nodeReading) cgroups() map[string]*cgroupReading {
@@ -206,8 +206,7 @@ func readRlimit(dir bounded.Dir, buf []byte) rlimit {
 	var r rlimit
 	for _, name := range []string{"sys/kernel/pid_max", "sys/kernel/threads-max"} {
 		data, err := dir.ReadInto(name, buf)
-		n, bad := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
-		if err == nil && bad == nil && (r.maxPID == 0 || n < r.maxPID) {
+		if n := tasks(string(data)); err == nil && n > 0 && (r.maxPID == 0 || n < r.maxPID) {
 			r.maxPID = n
 		}
 	}
@@ -215,10 +214,19 @@ func readRlimit(dir bounded.Dir, buf []byte) rlimit {
 	if data, err := dir.ReadInto("loadavg", buf); err == nil {
 		if words := strings.Fields(string(data)); len(words) > 3 {
 			_, all, _ := strings.Cut(words[3], "/")
-			r.running, _ = strconv.ParseUint(all, 10, 64)
+			r.running = tasks(all)
 		}
 	}
 	return r
+}
+
+// tasks parses a number of tasks, of which a kernel has no more than 2^22; 0 if it is none.
+func tasks(text string) int64 {
+	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
 }
 
 // booted returns when the kernel started; zero if it does not say.

@@ -115,8 +115,7 @@ func (s *Stats) Signals(ctx context.Context, matters func(limit int64) int64) Si
 			out.Memory = availableMemory(data)
 		}
 		if r := readRlimit(dir, buf); r.maxPID > 0 && r.running > 0 {
-			most := int64(min(r.maxPID, 1<<62))
-			out.PIDs = &Level{Available: most - int64(min(r.running, 1<<62)), Capacity: most}
+			out.PIDs = &Level{Available: r.maxPID - r.running, Capacity: r.maxPID}
 		}
 		dir.Close()
 	}

@@ -106,7 +106,7 @@ func (s *Stats) addFilesystems(wait context.Context, out *api.PodStats, p *podRe
 			continue
 		}
 		one := renderVolume(p.Manifest.Namespace, v.Volume, &m, at)
-		if v.ConfigMap != nil || v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumDefault {
+		if storage.Local(v.Volume) {
 			use(one.Time, one.UsedBytes, one.InodesUsed)
 		}
 		out.VolumeStats = append(out.VolumeStats, one)

@@ -37,7 +37,7 @@ func (s *Stats) renderNode(out *api.NodeStats, r *reading) {
 		out.IO = &api.IOStats{Time: at, PSI: p}
 	}
 	if n.rlimit.maxPID > 0 {
-		most, running := int64(min(n.rlimit.maxPID, 1<<62)), int64(min(n.rlimit.running, 1<<62))
+		most, running := n.rlimit.maxPID, n.rlimit.running
 		out.Rlimit = &api.RlimitStats{Time: at, MaxPID: &most, NumOfRunningProcesses: &running}
 	}
 	out.Network = renderNetwork(n.network, n.networkAt)

@@ -42,6 +42,12 @@ func FileSystemAt(path string) (FileSystem, error) {
 	}, nil
 }
 
+// Local reports whether a volume takes space of the node's file system that goes with its pod (kubelet:
+// IsLocalEphemeralVolume). One in memory or of huge pages takes none; a hostPath stays.
+func Local(v *corev1.Volume) bool {
+	return v.ConfigMap != nil || v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumDefault
+}
+
 // Volume measures one volume of a pod for statistics, within the share of walks of all measurements. It is measured to
 // its end, other than for limits.
 func (d *Driver) Volume(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (Measured, error) {

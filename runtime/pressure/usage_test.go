@@ -1,0 +1,68 @@
+package pressure
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/journalet/journalet/actors/pressure"
+)
+
+func bytes(n uint64) api.FsStats { return api.FsStats{UsedBytes: &n, InodesUsed: &n} }
+
+// What a volume takes counts only if it is on the node's file system, and goes with the pod.
+func TestOnlyVolumesOfTheNodeCount(t *testing.T) {
+	m := &corev1.Pod{}
+	s := &api.Summary{Pods: []api.PodStats{{PodRef: api.PodReference{UID: "u"}}}}
+	for name, source := range map[string]corev1.VolumeSource{
+		"scratch": {EmptyDir: &corev1.EmptyDirVolumeSource{}},
+		"memory":  {EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}},
+		"pages":   {EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumHugePages}},
+		"sized":   {EmptyDir: &corev1.EmptyDirVolumeSource{Medium: "HugePages-2Mi"}},
+		"conf":    {ConfigMap: &corev1.ConfigMapVolumeSource{}},
+		"keys":    {Secret: &corev1.SecretVolumeSource{}},
+		"host":    {HostPath: &corev1.HostPathVolumeSource{Path: "/"}},
+	} {
+		used := map[string]uint64{"scratch": 1, "conf": 10}[name]
+		if used == 0 {
+			used = 1000
+		}
+		m.Spec.Volumes = append(m.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: source})
+		s.Pods[0].VolumeStats = append(s.Pods[0].VolumeStats, api.VolumeStats{Name: name, FsStats: bytes(used)})
+	}
+	got := UsageOf(s, pressure.NodeFsAvailable, func(string) *corev1.Pod { return m })
+	if len(got) != 1 || got[0].GetLocalBytes() != 11 || got[0].GetLocalInodes() != 11 {
+		t.Errorf("%v, want 11 bytes and 11 inodes", got)
+	}
+}
+
+// A container that may have requests is named if it uses more; an ephemeral one has none.
+func TestContainersAboveTheirRequests(t *testing.T) {
+	request := func(q string) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(q)}}
+	}
+	m := &corev1.Pod{Spec: corev1.PodSpec{
+		InitContainers: []corev1.Container{{Name: "side", Resources: request("1Ki")}},
+		Containers: []corev1.Container{
+			{Name: "above", Resources: request("1Ki")}, {Name: "at", Resources: request("2Ki")},
+		},
+		EphemeralContainers: []corev1.EphemeralContainer{
+			{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}},
+		},
+	}}
+	used := uint64(2048)
+	p := api.PodStats{PodRef: api.PodReference{UID: "u"}}
+	for _, name := range []string{"side", "above", "at", "debug"} {
+		p.Containers = append(p.Containers, api.ContainerStats{Name: name, Memory: &api.MemoryStats{WorkingSetBytes: &used}})
+	}
+	all := UsageOf(&api.Summary{Pods: []api.PodStats{p}}, pressure.MemoryAvailable, func(string) *corev1.Pod { return m })
+	var got string
+	for _, c := range all[0].GetContainers() {
+		got += c.GetContainer() + " " + c.GetUsed() + " of " + c.GetRequest() + "; "
+	}
+	if want := "side 2Ki of 1Ki; above 2Ki of 1Ki; "; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
