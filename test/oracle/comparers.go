@@ -22,7 +22,7 @@ func comparers() []comparer {
 		{name: "admission", share: 50, generate: generateAdmission, compare: compareAdmission, kept: keptIn("admission")},
 		{name: "credentials", share: 200, generate: generateCredentials, compare: compareCredentials,
 			kept: keptIn("credentials")},
-		{name: "merge", share: 200, generate: generateMerge, compare: compareMerges},
+		{name: "merge", share: 200, generate: generateMerge, compare: compareMerges, kept: keptIn("merge")},
 		{name: "preemption", share: 100, generate: generatePreemption, compare: comparePreemption},
 	}
 }

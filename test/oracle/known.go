@@ -160,6 +160,11 @@ var known = with(map[string]meant{
 		"our own error is not the container's message",
 		"termination message",
 	},
+	// Statuses at the API server.
+	"merge: revived in a terminal phase": {
+		"a container that has ended has ended for the API server, too, as a journal that was lost does not know",
+		"container of a pod with a terminal phase",
+	},
 	// Admission.
 	"admission: ours NodePorts, the kubelet's admitted": {
 		":: is every address of the host, also for a process that binds 0.0.0.0",

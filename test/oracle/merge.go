@@ -93,7 +93,11 @@ func compareMerges(c *testCase) {
 		return
 	}
 	if in.MayRun {
-		c.differs("revived", kinds(*ours), kinds(in.Want))
+		what := "revived"
+		if in.Is.Phase == corev1.PodSucceeded || in.Is.Phase == corev1.PodFailed {
+			what = "revived in a terminal phase"
+		}
+		c.differs(what, kinds(*ours), kinds(in.Want))
 	} else {
 		init, main := kubelet.Due(in.Pod, in.Want)
 		c.differs("ends", ends(ours.InitContainerStatuses[:init])+endsIf(main, ours.ContainerStatuses), "")
