@@ -100,13 +100,11 @@ func (b *Backing) Watch(k objects.Key) {
 	defer b.mu.Unlock()
 	switch e := b.entries[k]; {
 	case e == nil:
-	case e.later:
+	case e.watched: // by WatchLater
 		e.later = false
 		if b.ctx != nil && e.cancel == nil {
 			b.start(e)
 		}
-		return
-	case e.watched: // since WatchLater, which has not waited, or no longer does
 		return
 	default: // it is idle
 		e.watched = true
