@@ -35,9 +35,9 @@ func Merge(in Input) *corev1.PodStatus {
 	to := in.View.Status.DeepCopy()
 	normalize(to)
 	mayRevive := in.MayRun && !terminal(in.Is.Phase)
-	keepEnded(&in.View.Spec, in.Is.InitContainerStatuses, to.InitContainerStatuses, mayRevive)
-	keepEnded(&in.View.Spec, in.Is.ContainerStatuses, to.ContainerStatuses, mayRevive)
-	keepEnded(&in.View.Spec, in.Is.EphemeralContainerStatuses, to.EphemeralContainerStatuses, false)
+	keepEnded(in.View, in.Is.InitContainerStatuses, to.InitContainerStatuses, mayRevive)
+	keepEnded(in.View, in.Is.ContainerStatuses, to.ContainerStatuses, mayRevive)
+	keepEnded(in.View, in.Is.EphemeralContainerStatuses, to.EphemeralContainerStatuses, false)
 	if !in.MayRun {
 		end(&in.View.Spec, to)
 	}

@@ -4,13 +4,15 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors/containers"
 )
 
 // keepEnded leaves containers that have ended for good at the API server as they are there: it refuses a status in
 // which such a container has not ended. That happens when the journal was lost, or when an operator restarts one. Of a
 // pod that has ended no container revives, nor does an ephemeral container of any.
-func keepEnded(spec *corev1.PodSpec, is, to []corev1.ContainerStatus, mayRun bool) {
-	if mayRun && restartsAll(spec) {
+func keepEnded(pod *corev1.Pod, is, to []corev1.ContainerStatus, mayRun bool) {
+	if mayRun && restartsAll(pod) {
 		return
 	}
 	for i := range to {
@@ -18,15 +20,15 @@ func keepEnded(spec *corev1.PodSpec, is, to []corev1.ContainerStatus, mayRun boo
 		if was < 0 || is[was].State.Terminated == nil || to[i].State.Terminated != nil {
 			continue
 		}
-		if !mayRun || !mayRevive(spec, to[i].Name, is[was].State.Terminated.ExitCode) {
+		if !mayRun || !mayRevive(pod, to[i].Name, is[was].State.Terminated.ExitCode) {
 			to[i] = is[was]
 		}
 	}
 }
 
 // restartsAll reports whether a rule of a container restarts all of them.
-func restartsAll(spec *corev1.PodSpec) bool {
-	for c := range containers(spec) {
+func restartsAll(pod *corev1.Pod) bool {
+	for c := range containers.WithoutEphemeral(pod) {
 		if slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
 			return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
 		}) {
@@ -36,35 +38,22 @@ func restartsAll(spec *corev1.PodSpec) bool {
 	return false
 }
 
-func containers(spec *corev1.PodSpec) func(func(*corev1.Container) bool) {
-	return func(yield func(*corev1.Container) bool) {
-		for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-			for i := range list {
-				if !yield(&list[i]) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // mayRevive reports whether a container that ended with a code may run again: by the pod's policy, which the API server
 // checks first, or by its own rules and policy.
-func mayRevive(spec *corev1.PodSpec, name string, code int32) bool {
-	if spec.RestartPolicy == corev1.RestartPolicyAlways ||
-		code != 0 && spec.RestartPolicy == corev1.RestartPolicyOnFailure {
+func mayRevive(pod *corev1.Pod, name string, code int32) bool {
+	if policy := pod.Spec.RestartPolicy; policy == corev1.RestartPolicyAlways ||
+		code != 0 && policy == corev1.RestartPolicyOnFailure {
 		return true
 	}
-	for c := range containers(spec) {
+	for c := range containers.WithoutEphemeral(pod) {
 		if c.Name == name {
-			return policyRevives(spec, c, code)
+			return policyRevives(pod.Spec.RestartPolicy, c, code)
 		}
 	}
 	return true
 }
 
-func policyRevives(spec *corev1.PodSpec, c *corev1.Container, code int32) bool {
-	policy := spec.RestartPolicy
+func policyRevives(policy corev1.RestartPolicy, c *corev1.Container, code int32) bool {
 	if c.RestartPolicy != nil {
 		for _, r := range c.RestartPolicyRules {
 			if r.ExitCodes == nil {
