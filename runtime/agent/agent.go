@@ -103,7 +103,9 @@ type agent struct {
 // Run runs the agent until ctx ends, then stops it cleanly, without touching a container. An error means that it could
 // not start or that a required part failed.
 func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
-	a := &agent{cfg: cfg, log: log, metrics: server.NewMetrics(), once: once{wake: make(chan struct{}, 1)}}
+	a := &agent{
+		cfg: cfg, log: log, metrics: server.NewMetrics(), once: once{wake: make(chan struct{}, 1)}, starting: starting{},
+	}
 	defer func() { err = errors.Join(err, a.close()) }()
 	if err := a.open(ctx); err != nil {
 		return err
@@ -231,9 +233,6 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 		}
 		if k := e.GetPodForgotten(); k != nil {
 			a.pleg.Forget(k.GetUid())
-		}
-		if k := e.GetPodEvictionDecided(); k.GetSignal() != "" {
-			a.metrics.Evicted(k.GetSignal())
 		}
 		if k := e.GetPodTerminated(); k != nil {
 			a.pleg.IgnoreEvents(k.GetUid())

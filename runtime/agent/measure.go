@@ -28,6 +28,10 @@ func (a *agent) measureStored(rec *journaletv1.Record) {
 			a.measureStatus(rec, k.PodStatusChanged)
 		case *journaletv1.Event_OrphanFound:
 			a.metrics.OrphanFound()
+		case *journaletv1.Event_PodEvictionDecided:
+			if signal := k.PodEvictionDecided.GetSignal(); signal != "" {
+				a.metrics.Evicted(signal)
+			}
 		}
 	}
 }
@@ -36,9 +40,6 @@ func (a *agent) measureUpdate(rec *journaletv1.Record, u *journaletv1.PodUpdated
 	uid := u.GetPod().GetUid()
 	switch u.GetOperation() {
 	case journaletv1.PodOperation_POD_OPERATION_ADD:
-		if a.starting == nil {
-			a.starting = starting{}
-		}
 		a.starting[uid] = rec.GetTime().AsTime()
 	case journaletv1.PodOperation_POD_OPERATION_REMOVE:
 		delete(a.starting, uid)

@@ -16,7 +16,7 @@ import (
 )
 
 func TestWhatHappensToPodsIsCounted(t *testing.T) {
-	a := &agent{metrics: server.NewMetrics()}
+	a := &agent{metrics: server.NewMetrics(), starting: starting{}}
 	stored := func(seconds int64, actor messages.Ref, decisions ...proto.Message) {
 		rec := &journaletv1.Record{Actor: actor.Proto(), Time: &timestamppb.Timestamp{Seconds: seconds}}
 		step := &journaletv1.Step{}
