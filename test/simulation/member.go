@@ -169,7 +169,8 @@ func (m *member) newNode() {
 				corev1.ResourceMemory: amount(r.config.memory),
 			},
 		},
-		Update: updateEvery, Report: reportEvery, Lease: leaseLasts, Now: r.clock.Now, Log: discard,
+		Update: updateEvery, Report: reportEvery, Lease: leaseLasts, Now: r.clock.Now,
+		Random: stream(r.seed, "reports of the Node", r.name()).Float64, Log: discard,
 		Runtime: func(context.Context) node.Runtime {
 			out := node.Runtime{Name: runtimeName}
 			if !r.world.up {
