@@ -68,10 +68,14 @@ func onNode(p *corev1.Pod) string {
 	return string(p.UID)
 }
 
-// runningOf returns a container that runs of a pod, as an inspection has shown, "" for none.
-func (j *judge) runningOf(uid string) string {
+// runningOf returns a container that runs of a pod of the API server, as an inspection has shown, "" for none. A mirror
+// pod stands for the incarnation that it was created for: what is created of a later one does not count.
+func (j *judge) runningOf(p *corev1.Pod) string {
+	uid := onNode(p)
+	h := j.history(uid)
+	earlier := manifest.IsMirror(p) && j.sim.api.books.boundAt[p.UID] < h.addedAt
 	for _, c := range j.sim.world.objectsOf(uid).containers {
-		if c.alive() && !c.startedLate && j.history(uid).shown[c.id] {
+		if c.alive() && !c.startedLate && h.shown[c.id] && !(earlier && c.createdAt >= h.addedAt) {
 			return c.id
 		}
 	}
@@ -87,7 +91,7 @@ func (b *apiBooks) patched(s *sim, was, next *corev1.Pod, patch []byte) string {
 	if hasEnded(was) && next.Status.Phase != was.Status.Phase {
 		j.broken(terminalStays, uid, "it was %s, and becomes %s", was.Status.Phase, next.Status.Phase)
 	}
-	if id := j.runningOf(uid); id != "" && hasEnded(next) && !hasEnded(was) {
+	if id := j.runningOf(was); id != "" && hasEnded(next) && !hasEnded(was) {
 		j.broken(deletedLast, uid, "it becomes %s, and %s runs", next.Status.Phase, id)
 	}
 	if h := j.history(uid); h.rejectedAs != 0 && h.rejectedAs == h.incarnation && len(next.Status.ContainerStatuses) == 0 {
@@ -156,7 +160,7 @@ func (b *apiBooks) deleted(s *sim, p *corev1.Pod, uid types.UID) {
 	if p.DeletionTimestamp == nil {
 		s.judge.broken(deletedOnly, string(p.UID), "it is deleted by the agent alone")
 	}
-	if id := s.judge.runningOf(string(p.UID)); id != "" {
+	if id := s.judge.runningOf(p); id != "" {
 		s.judge.broken(deletedLast, string(p.UID), "its object is deleted, and %s runs", id)
 	}
 }

@@ -18,6 +18,8 @@ type podHistory struct {
 	gone bool
 	// source is the source that added it and has not forgotten it, empty for none.
 	source string
+	// addedAt is when it was stored that its source adds it, last, in uptime.
+	addedAt time.Duration
 	// apiPod is set if it is one of the API server.
 	apiPod bool
 	// deletionGrace is the shortest grace period of its deletions there, 0 for none. endedByDeletion is set if a deletion
@@ -131,6 +133,7 @@ func (h *podHistory) onUpdate(s *sim, seq uint64, at time.Duration, u *journalet
 	switch {
 	case u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD:
 		h.gone, h.endsAt, h.endsBy, h.reported, h.updates = false, -1, 0, reportedStatus{}, nil
+		h.addedAt = s.journal.storedAt[seq-1]
 		clear(h.restarts)
 		if !s.judge.rebuilding {
 			h.onlyLeft(s.world.objectsOf(u.GetPod().GetUid()))
