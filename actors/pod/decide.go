@@ -125,7 +125,7 @@ func (d *step) reportOrphan() error {
 // requestAdmission requests admission from the node, once.
 func (d *step) requestAdmission() error {
 	if d.state.GetAdmissionRequested() {
-		return nil
+		return d.endOnDrainedNode()
 	}
 	if err := d.clearTimer(orphanTimer); err != nil {
 		return err

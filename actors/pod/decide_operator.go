@@ -97,3 +97,16 @@ func (a *Actor) Ending() Ending {
 	}
 	return e
 }
+
+// endOnDrainedNode stops what runs of a pod that waits for the end of a drain. Only after a lost journal something
+// does: the drain ends the pods that were admitted.
+func (d *step) endOnDrainedNode() error {
+	if d.state.GetReason() != ReasonDrained {
+		return nil
+	}
+	if d.AnyAlive() {
+		return d.stopAll(ReasonDrained)
+	}
+	_, err := d.stopSandboxes(isReady)
+	return err
+}

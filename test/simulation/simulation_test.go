@@ -109,7 +109,11 @@ func TestNothingBreaksUnderOperators(t *testing.T) {
 		t.Helper()
 		return keepOnly(t, Operated(seed))
 	}
-	nothingBreaks(t, freshSeeds(), operated, notWithOperators)
+	seeds := freshSeeds()
+	if *oneSeed < 0 {
+		seeds = append(keptSeeds(t, "operated.txt"), seeds...)
+	}
+	nothingBreaks(t, seeds, operated, notWithOperators)
 }
 
 func nothingBreaks(t *testing.T, seeds []uint64, planOf func(*testing.T, uint64) *Plan, except []string) {
