@@ -236,11 +236,15 @@ func (d *Driver) CatchUp(ctx context.Context) {
 		from = max(from, d.last-maxRecords)
 	}
 	if cursor < d.last {
-		if err := d.opts.Read(ctx, from, d.last, func(rec *journaletv1.Record) error {
-			d.derive(rec, cursor)
-			delete(d.calls, rec.GetFact().GetCallFinished().GetIntentId()) // its pod has not folded that yet
-			return ctx.Err()
-		}); err != nil && ctx.Err() == nil {
+		err := d.nameAsBefore(ctx, from)
+		if err == nil {
+			err = d.opts.Read(ctx, from, d.last, func(rec *journaletv1.Record) error {
+				d.derive(rec, cursor)
+				delete(d.calls, rec.GetFact().GetCallFinished().GetIntentId()) // its pod has not folded that yet
+				return ctx.Err()
+			})
+		}
+		if err != nil && ctx.Err() == nil {
 			d.opts.Log.Warn("cannot read the journal; some events of earlier runs are not sent", "err", err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
@@ -141,6 +142,55 @@ func TestRecordsBeforeTheStartAreNotExplainedByWhatCameAfter(t *testing.T) {
 		if d.Send(t.Context()) {
 			t.Errorf("sent %v", s.log)
 		}
+	}
+}
+
+func TestEventHasTheNameThatThePodHadThen(t *testing.T) {
+	updated := func(op journaletv1.PodOperation, name string) *journaletv1.PodUpdated {
+		return &journaletv1.PodUpdated{Operation: op, Pod: &journaletv1.PodRef{Uid: "u", Namespace: "ns", Name: name}}
+	}
+	add, change := journaletv1.PodOperation_POD_OPERATION_ADD, journaletv1.PodOperation_POD_OPERATION_UPDATE
+	for _, tt := range []struct {
+		name  string
+		since []proto.Message // after the stop, which has an event
+	}{
+		{"renamed", []proto.Message{updated(change, "next"), updated(add, "next")}},
+		{"forgotten, and another one", []proto.Message{&journaletv1.PodForgotten{Uid: "u"}, updated(add, "next")}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			j, root := &journal{}, t.TempDir()
+			j.add(messages.Source("file"), false, updated(add, "first"))
+			for len(j.records) < contextRecords+10 {
+				j.step()
+			}
+			must.OK(t, writeCursor(filepath.Join(root, cursorFile), uint64(len(j.records))))
+			j.call(&journaletv1.StopContainer{Container: "main", ContainerId: "c", Reason: "pod removed"}, ok, "")
+			for _, e := range tt.since {
+				j.add(messages.Source("file"), false, e)
+			}
+			s := &server{events: map[string]*corev1.Event{}}
+			d := New(Options{NodeName: "n", RootDir: root, Manifest: manifest, Create: s.create, Patch: s.patch,
+				Read: func(_ context.Context, from, to uint64, f func(*journaletv1.Record) error) error {
+					for _, rec := range j.records[from-1 : to] {
+						must.OK(t, f(rec))
+					}
+					return nil
+				},
+			})
+			d.Seed(&journaletv1.PodRef{Uid: "u", Namespace: "ns", Name: "next"}, nil)
+			d.SeedNode("node-uid", "", uint64(len(j.records)))
+			d.CatchUp(t.Context())
+			for d.Send(t.Context()) {
+			}
+			if len(s.events) != 1 {
+				t.Fatalf("sent %v", s.log)
+			}
+			for _, e := range s.events {
+				if e.Reason != "Killing" || e.InvolvedObject.Name != "first" {
+					t.Errorf("%s is about %s", e.Reason, e.InvolvedObject.Name)
+				}
+			}
+		})
 	}
 }
 
