@@ -60,6 +60,7 @@ type Event struct {
 	//	*Event_NodeObserved
 	//	*Event_NodeRegistered
 	//	*Event_PressureObserved
+	//	*Event_OomKillObserved
 	//	*Event_ApiServerContact
 	//	*Event_CertificateChanged
 	//	*Event_ApiDeleteFinished
@@ -439,6 +440,15 @@ func (x *Event) GetPressureObserved() *PressureObserved {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_PressureObserved); ok {
 			return x.PressureObserved
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetOomKillObserved() *OomKillObserved {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_OomKillObserved); ok {
+			return x.OomKillObserved
 		}
 	}
 	return nil
@@ -1063,6 +1073,10 @@ type Event_PressureObserved struct {
 	PressureObserved *PressureObserved `protobuf:"bytes,117,opt,name=pressure_observed,json=pressureObserved,proto3,oneof"`
 }
 
+type Event_OomKillObserved struct {
+	OomKillObserved *OomKillObserved `protobuf:"bytes,130,opt,name=oom_kill_observed,json=oomKillObserved,proto3,oneof"`
+}
+
 type Event_ApiServerContact struct {
 	ApiServerContact *ApiServerContact `protobuf:"bytes,114,opt,name=api_server_contact,json=apiServerContact,proto3,oneof"`
 }
@@ -1349,6 +1363,8 @@ func (*Event_NodeRegistered) isEvent_Kind() {}
 
 func (*Event_PressureObserved) isEvent_Kind() {}
 
+func (*Event_OomKillObserved) isEvent_Kind() {}
+
 func (*Event_ApiServerContact) isEvent_Kind() {}
 
 func (*Event_CertificateChanged) isEvent_Kind() {}
@@ -1461,7 +1477,7 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/cluster.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xf32\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/cluster.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xc13\n" +
 	"\x05Event\x12A\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedH\x00R\fagentStarted\x12A\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedH\x00R\fagentStopped\x12G\n" +
@@ -1497,7 +1513,8 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\x17image_removal_requested\x18\x1d \x01(\v2#.journalet.v1.ImageRemovalRequestedH\x00R\x15imageRemovalRequested\x12A\n" +
 	"\rnode_observed\x18\x1e \x01(\v2\x1a.journalet.v1.NodeObservedH\x00R\fnodeObserved\x12G\n" +
 	"\x0fnode_registered\x18\x1f \x01(\v2\x1c.journalet.v1.NodeRegisteredH\x00R\x0enodeRegistered\x12M\n" +
-	"\x11pressure_observed\x18u \x01(\v2\x1e.journalet.v1.PressureObservedH\x00R\x10pressureObserved\x12N\n" +
+	"\x11pressure_observed\x18u \x01(\v2\x1e.journalet.v1.PressureObservedH\x00R\x10pressureObserved\x12L\n" +
+	"\x11oom_kill_observed\x18\x82\x01 \x01(\v2\x1d.journalet.v1.OomKillObservedH\x00R\x0foomKillObserved\x12N\n" +
 	"\x12api_server_contact\x18r \x01(\v2\x1e.journalet.v1.ApiServerContactH\x00R\x10apiServerContact\x12S\n" +
 	"\x13certificate_changed\x18s \x01(\v2 .journalet.v1.CertificateChangedH\x00R\x12certificateChanged\x12Q\n" +
 	"\x13api_delete_finished\x18t \x01(\v2\x1f.journalet.v1.ApiDeleteFinishedH\x00R\x11apiDeleteFinished\x12;\n" +
@@ -1605,60 +1622,61 @@ var file_journalet_v1_event_proto_goTypes = []any{
 	(*NodeObserved)(nil),               // 30: journalet.v1.NodeObserved
 	(*NodeRegistered)(nil),             // 31: journalet.v1.NodeRegistered
 	(*PressureObserved)(nil),           // 32: journalet.v1.PressureObserved
-	(*ApiServerContact)(nil),           // 33: journalet.v1.ApiServerContact
-	(*CertificateChanged)(nil),         // 34: journalet.v1.CertificateChanged
-	(*ApiDeleteFinished)(nil),          // 35: journalet.v1.ApiDeleteFinished
-	(*PodUpdated)(nil),                 // 36: journalet.v1.PodUpdated
-	(*ManifestIgnored)(nil),            // 37: journalet.v1.ManifestIgnored
-	(*SourceSynced)(nil),               // 38: journalet.v1.SourceSynced
-	(*PodForgotten)(nil),               // 39: journalet.v1.PodForgotten
-	(*UidRequested)(nil),               // 40: journalet.v1.UidRequested
-	(*UidWithdrawn)(nil),               // 41: journalet.v1.UidWithdrawn
-	(*AdmissionRequested)(nil),         // 42: journalet.v1.AdmissionRequested
-	(*ImagePullRequested)(nil),         // 43: journalet.v1.ImagePullRequested
-	(*ImagePullWithdrawn)(nil),         // 44: journalet.v1.ImagePullWithdrawn
-	(*CallRequested)(nil),              // 45: journalet.v1.CallRequested
-	(*CallWithdrawn)(nil),              // 46: journalet.v1.CallWithdrawn
-	(*PodStatusChanged)(nil),           // 47: journalet.v1.PodStatusChanged
-	(*PodTerminated)(nil),              // 48: journalet.v1.PodTerminated
-	(*PodFinished)(nil),                // 49: journalet.v1.PodFinished
-	(*BackOffStarted)(nil),             // 50: journalet.v1.BackOffStarted
-	(*PodTerminating)(nil),             // 51: journalet.v1.PodTerminating
-	(*ProbesSet)(nil),                  // 52: journalet.v1.ProbesSet
-	(*ReadinessGatesSet)(nil),          // 53: journalet.v1.ReadinessGatesSet
-	(*ResizeRequested)(nil),            // 54: journalet.v1.ResizeRequested
-	(*ResizeCompleted)(nil),            // 55: journalet.v1.ResizeCompleted
-	(*OrphanFound)(nil),                // 56: journalet.v1.OrphanFound
-	(*AllContainersRestarting)(nil),    // 57: journalet.v1.AllContainersRestarting
-	(*ResizeStarted)(nil),              // 58: journalet.v1.ResizeStarted
-	(*ResizeWithdrawn)(nil),            // 59: journalet.v1.ResizeWithdrawn
-	(*ObjectsSet)(nil),                 // 60: journalet.v1.ObjectsSet
-	(*ApiDeleteRequested)(nil),         // 61: journalet.v1.ApiDeleteRequested
-	(*PodReclaimed)(nil),               // 62: journalet.v1.PodReclaimed
-	(*AdmissionDecided)(nil),           // 63: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil),          // 64: journalet.v1.AdmissionDeferred
-	(*ResizeDecided)(nil),              // 65: journalet.v1.ResizeDecided
-	(*AdmissionPendingPreemption)(nil), // 66: journalet.v1.AdmissionPendingPreemption
-	(*UidGranted)(nil),                 // 67: journalet.v1.UidGranted
-	(*UidDeferred)(nil),                // 68: journalet.v1.UidDeferred
-	(*OrphanConfirmed)(nil),            // 69: journalet.v1.OrphanConfirmed
-	(*ResizePendingPreemption)(nil),    // 70: journalet.v1.ResizePendingPreemption
-	(*PodEvictionDecided)(nil),         // 71: journalet.v1.PodEvictionDecided
-	(*PodReadmitted)(nil),              // 72: journalet.v1.PodReadmitted
-	(*DrainProgressed)(nil),            // 73: journalet.v1.DrainProgressed
-	(*NodePressureDecided)(nil),        // 74: journalet.v1.NodePressureDecided
-	(*EvictionProgressed)(nil),         // 75: journalet.v1.EvictionProgressed
-	(*PodReclaimRequested)(nil),        // 76: journalet.v1.PodReclaimRequested
-	(*ImageReclaimRequested)(nil),      // 77: journalet.v1.ImageReclaimRequested
-	(*ImagePullDecided)(nil),           // 78: journalet.v1.ImagePullDecided
-	(*ImagesCollected)(nil),            // 79: journalet.v1.ImagesCollected
-	(*OperatorPullDecided)(nil),        // 80: journalet.v1.OperatorPullDecided
-	(*ImageRemovalDecided)(nil),        // 81: journalet.v1.ImageRemovalDecided
-	(*ImagesReclaimed)(nil),            // 82: journalet.v1.ImagesReclaimed
-	(*CallDispatched)(nil),             // 83: journalet.v1.CallDispatched
-	(*CallDropped)(nil),                // 84: journalet.v1.CallDropped
-	(*TimerSet)(nil),                   // 85: journalet.v1.TimerSet
-	(*TimerCleared)(nil),               // 86: journalet.v1.TimerCleared
+	(*OomKillObserved)(nil),            // 33: journalet.v1.OomKillObserved
+	(*ApiServerContact)(nil),           // 34: journalet.v1.ApiServerContact
+	(*CertificateChanged)(nil),         // 35: journalet.v1.CertificateChanged
+	(*ApiDeleteFinished)(nil),          // 36: journalet.v1.ApiDeleteFinished
+	(*PodUpdated)(nil),                 // 37: journalet.v1.PodUpdated
+	(*ManifestIgnored)(nil),            // 38: journalet.v1.ManifestIgnored
+	(*SourceSynced)(nil),               // 39: journalet.v1.SourceSynced
+	(*PodForgotten)(nil),               // 40: journalet.v1.PodForgotten
+	(*UidRequested)(nil),               // 41: journalet.v1.UidRequested
+	(*UidWithdrawn)(nil),               // 42: journalet.v1.UidWithdrawn
+	(*AdmissionRequested)(nil),         // 43: journalet.v1.AdmissionRequested
+	(*ImagePullRequested)(nil),         // 44: journalet.v1.ImagePullRequested
+	(*ImagePullWithdrawn)(nil),         // 45: journalet.v1.ImagePullWithdrawn
+	(*CallRequested)(nil),              // 46: journalet.v1.CallRequested
+	(*CallWithdrawn)(nil),              // 47: journalet.v1.CallWithdrawn
+	(*PodStatusChanged)(nil),           // 48: journalet.v1.PodStatusChanged
+	(*PodTerminated)(nil),              // 49: journalet.v1.PodTerminated
+	(*PodFinished)(nil),                // 50: journalet.v1.PodFinished
+	(*BackOffStarted)(nil),             // 51: journalet.v1.BackOffStarted
+	(*PodTerminating)(nil),             // 52: journalet.v1.PodTerminating
+	(*ProbesSet)(nil),                  // 53: journalet.v1.ProbesSet
+	(*ReadinessGatesSet)(nil),          // 54: journalet.v1.ReadinessGatesSet
+	(*ResizeRequested)(nil),            // 55: journalet.v1.ResizeRequested
+	(*ResizeCompleted)(nil),            // 56: journalet.v1.ResizeCompleted
+	(*OrphanFound)(nil),                // 57: journalet.v1.OrphanFound
+	(*AllContainersRestarting)(nil),    // 58: journalet.v1.AllContainersRestarting
+	(*ResizeStarted)(nil),              // 59: journalet.v1.ResizeStarted
+	(*ResizeWithdrawn)(nil),            // 60: journalet.v1.ResizeWithdrawn
+	(*ObjectsSet)(nil),                 // 61: journalet.v1.ObjectsSet
+	(*ApiDeleteRequested)(nil),         // 62: journalet.v1.ApiDeleteRequested
+	(*PodReclaimed)(nil),               // 63: journalet.v1.PodReclaimed
+	(*AdmissionDecided)(nil),           // 64: journalet.v1.AdmissionDecided
+	(*AdmissionDeferred)(nil),          // 65: journalet.v1.AdmissionDeferred
+	(*ResizeDecided)(nil),              // 66: journalet.v1.ResizeDecided
+	(*AdmissionPendingPreemption)(nil), // 67: journalet.v1.AdmissionPendingPreemption
+	(*UidGranted)(nil),                 // 68: journalet.v1.UidGranted
+	(*UidDeferred)(nil),                // 69: journalet.v1.UidDeferred
+	(*OrphanConfirmed)(nil),            // 70: journalet.v1.OrphanConfirmed
+	(*ResizePendingPreemption)(nil),    // 71: journalet.v1.ResizePendingPreemption
+	(*PodEvictionDecided)(nil),         // 72: journalet.v1.PodEvictionDecided
+	(*PodReadmitted)(nil),              // 73: journalet.v1.PodReadmitted
+	(*DrainProgressed)(nil),            // 74: journalet.v1.DrainProgressed
+	(*NodePressureDecided)(nil),        // 75: journalet.v1.NodePressureDecided
+	(*EvictionProgressed)(nil),         // 76: journalet.v1.EvictionProgressed
+	(*PodReclaimRequested)(nil),        // 77: journalet.v1.PodReclaimRequested
+	(*ImageReclaimRequested)(nil),      // 78: journalet.v1.ImageReclaimRequested
+	(*ImagePullDecided)(nil),           // 79: journalet.v1.ImagePullDecided
+	(*ImagesCollected)(nil),            // 80: journalet.v1.ImagesCollected
+	(*OperatorPullDecided)(nil),        // 81: journalet.v1.OperatorPullDecided
+	(*ImageRemovalDecided)(nil),        // 82: journalet.v1.ImageRemovalDecided
+	(*ImagesReclaimed)(nil),            // 83: journalet.v1.ImagesReclaimed
+	(*CallDispatched)(nil),             // 84: journalet.v1.CallDispatched
+	(*CallDropped)(nil),                // 85: journalet.v1.CallDropped
+	(*TimerSet)(nil),                   // 86: journalet.v1.TimerSet
+	(*TimerCleared)(nil),               // 87: journalet.v1.TimerCleared
 }
 var file_journalet_v1_event_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.Event.agent_started:type_name -> journalet.v1.AgentStarted
@@ -1693,65 +1711,66 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	30, // 29: journalet.v1.Event.node_observed:type_name -> journalet.v1.NodeObserved
 	31, // 30: journalet.v1.Event.node_registered:type_name -> journalet.v1.NodeRegistered
 	32, // 31: journalet.v1.Event.pressure_observed:type_name -> journalet.v1.PressureObserved
-	33, // 32: journalet.v1.Event.api_server_contact:type_name -> journalet.v1.ApiServerContact
-	34, // 33: journalet.v1.Event.certificate_changed:type_name -> journalet.v1.CertificateChanged
-	35, // 34: journalet.v1.Event.api_delete_finished:type_name -> journalet.v1.ApiDeleteFinished
-	36, // 35: journalet.v1.Event.pod_updated:type_name -> journalet.v1.PodUpdated
-	37, // 36: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
-	38, // 37: journalet.v1.Event.source_synced:type_name -> journalet.v1.SourceSynced
-	39, // 38: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
-	40, // 39: journalet.v1.Event.uid_requested:type_name -> journalet.v1.UidRequested
-	41, // 40: journalet.v1.Event.uid_withdrawn:type_name -> journalet.v1.UidWithdrawn
-	42, // 41: journalet.v1.Event.admission_requested:type_name -> journalet.v1.AdmissionRequested
-	43, // 42: journalet.v1.Event.image_pull_requested:type_name -> journalet.v1.ImagePullRequested
-	44, // 43: journalet.v1.Event.image_pull_withdrawn:type_name -> journalet.v1.ImagePullWithdrawn
-	45, // 44: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
-	46, // 45: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
-	47, // 46: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
-	48, // 47: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
-	49, // 48: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
-	50, // 49: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
-	51, // 50: journalet.v1.Event.pod_terminating:type_name -> journalet.v1.PodTerminating
-	52, // 51: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
-	53, // 52: journalet.v1.Event.readiness_gates_set:type_name -> journalet.v1.ReadinessGatesSet
-	54, // 53: journalet.v1.Event.resize_requested:type_name -> journalet.v1.ResizeRequested
-	55, // 54: journalet.v1.Event.resize_completed:type_name -> journalet.v1.ResizeCompleted
-	56, // 55: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
-	57, // 56: journalet.v1.Event.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
-	58, // 57: journalet.v1.Event.resize_started:type_name -> journalet.v1.ResizeStarted
-	59, // 58: journalet.v1.Event.resize_withdrawn:type_name -> journalet.v1.ResizeWithdrawn
-	60, // 59: journalet.v1.Event.objects_set:type_name -> journalet.v1.ObjectsSet
-	61, // 60: journalet.v1.Event.api_delete_requested:type_name -> journalet.v1.ApiDeleteRequested
-	62, // 61: journalet.v1.Event.pod_reclaimed:type_name -> journalet.v1.PodReclaimed
-	63, // 62: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
-	64, // 63: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
-	65, // 64: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
-	66, // 65: journalet.v1.Event.admission_pending_preemption:type_name -> journalet.v1.AdmissionPendingPreemption
-	67, // 66: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
-	68, // 67: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
-	69, // 68: journalet.v1.Event.orphan_confirmed:type_name -> journalet.v1.OrphanConfirmed
-	70, // 69: journalet.v1.Event.resize_pending_preemption:type_name -> journalet.v1.ResizePendingPreemption
-	71, // 70: journalet.v1.Event.pod_eviction_decided:type_name -> journalet.v1.PodEvictionDecided
-	72, // 71: journalet.v1.Event.pod_readmitted:type_name -> journalet.v1.PodReadmitted
-	73, // 72: journalet.v1.Event.drain_progressed:type_name -> journalet.v1.DrainProgressed
-	74, // 73: journalet.v1.Event.node_pressure_decided:type_name -> journalet.v1.NodePressureDecided
-	75, // 74: journalet.v1.Event.eviction_progressed:type_name -> journalet.v1.EvictionProgressed
-	76, // 75: journalet.v1.Event.pod_reclaim_requested:type_name -> journalet.v1.PodReclaimRequested
-	77, // 76: journalet.v1.Event.image_reclaim_requested:type_name -> journalet.v1.ImageReclaimRequested
-	78, // 77: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
-	79, // 78: journalet.v1.Event.images_collected:type_name -> journalet.v1.ImagesCollected
-	80, // 79: journalet.v1.Event.operator_pull_decided:type_name -> journalet.v1.OperatorPullDecided
-	81, // 80: journalet.v1.Event.image_removal_decided:type_name -> journalet.v1.ImageRemovalDecided
-	82, // 81: journalet.v1.Event.images_reclaimed:type_name -> journalet.v1.ImagesReclaimed
-	83, // 82: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
-	84, // 83: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
-	85, // 84: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
-	86, // 85: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
-	86, // [86:86] is the sub-list for method output_type
-	86, // [86:86] is the sub-list for method input_type
-	86, // [86:86] is the sub-list for extension type_name
-	86, // [86:86] is the sub-list for extension extendee
-	0,  // [0:86] is the sub-list for field type_name
+	33, // 32: journalet.v1.Event.oom_kill_observed:type_name -> journalet.v1.OomKillObserved
+	34, // 33: journalet.v1.Event.api_server_contact:type_name -> journalet.v1.ApiServerContact
+	35, // 34: journalet.v1.Event.certificate_changed:type_name -> journalet.v1.CertificateChanged
+	36, // 35: journalet.v1.Event.api_delete_finished:type_name -> journalet.v1.ApiDeleteFinished
+	37, // 36: journalet.v1.Event.pod_updated:type_name -> journalet.v1.PodUpdated
+	38, // 37: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
+	39, // 38: journalet.v1.Event.source_synced:type_name -> journalet.v1.SourceSynced
+	40, // 39: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
+	41, // 40: journalet.v1.Event.uid_requested:type_name -> journalet.v1.UidRequested
+	42, // 41: journalet.v1.Event.uid_withdrawn:type_name -> journalet.v1.UidWithdrawn
+	43, // 42: journalet.v1.Event.admission_requested:type_name -> journalet.v1.AdmissionRequested
+	44, // 43: journalet.v1.Event.image_pull_requested:type_name -> journalet.v1.ImagePullRequested
+	45, // 44: journalet.v1.Event.image_pull_withdrawn:type_name -> journalet.v1.ImagePullWithdrawn
+	46, // 45: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
+	47, // 46: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
+	48, // 47: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
+	49, // 48: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
+	50, // 49: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
+	51, // 50: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
+	52, // 51: journalet.v1.Event.pod_terminating:type_name -> journalet.v1.PodTerminating
+	53, // 52: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
+	54, // 53: journalet.v1.Event.readiness_gates_set:type_name -> journalet.v1.ReadinessGatesSet
+	55, // 54: journalet.v1.Event.resize_requested:type_name -> journalet.v1.ResizeRequested
+	56, // 55: journalet.v1.Event.resize_completed:type_name -> journalet.v1.ResizeCompleted
+	57, // 56: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
+	58, // 57: journalet.v1.Event.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
+	59, // 58: journalet.v1.Event.resize_started:type_name -> journalet.v1.ResizeStarted
+	60, // 59: journalet.v1.Event.resize_withdrawn:type_name -> journalet.v1.ResizeWithdrawn
+	61, // 60: journalet.v1.Event.objects_set:type_name -> journalet.v1.ObjectsSet
+	62, // 61: journalet.v1.Event.api_delete_requested:type_name -> journalet.v1.ApiDeleteRequested
+	63, // 62: journalet.v1.Event.pod_reclaimed:type_name -> journalet.v1.PodReclaimed
+	64, // 63: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
+	65, // 64: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
+	66, // 65: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
+	67, // 66: journalet.v1.Event.admission_pending_preemption:type_name -> journalet.v1.AdmissionPendingPreemption
+	68, // 67: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
+	69, // 68: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
+	70, // 69: journalet.v1.Event.orphan_confirmed:type_name -> journalet.v1.OrphanConfirmed
+	71, // 70: journalet.v1.Event.resize_pending_preemption:type_name -> journalet.v1.ResizePendingPreemption
+	72, // 71: journalet.v1.Event.pod_eviction_decided:type_name -> journalet.v1.PodEvictionDecided
+	73, // 72: journalet.v1.Event.pod_readmitted:type_name -> journalet.v1.PodReadmitted
+	74, // 73: journalet.v1.Event.drain_progressed:type_name -> journalet.v1.DrainProgressed
+	75, // 74: journalet.v1.Event.node_pressure_decided:type_name -> journalet.v1.NodePressureDecided
+	76, // 75: journalet.v1.Event.eviction_progressed:type_name -> journalet.v1.EvictionProgressed
+	77, // 76: journalet.v1.Event.pod_reclaim_requested:type_name -> journalet.v1.PodReclaimRequested
+	78, // 77: journalet.v1.Event.image_reclaim_requested:type_name -> journalet.v1.ImageReclaimRequested
+	79, // 78: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
+	80, // 79: journalet.v1.Event.images_collected:type_name -> journalet.v1.ImagesCollected
+	81, // 80: journalet.v1.Event.operator_pull_decided:type_name -> journalet.v1.OperatorPullDecided
+	82, // 81: journalet.v1.Event.image_removal_decided:type_name -> journalet.v1.ImageRemovalDecided
+	83, // 82: journalet.v1.Event.images_reclaimed:type_name -> journalet.v1.ImagesReclaimed
+	84, // 83: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
+	85, // 84: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
+	86, // 85: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
+	87, // 86: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
+	87, // [87:87] is the sub-list for method output_type
+	87, // [87:87] is the sub-list for method input_type
+	87, // [87:87] is the sub-list for extension type_name
+	87, // [87:87] is the sub-list for extension extendee
+	0,  // [0:87] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_event_proto_init() }
@@ -1801,6 +1820,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_NodeObserved)(nil),
 		(*Event_NodeRegistered)(nil),
 		(*Event_PressureObserved)(nil),
+		(*Event_OomKillObserved)(nil),
 		(*Event_ApiServerContact)(nil),
 		(*Event_CertificateChanged)(nil),
 		(*Event_ApiDeleteFinished)(nil),

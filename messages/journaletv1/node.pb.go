@@ -195,6 +195,66 @@ func (EvictionStage) EnumDescriptor() ([]byte, []int) {
 	return file_journalet_v1_node_proto_rawDescGZIP(), []int{2}
 }
 
+// OomScope says whose memory had run out.
+type OomScope int32
+
+const (
+	OomScope_OOM_SCOPE_UNSPECIFIED OomScope = 0
+	// The machine's.
+	OomScope_OOM_SCOPE_NODE OomScope = 1
+	// That of all pods together, or of a QoS class.
+	OomScope_OOM_SCOPE_PODS OomScope = 2
+	// The limit of a pod.
+	OomScope_OOM_SCOPE_POD OomScope = 3
+	// The limit of a container, or of a cgroup below its own.
+	OomScope_OOM_SCOPE_CONTAINER OomScope = 4
+)
+
+// Enum value maps for OomScope.
+var (
+	OomScope_name = map[int32]string{
+		0: "OOM_SCOPE_UNSPECIFIED",
+		1: "OOM_SCOPE_NODE",
+		2: "OOM_SCOPE_PODS",
+		3: "OOM_SCOPE_POD",
+		4: "OOM_SCOPE_CONTAINER",
+	}
+	OomScope_value = map[string]int32{
+		"OOM_SCOPE_UNSPECIFIED": 0,
+		"OOM_SCOPE_NODE":        1,
+		"OOM_SCOPE_PODS":        2,
+		"OOM_SCOPE_POD":         3,
+		"OOM_SCOPE_CONTAINER":   4,
+	}
+)
+
+func (x OomScope) Enum() *OomScope {
+	p := new(OomScope)
+	*p = x
+	return p
+}
+
+func (x OomScope) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OomScope) Descriptor() protoreflect.EnumDescriptor {
+	return file_journalet_v1_node_proto_enumTypes[3].Descriptor()
+}
+
+func (OomScope) Type() protoreflect.EnumType {
+	return &file_journalet_v1_node_proto_enumTypes[3]
+}
+
+func (x OomScope) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OomScope.Descriptor instead.
+func (OomScope) EnumDescriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{3}
+}
+
 // AdmissionRequested asks the node to admit a pod.
 type AdmissionRequested struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -2612,6 +2672,107 @@ func (x *WaitingPods) GetRequests() []*AdmissionRequested {
 	return nil
 }
 
+// OomKillObserved reports that the kernel killed a process for lack of memory (from /dev/kmsg). It is a fact about the
+// pod of the process, else about the node. One outside all pods is reported only if the machine lacked memory.
+type OomKillObserved struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whose memory had run out.
+	Scope OomScope `protobuf:"varint,1,opt,name=scope,proto3,enum=journalet.v1.OomScope" json:"scope,omitempty"`
+	// The name of the process: what the kernel calls comm, at most 15 bytes.
+	Process string `protobuf:"bytes,2,opt,name=process,proto3" json:"process,omitempty"`
+	// Its number on the machine.
+	Pid int32 `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`
+	// The pod that the process belonged to, empty for none.
+	Uid string `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Its container, empty if it is not known.
+	Container string `protobuf:"bytes,5,opt,name=container,proto3" json:"container,omitempty"`
+	// Id of the container in the runtime.
+	ContainerId string `protobuf:"bytes,6,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	// Kills of the same container, or of no pod, that were left out since the last one reported.
+	Omitted       uint32 `protobuf:"varint,7,opt,name=omitted,proto3" json:"omitted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OomKillObserved) Reset() {
+	*x = OomKillObserved{}
+	mi := &file_journalet_v1_node_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OomKillObserved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OomKillObserved) ProtoMessage() {}
+
+func (x *OomKillObserved) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OomKillObserved.ProtoReflect.Descriptor instead.
+func (*OomKillObserved) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *OomKillObserved) GetScope() OomScope {
+	if x != nil {
+		return x.Scope
+	}
+	return OomScope_OOM_SCOPE_UNSPECIFIED
+}
+
+func (x *OomKillObserved) GetProcess() string {
+	if x != nil {
+		return x.Process
+	}
+	return ""
+}
+
+func (x *OomKillObserved) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *OomKillObserved) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *OomKillObserved) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *OomKillObserved) GetContainerId() string {
+	if x != nil {
+		return x.ContainerId
+	}
+	return ""
+}
+
+func (x *OomKillObserved) GetOmitted() uint32 {
+	if x != nil {
+		return x.Omitted
+	}
+	return 0
+}
+
 var File_journalet_v1_node_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_node_proto_rawDesc = "" +
@@ -2867,7 +3028,15 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x06holder\x18\x01 \x01(\v2\x1a.journalet.v1.UidRequestedR\x06holder\x124\n" +
 	"\awaiting\x18\x02 \x03(\v2\x1a.journalet.v1.UidRequestedR\awaiting\"K\n" +
 	"\vWaitingPods\x12<\n" +
-	"\brequests\x18\x01 \x03(\v2 .journalet.v1.AdmissionRequestedR\brequests*s\n" +
+	"\brequests\x18\x01 \x03(\v2 .journalet.v1.AdmissionRequestedR\brequests\"\xd8\x01\n" +
+	"\x0fOomKillObserved\x12,\n" +
+	"\x05scope\x18\x01 \x01(\x0e2\x16.journalet.v1.OomScopeR\x05scope\x12\x18\n" +
+	"\aprocess\x18\x02 \x01(\tR\aprocess\x12\x10\n" +
+	"\x03pid\x18\x03 \x01(\x05R\x03pid\x12\x10\n" +
+	"\x03uid\x18\x04 \x01(\tR\x03uid\x12\x1c\n" +
+	"\tcontainer\x18\x05 \x01(\tR\tcontainer\x12!\n" +
+	"\fcontainer_id\x18\x06 \x01(\tR\vcontainerId\x12\x18\n" +
+	"\aomitted\x18\a \x01(\rR\aomitted*s\n" +
 	"\bQosClass\x12\x19\n" +
 	"\x15QOS_CLASS_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15QOS_CLASS_BEST_EFFORT\x10\x01\x12\x17\n" +
@@ -2883,7 +3052,13 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x19EVICTION_STAGE_RECLAIMING\x10\x01\x12\x1c\n" +
 	"\x18EVICTION_STAGE_RECLAIMED\x10\x02\x12\x19\n" +
 	"\x15EVICTION_STAGE_ENDING\x10\x03\x12\x1c\n" +
-	"\x18EVICTION_STAGE_MEASURING\x10\x04BAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
+	"\x18EVICTION_STAGE_MEASURING\x10\x04*y\n" +
+	"\bOomScope\x12\x19\n" +
+	"\x15OOM_SCOPE_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eOOM_SCOPE_NODE\x10\x01\x12\x12\n" +
+	"\x0eOOM_SCOPE_PODS\x10\x02\x12\x11\n" +
+	"\rOOM_SCOPE_POD\x10\x03\x12\x17\n" +
+	"\x13OOM_SCOPE_CONTAINER\x10\x04BAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
 
 var (
 	file_journalet_v1_node_proto_rawDescOnce sync.Once
@@ -2897,112 +3072,115 @@ func file_journalet_v1_node_proto_rawDescGZIP() []byte {
 	return file_journalet_v1_node_proto_rawDescData
 }
 
-var file_journalet_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_journalet_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_journalet_v1_node_proto_goTypes = []any{
 	(QosClass)(0),                      // 0: journalet.v1.QosClass
 	(FilesystemLayout)(0),              // 1: journalet.v1.FilesystemLayout
 	(EvictionStage)(0),                 // 2: journalet.v1.EvictionStage
-	(*AdmissionRequested)(nil),         // 3: journalet.v1.AdmissionRequested
-	(*PodDemand)(nil),                  // 4: journalet.v1.PodDemand
-	(*AdmissionDecided)(nil),           // 5: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil),          // 6: journalet.v1.AdmissionDeferred
-	(*AdmissionPendingPreemption)(nil), // 7: journalet.v1.AdmissionPendingPreemption
-	(*ResizeDecided)(nil),              // 8: journalet.v1.ResizeDecided
-	(*ResizePendingPreemption)(nil),    // 9: journalet.v1.ResizePendingPreemption
-	(*UidGranted)(nil),                 // 10: journalet.v1.UidGranted
-	(*UidDeferred)(nil),                // 11: journalet.v1.UidDeferred
-	(*OrphanConfirmed)(nil),            // 12: journalet.v1.OrphanConfirmed
-	(*PodEvictionDecided)(nil),         // 13: journalet.v1.PodEvictionDecided
-	(*PodReadmitted)(nil),              // 14: journalet.v1.PodReadmitted
-	(*DrainProgressed)(nil),            // 15: journalet.v1.DrainProgressed
-	(*PressureObserved)(nil),           // 16: journalet.v1.PressureObserved
-	(*ThresholdMet)(nil),               // 17: journalet.v1.ThresholdMet
-	(*PodUsage)(nil),                   // 18: journalet.v1.PodUsage
-	(*ContainerExcess)(nil),            // 19: journalet.v1.ContainerExcess
-	(*NodePressureDecided)(nil),        // 20: journalet.v1.NodePressureDecided
-	(*EvictionProgressed)(nil),         // 21: journalet.v1.EvictionProgressed
-	(*PodReclaimRequested)(nil),        // 22: journalet.v1.PodReclaimRequested
-	(*PodReclaimed)(nil),               // 23: journalet.v1.PodReclaimed
-	(*ImageReclaimRequested)(nil),      // 24: journalet.v1.ImageReclaimRequested
-	(*ImagesReclaimed)(nil),            // 25: journalet.v1.ImagesReclaimed
-	(*NodePressure)(nil),               // 26: journalet.v1.NodePressure
-	(*NodeState)(nil),                  // 27: journalet.v1.NodeState
-	(*Drain)(nil),                      // 28: journalet.v1.Drain
-	(*WaitingResize)(nil),              // 29: journalet.v1.WaitingResize
-	(*AdmittedPod)(nil),                // 30: journalet.v1.AdmittedPod
-	(*UidClaims)(nil),                  // 31: journalet.v1.UidClaims
-	(*WaitingPods)(nil),                // 32: journalet.v1.WaitingPods
-	nil,                                // 33: journalet.v1.NodeState.PodsEntry
-	nil,                                // 34: journalet.v1.NodeState.NamesEntry
-	nil,                                // 35: journalet.v1.NodeState.WaitingEntry
-	nil,                                // 36: journalet.v1.NodeState.HostPortsEntry
-	nil,                                // 37: journalet.v1.NodeState.WaitsForEntry
-	nil,                                // 38: journalet.v1.NodeState.ResizesEntry
-	nil,                                // 39: journalet.v1.NodeState.UidsEntry
-	nil,                                // 40: journalet.v1.NodeState.FoundUserNamespacesEntry
-	(*HugePages)(nil),                  // 41: journalet.v1.HugePages
-	(*UserNamespace)(nil),              // 42: journalet.v1.UserNamespace
-	(*durationpb.Duration)(nil),        // 43: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),      // 44: google.protobuf.Timestamp
-	(*AgentConfig)(nil),                // 45: journalet.v1.AgentConfig
-	(*Timers)(nil),                     // 46: journalet.v1.Timers
-	(*NodeObserved)(nil),               // 47: journalet.v1.NodeObserved
-	(*DrainRequested)(nil),             // 48: journalet.v1.DrainRequested
-	(*UidRequested)(nil),               // 49: journalet.v1.UidRequested
+	(OomScope)(0),                      // 3: journalet.v1.OomScope
+	(*AdmissionRequested)(nil),         // 4: journalet.v1.AdmissionRequested
+	(*PodDemand)(nil),                  // 5: journalet.v1.PodDemand
+	(*AdmissionDecided)(nil),           // 6: journalet.v1.AdmissionDecided
+	(*AdmissionDeferred)(nil),          // 7: journalet.v1.AdmissionDeferred
+	(*AdmissionPendingPreemption)(nil), // 8: journalet.v1.AdmissionPendingPreemption
+	(*ResizeDecided)(nil),              // 9: journalet.v1.ResizeDecided
+	(*ResizePendingPreemption)(nil),    // 10: journalet.v1.ResizePendingPreemption
+	(*UidGranted)(nil),                 // 11: journalet.v1.UidGranted
+	(*UidDeferred)(nil),                // 12: journalet.v1.UidDeferred
+	(*OrphanConfirmed)(nil),            // 13: journalet.v1.OrphanConfirmed
+	(*PodEvictionDecided)(nil),         // 14: journalet.v1.PodEvictionDecided
+	(*PodReadmitted)(nil),              // 15: journalet.v1.PodReadmitted
+	(*DrainProgressed)(nil),            // 16: journalet.v1.DrainProgressed
+	(*PressureObserved)(nil),           // 17: journalet.v1.PressureObserved
+	(*ThresholdMet)(nil),               // 18: journalet.v1.ThresholdMet
+	(*PodUsage)(nil),                   // 19: journalet.v1.PodUsage
+	(*ContainerExcess)(nil),            // 20: journalet.v1.ContainerExcess
+	(*NodePressureDecided)(nil),        // 21: journalet.v1.NodePressureDecided
+	(*EvictionProgressed)(nil),         // 22: journalet.v1.EvictionProgressed
+	(*PodReclaimRequested)(nil),        // 23: journalet.v1.PodReclaimRequested
+	(*PodReclaimed)(nil),               // 24: journalet.v1.PodReclaimed
+	(*ImageReclaimRequested)(nil),      // 25: journalet.v1.ImageReclaimRequested
+	(*ImagesReclaimed)(nil),            // 26: journalet.v1.ImagesReclaimed
+	(*NodePressure)(nil),               // 27: journalet.v1.NodePressure
+	(*NodeState)(nil),                  // 28: journalet.v1.NodeState
+	(*Drain)(nil),                      // 29: journalet.v1.Drain
+	(*WaitingResize)(nil),              // 30: journalet.v1.WaitingResize
+	(*AdmittedPod)(nil),                // 31: journalet.v1.AdmittedPod
+	(*UidClaims)(nil),                  // 32: journalet.v1.UidClaims
+	(*WaitingPods)(nil),                // 33: journalet.v1.WaitingPods
+	(*OomKillObserved)(nil),            // 34: journalet.v1.OomKillObserved
+	nil,                                // 35: journalet.v1.NodeState.PodsEntry
+	nil,                                // 36: journalet.v1.NodeState.NamesEntry
+	nil,                                // 37: journalet.v1.NodeState.WaitingEntry
+	nil,                                // 38: journalet.v1.NodeState.HostPortsEntry
+	nil,                                // 39: journalet.v1.NodeState.WaitsForEntry
+	nil,                                // 40: journalet.v1.NodeState.ResizesEntry
+	nil,                                // 41: journalet.v1.NodeState.UidsEntry
+	nil,                                // 42: journalet.v1.NodeState.FoundUserNamespacesEntry
+	(*HugePages)(nil),                  // 43: journalet.v1.HugePages
+	(*UserNamespace)(nil),              // 44: journalet.v1.UserNamespace
+	(*durationpb.Duration)(nil),        // 45: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),      // 46: google.protobuf.Timestamp
+	(*AgentConfig)(nil),                // 47: journalet.v1.AgentConfig
+	(*Timers)(nil),                     // 48: journalet.v1.Timers
+	(*NodeObserved)(nil),               // 49: journalet.v1.NodeObserved
+	(*DrainRequested)(nil),             // 50: journalet.v1.DrainRequested
+	(*UidRequested)(nil),               // 51: journalet.v1.UidRequested
 }
 var file_journalet_v1_node_proto_depIdxs = []int32{
-	4,  // 0: journalet.v1.AdmissionRequested.demand:type_name -> journalet.v1.PodDemand
+	5,  // 0: journalet.v1.AdmissionRequested.demand:type_name -> journalet.v1.PodDemand
 	0,  // 1: journalet.v1.AdmissionRequested.qos:type_name -> journalet.v1.QosClass
-	41, // 2: journalet.v1.PodDemand.huge_pages:type_name -> journalet.v1.HugePages
-	42, // 3: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
-	43, // 4: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
-	19, // 5: journalet.v1.PodEvictionDecided.containers:type_name -> journalet.v1.ContainerExcess
-	17, // 6: journalet.v1.PressureObserved.thresholds:type_name -> journalet.v1.ThresholdMet
-	18, // 7: journalet.v1.PressureObserved.pods:type_name -> journalet.v1.PodUsage
+	43, // 2: journalet.v1.PodDemand.huge_pages:type_name -> journalet.v1.HugePages
+	44, // 3: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
+	45, // 4: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
+	20, // 5: journalet.v1.PodEvictionDecided.containers:type_name -> journalet.v1.ContainerExcess
+	18, // 6: journalet.v1.PressureObserved.thresholds:type_name -> journalet.v1.ThresholdMet
+	19, // 7: journalet.v1.PressureObserved.pods:type_name -> journalet.v1.PodUsage
 	1,  // 8: journalet.v1.PressureObserved.layout:type_name -> journalet.v1.FilesystemLayout
-	44, // 9: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
-	44, // 10: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
-	19, // 11: journalet.v1.PodUsage.containers:type_name -> journalet.v1.ContainerExcess
+	46, // 9: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
+	46, // 10: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
+	20, // 11: journalet.v1.PodUsage.containers:type_name -> journalet.v1.ContainerExcess
 	2,  // 12: journalet.v1.EvictionProgressed.stage:type_name -> journalet.v1.EvictionStage
-	17, // 13: journalet.v1.NodePressure.thresholds:type_name -> journalet.v1.ThresholdMet
+	18, // 13: journalet.v1.NodePressure.thresholds:type_name -> journalet.v1.ThresholdMet
 	2,  // 14: journalet.v1.NodePressure.stage:type_name -> journalet.v1.EvictionStage
-	45, // 15: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
-	33, // 16: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
-	34, // 17: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
-	35, // 18: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
-	36, // 19: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
-	4,  // 20: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
-	37, // 21: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
-	38, // 22: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
-	39, // 23: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
-	3,  // 24: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
-	40, // 25: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
-	28, // 26: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
-	28, // 27: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
-	46, // 28: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
-	47, // 29: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
-	26, // 30: journalet.v1.NodeState.pressure:type_name -> journalet.v1.NodePressure
-	48, // 31: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
-	44, // 32: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	4,  // 33: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
-	44, // 34: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
-	4,  // 35: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
+	47, // 15: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
+	35, // 16: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
+	36, // 17: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
+	37, // 18: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
+	38, // 19: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
+	5,  // 20: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
+	39, // 21: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
+	40, // 22: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
+	41, // 23: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
+	4,  // 24: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
+	42, // 25: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
+	29, // 26: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
+	29, // 27: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
+	48, // 28: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
+	49, // 29: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
+	27, // 30: journalet.v1.NodeState.pressure:type_name -> journalet.v1.NodePressure
+	50, // 31: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
+	46, // 32: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	5,  // 33: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
+	46, // 34: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
+	5,  // 35: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
 	0,  // 36: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
-	42, // 37: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
-	49, // 38: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
-	49, // 39: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
-	3,  // 40: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
-	30, // 41: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	32, // 42: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	29, // 43: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
-	31, // 44: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
-	42, // 45: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	46, // [46:46] is the sub-list for method output_type
-	46, // [46:46] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	44, // 37: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
+	51, // 38: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
+	51, // 39: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
+	4,  // 40: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
+	3,  // 41: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
+	31, // 42: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	33, // 43: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	30, // 44: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
+	32, // 45: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	44, // 46: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	47, // [47:47] is the sub-list for method output_type
+	47, // [47:47] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_node_proto_init() }
@@ -3019,8 +3197,8 @@ func file_journalet_v1_node_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_node_proto_rawDesc), len(file_journalet_v1_node_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   38,
+			NumEnums:      4,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -36,6 +36,7 @@ import (
 	"github.com/journalet/journalet/runtime/image"
 	"github.com/journalet/journalet/runtime/image/credentials"
 	"github.com/journalet/journalet/runtime/objects"
+	"github.com/journalet/journalet/runtime/oom"
 	"github.com/journalet/journalet/runtime/otlp"
 	"github.com/journalet/journalet/runtime/pod/gate"
 	"github.com/journalet/journalet/runtime/pod/logs/rotate"
@@ -84,6 +85,7 @@ type agent struct {
 	health              *health.Monitor
 	shutdown            *shutdown.Driver // nil unless shutdowns of the machine are delayed
 	pressure            *pressure.Driver // nil without a real runtime
+	oom                 *oom.Driver      // nil without a real runtime
 	metrics             *server.Metrics
 	traces              *otlp.Exporter // nil unless starts are traced
 
@@ -346,6 +348,9 @@ func (a *agent) serve(ctx context.Context) error {
 	}
 	if a.pressure != nil {
 		drivers["pressure"] = a.pressure.Run
+	}
+	if a.oom != nil {
+		drivers["oom"] = a.oom.Run
 	}
 	if a.traces != nil {
 		drivers["traces"] = a.traces.Run

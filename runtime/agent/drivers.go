@@ -186,7 +186,7 @@ func (a *agent) newDrivers() error {
 	a.probes, a.gates, a.storage = a.newProbes(), a.newGates(), a.newStorage(a.volumes.Driver)
 	a.images = a.newImages()
 	a.stats = a.newStats()
-	a.pressure = a.newPressure()
+	a.pressure, a.oom = a.newPressure(), a.newOOM()
 	if a.rotation, err = a.newRotation(); err != nil {
 		return err
 	}

@@ -39,9 +39,9 @@ type found struct {
 // criNamespace is containerd's namespace of objects that CRI created, and the cgroup of containers without a parent.
 const criNamespace = "k8s.io"
 
-// candidates are the paths at which runtimes put the cgroup of an object: containerd and CRI-O, with cgroupfs and with
-// systemd, below the pod's cgroup, or without one.
-func candidates(parent, id string) []string {
+// Candidates are the paths at which runtimes put the cgroup of an object: containerd and CRI-O, with cgroupfs and with
+// systemd, below the pod's cgroup, or without one (parent is empty).
+func Candidates(parent, id string) []string {
 	if parent == "" {
 		return []string{path.Join("/", criNamespace, id)}
 	}
@@ -59,7 +59,7 @@ func (p *places) find(r *usage.Reader, parent, id string) (usage.Place, bool) {
 	if ok && last.place.Path() != "" {
 		return last.place, true
 	}
-	for _, at := range candidates(parent, id) {
+	for _, at := range Candidates(parent, id) {
 		if place := usage.At(at); r.Exists(place) {
 			p.set(id, place)
 			return place, true

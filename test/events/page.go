@@ -47,6 +47,7 @@ var facts = map[string]struct{ about, recorder string }{
 	"image_removal_requested": {"image", "the control service, on request"},
 
 	"pressure_observed":   {"node", "the driver of pressure"},
+	"oom_kill_observed":   {"pod", "the driver that reads the kernel's log"},
 	"node_observed":       {"node", "the driver of the Node"},
 	"node_registered":     {"node", "the driver of the Node"},
 	"api_server_contact":  {"agent", "the client of the API server"},

@@ -42,6 +42,20 @@ func (s *Scenario) shutdown(d *datadriven.TestData) (string, error) {
 	return "", s.put(messages.Node, messages.NewEvent(&journaletv1.ShutdownSignaled{Active: !d.HasArg("cancelled")}))
 }
 
+// oom records that the kernel killed a process in the newest instance of a container, whose memory limit was reached.
+func (s *Scenario) oom(d *datadriven.TestData) (string, error) {
+	uid, err := s.uid(d)
+	if err != nil {
+		return "", err
+	}
+	name := arg(d, "container", "main")
+	return "", s.put(messages.Pod(uid), messages.NewEvent(&journaletv1.OomKillObserved{
+		Scope: journaletv1.OomScope_OOM_SCOPE_CONTAINER, Process: arg(d, "process", "main"),
+		Pid: int32(number(d, "pid", 1)), Uid: uid, Container: name,
+		ContainerId: s.g.world.of(uid).newest(name).GetId(),
+	}))
+}
+
 // shutdownGroups returns the groups that a command names: shutdown=(priority:grace, ...).
 func shutdownGroups(d *datadriven.TestData) []*journaletv1.ShutdownGroup {
 	var groups []*journaletv1.ShutdownGroup

@@ -32,6 +32,8 @@ func (d *deriver) agent(e *journaletv1.Event) {
 			message = "Shutdown manager detected shutdown cancellation"
 		}
 		d.node(corev1.EventTypeNormal, "Shutdown", message)
+	case *journaletv1.Event_OomKillObserved:
+		d.outOfMemory(k.OomKillObserved)
 	case *journaletv1.Event_RuntimeHealthChanged:
 		d.health = k.RuntimeHealthChanged
 		waiting := map[string]bool{}

@@ -294,3 +294,22 @@ func TestOtherMachinesOfThisNameHaveEvents(t *testing.T) {
 		t.Errorf("events\n%s\nwant\n%s", got, want)
 	}
 }
+
+func TestKillForLackOfMemoryHasEvents(t *testing.T) {
+	j := newJournal()
+	j.add(messages.Node, true, &journaletv1.OomKillObserved{
+		Scope: journaletv1.OomScope_OOM_SCOPE_NODE, Process: "python3", Pid: 7,
+	})
+	want := "Node Warning SystemOOM System OOM encountered, victim process: python3, pid: 7"
+	if got := emitted(j, manifest); got != want {
+		t.Errorf("events\n%s\nwant the kubelet's\n%s", got, want)
+	}
+	j = newJournal()
+	j.add(messages.Pod("u"), true, &journaletv1.OomKillObserved{
+		Scope: journaletv1.OomScope_OOM_SCOPE_CONTAINER, Process: "python3", Pid: 7, Uid: "u", Container: "app",
+	})
+	want = "Pod Warning OOMKilled The container reached its memory limit, victim process: python3, pid: 7"
+	if got := emitted(j, manifest); got != want {
+		t.Errorf("events\n%s\nwant\n%s", got, want)
+	}
+}

@@ -52,7 +52,7 @@ var fields = map[action][]string{
 		"PodUsage.layer_inodes", "PodUsage.local_bytes", "PodUsage.local_inodes", "PodUsage.memory_bytes",
 		"PodUsage.processes", "PressureObserved.layout", "PressureObserved.request_id", "ThresholdMet.acting",
 		"ThresholdMet.available", "ThresholdMet.capacity", "ThresholdMet.reclaiming", "ThresholdMet.soft",
-		"ThresholdMet.threshold",
+		"ThresholdMet.threshold", "OomKillObserved.omitted", "OomKillObserved.pid", "OomKillObserved.scope",
 	},
 	vocabulary: {
 		"AdmissionDecided.reason", "AgentStopped.reason", "Condition.reason", "ContainerObservation.reason",
@@ -89,6 +89,7 @@ var fields = map[action][]string{
 		"EvictionProgressed.waiting_for", "PodReclaimRequested.uid", "PodReclaimed.uid", "PodUsage.uid",
 		"RestartRequested.uid", "SessionEnded.uid", "SessionStarted.uid",
 		"ApiDeleteFinished.uid", "ApiDeleteRequested.uid", "NodeObserved.uid", "NodeRegistered.uid",
+		"OomKillObserved.uid",
 	},
 	namespace: {
 		"AdmissionRequested.namespace", "CleanPod.namespace", "PodObserved.pod_namespace", "PodRef.namespace",
@@ -107,7 +108,7 @@ var fields = map[action][]string{
 		"MemoryLimit.container", "PodStatusChanged.waiting", "ProbeResult.container", "ProbesSet.container",
 		"RemoveContainer.container", "RunHook.container", "StartContainer.container", "StopContainer.container",
 		"UpdateContainer.container",
-		"StorageExceeded.container", "ContainerExcess.container",
+		"StorageExceeded.container", "ContainerExcess.container", "OomKillObserved.container",
 		"LogRotated.container", "RestartRequested.container", "SessionEnded.container", "SessionStarted.container",
 	},
 	containerID: {
@@ -115,7 +116,7 @@ var fields = map[action][]string{
 		"MemoryLimit.container_id", "ProbeResult.container_id", "ProbesSet.container_id",
 		"RemoveContainer.container_id", "RunHook.container_id", "StartContainer.container_id",
 		"StopContainer.container_id", "UpdateContainer.container_id",
-		"LogRotated.container_id", "StartContainer.target_container_id",
+		"LogRotated.container_id", "StartContainer.target_container_id", "OomKillObserved.container_id",
 	},
 	sandboxID: {
 		"CallFinished.sandbox_id", "ContainerObservation.sandbox_id", "RemoveSandbox.sandbox_id",
@@ -192,5 +193,6 @@ var fields = map[action][]string{
 		"AdmissionRequested.unsupported", "ApiDeleteFinished.message", "ApiPod.unsupported", "ApiServerContact.message",
 		"CertificateChanged.message", "CertificateChanged.request", "NodeObserved.labels", "NodeObserved.pod_cidrs",
 		"NodeTaint.key", "NodeTaint.value", "ContainerExcess.request", "ContainerExcess.used", "ThresholdMet.quantity",
+		"OomKillObserved.process",
 	},
 }

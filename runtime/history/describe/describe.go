@@ -275,6 +275,8 @@ func (d *Describer) podEvent(_ string, e *journaletv1.Event) string {
 		return "the pod has lost its cgroup"
 	case *journaletv1.Event_StorageExceeded:
 		return "used more ephemeral storage than allowed: " + k.StorageExceeded.GetMessage()
+	case *journaletv1.Event_OomKillObserved:
+		return d.oomKill(k.OomKillObserved)
 	case *journaletv1.Event_ProbeResult:
 		return probeResult(k.ProbeResult)
 	case *journaletv1.Event_BackOffStarted:

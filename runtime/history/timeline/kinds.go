@@ -25,7 +25,8 @@ func kindOf(e *journaletv1.Event) string {
 		return "source"
 	case *journaletv1.Event_PodObserved, *journaletv1.Event_PodCgroupLost, *journaletv1.Event_BackOffStarted,
 		*journaletv1.Event_AllContainersRestarting, *journaletv1.Event_SessionStarted,
-		*journaletv1.Event_SessionEnded, *journaletv1.Event_RestartRequested, *journaletv1.Event_LogRotated:
+		*journaletv1.Event_SessionEnded, *journaletv1.Event_RestartRequested, *journaletv1.Event_LogRotated,
+		*journaletv1.Event_OomKillObserved:
 		return "container"
 	case *journaletv1.Event_CallRequested, *journaletv1.Event_CallWithdrawn, *journaletv1.Event_CallDispatched,
 		*journaletv1.Event_CallDropped, *journaletv1.Event_CallFinished:

@@ -108,6 +108,7 @@ func (s *subject) exit(a *Answer, c *journaletv1.ContainerObservation) *Event {
 		s.addOrigin(a, call)
 		s.add(a, call, "")
 	}
+	s.add(a, s.oomKill(c, e), "")
 	text := fmt.Sprintf("container %s%s %s", c.GetName(), restartText(c.GetAttempt()), exitText(c))
 	if m := oneLine(c.GetMessage()); m != "" && what == changeExited {
 		text += ": " + m

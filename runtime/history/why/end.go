@@ -36,6 +36,8 @@ const (
 	Pressure EndKind = "pressure"
 	// Storage is a limit of ephemeral storage that a pod exceeds.
 	Storage EndKind = "storage"
+	// OutOfMemory is a process that the kernel killed for lack of memory.
+	OutOfMemory EndKind = "out-of-memory"
 	// Mount is a volume that is no longer mounted, a directory of a pod that nothing names, or a cgroup that is gone.
 	Mount EndKind = "mount"
 	// Session is what a client did in a pod.
@@ -106,6 +108,8 @@ func (x *explainer) outside(e Event) *End {
 		kind = Storage
 	case *journaletv1.Event_PressureObserved:
 		kind = Pressure
+	case *journaletv1.Event_OomKillObserved:
+		kind = OutOfMemory
 	case *journaletv1.Event_VolumesLost, *journaletv1.Event_PodDirectoryFound, *journaletv1.Event_PodCgroupLost:
 		kind = Mount
 	case *journaletv1.Event_SessionStarted, *journaletv1.Event_SessionEnded:
@@ -205,5 +209,6 @@ var endTexts = map[EndKind]string{
 	Health: "reported by the container runtime", Gates: "read from the pod's conditions.yaml",
 	Deadline: "time passed: the pod's activeDeadlineSeconds", Progress: "reported by the container runtime",
 	Started: "the agent started", Stopped: "the agent was stopped", Lift: "a quarantine ended",
-	Damage: "damage of the journal", Cluster: "reported by the API server", Defect: "a failure of the agent's own code",
+	OutOfMemory: "reported by the kernel", Damage: "damage of the journal", Cluster: "reported by the API server",
+	Defect: "a failure of the agent's own code",
 }

@@ -102,12 +102,13 @@ func (s *subject) why(a *Answer, container string, before *journaletv1.Container
 	s.at = at
 	stop := s.stopOf(before, ended)
 	a.Ended = endedOf(before, stop)
-	a.because("%s", endWords(before, stop))
+	a.because("%s%s", endWords(before, stop), oomWords(s.oomKill(before, ended)))
 }
 
 // endText returns how an instance ended, and who ended it.
 func (s *subject) endText(c *journaletv1.ContainerObservation) string {
-	return endWords(c, s.stopOf(c, s.exitEvent(c.GetId())))
+	ended := s.exitEvent(c.GetId())
+	return endWords(c, s.stopOf(c, ended)) + oomWords(s.oomKill(c, ended))
 }
 
 func endWords(c *journaletv1.ContainerObservation, stop *Event) string {
