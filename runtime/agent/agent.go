@@ -147,6 +147,10 @@ func (a *agent) open(ctx context.Context) (err error) {
 	if err := protectKernelDefaults(a.cfg); err != nil {
 		return err
 	}
+	if err := a.checkReserved(); err != nil {
+		return err
+	}
+	a.setOOMScore("/proc/self/oom_score_adj")
 	if err := createRoot(a.cfg.RootDir); err != nil {
 		return err
 	}
@@ -333,7 +337,7 @@ func (a *agent) serve(ctx context.Context) error {
 	drivers := map[string]func(context.Context) error{
 		"runtime health": a.health.Run, "pleg": a.pleg.Run, "probes": a.probes.Run, "readiness gates": a.gates.Run,
 		"file source": a.files.Run, "health server": a.serveHTTP, "server": a.serveAPI,
-		"retention": a.retain, "cgroups": a.maintainCgroups,
+		"retention": a.retain, "cgroups": a.maintainCgroups, "reserved cgroups": a.enforceReserved,
 		"ephemeral storage": a.storage.Run, "directories of pods": a.reportDirectories,
 		"objects": a.objects.Run, "images": a.images.Run,
 	}

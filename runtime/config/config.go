@@ -115,7 +115,11 @@ type Config struct {
 	CgroupRoot string
 	// CgroupDriver is cgroupfs or systemd, for a runtime that does not report its driver.
 	CgroupDriver string
-	// EnforceNodeAllocatable names what a cgroup bounds: EnforcePods or EnforceNone.
+	// SystemReservedCgroup and KubeReservedCgroup are cgroups of daemons, which EnforceNodeAllocatable bounds.
+	SystemReservedCgroup, KubeReservedCgroup string
+	// OOMScoreAdj is the agent's own oom_score_adj, -1000 to 1000.
+	OOMScoreAdj int32
+	// EnforceNodeAllocatable names what cgroups bound: EnforcePods and the other constants of the kind.
 	EnforceNodeAllocatable []string
 	// PodPidsLimit bounds the processes of a pod; 0 and less: no bound.
 	PodPidsLimit int64
@@ -227,10 +231,18 @@ type Config struct {
 	AllowBesideKubelet bool
 }
 
-// The supported values of --enforce-node-allocatable.
+// The values of --enforce-node-allocatable: all pods together, or nothing, or the cgroup of system daemons or of node
+// agents with all that is reserved for it, or with its CPU alone.
 const (
-	EnforcePods = "pods"
-	EnforceNone = "none"
+	EnforcePods            = "pods"
+	EnforceNone            = "none"
+	EnforceSystem          = "system-reserved"
+	EnforceSystemOnlyCPU   = "system-reserved-compressible"
+	EnforceKube            = "kube-reserved"
+	EnforceKubeOnlyCPU     = "kube-reserved-compressible"
+	systemReservedCgroup   = "systemReservedCgroup (--system-reserved-cgroup)"
+	kubeReservedCgroup     = "kubeReservedCgroup (--kube-reserved-cgroup)"
+	enforceNodeAllocatable = "enforceNodeAllocatable (--enforce-node-allocatable)"
 )
 
 // The values of --sandbox-seccomp-profile.
@@ -246,7 +258,7 @@ func Defaults() *Config {
 		FileCheckFrequency: DefaultFileCheck, HTTPCheckFrequency: DefaultHTTPCheck,
 		SwapBehavior: SwapNone, UserNamespaceIDs: idsUnit,
 		CgroupsPerQOS: cgroup.AllByDefault(), CgroupDriver: cgroup.Cgroupfs,
-		EnforceNodeAllocatable: []string{EnforcePods}, PodPidsLimit: -1,
+		EnforceNodeAllocatable: []string{EnforcePods}, PodPidsLimit: -1, OOMScoreAdj: defaultOOMScore,
 		ContainerRuntimeEndpoint: DefaultEndpoint, RuntimeRequestTimeout: DefaultRequestTimeout,
 		CRIConcurrency:  defaultConcurrency(),
 		RegistryPullQPS: DefaultPullQPS, RegistryBurst: DefaultPullBurst, MaxParallelImagePulls: DefaultParallelPulls,
@@ -324,7 +336,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.CgroupDriver, "cgroup-driver", c.CgroupDriver,
 		"cgroupfs or systemd, for a runtime that does not report its driver")
 	fs.StringSliceVar(&c.EnforceNodeAllocatable, "enforce-node-allocatable", c.EnforceNodeAllocatable,
-		"what a cgroup bounds: pods (all pods together) or none")
+		"what cgroups bound: pods (all pods together), system-reserved, kube-reserved, or these with -compressible (CPU "+
+			"alone); or none")
 	fs.Int64Var(&c.PodPidsLimit, "pod-max-pids", c.PodPidsLimit, "maximum number of processes in a pod; -1: no bound")
 	fs.BoolVar(&c.ProtectKernelDefaults, "protect-kernel-defaults", c.ProtectKernelDefaults,
 		"refuse to start while a kernel setting differs from what pods rely on; journalet check lists them")

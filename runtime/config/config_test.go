@@ -359,18 +359,6 @@ func TestNodeAddressIsThatOfItsNameThenOfTheDefaultRoute(t *testing.T) {
 	}
 }
 
-func TestUnenforcedReservationIsAProblem(t *testing.T) {
-	file := write(t, filepath.Join(t.TempDir(), "c.yaml"), head+"enforceNodeAllocatable: [pods, system-reserved]\n")
-	_, problems := mustLoad(t, "--config", file)
-	if len(problems) != 1 || !strings.Contains(problems[0].String(), "c.yaml: enforceNodeAllocatable: system-reserved: ") {
-		t.Errorf("problems %v", problems)
-	}
-	_, problems = mustLoad(t, "--enforce-node-allocatable=pods,kube-reserved")
-	if len(problems) != 1 || !strings.HasPrefix(problems[0].String(), "--enforce-node-allocatable: ") {
-		t.Errorf("problems %v", problems)
-	}
-}
-
 func TestAllocatableIsCapacityWithoutReservations(t *testing.T) {
 	c := Defaults()
 	c.RootDir = filepath.Join(t.TempDir(), "does", "not", "exist")

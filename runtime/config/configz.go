@@ -47,6 +47,8 @@ func (c *Config) KubeletConfiguration() (any, error) {
 	k.CgroupRoot, k.CgroupsPerQOS, k.CgroupDriver = c.CgroupRoot, new(c.CgroupsPerQOS), c.CgroupDriver
 	k.EnforceNodeAllocatable = c.EnforceNodeAllocatable
 	k.SystemReserved, k.KubeReserved = c.SystemReserved, c.KubeReserved
+	k.SystemReservedCgroup, k.KubeReservedCgroup = c.SystemReservedCgroup, c.KubeReservedCgroup
+	k.OOMScoreAdj = new(c.OOMScoreAdj)
 	k.ReservedSystemCPUs, k.EvictionHard = c.ReservedSystemCPUs, c.Eviction.Thresholds()
 	k.MergeDefaultEvictionSettings = new(c.Eviction.MergeDefaults)
 	k.EvictionSoft, k.EvictionSoftGracePeriod = c.Eviction.Soft, c.Eviction.SoftGrace

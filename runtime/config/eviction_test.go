@@ -267,6 +267,7 @@ evictionSoftGracePeriod: {memory.available: 1m30s}
 evictionMinimumReclaim: {memory.available: 100Mi}
 evictionMaxPodGracePeriod: 30
 evictionPressureTransitionPeriod: 2m0s
+oomScoreAdj: -500
 `
 	c := Defaults()
 	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
@@ -284,8 +285,10 @@ evictionPressureTransitionPeriod: 2m0s
 	var got, want map[string]any
 	must.OK(t, json.Unmarshal(data, &got))
 	must.OK(t, yaml.Unmarshal([]byte(text), &want))
-	// Headers are withheld, groups exclude the two periods, and the last two have parts that are not carried out.
-	elsewhere := []string{"staticPodURLHeader", "shutdownGracePeriodByPodPriority", "logging", "tracing"}
+	// Headers are withheld, groups exclude the two periods, cgroups of daemons exclude reserved CPUs, and the last two
+	// have parts that are not carried out.
+	elsewhere := []string{"staticPodURLHeader", "shutdownGracePeriodByPodPriority", "systemReservedCgroup",
+		"kubeReservedCgroup", "logging", "tracing"}
 	for name, f := range fields {
 		if f.ignored != "" || slices.Contains(elsewhere, name) {
 			continue

@@ -182,7 +182,10 @@ var fields = withCluster(map[string]field{
 	"localStorageCapacityIsolation": {ignored: notSupported, def: `true`},
 
 	"kubeletCgroups": {ignored: notSupported}, "systemCgroups": {ignored: notSupported},
-	"systemReservedCgroup": {ignored: notSupported}, "kubeReservedCgroup": {ignored: notSupported},
+	"systemReservedCgroup": {apply: set(
+		func(c *Config, k *kubeletConfig) { c.SystemReservedCgroup = k.SystemReservedCgroup })},
+	"kubeReservedCgroup": {apply: set(
+		func(c *Config, k *kubeletConfig) { c.KubeReservedCgroup = k.KubeReservedCgroup })},
 	"reservedSystemCPUs": {flag: "reserved-cpus", apply: set(
 		func(c *Config, k *kubeletConfig) { c.ReservedSystemCPUs = k.ReservedSystemCPUs })},
 	"qosReserved": {ignored: notSupported}, "singleProcessOOMKill": {ignored: notSupported, def: `false`},
@@ -221,10 +224,11 @@ var fields = withCluster(map[string]field{
 		func(c *Config, k *kubeletConfig) { c.Eviction.MinReclaim = k.EvictionMinimumReclaim })},
 	"kernelMemcgNotification": {ignored: "memory is measured every second, ignored"},
 
-	"podsPerCore":            {ignored: notSupported + ": set maxPods"},
-	"podCIDR":                {ignored: "the CNI plugin assigns pod addresses, ignored"},
-	"hairpinMode":            {ignored: "set hairpin mode in the CNI configuration, ignored", def: `"promiscuous-bridge"`},
-	"oomScoreAdj":            {ignored: notSupported + ": set OOMScoreAdjust in the systemd unit", def: `-999`},
+	"podsPerCore": {ignored: notSupported + ": set maxPods"},
+	"podCIDR":     {ignored: "the CNI plugin assigns pod addresses, ignored"},
+	"hairpinMode": {ignored: "set hairpin mode in the CNI configuration, ignored", def: `"promiscuous-bridge"`},
+	"oomScoreAdj": {apply: set(
+		func(c *Config, k *kubeletConfig) { c.OOMScoreAdj = *k.OOMScoreAdj })},
 	"maxOpenFiles":           {ignored: notSupported + ": set LimitNOFILE in the systemd unit", def: `1000000`},
 	"runOnce":                {ignored: "the kubelet refuses it by now; pass --once to journalet run"},
 	"makeIPTablesUtilChains": {ignored: notSupported, def: `true`},

@@ -115,7 +115,7 @@ func TestFlagOfTheKubeletIsAFieldOfTheConfiguration(t *testing.T) {
 		"--vmodule=a=1,b*=2":                                               "logging.vmodule",
 		"--log-flush-frequency=1s":                                         "logging.flushFrequency",
 		"--log-json-split-stream":                                          "logging.options.json",
-		"--oom-score-adj=-500":                                             "oomScoreAdj",
+		"--max-open-files=5":                                               "maxOpenFiles",
 		"--fail-swap-on=false":                                             "failSwapOn",
 		"--cpu-cfs-quota=false":                                            "cpuCFSQuota",
 		"--topology-manager-policy-options=prefer-closest-numa-nodes=true": "topologyManagerPolicyOptions",

@@ -70,7 +70,7 @@ func (c *Config) Load(flags *pflag.FlagSet) ([]Problem, error) {
 	if strings.HasPrefix(c.ImageServiceEndpoint, "/") {
 		c.ImageServiceEndpoint = "unix://" + c.ImageServiceEndpoint
 	}
-	problems = append(append(problems, ignored...), c.notEnforced(m.from[enforceField])...)
+	problems = append(problems, ignored...)
 	return slices.Concat(problems, c.evictionProblems(m.from), c.shownSecrets(given), c.dead.problems(given),
 		c.clusterFlags(flags)), nil
 }
@@ -95,21 +95,6 @@ func (c *Config) absolute() (err error) {
 		}
 	}
 	return nil
-}
-
-const enforceField = "enforceNodeAllocatable"
-
-// notEnforced returns a problem for each cgroup that enforceNodeAllocatable names and nothing bounds yet. file is where
-// it is set, if not by its flag.
-func (c *Config) notEnforced(file string) []Problem {
-	var problems []Problem
-	for _, what := range c.EnforceNodeAllocatable {
-		if what != EnforcePods && what != EnforceNone {
-			problems = append(problems, Problem{File: cmp.Or(file, "--enforce-node-allocatable"), Field: enforceField,
-				Message: what + ": " + notSupported})
-		}
-	}
-	return problems
 }
 
 // configFiles lists the files in the order in which they are merged.

@@ -130,12 +130,6 @@ func (c *Config) validateTokenFiles() (errs []error) {
 	return errs
 }
 
-// enforcements are the kubelet's values of --enforce-node-allocatable; only pods and none are supported.
-var enforcements = []string{
-	EnforceNone, EnforcePods, "system-reserved", "system-reserved-compressible", "kube-reserved",
-	"kube-reserved-compressible",
-}
-
 func (c *Config) validateCgroups() []error {
 	var errs []error
 	if c.CgroupDriver != cgroup.Cgroupfs && c.CgroupDriver != cgroup.Systemd {
@@ -145,16 +139,7 @@ func (c *Config) validateCgroups() []error {
 	if c.PodPidsLimit > 0 && !c.CgroupsPerQOS {
 		errs = append(errs, errors.New("podPidsLimit (--pod-max-pids): needs pod cgroups; add --cgroups-per-qos"))
 	}
-	const flag = "enforceNodeAllocatable (--enforce-node-allocatable)"
-	for _, what := range c.EnforceNodeAllocatable {
-		switch {
-		case !slices.Contains(enforcements, what):
-			errs = append(errs, fmt.Errorf("%s: found %q, want %s", flag, what, strings.Join(enforcements, ", ")))
-		case what == EnforceNone && len(c.EnforceNodeAllocatable) > 1:
-			errs = append(errs, fmt.Errorf("%s: none excludes other values; remove it or the others", flag))
-		}
-	}
-	return errs
+	return append(errs, c.validateReserved()...)
 }
 
 // Retention returns the bounds of the journal. An error names the flag that is out of bounds.

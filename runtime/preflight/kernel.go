@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
 // The needs of a busy node. With less, programs in pods may get no watch.
@@ -67,6 +69,9 @@ func (m *machine) cgroups() Check {
 	if len(lacks) > 0 {
 		message := fmt.Sprintf("cgroup %s without %s", mode, strings.Join(lacks, ", "))
 		return Check{Status: Fail, Message: message, Remedy: remedy}
+	}
+	if err := cgroup.CheckReserved(m.cfg.ReservedCgroups()); err != nil {
+		return Check{Status: Fail, Message: err.Error(), Remedy: "create the cgroup, such as a slice of systemd"}
 	}
 	return ok("cgroup %s with %s", mode, strings.Join(controllers, ", "))
 }

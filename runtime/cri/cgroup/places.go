@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/opencontainers/cgroups"
-	"github.com/opencontainers/cgroups/manager"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,15 +31,11 @@ func (t *Tree) remedy() string {
 
 // findMounts finds the mount points of the hierarchies.
 func (t *Tree) findMounts() error {
-	top, err := manager.New(&cgroups.Cgroup{Path: "/", Resources: &cgroups.Resources{SkipDevices: true}})
+	mounts, err := mountPoints(t.unified)
 	if err != nil {
-		return fmt.Errorf("find the cgroups of this machine: %w", err)
+		return err
 	}
-	if t.unified {
-		t.mounts = map[string]string{"": top.Path("")}
-	} else {
-		t.mounts = top.GetPaths()
-	}
+	t.mounts = mounts
 	return t.checkWritable()
 }
 

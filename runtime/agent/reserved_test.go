@@ -1,0 +1,38 @@
+package agent
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/runtime/cri/cgroup"
+	"github.com/journalet/journalet/test/must"
+)
+
+func TestCgroupThatCannotBeBoundedIsTriedAgain(t *testing.T) {
+	a := &agent{cfg: config.Defaults(), log: slog.New(slog.DiscardHandler)}
+	all := []cgroup.Reserved{{Name: "/a", What: "system"}, {Name: "/b", What: "kube"}}
+	left := a.enforce(all, func(r cgroup.Reserved) error {
+		if r.Name == "/a" {
+			return errors.New("device or resource busy")
+		}
+		return nil
+	})
+	if len(left) != 1 || left[0] != all[0] {
+		t.Errorf("left are %v, want the first", left)
+	}
+}
+
+func TestAgentSetsItsOwnScore(t *testing.T) {
+	a := &agent{cfg: config.Defaults(), log: slog.New(slog.DiscardHandler)}
+	file := filepath.Join(t.TempDir(), "oom_score_adj")
+	must.OK(t, os.WriteFile(file, []byte("0\n"), 0o600))
+	a.setOOMScore(file)
+	if got, err := os.ReadFile(file); err != nil || string(got) != "-999" {
+		t.Errorf("the score is %q (%v), want -999", got, err)
+	}
+	a.setOOMScore(filepath.Join(t.TempDir(), "none", "oom_score_adj")) // refused: it starts all the same
+}
