@@ -39,14 +39,13 @@ type Threshold struct {
 	Value  Amount
 	// Text is a quantity as the configuration has it; empty for a percentage.
 	Text string
-	// Grace is how long a soft threshold is met before it acts; 0: it is a hard one.
+	// Soft is set if pods that it ends get a grace period of their own. A signal has one of each kind at most.
+	Soft bool
+	// Grace is how long a soft threshold is met before it acts.
 	Grace time.Duration
 	// MinReclaim is what must be available beyond the value before a threshold that acted ends.
 	MinReclaim Amount
 }
-
-// Soft reports whether the threshold has a grace period.
-func (t *Threshold) Soft() bool { return t.Grace > 0 }
 
 // Measured is one signal of a sample, in its unit.
 type Measured struct{ Available, Capacity int64 }
@@ -136,7 +135,7 @@ func (t *Tracker) Add(s Sample) (met []*journaletv1.ThresholdMet, crossing bool)
 	for i := range t.thresholds {
 		c := &t.thresholds[i]
 		t.addOne(c, s)
-		if m := t.met[key{c.Signal, c.Soft()}]; m != nil {
+		if m := t.met[key{c.Signal, c.Soft}]; m != nil {
 			met = append(met, proto.CloneOf(m.met))
 		}
 	}
@@ -144,7 +143,7 @@ func (t *Tracker) Add(s Sample) (met []*journaletv1.ThresholdMet, crossing bool)
 }
 
 func (t *Tracker) addOne(c *Threshold, s Sample) {
-	k := key{c.Signal, c.Soft()}
+	k := key{c.Signal, c.Soft}
 	m, measured := s.Signals[c.Signal]
 	before := t.met[k]
 	if !measured {
@@ -153,6 +152,9 @@ func (t *Tracker) addOne(c *Threshold, s Sample) {
 			before.lastMet = s.At
 		}
 		return
+	}
+	if before != nil { // the clock may have been set back before a restart
+		before.lastMet, before.since = earlier(before.lastMet, s.At), earlier(before.since, s.At)
 	}
 	value := c.Value.Of(m.Capacity)
 	limit := value
@@ -173,7 +175,7 @@ func (t *Tracker) addOne(c *Threshold, s Sample) {
 	if before == nil {
 		before = &state{
 			met: &journaletv1.ThresholdMet{
-				Signal: string(c.Signal), Soft: c.Soft(), Quantity: c.Text, Since: timestamppb.New(s.At),
+				Signal: string(c.Signal), Soft: c.Soft, Quantity: c.Text, Since: timestamppb.New(s.At),
 			},
 			since: s.At,
 		}
@@ -183,6 +185,13 @@ func (t *Tracker) addOne(c *Threshold, s Sample) {
 	before.lastMet = s.At
 	before.met.Acting = s.At.Sub(before.since) >= c.Grace
 	before.met.Reclaiming = before.met.GetReclaiming() || before.met.GetActing()
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func (x *state) update(m Measured, value int64, at time.Time) {

@@ -58,7 +58,9 @@ func repeat(n int64, times int) []int64 {
 
 func TestCrossings(t *testing.T) {
 	hard := Threshold{Signal: MemoryAvailable, Value: Amount{Quantity: 100 * mebi}}
-	soft := Threshold{Signal: MemoryAvailable, Value: Amount{Percentage: .2}, Grace: 3 * time.Second}
+	soft := Threshold{Signal: MemoryAvailable, Value: Amount{Percentage: .2}, Soft: true, Grace: 3 * time.Second}
+	atOnce := soft
+	atOnce.Grace = 0
 	more := hard
 	more.MinReclaim = Amount{Quantity: 50 * mebi}
 	for name, one := range map[string]struct {
@@ -69,9 +71,12 @@ func TestCrossings(t *testing.T) {
 		"no pressure":          {[]Threshold{hard, soft}, repeat(500, 30), ""},
 		"exactly at the value": {[]Threshold{hard}, repeat(100, 30), ""},
 		"a hard one at once":   {[]Threshold{hard}, repeat(99, 30), "0:[hard!]"},
-		"a soft one later":     {[]Threshold{hard, soft}, repeat(150, 30), "0:[soft] 3:[soft!]"},
-		"the end":              {[]Threshold{hard}, append(repeat(99, 3), repeat(200, 20)...), "0:[hard!] 12:[]"},
-		"a swing":              {[]Threshold{hard}, swing(99, 101, 9), "0:[hard!]"},
+		"a soft one at once": {
+			[]Threshold{hard, atOnce}, append(repeat(150, 5), repeat(50, 5)...), "0:[soft!] 5:[hard!soft!]",
+		},
+		"a soft one later": {[]Threshold{hard, soft}, repeat(150, 30), "0:[soft] 3:[soft!]"},
+		"the end":          {[]Threshold{hard}, append(repeat(99, 3), repeat(200, 20)...), "0:[hard!] 12:[]"},
+		"a swing":          {[]Threshold{hard}, swing(99, 101, 9), "0:[hard!]"},
 		"minimum reclaim": {
 			[]Threshold{more}, append(append(repeat(99, 2), repeat(149, 20)...), repeat(150, 20)...), "0:[hard!] 31:[]",
 		},
@@ -98,7 +103,9 @@ func swing(a, b int64, times int) []int64 {
 // A restart continues: what was met is no crossing, its grace period counts from its first sample, and a threshold that
 // is not configured any more ends.
 func TestTrackerContinuesAfterRestart(t *testing.T) {
-	soft := Threshold{Signal: MemoryAvailable, Value: Amount{Quantity: 100 * mebi}, Grace: 5 * time.Second}
+	soft := Threshold{
+		Signal: MemoryAvailable, Value: Amount{Quantity: 100 * mebi}, Soft: true, Grace: 5 * time.Second,
+	}
 	first := New([]Threshold{soft}, nil)
 	follow(first, MemoryAvailable, 50, 50)
 	second := New([]Threshold{soft}, first.last)
@@ -107,6 +114,25 @@ func TestTrackerContinuesAfterRestart(t *testing.T) {
 	}
 	if got := follow(New(nil, first.last), MemoryAvailable, 50, 50); got != "0:[]" {
 		t.Errorf("without the threshold: %q", got)
+	}
+}
+
+// After a restart with a clock that was set back, a threshold acts after its grace period, and ends.
+func TestClockThatIsSetBackDelaysNothing(t *testing.T) {
+	soft := Threshold{
+		Signal: MemoryAvailable, Value: Amount{Quantity: 100 * mebi}, Soft: true, Grace: 3 * time.Second,
+	}
+	first := New([]Threshold{soft}, nil)
+	if met, _ := first.Add(Sample{
+		At: begin.Add(2 * time.Hour), Signals: map[Signal]Measured{MemoryAvailable: {50 * mebi, 1000 * mebi}},
+	}); len(met) != 1 {
+		t.Fatal(met)
+	} else {
+		first.Recorded(met, begin.Add(2*time.Hour))
+	}
+	available := append(repeat(50, 5), repeat(500, 20)...)
+	if got := follow(New([]Threshold{soft}, first.last), MemoryAvailable, available...); got != "3:[soft!] 14:[]" {
+		t.Errorf("got %q", got)
 	}
 }
 

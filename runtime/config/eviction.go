@@ -129,6 +129,7 @@ func (c *Config) evictionProblems(from map[string]string) []Problem {
 // Those of containerfs are added by who knows the file systems.
 func (e *Eviction) Parsed(pods bool) []pressure.Threshold {
 	var out []pressure.Threshold
+	hard := e.Thresholds()
 	add := func(all map[string]string, graces map[string]string) {
 		for _, name := range slices.Sorted(maps.Keys(all)) {
 			value, off, err := parseAmount(all[name])
@@ -136,20 +137,22 @@ func (e *Eviction) Parsed(pods bool) []pressure.Threshold {
 				continue
 			}
 			t := pressure.Threshold{Signal: pressure.Signal(name), Value: value, Text: textOf(all[name])}
-			if graces != nil {
+			if t.Soft = graces != nil; t.Soft {
 				t.Grace, _ = time.ParseDuration(graces[name])
+				// For the kubelet one without a grace period is hard. It may be a second one of its signal here.
+				t.Soft = t.Grace > 0 || hard[name] != ""
 			}
 			if more, ok := e.MinReclaim[name]; ok {
-				t.MinReclaim, _, _ = parseAmount(more)
+				t.MinReclaim, _ = parseReclaim(more)
 			}
 			out = append(out, t)
-			if pods && graces == nil && name == memoryAvailable {
+			if pods && t.Grace == 0 && name == memoryAvailable {
 				t.Signal = pressure.AllocatableMemoryAvailable
 				out = append(out, t)
 			}
 		}
 	}
-	add(e.Thresholds(), nil)
+	add(hard, nil)
 	add(e.Soft, e.SoftGrace)
 	return out
 }
@@ -202,13 +205,8 @@ func (e *Eviction) validate() (errs []error) {
 		return nil
 	})
 	each(evictionMinReclaim, e.MinReclaim, func(_, value string) error {
-		if q, err := resource.ParseQuantity(value); err == nil && q.IsZero() {
-			return nil
-		}
-		if _, off, err := parseAmount(value); err != nil || off && value != "100%" {
-			return fmt.Errorf("found %q, want a quantity such as 100Mi, or a percentage above 0%%", value)
-		}
-		return nil
+		_, err := parseReclaim(value)
+		return err
 	})
 	if e.Transition < 0 {
 		errs = append(errs, errors.New("evictionPressureTransitionPeriod (--eviction-pressure-transition-period): "+
@@ -247,6 +245,27 @@ func parseAmount(threshold string) (amount pressure.Amount, off bool, err error)
 	// In the kubelet's precision: both publish the same number of bytes.
 	return pressure.Amount{Percentage: float32(share) / 100}, number == "0" || number == "100", nil
 }
+
+// parseReclaim parses a minimum reclaim: other than a threshold, it may be a quantity of 0, or more than there is.
+func parseReclaim(text string) (pressure.Amount, error) {
+	bad := fmt.Errorf("found %q, want a quantity such as 100Mi, or a percentage above 0%%", text)
+	number, percent := strings.CutSuffix(text, "%")
+	if !percent {
+		q, err := resource.ParseQuantity(text)
+		if err != nil || q.Sign() < 0 {
+			return pressure.Amount{}, bad
+		}
+		return pressure.Amount{Quantity: resources.Bytes(&q)}, nil
+	}
+	share, err := strconv.ParseFloat(number, 32)
+	if err != nil || !(share > 0 && share <= maxReclaimPercent) { // NaN is neither
+		return pressure.Amount{}, bad
+	}
+	return pressure.Amount{Percentage: float32(share) / 100}, nil
+}
+
+// maxReclaimPercent keeps sums of amounts far from what an integer holds. Beyond 100 it changes nothing.
+const maxReclaimPercent = 1e6
 
 // amountOf returns a threshold as an amount; 0 for one that is off.
 func amountOf(threshold string, capacity int64) (int64, error) {

@@ -138,7 +138,8 @@ func TestThresholdsInEffect(t *testing.T) {
 	want := []pressure.Threshold{
 		{Signal: pressure.MemoryAvailable, Value: pressure.Amount{Quantity: 107374183}, Text: "107374182400m"},
 		{Signal: pressure.PIDAvailable, Value: pressure.Amount{Percentage: .1}, MinReclaim: pressure.Amount{Percentage: .05}},
-		{Signal: pressure.MemoryAvailable, Value: pressure.Amount{Quantity: 1e9}, Text: "1G", Grace: 90 * time.Second},
+		{Signal: pressure.MemoryAvailable, Value: pressure.Amount{Quantity: 1e9}, Text: "1G", Soft: true,
+			Grace: 90 * time.Second},
 	}
 	if got := e.Parsed(false); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)

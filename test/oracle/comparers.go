@@ -24,5 +24,6 @@ func comparers() []comparer {
 			kept: keptIn("credentials")},
 		{name: "merge", share: 200, generate: generateMerge, compare: compareMerges, kept: keptIn("merge")},
 		{name: "preemption", share: 100, generate: generatePreemption, compare: comparePreemption},
+		{name: "eviction", share: 60, generate: generateEviction, compare: compareEviction, kept: keptIn("eviction")},
 	}
 }

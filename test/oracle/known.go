@@ -170,6 +170,46 @@ var known = with(map[string]meant{
 		":: is every address of the host, also for a process that binds 0.0.0.0",
 		"hostIP `::`",
 	},
+	// Pressure on the node.
+	"eviction: pods that end with static pods": {
+		"nobody else acts on a node without a cluster",
+		"limit of ephemeral storage exceeded, pressure on the node",
+	},
+	"eviction: pods that end within 10 s of the last crossing": {
+		"a swing of 10 s around a threshold is one crossing, whose grace period and minimum reclaim stay",
+		"pressure on the node | measured every 10 s",
+	},
+	"eviction: conditions after a swing": {
+		"within 10 s a minimum reclaim that was there for a moment counts, too",
+		"pressure on the node | measured every 10 s",
+	},
+	"eviction: conditions that end a moment later": {
+		"they hold from the end of the crossing, which is 10 s after the last sample that met a threshold",
+		"pressure on the node | measured every 10 s",
+	},
+	"eviction: order of a pod that was not measured": {
+		"it would be the first one, because its sandbox is new or the runtime slow",
+		"pod that was not measured",
+	},
+	"eviction: pods that end when one was not measured": {"the same", "pod that was not measured"},
+	"eviction: order by inodes of pods that request storage": {
+		"the kubelet subtracts bytes of storage from a number of inodes",
+		"requests of storage, when inodes are short",
+	},
+	"eviction: pods that end for inodes, of those that request storage": {
+		"the same",
+		"requests of storage, when inodes are short",
+	},
+	"eviction: pods that end around a signal that was not measured": {
+		"a file system that hangs is neither full nor empty",
+		"signal without figures",
+	},
+	"eviction: conditions around a signal that was not measured": {"the same", "signal without figures"},
+	"eviction: pods that end after something else was removed": {
+		"what is measured again and no longer acts costs no pod; the kubelet ends one if any threshold is met, also one " +
+			"whose grace period is not over",
+		"pressure that the removal of images or dead containers has ended",
+	},
 	// Resizes.
 	"resize: " + inUse + "resources reported": {
 		"of a container whose new first limit could not be applied we report what is allocated, " +
