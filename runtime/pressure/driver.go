@@ -137,6 +137,9 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
+// Pause returns how long Run waits for the next sample.
+func (d *Driver) Pause() time.Duration { return d.opts.Period }
+
 // Sample measures once, and records what is to be recorded. Run calls it.
 func (d *Driver) Sample(ctx context.Context) error {
 	d.mu.Lock()

@@ -53,7 +53,8 @@ type run struct {
 	gates     *gates
 	things    *store
 	images    *imageWatch
-	cluster   *member // nil without an API server
+	pressure  *pressureWatch // nil without pressure
+	cluster   *member        // nil without an API server
 }
 
 func (r *run) name() string { return fmt.Sprint(r.epoch) }
@@ -120,6 +121,9 @@ func (s *sim) start() {
 	if s.config.images {
 		s.clock.start(r.scope, r.images.loop)
 	}
+	if r.pressure != nil {
+		s.clock.start(r.scope, r.pressure.loop)
+	}
 	if r.fetcher != nil {
 		s.clock.start(r.scope, func(*proc) { _ = r.fetcher.Run(context.Background()) }) // it ends with its run
 	}
@@ -139,7 +143,7 @@ func (s *sim) started() *journaletv1.AgentStarted {
 			StopConcurrency: s.config.concurrency,
 			ShutdownGroups:  shutdownGroups(),
 			PullConcurrency: s.config.pulls, MaxContainerBackOff: durationpb.New(s.config.maxBackOff),
-			ImageGarbageCollection: s.imageGC(),
+			ImageGarbageCollection: s.imageGC(), Eviction: s.config.pressed.eviction(),
 		},
 	}
 }
@@ -160,7 +164,7 @@ func (r *run) newDrivers() {
 	r.things = newStore(r)
 	r.performer = newPerformer(r)
 	r.watcher, r.reader, r.prober = newWatcher(r), newReader(r), newProber(r)
-	r.gates, r.images = newGates(r), newImageWatch(r)
+	r.gates, r.images, r.pressure = newGates(r), newImageWatch(r), newPressureWatch(r)
 	if r.config.url != "" {
 		r.fetcher = newFetcher(r)
 	}
@@ -191,6 +195,7 @@ func (r *run) seedDrivers() {
 			r.seedImages(ref, d)
 		case *nodeactor.Actor:
 			r.cluster.seedNode(ref, d)
+			r.pressure.seed(r, ref, d)
 		case *pod.Actor:
 			r.seedPod(ref, d)
 		}
@@ -305,6 +310,7 @@ func (r *run) stored(recs []*journaletv1.Record, encoded [][]byte) {
 		r.gates.stored(rec)
 		r.things.stored(rec)
 		r.images.stored(rec)
+		r.pressure.stored(rec)
 		r.cluster.stored(rec)
 		for i, e := range rec.GetStep().GetDecisions() {
 			if k := e.GetCallRequested(); k != nil {

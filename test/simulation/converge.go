@@ -87,6 +87,9 @@ func (s *sim) converge(crashAfter uint64) {
 	if s.judge.first == nil {
 		s.judgeImages()
 	}
+	if s.judge.first == nil {
+		s.judgePressure()
+	}
 }
 
 // noticesLost: a container that vanished from the runtime is not reported as running any more, once faults have ended.
@@ -171,6 +174,7 @@ func (s *sim) endFaults() {
 	s.site.fix()
 	s.api.fix()
 	clear(w.others)
+	w.relieve()
 	w.fixConditions()
 	w.files.fix()
 	s.endOperations()

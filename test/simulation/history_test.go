@@ -31,11 +31,12 @@ import (
 
 const (
 	histories = "testdata/histories"
-	// recordSeeds is how many seeds the recorder chooses from, operatedSeeds how many of them with operators, and
-	// clusteredSeeds how many with an API server.
+	// recordSeeds is how many seeds the recorder chooses from, operatedSeeds how many of them with operators,
+	// clusteredSeeds how many with an API server, and pressedSeeds how many with pressure.
 	recordSeeds    = 400
 	operatedSeeds  = 60
 	clusteredSeeds = 40
+	pressedSeeds   = 40
 	// fewRecords is how many records make a history no worse than an empty one.
 	fewRecords = 1000
 )
@@ -128,13 +129,11 @@ func decidedAgain(ctx context.Context, r *Result) error {
 }
 
 // notSimulated are the events that no run of the simulation has: an actor that fails is a violation there, a pull
-// reports no progress, pods have no cgroups, containers write no logs, nobody works in a pod, and the
-// node is never under pressure.
+// reports no progress, pods have no cgroups, containers write no logs, nobody works in a pod, and no kernel ends a
+// process.
 var notSimulated = []string{
 	"quarantined", "quarantine_lifted", "pull_progressed", "pod_cgroup_lost", "log_rotated", "session_started",
-	"session_ended",
-	"pressure_observed", "node_pressure_decided", "eviction_progressed", "pod_reclaim_requested", "pod_reclaimed",
-	"image_reclaim_requested", "images_reclaimed",
+	"session_ended", "oom_kill_observed",
 }
 
 func eventNames() (names []string) {
@@ -170,6 +169,9 @@ func recordable() map[string]func() *Result {
 	}
 	for seed := range uint64(clusteredSeeds) {
 		runs[fmt.Sprintf("clustered-%d", seed)] = func() *Result { return Run(Clustered(seed), Options{}) }
+	}
+	for seed := range uint64(pressedSeeds) {
+		runs[fmt.Sprintf("pressed-%d", seed)] = func() *Result { return Run(Pressed(seed), Options{}) }
 	}
 	return runs
 }

@@ -133,6 +133,7 @@ type judge struct {
 	lostRecordsAt time.Duration
 	// rebuilding is set while rebuild folds records that were judged before.
 	rebuilding bool
+	pressure   *pressureBook
 	// drain is the operator's.
 	drain drainBook
 	// instances and covered are counted for reports.
@@ -156,7 +157,7 @@ type intent struct {
 func newJudge(s *sim) *judge {
 	j := &judge{sim: s, covered: map[string]int{}, pods: map[string]*podHistory{}, lostAt: map[string]time.Duration{},
 		clockSet: -time.Hour, lostRecordsAt: -time.Hour, lostIntents: map[string]bool{},
-		dues: map[string]due{}, deadSandboxes: map[string]bool{}, book: newInstanceBook()}
+		dues: map[string]due{}, deadSandboxes: map[string]bool{}, book: newInstanceBook(), pressure: newPressureBook()}
 	j.forgetRecords()
 	return j
 }
@@ -167,6 +168,7 @@ func (j *judge) forgetRecords() {
 	j.states, j.intents, j.busy = map[decided][]byte{}, map[string]*intent{}, map[bound]int{}
 	j.read, j.configs, j.drain = map[string]time.Duration{}, nil, drainBook{}
 	j.set, j.urlFiles = map[string]setTimer{}, map[string]*journaletv1.ManifestFile{}
+	j.pressure.forgetRecords()
 	j.due, j.results, j.onTheirWay = map[string]due{}, map[string]bool{}, map[string]int{}
 }
 
@@ -211,6 +213,7 @@ func (j *judge) events(rec *journaletv1.Record) {
 		j.event(author, id, e, rec)
 		j.bookObjects(author.ID, e, rec)
 		j.bookAPI(author.ID, e)
+		j.bookPressure(rec, e)
 	}
 }
 

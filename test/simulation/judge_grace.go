@@ -112,7 +112,7 @@ const unknownGrace = 30 * time.Second
 func (h *podHistory) graceOf(c *container) time.Duration {
 	least := unknownGrace
 	if h.evictedAs > 0 && h.evictedAs == h.incarnation {
-		return time.Second
+		return min(h.evictedGrace, h.graceIn(c.manifest, c))
 	}
 	if h.manifest != nil && !h.endedUnknown[c.id] {
 		least = h.graceIn(h.manifest, c)

@@ -109,7 +109,7 @@ func (j *judge) evicted(h *podHistory, uid string, cause uint64, k *journaletv1.
 	if k.GetReason() != pod.ReasonEvicted {
 		return
 	}
-	h.evictedAs, h.evictedWith = h.incarnation, h.newestDigest()
+	h.evictedAs, h.evictedWith, h.evictedGrace = h.incarnation, h.newestDigest(), time.Second
 	if fact := j.sim.journal.stored[cause-1].GetFact().GetStorageExceeded(); fact == nil {
 		j.broken(evictedRightly, uid, "record %d reports no exceeded storage", cause)
 	}

@@ -35,6 +35,8 @@ type podHistory struct {
 	// evictedAs is the last incarnation that was evicted, 0 for none, and evictedWith its manifest then.
 	evictedAs   uint64
 	evictedWith string
+	// evictedGrace is the grace period of that, if the pod has not a shorter one.
+	evictedGrace time.Duration
 	// restarts are restart counts by container.
 	restarts map[string]int32
 	// updates are the manifests that its source has updated it to, in order.

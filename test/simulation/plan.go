@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -67,8 +66,9 @@ type config struct {
 	urls, etags bool
 	// images is set if the agent observes images and removes them.
 	images bool
-	// operated is set if operators interfere, clustered if there is an API server.
+	// operated is set if operators interfere, clustered if there is an API server. pressed is nil without pressure.
 	operated, clustered bool
+	pressed             *pressed
 }
 
 // PlanOf returns the plan of a seed.
@@ -102,10 +102,7 @@ func planWith(seed uint64, pods int) *Plan {
 	p.objects(stream(seed, "plan of objects"))
 	p.images(stream(seed, "plan of images"))
 	p.lostJournalAndResizes(stream(seed, "plan of a lost journal and resizes"))
-	slices.SortStableFunc(p.Ops, func(a, b Op) int { return cmp.Compare(a.At, b.At) })
-	for i := range p.Ops {
-		p.Ops[i].N = i
-	}
+	p.inOrder()
 	return p
 }
 
@@ -200,11 +197,13 @@ var faultKinds = map[string]struct {
 	"an operator wants images": {0, 0, 0, (*sim).operatorWantsImages},
 	"mounts hang": {0, 0, 0,
 		func(s *sim, o Op) { s.world.files.hungUntil = s.clock.uptime + o.lasts }},
-	"the URL fails": {3, time.Second, 4 * time.Minute, (*sim).urlFails},
-	"restart a pod": {0, 0, 0, (*sim).restartPod},
-	"drain":         {0, 0, 0, (*sim).drain},
-	"shut down":     {0, 0, 0, (*sim).shutDown},
-	"another URL":   {1, 10 * time.Millisecond, time.Second, (*sim).otherURL},
+	"the URL fails":           {3, time.Second, 4 * time.Minute, (*sim).urlFails},
+	"restart a pod":           {0, 0, 0, (*sim).restartPod},
+	"drain":                   {0, 0, 0, (*sim).drain},
+	"shut down":               {0, 0, 0, (*sim).shutDown},
+	"the node is short":       {0, 0, 0, (*sim).beShort},
+	"a signal has no figures": {0, 0, 0, (*sim).hideSignal},
+	"another URL":             {1, 10 * time.Millisecond, time.Second, (*sim).otherURL},
 }
 
 func (p *Plan) faults(r *rand.Rand) {

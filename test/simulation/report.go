@@ -82,6 +82,8 @@ func (p *Plan) test() string {
 	switch {
 	case p.config.clustered:
 		return " TEST=TestNothingBreaksInACluster"
+	case p.config.pressed != nil:
+		return " TEST=TestNothingBreaksUnderPressure"
 	case p.config.operated:
 		return " TEST=TestNothingBreaksUnderOperators"
 	}
@@ -94,6 +96,8 @@ func (p *Plan) keep() string {
 	switch {
 	case p.config.clustered:
 		whole = Clustered(p.Seed)
+	case p.config.pressed != nil:
+		whole = Pressed(p.Seed)
 	case p.config.operated:
 		whole = Operated(p.Seed)
 	}

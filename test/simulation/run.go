@@ -22,6 +22,8 @@ type sim struct {
 	judge       *judge
 	// only are the invariants that count; none: all but except.
 	only, except []string
+	// cycles is Options.Cycles.
+	cycles int
 	// beforeResize is the last resize of each file, by path.
 	beforeResize map[string]edit
 	// agent is the present run, nil while the agent is down.
@@ -72,6 +74,8 @@ type Options struct {
 	UnreliableHints bool
 	// Only are the invariants that count; none: all but Except.
 	Only, Except []string
+	// Cycles is how often a node of a plan with pressure runs short of something in the end.
+	Cycles int
 	// NoEnd ends the run with its time: nothing is judged of what becomes of its pods without faults.
 	NoEnd bool
 	// Defect, if any, is built into the agent to see whether it is found.
@@ -81,7 +85,8 @@ type Options struct {
 // Run carries out a plan.
 func Run(p *Plan, o Options) *Result {
 	s := &sim{seed: p.Seed, config: p.config, clock: newClock(p.Seed), manifests: newLibrary(), site: newSite(),
-		beforeResize: map[string]edit{}, sets: map[uint64][]*journaletv1.Snapshot{}, only: o.Only, except: o.Except}
+		beforeResize: map[string]edit{}, sets: map[uint64][]*journaletv1.Snapshot{}, only: o.Only, except: o.Except,
+		cycles: o.Cycles}
 	s.directory = newDirectory(s.clock)
 	s.site.etags = p.config.etags
 	s.journal = newJournal(s.clock, p.Seed)

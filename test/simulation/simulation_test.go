@@ -27,7 +27,9 @@ var (
 	only         = flag.String("sim.only", "", "the only invariant that counts; empty: all of them")
 	shrink       = flag.Bool("sim.shrink", true, "leave out of a plan that fails whatever can be left out")
 	pods         = flag.Int("sim.pods", 0, "how many files of pods each plan has; 0: as the seed says")
+	allPressed   = flag.Bool("sim.pressed", false, "all fresh seeds with pressure, not a part of them")
 	allClustered = flag.Bool("sim.clustered", false, "all fresh seeds with an API server, not a part of them")
+	cycles       = flag.Int("sim.cycles", 2, "how often a node runs short of something at the end of a plan with pressure")
 	duration     = flag.Duration("sim.for", 0, "begin no further seed after this time; 0: no bound")
 )
 
@@ -123,7 +125,7 @@ func nothingBreaks(t *testing.T, seeds []uint64, planOf func(*testing.T, uint64)
 	var virtual time.Duration
 	var records, instances, runs, done int
 	covered := map[string]int{}
-	o := Options{Except: except}
+	o := Options{Except: except, Cycles: *cycles}
 	if *only != "" {
 		o.Only = []string{*only}
 	}
@@ -200,6 +202,7 @@ func TestSameSeedGivesSameJournal(t *testing.T) {
 	// 6000139: what the Node reports without a change was random once.
 	t.Run("in a cluster", func(t *testing.T) { sameSeeds(t, Clustered, 1000, 1001, 1002, 1003, 6000139) })
 	t.Run("with operators", func(t *testing.T) { sameSeeds(t, Operated, 1000, 1001) })
+	t.Run("under pressure", func(t *testing.T) { sameSeeds(t, Pressed, 1000, 1001, 1002, 1003) })
 }
 
 func sameSeeds(t *testing.T, planOf func(uint64) *Plan, seeds ...uint64) {

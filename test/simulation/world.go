@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	limits "github.com/journalet/journalet/actors/pressure"
 	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri"
@@ -59,6 +60,9 @@ type world struct {
 	// conditions are the files of conditions, by UID.
 	conditions map[string]*conditions
 	files      *nodeFiles
+	besides    besides
+	// volumes are what volumes take once they are set up, by UID.
+	volumes map[string]use
 	// emit sends an event about a pod.
 	emit func(uid string)
 }
@@ -102,6 +106,8 @@ type container struct {
 	// stoppedBy is the first call that reached it to end it, at stoppedAt in uptime; empty for none.
 	stoppedBy string
 	stoppedAt time.Duration
+	// takes is what it uses, nil as long as nobody has asked.
+	takes *use
 	// stoppers wait for its exit.
 	stoppers []*proc
 }
@@ -112,7 +118,8 @@ func newWorld(c *clock, seed uint64, j *judge) *world {
 		others: map[string]*otherImage{},
 		ends:   map[string]*container{},
 		up:     true, networkReady: true, registryUp: true, emit: func(string) {},
-		conditions: map[string]*conditions{}, files: newNodeFiles(seed),
+		conditions: map[string]*conditions{}, files: newNodeFiles(seed), volumes: map[string]use{},
+		besides: besides{unmeasured: map[limits.Signal]time.Duration{}},
 	}
 }
 

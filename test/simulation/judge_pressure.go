@@ -1,0 +1,381 @@
+package simulation
+
+import (
+	"cmp"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors/node"
+	limits "github.com/journalet/journalet/actors/pressure"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// What is judged of a node that runs short of something. The judge believes the world's own figures at each sample.
+const (
+	rightVictim      = "the pod that ends for pressure is the one that the world's figures name"
+	endsOnlyForNeed  = "a pod ends for pressure only while a threshold acts"
+	oneVictim        = "no pod ends for pressure before the last one has freed what it held"
+	conditionsHold   = "a condition of pressure holds for the transition period, and begins for a cause"
+	conditionsFollow = "a condition of pressure begins and ends with what the node lacks"
+	onlyCrossings    = "nothing about pressure is recorded but crossings and what the node requests"
+	trueFigures      = "what is recorded of pressure is what the world has"
+	pressureEnds     = "pods end until no threshold acts, or none is left"
+)
+
+// sampleTaken is what the world had when the driver measured.
+type sampleTaken struct {
+	at       time.Duration
+	of       shortage
+	measured map[limits.Signal]limits.Measured
+}
+
+// pressureBook is what the judge knows of pressure.
+type pressureBook struct {
+	// samples are the newest ones by the driver's time, times these in order.
+	samples map[time.Time]*sampleTaken
+	times   []time.Time
+	// met are the thresholds of the last fact, of what each fact with pods says, by record.
+	met []*journaletv1.ThresholdMet
+	of  map[uint64]*journaletv1.PressureObserved
+	// conditions are those decided last. victim is the last pod that ended, for a signal and at an uptime.
+	conditions []string
+	victim     string
+	victimFor  limits.Signal
+	victimAt   time.Duration
+	// evictions counts the pods that ended.
+	evictions int
+}
+
+// keptSamples bounds the samples that are kept: more than all waits together may take.
+const keptSamples = 1200
+
+func newPressureBook() *pressureBook {
+	return &pressureBook{samples: map[time.Time]*sampleTaken{}, of: map[uint64]*journaletv1.PressureObserved{}}
+}
+
+// sampled books a sample, by the time that the driver reads.
+func (j *judge) sampled(now time.Time, of shortage, measured map[limits.Signal]limits.Measured) {
+	b := j.pressure
+	b.samples[now] = &sampleTaken{j.sim.clock.uptime, of, maps.Clone(measured)}
+	if b.times = append(b.times, now); len(b.times) > keptSamples {
+		delete(b.samples, b.times[0])
+		b.times = b.times[1:]
+	}
+}
+
+// forgetRecords forgets what was read from records.
+func (b *pressureBook) forgetRecords() {
+	b.met, b.conditions, b.victim = nil, nil, ""
+	clear(b.of)
+}
+
+// bookPressure judges what is recorded of pressure.
+func (j *judge) bookPressure(rec *journaletv1.Record, e *journaletv1.Event) {
+	b := j.pressure
+	switch k := e.GetKind().(type) {
+	case *journaletv1.Event_PressureObserved:
+		j.pressureObserved(k.PressureObserved)
+		b.met, b.of[rec.GetSeq()] = k.PressureObserved.GetThresholds(), k.PressureObserved
+	case *journaletv1.Event_NodePressureDecided:
+		j.conditionsDecided(k.NodePressureDecided.GetConditions())
+		b.conditions = k.NodePressureDecided.GetConditions()
+	case *journaletv1.Event_PodFinished:
+		if b.victim == k.PodFinished.GetUid() {
+			b.victim = "" // it may come again
+		}
+	case *journaletv1.Event_PodEvictionDecided:
+		if k.PodEvictionDecided.GetReason() == node.ReasonEvicted {
+			j.evictedForNode(rec, k.PodEvictionDecided)
+		}
+	}
+}
+
+// pressureObserved: a fact is a crossing or an answer, and has the world's figures.
+func (j *judge) pressureObserved(o *journaletv1.PressureObserved) {
+	last := map[string]bool{}
+	name := func(t *journaletv1.ThresholdMet) string {
+		if t.GetSoft() {
+			return "soft " + t.GetSignal()
+		}
+		return t.GetSignal()
+	}
+	for _, t := range j.pressure.met {
+		last[name(t)] = t.GetActing()
+	}
+	crossing := o.GetRequestId() != 0 || len(o.GetThresholds()) != len(last)
+	for _, t := range o.GetThresholds() {
+		acted, was := last[name(t)]
+		crossing = crossing || !was || t.GetActing() && !acted
+		sample := j.pressure.samples[t.GetSampledAt().AsTime()]
+		if sample == nil || j.rebuilding {
+			continue // it is from before a loss of records, or the signal has no figures
+		}
+		if left, ok := sample.of.left[limits.Signal(t.GetSignal())]; ok && left != t.GetAvailable() {
+			j.broken(trueFigures, "", "%s: %d is left, and %d is recorded", name(t), left, t.GetAvailable())
+		}
+	}
+	if !crossing {
+		j.broken(onlyCrossings, "", "nothing has changed: %v", o)
+	}
+}
+
+// crossed returns the last sample in which any threshold of a condition was met, nil for none.
+func (j *judge) crossed(condition string) *sampleTaken {
+	b := j.pressure
+	for _, at := range slices.Backward(b.times) {
+		for _, t := range j.sim.config.pressed.inEffect() {
+			m, ok := b.samples[at].measured[t.Signal]
+			if ok && string(t.Signal.Condition()) == condition && m.Available < t.Value.Of(m.Capacity) {
+				return b.samples[at]
+			}
+		}
+	}
+	return nil
+}
+
+// conditionsDecided: conditions come with a shortage, and do not go before the transition period after it is over.
+func (j *judge) conditionsDecided(now []string) {
+	if j.rebuilding {
+		return
+	}
+	for _, c := range now {
+		if !slices.Contains(j.pressure.conditions, c) && j.crossed(c) == nil {
+			j.broken(conditionsHold, "", "%s begins, and nothing is short", c)
+		}
+	}
+	period := j.sim.config.pressed.transition
+	for _, c := range j.pressure.conditions {
+		last := j.crossed(c)
+		if slices.Contains(now, c) || last == nil || j.clockSet >= last.at {
+			continue
+		}
+		if since := j.sim.clock.uptime - last.at; since < period {
+			j.broken(conditionsHold, "", "%s ends %s after the node was short, and the transition period is %s", c, since,
+				period)
+		}
+	}
+}
+
+// evictedForNode: the node ends one pod after the other, for a threshold that acts, and the right one.
+func (j *judge) evictedForNode(rec *journaletv1.Record, k *journaletv1.PodEvictionDecided) {
+	h, b := j.history(k.GetUid()), j.pressure
+	h.evictedAs, h.evictedWith, h.evictedGrace = h.incarnation, h.newestDigest(), time.Second
+	if limits.Acting(b.of[rec.GetStep().GetCause()].GetThresholds()).GetSoft() {
+		h.evictedGrace = j.sim.config.pressed.maxGrace
+	}
+	h.terminates(rec.GetSeq(), j.uptimeOf(rec))
+	j.book.ending[k.GetUid()] = true
+	last, of, at := b.victim, b.victimFor, b.victimAt
+	b.victim, b.victimFor, b.victimAt = k.GetUid(), limits.Signal(k.GetSignal()), j.sim.clock.uptime
+	b.evictions++
+	if j.rebuilding {
+		return
+	}
+	if priorityOf(h.admittedAs) >= systemCritical {
+		j.broken(rightVictim, k.GetUid(), "it is critical")
+	}
+	fact := b.of[rec.GetStep().GetCause()]
+	t := limits.Acting(fact.GetThresholds())
+	if t == nil || t.GetSignal() != k.GetSignal() {
+		j.broken(endsOnlyForNeed, k.GetUid(), "record %d shows no threshold of %s that acts: %v", rec.GetStep().GetCause(),
+			k.GetSignal(), fact)
+		return
+	}
+	sample := b.samples[t.GetSampledAt().AsTime()]
+	if sample == nil {
+		j.broken(endsOnlyForNeed, k.GetUid(), "it was not measured at %s", t.GetSampledAt().AsTime())
+		return
+	}
+	j.needed(k.GetUid(), t, sample)
+	j.ranksFirst(rec.GetStep().GetCause(), k, sample)
+	if took := sample.at - at; last != k.GetUid() && last != "" && took < evictionWait && j.clockSet < at {
+		if what := j.holds(last, of); what != "" {
+			j.broken(oneVictim, k.GetUid(), "%s ended %s before, and still has %s", last, took, what)
+		}
+	}
+}
+
+// evictionWait is how long the node waits for what a pod frees (actors/node).
+const evictionWait = 30 * time.Second
+
+// needed: the threshold was met for its grace period, and what it wants to be left is not there.
+func (j *judge) needed(uid string, met *journaletv1.ThresholdMet, now *sampleTaken) {
+	i := slices.IndexFunc(j.sim.config.pressed.inEffect(), func(t limits.Threshold) bool {
+		return string(t.Signal) == met.GetSignal() && t.Soft == met.GetSoft()
+	})
+	if i < 0 {
+		j.broken(endsOnlyForNeed, uid, "there is no such threshold: %v", met)
+		return
+	}
+	t := j.sim.config.pressed.inEffect()[i]
+	m, ok := now.measured[t.Signal]
+	if !ok || m.Available >= t.Value.Of(m.Capacity)+t.MinReclaim.Of(m.Capacity) {
+		j.broken(endsOnlyForNeed, uid, "%+v is left, measured: %t, and %+v is wanted", m, ok, t)
+	}
+	begun := false
+	for _, at := range j.pressure.times {
+		s := j.pressure.samples[at]
+		was, ok := s.measured[t.Signal]
+		begun = begun || ok && s.at <= now.at-t.Grace && was.Available < t.Value.Of(was.Capacity)
+	}
+	if !begun && j.clockSet < now.at-time.Hour {
+		j.broken(endsOnlyForNeed, uid, "%s is not met for %s: %+v", t.Signal, t.Grace, t)
+	}
+}
+
+// ranksFirst: no other pod is above its request while this one is not, has a lower priority, or uses more. The node
+// decided on record cause: it did not know later ends.
+func (j *judge) ranksFirst(cause uint64, k *journaletv1.PodEvictionDecided, sample *sampleTaken) {
+	signal := limits.Signal(k.GetSignal())
+	mine := j.rankOf(k.GetUid(), signal, sample)
+	for _, uid := range slices.Sorted(maps.Keys(sample.of.pods)) {
+		h := j.history(uid)
+		if uid == k.GetUid() || !h.holdsShare && h.releasedBy <= cause || priorityOf(h.admittedAs) >= systemCritical {
+			continue
+		}
+		if its := j.rankOf(uid, signal, sample); its.before(mine) {
+			j.broken(rightVictim, k.GetUid(), "it is %+v, and %s is %+v, for %s on %s", mine, uid, its, signal,
+				j.sim.config.pressed.layout)
+		}
+	}
+}
+
+// rank is what decides on the order of a pod.
+type rank struct {
+	above    bool
+	priority int32
+	excess   int64
+}
+
+func (r rank) before(x rank) bool {
+	if r.above != x.above {
+		return r.above
+	}
+	return cmp.Or(cmp.Compare(x.priority, r.priority), cmp.Compare(r.excess, x.excess)) > 0
+}
+
+// rankOf returns what decides on the order of a pod. The rule is written here a second time, independent of
+// actors/pressure.
+func (j *judge) rankOf(uid string, signal limits.Signal, sample *sampleTaken) rank {
+	h, u := j.history(uid), sample.of.pods[uid]
+	r := rank{priority: priorityOf(h.admittedAs)}
+	onImages := signal == limits.ImageFsAvailable || signal == limits.ImageFsInodesFree
+	local, layer := true, true
+	switch j.sim.config.pressed.layout {
+	case journaletv1.FilesystemLayout_FILESYSTEM_LAYOUT_OWN_IMAGES:
+		local, layer = !onImages, onImages
+	case journaletv1.FilesystemLayout_FILESYSTEM_LAYOUT_SPLIT:
+		local, layer = !onImages, !onImages
+	}
+	add := func(counts bool, n int64) {
+		if counts {
+			r.excess += n
+		}
+	}
+	switch signal {
+	case limits.MemoryAvailable:
+		r.excess = u.memory - h.share.memory
+	case limits.PIDAvailable:
+		r.excess = u.tasks
+		return r
+	case limits.NodeFsInodesFree, limits.ImageFsInodesFree, limits.ContainerFsInodesFree:
+		add(local, u.localInodes)
+		add(layer, u.layerInodes)
+	default:
+		add(local, u.localBytes)
+		add(layer, u.layerBytes)
+		for i := range h.allocatedAs.Spec.Containers {
+			r.excess -= h.allocatedAs.Spec.Containers[i].Resources.Requests.StorageEphemeral().Value()
+		}
+	}
+	r.above = r.excess > 0
+	return r
+}
+
+// holds returns what a pod still has of what a signal is about, empty for nothing.
+func (j *judge) holds(uid string, signal limits.Signal) string {
+	o := j.sim.world.objectsOf(uid)
+	onDisk := signal.Condition() == corev1.NodeDiskPressure
+	for _, c := range o.containers {
+		if !c.startedLate && (c.alive() || onDisk) {
+			return c.id
+		}
+	}
+	if onDisk && j.sim.world.files.disk[uid][scratchVolume] != "" {
+		return scratchVolume
+	}
+	return ""
+}
+
+const (
+	// followsWithin is how soon a condition follows a shortage on a node without faults.
+	followsWithin = 5 * time.Second
+	// endsPressureWithin bounds a cycle on a node without faults: some pods, each with its grace period.
+	endsPressureWithin = 15 * time.Minute
+)
+
+// judgePressure has a node without faults run short of something, again and again: each time its condition follows,
+// pods end until there is enough, and the condition goes after the transition period.
+func (s *sim) judgePressure() {
+	const file = "cycle.json"
+	n := s.config.pressed
+	if n == nil {
+		return
+	}
+	for i := 0; i < s.cycles && s.judge.first == nil; i++ {
+		r := stream(s.seed, "cycle of pressure", strconv.Itoa(i))
+		s.world.images["app:1"] = true
+		s.directory.write(s.manifests, file, cyclePods(r, i))
+		s.play(s.clock.uptime+readWithin, 0)
+		s.pressureCycle(r)
+	}
+	s.directory.remove(file)
+	s.play(s.clock.uptime+readWithin, 0)
+}
+
+func (s *sim) pressureCycle(r *rand.Rand) {
+	n := s.config.pressed
+	t := n.thresholds[r.IntN(len(n.thresholds))]
+	value, condition := t.Value.Of(capacityOf(t.Signal)), string(t.Signal.Condition())
+	has := func() bool { return slices.Contains(s.judge.pressure.conditions, condition) }
+	if has() {
+		s.judge.broken(conditionsFollow, "", "%s is there, and nothing is short", condition)
+	}
+	left := func() int64 { return s.world.shortage(n.layout).left[t.Signal] }
+	*s.world.othersOf(t.Signal, n.layout) += left() - value + 1 + r.Int64N(2*capacityOf(t.Signal)/1000)
+	s.play(s.clock.uptime+followsWithin, 0)
+	if !has() {
+		s.judge.broken(conditionsFollow, "", "%s does not follow %s: %d is left", condition, t.Signal, left())
+	}
+	for end := s.clock.uptime + t.Grace + endsPressureWithin; left() < value && s.mayEnd(); {
+		if s.play(s.clock.uptime+followsWithin, 0); s.judge.first != nil {
+			return
+		}
+		if s.clock.uptime > end {
+			s.judge.broken(pressureEnds, "", "%d is left of %s after %s, and pods run", left(), t.Signal, endsPressureWithin)
+			return
+		}
+	}
+	s.play(s.clock.uptime+evictionWait, 0)
+	s.world.relieve()
+	over := s.clock.uptime
+	s.play(over+n.transition+limits.Hold+2*followsWithin, 0)
+	if has() {
+		s.judge.broken(conditionsFollow, "", "%s is there %s after the node was short", condition, s.clock.uptime-over)
+	}
+}
+
+// mayEnd reports whether a pod is left that the node may end.
+func (s *sim) mayEnd() bool {
+	for _, h := range s.judge.pods {
+		if h.holdsShare && priorityOf(h.admittedAs) < systemCritical {
+			return true
+		}
+	}
+	return false
+}
