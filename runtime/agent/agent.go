@@ -35,6 +35,7 @@ import (
 	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/image"
 	"github.com/journalet/journalet/runtime/image/credentials"
+	"github.com/journalet/journalet/runtime/iptables"
 	"github.com/journalet/journalet/runtime/objects"
 	"github.com/journalet/journalet/runtime/oom"
 	"github.com/journalet/journalet/runtime/otlp"
@@ -361,6 +362,9 @@ func (a *agent) serve(ctx context.Context) error {
 	}
 	if a.cluster != nil {
 		maps.Copy(drivers, a.cluster.drivers())
+		if !simulated(a.cfg) && !a.cfg.Cluster.NoIPTablesChains {
+			drivers["iptables"] = iptables.New(iptables.Options{Log: a.log}).Run
+		}
 	}
 	if a.cfg.Once {
 		drivers["once"] = func(ctx context.Context) error {

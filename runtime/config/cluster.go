@@ -40,6 +40,8 @@ type Cluster struct {
 	CertDir string
 	// CloudProvider is ExternalCloud or empty, ProviderID the node's name at it.
 	CloudProvider, ProviderID string
+	// NoIPTablesChains leaves out the chains that other components expect of a kubelet.
+	NoIPTablesChains bool
 	// RegisterNode creates the Node if it does not exist, with RegisterWithTaints.
 	RegisterNode       bool
 	RegisterWithTaints []corev1.Taint

@@ -94,6 +94,7 @@ func (c *Config) boundsInEffect(k *kubeletConfig) {
 // clusterInEffect sets what counts in a cluster only. What is read by nobody has its default elsewhere.
 func (c *Config) clusterInEffect(k *kubeletConfig) {
 	l, s := &c.Cluster, &c.Server
+	k.MakeIPTablesUtilChains = new(!l.NoIPTablesChains)
 	k.Address, k.Port, k.ReadOnlyPort = s.Address, s.Port, s.ReadOnlyPort
 	k.TLSCertFile, k.TLSPrivateKeyFile = s.TLSCertFile, s.TLSPrivateKeyFile
 	k.TLSCipherSuites, k.TLSMinVersion, k.TLSCurvePreferences = s.TLSCipherSuites, s.TLSMinVersion, s.TLSCurvePreferences

@@ -229,9 +229,8 @@ var fields = withCluster(map[string]field{
 	"hairpinMode": {ignored: "set hairpin mode in the CNI configuration, ignored", def: `"promiscuous-bridge"`},
 	"oomScoreAdj": {apply: set(
 		func(c *Config, k *kubeletConfig) { c.OOMScoreAdj = *k.OOMScoreAdj })},
-	"maxOpenFiles":           {ignored: notSupported + ": set LimitNOFILE in the systemd unit", def: `1000000`},
-	"runOnce":                {ignored: "the kubelet refuses it by now; pass --once to journalet run"},
-	"makeIPTablesUtilChains": {ignored: notSupported, def: `true`},
+	"maxOpenFiles": {ignored: notSupported + ": set LimitNOFILE in the systemd unit", def: `1000000`},
+	"runOnce":      {ignored: "the kubelet refuses it by now; pass --once to journalet run"},
 	"protectKernelDefaults": {flag: "protect-kernel-defaults",
 		apply: set(func(c *Config, k *kubeletConfig) { c.ProtectKernelDefaults = k.ProtectKernelDefaults })},
 	"allowedUnsafeSysctls": {ignored: notSupported},

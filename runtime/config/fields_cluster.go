@@ -86,6 +86,8 @@ var clusterFields = map[string]field{
 	"kubeAPIBurst": {flag: "kube-api-burst", def: `100`, apply: set(
 		func(c *Config, k *kubeletConfig) { c.Cluster.Burst = k.KubeAPIBurst })},
 
+	"makeIPTablesUtilChains": {def: `true`, apply: set(
+		func(c *Config, k *kubeletConfig) { c.Cluster.NoIPTablesChains = !*k.MakeIPTablesUtilChains })},
 	"registerNode": {flag: "register-node", def: `true`, apply: set(
 		func(c *Config, k *kubeletConfig) { c.Cluster.RegisterNode = *k.RegisterNode })},
 	"registerWithTaints": {flag: "register-with-taints", apply: set(

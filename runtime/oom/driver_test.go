@@ -105,6 +105,8 @@ func TestKillIsRecordedWithItsContainerAndScope(t *testing.T) {
 		"all pods":                     {line: of("/kubepods", container), want: "pod/1 PODS web"},
 		"another pod's name below a cgroup": {
 			line: of("/kubepods/burstable/pod2/c/x,task_memcg="+container, "/kubepods/burstable/pod2/c/x"), want: ""},
+		"cgroup named as another pod's": {
+			line: of(container+"/x,task_memcg=/kubepods/burstable/pod2/c", container+"/x"), want: "pod/1 CONTAINER web"},
 		"machine, none of ours": {line: global, want: "node/0 NODE "},
 		"machine, a container": {
 			line: strings.Replace(global, "/system.slice/x.service", container, 1), want: "pod/1 NODE web"},
