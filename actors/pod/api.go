@@ -120,12 +120,22 @@ func (d *step) deleteObject() error {
 	s := d.state
 	terminal := s.GetPod().GetApi().GetTerminalPhase() != journaletv1.PodPhase_POD_PHASE_UNSPECIFIED
 	if !d.hasObject() || !terminal || s.GetApiDeleteRequested() || s.GetApiDeleted() || d.tearDownWait() > 0 ||
-		d.AnyAlive() || d.calling(removesNothing) || slices.ContainsFunc(s.GetObserved().GetSandboxes(), d.holdsNetwork) {
+		d.mayRunUnseen() || d.AnyAlive() || d.calling(removesNothing) ||
+		slices.ContainsFunc(s.GetObserved().GetSandboxes(), d.holdsNetwork) {
 		return nil
 	}
 	return d.decide(&journaletv1.ApiDeleteRequested{
 		Uid: d.self.ID, Namespace: s.GetPod().GetNamespace(), Name: s.GetPod().GetName(),
 	})
+}
+
+// mayRunUnseen reports whether nothing is known of the pod at the runtime: it has no sandbox by this journal, and no
+// inspection has shown anything of it. After a lost journal it may run all the same. A clean-up finds that out: it
+// fails while a container runs.
+func (a *Actor) mayRunUnseen() bool {
+	s := a.state
+	return s.GetSandboxId() == "" && len(s.GetObserved().GetSandboxes())+len(s.GetObserved().GetContainers()) == 0 &&
+		!s.GetCleanedAll()
 }
 
 // removesNothing matches calls after which a part of the pod may still run. A hook that was withdrawn holds up nothing.

@@ -113,7 +113,7 @@ func (d *step) clean() error {
 	if d.calling(isNoHook) {
 		return nil
 	}
-	if d.state.GetUsedRuntime() && !d.state.GetCleanedAll() {
+	if (d.state.GetUsedRuntime() || d.hasObject()) && !d.state.GetCleanedAll() {
 		return d.cleanPod(true)
 	}
 	if len(d.state.Calls) > 0 {
