@@ -61,7 +61,7 @@ func (h *podHistory) forgetRecords() {
 	h.share, h.resizing, h.holdsShare, h.releasedBy = share{}, share{}, false, 0
 	h.ports, h.admittedAs, h.allocatedAs, h.name = nil, nil, nil, ""
 	h.incarnation, h.admittedIncarnation, h.preempting = 0, 0, 0
-	h.preemptedAs, h.rejectedAs, h.pendedUntil, h.finishedBy = 0, 0, 0, 0
+	h.preemptedAs, h.rejectedAs, h.pendedUntil, h.finishedBy, h.terminatedBy = 0, 0, 0, 0, 0
 	clear(h.requestedAs)
 	clear(h.restarts)
 	for id := range h.endRequested {

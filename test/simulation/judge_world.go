@@ -90,11 +90,12 @@ type podHistory struct {
 	// incarnation is that of its last admission request, admittedIncarnation that of its last admission.
 	incarnation, admittedIncarnation uint64
 	// pending is set while its admission waits for the end of preempted pods, with what is reserved for it. pendedUntil is
-	// the record by which it finished instead, finishedBy that by which it finished last; 0 for none.
-	pending                 bool
-	pendingShare            share
-	pendingPorts            []hostPort
-	pendedUntil, finishedBy uint64
+	// the record by which it finished instead, finishedBy that by which it finished last, terminatedBy that by which it
+	// terminated last; 0 for none.
+	pending                               bool
+	pendingShare                          share
+	pendingPorts                          []hostPort
+	pendedUntil, finishedBy, terminatedBy uint64
 	// preempting is the incarnation for which others are preempted, 0 for none.
 	preempting uint64
 	// requests are its admission requests, in order.

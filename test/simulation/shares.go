@@ -94,7 +94,9 @@ func (j *judge) bookShares(rec *journaletv1.Record, e *journaletv1.Event) {
 			j.fits(k.ResizeDecided.GetUid(), nil)
 		}
 	case *journaletv1.Event_PodTerminated:
-		j.history(k.PodTerminated.GetUid()).release(rec.GetSeq())
+		h := j.history(k.PodTerminated.GetUid())
+		h.terminatedBy = rec.GetSeq()
+		h.release(rec.GetSeq())
 	case *journaletv1.Event_PodFinished:
 		h := j.history(k.PodFinished.GetUid())
 		h.release(rec.GetSeq())
@@ -116,7 +118,9 @@ func (h *podHistory) release(seq uint64) {
 func (j *judge) admissionDecided(rec *journaletv1.Record, k *journaletv1.AdmissionDecided) {
 	h, m := j.history(k.GetUid()), j.history(k.GetUid()).requestedAs[k.GetIncarnation()]
 	h.pending = false
-	present := k.GetIncarnation() == h.incarnation && !h.gone // else it has ended before the decision
+	// Else it has ended before the decision. One of the API server that was deleted terminates first.
+	terminated := h.terminatedBy > max(k.GetIncarnation(), rec.GetStep().GetCause())
+	present := k.GetIncarnation() == h.incarnation && !h.gone && !terminated
 	if m != nil && present && !h.apiPod && !j.isHeld(m.Namespace+"/"+m.Name) {
 		h.name = m.Namespace + "/" + m.Name // also of one that is rejected, until it has finished
 	}
@@ -133,7 +137,7 @@ func (j *judge) admissionDecided(rec *journaletv1.Record, k *journaletv1.Admissi
 	h.admittedIncarnation, h.admittedAs, h.allocatedAs = k.GetIncarnation(), m, m
 	h.share, h.ports = demandOf(m), portsOf(m)
 	if !present {
-		h.releasedBy = h.finishedBy // the node decided before it knew that the pod had finished
+		h.releasedBy = max(h.finishedBy, h.terminatedBy) // the node decided before it knew of the end
 		return
 	}
 	h.holdsShare = true
