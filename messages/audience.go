@@ -45,7 +45,8 @@ func Audience(author Ref, e *journaletv1.Event) (audience []Ref, everyone bool) 
 	case *journaletv1.Event_RestartRequested:
 		return []Ref{Pod(k.RestartRequested.GetUid())}, false
 	case *journaletv1.Event_DrainRequested, *journaletv1.Event_UncordonRequested, *journaletv1.Event_ShutdownSignaled,
-		*journaletv1.Event_NodeObserved, *journaletv1.Event_PressureObserved:
+		*journaletv1.Event_NodeObserved, *journaletv1.Event_PressureObserved, *journaletv1.Event_DevicesObserved,
+		*journaletv1.Event_PreferredDevicesRead:
 		return []Ref{Node}, false
 	case *journaletv1.Event_ApiDeleteFinished:
 		return []Ref{Pod(k.ApiDeleteFinished.GetUid())}, false
@@ -82,6 +83,8 @@ func Audience(author Ref, e *journaletv1.Event) (audience []Ref, everyone bool) 
 		return []Ref{Pod(k.AdmissionDeferred.GetUid())}, false
 	case *journaletv1.Event_PodEvictionDecided:
 		return []Ref{Pod(k.PodEvictionDecided.GetUid())}, false
+	case *journaletv1.Event_DeviceHealthDecided:
+		return []Ref{Pod(k.DeviceHealthDecided.GetUid())}, false
 	case *journaletv1.Event_PodReadmitted:
 		return []Ref{Pod(k.PodReadmitted.GetUid())}, false
 	case *journaletv1.Event_AdmissionPendingPreemption:

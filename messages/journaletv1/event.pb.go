@@ -61,6 +61,8 @@ type Event struct {
 	//	*Event_NodeRegistered
 	//	*Event_PressureObserved
 	//	*Event_OomKillObserved
+	//	*Event_DevicesObserved
+	//	*Event_PreferredDevicesRead
 	//	*Event_ApiServerContact
 	//	*Event_CertificateChanged
 	//	*Event_ApiDeleteFinished
@@ -106,6 +108,9 @@ type Event struct {
 	//	*Event_EvictionProgressed
 	//	*Event_PodReclaimRequested
 	//	*Event_ImageReclaimRequested
+	//	*Event_PreferredDevicesRequested
+	//	*Event_DeviceCapacityDecided
+	//	*Event_DeviceHealthDecided
 	//	*Event_ImagePullDecided
 	//	*Event_ImagesCollected
 	//	*Event_OperatorPullDecided
@@ -449,6 +454,24 @@ func (x *Event) GetOomKillObserved() *OomKillObserved {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_OomKillObserved); ok {
 			return x.OomKillObserved
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetDevicesObserved() *DevicesObserved {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_DevicesObserved); ok {
+			return x.DevicesObserved
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetPreferredDevicesRead() *PreferredDevicesRead {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_PreferredDevicesRead); ok {
+			return x.PreferredDevicesRead
 		}
 	}
 	return nil
@@ -859,6 +882,33 @@ func (x *Event) GetImageReclaimRequested() *ImageReclaimRequested {
 	return nil
 }
 
+func (x *Event) GetPreferredDevicesRequested() *PreferredDevicesRequested {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_PreferredDevicesRequested); ok {
+			return x.PreferredDevicesRequested
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetDeviceCapacityDecided() *DeviceCapacityDecided {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_DeviceCapacityDecided); ok {
+			return x.DeviceCapacityDecided
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetDeviceHealthDecided() *DeviceHealthDecided {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_DeviceHealthDecided); ok {
+			return x.DeviceHealthDecided
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetImagePullDecided() *ImagePullDecided {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_ImagePullDecided); ok {
@@ -1077,6 +1127,14 @@ type Event_OomKillObserved struct {
 	OomKillObserved *OomKillObserved `protobuf:"bytes,130,opt,name=oom_kill_observed,json=oomKillObserved,proto3,oneof"`
 }
 
+type Event_DevicesObserved struct {
+	DevicesObserved *DevicesObserved `protobuf:"bytes,118,opt,name=devices_observed,json=devicesObserved,proto3,oneof"`
+}
+
+type Event_PreferredDevicesRead struct {
+	PreferredDevicesRead *PreferredDevicesRead `protobuf:"bytes,119,opt,name=preferred_devices_read,json=preferredDevicesRead,proto3,oneof"`
+}
+
 type Event_ApiServerContact struct {
 	ApiServerContact *ApiServerContact `protobuf:"bytes,114,opt,name=api_server_contact,json=apiServerContact,proto3,oneof"`
 }
@@ -1260,6 +1318,18 @@ type Event_ImageReclaimRequested struct {
 	ImageReclaimRequested *ImageReclaimRequested `protobuf:"bytes,94,opt,name=image_reclaim_requested,json=imageReclaimRequested,proto3,oneof"`
 }
 
+type Event_PreferredDevicesRequested struct {
+	PreferredDevicesRequested *PreferredDevicesRequested `protobuf:"bytes,128,opt,name=preferred_devices_requested,json=preferredDevicesRequested,proto3,oneof"`
+}
+
+type Event_DeviceCapacityDecided struct {
+	DeviceCapacityDecided *DeviceCapacityDecided `protobuf:"bytes,129,opt,name=device_capacity_decided,json=deviceCapacityDecided,proto3,oneof"`
+}
+
+type Event_DeviceHealthDecided struct {
+	DeviceHealthDecided *DeviceHealthDecided `protobuf:"bytes,131,opt,name=device_health_decided,json=deviceHealthDecided,proto3,oneof"`
+}
+
 type Event_ImagePullDecided struct {
 	// Decisions of the image actor.
 	ImagePullDecided *ImagePullDecided `protobuf:"bytes,96,opt,name=image_pull_decided,json=imagePullDecided,proto3,oneof"`
@@ -1365,6 +1435,10 @@ func (*Event_PressureObserved) isEvent_Kind() {}
 
 func (*Event_OomKillObserved) isEvent_Kind() {}
 
+func (*Event_DevicesObserved) isEvent_Kind() {}
+
+func (*Event_PreferredDevicesRead) isEvent_Kind() {}
+
 func (*Event_ApiServerContact) isEvent_Kind() {}
 
 func (*Event_CertificateChanged) isEvent_Kind() {}
@@ -1455,6 +1529,12 @@ func (*Event_PodReclaimRequested) isEvent_Kind() {}
 
 func (*Event_ImageReclaimRequested) isEvent_Kind() {}
 
+func (*Event_PreferredDevicesRequested) isEvent_Kind() {}
+
+func (*Event_DeviceCapacityDecided) isEvent_Kind() {}
+
+func (*Event_DeviceHealthDecided) isEvent_Kind() {}
+
 func (*Event_ImagePullDecided) isEvent_Kind() {}
 
 func (*Event_ImagesCollected) isEvent_Kind() {}
@@ -1477,7 +1557,7 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/cluster.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xc13\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/cluster.proto\x1a\x1ajournalet/v1/devices.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\x8f7\n" +
 	"\x05Event\x12A\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedH\x00R\fagentStarted\x12A\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedH\x00R\fagentStopped\x12G\n" +
@@ -1514,7 +1594,9 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\rnode_observed\x18\x1e \x01(\v2\x1a.journalet.v1.NodeObservedH\x00R\fnodeObserved\x12G\n" +
 	"\x0fnode_registered\x18\x1f \x01(\v2\x1c.journalet.v1.NodeRegisteredH\x00R\x0enodeRegistered\x12M\n" +
 	"\x11pressure_observed\x18u \x01(\v2\x1e.journalet.v1.PressureObservedH\x00R\x10pressureObserved\x12L\n" +
-	"\x11oom_kill_observed\x18\x82\x01 \x01(\v2\x1d.journalet.v1.OomKillObservedH\x00R\x0foomKillObserved\x12N\n" +
+	"\x11oom_kill_observed\x18\x82\x01 \x01(\v2\x1d.journalet.v1.OomKillObservedH\x00R\x0foomKillObserved\x12J\n" +
+	"\x10devices_observed\x18v \x01(\v2\x1d.journalet.v1.DevicesObservedH\x00R\x0fdevicesObserved\x12Z\n" +
+	"\x16preferred_devices_read\x18w \x01(\v2\".journalet.v1.PreferredDevicesReadH\x00R\x14preferredDevicesRead\x12N\n" +
 	"\x12api_server_contact\x18r \x01(\v2\x1e.journalet.v1.ApiServerContactH\x00R\x10apiServerContact\x12S\n" +
 	"\x13certificate_changed\x18s \x01(\v2 .journalet.v1.CertificateChangedH\x00R\x12certificateChanged\x12Q\n" +
 	"\x13api_delete_finished\x18t \x01(\v2\x1f.journalet.v1.ApiDeleteFinishedH\x00R\x11apiDeleteFinished\x12;\n" +
@@ -1563,7 +1645,10 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\x15node_pressure_decided\x18[ \x01(\v2!.journalet.v1.NodePressureDecidedH\x00R\x13nodePressureDecided\x12S\n" +
 	"\x13eviction_progressed\x18\\ \x01(\v2 .journalet.v1.EvictionProgressedH\x00R\x12evictionProgressed\x12W\n" +
 	"\x15pod_reclaim_requested\x18] \x01(\v2!.journalet.v1.PodReclaimRequestedH\x00R\x13podReclaimRequested\x12]\n" +
-	"\x17image_reclaim_requested\x18^ \x01(\v2#.journalet.v1.ImageReclaimRequestedH\x00R\x15imageReclaimRequested\x12N\n" +
+	"\x17image_reclaim_requested\x18^ \x01(\v2#.journalet.v1.ImageReclaimRequestedH\x00R\x15imageReclaimRequested\x12j\n" +
+	"\x1bpreferred_devices_requested\x18\x80\x01 \x01(\v2'.journalet.v1.PreferredDevicesRequestedH\x00R\x19preferredDevicesRequested\x12^\n" +
+	"\x17device_capacity_decided\x18\x81\x01 \x01(\v2#.journalet.v1.DeviceCapacityDecidedH\x00R\x15deviceCapacityDecided\x12X\n" +
+	"\x15device_health_decided\x18\x83\x01 \x01(\v2!.journalet.v1.DeviceHealthDecidedH\x00R\x13deviceHealthDecided\x12N\n" +
 	"\x12image_pull_decided\x18` \x01(\v2\x1e.journalet.v1.ImagePullDecidedH\x00R\x10imagePullDecided\x12J\n" +
 	"\x10images_collected\x18a \x01(\v2\x1d.journalet.v1.ImagesCollectedH\x00R\x0fimagesCollected\x12W\n" +
 	"\x15operator_pull_decided\x18b \x01(\v2!.journalet.v1.OperatorPullDecidedH\x00R\x13operatorPullDecided\x12W\n" +
@@ -1623,60 +1708,65 @@ var file_journalet_v1_event_proto_goTypes = []any{
 	(*NodeRegistered)(nil),             // 31: journalet.v1.NodeRegistered
 	(*PressureObserved)(nil),           // 32: journalet.v1.PressureObserved
 	(*OomKillObserved)(nil),            // 33: journalet.v1.OomKillObserved
-	(*ApiServerContact)(nil),           // 34: journalet.v1.ApiServerContact
-	(*CertificateChanged)(nil),         // 35: journalet.v1.CertificateChanged
-	(*ApiDeleteFinished)(nil),          // 36: journalet.v1.ApiDeleteFinished
-	(*PodUpdated)(nil),                 // 37: journalet.v1.PodUpdated
-	(*ManifestIgnored)(nil),            // 38: journalet.v1.ManifestIgnored
-	(*SourceSynced)(nil),               // 39: journalet.v1.SourceSynced
-	(*PodForgotten)(nil),               // 40: journalet.v1.PodForgotten
-	(*UidRequested)(nil),               // 41: journalet.v1.UidRequested
-	(*UidWithdrawn)(nil),               // 42: journalet.v1.UidWithdrawn
-	(*AdmissionRequested)(nil),         // 43: journalet.v1.AdmissionRequested
-	(*ImagePullRequested)(nil),         // 44: journalet.v1.ImagePullRequested
-	(*ImagePullWithdrawn)(nil),         // 45: journalet.v1.ImagePullWithdrawn
-	(*CallRequested)(nil),              // 46: journalet.v1.CallRequested
-	(*CallWithdrawn)(nil),              // 47: journalet.v1.CallWithdrawn
-	(*PodStatusChanged)(nil),           // 48: journalet.v1.PodStatusChanged
-	(*PodTerminated)(nil),              // 49: journalet.v1.PodTerminated
-	(*PodFinished)(nil),                // 50: journalet.v1.PodFinished
-	(*BackOffStarted)(nil),             // 51: journalet.v1.BackOffStarted
-	(*PodTerminating)(nil),             // 52: journalet.v1.PodTerminating
-	(*ProbesSet)(nil),                  // 53: journalet.v1.ProbesSet
-	(*ReadinessGatesSet)(nil),          // 54: journalet.v1.ReadinessGatesSet
-	(*ResizeRequested)(nil),            // 55: journalet.v1.ResizeRequested
-	(*ResizeCompleted)(nil),            // 56: journalet.v1.ResizeCompleted
-	(*OrphanFound)(nil),                // 57: journalet.v1.OrphanFound
-	(*AllContainersRestarting)(nil),    // 58: journalet.v1.AllContainersRestarting
-	(*ResizeStarted)(nil),              // 59: journalet.v1.ResizeStarted
-	(*ResizeWithdrawn)(nil),            // 60: journalet.v1.ResizeWithdrawn
-	(*ObjectsSet)(nil),                 // 61: journalet.v1.ObjectsSet
-	(*ApiDeleteRequested)(nil),         // 62: journalet.v1.ApiDeleteRequested
-	(*PodReclaimed)(nil),               // 63: journalet.v1.PodReclaimed
-	(*AdmissionDecided)(nil),           // 64: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil),          // 65: journalet.v1.AdmissionDeferred
-	(*ResizeDecided)(nil),              // 66: journalet.v1.ResizeDecided
-	(*AdmissionPendingPreemption)(nil), // 67: journalet.v1.AdmissionPendingPreemption
-	(*UidGranted)(nil),                 // 68: journalet.v1.UidGranted
-	(*UidDeferred)(nil),                // 69: journalet.v1.UidDeferred
-	(*OrphanConfirmed)(nil),            // 70: journalet.v1.OrphanConfirmed
-	(*ResizePendingPreemption)(nil),    // 71: journalet.v1.ResizePendingPreemption
-	(*PodEvictionDecided)(nil),         // 72: journalet.v1.PodEvictionDecided
-	(*PodReadmitted)(nil),              // 73: journalet.v1.PodReadmitted
-	(*DrainProgressed)(nil),            // 74: journalet.v1.DrainProgressed
-	(*NodePressureDecided)(nil),        // 75: journalet.v1.NodePressureDecided
-	(*EvictionProgressed)(nil),         // 76: journalet.v1.EvictionProgressed
-	(*PodReclaimRequested)(nil),        // 77: journalet.v1.PodReclaimRequested
-	(*ImageReclaimRequested)(nil),      // 78: journalet.v1.ImageReclaimRequested
-	(*ImagePullDecided)(nil),           // 79: journalet.v1.ImagePullDecided
-	(*ImagesCollected)(nil),            // 80: journalet.v1.ImagesCollected
-	(*OperatorPullDecided)(nil),        // 81: journalet.v1.OperatorPullDecided
-	(*ImageRemovalDecided)(nil),        // 82: journalet.v1.ImageRemovalDecided
-	(*ImagesReclaimed)(nil),            // 83: journalet.v1.ImagesReclaimed
-	(*CallDispatched)(nil),             // 84: journalet.v1.CallDispatched
-	(*CallDropped)(nil),                // 85: journalet.v1.CallDropped
-	(*TimerSet)(nil),                   // 86: journalet.v1.TimerSet
-	(*TimerCleared)(nil),               // 87: journalet.v1.TimerCleared
+	(*DevicesObserved)(nil),            // 34: journalet.v1.DevicesObserved
+	(*PreferredDevicesRead)(nil),       // 35: journalet.v1.PreferredDevicesRead
+	(*ApiServerContact)(nil),           // 36: journalet.v1.ApiServerContact
+	(*CertificateChanged)(nil),         // 37: journalet.v1.CertificateChanged
+	(*ApiDeleteFinished)(nil),          // 38: journalet.v1.ApiDeleteFinished
+	(*PodUpdated)(nil),                 // 39: journalet.v1.PodUpdated
+	(*ManifestIgnored)(nil),            // 40: journalet.v1.ManifestIgnored
+	(*SourceSynced)(nil),               // 41: journalet.v1.SourceSynced
+	(*PodForgotten)(nil),               // 42: journalet.v1.PodForgotten
+	(*UidRequested)(nil),               // 43: journalet.v1.UidRequested
+	(*UidWithdrawn)(nil),               // 44: journalet.v1.UidWithdrawn
+	(*AdmissionRequested)(nil),         // 45: journalet.v1.AdmissionRequested
+	(*ImagePullRequested)(nil),         // 46: journalet.v1.ImagePullRequested
+	(*ImagePullWithdrawn)(nil),         // 47: journalet.v1.ImagePullWithdrawn
+	(*CallRequested)(nil),              // 48: journalet.v1.CallRequested
+	(*CallWithdrawn)(nil),              // 49: journalet.v1.CallWithdrawn
+	(*PodStatusChanged)(nil),           // 50: journalet.v1.PodStatusChanged
+	(*PodTerminated)(nil),              // 51: journalet.v1.PodTerminated
+	(*PodFinished)(nil),                // 52: journalet.v1.PodFinished
+	(*BackOffStarted)(nil),             // 53: journalet.v1.BackOffStarted
+	(*PodTerminating)(nil),             // 54: journalet.v1.PodTerminating
+	(*ProbesSet)(nil),                  // 55: journalet.v1.ProbesSet
+	(*ReadinessGatesSet)(nil),          // 56: journalet.v1.ReadinessGatesSet
+	(*ResizeRequested)(nil),            // 57: journalet.v1.ResizeRequested
+	(*ResizeCompleted)(nil),            // 58: journalet.v1.ResizeCompleted
+	(*OrphanFound)(nil),                // 59: journalet.v1.OrphanFound
+	(*AllContainersRestarting)(nil),    // 60: journalet.v1.AllContainersRestarting
+	(*ResizeStarted)(nil),              // 61: journalet.v1.ResizeStarted
+	(*ResizeWithdrawn)(nil),            // 62: journalet.v1.ResizeWithdrawn
+	(*ObjectsSet)(nil),                 // 63: journalet.v1.ObjectsSet
+	(*ApiDeleteRequested)(nil),         // 64: journalet.v1.ApiDeleteRequested
+	(*PodReclaimed)(nil),               // 65: journalet.v1.PodReclaimed
+	(*AdmissionDecided)(nil),           // 66: journalet.v1.AdmissionDecided
+	(*AdmissionDeferred)(nil),          // 67: journalet.v1.AdmissionDeferred
+	(*ResizeDecided)(nil),              // 68: journalet.v1.ResizeDecided
+	(*AdmissionPendingPreemption)(nil), // 69: journalet.v1.AdmissionPendingPreemption
+	(*UidGranted)(nil),                 // 70: journalet.v1.UidGranted
+	(*UidDeferred)(nil),                // 71: journalet.v1.UidDeferred
+	(*OrphanConfirmed)(nil),            // 72: journalet.v1.OrphanConfirmed
+	(*ResizePendingPreemption)(nil),    // 73: journalet.v1.ResizePendingPreemption
+	(*PodEvictionDecided)(nil),         // 74: journalet.v1.PodEvictionDecided
+	(*PodReadmitted)(nil),              // 75: journalet.v1.PodReadmitted
+	(*DrainProgressed)(nil),            // 76: journalet.v1.DrainProgressed
+	(*NodePressureDecided)(nil),        // 77: journalet.v1.NodePressureDecided
+	(*EvictionProgressed)(nil),         // 78: journalet.v1.EvictionProgressed
+	(*PodReclaimRequested)(nil),        // 79: journalet.v1.PodReclaimRequested
+	(*ImageReclaimRequested)(nil),      // 80: journalet.v1.ImageReclaimRequested
+	(*PreferredDevicesRequested)(nil),  // 81: journalet.v1.PreferredDevicesRequested
+	(*DeviceCapacityDecided)(nil),      // 82: journalet.v1.DeviceCapacityDecided
+	(*DeviceHealthDecided)(nil),        // 83: journalet.v1.DeviceHealthDecided
+	(*ImagePullDecided)(nil),           // 84: journalet.v1.ImagePullDecided
+	(*ImagesCollected)(nil),            // 85: journalet.v1.ImagesCollected
+	(*OperatorPullDecided)(nil),        // 86: journalet.v1.OperatorPullDecided
+	(*ImageRemovalDecided)(nil),        // 87: journalet.v1.ImageRemovalDecided
+	(*ImagesReclaimed)(nil),            // 88: journalet.v1.ImagesReclaimed
+	(*CallDispatched)(nil),             // 89: journalet.v1.CallDispatched
+	(*CallDropped)(nil),                // 90: journalet.v1.CallDropped
+	(*TimerSet)(nil),                   // 91: journalet.v1.TimerSet
+	(*TimerCleared)(nil),               // 92: journalet.v1.TimerCleared
 }
 var file_journalet_v1_event_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.Event.agent_started:type_name -> journalet.v1.AgentStarted
@@ -1712,65 +1802,70 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	31, // 30: journalet.v1.Event.node_registered:type_name -> journalet.v1.NodeRegistered
 	32, // 31: journalet.v1.Event.pressure_observed:type_name -> journalet.v1.PressureObserved
 	33, // 32: journalet.v1.Event.oom_kill_observed:type_name -> journalet.v1.OomKillObserved
-	34, // 33: journalet.v1.Event.api_server_contact:type_name -> journalet.v1.ApiServerContact
-	35, // 34: journalet.v1.Event.certificate_changed:type_name -> journalet.v1.CertificateChanged
-	36, // 35: journalet.v1.Event.api_delete_finished:type_name -> journalet.v1.ApiDeleteFinished
-	37, // 36: journalet.v1.Event.pod_updated:type_name -> journalet.v1.PodUpdated
-	38, // 37: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
-	39, // 38: journalet.v1.Event.source_synced:type_name -> journalet.v1.SourceSynced
-	40, // 39: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
-	41, // 40: journalet.v1.Event.uid_requested:type_name -> journalet.v1.UidRequested
-	42, // 41: journalet.v1.Event.uid_withdrawn:type_name -> journalet.v1.UidWithdrawn
-	43, // 42: journalet.v1.Event.admission_requested:type_name -> journalet.v1.AdmissionRequested
-	44, // 43: journalet.v1.Event.image_pull_requested:type_name -> journalet.v1.ImagePullRequested
-	45, // 44: journalet.v1.Event.image_pull_withdrawn:type_name -> journalet.v1.ImagePullWithdrawn
-	46, // 45: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
-	47, // 46: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
-	48, // 47: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
-	49, // 48: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
-	50, // 49: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
-	51, // 50: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
-	52, // 51: journalet.v1.Event.pod_terminating:type_name -> journalet.v1.PodTerminating
-	53, // 52: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
-	54, // 53: journalet.v1.Event.readiness_gates_set:type_name -> journalet.v1.ReadinessGatesSet
-	55, // 54: journalet.v1.Event.resize_requested:type_name -> journalet.v1.ResizeRequested
-	56, // 55: journalet.v1.Event.resize_completed:type_name -> journalet.v1.ResizeCompleted
-	57, // 56: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
-	58, // 57: journalet.v1.Event.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
-	59, // 58: journalet.v1.Event.resize_started:type_name -> journalet.v1.ResizeStarted
-	60, // 59: journalet.v1.Event.resize_withdrawn:type_name -> journalet.v1.ResizeWithdrawn
-	61, // 60: journalet.v1.Event.objects_set:type_name -> journalet.v1.ObjectsSet
-	62, // 61: journalet.v1.Event.api_delete_requested:type_name -> journalet.v1.ApiDeleteRequested
-	63, // 62: journalet.v1.Event.pod_reclaimed:type_name -> journalet.v1.PodReclaimed
-	64, // 63: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
-	65, // 64: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
-	66, // 65: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
-	67, // 66: journalet.v1.Event.admission_pending_preemption:type_name -> journalet.v1.AdmissionPendingPreemption
-	68, // 67: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
-	69, // 68: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
-	70, // 69: journalet.v1.Event.orphan_confirmed:type_name -> journalet.v1.OrphanConfirmed
-	71, // 70: journalet.v1.Event.resize_pending_preemption:type_name -> journalet.v1.ResizePendingPreemption
-	72, // 71: journalet.v1.Event.pod_eviction_decided:type_name -> journalet.v1.PodEvictionDecided
-	73, // 72: journalet.v1.Event.pod_readmitted:type_name -> journalet.v1.PodReadmitted
-	74, // 73: journalet.v1.Event.drain_progressed:type_name -> journalet.v1.DrainProgressed
-	75, // 74: journalet.v1.Event.node_pressure_decided:type_name -> journalet.v1.NodePressureDecided
-	76, // 75: journalet.v1.Event.eviction_progressed:type_name -> journalet.v1.EvictionProgressed
-	77, // 76: journalet.v1.Event.pod_reclaim_requested:type_name -> journalet.v1.PodReclaimRequested
-	78, // 77: journalet.v1.Event.image_reclaim_requested:type_name -> journalet.v1.ImageReclaimRequested
-	79, // 78: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
-	80, // 79: journalet.v1.Event.images_collected:type_name -> journalet.v1.ImagesCollected
-	81, // 80: journalet.v1.Event.operator_pull_decided:type_name -> journalet.v1.OperatorPullDecided
-	82, // 81: journalet.v1.Event.image_removal_decided:type_name -> journalet.v1.ImageRemovalDecided
-	83, // 82: journalet.v1.Event.images_reclaimed:type_name -> journalet.v1.ImagesReclaimed
-	84, // 83: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
-	85, // 84: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
-	86, // 85: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
-	87, // 86: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
-	87, // [87:87] is the sub-list for method output_type
-	87, // [87:87] is the sub-list for method input_type
-	87, // [87:87] is the sub-list for extension type_name
-	87, // [87:87] is the sub-list for extension extendee
-	0,  // [0:87] is the sub-list for field type_name
+	34, // 33: journalet.v1.Event.devices_observed:type_name -> journalet.v1.DevicesObserved
+	35, // 34: journalet.v1.Event.preferred_devices_read:type_name -> journalet.v1.PreferredDevicesRead
+	36, // 35: journalet.v1.Event.api_server_contact:type_name -> journalet.v1.ApiServerContact
+	37, // 36: journalet.v1.Event.certificate_changed:type_name -> journalet.v1.CertificateChanged
+	38, // 37: journalet.v1.Event.api_delete_finished:type_name -> journalet.v1.ApiDeleteFinished
+	39, // 38: journalet.v1.Event.pod_updated:type_name -> journalet.v1.PodUpdated
+	40, // 39: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
+	41, // 40: journalet.v1.Event.source_synced:type_name -> journalet.v1.SourceSynced
+	42, // 41: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
+	43, // 42: journalet.v1.Event.uid_requested:type_name -> journalet.v1.UidRequested
+	44, // 43: journalet.v1.Event.uid_withdrawn:type_name -> journalet.v1.UidWithdrawn
+	45, // 44: journalet.v1.Event.admission_requested:type_name -> journalet.v1.AdmissionRequested
+	46, // 45: journalet.v1.Event.image_pull_requested:type_name -> journalet.v1.ImagePullRequested
+	47, // 46: journalet.v1.Event.image_pull_withdrawn:type_name -> journalet.v1.ImagePullWithdrawn
+	48, // 47: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
+	49, // 48: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
+	50, // 49: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
+	51, // 50: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
+	52, // 51: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
+	53, // 52: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
+	54, // 53: journalet.v1.Event.pod_terminating:type_name -> journalet.v1.PodTerminating
+	55, // 54: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
+	56, // 55: journalet.v1.Event.readiness_gates_set:type_name -> journalet.v1.ReadinessGatesSet
+	57, // 56: journalet.v1.Event.resize_requested:type_name -> journalet.v1.ResizeRequested
+	58, // 57: journalet.v1.Event.resize_completed:type_name -> journalet.v1.ResizeCompleted
+	59, // 58: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
+	60, // 59: journalet.v1.Event.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
+	61, // 60: journalet.v1.Event.resize_started:type_name -> journalet.v1.ResizeStarted
+	62, // 61: journalet.v1.Event.resize_withdrawn:type_name -> journalet.v1.ResizeWithdrawn
+	63, // 62: journalet.v1.Event.objects_set:type_name -> journalet.v1.ObjectsSet
+	64, // 63: journalet.v1.Event.api_delete_requested:type_name -> journalet.v1.ApiDeleteRequested
+	65, // 64: journalet.v1.Event.pod_reclaimed:type_name -> journalet.v1.PodReclaimed
+	66, // 65: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
+	67, // 66: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
+	68, // 67: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
+	69, // 68: journalet.v1.Event.admission_pending_preemption:type_name -> journalet.v1.AdmissionPendingPreemption
+	70, // 69: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
+	71, // 70: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
+	72, // 71: journalet.v1.Event.orphan_confirmed:type_name -> journalet.v1.OrphanConfirmed
+	73, // 72: journalet.v1.Event.resize_pending_preemption:type_name -> journalet.v1.ResizePendingPreemption
+	74, // 73: journalet.v1.Event.pod_eviction_decided:type_name -> journalet.v1.PodEvictionDecided
+	75, // 74: journalet.v1.Event.pod_readmitted:type_name -> journalet.v1.PodReadmitted
+	76, // 75: journalet.v1.Event.drain_progressed:type_name -> journalet.v1.DrainProgressed
+	77, // 76: journalet.v1.Event.node_pressure_decided:type_name -> journalet.v1.NodePressureDecided
+	78, // 77: journalet.v1.Event.eviction_progressed:type_name -> journalet.v1.EvictionProgressed
+	79, // 78: journalet.v1.Event.pod_reclaim_requested:type_name -> journalet.v1.PodReclaimRequested
+	80, // 79: journalet.v1.Event.image_reclaim_requested:type_name -> journalet.v1.ImageReclaimRequested
+	81, // 80: journalet.v1.Event.preferred_devices_requested:type_name -> journalet.v1.PreferredDevicesRequested
+	82, // 81: journalet.v1.Event.device_capacity_decided:type_name -> journalet.v1.DeviceCapacityDecided
+	83, // 82: journalet.v1.Event.device_health_decided:type_name -> journalet.v1.DeviceHealthDecided
+	84, // 83: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
+	85, // 84: journalet.v1.Event.images_collected:type_name -> journalet.v1.ImagesCollected
+	86, // 85: journalet.v1.Event.operator_pull_decided:type_name -> journalet.v1.OperatorPullDecided
+	87, // 86: journalet.v1.Event.image_removal_decided:type_name -> journalet.v1.ImageRemovalDecided
+	88, // 87: journalet.v1.Event.images_reclaimed:type_name -> journalet.v1.ImagesReclaimed
+	89, // 88: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
+	90, // 89: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
+	91, // 90: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
+	92, // 91: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
+	92, // [92:92] is the sub-list for method output_type
+	92, // [92:92] is the sub-list for method input_type
+	92, // [92:92] is the sub-list for extension type_name
+	92, // [92:92] is the sub-list for extension extendee
+	0,  // [0:92] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_event_proto_init() }
@@ -1780,6 +1875,7 @@ func file_journalet_v1_event_proto_init() {
 	}
 	file_journalet_v1_agent_proto_init()
 	file_journalet_v1_cluster_proto_init()
+	file_journalet_v1_devices_proto_init()
 	file_journalet_v1_image_proto_init()
 	file_journalet_v1_node_proto_init()
 	file_journalet_v1_objects_proto_init()
@@ -1821,6 +1917,8 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_NodeRegistered)(nil),
 		(*Event_PressureObserved)(nil),
 		(*Event_OomKillObserved)(nil),
+		(*Event_DevicesObserved)(nil),
+		(*Event_PreferredDevicesRead)(nil),
 		(*Event_ApiServerContact)(nil),
 		(*Event_CertificateChanged)(nil),
 		(*Event_ApiDeleteFinished)(nil),
@@ -1866,6 +1964,9 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_EvictionProgressed)(nil),
 		(*Event_PodReclaimRequested)(nil),
 		(*Event_ImageReclaimRequested)(nil),
+		(*Event_PreferredDevicesRequested)(nil),
+		(*Event_DeviceCapacityDecided)(nil),
+		(*Event_DeviceHealthDecided)(nil),
 		(*Event_ImagePullDecided)(nil),
 		(*Event_ImagesCollected)(nil),
 		(*Event_OperatorPullDecided)(nil),

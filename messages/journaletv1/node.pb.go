@@ -273,7 +273,9 @@ type AdmissionRequested struct {
 	// It does not wait for its name, nor hold it: the API server sees to it (pods of the source api).
 	SharesName bool `protobuf:"varint,10,opt,name=shares_name,json=sharesName,proto3" json:"shares_name,omitempty"`
 	// ApiPod.unsupported.
-	Unsupported   string `protobuf:"bytes,11,opt,name=unsupported,proto3" json:"unsupported,omitempty"`
+	Unsupported string `protobuf:"bytes,11,opt,name=unsupported,proto3" json:"unsupported,omitempty"`
+	// Init containers first, each in the order of the manifest, then by resource.
+	Devices       []*DeviceDemand `protobuf:"bytes,16,rep,name=devices,proto3" json:"devices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -385,6 +387,13 @@ func (x *AdmissionRequested) GetUnsupported() string {
 	return ""
 }
 
+func (x *AdmissionRequested) GetDevices() []*DeviceDemand {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
 // PodDemand is what a pod takes of the node: the sum of its requests (kubelet: PodRequests) and its host ports.
 type PodDemand struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
@@ -476,6 +485,8 @@ type AdmissionDecided struct {
 	Incarnation uint64 `protobuf:"varint,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// Of an admitted pod with hostUsers false: the ids it gets.
 	UserNamespace *UserNamespace `protobuf:"bytes,6,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
+	// Of an admitted pod: the devices it gets, in the order of AdmissionRequested.devices.
+	Devices       []*ContainerDevices `protobuf:"bytes,16,rep,name=devices,proto3" json:"devices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -548,6 +559,13 @@ func (x *AdmissionDecided) GetIncarnation() uint64 {
 func (x *AdmissionDecided) GetUserNamespace() *UserNamespace {
 	if x != nil {
 		return x.UserNamespace
+	}
+	return nil
+}
+
+func (x *AdmissionDecided) GetDevices() []*ContainerDevices {
+	if x != nil {
+		return x.Devices
 	}
 	return nil
 }
@@ -2081,10 +2099,16 @@ type NodeState struct {
 	BootId string  `protobuf:"bytes,18,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
 	Timers *Timers `protobuf:"bytes,19,opt,name=timers,proto3" json:"timers,omitempty"`
 	// The Node at the API server, as last observed. Unset: none was.
-	Node          *NodeObserved `protobuf:"bytes,20,opt,name=node,proto3" json:"node,omitempty"`
-	Pressure      *NodePressure `protobuf:"bytes,21,opt,name=pressure,proto3" json:"pressure,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Node     *NodeObserved `protobuf:"bytes,20,opt,name=node,proto3" json:"node,omitempty"`
+	Pressure *NodePressure `protobuf:"bytes,21,opt,name=pressure,proto3" json:"pressure,omitempty"`
+	// By resource: what device plugins offer, or offered.
+	Devices map[string]*DeviceResource `protobuf:"bytes,32,rep,name=devices,proto3" json:"devices,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// By UID: pods that wait for device plugins.
+	DeviceWaits map[string]*DeviceWait `protobuf:"bytes,33,rep,name=device_waits,json=deviceWaits,proto3" json:"device_waits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// PreferredDevicesRequested.request_id of the last request.
+	DeviceRequestId uint64 `protobuf:"varint,34,opt,name=device_request_id,json=deviceRequestId,proto3" json:"device_request_id,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *NodeState) Reset() {
@@ -2262,6 +2286,27 @@ func (x *NodeState) GetPressure() *NodePressure {
 		return x.Pressure
 	}
 	return nil
+}
+
+func (x *NodeState) GetDevices() map[string]*DeviceResource {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *NodeState) GetDeviceWaits() map[string]*DeviceWait {
+	if x != nil {
+		return x.DeviceWaits
+	}
+	return nil
+}
+
+func (x *NodeState) GetDeviceRequestId() uint64 {
+	if x != nil {
+		return x.DeviceRequestId
+	}
+	return 0
 }
 
 // Drain is a drain of the node, or its shutdown.
@@ -2482,6 +2527,10 @@ type AdmittedPod struct {
 	UserNamespace *UserNamespace `protobuf:"bytes,7,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
 	// PodReclaimRequested was decided, with containers.
 	ReclaimRequested bool `protobuf:"varint,8,opt,name=reclaim_requested,json=reclaimRequested,proto3" json:"reclaim_requested,omitempty"`
+	// Its own until it has terminated.
+	Devices []*ContainerDevices `protobuf:"bytes,16,rep,name=devices,proto3" json:"devices,omitempty"`
+	// By resource: those of its devices that are not healthy.
+	UnhealthyDevices map[string]*UnhealthyDevices `protobuf:"bytes,17,rep,name=unhealthy_devices,json=unhealthyDevices,proto3" json:"unhealthy_devices,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -2570,6 +2619,20 @@ func (x *AdmittedPod) GetReclaimRequested() bool {
 		return x.ReclaimRequested
 	}
 	return false
+}
+
+func (x *AdmittedPod) GetDevices() []*ContainerDevices {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *AdmittedPod) GetUnhealthyDevices() map[string]*UnhealthyDevices {
+	if x != nil {
+		return x.UnhealthyDevices
+	}
+	return nil
 }
 
 // UidClaims are the requests of sources for one UID.
@@ -2777,7 +2840,7 @@ var File_journalet_v1_node_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/cluster.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x19journalet/v1/source.proto\"\xf3\x02\n" +
+	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/cluster.proto\x1a\x1ajournalet/v1/devices.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x19journalet/v1/source.proto\"\xa9\x03\n" +
 	"\x12AdmissionRequested\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -2791,7 +2854,8 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\vshares_name\x18\n" +
 	" \x01(\bR\n" +
 	"sharesName\x12 \n" +
-	"\vunsupported\x18\v \x01(\tR\vunsupported\"\xda\x01\n" +
+	"\vunsupported\x18\v \x01(\tR\vunsupported\x124\n" +
+	"\adevices\x18\x10 \x03(\v2\x1a.journalet.v1.DeviceDemandR\adevices\"\xda\x01\n" +
 	"\tPodDemand\x12\x1b\n" +
 	"\tmilli_cpu\x18\x01 \x01(\x03R\bmilliCpu\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x126\n" +
@@ -2799,14 +2863,15 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"host_ports\x18\x04 \x03(\tR\thostPorts\x126\n" +
 	"\n" +
-	"huge_pages\x18\x05 \x03(\v2\x17.journalet.v1.HugePagesR\thugePages\"\xd8\x01\n" +
+	"huge_pages\x18\x05 \x03(\v2\x17.journalet.v1.HugePagesR\thugePages\"\x92\x02\n" +
 	"\x10AdmissionDecided\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1a\n" +
 	"\badmitted\x18\x02 \x01(\bR\badmitted\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12 \n" +
 	"\vincarnation\x18\x05 \x01(\x04R\vincarnation\x12B\n" +
-	"\x0euser_namespace\x18\x06 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\"v\n" +
+	"\x0euser_namespace\x18\x06 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x128\n" +
+	"\adevices\x18\x10 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\"v\n" +
 	"\x11AdmissionDeferred\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1d\n" +
 	"\n" +
@@ -2940,7 +3005,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"waitingFor\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x06 \x01(\x04R\trequestId\x12\x16\n" +
-	"\x06images\x18\a \x01(\bR\x06images\"\xcb\r\n" +
+	"\x06images\x18\a \x01(\bR\x06images\"\xb8\x10\n" +
 	"\tNodeState\x121\n" +
 	"\x06config\x18\x01 \x01(\v2\x19.journalet.v1.AgentConfigR\x06config\x125\n" +
 	"\x04pods\x18\x02 \x03(\v2!.journalet.v1.NodeState.PodsEntryR\x04pods\x128\n" +
@@ -2966,7 +3031,10 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\aboot_id\x18\x12 \x01(\tR\x06bootId\x12,\n" +
 	"\x06timers\x18\x13 \x01(\v2\x14.journalet.v1.TimersR\x06timers\x12.\n" +
 	"\x04node\x18\x14 \x01(\v2\x1a.journalet.v1.NodeObservedR\x04node\x126\n" +
-	"\bpressure\x18\x15 \x01(\v2\x1a.journalet.v1.NodePressureR\bpressure\x1aR\n" +
+	"\bpressure\x18\x15 \x01(\v2\x1a.journalet.v1.NodePressureR\bpressure\x12>\n" +
+	"\adevices\x18  \x03(\v2$.journalet.v1.NodeState.DevicesEntryR\adevices\x12K\n" +
+	"\fdevice_waits\x18! \x03(\v2(.journalet.v1.NodeState.DeviceWaitsEntryR\vdeviceWaits\x12*\n" +
+	"\x11device_request_id\x18\" \x01(\x04R\x0fdeviceRequestId\x1aR\n" +
 	"\tPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.AdmittedPodR\x05value:\x028\x01\x1a8\n" +
@@ -2991,7 +3059,13 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.UidClaimsR\x05value:\x028\x01\x1ac\n" +
 	"\x18FoundUserNamespacesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.UserNamespaceR\x05value:\x028\x01\"\xf1\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.UserNamespaceR\x05value:\x028\x01\x1aX\n" +
+	"\fDevicesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x122\n" +
+	"\x05value\x18\x02 \x01(\v2\x1c.journalet.v1.DeviceResourceR\x05value:\x028\x01\x1aX\n" +
+	"\x10DeviceWaitsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12.\n" +
+	"\x05value\x18\x02 \x01(\v2\x18.journalet.v1.DeviceWaitR\x05value:\x028\x01\"\xf1\x01\n" +
 	"\x05Drain\x126\n" +
 	"\arequest\x18\x01 \x01(\v2\x1c.journalet.v1.DrainRequestedR\arequest\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x17\n" +
@@ -3012,7 +3086,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12-\n" +
 	"\x12pending_preemption\x18\a \x01(\bR\x11pendingPreemption\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\b \x01(\x04R\trequestId\"\xd0\x02\n" +
+	"request_id\x18\b \x01(\x04R\trequestId\"\xcd\x04\n" +
 	"\vAdmittedPod\x12\x1b\n" +
 	"\tfull_name\x18\x01 \x01(\tR\bfullName\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1e\n" +
@@ -3023,7 +3097,12 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x03qos\x18\x05 \x01(\x0e2\x16.journalet.v1.QosClassR\x03qos\x12\x1c\n" +
 	"\tpreempted\x18\x06 \x01(\bR\tpreempted\x12B\n" +
 	"\x0euser_namespace\x18\a \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x12+\n" +
-	"\x11reclaim_requested\x18\b \x01(\bR\x10reclaimRequested\"u\n" +
+	"\x11reclaim_requested\x18\b \x01(\bR\x10reclaimRequested\x128\n" +
+	"\adevices\x18\x10 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12\\\n" +
+	"\x11unhealthy_devices\x18\x11 \x03(\v2/.journalet.v1.AdmittedPod.UnhealthyDevicesEntryR\x10unhealthyDevices\x1ac\n" +
+	"\x15UnhealthyDevicesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
+	"\x05value\x18\x02 \x01(\v2\x1e.journalet.v1.UnhealthyDevicesR\x05value:\x028\x01\"u\n" +
 	"\tUidClaims\x122\n" +
 	"\x06holder\x18\x01 \x01(\v2\x1a.journalet.v1.UidRequestedR\x06holder\x124\n" +
 	"\awaiting\x18\x02 \x03(\v2\x1a.journalet.v1.UidRequestedR\awaiting\"K\n" +
@@ -3073,7 +3152,7 @@ func file_journalet_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_journalet_v1_node_proto_goTypes = []any{
 	(QosClass)(0),                      // 0: journalet.v1.QosClass
 	(FilesystemLayout)(0),              // 1: journalet.v1.FilesystemLayout
@@ -3118,69 +3197,86 @@ var file_journalet_v1_node_proto_goTypes = []any{
 	nil,                                // 40: journalet.v1.NodeState.ResizesEntry
 	nil,                                // 41: journalet.v1.NodeState.UidsEntry
 	nil,                                // 42: journalet.v1.NodeState.FoundUserNamespacesEntry
-	(*HugePages)(nil),                  // 43: journalet.v1.HugePages
-	(*UserNamespace)(nil),              // 44: journalet.v1.UserNamespace
-	(*durationpb.Duration)(nil),        // 45: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),      // 46: google.protobuf.Timestamp
-	(*AgentConfig)(nil),                // 47: journalet.v1.AgentConfig
-	(*Timers)(nil),                     // 48: journalet.v1.Timers
-	(*NodeObserved)(nil),               // 49: journalet.v1.NodeObserved
-	(*DrainRequested)(nil),             // 50: journalet.v1.DrainRequested
-	(*UidRequested)(nil),               // 51: journalet.v1.UidRequested
+	nil,                                // 43: journalet.v1.NodeState.DevicesEntry
+	nil,                                // 44: journalet.v1.NodeState.DeviceWaitsEntry
+	nil,                                // 45: journalet.v1.AdmittedPod.UnhealthyDevicesEntry
+	(*DeviceDemand)(nil),               // 46: journalet.v1.DeviceDemand
+	(*HugePages)(nil),                  // 47: journalet.v1.HugePages
+	(*UserNamespace)(nil),              // 48: journalet.v1.UserNamespace
+	(*ContainerDevices)(nil),           // 49: journalet.v1.ContainerDevices
+	(*durationpb.Duration)(nil),        // 50: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),      // 51: google.protobuf.Timestamp
+	(*AgentConfig)(nil),                // 52: journalet.v1.AgentConfig
+	(*Timers)(nil),                     // 53: journalet.v1.Timers
+	(*NodeObserved)(nil),               // 54: journalet.v1.NodeObserved
+	(*DrainRequested)(nil),             // 55: journalet.v1.DrainRequested
+	(*UidRequested)(nil),               // 56: journalet.v1.UidRequested
+	(*DeviceResource)(nil),             // 57: journalet.v1.DeviceResource
+	(*DeviceWait)(nil),                 // 58: journalet.v1.DeviceWait
+	(*UnhealthyDevices)(nil),           // 59: journalet.v1.UnhealthyDevices
 }
 var file_journalet_v1_node_proto_depIdxs = []int32{
 	5,  // 0: journalet.v1.AdmissionRequested.demand:type_name -> journalet.v1.PodDemand
 	0,  // 1: journalet.v1.AdmissionRequested.qos:type_name -> journalet.v1.QosClass
-	43, // 2: journalet.v1.PodDemand.huge_pages:type_name -> journalet.v1.HugePages
-	44, // 3: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
-	45, // 4: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
-	20, // 5: journalet.v1.PodEvictionDecided.containers:type_name -> journalet.v1.ContainerExcess
-	18, // 6: journalet.v1.PressureObserved.thresholds:type_name -> journalet.v1.ThresholdMet
-	19, // 7: journalet.v1.PressureObserved.pods:type_name -> journalet.v1.PodUsage
-	1,  // 8: journalet.v1.PressureObserved.layout:type_name -> journalet.v1.FilesystemLayout
-	46, // 9: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
-	46, // 10: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
-	20, // 11: journalet.v1.PodUsage.containers:type_name -> journalet.v1.ContainerExcess
-	2,  // 12: journalet.v1.EvictionProgressed.stage:type_name -> journalet.v1.EvictionStage
-	18, // 13: journalet.v1.NodePressure.thresholds:type_name -> journalet.v1.ThresholdMet
-	2,  // 14: journalet.v1.NodePressure.stage:type_name -> journalet.v1.EvictionStage
-	47, // 15: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
-	35, // 16: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
-	36, // 17: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
-	37, // 18: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
-	38, // 19: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
-	5,  // 20: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
-	39, // 21: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
-	40, // 22: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
-	41, // 23: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
-	4,  // 24: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
-	42, // 25: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
-	29, // 26: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
-	29, // 27: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
-	48, // 28: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
-	49, // 29: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
-	27, // 30: journalet.v1.NodeState.pressure:type_name -> journalet.v1.NodePressure
-	50, // 31: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
-	46, // 32: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	5,  // 33: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
-	46, // 34: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
-	5,  // 35: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
-	0,  // 36: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
-	44, // 37: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
-	51, // 38: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
-	51, // 39: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
-	4,  // 40: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
-	3,  // 41: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
-	31, // 42: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	33, // 43: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	30, // 44: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
-	32, // 45: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
-	44, // 46: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	47, // [47:47] is the sub-list for method output_type
-	47, // [47:47] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	46, // 2: journalet.v1.AdmissionRequested.devices:type_name -> journalet.v1.DeviceDemand
+	47, // 3: journalet.v1.PodDemand.huge_pages:type_name -> journalet.v1.HugePages
+	48, // 4: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
+	49, // 5: journalet.v1.AdmissionDecided.devices:type_name -> journalet.v1.ContainerDevices
+	50, // 6: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
+	20, // 7: journalet.v1.PodEvictionDecided.containers:type_name -> journalet.v1.ContainerExcess
+	18, // 8: journalet.v1.PressureObserved.thresholds:type_name -> journalet.v1.ThresholdMet
+	19, // 9: journalet.v1.PressureObserved.pods:type_name -> journalet.v1.PodUsage
+	1,  // 10: journalet.v1.PressureObserved.layout:type_name -> journalet.v1.FilesystemLayout
+	51, // 11: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
+	51, // 12: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
+	20, // 13: journalet.v1.PodUsage.containers:type_name -> journalet.v1.ContainerExcess
+	2,  // 14: journalet.v1.EvictionProgressed.stage:type_name -> journalet.v1.EvictionStage
+	18, // 15: journalet.v1.NodePressure.thresholds:type_name -> journalet.v1.ThresholdMet
+	2,  // 16: journalet.v1.NodePressure.stage:type_name -> journalet.v1.EvictionStage
+	52, // 17: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
+	35, // 18: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
+	36, // 19: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
+	37, // 20: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
+	38, // 21: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
+	5,  // 22: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
+	39, // 23: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
+	40, // 24: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
+	41, // 25: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
+	4,  // 26: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
+	42, // 27: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
+	29, // 28: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
+	29, // 29: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
+	53, // 30: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
+	54, // 31: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
+	27, // 32: journalet.v1.NodeState.pressure:type_name -> journalet.v1.NodePressure
+	43, // 33: journalet.v1.NodeState.devices:type_name -> journalet.v1.NodeState.DevicesEntry
+	44, // 34: journalet.v1.NodeState.device_waits:type_name -> journalet.v1.NodeState.DeviceWaitsEntry
+	55, // 35: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
+	51, // 36: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	5,  // 37: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
+	51, // 38: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
+	5,  // 39: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
+	0,  // 40: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
+	48, // 41: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
+	49, // 42: journalet.v1.AdmittedPod.devices:type_name -> journalet.v1.ContainerDevices
+	45, // 43: journalet.v1.AdmittedPod.unhealthy_devices:type_name -> journalet.v1.AdmittedPod.UnhealthyDevicesEntry
+	56, // 44: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
+	56, // 45: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
+	4,  // 46: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
+	3,  // 47: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
+	31, // 48: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	33, // 49: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	30, // 50: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
+	32, // 51: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	48, // 52: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	57, // 53: journalet.v1.NodeState.DevicesEntry.value:type_name -> journalet.v1.DeviceResource
+	58, // 54: journalet.v1.NodeState.DeviceWaitsEntry.value:type_name -> journalet.v1.DeviceWait
+	59, // 55: journalet.v1.AdmittedPod.UnhealthyDevicesEntry.value:type_name -> journalet.v1.UnhealthyDevices
+	56, // [56:56] is the sub-list for method output_type
+	56, // [56:56] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_node_proto_init() }
@@ -3190,6 +3286,7 @@ func file_journalet_v1_node_proto_init() {
 	}
 	file_journalet_v1_agent_proto_init()
 	file_journalet_v1_cluster_proto_init()
+	file_journalet_v1_devices_proto_init()
 	file_journalet_v1_operator_proto_init()
 	file_journalet_v1_source_proto_init()
 	type x struct{}
@@ -3198,7 +3295,7 @@ func file_journalet_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_node_proto_rawDesc), len(file_journalet_v1_node_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   39,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1471,7 +1471,9 @@ type PodState struct {
 	// Credentials have changed since the pod requested the pulls that it waits for.
 	PullCredentialsChanged bool `protobuf:"varint,66,opt,name=pull_credentials_changed,json=pullCredentialsChanged,proto3" json:"pull_credentials_changed,omitempty"`
 	// From PodReclaimRequested, until PodReclaimed.
-	Reclaim       *PodReclaimRequested `protobuf:"bytes,67,opt,name=reclaim,proto3" json:"reclaim,omitempty"`
+	Reclaim *PodReclaimRequested `protobuf:"bytes,67,opt,name=reclaim,proto3" json:"reclaim,omitempty"`
+	// From AdmissionDecided, in its order.
+	Devices       []*DeviceAllocation `protobuf:"bytes,80,rep,name=devices,proto3" json:"devices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1901,6 +1903,13 @@ func (x *PodState) GetPullCredentialsChanged() bool {
 func (x *PodState) GetReclaim() *PodReclaimRequested {
 	if x != nil {
 		return x.Reclaim
+	}
+	return nil
+}
+
+func (x *PodState) GetDevices() []*DeviceAllocation {
+	if x != nil {
+		return x.Devices
 	}
 	return nil
 }
@@ -3059,7 +3068,7 @@ var File_journalet_v1_pod_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\n" +
-	"\x16journalet/v1/pod.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xae\x01\n" +
+	"\x16journalet/v1/pod.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/devices.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xae\x01\n" +
 	"\tCondition\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\bR\x06status\x12\x16\n" +
@@ -3148,7 +3157,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
-	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xcc\x18\n" +
+	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\x86\x19\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -3222,7 +3231,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"apiDeleted\x12A\n" +
 	"\x1dpulls_without_service_account\x18A \x01(\bR\x1apullsWithoutServiceAccount\x128\n" +
 	"\x18pull_credentials_changed\x18B \x01(\bR\x16pullCredentialsChanged\x12;\n" +
-	"\areclaim\x18C \x01(\v2!.journalet.v1.PodReclaimRequestedR\areclaim\x1a\\\n" +
+	"\areclaim\x18C \x01(\v2!.journalet.v1.PodReclaimRequestedR\areclaim\x128\n" +
+	"\adevices\x18P \x03(\v2\x1e.journalet.v1.DeviceAllocationR\adevices\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +
@@ -3424,9 +3434,10 @@ var file_journalet_v1_pod_proto_goTypes = []any{
 	(*ObjectRead)(nil),              // 50: journalet.v1.ObjectRead
 	(*UserNamespace)(nil),           // 51: journalet.v1.UserNamespace
 	(*PodReclaimRequested)(nil),     // 52: journalet.v1.PodReclaimRequested
-	(*ContainerObservation)(nil),    // 53: journalet.v1.ContainerObservation
-	(*Resources)(nil),               // 54: journalet.v1.Resources
-	(*CallRequested)(nil),           // 55: journalet.v1.CallRequested
+	(*DeviceAllocation)(nil),        // 53: journalet.v1.DeviceAllocation
+	(*ContainerObservation)(nil),    // 54: journalet.v1.ContainerObservation
+	(*Resources)(nil),               // 55: journalet.v1.Resources
+	(*CallRequested)(nil),           // 56: journalet.v1.CallRequested
 }
 var file_journalet_v1_pod_proto_depIdxs = []int32{
 	42, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
@@ -3470,43 +3481,44 @@ var file_journalet_v1_pod_proto_depIdxs = []int32{
 	44, // 38: journalet.v1.PodState.grace:type_name -> google.protobuf.Duration
 	22, // 39: journalet.v1.PodState.restart:type_name -> journalet.v1.PodRestart
 	52, // 40: journalet.v1.PodState.reclaim:type_name -> journalet.v1.PodReclaimRequested
-	42, // 41: journalet.v1.PodRestart.since:type_name -> google.protobuf.Timestamp
-	2,  // 42: journalet.v1.VolumeRecord.stage:type_name -> journalet.v1.VolumeStage
-	42, // 43: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
-	42, // 44: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
-	53, // 45: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	53, // 46: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
-	5,  // 47: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
-	34, // 48: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	42, // 49: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
-	5,  // 50: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
-	33, // 51: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	32, // 52: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
-	54, // 53: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
-	54, // 54: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
-	31, // 55: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
-	41, // 56: journalet.v1.ContainerRecord.volume_images:type_name -> journalet.v1.ContainerRecord.VolumeImagesEntry
-	42, // 57: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
-	44, // 58: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
-	1,  // 59: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
-	9,  // 60: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
-	9,  // 61: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
-	9,  // 62: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	44, // 63: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	42, // 64: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	55, // 65: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	42, // 66: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
-	5,  // 67: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
-	29, // 68: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	35, // 69: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	3,  // 70: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	23, // 71: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
-	30, // 72: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
-	73, // [73:73] is the sub-list for method output_type
-	73, // [73:73] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	53, // 41: journalet.v1.PodState.devices:type_name -> journalet.v1.DeviceAllocation
+	42, // 42: journalet.v1.PodRestart.since:type_name -> google.protobuf.Timestamp
+	2,  // 43: journalet.v1.VolumeRecord.stage:type_name -> journalet.v1.VolumeStage
+	42, // 44: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
+	42, // 45: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
+	54, // 46: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	54, // 47: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	5,  // 48: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
+	34, // 49: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	42, // 50: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	5,  // 51: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
+	33, // 52: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	32, // 53: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
+	55, // 54: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
+	55, // 55: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
+	31, // 56: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
+	41, // 57: journalet.v1.ContainerRecord.volume_images:type_name -> journalet.v1.ContainerRecord.VolumeImagesEntry
+	42, // 58: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
+	44, // 59: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
+	1,  // 60: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	9,  // 61: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	9,  // 62: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	9,  // 63: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	44, // 64: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	42, // 65: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	56, // 66: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	42, // 67: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
+	5,  // 68: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
+	29, // 69: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	35, // 70: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	3,  // 71: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	23, // 72: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
+	30, // 73: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
+	74, // [74:74] is the sub-list for method output_type
+	74, // [74:74] is the sub-list for method input_type
+	74, // [74:74] is the sub-list for extension type_name
+	74, // [74:74] is the sub-list for extension extendee
+	0,  // [0:74] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_pod_proto_init() }
@@ -3515,6 +3527,7 @@ func file_journalet_v1_pod_proto_init() {
 		return
 	}
 	file_journalet_v1_agent_proto_init()
+	file_journalet_v1_devices_proto_init()
 	file_journalet_v1_node_proto_init()
 	file_journalet_v1_objects_proto_init()
 	file_journalet_v1_runtime_proto_init()

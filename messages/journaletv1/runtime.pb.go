@@ -166,6 +166,8 @@ const (
 	CallError_CALL_ERROR_WITHDRAWN CallError = 15
 	// Of START_PART_START: it was in doubt, and the runtime cannot show that the container has not run.
 	CallError_CALL_ERROR_START_LOST CallError = 16
+	// A device plugin refused the call, or did not answer.
+	CallError_CALL_ERROR_DEVICE CallError = 20
 )
 
 // Enum value maps for CallError.
@@ -188,6 +190,7 @@ var (
 		14: "CALL_ERROR_HOOK",
 		15: "CALL_ERROR_WITHDRAWN",
 		16: "CALL_ERROR_START_LOST",
+		20: "CALL_ERROR_DEVICE",
 	}
 	CallError_value = map[string]int32{
 		"CALL_ERROR_UNSPECIFIED":          0,
@@ -207,6 +210,7 @@ var (
 		"CALL_ERROR_HOOK":                 14,
 		"CALL_ERROR_WITHDRAWN":            15,
 		"CALL_ERROR_START_LOST":           16,
+		"CALL_ERROR_DEVICE":               20,
 	}
 )
 
@@ -413,7 +417,7 @@ const (
 	// RemoveSandbox, RemoveContainer, CleanPod. It shares the bound of LANE_STOP and comes after it: what is
 	// stopped frees its network, what is removed only disk.
 	Lane_LANE_REMOVE Lane = 6
-	// RunHook: it runs as long as the container's own program takes.
+	// RunHook and AllocateDevices: they take as long as somebody else's program.
 	Lane_LANE_HOOK Lane = 7
 )
 
@@ -540,6 +544,7 @@ type CallRequested struct {
 	//	*CallRequested_RunHook
 	//	*CallRequested_UpdateContainer
 	//	*CallRequested_RemoveImage
+	//	*CallRequested_AllocateDevices
 	Work          isCallRequested_Work `protobuf_oneof:"work"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -697,6 +702,15 @@ func (x *CallRequested) GetRemoveImage() *RemoveImage {
 	return nil
 }
 
+func (x *CallRequested) GetAllocateDevices() *AllocateDevices {
+	if x != nil {
+		if x, ok := x.Work.(*CallRequested_AllocateDevices); ok {
+			return x.AllocateDevices
+		}
+	}
+	return nil
+}
+
 type isCallRequested_Work interface {
 	isCallRequested_Work()
 }
@@ -749,6 +763,10 @@ type CallRequested_RemoveImage struct {
 	RemoveImage *RemoveImage `protobuf:"bytes,13,opt,name=remove_image,json=removeImage,proto3,oneof"`
 }
 
+type CallRequested_AllocateDevices struct {
+	AllocateDevices *AllocateDevices `protobuf:"bytes,16,opt,name=allocate_devices,json=allocateDevices,proto3,oneof"`
+}
+
 func (*CallRequested_RunSandbox) isCallRequested_Work() {}
 
 func (*CallRequested_StartContainer) isCallRequested_Work() {}
@@ -772,6 +790,8 @@ func (*CallRequested_RunHook) isCallRequested_Work() {}
 func (*CallRequested_UpdateContainer) isCallRequested_Work() {}
 
 func (*CallRequested_RemoveImage) isCallRequested_Work() {}
+
+func (*CallRequested_AllocateDevices) isCallRequested_Work() {}
 
 // Resources are CPU and memory of a container. 0 means that none is set.
 type Resources struct {
@@ -954,8 +974,10 @@ type StartContainer struct {
 	Ephemeral bool `protobuf:"varint,14,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"`
 	// Of an ephemeral container: the instance whose process namespace it joins. Empty: none.
 	TargetContainerId string `protobuf:"bytes,15,opt,name=target_container_id,json=targetContainerId,proto3" json:"target_container_id,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Its devices, with the answers of their plugins.
+	Devices       []*ContainerDevices `protobuf:"bytes,20,rep,name=devices,proto3" json:"devices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StartContainer) Reset() {
@@ -1091,6 +1113,13 @@ func (x *StartContainer) GetTargetContainerId() string {
 		return x.TargetContainerId
 	}
 	return ""
+}
+
+func (x *StartContainer) GetDevices() []*ContainerDevices {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
 }
 
 // MemoryLimit is the desired memory limit of a container.
@@ -2253,7 +2282,9 @@ type CallFinished struct {
 	// Of a PullImage: which credentials it needed.
 	PullCredentials *PullCredentials `protobuf:"bytes,14,opt,name=pull_credentials,json=pullCredentials,proto3" json:"pull_credentials,omitempty"`
 	// Of a RemoveImage: the image is in use and stays.
-	ImageInUse    bool `protobuf:"varint,15,opt,name=image_in_use,json=imageInUse,proto3" json:"image_in_use,omitempty"`
+	ImageInUse bool `protobuf:"varint,15,opt,name=image_in_use,json=imageInUse,proto3" json:"image_in_use,omitempty"`
+	// Of AllocateDevices: the plugin's answer.
+	DeviceAnswer  *DeviceAnswer `protobuf:"bytes,20,opt,name=device_answer,json=deviceAnswer,proto3" json:"device_answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2391,6 +2422,13 @@ func (x *CallFinished) GetImageInUse() bool {
 		return x.ImageInUse
 	}
 	return false
+}
+
+func (x *CallFinished) GetDeviceAnswer() *DeviceAnswer {
+	if x != nil {
+		return x.DeviceAnswer
+	}
+	return nil
 }
 
 // PullCredentials are the credentials with which an image was pulled (KEP-2535). It holds no credential: a digest has a
@@ -3460,7 +3498,7 @@ var File_journalet_v1_runtime_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\n" +
-	"\x1ajournalet/v1/runtime.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\"\xc3\x06\n" +
+	"\x1ajournalet/v1/runtime.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/devices.proto\"\x8f\a\n" +
 	"\rCallRequested\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12;\n" +
 	"\vrun_sandbox\x18\x02 \x01(\v2\x18.journalet.v1.RunSandboxH\x00R\n" +
@@ -3477,7 +3515,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	" \x01(\v2\x16.journalet.v1.CleanPodH\x00R\bcleanPod\x122\n" +
 	"\brun_hook\x18\v \x01(\v2\x15.journalet.v1.RunHookH\x00R\arunHook\x12J\n" +
 	"\x10update_container\x18\f \x01(\v2\x1d.journalet.v1.UpdateContainerH\x00R\x0fupdateContainer\x12>\n" +
-	"\fremove_image\x18\r \x01(\v2\x19.journalet.v1.RemoveImageH\x00R\vremoveImageB\x06\n" +
+	"\fremove_image\x18\r \x01(\v2\x19.journalet.v1.RemoveImageH\x00R\vremoveImage\x12J\n" +
+	"\x10allocate_devices\x18\x10 \x01(\v2\x1d.journalet.v1.AllocateDevicesH\x00R\x0fallocateDevicesB\x06\n" +
 	"\x04work\"\xc3\x01\n" +
 	"\tResources\x12,\n" +
 	"\x12cpu_request_millis\x18\x01 \x01(\x03R\x10cpuRequestMillis\x12(\n" +
@@ -3490,7 +3529,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12!\n" +
 	"\fhost_network\x18\x03 \x01(\bR\vhostNetwork\x12)\n" +
 	"\x10allocated_digest\x18\x04 \x01(\tR\x0fallocatedDigest\x12B\n" +
-	"\x0euser_namespace\x18\x05 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\"\xb9\x04\n" +
+	"\x0euser_namespace\x18\x05 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\"\xf3\x04\n" +
 	"\x0eStartContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
@@ -3508,7 +3547,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x0euser_namespace\x18\f \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x120\n" +
 	"\x14pulled_volume_images\x18\r \x03(\tR\x12pulledVolumeImages\x12\x1c\n" +
 	"\tephemeral\x18\x0e \x01(\bR\tephemeral\x12.\n" +
-	"\x13target_container_id\x18\x0f \x01(\tR\x11targetContainerId\"d\n" +
+	"\x13target_container_id\x18\x0f \x01(\tR\x11targetContainerId\x128\n" +
+	"\adevices\x18\x14 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\"d\n" +
 	"\vMemoryLimit\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x14\n" +
@@ -3588,7 +3628,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\"H\n" +
 	"\vCallDropped\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x1c\n" +
-	"\trequester\x18\x02 \x01(\tR\trequester\"\xf1\x04\n" +
+	"\trequester\x18\x02 \x01(\tR\trequester\"\xb2\x05\n" +
 	"\fCallFinished\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x1c\n" +
 	"\trequester\x18\x02 \x01(\tR\trequester\x12-\n" +
@@ -3608,7 +3648,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x14missing_volume_image\x18\r \x01(\tR\x12missingVolumeImage\x12H\n" +
 	"\x10pull_credentials\x18\x0e \x01(\v2\x1d.journalet.v1.PullCredentialsR\x0fpullCredentials\x12 \n" +
 	"\fimage_in_use\x18\x0f \x01(\bR\n" +
-	"imageInUse\"\xb9\x01\n" +
+	"imageInUse\x12?\n" +
+	"\rdevice_answer\x18\x14 \x01(\v2\x1a.journalet.v1.DeviceAnswerR\fdeviceAnswer\"\xb9\x01\n" +
 	"\x0fPullCredentials\x12'\n" +
 	"\x0fnode_accessible\x18\x01 \x01(\bR\x0enodeAccessible\x122\n" +
 	"\asecrets\x18\x02 \x03(\v2\x18.journalet.v1.PullSecretR\asecrets\x12)\n" +
@@ -3742,7 +3783,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\bHookKind\x12\x19\n" +
 	"\x15HOOK_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14HOOK_KIND_POST_START\x10\x01\x12\x16\n" +
-	"\x12HOOK_KIND_PRE_STOP\x10\x02*\xe8\x03\n" +
+	"\x12HOOK_KIND_PRE_STOP\x10\x02*\xff\x03\n" +
 	"\tCallError\x12\x1a\n" +
 	"\x16CALL_ERROR_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12CALL_ERROR_RUNTIME\x10\x01\x12 \n" +
@@ -3761,7 +3802,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x1bCALL_ERROR_INVALID_RESPONSE\x10\r\x12\x13\n" +
 	"\x0fCALL_ERROR_HOOK\x10\x0e\x12\x18\n" +
 	"\x14CALL_ERROR_WITHDRAWN\x10\x0f\x12\x19\n" +
-	"\x15CALL_ERROR_START_LOST\x10\x10*c\n" +
+	"\x15CALL_ERROR_START_LOST\x10\x10\x12\x15\n" +
+	"\x11CALL_ERROR_DEVICE\x10\x14*c\n" +
 	"\fSandboxState\x12\x1d\n" +
 	"\x19SANDBOX_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SANDBOX_STATE_READY\x10\x01\x12\x1b\n" +
@@ -3856,10 +3898,13 @@ var file_journalet_v1_runtime_proto_goTypes = []any{
 	nil,                           // 46: journalet.v1.RuntimeState.StartingPodsEntry
 	nil,                           // 47: journalet.v1.RuntimeState.HooksEntry
 	nil,                           // 48: journalet.v1.PodCalls.ContainersEntry
-	(*UserNamespace)(nil),         // 49: journalet.v1.UserNamespace
-	(*durationpb.Duration)(nil),   // 50: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 51: google.protobuf.Timestamp
-	(*Timers)(nil),                // 52: journalet.v1.Timers
+	(*AllocateDevices)(nil),       // 49: journalet.v1.AllocateDevices
+	(*UserNamespace)(nil),         // 50: journalet.v1.UserNamespace
+	(*ContainerDevices)(nil),      // 51: journalet.v1.ContainerDevices
+	(*durationpb.Duration)(nil),   // 52: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 53: google.protobuf.Timestamp
+	(*DeviceAnswer)(nil),          // 54: journalet.v1.DeviceAnswer
+	(*Timers)(nil),                // 55: journalet.v1.Timers
 }
 var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	10, // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
@@ -3874,57 +3919,60 @@ var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	15, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
 	13, // 10: journalet.v1.CallRequested.update_container:type_name -> journalet.v1.UpdateContainer
 	20, // 11: journalet.v1.CallRequested.remove_image:type_name -> journalet.v1.RemoveImage
-	49, // 12: journalet.v1.RunSandbox.user_namespace:type_name -> journalet.v1.UserNamespace
-	0,  // 13: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
-	49, // 14: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
-	9,  // 15: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
-	12, // 16: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
-	50, // 17: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
-	1,  // 18: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
-	50, // 19: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
-	23, // 20: journalet.v1.SetUpVolumes.volumes:type_name -> journalet.v1.DesiredVolume
-	49, // 21: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
-	50, // 22: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
-	2,  // 23: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
-	9,  // 24: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
-	51, // 25: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
-	24, // 26: journalet.v1.CallFinished.volumes:type_name -> journalet.v1.VolumeOutcome
-	30, // 27: journalet.v1.CallFinished.pull_credentials:type_name -> journalet.v1.PullCredentials
-	31, // 28: journalet.v1.PullCredentials.secrets:type_name -> journalet.v1.PullSecret
-	3,  // 29: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
-	51, // 30: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
-	5,  // 31: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
-	4,  // 32: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	51, // 33: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	51, // 34: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	51, // 35: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
-	9,  // 36: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
-	51, // 37: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
-	33, // 38: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
-	34, // 39: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
-	8,  // 40: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
-	6,  // 41: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
-	7,  // 42: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	51, // 43: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	39, // 44: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	42, // 45: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	43, // 46: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	44, // 47: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	32, // 48: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	45, // 49: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	46, // 50: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
-	52, // 51: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
-	47, // 52: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
-	48, // 53: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	36, // 54: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	40, // 55: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	41, // 56: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	38, // 57: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
-	58, // [58:58] is the sub-list for method output_type
-	58, // [58:58] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	49, // 12: journalet.v1.CallRequested.allocate_devices:type_name -> journalet.v1.AllocateDevices
+	50, // 13: journalet.v1.RunSandbox.user_namespace:type_name -> journalet.v1.UserNamespace
+	0,  // 14: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
+	50, // 15: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
+	51, // 16: journalet.v1.StartContainer.devices:type_name -> journalet.v1.ContainerDevices
+	9,  // 17: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
+	12, // 18: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
+	52, // 19: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
+	1,  // 20: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
+	52, // 21: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
+	23, // 22: journalet.v1.SetUpVolumes.volumes:type_name -> journalet.v1.DesiredVolume
+	50, // 23: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
+	52, // 24: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
+	2,  // 25: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
+	9,  // 26: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
+	53, // 27: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
+	24, // 28: journalet.v1.CallFinished.volumes:type_name -> journalet.v1.VolumeOutcome
+	30, // 29: journalet.v1.CallFinished.pull_credentials:type_name -> journalet.v1.PullCredentials
+	54, // 30: journalet.v1.CallFinished.device_answer:type_name -> journalet.v1.DeviceAnswer
+	31, // 31: journalet.v1.PullCredentials.secrets:type_name -> journalet.v1.PullSecret
+	3,  // 32: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
+	53, // 33: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
+	5,  // 34: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
+	4,  // 35: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
+	53, // 36: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	53, // 37: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	53, // 38: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	9,  // 39: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
+	53, // 40: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	33, // 41: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
+	34, // 42: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
+	8,  // 43: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
+	6,  // 44: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
+	7,  // 45: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
+	53, // 46: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	39, // 47: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	42, // 48: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	43, // 49: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	44, // 50: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	32, // 51: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	45, // 52: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	46, // 53: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
+	55, // 54: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	47, // 55: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
+	48, // 56: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	36, // 57: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	40, // 58: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	41, // 59: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	38, // 60: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
+	61, // [61:61] is the sub-list for method output_type
+	61, // [61:61] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }
@@ -3933,6 +3981,7 @@ func file_journalet_v1_runtime_proto_init() {
 		return
 	}
 	file_journalet_v1_agent_proto_init()
+	file_journalet_v1_devices_proto_init()
 	file_journalet_v1_runtime_proto_msgTypes[0].OneofWrappers = []any{
 		(*CallRequested_RunSandbox)(nil),
 		(*CallRequested_StartContainer)(nil),
@@ -3946,6 +3995,7 @@ func file_journalet_v1_runtime_proto_init() {
 		(*CallRequested_RunHook)(nil),
 		(*CallRequested_UpdateContainer)(nil),
 		(*CallRequested_RemoveImage)(nil),
+		(*CallRequested_AllocateDevices)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
