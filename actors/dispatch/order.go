@@ -28,7 +28,7 @@ func laneOf(req *journaletv1.CallRequested) journaletv1.Lane {
 		return journaletv1.Lane_LANE_PULL
 	case *journaletv1.CallRequested_StopSandbox:
 		return journaletv1.Lane_LANE_STOP
-	case *journaletv1.CallRequested_RunHook:
+	case *journaletv1.CallRequested_RunHook, *journaletv1.CallRequested_AllocateDevices:
 		return journaletv1.Lane_LANE_HOOK
 	}
 	return journaletv1.Lane_LANE_REMOVE
@@ -65,10 +65,12 @@ func scopeOf(req *journaletv1.CallRequested) (name string, whole bool) {
 	return "", true
 }
 
-// isHook reports whether a call runs a hook. Such a call excludes no other and waits for no other, even if all others
-// are serial: a hook runs the container's own program, which may wait for the effect of another call, and no stop may
-// wait for it.
-func isHook(req *journaletv1.CallRequested) bool { return req.GetRunHook() != nil }
+// isHook reports whether a call runs a hook, or asks a device plugin. Such a call excludes no other and waits for no
+// other, even if all others are serial: a hook runs the container's own program, which may wait for the effect of
+// another call, a plugin may hang, and no stop may wait for either.
+func isHook(req *journaletv1.CallRequested) bool {
+	return req.GetRunHook() != nil || req.GetAllocateDevices() != nil
+}
 
 // full reports whether a lane has no free slot.
 func (a *Actor) full(l journaletv1.Lane) bool {

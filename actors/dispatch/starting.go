@@ -71,7 +71,7 @@ func stillStarting(req *journaletv1.CallRequested, ok bool) bool {
 	case *journaletv1.CallRequested_StartContainer:
 		return ok && (w.StartContainer.GetInit() || w.StartContainer.GetPart() == journaletv1.StartPart_START_PART_CREATE)
 	case *journaletv1.CallRequested_SetUpVolumes, *journaletv1.CallRequested_RemoveContainer,
-		*journaletv1.CallRequested_RunHook:
+		*journaletv1.CallRequested_RunHook, *journaletv1.CallRequested_AllocateDevices:
 		return true
 	}
 	return false

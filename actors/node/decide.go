@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/devices"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -42,6 +43,9 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 			return err
 		}
 		if err := a.decidePressure(e, emit); err != nil {
+			return err
+		}
+		if err := a.decideDevices(e, emit); err != nil {
 			return err
 		}
 		switch e.Body.GetKind().(type) {
@@ -95,6 +99,9 @@ func (a *Actor) admitNext(emit actors.Emit) error {
 		}
 		// With several sources, further pods may wait for this name. They wait for another holder now.
 		name := queueOf(q)
+		if a.state.Names[name] == "" && a.waitingRequest(q.GetUid()) != nil {
+			continue // it waits for a device plugin, and keeps its place
+		}
 		for _, q := range a.state.Waiting[name].GetRequests() {
 			if err := emit(a.deferred(q, a.state.Names[name])); err != nil {
 				return err
@@ -122,8 +129,16 @@ func (a *Actor) decided(q *journaletv1.AdmissionRequested, r *rejection) *journa
 			r = noUserNamespace
 		}
 	}
+	chosen := devices.Choice{}
+	if r == nil {
+		chosen = a.choose(q)
+		r = outOfDevices(chosen)
+	}
 	d := &journaletv1.AdmissionDecided{
-		Uid: q.GetUid(), Admitted: r == nil, Incarnation: q.GetIncarnation(), UserNamespace: ids,
+		Uid: q.GetUid(), Admitted: r == nil, Incarnation: q.GetIncarnation(),
+	}
+	if r == nil {
+		d.UserNamespace, d.Devices = ids, chosen.Devices
 	}
 	if r != nil {
 		d.Reason, d.Message = r.reason, r.message

@@ -4,12 +4,12 @@
 // It receives AgentStarted (what is allocatable), AdmissionRequested, ResizeRequested, ResizeWithdrawn, PodTerminated
 // (a pod's share is free), PodFinished (its name is free), UidRequested, UidWithdrawn, SourceSynced, OrphanFound,
 // DrainRequested, UncordonRequested, ShutdownSignaled, NodeObserved, PressureObserved, PodReclaimed, ImagesReclaimed,
-// and TimerFired of its own.
+// DevicesObserved, PreferredDevicesRead, and TimerFired of its own.
 // It decides AdmissionDecided, AdmissionDeferred, ResizeDecided, AdmissionPendingPreemption and
 // ResizePendingPreemption (they terminate pods of lower priority), UidGranted, UidDeferred, OrphanConfirmed,
-// PodEvictionDecided, PodReadmitted, DrainProgressed, NodePressureDecided, EvictionProgressed, PodReclaimRequested and
-// ImageReclaimRequested.
+// PodEvictionDecided, PodReadmitted, DrainProgressed, NodePressureDecided, EvictionProgressed, PodReclaimRequested,
+// ImageReclaimRequested, DeviceCapacityDecided, DeviceHealthDecided and PreferredDevicesRequested.
 //
 // An incarnation of a pod is admitted once: a restart of the agent requests no admission again. This package does not
-// know what runs. Start with decide.go, then preempt.go, drain.go and pressure.go.
+// know what runs. Start with decide.go, then preempt.go, drain.go, pressure.go and devices.go.
 package node

@@ -42,6 +42,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 	a.evolveSources(e)
 	a.evolveDrain(e, fired)
 	a.evolvePressure(e, fired)
+	a.evolveDevices(e, fired)
 	return nil
 }
 
@@ -73,7 +74,7 @@ func (a *Actor) evolveDecided(d *journaletv1.AdmissionDecided) {
 	}
 	s.Pods[d.GetUid()] = &journaletv1.AdmittedPod{
 		FullName: name, Demand: q.GetDemand(), Terminated: !d.GetAdmitted(), Priority: q.GetPriority(), Qos: q.GetQos(),
-		UserNamespace: d.GetUserNamespace(),
+		UserNamespace: d.GetUserNamespace(), Devices: d.GetDevices(),
 	}
 	if d.GetUserNamespace() != nil {
 		delete(s.FoundUserNamespaces, d.GetUid())
@@ -160,6 +161,7 @@ func (a *Actor) dequeue(name, uid string) {
 	w := a.state.Waiting[name]
 	w.Requests = without(w.GetRequests(), uid)
 	delete(a.state.WaitsFor, uid)
+	delete(a.state.DeviceWaits, uid)
 	if len(w.Requests) == 0 {
 		delete(a.state.Waiting, name)
 	}

@@ -114,10 +114,17 @@ func (a *Actor) candidates(priority int32) []Candidate {
 
 // admit admits a pod that belongs here, rejects it, or preempts others for it.
 func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error {
+	if waits, err := a.awaitsPlugin(q, emit); waits || err != nil {
+		return err
+	}
 	short := a.shortages(q.GetDemand(), a.usedAfterVictims())
 	if !a.portsFree(q.GetDemand()) || a.outOfHugePages(q.GetDemand()) != nil {
 		// No pod is preempted for one that could not run even then.
 		return emit(a.decided(q, a.noRoom(q.GetDemand())))
+	}
+	chosen := a.choose(q)
+	if chosen.Short != nil {
+		return emit(a.decided(q, cmp.Or(a.noRoom(q.GetDemand()), outOfDevices(chosen))))
 	}
 	var victims []Candidate
 	var err error
@@ -135,6 +142,9 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error
 		}
 		return emit(messages.NewEvent(h))
 	}
+	if waits, err := a.requestPreference(q, chosen, emit); waits || err != nil {
+		return err
+	}
 	return emit(a.decided(q, nil))
 }
 
@@ -149,7 +159,7 @@ func (a *Actor) admitPending(emit actors.Emit) error {
 	for _, q := range slices.Clone(a.state.PendingPreemption) {
 		used := a.running().plus(before)
 		short := a.shortages(q.GetDemand(), used)
-		if len(short) > 0 && a.state.GetPreempting() > 0 || a.closed(q.GetPriority()) {
+		if len(short) > 0 && a.state.GetPreempting() > 0 || a.closed(q.GetPriority()) || a.missingPlugin(q) != "" {
 			before = before.plus(shareOf(q.GetDemand()))
 			continue
 		}

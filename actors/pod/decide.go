@@ -43,6 +43,9 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 	if err := d.withdrawHooks(); err != nil {
 		return err
 	}
+	if err := d.withdrawDevices(); err != nil {
+		return err
+	}
 	// A decision may end a stage. What the next stage requires follows in the same step.
 	for {
 		before := a.state.GetStage()

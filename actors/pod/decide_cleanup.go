@@ -77,7 +77,7 @@ func (d *step) clean() error {
 	if err := d.deleteObject(); err != nil {
 		return err
 	}
-	// A hook that was withdrawn holds up nothing, even if it is slow to end.
+	// A hook or a plugin that was withdrawn holds up nothing, even if it is slow to end.
 	if d.calling(isNoHook) {
 		return nil
 	}
@@ -139,7 +139,9 @@ func (d *step) withdrawCleaning() error {
 	return nil
 }
 
-func isNoHook(r *journaletv1.CallRequested) bool { return r.GetRunHook() == nil }
+func isNoHook(r *journaletv1.CallRequested) bool {
+	return r.GetRunHook() == nil && r.GetAllocateDevices() == nil
+}
 
 // stopAll stops every container that is observed alive. Only an orphan, or a pod of a lost journal, can have one: every
 // other pod was terminated before.

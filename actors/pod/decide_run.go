@@ -33,6 +33,9 @@ func (d *step) run() error {
 	if err := d.requestResize(); err != nil {
 		return err
 	}
+	if refused, err := d.refusedDevices(); refused || err != nil {
+		return err
+	}
 	if err := d.setUp(); err != nil {
 		return err
 	}
@@ -93,6 +96,9 @@ func (d *step) stopStrays() error {
 // setUp requests the sandbox and the volumes that the pod lacks.
 func (d *step) setUp() error {
 	if err := d.setUpVolumes(); err != nil {
+		return err
+	}
+	if err := d.allocateDevices(); err != nil {
 		return err
 	}
 	if d.state.GetSandboxId() != "" && d.unfit() == "" || d.calling(sandboxCall) || d.AnyAlive() {
@@ -156,7 +162,7 @@ func (d *step) container(c *corev1.Container) error {
 			return err
 		}
 		return d.probe(c)
-	case !d.volumesReady():
+	case !d.volumesReady() || !d.devicesReady(c.Name):
 		return nil
 	case d.created(r) != nil:
 		return d.startCreated(c, d.created(r))
@@ -202,7 +208,7 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error 
 		SandboxId: d.state.GetSandboxId(), PodIps: d.podIPs(), PulledForStart: r.GetImageReady(),
 		Init: d.isInit(c.Name), AllocatedDigest: d.state.GetAllocatedDigest(), PulledVolumeImages: pulledVolumeImages(r),
 		UserNamespace: d.state.GetUserNamespace(), Ephemeral: d.isEphemeral(c.Name),
-		TargetContainerId: d.target(c.Name).GetId(),
+		TargetContainerId: d.target(c.Name).GetId(), Devices: d.devicesOf(c.Name),
 	}
 	if d.atMostOnce(c) {
 		start.Part = journaletv1.StartPart_START_PART_CREATE

@@ -88,6 +88,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 		s.Reclaim = nil
 	case *journaletv1.Event_PodReadmitted:
 		a.evolveReadmitted(e)
+	case *journaletv1.Event_DeviceHealthDecided:
+		a.evolveDeviceHealth(k.DeviceHealthDecided)
 	case *journaletv1.Event_ReadinessGatesSet:
 		s.ReadinessGates = k.ReadinessGatesSet.GetTypes()
 	case *journaletv1.Event_ReadinessGatesRead:
@@ -287,6 +289,7 @@ func (a *Actor) evolveAdmission(e actors.Event, d *journaletv1.AdmissionDecided)
 		// The pod was removed while its request was open: its termination continues.
 	case d.GetAdmitted():
 		s.UserNamespace = d.GetUserNamespace()
+		a.evolveDevicesAllocated(d.GetDevices())
 		a.enter(runningPod, e.Time)
 		a.inferAllApplied()
 	default:

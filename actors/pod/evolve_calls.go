@@ -75,6 +75,8 @@ func (a *Actor) evolveCallFinished(e actors.Event, f *journaletv1.CallFinished) 
 		}
 	case *journaletv1.CallRequested_SetUpVolumes:
 		a.evolveVolumesSetUp(e, call, f)
+	case *journaletv1.CallRequested_AllocateDevices:
+		a.evolveAllocated(e, w.AllocateDevices, f)
 	case *journaletv1.CallRequested_StartContainer:
 		a.evolveStarted(e, w.StartContainer, f, call.GetObjectsChanged())
 	case *journaletv1.CallRequested_UpdateContainer:

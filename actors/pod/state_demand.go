@@ -10,6 +10,7 @@ import (
 	"k8s.io/component-helpers/resource"
 
 	"github.com/journalet/journalet/actors/containers"
+	"github.com/journalet/journalet/actors/devices"
 	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -47,6 +48,7 @@ func AdmissionRequest(ref *journaletv1.PodRef, p *corev1.Pod) *journaletv1.Admis
 		Priority: priority(p), Qos: qosClasses[QOS(p)],
 		UserNamespace: p != nil && p.Spec.HostUsers != nil && !*p.Spec.HostUsers,
 		SharesName:    ref.GetApi() != nil, Unsupported: ref.GetApi().GetUnsupported(),
+		Devices: devices.Demand(p),
 	}
 }
 

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,7 +43,7 @@ func (a *Actor) waiting(c *corev1.Container) *journaletv1.ContainerWaiting {
 		// A restart without a wait shows none: the container goes from terminated to running.
 		return nil
 	}
-	return &journaletv1.ContainerWaiting{Reason: a.creating(), Message: a.volumeProblem()}
+	return &journaletv1.ContainerWaiting{Reason: a.creating(), Message: cmp.Or(a.volumeProblem(), a.deviceProblem(c.Name))}
 }
 
 // creating returns the reason for waiting of a container without a problem.

@@ -1,0 +1,118 @@
+package devices
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// pool returns devices by id. One with a minus before it is unhealthy, one with a star is another pod's.
+func pool(ids string, prefers bool) Pool {
+	p := Pool{
+		Resource: &journaletv1.DeviceResource{
+			Connected: true, Preferred: prefers, Devices: map[string]*journaletv1.Device{},
+		},
+		Taken: map[string]bool{},
+	}
+	for _, id := range strings.Fields(ids) {
+		bare := strings.Trim(id, "-*")
+		p.Resource.Devices[bare] = &journaletv1.Device{Id: bare, Healthy: !strings.HasPrefix(id, "-")}
+		if strings.HasPrefix(id, "*") {
+			p.Taken[bare] = true
+		}
+	}
+	return p
+}
+
+func demand(container string, count int64, init bool) *journaletv1.DeviceDemand {
+	return &journaletv1.DeviceDemand{Container: container, Resource: "r", Count: count, Init: init}
+}
+
+func wish(container string, ids ...string) *journaletv1.ContainerDevices {
+	return &journaletv1.ContainerDevices{Container: container, Resource: "r", Ids: ids}
+}
+
+func TestChoose(t *testing.T) {
+	type list = []*journaletv1.DeviceDemand
+	for name, c := range map[string]struct {
+		demand list
+		pool   Pool
+		wishes []*journaletv1.ContainerDevices
+		want   string
+	}{
+		"healthy and free, by id": {demand: list{demand("c", 2, false)}, pool: pool("-a *b d c e", false), want: "c=c,d"},
+		"containers share none": {
+			demand: list{demand("c", 1, false), demand("d", 1, false)}, pool: pool("a b", false), want: "c=a d=b",
+		},
+		"an init container leaves its devices": {
+			demand: list{demand("i", 2, true), demand("j", 1, true), demand("c", 1, false), demand("d", 2, false)},
+			pool:   pool("a b c", false), want: "i=a,b j=a c=a d=b,c",
+		},
+		"a sidecar keeps them": {
+			demand: list{demand("i", 1, true), demand("s", 1, false), demand("c", 1, false)},
+			pool:   pool("a b", false), want: "i=a s=a c=b",
+		},
+		"preferred ones that are free": {
+			demand: list{demand("c", 2, false)}, pool: pool("a b c *d", true),
+			wishes: []*journaletv1.ContainerDevices{wish("c", "d", "c", "x", "c")}, want: "c=a,c",
+		},
+		"requests a preference": {
+			demand: list{demand("i", 1, true), demand("c", 2, false)}, pool: pool("a b c", true),
+			wishes: []*journaletv1.ContainerDevices{wish("i", "b")}, want: "request c of a,b,c with b",
+		},
+		"requests none without a choice": {demand: list{demand("c", 2, false)}, pool: pool("a b", true), want: "c=a,b"},
+		"too few": {
+			demand: list{demand("i", 3, true), demand("s", 1, false), demand("c", 1, false)}, pool: pool("a -b *c", false),
+			want: "requested 3, used 1, capacity 2",
+		},
+		"more than there can be": {
+			demand: list{demand("c", 1<<62, false), demand("d", 1<<62, false), demand("e", 1<<62, false)},
+			pool:   pool("a", false), want: "requested 9223372036854775807, used 0, capacity 1",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := text(Choose(c.demand, map[string]Pool{"r": c.pool}, c.wishes)); got != c.want {
+				t.Errorf("chose %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func text(c Choice) string {
+	switch {
+	case c.Short != nil:
+		return fmt.Sprintf("requested %d, used %d, capacity %d", c.Short.Requested, c.Short.Used, c.Short.Capacity)
+	case c.Request != nil:
+		q := c.Request
+		return fmt.Sprintf("request %s of %s with %s",
+			q.GetContainer(), strings.Join(q.GetAvailable(), ","), strings.Join(q.GetChosen(), ","))
+	}
+	var all []string
+	for _, d := range c.Devices {
+		all = append(all, d.GetContainer()+"="+strings.Join(d.GetIds(), ","))
+	}
+	return strings.Join(all, " ")
+}
+
+func TestAPluginThatIsAwayHasNothing(t *testing.T) {
+	p := pool("a", false)
+	p.Resource.Connected = false
+	if c := Choose([]*journaletv1.DeviceDemand{demand("c", 1, false)}, map[string]Pool{"r": p}, nil); c.Short == nil {
+		t.Errorf("chose %s of a plugin that is away", text(c))
+	}
+}
+
+func TestNamesOfResources(t *testing.T) {
+	for name, want := range map[corev1.ResourceName]bool{
+		"cpu": false, "hugepages-2Mi": false, "kubernetes.io/thing": false, "sub.kubernetes.io/thing": false,
+		"vendor.com/class=device": false, "requests.vendor.com/gpu": false, "vendor.com/gpu": true,
+	} {
+		if IsResource(name) != want {
+			t.Errorf("%s: %t, want %t", name, IsResource(name), want)
+		}
+	}
+}

@@ -1,0 +1,346 @@
+package node
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/devices"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// What device plugins offer, and which pod has what (ADR 065). A pod waits for a plugin by itself: the node answers the
+// requests after it meanwhile.
+
+// ReasonNoPlugin is the reason of a pod that waits for a device plugin.
+const ReasonNoPlugin = "DevicePluginNotReady"
+
+const (
+	// pluginTimer begins the names of the timers that end the capacity of resources whose plugins are away.
+	pluginTimer = "devices "
+	// pluginAway is how long that takes. kubelet: 5 min.
+	pluginAway = 5 * time.Minute
+	// maxResources bounds how many resources are kept. Those without a device go first.
+	maxResources = 128
+)
+
+// evolveDevices folds what concerns devices; fired is the timer that fired.
+func (a *Actor) evolveDevices(e actors.Event, fired string) {
+	s := a.state
+	if name, away := strings.CutPrefix(fired, pluginTimer); away && s.Devices[name] != nil {
+		s.Devices[name].Devices = nil
+	}
+	switch k := e.Body.GetKind().(type) {
+	case *journaletv1.Event_AgentStarted:
+		for _, name := range slices.Sorted(maps.Keys(s.Devices)) {
+			s.Devices[name].Connected = false
+		}
+		for _, uid := range slices.Sorted(maps.Keys(s.DeviceWaits)) {
+			s.DeviceWaits[uid].RequestId = 0 // nobody will answer
+		}
+	case *journaletv1.Event_DevicesObserved:
+		a.evolveDevicesObserved(k.DevicesObserved)
+	case *journaletv1.Event_AdmissionDeferred:
+		if k.AdmissionDeferred.GetReason() == ReasonNoPlugin {
+			a.ensureWait(k.AdmissionDeferred.GetUid()).Message = k.AdmissionDeferred.GetMessage()
+		}
+	case *journaletv1.Event_PreferredDevicesRequested:
+		q := k.PreferredDevicesRequested
+		s.DeviceRequestId = q.GetRequestId()
+		w := a.ensureWait(q.GetUid())
+		w.RequestId, w.Container, w.Resource = q.GetRequestId(), q.GetContainer(), q.GetResource()
+	case *journaletv1.Event_PreferredDevicesRead:
+		read := k.PreferredDevicesRead
+		if w := s.DeviceWaits[read.GetUid()]; w != nil && w.GetRequestId() == read.GetRequestId() {
+			w.RequestId = 0
+			w.Preferred = append(w.Preferred, &journaletv1.ContainerDevices{
+				Container: w.GetContainer(), Resource: w.GetResource(), Ids: read.GetIds(),
+			})
+		}
+	case *journaletv1.Event_DeviceCapacityDecided:
+		if r := s.Devices[k.DeviceCapacityDecided.GetResource()]; r != nil {
+			r.Capacity, r.Allocatable = k.DeviceCapacityDecided.GetCapacity(), k.DeviceCapacityDecided.GetAllocatable()
+		}
+	case *journaletv1.Event_DeviceHealthDecided:
+		a.evolveHealth(k.DeviceHealthDecided)
+	}
+}
+
+// evolveDevicesObserved folds what a plugin offers.
+func (a *Actor) evolveDevicesObserved(o *journaletv1.DevicesObserved) {
+	s := a.state
+	if s.Devices == nil {
+		s.Devices = map[string]*journaletv1.DeviceResource{}
+	}
+	r := s.Devices[o.GetResource()]
+	if r == nil {
+		a.forgetResource()
+		r = new(journaletv1.DeviceResource)
+		s.Devices[o.GetResource()] = r
+	}
+	if o.GetAll() {
+		r.Devices = nil
+	}
+	if r.Devices == nil {
+		r.Devices = map[string]*journaletv1.Device{}
+	}
+	r.Connected = o.GetConnected()
+	if o.GetConnected() {
+		r.PreStart, r.Preferred = o.GetPreStart(), o.GetPreferred()
+	}
+	for _, d := range o.GetChanged() {
+		r.Devices[d.GetId()] = d
+	}
+	for _, id := range o.GetRemoved() {
+		delete(r.Devices, id)
+	}
+}
+
+// forgetResource makes room for one more resource: it drops one whose plugin has been away for long.
+func (a *Actor) forgetResource() {
+	s := a.state
+	if len(s.Devices) < maxResources {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Devices)) {
+		if r := s.Devices[name]; !r.GetConnected() && len(r.GetDevices()) == 0 {
+			delete(s.Devices, name)
+			return
+		}
+	}
+}
+
+func (a *Actor) ensureWait(uid string) *journaletv1.DeviceWait {
+	s := a.state
+	if s.DeviceWaits == nil {
+		s.DeviceWaits = map[string]*journaletv1.DeviceWait{}
+	}
+	if s.DeviceWaits[uid] == nil {
+		s.DeviceWaits[uid] = new(journaletv1.DeviceWait)
+	}
+	return s.DeviceWaits[uid]
+}
+
+func (a *Actor) evolveHealth(h *journaletv1.DeviceHealthDecided) {
+	p := a.state.Pods[h.GetUid()]
+	switch {
+	case p == nil:
+	case len(h.GetDevices()) == 0:
+		delete(p.UnhealthyDevices, h.GetResource())
+	default:
+		if p.UnhealthyDevices == nil {
+			p.UnhealthyDevices = map[string]*journaletv1.UnhealthyDevices{}
+		}
+		p.UnhealthyDevices[h.GetResource()] = &journaletv1.UnhealthyDevices{Devices: h.GetDevices()}
+	}
+}
+
+// missingPlugin returns the resource whose plugin a pod waits for; "" if it waits for none.
+func (a *Actor) missingPlugin(q *journaletv1.AdmissionRequested) string {
+	for _, d := range q.GetDevices() {
+		r := a.state.Devices[d.GetResource()]
+		if r == nil && q.GetSharesName() {
+			continue // no plugin has offered it: the scheduler alone counts it
+		}
+		if !r.GetConnected() {
+			return d.GetResource()
+		}
+	}
+	return ""
+}
+
+// choose chooses the devices of a pod.
+func (a *Actor) choose(q *journaletv1.AdmissionRequested) devices.Choice {
+	if len(q.GetDevices()) == 0 {
+		return devices.Choice{}
+	}
+	pools := map[string]devices.Pool{}
+	for _, d := range q.GetDevices() {
+		if r := a.state.Devices[d.GetResource()]; r != nil {
+			pools[d.GetResource()] = devices.Pool{Resource: r, Taken: map[string]bool{}}
+		}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(a.state.Pods)) {
+		p := a.state.Pods[uid]
+		if p.GetTerminated() {
+			continue
+		}
+		for _, d := range p.GetDevices() {
+			if pool, has := pools[d.GetResource()]; has {
+				for _, id := range d.GetIds() {
+					pool.Taken[id] = true
+				}
+			}
+		}
+	}
+	return devices.Choose(q.GetDevices(), pools, a.state.DeviceWaits[q.GetUid()].GetPreferred())
+}
+
+// outOfDevices returns the rejection of a pod for which devices are short, in the kubelet's words; nil if there are
+// enough. No pod is preempted for them.
+func outOfDevices(c devices.Choice) *rejection {
+	if c.Short == nil {
+		return nil
+	}
+	return &rejection{"OutOf" + c.Short.Resource, fmt.Sprintf(
+		"Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
+		c.Short.Resource, c.Short.Requested, c.Short.Used, c.Short.Capacity)}
+}
+
+// awaitsPlugin reports whether a pod waits for a device plugin, and defers its admission if that is new.
+func (a *Actor) awaitsPlugin(q *journaletv1.AdmissionRequested, emit actors.Emit) (bool, error) {
+	name := a.missingPlugin(q)
+	if name == "" {
+		return a.state.DeviceWaits[q.GetUid()].GetRequestId() != 0, nil
+	}
+	message := fmt.Sprintf("waits for the device plugin of %s; the pod is admitted when it registers", name)
+	if a.state.DeviceWaits[q.GetUid()].GetMessage() == message {
+		return true, nil
+	}
+	return true, emit(messages.NewEvent(&journaletv1.AdmissionDeferred{
+		Uid: q.GetUid(), Reason: ReasonNoPlugin, Message: message,
+	}))
+}
+
+// requestPreference requests what a plugin prefers for a pod that is about to be admitted, if that is not known.
+func (a *Actor) requestPreference(q *journaletv1.AdmissionRequested, c devices.Choice, emit actors.Emit) (bool, error) {
+	if c.Request == nil {
+		return false, nil
+	}
+	c.Request.Uid, c.Request.RequestId = q.GetUid(), a.state.GetDeviceRequestId()+1
+	return true, emit(messages.NewEvent(c.Request))
+}
+
+// admitAwaiting decides on the pods that wait for a device plugin, in the order of their requests.
+func (a *Actor) admitAwaiting(emit actors.Emit) error {
+	var all []*journaletv1.AdmissionRequested
+	for _, uid := range slices.Sorted(maps.Keys(a.state.DeviceWaits)) {
+		if q := a.waitingRequest(uid); q != nil && a.state.Names[queueOf(q)] == "" && !a.closed(q.GetPriority()) {
+			all = append(all, q)
+		}
+	}
+	slices.SortStableFunc(all, func(x, y *journaletv1.AdmissionRequested) int {
+		return int(int64(x.GetIncarnation()) - int64(y.GetIncarnation()))
+	})
+	for _, q := range all {
+		if a.state.Names[queueOf(q)] != "" {
+			continue // the one before has taken their name
+		}
+		if err := a.admit(q, emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decideDevices decides what follows for devices, and for the pods that wait for them or have them.
+func (a *Actor) decideDevices(e actors.Event, emit actors.Emit) error {
+	switch k := e.Body.GetKind().(type) {
+	case *journaletv1.Event_AgentStarted:
+		// The capacity stays as it was: pods wait until the plugins are back.
+		for _, name := range slices.Sorted(maps.Keys(a.state.Devices)) {
+			if err := a.timeAway(name, emit); err != nil {
+				return err
+			}
+		}
+	case *journaletv1.Event_DevicesObserved:
+		name := k.DevicesObserved.GetResource()
+		if k.DevicesObserved.GetMore() {
+			return nil
+		}
+		if err := a.timeAway(name, emit); err != nil {
+			return err
+		}
+		if err := a.reportDevices(name, emit); err != nil {
+			return err
+		}
+		if err := a.admitAwaiting(emit); err != nil {
+			return err
+		}
+		return a.admitPending(emit)
+	case *journaletv1.Event_PreferredDevicesRead:
+		return a.admitAwaiting(emit)
+	case *journaletv1.Event_TimerFired:
+		if name, away := strings.CutPrefix(k.TimerFired.GetName(), pluginTimer); away {
+			return a.reportDevices(name, emit)
+		}
+	}
+	return nil
+}
+
+// timeAway sets the timer of a resource whose plugin is away, and clears that of another.
+func (a *Actor) timeAway(name string, emit actors.Emit) error {
+	r := a.state.Devices[name]
+	ev := actors.ClearTimer(a.state.Timers, pluginTimer+name)
+	if !r.GetConnected() {
+		ev = nil
+		if len(r.GetDevices()) > 0 {
+			ev = actors.SetTimer(a.state.Timers, pluginTimer+name, pluginAway)
+		}
+	}
+	if ev == nil {
+		return nil
+	}
+	return emit(ev)
+}
+
+// reportDevices decides the capacity of a resource, and the health of the devices that pods have of it, where they have
+// changed.
+func (a *Actor) reportDevices(name string, emit actors.Emit) error {
+	r := a.state.Devices[name]
+	if r == nil {
+		return nil
+	}
+	c := &journaletv1.DeviceCapacityDecided{
+		Resource: name, Capacity: int64(len(r.GetDevices())), Allocatable: devices.Allocatable(r),
+	}
+	if c.GetCapacity() != r.GetCapacity() || c.GetAllocatable() != r.GetAllocatable() {
+		if err := emit(messages.NewEvent(c)); err != nil {
+			return err
+		}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(a.state.Pods)) {
+		if h := a.healthOf(uid, name, r); h != nil {
+			if err := emit(messages.NewEvent(h)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// healthOf returns the health of a pod's devices of a resource; nil if it has none or was reported so.
+func (a *Actor) healthOf(uid, name string, r *journaletv1.DeviceResource) *journaletv1.DeviceHealthDecided {
+	p := a.state.Pods[uid]
+	if p.GetTerminated() {
+		return nil
+	}
+	var ids []string
+	for _, d := range p.GetDevices() {
+		if d.GetResource() == name {
+			ids = append(ids, d.GetIds()...)
+		}
+	}
+	slices.Sort(ids)
+	var now []*journaletv1.HealthOfDevice
+	for _, id := range slices.Compact(ids) {
+		switch d := r.GetDevices()[id]; {
+		case r.GetConnected() && d.GetHealthy():
+		case r.GetConnected() && d == nil:
+			now = append(now, &journaletv1.HealthOfDevice{Id: id, Health: journaletv1.DeviceHealth_DEVICE_HEALTH_UNKNOWN})
+		default:
+			now = append(now, &journaletv1.HealthOfDevice{Id: id, Health: journaletv1.DeviceHealth_DEVICE_HEALTH_UNHEALTHY})
+		}
+	}
+	same := func(x, y *journaletv1.HealthOfDevice) bool { return proto.Equal(x, y) }
+	if slices.EqualFunc(now, p.GetUnhealthyDevices()[name].GetDevices(), same) {
+		return nil
+	}
+	return &journaletv1.DeviceHealthDecided{Uid: uid, Resource: name, Devices: now}
+}

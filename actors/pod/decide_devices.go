@@ -1,0 +1,89 @@
+package pod
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// deviceTimer ends the wait of devices whose plugin did not answer. Container and resource follow.
+const deviceTimer = "devices "
+
+const (
+	// firstDeviceDelay and maxDeviceDelay bound the wait after a plugin that did not answer; it doubles between the two.
+	// The upper one is short beside the restart of a plugin: its pods are waiting.
+	firstDeviceDelay = 500 * time.Millisecond
+	maxDeviceDelay   = 30 * time.Second
+)
+
+// Reason and message of a pod whose devices a plugin refuses (kubelet: UnexpectedAdmissionError).
+const (
+	reasonDevices = "UnexpectedAdmissionError"
+	deviceRefused = "Pod was rejected: Allocate failed due to "
+	deviceWhy     = ", which is unexpected"
+)
+
+// allocateDevices requests what plugins want for the containers that have their devices: once for each container and
+// resource, and again where a plugin did not answer.
+func (d *step) allocateDevices() error {
+	for _, of := range d.state.GetDevices() {
+		dev := of.GetDevices()
+		timer := deviceTimer + dev.GetContainer() + " " + dev.GetResource()
+		if dev.GetAnswer() != nil || of.GetRefused() || d.calling(allocationOf(dev)) {
+			continue
+		}
+		if wait := d.left(of.GetFailedAt(), doubled(of.GetFailures(), firstDeviceDelay, maxDeviceDelay)); wait > 0 {
+			if err := d.timer(timer, wait); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := d.clearTimer(timer); err != nil {
+			return err
+		}
+		if err := d.requestCall(&journaletv1.AllocateDevices{
+			Container: dev.GetContainer(), Resource: dev.GetResource(), Ids: dev.GetIds(),
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allocationOf matches the call for a container and a resource.
+func allocationOf(dev *journaletv1.ContainerDevices) func(*journaletv1.CallRequested) bool {
+	return func(r *journaletv1.CallRequested) bool {
+		w := r.GetAllocateDevices()
+		return w != nil && w.GetContainer() == dev.GetContainer() && w.GetResource() == dev.GetResource()
+	}
+}
+
+// refusedDevices ends a pod whose devices a plugin refuses, as the kubelet does. refused reports that it ends.
+func (d *step) refusedDevices() (refused bool, err error) {
+	for _, of := range d.state.GetDevices() {
+		if of.GetRefused() {
+			return true, d.decide(&journaletv1.PodTerminating{
+				Reason: reasonDevices, Message: deviceRefused + of.GetMessage() + deviceWhy, Failed: true,
+			})
+		}
+	}
+	return false, nil
+}
+
+// withdrawDevices withdraws calls on plugins for a pod in which nothing will start any more.
+func (d *step) withdrawDevices() error {
+	if d.state.GetStage() <= runningPod || len(d.state.GetDevices()) == 0 {
+		return nil
+	}
+	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
+		if d.state.Calls[id].GetRequest().GetAllocateDevices() == nil {
+			continue
+		}
+		if err := d.withdrawCall(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package pod
+
+import (
+	"cmp"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// evolveDevicesAllocated folds which devices the pod's containers have.
+func (a *Actor) evolveDevicesAllocated(all []*journaletv1.ContainerDevices) {
+	a.state.Devices = nil
+	for _, d := range all {
+		a.state.Devices = append(a.state.Devices, &journaletv1.DeviceAllocation{Devices: d})
+	}
+}
+
+// evolveAllocated folds the answer of a plugin.
+func (a *Actor) evolveAllocated(e actors.Event, w *journaletv1.AllocateDevices, f *journaletv1.CallFinished) {
+	if f.GetError() == journaletv1.CallError_CALL_ERROR_WITHDRAWN {
+		return
+	}
+	for _, of := range a.state.GetDevices() {
+		if of.GetDevices().GetContainer() != w.GetContainer() || of.GetDevices().GetResource() != w.GetResource() {
+			continue
+		}
+		if f.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
+			of.Failures++
+			of.FailedAt, of.Refused = timestamppb.New(e.Time), !f.GetRetryable()
+			of.Message = cmp.Or(f.GetMessage(), f.GetError().String())
+			return
+		}
+		of.Failures, of.FailedAt, of.Message = 0, nil, ""
+		of.Devices = proto.CloneOf(of.GetDevices()) // that of the event is shared
+		of.Devices.Answer = cmp.Or(f.GetDeviceAnswer(), new(journaletv1.DeviceAnswer))
+	}
+}
+
+// evolveDeviceHealth folds the health of the pod's devices of one resource.
+func (a *Actor) evolveDeviceHealth(h *journaletv1.DeviceHealthDecided) {
+	for _, of := range a.state.GetDevices() {
+		if of.GetDevices().GetResource() != h.GetResource() {
+			continue
+		}
+		of.Unhealthy = nil
+		for _, d := range h.GetDevices() {
+			if slices.Contains(of.GetDevices().GetIds(), d.GetId()) {
+				of.Unhealthy = append(of.Unhealthy, d)
+			}
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package pod
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// devicesReady reports whether the plugins of a container's devices have answered.
+func (a *Actor) devicesReady(container string) bool {
+	for _, of := range a.state.GetDevices() {
+		if of.GetDevices().GetContainer() == container && of.GetDevices().GetAnswer() == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// devicesOf returns the devices of a container, with what their plugins want for it.
+func (a *Actor) devicesOf(container string) []*journaletv1.ContainerDevices {
+	var all []*journaletv1.ContainerDevices
+	for _, of := range a.state.GetDevices() {
+		if of.GetDevices().GetContainer() == container {
+			all = append(all, of.GetDevices())
+		}
+	}
+	return all
+}
+
+// deviceProblem returns why a container waits for its devices; "" if it does not, or not for long.
+func (a *Actor) deviceProblem(container string) string {
+	for _, of := range a.state.GetDevices() {
+		if of.GetDevices().GetContainer() == container && of.GetDevices().GetAnswer() == nil && of.GetMessage() != "" {
+			return "device plugin of " + of.GetDevices().GetResource() + ": " + of.GetMessage()
+		}
+	}
+	return ""
+}
+
+var deviceHealth = map[journaletv1.DeviceHealth]corev1.ResourceHealthStatus{
+	journaletv1.DeviceHealth_DEVICE_HEALTH_UNHEALTHY: corev1.ResourceHealthStatusUnhealthy,
+	journaletv1.DeviceHealth_DEVICE_HEALTH_UNKNOWN:   corev1.ResourceHealthStatusUnknown,
+}
+
+// deviceStatus returns the health of a container's devices (KEP-4680), in the order of their resources.
+func (a *Actor) deviceStatus(container string) []corev1.ResourceStatus {
+	var all []corev1.ResourceStatus
+	for _, of := range a.state.GetDevices() {
+		if of.GetDevices().GetContainer() != container {
+			continue
+		}
+		st := corev1.ResourceStatus{Name: corev1.ResourceName(of.GetDevices().GetResource())}
+		for _, id := range of.GetDevices().GetIds() {
+			health := corev1.ResourceHealthStatusHealthy
+			for _, d := range of.GetUnhealthy() {
+				if d.GetId() == id {
+					health = deviceHealth[d.GetHealth()]
+				}
+			}
+			st.Resources = append(st.Resources, corev1.ResourceHealth{ResourceID: corev1.ResourceID(id), Health: health})
+		}
+		all = append(all, st)
+	}
+	return all
+}
