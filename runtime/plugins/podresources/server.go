@@ -1,0 +1,191 @@
+package podresources
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	api "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/plugins"
+)
+
+// The names of the directory in the root directory and of the socket in it. kubelet: pod-resources/kubelet.sock.
+const (
+	Dir        = "pod-resources"
+	SocketFile = "kubelet.sock"
+)
+
+const (
+	// maxPerSecond and maxBurst bound requests. kubelet: the same.
+	maxPerSecond = 100
+	maxBurst     = 10
+	// maxConnections bounds clients at once, maxStreams the requests of one, maxRequestBytes the size of a request.
+	maxConnections  = 64
+	maxStreams      = 8
+	maxRequestBytes = 16 << 10
+	// requestTimeout bounds one request, and how long a connection may take to begin.
+	requestTimeout = 10 * time.Second
+	// dirMode is the mode of the directory. kubelet: 0750.
+	dirMode = 0o750
+)
+
+// Pod is a pod that is admitted and has not terminated.
+type Pod struct {
+	Namespace, Name string
+	// Containers are its sidecars and main containers, in the order of the manifest.
+	Containers []string
+	// Devices are those of all its containers.
+	Devices []*journaletv1.ContainerDevices
+}
+
+// Options configure a Server. All must be set.
+type Options struct {
+	// Dir is the directory of the socket.
+	Dir string
+	// Pods returns the pods, by namespace and name.
+	Pods func(context.Context) ([]Pod, error)
+	// Devices returns what plugins offer, by resource. The caller only reads it.
+	Devices func(context.Context) (map[string]*journaletv1.DeviceResource, error)
+}
+
+// Server serves the API.
+type Server struct {
+	api.UnimplementedPodResourcesListerServer
+	opts  Options
+	limit *rate.Limiter
+}
+
+// New returns a server that serves nothing until Run.
+func New(o Options) *Server { return &Server{opts: o, limit: rate.NewLimiter(maxPerSecond, maxBurst)} }
+
+// Run serves the socket until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	if err := os.MkdirAll(s.opts.Dir, dirMode); err != nil {
+		return err
+	}
+	l, err := plugins.Listen(filepath.Join(s.opts.Dir, SocketFile), maxConnections)
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxRequestBytes), grpc.MaxConcurrentStreams(maxStreams),
+		grpc.ConnectionTimeout(requestTimeout), grpc.UnaryInterceptor(s.bound))
+	api.RegisterPodResourcesListerServer(server, s)
+	ended := context.AfterFunc(ctx, server.Stop)
+	defer ended()
+	if err := server.Serve(l); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// bound refuses requests beyond the limit, and ends those that take too long.
+func (s *Server) bound(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if !s.limit.Allow() {
+		return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return next(ctx, req)
+}
+
+// List returns the devices of all pods.
+func (s *Server) List(ctx context.Context, _ *api.ListPodResourcesRequest) (*api.ListPodResourcesResponse, error) {
+	pods, devices, err := s.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := new(api.ListPodResourcesResponse)
+	for i := range pods {
+		out.PodResources = append(out.PodResources, resourcesOf(&pods[i], devices))
+	}
+	return out, nil
+}
+
+// Get returns the devices of one pod.
+func (s *Server) Get(ctx context.Context, r *api.GetPodResourcesRequest) (*api.GetPodResourcesResponse, error) {
+	pods, devices, err := s.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range pods {
+		if pods[i].Namespace == r.GetPodNamespace() && pods[i].Name == r.GetPodName() {
+			return &api.GetPodResourcesResponse{PodResources: resourcesOf(&pods[i], devices)}, nil
+		}
+	}
+	return nil, status.Errorf(codes.NotFound, "pod %.253s in namespace %.253s not found",
+		r.GetPodName(), r.GetPodNamespace())
+}
+
+// GetAllocatableResources returns the healthy devices of plugins that are there. Exclusive CPUs and memory are none.
+func (s *Server) GetAllocatableResources(
+	ctx context.Context, _ *api.AllocatableResourcesRequest,
+) (*api.AllocatableResourcesResponse, error) {
+	devices, err := s.opts.Devices(ctx)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	out := new(api.AllocatableResourcesResponse)
+	for _, name := range slices.Sorted(maps.Keys(devices)) {
+		if !devices[name].GetConnected() {
+			continue
+		}
+		for _, id := range slices.Sorted(maps.Keys(devices[name].GetDevices())) {
+			if devices[name].GetDevices()[id].GetHealthy() {
+				out.Devices = append(out.Devices, device(name, id, devices))
+			}
+		}
+	}
+	return out, nil
+}
+
+// read returns the pods and what plugins offer.
+func (s *Server) read(ctx context.Context) ([]Pod, map[string]*journaletv1.DeviceResource, error) {
+	pods, err := s.opts.Pods(ctx)
+	if err == nil {
+		var devices map[string]*journaletv1.DeviceResource
+		if devices, err = s.opts.Devices(ctx); err == nil {
+			return pods, devices, nil
+		}
+	}
+	return nil, nil, status.Error(codes.Unavailable, fmt.Sprintf("the pods cannot be read now: %v", err))
+}
+
+// resourcesOf returns the devices of a pod by container.
+func resourcesOf(p *Pod, devices map[string]*journaletv1.DeviceResource) *api.PodResources {
+	out := &api.PodResources{Name: p.Name, Namespace: p.Namespace}
+	for _, name := range p.Containers {
+		c := &api.ContainerResources{Name: name}
+		for _, d := range p.Devices {
+			if d.GetContainer() != name {
+				continue
+			}
+			for _, id := range d.GetIds() {
+				c.Devices = append(c.Devices, device(d.GetResource(), id, devices))
+			}
+		}
+		out.Containers = append(out.Containers, c)
+	}
+	return out
+}
+
+// device returns one device with its NUMA nodes (kubelet: an entry for each).
+func device(resource, id string, all map[string]*journaletv1.DeviceResource) *api.ContainerDevices {
+	out := &api.ContainerDevices{ResourceName: resource, DeviceIds: []string{id}}
+	if nodes := all[resource].GetDevices()[id].GetNumaNodes(); len(nodes) > 0 {
+		out.Topology = new(api.TopologyInfo)
+		for _, n := range nodes {
+			out.Topology.Nodes = append(out.Topology.Nodes, &api.NUMANode{ID: n})
+		}
+	}
+	return out
+}

@@ -1,0 +1,103 @@
+package podresources
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+	api "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/plugins"
+	"github.com/journalet/journalet/test/must"
+)
+
+// serve serves two pods, one with a device, on a node with two devices, one of them unhealthy.
+func serve(t *testing.T) api.PodResourcesListerClient {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), Dir)
+	s := New(Options{
+		Dir: dir,
+		Pods: func(context.Context) ([]Pod, error) {
+			return []Pod{
+				{Namespace: "default", Name: "plain", Containers: []string{"main"}},
+				{
+					Namespace: "default", Name: "web", Containers: []string{"side", "main"},
+					Devices: []*journaletv1.ContainerDevices{{Container: "main", Resource: "example.com/thing", Ids: []string{"a"}}},
+				},
+			}, nil
+		},
+		Devices: func(context.Context) (map[string]*journaletv1.DeviceResource, error) {
+			return map[string]*journaletv1.DeviceResource{
+				"example.com/gone": {Devices: map[string]*journaletv1.Device{"x": {Id: "x", Healthy: true}}},
+				"example.com/thing": {Connected: true, Devices: map[string]*journaletv1.Device{
+					"a": {Id: "a", Healthy: true, NumaNodes: []int64{1}}, "b": {Id: "b"},
+				}},
+			}, nil
+		},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	run.Go(func() { _ = s.Run(ctx) })
+	t.Cleanup(func() { cancel(); run.Wait() })
+	conn, err := plugins.NewConn(filepath.Join(dir, SocketFile), 1<<20)
+	must.OK(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return api.NewPodResourcesListerClient(conn)
+}
+
+func same(t *testing.T, got, want proto.Message) {
+	t.Helper()
+	if !proto.Equal(got, want) {
+		t.Errorf("answered\n%s\nwant\n%s", prototext.Format(got), prototext.Format(want))
+	}
+}
+
+var a = []*api.ContainerDevices{{
+	ResourceName: "example.com/thing", DeviceIds: []string{"a"},
+	Topology: &api.TopologyInfo{Nodes: []*api.NUMANode{{ID: 1}}},
+}}
+
+var web = &api.PodResources{Namespace: "default", Name: "web", Containers: []*api.ContainerResources{
+	{Name: "side"}, {Name: "main", Devices: a},
+}}
+
+func TestPodsAreServedWithTheirDevices(t *testing.T) {
+	c := serve(t)
+	all, err := c.List(t.Context(), &api.ListPodResourcesRequest{}, grpc.WaitForReady(true))
+	must.OK(t, err)
+	same(t, all, &api.ListPodResourcesResponse{PodResources: []*api.PodResources{
+		{Namespace: "default", Name: "plain", Containers: []*api.ContainerResources{{Name: "main"}}}, web,
+	}})
+	one, err := c.Get(t.Context(), &api.GetPodResourcesRequest{PodNamespace: "default", PodName: "web"})
+	must.OK(t, err)
+	same(t, one, &api.GetPodResourcesResponse{PodResources: web})
+	if _, err := c.Get(t.Context(), &api.GetPodResourcesRequest{PodName: "web"}); status.Code(err) != codes.NotFound {
+		t.Errorf("a pod that is none was answered with %v", err)
+	}
+}
+
+func TestOnlyHealthyDevicesOfPluginsThatAreThereAreAllocatable(t *testing.T) {
+	c := serve(t)
+	r, err := c.GetAllocatableResources(t.Context(), &api.AllocatableResourcesRequest{}, grpc.WaitForReady(true))
+	must.OK(t, err)
+	same(t, r, &api.AllocatableResourcesResponse{Devices: a})
+}
+
+func TestRequestsAreLimited(t *testing.T) {
+	c := serve(t)
+	for range 10 * maxBurst {
+		_, err := c.List(t.Context(), &api.ListPodResourcesRequest{}, grpc.WaitForReady(true))
+		if status.Code(err) == codes.ResourceExhausted {
+			return
+		}
+		must.OK(t, err)
+	}
+	t.Error("no request was refused for being one too many")
+}
