@@ -69,6 +69,10 @@ func warning(e *journaletv1.Event) bool {
 		return len(k.PressureObserved.GetThresholds()) > 0
 	case *journaletv1.Event_NodePressureDecided:
 		return len(k.NodePressureDecided.GetConditions()) > 0
+	case *journaletv1.Event_DevicesObserved:
+		return k.DevicesObserved.GetMessage() != ""
+	case *journaletv1.Event_DeviceHealthDecided:
+		return len(k.DeviceHealthDecided.GetDevices()) > 0
 	case *journaletv1.Event_ImageRemovalDecided:
 		return k.ImageRemovalDecided.GetMessage() != ""
 	case *journaletv1.Event_ApiServerContact:

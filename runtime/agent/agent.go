@@ -39,6 +39,7 @@ import (
 	"github.com/journalet/journalet/runtime/objects"
 	"github.com/journalet/journalet/runtime/oom"
 	"github.com/journalet/journalet/runtime/otlp"
+	"github.com/journalet/journalet/runtime/plugins/devices"
 	"github.com/journalet/journalet/runtime/pod/gate"
 	"github.com/journalet/journalet/runtime/pod/logs/rotate"
 	"github.com/journalet/journalet/runtime/pod/probe"
@@ -87,6 +88,7 @@ type agent struct {
 	shutdown            *shutdown.Driver // nil unless shutdowns of the machine are delayed
 	pressure            *pressure.Driver // nil without a real runtime
 	oom                 *oom.Driver      // nil without a real runtime
+	devices             *devices.Driver  // as pressure
 	metrics             *server.Metrics
 	traces              *otlp.Exporter // nil unless starts are traced
 
@@ -227,6 +229,9 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 	if a.pressure != nil {
 		a.pressure.Stored(rec)
 	}
+	if a.devices != nil {
+		a.devices.Stored(rec)
+	}
 	if a.traces != nil {
 		a.traces.Stored(rec)
 	}
@@ -357,6 +362,7 @@ func (a *agent) serve(ctx context.Context) error {
 	if a.oom != nil {
 		drivers["oom"] = a.oom.Run
 	}
+	maps.Copy(drivers, a.pluginDrivers())
 	if a.traces != nil {
 		drivers["traces"] = a.traces.Run
 	}

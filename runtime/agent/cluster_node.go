@@ -107,4 +107,5 @@ func (c *cluster) seedNode(r *host.Recovered, ref messages.Ref, d *nodeactor.Act
 	})
 	c.node.Seed(last, active)
 	c.node.SeedPressure(d.Node().GetPressure().GetConditions())
+	c.node.SeedDevices(d.Node().GetDevices())
 }

@@ -172,6 +172,9 @@ func (a *agent) newDrivers() error {
 		options.ServiceEnv, options.RuntimeHandler = a.cluster.serviceEnv, a.cluster.runtimeHandler
 		options.Warn = a.cluster.reports.sandboxWarning
 	}
+	if a.devices = a.newDevices(); a.devices != nil {
+		options.Devices = a.devices
+	}
 	a.criDriver = cri.New(options)
 	a.pleg = pleg.New(pleg.Options{
 		HostIPs: a.facts.HostIPs, Conn: a.conn, AgentID: a.id(), RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir,

@@ -113,7 +113,7 @@ func (c *call) create(
 	in := containerInput{
 		pod: pod, container: container, attempt: req.GetAttempt(), intent: c.intent,
 		image: img, pulled: req.GetPulledVolumeImages(), podIPs: c.podIPs(pod, req.GetPodIps(), sandboxIPs),
-		ids: req.GetUserNamespace(), target: req.GetTargetContainerId(),
+		ids: req.GetUserNamespace(), target: req.GetTargetContainerId(), devices: req.GetDevices(),
 	}
 	if err := verifyNonRoot(in); err != nil {
 		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
@@ -133,7 +133,13 @@ func (c *call) create(
 	if in.envs, c.contents, err = c.environment(ctx, in, &in.budget); err != nil {
 		return "", configError(ctx, container, err)
 	}
+	if in.envs, err = withDeviceEnvs(in.envs, in.devices, &in.budget); err != nil {
+		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+	}
 	if in.mounts, err = c.prepareMounts(ctx, in); err != nil {
+		return "", err
+	}
+	if err := c.preStartDevices(ctx, in.devices); err != nil {
 		return "", err
 	}
 	config, err := c.containerConfig(in)

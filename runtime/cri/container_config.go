@@ -3,6 +3,7 @@ package cri
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -30,6 +31,8 @@ type containerInput struct {
 	budget expand.Budget
 	envs   []*runtimeapi.KeyValue
 	mounts []*runtimeapi.Mount
+	// devices are those of device plugins, with what these want for the container.
+	devices []*journaletv1.ContainerDevices
 }
 
 // logName returns the log file of one attempt, in the container's log directory.
@@ -52,14 +55,15 @@ func (d *Driver) containerConfig(in containerInput) (*runtimeapi.ContainerConfig
 	}
 	mapIDs(in.mounts, security.GetNamespaceOptions().GetUsernsOptions())
 	return &runtimeapi.ContainerConfig{
-		CDIDevices: cdiDevices(c),
+		CDIDevices: append(cdiDevices(c), pluginCDIDevices(in.devices)...),
+		Devices:    deviceNodes(in.devices),
 		Metadata:   &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: in.attempt},
 		Image:      &runtimeapi.ImageSpec{Image: in.image.ref, UserSpecifiedImage: c.Image},
 		Command:    command,
 		Args:       args,
 		WorkingDir: c.WorkingDir,
 		Envs:       in.envs,
-		Mounts:     in.mounts,
+		Mounts:     append(deviceMounts(in.devices), in.mounts...),
 		Labels: map[string]string{
 			LabelContainerName: c.Name,
 			LabelPodName:       in.pod.Name,
@@ -118,14 +122,15 @@ func expandCommand(
 
 func (d *Driver) containerAnnotations(in containerInput) (map[string]string, error) {
 	c := in.container
-	a := map[string]string{
+	a := deviceAnnotations(in.devices)
+	maps.Copy(a, map[string]string{
 		AnnotationHash:                     d.opts.Hash(c),
 		AnnotationRestartCount:             strconv.FormatUint(uint64(in.attempt), 10),
 		AnnotationTerminationMessagePath:   c.TerminationMessagePath,
 		AnnotationTerminationMessagePolicy: string(c.TerminationMessagePolicy),
 		AnnotationIntent:                   in.intent,
 		AnnotationAgent:                    d.opts.AgentID,
-	}
+	})
 	if s := in.pod.DeletionGracePeriodSeconds; s != nil {
 		a[AnnotationDeletionGracePeriod] = strconv.FormatInt(*s, 10)
 	}

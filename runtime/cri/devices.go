@@ -1,12 +1,18 @@
 package cri
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri/expand"
 )
 
 // cdiDevices returns the devices that a container's limits name (vendor.com/class=device: 1), by name. The runtime has
@@ -16,6 +22,138 @@ func cdiDevices(c *corev1.Container) []*runtimeapi.CDIDevice {
 	for _, name := range slices.Sorted(maps.Keys(c.Resources.Limits)) {
 		if strings.Contains(string(name), "=") {
 			out = append(out, &runtimeapi.CDIDevice{Name: string(name)})
+		}
+	}
+	return out
+}
+
+// Devices calls the plugins of devices. It is implemented by devices.Driver, which documents the methods.
+type Devices interface {
+	// Allocate returns what a plugin wants for a container. again reports that the same call may succeed later.
+	Allocate(ctx context.Context, req *journaletv1.AllocateDevices) (
+		answer *journaletv1.DeviceAnswer, again bool, err error)
+	// PreStart has a plugin prepare devices for a container that is about to start.
+	PreStart(ctx context.Context, resource string, ids []string) error
+}
+
+func (c *call) allocateDevices(ctx context.Context, req *journaletv1.AllocateDevices) (result, error) {
+	if c.opts.Devices == nil {
+		return result{}, retryable(journaletv1.CallError_CALL_ERROR_DEVICE, "no device plugins are served")
+	}
+	answer, again, err := c.opts.Devices.Allocate(ctx, req)
+	switch {
+	case err == nil:
+		return result{devices: answer}, nil
+	case ctx.Err() != nil:
+		return result{}, ctx.Err()
+	case again:
+		return result{}, retryable(journaletv1.CallError_CALL_ERROR_DEVICE, err.Error())
+	}
+	return result{}, fail(journaletv1.CallError_CALL_ERROR_DEVICE, err.Error())
+}
+
+// preStartDevices has the plugins that want it prepare a container's devices, before each start.
+func (c *call) preStartDevices(ctx context.Context, all []*journaletv1.ContainerDevices) error {
+	for _, d := range all {
+		if !d.GetPreStart() {
+			continue
+		}
+		err := errors.New("no device plugins are served")
+		if c.opts.Devices != nil {
+			err = c.opts.Devices.PreStart(ctx, d.GetResource(), d.GetIds())
+		}
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return ctx.Err()
+		default:
+			return retryable(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+		}
+	}
+	return nil
+}
+
+// withDeviceEnvs returns a container's variables with those of its devices, which its own replace. What they take is
+// charged to the budget.
+func withDeviceEnvs(
+	own []*runtimeapi.KeyValue, all []*journaletv1.ContainerDevices, budget *expand.Budget,
+) ([]*runtimeapi.KeyValue, error) {
+	set := map[string]bool{}
+	for _, e := range own {
+		set[e.GetKey()] = true
+	}
+	var out []*runtimeapi.KeyValue
+	for _, d := range all {
+		for _, e := range d.GetAnswer().GetEnvs() {
+			if set[e.GetName()] {
+				continue
+			}
+			set[e.GetName()] = true
+			value, err := budget.Variable(e.GetName(), e.GetValue(), nil)
+			if err != nil {
+				return nil, fmt.Errorf("environment variable %s of %s: %w", e.GetName(), d.GetResource(), err)
+			}
+			out = append(out, &runtimeapi.KeyValue{Key: e.GetName(), Value: []byte(value)})
+		}
+	}
+	return append(out, own...), nil
+}
+
+// deviceMounts returns what plugins mount into a container. Of two mounts at one path the first counts.
+func deviceMounts(all []*journaletv1.ContainerDevices) []*runtimeapi.Mount {
+	var out []*runtimeapi.Mount
+	at := map[string]bool{}
+	for _, d := range all {
+		for _, m := range d.GetAnswer().GetMounts() {
+			if !at[m.GetContainerPath()] {
+				at[m.GetContainerPath()] = true
+				out = append(out, &runtimeapi.Mount{
+					ContainerPath: m.GetContainerPath(), HostPath: m.GetHostPath(), Readonly: m.GetReadOnly(),
+				})
+			}
+		}
+	}
+	return out
+}
+
+// deviceNodes returns the device files that plugins give a container. Of two at one path the first counts.
+func deviceNodes(all []*journaletv1.ContainerDevices) []*runtimeapi.Device {
+	var out []*runtimeapi.Device
+	at := map[string]bool{}
+	for _, d := range all {
+		for _, n := range d.GetAnswer().GetNodes() {
+			if !at[n.GetContainerPath()] {
+				at[n.GetContainerPath()] = true
+				out = append(out, &runtimeapi.Device{
+					ContainerPath: n.GetContainerPath(), HostPath: n.GetHostPath(), Permissions: n.GetPermissions(),
+				})
+			}
+		}
+	}
+	return out
+}
+
+// pluginCDIDevices returns the CDI devices that plugins name for a container.
+func pluginCDIDevices(all []*journaletv1.ContainerDevices) []*runtimeapi.CDIDevice {
+	var out []*runtimeapi.CDIDevice
+	for _, d := range all {
+		for _, name := range d.GetAnswer().GetCdiDevices() {
+			if !slices.ContainsFunc(out, func(o *runtimeapi.CDIDevice) bool { return o.GetName() == name }) {
+				out = append(out, &runtimeapi.CDIDevice{Name: name})
+			}
+		}
+	}
+	return out
+}
+
+// deviceAnnotations returns the annotations that plugins give a container; ours replace them.
+func deviceAnnotations(all []*journaletv1.ContainerDevices) map[string]string {
+	out := map[string]string{}
+	for _, d := range all {
+		for _, a := range d.GetAnswer().GetAnnotations() {
+			if _, set := out[a.GetName()]; !set {
+				out[a.GetName()] = a.GetValue()
+			}
 		}
 	}
 	return out

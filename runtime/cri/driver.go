@@ -116,6 +116,8 @@ type Options struct {
 
 	Volumes  Volumes
 	Timeouts Timeouts
+	// Devices are the device plugins. Nil: there are none.
+	Devices Devices
 	// Credentials are those of pulls. Nil: images are pulled without, and every pod may use what is on the node.
 	Credentials Credentials
 	// PullQPS and PullBurst limit how often pulls begin; zero: the defaults, negative QPS: no limit.
@@ -227,6 +229,8 @@ type result struct {
 	// imageUsers is who uses the image that was to be removed; empty: it is removed.
 	imageUsers string
 	pulled     *journaletv1.PullCredentials
+	// devices is what a device plugin wants for a container.
+	devices *journaletv1.DeviceAnswer
 }
 
 // Perform does the work of one intent and returns its outcome. With inDoubt the work may be done already, so Perform
@@ -248,8 +252,8 @@ func (d *Driver) Perform(
 		IntentId: intentID, Requester: requester,
 		SandboxId: res.sandboxID, ContainerId: res.containerID, ImageRef: res.imageRef, ImageBytes: res.imageBytes,
 		Reported: res.reported, Volumes: c.volumeOutcomes(res.volumes),
-		PullCredentials: res.pulled,
-		ImageInUse:      res.imageUsers != "", Message: res.imageUsers,
+		PullCredentials: res.pulled, DeviceAnswer: res.devices,
+		ImageInUse: res.imageUsers != "", Message: res.imageUsers,
 	}
 	if err != nil {
 		f := failureOf(err)
@@ -301,6 +305,8 @@ func (c *call) do(ctx context.Context, req *journaletv1.CallRequested) (result, 
 		return c.cleanPod(ctx, w.CleanPod)
 	case *journaletv1.CallRequested_RunHook:
 		return c.runHook(ctx, w.RunHook)
+	case *journaletv1.CallRequested_AllocateDevices:
+		return c.allocateDevices(ctx, w.AllocateDevices)
 	}
 	return result{}, fail(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE,
 		"this version does not know the work of the intent; upgrade the agent")

@@ -18,6 +18,9 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/plugins"
+	"github.com/journalet/journalet/runtime/plugins/devices"
+	"github.com/journalet/journalet/runtime/plugins/podresources"
 	"github.com/journalet/journalet/runtime/pod/volume"
 )
 
@@ -219,7 +222,10 @@ const (
 )
 
 // own are the entries of a root directory that are removed as they are.
-var own = []string{"sandbox-seccomp.json", "volumes.boot", "volumes.boot.new"}
+var own = []string{
+	"sandbox-seccomp.json", "volumes.boot", "volumes.boot.new",
+	devices.Dir, plugins.RegistryDir, podresources.Dir, // with sockets of plugins, which nobody reads any more
+}
 
 // findFiles adds the agent's files in the root directory, and returns whether an agent has used it: it has a bus.
 func (o Options) findFiles(f *Found) (used bool, err error) {

@@ -119,11 +119,36 @@ func (d *Driver) SeedPressure(conditions []string) {
 	d.world.Pressure = conditions
 }
 
+// SeedDevices gives the driver what device plugins offer, as the node has decided last.
+func (d *Driver) SeedDevices(all map[string]*journaletv1.DeviceResource) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, r := range all {
+		d.world.Devices = with(d.world.Devices, name, Devices{r.GetCapacity(), r.GetAllocatable()})
+	}
+}
+
+// with returns a copy of what device plugins offer with one resource more, or another amount of it.
+func with(all map[string]Devices, name string, of Devices) map[string]Devices {
+	all = maps.Clone(all)
+	if all == nil {
+		all = map[string]Devices{}
+	}
+	all[name] = of
+	return all
+}
+
 // Stored registers a stored record.
 func (d *Driver) Stored(rec *journaletv1.Record) {
 	for _, e := range rec.GetStep().GetDecisions() {
 		if k := e.GetNodePressureDecided(); k != nil {
 			d.change(func() { d.world.Pressure, d.urgent = k.GetConditions(), true })
+		}
+		if k := e.GetDeviceCapacityDecided(); k != nil {
+			d.change(func() {
+				d.world.Devices = with(d.world.Devices, k.GetResource(), Devices{k.GetCapacity(), k.GetAllocatable()})
+				d.urgent = true
+			})
 		}
 	}
 	switch k := rec.GetFact().GetKind().(type) {

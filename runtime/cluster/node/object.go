@@ -68,9 +68,14 @@ type World struct {
 	ShuttingDown bool
 	// Pressure are the conditions of what the node is short of.
 	Pressure []string
+	// Devices are what device plugins offer, by resource.
+	Devices map[string]Devices
 	// NoCSINode means that the CSINode does not exist yet.
 	NoCSINode bool
 }
+
+// Devices are how many devices of a resource the node has, and how many of these pods may have.
+type Devices struct{ Capacity, Allocatable int64 }
 
 // Runtime is what a container runtime reports of itself.
 type Runtime struct {
@@ -147,7 +152,7 @@ func takeOver(n *corev1.Node, s *Settings) {
 		n.Annotations = map[string]string{}
 	}
 	n.Annotations[attachAnnotation] = "true"
-	// Devices are not served: what another agent offered here is there no longer, but its names stay known.
+	// What another agent offered here is there no longer, until its plugins register with this one; its names stay known.
 	for name := range n.Status.Capacity {
 		switch {
 		case strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
@@ -172,6 +177,7 @@ func extended(name corev1.ResourceName) bool {
 func setStatus(n *corev1.Node, s *Settings, w *World, now time.Time) {
 	setAddresses(n, s)
 	setResources(&n.Status, s)
+	setDevices(&n.Status, w)
 	m := &s.Machine
 	info := &n.Status.NodeInfo
 	info.MachineID, info.SystemUUID, info.BootID = m.MachineID, m.SystemUUID, m.BootID
@@ -271,6 +277,14 @@ func setResources(st *corev1.NodeStatus, s *Settings) {
 	}
 	allocatable[corev1.ResourceMemory] = memory
 	st.Capacity, st.Allocatable = capacity, allocatable
+}
+
+// setDevices sets what device plugins offer.
+func setDevices(st *corev1.NodeStatus, w *World) {
+	for name, d := range w.Devices {
+		st.Capacity[corev1.ResourceName(name)] = *resource.NewQuantity(d.Capacity, resource.DecimalSI)
+		st.Allocatable[corev1.ResourceName(name)] = *resource.NewQuantity(d.Allocatable, resource.DecimalSI)
+	}
 }
 
 // images returns the largest images, with few names each.

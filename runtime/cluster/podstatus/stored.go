@@ -17,6 +17,9 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 			if k := e.GetPodForgotten(); k != nil {
 				d.forget(k.GetUid())
 			}
+			if k := e.GetDeviceHealthDecided(); k != nil {
+				d.mark(k.GetUid(), false)
+			}
 		}
 		return
 	}

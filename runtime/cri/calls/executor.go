@@ -63,9 +63,10 @@ func (x *Executor) newIntent(requester messages.Ref, req *journaletv1.CallReques
 	return in
 }
 
-// canCancel reports whether a call may end without its work done: stops and hooks mostly wait, and may be repeated.
+// canCancel reports whether a call may end without its work done: stops, hooks and plugins mostly wait, and may be
+// repeated.
 func (in *intent) canCancel() bool {
-	return in.req.GetRunHook() != nil || in.req.GetStopContainer() != nil
+	return in.req.GetRunHook() != nil || in.req.GetStopContainer() != nil || in.req.GetAllocateDevices() != nil
 }
 
 // New returns an executor without intents.
@@ -271,6 +272,8 @@ func Operation(req *journaletv1.CallRequested) string {
 		return "clean_pod"
 	case *journaletv1.CallRequested_RunHook:
 		return "run_hook"
+	case *journaletv1.CallRequested_AllocateDevices:
+		return "allocate_devices"
 	}
 	return "unknown"
 }

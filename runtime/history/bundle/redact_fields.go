@@ -53,6 +53,11 @@ var fields = map[action][]string{
 		"PodUsage.processes", "PressureObserved.layout", "PressureObserved.request_id", "ThresholdMet.acting",
 		"ThresholdMet.available", "ThresholdMet.capacity", "ThresholdMet.reclaiming", "ThresholdMet.soft",
 		"ThresholdMet.threshold", "OomKillObserved.omitted", "OomKillObserved.pid", "OomKillObserved.scope",
+		"ContainerDevices.pre_start", "Device.healthy", "Device.numa_nodes", "DeviceCapacityDecided.allocatable",
+		"DeviceCapacityDecided.capacity", "DeviceDemand.count", "DeviceDemand.init", "DeviceMount.read_only",
+		"DevicesObserved.all", "DevicesObserved.connected", "DevicesObserved.more", "DevicesObserved.pre_start",
+		"DevicesObserved.preferred", "HealthOfDevice.health", "PreferredDevicesRead.request_id",
+		"PreferredDevicesRequested.count", "PreferredDevicesRequested.request_id",
 	},
 	vocabulary: {
 		"AdmissionDecided.reason", "AgentStopped.reason", "Condition.reason", "ContainerObservation.reason",
@@ -90,6 +95,7 @@ var fields = map[action][]string{
 		"RestartRequested.uid", "SessionEnded.uid", "SessionStarted.uid",
 		"ApiDeleteFinished.uid", "ApiDeleteRequested.uid", "NodeObserved.uid", "NodeRegistered.uid",
 		"OomKillObserved.uid",
+		"DeviceHealthDecided.uid", "PreferredDevicesRead.uid", "PreferredDevicesRequested.uid",
 	},
 	namespace: {
 		"AdmissionRequested.namespace", "CleanPod.namespace", "PodObserved.pod_namespace", "PodRef.namespace",
@@ -109,6 +115,8 @@ var fields = map[action][]string{
 		"RemoveContainer.container", "RunHook.container", "StartContainer.container", "StopContainer.container",
 		"UpdateContainer.container",
 		"StorageExceeded.container", "ContainerExcess.container", "OomKillObserved.container",
+		"AllocateDevices.container",
+		"ContainerDevices.container", "DeviceDemand.container", "PreferredDevicesRequested.container",
 		"LogRotated.container", "RestartRequested.container", "SessionEnded.container", "SessionStarted.container",
 	},
 	containerID: {
@@ -166,6 +174,10 @@ var fields = map[action][]string{
 	},
 	hash: {
 		"BackOffStarted.key", "ContainerObservation.hash",
+		"AllocateDevices.ids", "AllocateDevices.resource", "ContainerDevices.ids", "ContainerDevices.resource",
+		"Device.id", "DeviceCapacityDecided.resource", "DeviceDemand.resource", "DeviceHealthDecided.resource",
+		"DevicesObserved.removed", "DevicesObserved.resource", "HealthOfDevice.id", "PreferredDevicesRead.ids",
+		"PreferredDevicesRequested.available", "PreferredDevicesRequested.chosen", "PreferredDevicesRequested.resource",
 	},
 	drop: {
 		"AdmissionDecided.message", "AgentConfig.node_labels", "AgentStarted.agent_id", "AgentStarted.boot_id",
@@ -194,5 +206,8 @@ var fields = map[action][]string{
 		"CertificateChanged.message", "CertificateChanged.request", "NodeObserved.labels", "NodeObserved.pod_cidrs",
 		"NodeTaint.key", "NodeTaint.value", "ContainerExcess.request", "ContainerExcess.used", "ThresholdMet.quantity",
 		"OomKillObserved.process",
+		"DeviceAnswer.cdi_devices", "DeviceMount.container_path", "DeviceMount.host_path", "DeviceNode.container_path",
+		"DeviceNode.host_path", "DeviceNode.permissions", "DevicesObserved.message", "NamedValue.name",
+		"NamedValue.value", "PreferredDevicesRead.message",
 	},
 }

@@ -117,7 +117,7 @@ func (d *Describer) Describe(id string, author messages.Ref, e *journaletv1.Even
 func (d *Describer) describers() []func(id string, e *journaletv1.Event) string {
 	return []func(string, *journaletv1.Event) string{
 		d.agentEvent, d.sourceEvent, d.podEvent, d.callEvent, d.imageEvent, d.admissionEvent, d.resizeEvent,
-		d.operatorEvent, d.storageEvent, d.clusterEvent,
+		d.operatorEvent, d.storageEvent, d.clusterEvent, d.devices,
 	}
 }
 

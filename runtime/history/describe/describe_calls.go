@@ -15,6 +15,7 @@ func (c callText) String() string { return c.verb + " " + c.object }
 
 // verbForms are the gerund and the past of each verb of a callText.
 var verbForms = map[string][2]string{
+	"allocate": {"allocating", "allocated"},
 	"clean up": {"cleaning up", "cleaned up"},
 	"create":   {"creating", "created"},
 	"perform":  {"performing", "performed"},
@@ -121,6 +122,9 @@ func describeCall(c *journaletv1.CallRequested) callText {
 		return callText{"stop", withReason("container "+s.GetContainer()+grace, s.GetReason())}
 	case *journaletv1.CallRequested_RunHook:
 		return callText{"run", hookText(w.RunHook)}
+	case *journaletv1.CallRequested_AllocateDevices:
+		a := w.AllocateDevices
+		return callText{"allocate", a.GetResource() + " " + list(a.GetIds(), 6) + " for container " + a.GetContainer()}
 	case *journaletv1.CallRequested_RemoveContainer:
 		return callText{"remove", "container " + w.RemoveContainer.GetContainer()}
 	case *journaletv1.CallRequested_StopSandbox:

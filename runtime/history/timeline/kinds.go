@@ -15,7 +15,8 @@ func kindOf(e *journaletv1.Event) string {
 		*journaletv1.Event_DrainProgressed, *journaletv1.Event_NodeObserved, *journaletv1.Event_NodeRegistered,
 		*journaletv1.Event_ApiServerContact, *journaletv1.Event_CertificateChanged,
 		*journaletv1.Event_PressureObserved, *journaletv1.Event_NodePressureDecided,
-		*journaletv1.Event_EvictionProgressed:
+		*journaletv1.Event_EvictionProgressed, *journaletv1.Event_DevicesObserved,
+		*journaletv1.Event_DeviceCapacityDecided:
 		return "agent"
 	case *journaletv1.Event_TimerFired, *journaletv1.Event_TimerSet, *journaletv1.Event_TimerCleared:
 		return "timer"
@@ -45,7 +46,8 @@ func kindOf(e *journaletv1.Event) string {
 		*journaletv1.Event_ReadinessGatesRead:
 		return "probe"
 	case *journaletv1.Event_AdmissionRequested, *journaletv1.Event_AdmissionDecided,
-		*journaletv1.Event_AdmissionDeferred, *journaletv1.Event_AdmissionPendingPreemption:
+		*journaletv1.Event_AdmissionDeferred, *journaletv1.Event_AdmissionPendingPreemption,
+		*journaletv1.Event_PreferredDevicesRequested, *journaletv1.Event_PreferredDevicesRead:
 		return "admission"
 	case *journaletv1.Event_ResizeRequested, *journaletv1.Event_ResizeCompleted, *journaletv1.Event_ResizeStarted,
 		*journaletv1.Event_ResizeWithdrawn, *journaletv1.Event_ResizeDecided,
@@ -93,6 +95,8 @@ func alerts(e *journaletv1.Event) bool {
 		return k.CertificateChanged.GetMessage() != ""
 	case *journaletv1.Event_NodePressureDecided:
 		return len(k.NodePressureDecided.GetConditions()) > 0
+	case *journaletv1.Event_DevicesObserved:
+		return k.DevicesObserved.GetMessage() != ""
 	case *journaletv1.Event_ImageFilesystemFull, *journaletv1.Event_PodEvictionDecided:
 		return true
 	case *journaletv1.Event_ResizeDecided:

@@ -242,9 +242,6 @@ func TestUnsupportedFieldsAreNamed(t *testing.T) {
 			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}}}
 		},
 		"spec.resourceClaims": func(s *corev1.PodSpec) { s.ResourceClaims = []corev1.PodResourceClaim{{Name: "c"}} },
-		"spec.containers[0].resources.limits[example.com/gpu]": func(s *corev1.PodSpec) {
-			s.Containers[0].Resources.Limits = corev1.ResourceList{"example.com/gpu": {}}
-		},
 		"spec.containers[0].volumeDevices": func(s *corev1.PodSpec) {
 			s.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "v"}}
 		},

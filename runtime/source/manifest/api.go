@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -79,9 +78,6 @@ func unsupportedOfAPI(spec *corev1.PodSpec) string {
 		walkFields(r, reflect.ValueOf(corev1.Container(spec.EphemeralContainers[i].EphemeralContainerCommon)), at,
 			"spec.containers[]")
 	}
-	for _, at := range extendedResources(spec) {
-		r.extendedResource(at)
-	}
 	var fields []string
 	for _, p := range r.problems {
 		fields = append(fields, p.Field)
@@ -91,22 +87,4 @@ func unsupportedOfAPI(spec *corev1.PodSpec) string {
 		return ""
 	}
 	return fields[0]
-}
-
-// extendedResources returns the paths of the limits and requests for what device plugins offer.
-func extendedResources(spec *corev1.PodSpec) (paths []string) {
-	of := func(at string, res *corev1.ResourceRequirements) {
-		for _, name := range sortedNames(res.Limits) {
-			if strings.Contains(string(name), "/") && !strings.HasPrefix(string(name), corev1.ResourceDefaultNamespacePrefix) {
-				paths = append(paths, fmt.Sprintf("%s.resources.limits[%s]", at, name))
-			}
-		}
-	}
-	for i := range spec.InitContainers {
-		of(fmt.Sprintf("spec.initContainers[%d]", i), &spec.InitContainers[i].Resources)
-	}
-	for i := range spec.Containers {
-		of(fmt.Sprintf("spec.containers[%d]", i), &spec.Containers[i].Resources)
-	}
-	return paths
 }

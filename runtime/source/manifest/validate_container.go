@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/journalet/journalet/actors/devices"
 	"github.com/journalet/journalet/actors/resources"
 )
 
@@ -137,6 +138,7 @@ func (s *containerScope) resources(res *corev1.ResourceRequirements, at *field.P
 	s.resourceList(res.Limits, nil, at.Child("limits"))
 	s.resourceList(res.Requests, res.Limits, at.Child("requests"))
 	s.report.invalid(validateDevices(res, at))
+	s.report.invalid(validateOvercommit(res, at))
 	withinLimits(s.report, res, at)
 	s.report.invalid(validateHugePageLimits(res, at))
 }
@@ -156,8 +158,8 @@ func (s *containerScope) resourceList(list, reported corev1.ResourceList, at *fi
 			s.report.invalid(validateHugePages(resourceName, quantity, p))
 		case isDevice(resourceName):
 			s.report.invalid(validateDevice(resourceName, quantity, p))
-		case strings.Contains(string(resourceName), "/"):
-			s.report.extendedResource(p.String())
+		case devices.IsResource(resourceName):
+			s.report.invalid(validateExtended(resourceName, quantity, p))
 		default:
 			s.report.invalid(field.ErrorList{field.NotSupported(p, string(resourceName),
 				[]string{string(corev1.ResourceCPU), string(corev1.ResourceMemory), string(corev1.ResourceEphemeralStorage)})})
