@@ -46,13 +46,15 @@ var facts = map[string]struct{ about, recorder string }{
 	"operator_pull_requested": {"image", "the control service, on request"},
 	"image_removal_requested": {"image", "the control service, on request"},
 
-	"pressure_observed":   {"node", "the driver of pressure"},
-	"oom_kill_observed":   {"pod", "the driver that reads the kernel's log"},
-	"node_observed":       {"node", "the driver of the Node"},
-	"node_registered":     {"node", "the driver of the Node"},
-	"api_server_contact":  {"agent", "the client of the API server"},
-	"certificate_changed": {"agent", "the driver of certificates"},
-	"api_delete_finished": {"pod", "the driver of pod statuses"},
+	"pressure_observed":      {"node", "the driver of pressure"},
+	"oom_kill_observed":      {"pod", "the driver that reads the kernel's log"},
+	"node_observed":          {"node", "the driver of the Node"},
+	"node_registered":        {"node", "the driver of the Node"},
+	"api_server_contact":     {"agent", "the client of the API server"},
+	"certificate_changed":    {"agent", "the driver of certificates"},
+	"api_delete_finished":    {"pod", "the driver of pod statuses"},
+	"devices_observed":       {"node", "the driver of device plugins"},
+	"preferred_devices_read": {"node", "the driver of device plugins"},
 }
 
 // ids are how a subject names the actors of a kind.

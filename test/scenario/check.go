@@ -113,6 +113,9 @@ func (g *engine) checkPod(a *pod.Actor, name string, report func(string, ...any)
 			}
 			return
 		}
+		if g.awaitsPlugin(a) {
+			return
+		}
 		// Within one source, a name has one pod.
 		if holder := g.pod(s.GetHolderUid()); holder == nil || holder.Pod().GetSource() == s.GetSource() {
 			report("pod/%s waits for a name that is free", name)

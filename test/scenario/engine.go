@@ -248,8 +248,8 @@ func (g *engine) converge() error {
 }
 
 // step takes one step: the outcome of a call, else an observation, else what the store has, else a probe's success,
-// else the API server's answer, else the read of a source, else the exit of an init container, else a timer. It returns
-// false if nothing is left to happen.
+// else the API server's answer, else a device plugin's, else the read of a source, else the exit of an init container,
+// else a timer. It returns false if nothing is left to happen.
 func (g *engine) step() (bool, error) {
 	if calls := g.dispatched(); len(calls) > 0 {
 		return true, g.finish(g.perform(calls[0]))
@@ -268,6 +268,9 @@ func (g *engine) step() (bool, error) {
 		return true, err
 	}
 	if changed, err := g.answerAsAPI(); changed || err != nil {
+		return true, err
+	}
+	if changed, err := g.serveDevices(); changed || err != nil {
 		return true, err
 	}
 	if changed, err := g.readSources(); changed || err != nil {

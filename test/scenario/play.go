@@ -230,7 +230,7 @@ func (s *Scenario) fail(d *datadriven.TestData) (string, error) {
 		return s.g.finish(&journaletv1.CallFinished{
 			IntentId: c.GetIntentId(), Requester: c.GetRequester(),
 			Error: journaletv1.CallError(code), Message: arg(d, "message", "it failed"),
-			MissingVolumeImage: arg(d, "volume-image", ""),
+			MissingVolumeImage: arg(d, "volume-image", ""), Retryable: d.HasArg("retryable"),
 		})
 	})
 }

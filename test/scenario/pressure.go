@@ -132,5 +132,5 @@ func (n *names) pressed(e *journaletv1.Event) string {
 	case *journaletv1.Event_ImagesReclaimed:
 		return fmt.Sprintf("reclaimed %d images, %d bytes", k.ImagesReclaimed.GetImages(), k.ImagesReclaimed.GetBytes())
 	}
-	return ""
+	return n.devices(e)
 }

@@ -65,7 +65,7 @@ func (n *names) event(e *journaletv1.Event) string {
 		if d := k.AdmissionDecided; !d.GetAdmitted() {
 			return "reject pod/" + n.of(d.GetUid()) + " " + d.GetReason() + ": " + d.GetMessage()
 		}
-		return "admit pod/" + n.of(k.AdmissionDecided.GetUid()) + idsText(k.AdmissionDecided.GetUserNamespace())
+		return "admit pod/" + n.of(k.AdmissionDecided.GetUid()) + granted(k.AdmissionDecided)
 	case *journaletv1.Event_ImagePullRequested:
 		return pullText(k.ImagePullRequested)
 	case *journaletv1.Event_ImagePullWithdrawn:
@@ -238,6 +238,8 @@ func (n *names) call(r *journaletv1.CallRequested) string {
 		text += fmt.Sprintf(" %s grace=%s (%s)", stop.GetContainerId(), stop.GetGrace().AsDuration(), stop.GetReason())
 	case *journaletv1.CallRequested_UpdateContainer:
 		text += " " + resourcesText(k.UpdateContainer.GetResources())
+	case *journaletv1.CallRequested_AllocateDevices:
+		text += " " + k.AllocateDevices.GetResource() + "=" + strings.Join(k.AllocateDevices.GetIds(), ",")
 	case *journaletv1.CallRequested_RunHook:
 		text += " " + k.RunHook.GetContainerId()
 		if k.RunHook.GetTimeout() != nil {
@@ -282,6 +284,11 @@ func credentials(r interface {
 	return text
 }
 
+// granted names what an admitted pod gets.
+func granted(d *journaletv1.AdmissionDecided) string {
+	return idsText(d.GetUserNamespace()) + deviceIDs(d.GetDevices())
+}
+
 // idsText names the ids of a user namespace.
 func idsText(ids *journaletv1.UserNamespace) string {
 	if ids == nil {
@@ -318,6 +325,8 @@ func opOf(r *journaletv1.CallRequested) (op, container string) {
 		return "set-up-volumes", ""
 	case *journaletv1.CallRequested_CleanPod:
 		return "clean-pod", ""
+	case *journaletv1.CallRequested_AllocateDevices:
+		return "allocate-devices", k.AllocateDevices.GetContainer()
 	case *journaletv1.CallRequested_RunHook:
 		return hooks[k.RunHook.GetKind()], k.RunHook.GetContainer()
 	}

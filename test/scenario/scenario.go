@@ -60,6 +60,7 @@ var commands = map[string]func(*Scenario, *datadriven.TestData) (string, error){
 	"lost": (*Scenario).lost, "directory": (*Scenario).directory, "storage": (*Scenario).storage,
 	"restart-pod": (*Scenario).restartPod, "drain": (*Scenario).drain, "uncordon": (*Scenario).uncordon,
 	"shutdown": (*Scenario).shutdown, "pressure": (*Scenario).pressure, "oom": (*Scenario).oom,
+	"plugin":  (*Scenario).plugin,
 	"api-pod": (*Scenario).apiPod, "api-gone": (*Scenario).apiGone, "api-phase": (*Scenario).apiPhase,
 	"api-delete": (*Scenario).apiDelete, "node": (*Scenario).node,
 	"images": (*Scenario).images, "full": (*Scenario).full, "pull": (*Scenario).operatorPull,

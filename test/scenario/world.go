@@ -30,6 +30,8 @@ type world struct {
 	created map[string]int
 	// store holds the contents of objects, by kind and name.
 	store map[string]string
+	// plugins are what the device plugins offer, by resource.
+	plugins map[string]*journaletv1.DevicesObserved
 	// violations are broken rules, such as two instances of a container at once.
 	violations []string
 }
@@ -58,6 +60,8 @@ type objects struct {
 	stopped map[string]bool
 	// volumes are those that are set up, with what they hold, by name.
 	volumes map[string]string
+	// devices are those of containers, by id.
+	devices map[string][]string
 }
 
 func newObjects() *objects {
@@ -65,7 +69,7 @@ func newObjects() *objects {
 		starts: map[string]int{}, inits: map[string]bool{}, started: map[string]bool{}, succeeded: map[string]bool{},
 		startingBefore: map[string]bool{}, stopped: map[string]bool{}, resources: map[string]*journaletv1.Resources{},
 		createdFor: map[string]string{}, ran: map[string]bool{}, volumes: map[string]string{},
-		requested: map[string]int{},
+		requested: map[string]int{}, devices: map[string][]string{},
 	}
 }
 
@@ -73,6 +77,7 @@ func newWorld() *world {
 	return &world{
 		pods: map[string]*objects{}, observed: map[string]*journaletv1.PodObserved{},
 		expected: map[string]bool{}, created: map[string]int{}, store: map[string]string{},
+		plugins: map[string]*journaletv1.DevicesObserved{},
 	}
 }
 
@@ -83,7 +88,7 @@ func (w *world) clone() *world {
 			starts: maps.Clone(o.starts), inits: maps.Clone(o.inits), started: maps.Clone(o.started),
 			succeeded: maps.Clone(o.succeeded), startingBefore: map[string]bool{}, stopped: maps.Clone(o.stopped),
 			resources: maps.Clone(o.resources), createdFor: maps.Clone(o.createdFor), ran: maps.Clone(o.ran),
-			volumes: maps.Clone(o.volumes), requested: maps.Clone(o.requested),
+			volumes: maps.Clone(o.volumes), requested: maps.Clone(o.requested), devices: maps.Clone(o.devices),
 		}
 		for _, x := range o.sandboxes {
 			n.sandboxes = append(n.sandboxes, proto.CloneOf(x))
@@ -97,6 +102,7 @@ func (w *world) clone() *world {
 	maps.Copy(c.expected, w.expected)
 	maps.Copy(c.created, w.created)
 	maps.Copy(c.store, w.store)
+	maps.Copy(c.plugins, w.plugins)
 	c.stamped = w.stamped
 	return c
 }
@@ -166,6 +172,8 @@ func (w *world) perform(
 		w.setUpVolumes(o, alias, k.SetUpVolumes, manifest, out)
 	case *journaletv1.CallRequested_CleanPod:
 		o.cleanPod(k.CleanPod)
+	case *journaletv1.CallRequested_AllocateDevices:
+		w.allocate(k.AllocateDevices, out)
 	case *journaletv1.CallRequested_RunHook:
 		if !slices.ContainsFunc(o.containers, func(c *journaletv1.ContainerObservation) bool {
 			return c.GetId() == k.RunHook.GetContainerId() && alive(c)
@@ -257,6 +265,12 @@ func (w *world) startContainer(
 		}
 	} else {
 		w.checkStart(o, alias, c, manifest)
+	}
+	w.checkDevices(o, alias, k)
+	for _, d := range k.GetDevices() {
+		for _, id := range d.GetIds() {
+			o.devices[c.GetId()] = append(o.devices[c.GetId()], d.GetResource()+" "+id)
+		}
 	}
 	o.containers = append(o.containers, c)
 	out.ContainerId, out.ImageRef, out.SandboxId = c.GetId(), c.GetImageRef(), c.GetSandboxId()

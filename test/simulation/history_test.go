@@ -129,11 +129,13 @@ func decidedAgain(ctx context.Context, r *Result) error {
 }
 
 // notSimulated are the events that no run of the simulation has: an actor that fails is a violation there, a pull
-// reports no progress, pods have no cgroups, containers write no logs, nobody works in a pod, and no kernel ends a
-// process.
+// reports no progress, pods have no cgroups, containers write no logs, nobody works in a pod, no kernel ends a process,
+// and no node has device plugins.
 var notSimulated = []string{
 	"quarantined", "quarantine_lifted", "pull_progressed", "pod_cgroup_lost", "log_rotated", "session_started",
 	"session_ended", "oom_kill_observed",
+	"devices_observed", "preferred_devices_requested", "preferred_devices_read", "device_capacity_decided",
+	"device_health_decided",
 }
 
 func eventNames() (names []string) {
