@@ -33,7 +33,8 @@ func (a *agent) newCgroups() (*cgroup.Tree, error) {
 	}
 	return cgroup.New(cgroup.Options{
 		All: a.cfg.CgroupsPerQOS, Root: a.cfg.CgroupRoot, PodPids: a.cfg.PodPidsLimit, Log: a.log,
-		Node: cgroup.OfNode(has.MilliCPU, has.MemoryBytes, has.Pids),
+		MemoryThrottling: a.cfg.MemoryThrottlingFactor,
+		Node:             cgroup.OfNode(has.MilliCPU, has.MemoryBytes, has.Pids),
 	})
 }
 

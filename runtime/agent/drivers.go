@@ -157,6 +157,7 @@ func (a *agent) newDrivers() error {
 		ResolvConf: a.cfg.ResolvConf, SeccompDefault: a.cfg.SeccompDefault,
 		SandboxSeccomp: a.sandboxSeccomp(), SeccompRoot: filepath.Join(a.cfg.RootDir, "seccomp"),
 		MemoryCapacity: a.facts.Capacity.MemoryBytes, SwapCapacity: a.facts.SwapBytes,
+		MemoryThrottling: a.cfg.MemoryThrottlingFactor, PodsMemory: a.facts.Enforced.MemoryBytes,
 		LimitedSwap: a.cfg.SwapBehavior == config.SwapLimited, SELinux: selinux.GetEnabled(),
 		Volumes: a.volumes.Driver, Objects: a.objects, Credentials: a.credentials,
 		PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),

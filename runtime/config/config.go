@@ -123,6 +123,9 @@ type Config struct {
 	EnforceNodeAllocatable []string
 	// PodPidsLimit bounds the processes of a pod; 0 and less: no bound.
 	PodPidsLimit int64
+	// MemoryThrottlingFactor is the part of the memory beyond its request, above 0 and at most 1, from which on a
+	// container is throttled on cgroup v2; 0: none is.
+	MemoryThrottlingFactor float64
 	// SwapBehavior is SwapNone, the default, or SwapLimited.
 	SwapBehavior string
 	// UserNamespaceIDs is how many ids a pod with a user namespace of its own gets.

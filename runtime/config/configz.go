@@ -58,6 +58,9 @@ func (c *Config) KubeletConfiguration() (any, error) {
 	k.VolumeStatsAggPeriod.Duration = c.VolumeStatsAggPeriod
 	k.ProtectKernelDefaults = c.ProtectKernelDefaults
 	k.MemorySwap.SwapBehavior = c.SwapBehavior
+	if c.MemoryThrottlingFactor != 0 {
+		k.MemoryThrottlingFactor = new(c.MemoryThrottlingFactor)
+	}
 	k.CrashLoopBackOff.MaxContainerRestartPeriod = &metav1.Duration{Duration: c.MaxContainerRestartPeriod}
 	k.Logging.Format, k.Logging.Verbosity = c.LogFormat, logsapi.VerbosityLevel(max(0, c.Verbosity))
 	if c.TracingSamplingRatePerMillion > 0 {

@@ -269,6 +269,7 @@ evictionMinimumReclaim: {memory.available: 100Mi}
 evictionMaxPodGracePeriod: 30
 evictionPressureTransitionPeriod: 2m0s
 oomScoreAdj: -500
+memoryThrottlingFactor: 0.9
 makeIPTablesUtilChains: false
 `
 	c := Defaults()

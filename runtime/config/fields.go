@@ -196,7 +196,13 @@ var fields = withCluster(map[string]field{
 	"topologyManagerPolicy":        {ignored: notSupported, def: `"none"`},
 	"topologyManagerScope":         {ignored: notSupported, def: `"container"`},
 	"topologyManagerPolicyOptions": {ignored: notSupported}, "reservedMemory": {ignored: notSupported},
-	"memoryThrottlingFactor": {ignored: notSupported}, "memoryReservationPolicy": {ignored: notSupported, def: `"None"`},
+	"memoryThrottlingFactor": {apply: func(c *Config, k *kubeletConfig, _ string) error {
+		if c.MemoryThrottlingFactor = *k.MemoryThrottlingFactor; c.MemoryThrottlingFactor == 0 {
+			return errors.New("memoryThrottlingFactor: found 0, want more; remove it to throttle nothing")
+		}
+		return nil
+	}},
+	"memoryReservationPolicy": {ignored: notSupported, def: `"None"`},
 	"memorySwap": {apply: set(func(c *Config, k *kubeletConfig) {
 		c.SwapBehavior = cmp.Or(k.MemorySwap.SwapBehavior, SwapNone)
 	})},

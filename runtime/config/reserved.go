@@ -51,6 +51,9 @@ func (c *Config) validateReserved() (errs []error) {
 			bad("%s: cannot be set with reservedSystemCPUs (--reserved-cpus); remove one", r.field)
 		}
 	}
+	if f := c.MemoryThrottlingFactor; !(f >= 0 && f <= 1) { // NaN is neither
+		bad("memoryThrottlingFactor: found %v, want more than 0 and at most 1", f)
+	}
 	if c.OOMScoreAdj < minOOMScore || c.OOMScoreAdj > maxOOMScore {
 		errs = append(errs, errors.New("oomScoreAdj (--oom-score-adj): must be within -1000 and 1000"))
 	}

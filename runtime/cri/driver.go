@@ -97,6 +97,10 @@ type Options struct {
 	Cgroups Cgroups
 	// MemoryCapacity is the node's memory in bytes, for OOM scores and swap.
 	MemoryCapacity int64
+	// MemoryThrottling is the part of the memory beyond its request from which on a container is throttled, on cgroup v2;
+	// 0: none is. PodsMemory is what all pods have together, in bytes, for containers without a limit.
+	MemoryThrottling float64
+	PodsMemory       int64
 	// LimitedSwap lets Burstable containers swap (kubelet memorySwap: LimitedSwap): each gets of SwapCapacity, in bytes,
 	// the share that it requests of the node's memory. It needs cgroup v2.
 	LimitedSwap  bool

@@ -49,6 +49,9 @@ func (d *Driver) containerResources(pod *corev1.Pod, container *corev1.Container
 	r := d.linuxResources(container.Resources.Requests, inherited(pod, container))
 	r.OomScoreAdj = oomScore(pod, container, d.opts.MemoryCapacity)
 	r.HugepageLimits = d.hugePageLimits(pod, container)
+	if d.opts.CgroupV2 && d.opts.MemoryThrottling > 0 {
+		r.Unified["memory.high"] = d.memoryHigh(pod, container)
+	}
 	switch {
 	case !d.opts.Cgroups.Swap:
 	case d.opts.CgroupV2:

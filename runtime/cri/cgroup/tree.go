@@ -24,6 +24,9 @@ type Options struct {
 	Root string
 	// Node are the limits of all pods together; a zero sets no limit.
 	Node Values
+	// MemoryThrottling is the part of the memory beyond its request from which on a pod with resources of its own is
+	// throttled, on cgroup v2; 0: none is.
+	MemoryThrottling float64
 	// PodPids is the maximum number of processes of a pod; 0 and less set no limit.
 	PodPids int64
 	Log     *slog.Logger
@@ -259,6 +262,9 @@ func (t *Tree) Ensure(p *corev1.Pod) error {
 func (t *Tree) valuesOf(p *corev1.Pod) Values {
 	v := OfPod(p)
 	v.Pids = max(0, t.opts.PodPids)
+	if t.unified && t.opts.MemoryThrottling > 0 {
+		v.MemoryHigh = highOf(p, t.opts.MemoryThrottling)
+	}
 	return v
 }
 

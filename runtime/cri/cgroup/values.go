@@ -2,6 +2,8 @@ package cgroup
 
 import (
 	"math"
+	"os"
+	"strconv"
 
 	"github.com/opencontainers/cgroups"
 	corev1 "k8s.io/api/core/v1"
@@ -36,8 +38,13 @@ type Values struct {
 	QuotaMicros  int64
 	PeriodMicros uint64
 	MemoryBytes  int64
-	Pids         int64
+	// MemoryHigh is the memory from which on the kernel throttles, on cgroup v2; -1 ends an earlier value.
+	MemoryHigh int64
+	Pids       int64
 }
+
+// unthrottled ends an earlier MemoryHigh.
+const unthrottled = -1
 
 // OfNode returns the values of the cgroup of all pods together, from thousandths of a CPU, bytes of memory and
 // processes. Zero bytes or processes set no limit.
@@ -66,6 +73,22 @@ func OfPod(p *corev1.Pod) Values {
 		}
 	}
 	return v
+}
+
+// highOf returns from which memory on a pod is throttled as a whole (KEP-2570): one that has resources of its own, and
+// a limit. unthrottled if it is not.
+func highOf(p *corev1.Pod, factor float64) int64 {
+	if !resourcehelper.IsPodLevelResourcesSet(p) || !hasLimit(p, corev1.ResourceMemory) {
+		return unthrottled
+	}
+	all := resourcehelper.PodResourcesOptions{}
+	requests, limits := resourcehelper.PodRequests(p, all), resourcehelper.PodLimits(p, all)
+	high := resources.MemoryHigh(resources.Bytes(requests.Memory()), resources.Bytes(limits.Memory()), factor,
+		int64(os.Getpagesize()))
+	if high == 0 {
+		return unthrottled
+	}
+	return high
 }
 
 // hasLimit reports whether a pod, or every one of its containers, has a limit for a resource.
@@ -119,6 +142,13 @@ func (v Values) resources(unified bool) *cgroups.Resources {
 	default:
 		r.CpuShares = v.Shares
 	}
+	switch {
+	case v.MemoryHigh == 0 || !unified:
+	case v.MemoryHigh == unthrottled:
+		r.Unified = map[string]string{"memory.high": "max"}
+	default:
+		r.Unified = map[string]string{"memory.high": strconv.FormatInt(v.MemoryHigh, 10)}
+	}
 	if v.Pids > 0 {
 		r.PidsLimit = &v.Pids
 	}
@@ -136,6 +166,13 @@ func widened(from, to Values) Values {
 	out := to
 	out.Shares = max(from.Shares, to.Shares)
 	out.MemoryBytes = wider(from.MemoryBytes, to.MemoryBytes)
+	switch {
+	case to.MemoryHigh == 0:
+	case from.MemoryHigh <= 0 || to.MemoryHigh < 0:
+		out.MemoryHigh = unthrottled // one of the two is not throttled, or not known
+	default:
+		out.MemoryHigh = max(from.MemoryHigh, to.MemoryHigh)
+	}
 	if out.QuotaMicros = wider(from.QuotaMicros, to.QuotaMicros); out.QuotaMicros == 0 {
 		out.PeriodMicros = 0
 	}

@@ -164,3 +164,52 @@ func TestCPUBeyondWhatACgroupHoldsIsTheLargest(t *testing.T) {
 		t.Errorf("the largest quota is %d", got)
 	}
 }
+
+func TestPodsWithResourcesOfTheirOwnAreThrottled(t *testing.T) {
+	whole, same := size("", "1Gi", "", "3Gi"), size("1", "1Gi", "1", "1Gi")
+	for name, c := range map[string]struct {
+		pod  *corev1.Pod
+		want int64
+	}{
+		"the pod's own":          {podOf(&whole, size("", "", "", "")), 2 << 30},
+		"none of its own":        {podOf(nil, size("", "1Gi", "", "3Gi")), unthrottled},
+		"request equal to limit": {podOf(&same, size("", "", "", "")), unthrottled},
+	} {
+		if got := highOf(c.pod, 0.5); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+	p := podOf(&whole, size("", "", "", ""))
+	for _, c := range []struct {
+		unified bool
+		factor  float64
+		want    int64
+	}{{true, 0.5, 2 << 30}, {false, 0.5, 0}, {true, 0, 0}} {
+		tree := &Tree{unified: c.unified, opts: Options{MemoryThrottling: c.factor}}
+		if got := tree.valuesOf(p).MemoryHigh; got != c.want {
+			t.Errorf("v2 %v, factor %v: %d, want %d", c.unified, c.factor, got, c.want)
+		}
+	}
+}
+
+func TestThrottlingIsWrittenOnCgroupV2(t *testing.T) {
+	for high, want := range map[int64]string{0: "", unthrottled: "max", 4096: "4096"} {
+		if got := (Values{MemoryHigh: high}).resources(true).Unified["memory.high"]; got != want {
+			t.Errorf("%d is written as %q, want %q", high, got, want)
+		}
+		if got := (Values{MemoryHigh: high}).resources(false).Unified; got != nil {
+			t.Errorf("on v1 %d is written as %v", high, got)
+		}
+	}
+}
+
+func TestResizeThrottlesNoSoonerThanBeforeOrAfter(t *testing.T) {
+	for _, c := range [][3]int64{
+		{100, 200, 200}, {200, 100, 200}, {0, 100, unthrottled}, {100, unthrottled, unthrottled},
+		{unthrottled, 100, unthrottled}, {0, 0, 0},
+	} {
+		if got := widened(Values{MemoryHigh: c[0]}, Values{MemoryHigh: c[1]}).MemoryHigh; got != c[2] {
+			t.Errorf("from %d to %d: %d, want %d", c[0], c[1], got, c[2])
+		}
+	}
+}
