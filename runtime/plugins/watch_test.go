@@ -58,7 +58,7 @@ func serve(t *testing.T, path, kind, name string, change ...func(*fake)) (f *fak
 	registration.RegisterRegistrationServer(s, f)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
-	return f, s.Stop
+	return f, s.GracefulStop // what is under way is answered
 }
 
 func (f *fake) status(t *testing.T) *registration.RegistrationStatus {

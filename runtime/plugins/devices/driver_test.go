@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -206,6 +207,29 @@ func TestAnEqualListIsNotRecorded(t *testing.T) {
 	w.pause <- time.Now()
 	if o := w.next(t); fmt.Sprint(o.GetRemoved()) != "[b]" || len(o.GetChanged()) != 0 {
 		t.Errorf("recorded %v, want only that b is gone", o)
+	}
+}
+
+func TestOfQuickChangesTheNewestIsRecorded(t *testing.T) {
+	w, f := newWorld(t, Timeouts{}), newFake()
+	w.come(t, f)
+	newest := func() int {
+		p := w.plugin(thing)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.newest)
+	}
+	for _, ids := range [][]string{{"a"}, {"a", "b", "c"}} {
+		f.lists <- devicesOf(ids...)
+		for deadline := time.Now().Add(limit); newest() != len(ids); runtime.Gosched() {
+			if time.Now().After(deadline) {
+				t.Fatalf("the list of %v has not arrived; the newest has %d devices", ids, newest())
+			}
+		}
+	}
+	w.pause <- time.Now()
+	if o := w.next(t); len(o.GetRemoved()) != 0 || len(o.GetChanged()) != 1 || o.GetChanged()[0].GetId() != "c" {
+		t.Errorf("recorded %v, want only that c is new", o)
 	}
 }
 
