@@ -199,6 +199,31 @@ func (x *state) update(m Measured, value int64, at time.Time) {
 	x.met.SampledAt = timestamppb.New(at)
 }
 
+// MaxPause is how long no sample may be taken. A pod above its memory ends within 10 s of the crossing, of which its
+// grace period and its stop take some 3 s.
+const MaxPause = 5 * time.Second
+
+// Pause returns how long after a sample the next one may be taken: least while a threshold is met or near, up to
+// MaxPause where all that there is of every signal is left. What is not measured does not count.
+func (t *Tracker) Pause(s Sample, least time.Duration) time.Duration {
+	share := 1.0
+	for _, c := range t.thresholds {
+		m, measured := s.Signals[c.Signal]
+		if t.met[key{c.Signal, c.Soft}] != nil {
+			return least
+		}
+		if !measured {
+			continue
+		}
+		limit := c.Value.Of(m.Capacity) + c.MinReclaim.Of(m.Capacity)
+		if m.Capacity <= limit {
+			return least
+		}
+		share = min(share, float64(m.Available-limit)/float64(m.Capacity-limit))
+	}
+	return max(least, min(MaxPause, time.Duration(share*float64(MaxPause))).Truncate(least))
+}
+
 // crossing reports whether met is to be recorded.
 func (t *Tracker) crossing(met []*journaletv1.ThresholdMet, at time.Time) bool {
 	if !slices.EqualFunc(met, t.last, func(a, b *journaletv1.ThresholdMet) bool { return keyOf(a) == keyOf(b) }) {

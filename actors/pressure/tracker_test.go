@@ -179,3 +179,26 @@ func TestWhatIsNotMeasuredDoesNotAct(t *testing.T) {
 		t.Errorf("%v", met)
 	}
 }
+
+// Far from every threshold samples are rare, near one they are not.
+func TestPauseFollowsTheDistance(t *testing.T) {
+	hundred := Amount{Quantity: 100 * mebi}
+	hard := Threshold{Signal: MemoryAvailable, Value: hundred, MinReclaim: hundred}
+	for available, want := range map[int64]time.Duration{
+		1000: MaxPause, 900: 4 * time.Second, 600: 2 * time.Second, 300: time.Second, 150: time.Second, 50: time.Second,
+		-1: MaxPause,
+	} {
+		tracker := New([]Threshold{hard}, nil)
+		s := Sample{At: begin, Signals: map[Signal]Measured{MemoryAvailable: {available * mebi, 1000 * mebi}}}
+		if available < 0 {
+			delete(s.Signals, MemoryAvailable)
+		}
+		tracker.Add(s)
+		if got := tracker.Pause(s, time.Second); got != want {
+			t.Errorf("%d MiB are left: %s, want %s", available, got, want)
+		}
+	}
+	if got := New(nil, nil).Pause(Sample{}, time.Second); got != MaxPause {
+		t.Errorf("without a threshold: %s", got)
+	}
+}

@@ -228,7 +228,7 @@ var fields = withCluster(map[string]field{
 		func(c *Config, k *kubeletConfig) { c.Eviction.MaxPodGraceSeconds = k.EvictionMaxPodGracePeriod })},
 	"evictionMinimumReclaim": {apply: set(
 		func(c *Config, k *kubeletConfig) { c.Eviction.MinReclaim = k.EvictionMinimumReclaim })},
-	"kernelMemcgNotification": {ignored: "memory is measured every second, ignored"},
+	"kernelMemcgNotification": {ignored: "memory is measured every 1 to 5 s, ignored"},
 
 	"podsPerCore": {ignored: notSupported + ": set maxPods"},
 	"podCIDR":     {ignored: "the CNI plugin assigns pod addresses, ignored"},

@@ -11,7 +11,7 @@ import (
 	"github.com/journalet/journalet/runtime/stats/usage"
 )
 
-// BenchmarkSample is what a second of an idle node costs.
+// BenchmarkSample is what one sample costs.
 func BenchmarkSample(b *testing.B) {
 	conn, err := grpc.NewClient("unix:///nonexistent", grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -20,6 +20,7 @@ func BenchmarkSample(b *testing.B) {
 	s := stats.New(stats.Options{
 		Conn: conn, RootDir: b.TempDir(), Reader: usage.NewReader("/", false), PodsCgroup: func() string { return "/" },
 	})
+	b.ReportAllocs()
 	for b.Loop() {
 		Measured(s.Signals(b.Context(), func(int64) int64 { return pressure.Highest(nil, pressure.MemoryAvailable, 1) }))
 	}

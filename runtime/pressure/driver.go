@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// Period is the pause between two samples. A pod above its memory ends within 10 s of the crossing, most of which are
-	// its grace period and its stop.
+	// Period is the least pause between two samples (pressure.Tracker.Pause).
 	Period = time.Second
 	// UsageTimeout bounds the measurement of pods.
 	UsageTimeout = 10 * time.Second
@@ -51,6 +50,7 @@ type Driver struct {
 	tracker *pressure.Tracker
 	layout  journaletv1.FilesystemLayout
 	ignored map[pressure.Signal]bool
+	pause   time.Duration
 	wake    chan struct{}
 
 	mu sync.Mutex
@@ -69,7 +69,7 @@ func New(o Options) *Driver {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Driver{opts: o, ignored: map[pressure.Signal]bool{}, wake: make(chan struct{}, 1)}
+	d := &Driver{opts: o, pause: o.Period, ignored: map[pressure.Signal]bool{}, wake: make(chan struct{}, 1)}
 	d.tracker = pressure.New(o.Thresholds, nil)
 	return d
 }
@@ -122,23 +122,24 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 
 // Run samples until ctx ends.
 func (d *Driver) Run(ctx context.Context) error {
-	ticker := time.NewTicker(d.opts.Period)
-	defer ticker.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
 		if err := d.Sample(ctx); err != nil && ctx.Err() == nil {
 			d.opts.Log.Warn("pressure on the node was not recorded; it is measured again", "error", err)
 		}
+		timer.Reset(d.pause)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-ticker.C:
+		case <-timer.C:
 		case <-d.wake:
 		}
 	}
 }
 
 // Pause returns how long Run waits for the next sample.
-func (d *Driver) Pause() time.Duration { return d.opts.Period }
+func (d *Driver) Pause() time.Duration { return d.pause }
 
 // Sample measures once, and records what is to be recorded. Run calls it.
 func (d *Driver) Sample(ctx context.Context) error {
@@ -151,7 +152,9 @@ func (d *Driver) Sample(ctx context.Context) error {
 	m := d.opts.Measure(ctx)
 	d.arrange(m)
 	at := d.opts.Now()
-	met, crossing := d.tracker.Add(pressure.Sample{At: at, Signals: m.Signals})
+	sample := pressure.Sample{At: at, Signals: m.Signals}
+	met, crossing := d.tracker.Add(sample)
+	d.pause = d.tracker.Pause(sample, d.opts.Period)
 	if !crossing && request == 0 {
 		return nil
 	}

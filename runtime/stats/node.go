@@ -155,16 +155,13 @@ const kibi = 1 << 10
 
 func (m *meminfo) parse(data []byte) {
 	for line := range bytes.Lines(data) {
-		key, rest, _ := strings.Cut(string(line), ":")
-		words := strings.Fields(rest)
-		if len(words) == 0 {
-			continue
-		}
-		n, err := strconv.ParseUint(words[0], 10, 64)
+		key, rest, _ := bytes.Cut(line, []byte(":"))
+		number, _, _ := bytes.Cut(bytes.TrimSpace(rest), []byte(" "))
+		n, err := strconv.ParseUint(string(number), 10, 64)
 		if err != nil || n > ^uint64(0)/kibi {
 			continue
 		}
-		switch key {
+		switch string(key) {
 		case "MemTotal":
 			m.total, m.ok = n*kibi, true
 		case "MemFree":

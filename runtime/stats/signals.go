@@ -2,6 +2,7 @@ package stats
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,6 +38,8 @@ type Signals struct {
 
 // signals are the measurements of file systems for Signals, each on its own.
 type signals struct {
+	mu                     sync.Mutex // of buf, in which files are read
+	buf                    []byte
 	mounts                 memo[mounts]
 	node, image, container memo[storage.FileSystem]
 }
@@ -47,24 +50,22 @@ type mounts struct {
 	layout             journaletv1.FilesystemLayout
 }
 
-func (s *Stats) newSignals() signals {
-	at := func(path func() string) memo[storage.FileSystem] {
-		// Without a period: a figure from before something was reclaimed would cost a pod.
-		return memo[storage.FileSystem]{measure: func(context.Context) (storage.FileSystem, error) {
-			return storage.FileSystemAt(path())
-		}}
+func (s *Stats) initSignals() {
+	// Without a period: a figure from before something was reclaimed would cost a pod.
+	at := func(path func() string) func(context.Context) (storage.FileSystem, error) {
+		return func(context.Context) (storage.FileSystem, error) { return storage.FileSystemAt(path()) }
 	}
 	known := func() mounts {
 		s.signals.mounts.mu.Lock()
 		defer s.signals.mounts.mu.Unlock()
 		return s.signals.mounts.value
 	}
-	return signals{
-		mounts:    memo[mounts]{period: mountsPeriod, measure: s.findMounts},
-		node:      at(func() string { return s.opts.RootDir }),
-		image:     at(func() string { return known().images }),
-		container: at(func() string { return known().containers }),
-	}
+	g := &s.signals
+	g.buf = make([]byte, maxMemBytes)
+	g.mounts.period, g.mounts.measure = mountsPeriod, s.findMounts
+	g.node.measure = at(func() string { return s.opts.RootDir })
+	g.image.measure = at(func() string { return known().images })
+	g.container.measure = at(func() string { return known().containers })
 }
 
 // findMounts asks the runtime for its file systems.
@@ -110,13 +111,15 @@ func layoutOf(root string, m mounts) (journaletv1.FilesystemLayout, error) {
 func (s *Stats) Signals(ctx context.Context, matters func(limit int64) int64) Signals {
 	var out Signals
 	if dir, err := bounded.OpenDir(s.opts.Proc); err == nil {
-		buf := make([]byte, maxMemBytes)
+		s.signals.mu.Lock()
+		buf := s.signals.buf
 		if data, err := dir.ReadInto("meminfo", buf); err == nil {
 			out.Memory = availableMemory(data)
 		}
 		if r := readRlimit(dir, buf); r.maxPID > 0 && r.running > 0 {
 			out.PIDs = &Level{Available: r.maxPID - r.running, Capacity: r.maxPID}
 		}
+		s.signals.mu.Unlock()
 		dir.Close()
 	}
 	out.Pods = s.podsMemory(matters)

@@ -138,7 +138,7 @@ func New(o Options) *Stats {
 	s.server = memo[int]{period: FilesystemPeriod,
 		measure: func(context.Context) (int, error) { return o.RuntimePID(), nil }}
 	s.imageFS = memo[imageFS]{period: FilesystemPeriod, measure: s.measureImages}
-	s.signals = s.newSignals()
+	s.initSignals()
 	s.layers = memo[map[string]layer]{period: FilesystemPeriod, measure: s.measureLayers}
 	return s
 }

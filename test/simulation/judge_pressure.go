@@ -313,8 +313,9 @@ func (j *judge) holds(uid string, signal limits.Signal) string {
 }
 
 const (
-	// followsWithin is how soon a condition follows a shortage on a node without faults.
-	followsWithin = 5 * time.Second
+	// followsWithin is how soon a condition follows a shortage on a node without faults: the longest pause between two
+	// samples, and what records take.
+	followsWithin = limits.MaxPause + 2*time.Second
 	// endsPressureWithin bounds a cycle on a node without faults: some pods, each with its grace period.
 	endsPressureWithin = 15 * time.Minute
 )
