@@ -50,6 +50,8 @@ require (
 	tags.cncf.io/container-device-interface v1.1.1
 )
 
+require github.com/container-storage-interface/spec v1.13.0
+
 require (
 	github.com/charmbracelet/colorprofile v0.4.3 // indirect
 	github.com/charmbracelet/ultraviolet v0.0.0-20260703014108-f5a850f9c2b7 // indirect

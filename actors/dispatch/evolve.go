@@ -53,7 +53,7 @@ func (a *Actor) evolveStarted(started *journaletv1.AgentStarted) {
 // evolveWithdrawn marks a call under way as cut short, so that the next run cuts it short too.
 func (a *Actor) evolveWithdrawn(id string) {
 	c := a.state.Calls[id]
-	mayBeCut := isHook(c.GetRequest()) || c.GetRequest().GetStopContainer() != nil
+	mayBeCut := isHook(c.GetRequest()) && c.GetRequest().GetCleanPod() == nil || c.GetRequest().GetStopContainer() != nil
 	if mayBeCut && c.GetStage() == journaletv1.CallStage_CALL_STAGE_DISPATCHED {
 		c.Withdrawn = true
 	}

@@ -16,6 +16,9 @@ var lanes = []journaletv1.Lane{
 }
 
 func laneOf(req *journaletv1.CallRequested) journaletv1.Lane {
+	if callsCSI(req) {
+		return journaletv1.Lane_LANE_HOOK
+	}
 	switch req.GetWork().(type) {
 	case *journaletv1.CallRequested_RunSandbox:
 		return journaletv1.Lane_LANE_SANDBOX
@@ -65,11 +68,16 @@ func scopeOf(req *journaletv1.CallRequested) (name string, whole bool) {
 	return "", true
 }
 
-// isHook reports whether a call runs a hook, or asks a device plugin. Such a call excludes no other and waits for no
-// other, even if all others are serial: a hook runs the container's own program, which may wait for the effect of
-// another call, a plugin may hang, and no stop may wait for either.
+// isHook reports whether a call runs a hook, asks a device plugin, or calls CSI drivers. Such a call excludes no other
+// and waits for no other, even if all others are serial: a hook runs the container's own program, which may wait for
+// the effect of another call, a plugin may hang, and no stop may wait for either.
 func isHook(req *journaletv1.CallRequested) bool {
-	return req.GetRunHook() != nil || req.GetAllocateDevices() != nil
+	return req.GetRunHook() != nil || req.GetAllocateDevices() != nil || callsCSI(req)
+}
+
+// callsCSI reports whether a call has CSI drivers set up or tear down volumes.
+func callsCSI(req *journaletv1.CallRequested) bool {
+	return req.GetSetUpVolumes().GetCsi() || req.GetCleanPod().GetCsi()
 }
 
 // full reports whether a lane has no free slot.

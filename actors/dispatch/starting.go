@@ -79,10 +79,10 @@ func stillStarting(req *journaletv1.CallRequested, ok bool) bool {
 
 func (a *Actor) queued(l journaletv1.Lane) []string { return a.state.Queues[int32(l)].GetIntentIds() }
 
-// idle reports whether no call for a pod is under way or queued.
+// idle reports whether no call for a pod is under way or queued. Calls of CSI drivers, which may hang, do not count.
 func (a *Actor) idle(uid string) bool {
 	for _, id := range slices.Sorted(maps.Keys(a.state.Calls)) {
-		if a.state.Calls[id].GetRequest().GetPodUid() == uid {
+		if req := a.state.Calls[id].GetRequest(); req.GetPodUid() == uid && !callsCSI(req) {
 			return false
 		}
 	}

@@ -261,5 +261,7 @@ func (d *step) cleanPod(all bool) error {
 		return d.timer(tearDownTimer, wait)
 	}
 	p := d.state.GetPod()
-	return d.requestCall(&journaletv1.CleanPod{Namespace: p.GetNamespace(), Name: p.GetName(), All: all})
+	return d.requestCall(&journaletv1.CleanPod{
+		Namespace: p.GetNamespace(), Name: p.GetName(), All: all, Csi: d.publishes(),
+	})
 }

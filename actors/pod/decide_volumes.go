@@ -34,16 +34,31 @@ func (d *step) setObjects() error {
 	return d.decide(set)
 }
 
-// setUpVolumes requests the set-up of all volumes that are not, or that have other contents than desired. A volume
-// whose object is missing waits for it, and one that failed for its back-off. A failure that nothing but another
-// manifest or object ends is not repeated. Before the store has read the pod's objects, which takes milliseconds, none
-// is requested: one call does for all.
+// setUpVolumes requests the set-up of all volumes that are not, or that have other contents than desired. Those of CSI
+// drivers have a call of their own, beside that for the others: drivers may take minutes. Before the store has read the
+// pod's objects, which takes milliseconds, none of the others is requested: one call does for all.
 func (d *step) setUpVolumes() error {
-	if d.calling(volumesCall) || slices.ContainsFunc(d.derive().volumes, desiredVolume.unread) {
+	if !slices.ContainsFunc(d.derive().volumes, desiredVolume.unread) {
+		if err := d.setUpVolumesOf(false); err != nil {
+			return err
+		}
+	}
+	return d.setUpVolumesOf(true)
+}
+
+// setUpVolumesOf requests the set-up of the volumes that CSI drivers set up, or of all others. A volume whose object is
+// missing waits for it, and one that failed for its back-off. A failure that nothing but another manifest or object
+// ends is not repeated.
+func (d *step) setUpVolumesOf(csi bool) error {
+	same := func(r *journaletv1.CallRequested) bool { return volumesCall(r) && r.GetSetUpVolumes().GetCsi() == csi }
+	if d.calling(same) {
 		return nil
 	}
 	var all []*journaletv1.DesiredVolume
 	for _, v := range d.derive().volumes {
+		if v.csi != csi {
+			continue
+		}
 		r := d.state.Volumes[v.name]
 		due := v.contents != "" && (r.GetStage() != volumeSetUp || r.GetContents() != v.contents)
 		if due && r.GetFailedContents() == v.contents {
@@ -67,13 +82,28 @@ func (d *step) setUpVolumes() error {
 	}
 	return d.requestCall(&journaletv1.SetUpVolumes{
 		Digest: d.state.GetPod().GetDigest(), Volumes: all, AllocatedDigest: d.state.GetAllocatedDigest(),
-		UserNamespace: d.state.GetUserNamespace(),
+		UserNamespace: d.state.GetUserNamespace(), Csi: csi,
 	})
 }
 
 // volumeDelay returns the wait after so many failed set-ups of a volume in a row.
 func volumeDelay(failures uint32) time.Duration {
 	return doubled(failures, firstVolumeDelay, maxVolumeDelay)
+}
+
+// publishes reports whether CSI drivers may still have volumes of a pod that has ended. Until then the pod's object is
+// not deleted: the control plane takes the volumes for free afterwards.
+func (d *step) publishes() bool {
+	if d.manifest == nil || !d.state.GetUsedRuntime() {
+		return false
+	}
+	for i := range d.manifest.Spec.Volumes {
+		v := &d.manifest.Spec.Volumes[i]
+		if references.IsCSI(v) && d.state.Volumes[v.Name].GetStage() != tornDown {
+			return true
+		}
+	}
+	return false
 }
 
 // tearsDown reports whether volumes of a pod that has ended are still to be torn down. A call that was withdrawn may

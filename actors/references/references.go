@@ -112,6 +112,11 @@ func OfVolume(p *corev1.Pod, v *corev1.Volume) []Use {
 	return all
 }
 
+// IsCSI reports whether a CSI driver sets up a volume, as far as its manifest shows: it is inline, or a claim.
+func IsCSI(v *corev1.Volume) bool {
+	return v.CSI != nil || v.PersistentVolumeClaim != nil || v.Ephemeral != nil
+}
+
 // OfContainer returns what the environment of a container refers to, in the order of the manifest: envFrom comes first.
 func OfContainer(c *corev1.Container) []Use {
 	var all []Use

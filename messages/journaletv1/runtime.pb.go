@@ -404,7 +404,7 @@ type Lane int32
 
 const (
 	Lane_LANE_UNSPECIFIED Lane = 0
-	// StartContainer, UpdateContainer, SetUpVolumes.
+	// StartContainer, UpdateContainer, and SetUpVolumes without those of CSI drivers.
 	Lane_LANE_START Lane = 1
 	// StopSandbox.
 	Lane_LANE_STOP Lane = 2
@@ -414,10 +414,11 @@ const (
 	Lane_LANE_PULL Lane = 4
 	// RunSandbox. It shares the bound of LANE_START and comes after it, so that pods that have begun finish first.
 	Lane_LANE_SANDBOX Lane = 5
-	// RemoveSandbox, RemoveContainer, CleanPod. It shares the bound of LANE_STOP and comes after it: what is
-	// stopped frees its network, what is removed only disk.
+	// RemoveSandbox, RemoveContainer, and CleanPod without volumes of CSI drivers. It shares the bound of LANE_STOP and
+	// comes after it: what is stopped frees its network, what is removed only disk.
 	Lane_LANE_REMOVE Lane = 6
-	// RunHook and AllocateDevices: they take as long as somebody else's program.
+	// RunHook, AllocateDevices, and SetUpVolumes and CleanPod of CSI drivers: they take as long as somebody else's
+	// program.
 	Lane_LANE_HOOK Lane = 7
 )
 
@@ -1839,6 +1840,9 @@ type SetUpVolumes struct {
 	AllocatedDigest string `protobuf:"bytes,4,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	// The user namespace of the pod. Unset: the node's.
 	UserNamespace *UserNamespace `protobuf:"bytes,5,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
+	// The volumes are of CSI drivers: the call waits for drivers and for the API server, and excludes no other. It may be
+	// cancelled.
+	Csi           bool `protobuf:"varint,6,opt,name=csi,proto3" json:"csi,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1906,6 +1910,13 @@ func (x *SetUpVolumes) GetUserNamespace() *UserNamespace {
 		return x.UserNamespace
 	}
 	return nil
+}
+
+func (x *SetUpVolumes) GetCsi() bool {
+	if x != nil {
+		return x.Csi
+	}
+	return false
 }
 
 // DesiredVolume is one volume that is to be set up.
@@ -2035,7 +2046,9 @@ type CleanPod struct {
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name      string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Directories, logs and links too: the pod is removed for good.
-	All           bool `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
+	All bool `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
+	// Volumes of CSI drivers are among those that are torn down: the call waits for drivers, and excludes no other.
+	Csi           bool `protobuf:"varint,4,opt,name=csi,proto3" json:"csi,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2087,6 +2100,13 @@ func (x *CleanPod) GetName() string {
 func (x *CleanPod) GetAll() bool {
 	if x != nil {
 		return x.All
+	}
+	return false
+}
+
+func (x *CleanPod) GetCsi() bool {
+	if x != nil {
+		return x.Csi
 	}
 	return false
 }
@@ -3602,24 +3622,26 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tcontainer\x18\x02 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x03 \x01(\tR\vcontainerId\x12\x14\n" +
 	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x18\n" +
-	"\amessage\x18\x05 \x01(\tR\amessage\"\xe5\x01\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\"\xf7\x01\n" +
 	"\fSetUpVolumes\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x125\n" +
 	"\avolumes\x18\x02 \x03(\v2\x1b.journalet.v1.DesiredVolumeR\avolumes\x12\x17\n" +
 	"\apod_ips\x18\x03 \x03(\tR\x06podIps\x12)\n" +
 	"\x10allocated_digest\x18\x04 \x01(\tR\x0fallocatedDigest\x12B\n" +
-	"\x0euser_namespace\x18\x05 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\"?\n" +
+	"\x0euser_namespace\x18\x05 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x12\x10\n" +
+	"\x03csi\x18\x06 \x01(\bR\x03csi\"?\n" +
 	"\rDesiredVolume\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bcontents\x18\x02 \x01(\tR\bcontents\"[\n" +
 	"\rVolumeOutcome\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1c\n" +
-	"\tretryable\x18\x03 \x01(\bR\tretryable\"N\n" +
+	"\tretryable\x18\x03 \x01(\bR\tretryable\"`\n" +
 	"\bCleanPod\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
-	"\x03all\x18\x03 \x01(\bR\x03all\"}\n" +
+	"\x03all\x18\x03 \x01(\bR\x03all\x12\x10\n" +
+	"\x03csi\x18\x04 \x01(\bR\x03csi\"}\n" +
 	"\x0eCallDispatched\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x19\n" +
 	"\bin_doubt\x18\x02 \x01(\bR\ainDoubt\x123\n" +

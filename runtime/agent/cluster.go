@@ -17,6 +17,7 @@ import (
 	"github.com/journalet/journalet/runtime/cluster/certificate"
 	"github.com/journalet/journalet/runtime/cluster/client"
 	"github.com/journalet/journalet/runtime/cluster/node"
+	"github.com/journalet/journalet/runtime/csi"
 	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/source/api"
 )
@@ -30,6 +31,7 @@ type cluster struct {
 	node    *node.Driver
 	boot    string
 	pods    *api.Driver
+	csi     *csi.Drivers
 	reports *reports
 	// ports serve the kubelet server's paths to the cluster, by name.
 	ports map[string]func(context.Context) error
@@ -137,7 +139,7 @@ func (c *cluster) seed(r *host.Recovered, ref messages.Ref, d actors.Decider) {
 func (c *cluster) drivers() map[string]func(context.Context) error {
 	all := map[string]func(context.Context) error{
 		"API server": c.contact.Run, "Node": c.node.Run, "api source": c.pods.Run,
-		"services": c.services.Run, "runtime classes": c.classes.Run,
+		"services": c.services.Run, "runtime classes": c.classes.Run, "CSI drivers": c.csi.Run,
 	}
 	maps.Copy(all, c.reports.drivers())
 	maps.Copy(all, c.ports)

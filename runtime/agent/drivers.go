@@ -130,6 +130,21 @@ func (a *agent) sandboxSeccomp() string {
 	return path
 }
 
+// newVolumes creates the driver of volumes.
+func (a *agent) newVolumes() (*volume.Driver, error) {
+	disks, err := a.newCSI()
+	if err != nil {
+		return nil, err
+	}
+	return volume.New(volume.Options{
+		CSI:     disks,
+		Objects: a.objects,
+		RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
+		AllocatableMemory: a.facts.AllocatableMemory(), Allocatable: a.allocatable,
+		Prepare: func(pod *corev1.Pod, volume, dir string) { storage.Prepare(pod, volume, dir, a.log) },
+	}), nil
+}
+
 // newDrivers creates the drivers without running them.
 func (a *agent) newDrivers() error {
 	var err error
@@ -138,12 +153,9 @@ func (a *agent) newDrivers() error {
 	}
 	a.objects = a.newObjects()
 	a.manifests.secrets = a.objects.Secrets
-	a.volumes.Driver = volume.New(volume.Options{
-		Objects: a.objects,
-		RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
-		AllocatableMemory: a.facts.AllocatableMemory(), Allocatable: a.allocatable,
-		Prepare: func(pod *corev1.Pod, volume, dir string) { storage.Prepare(pod, volume, dir, a.log) },
-	})
+	if a.volumes.Driver, err = a.newVolumes(); err != nil {
+		return err
+	}
 	if a.cgroups, err = a.newCgroups(); err != nil {
 		return err
 	}

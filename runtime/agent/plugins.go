@@ -21,7 +21,7 @@ import (
 
 // Why plugins of these types are refused.
 const (
-	noCSI = "CSI drivers are not supported by this version of journalet; use volumes that it supports"
+	noCSI = "CSI drivers need an API server, which has their volumes; start the agent with --kubeconfig"
 	noDRA = "dynamic resource allocation is not supported by this version of journalet; use a device plugin"
 )
 
@@ -46,7 +46,7 @@ func (a *agent) pluginDrivers() map[string]func(context.Context) error {
 		Dir: filepath.Join(a.absoluteRoot(), plugins.RegistryDir), Log: a.log,
 		Handlers: map[string]plugins.Handler{
 			"DevicePlugin": a.devices.Watched(),
-			"CSIPlugin":    plugins.Refuse(noCSI),
+			"CSIPlugin":    a.csiPlugins(),
 			"DRAPlugin":    plugins.Refuse(noDRA),
 		},
 	})

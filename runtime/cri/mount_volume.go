@@ -131,9 +131,11 @@ func (c *call) hostPathOf(in containerInput, i int, v *corev1.Volume, sub string
 }
 
 // isReadOnly reports whether containers may not write a volume whatever their mounts ask for: the agent or the runtime
-// owns its contents.
+// owns its contents, or the volume itself says so.
 func isReadOnly(v *corev1.Volume) bool {
-	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil || v.Image != nil
+	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil || v.Image != nil ||
+		v.CSI != nil && v.CSI.ReadOnly != nil && *v.CSI.ReadOnly ||
+		v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
 }
 
 func volumeOf(pod *corev1.Pod, name string) *corev1.Volume {

@@ -45,6 +45,10 @@ var kinds = map[string]kind{
 		apiVersion: "coordination.k8s.io/v1", kind: "Lease", typed: coordinationv1.Lease{}},
 	"csinodes.storage.k8s.io": {
 		apiVersion: "storage.k8s.io/v1", kind: "CSINode", typed: storagev1.CSINode{}, clusterScoped: true},
+	"csidrivers.storage.k8s.io": {
+		apiVersion: "storage.k8s.io/v1", kind: "CSIDriver", typed: storagev1.CSIDriver{}, clusterScoped: true},
+	"volumeattachments.storage.k8s.io": {
+		apiVersion: "storage.k8s.io/v1", kind: "VolumeAttachment", typed: storagev1.VolumeAttachment{}, clusterScoped: true},
 	"runtimeclasses.node.k8s.io": {
 		apiVersion: "node.k8s.io/v1", kind: "RuntimeClass", typed: nodev1.RuntimeClass{}, clusterScoped: true},
 	"certificatesigningrequests.certificates.k8s.io": {apiVersion: "certificates.k8s.io/v1",

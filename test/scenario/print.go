@@ -322,8 +322,14 @@ func opOf(r *journaletv1.CallRequested) (op, container string) {
 	case *journaletv1.CallRequested_RemoveImage:
 		return "remove-image", ""
 	case *journaletv1.CallRequested_SetUpVolumes:
+		if k.SetUpVolumes.GetCsi() {
+			return "set-up-csi-volumes", ""
+		}
 		return "set-up-volumes", ""
 	case *journaletv1.CallRequested_CleanPod:
+		if k.CleanPod.GetCsi() {
+			return "clean-csi-pod", ""
+		}
 		return "clean-pod", ""
 	case *journaletv1.CallRequested_AllocateDevices:
 		return "allocate-devices", k.AllocateDevices.GetContainer()

@@ -124,6 +124,17 @@ func (r nodeRequests) CreateCSINode(_ context.Context, n *storagev1.CSINode) (ou
 	})
 }
 
+// UpdateCSINode replaces the CSINode.
+func (r nodeRequests) UpdateCSINode(_ context.Context, n *storagev1.CSINode) (out *storagev1.CSINode, err error) {
+	return out, r.request("update", func(a *apiServer) error {
+		if a.csi == nil {
+			return apierrors.NewNotFound(csiResource, nodeName)
+		}
+		a.csi, out = n, n
+		return nil
+	})
+}
+
 func (a *apiServer) putNode(n *corev1.Node) *corev1.Node {
 	kind := watch.Modified
 	if a.node == nil {

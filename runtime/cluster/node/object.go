@@ -72,6 +72,10 @@ type World struct {
 	Devices map[string]Devices
 	// NoCSINode means that the CSINode does not exist yet.
 	NoCSINode bool
+	// VolumesInUse are the volumes that the control plane may not detach, sorted.
+	VolumesInUse []string
+	// Topology are labels that CSI drivers want on the Node.
+	Topology map[string]string
 }
 
 // Devices are how many devices of a resource the node has, and how many of these pods may have.
@@ -197,7 +201,23 @@ func setStatus(n *corev1.Node, s *Settings, w *World, now time.Time) {
 	n.Status.DeclaredFeatures = declaredFeatures()
 	n.Status.Images = images(w.Runtime.Images, s.MaxImages)
 	n.Status.VolumesInUse = nil
+	for _, name := range w.VolumesInUse {
+		n.Status.VolumesInUse = append(n.Status.VolumesInUse, corev1.UniqueVolumeName(name))
+	}
+	setTopology(n, w.Topology)
 	setConditions(&n.Status, w, now)
+}
+
+// setTopology sets the labels of CSI drivers' topologies. The labels of a Node are shared, and are copied first.
+func setTopology(n *corev1.Node, topology map[string]string) {
+	if len(topology) == 0 {
+		return
+	}
+	n.Labels = maps.Clone(n.Labels)
+	if n.Labels == nil {
+		n.Labels = map[string]string{}
+	}
+	maps.Copy(n.Labels, topology)
 }
 
 // KubeletVersion returns the version of a kubelet with ours as build metadata, which version skew policies pass over.

@@ -96,8 +96,8 @@ func (d *Driver) warn(what string, err error) {
 	d.failures++
 }
 
-// keepCSINode creates the CSINode once the Node is known; until it exists, the node is not ready. It has no drivers:
-// CSI is not carried out.
+// keepCSINode creates the CSINode once the Node is known; until it exists, the node is not ready. Its drivers come when
+// they register (csi.go).
 func (d *Driver) keepCSINode(ctx context.Context) {
 	var done types.UID
 	retry := firstRetry

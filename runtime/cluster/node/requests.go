@@ -24,6 +24,8 @@ type Requests interface {
 	UpdateLease(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error)
 	CSINode(ctx context.Context) (*storagev1.CSINode, error)
 	CreateCSINode(ctx context.Context, n *storagev1.CSINode) (*storagev1.CSINode, error)
+	// UpdateCSINode replaces the CSINode, with its resourceVersion as a precondition.
+	UpdateCSINode(ctx context.Context, n *storagev1.CSINode) (*storagev1.CSINode, error)
 }
 
 // requests returns what sends the driver's requests.
@@ -79,4 +81,9 @@ func (r restRequests) CSINode(ctx context.Context) (*storagev1.CSINode, error) {
 // CreateCSINode creates the CSINode.
 func (r restRequests) CreateCSINode(ctx context.Context, n *storagev1.CSINode) (*storagev1.CSINode, error) {
 	return client.Create(ctx, r.Client, client.CSINode, "", n)
+}
+
+// UpdateCSINode replaces the CSINode.
+func (r restRequests) UpdateCSINode(ctx context.Context, n *storagev1.CSINode) (*storagev1.CSINode, error) {
+	return client.Update(ctx, r.Client, client.CSINode, "", r.name, n)
 }

@@ -63,10 +63,11 @@ func (x *Executor) newIntent(requester messages.Ref, req *journaletv1.CallReques
 	return in
 }
 
-// canCancel reports whether a call may end without its work done: stops, hooks and plugins mostly wait, and may be
-// repeated.
+// canCancel reports whether a call may end without its work done: stops, hooks, plugins and what sets up volumes of CSI
+// drivers mostly wait, and may be repeated.
 func (in *intent) canCancel() bool {
-	return in.req.GetRunHook() != nil || in.req.GetStopContainer() != nil || in.req.GetAllocateDevices() != nil
+	return in.req.GetRunHook() != nil || in.req.GetStopContainer() != nil || in.req.GetAllocateDevices() != nil ||
+		in.req.GetSetUpVolumes().GetCsi()
 }
 
 // New returns an executor without intents.
@@ -141,7 +142,7 @@ func (x *Executor) begin(id string) *intent {
 // due returns how long a call may take by its own request; false if nothing bounds it.
 func (in *intent) due() (time.Duration, bool) {
 	switch {
-	case in.req.GetPullImage() != nil:
+	case in.req.GetPullImage() != nil, in.req.GetSetUpVolumes().GetCsi(), in.req.GetCleanPod().GetCsi():
 		return 0, false
 	case in.req.GetRunHook() != nil:
 		timeout := in.req.GetRunHook().GetTimeout()
@@ -159,8 +160,8 @@ type Overdue struct {
 }
 
 // Overdue returns the calls that have been under way for longer than threshold, the oldest first. A stop and a hook get
-// their grace period or timeout on top. It omits pulls, whose duration depends on a registry, and hooks without a
-// timeout, which may take as long as their container.
+// their grace period or timeout on top. It omits pulls, whose duration depends on a registry, calls of CSI drivers, and
+// hooks without a timeout, which may take as long as their container.
 func (x *Executor) Overdue(threshold time.Duration) []Overdue {
 	x.mu.Lock()
 	defer x.mu.Unlock()

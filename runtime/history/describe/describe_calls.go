@@ -136,6 +136,9 @@ func describeCall(c *journaletv1.CallRequested) callText {
 	case *journaletv1.CallRequested_RemoveImage:
 		return callText{"remove", withReason("image "+w.RemoveImage.GetName(), w.RemoveImage.GetReason())}
 	case *journaletv1.CallRequested_SetUpVolumes:
+		if w.SetUpVolumes.GetCsi() {
+			return callText{"prepare", "volumes of CSI drivers"}
+		}
 		return callText{"prepare", "volumes"}
 	case *journaletv1.CallRequested_CleanPod:
 		if w.CleanPod.GetAll() {

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/runtime/csi"
 	"github.com/journalet/journalet/runtime/objects"
 )
 
@@ -26,8 +28,18 @@ type Options struct {
 	Objects objects.Getter
 	// Prepare is called with the new directory of an emptyDir on disk, before a container can see it. May be nil.
 	Prepare func(pod *corev1.Pod, volume, dir string)
+	// CSI sets up volumes of CSI drivers; nil: this node has none.
+	CSI CSI
 	// Allocatable replaces limits that a container does not set, in a downward API. May be nil.
 	Allocatable func() corev1.ResourceList
+}
+
+// CSI sets up and tears down volumes of CSI drivers. It is implemented by csi.Volumes, which documents the methods.
+type CSI interface {
+	SetUp(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) error
+	TearDown(ctx context.Context, uid string) ([]csi.Outcome, error)
+	Path(uid, volume string) (string, error)
+	Lost(uid, volume string) bool
 }
 
 // Driver sets up and tears down volumes. Its only state is the disk and the mount table, so every method may be

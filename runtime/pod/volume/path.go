@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors/references"
 )
 
 // The kubelet's names of the directories below which the volumes of a kind are.
@@ -14,6 +16,7 @@ const (
 	secretPlugin    = "kubernetes.io~secret"
 	downwardPlugin  = "kubernetes.io~downward-api"
 	projectedPlugin = "kubernetes.io~projected"
+	csiPlugin       = "kubernetes.io~csi"
 )
 
 var plugins = []string{emptyDirPlugin, configMapPlugin, secretPlugin, downwardPlugin, projectedPlugin}
@@ -30,6 +33,9 @@ func (d *Driver) Path(pod *corev1.Pod, volumeName string) (string, error) {
 	}
 	if v.HostPath != nil {
 		return v.HostPath.Path, nil
+	}
+	if references.IsCSI(v) && d.opts.CSI != nil {
+		return d.opts.CSI.Path(string(pod.UID), volumeName)
 	}
 	plugin := pluginOf(v)
 	if plugin == "" {

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
@@ -93,6 +94,9 @@ type reconciler struct {
 
 // lost reports whether a volume that was set up is not there.
 func (r *reconciler) lost(pod *corev1.Pod, v *corev1.Volume) bool {
+	if v != nil && references.IsCSI(v) && r.opts.CSI != nil {
+		return r.opts.CSI.Lost(string(pod.UID), v.Name)
+	}
 	if v == nil || pluginOf(v) == "" {
 		return false
 	}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -32,16 +34,30 @@ func (d *Driver) SetUp(
 	if dirs != nil && len(names) == 0 {
 		return []*journaletv1.VolumeOutcome{outcome("", "set up the directories of the pod%.0s: %v", dirs)}
 	}
-	outcomes := make([]*journaletv1.VolumeOutcome, 0, len(names))
-	for _, name := range names {
-		err := dirs
-		if err == nil {
-			err = d.setUp(ctx, pod, name)
+	outcomes := make([]*journaletv1.VolumeOutcome, len(names))
+	var plugins errgroup.Group
+	plugins.SetLimit(maxPluginCalls)
+	for i, name := range names {
+		setUp := func() error {
+			err := dirs
+			if err == nil {
+				err = d.setUp(ctx, pod, name)
+			}
+			outcomes[i] = outcome(name, "MountVolume.SetUp failed for volume %q : %v", err)
+			return nil
 		}
-		outcomes = append(outcomes, outcome(name, "MountVolume.SetUp failed for volume %q : %v", err))
+		if v := find(pod, name); v != nil && references.IsCSI(v) {
+			plugins.Go(setUp)
+		} else {
+			_ = setUp()
+		}
 	}
+	_ = plugins.Wait()
 	return outcomes
 }
+
+// maxPluginCalls bounds how many volumes of CSI drivers of a pod are set up at once: each waits for its driver.
+const maxPluginCalls = 8
 
 func (d *Driver) setUp(ctx context.Context, pod *corev1.Pod, name string) error {
 	if err := ctx.Err(); err != nil {
@@ -56,6 +72,9 @@ func (d *Driver) setUp(ctx context.Context, pod *corev1.Pod, name string) error 
 	}
 	if v.Image != nil {
 		return nil // the runtime mounts it
+	}
+	if references.IsCSI(v) && d.opts.CSI != nil {
+		return d.opts.CSI.SetUp(ctx, pod, v)
 	}
 	plugin := pluginOf(v)
 	if plugin == "" {

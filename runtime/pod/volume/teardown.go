@@ -41,6 +41,9 @@ func (d *Driver) TearDown(ctx context.Context, uid string) ([]*journaletv1.Volum
 	if err := t.unmount(); err != nil {
 		return nil, err
 	}
+	if err := t.unpublish(); err != nil {
+		return nil, err
+	}
 	outcomes, err := t.removeAll()
 	if err := ctx.Err(); err != nil {
 		return outcomes, err // what failed may have failed for this reason
@@ -59,6 +62,8 @@ type tearDown struct {
 	uid  string
 	// failed has the volumes that stay, by name.
 	failed map[string]error
+	// unpublished has the volumes of CSI drivers that had a directory.
+	unpublished []string
 }
 
 // unmount unmounts what the agent has mounted below the pod's directory. It fails only if the table cannot be read.
@@ -101,6 +106,28 @@ func (t *tearDown) unmount() error {
 	return nil
 }
 
+// unpublish tears down the volumes of CSI drivers, after the mounts of their subpaths. Their directories go with them.
+func (t *tearDown) unpublish() error {
+	if t.opts.CSI == nil {
+		left, err := t.list(filepath.Join(volumesDir, csiPlugin))
+		for _, name := range left {
+			t.unpublished = append(t.unpublished, name)
+			t.failed[name] = errors.New("a CSI driver has to unpublish it: start the agent with its kubeconfig")
+		}
+		return err
+	}
+	all, err := t.opts.CSI.TearDown(t.ctx, t.uid)
+	for _, o := range all {
+		t.unpublished = append(t.unpublished, o.Volumes...)
+		for _, name := range o.Volumes {
+			if o.Err != nil {
+				t.failed[name] = o.Err
+			}
+		}
+	}
+	return err
+}
+
 // volumeOf returns the volume that a mount belongs to; "" if none. ours is whether the agent mounted it.
 func (t *tearDown) volumeOf(p mountPoint) (name string, ours bool) {
 	rel, err := filepath.Rel(t.PodDir(t.uid), p.path)
@@ -109,6 +136,7 @@ func (t *tearDown) volumeOf(p mountPoint) (name string, ours bool) {
 	}
 	parts := strings.Split(rel, "/")
 	switch {
+	case len(parts) >= 2 && parts[0] == volumesDir && parts[1] == csiPlugin: // it has its own outcome
 	case len(parts) >= 3 && parts[0] == volumesDir:
 		memory := !p.bound && (p.fsType == tmpfs || p.fsType == hugetlbfs)
 		return parts[2], len(parts) == 3 && memory && slices.Contains(plugins, parts[1])
@@ -131,6 +159,9 @@ func (t *tearDown) removeAll() ([]*journaletv1.VolumeOutcome, error) {
 		return nil, err
 	}
 	for _, kind := range kinds {
+		if kind == csiPlugin {
+			continue
+		}
 		names, err := t.list(filepath.Join(volumesDir, kind))
 		if err != nil {
 			return nil, err
@@ -146,6 +177,9 @@ func (t *tearDown) removeAll() ([]*journaletv1.VolumeOutcome, error) {
 	}
 	for _, name := range subpaths {
 		at[name] = append(at[name], filepath.Join(subpathsDir, name))
+	}
+	for _, name := range t.unpublished {
+		at[name] = slices.Clone(at[name]) // also without a directory of a subpath
 	}
 	var outcomes []*journaletv1.VolumeOutcome
 	for _, name := range slices.Sorted(maps.Keys(at)) {

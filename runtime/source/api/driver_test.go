@@ -230,14 +230,6 @@ func TestPodThatCannotBeStoredIsRetried(t *testing.T) {
 
 func TestUnsupportedFieldsAreNamed(t *testing.T) {
 	for field, change := range map[string]func(*corev1.PodSpec){
-		"spec.volumes[0].persistentVolumeClaim": func(s *corev1.PodSpec) {
-			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "x"}}}}
-		},
-		"spec.volumes[0].csi": func(s *corev1.PodSpec) {
-			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
-				CSI: &corev1.CSIVolumeSource{Driver: "d"}}}}
-		},
 		"spec.volumes[0].nfs": func(s *corev1.PodSpec) {
 			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}}}
 		},
@@ -246,6 +238,13 @@ func TestUnsupportedFieldsAreNamed(t *testing.T) {
 			s.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "v"}}
 		},
 		"": func(s *corev1.PodSpec) {
+			s.Volumes = []corev1.Volume{
+				{Name: "c", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}},
+				{Name: "p", VolumeSource: corev1.VolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "x"}}},
+				{Name: "e", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
+					VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{}}}},
+			}
 			s.EphemeralContainers = []corev1.EphemeralContainer{{TargetContainerName: "c",
 				EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e", Image: "i"}}}
 			s.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/journalet/journalet/actors/containers"
+	"github.com/journalet/journalet/actors/references"
 )
 
 // FromAPI returns a pod of the API server as it is stored, and what of it this version does not carry out, with the
@@ -65,7 +66,9 @@ func unsupportedOfAPI(spec *corev1.PodSpec) string {
 	r := &report{root: new(node)}
 	for i := range spec.Volumes {
 		at := field.NewPath("spec", "volumes").Index(i)
-		staticVolume(r, &spec.Volumes[i], at)
+		if !references.IsCSI(&spec.Volumes[i]) {
+			staticVolume(r, &spec.Volumes[i], at)
+		}
 	}
 	if len(spec.ResourceClaims) > 0 {
 		refuse(r, field.NewPath("spec", "resourceClaims"), "resource claims", "")

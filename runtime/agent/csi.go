@@ -1,0 +1,57 @@
+package agent
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/journalet/journalet/runtime/cluster/client"
+	"github.com/journalet/journalet/runtime/csi"
+	"github.com/journalet/journalet/runtime/plugins"
+	"github.com/journalet/journalet/runtime/pod/volume"
+)
+
+// newCSI creates what sets up volumes of CSI drivers; nil without a cluster, which keeps their objects.
+func (a *agent) newCSI() (volume.CSI, error) {
+	if a.cluster == nil {
+		return nil, nil
+	}
+	root, err := filepath.EvalSymlinks(a.absoluteRoot())
+	if err != nil {
+		return nil, err
+	}
+	c := a.cluster
+	c.csi = csi.NewDrivers(csi.DriverOptions{
+		NewConn: plugins.NewConn, Log: a.log, Registered: c.node.SetCSIDriver,
+		Gone: func(ctx context.Context, name string) {
+			if err := c.node.RemoveCSIDriver(ctx, name); err != nil {
+				a.log.Warn("a CSI driver that has gone is still in the CSINode", "driver", name, "error", client.Message(err))
+			}
+		},
+	})
+	return csi.New(csi.Options{
+		RootDir: root, NodeName: a.facts.NodeName, BootID: a.facts.BootID, Drivers: c.csi,
+		Objects: csi.FromAPI(c.client), Node: c.node, Log: a.log,
+	})
+}
+
+// csiPlugins returns what uses CSI drivers.
+func (a *agent) csiPlugins() plugins.Handler {
+	if a.cluster == nil {
+		return plugins.Refuse(noCSI)
+	}
+	return csiPlugins{a.cluster.csi}
+}
+
+// csiPlugins registers CSI drivers that the watcher of plugins finds. It implements plugins.Handler.
+type csiPlugins struct{ drivers *csi.Drivers }
+
+// Validate returns why a driver cannot be used.
+func (c csiPlugins) Validate(p plugins.Plugin) error { return c.drivers.Validate(p.Name, p.Versions) }
+
+// Register begins to use a driver.
+func (c csiPlugins) Register(ctx context.Context, p plugins.Plugin) error {
+	return c.drivers.Register(ctx, p.Name, p.Endpoint)
+}
+
+// Deregister ends the use of a driver.
+func (c csiPlugins) Deregister(p plugins.Plugin) { c.drivers.Deregister(p.Name, p.Endpoint) }

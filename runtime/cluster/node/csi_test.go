@@ -1,0 +1,68 @@
+package node
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/journalet/journalet/test/must"
+)
+
+func TestDriversComeAndGoInTheCSINodeWithTheirTopology(t *testing.T) {
+	w := newWorld(t, Options{Register: true})
+	w.run()
+	w.untilReady(corev1.ConditionTrue)
+	a := storagev1.CSINodeDriver{Name: "a.example.com", NodeID: "1", TopologyKeys: []string{"example.com/zone"}}
+	b := storagev1.CSINodeDriver{Name: "b.example.com", NodeID: "2"}
+	must.OK(t, w.driver.SetCSIDriver(t.Context(), a, map[string]string{"example.com/zone": "z1"}))
+	must.OK(t, w.driver.SetCSIDriver(t.Context(), b, nil))
+	a.NodeID = "3"
+	must.OK(t, w.driver.SetCSIDriver(t.Context(), a, map[string]string{"example.com/zone": "z1"}))
+	drivers := func() (ids []string) {
+		var n storagev1.CSINode
+		w.api.Get("csinodes.storage.k8s.io", "", "n", &n)
+		for _, d := range n.Spec.Drivers {
+			ids = append(ids, d.Name+"="+d.NodeID)
+		}
+		return ids
+	}
+	if got, want := drivers(), []string{"a.example.com=3", "b.example.com=2"}; !slices.Equal(got, want) {
+		t.Errorf("drivers %v, want %v", got, want)
+	}
+	w.until("labelled", func() bool { return w.node().Labels["example.com/zone"] == "z1" })
+	w.until("shown", func() bool { return w.driver.Node().Labels["example.com/zone"] == "z1" })
+	err := w.driver.SetCSIDriver(t.Context(), b, map[string]string{"example.com/zone": "z2"})
+	if err == nil || !strings.Contains(err.Error(), "example.com/zone=z1") {
+		t.Errorf("another topology: %v", err)
+	}
+	must.OK(t, w.driver.RemoveCSIDriver(t.Context(), a.Name))
+	if got, want := drivers(), []string{"b.example.com=2"}; !slices.Equal(got, want) {
+		t.Errorf("drivers %v, want %v", got, want)
+	}
+	if w.node().Labels["example.com/zone"] == "" {
+		t.Error("the labels went with a driver")
+	}
+}
+
+func TestVolumesInUseAreWrittenAtOnce(t *testing.T) {
+	w := newWorld(t, Options{Register: true})
+	w.run()
+	w.untilReady(corev1.ConditionTrue)
+	for _, want := range [][]string{{"kubernetes.io/csi/d^1", "kubernetes.io/csi/d^2"}, {"kubernetes.io/csi/d^2"}, nil} {
+		w.driver.SetVolumesInUse(want) // the clock stands still: no heartbeat comes
+		w.until("in use: "+strings.Join(want, " "), func() bool {
+			var got []string
+			for _, v := range w.node().Status.VolumesInUse {
+				got = append(got, string(v))
+			}
+			return slices.Equal(got, want)
+		})
+	}
+	if patches := w.api.Requests(http.MethodPatch); len(patches) > 20 {
+		t.Errorf("%d patches", len(patches))
+	}
+}

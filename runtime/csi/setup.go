@@ -1,0 +1,336 @@
+package csi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/journalet/journalet/runtime/withhold"
+)
+
+// tokensKey is the attribute, or the secret, that has the tokens of a pod's service account. kubelet: the same.
+const tokensKey = "csi.storage.k8s.io/serviceAccount.tokens"
+
+// SetUp has a volume of a pod staged, if its driver does that, and published. It is idempotent. An error has nothing of
+// Secrets, tokens and publish context.
+func (v *Volumes) SetUp(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume) error {
+	uid := string(pod.UID)
+	if dir, r := v.find(uid, vol.Name); r.isDone(published, v.opts.BootID) {
+		if there, err := isThere(filepath.Join(v.podDir(uid), dir, podMount), r); there || err != nil {
+			return err
+		}
+	}
+	src, err := v.resolve(ctx, pod, vol)
+	if err != nil {
+		return err
+	}
+	d, err := v.opts.Drivers.get(src.key.driver)
+	if err != nil {
+		return err
+	}
+	s := &setUp{Volumes: v, pod: pod, vol: vol, src: src, driver: d}
+	err = s.run(ctx)
+	if err != nil {
+		err = fmt.Errorf("%s%.0w", withhold.Text(err.Error(), nil, s.secrets...), err)
+	}
+	return err
+}
+
+// setUp is the set-up of one volume.
+type setUp struct {
+	*Volumes
+	pod    *corev1.Pod
+	vol    *corev1.Volume
+	src    *source
+	driver *driver
+
+	can capabilities
+	// attachment is the publish context, which the control plane has of the driver.
+	attachment map[string]string
+	// secrets is what no error may repeat.
+	secrets []string
+}
+
+func (s *setUp) run(ctx context.Context) (err error) {
+	if s.src.attached() {
+		if err := s.awaitAttachment(ctx); err != nil {
+			return err
+		}
+	}
+	release, err := s.locks.lock(ctx, s.src.key)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if s.can, err = s.driver.capabilities(ctx); err != nil {
+		return err
+	}
+	uid, dir := string(s.pod.UID), filepath.Join(s.podDir(string(s.pod.UID)), s.src.dir)
+	r, done, err := s.claim(uid, dir)
+	if err != nil || done {
+		return err
+	}
+	stage := ""
+	if s.can.stage && !s.src.inline {
+		if stage, err = s.stage(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.publish(ctx, uid, dir, stage, r); err != nil {
+		return err
+	}
+	if err := s.own(ctx, filepath.Join(dir, podMount)); err != nil {
+		return fmt.Errorf("applying fsGroup: %w", err)
+	}
+	r.Stage = published
+	return s.save(uid, dir, r)
+}
+
+// claim writes the pod's claim on the volume. done reports that another volume of the pod is the same one, and is
+// published.
+func (s *setUp) claim(uid, dir string) (r *record, done bool, err error) {
+	if r, err = readRecord(dir); err != nil {
+		return nil, false, err
+	}
+	switch {
+	case r == nil:
+		r = &record{Stage: claimed}
+	case r.key() != s.src.key:
+		return nil, false, fmt.Errorf("the pod's volume was volume %.64q of driver %s, and is volume %.64q of driver %s "+
+			"now; delete the pod", r.Handle, r.Driver, s.src.handle, s.src.key.driver)
+	}
+	if r.isDone(published, s.opts.BootID) {
+		if done, err = isThere(filepath.Join(dir, podMount), r); err != nil {
+			return nil, false, err
+		}
+	}
+	if !done && r.Stage != claimed {
+		r.Stage = publishing
+	}
+	r.Name, r.Handle, r.Driver, r.Node = s.src.dir, s.src.handle, s.src.key.driver, s.opts.NodeName
+	r.Boot, r.Attach = s.opts.BootID, ""
+	if !slices.Contains(r.volumes(), s.vol.Name) {
+		r.Volumes = strings.Join(append(r.volumes(), s.vol.Name), ",")
+	}
+	r.Mode, r.Attachment = "Persistent", s.src.attachment(s.opts.NodeName)
+	if s.src.inline {
+		r.Mode = "Ephemeral"
+	}
+	if s.src.attached() {
+		r.Attach = "true"
+	}
+	return r, done, s.save(uid, dir, r)
+}
+
+// save writes a claim.
+func (s *setUp) save(uid, dir string, r *record) error {
+	if err := writeRecord(dir, r); err != nil {
+		return err
+	}
+	c := *r
+	s.index(uid, filepath.Base(dir), &c)
+	return nil
+}
+
+// stage has the volume staged, and returns where.
+func (s *setUp) stage(ctx context.Context) (string, error) {
+	dir := s.stageDir(s.src.key)
+	target := filepath.Join(dir, globalMount)
+	r, err := readRecord(dir)
+	if err != nil || r.isDone(staged, s.opts.BootID) {
+		return target, err
+	}
+	before := r
+	r = &record{
+		Name: s.src.dir, Handle: s.src.handle, Driver: s.src.key.driver, Stage: staging, Boot: s.opts.BootID,
+	}
+	secrets, err := s.read(ctx, s.src.stageSecret)
+	if err != nil {
+		return "", err
+	}
+	if err := writeRecord(dir, r); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(target, dirMode); err != nil {
+		return "", fmt.Errorf("create the directory of a staged volume: %w", err)
+	}
+	if err := s.driver.call(ctx, "NodeStageVolume", func(ctx context.Context, c csi.NodeClient) error {
+		_, err := c.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
+			VolumeId: s.src.handle, PublishContext: s.attachment, StagingTargetPath: target,
+			VolumeCapability: s.src.capability(s.can, s.group()), Secrets: secrets, VolumeContext: s.src.attributes,
+		})
+		return err
+	}); err != nil {
+		if before == nil && !inDoubt(err) {
+			err = errors.Join(err, removeTarget(target), removeRecord(dir))
+		}
+		return "", err
+	}
+	r.Stage = staged
+	return target, writeRecord(dir, r)
+}
+
+// publish has the volume published for the pod.
+func (s *setUp) publish(ctx context.Context, uid, dir, stage string, r *record) error {
+	target := filepath.Join(dir, podMount)
+	attributes, secrets, err := s.attributes(ctx)
+	if err != nil {
+		return err
+	}
+	before := r.Stage
+	r.Stage = publishing
+	if err := s.save(uid, dir, r); err != nil {
+		return err
+	}
+	if err := s.driver.call(ctx, "NodePublishVolume", func(ctx context.Context, c csi.NodeClient) error {
+		_, err := c.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
+			VolumeId: s.src.handle, PublishContext: s.attachment, StagingTargetPath: stage, TargetPath: target,
+			VolumeCapability: s.src.capability(s.can, s.group()), Readonly: s.src.readOnly, Secrets: secrets,
+			VolumeContext: attributes,
+		})
+		return err
+	}); err != nil {
+		if before == claimed && !inDoubt(err) {
+			r.Stage = claimed
+			err = errors.Join(err, s.save(uid, dir, r))
+		}
+		return err
+	}
+	mounted, err := isMount(target)
+	if err != nil {
+		return err
+	}
+	if r.Mounted = ""; mounted {
+		r.Mounted = "true"
+	} else if info, err := os.Lstat(target); err != nil || !info.IsDir() {
+		return fmt.Errorf("CSI driver %s has published the volume, and there is no directory at %s", s.src.key.driver, target)
+	}
+	return nil
+}
+
+// attributes returns the attributes and the secrets of a publication.
+func (s *setUp) attributes(ctx context.Context) (attributes, secrets map[string]string, err error) {
+	if secrets, err = s.read(ctx, s.src.publishSecret); err != nil {
+		return nil, nil, err
+	}
+	attributes = s.src.podInfo(s.pod)
+	if len(s.src.driver.TokenRequests) == 0 {
+		return attributes, secrets, nil
+	}
+	tokens := map[string]any{}
+	for _, r := range s.src.driver.TokenRequests {
+		t, err := s.opts.Objects.Token(ctx, s.pod, r)
+		if err != nil {
+			return nil, nil, fmt.Errorf("request a token of service account %s: %w", s.pod.Spec.ServiceAccountName, err)
+		}
+		s.secrets = append(s.secrets, t.Token)
+		tokens[r.Audience] = t
+	}
+	text, err := json.Marshal(tokens)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encode the tokens of a pod: %w", err)
+	}
+	if ptr.Deref(s.src.driver.ServiceAccountTokenInSecrets, false) {
+		if secrets == nil {
+			secrets = map[string]string{}
+		}
+		secrets[tokensKey] = string(text)
+	} else {
+		attributes[tokensKey] = string(text)
+	}
+	return attributes, secrets, nil
+}
+
+// read returns what a Secret has; nil without one.
+func (s *setUp) read(ctx context.Context, ref *corev1.SecretReference) (map[string]string, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	o, err := s.opts.Objects.Secret(ctx, ref.Namespace, ref.Name)
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s/%s: %w", ref.Namespace, ref.Name, err)
+	}
+	out := make(map[string]string, len(o.Data))
+	for k, b := range o.Data {
+		out[k] = string(b)
+		s.secrets = append(s.secrets, string(b))
+	}
+	return out, nil
+}
+
+const (
+	// attachTimeout bounds one wait for an attachment. kubelet: 2 min 3 s.
+	attachTimeout = 2*time.Minute + 3*time.Second
+	// firstPoll and maxPoll bound the pause between two comparisons with what the watch has shown; it doubles between the
+	// two. No request is sent for one.
+	firstPoll, maxPoll = 20 * time.Millisecond, 500 * time.Millisecond
+)
+
+// awaitAttachment reports the volume as in use and waits until the control plane has attached it.
+func (s *setUp) awaitAttachment(ctx context.Context) error {
+	if s.opts.Node == nil {
+		return errors.New("this node has no Node, and the volume needs one to be attached to")
+	}
+	uid := string(s.pod.UID)
+	s.mu.Lock()
+	if s.waiting[uid] == nil {
+		s.waiting[uid] = map[key]bool{}
+	}
+	s.waiting[uid][s.src.key] = true
+	s.mu.Unlock()
+	s.reportInUse()
+	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	defer cancel()
+	for pause := firstPoll; !s.isAttached(); pause = min(2*pause, maxPoll) {
+		t := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return fmt.Errorf("timed out waiting for the volume to be attached: its VolumeAttachment is %s",
+				s.src.attachment(s.opts.NodeName))
+		case <-t.C:
+		}
+	}
+	name := s.src.attachment(s.opts.NodeName)
+	a, err := s.opts.Objects.Attachment(ctx, name)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read VolumeAttachment %s: %w", name, err)
+	case a.Status.AttachError != nil:
+		return fmt.Errorf("VolumeAttachment %s: %.512s", name, withhold.URLs(a.Status.AttachError.Message))
+	case !a.Status.Attached:
+		return fmt.Errorf("VolumeAttachment %s is not attached", name)
+	}
+	s.attachment = a.Status.AttachmentMetadata
+	for _, value := range s.attachment {
+		s.secrets = append(s.secrets, value)
+	}
+	return nil
+}
+
+// isAttached reports whether the Node has the volume in use and attached.
+func (s *setUp) isAttached() bool {
+	n := s.opts.Node.Node()
+	if n == nil {
+		return false
+	}
+	name := corev1.UniqueVolumeName(s.src.uniqueName())
+	inUse, attached := false, false
+	for _, u := range n.Status.VolumesInUse {
+		inUse = inUse || u == name
+	}
+	for _, a := range n.Status.VolumesAttached {
+		attached = attached || a.Name == name
+	}
+	return inUse && attached
+}

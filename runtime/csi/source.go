@@ -1,0 +1,198 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/component-helpers/storage/ephemeral"
+	"k8s.io/utils/ptr"
+)
+
+// Objects are what is read of the API server. Errors are those of apimachinery's package api/errors, or of the
+// transport.
+type Objects interface {
+	Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
+	Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
+	Driver(ctx context.Context, name string) (*storagev1.CSIDriver, error)
+	Attachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error)
+	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
+	// Token requests a token of a pod's service account, bound to the pod.
+	Token(ctx context.Context, pod *corev1.Pod, r storagev1.TokenRequest) (authenticationv1.TokenRequestStatus, error)
+}
+
+// source is what a volume of a pod is, as the API server has it.
+type source struct {
+	key
+	// dir is the name of the volume's directory of the pod.
+	dir    string
+	inline bool
+	// driver is the CSIDriver; its zero value if there is none.
+	driver storagev1.CSIDriverSpec
+
+	attributes   map[string]string
+	fsType       string
+	accessMode   corev1.PersistentVolumeAccessMode
+	mountOptions []string
+	readOnly     bool
+	// stageSecret and publishSecret are nil if there is none.
+	stageSecret, publishSecret *corev1.SecretReference
+}
+
+// attached reports whether the control plane attaches the volume to the node.
+func (s *source) attached() bool { return !s.inline && ptr.Deref(s.driver.AttachRequired, true) }
+
+// resolve reads what a volume of a pod is.
+func (v *Volumes) resolve(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume) (*source, error) {
+	s, err := v.inlineOrClaimed(ctx, pod, vol)
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(checkName("driver", s.key.driver), checkHandle(s.handle), checkName("volume", s.dir))
+	if err != nil {
+		return nil, err
+	}
+	d, err := v.opts.Objects.Driver(ctx, s.key.driver)
+	switch {
+	case err == nil:
+		s.driver = d.Spec
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("read CSIDriver %s: %w", s.key.driver, err)
+	case s.inline:
+		return nil, fmt.Errorf("volume mode %q not supported by driver %s (no CSIDriver object)",
+			storagev1.VolumeLifecycleEphemeral, s.key.driver)
+	}
+	if s.inline && !slices.Contains(s.driver.VolumeLifecycleModes, storagev1.VolumeLifecycleEphemeral) {
+		return nil, fmt.Errorf("volume mode %q not supported by driver %s (only supports %q)",
+			storagev1.VolumeLifecycleEphemeral, s.key.driver, s.driver.VolumeLifecycleModes)
+	}
+	if ptr.Deref(s.driver.RequiresRepublish, false) {
+		return nil, fmt.Errorf("CSI driver %s requires that its volumes are published again and again, which this version "+
+			"does not do; use a driver without requiresRepublish", s.key.driver)
+	}
+	return s, nil
+}
+
+func (v *Volumes) inlineOrClaimed(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume) (*source, error) {
+	name, readOnly := "", false
+	switch {
+	case vol.CSI != nil:
+		s := &source{
+			key: key{vol.CSI.Driver, inlineHandle(string(pod.UID), vol.Name)}, dir: vol.Name, inline: true,
+			attributes: vol.CSI.VolumeAttributes, fsType: ptr.Deref(vol.CSI.FSType, ""),
+			accessMode: corev1.ReadWriteOnce, readOnly: ptr.Deref(vol.CSI.ReadOnly, false),
+		}
+		if r := vol.CSI.NodePublishSecretRef; r != nil {
+			s.publishSecret = &corev1.SecretReference{Namespace: pod.Namespace, Name: r.Name}
+		}
+		return s, nil
+	case vol.PersistentVolumeClaim != nil:
+		name, readOnly = vol.PersistentVolumeClaim.ClaimName, vol.PersistentVolumeClaim.ReadOnly
+	default:
+		name = ephemeral.VolumeClaimName(pod, vol)
+	}
+	claim, err := v.opts.Objects.Claim(ctx, pod.Namespace, name)
+	if err != nil {
+		return nil, fmt.Errorf("read PersistentVolumeClaim %s/%s: %w", pod.Namespace, name, err)
+	}
+	if vol.Ephemeral != nil {
+		if err := ephemeral.VolumeIsForPod(pod, claim); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case claim.DeletionTimestamp != nil:
+		return nil, fmt.Errorf("PVC %s/%s is being deleted", pod.Namespace, name)
+	case claim.Status.Phase != corev1.ClaimBound || claim.Spec.VolumeName == "":
+		return nil, fmt.Errorf("PVC %s/%s is not bound", pod.Namespace, name)
+	}
+	pv, err := v.opts.Objects.Volume(ctx, claim.Spec.VolumeName)
+	if err != nil {
+		return nil, fmt.Errorf("read PersistentVolume %s: %w", claim.Spec.VolumeName, err)
+	}
+	return ofPersistentVolume(pv, claim, readOnly)
+}
+
+// ofPersistentVolume returns the source of a claim that is bound.
+func ofPersistentVolume(
+	pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, readOnly bool,
+) (*source, error) {
+	c := pv.Spec.CSI
+	switch {
+	case pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != claim.UID:
+		return nil, fmt.Errorf("PersistentVolume %s is bound to another claim than %s/%s", pv.Name, claim.Namespace,
+			claim.Name)
+	case ptr.Deref(pv.Spec.VolumeMode, corev1.PersistentVolumeFilesystem) != corev1.PersistentVolumeFilesystem:
+		return nil, fmt.Errorf("PersistentVolume %s is a block device, which this version does not support; "+
+			"use volumeMode: Filesystem", pv.Name)
+	case c == nil:
+		return nil, fmt.Errorf("PersistentVolume %s is of no CSI driver, which this version does not support; "+
+			"use one of a CSI driver", pv.Name)
+	}
+	s := &source{
+		key: key{c.Driver, c.VolumeHandle}, dir: pv.Name, attributes: c.VolumeAttributes, fsType: c.FSType,
+		accessMode: corev1.ReadWriteOnce, mountOptions: pv.Spec.MountOptions, readOnly: readOnly,
+		stageSecret: c.NodeStageSecretRef, publishSecret: c.NodePublishSecretRef,
+	}
+	if len(pv.Spec.AccessModes) > 0 {
+		s.accessMode = pv.Spec.AccessModes[0]
+	}
+	return s, nil
+}
+
+// capability returns how a volume is to be accessed. group is set if the driver sets the volume's group.
+func (s *source) capability(c capabilities, group *int64) *csi.VolumeCapability {
+	mount := &csi.VolumeCapability_MountVolume{FsType: s.fsType, MountFlags: s.mountOptions}
+	if c.group && group != nil {
+		mount.VolumeMountGroup = strconv.FormatInt(*group, 10)
+	}
+	return &csi.VolumeCapability{
+		AccessType: &csi.VolumeCapability_Mount{Mount: mount},
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: accessMode(s.accessMode, c.multiWriter)},
+	}
+}
+
+// accessMode returns the mode of CSI. A driver that knows only one writer a node gets that for both of them, as from
+// the kubelet.
+func accessMode(m corev1.PersistentVolumeAccessMode, multiWriter bool) csi.VolumeCapability_AccessMode_Mode {
+	switch m {
+	case corev1.ReadOnlyMany:
+		return csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
+	case corev1.ReadWriteMany:
+		return csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+	case corev1.ReadWriteOnce:
+		if multiWriter {
+			return csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
+		}
+	case corev1.ReadWriteOncePod:
+		if multiWriter {
+			return csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
+		}
+	}
+	return csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
+}
+
+// podInfo adds what a driver gets to know of the pod, if it wants to, to a volume's attributes. The keys are the
+// kubelet's.
+func (s *source) podInfo(pod *corev1.Pod) map[string]string {
+	all := maps.Clone(s.attributes)
+	if all == nil {
+		all = map[string]string{}
+	}
+	if ptr.Deref(s.driver.PodInfoOnMount, false) {
+		all["csi.storage.k8s.io/pod.name"] = pod.Name
+		all["csi.storage.k8s.io/pod.namespace"] = pod.Namespace
+		all["csi.storage.k8s.io/pod.uid"] = string(pod.UID)
+		all["csi.storage.k8s.io/serviceAccount.name"] = pod.Spec.ServiceAccountName
+		all["csi.storage.k8s.io/ephemeral"] = strconv.FormatBool(s.inline)
+	}
+	return all
+}

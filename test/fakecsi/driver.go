@@ -1,0 +1,188 @@
+package fakecsi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+
+	"github.com/journalet/journalet/test/must"
+)
+
+// Driver is a CSI driver. Its fields may be changed before Start, and within Lock.
+type Driver struct {
+	csi.UnimplementedNodeServer
+	sync.Mutex
+	// Dir holds what volumes contain, a directory each.
+	Dir string
+	// Capabilities are those of its node service.
+	Capabilities []csi.NodeServiceCapability_RPC_Type
+	// Info is the answer of NodeGetInfo.
+	Info *csi.NodeGetInfoResponse
+	// Before is called before each RPC that changes something, with its name and request. An error is its answer, and
+	// nothing is done. After is called when it is done; an error is its answer nevertheless.
+	Before, After func(ctx context.Context, rpc string, req any) error
+	// calls are the RPCs that came, as "NodePublishVolume v1".
+	calls []string
+}
+
+// Stage is the capability of staging volumes.
+const Stage = csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME
+
+// Start serves the driver on a socket below a directory until the test ends, and returns the socket's path and what
+// stops it before.
+func Start(t testing.TB, d *Driver, dir string) (socket string, stop func()) {
+	t.Helper()
+	socket = filepath.Join(dir, "csi.sock")
+	_ = os.Remove(socket)
+	l, err := net.Listen("unix", socket)
+	must.OK(t, err)
+	s := grpc.NewServer()
+	csi.RegisterNodeServer(s, d)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Serve(l)
+	}()
+	stop = sync.OnceFunc(func() {
+		s.Stop()
+		<-done
+	})
+	t.Cleanup(stop)
+	return socket, stop
+}
+
+// Calls returns the RPCs that came and changed or failed to change something, and forgets them.
+func (d *Driver) Calls() []string {
+	d.Lock()
+	defer d.Unlock()
+	calls := d.calls
+	d.calls = nil
+	return calls
+}
+
+func (d *Driver) around(ctx context.Context, rpc, volume string, req any, do func() error) error {
+	d.Lock()
+	d.calls = append(d.calls, rpc+" "+volume)
+	before, after := d.Before, d.After
+	d.Unlock()
+	if before != nil {
+		if err := before(ctx, rpc, req); err != nil {
+			return err
+		}
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	if after != nil {
+		return after(ctx, rpc, req)
+	}
+	return nil
+}
+
+// NodeGetInfo answers Info.
+func (d *Driver) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
+	d.Lock()
+	defer d.Unlock()
+	if d.Info == nil {
+		return &csi.NodeGetInfoResponse{NodeId: "node"}, nil
+	}
+	return d.Info, nil
+}
+
+// NodeGetCapabilities answers Capabilities.
+func (d *Driver) NodeGetCapabilities(
+	context.Context, *csi.NodeGetCapabilitiesRequest,
+) (*csi.NodeGetCapabilitiesResponse, error) {
+	d.Lock()
+	defer d.Unlock()
+	out := new(csi.NodeGetCapabilitiesResponse)
+	for _, c := range d.Capabilities {
+		out.Capabilities = append(out.Capabilities, &csi.NodeServiceCapability{Type: &csi.NodeServiceCapability_Rpc{
+			Rpc: &csi.NodeServiceCapability_RPC{Type: c}}})
+	}
+	return out, nil
+}
+
+// NodeStageVolume mounts the volume's directory at the staging path.
+func (d *Driver) NodeStageVolume(
+	ctx context.Context, r *csi.NodeStageVolumeRequest,
+) (*csi.NodeStageVolumeResponse, error) {
+	return &csi.NodeStageVolumeResponse{}, d.around(ctx, "NodeStageVolume", r.GetVolumeId(), r, func() error {
+		return bind(d.volume(r.GetVolumeId()), r.GetStagingTargetPath())
+	})
+}
+
+// NodeUnstageVolume unmounts the staging path.
+func (d *Driver) NodeUnstageVolume(
+	ctx context.Context, r *csi.NodeUnstageVolumeRequest,
+) (*csi.NodeUnstageVolumeResponse, error) {
+	return &csi.NodeUnstageVolumeResponse{}, d.around(ctx, "NodeUnstageVolume", r.GetVolumeId(), r, func() error {
+		return unmount(r.GetStagingTargetPath())
+	})
+}
+
+// NodePublishVolume mounts the staged volume, or the volume's directory, at the target.
+func (d *Driver) NodePublishVolume(
+	ctx context.Context, r *csi.NodePublishVolumeRequest,
+) (*csi.NodePublishVolumeResponse, error) {
+	return &csi.NodePublishVolumeResponse{}, d.around(ctx, "NodePublishVolume", r.GetVolumeId(), r, func() error {
+		from := r.GetStagingTargetPath()
+		if from == "" {
+			from = d.volume(r.GetVolumeId())
+		}
+		return bind(from, r.GetTargetPath())
+	})
+}
+
+// NodeUnpublishVolume unmounts the target and removes it.
+func (d *Driver) NodeUnpublishVolume(
+	ctx context.Context, r *csi.NodeUnpublishVolumeRequest,
+) (*csi.NodeUnpublishVolumeResponse, error) {
+	return &csi.NodeUnpublishVolumeResponse{}, d.around(ctx, "NodeUnpublishVolume", r.GetVolumeId(), r, func() error {
+		if err := unmount(r.GetTargetPath()); err != nil {
+			return err
+		}
+		if err := os.Remove(r.GetTargetPath()); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	})
+}
+
+// volume returns the directory of a volume, which is created.
+func (d *Driver) volume(id string) string { return filepath.Join(d.Dir, id) }
+
+func bind(from, to string) error {
+	for _, dir := range []string{from, to} {
+		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // as drivers do
+			return err
+		}
+	}
+	if slices.Contains(Mounts(to), to) {
+		return nil // RPCs are idempotent
+	}
+	if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount %s at %s: %w", from, to, err)
+	}
+	return nil
+}
+
+// unmount unmounts the newest mount at a path; nothing without one.
+func unmount(path string) error {
+	if err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) &&
+		!errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("unmount %s: %w", path, err)
+	}
+	return nil
+}
