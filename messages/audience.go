@@ -77,6 +77,8 @@ func Audience(author Ref, e *journaletv1.Event) (audience []Ref, everyone bool) 
 		return []Ref{Source(k.PodFinished.GetSource()), Node, Image}, false
 	case *journaletv1.Event_AdmissionDecided:
 		return []Ref{Pod(k.AdmissionDecided.GetUid())}, false
+	case *journaletv1.Event_SharedCpusDecided:
+		return pods(k.SharedCpusDecided.GetPods()), false
 	case *journaletv1.Event_ResizeDecided:
 		return []Ref{Pod(k.ResizeDecided.GetUid())}, false
 	case *journaletv1.Event_AdmissionDeferred:
@@ -111,9 +113,14 @@ func withRequester(requester string) []Ref {
 
 // withVictims returns a pod and its victims.
 func withVictims(uid string, preempts []string) []Ref {
-	all := []Ref{Pod(uid)}
-	for _, other := range preempts {
-		all = append(all, Pod(other))
+	return append([]Ref{Pod(uid)}, pods(preempts)...)
+}
+
+// pods returns the pods with these UIDs.
+func pods(uids []string) []Ref {
+	var all []Ref
+	for _, uid := range uids {
+		all = append(all, Pod(uid))
 	}
 	return all
 }

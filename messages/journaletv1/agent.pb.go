@@ -25,6 +25,63 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// TopologyPolicy is what becomes of a pod whose resources are not all close to each other.
+type TopologyPolicy int32
+
+const (
+	// Nothing is aligned.
+	TopologyPolicy_TOPOLOGY_POLICY_UNSPECIFIED TopologyPolicy = 0
+	// They are aligned as far as possible, and the pod is admitted.
+	TopologyPolicy_TOPOLOGY_POLICY_BEST_EFFORT TopologyPolicy = 1
+	// The pod is rejected unless the alignment is the best that the machine allows.
+	TopologyPolicy_TOPOLOGY_POLICY_RESTRICTED TopologyPolicy = 2
+	// The pod is rejected unless everything is in one NUMA node.
+	TopologyPolicy_TOPOLOGY_POLICY_SINGLE_NUMA_NODE TopologyPolicy = 3
+)
+
+// Enum value maps for TopologyPolicy.
+var (
+	TopologyPolicy_name = map[int32]string{
+		0: "TOPOLOGY_POLICY_UNSPECIFIED",
+		1: "TOPOLOGY_POLICY_BEST_EFFORT",
+		2: "TOPOLOGY_POLICY_RESTRICTED",
+		3: "TOPOLOGY_POLICY_SINGLE_NUMA_NODE",
+	}
+	TopologyPolicy_value = map[string]int32{
+		"TOPOLOGY_POLICY_UNSPECIFIED":      0,
+		"TOPOLOGY_POLICY_BEST_EFFORT":      1,
+		"TOPOLOGY_POLICY_RESTRICTED":       2,
+		"TOPOLOGY_POLICY_SINGLE_NUMA_NODE": 3,
+	}
+)
+
+func (x TopologyPolicy) Enum() *TopologyPolicy {
+	p := new(TopologyPolicy)
+	*p = x
+	return p
+}
+
+func (x TopologyPolicy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TopologyPolicy) Descriptor() protoreflect.EnumDescriptor {
+	return file_journalet_v1_agent_proto_enumTypes[0].Descriptor()
+}
+
+func (TopologyPolicy) Type() protoreflect.EnumType {
+	return &file_journalet_v1_agent_proto_enumTypes[0]
+}
+
+func (x TopologyPolicy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TopologyPolicy.Descriptor instead.
+func (TopologyPolicy) EnumDescriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{0}
+}
+
 // DecisionError is why a decider failed.
 type DecisionError int32
 
@@ -73,11 +130,11 @@ func (x DecisionError) String() string {
 }
 
 func (DecisionError) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_agent_proto_enumTypes[0].Descriptor()
+	return file_journalet_v1_agent_proto_enumTypes[1].Descriptor()
 }
 
 func (DecisionError) Type() protoreflect.EnumType {
-	return &file_journalet_v1_agent_proto_enumTypes[0]
+	return &file_journalet_v1_agent_proto_enumTypes[1]
 }
 
 func (x DecisionError) Number() protoreflect.EnumNumber {
@@ -86,7 +143,7 @@ func (x DecisionError) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DecisionError.Descriptor instead.
 func (DecisionError) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{0}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{1}
 }
 
 // AgentStarted opens a run and is delivered to every actor. Configuration reaches deciders in no
@@ -208,8 +265,10 @@ type AgentConfig struct {
 	// No credential provider wants the token of a pod's service account: pods with different ones share their pulls.
 	PullsWithoutServiceAccount bool          `protobuf:"varint,15,opt,name=pulls_without_service_account,json=pullsWithoutServiceAccount,proto3" json:"pulls_without_service_account,omitempty"`
 	Eviction                   *NodeEviction `protobuf:"bytes,16,opt,name=eviction,proto3" json:"eviction,omitempty"`
-	unknownFields              protoimpl.UnknownFields
-	sizeCache                  protoimpl.SizeCache
+	// How CPUs and memory are given to one container alone. Unset: they are not.
+	Managers      *ResourceManagers `protobuf:"bytes,17,opt,name=managers,proto3" json:"managers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AgentConfig) Reset() {
@@ -347,6 +406,641 @@ func (x *AgentConfig) GetEviction() *NodeEviction {
 	return nil
 }
 
+func (x *AgentConfig) GetManagers() *ResourceManagers {
+	if x != nil {
+		return x.Managers
+	}
+	return nil
+}
+
+// ResourceManagers are the settings by which containers get CPUs and memory that no other container has (kubelet: CPU,
+// memory and topology manager), and what there is to give.
+type ResourceManagers struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine.
+	Topology *NodeTopology `protobuf:"bytes,1,opt,name=topology,proto3" json:"topology,omitempty"`
+	// The CPU manager's policy is static.
+	StaticCpus bool `protobuf:"varint,2,opt,name=static_cpus,json=staticCpus,proto3" json:"static_cpus,omitempty"`
+	// CPUs that no container has alone, as a list such as 0-1,8.
+	ReservedCpus string      `protobuf:"bytes,3,opt,name=reserved_cpus,json=reservedCpus,proto3" json:"reserved_cpus,omitempty"`
+	CpuOptions   *CpuOptions `protobuf:"bytes,4,opt,name=cpu_options,json=cpuOptions,proto3" json:"cpu_options,omitempty"`
+	// The memory manager's policy is Static.
+	StaticMemory bool `protobuf:"varint,5,opt,name=static_memory,json=staticMemory,proto3" json:"static_memory,omitempty"`
+	// What is reserved of the memory of NUMA nodes, by node.
+	ReservedMemory []*NumaMemory `protobuf:"bytes,6,rep,name=reserved_memory,json=reservedMemory,proto3" json:"reserved_memory,omitempty"`
+	// The topology manager's policy.
+	TopologyPolicy TopologyPolicy `protobuf:"varint,7,opt,name=topology_policy,json=topologyPolicy,proto3,enum=journalet.v1.TopologyPolicy" json:"topology_policy,omitempty"`
+	// NUMA nodes are chosen for a pod as a whole, not for each of its containers.
+	PodScope bool `protobuf:"varint,8,opt,name=pod_scope,json=podScope,proto3" json:"pod_scope,omitempty"`
+	// Of as many NUMA nodes, those closest to each other are preferred (prefer-closest-numa-nodes).
+	PreferClosest bool `protobuf:"varint,9,opt,name=prefer_closest,json=preferClosest,proto3" json:"prefer_closest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResourceManagers) Reset() {
+	*x = ResourceManagers{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResourceManagers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResourceManagers) ProtoMessage() {}
+
+func (x *ResourceManagers) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResourceManagers.ProtoReflect.Descriptor instead.
+func (*ResourceManagers) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ResourceManagers) GetTopology() *NodeTopology {
+	if x != nil {
+		return x.Topology
+	}
+	return nil
+}
+
+func (x *ResourceManagers) GetStaticCpus() bool {
+	if x != nil {
+		return x.StaticCpus
+	}
+	return false
+}
+
+func (x *ResourceManagers) GetReservedCpus() string {
+	if x != nil {
+		return x.ReservedCpus
+	}
+	return ""
+}
+
+func (x *ResourceManagers) GetCpuOptions() *CpuOptions {
+	if x != nil {
+		return x.CpuOptions
+	}
+	return nil
+}
+
+func (x *ResourceManagers) GetStaticMemory() bool {
+	if x != nil {
+		return x.StaticMemory
+	}
+	return false
+}
+
+func (x *ResourceManagers) GetReservedMemory() []*NumaMemory {
+	if x != nil {
+		return x.ReservedMemory
+	}
+	return nil
+}
+
+func (x *ResourceManagers) GetTopologyPolicy() TopologyPolicy {
+	if x != nil {
+		return x.TopologyPolicy
+	}
+	return TopologyPolicy_TOPOLOGY_POLICY_UNSPECIFIED
+}
+
+func (x *ResourceManagers) GetPodScope() bool {
+	if x != nil {
+		return x.PodScope
+	}
+	return false
+}
+
+func (x *ResourceManagers) GetPreferClosest() bool {
+	if x != nil {
+		return x.PreferClosest
+	}
+	return false
+}
+
+// CpuOptions are the options of the CPU manager's static policy.
+type CpuOptions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// full-pcpus-only: whole cores alone.
+	FullCores bool `protobuf:"varint,1,opt,name=full_cores,json=fullCores,proto3" json:"full_cores,omitempty"`
+	// distribute-cpus-across-numa: evenly over the NUMA nodes, where one is not enough.
+	AcrossNuma bool `protobuf:"varint,2,opt,name=across_numa,json=acrossNuma,proto3" json:"across_numa,omitempty"`
+	// align-by-socket: CPUs are close if they are in one socket.
+	BySocket bool `protobuf:"varint,3,opt,name=by_socket,json=bySocket,proto3" json:"by_socket,omitempty"`
+	// distribute-cpus-across-cores: as few of one core as possible.
+	AcrossCores bool `protobuf:"varint,4,opt,name=across_cores,json=acrossCores,proto3" json:"across_cores,omitempty"`
+	// strict-cpu-reservation: reserved CPUs are not shared by containers.
+	StrictReservation bool `protobuf:"varint,5,opt,name=strict_reservation,json=strictReservation,proto3" json:"strict_reservation,omitempty"`
+	// prefer-align-cpus-by-uncorecache: from as few caches as possible.
+	ByCache       bool `protobuf:"varint,6,opt,name=by_cache,json=byCache,proto3" json:"by_cache,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CpuOptions) Reset() {
+	*x = CpuOptions{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CpuOptions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CpuOptions) ProtoMessage() {}
+
+func (x *CpuOptions) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CpuOptions.ProtoReflect.Descriptor instead.
+func (*CpuOptions) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *CpuOptions) GetFullCores() bool {
+	if x != nil {
+		return x.FullCores
+	}
+	return false
+}
+
+func (x *CpuOptions) GetAcrossNuma() bool {
+	if x != nil {
+		return x.AcrossNuma
+	}
+	return false
+}
+
+func (x *CpuOptions) GetBySocket() bool {
+	if x != nil {
+		return x.BySocket
+	}
+	return false
+}
+
+func (x *CpuOptions) GetAcrossCores() bool {
+	if x != nil {
+		return x.AcrossCores
+	}
+	return false
+}
+
+func (x *CpuOptions) GetStrictReservation() bool {
+	if x != nil {
+		return x.StrictReservation
+	}
+	return false
+}
+
+func (x *CpuOptions) GetByCache() bool {
+	if x != nil {
+		return x.ByCache
+	}
+	return false
+}
+
+// NodeTopology is the machine's CPUs and memory.
+type NodeTopology struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By NUMA node, socket and number.
+	Cores []*CpuCore `protobuf:"bytes,1,rep,name=cores,proto3" json:"cores,omitempty"`
+	// By number. At least one.
+	Nodes         []*NumaNode `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeTopology) Reset() {
+	*x = NodeTopology{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeTopology) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeTopology) ProtoMessage() {}
+
+func (x *NodeTopology) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeTopology.ProtoReflect.Descriptor instead.
+func (*NodeTopology) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *NodeTopology) GetCores() []*CpuCore {
+	if x != nil {
+		return x.Cores
+	}
+	return nil
+}
+
+func (x *NodeTopology) GetNodes() []*NumaNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+// CpuCore is one physical core.
+type CpuCore struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// NumaNode.id.
+	NumaNode uint32 `protobuf:"varint,1,opt,name=numa_node,json=numaNode,proto3" json:"numa_node,omitempty"`
+	// The socket's number.
+	Socket uint32 `protobuf:"varint,2,opt,name=socket,proto3" json:"socket,omitempty"`
+	// The last-level cache that it shares with some cores of its NUMA node; the socket's number where all share one.
+	Cache uint32 `protobuf:"varint,3,opt,name=cache,proto3" json:"cache,omitempty"`
+	// Its CPUs (threads), sorted. The first is the core's number.
+	Cpus          []uint32 `protobuf:"varint,4,rep,packed,name=cpus,proto3" json:"cpus,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CpuCore) Reset() {
+	*x = CpuCore{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CpuCore) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CpuCore) ProtoMessage() {}
+
+func (x *CpuCore) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CpuCore.ProtoReflect.Descriptor instead.
+func (*CpuCore) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CpuCore) GetNumaNode() uint32 {
+	if x != nil {
+		return x.NumaNode
+	}
+	return 0
+}
+
+func (x *CpuCore) GetSocket() uint32 {
+	if x != nil {
+		return x.Socket
+	}
+	return 0
+}
+
+func (x *CpuCore) GetCache() uint32 {
+	if x != nil {
+		return x.Cache
+	}
+	return 0
+}
+
+func (x *CpuCore) GetCpus() []uint32 {
+	if x != nil {
+		return x.Cpus
+	}
+	return nil
+}
+
+// NumaNode is memory and the CPUs that are close to it.
+type NumaNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kernel's number.
+	Id uint32 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Huge pages included.
+	MemoryBytes int64 `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	// By size of page, also a size of which there are none.
+	HugePages []*HugePages `protobuf:"bytes,3,rep,name=huge_pages,json=hugePages,proto3" json:"huge_pages,omitempty"`
+	// Distances to the NUMA nodes, in their order, in the kernel's unit: 10 is the node itself. None: unknown.
+	Distances     []uint32 `protobuf:"varint,4,rep,packed,name=distances,proto3" json:"distances,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NumaNode) Reset() {
+	*x = NumaNode{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NumaNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NumaNode) ProtoMessage() {}
+
+func (x *NumaNode) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NumaNode.ProtoReflect.Descriptor instead.
+func (*NumaNode) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *NumaNode) GetId() uint32 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *NumaNode) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *NumaNode) GetHugePages() []*HugePages {
+	if x != nil {
+		return x.HugePages
+	}
+	return nil
+}
+
+func (x *NumaNode) GetDistances() []uint32 {
+	if x != nil {
+		return x.Distances
+	}
+	return nil
+}
+
+// NumaMemory is an amount of one NUMA node's memory.
+type NumaMemory struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// NumaNode.id.
+	Node uint32 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	// The size of a huge page; 0: memory that is not in huge pages.
+	PageBytes int64 `protobuf:"varint,2,opt,name=page_bytes,json=pageBytes,proto3" json:"page_bytes,omitempty"`
+	// Reserved.
+	Bytes         int64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NumaMemory) Reset() {
+	*x = NumaMemory{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NumaMemory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NumaMemory) ProtoMessage() {}
+
+func (x *NumaMemory) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NumaMemory.ProtoReflect.Descriptor instead.
+func (*NumaMemory) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *NumaMemory) GetNode() uint32 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *NumaMemory) GetPageBytes() int64 {
+	if x != nil {
+		return x.PageBytes
+	}
+	return 0
+}
+
+func (x *NumaMemory) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+// ExclusiveContainer is what one container of a pod has alone.
+type ExclusiveContainer struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Container string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
+	// CPUs, as a list such as 2-3,6. Empty: those that all share.
+	Cpus string `protobuf:"bytes,2,opt,name=cpus,proto3" json:"cpus,omitempty"`
+	// The NUMA nodes that its memory comes from, sorted. None: all.
+	MemoryNodes []uint32 `protobuf:"varint,3,rep,packed,name=memory_nodes,json=memoryNodes,proto3" json:"memory_nodes,omitempty"`
+	// Memory that is its own in these nodes, by size of page. What an init container had, and another one of the pod has
+	// after it, counts for that one.
+	Memory        []*HugePages `protobuf:"bytes,4,rep,name=memory,proto3" json:"memory,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExclusiveContainer) Reset() {
+	*x = ExclusiveContainer{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExclusiveContainer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExclusiveContainer) ProtoMessage() {}
+
+func (x *ExclusiveContainer) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExclusiveContainer.ProtoReflect.Descriptor instead.
+func (*ExclusiveContainer) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ExclusiveContainer) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *ExclusiveContainer) GetCpus() string {
+	if x != nil {
+		return x.Cpus
+	}
+	return ""
+}
+
+func (x *ExclusiveContainer) GetMemoryNodes() []uint32 {
+	if x != nil {
+		return x.MemoryNodes
+	}
+	return nil
+}
+
+func (x *ExclusiveContainer) GetMemory() []*HugePages {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
+}
+
+// ExclusiveRequest is what one container of a Guaranteed pod may get alone.
+type ExclusiveRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Container string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
+	// Its request of CPU. It gets CPUs alone if that is a whole number of them.
+	MilliCpu int64 `protobuf:"varint,2,opt,name=milli_cpu,json=milliCpu,proto3" json:"milli_cpu,omitempty"`
+	// By size of page; 0: memory that is not in huge pages.
+	Memory []*HugePages `protobuf:"bytes,3,rep,name=memory,proto3" json:"memory,omitempty"`
+	// It is an init container that ends before the next one starts.
+	Init bool `protobuf:"varint,4,opt,name=init,proto3" json:"init,omitempty"`
+	// It is a sidecar.
+	Sidecar       bool `protobuf:"varint,5,opt,name=sidecar,proto3" json:"sidecar,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExclusiveRequest) Reset() {
+	*x = ExclusiveRequest{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExclusiveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExclusiveRequest) ProtoMessage() {}
+
+func (x *ExclusiveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExclusiveRequest.ProtoReflect.Descriptor instead.
+func (*ExclusiveRequest) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ExclusiveRequest) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *ExclusiveRequest) GetMilliCpu() int64 {
+	if x != nil {
+		return x.MilliCpu
+	}
+	return 0
+}
+
+func (x *ExclusiveRequest) GetMemory() []*HugePages {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
+}
+
+func (x *ExclusiveRequest) GetInit() bool {
+	if x != nil {
+		return x.Init
+	}
+	return false
+}
+
+func (x *ExclusiveRequest) GetSidecar() bool {
+	if x != nil {
+		return x.Sidecar
+	}
+	return false
+}
+
 // NodeEviction is how the node defends itself against pressure (kubelet: eviction*).
 type NodeEviction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -360,7 +1054,7 @@ type NodeEviction struct {
 
 func (x *NodeEviction) Reset() {
 	*x = NodeEviction{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[2]
+	mi := &file_journalet_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -372,7 +1066,7 @@ func (x *NodeEviction) String() string {
 func (*NodeEviction) ProtoMessage() {}
 
 func (x *NodeEviction) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[2]
+	mi := &file_journalet_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -385,7 +1079,7 @@ func (x *NodeEviction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEviction.ProtoReflect.Descriptor instead.
 func (*NodeEviction) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{2}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *NodeEviction) GetTransitionPeriod() *durationpb.Duration {
@@ -420,7 +1114,7 @@ type ImageGarbageCollection struct {
 
 func (x *ImageGarbageCollection) Reset() {
 	*x = ImageGarbageCollection{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	mi := &file_journalet_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -432,7 +1126,7 @@ func (x *ImageGarbageCollection) String() string {
 func (*ImageGarbageCollection) ProtoMessage() {}
 
 func (x *ImageGarbageCollection) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	mi := &file_journalet_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -445,7 +1139,7 @@ func (x *ImageGarbageCollection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageGarbageCollection.ProtoReflect.Descriptor instead.
 func (*ImageGarbageCollection) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{3}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ImageGarbageCollection) GetHighPercent() uint32 {
@@ -490,7 +1184,7 @@ type ShutdownGroup struct {
 
 func (x *ShutdownGroup) Reset() {
 	*x = ShutdownGroup{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[4]
+	mi := &file_journalet_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -502,7 +1196,7 @@ func (x *ShutdownGroup) String() string {
 func (*ShutdownGroup) ProtoMessage() {}
 
 func (x *ShutdownGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[4]
+	mi := &file_journalet_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -515,7 +1209,7 @@ func (x *ShutdownGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownGroup.ProtoReflect.Descriptor instead.
 func (*ShutdownGroup) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ShutdownGroup) GetPriority() int32 {
@@ -546,7 +1240,7 @@ type NodeCapacity struct {
 
 func (x *NodeCapacity) Reset() {
 	*x = NodeCapacity{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	mi := &file_journalet_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -558,7 +1252,7 @@ func (x *NodeCapacity) String() string {
 func (*NodeCapacity) ProtoMessage() {}
 
 func (x *NodeCapacity) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	mi := &file_journalet_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -571,7 +1265,7 @@ func (x *NodeCapacity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCapacity.ProtoReflect.Descriptor instead.
 func (*NodeCapacity) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NodeCapacity) GetMilliCpu() int64 {
@@ -615,7 +1309,7 @@ type HugePages struct {
 
 func (x *HugePages) Reset() {
 	*x = HugePages{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[6]
+	mi := &file_journalet_v1_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -627,7 +1321,7 @@ func (x *HugePages) String() string {
 func (*HugePages) ProtoMessage() {}
 
 func (x *HugePages) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[6]
+	mi := &file_journalet_v1_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -640,7 +1334,7 @@ func (x *HugePages) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HugePages.ProtoReflect.Descriptor instead.
 func (*HugePages) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HugePages) GetPageBytes() int64 {
@@ -667,7 +1361,7 @@ type AgentStopped struct {
 
 func (x *AgentStopped) Reset() {
 	*x = AgentStopped{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	mi := &file_journalet_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -679,7 +1373,7 @@ func (x *AgentStopped) String() string {
 func (*AgentStopped) ProtoMessage() {}
 
 func (x *AgentStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	mi := &file_journalet_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -692,7 +1386,7 @@ func (x *AgentStopped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentStopped.ProtoReflect.Descriptor instead.
 func (*AgentStopped) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AgentStopped) GetReason() string {
@@ -715,7 +1409,7 @@ type JournalDamaged struct {
 
 func (x *JournalDamaged) Reset() {
 	*x = JournalDamaged{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[8]
+	mi := &file_journalet_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -727,7 +1421,7 @@ func (x *JournalDamaged) String() string {
 func (*JournalDamaged) ProtoMessage() {}
 
 func (x *JournalDamaged) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[8]
+	mi := &file_journalet_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -740,7 +1434,7 @@ func (x *JournalDamaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalDamaged.ProtoReflect.Descriptor instead.
 func (*JournalDamaged) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *JournalDamaged) GetExpectedSeq() uint64 {
@@ -779,7 +1473,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[9]
+	mi := &file_journalet_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -791,7 +1485,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[9]
+	mi := &file_journalet_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -804,7 +1498,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Quarantined) GetKind() string {
@@ -855,7 +1549,7 @@ type QuarantineLifted struct {
 
 func (x *QuarantineLifted) Reset() {
 	*x = QuarantineLifted{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[10]
+	mi := &file_journalet_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -867,7 +1561,7 @@ func (x *QuarantineLifted) String() string {
 func (*QuarantineLifted) ProtoMessage() {}
 
 func (x *QuarantineLifted) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[10]
+	mi := &file_journalet_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -880,7 +1574,7 @@ func (x *QuarantineLifted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineLifted.ProtoReflect.Descriptor instead.
 func (*QuarantineLifted) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *QuarantineLifted) GetKind() string {
@@ -918,7 +1612,7 @@ type TimerSet struct {
 
 func (x *TimerSet) Reset() {
 	*x = TimerSet{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[11]
+	mi := &file_journalet_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +1624,7 @@ func (x *TimerSet) String() string {
 func (*TimerSet) ProtoMessage() {}
 
 func (x *TimerSet) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[11]
+	mi := &file_journalet_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +1637,7 @@ func (x *TimerSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerSet.ProtoReflect.Descriptor instead.
 func (*TimerSet) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TimerSet) GetName() string {
@@ -977,7 +1671,7 @@ type TimerCleared struct {
 
 func (x *TimerCleared) Reset() {
 	*x = TimerCleared{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[12]
+	mi := &file_journalet_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +1683,7 @@ func (x *TimerCleared) String() string {
 func (*TimerCleared) ProtoMessage() {}
 
 func (x *TimerCleared) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[12]
+	mi := &file_journalet_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +1696,7 @@ func (x *TimerCleared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerCleared.ProtoReflect.Descriptor instead.
 func (*TimerCleared) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TimerCleared) GetName() string {
@@ -1023,7 +1717,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[13]
+	mi := &file_journalet_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +1729,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[13]
+	mi := &file_journalet_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +1742,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TimerFired) GetName() string {
@@ -1078,7 +1772,7 @@ type Timer struct {
 
 func (x *Timer) Reset() {
 	*x = Timer{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[14]
+	mi := &file_journalet_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1090,7 +1784,7 @@ func (x *Timer) String() string {
 func (*Timer) ProtoMessage() {}
 
 func (x *Timer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[14]
+	mi := &file_journalet_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1103,7 +1797,7 @@ func (x *Timer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timer.ProtoReflect.Descriptor instead.
 func (*Timer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Timer) GetName() string {
@@ -1146,7 +1840,7 @@ type Timers struct {
 
 func (x *Timers) Reset() {
 	*x = Timers{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[15]
+	mi := &file_journalet_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1852,7 @@ func (x *Timers) String() string {
 func (*Timers) ProtoMessage() {}
 
 func (x *Timers) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[15]
+	mi := &file_journalet_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1865,7 @@ func (x *Timers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timers.ProtoReflect.Descriptor instead.
 func (*Timers) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Timers) GetGeneration() uint64 {
@@ -1201,7 +1895,7 @@ type UserNamespace struct {
 
 func (x *UserNamespace) Reset() {
 	*x = UserNamespace{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[16]
+	mi := &file_journalet_v1_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1213,7 +1907,7 @@ func (x *UserNamespace) String() string {
 func (*UserNamespace) ProtoMessage() {}
 
 func (x *UserNamespace) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[16]
+	mi := &file_journalet_v1_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1226,7 +1920,7 @@ func (x *UserNamespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserNamespace.ProtoReflect.Descriptor instead.
 func (*UserNamespace) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *UserNamespace) GetHostId() uint32 {
@@ -1258,7 +1952,7 @@ type UserNamespaceRange struct {
 
 func (x *UserNamespaceRange) Reset() {
 	*x = UserNamespaceRange{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[17]
+	mi := &file_journalet_v1_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1270,7 +1964,7 @@ func (x *UserNamespaceRange) String() string {
 func (*UserNamespaceRange) ProtoMessage() {}
 
 func (x *UserNamespaceRange) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[17]
+	mi := &file_journalet_v1_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1283,7 +1977,7 @@ func (x *UserNamespaceRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserNamespaceRange.ProtoReflect.Descriptor instead.
 func (*UserNamespaceRange) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UserNamespaceRange) GetFirst() uint32 {
@@ -1321,7 +2015,7 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\x15found_user_namespaces\x18\x06 \x03(\v23.journalet.v1.AgentStarted.FoundUserNamespacesEntryR\x13foundUserNamespaces\x1ac\n" +
 	"\x18FoundUserNamespacesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.UserNamespaceR\x05value:\x028\x01\"\x84\a\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.UserNamespaceR\x05value:\x028\x01\"\xc0\a\n" +
 	"\vAgentConfig\x12\x1b\n" +
 	"\tnode_name\x18\x01 \x01(\tR\bnodeName\x12<\n" +
 	"\vallocatable\x18\x02 \x01(\v2\x1a.journalet.v1.NodeCapacityR\vallocatable\x12\x19\n" +
@@ -1339,10 +2033,64 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\x18image_garbage_collection\x18\f \x01(\v2$.journalet.v1.ImageGarbageCollectionR\x16imageGarbageCollection\x12D\n" +
 	"\x0fshutdown_groups\x18\r \x03(\v2\x1b.journalet.v1.ShutdownGroupR\x0eshutdownGroups\x12A\n" +
 	"\x1dpulls_without_service_account\x18\x0f \x01(\bR\x1apullsWithoutServiceAccount\x126\n" +
-	"\beviction\x18\x10 \x01(\v2\x1a.journalet.v1.NodeEvictionR\beviction\x1a=\n" +
+	"\beviction\x18\x10 \x01(\v2\x1a.journalet.v1.NodeEvictionR\beviction\x12:\n" +
+	"\bmanagers\x18\x11 \x01(\v2\x1e.journalet.v1.ResourceManagersR\bmanagers\x1a=\n" +
 	"\x0fNodeLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x95\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbe\x03\n" +
+	"\x10ResourceManagers\x126\n" +
+	"\btopology\x18\x01 \x01(\v2\x1a.journalet.v1.NodeTopologyR\btopology\x12\x1f\n" +
+	"\vstatic_cpus\x18\x02 \x01(\bR\n" +
+	"staticCpus\x12#\n" +
+	"\rreserved_cpus\x18\x03 \x01(\tR\freservedCpus\x129\n" +
+	"\vcpu_options\x18\x04 \x01(\v2\x18.journalet.v1.CpuOptionsR\n" +
+	"cpuOptions\x12#\n" +
+	"\rstatic_memory\x18\x05 \x01(\bR\fstaticMemory\x12A\n" +
+	"\x0freserved_memory\x18\x06 \x03(\v2\x18.journalet.v1.NumaMemoryR\x0ereservedMemory\x12E\n" +
+	"\x0ftopology_policy\x18\a \x01(\x0e2\x1c.journalet.v1.TopologyPolicyR\x0etopologyPolicy\x12\x1b\n" +
+	"\tpod_scope\x18\b \x01(\bR\bpodScope\x12%\n" +
+	"\x0eprefer_closest\x18\t \x01(\bR\rpreferClosest\"\xd6\x01\n" +
+	"\n" +
+	"CpuOptions\x12\x1d\n" +
+	"\n" +
+	"full_cores\x18\x01 \x01(\bR\tfullCores\x12\x1f\n" +
+	"\vacross_numa\x18\x02 \x01(\bR\n" +
+	"acrossNuma\x12\x1b\n" +
+	"\tby_socket\x18\x03 \x01(\bR\bbySocket\x12!\n" +
+	"\facross_cores\x18\x04 \x01(\bR\vacrossCores\x12-\n" +
+	"\x12strict_reservation\x18\x05 \x01(\bR\x11strictReservation\x12\x19\n" +
+	"\bby_cache\x18\x06 \x01(\bR\abyCache\"i\n" +
+	"\fNodeTopology\x12+\n" +
+	"\x05cores\x18\x01 \x03(\v2\x15.journalet.v1.CpuCoreR\x05cores\x12,\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x16.journalet.v1.NumaNodeR\x05nodes\"h\n" +
+	"\aCpuCore\x12\x1b\n" +
+	"\tnuma_node\x18\x01 \x01(\rR\bnumaNode\x12\x16\n" +
+	"\x06socket\x18\x02 \x01(\rR\x06socket\x12\x14\n" +
+	"\x05cache\x18\x03 \x01(\rR\x05cache\x12\x12\n" +
+	"\x04cpus\x18\x04 \x03(\rR\x04cpus\"\x93\x01\n" +
+	"\bNumaNode\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\rR\x02id\x12!\n" +
+	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x126\n" +
+	"\n" +
+	"huge_pages\x18\x03 \x03(\v2\x17.journalet.v1.HugePagesR\thugePages\x12\x1c\n" +
+	"\tdistances\x18\x04 \x03(\rR\tdistances\"U\n" +
+	"\n" +
+	"NumaMemory\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\rR\x04node\x12\x1d\n" +
+	"\n" +
+	"page_bytes\x18\x02 \x01(\x03R\tpageBytes\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\x9a\x01\n" +
+	"\x12ExclusiveContainer\x12\x1c\n" +
+	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x12\n" +
+	"\x04cpus\x18\x02 \x01(\tR\x04cpus\x12!\n" +
+	"\fmemory_nodes\x18\x03 \x03(\rR\vmemoryNodes\x12/\n" +
+	"\x06memory\x18\x04 \x03(\v2\x17.journalet.v1.HugePagesR\x06memory\"\xac\x01\n" +
+	"\x10ExclusiveRequest\x12\x1c\n" +
+	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x1b\n" +
+	"\tmilli_cpu\x18\x02 \x01(\x03R\bmilliCpu\x12/\n" +
+	"\x06memory\x18\x03 \x03(\v2\x17.journalet.v1.HugePagesR\x06memory\x12\x12\n" +
+	"\x04init\x18\x04 \x01(\bR\x04init\x12\x18\n" +
+	"\asidecar\x18\x05 \x01(\bR\asidecar\"\x95\x01\n" +
 	"\fNodeEviction\x12F\n" +
 	"\x11transition_period\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x10transitionPeriod\x12=\n" +
 	"\rmax_pod_grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\vmaxPodGrace\"\xc4\x01\n" +
@@ -1416,7 +2164,12 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\x12UserNamespaceRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
 	"\x04pods\x18\x02 \x01(\rR\x04pods\x12\x1e\n" +
-	"\vids_per_pod\x18\x03 \x01(\rR\tidsPerPod*\xd7\x01\n" +
+	"\vids_per_pod\x18\x03 \x01(\rR\tidsPerPod*\x98\x01\n" +
+	"\x0eTopologyPolicy\x12\x1f\n" +
+	"\x1bTOPOLOGY_POLICY_UNSPECIFIED\x10\x00\x12\x1f\n" +
+	"\x1bTOPOLOGY_POLICY_BEST_EFFORT\x10\x01\x12\x1e\n" +
+	"\x1aTOPOLOGY_POLICY_RESTRICTED\x10\x02\x12$\n" +
+	" TOPOLOGY_POLICY_SINGLE_NUMA_NODE\x10\x03*\xd7\x01\n" +
 	"\rDecisionError\x12\x1e\n" +
 	"\x1aDECISION_ERROR_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14DECISION_ERROR_PANIC\x10\x01\x12%\n" +
@@ -1437,62 +2190,81 @@ func file_journalet_v1_agent_proto_rawDescGZIP() []byte {
 	return file_journalet_v1_agent_proto_rawDescData
 }
 
-var file_journalet_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_journalet_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_journalet_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_journalet_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_journalet_v1_agent_proto_goTypes = []any{
-	(DecisionError)(0),             // 0: journalet.v1.DecisionError
-	(*AgentStarted)(nil),           // 1: journalet.v1.AgentStarted
-	(*AgentConfig)(nil),            // 2: journalet.v1.AgentConfig
-	(*NodeEviction)(nil),           // 3: journalet.v1.NodeEviction
-	(*ImageGarbageCollection)(nil), // 4: journalet.v1.ImageGarbageCollection
-	(*ShutdownGroup)(nil),          // 5: journalet.v1.ShutdownGroup
-	(*NodeCapacity)(nil),           // 6: journalet.v1.NodeCapacity
-	(*HugePages)(nil),              // 7: journalet.v1.HugePages
-	(*AgentStopped)(nil),           // 8: journalet.v1.AgentStopped
-	(*JournalDamaged)(nil),         // 9: journalet.v1.JournalDamaged
-	(*Quarantined)(nil),            // 10: journalet.v1.Quarantined
-	(*QuarantineLifted)(nil),       // 11: journalet.v1.QuarantineLifted
-	(*TimerSet)(nil),               // 12: journalet.v1.TimerSet
-	(*TimerCleared)(nil),           // 13: journalet.v1.TimerCleared
-	(*TimerFired)(nil),             // 14: journalet.v1.TimerFired
-	(*Timer)(nil),                  // 15: journalet.v1.Timer
-	(*Timers)(nil),                 // 16: journalet.v1.Timers
-	(*UserNamespace)(nil),          // 17: journalet.v1.UserNamespace
-	(*UserNamespaceRange)(nil),     // 18: journalet.v1.UserNamespaceRange
-	nil,                            // 19: journalet.v1.AgentStarted.FoundUserNamespacesEntry
-	nil,                            // 20: journalet.v1.AgentConfig.NodeLabelsEntry
-	nil,                            // 21: journalet.v1.Timers.SetEntry
-	(*durationpb.Duration)(nil),    // 22: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 23: google.protobuf.Timestamp
+	(TopologyPolicy)(0),            // 0: journalet.v1.TopologyPolicy
+	(DecisionError)(0),             // 1: journalet.v1.DecisionError
+	(*AgentStarted)(nil),           // 2: journalet.v1.AgentStarted
+	(*AgentConfig)(nil),            // 3: journalet.v1.AgentConfig
+	(*ResourceManagers)(nil),       // 4: journalet.v1.ResourceManagers
+	(*CpuOptions)(nil),             // 5: journalet.v1.CpuOptions
+	(*NodeTopology)(nil),           // 6: journalet.v1.NodeTopology
+	(*CpuCore)(nil),                // 7: journalet.v1.CpuCore
+	(*NumaNode)(nil),               // 8: journalet.v1.NumaNode
+	(*NumaMemory)(nil),             // 9: journalet.v1.NumaMemory
+	(*ExclusiveContainer)(nil),     // 10: journalet.v1.ExclusiveContainer
+	(*ExclusiveRequest)(nil),       // 11: journalet.v1.ExclusiveRequest
+	(*NodeEviction)(nil),           // 12: journalet.v1.NodeEviction
+	(*ImageGarbageCollection)(nil), // 13: journalet.v1.ImageGarbageCollection
+	(*ShutdownGroup)(nil),          // 14: journalet.v1.ShutdownGroup
+	(*NodeCapacity)(nil),           // 15: journalet.v1.NodeCapacity
+	(*HugePages)(nil),              // 16: journalet.v1.HugePages
+	(*AgentStopped)(nil),           // 17: journalet.v1.AgentStopped
+	(*JournalDamaged)(nil),         // 18: journalet.v1.JournalDamaged
+	(*Quarantined)(nil),            // 19: journalet.v1.Quarantined
+	(*QuarantineLifted)(nil),       // 20: journalet.v1.QuarantineLifted
+	(*TimerSet)(nil),               // 21: journalet.v1.TimerSet
+	(*TimerCleared)(nil),           // 22: journalet.v1.TimerCleared
+	(*TimerFired)(nil),             // 23: journalet.v1.TimerFired
+	(*Timer)(nil),                  // 24: journalet.v1.Timer
+	(*Timers)(nil),                 // 25: journalet.v1.Timers
+	(*UserNamespace)(nil),          // 26: journalet.v1.UserNamespace
+	(*UserNamespaceRange)(nil),     // 27: journalet.v1.UserNamespaceRange
+	nil,                            // 28: journalet.v1.AgentStarted.FoundUserNamespacesEntry
+	nil,                            // 29: journalet.v1.AgentConfig.NodeLabelsEntry
+	nil,                            // 30: journalet.v1.Timers.SetEntry
+	(*durationpb.Duration)(nil),    // 31: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 32: google.protobuf.Timestamp
 }
 var file_journalet_v1_agent_proto_depIdxs = []int32{
-	2,  // 0: journalet.v1.AgentStarted.config:type_name -> journalet.v1.AgentConfig
-	19, // 1: journalet.v1.AgentStarted.found_user_namespaces:type_name -> journalet.v1.AgentStarted.FoundUserNamespacesEntry
-	6,  // 2: journalet.v1.AgentConfig.allocatable:type_name -> journalet.v1.NodeCapacity
-	20, // 3: journalet.v1.AgentConfig.node_labels:type_name -> journalet.v1.AgentConfig.NodeLabelsEntry
-	22, // 4: journalet.v1.AgentConfig.max_container_back_off:type_name -> google.protobuf.Duration
-	18, // 5: journalet.v1.AgentConfig.user_namespaces:type_name -> journalet.v1.UserNamespaceRange
-	4,  // 6: journalet.v1.AgentConfig.image_garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
-	5,  // 7: journalet.v1.AgentConfig.shutdown_groups:type_name -> journalet.v1.ShutdownGroup
-	3,  // 8: journalet.v1.AgentConfig.eviction:type_name -> journalet.v1.NodeEviction
-	22, // 9: journalet.v1.NodeEviction.transition_period:type_name -> google.protobuf.Duration
-	22, // 10: journalet.v1.NodeEviction.max_pod_grace:type_name -> google.protobuf.Duration
-	22, // 11: journalet.v1.ImageGarbageCollection.min_age:type_name -> google.protobuf.Duration
-	22, // 12: journalet.v1.ImageGarbageCollection.max_age:type_name -> google.protobuf.Duration
-	22, // 13: journalet.v1.ShutdownGroup.grace:type_name -> google.protobuf.Duration
-	7,  // 14: journalet.v1.NodeCapacity.huge_pages:type_name -> journalet.v1.HugePages
-	0,  // 15: journalet.v1.Quarantined.code:type_name -> journalet.v1.DecisionError
-	22, // 16: journalet.v1.TimerSet.duration:type_name -> google.protobuf.Duration
-	23, // 17: journalet.v1.Timer.set_at:type_name -> google.protobuf.Timestamp
-	22, // 18: journalet.v1.Timer.duration:type_name -> google.protobuf.Duration
-	21, // 19: journalet.v1.Timers.set:type_name -> journalet.v1.Timers.SetEntry
-	17, // 20: journalet.v1.AgentStarted.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	15, // 21: journalet.v1.Timers.SetEntry.value:type_name -> journalet.v1.Timer
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	3,  // 0: journalet.v1.AgentStarted.config:type_name -> journalet.v1.AgentConfig
+	28, // 1: journalet.v1.AgentStarted.found_user_namespaces:type_name -> journalet.v1.AgentStarted.FoundUserNamespacesEntry
+	15, // 2: journalet.v1.AgentConfig.allocatable:type_name -> journalet.v1.NodeCapacity
+	29, // 3: journalet.v1.AgentConfig.node_labels:type_name -> journalet.v1.AgentConfig.NodeLabelsEntry
+	31, // 4: journalet.v1.AgentConfig.max_container_back_off:type_name -> google.protobuf.Duration
+	27, // 5: journalet.v1.AgentConfig.user_namespaces:type_name -> journalet.v1.UserNamespaceRange
+	13, // 6: journalet.v1.AgentConfig.image_garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
+	14, // 7: journalet.v1.AgentConfig.shutdown_groups:type_name -> journalet.v1.ShutdownGroup
+	12, // 8: journalet.v1.AgentConfig.eviction:type_name -> journalet.v1.NodeEviction
+	4,  // 9: journalet.v1.AgentConfig.managers:type_name -> journalet.v1.ResourceManagers
+	6,  // 10: journalet.v1.ResourceManagers.topology:type_name -> journalet.v1.NodeTopology
+	5,  // 11: journalet.v1.ResourceManagers.cpu_options:type_name -> journalet.v1.CpuOptions
+	9,  // 12: journalet.v1.ResourceManagers.reserved_memory:type_name -> journalet.v1.NumaMemory
+	0,  // 13: journalet.v1.ResourceManagers.topology_policy:type_name -> journalet.v1.TopologyPolicy
+	7,  // 14: journalet.v1.NodeTopology.cores:type_name -> journalet.v1.CpuCore
+	8,  // 15: journalet.v1.NodeTopology.nodes:type_name -> journalet.v1.NumaNode
+	16, // 16: journalet.v1.NumaNode.huge_pages:type_name -> journalet.v1.HugePages
+	16, // 17: journalet.v1.ExclusiveContainer.memory:type_name -> journalet.v1.HugePages
+	16, // 18: journalet.v1.ExclusiveRequest.memory:type_name -> journalet.v1.HugePages
+	31, // 19: journalet.v1.NodeEviction.transition_period:type_name -> google.protobuf.Duration
+	31, // 20: journalet.v1.NodeEviction.max_pod_grace:type_name -> google.protobuf.Duration
+	31, // 21: journalet.v1.ImageGarbageCollection.min_age:type_name -> google.protobuf.Duration
+	31, // 22: journalet.v1.ImageGarbageCollection.max_age:type_name -> google.protobuf.Duration
+	31, // 23: journalet.v1.ShutdownGroup.grace:type_name -> google.protobuf.Duration
+	16, // 24: journalet.v1.NodeCapacity.huge_pages:type_name -> journalet.v1.HugePages
+	1,  // 25: journalet.v1.Quarantined.code:type_name -> journalet.v1.DecisionError
+	31, // 26: journalet.v1.TimerSet.duration:type_name -> google.protobuf.Duration
+	32, // 27: journalet.v1.Timer.set_at:type_name -> google.protobuf.Timestamp
+	31, // 28: journalet.v1.Timer.duration:type_name -> google.protobuf.Duration
+	30, // 29: journalet.v1.Timers.set:type_name -> journalet.v1.Timers.SetEntry
+	26, // 30: journalet.v1.AgentStarted.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	24, // 31: journalet.v1.Timers.SetEntry.value:type_name -> journalet.v1.Timer
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_agent_proto_init() }
@@ -1505,8 +2277,8 @@ func file_journalet_v1_agent_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_agent_proto_rawDesc), len(file_journalet_v1_agent_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   21,
+			NumEnums:      2,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

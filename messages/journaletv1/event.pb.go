@@ -111,6 +111,7 @@ type Event struct {
 	//	*Event_PreferredDevicesRequested
 	//	*Event_DeviceCapacityDecided
 	//	*Event_DeviceHealthDecided
+	//	*Event_SharedCpusDecided
 	//	*Event_ImagePullDecided
 	//	*Event_ImagesCollected
 	//	*Event_OperatorPullDecided
@@ -909,6 +910,15 @@ func (x *Event) GetDeviceHealthDecided() *DeviceHealthDecided {
 	return nil
 }
 
+func (x *Event) GetSharedCpusDecided() *SharedCpusDecided {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_SharedCpusDecided); ok {
+			return x.SharedCpusDecided
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetImagePullDecided() *ImagePullDecided {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_ImagePullDecided); ok {
@@ -1330,6 +1340,10 @@ type Event_DeviceHealthDecided struct {
 	DeviceHealthDecided *DeviceHealthDecided `protobuf:"bytes,131,opt,name=device_health_decided,json=deviceHealthDecided,proto3,oneof"`
 }
 
+type Event_SharedCpusDecided struct {
+	SharedCpusDecided *SharedCpusDecided `protobuf:"bytes,120,opt,name=shared_cpus_decided,json=sharedCpusDecided,proto3,oneof"`
+}
+
 type Event_ImagePullDecided struct {
 	// Decisions of the image actor.
 	ImagePullDecided *ImagePullDecided `protobuf:"bytes,96,opt,name=image_pull_decided,json=imagePullDecided,proto3,oneof"`
@@ -1535,6 +1549,8 @@ func (*Event_DeviceCapacityDecided) isEvent_Kind() {}
 
 func (*Event_DeviceHealthDecided) isEvent_Kind() {}
 
+func (*Event_SharedCpusDecided) isEvent_Kind() {}
+
 func (*Event_ImagePullDecided) isEvent_Kind() {}
 
 func (*Event_ImagesCollected) isEvent_Kind() {}
@@ -1557,7 +1573,7 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/cluster.proto\x1a\x1ajournalet/v1/devices.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\x8f7\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/cluster.proto\x1a\x1ajournalet/v1/devices.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xe27\n" +
 	"\x05Event\x12A\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedH\x00R\fagentStarted\x12A\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedH\x00R\fagentStopped\x12G\n" +
@@ -1648,7 +1664,8 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\x17image_reclaim_requested\x18^ \x01(\v2#.journalet.v1.ImageReclaimRequestedH\x00R\x15imageReclaimRequested\x12j\n" +
 	"\x1bpreferred_devices_requested\x18\x80\x01 \x01(\v2'.journalet.v1.PreferredDevicesRequestedH\x00R\x19preferredDevicesRequested\x12^\n" +
 	"\x17device_capacity_decided\x18\x81\x01 \x01(\v2#.journalet.v1.DeviceCapacityDecidedH\x00R\x15deviceCapacityDecided\x12X\n" +
-	"\x15device_health_decided\x18\x83\x01 \x01(\v2!.journalet.v1.DeviceHealthDecidedH\x00R\x13deviceHealthDecided\x12N\n" +
+	"\x15device_health_decided\x18\x83\x01 \x01(\v2!.journalet.v1.DeviceHealthDecidedH\x00R\x13deviceHealthDecided\x12Q\n" +
+	"\x13shared_cpus_decided\x18x \x01(\v2\x1f.journalet.v1.SharedCpusDecidedH\x00R\x11sharedCpusDecided\x12N\n" +
 	"\x12image_pull_decided\x18` \x01(\v2\x1e.journalet.v1.ImagePullDecidedH\x00R\x10imagePullDecided\x12J\n" +
 	"\x10images_collected\x18a \x01(\v2\x1d.journalet.v1.ImagesCollectedH\x00R\x0fimagesCollected\x12W\n" +
 	"\x15operator_pull_decided\x18b \x01(\v2!.journalet.v1.OperatorPullDecidedH\x00R\x13operatorPullDecided\x12W\n" +
@@ -1758,15 +1775,16 @@ var file_journalet_v1_event_proto_goTypes = []any{
 	(*PreferredDevicesRequested)(nil),  // 81: journalet.v1.PreferredDevicesRequested
 	(*DeviceCapacityDecided)(nil),      // 82: journalet.v1.DeviceCapacityDecided
 	(*DeviceHealthDecided)(nil),        // 83: journalet.v1.DeviceHealthDecided
-	(*ImagePullDecided)(nil),           // 84: journalet.v1.ImagePullDecided
-	(*ImagesCollected)(nil),            // 85: journalet.v1.ImagesCollected
-	(*OperatorPullDecided)(nil),        // 86: journalet.v1.OperatorPullDecided
-	(*ImageRemovalDecided)(nil),        // 87: journalet.v1.ImageRemovalDecided
-	(*ImagesReclaimed)(nil),            // 88: journalet.v1.ImagesReclaimed
-	(*CallDispatched)(nil),             // 89: journalet.v1.CallDispatched
-	(*CallDropped)(nil),                // 90: journalet.v1.CallDropped
-	(*TimerSet)(nil),                   // 91: journalet.v1.TimerSet
-	(*TimerCleared)(nil),               // 92: journalet.v1.TimerCleared
+	(*SharedCpusDecided)(nil),          // 84: journalet.v1.SharedCpusDecided
+	(*ImagePullDecided)(nil),           // 85: journalet.v1.ImagePullDecided
+	(*ImagesCollected)(nil),            // 86: journalet.v1.ImagesCollected
+	(*OperatorPullDecided)(nil),        // 87: journalet.v1.OperatorPullDecided
+	(*ImageRemovalDecided)(nil),        // 88: journalet.v1.ImageRemovalDecided
+	(*ImagesReclaimed)(nil),            // 89: journalet.v1.ImagesReclaimed
+	(*CallDispatched)(nil),             // 90: journalet.v1.CallDispatched
+	(*CallDropped)(nil),                // 91: journalet.v1.CallDropped
+	(*TimerSet)(nil),                   // 92: journalet.v1.TimerSet
+	(*TimerCleared)(nil),               // 93: journalet.v1.TimerCleared
 }
 var file_journalet_v1_event_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.Event.agent_started:type_name -> journalet.v1.AgentStarted
@@ -1852,20 +1870,21 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	81, // 80: journalet.v1.Event.preferred_devices_requested:type_name -> journalet.v1.PreferredDevicesRequested
 	82, // 81: journalet.v1.Event.device_capacity_decided:type_name -> journalet.v1.DeviceCapacityDecided
 	83, // 82: journalet.v1.Event.device_health_decided:type_name -> journalet.v1.DeviceHealthDecided
-	84, // 83: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
-	85, // 84: journalet.v1.Event.images_collected:type_name -> journalet.v1.ImagesCollected
-	86, // 85: journalet.v1.Event.operator_pull_decided:type_name -> journalet.v1.OperatorPullDecided
-	87, // 86: journalet.v1.Event.image_removal_decided:type_name -> journalet.v1.ImageRemovalDecided
-	88, // 87: journalet.v1.Event.images_reclaimed:type_name -> journalet.v1.ImagesReclaimed
-	89, // 88: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
-	90, // 89: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
-	91, // 90: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
-	92, // 91: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
-	92, // [92:92] is the sub-list for method output_type
-	92, // [92:92] is the sub-list for method input_type
-	92, // [92:92] is the sub-list for extension type_name
-	92, // [92:92] is the sub-list for extension extendee
-	0,  // [0:92] is the sub-list for field type_name
+	84, // 83: journalet.v1.Event.shared_cpus_decided:type_name -> journalet.v1.SharedCpusDecided
+	85, // 84: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
+	86, // 85: journalet.v1.Event.images_collected:type_name -> journalet.v1.ImagesCollected
+	87, // 86: journalet.v1.Event.operator_pull_decided:type_name -> journalet.v1.OperatorPullDecided
+	88, // 87: journalet.v1.Event.image_removal_decided:type_name -> journalet.v1.ImageRemovalDecided
+	89, // 88: journalet.v1.Event.images_reclaimed:type_name -> journalet.v1.ImagesReclaimed
+	90, // 89: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
+	91, // 90: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
+	92, // 91: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
+	93, // 92: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
+	93, // [93:93] is the sub-list for method output_type
+	93, // [93:93] is the sub-list for method input_type
+	93, // [93:93] is the sub-list for extension type_name
+	93, // [93:93] is the sub-list for extension extendee
+	0,  // [0:93] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_event_proto_init() }
@@ -1967,6 +1986,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_PreferredDevicesRequested)(nil),
 		(*Event_DeviceCapacityDecided)(nil),
 		(*Event_DeviceHealthDecided)(nil),
+		(*Event_SharedCpusDecided)(nil),
 		(*Event_ImagePullDecided)(nil),
 		(*Event_ImagesCollected)(nil),
 		(*Event_OperatorPullDecided)(nil),

@@ -486,7 +486,11 @@ type AdmissionDecided struct {
 	// Of an admitted pod with hostUsers false: the ids it gets.
 	UserNamespace *UserNamespace `protobuf:"bytes,6,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
 	// Of an admitted pod: the devices it gets, in the order of AdmissionRequested.devices.
-	Devices       []*ContainerDevices `protobuf:"bytes,16,rep,name=devices,proto3" json:"devices,omitempty"`
+	Devices []*ContainerDevices `protobuf:"bytes,16,rep,name=devices,proto3" json:"devices,omitempty"`
+	// Of an admitted pod: what its containers have alone, in their order. A container that has nothing alone is missing.
+	Exclusive []*ExclusiveContainer `protobuf:"bytes,7,rep,name=exclusive,proto3" json:"exclusive,omitempty"`
+	// Of an admitted pod: the CPUs of its other containers, as a list such as 0-1,4-5. Empty: all.
+	SharedCpus    string `protobuf:"bytes,8,opt,name=shared_cpus,json=sharedCpus,proto3" json:"shared_cpus,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -570,6 +574,75 @@ func (x *AdmissionDecided) GetDevices() []*ContainerDevices {
 	return nil
 }
 
+func (x *AdmissionDecided) GetExclusive() []*ExclusiveContainer {
+	if x != nil {
+		return x.Exclusive
+	}
+	return nil
+}
+
+func (x *AdmissionDecided) GetSharedCpus() string {
+	if x != nil {
+		return x.SharedCpus
+	}
+	return ""
+}
+
+// SharedCpusDecided reports the CPUs of all containers that have none alone.
+type SharedCpusDecided struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A list such as 0-1,4-5.
+	Cpus string `protobuf:"bytes,1,opt,name=cpus,proto3" json:"cpus,omitempty"`
+	// UIDs of the admitted pods that have not terminated, sorted.
+	Pods          []string `protobuf:"bytes,2,rep,name=pods,proto3" json:"pods,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SharedCpusDecided) Reset() {
+	*x = SharedCpusDecided{}
+	mi := &file_journalet_v1_node_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SharedCpusDecided) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SharedCpusDecided) ProtoMessage() {}
+
+func (x *SharedCpusDecided) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SharedCpusDecided.ProtoReflect.Descriptor instead.
+func (*SharedCpusDecided) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SharedCpusDecided) GetCpus() string {
+	if x != nil {
+		return x.Cpus
+	}
+	return ""
+}
+
+func (x *SharedCpusDecided) GetPods() []string {
+	if x != nil {
+		return x.Pods
+	}
+	return nil
+}
+
 // AdmissionDeferred reports that a pod waits for its admission: a pod of the same namespace and name has not finished
 // yet, or the node is drained.
 type AdmissionDeferred struct {
@@ -587,7 +660,7 @@ type AdmissionDeferred struct {
 
 func (x *AdmissionDeferred) Reset() {
 	*x = AdmissionDeferred{}
-	mi := &file_journalet_v1_node_proto_msgTypes[3]
+	mi := &file_journalet_v1_node_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -599,7 +672,7 @@ func (x *AdmissionDeferred) String() string {
 func (*AdmissionDeferred) ProtoMessage() {}
 
 func (x *AdmissionDeferred) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[3]
+	mi := &file_journalet_v1_node_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -612,7 +685,7 @@ func (x *AdmissionDeferred) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmissionDeferred.ProtoReflect.Descriptor instead.
 func (*AdmissionDeferred) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{3}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *AdmissionDeferred) GetUid() string {
@@ -659,7 +732,7 @@ type AdmissionPendingPreemption struct {
 
 func (x *AdmissionPendingPreemption) Reset() {
 	*x = AdmissionPendingPreemption{}
-	mi := &file_journalet_v1_node_proto_msgTypes[4]
+	mi := &file_journalet_v1_node_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -671,7 +744,7 @@ func (x *AdmissionPendingPreemption) String() string {
 func (*AdmissionPendingPreemption) ProtoMessage() {}
 
 func (x *AdmissionPendingPreemption) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[4]
+	mi := &file_journalet_v1_node_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -684,7 +757,7 @@ func (x *AdmissionPendingPreemption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmissionPendingPreemption.ProtoReflect.Descriptor instead.
 func (*AdmissionPendingPreemption) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AdmissionPendingPreemption) GetUid() string {
@@ -727,7 +800,7 @@ type ResizeDecided struct {
 
 func (x *ResizeDecided) Reset() {
 	*x = ResizeDecided{}
-	mi := &file_journalet_v1_node_proto_msgTypes[5]
+	mi := &file_journalet_v1_node_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -739,7 +812,7 @@ func (x *ResizeDecided) String() string {
 func (*ResizeDecided) ProtoMessage() {}
 
 func (x *ResizeDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[5]
+	mi := &file_journalet_v1_node_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -752,7 +825,7 @@ func (x *ResizeDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeDecided.ProtoReflect.Descriptor instead.
 func (*ResizeDecided) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ResizeDecided) GetUid() string {
@@ -820,7 +893,7 @@ type ResizePendingPreemption struct {
 
 func (x *ResizePendingPreemption) Reset() {
 	*x = ResizePendingPreemption{}
-	mi := &file_journalet_v1_node_proto_msgTypes[6]
+	mi := &file_journalet_v1_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -832,7 +905,7 @@ func (x *ResizePendingPreemption) String() string {
 func (*ResizePendingPreemption) ProtoMessage() {}
 
 func (x *ResizePendingPreemption) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[6]
+	mi := &file_journalet_v1_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -845,7 +918,7 @@ func (x *ResizePendingPreemption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizePendingPreemption.ProtoReflect.Descriptor instead.
 func (*ResizePendingPreemption) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ResizePendingPreemption) GetUid() string {
@@ -910,7 +983,7 @@ type UidGranted struct {
 
 func (x *UidGranted) Reset() {
 	*x = UidGranted{}
-	mi := &file_journalet_v1_node_proto_msgTypes[7]
+	mi := &file_journalet_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -922,7 +995,7 @@ func (x *UidGranted) String() string {
 func (*UidGranted) ProtoMessage() {}
 
 func (x *UidGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[7]
+	mi := &file_journalet_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -935,7 +1008,7 @@ func (x *UidGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidGranted.ProtoReflect.Descriptor instead.
 func (*UidGranted) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UidGranted) GetUid() string {
@@ -973,7 +1046,7 @@ type UidDeferred struct {
 
 func (x *UidDeferred) Reset() {
 	*x = UidDeferred{}
-	mi := &file_journalet_v1_node_proto_msgTypes[8]
+	mi := &file_journalet_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +1058,7 @@ func (x *UidDeferred) String() string {
 func (*UidDeferred) ProtoMessage() {}
 
 func (x *UidDeferred) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[8]
+	mi := &file_journalet_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +1071,7 @@ func (x *UidDeferred) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidDeferred.ProtoReflect.Descriptor instead.
 func (*UidDeferred) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UidDeferred) GetUid() string {
@@ -1039,7 +1112,7 @@ type OrphanConfirmed struct {
 
 func (x *OrphanConfirmed) Reset() {
 	*x = OrphanConfirmed{}
-	mi := &file_journalet_v1_node_proto_msgTypes[9]
+	mi := &file_journalet_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1051,7 +1124,7 @@ func (x *OrphanConfirmed) String() string {
 func (*OrphanConfirmed) ProtoMessage() {}
 
 func (x *OrphanConfirmed) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[9]
+	mi := &file_journalet_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1064,7 +1137,7 @@ func (x *OrphanConfirmed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanConfirmed.ProtoReflect.Descriptor instead.
 func (*OrphanConfirmed) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *OrphanConfirmed) GetUid() string {
@@ -1095,7 +1168,7 @@ type PodEvictionDecided struct {
 
 func (x *PodEvictionDecided) Reset() {
 	*x = PodEvictionDecided{}
-	mi := &file_journalet_v1_node_proto_msgTypes[10]
+	mi := &file_journalet_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +1180,7 @@ func (x *PodEvictionDecided) String() string {
 func (*PodEvictionDecided) ProtoMessage() {}
 
 func (x *PodEvictionDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[10]
+	mi := &file_journalet_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +1193,7 @@ func (x *PodEvictionDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodEvictionDecided.ProtoReflect.Descriptor instead.
 func (*PodEvictionDecided) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PodEvictionDecided) GetUid() string {
@@ -1182,7 +1255,7 @@ type PodReadmitted struct {
 
 func (x *PodReadmitted) Reset() {
 	*x = PodReadmitted{}
-	mi := &file_journalet_v1_node_proto_msgTypes[11]
+	mi := &file_journalet_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1194,7 +1267,7 @@ func (x *PodReadmitted) String() string {
 func (*PodReadmitted) ProtoMessage() {}
 
 func (x *PodReadmitted) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[11]
+	mi := &file_journalet_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1207,7 +1280,7 @@ func (x *PodReadmitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodReadmitted.ProtoReflect.Descriptor instead.
 func (*PodReadmitted) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PodReadmitted) GetUid() string {
@@ -1230,7 +1303,7 @@ type DrainProgressed struct {
 
 func (x *DrainProgressed) Reset() {
 	*x = DrainProgressed{}
-	mi := &file_journalet_v1_node_proto_msgTypes[12]
+	mi := &file_journalet_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1242,7 +1315,7 @@ func (x *DrainProgressed) String() string {
 func (*DrainProgressed) ProtoMessage() {}
 
 func (x *DrainProgressed) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[12]
+	mi := &file_journalet_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1255,7 +1328,7 @@ func (x *DrainProgressed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainProgressed.ProtoReflect.Descriptor instead.
 func (*DrainProgressed) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DrainProgressed) GetWaitingFor() []string {
@@ -1290,7 +1363,7 @@ type PressureObserved struct {
 
 func (x *PressureObserved) Reset() {
 	*x = PressureObserved{}
-	mi := &file_journalet_v1_node_proto_msgTypes[13]
+	mi := &file_journalet_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1302,7 +1375,7 @@ func (x *PressureObserved) String() string {
 func (*PressureObserved) ProtoMessage() {}
 
 func (x *PressureObserved) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[13]
+	mi := &file_journalet_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1315,7 +1388,7 @@ func (x *PressureObserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PressureObserved.ProtoReflect.Descriptor instead.
 func (*PressureObserved) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PressureObserved) GetThresholds() []*ThresholdMet {
@@ -1375,7 +1448,7 @@ type ThresholdMet struct {
 
 func (x *ThresholdMet) Reset() {
 	*x = ThresholdMet{}
-	mi := &file_journalet_v1_node_proto_msgTypes[14]
+	mi := &file_journalet_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1387,7 +1460,7 @@ func (x *ThresholdMet) String() string {
 func (*ThresholdMet) ProtoMessage() {}
 
 func (x *ThresholdMet) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[14]
+	mi := &file_journalet_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1400,7 +1473,7 @@ func (x *ThresholdMet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThresholdMet.ProtoReflect.Descriptor instead.
 func (*ThresholdMet) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ThresholdMet) GetSignal() string {
@@ -1497,7 +1570,7 @@ type PodUsage struct {
 
 func (x *PodUsage) Reset() {
 	*x = PodUsage{}
-	mi := &file_journalet_v1_node_proto_msgTypes[15]
+	mi := &file_journalet_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1509,7 +1582,7 @@ func (x *PodUsage) String() string {
 func (*PodUsage) ProtoMessage() {}
 
 func (x *PodUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[15]
+	mi := &file_journalet_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1522,7 +1595,7 @@ func (x *PodUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodUsage.ProtoReflect.Descriptor instead.
 func (*PodUsage) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PodUsage) GetUid() string {
@@ -1595,7 +1668,7 @@ type ContainerExcess struct {
 
 func (x *ContainerExcess) Reset() {
 	*x = ContainerExcess{}
-	mi := &file_journalet_v1_node_proto_msgTypes[16]
+	mi := &file_journalet_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1607,7 +1680,7 @@ func (x *ContainerExcess) String() string {
 func (*ContainerExcess) ProtoMessage() {}
 
 func (x *ContainerExcess) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[16]
+	mi := &file_journalet_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1620,7 +1693,7 @@ func (x *ContainerExcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerExcess.ProtoReflect.Descriptor instead.
 func (*ContainerExcess) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ContainerExcess) GetContainer() string {
@@ -1655,7 +1728,7 @@ type NodePressureDecided struct {
 
 func (x *NodePressureDecided) Reset() {
 	*x = NodePressureDecided{}
-	mi := &file_journalet_v1_node_proto_msgTypes[17]
+	mi := &file_journalet_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1667,7 +1740,7 @@ func (x *NodePressureDecided) String() string {
 func (*NodePressureDecided) ProtoMessage() {}
 
 func (x *NodePressureDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[17]
+	mi := &file_journalet_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1680,7 +1753,7 @@ func (x *NodePressureDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodePressureDecided.ProtoReflect.Descriptor instead.
 func (*NodePressureDecided) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *NodePressureDecided) GetConditions() []string {
@@ -1709,7 +1782,7 @@ type EvictionProgressed struct {
 
 func (x *EvictionProgressed) Reset() {
 	*x = EvictionProgressed{}
-	mi := &file_journalet_v1_node_proto_msgTypes[18]
+	mi := &file_journalet_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +1794,7 @@ func (x *EvictionProgressed) String() string {
 func (*EvictionProgressed) ProtoMessage() {}
 
 func (x *EvictionProgressed) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[18]
+	mi := &file_journalet_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1734,7 +1807,7 @@ func (x *EvictionProgressed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvictionProgressed.ProtoReflect.Descriptor instead.
 func (*EvictionProgressed) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *EvictionProgressed) GetStage() EvictionStage {
@@ -1784,7 +1857,7 @@ type PodReclaimRequested struct {
 
 func (x *PodReclaimRequested) Reset() {
 	*x = PodReclaimRequested{}
-	mi := &file_journalet_v1_node_proto_msgTypes[19]
+	mi := &file_journalet_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +1869,7 @@ func (x *PodReclaimRequested) String() string {
 func (*PodReclaimRequested) ProtoMessage() {}
 
 func (x *PodReclaimRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[19]
+	mi := &file_journalet_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +1882,7 @@ func (x *PodReclaimRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodReclaimRequested.ProtoReflect.Descriptor instead.
 func (*PodReclaimRequested) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PodReclaimRequested) GetUid() string {
@@ -1836,7 +1909,7 @@ type PodReclaimed struct {
 
 func (x *PodReclaimed) Reset() {
 	*x = PodReclaimed{}
-	mi := &file_journalet_v1_node_proto_msgTypes[20]
+	mi := &file_journalet_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1848,7 +1921,7 @@ func (x *PodReclaimed) String() string {
 func (*PodReclaimed) ProtoMessage() {}
 
 func (x *PodReclaimed) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[20]
+	mi := &file_journalet_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1861,7 +1934,7 @@ func (x *PodReclaimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodReclaimed.ProtoReflect.Descriptor instead.
 func (*PodReclaimed) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PodReclaimed) GetUid() string {
@@ -1880,7 +1953,7 @@ type ImageReclaimRequested struct {
 
 func (x *ImageReclaimRequested) Reset() {
 	*x = ImageReclaimRequested{}
-	mi := &file_journalet_v1_node_proto_msgTypes[21]
+	mi := &file_journalet_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1892,7 +1965,7 @@ func (x *ImageReclaimRequested) String() string {
 func (*ImageReclaimRequested) ProtoMessage() {}
 
 func (x *ImageReclaimRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[21]
+	mi := &file_journalet_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1905,7 +1978,7 @@ func (x *ImageReclaimRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageReclaimRequested.ProtoReflect.Descriptor instead.
 func (*ImageReclaimRequested) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 // ImagesReclaimed reports that the removals of ImageReclaimRequested have ended.
@@ -1921,7 +1994,7 @@ type ImagesReclaimed struct {
 
 func (x *ImagesReclaimed) Reset() {
 	*x = ImagesReclaimed{}
-	mi := &file_journalet_v1_node_proto_msgTypes[22]
+	mi := &file_journalet_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2006,7 @@ func (x *ImagesReclaimed) String() string {
 func (*ImagesReclaimed) ProtoMessage() {}
 
 func (x *ImagesReclaimed) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[22]
+	mi := &file_journalet_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2019,7 @@ func (x *ImagesReclaimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImagesReclaimed.ProtoReflect.Descriptor instead.
 func (*ImagesReclaimed) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ImagesReclaimed) GetImages() uint32 {
@@ -1982,7 +2055,7 @@ type NodePressure struct {
 
 func (x *NodePressure) Reset() {
 	*x = NodePressure{}
-	mi := &file_journalet_v1_node_proto_msgTypes[23]
+	mi := &file_journalet_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1994,7 +2067,7 @@ func (x *NodePressure) String() string {
 func (*NodePressure) ProtoMessage() {}
 
 func (x *NodePressure) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[23]
+	mi := &file_journalet_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2007,7 +2080,7 @@ func (x *NodePressure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodePressure.ProtoReflect.Descriptor instead.
 func (*NodePressure) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *NodePressure) GetThresholds() []*ThresholdMet {
@@ -2107,13 +2180,21 @@ type NodeState struct {
 	DeviceWaits map[string]*DeviceWait `protobuf:"bytes,33,rep,name=device_waits,json=deviceWaits,proto3" json:"device_waits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// PreferredDevicesRequested.request_id of the last request.
 	DeviceRequestId uint64 `protobuf:"varint,34,opt,name=device_request_id,json=deviceRequestId,proto3" json:"device_request_id,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// By UID, of pods that wait for their admission: what they may get alone.
+	ExclusiveRequests map[string]*ExclusiveRequests `protobuf:"bytes,22,rep,name=exclusive_requests,json=exclusiveRequests,proto3" json:"exclusive_requests,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// UIDs of the pods that have something alone, in the order of their admission.
+	ExclusivePods []string `protobuf:"bytes,23,rep,name=exclusive_pods,json=exclusivePods,proto3" json:"exclusive_pods,omitempty"`
+	// SharedCpusDecided.cpus.
+	SharedCpus string `protobuf:"bytes,24,opt,name=shared_cpus,json=sharedCpus,proto3" json:"shared_cpus,omitempty"`
+	// The CPUs of the machine, while containers have some alone, or are kept off those of others.
+	AllCpus       string `protobuf:"bytes,25,opt,name=all_cpus,json=allCpus,proto3" json:"all_cpus,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_journalet_v1_node_proto_msgTypes[24]
+	mi := &file_journalet_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2125,7 +2206,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[24]
+	mi := &file_journalet_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2138,7 +2219,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *NodeState) GetConfig() *AgentConfig {
@@ -2309,6 +2390,79 @@ func (x *NodeState) GetDeviceRequestId() uint64 {
 	return 0
 }
 
+func (x *NodeState) GetExclusiveRequests() map[string]*ExclusiveRequests {
+	if x != nil {
+		return x.ExclusiveRequests
+	}
+	return nil
+}
+
+func (x *NodeState) GetExclusivePods() []string {
+	if x != nil {
+		return x.ExclusivePods
+	}
+	return nil
+}
+
+func (x *NodeState) GetSharedCpus() string {
+	if x != nil {
+		return x.SharedCpus
+	}
+	return ""
+}
+
+func (x *NodeState) GetAllCpus() string {
+	if x != nil {
+		return x.AllCpus
+	}
+	return ""
+}
+
+// ExclusiveRequests are those of a pod's containers, in their order.
+type ExclusiveRequests struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Containers    []*ExclusiveRequest    `protobuf:"bytes,1,rep,name=containers,proto3" json:"containers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExclusiveRequests) Reset() {
+	*x = ExclusiveRequests{}
+	mi := &file_journalet_v1_node_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExclusiveRequests) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExclusiveRequests) ProtoMessage() {}
+
+func (x *ExclusiveRequests) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExclusiveRequests.ProtoReflect.Descriptor instead.
+func (*ExclusiveRequests) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ExclusiveRequests) GetContainers() []*ExclusiveRequest {
+	if x != nil {
+		return x.Containers
+	}
+	return nil
+}
+
 // Drain is a drain of the node, or its shutdown.
 type Drain struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2331,7 +2485,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_journalet_v1_node_proto_msgTypes[25]
+	mi := &file_journalet_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2343,7 +2497,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[25]
+	mi := &file_journalet_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2356,7 +2510,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Drain) GetRequest() *DrainRequested {
@@ -2421,14 +2575,16 @@ type WaitingResize struct {
 	// Its preemption is pending, and its demand is reserved.
 	PendingPreemption bool `protobuf:"varint,7,opt,name=pending_preemption,json=pendingPreemption,proto3" json:"pending_preemption,omitempty"`
 	// ResizeRequested.request_id, which the answer repeats.
-	RequestId     uint64 `protobuf:"varint,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	RequestId uint64 `protobuf:"varint,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Why it can never be allocated. Empty: it can.
+	Infeasible    string `protobuf:"bytes,9,opt,name=infeasible,proto3" json:"infeasible,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WaitingResize) Reset() {
 	*x = WaitingResize{}
-	mi := &file_journalet_v1_node_proto_msgTypes[26]
+	mi := &file_journalet_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2440,7 +2596,7 @@ func (x *WaitingResize) String() string {
 func (*WaitingResize) ProtoMessage() {}
 
 func (x *WaitingResize) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[26]
+	mi := &file_journalet_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +2609,7 @@ func (x *WaitingResize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingResize.ProtoReflect.Descriptor instead.
 func (*WaitingResize) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WaitingResize) GetDigest() string {
@@ -2512,6 +2668,13 @@ func (x *WaitingResize) GetRequestId() uint64 {
 	return 0
 }
 
+func (x *WaitingResize) GetInfeasible() string {
+	if x != nil {
+		return x.Infeasible
+	}
+	return ""
+}
+
 // AdmittedPod is a pod that holds its name and, until it has terminated, its demand.
 type AdmittedPod struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -2531,13 +2694,17 @@ type AdmittedPod struct {
 	Devices []*ContainerDevices `protobuf:"bytes,16,rep,name=devices,proto3" json:"devices,omitempty"`
 	// By resource: those of its devices that are not healthy.
 	UnhealthyDevices map[string]*UnhealthyDevices `protobuf:"bytes,17,rep,name=unhealthy_devices,json=unhealthyDevices,proto3" json:"unhealthy_devices,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// AdmissionDecided.exclusive, until it has terminated.
+	Exclusive []*ExclusiveContainer `protobuf:"bytes,9,rep,name=exclusive,proto3" json:"exclusive,omitempty"`
+	// What it requested alone, as last allocated. Unset while nothing is given to containers alone.
+	ExclusiveRequests *ExclusiveRequests `protobuf:"bytes,10,opt,name=exclusive_requests,json=exclusiveRequests,proto3" json:"exclusive_requests,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *AdmittedPod) Reset() {
 	*x = AdmittedPod{}
-	mi := &file_journalet_v1_node_proto_msgTypes[27]
+	mi := &file_journalet_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2549,7 +2716,7 @@ func (x *AdmittedPod) String() string {
 func (*AdmittedPod) ProtoMessage() {}
 
 func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[27]
+	mi := &file_journalet_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2562,7 +2729,7 @@ func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmittedPod.ProtoReflect.Descriptor instead.
 func (*AdmittedPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AdmittedPod) GetFullName() string {
@@ -2635,6 +2802,20 @@ func (x *AdmittedPod) GetUnhealthyDevices() map[string]*UnhealthyDevices {
 	return nil
 }
 
+func (x *AdmittedPod) GetExclusive() []*ExclusiveContainer {
+	if x != nil {
+		return x.Exclusive
+	}
+	return nil
+}
+
+func (x *AdmittedPod) GetExclusiveRequests() *ExclusiveRequests {
+	if x != nil {
+		return x.ExclusiveRequests
+	}
+	return nil
+}
+
 // UidClaims are the requests of sources for one UID.
 type UidClaims struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2648,7 +2829,7 @@ type UidClaims struct {
 
 func (x *UidClaims) Reset() {
 	*x = UidClaims{}
-	mi := &file_journalet_v1_node_proto_msgTypes[28]
+	mi := &file_journalet_v1_node_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2660,7 +2841,7 @@ func (x *UidClaims) String() string {
 func (*UidClaims) ProtoMessage() {}
 
 func (x *UidClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[28]
+	mi := &file_journalet_v1_node_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2673,7 +2854,7 @@ func (x *UidClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidClaims.ProtoReflect.Descriptor instead.
 func (*UidClaims) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{28}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UidClaims) GetHolder() *UidRequested {
@@ -2700,7 +2881,7 @@ type WaitingPods struct {
 
 func (x *WaitingPods) Reset() {
 	*x = WaitingPods{}
-	mi := &file_journalet_v1_node_proto_msgTypes[29]
+	mi := &file_journalet_v1_node_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2712,7 +2893,7 @@ func (x *WaitingPods) String() string {
 func (*WaitingPods) ProtoMessage() {}
 
 func (x *WaitingPods) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[29]
+	mi := &file_journalet_v1_node_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2725,7 +2906,7 @@ func (x *WaitingPods) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingPods.ProtoReflect.Descriptor instead.
 func (*WaitingPods) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{29}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WaitingPods) GetRequests() []*AdmissionRequested {
@@ -2759,7 +2940,7 @@ type OomKillObserved struct {
 
 func (x *OomKillObserved) Reset() {
 	*x = OomKillObserved{}
-	mi := &file_journalet_v1_node_proto_msgTypes[30]
+	mi := &file_journalet_v1_node_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2771,7 +2952,7 @@ func (x *OomKillObserved) String() string {
 func (*OomKillObserved) ProtoMessage() {}
 
 func (x *OomKillObserved) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[30]
+	mi := &file_journalet_v1_node_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2784,7 +2965,7 @@ func (x *OomKillObserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OomKillObserved.ProtoReflect.Descriptor instead.
 func (*OomKillObserved) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{30}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *OomKillObserved) GetScope() OomScope {
@@ -2863,7 +3044,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"host_ports\x18\x04 \x03(\tR\thostPorts\x126\n" +
 	"\n" +
-	"huge_pages\x18\x05 \x03(\v2\x17.journalet.v1.HugePagesR\thugePages\"\x92\x02\n" +
+	"huge_pages\x18\x05 \x03(\v2\x17.journalet.v1.HugePagesR\thugePages\"\xf3\x02\n" +
 	"\x10AdmissionDecided\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1a\n" +
 	"\badmitted\x18\x02 \x01(\bR\badmitted\x12\x16\n" +
@@ -2871,7 +3052,13 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12 \n" +
 	"\vincarnation\x18\x05 \x01(\x04R\vincarnation\x12B\n" +
 	"\x0euser_namespace\x18\x06 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x128\n" +
-	"\adevices\x18\x10 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\"v\n" +
+	"\adevices\x18\x10 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12>\n" +
+	"\texclusive\x18\a \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x12\x1f\n" +
+	"\vshared_cpus\x18\b \x01(\tR\n" +
+	"sharedCpus\";\n" +
+	"\x11SharedCpusDecided\x12\x12\n" +
+	"\x04cpus\x18\x01 \x01(\tR\x04cpus\x12\x12\n" +
+	"\x04pods\x18\x02 \x03(\tR\x04pods\"v\n" +
 	"\x11AdmissionDeferred\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1d\n" +
 	"\n" +
@@ -3005,7 +3192,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"waitingFor\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x06 \x01(\x04R\trequestId\x12\x16\n" +
-	"\x06images\x18\a \x01(\bR\x06images\"\xb8\x10\n" +
+	"\x06images\x18\a \x01(\bR\x06images\"\xe1\x12\n" +
 	"\tNodeState\x121\n" +
 	"\x06config\x18\x01 \x01(\v2\x19.journalet.v1.AgentConfigR\x06config\x125\n" +
 	"\x04pods\x18\x02 \x03(\v2!.journalet.v1.NodeState.PodsEntryR\x04pods\x128\n" +
@@ -3034,7 +3221,12 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\bpressure\x18\x15 \x01(\v2\x1a.journalet.v1.NodePressureR\bpressure\x12>\n" +
 	"\adevices\x18  \x03(\v2$.journalet.v1.NodeState.DevicesEntryR\adevices\x12K\n" +
 	"\fdevice_waits\x18! \x03(\v2(.journalet.v1.NodeState.DeviceWaitsEntryR\vdeviceWaits\x12*\n" +
-	"\x11device_request_id\x18\" \x01(\x04R\x0fdeviceRequestId\x1aR\n" +
+	"\x11device_request_id\x18\" \x01(\x04R\x0fdeviceRequestId\x12]\n" +
+	"\x12exclusive_requests\x18\x16 \x03(\v2..journalet.v1.NodeState.ExclusiveRequestsEntryR\x11exclusiveRequests\x12%\n" +
+	"\x0eexclusive_pods\x18\x17 \x03(\tR\rexclusivePods\x12\x1f\n" +
+	"\vshared_cpus\x18\x18 \x01(\tR\n" +
+	"sharedCpus\x12\x19\n" +
+	"\ball_cpus\x18\x19 \x01(\tR\aallCpus\x1aR\n" +
 	"\tPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.AdmittedPodR\x05value:\x028\x01\x1a8\n" +
@@ -3065,7 +3257,14 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x1c.journalet.v1.DeviceResourceR\x05value:\x028\x01\x1aX\n" +
 	"\x10DeviceWaitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12.\n" +
-	"\x05value\x18\x02 \x01(\v2\x18.journalet.v1.DeviceWaitR\x05value:\x028\x01\"\xf1\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x18.journalet.v1.DeviceWaitR\x05value:\x028\x01\x1ae\n" +
+	"\x16ExclusiveRequestsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x125\n" +
+	"\x05value\x18\x02 \x01(\v2\x1f.journalet.v1.ExclusiveRequestsR\x05value:\x028\x01\"S\n" +
+	"\x11ExclusiveRequests\x12>\n" +
+	"\n" +
+	"containers\x18\x01 \x03(\v2\x1e.journalet.v1.ExclusiveRequestR\n" +
+	"containers\"\xf1\x01\n" +
 	"\x05Drain\x126\n" +
 	"\arequest\x18\x01 \x01(\v2\x1c.journalet.v1.DrainRequestedR\arequest\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x17\n" +
@@ -3074,7 +3273,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\vwaiting_for\x18\x05 \x03(\tR\n" +
 	"waitingFor\x12\x1a\n" +
 	"\bcomplete\x18\x06 \x01(\bR\bcomplete\x12\x12\n" +
-	"\x04over\x18\a \x01(\bR\x04over\"\xae\x02\n" +
+	"\x04over\x18\a \x01(\bR\x04over\"\xce\x02\n" +
 	"\rWaitingResize\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1a\n" +
@@ -3086,7 +3285,10 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12-\n" +
 	"\x12pending_preemption\x18\a \x01(\bR\x11pendingPreemption\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\b \x01(\x04R\trequestId\"\xcd\x04\n" +
+	"request_id\x18\b \x01(\x04R\trequestId\x12\x1e\n" +
+	"\n" +
+	"infeasible\x18\t \x01(\tR\n" +
+	"infeasible\"\xdd\x05\n" +
 	"\vAdmittedPod\x12\x1b\n" +
 	"\tfull_name\x18\x01 \x01(\tR\bfullName\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1e\n" +
@@ -3099,7 +3301,10 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x0euser_namespace\x18\a \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x12+\n" +
 	"\x11reclaim_requested\x18\b \x01(\bR\x10reclaimRequested\x128\n" +
 	"\adevices\x18\x10 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12\\\n" +
-	"\x11unhealthy_devices\x18\x11 \x03(\v2/.journalet.v1.AdmittedPod.UnhealthyDevicesEntryR\x10unhealthyDevices\x1ac\n" +
+	"\x11unhealthy_devices\x18\x11 \x03(\v2/.journalet.v1.AdmittedPod.UnhealthyDevicesEntryR\x10unhealthyDevices\x12>\n" +
+	"\texclusive\x18\t \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x12N\n" +
+	"\x12exclusive_requests\x18\n" +
+	" \x01(\v2\x1f.journalet.v1.ExclusiveRequestsR\x11exclusiveRequests\x1ac\n" +
 	"\x15UnhealthyDevicesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
 	"\x05value\x18\x02 \x01(\v2\x1e.journalet.v1.UnhealthyDevicesR\x05value:\x028\x01\"u\n" +
@@ -3152,7 +3357,7 @@ func file_journalet_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_journalet_v1_node_proto_goTypes = []any{
 	(QosClass)(0),                      // 0: journalet.v1.QosClass
 	(FilesystemLayout)(0),              // 1: journalet.v1.FilesystemLayout
@@ -3161,122 +3366,133 @@ var file_journalet_v1_node_proto_goTypes = []any{
 	(*AdmissionRequested)(nil),         // 4: journalet.v1.AdmissionRequested
 	(*PodDemand)(nil),                  // 5: journalet.v1.PodDemand
 	(*AdmissionDecided)(nil),           // 6: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil),          // 7: journalet.v1.AdmissionDeferred
-	(*AdmissionPendingPreemption)(nil), // 8: journalet.v1.AdmissionPendingPreemption
-	(*ResizeDecided)(nil),              // 9: journalet.v1.ResizeDecided
-	(*ResizePendingPreemption)(nil),    // 10: journalet.v1.ResizePendingPreemption
-	(*UidGranted)(nil),                 // 11: journalet.v1.UidGranted
-	(*UidDeferred)(nil),                // 12: journalet.v1.UidDeferred
-	(*OrphanConfirmed)(nil),            // 13: journalet.v1.OrphanConfirmed
-	(*PodEvictionDecided)(nil),         // 14: journalet.v1.PodEvictionDecided
-	(*PodReadmitted)(nil),              // 15: journalet.v1.PodReadmitted
-	(*DrainProgressed)(nil),            // 16: journalet.v1.DrainProgressed
-	(*PressureObserved)(nil),           // 17: journalet.v1.PressureObserved
-	(*ThresholdMet)(nil),               // 18: journalet.v1.ThresholdMet
-	(*PodUsage)(nil),                   // 19: journalet.v1.PodUsage
-	(*ContainerExcess)(nil),            // 20: journalet.v1.ContainerExcess
-	(*NodePressureDecided)(nil),        // 21: journalet.v1.NodePressureDecided
-	(*EvictionProgressed)(nil),         // 22: journalet.v1.EvictionProgressed
-	(*PodReclaimRequested)(nil),        // 23: journalet.v1.PodReclaimRequested
-	(*PodReclaimed)(nil),               // 24: journalet.v1.PodReclaimed
-	(*ImageReclaimRequested)(nil),      // 25: journalet.v1.ImageReclaimRequested
-	(*ImagesReclaimed)(nil),            // 26: journalet.v1.ImagesReclaimed
-	(*NodePressure)(nil),               // 27: journalet.v1.NodePressure
-	(*NodeState)(nil),                  // 28: journalet.v1.NodeState
-	(*Drain)(nil),                      // 29: journalet.v1.Drain
-	(*WaitingResize)(nil),              // 30: journalet.v1.WaitingResize
-	(*AdmittedPod)(nil),                // 31: journalet.v1.AdmittedPod
-	(*UidClaims)(nil),                  // 32: journalet.v1.UidClaims
-	(*WaitingPods)(nil),                // 33: journalet.v1.WaitingPods
-	(*OomKillObserved)(nil),            // 34: journalet.v1.OomKillObserved
-	nil,                                // 35: journalet.v1.NodeState.PodsEntry
-	nil,                                // 36: journalet.v1.NodeState.NamesEntry
-	nil,                                // 37: journalet.v1.NodeState.WaitingEntry
-	nil,                                // 38: journalet.v1.NodeState.HostPortsEntry
-	nil,                                // 39: journalet.v1.NodeState.WaitsForEntry
-	nil,                                // 40: journalet.v1.NodeState.ResizesEntry
-	nil,                                // 41: journalet.v1.NodeState.UidsEntry
-	nil,                                // 42: journalet.v1.NodeState.FoundUserNamespacesEntry
-	nil,                                // 43: journalet.v1.NodeState.DevicesEntry
-	nil,                                // 44: journalet.v1.NodeState.DeviceWaitsEntry
-	nil,                                // 45: journalet.v1.AdmittedPod.UnhealthyDevicesEntry
-	(*DeviceDemand)(nil),               // 46: journalet.v1.DeviceDemand
-	(*HugePages)(nil),                  // 47: journalet.v1.HugePages
-	(*UserNamespace)(nil),              // 48: journalet.v1.UserNamespace
-	(*ContainerDevices)(nil),           // 49: journalet.v1.ContainerDevices
-	(*durationpb.Duration)(nil),        // 50: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),      // 51: google.protobuf.Timestamp
-	(*AgentConfig)(nil),                // 52: journalet.v1.AgentConfig
-	(*Timers)(nil),                     // 53: journalet.v1.Timers
-	(*NodeObserved)(nil),               // 54: journalet.v1.NodeObserved
-	(*DrainRequested)(nil),             // 55: journalet.v1.DrainRequested
-	(*UidRequested)(nil),               // 56: journalet.v1.UidRequested
-	(*DeviceResource)(nil),             // 57: journalet.v1.DeviceResource
-	(*DeviceWait)(nil),                 // 58: journalet.v1.DeviceWait
-	(*UnhealthyDevices)(nil),           // 59: journalet.v1.UnhealthyDevices
+	(*SharedCpusDecided)(nil),          // 7: journalet.v1.SharedCpusDecided
+	(*AdmissionDeferred)(nil),          // 8: journalet.v1.AdmissionDeferred
+	(*AdmissionPendingPreemption)(nil), // 9: journalet.v1.AdmissionPendingPreemption
+	(*ResizeDecided)(nil),              // 10: journalet.v1.ResizeDecided
+	(*ResizePendingPreemption)(nil),    // 11: journalet.v1.ResizePendingPreemption
+	(*UidGranted)(nil),                 // 12: journalet.v1.UidGranted
+	(*UidDeferred)(nil),                // 13: journalet.v1.UidDeferred
+	(*OrphanConfirmed)(nil),            // 14: journalet.v1.OrphanConfirmed
+	(*PodEvictionDecided)(nil),         // 15: journalet.v1.PodEvictionDecided
+	(*PodReadmitted)(nil),              // 16: journalet.v1.PodReadmitted
+	(*DrainProgressed)(nil),            // 17: journalet.v1.DrainProgressed
+	(*PressureObserved)(nil),           // 18: journalet.v1.PressureObserved
+	(*ThresholdMet)(nil),               // 19: journalet.v1.ThresholdMet
+	(*PodUsage)(nil),                   // 20: journalet.v1.PodUsage
+	(*ContainerExcess)(nil),            // 21: journalet.v1.ContainerExcess
+	(*NodePressureDecided)(nil),        // 22: journalet.v1.NodePressureDecided
+	(*EvictionProgressed)(nil),         // 23: journalet.v1.EvictionProgressed
+	(*PodReclaimRequested)(nil),        // 24: journalet.v1.PodReclaimRequested
+	(*PodReclaimed)(nil),               // 25: journalet.v1.PodReclaimed
+	(*ImageReclaimRequested)(nil),      // 26: journalet.v1.ImageReclaimRequested
+	(*ImagesReclaimed)(nil),            // 27: journalet.v1.ImagesReclaimed
+	(*NodePressure)(nil),               // 28: journalet.v1.NodePressure
+	(*NodeState)(nil),                  // 29: journalet.v1.NodeState
+	(*ExclusiveRequests)(nil),          // 30: journalet.v1.ExclusiveRequests
+	(*Drain)(nil),                      // 31: journalet.v1.Drain
+	(*WaitingResize)(nil),              // 32: journalet.v1.WaitingResize
+	(*AdmittedPod)(nil),                // 33: journalet.v1.AdmittedPod
+	(*UidClaims)(nil),                  // 34: journalet.v1.UidClaims
+	(*WaitingPods)(nil),                // 35: journalet.v1.WaitingPods
+	(*OomKillObserved)(nil),            // 36: journalet.v1.OomKillObserved
+	nil,                                // 37: journalet.v1.NodeState.PodsEntry
+	nil,                                // 38: journalet.v1.NodeState.NamesEntry
+	nil,                                // 39: journalet.v1.NodeState.WaitingEntry
+	nil,                                // 40: journalet.v1.NodeState.HostPortsEntry
+	nil,                                // 41: journalet.v1.NodeState.WaitsForEntry
+	nil,                                // 42: journalet.v1.NodeState.ResizesEntry
+	nil,                                // 43: journalet.v1.NodeState.UidsEntry
+	nil,                                // 44: journalet.v1.NodeState.FoundUserNamespacesEntry
+	nil,                                // 45: journalet.v1.NodeState.DevicesEntry
+	nil,                                // 46: journalet.v1.NodeState.DeviceWaitsEntry
+	nil,                                // 47: journalet.v1.NodeState.ExclusiveRequestsEntry
+	nil,                                // 48: journalet.v1.AdmittedPod.UnhealthyDevicesEntry
+	(*DeviceDemand)(nil),               // 49: journalet.v1.DeviceDemand
+	(*HugePages)(nil),                  // 50: journalet.v1.HugePages
+	(*UserNamespace)(nil),              // 51: journalet.v1.UserNamespace
+	(*ContainerDevices)(nil),           // 52: journalet.v1.ContainerDevices
+	(*ExclusiveContainer)(nil),         // 53: journalet.v1.ExclusiveContainer
+	(*durationpb.Duration)(nil),        // 54: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),      // 55: google.protobuf.Timestamp
+	(*AgentConfig)(nil),                // 56: journalet.v1.AgentConfig
+	(*Timers)(nil),                     // 57: journalet.v1.Timers
+	(*NodeObserved)(nil),               // 58: journalet.v1.NodeObserved
+	(*ExclusiveRequest)(nil),           // 59: journalet.v1.ExclusiveRequest
+	(*DrainRequested)(nil),             // 60: journalet.v1.DrainRequested
+	(*UidRequested)(nil),               // 61: journalet.v1.UidRequested
+	(*DeviceResource)(nil),             // 62: journalet.v1.DeviceResource
+	(*DeviceWait)(nil),                 // 63: journalet.v1.DeviceWait
+	(*UnhealthyDevices)(nil),           // 64: journalet.v1.UnhealthyDevices
 }
 var file_journalet_v1_node_proto_depIdxs = []int32{
 	5,  // 0: journalet.v1.AdmissionRequested.demand:type_name -> journalet.v1.PodDemand
 	0,  // 1: journalet.v1.AdmissionRequested.qos:type_name -> journalet.v1.QosClass
-	46, // 2: journalet.v1.AdmissionRequested.devices:type_name -> journalet.v1.DeviceDemand
-	47, // 3: journalet.v1.PodDemand.huge_pages:type_name -> journalet.v1.HugePages
-	48, // 4: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
-	49, // 5: journalet.v1.AdmissionDecided.devices:type_name -> journalet.v1.ContainerDevices
-	50, // 6: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
-	20, // 7: journalet.v1.PodEvictionDecided.containers:type_name -> journalet.v1.ContainerExcess
-	18, // 8: journalet.v1.PressureObserved.thresholds:type_name -> journalet.v1.ThresholdMet
-	19, // 9: journalet.v1.PressureObserved.pods:type_name -> journalet.v1.PodUsage
-	1,  // 10: journalet.v1.PressureObserved.layout:type_name -> journalet.v1.FilesystemLayout
-	51, // 11: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
-	51, // 12: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
-	20, // 13: journalet.v1.PodUsage.containers:type_name -> journalet.v1.ContainerExcess
-	2,  // 14: journalet.v1.EvictionProgressed.stage:type_name -> journalet.v1.EvictionStage
-	18, // 15: journalet.v1.NodePressure.thresholds:type_name -> journalet.v1.ThresholdMet
-	2,  // 16: journalet.v1.NodePressure.stage:type_name -> journalet.v1.EvictionStage
-	52, // 17: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
-	35, // 18: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
-	36, // 19: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
-	37, // 20: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
-	38, // 21: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
-	5,  // 22: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
-	39, // 23: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
-	40, // 24: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
-	41, // 25: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
-	4,  // 26: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
-	42, // 27: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
-	29, // 28: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
-	29, // 29: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
-	53, // 30: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
-	54, // 31: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
-	27, // 32: journalet.v1.NodeState.pressure:type_name -> journalet.v1.NodePressure
-	43, // 33: journalet.v1.NodeState.devices:type_name -> journalet.v1.NodeState.DevicesEntry
-	44, // 34: journalet.v1.NodeState.device_waits:type_name -> journalet.v1.NodeState.DeviceWaitsEntry
-	55, // 35: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
-	51, // 36: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	5,  // 37: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
-	51, // 38: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
-	5,  // 39: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
-	0,  // 40: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
-	48, // 41: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
-	49, // 42: journalet.v1.AdmittedPod.devices:type_name -> journalet.v1.ContainerDevices
-	45, // 43: journalet.v1.AdmittedPod.unhealthy_devices:type_name -> journalet.v1.AdmittedPod.UnhealthyDevicesEntry
-	56, // 44: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
-	56, // 45: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
-	4,  // 46: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
-	3,  // 47: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
-	31, // 48: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	33, // 49: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	30, // 50: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
-	32, // 51: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
-	48, // 52: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	57, // 53: journalet.v1.NodeState.DevicesEntry.value:type_name -> journalet.v1.DeviceResource
-	58, // 54: journalet.v1.NodeState.DeviceWaitsEntry.value:type_name -> journalet.v1.DeviceWait
-	59, // 55: journalet.v1.AdmittedPod.UnhealthyDevicesEntry.value:type_name -> journalet.v1.UnhealthyDevices
-	56, // [56:56] is the sub-list for method output_type
-	56, // [56:56] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	49, // 2: journalet.v1.AdmissionRequested.devices:type_name -> journalet.v1.DeviceDemand
+	50, // 3: journalet.v1.PodDemand.huge_pages:type_name -> journalet.v1.HugePages
+	51, // 4: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
+	52, // 5: journalet.v1.AdmissionDecided.devices:type_name -> journalet.v1.ContainerDevices
+	53, // 6: journalet.v1.AdmissionDecided.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	54, // 7: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
+	21, // 8: journalet.v1.PodEvictionDecided.containers:type_name -> journalet.v1.ContainerExcess
+	19, // 9: journalet.v1.PressureObserved.thresholds:type_name -> journalet.v1.ThresholdMet
+	20, // 10: journalet.v1.PressureObserved.pods:type_name -> journalet.v1.PodUsage
+	1,  // 11: journalet.v1.PressureObserved.layout:type_name -> journalet.v1.FilesystemLayout
+	55, // 12: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
+	55, // 13: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
+	21, // 14: journalet.v1.PodUsage.containers:type_name -> journalet.v1.ContainerExcess
+	2,  // 15: journalet.v1.EvictionProgressed.stage:type_name -> journalet.v1.EvictionStage
+	19, // 16: journalet.v1.NodePressure.thresholds:type_name -> journalet.v1.ThresholdMet
+	2,  // 17: journalet.v1.NodePressure.stage:type_name -> journalet.v1.EvictionStage
+	56, // 18: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
+	37, // 19: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
+	38, // 20: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
+	39, // 21: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
+	40, // 22: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
+	5,  // 23: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
+	41, // 24: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
+	42, // 25: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
+	43, // 26: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
+	4,  // 27: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
+	44, // 28: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
+	31, // 29: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
+	31, // 30: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
+	57, // 31: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
+	58, // 32: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
+	28, // 33: journalet.v1.NodeState.pressure:type_name -> journalet.v1.NodePressure
+	45, // 34: journalet.v1.NodeState.devices:type_name -> journalet.v1.NodeState.DevicesEntry
+	46, // 35: journalet.v1.NodeState.device_waits:type_name -> journalet.v1.NodeState.DeviceWaitsEntry
+	47, // 36: journalet.v1.NodeState.exclusive_requests:type_name -> journalet.v1.NodeState.ExclusiveRequestsEntry
+	59, // 37: journalet.v1.ExclusiveRequests.containers:type_name -> journalet.v1.ExclusiveRequest
+	60, // 38: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
+	55, // 39: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	5,  // 40: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
+	55, // 41: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
+	5,  // 42: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
+	0,  // 43: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
+	51, // 44: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
+	52, // 45: journalet.v1.AdmittedPod.devices:type_name -> journalet.v1.ContainerDevices
+	48, // 46: journalet.v1.AdmittedPod.unhealthy_devices:type_name -> journalet.v1.AdmittedPod.UnhealthyDevicesEntry
+	53, // 47: journalet.v1.AdmittedPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	30, // 48: journalet.v1.AdmittedPod.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
+	61, // 49: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
+	61, // 50: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
+	4,  // 51: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
+	3,  // 52: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
+	33, // 53: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	35, // 54: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	32, // 55: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
+	34, // 56: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	51, // 57: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	62, // 58: journalet.v1.NodeState.DevicesEntry.value:type_name -> journalet.v1.DeviceResource
+	63, // 59: journalet.v1.NodeState.DeviceWaitsEntry.value:type_name -> journalet.v1.DeviceWait
+	30, // 60: journalet.v1.NodeState.ExclusiveRequestsEntry.value:type_name -> journalet.v1.ExclusiveRequests
+	64, // 61: journalet.v1.AdmittedPod.UnhealthyDevicesEntry.value:type_name -> journalet.v1.UnhealthyDevices
+	62, // [62:62] is the sub-list for method output_type
+	62, // [62:62] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_node_proto_init() }
@@ -3295,7 +3511,7 @@ func file_journalet_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_node_proto_rawDesc), len(file_journalet_v1_node_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   42,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1473,7 +1473,11 @@ type PodState struct {
 	// From PodReclaimRequested, until PodReclaimed.
 	Reclaim *PodReclaimRequested `protobuf:"bytes,67,opt,name=reclaim,proto3" json:"reclaim,omitempty"`
 	// From AdmissionDecided, in its order.
-	Devices       []*DeviceAllocation `protobuf:"bytes,80,rep,name=devices,proto3" json:"devices,omitempty"`
+	Devices []*DeviceAllocation `protobuf:"bytes,80,rep,name=devices,proto3" json:"devices,omitempty"`
+	// From AdmissionDecided.
+	Exclusive []*ExclusiveContainer `protobuf:"bytes,68,rep,name=exclusive,proto3" json:"exclusive,omitempty"`
+	// From AdmissionDecided and SharedCpusDecided.
+	SharedCpus    string `protobuf:"bytes,69,opt,name=shared_cpus,json=sharedCpus,proto3" json:"shared_cpus,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1914,6 +1918,20 @@ func (x *PodState) GetDevices() []*DeviceAllocation {
 	return nil
 }
 
+func (x *PodState) GetExclusive() []*ExclusiveContainer {
+	if x != nil {
+		return x.Exclusive
+	}
+	return nil
+}
+
+func (x *PodState) GetSharedCpus() string {
+	if x != nil {
+		return x.SharedCpus
+	}
+	return ""
+}
+
 // PodRestart is a restart of all containers that an operator requested.
 type PodRestart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2318,9 +2336,11 @@ type PodResize struct {
 	// Allocated resources are being applied. Left by ResizeCompleted.
 	InProgress bool `protobuf:"varint,3,opt,name=in_progress,json=inProgress,proto3" json:"in_progress,omitempty"`
 	// Failed calls in a row, and the newest error, which stays until the resize has ended.
-	Failures      uint32                 `protobuf:"varint,4,opt,name=failures,proto3" json:"failures,omitempty"`
-	FailedAt      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=failed_at,json=failedAt,proto3" json:"failed_at,omitempty"`
-	Error         string                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
+	Failures uint32                 `protobuf:"varint,4,opt,name=failures,proto3" json:"failures,omitempty"`
+	FailedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=failed_at,json=failedAt,proto3" json:"failed_at,omitempty"`
+	Error    string                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
+	// It is not only deferred: it can never be applied.
+	Infeasible    bool `protobuf:"varint,7,opt,name=infeasible,proto3" json:"infeasible,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2397,6 +2417,13 @@ func (x *PodResize) GetError() string {
 	return ""
 }
 
+func (x *PodResize) GetInfeasible() bool {
+	if x != nil {
+		return x.Infeasible
+	}
+	return false
+}
+
 // ContainerRecord is what is known of one container, over all its instances.
 type ContainerRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2449,8 +2476,14 @@ type ContainerRecord struct {
 	// An operator requested its restart: it is stopped if it runs, and its next start waits for no back-off. True until
 	// another instance has started.
 	RestartRequested bool `protobuf:"varint,25,opt,name=restart_requested,json=restartRequested,proto3" json:"restart_requested,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Placement.cpus last applied to the newest instance. Empty: none, or unknown.
+	Cpus string `protobuf:"bytes,26,opt,name=cpus,proto3" json:"cpus,omitempty"`
+	// Failed changes of them in a row, and the time of the newest.
+	CpusFailures uint32 `protobuf:"varint,27,opt,name=cpus_failures,json=cpusFailures,proto3" json:"cpus_failures,omitempty"`
+	// See cpus_failures.
+	CpusFailedAt  *timestamppb.Timestamp `protobuf:"bytes,28,opt,name=cpus_failed_at,json=cpusFailedAt,proto3" json:"cpus_failed_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ContainerRecord) Reset() {
@@ -2656,6 +2689,27 @@ func (x *ContainerRecord) GetRestartRequested() bool {
 		return x.RestartRequested
 	}
 	return false
+}
+
+func (x *ContainerRecord) GetCpus() string {
+	if x != nil {
+		return x.Cpus
+	}
+	return ""
+}
+
+func (x *ContainerRecord) GetCpusFailures() uint32 {
+	if x != nil {
+		return x.CpusFailures
+	}
+	return 0
+}
+
+func (x *ContainerRecord) GetCpusFailedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CpusFailedAt
+	}
+	return nil
 }
 
 // VolumeImage is the image of an image volume, before the next start of one container that mounts it.
@@ -3157,7 +3211,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
-	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\x86\x19\n" +
+	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xe7\x19\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -3232,7 +3286,10 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x1dpulls_without_service_account\x18A \x01(\bR\x1apullsWithoutServiceAccount\x128\n" +
 	"\x18pull_credentials_changed\x18B \x01(\bR\x16pullCredentialsChanged\x12;\n" +
 	"\areclaim\x18C \x01(\v2!.journalet.v1.PodReclaimRequestedR\areclaim\x128\n" +
-	"\adevices\x18P \x03(\v2\x1e.journalet.v1.DeviceAllocationR\adevices\x1a\\\n" +
+	"\adevices\x18P \x03(\v2\x1e.journalet.v1.DeviceAllocationR\adevices\x12>\n" +
+	"\texclusive\x18D \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x12\x1f\n" +
+	"\vshared_cpus\x18E \x01(\tR\n" +
+	"sharedCpus\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +
@@ -3275,7 +3332,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"used_bytes\x18\x04 \x01(\x03R\tusedBytes\x12\x1f\n" +
 	"\vlimit_bytes\x18\x05 \x01(\x03R\n" +
 	"limitBytes\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"\xde\x01\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\xfe\x01\n" +
 	"\tPodResize\x12)\n" +
 	"\x10requested_digest\x18\x01 \x01(\tR\x0frequestedDigest\x12\x1a\n" +
 	"\bdeferred\x18\x02 \x01(\tR\bdeferred\x12\x1f\n" +
@@ -3283,8 +3340,10 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"inProgress\x12\x1a\n" +
 	"\bfailures\x18\x04 \x01(\rR\bfailures\x127\n" +
 	"\tfailed_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bfailedAt\x12\x14\n" +
-	"\x05error\x18\x06 \x01(\tR\x05error\"\xb5\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\x12\x1e\n" +
 	"\n" +
+	"infeasible\x18\a \x01(\bR\n" +
+	"infeasible\"\xb0\v\n" +
 	"\x0fContainerRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fnext_attempt\x18\x02 \x01(\rR\vnextAttempt\x12<\n" +
@@ -3313,7 +3372,10 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x0erestarted_from\x18\x16 \x01(\rR\rrestartedFrom\x12+\n" +
 	"\x11reported_restarts\x18\x17 \x01(\rR\x10reportedRestarts\x12T\n" +
 	"\rvolume_images\x18\x18 \x03(\v2/.journalet.v1.ContainerRecord.VolumeImagesEntryR\fvolumeImages\x12+\n" +
-	"\x11restart_requested\x18\x19 \x01(\bR\x10restartRequested\x1aZ\n" +
+	"\x11restart_requested\x18\x19 \x01(\bR\x10restartRequested\x12\x12\n" +
+	"\x04cpus\x18\x1a \x01(\tR\x04cpus\x12#\n" +
+	"\rcpus_failures\x18\x1b \x01(\rR\fcpusFailures\x12@\n" +
+	"\x0ecpus_failed_at\x18\x1c \x01(\v2\x1a.google.protobuf.TimestampR\fcpusFailedAt\x1aZ\n" +
 	"\x11VolumeImagesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.VolumeImageR\x05value:\x028\x01\"[\n" +
@@ -3435,9 +3497,10 @@ var file_journalet_v1_pod_proto_goTypes = []any{
 	(*UserNamespace)(nil),           // 51: journalet.v1.UserNamespace
 	(*PodReclaimRequested)(nil),     // 52: journalet.v1.PodReclaimRequested
 	(*DeviceAllocation)(nil),        // 53: journalet.v1.DeviceAllocation
-	(*ContainerObservation)(nil),    // 54: journalet.v1.ContainerObservation
-	(*Resources)(nil),               // 55: journalet.v1.Resources
-	(*CallRequested)(nil),           // 56: journalet.v1.CallRequested
+	(*ExclusiveContainer)(nil),      // 54: journalet.v1.ExclusiveContainer
+	(*ContainerObservation)(nil),    // 55: journalet.v1.ContainerObservation
+	(*Resources)(nil),               // 56: journalet.v1.Resources
+	(*CallRequested)(nil),           // 57: journalet.v1.CallRequested
 }
 var file_journalet_v1_pod_proto_depIdxs = []int32{
 	42, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
@@ -3482,43 +3545,45 @@ var file_journalet_v1_pod_proto_depIdxs = []int32{
 	22, // 39: journalet.v1.PodState.restart:type_name -> journalet.v1.PodRestart
 	52, // 40: journalet.v1.PodState.reclaim:type_name -> journalet.v1.PodReclaimRequested
 	53, // 41: journalet.v1.PodState.devices:type_name -> journalet.v1.DeviceAllocation
-	42, // 42: journalet.v1.PodRestart.since:type_name -> google.protobuf.Timestamp
-	2,  // 43: journalet.v1.VolumeRecord.stage:type_name -> journalet.v1.VolumeStage
-	42, // 44: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
-	42, // 45: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
-	54, // 46: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	54, // 47: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
-	5,  // 48: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
-	34, // 49: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	42, // 50: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
-	5,  // 51: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
-	33, // 52: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	32, // 53: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
-	55, // 54: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
-	55, // 55: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
-	31, // 56: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
-	41, // 57: journalet.v1.ContainerRecord.volume_images:type_name -> journalet.v1.ContainerRecord.VolumeImagesEntry
-	42, // 58: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
-	44, // 59: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
-	1,  // 60: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
-	9,  // 61: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
-	9,  // 62: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
-	9,  // 63: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	44, // 64: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	42, // 65: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	56, // 66: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	42, // 67: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
-	5,  // 68: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
-	29, // 69: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	35, // 70: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	3,  // 71: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	23, // 72: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
-	30, // 73: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
-	74, // [74:74] is the sub-list for method output_type
-	74, // [74:74] is the sub-list for method input_type
-	74, // [74:74] is the sub-list for extension type_name
-	74, // [74:74] is the sub-list for extension extendee
-	0,  // [0:74] is the sub-list for field type_name
+	54, // 42: journalet.v1.PodState.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	42, // 43: journalet.v1.PodRestart.since:type_name -> google.protobuf.Timestamp
+	2,  // 44: journalet.v1.VolumeRecord.stage:type_name -> journalet.v1.VolumeStage
+	42, // 45: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
+	42, // 46: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
+	55, // 47: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	55, // 48: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	5,  // 49: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
+	34, // 50: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	42, // 51: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	5,  // 52: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
+	33, // 53: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	32, // 54: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
+	56, // 55: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
+	56, // 56: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
+	31, // 57: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
+	41, // 58: journalet.v1.ContainerRecord.volume_images:type_name -> journalet.v1.ContainerRecord.VolumeImagesEntry
+	42, // 59: journalet.v1.ContainerRecord.cpus_failed_at:type_name -> google.protobuf.Timestamp
+	42, // 60: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
+	44, // 61: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
+	1,  // 62: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	9,  // 63: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	9,  // 64: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	9,  // 65: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	44, // 66: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	42, // 67: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	57, // 68: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	42, // 69: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
+	5,  // 70: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
+	29, // 71: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	35, // 72: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	3,  // 73: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	23, // 74: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
+	30, // 75: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
+	76, // [76:76] is the sub-list for method output_type
+	76, // [76:76] is the sub-list for method input_type
+	76, // [76:76] is the sub-list for extension type_name
+	76, // [76:76] is the sub-list for extension extendee
+	0,  // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_pod_proto_init() }

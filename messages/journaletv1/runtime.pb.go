@@ -875,6 +875,8 @@ type RunSandbox struct {
 	AllocatedDigest string `protobuf:"bytes,4,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	// The user namespace of the pod. Unset: the node's.
 	UserNamespace *UserNamespace `protobuf:"bytes,5,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
+	// A container of the pod has CPUs alone: the pod's cgroup has no CPU quota.
+	ExclusiveCpus bool `protobuf:"varint,6,opt,name=exclusive_cpus,json=exclusiveCpus,proto3" json:"exclusive_cpus,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -944,6 +946,13 @@ func (x *RunSandbox) GetUserNamespace() *UserNamespace {
 	return nil
 }
 
+func (x *RunSandbox) GetExclusiveCpus() bool {
+	if x != nil {
+		return x.ExclusiveCpus
+	}
+	return false
+}
+
 // StartContainer creates and starts one container, or does one of the two. Discoverable: the container carries the
 // intent's id.
 type StartContainer struct {
@@ -976,7 +985,9 @@ type StartContainer struct {
 	// Of an ephemeral container: the instance whose process namespace it joins. Empty: none.
 	TargetContainerId string `protobuf:"bytes,15,opt,name=target_container_id,json=targetContainerId,proto3" json:"target_container_id,omitempty"`
 	// Its devices, with the answers of their plugins.
-	Devices       []*ContainerDevices `protobuf:"bytes,20,rep,name=devices,proto3" json:"devices,omitempty"`
+	Devices []*ContainerDevices `protobuf:"bytes,20,rep,name=devices,proto3" json:"devices,omitempty"`
+	// Where it runs. Unset: on all CPUs, with memory of all NUMA nodes.
+	Placement     *Placement `protobuf:"bytes,16,opt,name=placement,proto3" json:"placement,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1123,6 +1134,86 @@ func (x *StartContainer) GetDevices() []*ContainerDevices {
 	return nil
 }
 
+func (x *StartContainer) GetPlacement() *Placement {
+	if x != nil {
+		return x.Placement
+	}
+	return nil
+}
+
+// Placement is where a container runs.
+type Placement struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// CPUs, as a list such as 0-1,4-5. Empty: as the runtime decides.
+	Cpus string `protobuf:"bytes,1,opt,name=cpus,proto3" json:"cpus,omitempty"`
+	// The NUMA nodes that its memory comes from, sorted. None: as the runtime decides.
+	MemoryNodes []uint32 `protobuf:"varint,2,rep,packed,name=memory_nodes,json=memoryNodes,proto3" json:"memory_nodes,omitempty"`
+	// It has the CPUs alone: it has no CPU quota.
+	Exclusive bool `protobuf:"varint,3,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
+	// A container of the pod has CPUs alone: the pod's cgroup has no CPU quota.
+	PodExclusive  bool `protobuf:"varint,4,opt,name=pod_exclusive,json=podExclusive,proto3" json:"pod_exclusive,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Placement) Reset() {
+	*x = Placement{}
+	mi := &file_journalet_v1_runtime_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Placement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Placement) ProtoMessage() {}
+
+func (x *Placement) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_runtime_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Placement.ProtoReflect.Descriptor instead.
+func (*Placement) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Placement) GetCpus() string {
+	if x != nil {
+		return x.Cpus
+	}
+	return ""
+}
+
+func (x *Placement) GetMemoryNodes() []uint32 {
+	if x != nil {
+		return x.MemoryNodes
+	}
+	return nil
+}
+
+func (x *Placement) GetExclusive() bool {
+	if x != nil {
+		return x.Exclusive
+	}
+	return false
+}
+
+func (x *Placement) GetPodExclusive() bool {
+	if x != nil {
+		return x.PodExclusive
+	}
+	return false
+}
+
 // MemoryLimit is the desired memory limit of a container.
 type MemoryLimit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1135,7 +1226,7 @@ type MemoryLimit struct {
 
 func (x *MemoryLimit) Reset() {
 	*x = MemoryLimit{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[4]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1147,7 +1238,7 @@ func (x *MemoryLimit) String() string {
 func (*MemoryLimit) ProtoMessage() {}
 
 func (x *MemoryLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[4]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1160,7 +1251,7 @@ func (x *MemoryLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryLimit.ProtoReflect.Descriptor instead.
 func (*MemoryLimit) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *MemoryLimit) GetContainer() string {
@@ -1192,21 +1283,23 @@ type UpdateContainer struct {
 	Digest      string                 `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
 	// The manifest whose CPU and memory are allocated to the pod. Empty: that of digest.
 	AllocatedDigest string `protobuf:"bytes,4,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
-	// All of the container's resources after the call.
+	// All of the container's resources after the call. Unset: they stay, and placement alone changes.
 	Resources *Resources `protobuf:"bytes,5,opt,name=resources,proto3" json:"resources,omitempty"`
 	// Memory limits that fall, of this container and of others that follow. If one of them is in use to that amount,
 	// nothing is changed.
 	FallingLimits []*MemoryLimit `protobuf:"bytes,6,rep,name=falling_limits,json=fallingLimits,proto3" json:"falling_limits,omitempty"`
 	// The sandbox that gets the resources of the pod as a whole (CRI UpdatePodSandboxResources, where the runtime has
 	// it).
-	SandboxId     string `protobuf:"bytes,7,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	SandboxId string `protobuf:"bytes,7,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// Where it runs after the call. Unset: where it did.
+	Placement     *Placement `protobuf:"bytes,8,opt,name=placement,proto3" json:"placement,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UpdateContainer) Reset() {
 	*x = UpdateContainer{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[5]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1218,7 +1311,7 @@ func (x *UpdateContainer) String() string {
 func (*UpdateContainer) ProtoMessage() {}
 
 func (x *UpdateContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[5]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1231,7 +1324,7 @@ func (x *UpdateContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateContainer.ProtoReflect.Descriptor instead.
 func (*UpdateContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *UpdateContainer) GetContainer() string {
@@ -1283,6 +1376,13 @@ func (x *UpdateContainer) GetSandboxId() string {
 	return ""
 }
 
+func (x *UpdateContainer) GetPlacement() *Placement {
+	if x != nil {
+		return x.Placement
+	}
+	return nil
+}
+
 // StopContainer stops one container. Idempotent.
 type StopContainer struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -1297,7 +1397,7 @@ type StopContainer struct {
 
 func (x *StopContainer) Reset() {
 	*x = StopContainer{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[6]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +1409,7 @@ func (x *StopContainer) String() string {
 func (*StopContainer) ProtoMessage() {}
 
 func (x *StopContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[6]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +1422,7 @@ func (x *StopContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopContainer.ProtoReflect.Descriptor instead.
 func (*StopContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StopContainer) GetContainer() string {
@@ -1374,7 +1474,7 @@ type RunHook struct {
 
 func (x *RunHook) Reset() {
 	*x = RunHook{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[7]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1386,7 +1486,7 @@ func (x *RunHook) String() string {
 func (*RunHook) ProtoMessage() {}
 
 func (x *RunHook) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[7]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1399,7 +1499,7 @@ func (x *RunHook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunHook.ProtoReflect.Descriptor instead.
 func (*RunHook) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RunHook) GetContainer() string {
@@ -1464,7 +1564,7 @@ type RemoveContainer struct {
 
 func (x *RemoveContainer) Reset() {
 	*x = RemoveContainer{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[8]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1476,7 +1576,7 @@ func (x *RemoveContainer) String() string {
 func (*RemoveContainer) ProtoMessage() {}
 
 func (x *RemoveContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[8]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1489,7 +1589,7 @@ func (x *RemoveContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveContainer.ProtoReflect.Descriptor instead.
 func (*RemoveContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RemoveContainer) GetContainer() string {
@@ -1523,7 +1623,7 @@ type StopSandbox struct {
 
 func (x *StopSandbox) Reset() {
 	*x = StopSandbox{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[9]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1635,7 @@ func (x *StopSandbox) String() string {
 func (*StopSandbox) ProtoMessage() {}
 
 func (x *StopSandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[9]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1648,7 @@ func (x *StopSandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandbox.ProtoReflect.Descriptor instead.
 func (*StopSandbox) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StopSandbox) GetSandboxId() string {
@@ -1568,7 +1668,7 @@ type RemoveSandbox struct {
 
 func (x *RemoveSandbox) Reset() {
 	*x = RemoveSandbox{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[10]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1580,7 +1680,7 @@ func (x *RemoveSandbox) String() string {
 func (*RemoveSandbox) ProtoMessage() {}
 
 func (x *RemoveSandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[10]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1593,7 +1693,7 @@ func (x *RemoveSandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSandbox.ProtoReflect.Descriptor instead.
 func (*RemoveSandbox) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RemoveSandbox) GetSandboxId() string {
@@ -1621,7 +1721,7 @@ type PullImage struct {
 
 func (x *PullImage) Reset() {
 	*x = PullImage{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[11]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1633,7 +1733,7 @@ func (x *PullImage) String() string {
 func (*PullImage) ProtoMessage() {}
 
 func (x *PullImage) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[11]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1646,7 +1746,7 @@ func (x *PullImage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullImage.ProtoReflect.Descriptor instead.
 func (*PullImage) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PullImage) GetImage() string {
@@ -1699,7 +1799,7 @@ type RemoveImage struct {
 
 func (x *RemoveImage) Reset() {
 	*x = RemoveImage{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1711,7 +1811,7 @@ func (x *RemoveImage) String() string {
 func (*RemoveImage) ProtoMessage() {}
 
 func (x *RemoveImage) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +1824,7 @@ func (x *RemoveImage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImage.ProtoReflect.Descriptor instead.
 func (*RemoveImage) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RemoveImage) GetImageId() string {
@@ -1765,7 +1865,7 @@ type LogRotated struct {
 
 func (x *LogRotated) Reset() {
 	*x = LogRotated{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1777,7 +1877,7 @@ func (x *LogRotated) String() string {
 func (*LogRotated) ProtoMessage() {}
 
 func (x *LogRotated) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1790,7 +1890,7 @@ func (x *LogRotated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRotated.ProtoReflect.Descriptor instead.
 func (*LogRotated) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LogRotated) GetUid() string {
@@ -1849,7 +1949,7 @@ type SetUpVolumes struct {
 
 func (x *SetUpVolumes) Reset() {
 	*x = SetUpVolumes{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +1961,7 @@ func (x *SetUpVolumes) String() string {
 func (*SetUpVolumes) ProtoMessage() {}
 
 func (x *SetUpVolumes) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +1974,7 @@ func (x *SetUpVolumes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetUpVolumes.ProtoReflect.Descriptor instead.
 func (*SetUpVolumes) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SetUpVolumes) GetDigest() string {
@@ -1932,7 +2032,7 @@ type DesiredVolume struct {
 
 func (x *DesiredVolume) Reset() {
 	*x = DesiredVolume{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1944,7 +2044,7 @@ func (x *DesiredVolume) String() string {
 func (*DesiredVolume) ProtoMessage() {}
 
 func (x *DesiredVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1957,7 +2057,7 @@ func (x *DesiredVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredVolume.ProtoReflect.Descriptor instead.
 func (*DesiredVolume) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DesiredVolume) GetName() string {
@@ -1989,7 +2089,7 @@ type VolumeOutcome struct {
 
 func (x *VolumeOutcome) Reset() {
 	*x = VolumeOutcome{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2001,7 +2101,7 @@ func (x *VolumeOutcome) String() string {
 func (*VolumeOutcome) ProtoMessage() {}
 
 func (x *VolumeOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2014,7 +2114,7 @@ func (x *VolumeOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeOutcome.ProtoReflect.Descriptor instead.
 func (*VolumeOutcome) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *VolumeOutcome) GetName() string {
@@ -2055,7 +2155,7 @@ type CleanPod struct {
 
 func (x *CleanPod) Reset() {
 	*x = CleanPod{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2067,7 +2167,7 @@ func (x *CleanPod) String() string {
 func (*CleanPod) ProtoMessage() {}
 
 func (x *CleanPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2080,7 +2180,7 @@ func (x *CleanPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanPod.ProtoReflect.Descriptor instead.
 func (*CleanPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CleanPod) GetNamespace() string {
@@ -2125,7 +2225,7 @@ type CallDispatched struct {
 
 func (x *CallDispatched) Reset() {
 	*x = CallDispatched{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2237,7 @@ func (x *CallDispatched) String() string {
 func (*CallDispatched) ProtoMessage() {}
 
 func (x *CallDispatched) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2250,7 @@ func (x *CallDispatched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDispatched.ProtoReflect.Descriptor instead.
 func (*CallDispatched) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CallDispatched) GetIntentId() string {
@@ -2185,7 +2285,7 @@ type CallWithdrawn struct {
 
 func (x *CallWithdrawn) Reset() {
 	*x = CallWithdrawn{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2197,7 +2297,7 @@ func (x *CallWithdrawn) String() string {
 func (*CallWithdrawn) ProtoMessage() {}
 
 func (x *CallWithdrawn) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2210,7 +2310,7 @@ func (x *CallWithdrawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallWithdrawn.ProtoReflect.Descriptor instead.
 func (*CallWithdrawn) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CallWithdrawn) GetIntentId() string {
@@ -2232,7 +2332,7 @@ type CallDropped struct {
 
 func (x *CallDropped) Reset() {
 	*x = CallDropped{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2244,7 +2344,7 @@ func (x *CallDropped) String() string {
 func (*CallDropped) ProtoMessage() {}
 
 func (x *CallDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2257,7 +2357,7 @@ func (x *CallDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDropped.ProtoReflect.Descriptor instead.
 func (*CallDropped) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CallDropped) GetIntentId() string {
@@ -2311,7 +2411,7 @@ type CallFinished struct {
 
 func (x *CallFinished) Reset() {
 	*x = CallFinished{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2323,7 +2423,7 @@ func (x *CallFinished) String() string {
 func (*CallFinished) ProtoMessage() {}
 
 func (x *CallFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2336,7 +2436,7 @@ func (x *CallFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallFinished.ProtoReflect.Descriptor instead.
 func (*CallFinished) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CallFinished) GetIntentId() string {
@@ -2469,7 +2569,7 @@ type PullCredentials struct {
 
 func (x *PullCredentials) Reset() {
 	*x = PullCredentials{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2481,7 +2581,7 @@ func (x *PullCredentials) String() string {
 func (*PullCredentials) ProtoMessage() {}
 
 func (x *PullCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2494,7 +2594,7 @@ func (x *PullCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullCredentials.ProtoReflect.Descriptor instead.
 func (*PullCredentials) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PullCredentials) GetNodeAccessible() bool {
@@ -2540,7 +2640,7 @@ type PullSecret struct {
 
 func (x *PullSecret) Reset() {
 	*x = PullSecret{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2552,7 +2652,7 @@ func (x *PullSecret) String() string {
 func (*PullSecret) ProtoMessage() {}
 
 func (x *PullSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2565,7 +2665,7 @@ func (x *PullSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullSecret.ProtoReflect.Descriptor instead.
 func (*PullSecret) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PullSecret) GetNamespace() string {
@@ -2610,7 +2710,7 @@ type RuntimeHealthChanged struct {
 
 func (x *RuntimeHealthChanged) Reset() {
 	*x = RuntimeHealthChanged{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2722,7 @@ func (x *RuntimeHealthChanged) String() string {
 func (*RuntimeHealthChanged) ProtoMessage() {}
 
 func (x *RuntimeHealthChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +2735,7 @@ func (x *RuntimeHealthChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeHealthChanged.ProtoReflect.Descriptor instead.
 func (*RuntimeHealthChanged) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{24}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RuntimeHealthChanged) GetRuntimeReady() bool {
@@ -2691,7 +2791,7 @@ type SandboxObservation struct {
 
 func (x *SandboxObservation) Reset() {
 	*x = SandboxObservation{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2703,7 +2803,7 @@ func (x *SandboxObservation) String() string {
 func (*SandboxObservation) ProtoMessage() {}
 
 func (x *SandboxObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2716,7 +2816,7 @@ func (x *SandboxObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxObservation.ProtoReflect.Descriptor instead.
 func (*SandboxObservation) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{25}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SandboxObservation) GetId() string {
@@ -2805,7 +2905,7 @@ type ContainerObservation struct {
 
 func (x *ContainerObservation) Reset() {
 	*x = ContainerObservation{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2817,7 +2917,7 @@ func (x *ContainerObservation) String() string {
 func (*ContainerObservation) ProtoMessage() {}
 
 func (x *ContainerObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2830,7 +2930,7 @@ func (x *ContainerObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerObservation.ProtoReflect.Descriptor instead.
 func (*ContainerObservation) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{26}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ContainerObservation) GetId() string {
@@ -2965,7 +3065,7 @@ type PodObserved struct {
 
 func (x *PodObserved) Reset() {
 	*x = PodObserved{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2977,7 +3077,7 @@ func (x *PodObserved) String() string {
 func (*PodObserved) ProtoMessage() {}
 
 func (x *PodObserved) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2990,7 +3090,7 @@ func (x *PodObserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodObserved.ProtoReflect.Descriptor instead.
 func (*PodObserved) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{27}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PodObserved) GetUid() string {
@@ -3056,7 +3156,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[28]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3068,7 +3168,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[28]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3081,7 +3181,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{28}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Call) GetIntentId() string {
@@ -3176,7 +3276,7 @@ type RuntimeState struct {
 
 func (x *RuntimeState) Reset() {
 	*x = RuntimeState{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[29]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3188,7 +3288,7 @@ func (x *RuntimeState) String() string {
 func (*RuntimeState) ProtoMessage() {}
 
 func (x *RuntimeState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[29]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3201,7 +3301,7 @@ func (x *RuntimeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeState.ProtoReflect.Descriptor instead.
 func (*RuntimeState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{29}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RuntimeState) GetLimits() *LaneLimits {
@@ -3292,7 +3392,7 @@ type StartingPod struct {
 
 func (x *StartingPod) Reset() {
 	*x = StartingPod{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[30]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3304,7 +3404,7 @@ func (x *StartingPod) String() string {
 func (*StartingPod) ProtoMessage() {}
 
 func (x *StartingPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[30]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3317,7 +3417,7 @@ func (x *StartingPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartingPod.ProtoReflect.Descriptor instead.
 func (*StartingPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{30}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *StartingPod) GetIdle() bool {
@@ -3342,7 +3442,7 @@ type LaneLimits struct {
 
 func (x *LaneLimits) Reset() {
 	*x = LaneLimits{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[31]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3354,7 +3454,7 @@ func (x *LaneLimits) String() string {
 func (*LaneLimits) ProtoMessage() {}
 
 func (x *LaneLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[31]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3367,7 +3467,7 @@ func (x *LaneLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneLimits.ProtoReflect.Descriptor instead.
 func (*LaneLimits) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{31}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LaneLimits) GetStart() uint32 {
@@ -3415,7 +3515,7 @@ type CallQueue struct {
 
 func (x *CallQueue) Reset() {
 	*x = CallQueue{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[32]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3427,7 +3527,7 @@ func (x *CallQueue) String() string {
 func (*CallQueue) ProtoMessage() {}
 
 func (x *CallQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[32]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3440,7 +3540,7 @@ func (x *CallQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallQueue.ProtoReflect.Descriptor instead.
 func (*CallQueue) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{32}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CallQueue) GetIntentIds() []string {
@@ -3465,7 +3565,7 @@ type PodCalls struct {
 
 func (x *PodCalls) Reset() {
 	*x = PodCalls{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[33]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3477,7 +3577,7 @@ func (x *PodCalls) String() string {
 func (*PodCalls) ProtoMessage() {}
 
 func (x *PodCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[33]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3490,7 +3590,7 @@ func (x *PodCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCalls.ProtoReflect.Descriptor instead.
 func (*PodCalls) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{33}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PodCalls) GetSandboxCall() string {
@@ -3542,14 +3642,15 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x12cpu_request_millis\x18\x01 \x01(\x03R\x10cpuRequestMillis\x12(\n" +
 	"\x10cpu_limit_millis\x18\x02 \x01(\x03R\x0ecpuLimitMillis\x120\n" +
 	"\x14memory_request_bytes\x18\x03 \x01(\x03R\x12memoryRequestBytes\x12,\n" +
-	"\x12memory_limit_bytes\x18\x04 \x01(\x03R\x10memoryLimitBytes\"\xd0\x01\n" +
+	"\x12memory_limit_bytes\x18\x04 \x01(\x03R\x10memoryLimitBytes\"\xf7\x01\n" +
 	"\n" +
 	"RunSandbox\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12!\n" +
 	"\fhost_network\x18\x03 \x01(\bR\vhostNetwork\x12)\n" +
 	"\x10allocated_digest\x18\x04 \x01(\tR\x0fallocatedDigest\x12B\n" +
-	"\x0euser_namespace\x18\x05 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\"\xf3\x04\n" +
+	"\x0euser_namespace\x18\x05 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x12%\n" +
+	"\x0eexclusive_cpus\x18\x06 \x01(\bR\rexclusiveCpus\"\xaa\x05\n" +
 	"\x0eStartContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
@@ -3568,11 +3669,17 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x14pulled_volume_images\x18\r \x03(\tR\x12pulledVolumeImages\x12\x1c\n" +
 	"\tephemeral\x18\x0e \x01(\bR\tephemeral\x12.\n" +
 	"\x13target_container_id\x18\x0f \x01(\tR\x11targetContainerId\x128\n" +
-	"\adevices\x18\x14 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\"d\n" +
+	"\adevices\x18\x14 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x125\n" +
+	"\tplacement\x18\x10 \x01(\v2\x17.journalet.v1.PlacementR\tplacement\"\x85\x01\n" +
+	"\tPlacement\x12\x12\n" +
+	"\x04cpus\x18\x01 \x01(\tR\x04cpus\x12!\n" +
+	"\fmemory_nodes\x18\x02 \x03(\rR\vmemoryNodes\x12\x1c\n" +
+	"\texclusive\x18\x03 \x01(\bR\texclusive\x12#\n" +
+	"\rpod_exclusive\x18\x04 \x01(\bR\fpodExclusive\"d\n" +
 	"\vMemoryLimit\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x14\n" +
-	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\xad\x02\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\xe4\x02\n" +
 	"\x0fUpdateContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x16\n" +
@@ -3581,7 +3688,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tresources\x18\x05 \x01(\v2\x17.journalet.v1.ResourcesR\tresources\x12@\n" +
 	"\x0efalling_limits\x18\x06 \x03(\v2\x19.journalet.v1.MemoryLimitR\rfallingLimits\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\a \x01(\tR\tsandboxId\"\x99\x01\n" +
+	"sandbox_id\x18\a \x01(\tR\tsandboxId\x125\n" +
+	"\tplacement\x18\b \x01(\v2\x17.journalet.v1.PlacementR\tplacement\"\x99\x01\n" +
 	"\rStopContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12/\n" +
@@ -3869,7 +3977,7 @@ func file_journalet_v1_runtime_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_journalet_v1_runtime_proto_goTypes = []any{
 	(StartPart)(0),                // 0: journalet.v1.StartPart
 	(HookKind)(0),                 // 1: journalet.v1.HookKind
@@ -3883,118 +3991,121 @@ var file_journalet_v1_runtime_proto_goTypes = []any{
 	(*Resources)(nil),             // 9: journalet.v1.Resources
 	(*RunSandbox)(nil),            // 10: journalet.v1.RunSandbox
 	(*StartContainer)(nil),        // 11: journalet.v1.StartContainer
-	(*MemoryLimit)(nil),           // 12: journalet.v1.MemoryLimit
-	(*UpdateContainer)(nil),       // 13: journalet.v1.UpdateContainer
-	(*StopContainer)(nil),         // 14: journalet.v1.StopContainer
-	(*RunHook)(nil),               // 15: journalet.v1.RunHook
-	(*RemoveContainer)(nil),       // 16: journalet.v1.RemoveContainer
-	(*StopSandbox)(nil),           // 17: journalet.v1.StopSandbox
-	(*RemoveSandbox)(nil),         // 18: journalet.v1.RemoveSandbox
-	(*PullImage)(nil),             // 19: journalet.v1.PullImage
-	(*RemoveImage)(nil),           // 20: journalet.v1.RemoveImage
-	(*LogRotated)(nil),            // 21: journalet.v1.LogRotated
-	(*SetUpVolumes)(nil),          // 22: journalet.v1.SetUpVolumes
-	(*DesiredVolume)(nil),         // 23: journalet.v1.DesiredVolume
-	(*VolumeOutcome)(nil),         // 24: journalet.v1.VolumeOutcome
-	(*CleanPod)(nil),              // 25: journalet.v1.CleanPod
-	(*CallDispatched)(nil),        // 26: journalet.v1.CallDispatched
-	(*CallWithdrawn)(nil),         // 27: journalet.v1.CallWithdrawn
-	(*CallDropped)(nil),           // 28: journalet.v1.CallDropped
-	(*CallFinished)(nil),          // 29: journalet.v1.CallFinished
-	(*PullCredentials)(nil),       // 30: journalet.v1.PullCredentials
-	(*PullSecret)(nil),            // 31: journalet.v1.PullSecret
-	(*RuntimeHealthChanged)(nil),  // 32: journalet.v1.RuntimeHealthChanged
-	(*SandboxObservation)(nil),    // 33: journalet.v1.SandboxObservation
-	(*ContainerObservation)(nil),  // 34: journalet.v1.ContainerObservation
-	(*PodObserved)(nil),           // 35: journalet.v1.PodObserved
-	(*Call)(nil),                  // 36: journalet.v1.Call
-	(*RuntimeState)(nil),          // 37: journalet.v1.RuntimeState
-	(*StartingPod)(nil),           // 38: journalet.v1.StartingPod
-	(*LaneLimits)(nil),            // 39: journalet.v1.LaneLimits
-	(*CallQueue)(nil),             // 40: journalet.v1.CallQueue
-	(*PodCalls)(nil),              // 41: journalet.v1.PodCalls
-	nil,                           // 42: journalet.v1.RuntimeState.CallsEntry
-	nil,                           // 43: journalet.v1.RuntimeState.QueuesEntry
-	nil,                           // 44: journalet.v1.RuntimeState.BusyEntry
-	nil,                           // 45: journalet.v1.RuntimeState.PodsEntry
-	nil,                           // 46: journalet.v1.RuntimeState.StartingPodsEntry
-	nil,                           // 47: journalet.v1.RuntimeState.HooksEntry
-	nil,                           // 48: journalet.v1.PodCalls.ContainersEntry
-	(*AllocateDevices)(nil),       // 49: journalet.v1.AllocateDevices
-	(*UserNamespace)(nil),         // 50: journalet.v1.UserNamespace
-	(*ContainerDevices)(nil),      // 51: journalet.v1.ContainerDevices
-	(*durationpb.Duration)(nil),   // 52: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 53: google.protobuf.Timestamp
-	(*DeviceAnswer)(nil),          // 54: journalet.v1.DeviceAnswer
-	(*Timers)(nil),                // 55: journalet.v1.Timers
+	(*Placement)(nil),             // 12: journalet.v1.Placement
+	(*MemoryLimit)(nil),           // 13: journalet.v1.MemoryLimit
+	(*UpdateContainer)(nil),       // 14: journalet.v1.UpdateContainer
+	(*StopContainer)(nil),         // 15: journalet.v1.StopContainer
+	(*RunHook)(nil),               // 16: journalet.v1.RunHook
+	(*RemoveContainer)(nil),       // 17: journalet.v1.RemoveContainer
+	(*StopSandbox)(nil),           // 18: journalet.v1.StopSandbox
+	(*RemoveSandbox)(nil),         // 19: journalet.v1.RemoveSandbox
+	(*PullImage)(nil),             // 20: journalet.v1.PullImage
+	(*RemoveImage)(nil),           // 21: journalet.v1.RemoveImage
+	(*LogRotated)(nil),            // 22: journalet.v1.LogRotated
+	(*SetUpVolumes)(nil),          // 23: journalet.v1.SetUpVolumes
+	(*DesiredVolume)(nil),         // 24: journalet.v1.DesiredVolume
+	(*VolumeOutcome)(nil),         // 25: journalet.v1.VolumeOutcome
+	(*CleanPod)(nil),              // 26: journalet.v1.CleanPod
+	(*CallDispatched)(nil),        // 27: journalet.v1.CallDispatched
+	(*CallWithdrawn)(nil),         // 28: journalet.v1.CallWithdrawn
+	(*CallDropped)(nil),           // 29: journalet.v1.CallDropped
+	(*CallFinished)(nil),          // 30: journalet.v1.CallFinished
+	(*PullCredentials)(nil),       // 31: journalet.v1.PullCredentials
+	(*PullSecret)(nil),            // 32: journalet.v1.PullSecret
+	(*RuntimeHealthChanged)(nil),  // 33: journalet.v1.RuntimeHealthChanged
+	(*SandboxObservation)(nil),    // 34: journalet.v1.SandboxObservation
+	(*ContainerObservation)(nil),  // 35: journalet.v1.ContainerObservation
+	(*PodObserved)(nil),           // 36: journalet.v1.PodObserved
+	(*Call)(nil),                  // 37: journalet.v1.Call
+	(*RuntimeState)(nil),          // 38: journalet.v1.RuntimeState
+	(*StartingPod)(nil),           // 39: journalet.v1.StartingPod
+	(*LaneLimits)(nil),            // 40: journalet.v1.LaneLimits
+	(*CallQueue)(nil),             // 41: journalet.v1.CallQueue
+	(*PodCalls)(nil),              // 42: journalet.v1.PodCalls
+	nil,                           // 43: journalet.v1.RuntimeState.CallsEntry
+	nil,                           // 44: journalet.v1.RuntimeState.QueuesEntry
+	nil,                           // 45: journalet.v1.RuntimeState.BusyEntry
+	nil,                           // 46: journalet.v1.RuntimeState.PodsEntry
+	nil,                           // 47: journalet.v1.RuntimeState.StartingPodsEntry
+	nil,                           // 48: journalet.v1.RuntimeState.HooksEntry
+	nil,                           // 49: journalet.v1.PodCalls.ContainersEntry
+	(*AllocateDevices)(nil),       // 50: journalet.v1.AllocateDevices
+	(*UserNamespace)(nil),         // 51: journalet.v1.UserNamespace
+	(*ContainerDevices)(nil),      // 52: journalet.v1.ContainerDevices
+	(*durationpb.Duration)(nil),   // 53: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 54: google.protobuf.Timestamp
+	(*DeviceAnswer)(nil),          // 55: journalet.v1.DeviceAnswer
+	(*Timers)(nil),                // 56: journalet.v1.Timers
 }
 var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	10, // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
 	11, // 1: journalet.v1.CallRequested.start_container:type_name -> journalet.v1.StartContainer
-	14, // 2: journalet.v1.CallRequested.stop_container:type_name -> journalet.v1.StopContainer
-	16, // 3: journalet.v1.CallRequested.remove_container:type_name -> journalet.v1.RemoveContainer
-	17, // 4: journalet.v1.CallRequested.stop_sandbox:type_name -> journalet.v1.StopSandbox
-	18, // 5: journalet.v1.CallRequested.remove_sandbox:type_name -> journalet.v1.RemoveSandbox
-	19, // 6: journalet.v1.CallRequested.pull_image:type_name -> journalet.v1.PullImage
-	22, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
-	25, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
-	15, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
-	13, // 10: journalet.v1.CallRequested.update_container:type_name -> journalet.v1.UpdateContainer
-	20, // 11: journalet.v1.CallRequested.remove_image:type_name -> journalet.v1.RemoveImage
-	49, // 12: journalet.v1.CallRequested.allocate_devices:type_name -> journalet.v1.AllocateDevices
-	50, // 13: journalet.v1.RunSandbox.user_namespace:type_name -> journalet.v1.UserNamespace
+	15, // 2: journalet.v1.CallRequested.stop_container:type_name -> journalet.v1.StopContainer
+	17, // 3: journalet.v1.CallRequested.remove_container:type_name -> journalet.v1.RemoveContainer
+	18, // 4: journalet.v1.CallRequested.stop_sandbox:type_name -> journalet.v1.StopSandbox
+	19, // 5: journalet.v1.CallRequested.remove_sandbox:type_name -> journalet.v1.RemoveSandbox
+	20, // 6: journalet.v1.CallRequested.pull_image:type_name -> journalet.v1.PullImage
+	23, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
+	26, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
+	16, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
+	14, // 10: journalet.v1.CallRequested.update_container:type_name -> journalet.v1.UpdateContainer
+	21, // 11: journalet.v1.CallRequested.remove_image:type_name -> journalet.v1.RemoveImage
+	50, // 12: journalet.v1.CallRequested.allocate_devices:type_name -> journalet.v1.AllocateDevices
+	51, // 13: journalet.v1.RunSandbox.user_namespace:type_name -> journalet.v1.UserNamespace
 	0,  // 14: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
-	50, // 15: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
-	51, // 16: journalet.v1.StartContainer.devices:type_name -> journalet.v1.ContainerDevices
-	9,  // 17: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
-	12, // 18: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
-	52, // 19: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
-	1,  // 20: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
-	52, // 21: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
-	23, // 22: journalet.v1.SetUpVolumes.volumes:type_name -> journalet.v1.DesiredVolume
-	50, // 23: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
-	52, // 24: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
-	2,  // 25: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
-	9,  // 26: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
-	53, // 27: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
-	24, // 28: journalet.v1.CallFinished.volumes:type_name -> journalet.v1.VolumeOutcome
-	30, // 29: journalet.v1.CallFinished.pull_credentials:type_name -> journalet.v1.PullCredentials
-	54, // 30: journalet.v1.CallFinished.device_answer:type_name -> journalet.v1.DeviceAnswer
-	31, // 31: journalet.v1.PullCredentials.secrets:type_name -> journalet.v1.PullSecret
-	3,  // 32: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
-	53, // 33: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
-	5,  // 34: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
-	4,  // 35: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	53, // 36: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	53, // 37: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	53, // 38: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
-	9,  // 39: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
-	53, // 40: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
-	33, // 41: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
-	34, // 42: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
-	8,  // 43: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
-	6,  // 44: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
-	7,  // 45: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	53, // 46: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	39, // 47: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	42, // 48: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	43, // 49: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	44, // 50: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	32, // 51: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	45, // 52: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	46, // 53: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
-	55, // 54: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
-	47, // 55: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
-	48, // 56: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	36, // 57: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	40, // 58: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	41, // 59: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	38, // 60: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
-	61, // [61:61] is the sub-list for method output_type
-	61, // [61:61] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	51, // 15: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
+	52, // 16: journalet.v1.StartContainer.devices:type_name -> journalet.v1.ContainerDevices
+	12, // 17: journalet.v1.StartContainer.placement:type_name -> journalet.v1.Placement
+	9,  // 18: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
+	13, // 19: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
+	12, // 20: journalet.v1.UpdateContainer.placement:type_name -> journalet.v1.Placement
+	53, // 21: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
+	1,  // 22: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
+	53, // 23: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
+	24, // 24: journalet.v1.SetUpVolumes.volumes:type_name -> journalet.v1.DesiredVolume
+	51, // 25: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
+	53, // 26: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
+	2,  // 27: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
+	9,  // 28: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
+	54, // 29: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
+	25, // 30: journalet.v1.CallFinished.volumes:type_name -> journalet.v1.VolumeOutcome
+	31, // 31: journalet.v1.CallFinished.pull_credentials:type_name -> journalet.v1.PullCredentials
+	55, // 32: journalet.v1.CallFinished.device_answer:type_name -> journalet.v1.DeviceAnswer
+	32, // 33: journalet.v1.PullCredentials.secrets:type_name -> journalet.v1.PullSecret
+	3,  // 34: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
+	54, // 35: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
+	5,  // 36: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
+	4,  // 37: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
+	54, // 38: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	54, // 39: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	54, // 40: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	9,  // 41: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
+	54, // 42: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	34, // 43: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
+	35, // 44: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
+	8,  // 45: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
+	6,  // 46: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
+	7,  // 47: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
+	54, // 48: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	40, // 49: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	43, // 50: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	44, // 51: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	45, // 52: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	33, // 53: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	46, // 54: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	47, // 55: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
+	56, // 56: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	48, // 57: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
+	49, // 58: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	37, // 59: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	41, // 60: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	42, // 61: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	39, // 62: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
+	63, // [63:63] is the sub-list for method output_type
+	63, // [63:63] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }
@@ -4025,7 +4136,7 @@ func file_journalet_v1_runtime_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_runtime_proto_rawDesc), len(file_journalet_v1_runtime_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   41,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
