@@ -1,0 +1,114 @@
+package exclusive
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/utils/cpuset"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Bounds of a machine.
+const (
+	// maxCPU is the highest number of a CPU: several times what a kernel can have, 8192.
+	maxCPU = 1<<16 - 1
+	// MostNodes is how many NUMA nodes are aligned at most: each set of them is a hint. kubelet default:
+	// max-allowable-numa-nodes, 8.
+	MostNodes = 12
+)
+
+// Settings are the settings of the resource managers, with what follows from them.
+type Settings struct {
+	of       *journaletv1.ResourceManagers
+	topology *Topology
+	// nodes are all NUMA nodes.
+	nodes Mask
+	// reserved are the CPUs that nobody has alone, reservedCores all CPUs of their cores.
+	reserved, reservedCores cpuset.CPUSet
+}
+
+// NewSettings returns the settings of a configuration; nil if no container gets anything alone.
+func NewSettings(of *journaletv1.ResourceManagers) *Settings {
+	if !of.GetStaticCpus() && !of.GetStaticMemory() {
+		return nil
+	}
+	s := &Settings{of: of, topology: NewTopology(of.GetTopology()), reserved: Parse(of.GetReservedCpus())}
+	for _, n := range s.topology.nodes {
+		s.nodes |= maskOf(int(n.GetId()))
+	}
+	cores := s.topology.numbers(s.reserved.Intersection(s.topology.CPUs()).List(), byCore)
+	s.reservedCores = cpuset.New(s.topology.in(s.topology.cpus, byCore, cores...)...)
+	return s
+}
+
+// Reserved returns n CPUs that nobody is to have alone, chosen as the static policy chooses those of a container
+// (kubelet: the lowest cores).
+func Reserved(t *journaletv1.NodeTopology, o *journaletv1.CpuOptions, n int) (cpuset.CPUSet, error) {
+	all := NewTopology(t)
+	return take(all, o, all.CPUs(), n)
+}
+
+// Parse returns the CPUs of a list such as 0-1,8, as String of a set writes it. What is no such list, or has a CPU
+// beyond 65535, has none: records hold only lists of this agent.
+func Parse(list string) cpuset.CPUSet {
+	var cpus []int
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, ranged := strings.Cut(part, "-")
+		if !ranged {
+			last = first
+		}
+		from, err := strconv.Atoi(first)
+		to, err2 := strconv.Atoi(last)
+		if err != nil || err2 != nil || from < 0 || to > maxCPU || len(cpus) > maxCPU {
+			return cpuset.New()
+		}
+		for cpu := from; cpu <= to; cpu++ {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpuset.New(cpus...)
+}
+
+// Shared returns the CPUs of all containers that have none alone, where pods have these; the empty set if CPUs are not
+// given out.
+func (s *Settings) Shared(taken []Pod) cpuset.CPUSet {
+	if s == nil || !s.of.GetStaticCpus() {
+		return cpuset.New()
+	}
+	shared := s.topology.CPUs()
+	if s.of.GetCpuOptions().GetStrictReservation() {
+		shared = shared.Difference(s.reserved)
+	}
+	for _, p := range taken {
+		for _, c := range p {
+			shared = shared.Difference(Parse(c.GetCpus()))
+		}
+	}
+	if shared.IsEmpty() {
+		// Only with strict-cpu-reservation: no set at all would mean every CPU, also those that others have alone.
+		return s.reserved
+	}
+	return shared
+}
+
+// Check returns why a machine and its settings do not go together, nil if they do.
+func Check(of *journaletv1.ResourceManagers) error {
+	t := NewTopology(of.GetTopology())
+	aligned := of.GetTopologyPolicy() != journaletv1.TopologyPolicy_TOPOLOGY_POLICY_UNSPECIFIED
+	if (aligned || of.GetStaticMemory()) && len(t.nodes) > MostNodes {
+		return fmt.Errorf("this machine has %d NUMA nodes, and at most %d can be aligned; turn the topology manager and "+
+			"the memory manager off", len(t.nodes), MostNodes)
+	}
+	for _, n := range t.nodes {
+		if n.GetId() > 63 {
+			return fmt.Errorf("this machine has a NUMA node %d, and only those up to 63 can be aligned", n.GetId())
+		}
+	}
+	if of.GetCpuOptions().GetBySocket() && t.sockets > t.cpuNodes {
+		return fmt.Errorf("align-by-socket is not compatible with this machine: it has more sockets (%d) than NUMA nodes "+
+			"(%d)", t.sockets, t.cpuNodes)
+	}
+	return nil
+}
