@@ -39,6 +39,9 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 		if err != nil {
 			return err
 		}
+		if err := a.decideShared(emit); err != nil {
+			return err
+		}
 		if err := a.decideDrain(e, emit); err != nil {
 			return err
 		}
@@ -134,11 +137,12 @@ func (a *Actor) decided(q *journaletv1.AdmissionRequested, r *rejection) *journa
 		chosen = a.choose(q)
 		r = outOfDevices(chosen)
 	}
-	d := &journaletv1.AdmissionDecided{
-		Uid: q.GetUid(), Admitted: r == nil, Incarnation: q.GetIncarnation(),
+	d := &journaletv1.AdmissionDecided{Uid: q.GetUid(), Incarnation: q.GetIncarnation()}
+	if r == nil {
+		d.Exclusive, d.SharedCpus, r = a.allocate(q)
 	}
 	if r == nil {
-		d.UserNamespace, d.Devices = ids, chosen.Devices
+		d.Admitted, d.UserNamespace, d.Devices = true, ids, chosen.Devices
 	}
 	if r != nil {
 		d.Reason, d.Message = r.reason, r.message

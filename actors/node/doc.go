@@ -7,9 +7,10 @@
 // DevicesObserved, PreferredDevicesRead, and TimerFired of its own.
 // It decides AdmissionDecided, AdmissionDeferred, ResizeDecided, AdmissionPendingPreemption and
 // ResizePendingPreemption (they terminate pods of lower priority), UidGranted, UidDeferred, OrphanConfirmed,
-// PodEvictionDecided, PodReadmitted, DrainProgressed, NodePressureDecided, EvictionProgressed, PodReclaimRequested,
-// ImageReclaimRequested, DeviceCapacityDecided, DeviceHealthDecided and PreferredDevicesRequested.
+// SharedCpusDecided, PodEvictionDecided, PodReadmitted, DrainProgressed, NodePressureDecided, EvictionProgressed,
+// PodReclaimRequested, ImageReclaimRequested, DeviceCapacityDecided, DeviceHealthDecided and
+// PreferredDevicesRequested.
 //
 // An incarnation of a pod is admitted once: a restart of the agent requests no admission again. This package does not
-// know what runs. Start with decide.go, then preempt.go, drain.go, pressure.go and devices.go.
+// know what runs. Start with decide.go, then preempt.go, exclusive.go, drain.go, pressure.go and devices.go.
 package node

@@ -14,14 +14,16 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_AgentStarted:
 		s.Config = k.AgentStarted.GetConfig()
 		a.evolveFoundUserNamespaces(k.AgentStarted.GetFoundUserNamespaces())
+		a.evolveManagers(s.Config.GetManagers())
 	case *journaletv1.Event_AdmissionRequested:
 		a.evolveRequested(k.AdmissionRequested)
+		a.evolveExclusiveRequest(k.AdmissionRequested, e.Manifest)
 	case *journaletv1.Event_AdmissionPendingPreemption:
 		a.evolvePending(k.AdmissionPendingPreemption)
 	case *journaletv1.Event_AdmissionDecided:
 		a.evolveDecided(k.AdmissionDecided)
 	case *journaletv1.Event_ResizeRequested:
-		a.evolveResizeRequested(k.ResizeRequested)
+		a.evolveResizeRequested(e, k.ResizeRequested)
 	case *journaletv1.Event_ResizeWithdrawn:
 		delete(s.Resizes, k.ResizeWithdrawn.GetUid())
 	case *journaletv1.Event_ResizeDecided:
@@ -35,6 +37,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.dropRequest(k.PodTerminated.GetUid()) // it was deleted before it was admitted
 	case *journaletv1.Event_PodFinished:
 		a.evolveFinished(k.PodFinished.GetUid())
+	case *journaletv1.Event_SharedCpusDecided:
+		a.evolveShared(k.SharedCpusDecided)
 	case *journaletv1.Event_NodeObserved:
 		s.Node = k.NodeObserved
 	}
@@ -76,6 +80,7 @@ func (a *Actor) evolveDecided(d *journaletv1.AdmissionDecided) {
 		FullName: name, Demand: q.GetDemand(), Terminated: !d.GetAdmitted(), Priority: q.GetPriority(), Qos: q.GetQos(),
 		UserNamespace: d.GetUserNamespace(), Devices: d.GetDevices(),
 	}
+	a.evolveExclusive(s.Pods[d.GetUid()], d)
 	if d.GetUserNamespace() != nil {
 		delete(s.FoundUserNamespaces, d.GetUid())
 	}
@@ -102,6 +107,7 @@ func (a *Actor) freeShare(uid string, p *journaletv1.AdmittedPod) {
 	}
 	s := a.state
 	delete(s.Resizes, uid)
+	a.freeExclusive(uid, p)
 	p.Terminated = true
 	if p.GetPreempted() {
 		s.Preempting--
@@ -145,6 +151,7 @@ func (a *Actor) dropRequest(uid string) {
 		a.dequeue(queueOf(q), uid)
 		a.endPending(uid)
 	}
+	delete(a.state.ExclusiveRequests, uid)
 }
 
 // waitingRequest returns a pod's admission request that is not decided yet; nil for none.

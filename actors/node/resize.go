@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages"
@@ -14,7 +15,7 @@ import (
 )
 
 // evolveResizeRequested records a request. A request that supersedes another keeps the time since when that one waits.
-func (a *Actor) evolveResizeRequested(q *journaletv1.ResizeRequested) {
+func (a *Actor) evolveResizeRequested(e actors.Event, q *journaletv1.ResizeRequested) {
 	s := a.state
 	p := s.Pods[q.GetUid()]
 	if p == nil || p.GetTerminated() {
@@ -23,6 +24,7 @@ func (a *Actor) evolveResizeRequested(q *journaletv1.ResizeRequested) {
 	s.Resizes[q.GetUid()] = &journaletv1.WaitingResize{
 		Digest: q.GetDigest(), Demand: q.GetDemand(), Priority: q.GetPriority(), Guaranteed: q.GetGuaranteed(),
 		Since: s.Resizes[q.GetUid()].GetSince(), RequestId: q.GetRequestId(),
+		Infeasible: a.infeasible(p, e.Manifest),
 	}
 }
 
@@ -41,7 +43,7 @@ func (a *Actor) evolveResizeDecided(e actors.Event, d *journaletv1.ResizeDecided
 	want := a.demandAfter(p, w)
 	s.Used.MilliCpu += want.GetMilliCpu() - p.GetDemand().GetMilliCpu()
 	s.Used.MemoryBytes += want.GetMemoryBytes() - p.GetDemand().GetMemoryBytes()
-	p.Demand = want
+	p.Demand, p.ExclusiveRequests = want, a.requests(e.Manifest, p.GetQos())
 	delete(s.Resizes, d.GetUid())
 }
 
@@ -137,6 +139,12 @@ func (a *Actor) decideResizes(emit actors.Emit) error {
 // decideResize returns the decision on a waiting resize; nil if it is the same as the last one.
 func (a *Actor) decideResize(uid string) *journaletv1.Event {
 	w, p := a.state.Resizes[uid], a.state.Pods[uid]
+	if w.GetInfeasible() != "" {
+		if w.GetMessage() == w.GetInfeasible() {
+			return nil
+		}
+		return a.resizeDecided(uid, &rejection{corev1.PodReasonInfeasible, w.GetInfeasible()})
+	}
 	want, mine := a.demandAfter(p, w), shareOf(p.GetDemand()).plus(a.reserved(uid))
 	others := a.used().minus(mine)
 	r := a.rejectShort(a.shortages(want, others), want, others)

@@ -140,7 +140,7 @@ func (d *step) applyResources() error {
 	w := &journaletv1.UpdateContainer{
 		Container: list[0].container, ContainerId: list[0].id, Resources: list[0].to,
 		Digest: d.state.GetPod().GetDigest(), AllocatedDigest: d.state.GetAllocatedDigest(),
-		SandboxId: d.state.GetSandboxId(),
+		SandboxId: d.state.GetSandboxId(), Placement: d.placement(list[0].container),
 	}
 	for _, c := range list {
 		if c.lowered != nil {

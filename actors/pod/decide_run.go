@@ -60,6 +60,9 @@ func (d *step) run() error {
 	if err := d.applyResources(); err != nil {
 		return err
 	}
+	if err := d.place(false); err != nil {
+		return err
+	}
 	return d.removeOld()
 }
 
@@ -117,7 +120,7 @@ func (d *step) setUp() error {
 	return d.requestCall(&journaletv1.RunSandbox{
 		Attempt: d.state.GetNextSandboxAttempt(), Digest: d.state.GetPod().GetDigest(),
 		HostNetwork: d.manifest.Spec.HostNetwork, AllocatedDigest: d.state.GetAllocatedDigest(),
-		UserNamespace: d.state.GetUserNamespace(),
+		UserNamespace: d.state.GetUserNamespace(), ExclusiveCpus: d.exclusiveCPUs(),
 	})
 }
 
@@ -208,7 +211,7 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error 
 		SandboxId: d.state.GetSandboxId(), PodIps: d.podIPs(), PulledForStart: r.GetImageReady(),
 		Init: d.isInit(c.Name), AllocatedDigest: d.state.GetAllocatedDigest(), PulledVolumeImages: pulledVolumeImages(r),
 		UserNamespace: d.state.GetUserNamespace(), Ephemeral: d.isEphemeral(c.Name),
-		TargetContainerId: d.target(c.Name).GetId(), Devices: d.devicesOf(c.Name),
+		TargetContainerId: d.target(c.Name).GetId(), Devices: d.devicesOf(c.Name), Placement: d.placement(c.Name),
 	}
 	if d.atMostOnce(c) {
 		start.Part = journaletv1.StartPart_START_PART_CREATE

@@ -87,6 +87,9 @@ func (d *step) terminate() error {
 	if err := d.shortenGrace(); err != nil {
 		return err
 	}
+	if err := d.place(true); err != nil {
+		return err
+	}
 	busy := d.calling(func(r *journaletv1.CallRequested) bool {
 		return r.GetRunSandbox() != nil || r.GetStartContainer() != nil || r.GetSetUpVolumes() != nil
 	})

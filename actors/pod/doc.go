@@ -5,7 +5,8 @@
 // It receives
 //   - PodUpdated of its source;
 //   - AdmissionDecided, AdmissionDeferred, AdmissionPendingPreemption, ResizeDecided, ResizePendingPreemption,
-//     OrphanConfirmed, PodEvictionDecided, PodReclaimRequested, PodReadmitted and DeviceHealthDecided of the node;
+//     SharedCpusDecided, OrphanConfirmed, PodEvictionDecided, PodReclaimRequested, PodReadmitted and
+//     DeviceHealthDecided of the node;
 //   - RestartRequested of operators, and ApiDeleteFinished;
 //   - PodObserved of the PLEG, ProbeResult, and ReadinessGatesRead;
 //   - ObjectsRead of the objects store, VolumesLost, PodDirectoryFound and StorageExceeded;
@@ -22,7 +23,8 @@
 // A file's prefix says what the file does:
 //   - evolve_ folds events. Only these files change the state.
 //   - decide_ decides what to request. A file covers one concern: run (bring the pod up), ephemeral, volumes,
-//     devices, terminate, cleanup, evict, hooks, probes, resize, restart (of all containers), operator, backoff,
+//     devices, terminate, cleanup, evict, hooks, probes, placement, resize, restart (of all containers), operator,
+//     backoff,
 //     deadline.
 //   - status_ computes what is reported: phase and conditions, the API's view, what a container or the pod waits for.
 //   - state_ reads the manifest and the records, for the other three.

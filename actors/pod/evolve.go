@@ -117,10 +117,12 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_ResizeRequested:
 		a.resizing().RequestedDigest = k.ResizeRequested.GetDigest()
 	case *journaletv1.Event_ResizeWithdrawn:
-		a.resizing().RequestedDigest, a.resizing().Deferred = "", ""
+		a.resizing().RequestedDigest, a.resizing().Deferred, a.resizing().Infeasible = "", "", false
 		a.dropEmptyResize()
 	case *journaletv1.Event_ResizeDecided:
 		a.evolveResizeDecided(e, k.ResizeDecided)
+	case *journaletv1.Event_SharedCpusDecided:
+		s.SharedCpus = k.SharedCpusDecided.GetCpus()
 	case *journaletv1.Event_ResizePendingPreemption:
 		a.evolveResizePendingPreemption(e, k.ResizePendingPreemption)
 	case *journaletv1.Event_ResizeStarted:
@@ -288,7 +290,7 @@ func (a *Actor) evolveAdmission(e actors.Event, d *journaletv1.AdmissionDecided)
 	case s.GetStage() != admitting:
 		// The pod was removed while its request was open: its termination continues.
 	case d.GetAdmitted():
-		s.UserNamespace = d.GetUserNamespace()
+		s.UserNamespace, s.Exclusive, s.SharedCpus = d.GetUserNamespace(), d.GetExclusive(), d.GetSharedCpus()
 		a.evolveDevicesAllocated(d.GetDevices())
 		a.enter(runningPod, e.Time)
 		a.inferAllApplied()

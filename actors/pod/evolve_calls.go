@@ -37,6 +37,7 @@ func (a *Actor) evolveCallRequested(e actors.Event, req *journaletv1.CallRequest
 			// A new instance is created with what is allocated. One that was created before keeps its record: other
 			// resources may have been allocated since.
 			r.Applied, r.Reported, r.Created = nil, nil, nil
+			evolveCreating(r, w.StartContainer.GetPlacement())
 		}
 	case *journaletv1.CallRequested_RemoveContainer:
 		if w.RemoveContainer.GetKeepAsLast() {
@@ -80,7 +81,10 @@ func (a *Actor) evolveCallFinished(e actors.Event, f *journaletv1.CallFinished) 
 	case *journaletv1.CallRequested_StartContainer:
 		a.evolveStarted(e, w.StartContainer, f, call.GetObjectsChanged())
 	case *journaletv1.CallRequested_UpdateContainer:
-		a.evolveResourcesApplied(e, w.UpdateContainer, f)
+		a.evolvePlaced(e, w.UpdateContainer, f)
+		if w.UpdateContainer.GetResources() != nil {
+			a.evolveResourcesApplied(e, w.UpdateContainer, f)
+		}
 	case *journaletv1.CallRequested_RunHook:
 		a.evolveHookFinished(w.RunHook, f)
 	case *journaletv1.CallRequested_StopContainer:

@@ -73,7 +73,7 @@ func (a *Actor) evolveResizeDecided(e actors.Event, k *journaletv1.ResizeDecided
 			a.state.Resize.RequestedDigest = requested
 		}
 	case k.GetDigest() == r.GetRequestedDigest():
-		r.Deferred = k.GetMessage()
+		r.Deferred, r.Infeasible = k.GetMessage(), k.GetReason() == corev1.PodReasonInfeasible
 	}
 	a.dropEmptyResize()
 }

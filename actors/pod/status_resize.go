@@ -21,7 +21,11 @@ func (a *Actor) resizeConditions() []*journaletv1.Condition {
 	}
 	r := a.state.GetResize()
 	if a.state.GetAllocatedDigest() != "" && r.GetDeferred() != "" {
-		add(corev1.PodResizePending, corev1.PodReasonDeferred, r.GetDeferred())
+		reason := corev1.PodReasonDeferred
+		if r.GetInfeasible() {
+			reason = corev1.PodReasonInfeasible
+		}
+		add(corev1.PodResizePending, reason, r.GetDeferred())
 	}
 	if r.GetInProgress() {
 		reason := ""

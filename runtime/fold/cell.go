@@ -184,6 +184,8 @@ func digestOf(e *journaletv1.Event) string {
 		return k.PodUpdated.GetPod().GetDigest()
 	case *journaletv1.Event_AdmissionRequested:
 		return k.AdmissionRequested.GetDigest()
+	case *journaletv1.Event_ResizeRequested:
+		return k.ResizeRequested.GetDigest()
 	case *journaletv1.Event_ResizeDecided:
 		if k.ResizeDecided.GetAllocated() {
 			return k.ResizeDecided.GetDigest()

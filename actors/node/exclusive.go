@@ -1,0 +1,158 @@
+package node
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/exclusive"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// What a container has alone is decided with its pod's admission, and is its own until the pod has terminated (ADR
+// 064).
+
+// managers returns how CPUs and memory are given to containers alone; nil: they are not.
+func (a *Actor) managers() *exclusive.Settings {
+	return exclusive.NewSettings(a.state.GetConfig().GetManagers())
+}
+
+// taken returns what pods have alone, in the order of their admission.
+func (a *Actor) taken() []exclusive.Pod {
+	var all []exclusive.Pod
+	for _, uid := range a.state.GetExclusivePods() {
+		all = append(all, a.state.Pods[uid].GetExclusive())
+	}
+	return all
+}
+
+// allocate returns what a pod's containers get alone, and the CPUs that are left for all others; or why it cannot have
+// what it requests.
+func (a *Actor) allocate(q *journaletv1.AdmissionRequested) (exclusive.Pod, string, *rejection) {
+	taken := a.taken()
+	got, refusal := a.managers().Admit(a.state.GetExclusiveRequests()[q.GetUid()], taken, exclusive.Devices{})
+	if refusal != nil {
+		return nil, "", &rejection{refusal.Reason, refusal.Message}
+	}
+	return got, a.shared(append(taken, got)), nil
+}
+
+// shared returns the CPUs of containers that have none alone, where pods have these; empty if they are not kept off
+// any. Once CPUs are not given out any more, that lasts until no pod has any.
+func (a *Actor) shared(taken []exclusive.Pod) string {
+	if a.state.GetConfig().GetManagers().GetStaticCpus() {
+		return a.managers().Shared(taken).String()
+	}
+	all := exclusive.Parse(a.state.GetAllCpus())
+	for _, p := range taken {
+		all = all.Difference(p.CPUs())
+	}
+	return all.String()
+}
+
+// decideShared reports the CPUs that all share to the pods that run, where they have changed.
+func (a *Actor) decideShared(emit actors.Emit) error {
+	s := a.state
+	if s.GetAllCpus() == "" {
+		return nil
+	}
+	cpus := a.shared(a.taken())
+	if cpus == s.GetSharedCpus() {
+		return nil
+	}
+	d := &journaletv1.SharedCpusDecided{Cpus: cpus}
+	for _, uid := range slices.Sorted(maps.Keys(s.Pods)) {
+		if !s.Pods[uid].GetTerminated() {
+			d.Pods = append(d.Pods, uid)
+		}
+	}
+	return emit(messages.NewEvent(d))
+}
+
+// evolveManagers folds the machine's CPUs at the start of the agent.
+func (a *Actor) evolveManagers(m *journaletv1.ResourceManagers) {
+	if m.GetStaticCpus() {
+		a.state.AllCpus = exclusive.NewTopology(m.GetTopology()).CPUs().String()
+	}
+}
+
+// evolveShared folds the CPUs that all share. Where no CPUs are given out any more, and no pod has any, nothing is left
+// to know.
+func (a *Actor) evolveShared(d *journaletv1.SharedCpusDecided) {
+	s := a.state
+	s.SharedCpus = d.GetCpus()
+	if !s.GetConfig().GetManagers().GetStaticCpus() && d.GetCpus() == s.GetAllCpus() {
+		s.AllCpus, s.SharedCpus = "", ""
+	}
+}
+
+// evolveExclusiveRequest folds what a pod that requests its admission may get alone.
+func (a *Actor) evolveExclusiveRequest(q *journaletv1.AdmissionRequested, pod *corev1.Pod) {
+	s := a.state
+	delete(s.ExclusiveRequests, q.GetUid())
+	if r := a.requests(pod, q.GetQos()); r != nil {
+		if s.ExclusiveRequests == nil {
+			s.ExclusiveRequests = map[string]*journaletv1.ExclusiveRequests{}
+		}
+		s.ExclusiveRequests[q.GetUid()] = r
+	}
+}
+
+// requests returns what a pod requests alone, nil for nothing.
+func (a *Actor) requests(pod *corev1.Pod, qos journaletv1.QosClass) *journaletv1.ExclusiveRequests {
+	if m := a.state.GetConfig().GetManagers(); !m.GetStaticCpus() && !m.GetStaticMemory() {
+		return nil
+	}
+	return exclusive.Requests(pod, qos)
+}
+
+// evolveExclusive folds what an admitted pod has alone.
+func (a *Actor) evolveExclusive(p *journaletv1.AdmittedPod, d *journaletv1.AdmissionDecided) {
+	s := a.state
+	if d.GetAdmitted() {
+		p.Exclusive, p.ExclusiveRequests = d.GetExclusive(), s.ExclusiveRequests[d.GetUid()]
+		if len(p.Exclusive) > 0 {
+			s.ExclusivePods = append(s.ExclusivePods, d.GetUid())
+		}
+	}
+	delete(s.ExclusiveRequests, d.GetUid())
+}
+
+// freeExclusive frees what a pod has alone.
+func (a *Actor) freeExclusive(uid string, p *journaletv1.AdmittedPod) {
+	p.Exclusive, p.ExclusiveRequests = nil, nil
+	a.state.ExclusivePods = slices.DeleteFunc(a.state.ExclusivePods, func(o string) bool { return o == uid })
+}
+
+// infeasible returns why a resize of a pod can never be allocated, in the kubelet's words; "" if it can. What
+// containers of Guaranteed pods have alone is not resized.
+func (a *Actor) infeasible(p *journaletv1.AdmittedPod, pod *corev1.Pod) string {
+	m := a.state.GetConfig().GetManagers()
+	has, want := p.GetExclusiveRequests().GetContainers(), a.requests(pod, p.GetQos()).GetContainers()
+	const message = "Resize is infeasible for Guaranteed Pods alongside %s Manager policy %q"
+	for i, r := range want {
+		if i < len(has) && m.GetStaticCpus() && r.GetMilliCpu() != has[i].GetMilliCpu() {
+			return fmt.Sprintf(message, "CPU", "static")
+		}
+	}
+	for i, r := range want {
+		if i < len(has) && m.GetStaticMemory() && ordinary(r) != ordinary(has[i]) {
+			return fmt.Sprintf(message, "Memory", "Static")
+		}
+	}
+	return ""
+}
+
+// ordinary returns the bytes of memory that a container requests, without huge pages.
+func ordinary(r *journaletv1.ExclusiveRequest) int64 {
+	for _, h := range r.GetMemory() {
+		if h.GetPageBytes() == 0 {
+			return h.GetBytes()
+		}
+	}
+	return 0
+}

@@ -1,0 +1,95 @@
+package pod
+
+import (
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/containers"
+	"github.com/journalet/journalet/actors/exclusive"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// cpusTimer ends the wait after a call that failed to change a container's CPUs. The container's name follows.
+const cpusTimer = "cpus "
+
+// placement returns where a container is to run (ADR 064); nil: anywhere.
+func (a *Actor) placement(container string) *journaletv1.Placement {
+	s := a.state
+	alone := exclusive.Pod(s.GetExclusive())
+	p := &journaletv1.Placement{Cpus: s.GetSharedCpus(), PodExclusive: a.exclusiveCPUs()}
+	if c := alone.Of(container); c != nil {
+		p.MemoryNodes = c.GetMemoryNodes()
+		if c.GetCpus() != "" {
+			p.Cpus, p.Exclusive = c.GetCpus(), true
+		}
+	}
+	if p.Cpus == "" && len(p.MemoryNodes) == 0 {
+		return nil
+	}
+	return p
+}
+
+// exclusiveCPUs reports whether a container of the pod has CPUs alone.
+func (a *Actor) exclusiveCPUs() bool {
+	for _, c := range a.state.GetExclusive() {
+		if c.GetCpus() != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// place moves the running containers whose CPUs have changed to those that they are to have, one call after the other.
+// Containers of a pod that ends are moved too, since their grace period may be long, but no failed call is repeated.
+func (d *step) place(ends bool) error {
+	if d.calling(updateCall) {
+		return nil
+	}
+	for c := range containers.All(d.manifest) {
+		r, p := d.record(c.Name), d.placement(c.Name)
+		if p.GetCpus() == "" || p.GetCpus() == r.GetCpus() || !d.placeable(r) || ends && r.GetCpusFailures() > 0 {
+			if err := d.clearTimer(cpusTimer + c.Name); err != nil {
+				return err
+			}
+			continue
+		}
+		if wait := d.left(r.GetCpusFailedAt(), startDelay(r.GetCpusFailures(), d.maxBackOff())); wait > 0 {
+			if err := d.timer(cpusTimer+c.Name, wait); err != nil {
+				return err
+			}
+			continue
+		}
+		return d.requestCall(&journaletv1.UpdateContainer{
+			Container: c.Name, ContainerId: r.GetCurrent().GetId(), Digest: d.state.GetPod().GetDigest(),
+			AllocatedDigest: d.state.GetAllocatedDigest(), Placement: p,
+		})
+	}
+	return nil
+}
+
+// placeable reports whether a container's newest instance runs, also if it is being stopped.
+func (a *Actor) placeable(r *journaletv1.ContainerRecord) bool {
+	cur := r.GetCurrent()
+	return running(cur) && !a.wasStopped(cur) && !a.calling(startOf(r.GetName()))
+}
+
+// evolveCreating folds that an instance is about to be created, on these CPUs.
+func evolveCreating(r *journaletv1.ContainerRecord, p *journaletv1.Placement) {
+	r.Cpus, r.CpusFailures, r.CpusFailedAt = p.GetCpus(), 0, nil
+}
+
+// evolvePlaced folds the outcome of an UpdateContainer call, as far as it concerns where the container runs.
+func (a *Actor) evolvePlaced(e actors.Event, w *journaletv1.UpdateContainer, f *journaletv1.CallFinished) {
+	r := a.ensureRecord(w.GetContainer())
+	if w.GetPlacement() == nil || r.GetCurrent().GetId() != w.GetContainerId() {
+		return
+	}
+	switch f.GetError() {
+	case journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
+		evolveCreating(r, w.GetPlacement())
+	case journaletv1.CallError_CALL_ERROR_WITHDRAWN:
+	default:
+		r.CpusFailures++
+		r.CpusFailedAt = timestamppb.New(e.Time)
+	}
+}
