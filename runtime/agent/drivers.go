@@ -109,6 +109,7 @@ func (a *agent) started(r *host.Recovered) *journaletv1.AgentStarted {
 			Sources:             a.sources(), AppArmor: a.facts.AppArmor, UserNamespaces: a.userNamespaces(),
 			ImageGarbageCollection:     a.cfg.ImageGC.Config(),
 			Eviction:                   a.cfg.Eviction.Config(),
+			Managers:                   a.facts.Managers,
 			PullsWithoutServiceAccount: !a.serviceAccountPulls,
 		},
 	}

@@ -167,6 +167,8 @@ type Config struct {
 	ReservedSystemCPUs           string
 	// Eviction are thresholds that are not allocatable either.
 	Eviction Eviction
+	// Managers give CPUs and memory to one container alone.
+	Managers Managers
 
 	PodLogDir, ContainerLogDir string
 	dead                       deadContainers

@@ -185,7 +185,7 @@ func TestFlagsWinOverDropInsAndDropInsOverTheFile(t *testing.T) {
 
 func TestUnsupportedFieldsAreNamedWithTheirFile(t *testing.T) {
 	dir := t.TempDir()
-	file := write(t, filepath.Join(dir, "c.yaml"), head+"cpuManagerPolicy: static\nmaxPodz: 3\nlogging: {verbos: 1}\n"+
+	file := write(t, filepath.Join(dir, "c.yaml"), head+"qosReserved: {memory: 50%}\nmaxPodz: 3\nlogging: {verbos: 1}\n"+
 		"staticPodURLHeader: {Authorization: [Bearer-canary]}\nmaxPods: 1\nmaxPods: 2\n")
 	_, problems, err := load(t, "--config", file)
 	must.OK(t, err)
@@ -195,7 +195,7 @@ func TestUnsupportedFieldsAreNamedWithTheirFile(t *testing.T) {
 	}
 	text := strings.Join(all, "\n")
 	for _, want := range []string{
-		file + ": cpuManagerPolicy: not supported yet, ignored",
+		file + ": qosReserved: not supported yet, ignored",
 		file + ": maxPodz: unknown field", file + ": logging.verbos: unknown field", "duplicate",
 	} {
 		if !strings.Contains(text, want) {

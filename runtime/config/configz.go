@@ -50,6 +50,7 @@ func (c *Config) KubeletConfiguration() (any, error) {
 	k.SystemReservedCgroup, k.KubeReservedCgroup = c.SystemReservedCgroup, c.KubeReservedCgroup
 	k.OOMScoreAdj = new(c.OOMScoreAdj)
 	k.ReservedSystemCPUs, k.EvictionHard = c.ReservedSystemCPUs, c.Eviction.Thresholds()
+	c.Managers.inEffect(k)
 	k.MergeDefaultEvictionSettings = new(c.Eviction.MergeDefaults)
 	k.EvictionSoft, k.EvictionSoftGracePeriod = c.Eviction.Soft, c.Eviction.SoftGrace
 	k.EvictionMinimumReclaim, k.EvictionMaxPodGracePeriod = c.Eviction.MinReclaim, c.Eviction.MaxPodGraceSeconds

@@ -80,8 +80,8 @@ const (
 	evictionMinReclaim = "evictionMinimumReclaim (--eviction-minimum-reclaim)"
 )
 
-// evictionProblems returns a problem for each threshold that has no effect, and for reserved CPUs, which nothing keeps
-// free yet. from is where a field is set, if not by its flag.
+// evictionProblems returns a problem for each threshold that has no effect, and for reserved CPUs that nothing keeps
+// free. from is where a field is set, if not by its flag.
 func (c *Config) evictionProblems(from map[string]string) []Problem {
 	var out []Problem
 	add := func(field, flag, format string, args ...any) {
@@ -119,8 +119,10 @@ func (c *Config) evictionProblems(from map[string]string) []Problem {
 	}
 	follows("evictionHard", "--eviction-hard", e.Hard)
 	follows("evictionSoft", "--eviction-soft", e.Soft)
-	if c.ReservedSystemCPUs != "" {
-		add("reservedSystemCPUs", "--reserved-cpus", "counts for what is allocatable; no CPU is kept free of pods yet")
+	if c.ReservedSystemCPUs != "" && c.Managers.CPUPolicy != cpuStatic {
+		add("reservedSystemCPUs", "--reserved-cpus",
+			"counts for what is allocatable; pods run on these CPUs, too, without cpuManagerPolicy: static and "+
+				"strict-cpu-reservation")
 	}
 	return out
 }

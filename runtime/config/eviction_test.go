@@ -222,6 +222,13 @@ enforceNodeAllocatable: [none]
 systemReserved: {cpu: 100m}
 kubeReserved: {memory: 1Mi}
 reservedSystemCPUs: "0"
+cpuManagerPolicy: static
+cpuManagerPolicyOptions: {full-pcpus-only: "true"}
+memoryManagerPolicy: Static
+reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]
+topologyManagerPolicy: restricted
+topologyManagerScope: pod
+topologyManagerPolicyOptions: {prefer-closest-numa-nodes: "true"}
 evictionHard: {memory.available: 1Gi}
 mergeDefaultEvictionSettings: false
 protectKernelDefaults: true

@@ -190,12 +190,21 @@ var fields = withCluster(map[string]field{
 		func(c *Config, k *kubeletConfig) { c.ReservedSystemCPUs = k.ReservedSystemCPUs })},
 	"qosReserved": {ignored: notSupported}, "singleProcessOOMKill": {ignored: notSupported, def: `false`},
 	"cpuCFSQuota": {ignored: notSupported, def: `true`}, "cpuCFSQuotaPeriod": {ignored: notSupported, def: `"100ms"`},
-	"cpuManagerPolicy": {ignored: notSupported, def: `"none"`}, "cpuManagerPolicyOptions": {ignored: notSupported},
-	"cpuManagerReconcilePeriod":    {ignored: notSupported, def: `"10s"`},
-	"memoryManagerPolicy":          {ignored: notSupported, def: `"None"`},
-	"topologyManagerPolicy":        {ignored: notSupported, def: `"none"`},
-	"topologyManagerScope":         {ignored: notSupported, def: `"container"`},
-	"topologyManagerPolicyOptions": {ignored: notSupported}, "reservedMemory": {ignored: notSupported},
+	"cpuManagerPolicy": {def: `"none"`, apply: set(
+		func(c *Config, k *kubeletConfig) { c.Managers.CPUPolicy = k.CPUManagerPolicy })},
+	"cpuManagerPolicyOptions": {apply: set(
+		func(c *Config, k *kubeletConfig) { c.Managers.CPUOptions = k.CPUManagerPolicyOptions })},
+	"cpuManagerReconcilePeriod": {ignored: "containers are moved as soon as their CPUs change, ignored", def: `"10s"`},
+	"memoryManagerPolicy": {def: `"None"`, apply: set(
+		func(c *Config, k *kubeletConfig) { c.Managers.MemoryPolicy = k.MemoryManagerPolicy })},
+	"topologyManagerPolicy": {def: `"none"`, apply: set(
+		func(c *Config, k *kubeletConfig) { c.Managers.TopologyPolicy = k.TopologyManagerPolicy })},
+	"topologyManagerScope": {def: `"container"`, apply: set(
+		func(c *Config, k *kubeletConfig) { c.Managers.TopologyScope = k.TopologyManagerScope })},
+	"topologyManagerPolicyOptions": {apply: set(
+		func(c *Config, k *kubeletConfig) { c.Managers.TopologyOptions = k.TopologyManagerPolicyOptions })},
+	"reservedMemory": {apply: set(
+		func(c *Config, k *kubeletConfig) { c.Managers.ReservedMemory = k.ReservedMemory })},
 	"memoryThrottlingFactor": {apply: func(c *Config, k *kubeletConfig, _ string) error {
 		if c.MemoryThrottlingFactor = *k.MemoryThrottlingFactor; c.MemoryThrottlingFactor == 0 {
 			return errors.New("memoryThrottlingFactor: found 0, want more; remove it to throttle nothing")

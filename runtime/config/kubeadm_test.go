@@ -62,14 +62,14 @@ func TestFieldsOfAnOperatorThroughKubeadm(t *testing.T) {
 	write(t, filepath.Join(dropIns, "10-pods.conf"), head+"maxPods: 70\ncontainerLogMaxSize: 3Mi\n")
 	write(t, filepath.Join(dropIns, "20-pods.conf"), head+"maxPods: 80\n")
 	c, problems := mustLoad(t, ofUnit(t, "testdata/kubeadm/operator", "--config-dir="+dropIns)...)
-	want := []string{"failSwapOn", "featureGates", "cpuManagerPolicy"}
+	want := []string{"failSwapOn", "featureGates"}
 	if got := named(problems); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
 		t.Errorf("remarks on %v, want %v", got, want)
 	}
 	if c.MaxPods != 80 || c.ContainerLogs.MaxSize != "3Mi" || c.MaxParallelImagePulls != 1 || c.RegistryPullQPS != 7 ||
 		c.SystemReserved["cpu"] != "100m" || c.Shutdown.Period != 30*time.Second || !c.SeccompDefault ||
 		!c.Cluster.ServerTLSBootstrap || c.Cluster.CloudProvider != ExternalCloud || c.Verbosity != 2 ||
-		c.FileCheckFrequency != 7*time.Second {
+		c.FileCheckFrequency != 7*time.Second || c.Managers.CPUPolicy != "static" {
 		t.Errorf("%+v", c)
 	}
 }
@@ -108,18 +108,17 @@ func TestEveryFlagOfTheKubeletIsTaken(t *testing.T) {
 
 func TestFlagOfTheKubeletIsAFieldOfTheConfiguration(t *testing.T) {
 	for flag, field := range map[string]string{
-		"--allowed-unsafe-sysctls=net.core.*,kernel.msg*":                  "allowedUnsafeSysctls",
-		"--eviction-soft-grace-period=memory.available=1m30s":              "evictionSoftGracePeriod",
-		"--feature-gates=AllAlpha=true":                                    "featureGates",
-		"--reserved-memory=0:memory=1Gi,hugepages-2Mi=4Mi;1:memory=2Gi":    "reservedMemory",
-		"--vmodule=a=1,b*=2":                                               "logging.vmodule",
-		"--log-flush-frequency=1s":                                         "logging.flushFrequency",
-		"--log-json-split-stream":                                          "logging.options.json",
-		"--max-open-files=5":                                               "maxOpenFiles",
-		"--fail-swap-on=false":                                             "failSwapOn",
-		"--cpu-cfs-quota=false":                                            "cpuCFSQuota",
-		"--topology-manager-policy-options=prefer-closest-numa-nodes=true": "topologyManagerPolicyOptions",
-		"--streaming-connection-idle-timeout=0":                            "streamingConnectionIdleTimeout",
+		"--allowed-unsafe-sysctls=net.core.*,kernel.msg*":     "allowedUnsafeSysctls",
+		"--eviction-soft-grace-period=memory.available=1m30s": "evictionSoftGracePeriod",
+		"--feature-gates=AllAlpha=true":                       "featureGates",
+		"--vmodule=a=1,b*=2":                                  "logging.vmodule",
+		"--log-flush-frequency=1s":                            "logging.flushFrequency",
+		"--log-json-split-stream":                             "logging.options.json",
+		"--max-open-files=5":                                  "maxOpenFiles",
+		"--fail-swap-on=false":                                "failSwapOn",
+		"--cpu-cfs-quota=false":                               "cpuCFSQuota",
+		"--streaming-connection-idle-timeout=0":               "streamingConnectionIdleTimeout",
+		"--cpu-manager-reconcile-period=5s":                   "cpuManagerReconcilePeriod",
 	} {
 		_, problems := mustLoad(t, flag)
 		if len(problems) != 1 || problems[0].Field != field || !strings.HasPrefix(flag, problems[0].File) {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/cpuset"
 
 	"github.com/journalet/journalet/actors/resources"
+	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
 )
 
@@ -56,6 +57,8 @@ type NodeFacts struct {
 	AppArmor bool
 	// UserNamespaces are the ids for pods with user namespaces of their own.
 	UserNamespaces IDRange
+	// Managers are how CPUs and memory are given to containers alone; nil: they are not.
+	Managers *journaletv1.ResourceManagers
 }
 
 // NodeFacts reads the machine. It fails without a valid node name, without the expected files in /proc, and if more is
@@ -101,6 +104,9 @@ func (c *Config) nodeFacts(root, host string, n network) (*NodeFacts, error) {
 		return nil, err
 	}
 	if f.Enforced, f.Allocatable, err = c.allocatable(root, f.Capacity); err != nil {
+		return nil, err
+	}
+	if f.Managers, err = c.managers(root, f.Capacity, f.Allocatable); err != nil {
 		return nil, err
 	}
 	f.AppArmor, f.HugePages, f.SwapBytes = appArmor(root), hugePages(root), memoryField(root, "SwapTotal")

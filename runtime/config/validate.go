@@ -236,7 +236,7 @@ func (c *Config) validateNode() []error {
 			errs = append(errs, err)
 		}
 	}
-	return append(errs, c.Eviction.validate()...)
+	return slices.Concat(errs, c.Eviction.validate(), c.Managers.validate())
 }
 
 // parseNodeIPs parses one address, or one of each family.
