@@ -114,12 +114,13 @@ func (c *call) create(
 		pod: pod, container: container, attempt: req.GetAttempt(), intent: c.intent,
 		image: img, pulled: req.GetPulledVolumeImages(), podIPs: c.podIPs(pod, req.GetPodIps(), sandboxIPs),
 		ids: req.GetUserNamespace(), target: req.GetTargetContainerId(), devices: req.GetDevices(),
+		placement: req.GetPlacement(),
 	}
 	if err := verifyNonRoot(in); err != nil {
 		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 	}
 	// A pod that was created while pods got no cgroups has none yet.
-	if err := c.ensureCgroup(ctx, pod); err != nil {
+	if err := c.ensureCgroup(ctx, pod, req.GetPlacement().GetPodExclusive()); err != nil {
 		return "", err
 	}
 	logDir, err := c.opts.Volumes.CreateLogDir(pod.Namespace, pod.Name, c.uid, "")

@@ -23,6 +23,8 @@ type containerInput struct {
 	image     imageInfo
 	pulled    []string // image volumes that were pulled for this start
 	podIPs    []string
+	// placement is where the container runs; nil: anywhere.
+	placement *journaletv1.Placement
 	// ids are those of the pod's user namespace; nil: the node's.
 	ids *journaletv1.UserNamespace
 	// target is the container whose process namespace this one joins, by id; "": none.
@@ -77,7 +79,7 @@ func (d *Driver) containerConfig(in containerInput) (*runtimeapi.ContainerConfig
 		Tty:         c.TTY,
 		StopSignal:  stopSignal(c),
 		Linux: &runtimeapi.LinuxContainerConfig{
-			Resources: d.containerResources(in.pod, c), SecurityContext: security,
+			Resources: placed(d.containerResources(in.pod, c), in.placement), SecurityContext: security,
 		},
 	}, nil
 }

@@ -82,8 +82,9 @@ func (c *call) cgroups(ctx context.Context, needed bool) (*cgroup.Tree, error) {
 	return t, nil
 }
 
-// ensureCgroup creates the pod's cgroup, if the pod is to have one.
-func (c *call) ensureCgroup(ctx context.Context, pod *corev1.Pod) error {
+// ensureCgroup creates the pod's cgroup, if the pod is to have one. It has no CPU quota if a container of the pod has
+// CPUs alone.
+func (c *call) ensureCgroup(ctx context.Context, pod *corev1.Pod, exclusive bool) error {
 	if t := c.opts.PodCgroups; t == nil || !t.Wants(pod) {
 		return nil
 	}
@@ -91,7 +92,7 @@ func (c *call) ensureCgroup(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	if err := t.Ensure(pod); err != nil {
+	if err := t.Ensure(pod, exclusive); err != nil {
 		return retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, "create the pod's cgroup: "+err.Error())
 	}
 	return nil
@@ -106,12 +107,14 @@ func (d *Driver) cgroupParent(pod *corev1.Pod) (string, error) {
 }
 
 // resizeCgroup runs one of the two steps in which the pod's cgroup follows its containers.
-func (c *call) resizeCgroup(ctx context.Context, pod *corev1.Pod, step func(*cgroup.Tree, *corev1.Pod) error) error {
+func (c *call) resizeCgroup(
+	ctx context.Context, pod *corev1.Pod, exclusive bool, step func(*cgroup.Tree, *corev1.Pod, bool) error,
+) error {
 	t, err := c.cgroups(ctx, false)
 	if t == nil || err != nil {
 		return err
 	}
-	if err := step(t, pod); err != nil {
+	if err := step(t, pod, exclusive); err != nil {
 		return retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, err.Error())
 	}
 	return nil

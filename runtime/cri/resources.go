@@ -2,6 +2,7 @@ package cri
 
 import (
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -9,6 +10,7 @@ import (
 
 	podactor "github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/actors/resources"
+	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
@@ -61,6 +63,28 @@ func (d *Driver) containerResources(pod *corev1.Pod, container *corev1.Container
 		r.MemorySwapLimitInBytes = r.MemoryLimitInBytes
 	}
 	return r
+}
+
+// placed adds where a container runs. One that has its CPUs alone has no CPU quota: it would be throttled on CPUs that
+// nobody else uses (kubelet: the same).
+func placed(r *runtimeapi.LinuxContainerResources, p *journaletv1.Placement) *runtimeapi.LinuxContainerResources {
+	if p == nil {
+		return r
+	}
+	r.CpusetCpus, r.CpusetMems = p.GetCpus(), nodeList(p.GetMemoryNodes())
+	if p.GetExclusive() {
+		r.CpuQuota = -1
+	}
+	return r
+}
+
+// nodeList returns NUMA nodes as the kernel takes them.
+func nodeList(nodes []uint32) string {
+	var all []string
+	for _, n := range nodes {
+		all = append(all, strconv.FormatUint(uint64(n), 10))
+	}
+	return strings.Join(all, ",")
 }
 
 // hugePageLimits returns the limit of each size of huge pages that the node has: the container's, else the pod's, else

@@ -24,7 +24,7 @@ func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (res
 	if err != nil {
 		return result{}, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
 	}
-	if err := c.ensureCgroup(ctx, pod); err != nil {
+	if err := c.ensureCgroup(ctx, pod, req.GetExclusiveCpus()); err != nil {
 		return result{}, err
 	}
 	config, err := c.sandboxConfig(pod, req.GetUserNamespace(), req.GetAttempt(), c.intent, logDir)

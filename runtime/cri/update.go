@@ -60,6 +60,9 @@ func (c *call) allocatedContainer(
 // updateContainer changes the resources of the sandbox and then of a running container, and returns what the runtime
 // reports afterwards. It is idempotent.
 func (c *call) updateContainer(ctx context.Context, req *journaletv1.UpdateContainer) (result, error) {
+	if req.GetResources() == nil {
+		return c.moveContainer(ctx, req)
+	}
 	pod, container, err := c.allocatedContainer(ctx, req)
 	if err != nil {
 		return result{}, err
@@ -68,7 +71,7 @@ func (c *call) updateContainer(ctx context.Context, req *journaletv1.UpdateConta
 	if err := c.checkMemory(ctx, req.GetFallingLimits()); err != nil {
 		return res, err
 	}
-	if err := c.resizeCgroup(ctx, pod, (*cgroup.Tree).Widen); err != nil {
+	if err := c.resizeCgroup(ctx, pod, req.GetPlacement().GetPodExclusive(), (*cgroup.Tree).Widen); err != nil {
 		return res, err
 	}
 	if err := c.updateSandbox(ctx, pod, req.GetSandboxId()); err != nil {
@@ -78,12 +81,12 @@ func (c *call) updateContainer(ctx context.Context, req *journaletv1.UpdateConta
 	sized.Resources = resources.Requirements(req.GetResources())
 	_, err = retry(ctx, c, "UpdateContainerResources", c.opts.Timeouts.Call, c.rt.UpdateContainerResources,
 		&runtimeapi.UpdateContainerResourcesRequest{
-			ContainerId: req.GetContainerId(), Linux: c.containerResources(pod, sized),
+			ContainerId: req.GetContainerId(), Linux: placed(c.containerResources(pod, sized), req.GetPlacement()),
 		})
 	if err != nil {
 		return res, notFoundError(err, req.GetContainerId())
 	}
-	if err := c.resizeCgroup(ctx, pod, (*cgroup.Tree).Fit); err != nil {
+	if err := c.resizeCgroup(ctx, pod, req.GetPlacement().GetPodExclusive(), (*cgroup.Tree).Fit); err != nil {
 		return res, err
 	}
 	st, err := c.containerStatus(ctx, req.GetContainerId())
@@ -92,6 +95,16 @@ func (c *call) updateContainer(ctx context.Context, req *journaletv1.UpdateConta
 	}
 	res.reported = ReportedResources(st.GetResources().GetLinux())
 	return res, nil
+}
+
+// moveContainer changes the CPUs of a running container and nothing else. It is idempotent.
+func (c *call) moveContainer(ctx context.Context, req *journaletv1.UpdateContainer) (result, error) {
+	_, err := retry(ctx, c, "UpdateContainerResources", c.opts.Timeouts.Call, c.rt.UpdateContainerResources,
+		&runtimeapi.UpdateContainerResourcesRequest{
+			ContainerId: req.GetContainerId(),
+			Linux:       &runtimeapi.LinuxContainerResources{CpusetCpus: req.GetPlacement().GetCpus()},
+		})
+	return result{containerID: req.GetContainerId()}, notFoundError(err, req.GetContainerId())
 }
 
 // notFoundError gives a not-found error of a container its code: there is nothing left to change.

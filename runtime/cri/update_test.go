@@ -140,3 +140,41 @@ func (r *rig) status(id string) *runtimeapi.ContainerStatus {
 	}
 	return resp.GetStatus()
 }
+
+func TestContainerIsMovedAndKeepsItsResources(t *testing.T) {
+	r, _, container := sizedRig(t)
+	before := r.status(container).GetResources().GetLinux()
+	for _, inDoubt := range []bool{false, true} { // it is idempotent
+		r.done("move", messages.NewCall(&journaletv1.UpdateContainer{
+			Container: "main", ContainerId: container, Digest: digest, Placement: &journaletv1.Placement{Cpus: "0,2-3"},
+		}), inDoubt)
+	}
+	got := r.status(container).GetResources().GetLinux()
+	if got.GetCpusetCpus() != "0,2-3" || got.GetCpuShares() != before.GetCpuShares() ||
+		got.GetCpuQuota() != before.GetCpuQuota() || got.GetMemoryLimitInBytes() != before.GetMemoryLimitInBytes() {
+		t.Errorf("the container has %v, before it had %v", got, before)
+	}
+	r.fails("gone", messages.NewCall(&journaletv1.UpdateContainer{
+		Container: "main", ContainerId: "gone", Digest: digest, Placement: &journaletv1.Placement{Cpus: "0"},
+	}), journaletv1.CallError_CALL_ERROR_NOT_DONE, "container gone is gone")
+}
+
+func TestContainerWithCPUsAloneHasNoQuota(t *testing.T) {
+	r, sandbox, _ := sizedRig(t)
+	start := startContainer(sandbox, 1)
+	start.GetStartContainer().Placement = &journaletv1.Placement{
+		Cpus: "2-3", MemoryNodes: []uint32{0, 1}, Exclusive: true, PodExclusive: true,
+	}
+	id := r.done("start", start, false).GetContainerId()
+	got := r.status(id).GetResources().GetLinux()
+	if got.GetCpusetCpus() != "2-3" || got.GetCpusetMems() != "0,1" || got.GetCpuQuota() != -1 || got.GetCpuShares() == 0 {
+		t.Errorf("the container has %v", got)
+	}
+	size := &journaletv1.Resources{CpuRequestMillis: 100, CpuLimitMillis: 200, MemoryLimitBytes: 256 << 20}
+	resize := update(sandbox, id, size, false)
+	resize.GetUpdateContainer().Placement = start.GetStartContainer().GetPlacement()
+	r.done("resize", resize, false)
+	if got := r.status(id).GetResources().GetLinux(); got.GetCpuQuota() != -1 || got.GetMemoryLimitInBytes() != 256<<20 {
+		t.Errorf("after a resize of its memory the container has %v", got)
+	}
+}

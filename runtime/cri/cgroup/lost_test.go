@@ -21,7 +21,7 @@ func TestSeedsWithoutCgroupsAreLost(t *testing.T) {
 	if got := next.Lost(); !slices.Equal(got, []string{"gone"}) {
 		t.Errorf("lost: %v", got)
 	}
-	must.OK(t, errors.Join(next.Ensure(gone), next.Remove("gone"), next.Remove("here")))
+	must.OK(t, errors.Join(next.Ensure(gone, false), next.Remove("gone"), next.Remove("here")))
 	if got := tree.Lost(); len(got) != 0 {
 		t.Errorf("lost on a new tree: %v", got)
 	}

@@ -229,8 +229,9 @@ func (t *Tree) Top() string {
 }
 
 // Ensure creates the cgroup of a pod that is to have one, and sets its values. If an existing cgroup cannot take new
-// values, it keeps the old ones, with a warning in the log. The tree must be ready.
-func (t *Tree) Ensure(p *corev1.Pod) error {
+// values, it keeps the old ones, with a warning in the log. With exclusive, a container of the pod has CPUs alone, and
+// there is no CPU quota. The tree must be ready.
+func (t *Tree) Ensure(p *corev1.Pod, exclusive bool) error {
 	if !t.Wants(p) {
 		return nil
 	}
@@ -240,7 +241,7 @@ func (t *Tree) Ensure(p *corev1.Pod) error {
 	e := t.entry(string(p.UID))
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	at, want := t.layout.pod(string(p.UID), pod.QOS(p)), t.valuesOf(p)
+	at, want := t.layout.pod(string(p.UID), pod.QOS(p)), t.valuesOf(p, exclusive)
 	there := t.exists(at)
 	switch {
 	case there && e.written == want:
@@ -259,8 +260,11 @@ func (t *Tree) Ensure(p *corev1.Pod) error {
 	return nil
 }
 
-func (t *Tree) valuesOf(p *corev1.Pod) Values {
+func (t *Tree) valuesOf(p *corev1.Pod, exclusive bool) Values {
 	v := OfPod(p)
+	if exclusive {
+		v.QuotaMicros, v.PeriodMicros = 0, 0
+	}
 	v.Pids = max(0, t.opts.PodPids)
 	if t.unified && t.opts.MemoryThrottling > 0 {
 		v.MemoryHigh = highOf(p, t.opts.MemoryThrottling)
@@ -270,8 +274,9 @@ func (t *Tree) valuesOf(p *corev1.Pod) Values {
 
 // Widen raises the limits of a pod's cgroup to the pod's new limits where these are higher, before its containers
 // change. It fails if the pod uses more memory than the new limit. It does nothing for a pod without a cgroup.
-func (t *Tree) Widen(p *corev1.Pod) error {
-	return t.change(p, func(e *entry, from, to Values) (Values, error) {
+// exclusive is as in Ensure.
+func (t *Tree) Widen(p *corev1.Pod, exclusive bool) error {
+	return t.change(p, exclusive, func(e *entry, from, to Values) (Values, error) {
 		if falls := to.MemoryBytes != 0 && (from.MemoryBytes == 0 || to.MemoryBytes < from.MemoryBytes); falls {
 			if used := t.memoryUsed(e.at); used >= to.MemoryBytes {
 				return to, fmt.Errorf("attempting to set pod memory limit (%d) below current usage (%d)",
@@ -284,9 +289,9 @@ func (t *Tree) Widen(p *corev1.Pod) error {
 
 // Fit sets the limits of a pod's cgroup to the pod's, after one of its containers changed. On cgroup v1 the kernel
 // refuses a quota below a container's; the change of that container sets it later. It does nothing for a pod without a
-// cgroup.
-func (t *Tree) Fit(p *corev1.Pod) error {
-	err := t.change(p, func(e *entry, _, to Values) (Values, error) {
+// cgroup. exclusive is as in Ensure.
+func (t *Tree) Fit(p *corev1.Pod, exclusive bool) error {
+	err := t.change(p, exclusive, func(e *entry, _, to Values) (Values, error) {
 		t.setRequest(e, burstableRequest(p))
 		return to, nil
 	})
@@ -297,7 +302,9 @@ func (t *Tree) Fit(p *corev1.Pod) error {
 	return err
 }
 
-func (t *Tree) change(p *corev1.Pod, next func(e *entry, from, to Values) (Values, error)) error {
+func (t *Tree) change(
+	p *corev1.Pod, exclusive bool, next func(e *entry, from, to Values) (Values, error),
+) error {
 	e := t.entry(string(p.UID))
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -311,7 +318,7 @@ func (t *Tree) change(p *corev1.Pod, next func(e *entry, from, to Values) (Value
 	if from == (Values{}) {
 		from = t.read(e.at)
 	}
-	to, err := next(e, from, t.valuesOf(p))
+	to, err := next(e, from, t.valuesOf(p, exclusive))
 	if err != nil || to == e.written {
 		return err
 	}

@@ -109,7 +109,7 @@ func runIn(t *testing.T, tree *Tree, at name) *exec.Cmd {
 func ensure(t *testing.T, tree *Tree, pods ...*corev1.Pod) {
 	t.Helper()
 	for _, p := range pods {
-		must.OK(t, tree.Ensure(p))
+		must.OK(t, tree.Ensure(p, false))
 	}
 }
 
@@ -198,7 +198,7 @@ func TestPodCgroupFollowsContainers(t *testing.T) {
 		}
 	}
 	// A pod without a cgroup does not get one.
-	if err := tree.Widen(podWith("other", size("1", "", "", ""))); err != nil ||
+	if err := tree.Widen(podWith("other", size("1", "", "", "")), false); err != nil ||
 		tree.existsAnywhere(tree.layout.pod("other", corev1.PodQOSBurstable)) {
 		t.Errorf("a pod without a cgroup: %v", err)
 	}
@@ -211,11 +211,11 @@ func TestUnseededPodCgroupFollowsContainers(t *testing.T) {
 	runIn(t, tree, at)
 	again := reopened(t, tree.opts.Root)
 	initTree(t, again)
-	must.OK(t, again.Widen(podWith("a", size("200m", "32Mi", "400m", "128Mi"))))
+	must.OK(t, again.Widen(podWith("a", size("200m", "32Mi", "400m", "128Mi")), false))
 	equal(t, "quota", again.quotaOf(at), "40000")
 	equal(t, "memory", again.memoryOf(at), fmt.Sprint(128<<20))
 	for _, uid := range []string{"other", "not/a/uid"} {
-		if err := again.Widen(podWith(uid, size("1", "", "", ""))); err != nil {
+		if err := again.Widen(podWith(uid, size("1", "", "", "")), false); err != nil {
 			t.Errorf("a pod without a cgroup: %v", err)
 		}
 	}
@@ -228,13 +228,13 @@ func TestQuotaWaitsForContainerWithMore(t *testing.T) {
 	container := at.child("container")
 	must.OK(t, tree.create(container, Values{QuotaMicros: 40_000, PeriodMicros: 100_000}))
 	small := podWith("a", size("100m", "32Mi", "200m", "32Mi"))
-	must.OK(t, tree.Fit(small))
+	must.OK(t, tree.Fit(small, false))
 	equal(t, "memory, which does not wait", tree.memoryOf(at), fmt.Sprint(32<<20))
 	if !tree.unified { // v2 allows a lower quota than those below
 		equal(t, "the quota before", tree.quotaOf(at), "40000")
 	}
 	if err := errors.Join(tree.set(container, Values{QuotaMicros: 20_000, PeriodMicros: 100_000}),
-		tree.Fit(small)); err != nil {
+		tree.Fit(small, false)); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "the quota after", tree.quotaOf(at), "20000")
@@ -264,7 +264,7 @@ func TestPodMemoryLimitBelowUsageIsRefused(t *testing.T) {
 			t.Fatalf("the pod uses %d bytes", tree.memoryUsed(at))
 		}
 	}
-	err = tree.Widen(podWith("a", size("100m", "4Ki", "300m", "4Ki")))
+	err = tree.Widen(podWith("a", size("100m", "4Ki", "300m", "4Ki")), false)
 	if err == nil || !strings.Contains(err.Error(), "below current usage") {
 		t.Errorf("%v", err)
 	}
@@ -292,7 +292,7 @@ func TestBusyCgroupIsRemovedOnlyWithItsPod(t *testing.T) {
 		t.Errorf("its process ended with %v", err)
 	}
 	// Removing it again, or a pod that never had a cgroup, succeeds.
-	must.OK(t, errors.Join(tree.Remove("a"), tree.Remove("never"), tree.Ensure(p)))
+	must.OK(t, errors.Join(tree.Remove("a"), tree.Remove("never"), tree.Ensure(p, false)))
 	tree.RemoveIfEmpty("a")
 	if tree.existsAnywhere(at) {
 		t.Error("an empty cgroup was not removed")

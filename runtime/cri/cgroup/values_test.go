@@ -186,7 +186,7 @@ func TestPodsWithResourcesOfTheirOwnAreThrottled(t *testing.T) {
 		want    int64
 	}{{true, 0.5, 2 << 30}, {false, 0.5, 0}, {true, 0, 0}} {
 		tree := &Tree{unified: c.unified, opts: Options{MemoryThrottling: c.factor}}
-		if got := tree.valuesOf(p).MemoryHigh; got != c.want {
+		if got := tree.valuesOf(p, false).MemoryHigh; got != c.want {
 			t.Errorf("v2 %v, factor %v: %d, want %d", c.unified, c.factor, got, c.want)
 		}
 	}
