@@ -59,6 +59,14 @@ var fields = map[action][]string{
 		"DevicesObserved.all", "DevicesObserved.connected", "DevicesObserved.more", "DevicesObserved.pre_start",
 		"DevicesObserved.preferred", "HealthOfDevice.health", "PreferredDevicesRead.request_id",
 		"PreferredDevicesRequested.count", "PreferredDevicesRequested.request_id",
+		"CpuCore.cache", "CpuCore.cpus", "CpuCore.numa_node", "CpuCore.socket",
+		"CpuOptions.across_cores", "CpuOptions.across_numa", "CpuOptions.by_cache", "CpuOptions.by_socket",
+		"CpuOptions.full_cores", "CpuOptions.strict_reservation",
+		"ExclusiveContainer.memory_nodes", "NumaMemory.bytes", "NumaMemory.node", "NumaMemory.page_bytes",
+		"NumaNode.distances", "NumaNode.id", "NumaNode.memory_bytes", "Placement.exclusive",
+		"Placement.memory_nodes", "Placement.pod_exclusive", "ResourceManagers.pod_scope",
+		"ResourceManagers.prefer_closest", "ResourceManagers.static_cpus",
+		"ResourceManagers.static_memory", "ResourceManagers.topology_policy", "RunSandbox.exclusive_cpus",
 	},
 	vocabulary: {
 		"AdmissionDecided.reason", "AgentStopped.reason", "Condition.reason", "ContainerObservation.reason",
@@ -97,6 +105,7 @@ var fields = map[action][]string{
 		"ApiDeleteFinished.uid", "ApiDeleteRequested.uid", "NodeObserved.uid", "NodeRegistered.uid",
 		"OomKillObserved.uid",
 		"DeviceHealthDecided.uid", "PreferredDevicesRead.uid", "PreferredDevicesRequested.uid",
+		"SharedCpusDecided.pods",
 	},
 	namespace: {
 		"AdmissionRequested.namespace", "CleanPod.namespace", "PodObserved.pod_namespace", "PodRef.namespace",
@@ -118,6 +127,7 @@ var fields = map[action][]string{
 		"StorageExceeded.container", "ContainerExcess.container", "OomKillObserved.container",
 		"AllocateDevices.container",
 		"ContainerDevices.container", "DeviceDemand.container", "PreferredDevicesRequested.container",
+		"ExclusiveContainer.container",
 		"LogRotated.container", "RestartRequested.container", "SessionEnded.container", "SessionStarted.container",
 	},
 	containerID: {
@@ -210,5 +220,7 @@ var fields = map[action][]string{
 		"DeviceAnswer.cdi_devices", "DeviceMount.container_path", "DeviceMount.host_path", "DeviceNode.container_path",
 		"DeviceNode.host_path", "DeviceNode.permissions", "DevicesObserved.message", "NamedValue.name",
 		"NamedValue.value", "PreferredDevicesRead.message",
+		"AdmissionDecided.shared_cpus", "ExclusiveContainer.cpus", "Placement.cpus", "ResourceManagers.reserved_cpus",
+		"SharedCpusDecided.cpus",
 	},
 }

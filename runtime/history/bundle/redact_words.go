@@ -50,6 +50,6 @@ var conditions = set("Ready|Initialized|ContainersReady|PodScheduled|PodReadyToS
 var (
 	timers = set("orphan|sandbox|volumes|tear down|resize|grace|starting pods|opening|deadline|eviction")
 
-	timersOfContainers = []string{"start ", "back-off ", "pre-stop "}
+	timersOfContainers = []string{"start ", "back-off ", "pre-stop ", "cpus "}
 	timersOfSeconds    = []string{"active deadline "}
 )

@@ -115,6 +115,9 @@ func describeCall(c *journaletv1.CallRequested) callText {
 		return callText{verb, kind + w.StartContainer.GetContainer() + attempt(w.StartContainer.GetAttempt())}
 	case *journaletv1.CallRequested_UpdateContainer:
 		u := w.UpdateContainer
+		if u.GetResources() == nil {
+			return callText{"move", "container " + u.GetContainer() + " to CPUs " + u.GetPlacement().GetCpus()}
+		}
 		return callText{"resize", "container " + u.GetContainer() + " to " + resources(u.GetResources())}
 	case *journaletv1.CallRequested_StopContainer:
 		s := w.StopContainer

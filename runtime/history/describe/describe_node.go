@@ -15,9 +15,11 @@ func (d *Describer) admissionEvent(_ string, e *journaletv1.Event) string {
 	case *journaletv1.Event_AdmissionDecided:
 		a := k.AdmissionDecided
 		if a.GetAdmitted() {
-			return "admitted pod " + d.podName(a.GetUid())
+			return "admitted pod " + d.podName(a.GetUid()) + exclusiveText(a.GetExclusive())
 		}
 		return withMessage(fmt.Sprintf("rejected pod %s: %s", d.podName(a.GetUid()), a.GetReason()), a.GetMessage())
+	case *journaletv1.Event_SharedCpusDecided:
+		return fmt.Sprintf("containers without CPUs of their own share CPUs %s", k.SharedCpusDecided.GetCpus())
 	case *journaletv1.Event_AdmissionPendingPreemption:
 		a := k.AdmissionPendingPreemption
 		return d.pendingPreemption("admission", a.GetUid(), a.GetFullName(), a.GetVictims())
@@ -31,6 +33,22 @@ func (d *Describer) admissionEvent(_ string, e *journaletv1.Event) string {
 		return fmt.Sprintf(text, d.podName(a.GetUid()), a.GetHolderUid())
 	}
 	return ""
+}
+
+// exclusiveText describes what containers have alone.
+func exclusiveText(list []*journaletv1.ExclusiveContainer) string {
+	text := ""
+	for _, c := range list {
+		switch nodes := c.GetMemoryNodes(); {
+		case len(nodes) == 0:
+			text += fmt.Sprintf(", %s alone on CPUs %s", c.GetContainer(), c.GetCpus())
+		case c.GetCpus() == "":
+			text += fmt.Sprintf(", %s with memory of NUMA nodes %v", c.GetContainer(), nodes)
+		default:
+			text += fmt.Sprintf(", %s alone on CPUs %s with memory of NUMA nodes %v", c.GetContainer(), c.GetCpus(), nodes)
+		}
+	}
+	return text
 }
 
 // pendingPreemption describes an admission or a resize that waits until the victims have terminated.

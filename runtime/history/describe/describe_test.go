@@ -69,6 +69,13 @@ func TestEventsAreDescribedInShortLines(t *testing.T) {
 				Phase: journaletv1.PodPhase_POD_PHASE_RUNNING, Restarts: 3, Conditions: []*journaletv1.Condition{{Type: "Ready"}},
 				Waiting: map[string]*journaletv1.ContainerWaiting{"main": {Reason: "CrashLoopBackOff"}, "side": {}},
 			}}}},
+		{"admitted pod web, a alone on CPUs 2-3, b with memory of NUMA nodes [0], " +
+			"c alone on CPUs 5 with memory of NUMA nodes [0 1]", &ev{Kind: &journaletv1.Event_AdmissionDecided{
+			AdmissionDecided: &journaletv1.AdmissionDecided{
+				Uid: "u1", Admitted: true, Exclusive: []*journaletv1.ExclusiveContainer{{Container: "a", Cpus: "2-3"},
+					{Container: "b", MemoryNodes: []uint32{0}}, {Container: "c", Cpus: "5", MemoryNodes: []uint32{0, 1}}}}}}},
+		{"containers without CPUs of their own share CPUs 0-1,4", &ev{Kind: &journaletv1.Event_SharedCpusDecided{
+			SharedCpusDecided: &journaletv1.SharedCpusDecided{Cpus: "0-1,4", Pods: []string{"u1"}}}}},
 		{"rejected pod web: OutOfcpu: 2 cpu requested", &ev{Kind: &journaletv1.Event_AdmissionDecided{
 			AdmissionDecided: &journaletv1.AdmissionDecided{Uid: "u1", Reason: "OutOfcpu", Message: "2 cpu requested"}}}},
 		{"quarantined pod/web: it failed on #9 (Panic): index out of range",

@@ -178,7 +178,10 @@ func (p *PodEvents) callFinished(f *journaletv1.CallFinished, add addEvent) {
 	case c.GetStopSandbox() != nil, c.GetRemoveSandbox() != nil:
 		reason, what = "FailedKillPod", "Failed to "+describeCall(c).String()
 	case c.GetUpdateContainer() != nil:
-		return // emitted as ResizeError, with the condition
+		if c.GetUpdateContainer().GetResources() != nil {
+			return // emitted as ResizeError, with the condition
+		}
+		what = "Failed to " + describeCall(c).String()
 	case c.GetStartContainer() != nil:
 		what = fmt.Sprintf("Failed to start container %s (%s)", c.GetStartContainer().GetContainer(), callError(f.GetError()))
 	default:

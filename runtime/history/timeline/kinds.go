@@ -51,7 +51,7 @@ func kindOf(e *journaletv1.Event) string {
 		return "admission"
 	case *journaletv1.Event_ResizeRequested, *journaletv1.Event_ResizeCompleted, *journaletv1.Event_ResizeStarted,
 		*journaletv1.Event_ResizeWithdrawn, *journaletv1.Event_ResizeDecided,
-		*journaletv1.Event_ResizePendingPreemption:
+		*journaletv1.Event_ResizePendingPreemption, *journaletv1.Event_SharedCpusDecided:
 		return "resize"
 	}
 	return "status"
