@@ -71,6 +71,8 @@ func inWords(ref messages.Ref) string {
 		return "the pod"
 	case messages.Pod("victim"):
 		return "the victims"
+	case messages.Pod("pod"):
+		return "the pods"
 	}
 	return "the " + ref.KindName() + " in `" + ref.ID + "`"
 }

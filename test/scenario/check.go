@@ -158,6 +158,7 @@ func (g *engine) checkObjects(uid string, desired bool, report func(string, ...a
 			dead[c.GetName()]++
 		}
 		g.checkResources(a, c, report)
+		g.checkPlacement(a, c, report)
 	}
 	for _, c := range slices.Sorted(maps.Keys(dead)) {
 		// The newest dead instance is kept, and beside a dead current instance the one before it.

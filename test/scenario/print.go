@@ -65,7 +65,7 @@ func (n *names) event(e *journaletv1.Event) string {
 		if d := k.AdmissionDecided; !d.GetAdmitted() {
 			return "reject pod/" + n.of(d.GetUid()) + " " + d.GetReason() + ": " + d.GetMessage()
 		}
-		return "admit pod/" + n.of(k.AdmissionDecided.GetUid()) + granted(k.AdmissionDecided)
+		return "admit pod/" + n.of(k.AdmissionDecided.GetUid()) + granted(k.AdmissionDecided) + aloneText(k.AdmissionDecided)
 	case *journaletv1.Event_ImagePullRequested:
 		return pullText(k.ImagePullRequested)
 	case *journaletv1.Event_ImagePullWithdrawn:
@@ -224,12 +224,15 @@ func (n *names) call(r *journaletv1.CallRequested) string {
 	case *journaletv1.CallRequested_RunSandbox:
 		text += fmt.Sprintf(" attempt=%d", k.RunSandbox.GetAttempt())
 		text += idsText(k.RunSandbox.GetUserNamespace())
+		if k.RunSandbox.GetExclusiveCpus() {
+			text += " without quota"
+		}
 	case *journaletv1.CallRequested_StartContainer:
 		if k.StartContainer.GetPart() == journaletv1.StartPart_START_PART_START {
 			return text + " " + k.StartContainer.GetContainerId()
 		}
 		text += fmt.Sprintf(" attempt=%d in %s", k.StartContainer.GetAttempt(), k.StartContainer.GetSandboxId())
-		text += idsText(k.StartContainer.GetUserNamespace())
+		text += idsText(k.StartContainer.GetUserNamespace()) + placementText(k.StartContainer.GetPlacement())
 		if target := k.StartContainer.GetTargetContainerId(); target != "" {
 			text += " beside " + target
 		}
@@ -237,7 +240,10 @@ func (n *names) call(r *journaletv1.CallRequested) string {
 		stop := k.StopContainer
 		text += fmt.Sprintf(" %s grace=%s (%s)", stop.GetContainerId(), stop.GetGrace().AsDuration(), stop.GetReason())
 	case *journaletv1.CallRequested_UpdateContainer:
-		text += " " + resourcesText(k.UpdateContainer.GetResources())
+		if k.UpdateContainer.GetResources() != nil {
+			text += " " + resourcesText(k.UpdateContainer.GetResources())
+		}
+		text += placementText(k.UpdateContainer.GetPlacement())
 	case *journaletv1.CallRequested_AllocateDevices:
 		text += " " + k.AllocateDevices.GetResource() + "=" + strings.Join(k.AllocateDevices.GetIds(), ",")
 	case *journaletv1.CallRequested_RunHook:

@@ -23,12 +23,18 @@ func (w *world) updateContainer(
 		out.Error, out.Message = journaletv1.CallError_CALL_ERROR_NOT_DONE, "the container is gone"
 		return
 	}
+	out.ContainerId = k.GetContainerId()
+	if p := k.GetPlacement(); p != nil {
+		o.cpus[k.GetContainerId()] = p.GetCpus()
+	}
+	if k.GetResources() == nil {
+		return
+	}
 	before, after := o.resources[k.GetContainerId()], k.GetResources()
 	if !resources.SameCPU(before, after) && !resources.SameMemory(before, after) {
 		w.violation("%s: one call changes CPU and memory of %s", alias, k.GetContainer())
 	}
 	o.resources[k.GetContainerId()] = after
-	out.ContainerId = k.GetContainerId()
 	out.Reported = proto.CloneOf(after)
 	out.Reported.MemoryRequestBytes = 0
 	if c := o.containers[i]; c.GetResources() != nil {
@@ -130,6 +136,8 @@ func (n *names) resize(e *journaletv1.Event) string {
 			return "allocate resize of pod/" + n.of(d.GetUid())
 		}
 		return "defer resize of pod/" + n.of(d.GetUid()) + " " + d.GetReason() + ": " + d.GetMessage()
+	case *journaletv1.Event_SharedCpusDecided:
+		return fmt.Sprintf("share cpus %s among %d pods", k.SharedCpusDecided.GetCpus(), len(k.SharedCpusDecided.GetPods()))
 	case *journaletv1.Event_ResizePendingPreemption:
 		h := k.ResizePendingPreemption
 		text := "keep resize of pod/" + n.of(h.GetUid()) + " pending " + h.GetReason() + ": " + h.GetMessage()

@@ -194,6 +194,7 @@ func (s *Scenario) start(d *datadriven.TestData) (string, error) {
 			First: 65536, Pods: uint32(number(d, "user-namespaces", 200)), IdsPerPod: 65536,
 		},
 	}
+	c.Managers = managers(d)
 	c.ShutdownGroups = shutdownGroups(d)
 	c.Eviction = nodeEviction
 	c.ImageGarbageCollection = imageGC(d)
@@ -235,6 +236,9 @@ func (s *Scenario) restart(d *datadriven.TestData) (string, error) {
 		s.started.Config.PullsWithoutServiceAccount = false
 	}
 	s.started.BootId = arg(d, "boot", s.started.BootId)
+	if d.HasArg("managers") {
+		s.started.Config.Managers = managers(d)
+	}
 	return "", s.moment(func() error {
 		f, err := s.g.fork(len(s.g.core.Records()), s.g.world, s.started, false)
 		if err != nil {

@@ -56,6 +56,8 @@ type objects struct {
 	ran map[string]bool
 	// resources are the applied resources of containers, by id.
 	resources map[string]*journaletv1.Resources
+	// cpus are the CPUs that containers run on, by id; empty: all.
+	cpus map[string]string
 	// stopped are the sandboxes, by id, that a call stopped: only these have freed their address and host ports.
 	stopped map[string]bool
 	// volumes are those that are set up, with what they hold, by name.
@@ -68,6 +70,7 @@ func newObjects() *objects {
 	return &objects{
 		starts: map[string]int{}, inits: map[string]bool{}, started: map[string]bool{}, succeeded: map[string]bool{},
 		startingBefore: map[string]bool{}, stopped: map[string]bool{}, resources: map[string]*journaletv1.Resources{},
+		cpus:       map[string]string{},
 		createdFor: map[string]string{}, ran: map[string]bool{}, volumes: map[string]string{},
 		requested: map[string]int{}, devices: map[string][]string{},
 	}
@@ -87,7 +90,8 @@ func (w *world) clone() *world {
 		n := &objects{
 			starts: maps.Clone(o.starts), inits: maps.Clone(o.inits), started: maps.Clone(o.started),
 			succeeded: maps.Clone(o.succeeded), startingBefore: map[string]bool{}, stopped: maps.Clone(o.stopped),
-			resources: maps.Clone(o.resources), createdFor: maps.Clone(o.createdFor), ran: maps.Clone(o.ran),
+			resources: maps.Clone(o.resources), cpus: maps.Clone(o.cpus),
+			createdFor: maps.Clone(o.createdFor), ran: maps.Clone(o.ran),
 			volumes: maps.Clone(o.volumes), requested: maps.Clone(o.requested), devices: maps.Clone(o.devices),
 		}
 		for _, x := range o.sandboxes {
@@ -272,7 +276,7 @@ func (w *world) startContainer(
 			o.devices[c.GetId()] = append(o.devices[c.GetId()], d.GetResource()+" "+id)
 		}
 	}
-	o.containers = append(o.containers, c)
+	o.containers, o.cpus[c.GetId()] = append(o.containers, c), k.GetPlacement().GetCpus()
 	out.ContainerId, out.ImageRef, out.SandboxId = c.GetId(), c.GetImageRef(), c.GetSandboxId()
 }
 
