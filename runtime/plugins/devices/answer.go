@@ -1,7 +1,6 @@
 package devices
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -73,7 +72,7 @@ func checkPaths(all ...string) error {
 			return fmt.Errorf("the plugin's path %.64q is not absolute", path)
 		}
 		if slices.Contains(strings.Split(path, "/"), "..") {
-			return errors.New("a path of the plugin contains ..")
+			return fmt.Errorf("the plugin's path %.64q has the element \"..\"", path)
 		}
 	}
 	return nil

@@ -80,7 +80,7 @@ func (d *Driver) follow(p, before *plugin) {
 		p.mu.Unlock()
 		if err := d.record(p, known, newest); err != nil {
 			p.end(err)
-			<-failed
+			_ = <-failed // the stream has ended
 			d.gone(p, err)
 			return
 		}
