@@ -185,14 +185,14 @@ func TestPodCgroupFollowsContainers(t *testing.T) {
 			initTree(t, tree, large)
 		}
 		for _, step := range []struct {
-			do            func(*corev1.Pod) error
+			do            func(p *corev1.Pod, exclusive bool) error
 			pod           *corev1.Pod
 			quota, memory int
 		}{
 			{tree.Widen, large, 40_000, 128 << 20}, {tree.Fit, large, 40_000, 128 << 20},
 			{tree.Widen, small, 40_000, 128 << 20}, {tree.Fit, small, 20_000, 64 << 20},
 		} {
-			must.OK(t, step.do(step.pod))
+			must.OK(t, step.do(step.pod, false))
 			equal(t, "quota", tree.quotaOf(at), fmt.Sprint(step.quota))
 			equal(t, "memory", tree.memoryOf(at), fmt.Sprint(step.memory))
 		}
