@@ -135,7 +135,7 @@ var notSimulated = []string{
 	"quarantined", "quarantine_lifted", "pull_progressed", "pod_cgroup_lost", "log_rotated", "session_started",
 	"session_ended", "oom_kill_observed",
 	"devices_observed", "preferred_devices_requested", "preferred_devices_read", "device_capacity_decided",
-	"device_health_decided",
+	"device_health_decided", "shared_cpus_decided",
 }
 
 func eventNames() (names []string) {
