@@ -80,7 +80,8 @@ func (d *Driver) follow(p, before *plugin) {
 		p.mu.Unlock()
 		if err := d.record(p, known, newest); err != nil {
 			p.end(err)
-			d.opts.Log.Debug("the stream of a device plugin ended", "resource", p.resource, "error", plugins.Message(cmp.Or(<-failed, err)))
+			ended := plugins.Message(cmp.Or(<-failed, err))
+			d.opts.Log.Debug("the stream of a device plugin ended", "resource", p.resource, "error", ended)
 			d.gone(p, err)
 			return
 		}
