@@ -24,6 +24,7 @@ type holdings struct {
 	descriptors []string // what each is open on, without numbers
 	goroutines  int
 	requesting  int // of them, those of connections to the API server: how many there are depends on the moment
+	watching    int // of them, those that filter a watch: a watch that was refused is there again a pause later
 	children    []string
 	stacks      string // of all goroutines, for a failure's message
 }
@@ -53,9 +54,12 @@ func (g *target) holdings() holdings {
 		h.goroutines, _ = strconv.Atoi(m[1])
 	}
 	for group := range strings.SplitSeq(h.stacks, "\n\n") {
-		if strings.Contains(group, "net/http.(*persistConn).") {
-			n, _ := strconv.Atoi(strings.TrimSpace(strings.SplitN(group, "@", 2)[0]))
+		n, _ := strconv.Atoi(strings.TrimSpace(strings.SplitN(group, "@", 2)[0]))
+		switch {
+		case strings.Contains(group, "net/http.(*persistConn)."):
 			h.requesting += n
+		case strings.Contains(group, "watch.(*filteredWatch).loop"):
+			h.watching += n
 		}
 	}
 	return h
@@ -63,6 +67,9 @@ func (g *target) holdings() holdings {
 
 // maxRequesting is more goroutines than the connections of one client to the API server have: two each.
 const maxRequesting = 64
+
+// maxWatching is more than the agent watches in these tests.
+const maxWatching = 16
 
 // beyond returns an error if there is more than before. The journal may have added a file: blocks rotate.
 func (h holdings) beyond(before holdings) error {
@@ -76,7 +83,9 @@ func (h holdings) beyond(before holdings) error {
 	case len(h.descriptors)-h.requesting/2 > len(before.descriptors)-before.requesting/2+1:
 		return fmt.Errorf("%d descriptors, %d before: %s", len(h.descriptors), len(before.descriptors),
 			strings.Join(h.descriptors, " "))
-	case h.goroutines-h.requesting > before.goroutines-before.requesting:
+	case h.watching > maxWatching:
+		return fmt.Errorf("%d goroutines watch", h.watching)
+	case h.goroutines-h.requesting-h.watching > before.goroutines-before.requesting-before.watching:
 		return fmt.Errorf("%d goroutines, %d before:\n%s\nbefore:\n%s",
 			h.goroutines, before.goroutines, h.stacks, before.stacks)
 	}
