@@ -29,6 +29,9 @@ type holdings struct {
 	stacks      string // of all goroutines, for a failure's message
 }
 
+// connection is on the stack of a connection's own goroutines, and not on that of who sends a request.
+var connection = regexp.MustCompile(`net/http\.\(\*persistConn\)\.(read|write)Loop\+`)
+
 var total = regexp.MustCompile(`^goroutine profile: total (\d+)`)
 
 // holdings reads what the agent holds now.
@@ -56,7 +59,7 @@ func (g *target) holdings() holdings {
 	for group := range strings.SplitSeq(h.stacks, "\n\n") {
 		n, _ := strconv.Atoi(strings.TrimSpace(strings.SplitN(group, "@", 2)[0]))
 		switch {
-		case strings.Contains(group, "net/http.(*persistConn)."):
+		case connection.MatchString(group):
 			h.requesting += n
 		case strings.Contains(group, "watch.(*filteredWatch).loop"):
 			h.watching += n

@@ -193,15 +193,19 @@ func (j *judge) evictedForNode(rec *journaletv1.Record, k *journaletv1.PodEvicti
 	}
 	j.needed(k.GetUid(), t, sample)
 	j.ranksFirst(rec.GetStep().GetCause(), k, sample)
-	if took := sample.at - at; last != k.GetUid() && last != "" && took < evictionWait && j.clockSet < at {
+	if took := sample.at - at; last != k.GetUid() && last != "" && took < evictionWait-delivery && j.clockSet < at {
 		if what := j.holds(last, of); what != "" {
 			j.broken(oneVictim, k.GetUid(), "%s ended %s before, and still has %s", last, took, what)
 		}
 	}
 }
 
-// evictionWait is how long the node waits for what a pod frees (actors/node).
-const evictionWait = 30 * time.Second
+const (
+	// evictionWait is how long the node waits for what a pod frees (actors/node).
+	evictionWait = 30 * time.Second
+	// delivery is more than the time from a decision, where the wait begins, until the judge reads its record.
+	delivery = 10 * time.Millisecond
+)
 
 // needed: the threshold was met for its grace period, and what it wants to be left is not there.
 func (j *judge) needed(uid string, met *journaletv1.ThresholdMet, now *sampleTaken) {
