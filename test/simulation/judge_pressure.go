@@ -301,8 +301,8 @@ func (j *judge) rankOf(uid string, signal limits.Signal, sample *sampleTaken) ra
 	return r
 }
 
-// holds returns what a pod still has of what a signal is about, empty for nothing. The node does not wait for a container
-// that no record shows: one of a lost journal, which the runtime has not listed yet.
+// holds returns what a pod still has of what a signal is about, empty for nothing. The node does not wait for a
+// container that no record shows: one of a lost journal, which the runtime has not listed yet.
 func (j *judge) holds(uid string, signal limits.Signal) string {
 	o := j.sim.world.objectsOf(uid)
 	onDisk := signal.Condition() == corev1.NodeDiskPressure
