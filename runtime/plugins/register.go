@@ -41,12 +41,12 @@ func (w *Watcher) keep(ctx context.Context, path string) {
 		p, err := w.register(ctx, path)
 		log := w.opts.Log.With("socket", path, "type", p.Type, "plugin", p.Name)
 		switch {
-		case ctx.Err() != nil:
-			return
-		case err == nil:
+		case err == nil: // also if ctx has ended meanwhile
 			log.Info("plugin registered")
 			<-ctx.Done()
 			w.opts.Handlers[p.Type].Deregister(p)
+			return
+		case ctx.Err() != nil:
 			return
 		case errors.As(err, new(refused)):
 			log.Warn("plugin refused", "error", err)

@@ -87,8 +87,14 @@ type Watcher struct {
 
 // socket is one plugin's socket.
 type socket struct {
+	info   fs.FileInfo
 	cancel context.CancelFunc
 	done   chan struct{}
+}
+
+// is reports whether a file is this socket, and none that has taken its place since: a number of a file is used again.
+func (s *socket) is(info fs.FileInfo) bool {
+	return os.SameFile(s.info, info) && s.info.ModTime().Equal(info.ModTime())
 }
 
 // New returns a watcher that does nothing until Run.
@@ -142,23 +148,23 @@ func (w *Watcher) notified(ctx context.Context, e fsnotify.Event) {
 		w.end(e.Name)
 		delete(w.dirs, e.Name)
 	case e.Has(fsnotify.Create):
-		w.end(e.Name) // a socket that another has replaced
 		w.found(ctx, e.Name)
 	}
 }
 
-// found handles a file that is there.
+// found handles a file that is there. A scan may have found it before its notification is read.
 func (w *Watcher) found(ctx context.Context, path string) {
 	if strings.HasPrefix(filepath.Base(path), ".") {
 		return
 	}
 	info, err := os.Lstat(path)
-	switch {
-	case err != nil: // gone
-	case info.IsDir():
+	if err == nil && info.Mode().Type() == fs.ModeSocket {
+		w.begin(ctx, path, info)
+		return
+	}
+	w.end(path)
+	if err == nil && info.IsDir() {
 		w.addDir(ctx, path)
-	case info.Mode().Type() == fs.ModeSocket:
-		w.begin(ctx, path)
 	}
 }
 
@@ -195,7 +201,7 @@ func (w *Watcher) scan(ctx context.Context, dir string) {
 // rescan handles what has changed without a notification.
 func (w *Watcher) rescan(ctx context.Context) {
 	for path := range w.sockets {
-		if info, err := os.Lstat(path); err != nil || info.Mode().Type() != fs.ModeSocket {
+		if _, err := os.Lstat(path); err != nil {
 			w.end(path)
 		}
 	}
@@ -207,17 +213,18 @@ func (w *Watcher) rescan(ctx context.Context) {
 	w.scan(ctx, w.opts.Dir)
 }
 
-// begin begins to register the plugin of a socket.
-func (w *Watcher) begin(ctx context.Context, path string) {
-	if w.sockets[path] != nil {
+// begin begins to register the plugin of a socket, unless it has begun. The plugin of a socket that was replaced ends.
+func (w *Watcher) begin(ctx context.Context, path string, info fs.FileInfo) {
+	if s := w.sockets[path]; s != nil && s.is(info) {
 		return
 	}
+	w.end(path)
 	if len(w.sockets) >= maxSockets {
 		w.opts.Log.Warn("a plugin is ignored: there are too many", "socket", path, "most", maxSockets)
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s := &socket{cancel: cancel, done: make(chan struct{})}
+	s := &socket{info: info, cancel: cancel, done: make(chan struct{})}
 	w.sockets[path] = s
 	w.running.Go(func() {
 		defer close(s.done)

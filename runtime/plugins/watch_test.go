@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"google.golang.org/grpc"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
@@ -134,6 +135,30 @@ func TestPluginsAreFoundAndLost(t *testing.T) {
 	h.want(t, "deregister a")
 	serve(t, filepath.Join(dir, "sub", "a.sock"), "Kind", "a")
 	h.want(t, "register a a.sock v1")
+}
+
+// TestAPluginIsRegisteredOnce notifies the watcher of a socket that a scan has found before, and then of another one
+// that has taken its place.
+func TestAPluginIsRegisteredOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.sock")
+	_, stop := serve(t, path, "Kind", "a")
+	h := &handler{calls: make(chan string, 8)}
+	w := New(Options{Dir: filepath.Dir(path), Handlers: map[string]Handler{"Kind": h}})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer w.running.Wait()
+	defer cancel()
+	created := fsnotify.Event{Name: path, Op: fsnotify.Create}
+	w.scan(ctx, filepath.Dir(path))
+	h.want(t, "register a a.sock v1")
+	w.notified(ctx, created)
+	if len(h.calls) != 0 {
+		t.Fatalf("the same socket again: %s", <-h.calls)
+	}
+	stop()
+	serve(t, path, "Kind", "b")
+	w.notified(ctx, created)
+	h.want(t, "deregister a")
+	h.want(t, "register b a.sock v1")
 }
 
 func TestPluginsOfOtherTypesAreRefused(t *testing.T) {
