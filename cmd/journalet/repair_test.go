@@ -26,9 +26,8 @@ func TestJournalRepairSetsDamageAside(t *testing.T) {
 		Pod:       &journaletv1.PodRef{Uid: "uid-1", Namespace: "default", Name: "web"},
 	}
 	must.OK(t, b.Journal().Append(fact(messages.Source("file"), now, messages.NewEvent(added))))
-	last := b.Journal().Last() + 1
 	must.OK(t, b.Journal().Flush(t.Context()))
-	must.OK(t, b.Snapshots().Save(t.Context(), last, nil))
+	must.OK(t, b.Snapshots().Save(t.Context(), b.Journal().Last(), nil))
 	must.OK(t, b.Close(context.Background()))
 	block, err := os.ReadFile(blockPath(root))
 	must.OK(t, err)
