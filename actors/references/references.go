@@ -156,8 +156,12 @@ func Token(p *corev1.Pod, s *corev1.ServiceAccountTokenProjection) *journaletv1.
 	if s.ExpirationSeconds != nil {
 		t.ExpirationSeconds = *s.ExpirationSeconds
 	}
-	name := cmp.Or(p.Spec.ServiceAccountName, defaultServiceAccount)
-	return &journaletv1.ObjectRef{Kind: token, Name: name, Selector: selector(t)}
+	return &journaletv1.ObjectRef{Kind: token, Name: ServiceAccount(p), Selector: selector(t)}
+}
+
+// ServiceAccount returns the name of a pod's service account.
+func ServiceAccount(p *corev1.Pod) string {
+	return cmp.Or(p.Spec.ServiceAccountName, defaultServiceAccount)
 }
 
 // TrustBundle returns the reference to the trust bundles of a projected source: a name, or a selector, which is the

@@ -2,21 +2,19 @@ package csi
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/runtime/cluster/client"
 )
 
 // requestTimeout bounds one request to the API server.
 const requestTimeout = 10 * time.Second
-
-// defaultAccount is the service account of a pod that names none. Kubernetes default.
-const defaultAccount = "default"
 
 // FromAPI returns what reads objects of an API server, one request each.
 func FromAPI(c *client.Client) Objects { return apiObjects{c} }
@@ -61,22 +59,7 @@ func (a apiObjects) Token(
 ) (authenticationv1.TokenRequestStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	in, out := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		ExpirationSeconds: r.ExpirationSeconds,
-		BoundObjectRef: &authenticationv1.BoundObjectReference{
-			APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID,
-		},
-	}}, &authenticationv1.TokenRequest{}
-	if r.Audience != "" {
-		in.Spec.Audiences = []string{r.Audience}
-	}
-	account := pod.Spec.ServiceAccountName
-	if account == "" {
-		account = defaultAccount
-	}
-	err := client.CreateSubresource(ctx, a.client, client.ServiceAccounts, pod.Namespace, account, "token", in, out)
-	if err == nil && out.Status.Token == "" {
-		err = errors.New("the API server answered without a token")
-	}
+	out, err := client.RequestToken(ctx, a.client, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID,
+		references.ServiceAccount(pod), r.Audience, r.ExpirationSeconds)
 	return out.Status, err
 }

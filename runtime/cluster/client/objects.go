@@ -2,9 +2,11 @@ package client
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -64,15 +66,27 @@ func Delete[T any](ctx context.Context, c *Client, r Resource[T], namespace, nam
 	return at(c.REST(r.GroupVersion).Delete(), r, namespace).Name(name).Body(&opts).Do(ctx).Error()
 }
 
-// CreateSubresource posts body to a subresource of an object, such as token of a service account, and decodes the
-// answer into into.
-func CreateSubresource[T any](ctx context.Context, c *Client, r Resource[T], namespace, name, subresource string,
-	body, into runtime.Object,
-) error {
+// RequestToken requests a token of a service account that is bound to a pod of its namespace. audience is empty for the
+// API server's own, seconds nil for its default. An answer without a token is an error.
+func RequestToken(ctx context.Context, c *Client, pod types.NamespacedName, uid types.UID, account, audience string,
+	seconds *int64,
+) (*authenticationv1.TokenRequest, error) {
+	in := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: seconds,
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: uid},
+	}}
+	if audience != "" {
+		in.Spec.Audiences = []string{audience}
+	}
 	ctx, cancel := deadline(withVerb(ctx, http.MethodPost))
 	defer cancel()
-	return at(c.REST(r.GroupVersion).Post(), r, namespace).Name(name).SubResource(subresource).Body(body).
-		Do(ctx).Into(into)
+	out := &authenticationv1.TokenRequest{}
+	err := at(c.REST(ServiceAccounts.GroupVersion).Post(), ServiceAccounts, pod.Namespace).Name(account).
+		SubResource("token").Body(in).Do(ctx).Into(out)
+	if err == nil && out.Status.Token == "" {
+		err = errors.New("the API server answered without a token")
+	}
+	return out, err
 }
 
 // ListWatch returns the lists and watches of a Reflector. namespace and fieldSelector, such as

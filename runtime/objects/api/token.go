@@ -2,12 +2,10 @@ package api
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/journalet/journalet/actors/references"
@@ -107,22 +105,10 @@ func (b *Backing) request(ctx context.Context, k objects.Key) ([]byte, time.Dura
 	if err := bounded.JSON([]byte(k.Selector), maxSelectorBytes, &of); err != nil {
 		return nil, 0, fmt.Errorf("the selector of the token: %w", err)
 	}
-	r := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		ExpirationSeconds: &of.ExpirationSeconds,
-		BoundObjectRef: &authenticationv1.BoundObjectReference{
-			APIVersion: "v1", Kind: "Pod", Name: k.Pod.Name, UID: types.UID(k.Pod.UID),
-		},
-	}}
-	if of.Audience != "" {
-		r.Spec.Audiences = []string{of.Audience}
-	}
-	out := &authenticationv1.TokenRequest{}
-	err := client.CreateSubresource(ctx, b.opts.Client, client.ServiceAccounts, k.Namespace, k.Name, "token", r, out)
-	switch {
-	case err != nil:
+	out, err := client.RequestToken(ctx, b.opts.Client, types.NamespacedName{Namespace: k.Namespace, Name: k.Pod.Name},
+		types.UID(k.Pod.UID), k.Name, of.Audience, &of.ExpirationSeconds)
+	if err != nil {
 		return nil, 0, err
-	case out.Status.Token == "":
-		return nil, 0, errors.New("the API server answered without a token")
 	}
 	lifetime := minLifetime
 	if s := out.Spec.ExpirationSeconds; s != nil && *s > 0 {
