@@ -2,14 +2,12 @@ package config
 
 import (
 	"bytes"
-	"cmp"
-	"math"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/topology"
 )
 
 // HugePages are the node's huge pages of one size.
@@ -17,26 +15,10 @@ type HugePages struct{ PageBytes, Bytes int64 }
 
 // hugePages returns the node's huge pages by size, also a size of which there are none.
 func hugePages(root string) []HugePages {
-	const prefix, suffix = "hugepages-", "kB"
-	dir := filepath.Join(root, "sys/kernel/mm/hugepages")
 	var out []HugePages
-	for e, err := range bounded.Entries(dir) {
-		if err != nil {
-			break // the kernel has none
-		}
-		size, ok := strings.CutPrefix(e.Name(), prefix)
-		kilobytes, err := strconv.ParseInt(strings.TrimSuffix(size, suffix), 10, 32)
-		if !ok || err != nil || kilobytes <= 0 {
-			continue
-		}
-		data, err := bounded.ReadFile(filepath.Join(dir, e.Name(), "nr_hugepages"), maxKernelFile)
-		pages, perr := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
-		if err != nil || perr != nil || pages < 0 || pages > math.MaxInt64/(kilobytes<<10) {
-			continue
-		}
-		out = append(out, HugePages{PageBytes: kilobytes << 10, Bytes: pages * (kilobytes << 10)})
+	for _, h := range topology.HugePages(filepath.Join(root, "sys/kernel/mm/hugepages")) {
+		out = append(out, HugePages{PageBytes: h.GetPageBytes(), Bytes: h.GetBytes()})
 	}
-	slices.SortFunc(out, func(x, y HugePages) int { return cmp.Compare(x.PageBytes, y.PageBytes) })
 	return out
 }
 

@@ -95,7 +95,7 @@ func (r reader) nodes(online cpuset.CPUSet) ([]numaNode, error) {
 		return nil, fmt.Errorf("measure the memory: %w; is /proc mounted?", err)
 	}
 	return []numaNode{{&journaletv1.NumaNode{
-		MemoryBytes: memory, HugePages: r.hugePages("sys/kernel/mm/hugepages"), Distances: []uint32{10},
+		MemoryBytes: memory, HugePages: HugePages(filepath.Join(r.root, "sys/kernel/mm/hugepages")), Distances: []uint32{10},
 	}, online}}, nil
 }
 
@@ -108,7 +108,7 @@ func (r reader) node(id uint32, dir string) (numaNode, error) {
 	if err != nil {
 		return numaNode{}, err
 	}
-	n := &journaletv1.NumaNode{Id: id, MemoryBytes: memory, HugePages: r.hugePages(filepath.Join(dir, "hugepages"))}
+	n := &journaletv1.NumaNode{Id: id, MemoryBytes: memory, HugePages: HugePages(filepath.Join(r.root, dir, "hugepages"))}
 	text, err := r.text(filepath.Join(dir, "distance"))
 	for _, field := range strings.Fields(text) {
 		d, perr := strconv.ParseUint(field, 10, 16)
@@ -140,10 +140,11 @@ func (r reader) memory(name string, skip int) (int64, error) {
 	return 0, fmt.Errorf("%s has no MemTotal in kB", filepath.Join(r.root, name))
 }
 
-// hugePages returns the huge pages of a directory by size; none if the kernel has none.
-func (r reader) hugePages(dir string) []*journaletv1.HugePages {
+// HugePages returns the huge pages of a directory of the kernel by size, such as /sys/kernel/mm/hugepages, also a size
+// of which there are none; nothing if the kernel has none.
+func HugePages(dir string) []*journaletv1.HugePages {
 	var out []*journaletv1.HugePages
-	for e, err := range bounded.Entries(filepath.Join(r.root, dir)) {
+	for e, err := range bounded.Entries(dir) {
 		if err != nil {
 			break
 		}
@@ -152,8 +153,8 @@ func (r reader) hugePages(dir string) []*journaletv1.HugePages {
 		if !is || err != nil || kb <= 0 {
 			continue
 		}
-		text, err := r.text(filepath.Join(dir, e.Name(), "nr_hugepages"))
-		pages, perr := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+		data, err := bounded.ReadFile(filepath.Join(dir, e.Name(), "nr_hugepages"), maxFile)
+		pages, perr := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
 		if err != nil || perr != nil || pages < 0 || pages > math.MaxInt64/(kb<<10) {
 			continue
 		}
