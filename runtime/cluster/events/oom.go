@@ -2,10 +2,12 @@ package events
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/history/describe"
 )
 
 // outOfMemory derives the events of a kill for lack of memory. That of the Node is the kubelet's, which has none of a
@@ -15,12 +17,7 @@ func (d *deriver) outOfMemory(k *journaletv1.OomKillObserved) {
 		d.node(corev1.EventTypeWarning, "SystemOOM",
 			fmt.Sprintf("System OOM encountered, victim process: %s, pid: %d", k.GetProcess(), k.GetPid()))
 	}
-	of := map[journaletv1.OomScope]string{
-		journaletv1.OomScope_OOM_SCOPE_NODE:      "The machine is out of memory",
-		journaletv1.OomScope_OOM_SCOPE_PODS:      "All pods together reached their memory limit",
-		journaletv1.OomScope_OOM_SCOPE_POD:       "The pod reached its memory limit",
-		journaletv1.OomScope_OOM_SCOPE_CONTAINER: "The container reached its memory limit",
-	}[k.GetScope()]
-	d.add(k.GetUid(), k.GetContainer(), corev1.EventTypeWarning, "OOMKilled", "%s, victim process: %s, pid: %d", of,
-		k.GetProcess(), k.GetPid())
+	of := describe.OomCause(k.GetScope())
+	d.add(k.GetUid(), k.GetContainer(), corev1.EventTypeWarning, "OOMKilled", "%s, victim process: %s, pid: %d",
+		strings.ToUpper(of[:1])+of[1:], k.GetProcess(), k.GetPid())
 }

@@ -23,14 +23,21 @@ func (d *Describer) oomKill(k *journaletv1.OomKillObserved) string {
 
 // OomKill describes a process that was killed for lack of memory, without the container that it was in.
 func OomKill(k *journaletv1.OomKillObserved) string {
-	whose := map[journaletv1.OomScope]string{
-		journaletv1.OomScope_OOM_SCOPE_NODE:      "the machine is out of memory",
-		journaletv1.OomScope_OOM_SCOPE_PODS:      "all pods together reached their memory limit",
-		journaletv1.OomScope_OOM_SCOPE_POD:       "the pod reached its memory limit",
-		journaletv1.OomScope_OOM_SCOPE_CONTAINER: "the container reached its memory limit",
-	}[k.GetScope()]
-	if whose == "" {
-		whose = "memory ran out"
+	return fmt.Sprintf("%s: the kernel killed process %s (pid %d)", OomCause(k.GetScope()), clip(k.GetProcess()),
+		k.GetPid())
+}
+
+// OomCause says whose memory ran out.
+func OomCause(scope journaletv1.OomScope) string {
+	switch scope {
+	case journaletv1.OomScope_OOM_SCOPE_NODE:
+		return "the machine is out of memory"
+	case journaletv1.OomScope_OOM_SCOPE_PODS:
+		return "all pods together reached their memory limit"
+	case journaletv1.OomScope_OOM_SCOPE_POD:
+		return "the pod reached its memory limit"
+	case journaletv1.OomScope_OOM_SCOPE_CONTAINER:
+		return "the container reached its memory limit"
 	}
-	return fmt.Sprintf("%s: the kernel killed process %s (pid %d)", whose, clip(k.GetProcess()), k.GetPid())
+	return "memory ran out"
 }
