@@ -134,7 +134,8 @@ func (j *judge) timerEvent(ref messages.Ref, rec *journaletv1.Record, e *journal
 	}
 }
 
-// timerSet notes when a timer is due. That is unknown if the clock was set back between the cause and the step.
+// timerSet notes when a timer is due. That is unknown if the clock was set back between the cause and the step, or
+// before the step was stored.
 func (j *judge) timerSet(name string, rec *journaletv1.Record, t *journaletv1.TimerSet) {
 	key := fmt.Sprint(rec.GetSeq(), " ", name)
 	if d, known := j.dues[key]; j.rebuilding && known {
@@ -142,7 +143,7 @@ func (j *judge) timerSet(name string, rec *journaletv1.Record, t *journaletv1.Ti
 		return
 	}
 	cause := j.sim.journal.stored[rec.GetStep().GetCause()-1]
-	if rec.GetTime().AsTime().Before(cause.GetTime().AsTime()) {
+	if at := rec.GetTime().AsTime(); at.Before(cause.GetTime().AsTime()) || at.After(j.sim.clock.Now()) {
 		delete(j.due, name)
 		return
 	}

@@ -20,6 +20,9 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 			if k := e.GetDeviceHealthDecided(); k != nil {
 				d.mark(k.GetUid(), false)
 			}
+			if k := e.GetPodUpdated(); k != nil { // a pod that has ended decides nothing, and observes the generation
+				d.mark(k.GetPod().GetUid(), false)
+			}
 		}
 		return
 	}
