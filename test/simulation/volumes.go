@@ -365,12 +365,33 @@ func (r *run) reportVolumes() {
 			r.outcome(ref, messages.NewEvent(lost))
 		}
 	}
-	for _, uid := range slices.Sorted(maps.Keys(n.disk)) {
-		if !known[uid] && r.world.objectsOf(uid).empty() {
+	unknown := slices.DeleteFunc(slices.Sorted(maps.Keys(n.disk)), func(uid string) bool { return known[uid] })
+	if r.world.responds() {
+		r.reportDirectories(unknown)
+		return
+	}
+	r.clock.start(r.scope, func(p *proc) {
+		for !r.world.responds() {
+			p.sleep(sandboxesPause)
+		}
+		r.reportDirectories(unknown)
+	})
+}
+
+// sandboxesPause is the agent's pause between two attempts to list the sandboxes.
+const sandboxesPause = 10 * time.Second
+
+// reportDirectories reports the directories of pods that the runtime does not have either.
+func (r *run) reportDirectories(uids []string) {
+	for _, uid := range uids {
+		if r.world.objectsOf(uid).empty() {
 			r.outcome(messages.Pod(uid), messages.NewEvent(&journaletv1.PodDirectoryFound{Uid: uid}))
 		}
 	}
 }
+
+// responds reports whether a request to the runtime is answered now.
+func (w *world) responds() bool { return w.up && w.clock.uptime >= w.hungUntil }
 
 // volumeNames returns the volumes that may count as set up, sorted: those that do, and where a record that the actor
 // has not handled may change that, all of the manifest.
