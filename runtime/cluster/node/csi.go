@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -63,15 +64,34 @@ func (d *Driver) RemoveCSIDriver(ctx context.Context, name string) error {
 	})
 }
 
-// updateCSINode changes the drivers of the CSINode, which exists when the Node is ready. Drivers of before the start of
-// the agent stay: they register again.
+// csiNodeWait bounds how long a driver waits for the CSINode. It is created within a second of a Node's first status; a
+// driver that is refused meanwhile ends its registrar.
+const csiNodeWait = 10 * time.Second
+
+// csiNode reads the CSINode. One that the agent is about to create is waited for.
+func (d *Driver) csiNode(ctx context.Context) (*storagev1.CSINode, error) {
+	n, err := d.requests().CSINode(ctx)
+	if !apierrors.IsNotFound(err) {
+		return n, err
+	}
+	wait, cancel := context.WithTimeout(ctx, csiNodeWait)
+	defer cancel()
+	select {
+	case <-wait.Done():
+		return nil, err
+	case <-d.hasCSINode:
+		return d.requests().CSINode(ctx)
+	}
+}
+
+// updateCSINode changes the drivers of the CSINode. Drivers of before the start of the agent stay: they register again.
 func (d *Driver) updateCSINode(
 	ctx context.Context, change func([]storagev1.CSINodeDriver) ([]storagev1.CSINodeDriver, error),
 ) error {
 	var err error
 	for range statusTries {
 		var n *storagev1.CSINode
-		if n, err = d.requests().CSINode(ctx); err != nil {
+		if n, err = d.csiNode(ctx); err != nil {
 			return fmt.Errorf("read the CSINode: %w", err)
 		}
 		now := n.DeepCopy()

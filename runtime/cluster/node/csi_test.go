@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/journalet/journalet/test/fakeapi"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -45,6 +47,30 @@ func TestDriversComeAndGoInTheCSINodeWithTheirTopology(t *testing.T) {
 	}
 	if w.node().Labels["example.com/zone"] == "" {
 		t.Error("the labels went with a driver")
+	}
+}
+
+func TestADriverThatRegistersFirstWaitsForTheCSINode(t *testing.T) {
+	w := newWorld(t, Options{Register: true})
+	create := make(chan struct{})
+	w.api.Faults = func(r fakeapi.APIRequest) *fakeapi.Fault {
+		if r.String() != "create csinodes.storage.k8s.io" {
+			return nil
+		}
+		return &fakeapi.Fault{Hold: func(context.Context) { <-create }}
+	}
+	w.run()
+	w.until("about to be created", func() bool { return len(w.api.Requests("create csinodes.storage.k8s.io")) > 0 })
+	set := make(chan error, 1)
+	go func() {
+		set <- w.driver.SetCSIDriver(t.Context(), storagev1.CSINodeDriver{Name: "a.example.com", NodeID: "1"}, nil)
+	}()
+	w.until("read by the driver", func() bool { return len(w.api.Requests("get csinodes.storage.k8s.io")) > 1 })
+	close(create)
+	must.OK(t, <-set)
+	var n storagev1.CSINode
+	if w.api.Get("csinodes.storage.k8s.io", "", "n", &n); len(n.Spec.Drivers) != 1 {
+		t.Errorf("the CSINode has the drivers %v", n.Spec.Drivers)
 	}
 }
 

@@ -61,6 +61,9 @@ type Driver struct {
 	// known is closed when a Node was shown.
 	known chan struct{}
 	once  sync.Once
+	// hasCSINode is closed when the CSINode exists.
+	hasCSINode  chan struct{}
+	onceCreated sync.Once
 
 	mu sync.Mutex
 	// node is the newest that the API server has shown; nil: there is none, as far as synced.
@@ -97,7 +100,7 @@ func New(o Options) *Driver {
 		o.Emit = func(string, string) {}
 	}
 	return &Driver{
-		opts: o, wake: make(chan struct{}, 1), known: make(chan struct{}),
+		opts: o, wake: make(chan struct{}, 1), known: make(chan struct{}), hasCSINode: make(chan struct{}),
 		urgent: true, inspect: true, world: World{NoCSINode: true}, startup: Startup{Started: o.Now()},
 	}
 }

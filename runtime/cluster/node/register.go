@@ -161,6 +161,7 @@ func (d *Driver) CSINode(ctx context.Context, n *corev1.Node) error {
 		return err
 	}
 	d.change(func() { d.world.NoCSINode, d.urgent = false, true })
+	d.onceCreated.Do(func() { close(d.hasCSINode) })
 	return nil
 }
 
