@@ -41,6 +41,10 @@ var kinds = map[string]kind{
 	"services":        {apiVersion: "v1", kind: "Service", typed: corev1.Service{}},
 	"serviceaccounts": {apiVersion: "v1", kind: "ServiceAccount", typed: corev1.ServiceAccount{}},
 	"events":          {apiVersion: "v1", kind: "Event", typed: corev1.Event{}},
+	"persistentvolumeclaims": {
+		apiVersion: "v1", kind: "PersistentVolumeClaim", typed: corev1.PersistentVolumeClaim{}},
+	"persistentvolumes": {
+		apiVersion: "v1", kind: "PersistentVolume", typed: corev1.PersistentVolume{}, clusterScoped: true},
 	"leases.coordination.k8s.io": {
 		apiVersion: "coordination.k8s.io/v1", kind: "Lease", typed: coordinationv1.Lease{}},
 	"csinodes.storage.k8s.io": {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/journalet/journalet/test/fakecsi"
 	"github.com/journalet/journalet/test/node"
 )
 
@@ -25,6 +26,10 @@ const (
 var setup node.Setup
 
 func TestMain(m *testing.M) {
+	if err := fakecsi.RunIfDriver(); err != nil {
+		fmt.Fprintln(os.Stderr, "CSI driver:", err)
+		os.Exit(1)
+	}
 	flag.Parse()
 	code, err := prepare(m)
 	if err != nil {
