@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,11 +29,15 @@ type Driver struct {
 	// Info is the answer of NodeGetInfo.
 	Info *csi.NodeGetInfoResponse
 	// Before is called before each RPC that changes something, with its name and request. An error is its answer, and
-	// nothing is done. After is called when it is done; an error is its answer nevertheless.
+	// nothing is done; ErrNothingDone is answered with success. After is called when it is done; an error is its answer
+	// nevertheless.
 	Before, After func(ctx context.Context, rpc string, req any) error
 	// calls are the RPCs that came, as "NodePublishVolume v1".
 	calls []string
 }
+
+// ErrNothingDone has a driver answer that it has done what it has not.
+var ErrNothingDone = errors.New("nothing was done")
 
 // Stage is the capability of staging volumes.
 const Stage = csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME
@@ -44,8 +47,7 @@ const Stage = csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME
 func Start(t testing.TB, d *Driver, dir string) (socket string, stop func()) {
 	t.Helper()
 	socket = filepath.Join(dir, "csi.sock")
-	_ = os.Remove(socket)
-	l, err := net.Listen("unix", socket)
+	l, err := listen(socket)
 	must.OK(t, err)
 	s := grpc.NewServer()
 	csi.RegisterNodeServer(s, d)
@@ -77,7 +79,9 @@ func (d *Driver) around(ctx context.Context, rpc, volume string, req any, do fun
 	before, after := d.Before, d.After
 	d.Unlock()
 	if before != nil {
-		if err := before(ctx, rpc, req); err != nil {
+		if err := before(ctx, rpc, req); errors.Is(err, ErrNothingDone) {
+			return nil
+		} else if err != nil {
 			return err
 		}
 	}

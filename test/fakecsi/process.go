@@ -3,10 +3,6 @@ package fakecsi
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,19 +54,15 @@ func (p *Process) serve() error {
 	if p.Stage {
 		d.Capabilities = append(d.Capabilities, Stage)
 	}
-	plugin, registry := p.Socket(), filepath.Join(p.Root, "plugins_registry", p.Name+"-reg.sock")
+	plugin, registry := p.Socket(), registrySocket(p.Root, p.Name)
 	failed := make(chan error, 2)
 	for path, register := range map[string]func(*grpc.Server){
-		plugin:   func(s *grpc.Server) { csi.RegisterNodeServer(s, d) },
-		registry: func(s *grpc.Server) { registration.RegisterRegistrationServer(s, &registrar{p: p}) },
+		plugin: func(s *grpc.Server) { csi.RegisterNodeServer(s, d) },
+		registry: func(s *grpc.Server) {
+			registration.RegisterRegistrationServer(s, &registrar{name: p.Name, endpoint: plugin})
+		},
 	} {
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-			return err
-		}
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		l, err := net.Listen("unix", path)
+		l, err := listen(path)
 		if err != nil {
 			return err
 		}
@@ -138,27 +130,4 @@ func (p *Process) Kill() {
 		_ = p.cmd.Wait()
 		p.cmd = nil
 	}
-}
-
-// registrar registers a driver.
-type registrar struct {
-	registration.UnimplementedRegistrationServer
-	p *Process
-}
-
-// GetInfo describes the driver.
-func (r *registrar) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
-	return &registration.PluginInfo{
-		Type: registration.CSIPlugin, Name: r.p.Name, Endpoint: r.p.Socket(), SupportedVersions: []string{"1.0.0"},
-	}, nil
-}
-
-// NotifyRegistrationStatus ends the driver if it was refused.
-func (r *registrar) NotifyRegistrationStatus(
-	_ context.Context, s *registration.RegistrationStatus,
-) (*registration.RegistrationStatusResponse, error) {
-	if !s.GetPluginRegistered() {
-		fmt.Fprintln(os.Stderr, "CSI driver: it was refused:", s.GetError())
-	}
-	return &registration.RegistrationStatusResponse{}, nil
 }
