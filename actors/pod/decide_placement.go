@@ -89,6 +89,9 @@ func (a *Actor) evolvePlaced(e actors.Event, w *journaletv1.UpdateContainer, f *
 		evolveCreating(r, w.GetPlacement())
 	case journaletv1.CallError_CALL_ERROR_WITHDRAWN:
 	default:
+		if w.GetResources() != nil {
+			return // the resize failed, and maybe by what it changes beside: CPUs alone are another call
+		}
 		r.CpusFailures++
 		r.CpusFailedAt = timestamppb.New(e.Time)
 	}
