@@ -41,6 +41,23 @@ func (a *Actor) allocate(q *journaletv1.AdmissionRequested) (exclusive.Pod, stri
 	return got, a.shared(append(taken, got)), nil
 }
 
+// refusedAfter returns why a pod cannot have alone what it requests once these pods, and those that are preempted
+// already, have terminated; nil if it can.
+func (a *Actor) refusedAfter(q *journaletv1.AdmissionRequested, victims []Candidate) *rejection {
+	var taken []exclusive.Pod
+	for _, uid := range a.state.GetExclusivePods() {
+		ends := slices.ContainsFunc(victims, func(v Candidate) bool { return v.UID == uid })
+		if p := a.state.Pods[uid]; !ends && !p.GetPreempted() {
+			taken = append(taken, p.GetExclusive())
+		}
+	}
+	_, refusal := a.managers().Admit(a.state.GetExclusiveRequests()[q.GetUid()], taken, exclusive.Devices{})
+	if refusal == nil {
+		return nil
+	}
+	return &rejection{refusal.Reason, refusal.Message}
+}
+
 // shared returns the CPUs of containers that have none alone, where pods have these; empty if they are not kept off
 // any. Once CPUs are not given out any more, that lasts until no pod has any.
 func (a *Actor) shared(taken []exclusive.Pod) string {

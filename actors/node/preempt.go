@@ -134,6 +134,9 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error
 	switch {
 	case err != nil:
 		return emit(a.decided(q, a.noRoom(q.GetDemand())))
+	case len(victims) > 0 && a.refusedAfter(q, victims) != nil:
+		// No pod is preempted for one that could not have alone, even then, what it requests.
+		return emit(a.decided(q, a.refusedAfter(q, victims)))
 	case len(victims) > 0 || len(a.shortages(q.GetDemand(), a.used())) > 0:
 		// Without victims of its own there is room once the pods that were preempted before have terminated.
 		h := &journaletv1.AdmissionPendingPreemption{Uid: q.GetUid(), FullName: q.GetNamespace() + "/" + q.GetName()}
