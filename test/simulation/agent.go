@@ -144,6 +144,7 @@ func (s *sim) started() *journaletv1.AgentStarted {
 			ShutdownGroups:  shutdownGroups(),
 			PullConcurrency: s.config.pulls, MaxContainerBackOff: durationpb.New(s.config.maxBackOff),
 			ImageGarbageCollection: s.imageGC(), Eviction: s.config.pressed.eviction(),
+			Managers: s.config.managed.settings(),
 		},
 	}
 }

@@ -44,7 +44,11 @@ func (c criConn) Invoke(ctx context.Context, method string, request, reply any, 
 	if do == nil {
 		return status.Error(codes.Unimplemented, method)
 	}
-	return c.run.rpc(ctx, took, do)
+	err := c.run.rpc(ctx, took, do)
+	if _, updates := request.(*runtimeapi.UpdateContainerResourcesRequest); updates && err != nil {
+		c.run.judge.exclusive.failedAt = c.run.clock.uptime
+	}
+	return err
 }
 
 // reads returns how long a request takes that changes nothing, and the function that fills its reply; nil for another
@@ -180,7 +184,7 @@ func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool
 	case *runtimeapi.UpdatePodSandboxResourcesRequest:
 		return tookRead, unlessMishap(func() {})
 	case *runtimeapi.UpdateContainerResourcesRequest:
-		to := c.req.GetUpdateContainer().GetResources()
+		by, to := c, c.req.GetUpdateContainer().GetResources()
 		return tookContainer, w.withContainer(req.GetContainerId(), func(c *container) error {
 			switch {
 			case c.state != running && c.state != created:
@@ -188,8 +192,12 @@ func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool
 			case w.mishap():
 				return failedCall("runc update: device or resource busy")
 			}
-			w.judge.resourcesApplied(c, to)
-			c.has = proto.CloneOf(to)
+			m, spec := r.specOf(by.req.GetUpdateContainer())
+			w.judge.placed(c, m, spec, req.GetLinux(), to == nil)
+			if to != nil {
+				w.judge.resourcesApplied(c, to)
+				c.has = proto.CloneOf(to)
+			}
 			return nil
 		})
 	}
@@ -324,7 +332,7 @@ func (c *container) listed() *runtimeapi.Container {
 func (c *container) status() *runtimeapi.ContainerStatus {
 	out := &runtimeapi.ContainerStatus{
 		Id: c.id, State: criStates[c.state], ExitCode: c.code, Reason: c.reason,
-		Resources: &runtimeapi.ContainerResources{Linux: linuxResources(c.has)},
+		Resources: &runtimeapi.ContainerResources{Linux: c.shown()},
 		Metadata:  &runtimeapi.ContainerMetadata{Name: c.name, Attempt: c.attempt},
 		Labels:    map[string]string{cri.LabelPodUID: c.uid, cri.LabelContainerName: c.name},
 	}
@@ -334,6 +342,16 @@ func (c *container) status() *runtimeapi.ContainerStatus {
 	if !c.finished.IsZero() {
 		out.FinishedAt = c.finished.UnixNano()
 	}
+	return out
+}
+
+// shown returns what a runtime shows for the resources of a container.
+func (c *container) shown() *runtimeapi.LinuxContainerResources {
+	out := linuxResources(c.has)
+	if c.unlimitedCPU {
+		out.CpuQuota = -1
+	}
+	out.CpusetCpus, out.CpusetMems = c.cpus.String(), c.memoryNodes.String()
 	return out
 }
 

@@ -90,6 +90,9 @@ func (s *sim) converge(crashAfter uint64) {
 	if s.judge.first == nil {
 		s.judgePressure()
 	}
+	if s.judge.first == nil {
+		s.fillIdle()
+	}
 }
 
 // noticesLost: a container that vanished from the runtime is not reported as running any more, once faults have ended.
@@ -267,6 +270,7 @@ func (s *sim) deviations() (wrong deviations) {
 		}
 	}
 	s.judgeCluster(desired, sayBy)
+	s.judgePlaces(sayBy)
 	return wrong
 }
 

@@ -134,6 +134,7 @@ type judge struct {
 	// rebuilding is set while rebuild folds records that were judged before.
 	rebuilding bool
 	pressure   *pressureBook
+	exclusive  exclusiveBook
 	// drain is the operator's.
 	drain drainBook
 	// instances and covered are counted for reports.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/utils/cpuset"
+
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -59,7 +61,7 @@ func (h *podHistory) forgetRecords() {
 	h.gone, h.manifest, h.endsAt, h.endsBy, h.reported, h.openCalls = false, nil, -1, 0, reportedStatus{}, nil
 	h.requests, h.updates, h.restarting, h.pending = nil, nil, false, false
 	h.share, h.resizing, h.holdsShare, h.releasedBy = share{}, share{}, false, 0
-	h.ports, h.admittedAs, h.allocatedAs, h.name = nil, nil, nil, ""
+	h.ports, h.alone, h.admittedAs, h.allocatedAs, h.name = nil, cpuset.CPUSet{}, nil, nil, ""
 	h.incarnation, h.admittedIncarnation, h.preempting = 0, 0, 0
 	h.preemptedAs, h.rejectedAs, h.pendedUntil, h.finishedBy, h.terminatedBy = 0, 0, 0, 0, 0
 	clear(h.requestedAs)

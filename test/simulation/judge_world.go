@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/cpuset"
 
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
@@ -79,6 +80,8 @@ type podHistory struct {
 	allocatedAs *corev1.Pod
 	releasedBy  uint64
 	name        string
+	// alone are the CPUs that its containers have alone, by the record of its admission.
+	alone cpuset.CPUSet
 	// ports are the host ports that it was given.
 	ports []hostPort
 	// admittedAs is the manifest that it was admitted with.
@@ -96,8 +99,8 @@ type podHistory struct {
 	pendingShare                          share
 	pendingPorts                          []hostPort
 	pendedUntil, finishedBy, terminatedBy uint64
-	// preempting is the incarnation for which others are preempted, 0 for none.
-	preempting uint64
+	// preempting is the incarnation for which others are preempted, preemptingBy the record of that; 0 for none.
+	preempting, preemptingBy uint64
 	// requests are its admission requests, in order.
 	requests []admissionRequest
 	// openCalls are its calls without an outcome.
@@ -253,6 +256,8 @@ func (j *judge) containerStarted(o *objects, c *container) {
 		j.broken(onceMeansOnce, c.uid, "%s starts a %d. time", c.name, n)
 	}
 	j.instanceStarted(c)
+	j.apart(c)
+	j.rejectedStays(h, c)
 	j.sharesFit(o)
 	j.portsDistinct(o)
 	j.spaced(h, c)

@@ -179,6 +179,7 @@ func (s *sim) judgeResources(h *podHistory, desired *corev1.Pod, o *objects, v *
 		if have, need := s.allocatable(), s.takenBesides(string(desired.UID)).plus(demandOf(desired)); need.within(have) {
 			say("its resize is deferred, and would fit: %v of %v", need, have)
 		}
+	case s.config.managed.keepsSize(desired, allocated):
 	default:
 		say("it waits for resources for a reason that must not occur: %v", v.Status.Conditions[i])
 	}

@@ -108,6 +108,9 @@ func Run(p *Plan, o Options) *Result {
 	for _, op := range p.Ops {
 		s.clock.after(nil, op.At, func() { s.do(op) })
 	}
+	if s.config.managed != nil {
+		s.checkShared()
+	}
 	s.start()
 	if o.Defect != nil {
 		o.Defect(s)

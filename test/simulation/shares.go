@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/cpuset"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -96,6 +97,9 @@ func (j *judge) bookShares(rec *journaletv1.Record, e *journaletv1.Event) {
 	case *journaletv1.Event_PodTerminated:
 		h := j.history(k.PodTerminated.GetUid())
 		h.terminatedBy = rec.GetSeq()
+		if h.preemptedAs != h.incarnation {
+			j.exclusive.changedBy = rec.GetSeq()
+		}
 		h.release(rec.GetSeq())
 	case *journaletv1.Event_PodFinished:
 		h := j.history(k.PodFinished.GetUid())
@@ -119,13 +123,13 @@ func (j *judge) admissionDecided(rec *journaletv1.Record, k *journaletv1.Admissi
 	h, m := j.history(k.GetUid()), j.history(k.GetUid()).requestedAs[k.GetIncarnation()]
 	h.pending = false
 	// Else it has ended before the decision. One of the API server that was deleted terminates first.
-	terminated := h.terminatedBy > max(k.GetIncarnation(), rec.GetStep().GetCause())
+	terminated := h.terminatedBy > max(k.GetIncarnation(), rec.GetStep().GetCause()) || h.finishedBy > k.GetIncarnation()
 	present := k.GetIncarnation() == h.incarnation && !h.gone && !terminated
 	if m != nil && present && !h.apiPod && !j.isHeld(m.Namespace+"/"+m.Name) {
 		h.name = m.Namespace + "/" + m.Name // also of one that is rejected, until it has finished
 	}
 	if !k.GetAdmitted() {
-		if h.preempting == k.GetIncarnation() && h.preempting != 0 {
+		if h.preempting == k.GetIncarnation() && h.preempting != 0 && !j.takenMeanwhile(h, k.GetReason()) {
 			j.broken(preemptorStays, k.GetUid(), "it is rejected: %s", k.GetMessage())
 		}
 		h.rejectedAs = k.GetIncarnation()
@@ -133,9 +137,14 @@ func (j *judge) admissionDecided(rec *journaletv1.Record, k *journaletv1.Admissi
 		return
 	}
 	j.admittedBy(k, h)
-	h.admittedAt = j.uptimeOf(rec)
+	h.admittedAt, j.exclusive.changedBy = j.uptimeOf(rec), rec.GetSeq()
 	h.admittedIncarnation, h.admittedAs, h.allocatedAs = k.GetIncarnation(), m, m
-	h.share, h.ports = demandOf(m), portsOf(m)
+	h.share, h.ports, h.alone = demandOf(m), portsOf(m), cpuset.New()
+	for _, c := range k.GetExclusive() {
+		if cpus, err := cpuset.Parse(c.GetCpus()); err == nil {
+			h.alone = h.alone.Union(cpus)
+		}
+	}
 	if !present {
 		h.releasedBy = max(h.finishedBy, h.terminatedBy) // the node decided before it knew of the end
 		return
@@ -171,6 +180,10 @@ func (j *judge) fits(uid string, m *corev1.Pod) {
 // of it is taken. The node decided on record cause: it did not know later ends.
 func (j *judge) rejectedForCause(cause uint64, k *journaletv1.AdmissionDecided, m *corev1.Pod) {
 	if j.history(k.GetUid()).apiPod && j.rejectedAtNode(k) {
+		return
+	}
+	if j.sim.config.managed != nil && slices.Contains(refusals, k.GetReason()) {
+		j.refused(cause, k, m)
 		return
 	}
 	need, have, taken := demandOf(m), j.sim.allocatable(), false
@@ -219,7 +232,7 @@ func (j *judge) pendingPreemption(seq uint64, at time.Duration, cause uint64,
 				h.pendedUntil = h.finishedBy // the node decided before it knew that the pod had finished
 			}
 			if h := j.history(k.GetUid()); len(k.GetVictims()) > 0 && q == h.requests[len(h.requests)-1] {
-				h.preempting = h.incarnation
+				h.preempting, h.preemptingBy = h.incarnation, seq
 			}
 			return
 		}

@@ -28,6 +28,7 @@ var (
 	shrink       = flag.Bool("sim.shrink", true, "leave out of a plan that fails whatever can be left out")
 	pods         = flag.Int("sim.pods", 0, "how many files of pods each plan has; 0: as the seed says")
 	allPressed   = flag.Bool("sim.pressed", false, "all fresh seeds with pressure, not a part of them")
+	allExclusive = flag.Bool("sim.exclusive", false, "all fresh seeds with exclusive resources, not a part of them")
 	allClustered = flag.Bool("sim.clustered", false, "all fresh seeds with an API server, not a part of them")
 	cycles       = flag.Int("sim.cycles", 2, "how often a node runs short of something at the end of a plan with pressure")
 	duration     = flag.Duration("sim.for", 0, "begin no further seed after this time; 0: no bound")
@@ -202,6 +203,7 @@ func TestSameSeedGivesSameJournal(t *testing.T) {
 	// 6000139: what the Node reports without a change was random once.
 	t.Run("in a cluster", func(t *testing.T) { sameSeeds(t, Clustered, 1000, 1001, 1002, 1003, 6000139) })
 	t.Run("with operators", func(t *testing.T) { sameSeeds(t, Operated, 1000, 1001) })
+	t.Run("with exclusive resources", func(t *testing.T) { sameSeeds(t, Exclusive, 1000, 1001, 1002) })
 	t.Run("under pressure", func(t *testing.T) { sameSeeds(t, Pressed, 1000, 1001, 1002, 1003) })
 }
 

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/cpuset"
 
 	limits "github.com/journalet/journalet/actors/pressure"
 	"github.com/journalet/journalet/actors/resources"
@@ -98,6 +99,12 @@ type container struct {
 	once                                                bool // an init container other than a sidecar
 	has                                                 *journaletv1.Resources
 	does                                                behaviour
+	// cpus and memoryNodes are where it runs, alone how many of the CPUs it is to have alone. placedAt is when the runtime
+	// was requested that last, in uptime. unlimitedCPU is set if it has no CPU quota.
+	cpus, memoryNodes cpuset.CPUSet
+	alone             int
+	placedAt          time.Duration
+	unlimitedCPU      bool
 	// end is its own exit, kill the SIGKILL of a stop under way.
 	end, kill *event
 	termed    bool
@@ -216,6 +223,7 @@ func (w *world) createContainer(k *runtimeapi.ContainerConfig, sandbox string, b
 		has: resources.Of(&spec.Resources), createdAt: w.clock.uptime,
 	}
 	c.once = isInit(m, c.name) && !isSidecar(spec)
+	w.judge.placed(c, m, spec, k.GetLinux().GetResources(), false)
 	w.judge.containerCreated(c, gone)
 	o.containers = append(o.containers, c)
 	return c.id, nil

@@ -1,0 +1,19 @@
+package simulation
+
+import "testing"
+
+// exclusiveShare is the part of the fresh seeds that are carried out with exclusive resources, too.
+const exclusiveShare = 10
+
+// TestNothingIsGivenTwice carries out plans with a node that gives CPUs and memory to containers alone, and in the end
+// has a few pods run on it while it is idle.
+func TestNothingIsGivenTwice(t *testing.T) {
+	seeds := freshSeeds()
+	if *oneSeed < 0 && !*allExclusive {
+		seeds = append(keptSeeds(t, "exclusive.txt"), seeds[:(len(seeds)+exclusiveShare-1)/exclusiveShare]...)
+	}
+	nothingBreaks(t, seeds, func(t *testing.T, seed uint64) *Plan {
+		t.Helper()
+		return keepOnly(t, Exclusive(seed))
+	}, nil)
+}

@@ -1,0 +1,331 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/cpuset"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Invariants of what containers have alone. They are judged by what the runtime was requested, and by manifests.
+const (
+	cpusAlone      = "no other running container has the CPUs that a container has alone"
+	wholeAlone     = "a Guaranteed container with whole CPUs has exactly as many alone, and none that is reserved"
+	sharedLeft     = "containers that share CPUs run on those that are left, and move there"
+	memoryOfNodes  = "containers get no more memory of NUMA nodes than these have"
+	onOneNode      = "with single-numa-node a container has CPUs and memory of one NUMA node"
+	refusedRightly = "a pod is refused what it requests alone only by the settings"
+	rejectedNever  = "a pod that was rejected does not run"
+	idleNodeRuns   = "a pod that fits an idle node runs there"
+)
+
+// sharedMovesWithin bounds how long a container runs on CPUs that another one has alone, while nothing hinders the
+// agent: the time of some calls that wait for others.
+const sharedMovesWithin = 30 * time.Second
+
+// exclusiveBook is what the judge knows of the moves of containers that share CPUs.
+type exclusiveBook struct {
+	// since is when a container was first seen on CPUs that another one has alone, by id.
+	since map[string]time.Duration
+	// epoch and run are those of the agent and of the runtime at the last check.
+	epoch uint64
+	run   int
+	// failedAt is when an update of a container failed last.
+	failedAt time.Duration
+	// changedBy is the record by which a pod was admitted or terminated last that was not preempted.
+	changedBy uint64
+}
+
+// placed judges where the runtime is to run a container, and notes it. m is the pod with what is allocated to it.
+func (j *judge) placed(c *container, m *corev1.Pod, spec *corev1.Container, r *runtimeapi.LinuxContainerResources,
+	moves bool,
+) {
+	n := j.sim.config.managed
+	if n == nil {
+		return
+	}
+	cpus, err := cpuset.Parse(r.GetCpusetCpus())
+	if err != nil {
+		j.broken(wholeAlone, c.uid, "%s: the runtime is to use the CPUs %q", c.id, r.GetCpusetCpus())
+		return
+	}
+	c.alone = wholeCPUs(m, spec)
+	c.cpus, c.placedAt = cpus, j.sim.clock.uptime
+	if !moves {
+		c.memoryNodes, c.unlimitedCPU = memoryNodes(r.GetCpusetMems()), r.GetCpuQuota() < 0
+	}
+	if c.excused(j) {
+		return
+	}
+	say := func(invariant, format string, args ...any) {
+		j.broken(invariant, c.uid, "%s of %s, on CPUs %s and NUMA nodes %s: %s", c.id, m.Name, c.cpus, c.memoryNodes,
+			fmt.Sprintf(format, args...))
+	}
+	switch {
+	case !cpus.IsSubsetOf(n.all):
+		say(wholeAlone, "the machine has %s", n.all)
+	case c.alone > 0 && cpus.Size() != c.alone:
+		say(wholeAlone, "it is to have %d CPUs alone", c.alone)
+	case c.alone > 0 && !cpus.Intersection(n.reserved).IsEmpty():
+		say(wholeAlone, "%s are reserved", n.reserved)
+	case c.alone > 0 != c.unlimitedCPU && !moves:
+		say(wholeAlone, "it is to have %d CPUs alone; no quota: %t", c.alone, c.unlimitedCPU)
+	case c.alone == 0 && cpus.IsEmpty():
+		say(sharedLeft, "it is not kept off any CPU")
+	case c.alone == 0 && n.of.GetCpuOptions().GetStrictReservation() && !cpus.IsSubsetOf(n.reserved) &&
+		!cpus.Intersection(n.reserved).IsEmpty():
+		say(sharedLeft, "%s are reserved strictly", n.reserved)
+	case n.of.GetStaticMemory() && guaranteed(m) == c.memoryNodes.IsEmpty():
+		say(memoryOfNodes, "its pod is Guaranteed: %t", guaranteed(m))
+	case n.of.GetTopologyPolicy() == journaletv1.TopologyPolicy_TOPOLOGY_POLICY_SINGLE_NUMA_NODE && c.alone > 0 &&
+		(n.nodesOf(cpus).Size() != 1 || !c.memoryNodes.IsSubsetOf(n.nodesOf(cpus))):
+		say(onOneNode, "its CPUs are of the NUMA nodes %s", n.nodesOf(cpus))
+	}
+	if c.alive() {
+		j.apart(c)
+	}
+}
+
+// nodesOf returns the NUMA nodes of some CPUs.
+func (n *managed) nodesOf(cpus cpuset.CPUSet) cpuset.CPUSet {
+	var nodes []int
+	for i, all := range n.nodes {
+		if !all.Intersection(cpus).IsEmpty() {
+			nodes = append(nodes, i)
+		}
+	}
+	return cpuset.New(nodes...)
+}
+
+// excused reports whether nobody knows what a container has, until it is placed again: the record of its start is lost,
+// or the runtime started it for an agent that was gone.
+func (c *container) excused(j *judge) bool {
+	return j.lostIntents[c.intent] && c.placedAt <= j.lostRecordsAt || c.startedLate
+}
+
+// apart: no two running containers have the same CPUs alone, and NUMA nodes have the memory that is given of them.
+func (j *judge) apart(c *container) {
+	n := j.sim.config.managed
+	if n == nil || c.excused(j) {
+		return
+	}
+	given := make([]int64, 1<<len(n.memory))
+	for _, o := range j.sim.world.objects {
+		for _, x := range o.containers {
+			if !x.alive() || x.excused(j) {
+				continue
+			}
+			if both := c.cpus.Intersection(x.cpus); x != c && c.alone > 0 && x.alone > 0 && !both.IsEmpty() {
+				j.broken(cpusAlone, c.uid, "%s and %s of %s both have %s", c.id, x.id, x.uid, both)
+			}
+			if n.of.GetStaticMemory() && !x.memoryNodes.IsEmpty() && !j.lostIntents[x.intent] {
+				given[maskOf(x.memoryNodes)] += requestsOf(x.spec).memory
+			}
+		}
+	}
+	for mask := range given {
+		var have, taken int64
+		for node, bytes := range n.memory {
+			if mask&(1<<node) != 0 {
+				have += bytes
+			}
+		}
+		for part, bytes := range given {
+			if part&mask == part {
+				taken += bytes
+			}
+		}
+		if taken > have {
+			j.broken(memoryOfNodes, c.uid, "with %s, running containers have %d of %d bytes of the NUMA nodes %b", c.id, taken,
+				have, mask)
+		}
+	}
+}
+
+func maskOf(nodes cpuset.CPUSet) int {
+	mask := 0
+	for _, node := range nodes.List() {
+		mask |= 1 << node
+	}
+	return mask
+}
+
+// rejectedStays: nothing of a rejected pod is started.
+func (j *judge) rejectedStays(h *podHistory, c *container) {
+	if h.rejectedAs != 0 && h.rejectedAs == h.incarnation && !j.lostIntents[c.intent] && !c.startedLate {
+		j.broken(rejectedNever, c.uid, "%s starts", c.id)
+	}
+}
+
+// refusals are the reasons of a pod that cannot have alone what it requests.
+var refusals = []string{"SMTAlignmentError", "TopologyAffinityError", "UnexpectedAdmissionError"}
+
+// refused judges the refusal of a pod: its settings demand what is not there. The node decided on record cause: it did
+// not know later ends.
+func (j *judge) refused(cause uint64, k *journaletv1.AdmissionDecided, m *corev1.Pod) {
+	n := j.sim.config.managed
+	ok, policy := false, n.of.GetTopologyPolicy()
+	switch k.GetReason() {
+	case refusals[0]:
+		ok = n.of.GetCpuOptions().GetFullCores() && (j.outOfCPUs(cause, k.GetUid(), m) ||
+			slices.ContainsFunc(slices.Concat(m.Spec.InitContainers, m.Spec.Containers), func(c corev1.Container) bool {
+				return wholeCPUs(m, &c)%n.threads != 0
+			}))
+	case refusals[1]:
+		ok = policy == journaletv1.TopologyPolicy_TOPOLOGY_POLICY_RESTRICTED ||
+			policy == journaletv1.TopologyPolicy_TOPOLOGY_POLICY_SINGLE_NUMA_NODE
+	default:
+		ok = n.of.GetStaticMemory() || j.outOfCPUs(cause, k.GetUid(), m)
+	}
+	if !ok || !guaranteed(m) {
+		j.broken(refusedRightly, k.GetUid(), "%s: %s; %v %s", k.GetReason(), k.GetMessage(), n.of.GetCpuOptions(), policy)
+	}
+}
+
+// outOfCPUs reports whether fewer CPUs are free than a pod may need: aligned containers do not always get those that an
+// init container had, so that a pod may have more than it requests.
+func (j *judge) outOfCPUs(cause uint64, uid string, m *corev1.Pod) bool {
+	n, need := j.sim.config.managed, 0
+	free := n.all.Difference(n.reserved)
+	for of, h := range j.pods {
+		if of != uid && (h.holdsShare || h.releasedBy > cause) {
+			free = free.Difference(h.alone)
+		}
+	}
+	count := free.Size()
+	if n.of.GetCpuOptions().GetFullCores() {
+		count = 0
+		for _, core := range n.of.GetTopology().GetCores() {
+			whole := true
+			for _, cpu := range core.GetCpus() {
+				whole = whole && free.Contains(int(cpu))
+			}
+			if whole {
+				count += n.threads
+			}
+		}
+	}
+	for _, c := range slices.Concat(m.Spec.InitContainers, m.Spec.Containers) {
+		need += wholeCPUs(m, &c)
+	}
+	return need > count
+}
+
+// takenMeanwhile reports whether a pod that others were preempted for may still be refused what it requests alone: its
+// amount was kept for it, but another pod that was admitted meanwhile may have the place. One that terminated by itself
+// may make it worse, too: of more places those that one resource prefers may not be those of another.
+func (j *judge) takenMeanwhile(h *podHistory, reason string) bool {
+	return j.sim.config.managed != nil && slices.Contains(refusals[1:], reason) && j.exclusive.changedBy > h.preemptingBy
+}
+
+// keepsSize reports whether the resize of a pod can never be allocated: what containers of Guaranteed pods have alone
+// is not resized.
+func (n *managed) keepsSize(desired, allocated *corev1.Pod) bool {
+	if n == nil || !guaranteed(desired) {
+		return false
+	}
+	for _, c := range slices.Concat(desired.Spec.InitContainers, desired.Spec.Containers) {
+		has, want := requestsOf(findSpec(allocated, c.Name)), requestsOf(&c)
+		if has.cpu != want.cpu || n.of.GetStaticMemory() && has.memory != want.memory {
+			return true
+		}
+	}
+	return false
+}
+
+// mixed returns the running containers that share CPUs, and have some that another one has alone, in the order of their
+// appearance. Those of which nobody knows count only if unknown is set.
+func (s *sim) mixed(unknown bool) (all []*container) {
+	var alone, shares []*container
+	for _, o := range s.world.objects {
+		for _, c := range o.containers {
+			switch {
+			case !c.alive() || c.excused(s.judge) && !unknown:
+			case c.alone > 0:
+				alone = append(alone, c)
+			default:
+				shares = append(shares, c)
+			}
+		}
+	}
+	for _, c := range shares {
+		if slices.ContainsFunc(alone, func(x *container) bool {
+			return c.cpus.IsEmpty() || !c.cpus.Intersection(x.cpus).IsEmpty()
+		}) {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// checkShared checks every few seconds for containers that share CPUs and do not move off those that others have alone.
+// Time in which something hinders the agent does not count.
+func (s *sim) checkShared() {
+	b := &s.judge.exclusive
+	if s.hindered() {
+		b.since = map[string]time.Duration{}
+	}
+	now := map[string]time.Duration{}
+	for _, c := range s.mixed(false) {
+		at, before := b.since[c.id]
+		if !before {
+			at = s.clock.uptime
+		}
+		now[c.id] = at
+		if d := s.clock.uptime - at; d > sharedMovesWithin && !c.termed {
+			s.judge.broken(sharedLeft, c.uid, "%s has run on %s for %s, of which others have some alone", c.id, c.cpus, d)
+		}
+	}
+	b.since = now
+	s.clock.after(nil, sharedMovesWithin/10, s.checkShared)
+}
+
+// hindered reports whether something has kept the agent from moving containers since the last check.
+func (s *sim) hindered() bool {
+	b, w, now := &s.judge.exclusive, s.world, s.clock.uptime
+	other := b.epoch != s.epoch || b.run != w.run
+	b.epoch, b.run = s.epoch, w.run
+	if other || s.agent == nil || !w.up || w.hungUntil > now || w.slowUntil > now || s.journal.stalledUntil > now ||
+		b.failedAt > 0 && now < b.failedAt+s.config.maxBackOff+sharedMovesWithin {
+		return true
+	}
+	for _, until := range s.agent.wedged {
+		if until > now {
+			return true
+		}
+	}
+	return false
+}
+
+// judgePlaces: without faults nothing that runs has CPUs that another container has alone, and each has what it is to.
+func (s *sim) judgePlaces(say func(invariant, of, format string, args ...any)) {
+	n := s.config.managed
+	if n == nil {
+		return
+	}
+	for _, c := range s.mixed(true) {
+		say(sharedLeft, c.uid, "%s shares %s, of which others have some alone", c.id, c.cpus)
+	}
+	taken := map[int]*container{}
+	for _, o := range s.world.objects {
+		for _, c := range o.containers {
+			if c.alone == 0 || !c.alive() {
+				continue
+			}
+			if c.cpus.Size() != c.alone || !c.cpus.Intersection(n.reserved).IsEmpty() {
+				say(wholeAlone, c.uid, "%s has %s, and is to have %d CPUs alone", c.id, c.cpus, c.alone)
+			}
+			for _, cpu := range c.cpus.List() {
+				if x := taken[cpu]; x != nil {
+					say(cpusAlone, c.uid, "%s has CPU %d alone, and so has %s", c.id, cpu, x.id)
+				}
+				taken[cpu] = c
+			}
+		}
+	}
+}
