@@ -140,6 +140,9 @@ func (c *call) create(
 	if in.mounts, err = c.prepareMounts(ctx, in); err != nil {
 		return "", err
 	}
+	if in.blocks, err = c.blockDevices(in); err != nil {
+		return "", err
+	}
 	if err := c.preStartDevices(ctx, in.devices); err != nil {
 		return "", err
 	}

@@ -35,6 +35,8 @@ type containerInput struct {
 	mounts []*runtimeapi.Mount
 	// devices are those of device plugins, with what these want for the container.
 	devices []*journaletv1.ContainerDevices
+	// blocks are the volumes that it has as block devices.
+	blocks []*runtimeapi.Device
 }
 
 // logName returns the log file of one attempt, in the container's log directory.
@@ -58,7 +60,7 @@ func (d *Driver) containerConfig(in containerInput) (*runtimeapi.ContainerConfig
 	mapIDs(in.mounts, security.GetNamespaceOptions().GetUsernsOptions())
 	return &runtimeapi.ContainerConfig{
 		CDIDevices: append(cdiDevices(c), pluginCDIDevices(in.devices)...),
-		Devices:    deviceNodes(in.devices),
+		Devices:    append(deviceNodes(in.devices), in.blocks...),
 		Metadata:   &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: in.attempt},
 		Image:      &runtimeapi.ImageSpec{Image: in.image.ref, UserSpecifiedImage: c.Image},
 		Command:    command,

@@ -63,6 +63,32 @@ func (c *call) volumeMount(ctx context.Context, in containerInput, i int) (*runt
 	return out, err
 }
 
+// blockDevices returns the volumes that the container has as block devices, in the order of the manifest.
+func (c *call) blockDevices(in containerInput) ([]*runtimeapi.Device, error) {
+	var out []*runtimeapi.Device
+	for _, d := range in.container.VolumeDevices {
+		v := volumeOf(in.pod, d.Name)
+		if v == nil {
+			return nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG,
+				fmt.Sprintf("cannot find volume %q to pass into container %q", d.Name, in.container.Name))
+		}
+		path, err := c.opts.Volumes.Path(in.pod, d.Name)
+		if err != nil {
+			return nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode()&(os.ModeDevice|os.ModeCharDevice) != os.ModeDevice {
+			return nil, retryable(journaletv1.CallError_CALL_ERROR_VOLUME,
+				fmt.Sprintf("volume %q is no block device on the node (%v)", d.Name, err))
+		}
+		permissions := "mrw" // kubelet: the same
+		if isReadOnly(v) {
+			permissions = "r"
+		}
+		out = append(out, &runtimeapi.Device{ContainerPath: d.DevicePath, HostPath: path, Permissions: permissions})
+	}
+	return out, nil
+}
+
 // subPathOf returns the path in the volume that is mounted; "" for the volume itself.
 func subPathOf(in containerInput, m *corev1.VolumeMount) (string, error) {
 	sub := m.SubPath

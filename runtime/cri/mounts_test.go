@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
@@ -138,6 +139,38 @@ func TestMountsFailWithTheKubeletsMessages(t *testing.T) {
 				t.Errorf("created %v after %q", rec.created, out.GetMessage())
 			}
 		})
+	}
+}
+
+func TestBlockDevicesArePassedAsByTheKubelet(t *testing.T) {
+	r, rec := mountRig(t, nil)
+	dir := t.TempDir()
+	disk, file := filepath.Join(dir, "disk"), filepath.Join(dir, "file")
+	must.OK(t, unix.Mknod(disk, unix.S_IFBLK|0o600, int(unix.Mkdev(7, 0)))) // as root
+	must.OK(t, os.WriteFile(file, nil, 0o600))
+	volumes := len(r.pod.Spec.Volumes)
+	for name, path := range map[string]string{"disk": disk, "file": file, "null": "/dev/null", "none": "/none"} {
+		r.pod.Spec.Volumes = append(r.pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+			HostPath: &corev1.HostPathVolumeSource{Path: path}}})
+	}
+	if len(r.pod.Spec.Volumes) != volumes+4 {
+		t.Fatal("the pod lacks volumes")
+	}
+	sandbox := r.sandbox()
+	pass := func(name string) {
+		r.pod.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: name, DevicePath: "/dev/data"}}
+	}
+	for _, name := range []string{"file", "null", "none"} {
+		pass(name)
+		says := fmt.Sprintf("volume %q is no block device on the node", name)
+		r.fails(name, startContainer(sandbox, 0), journaletv1.CallError_CALL_ERROR_VOLUME, says)
+	}
+	pass("disk")
+	r.done("c", startContainer(sandbox, 0), false)
+	got := rec.created.GetConfig().GetDevices()
+	want := &runtimeapi.Device{ContainerPath: "/dev/data", HostPath: disk, Permissions: "mrw"}
+	if len(got) != 1 || !proto.Equal(got[0], want) {
+		t.Errorf("devices %v, want %v", got, want)
 	}
 }
 

@@ -30,7 +30,7 @@ func (s *setUp) group() *int64 {
 
 // own gives a volume to the pod's fsGroup, if the driver does not and its policy wants it.
 func (s *setUp) own(ctx context.Context, target string) error {
-	if s.group() == nil || s.can.group || s.src.readOnly || !s.agentOwns() {
+	if s.src.block || s.group() == nil || s.can.group || s.src.readOnly || !s.agentOwns() {
 		return nil
 	}
 	root, err := os.OpenRoot(target)

@@ -60,6 +60,8 @@ type record struct {
 	Boot string `json:"bootID,omitempty"`
 	// Mounted is "true" if the driver has mounted something at the target, and not only created it.
 	Mounted string `json:"mounted,omitempty"`
+	// Block is "true" if the target is a block device and no directory.
+	Block string `json:"block,omitempty"`
 }
 
 // key identifies a volume on the node.

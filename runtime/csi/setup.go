@@ -118,7 +118,10 @@ func (s *setUp) claim(uid, dir string) (r *record, done bool, err error) {
 		r.Stage = publishing
 	}
 	r.Name, r.Handle, r.Driver, r.Node = s.src.dir, s.src.handle, s.src.key.driver, s.opts.NodeName
-	r.Boot, r.Attach = s.opts.BootID, ""
+	r.Boot, r.Attach, r.Block = s.opts.BootID, "", ""
+	if s.src.block {
+		r.Block = "true"
+	}
 	if !slices.Contains(r.volumes(), s.vol.Name) {
 		r.Volumes = strings.Join(append(r.volumes(), s.vol.Name), ",")
 	}
@@ -212,8 +215,13 @@ func (s *setUp) publish(ctx context.Context, uid, dir, stage string, r *record) 
 	}
 	if r.Mounted = ""; mounted {
 		r.Mounted = "true"
-	} else if info, err := os.Lstat(target); err != nil || !info.IsDir() {
-		return fmt.Errorf("CSI driver %s has published the volume, and there is no directory at %s", s.src.key.driver, target)
+	}
+	what := "directory"
+	if s.src.block {
+		what = "block device"
+	}
+	if there, err := isTarget(target, s.src.block, mounted); err != nil || !there {
+		return fmt.Errorf("CSI driver %s has published the volume, and there is no %s at %s", s.src.key.driver, what, target)
 	}
 	return nil
 }

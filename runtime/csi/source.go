@@ -15,6 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/component-helpers/storage/ephemeral"
 	"k8s.io/utils/ptr"
+
+	"github.com/journalet/journalet/actors/containers"
 )
 
 // Objects are what is read of the API server. Errors are those of apimachinery's package api/errors, or of the
@@ -43,6 +45,8 @@ type source struct {
 	accessMode   corev1.PersistentVolumeAccessMode
 	mountOptions []string
 	readOnly     bool
+	// block: it is a block device, and no file system.
+	block bool
 	// stageSecret and publishSecret are nil if there is none.
 	stageSecret, publishSecret *corev1.SecretReference
 }
@@ -56,7 +60,8 @@ func (v *Volumes) resolve(ctx context.Context, pod *corev1.Pod, vol *corev1.Volu
 	if err != nil {
 		return nil, err
 	}
-	err = errors.Join(checkName("driver", s.key.driver), checkHandle(s.handle), checkName("volume", s.dir))
+	err = errors.Join(checkName("driver", s.key.driver), checkHandle(s.handle), checkName("volume", s.dir),
+		checkUse(pod, vol.Name, s.block))
 	if err != nil {
 		return nil, err
 	}
@@ -130,9 +135,6 @@ func ofPersistentVolume(
 	case pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != claim.UID:
 		return nil, fmt.Errorf("PersistentVolume %s is bound to another claim than %s/%s", pv.Name, claim.Namespace,
 			claim.Name)
-	case ptr.Deref(pv.Spec.VolumeMode, corev1.PersistentVolumeFilesystem) != corev1.PersistentVolumeFilesystem:
-		return nil, fmt.Errorf("PersistentVolume %s is a block device, which this version does not support; "+
-			"use volumeMode: Filesystem", pv.Name)
 	case c == nil:
 		return nil, fmt.Errorf("PersistentVolume %s is of no CSI driver, which this version does not support; "+
 			"use one of a CSI driver", pv.Name)
@@ -141,6 +143,7 @@ func ofPersistentVolume(
 		key: key{c.Driver, c.VolumeHandle}, dir: pv.Name, attributes: c.VolumeAttributes, fsType: c.FSType,
 		accessMode: corev1.ReadWriteOnce, mountOptions: pv.Spec.MountOptions, readOnly: readOnly,
 		stageSecret: c.NodeStageSecretRef, publishSecret: c.NodePublishSecretRef,
+		block: ptr.Deref(pv.Spec.VolumeMode, corev1.PersistentVolumeFilesystem) == corev1.PersistentVolumeBlock,
 	}
 	if len(pv.Spec.AccessModes) > 0 {
 		s.accessMode = pv.Spec.AccessModes[0]
@@ -148,16 +151,34 @@ func ofPersistentVolume(
 	return s, nil
 }
 
+// checkUse refuses a pod that mounts a block device, or has a file system as a device. The words are the kubelet's.
+func checkUse(pod *corev1.Pod, volume string, block bool) error {
+	for c := range containers.All(pod) {
+		mounts := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume })
+		devices := slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == volume })
+		switch {
+		case block && mounts:
+			return fmt.Errorf("volume %s has volumeMode Block, but is specified in volumeMounts", volume)
+		case !block && devices:
+			return fmt.Errorf("volume %s has volumeMode Filesystem, but is specified in volumeDevices", volume)
+		}
+	}
+	return nil
+}
+
 // capability returns how a volume is to be accessed. group is set if the driver sets the volume's group.
 func (s *source) capability(c capabilities, group *int64) *csi.VolumeCapability {
+	mode := &csi.VolumeCapability_AccessMode{Mode: accessMode(s.accessMode, c.multiWriter)}
+	if s.block {
+		return &csi.VolumeCapability{
+			AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}, AccessMode: mode,
+		}
+	}
 	mount := &csi.VolumeCapability_MountVolume{FsType: s.fsType, MountFlags: s.mountOptions}
 	if c.group && group != nil {
 		mount.VolumeMountGroup = strconv.FormatInt(*group, 10)
 	}
-	return &csi.VolumeCapability{
-		AccessType: &csi.VolumeCapability_Mount{Mount: mount},
-		AccessMode: &csi.VolumeCapability_AccessMode{Mode: accessMode(s.accessMode, c.multiWriter)},
-	}
+	return &csi.VolumeCapability{AccessType: &csi.VolumeCapability_Mount{Mount: mount}, AccessMode: mode}
 }
 
 // accessMode returns the mode of CSI. A driver that knows only one writer a node gets that for both of them, as from

@@ -196,11 +196,30 @@ func isThere(target string, r *record) (bool, error) {
 	if r.Mounted == "true" || r.Stage == "" {
 		return isMount(target)
 	}
-	info, err := os.Lstat(target)
+	return isTarget(target, r.Block == "true", false)
+}
+
+// isTarget reports whether there is a directory at a path, or a block device, to which a link may lead. What is mounted
+// as a directory is not read: a file system whose server is gone would block.
+func isTarget(path string, block, mounted bool) (bool, error) {
+	read := os.Lstat
+	switch {
+	case block:
+		read = os.Stat
+	case mounted:
+		return true, nil
+	}
+	info, err := read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	return err == nil && info.IsDir(), err
+	if err != nil {
+		return false, err
+	}
+	if block {
+		return info.Mode()&(fs.ModeDevice|fs.ModeCharDevice) == fs.ModeDevice, nil
+	}
+	return info.IsDir(), nil
 }
 
 // isMount reports whether something is mounted at a path, by the mount table.

@@ -281,6 +281,88 @@ func TestVolumeIsStagedForTheFirstPodAndUnstagedAfterTheLast(t *testing.T) {
 	r.nothingLeft()
 }
 
+func TestABlockDeviceIsPublishedAndUnpublished(t *testing.T) {
+	for what, capabilities := range map[string][]csi.NodeServiceCapability_RPC_Type{
+		"staged": {fakecsi.Stage}, "not staged": nil,
+	} {
+		t.Run(what, func(t *testing.T) {
+			r := newRig(t, capabilities...)
+			v := r.claimed("disk")
+			r.volumes["pv-disk"].Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
+			p := r.pod("p1", v)
+			p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: ptr.To(int64(1234))}
+			must.OK(t, r.setUp(p))
+			path, err := r.Path("p1", "v-disk")
+			must.OK(t, err)
+			text := []byte("what a container writes")
+			must.OK(t, os.WriteFile(path, text, 0))
+			if b, err := os.ReadFile(r.fake.Image("h-disk")); err != nil || !strings.HasPrefix(string(b), string(text)) {
+				t.Errorf("the device holds %.30q, %v", b, err)
+			}
+			r.restart("boot-1")
+			if r.Lost("p1", "v-disk") {
+				t.Error("it is lost after a restart")
+			}
+			must.OK(t, r.setUp(p))
+			if all := fakecsi.Mounts(r.root); len(all) != 1 {
+				t.Errorf("mounted are %v", all)
+			}
+			must.OK(t, r.tearDown("p1"))
+			r.nothingLeft()
+			if loop := fakecsi.Attached(r.fake.Image("h-disk")); loop != "" {
+				t.Errorf("%s is left", loop)
+			}
+		})
+	}
+}
+
+func TestADriverThatPublishesNoBlockDeviceIsNotBelieved(t *testing.T) {
+	r := newRig(t)
+	v := r.claimed("disk")
+	r.volumes["pv-disk"].Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
+	for what, publish := range map[string]func(target string) error{
+		"nothing": func(string) error { return nil }, "a file": func(target string) error {
+			return os.WriteFile(target, nil, 0o600)
+		},
+		"another device": func(target string) error { return os.Symlink("/dev/null", target) },
+		"a directory":    func(target string) error { return os.Mkdir(target, 0o700) },
+	} {
+		r.fake.Before = func(_ context.Context, rpc string, req any) error {
+			if x, is := req.(*csi.NodePublishVolumeRequest); is {
+				must.OK(t, publish(x.GetTargetPath()))
+				return fakecsi.ErrNothingDone
+			}
+			return nil
+		}
+		if err := r.setUp(r.pod("p1", v)); err == nil || !strings.Contains(err.Error(), "there is no block device") {
+			t.Errorf("%s: %v", what, err)
+		}
+		must.OK(t, r.tearDown("p1"))
+		r.nothingLeft()
+	}
+}
+
+func TestAVolumeIsUsedAsWhatItIs(t *testing.T) {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{
+		VolumeMounts:  []corev1.VolumeMount{{Name: "files"}},
+		VolumeDevices: []corev1.VolumeDevice{{Name: "disk"}},
+	}}}}
+	for _, c := range []struct {
+		volume string
+		block  bool
+		want   string
+	}{
+		{"files", false, ""}, {"disk", true, ""}, {"unused", true, ""}, {"unused", false, ""},
+		{"files", true, "volume files has volumeMode Block, but is specified in volumeMounts"},
+		{"disk", false, "volume disk has volumeMode Filesystem, but is specified in volumeDevices"},
+	} {
+		if err := checkUse(pod, c.volume, c.block); c.want == "" && err != nil ||
+			c.want != "" && (err == nil || err.Error() != c.want) {
+			t.Errorf("%s, block %t: %v, want %q", c.volume, c.block, err, c.want)
+		}
+	}
+}
+
 func TestTwoVolumesOfAPodMayBeOneClaim(t *testing.T) {
 	r := newRig(t, fakecsi.Stage)
 	one := r.claimed("a")
@@ -504,9 +586,6 @@ func TestVolumesThatCannotBeSetUpSayWhy(t *testing.T) {
 	r := newRig(t)
 	for want, change := range map[string]func(v *corev1.Volume){
 		"PVC default/a is not bound": func(*corev1.Volume) { r.pvcs["a"].Status.Phase = corev1.ClaimPending },
-		"is a block device": func(*corev1.Volume) {
-			r.volumes["pv-a"].Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
-		},
 		"of no CSI driver":          func(*corev1.Volume) { r.volumes["pv-a"].Spec.CSI = nil },
 		"is bound to another claim": func(*corev1.Volume) { r.volumes["pv-a"].Spec.ClaimRef.UID = "other" },
 		"not found in the list of registered CSI drivers": func(*corev1.Volume) {

@@ -118,29 +118,36 @@ func (d *Driver) NodeGetCapabilities(
 	return out, nil
 }
 
-// NodeStageVolume mounts the volume's directory at the staging path.
+// NodeStageVolume mounts the volume's directory at the staging path, or attaches its image to a loop device.
 func (d *Driver) NodeStageVolume(
 	ctx context.Context, r *csi.NodeStageVolumeRequest,
 ) (*csi.NodeStageVolumeResponse, error) {
 	return &csi.NodeStageVolumeResponse{}, d.around(ctx, "NodeStageVolume", r.GetVolumeId(), r, func() error {
+		if r.GetVolumeCapability().GetBlock() != nil {
+			_, err := attach(d.Image(r.GetVolumeId()))
+			return err
+		}
 		return bind(d.volume(r.GetVolumeId()), r.GetStagingTargetPath())
 	})
 }
 
-// NodeUnstageVolume unmounts the staging path.
+// NodeUnstageVolume unmounts the staging path, and detaches the loop device.
 func (d *Driver) NodeUnstageVolume(
 	ctx context.Context, r *csi.NodeUnstageVolumeRequest,
 ) (*csi.NodeUnstageVolumeResponse, error) {
 	return &csi.NodeUnstageVolumeResponse{}, d.around(ctx, "NodeUnstageVolume", r.GetVolumeId(), r, func() error {
-		return unmount(r.GetStagingTargetPath())
+		return errors.Join(unmount(r.GetStagingTargetPath()), detach(d.Image(r.GetVolumeId())))
 	})
 }
 
-// NodePublishVolume mounts the staged volume, or the volume's directory, at the target.
+// NodePublishVolume mounts the staged volume, the volume's directory, or its loop device at the target.
 func (d *Driver) NodePublishVolume(
 	ctx context.Context, r *csi.NodePublishVolumeRequest,
 ) (*csi.NodePublishVolumeResponse, error) {
 	return &csi.NodePublishVolumeResponse{}, d.around(ctx, "NodePublishVolume", r.GetVolumeId(), r, func() error {
+		if r.GetVolumeCapability().GetBlock() != nil {
+			return bindDevice(d.Image(r.GetVolumeId()), r.GetTargetPath())
+		}
 		from := r.GetStagingTargetPath()
 		if from == "" {
 			from = d.volume(r.GetVolumeId())
@@ -157,15 +164,34 @@ func (d *Driver) NodeUnpublishVolume(
 		if err := unmount(r.GetTargetPath()); err != nil {
 			return err
 		}
-		if err := os.Remove(r.GetTargetPath()); !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(r.GetTargetPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		return nil
+		if slices.Contains(d.Capabilities, Stage) {
+			return nil
+		}
+		return detach(d.Image(r.GetVolumeId()))
 	})
 }
 
+// Image returns the file that a block device shows.
+func (d *Driver) Image(id string) string { return filepath.Join(d.Dir, id+".img") }
+
 // volume returns the directory of a volume, which is created.
 func (d *Driver) volume(id string) string { return filepath.Join(d.Dir, id) }
+
+// bindDevice mounts the loop device of an image at a path, as a file.
+func bindDevice(image, to string) error {
+	device, err := attach(image)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(to, os.O_CREATE|os.O_RDONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), mount(device, to))
+}
 
 func bind(from, to string) error {
 	for _, dir := range []string{from, to} {
@@ -173,6 +199,11 @@ func bind(from, to string) error {
 			return err
 		}
 	}
+	return mount(from, to)
+}
+
+// mount mounts a path at another one, once.
+func mount(from, to string) error {
 	if slices.Contains(Mounts(to), to) {
 		return nil // RPCs are idempotent
 	}

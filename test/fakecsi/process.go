@@ -76,7 +76,7 @@ func (p *Process) serve() error {
 // Socket returns where the driver serves the CSI.
 func (p *Process) Socket() string { return filepath.Join(p.Root, "plugins", p.Name, "csi.sock") }
 
-// Volume returns the directory of a volume's contents.
+// Volume returns the directory of a volume's contents; with ".img" it is the file that a block device shows.
 func (p *Process) Volume(handle string) string { return filepath.Join(p.Dir, handle) }
 
 // await waits while a call is held up.

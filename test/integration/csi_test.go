@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -231,6 +232,40 @@ func TestVolumesOfACSIDriverOverKillsOfItAndOfTheAgent(t *testing.T) {
 	s.ended("claimed")
 	s.deleted("inline")
 	s.nothingLeft()
+	s.Verified()
+}
+
+// A container reads and writes a block device, over kills of the driver and of the agent.
+func TestBlockDeviceOfACSIDriver(t *testing.T) {
+	t.Parallel()
+	s := newStorage(t)
+	s.start()
+	block := corev1.PersistentVolumeBlock
+	source := s.claim("disk", func(pv *corev1.PersistentVolume) { pv.Spec.VolumeMode = &block })
+	s.driver.Hold(t, "NodePublishVolume")
+	s.run("disk", "printf written | dd of=/dev/data bs=512 conv=sync,fsync && "+idle, source, func(p *corev1.Pod) {
+		p.Spec.Containers[0].VolumeMounts = nil
+		p.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "v", DevicePath: "/dev/data"}}
+	})
+	s.attach(fmt.Sprintf("csi-%x", sha256.Sum256([]byte(csiHandle+csiName+s.Node))))
+	s.mounted(1)
+	s.restartAll()
+	s.driver.Release(t, "NodePublishVolume")
+	s.pod("disk", "ready", ready)
+	node.Eventually(t, settle, "the device to be written", func() error {
+		b, err := os.ReadFile(s.driver.Volume(csiHandle + ".img"))
+		if err == nil && !strings.HasPrefix(string(b), "written") {
+			err = fmt.Errorf("it begins with %.16q", b)
+		}
+		return err
+	})
+	s.unchangedByARestart()
+	s.mounted(1)
+	s.deleted("disk")
+	s.nothingLeft()
+	if loop := fakecsi.Attached(s.driver.Volume(csiHandle + ".img")); loop != "" {
+		t.Errorf("the loop device %s is left", loop)
+	}
 	s.Verified()
 }
 

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/pod/storage/quota"
 )
@@ -26,7 +28,8 @@ type FileSystem struct {
 	Inodes, InodesFree        uint64
 }
 
-// ErrNotMeasured means that a volume is of a kind that is the node's or the runtime's: hostPath and image.
+// ErrNotMeasured means that a volume is of a kind that is the node's or the runtime's, hostPath and image, or that it
+// has no files.
 var ErrNotMeasured = errors.New("the volume is not the pod's own")
 
 // FileSystemAt measures the file system of a path.
@@ -57,6 +60,11 @@ func (d *Driver) Volume(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) 
 	path, err := d.opts.Path(pod, v.Name)
 	if err != nil {
 		return Measured{}, err
+	}
+	if references.IsCSI(v) {
+		if info, err := os.Lstat(path); err == nil && !info.IsDir() { // a block device
+			return Measured{}, ErrNotMeasured
+		}
 	}
 	var m Measured
 	if m.FS, err = FileSystemAt(path); err != nil {

@@ -234,9 +234,6 @@ func TestUnsupportedFieldsAreNamed(t *testing.T) {
 			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}}}
 		},
 		"spec.resourceClaims": func(s *corev1.PodSpec) { s.ResourceClaims = []corev1.PodResourceClaim{{Name: "c"}} },
-		"spec.containers[0].volumeDevices": func(s *corev1.PodSpec) {
-			s.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "v"}}
-		},
 		"": func(s *corev1.PodSpec) {
 			s.Volumes = []corev1.Volume{
 				{Name: "c", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}},
@@ -247,6 +244,7 @@ func TestUnsupportedFieldsAreNamed(t *testing.T) {
 			}
 			s.EphemeralContainers = []corev1.EphemeralContainer{{TargetContainerName: "c",
 				EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e", Image: "i"}}}
+			s.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "p", DevicePath: "/dev/p"}}
 			s.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}}
 		},
 	} {

@@ -75,6 +75,7 @@ func unsupportedOfAPI(spec *corev1.PodSpec) string {
 	}
 	rest := *spec
 	rest.EphemeralContainers = nil
+	rest.Containers, rest.InitContainers = withoutDevices(spec.Containers), withoutDevices(spec.InitContainers)
 	walkFields(r, reflect.ValueOf(rest), "spec", "spec")
 	for i := range spec.EphemeralContainers {
 		at := fmt.Sprintf("%s[%d]", onlyAtAPI[0], i)
@@ -90,4 +91,14 @@ func unsupportedOfAPI(spec *corev1.PodSpec) string {
 		return ""
 	}
 	return fields[0]
+}
+
+// withoutDevices returns containers without their block devices, which only claims have: in static pods they are
+// refused.
+func withoutDevices(all []corev1.Container) []corev1.Container {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].VolumeDevices = nil
+	}
+	return all
 }
