@@ -89,11 +89,22 @@ func (d *deriver) append(e draft) {
 	d.out = append(d.out, e)
 }
 
+// updated notes a pod's name and manifest. An update under another name belongs to the next incarnation: it has the
+// name of this one until it is added.
+func (d *deriver) updated(u *journaletv1.PodUpdated) {
+	is := u.GetPod()
+	was := d.pods[is.GetUid()]
+	if was == nil || u.GetOperation() != journaletv1.PodOperation_POD_OPERATION_UPDATE ||
+		was.GetName() == is.GetName() && was.GetNamespace() == is.GetNamespace() {
+		d.pods[is.GetUid()] = is
+	}
+}
+
 // event derives the events of one event; author is the id of the actor that it is of, id that of a decision.
 func (d *deriver) event(id, author string, e *journaletv1.Event) {
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_PodUpdated:
-		d.pods[k.PodUpdated.GetPod().GetUid()] = k.PodUpdated.GetPod()
+		d.updated(k.PodUpdated)
 	case *journaletv1.Event_PodForgotten:
 		delete(d.pods, k.PodForgotten.GetUid())
 		delete(d.ending, k.PodForgotten.GetUid())

@@ -6,8 +6,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// The fold has each pod as it is now. Its manifest may have given it another name under its UID since: an event of an
-// earlier record is about the pod by the name that it had then.
+// The fold has each pod as it is now. The next incarnation under its UID may have another name: an event of an earlier
+// record is about the pod by the name that it had then.
 
 // nameAsBefore has the deriver know the pods of the fold as they were before the record from. Where that was set is
 // looked for in at most maxRecords records before it.
@@ -18,8 +18,8 @@ func (d *Driver) nameAsBefore(ctx context.Context, from uint64) error {
 		found := map[string]*journaletv1.PodRef{}
 		err = d.opts.Read(ctx, first, to, func(rec *journaletv1.Record) error {
 			for _, e := range rec.GetStep().GetDecisions() {
-				if pod := e.GetPodUpdated().GetPod(); sought[pod.GetUid()] {
-					found[pod.GetUid()] = pod
+				if u := e.GetPodUpdated(); added(u) && sought[u.GetPod().GetUid()] {
+					found[u.GetPod().GetUid()] = u.GetPod()
 				}
 			}
 			return ctx.Err()
@@ -33,28 +33,26 @@ func (d *Driver) nameAsBefore(ctx context.Context, from uint64) error {
 	return err
 }
 
-// changedSince returns the pods of the fold that no record from one on names before it changes them, by UID. It has the
-// deriver know the others as these records name them. A pod of the API server keeps its name.
+// changedSince returns the pods of the fold that were added or forgotten from a record on, by UID. A pod of the API
+// server keeps its name.
 func (d *Driver) changedSince(ctx context.Context, from uint64) (map[string]bool, error) {
-	named, changed := map[string]bool{}, map[string]bool{}
+	changed := map[string]bool{}
 	err := d.opts.Read(ctx, from, d.last, func(rec *journaletv1.Record) error {
 		for _, e := range rec.GetStep().GetDecisions() {
 			u, uid := e.GetPodUpdated(), e.GetPodForgotten().GetUid()
 			if u != nil {
 				uid = u.GetPod().GetUid()
 			}
-			if d.deriver.pods[uid] == nil || named[uid] {
-				continue
-			}
-			named[uid] = true
-			switch {
-			case u == nil, u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_UPDATE && u.GetPod().GetApi() == nil:
+			if d.deriver.pods[uid] != nil && (u == nil || added(u) && u.GetPod().GetApi() == nil) {
 				changed[uid] = true
-			default:
-				d.deriver.pods[uid] = u.GetPod()
 			}
 		}
 		return ctx.Err()
 	})
 	return changed, err
+}
+
+// added reports whether a pod gets its name. It keeps it until it is added again.
+func added(u *journaletv1.PodUpdated) bool {
+	return u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD
 }
