@@ -32,7 +32,7 @@ func (a *agent) newImages() *image.Driver {
 
 // seedImages gives the driver what the journal has.
 func (a *agent) seedImages(r *host.Recovered, ref messages.Ref, d *imageactor.Actor) {
-	a.images.Seed(d.Images().GetImages())
+	a.images.Seed(d.Images())
 	r.Pending(ref, a.images.SeedPending)
 }
 

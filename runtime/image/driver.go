@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -57,6 +58,10 @@ type Driver struct {
 	mu sync.Mutex
 	// last is what the journal has, by id. Its values are never changed.
 	last map[string]*journaletv1.ImageObservation
+	// removing are the images that the image actor has requested to remove, by intent. Those that were removed since the
+	// last inspection began are gone: the image actor has forgotten them.
+	removing map[string]string
+	gone     map[string]bool
 	// reported: an observation of this run is in the journal.
 	reported bool
 	failed   map[string]string // the last error logged, by what failed
@@ -87,21 +92,39 @@ func New(o Options) *Driver {
 	}
 	return &Driver{
 		opts: o, images: runtimeapi.NewImageServiceClient(o.Conn), wake: make(chan struct{}, 1),
-		last: map[string]*journaletv1.ImageObservation{}, failed: map[string]string{},
+		last: map[string]*journaletv1.ImageObservation{}, removing: map[string]string{}, gone: map[string]bool{},
+		failed: map[string]string{},
 	}
 }
 
 // Seed adds what the image actor has. It is called before Run.
-func (d *Driver) Seed(images map[string]*journaletv1.ImageRecord) {
-	for id, r := range images {
+func (d *Driver) Seed(s *journaletv1.ImageState) {
+	for id, r := range s.GetImages() {
 		d.last[id] = proto.CloneOf(r.GetObserved())
 	}
+	maps.Copy(d.removing, s.GetRemovals())
 }
 
 // SeedPending handles a record that the image actor has not handled yet.
 func (d *Driver) SeedPending(rec *journaletv1.Record) {
 	if o := rec.GetFact().GetImagesObserved(); o != nil {
 		fold(d.last, o)
+	}
+	d.removed(rec.GetFact().GetCallFinished())
+}
+
+// removed handles the end of a call that may be a removal, as the image actor does.
+func (d *Driver) removed(f *journaletv1.CallFinished) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	id, ours := d.removing[f.GetIntentId()]
+	if !ours {
+		return
+	}
+	delete(d.removing, f.GetIntentId())
+	if f.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED && !f.GetImageInUse() {
+		delete(d.last, id)
+		d.gone[id] = true
 	}
 }
 
@@ -111,9 +134,17 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 	if f := rec.GetFact().GetCallFinished(); f != nil && (f.GetRequester() == messages.Image.String() || d.newUse(f)) {
 		d.hint()
 	}
-	for _, e := range rec.GetStep().GetDecisions() {
+	d.removed(rec.GetFact().GetCallFinished())
+	for i, e := range rec.GetStep().GetDecisions() {
 		if e.GetPodFinished() != nil {
 			d.hint()
+		}
+		if r := e.GetCallRequested().GetRemoveImage(); r != nil {
+			id := messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), messages.RefOf(rec.GetActor()),
+				int(rec.GetStep().GetOffset())+i)
+			d.mu.Lock()
+			d.removing[id] = r.GetImageId()
+			d.mu.Unlock()
 		}
 	}
 }
@@ -195,6 +226,9 @@ func (d *Driver) pause(ctx context.Context) bool {
 func (d *Driver) Observe(ctx context.Context) error {
 	d.inspecting.Lock()
 	defer d.inspecting.Unlock()
+	d.mu.Lock()
+	clear(d.gone)
+	d.mu.Unlock()
 	images, err := d.List(ctx)
 	d.log("images cannot be inspected; none is removed on what is known of them", "inspect", err)
 	if err != nil {
@@ -215,6 +249,7 @@ func (d *Driver) Observe(ctx context.Context) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	maps.DeleteFunc(now, func(id string, _ *journaletv1.ImageObservation) bool { return d.gone[id] })
 	d.last, d.reported = now, true
 	return nil
 }

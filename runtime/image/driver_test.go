@@ -137,13 +137,48 @@ func TestANewRunReportsOnlyWhatTheJournalDoesNotHave(t *testing.T) {
 	r := newRig(t, sim.Options{Images: []string{"app:1"}}, nil)
 	list, err := r.driver.List(t.Context())
 	must.OK(t, err)
-	r.driver.Seed(map[string]*journaletv1.ImageRecord{list[0].GetId(): {Observed: list[0].ImageObservation}})
+	r.driver.Seed(&journaletv1.ImageState{Images: map[string]*journaletv1.ImageRecord{
+		list[0].GetId(): {Observed: list[0].ImageObservation},
+	}})
 	r.want(r.observed(), "")
 	r.pull("app:2")
 	got := r.observed()
 	if !strings.HasPrefix(got, "complete ") || !strings.Contains(got, "+app:1 ") || !strings.Contains(got, "+app:2 ") {
 		t.Fatalf("reported %q", got)
 	}
+}
+
+// removed has the driver see that a removal of an image was requested, and how it ended.
+func (r *rig) removed(id string, f *journaletv1.CallFinished) {
+	requested := messages.NewEvent(messages.NewCall(&journaletv1.RemoveImage{ImageId: id}))
+	r.driver.Stored(&journaletv1.Record{Epoch: 1, Actor: messages.Image.Proto(), Body: &journaletv1.Record_Step{
+		Step: &journaletv1.Step{Cause: 7, Decisions: []*journaletv1.Event{requested}},
+	}})
+	f.IntentId = messages.DecisionID(1, 7, messages.Image, 0)
+	r.driver.Stored(&journaletv1.Record{Actor: messages.Image.Proto(), Body: &journaletv1.Record_Fact{
+		Fact: messages.NewEvent(f),
+	}})
+}
+
+// The image actor forgets an image that it has removed. One that was pulled again before an inspection is news.
+func TestAnImageThatIsBackIsReported(t *testing.T) {
+	r := newRig(t, sim.Options{ImageSize: func(string) uint64 { return 7 }}, nil)
+	id := r.pull("app:1")
+	r.want(r.observed(), "complete +app:1 7")
+	r.removed(id, &journaletv1.CallFinished{ImageInUse: true})
+	r.want(r.observed(), "")
+	r.removed(id, &journaletv1.CallFinished{})
+	r.want(r.observed(), "+app:1 7")
+	// It is removed and pulled again between the list of an inspection and its record.
+	sink := r.driver.opts.Sink
+	r.driver.opts.Sink = func(ctx context.Context, e *journaletv1.Event) error {
+		r.removed(id, &journaletv1.CallFinished{})
+		return sink(ctx, e)
+	}
+	r.uses = []cri.ImageUse{{Image: id, Container: "main"}}
+	r.want(r.observed(), "+app:1 7 used")
+	r.driver.opts.Sink = sink
+	r.want(r.observed(), "+app:1 7 used")
 }
 
 func TestARejectedFactIsReportedAgain(t *testing.T) {

@@ -189,7 +189,7 @@ func (m *imageWatch) stored(rec *journaletv1.Record) {
 
 // seedImages does what runtime/agent does.
 func (r *run) seedImages(ref messages.Ref, d *imageactor.Actor) {
-	r.images.Seed(d.Images().GetImages())
+	r.images.Seed(d.Images())
 	r.cells.Pending(ref, r.images.SeedPending)
 }
 
