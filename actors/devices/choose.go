@@ -7,6 +7,9 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
+// MaxOfNode bounds the devices of all plugins that are there. The kubelet has no bound; a hundred are many.
+const MaxOfNode = 16384
+
 // maxAvailable bounds how many devices a plugin is to choose from: the request is recorded.
 const maxAvailable = 1024
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,8 +27,10 @@ const (
 	pluginTimer = "devices "
 	// pluginAway is how long that takes. kubelet: 5 min.
 	pluginAway = 5 * time.Minute
-	// maxResources bounds how many resources are kept. Those without a device go first.
+	// maxResources bounds how many resources are kept.
 	maxResources = 128
+	// keptDevices bounds the devices that are kept: those of plugins that are there, and of some that are away.
+	keptDevices = 2 * devices.MaxOfNode
 )
 
 // evolveDevices folds what concerns devices; fired is the timer that fired.
@@ -79,8 +82,8 @@ func (a *Actor) evolveDevicesObserved(o *journaletv1.DevicesObserved) {
 		s.Devices = map[string]*journaletv1.DeviceResource{}
 	}
 	r := s.Devices[o.GetResource()]
+	a.makeRoom(o)
 	if r == nil {
-		a.forgetResource()
 		r = new(journaletv1.DeviceResource)
 		s.Devices[o.GetResource()] = r
 	}
@@ -102,17 +105,30 @@ func (a *Actor) evolveDevicesObserved(o *journaletv1.DevicesObserved) {
 	}
 }
 
-// forgetResource makes room for one more resource: it drops one whose plugin has been away for long.
-func (a *Actor) forgetResource() {
+// makeRoom forgets resources whose plugins are away, those without a device first, where what a plugin offers is too
+// much beside them.
+func (a *Actor) makeRoom(o *journaletv1.DevicesObserved) {
 	s := a.state
-	if len(s.Devices) < maxResources {
-		return
+	resources, count := len(s.Devices), len(o.GetChanged())
+	if s.Devices[o.GetResource()] == nil {
+		resources++
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Devices)) {
-		if r := s.Devices[name]; !r.GetConnected() && len(r.GetDevices()) == 0 {
-			delete(s.Devices, name)
+	var away []string
+	for name, r := range s.Devices {
+		count += len(r.GetDevices())
+		if name != o.GetResource() && !r.GetConnected() {
+			away = append(away, name)
+		}
+	}
+	slices.SortFunc(away, func(x, y string) int {
+		return cmp.Or(cmp.Compare(len(s.Devices[x].GetDevices()), len(s.Devices[y].GetDevices())), strings.Compare(x, y))
+	})
+	for _, name := range away {
+		if resources <= maxResources && count <= keptDevices {
 			return
 		}
+		resources, count = resources-1, count-len(s.Devices[name].GetDevices())
+		delete(s.Devices, name)
 	}
 }
 

@@ -20,6 +20,9 @@ import (
 // socketMode keeps sockets to the agent's user: plugins run as root, as with the kubelet.
 const socketMode = 0o600
 
+// window bounds what a plugin may have sent and nobody has read. gRPC's first value; its own may grow to 16 MiB.
+const window = 64 << 10
+
 // Dial connects to a unix socket. Its path may be longer than the kernel's limit of a socket's path; a link is refused.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	dir, err := os.OpenFile(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY, 0)
@@ -47,6 +50,8 @@ func short(dir *os.File, path string) string {
 func NewConn(path string, maxBytes int) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///plugin",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		// Of what a plugin sends unasked no more than this waits to be read.
+		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return Dial(ctx, path) }),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxBytes)))
 }

@@ -40,8 +40,8 @@ const (
 	// maxConnections bounds how many register at once, maxRequestBytes their requests.
 	maxConnections  = 64
 	maxRequestBytes = 16 << 10
-	// registrationsPerSecond bounds how often plugins register for long; each may be two facts.
-	registrationsPerSecond = 10
+	// registrationsPerSecond bounds how often plugins register for long; each time all their devices are recorded.
+	registrationsPerSecond = 1
 	// requestTimeout bounds how long a connection may take to begin.
 	requestTimeout = 10 * time.Second
 	// dirMode is the mode of the directory. kubelet: 0750.

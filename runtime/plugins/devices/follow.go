@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/journalet/journalet/actors/devices"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/plugins"
@@ -27,6 +28,8 @@ const (
 	maxNUMANodes = 64
 	// maxListBytes bounds a list, and any other answer of a plugin: all devices, with what their topology may take.
 	maxListBytes = 4 << 20
+	// readPause is the pause between two lists that are read of a plugin, however fast it sends them.
+	readPause = 100 * time.Millisecond
 	// devicesPerFact keeps a fact below the size of a record.
 	devicesPerFact = 1024
 	// factPause is the pause between two facts of a plugin: one whose devices change faster is recorded as it is then.
@@ -48,6 +51,8 @@ type plugin struct {
 	slot chan struct{}
 	// done is closed when nothing more is recorded of it.
 	done chan struct{}
+	// listed is how many devices it has; the driver's lock guards it.
+	listed int
 
 	mu     sync.Mutex
 	newest map[string]*journaletv1.Device
@@ -66,7 +71,7 @@ func (d *Driver) follow(p, before *plugin) {
 	}
 	changed := make(chan struct{}, 1)
 	failed := make(chan error, 1)
-	d.running.Go(func() { failed <- p.receive(changed) })
+	d.running.Go(func() { failed <- d.receive(p, changed) })
 	var known map[string]*journaletv1.Device
 	for {
 		select {
@@ -94,7 +99,7 @@ func (d *Driver) follow(p, before *plugin) {
 }
 
 // receive keeps the newest list of a plugin, until its stream ends.
-func (p *plugin) receive(changed chan<- struct{}) error {
+func (d *Driver) receive(p *plugin, changed chan<- struct{}) error {
 	stream, err := p.client.ListAndWatch(p.ctx, &pluginapi.Empty{})
 	for err == nil {
 		var r *pluginapi.ListAndWatchResponse
@@ -102,7 +107,10 @@ func (p *plugin) receive(changed chan<- struct{}) error {
 			break
 		}
 		var list map[string]*journaletv1.Device
-		if list, err = read(r.GetDevices()); err != nil {
+		if list, err = read(r.GetDevices()); err == nil {
+			err = d.count(p, len(list))
+		}
+		if err != nil {
 			p.end(err)
 			break
 		}
@@ -113,11 +121,32 @@ func (p *plugin) receive(changed chan<- struct{}) error {
 		case changed <- struct{}{}:
 		default:
 		}
+		select {
+		case <-time.After(readPause):
+		case <-p.ctx.Done():
+		}
 	}
 	if p.ctx.Err() != nil {
 		return context.Cause(p.ctx)
 	}
 	return fmt.Errorf("ListAndWatch ended: %w", err)
+}
+
+// count counts the devices that a plugin lists, unless the node has too many with them.
+func (d *Driver) count(p *plugin, listed int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := listed
+	for _, other := range d.plugins {
+		if other != p {
+			all += other.listed
+		}
+	}
+	if all > devices.MaxOfNode {
+		return fmt.Errorf("with its %d devices the node has %d; at most %d are taken", listed, all, devices.MaxOfNode)
+	}
+	p.listed = listed
+	return nil
 }
 
 // read returns a plugin's list by id.
