@@ -32,6 +32,7 @@ type cluster struct {
 	boot    string
 	pods    *api.Driver
 	csi     *csi.Drivers
+	disks   *csi.Volumes
 	reports *reports
 	// ports serve the kubelet server's paths to the cluster, by name.
 	ports map[string]func(context.Context) error

@@ -28,10 +28,11 @@ func (a *agent) newCSI() (volume.CSI, error) {
 			}
 		},
 	})
-	return csi.New(csi.Options{
+	c.disks, err = csi.New(csi.Options{
 		RootDir: root, NodeName: a.facts.NodeName, BootID: a.facts.BootID, Drivers: c.csi,
 		Objects: csi.FromAPI(c.client), Node: c.node, Log: a.log,
 	})
+	return c.disks, err
 }
 
 // csiPlugins returns what uses CSI drivers.

@@ -13,14 +13,18 @@ import (
 
 // newStorage creates the driver that measures ephemeral storage.
 func (a *agent) newStorage(volumes *volume.Driver) *storage.Driver {
-	return storage.New(storage.Options{
+	o := storage.Options{
 		Conn: a.conn, Manifest: a.manifests.get, Log: a.log,
 		PodDir: volumes.PodDir, Path: volumes.Path, PodLogDir: volumes.PodLogDir,
 		Sink: func(ctx context.Context, e *journaletv1.StorageExceeded) error {
 			event := messages.NewEvent(e)
 			return a.host.Fact(ctx, messages.Pod(e.GetUid()), event)
 		},
-	})
+	}
+	if a.cluster != nil {
+		o.CSI = a.cluster.disks.Measure
+	}
+	return storage.New(o)
 }
 
 // seedStorage gives the driver a pod that runs.

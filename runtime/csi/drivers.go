@@ -63,6 +63,7 @@ type driver struct {
 	name, endpoint string
 	conn           *grpc.ClientConn
 	slots          chan struct{}
+	stats          chan struct{} // has an element for each measurement under way
 }
 
 // NewDrivers returns Drivers without any.
@@ -92,7 +93,8 @@ func (d *Drivers) Register(ctx context.Context, name, endpoint string) error {
 	if err != nil {
 		return err
 	}
-	n := &driver{name: name, endpoint: endpoint, conn: conn, slots: make(chan struct{}, maxCalls)}
+	n := &driver{name: name, endpoint: endpoint, conn: conn, slots: make(chan struct{}, maxCalls),
+		stats: make(chan struct{}, maxStats)}
 	if d.opts.Registered != nil {
 		node, topology, err := n.info(ctx)
 		if err == nil {
@@ -262,8 +264,8 @@ func unwrapped(err error) error {
 // capabilities are what a driver can do.
 type capabilities struct {
 	// stage: it stages volumes. group: it sets the group of a volume. multiWriter: it knows the modes of one writer and of
-	// several on one node.
-	stage, group, multiWriter bool
+	// several on one node. stats: it measures volumes.
+	stage, group, multiWriter, stats bool
 }
 
 // capabilities requests what a driver can do, as the kubelet does each time: a driver may have been replaced.
@@ -283,6 +285,8 @@ func (n *driver) capabilities(ctx context.Context) (c capabilities, err error) {
 			c.group = true
 		case csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER:
 			c.multiWriter = true
+		case csi.NodeServiceCapability_RPC_GET_VOLUME_STATS:
+			c.stats = true
 		default:
 		}
 	}

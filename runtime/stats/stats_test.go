@@ -340,3 +340,17 @@ func TestNodeIsReadWithoutItsPods(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 }
+
+func TestVolumesNameTheirClaims(t *testing.T) {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"}}
+	for want, source := range map[string]corev1.VolumeSource{
+		"data": {PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}},
+		// kubelet: the claim that the control plane creates for the pod.
+		"web-v": {Ephemeral: &corev1.EphemeralVolumeSource{}}, "": {CSI: &corev1.CSIVolumeSource{}},
+	} {
+		got := renderVolume(p, &corev1.Volume{Name: "v", VolumeSource: source}, &storage.Measured{}, time.Now()).PVCRef
+		if (got == nil) != (want == "") || got != nil && *got != (api.PVCReference{Name: want, Namespace: "ns"}) {
+			t.Errorf("claim %+v, want %q", got, want)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/storage/ephemeral"
 	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/journalet/journalet/runtime/bounded"
@@ -105,7 +106,7 @@ func (s *Stats) addFilesystems(wait context.Context, out *api.PodStats, p *podRe
 		if !ok {
 			continue
 		}
-		one := renderVolume(p.Manifest.Namespace, v.Volume, &m, at)
+		one := renderVolume(p.Manifest, v.Volume, &m, at)
 		if storage.Local(v.Volume) {
 			use(one.Time, one.UsedBytes, one.InodesUsed)
 		}
@@ -142,13 +143,16 @@ func renderLayer(l *layer, images *imageFS) *api.FsStats {
 	return out
 }
 
-func renderVolume(namespace string, v *corev1.Volume, m *storage.Measured, at time.Time) api.VolumeStats {
+func renderVolume(p *corev1.Pod, v *corev1.Volume, m *storage.Measured, at time.Time) api.VolumeStats {
 	fs := filesystem(&m.FS, at)
 	bytes, inodes := uint64(max(0, m.Bytes)), uint64(max(0, m.Inodes))
 	fs.UsedBytes, fs.InodesUsed = &bytes, &inodes
 	out := api.VolumeStats{FsStats: *fs, Name: v.Name}
-	if claim := v.PersistentVolumeClaim; claim != nil {
-		out.PVCRef = &api.PVCReference{Name: claim.ClaimName, Namespace: namespace}
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		out.PVCRef = &api.PVCReference{Name: v.PersistentVolumeClaim.ClaimName, Namespace: p.Namespace}
+	case v.Ephemeral != nil:
+		out.PVCRef = &api.PVCReference{Name: ephemeral.VolumeClaimName(p, v), Namespace: p.Namespace}
 	}
 	return out
 }

@@ -28,6 +28,8 @@ type Driver struct {
 	Capabilities []csi.NodeServiceCapability_RPC_Type
 	// Info is the answer of NodeGetInfo.
 	Info *csi.NodeGetInfoResponse
+	// Usage is what it measures of each volume.
+	Usage []*csi.VolumeUsage
 	// Before is called before each RPC that changes something, with its name and request. An error is its answer, and
 	// nothing is done; ErrNothingDone is answered with success. After is called when it is done; an error is its answer
 	// nevertheless.
@@ -39,8 +41,14 @@ type Driver struct {
 // ErrNothingDone has a driver answer that it has done what it has not.
 var ErrNothingDone = errors.New("nothing was done")
 
-// Stage is the capability of staging volumes.
-const Stage = csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME
+// Stage and Stats are the capabilities of staging and of measuring volumes.
+const (
+	Stage = csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME
+	Stats = csi.NodeServiceCapability_RPC_GET_VOLUME_STATS
+)
+
+// Measured is what a Process measures of each volume.
+var Measured = []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: 1000, Used: 300, Available: 700}}
 
 // Start serves the driver on a socket below a directory until the test ends, and returns the socket's path and what
 // stops it before.
@@ -172,6 +180,18 @@ func (d *Driver) NodeUnpublishVolume(
 		}
 		return detach(d.Image(r.GetVolumeId()))
 	})
+}
+
+// NodeGetVolumeStats answers Usage.
+func (d *Driver) NodeGetVolumeStats(
+	ctx context.Context, r *csi.NodeGetVolumeStatsRequest,
+) (*csi.NodeGetVolumeStatsResponse, error) {
+	d.Lock()
+	usage := d.Usage
+	d.Unlock()
+	what := r.GetVolumeId() + " " + filepath.Base(r.GetVolumePath())
+	return &csi.NodeGetVolumeStatsResponse{Usage: usage},
+		d.around(ctx, "NodeGetVolumeStats", what, r, func() error { return nil })
 }
 
 // Image returns the file that a block device shows.

@@ -50,7 +50,10 @@ func RunIfDriver() error {
 
 // serve serves the driver, and its registration as node-driver-registrar does.
 func (p *Process) serve() error {
-	d := &Driver{Dir: p.Dir, After: func(ctx context.Context, rpc string, _ any) error { return p.await(ctx, rpc) }}
+	d := &Driver{
+		Dir: p.Dir, Capabilities: []csi.NodeServiceCapability_RPC_Type{Stats}, Usage: Measured,
+		After: func(ctx context.Context, rpc string, _ any) error { return p.await(ctx, rpc) },
+	}
 	if p.Stage {
 		d.Capabilities = append(d.Capabilities, Stage)
 	}

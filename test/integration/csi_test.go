@@ -212,6 +212,7 @@ func TestVolumesOfACSIDriverOverKillsOfItAndOfTheAgent(t *testing.T) {
 	s.run("inline", "echo inline >/v/file; cat /v/file; "+idle, inline)
 	p := s.pod("inline", "ready", ready)
 	s.mounted(3)
+	s.measured("claimed")
 	s.unchangedByARestart()
 	handle := fmt.Sprintf("csi-%x", sha256.Sum256([]byte(string(p.UID)+p.Spec.Volumes[0].Name)))
 	for volume, want := range map[string]string{csiHandle: "claimed\n", handle: "inline\n"} {
@@ -233,6 +234,20 @@ func TestVolumesOfACSIDriverOverKillsOfItAndOfTheAgent(t *testing.T) {
 	s.deleted("inline")
 	s.nothingLeft()
 	s.Verified()
+}
+
+// measured checks that the Summary has what the driver has measured.
+func (s *storage) measured(pod string) {
+	s.T.Helper()
+	_, stats := s.summary(pod)
+	if stats == nil || len(stats.VolumeStats) != 1 {
+		s.T.Fatalf("the Summary has %+v", stats)
+	}
+	v, want := stats.VolumeStats[0], fakecsi.Measured[0]
+	if v.PVCRef == nil || v.PVCRef.Name != "data" || *v.UsedBytes != uint64(want.GetUsed()) ||
+		*v.CapacityBytes != uint64(want.GetTotal()) {
+		s.T.Errorf("the Summary has %+v, %+v", v, v.PVCRef)
+	}
 }
 
 // A container reads and writes a block device, over kills of the driver and of the agent.

@@ -37,6 +37,8 @@ type Options struct {
 	PodDir    func(uid string) string
 	Path      func(pod *corev1.Pod, volume string) (string, error)
 	PodLogDir func(namespace, name, uid string) string
+	// CSI has the driver of a volume measure it, which is no part of a limit. Nil: this node has none.
+	CSI func(ctx context.Context, uid, volume string) (Measured, error)
 	// Sink receives the first limit that a pod exceeds. After an error it is reported again.
 	Sink func(context.Context, *journaletv1.StorageExceeded) error
 	// Period defaults to the constant of this name.

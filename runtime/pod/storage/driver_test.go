@@ -252,3 +252,18 @@ func TestWalksAreSlowedDownToTheirShare(t *testing.T) {
 		}
 	})
 }
+
+func TestVolumesOfCSIDriversAreMeasuredByThese(t *testing.T) {
+	w := newWorld(t)
+	v := corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{}}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
+	if _, err := w.d.Volume(t.Context(), p, &v); !errors.Is(err, ErrNotMeasured) {
+		t.Errorf("without drivers: %v", err)
+	}
+	w.d.opts.CSI = func(_ context.Context, uid, volume string) (Measured, error) {
+		return Measured{Bytes: 7}, errors.New(uid + "/" + volume)
+	}
+	if m, err := w.d.Volume(t.Context(), p, &v); m.Bytes != 7 || err == nil || err.Error() != "u/data" {
+		t.Errorf("measured %+v, %v", m, err)
+	}
+}

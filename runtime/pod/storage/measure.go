@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -28,8 +27,8 @@ type FileSystem struct {
 	Inodes, InodesFree        uint64
 }
 
-// ErrNotMeasured means that a volume is of a kind that is the node's or the runtime's, hostPath and image, or that it
-// has no files.
+// ErrNotMeasured means that a volume is of a kind that is the node's or the runtime's, hostPath and image, or of a CSI
+// driver that measures none.
 var ErrNotMeasured = errors.New("the volume is not the pod's own")
 
 // FileSystemAt measures the file system of a path.
@@ -52,19 +51,20 @@ func Local(v *corev1.Volume) bool {
 }
 
 // Volume measures one volume of a pod for statistics, within the share of walks of all measurements. It is measured to
-// its end, other than for limits.
+// its end, other than for limits. A volume of a CSI driver is measured by that.
 func (d *Driver) Volume(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (Measured, error) {
 	if v.HostPath != nil || v.Image != nil {
 		return Measured{}, ErrNotMeasured
 	}
+	if references.IsCSI(v) {
+		if d.opts.CSI == nil {
+			return Measured{}, ErrNotMeasured
+		}
+		return d.opts.CSI(ctx, string(pod.UID), v.Name)
+	}
 	path, err := d.opts.Path(pod, v.Name)
 	if err != nil {
 		return Measured{}, err
-	}
-	if references.IsCSI(v) {
-		if info, err := os.Lstat(path); err == nil && !info.IsDir() { // a block device
-			return Measured{}, ErrNotMeasured
-		}
 	}
 	var m Measured
 	if m.FS, err = FileSystemAt(path); err != nil {
