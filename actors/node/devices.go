@@ -114,14 +114,15 @@ func (a *Actor) makeRoom(o *journaletv1.DevicesObserved) {
 		resources++
 	}
 	var away []string
-	for name, r := range s.Devices {
+	for _, name := range slices.Sorted(maps.Keys(s.Devices)) {
+		r := s.Devices[name]
 		count += len(r.GetDevices())
 		if name != o.GetResource() && !r.GetConnected() {
 			away = append(away, name)
 		}
 	}
-	slices.SortFunc(away, func(x, y string) int {
-		return cmp.Or(cmp.Compare(len(s.Devices[x].GetDevices()), len(s.Devices[y].GetDevices())), strings.Compare(x, y))
+	slices.SortStableFunc(away, func(x, y string) int {
+		return cmp.Compare(len(s.Devices[x].GetDevices()), len(s.Devices[y].GetDevices()))
 	})
 	for _, name := range away {
 		if resources <= maxResources && count <= keptDevices {
