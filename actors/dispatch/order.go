@@ -31,7 +31,9 @@ func laneOf(req *journaletv1.CallRequested) journaletv1.Lane {
 		return journaletv1.Lane_LANE_PULL
 	case *journaletv1.CallRequested_StopSandbox:
 		return journaletv1.Lane_LANE_STOP
-	case *journaletv1.CallRequested_RunHook, *journaletv1.CallRequested_AllocateDevices:
+	case *journaletv1.CallRequested_RunHook, *journaletv1.CallRequested_AllocateDevices,
+		*journaletv1.CallRequested_ReadClaims, *journaletv1.CallRequested_PrepareClaims,
+		*journaletv1.CallRequested_UnprepareClaims:
 		return journaletv1.Lane_LANE_HOOK
 	}
 	return journaletv1.Lane_LANE_REMOVE
@@ -68,11 +70,16 @@ func scopeOf(req *journaletv1.CallRequested) (name string, whole bool) {
 	return "", true
 }
 
-// isHook reports whether a call runs a hook, asks a device plugin, or calls CSI drivers. Such a call excludes no other
-// and waits for no other, even if all others are serial: a hook runs the container's own program, which may wait for
-// the effect of another call, a plugin may hang, and no stop may wait for either.
+// isHook reports whether a call runs a hook, asks a device plugin, is about claims, or calls CSI drivers. Such a call
+// excludes no other and waits for no other, even if all others are serial: a hook runs the container's own program,
+// which may wait for the effect of another call, a plugin may hang, and no stop may wait for either.
 func isHook(req *journaletv1.CallRequested) bool {
-	return req.GetRunHook() != nil || req.GetAllocateDevices() != nil || callsCSI(req)
+	return req.GetRunHook() != nil || req.GetAllocateDevices() != nil || isAboutClaims(req) || callsCSI(req)
+}
+
+// isAboutClaims reports whether a call reads the claims of a pod, or has DRA drivers prepare or unprepare them.
+func isAboutClaims(req *journaletv1.CallRequested) bool {
+	return req.GetReadClaims() != nil || req.GetPrepareClaims() != nil || req.GetUnprepareClaims() != nil
 }
 
 // callsCSI reports whether a call has CSI drivers set up or tear down volumes.

@@ -140,7 +140,7 @@ func (d *step) withdrawCleaning() error {
 }
 
 func isNoHook(r *journaletv1.CallRequested) bool {
-	return r.GetRunHook() == nil && r.GetAllocateDevices() == nil
+	return r.GetRunHook() == nil && r.GetAllocateDevices() == nil && r.GetReadClaims() == nil
 }
 
 // stopAll stops every container that is observed alive. Only an orphan, or a pod of a lost journal, can have one: every

@@ -104,6 +104,9 @@ func (d *step) setUp() error {
 	if err := d.allocateDevices(); err != nil {
 		return err
 	}
+	if err := d.prepareClaims(); err != nil {
+		return err
+	}
 	if d.state.GetSandboxId() != "" && d.unfit() == "" || d.calling(sandboxCall) || d.AnyAlive() {
 		return nil
 	}
@@ -113,6 +116,9 @@ func (d *step) setUp() error {
 	// A dead sandbox holds its address and the pod's host ports until it is stopped.
 	if over, err := d.stopSandboxes(d.holdsNetwork); err != nil || !over {
 		return err
+	}
+	if !d.claimsReady() {
+		return nil // a driver of network devices wants to know of them before the sandbox is there
 	}
 	if wait := d.sandboxWait(); wait > 0 {
 		return d.timer(sandboxTimer, wait)
@@ -165,7 +171,7 @@ func (d *step) container(c *corev1.Container) error {
 			return err
 		}
 		return d.probe(c)
-	case !d.volumesReady() || !d.devicesReady(c.Name):
+	case !d.volumesReady() || !d.devicesReady(c.Name) || !d.claimsReady():
 		return nil
 	case d.created(r) != nil:
 		return d.startCreated(c, d.created(r))
@@ -212,6 +218,7 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error 
 		Init: d.isInit(c.Name), AllocatedDigest: d.state.GetAllocatedDigest(), PulledVolumeImages: pulledVolumeImages(r),
 		UserNamespace: d.state.GetUserNamespace(), Ephemeral: d.isEphemeral(c.Name),
 		TargetContainerId: d.target(c.Name).GetId(), Devices: d.devicesOf(c.Name), Placement: d.placement(c.Name),
+		ClaimDevices: d.claimDevices(c),
 	}
 	if d.atMostOnce(c) {
 		start.Part = journaletv1.StartPart_START_PART_CREATE
@@ -293,7 +300,7 @@ func (d *step) done() bool {
 
 // conclude ends a pod that has nothing left to do. What still runs, or is under way, is ended first.
 func (d *step) conclude() error {
-	if d.anyUnderWay() {
+	if d.anyUnderWay() || d.usesClaims() {
 		return d.decide(new(journaletv1.PodTerminating))
 	}
 	if d.AnyAlive() {

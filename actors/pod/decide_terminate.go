@@ -91,7 +91,8 @@ func (d *step) terminate() error {
 		return err
 	}
 	busy := d.calling(func(r *journaletv1.CallRequested) bool {
-		return r.GetRunSandbox() != nil || r.GetStartContainer() != nil || r.GetSetUpVolumes() != nil
+		return r.GetRunSandbox() != nil || r.GetStartContainer() != nil || r.GetSetUpVolumes() != nil ||
+			r.GetPrepareClaims() != nil
 	})
 	waits := false
 	for _, name := range slices.Sorted(maps.Keys(d.state.Containers)) {
@@ -110,7 +111,7 @@ func (d *step) terminate() error {
 		waits = waits || still
 	}
 	if !busy {
-		return d.reportTerminated()
+		return d.unprepareOrReport()
 	}
 	if waits {
 		return d.timer(graceTimer, d.podLeft())
@@ -197,7 +198,7 @@ func (d *step) withdrawStarts() error {
 	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
 		r := d.state.Calls[id].GetRequest()
 		if r.GetRunSandbox() == nil && r.GetStartContainer() == nil && r.GetSetUpVolumes() == nil &&
-			r.GetUpdateContainer() == nil {
+			r.GetUpdateContainer() == nil && r.GetReadClaims() == nil && r.GetPrepareClaims() == nil {
 			continue
 		}
 		if err := d.withdrawCall(id); err != nil {

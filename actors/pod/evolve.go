@@ -145,6 +145,7 @@ func (a *Actor) evolveAgentStarted(k *journaletv1.AgentStarted) {
 		// No inspection of an earlier run is still to come, and the clock may have been set back since.
 		a.changeObserved().ObservedAt = nil
 	}
+	a.evolveBoot(k.GetBootId())
 	a.forgetCreationTimes()
 }
 
@@ -156,6 +157,7 @@ func (a *Actor) enter(stage journaletv1.PodStage, at time.Time) {
 		s.AdmittedAt = timestamppb.New(at)
 	case terminating:
 		s.TerminatingAt = timestamppb.New(at)
+		a.resetClaimFailures() // why claims were not prepared is no reason to wait with the end
 	case terminated:
 		if a.ends() {
 			stage = cleaning

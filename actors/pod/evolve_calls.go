@@ -46,6 +46,8 @@ func (a *Actor) evolveCallRequested(e actors.Event, req *journaletv1.CallRequest
 		}
 	case *journaletv1.CallRequested_RunHook:
 		a.evolveHookRequested(e, w.RunHook)
+	case *journaletv1.CallRequested_PrepareClaims:
+		a.evolvePreparing(w.PrepareClaims.GetClaims())
 	}
 }
 
@@ -78,6 +80,10 @@ func (a *Actor) evolveCallFinished(e actors.Event, f *journaletv1.CallFinished) 
 		a.evolveVolumesSetUp(e, call, f)
 	case *journaletv1.CallRequested_AllocateDevices:
 		a.evolveAllocated(e, w.AllocateDevices, f)
+	case *journaletv1.CallRequested_ReadClaims:
+		a.evolveClaimsRead(e, f)
+	case *journaletv1.CallRequested_PrepareClaims, *journaletv1.CallRequested_UnprepareClaims:
+		a.evolveClaimOutcomes(e, f)
 	case *journaletv1.CallRequested_StartContainer:
 		a.evolveStarted(e, w.StartContainer, f, call.GetObjectsChanged())
 	case *journaletv1.CallRequested_UpdateContainer:

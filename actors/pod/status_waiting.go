@@ -43,7 +43,9 @@ func (a *Actor) waiting(c *corev1.Container) *journaletv1.ContainerWaiting {
 		// A restart without a wait shows none: the container goes from terminated to running.
 		return nil
 	}
-	return &journaletv1.ContainerWaiting{Reason: a.creating(), Message: cmp.Or(a.volumeProblem(), a.deviceProblem(c.Name))}
+	return &journaletv1.ContainerWaiting{
+		Reason: a.creating(), Message: cmp.Or(a.volumeProblem(), a.ClaimProblem(), a.deviceProblem(c.Name)),
+	}
 }
 
 // creating returns the reason for waiting of a container without a problem.

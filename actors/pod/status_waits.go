@@ -77,6 +77,11 @@ func (a *Actor) Waits() []Wait {
 		all = append(all, Wait{For: "the retry of a stop or a removal that failed", Since: t.GetSetAt().AsTime()})
 	}
 	all = append(all, busy...)
+	if c := s.GetClaims(); s.GetStage() == terminating && c.GetMessage() != "" {
+		all = append(all, Wait{
+			For: "claims, which cannot be unprepared: " + c.GetMessage(), Since: c.GetFailedAt().AsTime(),
+		})
+	}
 	slices.SortStableFunc(all, func(x, y Wait) int { return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.For, y.For)) })
 	return all
 }

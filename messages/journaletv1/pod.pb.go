@@ -1477,7 +1477,9 @@ type PodState struct {
 	// From AdmissionDecided.
 	Exclusive []*ExclusiveContainer `protobuf:"bytes,68,rep,name=exclusive,proto3" json:"exclusive,omitempty"`
 	// From AdmissionDecided and SharedCpusDecided.
-	SharedCpus    string `protobuf:"bytes,69,opt,name=shared_cpus,json=sharedCpus,proto3" json:"shared_cpus,omitempty"`
+	SharedCpus string `protobuf:"bytes,69,opt,name=shared_cpus,json=sharedCpus,proto3" json:"shared_cpus,omitempty"`
+	// Unset: it has none, or none was tried to read.
+	Claims        *PodClaims `protobuf:"bytes,81,opt,name=claims,proto3" json:"claims,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1930,6 +1932,13 @@ func (x *PodState) GetSharedCpus() string {
 		return x.SharedCpus
 	}
 	return ""
+}
+
+func (x *PodState) GetClaims() *PodClaims {
+	if x != nil {
+		return x.Claims
+	}
+	return nil
 }
 
 // PodRestart is a restart of all containers that an operator requested.
@@ -3122,7 +3131,7 @@ var File_journalet_v1_pod_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\n" +
-	"\x16journalet/v1/pod.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/devices.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xae\x01\n" +
+	"\x16journalet/v1/pod.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/claims.proto\x1a\x1ajournalet/v1/devices.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xae\x01\n" +
 	"\tCondition\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\bR\x06status\x12\x16\n" +
@@ -3211,7 +3220,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
-	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xe7\x19\n" +
+	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\x98\x1a\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -3289,7 +3298,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\adevices\x18P \x03(\v2\x1e.journalet.v1.DeviceAllocationR\adevices\x12>\n" +
 	"\texclusive\x18D \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x12\x1f\n" +
 	"\vshared_cpus\x18E \x01(\tR\n" +
-	"sharedCpus\x1a\\\n" +
+	"sharedCpus\x12/\n" +
+	"\x06claims\x18Q \x01(\v2\x17.journalet.v1.PodClaimsR\x06claims\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +
@@ -3498,9 +3508,10 @@ var file_journalet_v1_pod_proto_goTypes = []any{
 	(*PodReclaimRequested)(nil),     // 52: journalet.v1.PodReclaimRequested
 	(*DeviceAllocation)(nil),        // 53: journalet.v1.DeviceAllocation
 	(*ExclusiveContainer)(nil),      // 54: journalet.v1.ExclusiveContainer
-	(*ContainerObservation)(nil),    // 55: journalet.v1.ContainerObservation
-	(*Resources)(nil),               // 56: journalet.v1.Resources
-	(*CallRequested)(nil),           // 57: journalet.v1.CallRequested
+	(*PodClaims)(nil),               // 55: journalet.v1.PodClaims
+	(*ContainerObservation)(nil),    // 56: journalet.v1.ContainerObservation
+	(*Resources)(nil),               // 57: journalet.v1.Resources
+	(*CallRequested)(nil),           // 58: journalet.v1.CallRequested
 }
 var file_journalet_v1_pod_proto_depIdxs = []int32{
 	42, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
@@ -3546,44 +3557,45 @@ var file_journalet_v1_pod_proto_depIdxs = []int32{
 	52, // 40: journalet.v1.PodState.reclaim:type_name -> journalet.v1.PodReclaimRequested
 	53, // 41: journalet.v1.PodState.devices:type_name -> journalet.v1.DeviceAllocation
 	54, // 42: journalet.v1.PodState.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	42, // 43: journalet.v1.PodRestart.since:type_name -> google.protobuf.Timestamp
-	2,  // 44: journalet.v1.VolumeRecord.stage:type_name -> journalet.v1.VolumeStage
-	42, // 45: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
-	42, // 46: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
-	55, // 47: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	55, // 48: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
-	5,  // 49: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
-	34, // 50: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	42, // 51: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
-	5,  // 52: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
-	33, // 53: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	32, // 54: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
-	56, // 55: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
-	56, // 56: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
-	31, // 57: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
-	41, // 58: journalet.v1.ContainerRecord.volume_images:type_name -> journalet.v1.ContainerRecord.VolumeImagesEntry
-	42, // 59: journalet.v1.ContainerRecord.cpus_failed_at:type_name -> google.protobuf.Timestamp
-	42, // 60: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
-	44, // 61: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
-	1,  // 62: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
-	9,  // 63: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
-	9,  // 64: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
-	9,  // 65: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	44, // 66: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	42, // 67: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	57, // 68: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	42, // 69: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
-	5,  // 70: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
-	29, // 71: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	35, // 72: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	3,  // 73: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	23, // 74: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
-	30, // 75: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
-	76, // [76:76] is the sub-list for method output_type
-	76, // [76:76] is the sub-list for method input_type
-	76, // [76:76] is the sub-list for extension type_name
-	76, // [76:76] is the sub-list for extension extendee
-	0,  // [0:76] is the sub-list for field type_name
+	55, // 43: journalet.v1.PodState.claims:type_name -> journalet.v1.PodClaims
+	42, // 44: journalet.v1.PodRestart.since:type_name -> google.protobuf.Timestamp
+	2,  // 45: journalet.v1.VolumeRecord.stage:type_name -> journalet.v1.VolumeStage
+	42, // 46: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
+	42, // 47: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
+	56, // 48: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	56, // 49: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	5,  // 50: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
+	34, // 51: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	42, // 52: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	5,  // 53: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
+	33, // 54: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	32, // 55: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
+	57, // 56: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
+	57, // 57: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
+	31, // 58: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
+	41, // 59: journalet.v1.ContainerRecord.volume_images:type_name -> journalet.v1.ContainerRecord.VolumeImagesEntry
+	42, // 60: journalet.v1.ContainerRecord.cpus_failed_at:type_name -> google.protobuf.Timestamp
+	42, // 61: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
+	44, // 62: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
+	1,  // 63: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	9,  // 64: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	9,  // 65: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	9,  // 66: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	44, // 67: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	42, // 68: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	58, // 69: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	42, // 70: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
+	5,  // 71: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
+	29, // 72: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	35, // 73: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	3,  // 74: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	23, // 75: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
+	30, // 76: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
+	77, // [77:77] is the sub-list for method output_type
+	77, // [77:77] is the sub-list for method input_type
+	77, // [77:77] is the sub-list for extension type_name
+	77, // [77:77] is the sub-list for extension extendee
+	0,  // [0:77] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_pod_proto_init() }
@@ -3592,6 +3604,7 @@ func file_journalet_v1_pod_proto_init() {
 		return
 	}
 	file_journalet_v1_agent_proto_init()
+	file_journalet_v1_claims_proto_init()
 	file_journalet_v1_devices_proto_init()
 	file_journalet_v1_node_proto_init()
 	file_journalet_v1_objects_proto_init()

@@ -168,6 +168,8 @@ const (
 	CallError_CALL_ERROR_START_LOST CallError = 16
 	// A device plugin refused the call, or did not answer.
 	CallError_CALL_ERROR_DEVICE CallError = 20
+	// A claim cannot be read or used, or a DRA driver refused the call or did not answer.
+	CallError_CALL_ERROR_CLAIM CallError = 21
 )
 
 // Enum value maps for CallError.
@@ -191,6 +193,7 @@ var (
 		15: "CALL_ERROR_WITHDRAWN",
 		16: "CALL_ERROR_START_LOST",
 		20: "CALL_ERROR_DEVICE",
+		21: "CALL_ERROR_CLAIM",
 	}
 	CallError_value = map[string]int32{
 		"CALL_ERROR_UNSPECIFIED":          0,
@@ -211,6 +214,7 @@ var (
 		"CALL_ERROR_WITHDRAWN":            15,
 		"CALL_ERROR_START_LOST":           16,
 		"CALL_ERROR_DEVICE":               20,
+		"CALL_ERROR_CLAIM":                21,
 	}
 )
 
@@ -417,8 +421,8 @@ const (
 	// RemoveSandbox, RemoveContainer, and CleanPod without volumes of CSI drivers. It shares the bound of LANE_STOP and
 	// comes after it: what is stopped frees its network, what is removed only disk.
 	Lane_LANE_REMOVE Lane = 6
-	// RunHook, AllocateDevices, and SetUpVolumes and CleanPod of CSI drivers: they take as long as somebody else's
-	// program.
+	// RunHook, AllocateDevices, ReadClaims, PrepareClaims, UnprepareClaims, and SetUpVolumes and CleanPod of CSI drivers:
+	// they take as long as somebody else's program.
 	Lane_LANE_HOOK Lane = 7
 )
 
@@ -546,6 +550,9 @@ type CallRequested struct {
 	//	*CallRequested_UpdateContainer
 	//	*CallRequested_RemoveImage
 	//	*CallRequested_AllocateDevices
+	//	*CallRequested_ReadClaims
+	//	*CallRequested_PrepareClaims
+	//	*CallRequested_UnprepareClaims
 	Work          isCallRequested_Work `protobuf_oneof:"work"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -712,6 +719,33 @@ func (x *CallRequested) GetAllocateDevices() *AllocateDevices {
 	return nil
 }
 
+func (x *CallRequested) GetReadClaims() *ReadClaims {
+	if x != nil {
+		if x, ok := x.Work.(*CallRequested_ReadClaims); ok {
+			return x.ReadClaims
+		}
+	}
+	return nil
+}
+
+func (x *CallRequested) GetPrepareClaims() *PrepareClaims {
+	if x != nil {
+		if x, ok := x.Work.(*CallRequested_PrepareClaims); ok {
+			return x.PrepareClaims
+		}
+	}
+	return nil
+}
+
+func (x *CallRequested) GetUnprepareClaims() *UnprepareClaims {
+	if x != nil {
+		if x, ok := x.Work.(*CallRequested_UnprepareClaims); ok {
+			return x.UnprepareClaims
+		}
+	}
+	return nil
+}
+
 type isCallRequested_Work interface {
 	isCallRequested_Work()
 }
@@ -768,6 +802,18 @@ type CallRequested_AllocateDevices struct {
 	AllocateDevices *AllocateDevices `protobuf:"bytes,16,opt,name=allocate_devices,json=allocateDevices,proto3,oneof"`
 }
 
+type CallRequested_ReadClaims struct {
+	ReadClaims *ReadClaims `protobuf:"bytes,17,opt,name=read_claims,json=readClaims,proto3,oneof"`
+}
+
+type CallRequested_PrepareClaims struct {
+	PrepareClaims *PrepareClaims `protobuf:"bytes,18,opt,name=prepare_claims,json=prepareClaims,proto3,oneof"`
+}
+
+type CallRequested_UnprepareClaims struct {
+	UnprepareClaims *UnprepareClaims `protobuf:"bytes,19,opt,name=unprepare_claims,json=unprepareClaims,proto3,oneof"`
+}
+
 func (*CallRequested_RunSandbox) isCallRequested_Work() {}
 
 func (*CallRequested_StartContainer) isCallRequested_Work() {}
@@ -793,6 +839,12 @@ func (*CallRequested_UpdateContainer) isCallRequested_Work() {}
 func (*CallRequested_RemoveImage) isCallRequested_Work() {}
 
 func (*CallRequested_AllocateDevices) isCallRequested_Work() {}
+
+func (*CallRequested_ReadClaims) isCallRequested_Work() {}
+
+func (*CallRequested_PrepareClaims) isCallRequested_Work() {}
+
+func (*CallRequested_UnprepareClaims) isCallRequested_Work() {}
 
 // Resources are CPU and memory of a container. 0 means that none is set.
 type Resources struct {
@@ -986,6 +1038,8 @@ type StartContainer struct {
 	TargetContainerId string `protobuf:"bytes,15,opt,name=target_container_id,json=targetContainerId,proto3" json:"target_container_id,omitempty"`
 	// Its devices, with the answers of their plugins.
 	Devices []*ContainerDevices `protobuf:"bytes,20,rep,name=devices,proto3" json:"devices,omitempty"`
+	// Names of the CDI devices of its claims.
+	ClaimDevices []string `protobuf:"bytes,21,rep,name=claim_devices,json=claimDevices,proto3" json:"claim_devices,omitempty"`
 	// Where it runs. Unset: on all CPUs, with memory of all NUMA nodes.
 	Placement     *Placement `protobuf:"bytes,16,opt,name=placement,proto3" json:"placement,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1130,6 +1184,13 @@ func (x *StartContainer) GetTargetContainerId() string {
 func (x *StartContainer) GetDevices() []*ContainerDevices {
 	if x != nil {
 		return x.Devices
+	}
+	return nil
+}
+
+func (x *StartContainer) GetClaimDevices() []string {
+	if x != nil {
+		return x.ClaimDevices
 	}
 	return nil
 }
@@ -2404,7 +2465,11 @@ type CallFinished struct {
 	// Of a RemoveImage: the image is in use and stays.
 	ImageInUse bool `protobuf:"varint,15,opt,name=image_in_use,json=imageInUse,proto3" json:"image_in_use,omitempty"`
 	// Of AllocateDevices: the plugin's answer.
-	DeviceAnswer  *DeviceAnswer `protobuf:"bytes,20,opt,name=device_answer,json=deviceAnswer,proto3" json:"device_answer,omitempty"`
+	DeviceAnswer *DeviceAnswer `protobuf:"bytes,20,opt,name=device_answer,json=deviceAnswer,proto3" json:"device_answer,omitempty"`
+	// Of ReadClaims: the pod's claims, in the order of its manifest.
+	Claims []*ResourceClaim `protobuf:"bytes,21,rep,name=claims,proto3" json:"claims,omitempty"`
+	// Of PrepareClaims and UnprepareClaims: the outcome of each claim. The call fails if one of them does.
+	ClaimOutcomes []*ClaimOutcome `protobuf:"bytes,22,rep,name=claim_outcomes,json=claimOutcomes,proto3" json:"claim_outcomes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2547,6 +2612,20 @@ func (x *CallFinished) GetImageInUse() bool {
 func (x *CallFinished) GetDeviceAnswer() *DeviceAnswer {
 	if x != nil {
 		return x.DeviceAnswer
+	}
+	return nil
+}
+
+func (x *CallFinished) GetClaims() []*ResourceClaim {
+	if x != nil {
+		return x.Claims
+	}
+	return nil
+}
+
+func (x *CallFinished) GetClaimOutcomes() []*ClaimOutcome {
+	if x != nil {
+		return x.ClaimOutcomes
 	}
 	return nil
 }
@@ -3618,7 +3697,7 @@ var File_journalet_v1_runtime_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\n" +
-	"\x1ajournalet/v1/runtime.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/devices.proto\"\x8f\a\n" +
+	"\x1ajournalet/v1/runtime.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/claims.proto\x1a\x1ajournalet/v1/devices.proto\"\xde\b\n" +
 	"\rCallRequested\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12;\n" +
 	"\vrun_sandbox\x18\x02 \x01(\v2\x18.journalet.v1.RunSandboxH\x00R\n" +
@@ -3636,7 +3715,11 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\brun_hook\x18\v \x01(\v2\x15.journalet.v1.RunHookH\x00R\arunHook\x12J\n" +
 	"\x10update_container\x18\f \x01(\v2\x1d.journalet.v1.UpdateContainerH\x00R\x0fupdateContainer\x12>\n" +
 	"\fremove_image\x18\r \x01(\v2\x19.journalet.v1.RemoveImageH\x00R\vremoveImage\x12J\n" +
-	"\x10allocate_devices\x18\x10 \x01(\v2\x1d.journalet.v1.AllocateDevicesH\x00R\x0fallocateDevicesB\x06\n" +
+	"\x10allocate_devices\x18\x10 \x01(\v2\x1d.journalet.v1.AllocateDevicesH\x00R\x0fallocateDevices\x12;\n" +
+	"\vread_claims\x18\x11 \x01(\v2\x18.journalet.v1.ReadClaimsH\x00R\n" +
+	"readClaims\x12D\n" +
+	"\x0eprepare_claims\x18\x12 \x01(\v2\x1b.journalet.v1.PrepareClaimsH\x00R\rprepareClaims\x12J\n" +
+	"\x10unprepare_claims\x18\x13 \x01(\v2\x1d.journalet.v1.UnprepareClaimsH\x00R\x0funprepareClaimsB\x06\n" +
 	"\x04work\"\xc3\x01\n" +
 	"\tResources\x12,\n" +
 	"\x12cpu_request_millis\x18\x01 \x01(\x03R\x10cpuRequestMillis\x12(\n" +
@@ -3650,7 +3733,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\fhost_network\x18\x03 \x01(\bR\vhostNetwork\x12)\n" +
 	"\x10allocated_digest\x18\x04 \x01(\tR\x0fallocatedDigest\x12B\n" +
 	"\x0euser_namespace\x18\x05 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x12%\n" +
-	"\x0eexclusive_cpus\x18\x06 \x01(\bR\rexclusiveCpus\"\xaa\x05\n" +
+	"\x0eexclusive_cpus\x18\x06 \x01(\bR\rexclusiveCpus\"\xcf\x05\n" +
 	"\x0eStartContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
@@ -3669,7 +3752,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x14pulled_volume_images\x18\r \x03(\tR\x12pulledVolumeImages\x12\x1c\n" +
 	"\tephemeral\x18\x0e \x01(\bR\tephemeral\x12.\n" +
 	"\x13target_container_id\x18\x0f \x01(\tR\x11targetContainerId\x128\n" +
-	"\adevices\x18\x14 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x125\n" +
+	"\adevices\x18\x14 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12#\n" +
+	"\rclaim_devices\x18\x15 \x03(\tR\fclaimDevices\x125\n" +
 	"\tplacement\x18\x10 \x01(\v2\x17.journalet.v1.PlacementR\tplacement\"\x85\x01\n" +
 	"\tPlacement\x12\x12\n" +
 	"\x04cpus\x18\x01 \x01(\tR\x04cpus\x12!\n" +
@@ -3758,7 +3842,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\"H\n" +
 	"\vCallDropped\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x1c\n" +
-	"\trequester\x18\x02 \x01(\tR\trequester\"\xb2\x05\n" +
+	"\trequester\x18\x02 \x01(\tR\trequester\"\xaa\x06\n" +
 	"\fCallFinished\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x1c\n" +
 	"\trequester\x18\x02 \x01(\tR\trequester\x12-\n" +
@@ -3779,7 +3863,9 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x10pull_credentials\x18\x0e \x01(\v2\x1d.journalet.v1.PullCredentialsR\x0fpullCredentials\x12 \n" +
 	"\fimage_in_use\x18\x0f \x01(\bR\n" +
 	"imageInUse\x12?\n" +
-	"\rdevice_answer\x18\x14 \x01(\v2\x1a.journalet.v1.DeviceAnswerR\fdeviceAnswer\"\xb9\x01\n" +
+	"\rdevice_answer\x18\x14 \x01(\v2\x1a.journalet.v1.DeviceAnswerR\fdeviceAnswer\x123\n" +
+	"\x06claims\x18\x15 \x03(\v2\x1b.journalet.v1.ResourceClaimR\x06claims\x12A\n" +
+	"\x0eclaim_outcomes\x18\x16 \x03(\v2\x1a.journalet.v1.ClaimOutcomeR\rclaimOutcomes\"\xb9\x01\n" +
 	"\x0fPullCredentials\x12'\n" +
 	"\x0fnode_accessible\x18\x01 \x01(\bR\x0enodeAccessible\x122\n" +
 	"\asecrets\x18\x02 \x03(\v2\x18.journalet.v1.PullSecretR\asecrets\x12)\n" +
@@ -3913,7 +3999,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\bHookKind\x12\x19\n" +
 	"\x15HOOK_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14HOOK_KIND_POST_START\x10\x01\x12\x16\n" +
-	"\x12HOOK_KIND_PRE_STOP\x10\x02*\xff\x03\n" +
+	"\x12HOOK_KIND_PRE_STOP\x10\x02*\x95\x04\n" +
 	"\tCallError\x12\x1a\n" +
 	"\x16CALL_ERROR_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12CALL_ERROR_RUNTIME\x10\x01\x12 \n" +
@@ -3933,7 +4019,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x0fCALL_ERROR_HOOK\x10\x0e\x12\x18\n" +
 	"\x14CALL_ERROR_WITHDRAWN\x10\x0f\x12\x19\n" +
 	"\x15CALL_ERROR_START_LOST\x10\x10\x12\x15\n" +
-	"\x11CALL_ERROR_DEVICE\x10\x14*c\n" +
+	"\x11CALL_ERROR_DEVICE\x10\x14\x12\x14\n" +
+	"\x10CALL_ERROR_CLAIM\x10\x15*c\n" +
 	"\fSandboxState\x12\x1d\n" +
 	"\x19SANDBOX_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SANDBOX_STATE_READY\x10\x01\x12\x1b\n" +
@@ -4030,12 +4117,17 @@ var file_journalet_v1_runtime_proto_goTypes = []any{
 	nil,                           // 48: journalet.v1.RuntimeState.HooksEntry
 	nil,                           // 49: journalet.v1.PodCalls.ContainersEntry
 	(*AllocateDevices)(nil),       // 50: journalet.v1.AllocateDevices
-	(*UserNamespace)(nil),         // 51: journalet.v1.UserNamespace
-	(*ContainerDevices)(nil),      // 52: journalet.v1.ContainerDevices
-	(*durationpb.Duration)(nil),   // 53: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 54: google.protobuf.Timestamp
-	(*DeviceAnswer)(nil),          // 55: journalet.v1.DeviceAnswer
-	(*Timers)(nil),                // 56: journalet.v1.Timers
+	(*ReadClaims)(nil),            // 51: journalet.v1.ReadClaims
+	(*PrepareClaims)(nil),         // 52: journalet.v1.PrepareClaims
+	(*UnprepareClaims)(nil),       // 53: journalet.v1.UnprepareClaims
+	(*UserNamespace)(nil),         // 54: journalet.v1.UserNamespace
+	(*ContainerDevices)(nil),      // 55: journalet.v1.ContainerDevices
+	(*durationpb.Duration)(nil),   // 56: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 57: google.protobuf.Timestamp
+	(*DeviceAnswer)(nil),          // 58: journalet.v1.DeviceAnswer
+	(*ResourceClaim)(nil),         // 59: journalet.v1.ResourceClaim
+	(*ClaimOutcome)(nil),          // 60: journalet.v1.ClaimOutcome
+	(*Timers)(nil),                // 61: journalet.v1.Timers
 }
 var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	10, // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
@@ -4051,61 +4143,66 @@ var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	14, // 10: journalet.v1.CallRequested.update_container:type_name -> journalet.v1.UpdateContainer
 	21, // 11: journalet.v1.CallRequested.remove_image:type_name -> journalet.v1.RemoveImage
 	50, // 12: journalet.v1.CallRequested.allocate_devices:type_name -> journalet.v1.AllocateDevices
-	51, // 13: journalet.v1.RunSandbox.user_namespace:type_name -> journalet.v1.UserNamespace
-	0,  // 14: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
-	51, // 15: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
-	52, // 16: journalet.v1.StartContainer.devices:type_name -> journalet.v1.ContainerDevices
-	12, // 17: journalet.v1.StartContainer.placement:type_name -> journalet.v1.Placement
-	9,  // 18: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
-	13, // 19: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
-	12, // 20: journalet.v1.UpdateContainer.placement:type_name -> journalet.v1.Placement
-	53, // 21: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
-	1,  // 22: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
-	53, // 23: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
-	24, // 24: journalet.v1.SetUpVolumes.volumes:type_name -> journalet.v1.DesiredVolume
-	51, // 25: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
-	53, // 26: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
-	2,  // 27: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
-	9,  // 28: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
-	54, // 29: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
-	25, // 30: journalet.v1.CallFinished.volumes:type_name -> journalet.v1.VolumeOutcome
-	31, // 31: journalet.v1.CallFinished.pull_credentials:type_name -> journalet.v1.PullCredentials
-	55, // 32: journalet.v1.CallFinished.device_answer:type_name -> journalet.v1.DeviceAnswer
-	32, // 33: journalet.v1.PullCredentials.secrets:type_name -> journalet.v1.PullSecret
-	3,  // 34: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
-	54, // 35: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
-	5,  // 36: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
-	4,  // 37: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	54, // 38: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	54, // 39: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	54, // 40: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
-	9,  // 41: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
-	54, // 42: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
-	34, // 43: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
-	35, // 44: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
-	8,  // 45: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
-	6,  // 46: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
-	7,  // 47: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	54, // 48: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	40, // 49: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	43, // 50: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	44, // 51: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	45, // 52: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	33, // 53: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	46, // 54: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	47, // 55: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
-	56, // 56: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
-	48, // 57: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
-	49, // 58: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	37, // 59: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	41, // 60: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	42, // 61: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	39, // 62: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
-	63, // [63:63] is the sub-list for method output_type
-	63, // [63:63] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	51, // 13: journalet.v1.CallRequested.read_claims:type_name -> journalet.v1.ReadClaims
+	52, // 14: journalet.v1.CallRequested.prepare_claims:type_name -> journalet.v1.PrepareClaims
+	53, // 15: journalet.v1.CallRequested.unprepare_claims:type_name -> journalet.v1.UnprepareClaims
+	54, // 16: journalet.v1.RunSandbox.user_namespace:type_name -> journalet.v1.UserNamespace
+	0,  // 17: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
+	54, // 18: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
+	55, // 19: journalet.v1.StartContainer.devices:type_name -> journalet.v1.ContainerDevices
+	12, // 20: journalet.v1.StartContainer.placement:type_name -> journalet.v1.Placement
+	9,  // 21: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
+	13, // 22: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
+	12, // 23: journalet.v1.UpdateContainer.placement:type_name -> journalet.v1.Placement
+	56, // 24: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
+	1,  // 25: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
+	56, // 26: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
+	24, // 27: journalet.v1.SetUpVolumes.volumes:type_name -> journalet.v1.DesiredVolume
+	54, // 28: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
+	56, // 29: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
+	2,  // 30: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
+	9,  // 31: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
+	57, // 32: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
+	25, // 33: journalet.v1.CallFinished.volumes:type_name -> journalet.v1.VolumeOutcome
+	31, // 34: journalet.v1.CallFinished.pull_credentials:type_name -> journalet.v1.PullCredentials
+	58, // 35: journalet.v1.CallFinished.device_answer:type_name -> journalet.v1.DeviceAnswer
+	59, // 36: journalet.v1.CallFinished.claims:type_name -> journalet.v1.ResourceClaim
+	60, // 37: journalet.v1.CallFinished.claim_outcomes:type_name -> journalet.v1.ClaimOutcome
+	32, // 38: journalet.v1.PullCredentials.secrets:type_name -> journalet.v1.PullSecret
+	3,  // 39: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
+	57, // 40: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
+	5,  // 41: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
+	4,  // 42: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
+	57, // 43: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	57, // 44: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	57, // 45: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	9,  // 46: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
+	57, // 47: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	34, // 48: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
+	35, // 49: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
+	8,  // 50: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
+	6,  // 51: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
+	7,  // 52: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
+	57, // 53: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	40, // 54: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	43, // 55: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	44, // 56: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	45, // 57: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	33, // 58: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	46, // 59: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	47, // 60: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
+	61, // 61: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	48, // 62: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
+	49, // 63: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	37, // 64: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	41, // 65: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	42, // 66: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	39, // 67: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
+	68, // [68:68] is the sub-list for method output_type
+	68, // [68:68] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }
@@ -4114,6 +4211,7 @@ func file_journalet_v1_runtime_proto_init() {
 		return
 	}
 	file_journalet_v1_agent_proto_init()
+	file_journalet_v1_claims_proto_init()
 	file_journalet_v1_devices_proto_init()
 	file_journalet_v1_runtime_proto_msgTypes[0].OneofWrappers = []any{
 		(*CallRequested_RunSandbox)(nil),
@@ -4129,6 +4227,9 @@ func file_journalet_v1_runtime_proto_init() {
 		(*CallRequested_UpdateContainer)(nil),
 		(*CallRequested_RemoveImage)(nil),
 		(*CallRequested_AllocateDevices)(nil),
+		(*CallRequested_ReadClaims)(nil),
+		(*CallRequested_PrepareClaims)(nil),
+		(*CallRequested_UnprepareClaims)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

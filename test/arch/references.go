@@ -47,9 +47,10 @@ var theirs = strings.Fields(`
 	            RestartingAllContainers SyncTerminatingPod SystemCriticalPriority UnexpectedAdmissionError
 	            ValidatePodResize ValidatePodUpdate
             CheckLimitsForResolvConf EvictionThresholdMet FailedCreatePodContainer FailedNodeDeclaredFeaturesCheck
-            FailedPodSandBoxStatus FailedPrepareDynamicResources FailedValidation HostIPsIPFamilyMismatch
+            FailedPodSandBoxStatus FailedValidation HostIPsIPFamilyMismatch
             InvalidImageID KubeletSetupFailed PossibleMemoryBackedVolumesOnDisk SystemOOM
-	Kubernetes: allocatedResources cAdvisor usageNanoCores container_last_seen
+	Kubernetes: AllocationResultsMaxSize DriverNameMaxLength ResourceSlices
+	            allocatedResources cAdvisor usageNanoCores container_last_seen
 	            hostnameOverride nodeStatus AppArmor ConfigMaps WebSocket
 	Runtimes:   image_id stats_collect_period restrict_oom_score_adj Container.Delete ImageService
 	            K8sContainerdNamespace SystemdCgroup

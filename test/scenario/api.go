@@ -17,8 +17,9 @@ import (
 )
 
 // apiPod records that the API server has a pod of this UID, as the body and the arguments give it: deleted=(grace in
-// seconds), phase=, generation=, claims=(name, ...), volumes that are claims of their names, and ephemeral=(name or
-// name:target, ...), whose image is debug:1. The body is a pod in YAML, without apiVersion and kind.
+// seconds), phase=, generation=, claims=(name, ...), volumes that are claims of their names,
+// resource-claims=(name, ...), ResourceClaims that its first container has, and ephemeral=(name or name:target, ...),
+// whose image is debug:1. The body is a pod in YAML, without apiVersion and kind.
 func (s *Scenario) apiPod(d *datadriven.TestData) (string, error) {
 	body := strings.ReplaceAll("\n"+d.Input, "\nmetadata:", "\napiVersion: v1\nkind: Pod\nmetadata:")
 	node := s.started.GetConfig().GetNodeName()
@@ -49,6 +50,7 @@ func (s *Scenario) apiPod(d *datadriven.TestData) (string, error) {
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}})
 	}
+	addClaims(pod, values(d, "resource-claims"))
 	p, unsupported, err := manifest.FromAPI(pod)
 	if err != nil {
 		return "", err

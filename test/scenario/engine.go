@@ -195,6 +195,12 @@ func (g *engine) perform(c *journaletv1.Call) *journaletv1.CallFinished {
 	if setUp := c.GetRequest().GetSetUpVolumes(); setUp != nil {
 		m = g.names.manifests[setUp.GetDigest()]
 	}
+	if read := c.GetRequest().GetReadClaims(); read != nil {
+		m = g.names.manifests[read.GetDigest()]
+	}
+	if run := c.GetRequest().GetRunSandbox(); run != nil {
+		m = g.names.manifests[run.GetDigest()]
+	}
 	out := g.world.perform(g.names.of(uid), c.GetIntentId(), c.GetRequest(), m, g.now)
 	out.Requester = c.GetRequester()
 	return out

@@ -222,6 +222,9 @@ func (s *Scenario) fail(d *datadriven.TestData) (string, error) {
 	if values(d, "volume") != nil {
 		return "", s.failVolumesOf(d, c)
 	}
+	if d.HasArg("stage") {
+		return "", s.failClaims(d, c)
+	}
 	code := journaletv1.CallError_value["CALL_ERROR_"+strings.ToUpper(arg(d, "error", "runtime"))]
 	if code == 0 {
 		return "", fmt.Errorf("no such error")

@@ -246,6 +246,10 @@ func (n *names) call(r *journaletv1.CallRequested) string {
 		text += placementText(k.UpdateContainer.GetPlacement())
 	case *journaletv1.CallRequested_AllocateDevices:
 		text += " " + k.AllocateDevices.GetResource() + "=" + strings.Join(k.AllocateDevices.GetIds(), ",")
+	case *journaletv1.CallRequested_PrepareClaims:
+		text += claimsText(k.PrepareClaims.GetClaims())
+	case *journaletv1.CallRequested_UnprepareClaims:
+		text += claimsText(k.UnprepareClaims.GetClaims())
 	case *journaletv1.CallRequested_RunHook:
 		text += " " + k.RunHook.GetContainerId()
 		if k.RunHook.GetTimeout() != nil {
@@ -339,6 +343,12 @@ func opOf(r *journaletv1.CallRequested) (op, container string) {
 		return "clean-pod", ""
 	case *journaletv1.CallRequested_AllocateDevices:
 		return "allocate-devices", k.AllocateDevices.GetContainer()
+	case *journaletv1.CallRequested_ReadClaims:
+		return "read-claims", ""
+	case *journaletv1.CallRequested_PrepareClaims:
+		return "prepare-claims", ""
+	case *journaletv1.CallRequested_UnprepareClaims:
+		return "unprepare-claims", ""
 	case *journaletv1.CallRequested_RunHook:
 		return hooks[k.RunHook.GetKind()], k.RunHook.GetContainer()
 	}

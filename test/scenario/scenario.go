@@ -205,6 +205,7 @@ func (s *Scenario) start(d *datadriven.TestData) (string, error) {
 	s.started = &journaletv1.AgentStarted{
 		Epoch: s.g.epoch, Version: arg(d, "version", "scenario"), Config: c, BootId: "boot", AgentId: "agent",
 	}
+	s.g.world.boot = s.started.GetBootId()
 	if err := s.put(messages.Agent, messages.NewEvent(proto.CloneOf(s.started))); err != nil {
 		return "", err
 	}
@@ -236,6 +237,7 @@ func (s *Scenario) restart(d *datadriven.TestData) (string, error) {
 		s.started.Config.PullsWithoutServiceAccount = false
 	}
 	s.started.BootId = arg(d, "boot", s.started.BootId)
+	s.g.world.boot = s.started.GetBootId()
 	if d.HasArg("managers") {
 		s.started.Config.Managers = managers(d)
 	}

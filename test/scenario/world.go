@@ -32,6 +32,8 @@ type world struct {
 	store map[string]string
 	// plugins are what the device plugins offer, by resource.
 	plugins map[string]*journaletv1.DevicesObserved
+	// boot is that of the machine.
+	boot string
 	// violations are broken rules, such as two instances of a container at once.
 	violations []string
 }
@@ -64,6 +66,8 @@ type objects struct {
 	volumes map[string]string
 	// devices are those of containers, by id.
 	devices map[string][]string
+	// claims are those that a driver has prepared, by UID, with the boot in which it has.
+	claims map[string]string
 }
 
 func newObjects() *objects {
@@ -72,7 +76,7 @@ func newObjects() *objects {
 		startingBefore: map[string]bool{}, stopped: map[string]bool{}, resources: map[string]*journaletv1.Resources{},
 		cpus:       map[string]string{},
 		createdFor: map[string]string{}, ran: map[string]bool{}, volumes: map[string]string{},
-		requested: map[string]int{}, devices: map[string][]string{},
+		requested: map[string]int{}, devices: map[string][]string{}, claims: map[string]string{},
 	}
 }
 
@@ -93,6 +97,7 @@ func (w *world) clone() *world {
 			resources: maps.Clone(o.resources), cpus: maps.Clone(o.cpus),
 			createdFor: maps.Clone(o.createdFor), ran: maps.Clone(o.ran),
 			volumes: maps.Clone(o.volumes), requested: maps.Clone(o.requested), devices: maps.Clone(o.devices),
+			claims: maps.Clone(o.claims),
 		}
 		for _, x := range o.sandboxes {
 			n.sandboxes = append(n.sandboxes, proto.CloneOf(x))
@@ -107,7 +112,7 @@ func (w *world) clone() *world {
 	maps.Copy(c.created, w.created)
 	maps.Copy(c.store, w.store)
 	maps.Copy(c.plugins, w.plugins)
-	c.stamped = w.stamped
+	c.stamped, c.boot = w.stamped, w.boot
 	return c
 }
 
@@ -140,6 +145,7 @@ func (w *world) perform(
 	o := w.of(req.GetPodUid())
 	switch k := req.GetWork().(type) {
 	case *journaletv1.CallRequested_RunSandbox:
+		w.checkClaims(o, alias, manifest, nil)
 		w.runSandbox(o, alias, id, k.RunSandbox, out, now)
 	case *journaletv1.CallRequested_StartContainer:
 		w.startContainer(o, alias, id, k.StartContainer, manifest, out, now)
@@ -175,7 +181,14 @@ func (w *world) perform(
 	case *journaletv1.CallRequested_SetUpVolumes:
 		w.setUpVolumes(o, alias, k.SetUpVolumes, manifest, out)
 	case *journaletv1.CallRequested_CleanPod:
+		w.checkNoClaim(o, alias)
 		o.cleanPod(k.CleanPod)
+	case *journaletv1.CallRequested_ReadClaims:
+		readClaims(manifest, out)
+	case *journaletv1.CallRequested_PrepareClaims:
+		w.prepareClaims(o, k.PrepareClaims.GetClaims(), out)
+	case *journaletv1.CallRequested_UnprepareClaims:
+		w.unprepareClaims(o, alias, k.UnprepareClaims.GetClaims(), out)
 	case *journaletv1.CallRequested_AllocateDevices:
 		w.allocate(k.AllocateDevices, out)
 	case *journaletv1.CallRequested_RunHook:
@@ -271,6 +284,7 @@ func (w *world) startContainer(
 		w.checkStart(o, alias, c, manifest)
 	}
 	w.checkDevices(o, alias, k)
+	w.checkClaims(o, alias, manifest, k)
 	for _, d := range k.GetDevices() {
 		for _, id := range d.GetIds() {
 			o.devices[c.GetId()] = append(o.devices[c.GetId()], d.GetResource()+" "+id)

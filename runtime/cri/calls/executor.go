@@ -63,11 +63,11 @@ func (x *Executor) newIntent(requester messages.Ref, req *journaletv1.CallReques
 	return in
 }
 
-// canCancel reports whether a call may end without its work done: stops, hooks, plugins and what sets up volumes of CSI
-// drivers mostly wait, and may be repeated.
+// canCancel reports whether a call may end without its work done: stops, hooks, plugins, what sets up volumes of CSI
+// drivers and what reads or prepares claims mostly wait, and may be repeated.
 func (in *intent) canCancel() bool {
 	return in.req.GetRunHook() != nil || in.req.GetStopContainer() != nil || in.req.GetAllocateDevices() != nil ||
-		in.req.GetSetUpVolumes().GetCsi()
+		in.req.GetSetUpVolumes().GetCsi() || in.req.GetReadClaims() != nil || in.req.GetPrepareClaims() != nil
 }
 
 // New returns an executor without intents.
@@ -142,7 +142,8 @@ func (x *Executor) begin(id string) *intent {
 // due returns how long a call may take by its own request; false if nothing bounds it.
 func (in *intent) due() (time.Duration, bool) {
 	switch {
-	case in.req.GetPullImage() != nil, in.req.GetSetUpVolumes().GetCsi(), in.req.GetCleanPod().GetCsi():
+	case in.req.GetPullImage() != nil, in.req.GetSetUpVolumes().GetCsi(), in.req.GetCleanPod().GetCsi(),
+		in.req.GetReadClaims() != nil, in.req.GetPrepareClaims() != nil, in.req.GetUnprepareClaims() != nil:
 		return 0, false
 	case in.req.GetRunHook() != nil:
 		timeout := in.req.GetRunHook().GetTimeout()
@@ -160,8 +161,8 @@ type Overdue struct {
 }
 
 // Overdue returns the calls that have been under way for longer than threshold, the oldest first. A stop and a hook get
-// their grace period or timeout on top. It omits pulls, whose duration depends on a registry, calls of CSI drivers, and
-// hooks without a timeout, which may take as long as their container.
+// their grace period or timeout on top. It omits pulls, whose duration depends on a registry, calls of CSI drivers and
+// for claims, and hooks without a timeout, which may take as long as their container.
 func (x *Executor) Overdue(threshold time.Duration) []Overdue {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -275,6 +276,12 @@ func Operation(req *journaletv1.CallRequested) string {
 		return "run_hook"
 	case *journaletv1.CallRequested_AllocateDevices:
 		return "allocate_devices"
+	case *journaletv1.CallRequested_ReadClaims:
+		return "read_claims"
+	case *journaletv1.CallRequested_PrepareClaims:
+		return "prepare_claims"
+	case *journaletv1.CallRequested_UnprepareClaims:
+		return "unprepare_claims"
 	}
 	return "unknown"
 }

@@ -66,6 +66,7 @@ var fields = map[action][]string{
 		"NumaNode.distances", "NumaNode.id", "NumaNode.memory_bytes", "Placement.exclusive",
 		"Placement.memory_nodes", "Placement.pod_exclusive", "ResourceManagers.pod_scope",
 		"ResourceManagers.prefer_closest", "ResourceManagers.static_cpus",
+		"ClaimOutcome.stage",
 		"ResourceManagers.static_memory", "ResourceManagers.topology_policy", "RunSandbox.exclusive_cpus",
 	},
 	vocabulary: {
@@ -105,11 +106,12 @@ var fields = map[action][]string{
 		"ApiDeleteFinished.uid", "ApiDeleteRequested.uid", "NodeObserved.uid", "NodeRegistered.uid",
 		"OomKillObserved.uid",
 		"DeviceHealthDecided.uid", "PreferredDevicesRead.uid", "PreferredDevicesRequested.uid",
-		"SharedCpusDecided.pods",
+		"SharedCpusDecided.pods", "ClaimOutcome.uid", "ResourceClaim.uid",
 	},
 	namespace: {
 		"AdmissionRequested.namespace", "CleanPod.namespace", "PodObserved.pod_namespace", "PodRef.namespace",
 		"ObjectsSet.namespace",
+		"ResourceClaim.namespace",
 		"ImagePullRequested.namespace", "PullImage.namespace", "PullSecret.namespace", "ApiDeleteRequested.namespace",
 	},
 	podName: {
@@ -158,7 +160,7 @@ var fields = map[action][]string{
 		"AdmissionRequested.digest", "PodRef.digest", "ProbesSet.digest", "ResizeDecided.digest",
 		"ResizePendingPreemption.digest", "ResizeRequested.digest", "RunHook.digest",
 		"RunSandbox.allocated_digest", "RunSandbox.digest", "SetUpVolumes.allocated_digest",
-		"SetUpVolumes.digest",
+		"SetUpVolumes.digest", "ReadClaims.digest",
 		"StartContainer.allocated_digest", "StartContainer.digest", "UpdateContainer.allocated_digest",
 		"UpdateContainer.digest",
 	},
@@ -188,6 +190,8 @@ var fields = map[action][]string{
 		"AllocateDevices.ids", "AllocateDevices.resource", "ContainerDevices.ids", "ContainerDevices.resource",
 		"Device.id", "DeviceCapacityDecided.resource", "DeviceDemand.resource", "DeviceHealthDecided.resource",
 		"DevicesObserved.removed", "DevicesObserved.resource", "HealthOfDevice.id", "PreferredDevicesRead.ids",
+		"ClaimDevice.device", "ClaimDevice.driver", "ClaimDevice.pool", "ClaimDevice.requests", "ClaimDevice.share_id",
+		"ResourceClaim.name", "ResourceClaim.pod_claims", "ResourceClaim.prepare", "ResourceClaim.unprepare",
 		"PreferredDevicesRequested.available", "PreferredDevicesRequested.chosen", "PreferredDevicesRequested.resource",
 	},
 	drop: {
@@ -217,6 +221,7 @@ var fields = map[action][]string{
 		"CertificateChanged.message", "CertificateChanged.request", "NodeObserved.labels", "NodeObserved.pod_cidrs",
 		"NodeTaint.key", "NodeTaint.value", "ContainerExcess.request", "ContainerExcess.used", "ThresholdMet.quantity",
 		"OomKillObserved.process",
+		"ClaimDevice.cdi_devices", "ClaimOutcome.boot_id", "ClaimOutcome.message", "StartContainer.claim_devices",
 		"DeviceAnswer.cdi_devices", "DeviceMount.container_path", "DeviceMount.host_path", "DeviceNode.container_path",
 		"DeviceNode.host_path", "DeviceNode.permissions", "DevicesObserved.message", "NamedValue.name",
 		"NamedValue.value", "PreferredDevicesRead.message",

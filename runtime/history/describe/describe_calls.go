@@ -128,6 +128,12 @@ func describeCall(c *journaletv1.CallRequested) callText {
 	case *journaletv1.CallRequested_AllocateDevices:
 		a := w.AllocateDevices
 		return callText{"allocate", a.GetResource() + " " + list(a.GetIds(), 6) + " for container " + a.GetContainer()}
+	case *journaletv1.CallRequested_ReadClaims:
+		return callText{"read", "resource claims"}
+	case *journaletv1.CallRequested_PrepareClaims:
+		return callText{"prepare", "resource claims " + claimNames(w.PrepareClaims.GetClaims())}
+	case *journaletv1.CallRequested_UnprepareClaims:
+		return callText{"unprepare", "resource claims " + claimNames(w.UnprepareClaims.GetClaims())}
 	case *journaletv1.CallRequested_RemoveContainer:
 		return callText{"remove", "container " + w.RemoveContainer.GetContainer()}
 	case *journaletv1.CallRequested_StopSandbox:
@@ -150,6 +156,15 @@ func describeCall(c *journaletv1.CallRequested) callText {
 		return callText{"clean up", "volumes"}
 	}
 	return callText{"perform", "an unknown call"}
+}
+
+// claimNames names claims of one pod.
+func claimNames(all []*journaletv1.ResourceClaim) string {
+	var names []string
+	for _, c := range all {
+		names = append(names, c.GetName())
+	}
+	return list(names, 6)
 }
 
 func hookText(h *journaletv1.RunHook) string {

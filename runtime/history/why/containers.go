@@ -18,11 +18,13 @@ const (
 	startTimer   = "start "
 	sandboxTimer = "sandbox"
 	volumeTimer  = "volume "
+	claimsTimer  = "claims"
 )
 
 // problems explains what an admitted pod lacks to be ready, in the order in which it is started.
 func (s *subject) problems(a *Answer) {
 	s.restartingAll(a)
+	s.claims(a)
 	s.sandbox(a)
 	s.volumes(a)
 	for _, name := range s.containers {

@@ -233,7 +233,6 @@ func TestUnsupportedFieldsAreNamed(t *testing.T) {
 		"spec.volumes[0].nfs": func(s *corev1.PodSpec) {
 			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}}}
 		},
-		"spec.resourceClaims": func(s *corev1.PodSpec) { s.ResourceClaims = []corev1.PodResourceClaim{{Name: "c"}} },
 		"": func(s *corev1.PodSpec) {
 			s.Volumes = []corev1.Volume{
 				{Name: "c", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}},
@@ -246,6 +245,8 @@ func TestUnsupportedFieldsAreNamed(t *testing.T) {
 				EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e", Image: "i"}}}
 			s.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "p", DevicePath: "/dev/p"}}
 			s.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}}
+			s.ResourceClaims = []corev1.PodResourceClaim{{Name: "c"}}
+			s.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "c"}}
 		},
 	} {
 		pod := testPod("a")

@@ -70,9 +70,6 @@ func unsupportedOfAPI(spec *corev1.PodSpec) string {
 			staticVolume(r, &spec.Volumes[i], at)
 		}
 	}
-	if len(spec.ResourceClaims) > 0 {
-		refuse(r, field.NewPath("spec", "resourceClaims"), "resource claims", "")
-	}
 	rest := *spec
 	rest.EphemeralContainers = nil
 	rest.Containers, rest.InitContainers = withoutDevices(spec.Containers), withoutDevices(spec.InitContainers)

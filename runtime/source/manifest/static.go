@@ -37,8 +37,13 @@ const (
 func checkStatic(r *report, pod *corev1.Pod) {
 	spec := field.NewPath("spec")
 	if len(pod.Spec.ResourceClaims) > 0 {
-		refuse(r, spec.Child("resourceClaims"), "an API server keeps resource claims, and this node has none",
-			"remove it, or name a device by CDI in an annotation")
+		refuse(r, spec.Child("resourceClaims"), noClaims, claimsRemedy)
+	}
+	for i := range pod.Spec.InitContainers {
+		staticClaims(r, &pod.Spec.InitContainers[i], spec.Child("initContainers").Index(i))
+	}
+	for i := range pod.Spec.Containers {
+		staticClaims(r, &pod.Spec.Containers[i], spec.Child("containers").Index(i))
 	}
 	if _, mirror := pod.Annotations[ConfigMirrorAnnotation]; mirror {
 		r.addAt("metadata.annotations["+ConfigMirrorAnnotation+"]", CodeStaticPod,
@@ -46,6 +51,19 @@ func checkStatic(r *report, pod *corev1.Pod) {
 	}
 	for i := range pod.Spec.Volumes {
 		staticVolume(r, &pod.Spec.Volumes[i], spec.Child("volumes").Index(i))
+	}
+}
+
+// What is reported about resource claims of a pod that is not of an API server.
+const (
+	noClaims     = "an API server keeps resource claims, and this node has none"
+	claimsRemedy = "remove it, or name a device by CDI in the limits of a container"
+)
+
+// staticClaims refuses the claims of a container.
+func staticClaims(r *report, c *corev1.Container, at *field.Path) {
+	if len(c.Resources.Claims) > 0 {
+		refuse(r, at.Child("resources", "claims"), noClaims, claimsRemedy)
 	}
 }
 

@@ -32,7 +32,7 @@ var supportedFields = newFieldSet(append(schedulerFields, alsoForInit(withVolume
 	"spec.readinessGates[].conditionType", "spec.imagePullSecrets[].name",
 	"spec.serviceAccountName", "spec.serviceAccount",
 	"spec.enableServiceLinks", "spec.automountServiceAccountToken", "spec.os.name",
-	"spec.hostUsers", "spec.hostnameOverride",
+	"spec.hostUsers", "spec.hostnameOverride", "spec.resourceClaims",
 
 	"spec.securityContext.runAsUser", "spec.securityContext.runAsGroup", "spec.securityContext.runAsNonRoot",
 	"spec.securityContext.supplementalGroups", "spec.securityContext.sysctls[].name",
@@ -53,7 +53,7 @@ var supportedFields = newFieldSet(append(schedulerFields, alsoForInit(withVolume
 	"spec.containers[].env[].valueFrom.fileKeyRef",
 	"spec.containers[].envFrom[].prefix", "spec.containers[].envFrom[].configMapRef",
 	"spec.containers[].envFrom[].secretRef",
-	"spec.containers[].resources.limits", "spec.containers[].resources.requests",
+	"spec.containers[].resources.limits", "spec.containers[].resources.requests", "spec.containers[].resources.claims",
 	"spec.containers[].resizePolicy[].resourceName", "spec.containers[].resizePolicy[].restartPolicy",
 	"spec.containers[].volumeMounts[].name", "spec.containers[].volumeMounts[].mountPath",
 	"spec.containers[].volumeMounts[].readOnly", "spec.containers[].volumeMounts[].mountPropagation",

@@ -1,0 +1,73 @@
+package pod
+
+import (
+	"time"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// claimsTimer ends the wait after a call for the pod's claims that failed.
+const claimsTimer = "claims"
+
+const (
+	// firstClaimDelay and maxClaimDelay bound the wait after a call for claims that failed; it doubles between the two.
+	// The kubelet tries again with each synchronization of the pod, after 10 s. The upper one is short beside the restart
+	// of a driver: its pods are waiting.
+	firstClaimDelay = time.Second
+	maxClaimDelay   = 30 * time.Second
+)
+
+// prepareClaims reads the pod's claims and has their drivers prepare them: all of them, before the sandbox is created.
+func (d *step) prepareClaims() error {
+	c := d.state.GetClaims()
+	if d.claimsReady() || d.calling(isAboutClaims) {
+		return nil
+	}
+	if waits, err := d.claimsWait(); waits || err != nil {
+		return err
+	}
+	if !c.GetRead() {
+		return d.requestCall(&journaletv1.ReadClaims{Digest: d.state.GetPod().GetDigest()})
+	}
+	var due []*journaletv1.ResourceClaim
+	for _, of := range c.GetClaims() {
+		if of.GetStage() != claimPrepared {
+			due = append(due, of.GetClaim())
+		}
+	}
+	return d.requestCall(&journaletv1.PrepareClaims{Claims: due})
+}
+
+// unprepareOrReport ends the termination of a pod of which nothing runs, after its drivers have undone what they have
+// prepared: the control plane takes the devices for free as soon as it has the pod's terminal phase.
+func (d *step) unprepareOrReport() error {
+	var due []*journaletv1.ResourceClaim
+	for _, of := range d.state.GetClaims().GetClaims() {
+		if inUse(of) {
+			due = append(due, of.GetClaim())
+		}
+	}
+	if len(due) == 0 {
+		return d.reportTerminated()
+	}
+	if d.calling(func(r *journaletv1.CallRequested) bool { return r.GetUnprepareClaims() != nil }) {
+		return nil
+	}
+	if waits, err := d.claimsWait(); waits || err != nil {
+		return err
+	}
+	return d.requestCall(&journaletv1.UnprepareClaims{Claims: due})
+}
+
+// claimsWait reports whether the delay after a call for claims that failed is not over.
+func (d *step) claimsWait() (waits bool, err error) {
+	c := d.state.GetClaims()
+	if wait := d.left(c.GetFailedAt(), doubled(c.GetFailures(), firstClaimDelay, maxClaimDelay)); wait > 0 {
+		return true, d.timer(claimsTimer, wait)
+	}
+	return false, d.clearTimer(claimsTimer)
+}
+
+func isAboutClaims(r *journaletv1.CallRequested) bool {
+	return r.GetReadClaims() != nil || r.GetPrepareClaims() != nil || r.GetUnprepareClaims() != nil
+}

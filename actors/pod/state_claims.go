@@ -1,0 +1,77 @@
+package pod
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// The stages of a claim, short.
+const (
+	claimRead      = journaletv1.ClaimStage_CLAIM_STAGE_READ
+	claimPreparing = journaletv1.ClaimStage_CLAIM_STAGE_PREPARING
+	claimPrepared  = journaletv1.ClaimStage_CLAIM_STAGE_PREPARED
+)
+
+// claimsReady reports whether drivers have prepared all claims of the pod.
+func (a *Actor) claimsReady() bool {
+	c := a.state.GetClaims()
+	return len(a.manifest.Spec.ResourceClaims) == 0 || c.GetRead() &&
+		!slices.ContainsFunc(c.GetClaims(), func(of *journaletv1.PodClaim) bool { return of.GetStage() != claimPrepared })
+}
+
+// inUse reports whether a driver may have prepared a claim for the pod.
+func inUse(of *journaletv1.PodClaim) bool {
+	return of.GetStage() == claimPreparing || of.GetStage() == claimPrepared
+}
+
+// usesClaims reports whether a driver may have prepared a claim for the pod.
+func (a *Actor) usesClaims() bool { return slices.ContainsFunc(a.state.GetClaims().GetClaims(), inUse) }
+
+// ClaimsOf returns the claims of a container that drivers have prepared, in the order of the pod's. To be read only.
+func (a *Actor) ClaimsOf(c *corev1.Container) []*journaletv1.PodClaim {
+	var all []*journaletv1.PodClaim
+	for _, of := range a.state.GetClaims().GetClaims() {
+		if of.GetStage() == claimPrepared && slices.ContainsFunc(c.Resources.Claims, func(want corev1.ResourceClaim) bool {
+			return slices.Contains(of.GetClaim().GetPodClaims(), want.Name)
+		}) {
+			all = append(all, of)
+		}
+	}
+	return all
+}
+
+// claimDevices returns the CDI devices of a container, each once, in the order of its claims. As in the kubelet, a
+// device without requests is for all of them.
+func (a *Actor) claimDevices(c *corev1.Container) []string {
+	var all []string
+	for _, want := range c.Resources.Claims {
+		for _, of := range a.state.GetClaims().GetClaims() {
+			if !slices.Contains(of.GetClaim().GetPodClaims(), want.Name) {
+				continue
+			}
+			for _, device := range of.GetDevices() {
+				if want.Request != "" && len(device.GetRequests()) > 0 && !slices.Contains(device.GetRequests(), want.Request) {
+					continue
+				}
+				for _, name := range device.GetCdiDevices() {
+					if !slices.Contains(all, name) {
+						all = append(all, name)
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// ClaimProblem returns why the claims of a running pod are not prepared, in the kubelet's words; "" if they are, or
+// nothing is wrong yet.
+func (a *Actor) ClaimProblem() string {
+	if m := a.state.GetClaims().GetMessage(); m != "" && a.state.GetStage() == runningPod {
+		return "Failed to prepare dynamic resources: " + m
+	}
+	return ""
+}
