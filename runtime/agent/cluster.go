@@ -11,6 +11,7 @@ import (
 
 	"github.com/journalet/journalet/actors"
 	nodeactor "github.com/journalet/journalet/actors/node"
+	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/api/server"
@@ -18,6 +19,7 @@ import (
 	"github.com/journalet/journalet/runtime/cluster/client"
 	"github.com/journalet/journalet/runtime/cluster/node"
 	"github.com/journalet/journalet/runtime/csi"
+	"github.com/journalet/journalet/runtime/dra"
 	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/source/api"
 )
@@ -33,6 +35,8 @@ type cluster struct {
 	pods    *api.Driver
 	csi     *csi.Drivers
 	disks   *csi.Volumes
+	dra     *dra.Drivers
+	claims  *dra.Claims
 	reports *reports
 	// ports serve the kubelet server's paths to the cluster, by name.
 	ports map[string]func(context.Context) error
@@ -75,6 +79,7 @@ func (a *agent) newCluster() (*cluster, error) {
 		return nil, err
 	}
 	c.node = a.newClusterNode(c)
+	a.newClaims(c)
 	c.reports = a.newReports(c.client, c.metrics.StatusSynced)
 	if c.pods, err = a.newAPISource(c.client, c.reports); err != nil {
 		return nil, err
@@ -125,13 +130,17 @@ func (a *agent) clientOptions(config *rest.Config, contact *client.Contact) clie
 // Stored passes a stored record to the drivers, in the journal's order.
 func (c *cluster) Stored(rec *journaletv1.Record) {
 	c.node.Stored(rec)
+	c.claims.Stored(rec)
 	c.reports.Stored(rec)
 }
 
 // seed gives the drivers the folded state of an actor.
 func (c *cluster) seed(r *host.Recovered, ref messages.Ref, d actors.Decider) {
-	if d, ok := d.(*nodeactor.Actor); ok {
+	switch d := d.(type) {
+	case *nodeactor.Actor:
 		c.seedNode(r, ref, d, c.boot)
+	case *pod.Actor:
+		c.seedClaims(r, ref, d)
 	}
 	c.reports.seed(r, ref, d)
 }

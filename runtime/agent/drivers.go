@@ -184,7 +184,7 @@ func (a *agent) newDrivers() error {
 	}
 	if a.cluster != nil {
 		options.ServiceEnv, options.RuntimeHandler = a.cluster.serviceEnv, a.cluster.runtimeHandler
-		options.Warn = a.cluster.reports.sandboxWarning
+		options.Warn, options.Claims = a.cluster.reports.sandboxWarning, a.cluster.claims
 	}
 	if a.devices = a.newDevices(); a.devices != nil {
 		options.Devices = a.devices

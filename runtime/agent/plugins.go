@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
@@ -21,8 +22,8 @@ import (
 
 // Why plugins of these types are refused.
 const (
-	noCSI = "CSI drivers need an API server, which has their volumes; start the agent with --kubeconfig"
-	noDRA = "dynamic resource allocation is not supported by this version of journalet; use a device plugin"
+	noCSI     = "CSI drivers need an API server, which has their volumes; start the agent with --kubeconfig"
+	noDevices = "the simulated runtime has no devices"
 )
 
 // newDevices creates the driver of device plugins; nil if nothing real runs.
@@ -39,16 +40,17 @@ func (a *agent) newDevices() *devices.Driver {
 
 // pluginDrivers returns what serves and finds plugins. Where that is not possible, nothing else ends for it.
 func (a *agent) pluginDrivers() map[string]func(context.Context) error {
-	if a.devices == nil {
+	if a.devices == nil && a.cluster == nil {
 		return nil
 	}
+	handlers := map[string]plugins.Handler{
+		"DevicePlugin": plugins.Refuse(noDevices), "CSIPlugin": a.csiPlugins(), "DRAPlugin": a.draPlugins(),
+	}
+	if a.devices != nil {
+		handlers["DevicePlugin"] = a.devices.Watched()
+	}
 	watcher := plugins.New(plugins.Options{
-		Dir: filepath.Join(a.absoluteRoot(), plugins.RegistryDir), Log: a.log,
-		Handlers: map[string]plugins.Handler{
-			"DevicePlugin": a.devices.Watched(),
-			"CSIPlugin":    a.csiPlugins(),
-			"DRAPlugin":    plugins.Refuse(noDRA),
-		},
+		Dir: filepath.Join(a.absoluteRoot(), plugins.RegistryDir), Log: a.log, Handlers: handlers,
 	})
 	warn := func(what string, run func(context.Context) error) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -58,13 +60,14 @@ func (a *agent) pluginDrivers() map[string]func(context.Context) error {
 			return nil
 		}
 	}
-	return map[string]func(context.Context) error{
-		"device plugins": warn("device plugins", a.devices.Run),
-		"plugins":        warn("plugins in "+plugins.RegistryDir, watcher.Run),
-		"pod resources": warn("resources of pods", podresources.New(podresources.Options{
+	all := map[string]func(context.Context) error{"plugins": warn("plugins in "+plugins.RegistryDir, watcher.Run)}
+	if a.devices != nil {
+		all["device plugins"] = warn("device plugins", a.devices.Run)
+		all["pod resources"] = warn("resources of pods", podresources.New(podresources.Options{
 			Dir: filepath.Join(a.absoluteRoot(), podresources.Dir), Pods: a.podResources, Devices: a.nodeDevices,
-		}).Run),
+		}).Run)
 	}
+	return all
 }
 
 // nodeDevices returns what device plugins offer.
@@ -115,6 +118,12 @@ func resourcesOf(actor *pod.Actor) (p podresources.Pod, active bool) {
 		return p, false
 	}
 	p.Namespace, p.Name = st.GetPod().GetNamespace(), st.GetPod().GetName()
+	p.Claims = map[string][]*journaletv1.PodClaim{}
+	for c := range containers.All(manifest) {
+		for _, of := range actor.ClaimsOf(c) {
+			p.Claims[c.Name] = append(p.Claims[c.Name], proto.CloneOf(of))
+		}
+	}
 	for i := range manifest.Spec.InitContainers {
 		c := &manifest.Spec.InitContainers[i]
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {

@@ -114,7 +114,8 @@ func (c *call) create(
 		pod: pod, container: container, attempt: req.GetAttempt(), intent: c.intent,
 		image: img, pulled: req.GetPulledVolumeImages(), podIPs: c.podIPs(pod, req.GetPodIps(), sandboxIPs),
 		ids: req.GetUserNamespace(), target: req.GetTargetContainerId(), devices: req.GetDevices(),
-		placement: req.GetPlacement(),
+		claimDevices: req.GetClaimDevices(),
+		placement:    req.GetPlacement(),
 	}
 	if err := verifyNonRoot(in); err != nil {
 		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())

@@ -37,6 +37,8 @@ type containerInput struct {
 	devices []*journaletv1.ContainerDevices
 	// blocks are the volumes that it has as block devices.
 	blocks []*runtimeapi.Device
+	// claimDevices are the CDI devices of its claims, by name.
+	claimDevices []string
 }
 
 // logName returns the log file of one attempt, in the container's log directory.
@@ -59,7 +61,7 @@ func (d *Driver) containerConfig(in containerInput) (*runtimeapi.ContainerConfig
 	}
 	mapIDs(in.mounts, security.GetNamespaceOptions().GetUsernsOptions())
 	return &runtimeapi.ContainerConfig{
-		CDIDevices: append(cdiDevices(c), pluginCDIDevices(in.devices)...),
+		CDIDevices: claimCDIDevices(append(cdiDevices(c), pluginCDIDevices(in.devices)...), in.claimDevices),
 		Devices:    append(deviceNodes(in.devices), in.blocks...),
 		Metadata:   &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: in.attempt},
 		Image:      &runtimeapi.ImageSpec{Image: in.image.ref, UserSpecifiedImage: c.Image},

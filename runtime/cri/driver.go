@@ -122,6 +122,8 @@ type Options struct {
 	Timeouts Timeouts
 	// Devices are the device plugins. Nil: there are none.
 	Devices Devices
+	// Claims has DRA drivers prepare claims. Nil: there is no cluster, and so no claims.
+	Claims Claims
 	// Credentials are those of pulls. Nil: images are pulled without, and every pod may use what is on the node.
 	Credentials Credentials
 	// PullQPS and PullBurst limit how often pulls begin; zero: the defaults, negative QPS: no limit.
@@ -235,6 +237,9 @@ type result struct {
 	pulled     *journaletv1.PullCredentials
 	// devices is what a device plugin wants for a container.
 	devices *journaletv1.DeviceAnswer
+	// claims are those of a pod, as they were read.
+	claims        []*journaletv1.ResourceClaim
+	claimOutcomes []*journaletv1.ClaimOutcome
 }
 
 // Perform does the work of one intent and returns its outcome. With inDoubt the work may be done already, so Perform
@@ -257,6 +262,7 @@ func (d *Driver) Perform(
 		SandboxId: res.sandboxID, ContainerId: res.containerID, ImageRef: res.imageRef, ImageBytes: res.imageBytes,
 		Reported: res.reported, Volumes: c.volumeOutcomes(res.volumes),
 		PullCredentials: res.pulled, DeviceAnswer: res.devices,
+		Claims: res.claims, ClaimOutcomes: c.withheldOutcomes(res.claimOutcomes),
 		ImageInUse: res.imageUsers != "", Message: res.imageUsers,
 	}
 	if err != nil {
@@ -311,6 +317,12 @@ func (c *call) do(ctx context.Context, req *journaletv1.CallRequested) (result, 
 		return c.runHook(ctx, w.RunHook)
 	case *journaletv1.CallRequested_AllocateDevices:
 		return c.allocateDevices(ctx, w.AllocateDevices)
+	case *journaletv1.CallRequested_ReadClaims:
+		return c.readClaims(ctx, w.ReadClaims)
+	case *journaletv1.CallRequested_PrepareClaims:
+		return c.prepareClaims(ctx, w.PrepareClaims)
+	case *journaletv1.CallRequested_UnprepareClaims:
+		return c.unprepareClaims(ctx, w.UnprepareClaims)
 	}
 	return result{}, fail(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE,
 		"this version does not know the work of the intent; upgrade the agent")

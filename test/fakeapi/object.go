@@ -14,6 +14,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -55,6 +56,8 @@ var kinds = map[string]kind{
 		apiVersion: "storage.k8s.io/v1", kind: "VolumeAttachment", typed: storagev1.VolumeAttachment{}, clusterScoped: true},
 	"runtimeclasses.node.k8s.io": {
 		apiVersion: "node.k8s.io/v1", kind: "RuntimeClass", typed: nodev1.RuntimeClass{}, clusterScoped: true},
+	"resourceclaims.resource.k8s.io": {
+		apiVersion: "resource.k8s.io/v1", kind: "ResourceClaim", typed: resourcev1.ResourceClaim{}},
 	"certificatesigningrequests.certificates.k8s.io": {apiVersion: "certificates.k8s.io/v1",
 		kind: "CertificateSigningRequest", typed: certificatesv1.CertificateSigningRequest{}, clusterScoped: true},
 	"tokenreviews.authentication.k8s.io": {apiVersion: "authentication.k8s.io/v1", kind: "TokenReview",

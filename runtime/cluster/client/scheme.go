@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,6 +25,7 @@ var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, coordinationv1.AddToScheme, storagev1.AddToScheme, certificatesv1.AddToScheme,
 		certificatesv1beta1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme, nodev1.AddToScheme,
+		resourcev1.AddToScheme,
 	} {
 		utilruntime.Must(add(s))
 	}
@@ -70,6 +72,9 @@ var (
 	CSIDrivers        = of[storagev1.CSIDriver, storagev1.CSIDriverList](storagev1.SchemeGroupVersion, "csidrivers", false)
 	VolumeAttachments = of[storagev1.VolumeAttachment, storagev1.VolumeAttachmentList](
 		storagev1.SchemeGroupVersion, "volumeattachments", false)
+	// ResourceClaims are read one at a time.
+	ResourceClaims = of[resourcev1.ResourceClaim, resourcev1.ResourceClaimList](
+		resourcev1.SchemeGroupVersion, "resourceclaims", true)
 
 	CertificateSigningRequests = of[
 		certificatesv1.CertificateSigningRequest, certificatesv1.CertificateSigningRequestList,

@@ -80,6 +80,8 @@ func (d *deriver) callFinished(f *journaletv1.CallFinished) {
 		warn("", "FailedCreatePodSandBox", "Failed to create pod sandbox: %s", f.GetMessage())
 	case c.GetSetUpVolumes() != nil:
 		d.volumes(uid, f)
+	case c.GetReadClaims() != nil, c.GetPrepareClaims() != nil:
+		warn("", "FailedPrepareDynamicResources", "Failed to prepare dynamic resources: %s", f.GetMessage())
 	case c.GetRemoveContainer() != nil:
 		d.node(corev1.EventTypeWarning, "ContainerGCFailed", f.GetMessage())
 	case c.GetStopContainer() != nil, c.GetStopSandbox() != nil, c.GetRemoveSandbox() != nil:

@@ -9,7 +9,9 @@ import (
 
 // claims explains why the claims of the pod are not prepared: its sandbox waits for them.
 func (s *subject) claims(a *Answer) {
-	about := func(c *journaletv1.CallRequested) bool { return c.GetReadClaims() != nil || c.GetPrepareClaims() != nil }
+	about := func(c *journaletv1.CallRequested) bool {
+		return c.GetReadClaims() != nil || c.GetPrepareClaims() != nil
+	}
 	if problem := s.actor.ClaimProblem(); problem != "" {
 		s.add(a, s.log.last(s.at+1, 0, func(e *Event) bool {
 			f := e.Body.GetCallFinished()

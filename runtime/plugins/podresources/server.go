@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -46,6 +47,8 @@ type Pod struct {
 	Containers []string
 	// Devices are those of all its containers.
 	Devices []*journaletv1.ContainerDevices
+	// Claims are those that drivers have prepared, by container.
+	Claims map[string][]*journaletv1.PodClaim
 }
 
 // Options configure a Server. All must be set.
@@ -173,7 +176,26 @@ func resourcesOf(p *Pod, devices map[string]*journaletv1.DeviceResource) *api.Po
 				c.Devices = append(c.Devices, device(d.GetResource(), id, devices))
 			}
 		}
+		for _, of := range p.Claims[name] {
+			c.DynamicResources = append(c.DynamicResources, dynamicResource(of))
+		}
 		out.Containers = append(out.Containers, c)
+	}
+	return out
+}
+
+// dynamicResource returns the devices of a claim.
+func dynamicResource(of *journaletv1.PodClaim) *api.DynamicResource {
+	out := &api.DynamicResource{ClaimNamespace: of.GetClaim().GetNamespace(), ClaimName: of.GetClaim().GetName()}
+	for _, d := range of.GetDevices() {
+		r := &api.ClaimResource{DriverName: d.GetDriver(), PoolName: d.GetPool(), DeviceName: d.GetDevice()}
+		if d.GetShareId() != "" {
+			r.ShareId = proto.String(d.GetShareId())
+		}
+		for _, name := range d.GetCdiDevices() {
+			r.CdiDevices = append(r.CdiDevices, &api.CDIDevice{Name: name})
+		}
+		out.ClaimResources = append(out.ClaimResources, r)
 	}
 	return out
 }

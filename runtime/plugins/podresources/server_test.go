@@ -30,6 +30,13 @@ func serve(t *testing.T) api.PodResourcesListerClient {
 				{
 					Namespace: "default", Name: "web", Containers: []string{"side", "main"},
 					Devices: []*journaletv1.ContainerDevices{{Container: "main", Resource: "example.com/thing", Ids: []string{"a"}}},
+					Claims: map[string][]*journaletv1.PodClaim{"side": {{
+						Claim: &journaletv1.ResourceClaim{Namespace: "default", Name: "gpu"},
+						Devices: []*journaletv1.ClaimDevice{
+							{Driver: "d", Pool: "p", Device: "1", ShareId: "s", CdiDevices: []string{"d/c=1"}},
+							{Driver: "d", Pool: "p", Device: "2"},
+						},
+					}}},
 				},
 			}, nil
 		},
@@ -65,7 +72,16 @@ var a = []*api.ContainerDevices{{
 }}
 
 var web = &api.PodResources{Namespace: "default", Name: "web", Containers: []*api.ContainerResources{
-	{Name: "side"}, {Name: "main", Devices: a},
+	{Name: "side", DynamicResources: []*api.DynamicResource{{
+		ClaimNamespace: "default", ClaimName: "gpu", ClaimResources: []*api.ClaimResource{
+			{
+				DriverName: "d", PoolName: "p", DeviceName: "1", ShareId: proto.String("s"),
+				CdiDevices: []*api.CDIDevice{{Name: "d/c=1"}},
+			},
+			{DriverName: "d", PoolName: "p", DeviceName: "2"},
+		},
+	}}},
+	{Name: "main", Devices: a},
 }}
 
 func TestPodsAreServedWithTheirDevices(t *testing.T) {

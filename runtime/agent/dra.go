@@ -1,0 +1,49 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/dra"
+	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/plugins"
+)
+
+// noDRA is why DRA drivers are refused.
+const noDRA = "DRA drivers need an API server, which has their claims; start the agent with --kubeconfig"
+
+// newClaims creates what has DRA drivers prepare claims.
+func (a *agent) newClaims(c *cluster) {
+	c.dra = dra.NewDrivers(dra.DriverOptions{NewConn: plugins.NewConn, Log: a.log})
+	c.claims = dra.New(dra.Options{BootID: a.facts.BootID, Drivers: c.dra, Objects: dra.FromAPI(c.client)})
+}
+
+// seedClaims adds the claims of a pod by its folded state.
+func (c *cluster) seedClaims(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
+	c.claims.Seed(ref.ID, d.Pod().GetClaims())
+	r.Pending(ref, func(rec *journaletv1.Record) { c.claims.SeedPending(ref.ID, rec) })
+}
+
+// draPlugins returns what uses DRA drivers.
+func (a *agent) draPlugins() plugins.Handler {
+	if a.cluster == nil {
+		return plugins.Refuse(noDRA)
+	}
+	return draPlugins{a.cluster.dra}
+}
+
+// draPlugins registers DRA drivers that the watcher of plugins finds. It implements plugins.Handler.
+type draPlugins struct{ drivers *dra.Drivers }
+
+// Validate returns why a driver cannot be used.
+func (p draPlugins) Validate(x plugins.Plugin) error { return p.drivers.Validate(x.Name, x.Versions) }
+
+// Register begins to use a driver.
+func (p draPlugins) Register(_ context.Context, x plugins.Plugin) error {
+	return p.drivers.Register(x.Name, x.Endpoint, x.Versions)
+}
+
+// Deregister ends the use of a driver.
+func (p draPlugins) Deregister(x plugins.Plugin) { p.drivers.Deregister(x.Name, x.Endpoint) }

@@ -1,0 +1,392 @@
+package dra
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+	dra "k8s.io/kubelet/pkg/apis/dra/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/withhold"
+)
+
+// Options configure Claims. All must be set.
+type Options struct {
+	// BootID is that of the machine's boot.
+	BootID  string
+	Drivers *Drivers
+	Objects Objects
+}
+
+// Claims prepares and unprepares claims. Its methods may be called concurrently.
+type Claims struct {
+	opts Options
+
+	mu    sync.Mutex
+	byUID map[string]*claim
+}
+
+// claim is a ResourceClaim that a pod of the node uses, or that a call is for.
+type claim struct {
+	// calls orders the calls for it.
+	calls *semaphore.Weighted
+	// waiters counts who has the lock or waits for it. users are the pods whose records have it in use. Both are read and
+	// written with Claims.mu.
+	waiters int
+	users   map[string]bool
+
+	// touched means that a driver may have prepared it. prepared means that all have, in this boot, and devices are their
+	// answers. They are read and written with the lock.
+	touched, prepared bool
+	devices           []*journaletv1.ClaimDevice
+}
+
+// New returns Claims of which no pod uses any.
+func New(o Options) *Claims { return &Claims{opts: o, byUID: map[string]*claim{}} }
+
+// Seed adds the claims of a pod by its state at a start.
+func (c *Claims) Seed(pod string, state *journaletv1.PodClaims) {
+	for _, of := range state.GetClaims() {
+		switch of.GetStage() {
+		case journaletv1.ClaimStage_CLAIM_STAGE_PREPARING, journaletv1.ClaimStage_CLAIM_STAGE_PREPARED:
+			x := c.use(pod, of.GetClaim().GetUid())
+			x.touched = true
+			if of.GetStage() == journaletv1.ClaimStage_CLAIM_STAGE_PREPARED {
+				c.keep(x, of.GetBootId(), of.GetDevices())
+			}
+		default:
+		}
+	}
+}
+
+// SeedPending adds an outcome that a pod has received and not handled at a start.
+func (c *Claims) SeedPending(pod string, rec *journaletv1.Record) {
+	for _, o := range rec.GetFact().GetCallFinished().GetClaimOutcomes() {
+		c.mu.Lock()
+		x := c.byUID[o.GetUid()]
+		c.mu.Unlock()
+		switch {
+		case x == nil || !x.users[pod]:
+		case o.GetStage() == journaletv1.ClaimStage_CLAIM_STAGE_PREPARED:
+			c.keep(x, o.GetBootId(), o.GetDevices())
+		case o.GetStage() == journaletv1.ClaimStage_CLAIM_STAGE_UNPREPARED:
+			c.leave(pod, o.GetUid())
+		}
+	}
+}
+
+// keep keeps what drivers have prepared in this boot. After another one it may be gone.
+func (c *Claims) keep(x *claim, boot string, devices []*journaletv1.ClaimDevice) {
+	if boot == c.opts.BootID {
+		x.prepared, x.devices = true, devices
+	}
+}
+
+// Stored handles a stored record. A pod uses a claim from the request on, so that none is unprepared for another pod
+// after that.
+func (c *Claims) Stored(rec *journaletv1.Record) {
+	for _, e := range rec.GetStep().GetDecisions() {
+		for _, of := range e.GetCallRequested().GetPrepareClaims().GetClaims() {
+			c.use(e.GetCallRequested().GetPodUid(), of.GetUid())
+		}
+		if k := e.GetPodForgotten(); k != nil {
+			c.leaveAll(k.GetUid())
+		}
+	}
+}
+
+func (c *Claims) use(pod, uid string) *claim {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	x := c.get(uid)
+	x.users[pod] = true
+	return x
+}
+
+// get returns a claim, which it creates if need be. The caller holds c.mu.
+func (c *Claims) get(uid string) *claim {
+	x := c.byUID[uid]
+	if x == nil {
+		x = &claim{calls: semaphore.NewWeighted(1), users: map[string]bool{}}
+		c.byUID[uid] = x
+	}
+	return x
+}
+
+func (c *Claims) leave(pod, uid string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if x := c.byUID[uid]; x != nil {
+		delete(x.users, pod)
+		c.drop(uid, x)
+	}
+}
+
+// leaveAll ends the use of all claims by a pod that is gone for good.
+func (c *Claims) leaveAll(pod string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for uid, x := range c.byUID {
+		delete(x.users, pod)
+		c.drop(uid, x)
+	}
+}
+
+// drop forgets a claim that nobody needs. The caller holds c.mu.
+func (c *Claims) drop(uid string, x *claim) {
+	if len(x.users) == 0 && x.waiters == 0 {
+		delete(c.byUID, uid)
+	}
+}
+
+// shared reports whether another pod uses a claim.
+func (c *Claims) shared(x *claim, pod string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(x.users) > 1 || len(x.users) == 1 && !x.users[pod]
+}
+
+// lock waits for the locks of claims, in the order of their UIDs, and returns what releases them.
+func (c *Claims) lock(
+	ctx context.Context, all []*journaletv1.ResourceClaim,
+) (locked map[string]*claim, release func(), err error) {
+	sorted := slices.SortedFunc(slices.Values(all), func(a, b *journaletv1.ResourceClaim) int {
+		return cmp.Compare(a.GetUid(), b.GetUid())
+	})
+	locked = map[string]*claim{}
+	release = func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for uid, x := range locked {
+			x.calls.Release(1)
+			x.waiters--
+			c.drop(uid, x)
+		}
+	}
+	for _, of := range sorted {
+		uid := of.GetUid()
+		if locked[uid] != nil {
+			continue
+		}
+		c.mu.Lock()
+		x := c.get(uid)
+		x.waiters++
+		c.mu.Unlock()
+		if err := x.calls.Acquire(ctx, 1); err != nil {
+			c.mu.Lock()
+			x.waiters--
+			c.drop(uid, x)
+			c.mu.Unlock()
+			release()
+			return nil, nil, fmt.Errorf("another call for ResourceClaim %s is under way: %w", of.GetName(), err)
+		}
+		locked[uid] = x
+	}
+	return locked, release, nil
+}
+
+// Prepare has drivers prepare claims for a pod. A claim that is prepared in this boot keeps its devices, and no driver
+// is called for it. None is called unless all are there. It returns an outcome for each claim, or an error: then no
+// driver was called.
+func (c *Claims) Prepare(
+	ctx context.Context, pod string, all []*journaletv1.ResourceClaim,
+) ([]*journaletv1.ClaimOutcome, error) {
+	locked, release, err := c.lock(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	p := preparation{answers: map[string][]*journaletv1.ClaimDevice{}, failed: map[string]error{}}
+	for _, of := range all {
+		if !locked[of.GetUid()].prepared {
+			p.due = append(p.due, of)
+		}
+	}
+	batches, missing := c.batches(p.due, (*journaletv1.ResourceClaim).GetPrepare)
+	if len(missing) == 0 {
+		for _, of := range p.due {
+			locked[of.GetUid()].touched = true
+		}
+		for _, b := range batches {
+			p.call(ctx, b)
+		}
+	}
+	var out []*journaletv1.ClaimOutcome
+	for _, of := range all {
+		x := locked[of.GetUid()]
+		failed := p.failed[of.GetUid()]
+		switch {
+		case !x.prepared && len(missing) > 0:
+			out = append(out, c.notCalled(pod, of.GetUid(), x, missing[slices.Sorted(maps.Keys(missing))[0]]))
+			continue
+		case !x.prepared && failed != nil:
+			out = append(out, inDoubt(of.GetUid(), failed))
+			continue
+		case !x.prepared:
+			x.prepared, x.devices = true, p.answers[of.GetUid()]
+		}
+		out = append(out, &journaletv1.ClaimOutcome{
+			Uid: of.GetUid(), Stage: journaletv1.ClaimStage_CLAIM_STAGE_PREPARED, Devices: x.devices, BootId: c.opts.BootID,
+		})
+	}
+	return out, nil
+}
+
+// inDoubt returns the outcome of a claim of which a driver may have done a part.
+func inDoubt(uid string, why error) *journaletv1.ClaimOutcome {
+	return &journaletv1.ClaimOutcome{
+		Uid: uid, Stage: journaletv1.ClaimStage_CLAIM_STAGE_PREPARING,
+		Message: strings.ToValidUTF8(withhold.URLs(why.Error()), "?"),
+	}
+}
+
+// notCalled returns the outcome of a claim for which no driver was called. If none has before, the pod does not use it.
+func (c *Claims) notCalled(pod, uid string, x *claim, why error) *journaletv1.ClaimOutcome {
+	o := inDoubt(uid, why)
+	if !x.touched {
+		o.Stage = journaletv1.ClaimStage_CLAIM_STAGE_READ
+		c.leave(pod, uid)
+	}
+	return o
+}
+
+// batch are the claims that one driver prepares or unprepares with one call.
+type batch struct {
+	driver *driver
+	claims []*journaletv1.ResourceClaim
+}
+
+// batches returns the calls for claims, in the order of their drivers, and by name which drivers are not there.
+func (c *Claims) batches(
+	all []*journaletv1.ResourceClaim, driversOf func(*journaletv1.ResourceClaim) []string,
+) (out []batch, missing map[string]error) {
+	by := map[string][]*journaletv1.ResourceClaim{}
+	for _, of := range all {
+		for _, name := range driversOf(of) {
+			by[name] = append(by[name], of)
+		}
+	}
+	missing = map[string]error{}
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		d, err := c.opts.Drivers.get(name)
+		if err != nil {
+			missing[name] = err
+			continue
+		}
+		out = append(out, batch{d, by[name]})
+	}
+	return out, missing
+}
+
+// request returns the claims of a batch as its driver gets them.
+func (b *batch) request() []*dra.Claim {
+	var all []*dra.Claim
+	for _, of := range b.claims {
+		all = append(all, &dra.Claim{Namespace: of.GetNamespace(), Uid: of.GetUid(), Name: of.GetName()})
+	}
+	return all
+}
+
+// preparation is one call of Prepare.
+type preparation struct {
+	due []*journaletv1.ResourceClaim
+	// answers are what drivers have answered, by UID. failed is why a claim is not prepared.
+	answers map[string][]*journaletv1.ClaimDevice
+	failed  map[string]error
+}
+
+// call has one driver prepare its claims, but for those that have failed already.
+func (p *preparation) call(ctx context.Context, b batch) {
+	b.claims = slices.DeleteFunc(b.claims, func(of *journaletv1.ResourceClaim) bool {
+		return p.failed[of.GetUid()] != nil
+	})
+	if len(b.claims) == 0 {
+		return
+	}
+	answers, err := b.driver.prepare(ctx, b.request())
+	for _, of := range b.claims {
+		uid, a := of.GetUid(), answers[of.GetUid()]
+		devices, wrong := readDevices(b.driver.name, a)
+		switch {
+		case err != nil:
+			p.failed[uid] = err
+		case a == nil:
+			p.failed[uid] = fmt.Errorf("DRA driver %s: NodePrepareResources skipped ResourceClaim %s", b.driver.name,
+				of.GetName())
+		case a.GetError() != "":
+			p.failed[uid] = fmt.Errorf("DRA driver %s: NodePrepareResources failed for ResourceClaim %s: %s", b.driver.name,
+				of.GetName(), a.GetError())
+		case wrong != nil:
+			p.failed[uid] = wrong
+		default:
+			p.answers[uid] = append(p.answers[uid], devices...)
+		}
+	}
+}
+
+// Unprepare ends the use of claims by a pod: drivers undo what they have prepared, unless another pod uses it. It
+// returns as Prepare does.
+func (c *Claims) Unprepare(
+	ctx context.Context, pod string, all []*journaletv1.ResourceClaim,
+) ([]*journaletv1.ClaimOutcome, error) {
+	locked, release, err := c.lock(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	failed := map[string]error{}
+	var due []*journaletv1.ResourceClaim
+	for _, of := range all {
+		if x := locked[of.GetUid()]; x.touched && !c.shared(x, pod) {
+			due = append(due, of)
+			x.prepared, x.devices = false, nil
+		}
+	}
+	batches, missing := c.batches(due, (*journaletv1.ResourceClaim).GetUnprepare)
+	for _, b := range batches {
+		b.unprepare(ctx, failed)
+	}
+	for _, of := range due {
+		for _, name := range of.GetUnprepare() {
+			if failed[of.GetUid()] == nil {
+				failed[of.GetUid()] = missing[name]
+			}
+		}
+		locked[of.GetUid()].touched = failed[of.GetUid()] != nil
+	}
+	var out []*journaletv1.ClaimOutcome
+	for _, of := range all {
+		uid := of.GetUid()
+		if failed[uid] != nil {
+			out = append(out, inDoubt(uid, failed[uid]))
+			continue
+		}
+		c.leave(pod, uid)
+		out = append(out, &journaletv1.ClaimOutcome{Uid: uid, Stage: journaletv1.ClaimStage_CLAIM_STAGE_UNPREPARED})
+	}
+	return out, nil
+}
+
+// unprepare has one driver undo what it has prepared. failed gets why it has not, by UID.
+func (b *batch) unprepare(ctx context.Context, failed map[string]error) {
+	answers, err := b.driver.unprepare(ctx, b.request())
+	for _, of := range b.claims {
+		a, answered := answers[of.GetUid()]
+		switch {
+		case err != nil:
+			failed[of.GetUid()] = err
+		case !answered:
+			failed[of.GetUid()] = fmt.Errorf("DRA driver %s: NodeUnprepareResources skipped ResourceClaim %s",
+				b.driver.name, of.GetName())
+		case a.GetError() != "":
+			failed[of.GetUid()] = fmt.Errorf("DRA driver %s: NodeUnprepareResources failed for ResourceClaim %s: %s",
+				b.driver.name, of.GetName(), a.GetError())
+		}
+	}
+}
