@@ -41,9 +41,8 @@ func (a *Actor) allocate(q *journaletv1.AdmissionRequested) (exclusive.Pod, stri
 	return got, a.shared(append(taken, got)), nil
 }
 
-// refusedAfter returns why a pod cannot have alone what it requests once these pods, and those that are preempted
-// already, have terminated; nil if it can.
-func (a *Actor) refusedAfter(q *journaletv1.AdmissionRequested, victims []Candidate) *rejection {
+// takenAfter returns what pods have alone once these, and those that are preempted already, have terminated.
+func (a *Actor) takenAfter(victims []Candidate) []exclusive.Pod {
 	var taken []exclusive.Pod
 	for _, uid := range a.state.GetExclusivePods() {
 		ends := slices.ContainsFunc(victims, func(v Candidate) bool { return v.UID == uid })
@@ -51,6 +50,11 @@ func (a *Actor) refusedAfter(q *journaletv1.AdmissionRequested, victims []Candid
 			taken = append(taken, p.GetExclusive())
 		}
 	}
+	return taken
+}
+
+// refused returns why a pod cannot have alone what it requests, where pods have these; nil if it can.
+func (a *Actor) refused(q *journaletv1.AdmissionRequested, taken []exclusive.Pod) *rejection {
 	_, refusal := a.managers().Admit(a.state.GetExclusiveRequests()[q.GetUid()], taken, exclusive.Devices{})
 	if refusal == nil {
 		return nil

@@ -134,9 +134,9 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error
 	switch {
 	case err != nil:
 		return emit(a.decided(q, a.noRoom(q.GetDemand())))
-	case len(victims) > 0 && a.refusedAfter(q, victims) != nil:
+	case len(victims) > 0 && a.refused(q, a.takenAfter(victims)) != nil:
 		// No pod is preempted for one that could not have alone, even then, what it requests.
-		return emit(a.decided(q, a.refusedAfter(q, victims)))
+		return emit(a.decided(q, a.refused(q, a.takenAfter(victims))))
 	case len(victims) > 0 || len(a.shortages(q.GetDemand(), a.used())) > 0:
 		// Without victims of its own there is room once the pods that were preempted before have terminated.
 		h := &journaletv1.AdmissionPendingPreemption{Uid: q.GetUid(), FullName: q.GetNamespace() + "/" + q.GetName()}
@@ -162,7 +162,9 @@ func (a *Actor) admitPending(emit actors.Emit) error {
 	for _, q := range slices.Clone(a.state.PendingPreemption) {
 		used := a.running().plus(before)
 		short := a.shortages(q.GetDemand(), used)
-		if len(short) > 0 && a.state.GetPreempting() > 0 || a.closed(q.GetPriority()) || a.missingPlugin(q) != "" {
+		// There may be enough, and a pod that ends still have the CPUs that this one is to have alone.
+		helps := a.state.GetPreempting() > 0 && (len(short) > 0 || a.refused(q, a.taken()) != nil)
+		if helps || a.closed(q.GetPriority()) || a.missingPlugin(q) != "" {
 			before = before.plus(shareOf(q.GetDemand()))
 			continue
 		}
