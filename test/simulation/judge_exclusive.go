@@ -80,10 +80,10 @@ func (j *judge) placed(c *container, m *corev1.Pod, spec *corev1.Container, r *r
 	case c.alone == 0 && n.of.GetCpuOptions().GetStrictReservation() && !cpus.IsSubsetOf(n.reserved) &&
 		!cpus.Intersection(n.reserved).IsEmpty():
 		say(sharedLeft, "%s are reserved strictly", n.reserved)
-	case n.of.GetStaticMemory() && guaranteed(m) == c.memoryNodes.IsEmpty():
+	case n.of.GetStaticMemory() && !moves && guaranteed(m) == c.memoryNodes.IsEmpty():
 		say(memoryOfNodes, "its pod is Guaranteed: %t", guaranteed(m))
 	case n.of.GetTopologyPolicy() == journaletv1.TopologyPolicy_TOPOLOGY_POLICY_SINGLE_NUMA_NODE && c.alone > 0 &&
-		(n.nodesOf(cpus).Size() != 1 || !c.memoryNodes.IsSubsetOf(n.nodesOf(cpus))):
+		!j.lostIntents[c.intent] && (n.nodesOf(cpus).Size() != 1 || !c.memoryNodes.IsSubsetOf(n.nodesOf(cpus))):
 		say(onOneNode, "its CPUs are of the NUMA nodes %s", n.nodesOf(cpus))
 	}
 	if c.alive() {
