@@ -39,9 +39,6 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 		if err != nil {
 			return err
 		}
-		if err := a.decideShared(emit); err != nil {
-			return err
-		}
 		if err := a.decideDrain(e, emit); err != nil {
 			return err
 		}
@@ -58,6 +55,10 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 			if err := a.decideResizes(emit); err != nil {
 				return err
 			}
+		}
+		// Each of these may have admitted a pod.
+		if err := a.decideShared(emit); err != nil {
+			return err
 		}
 	}
 	return nil
