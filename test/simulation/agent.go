@@ -54,7 +54,8 @@ type run struct {
 	things    *store
 	images    *imageWatch
 	pressure  *pressureWatch // nil without pressure
-	cluster   *member        // nil without an API server
+	plugins   *pluginWatch
+	cluster   *member // nil without an API server
 }
 
 func (r *run) name() string { return fmt.Sprint(r.epoch) }
@@ -121,6 +122,7 @@ func (s *sim) start() {
 	if s.config.images {
 		s.clock.start(r.scope, r.images.loop)
 	}
+	r.plugins.begin()
 	if r.pressure != nil {
 		s.clock.start(r.scope, r.pressure.loop)
 	}
@@ -163,6 +165,7 @@ func (s *sim) sources() []string {
 
 func (r *run) newDrivers() {
 	r.things = newStore(r)
+	r.plugins = newPluginWatch(r)
 	r.performer = newPerformer(r)
 	r.watcher, r.reader, r.prober = newWatcher(r), newReader(r), newProber(r)
 	r.gates, r.images, r.pressure = newGates(r), newImageWatch(r), newPressureWatch(r)
@@ -312,6 +315,7 @@ func (r *run) stored(recs []*journaletv1.Record, encoded [][]byte) {
 		r.things.stored(rec)
 		r.images.stored(rec)
 		r.pressure.stored(rec)
+		r.plugins.stored(rec)
 		r.cluster.stored(rec)
 		for i, e := range rec.GetStep().GetDecisions() {
 			if k := e.GetCallRequested(); k != nil {

@@ -38,7 +38,7 @@ func newPerformer(r *run) *performer {
 	f := &performer{run: r, calls: map[*proc]*call{}}
 	f.Driver = cri.New(cri.Options{
 		Conn: criConn{r}, AgentID: agentID, Hash: pod.ContainerHash, Volumes: disk{f}, Clock: newSteadyClock(r),
-		Objects:         r.things,
+		Objects: r.things, Devices: r.plugins,
 		Manifest:        func(_ context.Context, digest string) (*corev1.Pod, error) { return r.manifests.get(digest) },
 		ContainerLogDir: "/dev/null/no links to logs", HostsFile: "testdata/hosts", HostIPs: []string{"192.0.2.1"},
 		HTTP: func(req *http.Request) error {

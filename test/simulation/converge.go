@@ -179,6 +179,7 @@ func (s *sim) endFaults() {
 	clear(w.others)
 	w.relieve()
 	w.fixConditions()
+	w.fixPlugins()
 	w.files.fix()
 	s.endOperations()
 }

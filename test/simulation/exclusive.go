@@ -27,6 +27,8 @@ type managed struct {
 	memory []int64
 	// threads is the number of CPUs of a core.
 	threads int
+	// offers are the device plugins.
+	offers []offer
 }
 
 // settings returns what the node has to know; nil for a plan that gives nothing to containers alone.
@@ -55,6 +57,9 @@ func Exclusive(seed uint64) *Plan {
 		if o.Kind == "write" && !chance(r, 3) {
 			p.Ops[i].body = guaranteedBody(r, o.body)
 		}
+	}
+	if r := stream(seed, "plan of plugins"); chance(r, 2) {
+		p.pluginWorkload(r)
 	}
 	p.inOrder()
 	return p
@@ -247,13 +252,18 @@ func (s *sim) waitIdle(within time.Duration) {
 	}
 }
 
-// idlePod returns a file with a pod of whole cores of one NUMA node, as many as an idle node can give.
+// idlePod returns a file with a pod of whole cores of one NUMA node, as many as an idle node can give, and all devices
+// of a plugin.
 func (n *managed) idlePod(r *rand.Rand, i int) (body []byte, cpus int) {
 	node := r.IntN(len(n.nodes))
 	cores := n.nodes[node].Difference(n.reserved).Size() / n.threads
 	cpus = n.threads * (1 + r.IntN(cores))
-	name := "idle" + strconv.Itoa(i)
+	name, devices := "idle"+strconv.Itoa(i), ""
+	if len(n.offers) > 0 {
+		x := n.offers[r.IntN(len(n.offers))]
+		devices = fmt.Sprintf(`,%q:"%d"`, x.resource, x.devices)
+	}
 	return []byte(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q},"spec":{
 		"terminationGracePeriodSeconds":1,"containers":[{"name":"main","image":"app:1","resources":{"limits":{
-		"cpu":"%d","memory":"%d"}}}]}}`, name, cpus, n.memory[node]/2)), cpus
+		"cpu":"%d","memory":"%d"%s}}}]}}`, name, cpus, n.memory[node]/2, devices)), cpus
 }

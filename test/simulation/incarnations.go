@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -59,6 +60,11 @@ func sameSized(old, to *corev1.Pod) bool {
 		}
 		for name := range was[i].Resources.Limits {
 			if _, ok := is[i].Resources.Limits[name]; !ok {
+				return false
+			}
+		}
+		for name, q := range is[i].Resources.Limits { // devices do not change
+			if strings.Contains(string(name), "/") && !q.Equal(was[i].Resources.Limits[name]) {
 				return false
 			}
 		}

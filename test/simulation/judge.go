@@ -135,6 +135,7 @@ type judge struct {
 	rebuilding bool
 	pressure   *pressureBook
 	exclusive  exclusiveBook
+	devices    map[string]*deviceBook
 	// drain is the operator's.
 	drain drainBook
 	// instances and covered are counted for reports.
@@ -170,6 +171,7 @@ func (j *judge) forgetRecords() {
 	j.read, j.configs, j.drain = map[string]time.Duration{}, nil, drainBook{}
 	j.set, j.urlFiles = map[string]setTimer{}, map[string]*journaletv1.ManifestFile{}
 	j.pressure.forgetRecords()
+	j.devices = map[string]*deviceBook{}
 	j.due, j.results, j.onTheirWay = map[string]due{}, map[string]bool{}, map[string]int{}
 }
 
@@ -211,6 +213,7 @@ func (j *judge) events(rec *journaletv1.Record) {
 		if rec.GetStep() != nil {
 			id = messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), author, i)
 		}
+		j.bookDevices(author.ID, rec.GetSeq(), e)
 		j.event(author, id, e, rec)
 		j.bookObjects(author.ID, e, rec)
 		j.bookAPI(author.ID, e)
@@ -437,7 +440,7 @@ func excludes(a, b *journaletv1.CallRequested) bool {
 		return r.GetStartContainer().GetContainer() + r.GetStopContainer().GetContainer()
 	}
 	switch {
-	case a.GetPodUid() == "" || a.GetRunHook() != nil || b.GetRunHook() != nil:
+	case a.GetPodUid() == "" || boundOf(a) == hookConcurrency || boundOf(b) == hookConcurrency:
 		return false
 	case a.GetRunSandbox() != nil || a.GetStopSandbox() != nil || a.GetRemoveSandbox() != nil:
 		return b.GetSetUpVolumes() == nil

@@ -33,7 +33,7 @@ func boundOf(req *journaletv1.CallRequested) bound {
 		return stopConcurrency
 	case *journaletv1.CallRequested_PullImage:
 		return pullConcurrency
-	case *journaletv1.CallRequested_RunHook:
+	case *journaletv1.CallRequested_RunHook, *journaletv1.CallRequested_AllocateDevices:
 		return hookConcurrency
 	}
 	return graceConcurrency

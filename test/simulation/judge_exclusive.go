@@ -3,6 +3,7 @@ package simulation
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -220,7 +221,8 @@ func (j *judge) outOfCPUs(cause uint64, uid string, m *corev1.Pod) bool {
 // amount was kept for it, but another pod that was admitted meanwhile may have the place. One that terminated by itself
 // may make it worse, too: of more places those that one resource prefers may not be those of another.
 func (j *judge) takenMeanwhile(h *podHistory, reason string) bool {
-	return j.sim.config.managed != nil && slices.Contains(refusals[1:], reason) && j.exclusive.changedBy > h.preemptingBy
+	return j.sim.config.managed != nil && j.exclusive.changedBy > h.preemptingBy &&
+		(slices.Contains(refusals[1:], reason) || strings.Contains(reason, "/"))
 }
 
 // keepsSize reports whether the resize of a pod can never be allocated: what containers of Guaranteed pods have alone

@@ -57,11 +57,11 @@ func (j *judge) rebuild() {
 
 // forgetRecords forgets what was read from records.
 func (h *podHistory) forgetRecords() {
-	h.source, h.objectReads, h.setUps, h.evictedAs = "", nil, 0, 0
+	h.source, h.objectReads, h.setUps, h.evictedAs, h.refusedAs = "", nil, 0, 0, 0
 	h.gone, h.manifest, h.endsAt, h.endsBy, h.reported, h.openCalls = false, nil, -1, 0, reportedStatus{}, nil
 	h.requests, h.updates, h.restarting, h.pending = nil, nil, false, false
 	h.share, h.resizing, h.holdsShare, h.releasedBy = share{}, share{}, false, 0
-	h.ports, h.alone, h.admittedAs, h.allocatedAs, h.name = nil, cpuset.CPUSet{}, nil, nil, ""
+	h.ports, h.alone, h.devices, h.admittedAs, h.allocatedAs, h.name = nil, cpuset.CPUSet{}, nil, nil, nil, ""
 	h.incarnation, h.admittedIncarnation, h.preempting = 0, 0, 0
 	h.preemptedAs, h.rejectedAs, h.pendedUntil, h.finishedBy, h.terminatedBy = 0, 0, 0, 0, 0
 	clear(h.requestedAs)

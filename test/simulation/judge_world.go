@@ -80,8 +80,12 @@ type podHistory struct {
 	allocatedAs *corev1.Pod
 	releasedBy  uint64
 	name        string
-	// alone are the CPUs that its containers have alone, by the record of its admission.
-	alone cpuset.CPUSet
+	// alone are the CPUs that its containers have alone, devices their devices, by the record of its admission.
+	// refusedDevices is set if a plugin refused some, refusedAs is the last incarnation that ended for it, 0 for none.
+	alone          cpuset.CPUSet
+	devices        []string
+	refusedDevices bool
+	refusedAs      uint64
 	// ports are the host ports that it was given.
 	ports []hostPort
 	// admittedAs is the manifest that it was admitted with.
@@ -257,6 +261,7 @@ func (j *judge) containerStarted(o *objects, c *container) {
 	}
 	j.instanceStarted(c)
 	j.apart(c)
+	j.devicesApart(c)
 	j.rejectedStays(h, c)
 	j.sharesFit(o)
 	j.portsDistinct(o)

@@ -14,7 +14,8 @@ import (
 func (s *sim) mayHaveEnded(uid string, m *corev1.Pod, phase corev1.PodPhase) bool {
 	h := s.judge.history(uid)
 	if phase == corev1.PodFailed && (h.incarnation != 0 && (h.rejectedAs == h.incarnation ||
-		h.preemptedAs == h.incarnation || h.evictedAs == h.incarnation) || s.judge.deadlineEnded(h, m)) {
+		h.preemptedAs == h.incarnation || h.evictedAs == h.incarnation || h.refusedAs == h.incarnation) ||
+		s.judge.deadlineEnded(h, m)) {
 		return true
 	}
 	for i := range m.Spec.InitContainers {

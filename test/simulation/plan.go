@@ -302,11 +302,11 @@ func (s *sim) do(o Op) {
 	case "serve":
 		s.serve(o.body)
 	default:
-		if do := clusterOps[o.Kind]; do != nil {
-			do(s, o)
-			return
+		for _, do := range []func(*sim, Op){clusterOps[o.Kind], pluginOps[o.Kind], faultKinds[o.Kind].do} {
+			if do != nil {
+				do(s, o)
+			}
 		}
-		faultKinds[o.Kind].do(s, o)
 	}
 }
 

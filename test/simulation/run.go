@@ -108,6 +108,7 @@ func Run(p *Plan, o Options) *Result {
 	for _, op := range p.Ops {
 		s.clock.after(nil, op.At, func() { s.do(op) })
 	}
+	s.startPlugins()
 	if s.config.managed != nil {
 		s.checkShared()
 	}

@@ -145,6 +145,11 @@ func (j *judge) admissionDecided(rec *journaletv1.Record, k *journaletv1.Admissi
 			h.alone = h.alone.Union(cpus)
 		}
 	}
+	j.devicesChosen(rec.GetStep().GetCause(), k)
+	h.devices = nil
+	for _, d := range k.GetDevices() {
+		h.devices = append(h.devices, d.GetIds()...)
+	}
 	if !present {
 		h.releasedBy = max(h.finishedBy, h.terminatedBy) // the node decided before it knew of the end
 		return
@@ -182,6 +187,9 @@ func (j *judge) rejectedForCause(cause uint64, k *journaletv1.AdmissionDecided, 
 	if j.history(k.GetUid()).apiPod && j.rejectedAtNode(k) {
 		return
 	}
+	if j.sim.config.managed != nil && j.outOfDevices(cause, k, m) {
+		return
+	}
 	if j.sim.config.managed != nil && slices.Contains(refusals, k.GetReason()) {
 		j.refused(cause, k, m)
 		return
@@ -205,6 +213,9 @@ func (j *judge) rejectedForCause(cause uint64, k *journaletv1.AdmissionDecided, 
 		taken = taken || (holds || pending) && slices.ContainsFunc(portsOf(m), func(p hostPort) bool {
 			return slices.ContainsFunc(ports, p.collides)
 		})
+	}
+	for _, x := range j.sim.world.plugins {
+		taken = taken || j.lacksDevices(cause, k.GetUid(), x.resource, m) // then no pod is preempted for it
 	}
 	if !taken && need.within(have) {
 		j.broken(rejectedRightly, k.GetUid(), "%s, and %+v of %+v would be taken: %s", k.GetReason(), need, have,

@@ -62,6 +62,7 @@ type world struct {
 	conditions map[string]*conditions
 	files      *nodeFiles
 	besides    besides
+	plugins    []*devicePlugin
 	// volumes are what volumes take once they are set up, by UID.
 	volumes map[string]use
 	// emit sends an event about a pod.
@@ -105,6 +106,8 @@ type container struct {
 	alone             int
 	placedAt          time.Duration
 	unlimitedCPU      bool
+	// devices are the ids of its devices.
+	devices []string
 	// end is its own exit, kill the SIGKILL of a stop under way.
 	end, kill *event
 	termed    bool
@@ -224,6 +227,7 @@ func (w *world) createContainer(k *runtimeapi.ContainerConfig, sandbox string, b
 	}
 	c.once = isInit(m, c.name) && !isSidecar(spec)
 	w.judge.placed(c, m, spec, k.GetLinux().GetResources(), false)
+	w.judge.devicesGiven(c, k)
 	w.judge.containerCreated(c, gone)
 	o.containers = append(o.containers, c)
 	return c.id, nil
