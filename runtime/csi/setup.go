@@ -34,6 +34,9 @@ func (v *Volumes) SetUp(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume
 	if err != nil {
 		return err
 	}
+	if src.local != "" {
+		return (&setUp{Volumes: v, pod: pod, vol: vol, src: src}).bind(ctx)
+	}
 	d, err := v.opts.Drivers.get(src.key.driver)
 	if err != nil {
 		return err

@@ -47,12 +47,16 @@ type source struct {
 	readOnly     bool
 	// block: it is a block device, and no file system.
 	block bool
+	// local is the path of a local volume, which has no driver; empty for all others.
+	local string
 	// stageSecret and publishSecret are nil if there is none.
 	stageSecret, publishSecret *corev1.SecretReference
 }
 
 // attached reports whether the control plane attaches the volume to the node.
-func (s *source) attached() bool { return !s.inline && ptr.Deref(s.driver.AttachRequired, true) }
+func (s *source) attached() bool {
+	return !s.inline && s.local == "" && ptr.Deref(s.driver.AttachRequired, true)
+}
 
 // resolve reads what a volume of a pod is.
 func (v *Volumes) resolve(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume) (*source, error) {
@@ -64,6 +68,9 @@ func (v *Volumes) resolve(ctx context.Context, pod *corev1.Pod, vol *corev1.Volu
 		checkUse(pod, vol.Name, s.block))
 	if err != nil {
 		return nil, err
+	}
+	if s.local != "" {
+		return s, nil
 	}
 	d, err := v.opts.Objects.Driver(ctx, s.key.driver)
 	switch {
@@ -123,6 +130,9 @@ func (v *Volumes) inlineOrClaimed(ctx context.Context, pod *corev1.Pod, vol *cor
 	if err != nil {
 		return nil, fmt.Errorf("read PersistentVolume %s: %w", claim.Spec.VolumeName, err)
 	}
+	if err := v.checkAffinity(pv); err != nil {
+		return nil, err
+	}
 	return ofPersistentVolume(pv, claim, readOnly)
 }
 
@@ -135,16 +145,21 @@ func ofPersistentVolume(
 	case pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != claim.UID:
 		return nil, fmt.Errorf("PersistentVolume %s is bound to another claim than %s/%s", pv.Name, claim.Namespace,
 			claim.Name)
-	case c == nil:
-		return nil, fmt.Errorf("PersistentVolume %s is of no CSI driver, which this version does not support; "+
-			"use one of a CSI driver", pv.Name)
+	case c == nil && pv.Spec.Local == nil:
+		return nil, fmt.Errorf("PersistentVolume %s is of no CSI driver and not local, which this version does not "+
+			"support; use one of a CSI driver", pv.Name)
 	}
 	s := &source{
-		key: key{c.Driver, c.VolumeHandle}, dir: pv.Name, attributes: c.VolumeAttributes, fsType: c.FSType,
-		accessMode: corev1.ReadWriteOnce, mountOptions: pv.Spec.MountOptions, readOnly: readOnly,
-		stageSecret: c.NodeStageSecretRef, publishSecret: c.NodePublishSecretRef,
+		dir: pv.Name, accessMode: corev1.ReadWriteOnce, mountOptions: pv.Spec.MountOptions, readOnly: readOnly,
 		block: ptr.Deref(pv.Spec.VolumeMode, corev1.PersistentVolumeFilesystem) == corev1.PersistentVolumeBlock,
 	}
+	if c == nil {
+		s.key, s.local = key{localDriver, pv.Name}, pv.Spec.Local.Path
+		s.driver.FSGroupPolicy = ptr.To(storagev1.FileFSGroupPolicy)
+		return s, nil
+	}
+	s.key, s.attributes, s.fsType = key{c.Driver, c.VolumeHandle}, c.VolumeAttributes, c.FSType
+	s.stageSecret, s.publishSecret = c.NodeStageSecretRef, c.NodePublishSecretRef
 	if len(pv.Spec.AccessModes) > 0 {
 		s.accessMode = pv.Spec.AccessModes[0]
 	}

@@ -17,12 +17,15 @@ const (
 	maxStats = 4
 )
 
-// Measure has a driver measure a volume that is set up. It returns storage.ErrNotMeasured for one that is not, and for a
-// driver that measures none: no volume of a driver is walked.
+// Measure has a driver measure a volume that is set up. It returns storage.ErrNotMeasured for one that is not, and for
+// a driver that measures none: no volume of a driver is walked.
 func (v *Volumes) Measure(ctx context.Context, uid, volume string) (storage.Measured, error) {
 	dir, r := v.find(uid, volume)
 	if !r.isDone(published, v.opts.BootID) {
 		return storage.Measured{}, storage.ErrNotMeasured
+	}
+	if r.Driver == localDriver {
+		return measureLocal(filepath.Join(v.podDir(uid), dir, podMount), r)
 	}
 	d, err := v.opts.Drivers.get(r.Driver)
 	if err != nil {

@@ -284,6 +284,32 @@ func TestBlockDeviceOfACSIDriver(t *testing.T) {
 	s.Verified()
 }
 
+// A local volume of the node, which has no driver.
+func TestLocalVolumeOfTheNode(t *testing.T) {
+	t.Parallel()
+	s := newStorage(t)
+	s.start()
+	dir := t.TempDir()
+	source := s.claim("data", func(pv *corev1.PersistentVolume) {
+		pv.Spec.CSI, pv.Spec.Local = nil, &corev1.LocalVolumeSource{Path: dir}
+		pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
+				Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{s.Node},
+			}}}},
+		}}
+	})
+	s.run("local", "echo local >/v/file; "+idle, source)
+	s.pod("local", "ready", ready)
+	s.mounted(1)
+	s.unchangedByARestart()
+	s.deleted("local")
+	s.nothingLeft()
+	if b, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(b) != "local\n" {
+		t.Errorf("the volume holds %q, %v", b, err)
+	}
+	s.Verified()
+}
+
 // unchangedByARestart kills the driver and the agent, and checks that the pods run on and nothing is mounted again.
 func (s *storage) unchangedByARestart() {
 	s.T.Helper()
