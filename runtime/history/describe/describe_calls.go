@@ -15,17 +15,20 @@ func (c callText) String() string { return c.verb + " " + c.object }
 
 // verbForms are the gerund and the past of each verb of a callText.
 var verbForms = map[string][2]string{
-	"allocate": {"allocating", "allocated"},
-	"clean up": {"cleaning up", "cleaned up"},
-	"create":   {"creating", "created"},
-	"perform":  {"performing", "performed"},
-	"prepare":  {"preparing", "prepared"},
-	"pull":     {"pulling", "pulled"},
-	"remove":   {"removing", "removed"},
-	"resize":   {"resizing", "resized"},
-	"run":      {"running", "ran"},
-	"start":    {"starting", "started"},
-	"stop":     {"stopping", "stopped"},
+	"allocate":  {"allocating", "allocated"},
+	"clean up":  {"cleaning up", "cleaned up"},
+	"create":    {"creating", "created"},
+	"move":      {"moving", "moved"},
+	"perform":   {"performing", "performed"},
+	"prepare":   {"preparing", "prepared"},
+	"pull":      {"pulling", "pulled"},
+	"read":      {"reading", "read"},
+	"remove":    {"removing", "removed"},
+	"resize":    {"resizing", "resized"},
+	"run":       {"running", "ran"},
+	"start":     {"starting", "started"},
+	"stop":      {"stopping", "stopped"},
+	"unprepare": {"unpreparing", "unprepared"},
 }
 
 func (c callText) doing() string { return verbForms[c.verb][0] + " " + c.object }

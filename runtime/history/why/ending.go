@@ -147,8 +147,10 @@ func (s *subject) waits(a *Answer) {
 	if failed != nil && s.state.GetCleanFailures() > 0 {
 		s.add(a, failed, "")
 	}
-	if t, _ := s.timer("tear down"); t != nil {
-		a.until(firesAt(t), "next attempt")
+	for _, name := range []string{"tear down", claimsTimer} {
+		if t, _ := s.timer(name); t != nil {
+			a.until(firesAt(t), "next attempt")
+		}
 	}
 }
 
