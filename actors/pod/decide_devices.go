@@ -30,7 +30,7 @@ const (
 func (d *step) allocateDevices() error {
 	for _, of := range d.state.GetDevices() {
 		dev := of.GetDevices()
-		timer := deviceTimer + dev.GetContainer() + " " + dev.GetResource()
+		timer := timerOf(dev)
 		if dev.GetAnswer() != nil || of.GetRefused() || d.calling(allocationOf(dev)) {
 			continue
 		}
@@ -50,6 +50,10 @@ func (d *step) allocateDevices() error {
 		}
 	}
 	return nil
+}
+
+func timerOf(dev *journaletv1.ContainerDevices) string {
+	return deviceTimer + dev.GetContainer() + " " + dev.GetResource()
 }
 
 // allocationOf matches the call for a container and a resource.

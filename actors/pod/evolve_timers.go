@@ -45,6 +45,10 @@ func (a *Actor) evolveTimerFired(timer string) {
 		if s.GetRestart() != nil {
 			s.Restart.PastGrace = true
 		}
+	case claimsTimer:
+		if s.GetClaims() != nil {
+			s.Claims.FailedAt = nil
+		}
 	case resizeTimer:
 		if s.GetResize() != nil {
 			s.Resize.FailedAt = nil
@@ -58,6 +62,14 @@ func (a *Actor) evolveTimerFired(timer string) {
 	}
 	if name, ok := strings.CutPrefix(timer, startTimer); ok && s.Containers[name] != nil {
 		s.Containers[name].StartFailedAt = nil
+	}
+	if name, ok := strings.CutPrefix(timer, cpusTimer); ok && s.Containers[name] != nil {
+		s.Containers[name].CpusFailedAt = nil
+	}
+	for _, of := range s.GetDevices() {
+		if timer == timerOf(of.GetDevices()) {
+			of.FailedAt = nil
+		}
 	}
 	if name, ok := strings.CutPrefix(timer, backOffTimer); ok && s.Containers[name].GetBackOff() != nil {
 		s.Containers[name].BackOff.UpdatedAt = nil
