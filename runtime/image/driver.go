@@ -58,10 +58,8 @@ type Driver struct {
 	mu sync.Mutex
 	// last is what the journal has, by id. Its values are never changed.
 	last map[string]*journaletv1.ImageObservation
-	// removing are the images that the image actor has requested to remove, by intent. Those that were removed since the
-	// last inspection began are gone: the image actor has forgotten them.
+	// removing are the images that the image actor has requested to remove, by intent.
 	removing map[string]string
-	gone     map[string]bool
 	// reported: an observation of this run is in the journal.
 	reported bool
 	failed   map[string]string // the last error logged, by what failed
@@ -92,7 +90,7 @@ func New(o Options) *Driver {
 	}
 	return &Driver{
 		opts: o, images: runtimeapi.NewImageServiceClient(o.Conn), wake: make(chan struct{}, 1),
-		last: map[string]*journaletv1.ImageObservation{}, removing: map[string]string{}, gone: map[string]bool{},
+		last: map[string]*journaletv1.ImageObservation{}, removing: map[string]string{},
 		failed: map[string]string{},
 	}
 }
@@ -107,16 +105,18 @@ func (d *Driver) Seed(s *journaletv1.ImageState) {
 
 // SeedPending handles a record that the image actor has not handled yet.
 func (d *Driver) SeedPending(rec *journaletv1.Record) {
+	d.follow(rec)
+}
+
+// follow keeps what the journal has: what was observed, but for what was removed after it. The image actor does the
+// same, in the order of the records.
+func (d *Driver) follow(rec *journaletv1.Record) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if o := rec.GetFact().GetImagesObserved(); o != nil {
 		fold(d.last, o)
 	}
-	d.removed(rec.GetFact().GetCallFinished())
-}
-
-// removed handles the end of a call that may be a removal, as the image actor does.
-func (d *Driver) removed(f *journaletv1.CallFinished) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	f := rec.GetFact().GetCallFinished()
 	id, ours := d.removing[f.GetIntentId()]
 	if !ours {
 		return
@@ -124,7 +124,6 @@ func (d *Driver) removed(f *journaletv1.CallFinished) {
 	delete(d.removing, f.GetIntentId())
 	if f.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED && !f.GetImageInUse() {
 		delete(d.last, id)
-		d.gone[id] = true
 	}
 }
 
@@ -134,7 +133,7 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 	if f := rec.GetFact().GetCallFinished(); f != nil && (f.GetRequester() == messages.Image.String() || d.newUse(f)) {
 		d.hint()
 	}
-	d.removed(rec.GetFact().GetCallFinished())
+	d.follow(rec)
 	for i, e := range rec.GetStep().GetDecisions() {
 		if e.GetPodFinished() != nil {
 			d.hint()
@@ -226,9 +225,6 @@ func (d *Driver) pause(ctx context.Context) bool {
 func (d *Driver) Observe(ctx context.Context) error {
 	d.inspecting.Lock()
 	defer d.inspecting.Unlock()
-	d.mu.Lock()
-	clear(d.gone)
-	d.mu.Unlock()
 	images, err := d.List(ctx)
 	d.log("images cannot be inspected; none is removed on what is known of them", "inspect", err)
 	if err != nil {
@@ -249,8 +245,7 @@ func (d *Driver) Observe(ctx context.Context) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	maps.DeleteFunc(now, func(id string, _ *journaletv1.ImageObservation) bool { return d.gone[id] })
-	d.last, d.reported = now, true
+	d.reported = true
 	return nil
 }
 

@@ -47,6 +47,7 @@ func (r *rig) options(conn grpc.ClientConnInterface, change func(*Options)) Opti
 		Uses: func(context.Context) ([]cri.ImageUse, error) { return r.uses, nil },
 		Sink: func(_ context.Context, e *journaletv1.Event) error {
 			r.facts <- e
+			r.driver.Stored(&journaletv1.Record{Body: &journaletv1.Record_Fact{Fact: e}})
 			return nil
 		},
 	}
@@ -169,7 +170,7 @@ func TestAnImageThatIsBackIsReported(t *testing.T) {
 	r.want(r.observed(), "")
 	r.removed(id, &journaletv1.CallFinished{})
 	r.want(r.observed(), "+app:1 7")
-	// It is removed and pulled again between the list of an inspection and its record.
+	// It is removed between the list of an inspection and its record: the image actor has it by the record.
 	sink := r.driver.opts.Sink
 	r.driver.opts.Sink = func(ctx context.Context, e *journaletv1.Event) error {
 		r.removed(id, &journaletv1.CallFinished{})
@@ -178,7 +179,10 @@ func TestAnImageThatIsBackIsReported(t *testing.T) {
 	r.uses = []cri.ImageUse{{Image: id, Container: "main"}}
 	r.want(r.observed(), "+app:1 7 used")
 	r.driver.opts.Sink = sink
-	r.want(r.observed(), "+app:1 7 used")
+	r.want(r.observed(), "")
+	_, err := r.images.RemoveImage(t.Context(), &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: id}})
+	must.OK(t, err)
+	r.want(r.observed(), "-1")
 }
 
 func TestARejectedFactIsReportedAgain(t *testing.T) {

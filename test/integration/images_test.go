@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -206,7 +207,15 @@ func TestImagesArePulledByTheirPolicy(t *testing.T) {
 	for _, n := range []string{"a", "b", "c", "d", "e"} {
 		a.put(newPod(n, "", runs(h.host+"/"+shared, corev1.PullIfNotPresent)))
 	}
+	release := h.hold() // a pod that requests the image after its pull has ended leads to another one
 	a.start()
+	node.Eventually(t, settle, "five requests of one image", func() error {
+		if n := a.journal.count(named("image_pull_requested", shared)); n != 5 {
+			return fmt.Errorf("there are %d", n)
+		}
+		return nil
+	})
+	release()
 	a.pods("five pods of one image", allReady(5))
 	if n := a.journal.count(named("call_requested", "pull_image")); n != 1 {
 		t.Errorf("%d pulls were requested for five pods, want 1", n)
