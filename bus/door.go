@@ -166,7 +166,20 @@ func (d *door) serve(c, in net.Conn) {
 	delete(d.conns, in)
 	delete(d.byID, id)
 	d.mu.Unlock()
+	d.awaitGone(id)
 	<-d.slots
+}
+
+// awaitGone waits until the server has noticed that a client has gone, which may take a moment: until then it counts
+// among the server's connections, and peers that come and go at once would take the place of others.
+func (d *door) awaitGone(id uint64) {
+	for pause := time.Millisecond; pause < signInTimeout && d.srv.GetClient(id) != nil; pause *= 2 {
+		select {
+		case <-d.closed:
+			return
+		case <-time.After(pause):
+		}
+	}
 }
 
 // mayQuery reports whether a client has signed in with a key for queries.
