@@ -192,8 +192,8 @@ func (a *Actor) evolveVolumesLost(k *journaletv1.VolumesLost) {
 }
 
 // evolveDirectoryFound folds that a pod has a directory that the journal did not know of when the agent started. If
-// nothing names the pod, it goes the way of an orphan. If it was named meanwhile and rejected, it is cleaned as one that
-// has ended.
+// nothing names the pod, it goes the way of an orphan. If it was named meanwhile and rejected, it is cleaned as one
+// that has ended.
 func (a *Actor) evolveDirectoryFound() {
 	if a.state.GetStage() != finished {
 		a.state.UsedRuntime = true
