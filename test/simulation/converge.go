@@ -325,7 +325,7 @@ func (s *sim) judgePod(uid string, v *corev1.Pod, digest string, say func(string
 		if ready > 0 {
 			say("it has ended and keeps a ready sandbox")
 		}
-		if h.evictedAs == h.incarnation && h.evictedAs > 0 && h.evictedWith != digest && !h.apiPod {
+		if h.evictedAs == h.incarnation && h.evictedWith != "" && h.evictedWith != digest && !h.apiPod {
 			say("it was evicted with an old manifest")
 		}
 		s.judgeVolumes(uid, m, false, say)

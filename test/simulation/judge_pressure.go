@@ -165,6 +165,9 @@ func (j *judge) conditionsDecided(now []string) {
 func (j *judge) evictedForNode(rec *journaletv1.Record, k *journaletv1.PodEvictionDecided) {
 	h, b := j.history(k.GetUid()), j.pressure
 	h.evictedAs, h.evictedWith, h.evictedGrace = h.incarnation, h.newestDigest(), time.Second
+	if h.endsAt >= 0 {
+		h.evictedWith = "" // it ends for another reason, and now sooner
+	}
 	if limits.Acting(b.of[rec.GetStep().GetCause()].GetThresholds()).GetSoft() {
 		h.evictedGrace = j.sim.config.pressed.maxGrace
 	}
