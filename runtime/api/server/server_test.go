@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -114,15 +115,8 @@ func TestSlowCheckFailsOnlyBeyondTheToleratedTime(t *testing.T) {
 func TestConnectionsAreBounded(t *testing.T) {
 	s, err := Listen(Options{Address: "127.0.0.1:0", Log: quiet})
 	must.OK(t, err)
-	var open, most atomic.Int64
-	s.http.ConnState = func(_ net.Conn, to http.ConnState) {
-		switch to {
-		case http.StateNew:
-			most.Store(max(most.Load(), open.Add(1)))
-		case http.StateClosed:
-			open.Add(-1)
-		}
-	}
+	counted := &countedListener{Listener: s.l}
+	s.l = counted
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx) }()
@@ -134,11 +128,37 @@ func TestConnectionsAreBounded(t *testing.T) {
 	resp, err := http.Get("http://" + s.Addr() + "/livez") // once the first of them are closed
 	must.OK(t, err)
 	must.OK(t, resp.Body.Close())
-	if n := most.Load(); n != maxConnections {
+	if n := counted.most.Load(); n != maxConnections {
 		t.Errorf("%d connections were open at once, the limit is %d", n, maxConnections)
 	}
 	stop()
 	must.OK(t, <-served)
+}
+
+// countedListener counts its open connections. One that closes counts no more before the next can be accepted:
+// http.Server's ConnState reports it only afterwards.
+type countedListener struct {
+	net.Listener
+	open, most atomic.Int64
+}
+
+func (l *countedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.most.Store(max(l.most.Load(), l.open.Add(1)))
+	return &countedConn{Conn: c, closed: sync.OnceFunc(func() { l.open.Add(-1) })}, nil
+}
+
+type countedConn struct {
+	net.Conn
+	closed func()
+}
+
+func (c *countedConn) Close() error {
+	c.closed()
+	return c.Conn.Close()
 }
 
 func TestErrorOfAPortInUseNamesTheFlag(t *testing.T) {
