@@ -174,7 +174,7 @@ func (j *judge) evictedForNode(rec *journaletv1.Record, k *journaletv1.PodEvicti
 	h.terminates(rec.GetSeq(), j.uptimeOf(rec))
 	j.book.ending[k.GetUid()] = true
 	last, of, at := b.victim, b.victimFor, b.victimAt
-	b.victim, b.victimFor, b.victimAt = k.GetUid(), limits.Signal(k.GetSignal()), j.sim.clock.uptime
+	b.victim, b.victimFor, b.victimAt = k.GetUid(), limits.Signal(k.GetSignal()), j.uptimeOf(rec)
 	b.evictions++
 	if j.rebuilding {
 		return
@@ -196,19 +196,15 @@ func (j *judge) evictedForNode(rec *journaletv1.Record, k *journaletv1.PodEvicti
 	}
 	j.needed(k.GetUid(), t, sample)
 	j.ranksFirst(rec.GetStep().GetCause(), k, sample)
-	if took := sample.at - at; last != k.GetUid() && last != "" && took < evictionWait-delivery && j.clockSet < at {
+	if took := sample.at - at; last != k.GetUid() && last != "" && took < evictionWait && j.clockSet < at {
 		if what := j.holds(last, of); what != "" {
 			j.broken(oneVictim, k.GetUid(), "%s ended %s before, and still has %s", last, took, what)
 		}
 	}
 }
 
-const (
-	// evictionWait is how long the node waits for what a pod frees (actors/node).
-	evictionWait = 30 * time.Second
-	// delivery is more than the time from a decision, where the wait begins, until the judge reads its record.
-	delivery = 10 * time.Millisecond
-)
+// evictionWait is how long the node waits for what a pod frees, from its decision on (actors/node).
+const evictionWait = 30 * time.Second
 
 // needed: the threshold was met for its grace period, and what it wants to be left is not there.
 func (j *judge) needed(uid string, met *journaletv1.ThresholdMet, now *sampleTaken) {
