@@ -136,7 +136,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 }
 
 // countedListener counts its open connections. One that closes counts no more before the next can be accepted:
-// http.Server's ConnState reports it only afterwards.
+// http.Server reports it as closed only afterwards.
 type countedListener struct {
 	net.Listener
 	open, most atomic.Int64
