@@ -131,12 +131,16 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error
 	if len(short) > 0 {
 		victims, err = Victims(a.candidates(q.GetPriority()), short)
 	}
+	var refusal *rejection
+	if len(victims) > 0 {
+		refusal = a.refused(q, a.takenAfter(victims))
+	}
 	switch {
 	case err != nil:
 		return emit(a.decided(q, a.noRoom(q.GetDemand())))
-	case len(victims) > 0 && a.refused(q, a.takenAfter(victims)) != nil:
+	case refusal != nil:
 		// No pod is preempted for one that could not have alone, even then, what it requests.
-		return emit(a.decided(q, a.refused(q, a.takenAfter(victims))))
+		return emit(a.decided(q, refusal))
 	case len(victims) > 0 || len(a.shortages(q.GetDemand(), a.used())) > 0:
 		// Without victims of its own there is room once the pods that were preempted before have terminated.
 		h := &journaletv1.AdmissionPendingPreemption{Uid: q.GetUid(), FullName: q.GetNamespace() + "/" + q.GetName()}
