@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -32,8 +33,8 @@ func laneOf(req *journaletv1.CallRequested) journaletv1.Lane {
 	case *journaletv1.CallRequested_StopSandbox:
 		return journaletv1.Lane_LANE_STOP
 	case *journaletv1.CallRequested_RunHook, *journaletv1.CallRequested_AllocateDevices,
-		*journaletv1.CallRequested_ReadClaims, *journaletv1.CallRequested_PrepareClaims,
-		*journaletv1.CallRequested_UnprepareClaims:
+		*journaletv1.CallRequested_PreStartContainer, *journaletv1.CallRequested_ReadClaims,
+		*journaletv1.CallRequested_PrepareClaims, *journaletv1.CallRequested_UnprepareClaims:
 		return journaletv1.Lane_LANE_HOOK
 	}
 	return journaletv1.Lane_LANE_REMOVE
@@ -70,16 +71,14 @@ func scopeOf(req *journaletv1.CallRequested) (name string, whole bool) {
 	return "", true
 }
 
-// isHook reports whether a call runs a hook, asks a device plugin, is about claims, or calls CSI drivers. Such a call
-// excludes no other and waits for no other, even if all others are serial: a hook runs the container's own program,
-// which may wait for the effect of another call, a plugin may hang, and no stop may wait for either.
-func isHook(req *journaletv1.CallRequested) bool {
-	return req.GetRunHook() != nil || req.GetAllocateDevices() != nil || isAboutClaims(req) || callsCSI(req)
-}
+// isHook reports whether a call runs a hook or calls a plugin. Such a call excludes no other and waits for no other,
+// even if all others are serial: a hook runs the container's own program, which may wait for the effect of another
+// call, a plugin may hang, and no stop may wait for either.
+func isHook(req *journaletv1.CallRequested) bool { return req.GetRunHook() != nil || callsPlugin(req) }
 
-// isAboutClaims reports whether a call reads the claims of a pod, or has DRA drivers prepare or unprepare them.
-func isAboutClaims(req *journaletv1.CallRequested) bool {
-	return req.GetReadClaims() != nil || req.GetPrepareClaims() != nil || req.GetUnprepareClaims() != nil
+// callsPlugin reports whether a call waits for a plugin: of devices, for claims, or of CSI.
+func callsPlugin(req *journaletv1.CallRequested) bool {
+	return messages.IsAboutDevices(req) || messages.IsAboutClaims(req) || callsCSI(req)
 }
 
 // callsCSI reports whether a call has CSI drivers set up or tear down volumes.

@@ -72,7 +72,8 @@ func stillStarting(req *journaletv1.CallRequested, ok bool) bool {
 		return ok && (w.StartContainer.GetInit() || w.StartContainer.GetPart() == journaletv1.StartPart_START_PART_CREATE)
 	case *journaletv1.CallRequested_SetUpVolumes, *journaletv1.CallRequested_RemoveContainer,
 		*journaletv1.CallRequested_RunHook, *journaletv1.CallRequested_AllocateDevices,
-		*journaletv1.CallRequested_ReadClaims, *journaletv1.CallRequested_PrepareClaims:
+		*journaletv1.CallRequested_PreStartContainer, *journaletv1.CallRequested_ReadClaims,
+		*journaletv1.CallRequested_PrepareClaims:
 		return true
 	}
 	return false
@@ -80,11 +81,10 @@ func stillStarting(req *journaletv1.CallRequested, ok bool) bool {
 
 func (a *Actor) queued(l journaletv1.Lane) []string { return a.state.Queues[int32(l)].GetIntentIds() }
 
-// idle reports whether no call for a pod is under way or queued. Calls of CSI and DRA drivers, which may hang, do not
-// count.
+// idle reports whether no call for a pod is under way or queued. Calls of plugins, which may hang, do not count.
 func (a *Actor) idle(uid string) bool {
 	for _, id := range slices.Sorted(maps.Keys(a.state.Calls)) {
-		if req := a.state.Calls[id].GetRequest(); req.GetPodUid() == uid && !callsCSI(req) && !isAboutClaims(req) {
+		if req := a.state.Calls[id].GetRequest(); req.GetPodUid() == uid && !callsPlugin(req) {
 			return false
 		}
 	}

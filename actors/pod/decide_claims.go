@@ -3,6 +3,7 @@ package pod
 import (
 	"time"
 
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -20,7 +21,7 @@ const (
 // prepareClaims reads the pod's claims and has their drivers prepare them: all of them, before the sandbox is created.
 func (d *step) prepareClaims() error {
 	c := d.state.GetClaims()
-	if d.claimsReady() || d.calling(isAboutClaims) {
+	if d.claimsReady() || d.calling(messages.IsAboutClaims) {
 		return nil
 	}
 	if waits, err := d.claimsWait(); waits || err != nil {
@@ -66,8 +67,4 @@ func (d *step) claimsWait() (waits bool, err error) {
 		return true, d.timer(claimsTimer, wait)
 	}
 	return false, d.clearTimer(claimsTimer)
-}
-
-func isAboutClaims(r *journaletv1.CallRequested) bool {
-	return r.GetReadClaims() != nil || r.GetPrepareClaims() != nil || r.GetUnprepareClaims() != nil
 }

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -140,7 +141,7 @@ func (d *step) withdrawCleaning() error {
 }
 
 func isNoHook(r *journaletv1.CallRequested) bool {
-	return r.GetRunHook() == nil && r.GetAllocateDevices() == nil && r.GetReadClaims() == nil
+	return r.GetRunHook() == nil && !messages.IsAboutDevices(r) && r.GetReadClaims() == nil
 }
 
 // stopAll stops every container that is observed alive. Only an orphan, or a pod of a lost journal, can have one: every

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -64,6 +67,23 @@ func allocationOf(dev *journaletv1.ContainerDevices) func(*journaletv1.CallReque
 	}
 }
 
+// preStart requests that plugins prepare a container's devices for its next start, if one of them wants that. prepared
+// reports that there is nothing to wait for.
+func (d *step) preStart(c *corev1.Container, r *journaletv1.ContainerRecord) (prepared bool, err error) {
+	var due []*journaletv1.ContainerDevices
+	for _, dev := range d.devicesOf(c.Name) {
+		if dev.GetPreStart() {
+			due = append(due, &journaletv1.ContainerDevices{
+				Container: c.Name, Resource: dev.GetResource(), Ids: dev.GetIds(), PreStart: true,
+			})
+		}
+	}
+	if len(due) == 0 || r.GetDevicesPrepared() {
+		return true, nil
+	}
+	return false, d.requestCall(&journaletv1.PreStartContainer{Container: c.Name, Devices: due})
+}
+
 // refusedDevices ends a pod whose devices a plugin refuses, as the kubelet does. refused reports that it ends.
 func (d *step) refusedDevices() (refused bool, err error) {
 	for _, of := range d.state.GetDevices() {
@@ -82,7 +102,7 @@ func (d *step) withdrawDevices() error {
 		return nil
 	}
 	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
-		if d.state.Calls[id].GetRequest().GetAllocateDevices() == nil {
+		if !messages.IsAboutDevices(d.state.Calls[id].GetRequest()) {
 			continue
 		}
 		if err := d.withdrawCall(id); err != nil {

@@ -54,8 +54,9 @@ func (d *step) restartAll() (under bool, err error) {
 // kubelet. busy reports that something is left.
 func (d *step) stopForRestart() (busy bool, err error) {
 	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
-		start := d.state.Calls[id].GetRequest().GetStartContainer()
-		if start == nil || d.isEphemeral(start.GetContainer()) {
+		req := d.state.Calls[id].GetRequest()
+		start := req.GetStartContainer()
+		if req.GetPreStartContainer() == nil && (start == nil || d.isEphemeral(start.GetContainer())) {
 			continue
 		}
 		busy = true

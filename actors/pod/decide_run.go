@@ -207,6 +207,9 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error 
 	if held, _ := d.lacking(references.OfContainer(c)); held || d.targetProblem(c.Name) != "" {
 		return nil
 	}
+	if prepared, err := d.preStart(c, r); !prepared || err != nil {
+		return err
+	}
 	if delay != nil {
 		if err := d.decide(delay); err != nil {
 			return err

@@ -146,6 +146,7 @@ func (a *Actor) evolveAgentStarted(k *journaletv1.AgentStarted) {
 		a.changeObserved().ObservedAt = nil
 	}
 	a.evolveBoot(k.GetBootId())
+	a.forgetPreStarts()
 	a.forgetCreationTimes()
 }
 

@@ -36,7 +36,7 @@ func (a *Actor) evolveCallRequested(e actors.Event, req *journaletv1.CallRequest
 		if w.StartContainer.GetPart() != journaletv1.StartPart_START_PART_START {
 			// A new instance is created with what is allocated. One that was created before keeps its record: other
 			// resources may have been allocated since.
-			r.Applied, r.Reported, r.Created = nil, nil, nil
+			r.Applied, r.Reported, r.Created, r.DevicesPrepared = nil, nil, nil, false
 			evolveCreating(r, w.StartContainer.GetPlacement())
 		}
 	case *journaletv1.CallRequested_RemoveContainer:
@@ -80,6 +80,8 @@ func (a *Actor) evolveCallFinished(e actors.Event, f *journaletv1.CallFinished) 
 		a.evolveVolumesSetUp(e, call, f)
 	case *journaletv1.CallRequested_AllocateDevices:
 		a.evolveAllocated(e, w.AllocateDevices, f)
+	case *journaletv1.CallRequested_PreStartContainer:
+		a.evolvePreStarted(e, w.PreStartContainer, f)
 	case *journaletv1.CallRequested_ReadClaims:
 		a.evolveClaimsRead(e, f)
 	case *journaletv1.CallRequested_PrepareClaims, *journaletv1.CallRequested_UnprepareClaims:

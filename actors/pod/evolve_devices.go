@@ -2,6 +2,7 @@ package pod
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -37,6 +38,27 @@ func (a *Actor) evolveAllocated(e actors.Event, w *journaletv1.AllocateDevices, 
 		of.Failures, of.FailedAt, of.Message = 0, nil, ""
 		of.Devices = proto.CloneOf(of.GetDevices()) // that of the event is shared
 		of.Devices.Answer = cmp.Or(f.GetDeviceAnswer(), new(journaletv1.DeviceAnswer))
+	}
+}
+
+// evolvePreStarted folds that plugins have prepared a container's devices for its next start, or why not: then that
+// start has failed.
+func (a *Actor) evolvePreStarted(e actors.Event, w *journaletv1.PreStartContainer, f *journaletv1.CallFinished) {
+	r := a.ensureRecord(w.GetContainer())
+	switch f.GetError() {
+	case journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
+		r.DevicesPrepared = true
+	case journaletv1.CallError_CALL_ERROR_WITHDRAWN:
+	default:
+		r.StartFailures++
+		r.StartFailedAt, r.StartError = timestamppb.New(e.Time), startError(f, false)
+	}
+}
+
+// forgetPreStarts folds that the agent has started: plugins may have started again meanwhile.
+func (a *Actor) forgetPreStarts() {
+	for _, name := range slices.Sorted(maps.Keys(a.state.Containers)) {
+		a.state.Containers[name].DevicesPrepared = false
 	}
 }
 

@@ -247,10 +247,11 @@ func (a *Actor) calling(match func(*journaletv1.CallRequested) bool) bool {
 	return false
 }
 
-// forContainer matches the starts and stops of one container.
+// forContainer matches the starts and stops of one container, and what plugins do before a start.
 func forContainer(name string) func(*journaletv1.CallRequested) bool {
 	return func(r *journaletv1.CallRequested) bool {
 		return r.GetStartContainer() != nil && r.GetStartContainer().GetContainer() == name ||
+			r.GetPreStartContainer() != nil && r.GetPreStartContainer().GetContainer() == name ||
 			r.GetStopContainer() != nil && r.GetStopContainer().GetContainer() == name
 	}
 }

@@ -1097,6 +1097,61 @@ func (x *AllocateDevices) GetIds() []string {
 	return nil
 }
 
+// PreStartContainer has the plugins that want it (ContainerDevices.pre_start) prepare a container's devices, one after
+// the other, before each start. Idempotent.
+type PreStartContainer struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Container string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
+	// Without their answers, in the order of the pod's.
+	Devices       []*ContainerDevices `protobuf:"bytes,2,rep,name=devices,proto3" json:"devices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreStartContainer) Reset() {
+	*x = PreStartContainer{}
+	mi := &file_journalet_v1_devices_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreStartContainer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreStartContainer) ProtoMessage() {}
+
+func (x *PreStartContainer) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_devices_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreStartContainer.ProtoReflect.Descriptor instead.
+func (*PreStartContainer) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_devices_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *PreStartContainer) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *PreStartContainer) GetDevices() []*ContainerDevices {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
 // DeviceResource is what the node knows of a plugin and its devices.
 type DeviceResource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1115,7 +1170,7 @@ type DeviceResource struct {
 
 func (x *DeviceResource) Reset() {
 	*x = DeviceResource{}
-	mi := &file_journalet_v1_devices_proto_msgTypes[14]
+	mi := &file_journalet_v1_devices_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1127,7 +1182,7 @@ func (x *DeviceResource) String() string {
 func (*DeviceResource) ProtoMessage() {}
 
 func (x *DeviceResource) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_devices_proto_msgTypes[14]
+	mi := &file_journalet_v1_devices_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1140,7 +1195,7 @@ func (x *DeviceResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceResource.ProtoReflect.Descriptor instead.
 func (*DeviceResource) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_devices_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_devices_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DeviceResource) GetConnected() bool {
@@ -1203,7 +1258,7 @@ type DeviceWait struct {
 
 func (x *DeviceWait) Reset() {
 	*x = DeviceWait{}
-	mi := &file_journalet_v1_devices_proto_msgTypes[15]
+	mi := &file_journalet_v1_devices_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1215,7 +1270,7 @@ func (x *DeviceWait) String() string {
 func (*DeviceWait) ProtoMessage() {}
 
 func (x *DeviceWait) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_devices_proto_msgTypes[15]
+	mi := &file_journalet_v1_devices_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1228,7 +1283,7 @@ func (x *DeviceWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceWait.ProtoReflect.Descriptor instead.
 func (*DeviceWait) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_devices_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_devices_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DeviceWait) GetRequestId() uint64 {
@@ -1277,7 +1332,7 @@ type UnhealthyDevices struct {
 
 func (x *UnhealthyDevices) Reset() {
 	*x = UnhealthyDevices{}
-	mi := &file_journalet_v1_devices_proto_msgTypes[16]
+	mi := &file_journalet_v1_devices_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1289,7 +1344,7 @@ func (x *UnhealthyDevices) String() string {
 func (*UnhealthyDevices) ProtoMessage() {}
 
 func (x *UnhealthyDevices) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_devices_proto_msgTypes[16]
+	mi := &file_journalet_v1_devices_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1302,7 +1357,7 @@ func (x *UnhealthyDevices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnhealthyDevices.ProtoReflect.Descriptor instead.
 func (*UnhealthyDevices) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_devices_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_devices_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UnhealthyDevices) GetDevices() []*HealthOfDevice {
@@ -1330,7 +1385,7 @@ type DeviceAllocation struct {
 
 func (x *DeviceAllocation) Reset() {
 	*x = DeviceAllocation{}
-	mi := &file_journalet_v1_devices_proto_msgTypes[17]
+	mi := &file_journalet_v1_devices_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1342,7 +1397,7 @@ func (x *DeviceAllocation) String() string {
 func (*DeviceAllocation) ProtoMessage() {}
 
 func (x *DeviceAllocation) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_devices_proto_msgTypes[17]
+	mi := &file_journalet_v1_devices_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1355,7 +1410,7 @@ func (x *DeviceAllocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceAllocation.ProtoReflect.Descriptor instead.
 func (*DeviceAllocation) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_devices_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_devices_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DeviceAllocation) GetDevices() *ContainerDevices {
@@ -1480,7 +1535,10 @@ const file_journalet_v1_devices_proto_rawDesc = "" +
 	"\x0fAllocateDevices\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\tR\bresource\x12\x10\n" +
-	"\x03ids\x18\x03 \x03(\tR\x03ids\"\xbe\x02\n" +
+	"\x03ids\x18\x03 \x03(\tR\x03ids\"k\n" +
+	"\x11PreStartContainer\x12\x1c\n" +
+	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x128\n" +
+	"\adevices\x18\x02 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\"\xbe\x02\n" +
 	"\x0eDeviceResource\x12\x1c\n" +
 	"\tconnected\x18\x01 \x01(\bR\tconnected\x12\x1b\n" +
 	"\tpre_start\x18\x02 \x01(\bR\bpreStart\x12\x1c\n" +
@@ -1527,7 +1585,7 @@ func file_journalet_v1_devices_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_devices_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_journalet_v1_devices_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_journalet_v1_devices_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_journalet_v1_devices_proto_goTypes = []any{
 	(DeviceHealth)(0),                 // 0: journalet.v1.DeviceHealth
 	(*Device)(nil),                    // 1: journalet.v1.Device
@@ -1544,12 +1602,13 @@ var file_journalet_v1_devices_proto_goTypes = []any{
 	(*HealthOfDevice)(nil),            // 12: journalet.v1.HealthOfDevice
 	(*DeviceHealthDecided)(nil),       // 13: journalet.v1.DeviceHealthDecided
 	(*AllocateDevices)(nil),           // 14: journalet.v1.AllocateDevices
-	(*DeviceResource)(nil),            // 15: journalet.v1.DeviceResource
-	(*DeviceWait)(nil),                // 16: journalet.v1.DeviceWait
-	(*UnhealthyDevices)(nil),          // 17: journalet.v1.UnhealthyDevices
-	(*DeviceAllocation)(nil),          // 18: journalet.v1.DeviceAllocation
-	nil,                               // 19: journalet.v1.DeviceResource.DevicesEntry
-	(*timestamppb.Timestamp)(nil),     // 20: google.protobuf.Timestamp
+	(*PreStartContainer)(nil),         // 15: journalet.v1.PreStartContainer
+	(*DeviceResource)(nil),            // 16: journalet.v1.DeviceResource
+	(*DeviceWait)(nil),                // 17: journalet.v1.DeviceWait
+	(*UnhealthyDevices)(nil),          // 18: journalet.v1.UnhealthyDevices
+	(*DeviceAllocation)(nil),          // 19: journalet.v1.DeviceAllocation
+	nil,                               // 20: journalet.v1.DeviceResource.DevicesEntry
+	(*timestamppb.Timestamp)(nil),     // 21: google.protobuf.Timestamp
 }
 var file_journalet_v1_devices_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.DevicesObserved.changed:type_name -> journalet.v1.Device
@@ -1560,18 +1619,19 @@ var file_journalet_v1_devices_proto_depIdxs = []int32{
 	6,  // 5: journalet.v1.DeviceAnswer.annotations:type_name -> journalet.v1.NamedValue
 	0,  // 6: journalet.v1.HealthOfDevice.health:type_name -> journalet.v1.DeviceHealth
 	12, // 7: journalet.v1.DeviceHealthDecided.devices:type_name -> journalet.v1.HealthOfDevice
-	19, // 8: journalet.v1.DeviceResource.devices:type_name -> journalet.v1.DeviceResource.DevicesEntry
-	4,  // 9: journalet.v1.DeviceWait.preferred:type_name -> journalet.v1.ContainerDevices
-	12, // 10: journalet.v1.UnhealthyDevices.devices:type_name -> journalet.v1.HealthOfDevice
-	4,  // 11: journalet.v1.DeviceAllocation.devices:type_name -> journalet.v1.ContainerDevices
-	20, // 12: journalet.v1.DeviceAllocation.failed_at:type_name -> google.protobuf.Timestamp
-	12, // 13: journalet.v1.DeviceAllocation.unhealthy:type_name -> journalet.v1.HealthOfDevice
-	1,  // 14: journalet.v1.DeviceResource.DevicesEntry.value:type_name -> journalet.v1.Device
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	4,  // 8: journalet.v1.PreStartContainer.devices:type_name -> journalet.v1.ContainerDevices
+	20, // 9: journalet.v1.DeviceResource.devices:type_name -> journalet.v1.DeviceResource.DevicesEntry
+	4,  // 10: journalet.v1.DeviceWait.preferred:type_name -> journalet.v1.ContainerDevices
+	12, // 11: journalet.v1.UnhealthyDevices.devices:type_name -> journalet.v1.HealthOfDevice
+	4,  // 12: journalet.v1.DeviceAllocation.devices:type_name -> journalet.v1.ContainerDevices
+	21, // 13: journalet.v1.DeviceAllocation.failed_at:type_name -> google.protobuf.Timestamp
+	12, // 14: journalet.v1.DeviceAllocation.unhealthy:type_name -> journalet.v1.HealthOfDevice
+	1,  // 15: journalet.v1.DeviceResource.DevicesEntry.value:type_name -> journalet.v1.Device
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_devices_proto_init() }
@@ -1585,7 +1645,7 @@ func file_journalet_v1_devices_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_devices_proto_rawDesc), len(file_journalet_v1_devices_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -2490,9 +2490,11 @@ type ContainerRecord struct {
 	// Failed changes of them in a row, and the time of the newest.
 	CpusFailures uint32 `protobuf:"varint,27,opt,name=cpus_failures,json=cpusFailures,proto3" json:"cpus_failures,omitempty"`
 	// See cpus_failures.
-	CpusFailedAt  *timestamppb.Timestamp `protobuf:"bytes,28,opt,name=cpus_failed_at,json=cpusFailedAt,proto3" json:"cpus_failed_at,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	CpusFailedAt *timestamppb.Timestamp `protobuf:"bytes,28,opt,name=cpus_failed_at,json=cpusFailedAt,proto3" json:"cpus_failed_at,omitempty"`
+	// Plugins have prepared its devices for the next start. Cleared by its request, and by a start of the agent.
+	DevicesPrepared bool `protobuf:"varint,29,opt,name=devices_prepared,json=devicesPrepared,proto3" json:"devices_prepared,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ContainerRecord) Reset() {
@@ -2719,6 +2721,13 @@ func (x *ContainerRecord) GetCpusFailedAt() *timestamppb.Timestamp {
 		return x.CpusFailedAt
 	}
 	return nil
+}
+
+func (x *ContainerRecord) GetDevicesPrepared() bool {
+	if x != nil {
+		return x.DevicesPrepared
+	}
+	return false
 }
 
 // VolumeImage is the image of an image volume, before the next start of one container that mounts it.
@@ -3353,7 +3362,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x05error\x18\x06 \x01(\tR\x05error\x12\x1e\n" +
 	"\n" +
 	"infeasible\x18\a \x01(\bR\n" +
-	"infeasible\"\xb0\v\n" +
+	"infeasible\"\xdb\v\n" +
 	"\x0fContainerRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fnext_attempt\x18\x02 \x01(\rR\vnextAttempt\x12<\n" +
@@ -3385,7 +3394,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x11restart_requested\x18\x19 \x01(\bR\x10restartRequested\x12\x12\n" +
 	"\x04cpus\x18\x1a \x01(\tR\x04cpus\x12#\n" +
 	"\rcpus_failures\x18\x1b \x01(\rR\fcpusFailures\x12@\n" +
-	"\x0ecpus_failed_at\x18\x1c \x01(\v2\x1a.google.protobuf.TimestampR\fcpusFailedAt\x1aZ\n" +
+	"\x0ecpus_failed_at\x18\x1c \x01(\v2\x1a.google.protobuf.TimestampR\fcpusFailedAt\x12)\n" +
+	"\x10devices_prepared\x18\x1d \x01(\bR\x0fdevicesPrepared\x1aZ\n" +
 	"\x11VolumeImagesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.VolumeImageR\x05value:\x028\x01\"[\n" +

@@ -421,8 +421,8 @@ const (
 	// RemoveSandbox, RemoveContainer, and CleanPod without volumes of CSI drivers. It shares the bound of LANE_STOP and
 	// comes after it: what is stopped frees its network, what is removed only disk.
 	Lane_LANE_REMOVE Lane = 6
-	// RunHook, AllocateDevices, ReadClaims, PrepareClaims, UnprepareClaims, and SetUpVolumes and CleanPod of CSI drivers:
-	// they take as long as somebody else's program.
+	// RunHook, AllocateDevices, PreStartContainer, ReadClaims, PrepareClaims, UnprepareClaims, and SetUpVolumes and
+	// CleanPod of CSI drivers: they take as long as somebody else's program.
 	Lane_LANE_HOOK Lane = 7
 )
 
@@ -553,6 +553,7 @@ type CallRequested struct {
 	//	*CallRequested_ReadClaims
 	//	*CallRequested_PrepareClaims
 	//	*CallRequested_UnprepareClaims
+	//	*CallRequested_PreStartContainer
 	Work          isCallRequested_Work `protobuf_oneof:"work"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -746,6 +747,15 @@ func (x *CallRequested) GetUnprepareClaims() *UnprepareClaims {
 	return nil
 }
 
+func (x *CallRequested) GetPreStartContainer() *PreStartContainer {
+	if x != nil {
+		if x, ok := x.Work.(*CallRequested_PreStartContainer); ok {
+			return x.PreStartContainer
+		}
+	}
+	return nil
+}
+
 type isCallRequested_Work interface {
 	isCallRequested_Work()
 }
@@ -814,6 +824,10 @@ type CallRequested_UnprepareClaims struct {
 	UnprepareClaims *UnprepareClaims `protobuf:"bytes,19,opt,name=unprepare_claims,json=unprepareClaims,proto3,oneof"`
 }
 
+type CallRequested_PreStartContainer struct {
+	PreStartContainer *PreStartContainer `protobuf:"bytes,20,opt,name=pre_start_container,json=preStartContainer,proto3,oneof"`
+}
+
 func (*CallRequested_RunSandbox) isCallRequested_Work() {}
 
 func (*CallRequested_StartContainer) isCallRequested_Work() {}
@@ -845,6 +859,8 @@ func (*CallRequested_ReadClaims) isCallRequested_Work() {}
 func (*CallRequested_PrepareClaims) isCallRequested_Work() {}
 
 func (*CallRequested_UnprepareClaims) isCallRequested_Work() {}
+
+func (*CallRequested_PreStartContainer) isCallRequested_Work() {}
 
 // Resources are CPU and memory of a container. 0 means that none is set.
 type Resources struct {
@@ -3697,7 +3713,7 @@ var File_journalet_v1_runtime_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\n" +
-	"\x1ajournalet/v1/runtime.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/claims.proto\x1a\x1ajournalet/v1/devices.proto\"\xde\b\n" +
+	"\x1ajournalet/v1/runtime.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/claims.proto\x1a\x1ajournalet/v1/devices.proto\"\xb1\t\n" +
 	"\rCallRequested\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12;\n" +
 	"\vrun_sandbox\x18\x02 \x01(\v2\x18.journalet.v1.RunSandboxH\x00R\n" +
@@ -3719,7 +3735,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\vread_claims\x18\x11 \x01(\v2\x18.journalet.v1.ReadClaimsH\x00R\n" +
 	"readClaims\x12D\n" +
 	"\x0eprepare_claims\x18\x12 \x01(\v2\x1b.journalet.v1.PrepareClaimsH\x00R\rprepareClaims\x12J\n" +
-	"\x10unprepare_claims\x18\x13 \x01(\v2\x1d.journalet.v1.UnprepareClaimsH\x00R\x0funprepareClaimsB\x06\n" +
+	"\x10unprepare_claims\x18\x13 \x01(\v2\x1d.journalet.v1.UnprepareClaimsH\x00R\x0funprepareClaims\x12Q\n" +
+	"\x13pre_start_container\x18\x14 \x01(\v2\x1f.journalet.v1.PreStartContainerH\x00R\x11preStartContainerB\x06\n" +
 	"\x04work\"\xc3\x01\n" +
 	"\tResources\x12,\n" +
 	"\x12cpu_request_millis\x18\x01 \x01(\x03R\x10cpuRequestMillis\x12(\n" +
@@ -4120,14 +4137,15 @@ var file_journalet_v1_runtime_proto_goTypes = []any{
 	(*ReadClaims)(nil),            // 51: journalet.v1.ReadClaims
 	(*PrepareClaims)(nil),         // 52: journalet.v1.PrepareClaims
 	(*UnprepareClaims)(nil),       // 53: journalet.v1.UnprepareClaims
-	(*UserNamespace)(nil),         // 54: journalet.v1.UserNamespace
-	(*ContainerDevices)(nil),      // 55: journalet.v1.ContainerDevices
-	(*durationpb.Duration)(nil),   // 56: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 57: google.protobuf.Timestamp
-	(*DeviceAnswer)(nil),          // 58: journalet.v1.DeviceAnswer
-	(*ResourceClaim)(nil),         // 59: journalet.v1.ResourceClaim
-	(*ClaimOutcome)(nil),          // 60: journalet.v1.ClaimOutcome
-	(*Timers)(nil),                // 61: journalet.v1.Timers
+	(*PreStartContainer)(nil),     // 54: journalet.v1.PreStartContainer
+	(*UserNamespace)(nil),         // 55: journalet.v1.UserNamespace
+	(*ContainerDevices)(nil),      // 56: journalet.v1.ContainerDevices
+	(*durationpb.Duration)(nil),   // 57: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 58: google.protobuf.Timestamp
+	(*DeviceAnswer)(nil),          // 59: journalet.v1.DeviceAnswer
+	(*ResourceClaim)(nil),         // 60: journalet.v1.ResourceClaim
+	(*ClaimOutcome)(nil),          // 61: journalet.v1.ClaimOutcome
+	(*Timers)(nil),                // 62: journalet.v1.Timers
 }
 var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	10, // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
@@ -4146,63 +4164,64 @@ var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	51, // 13: journalet.v1.CallRequested.read_claims:type_name -> journalet.v1.ReadClaims
 	52, // 14: journalet.v1.CallRequested.prepare_claims:type_name -> journalet.v1.PrepareClaims
 	53, // 15: journalet.v1.CallRequested.unprepare_claims:type_name -> journalet.v1.UnprepareClaims
-	54, // 16: journalet.v1.RunSandbox.user_namespace:type_name -> journalet.v1.UserNamespace
-	0,  // 17: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
-	54, // 18: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
-	55, // 19: journalet.v1.StartContainer.devices:type_name -> journalet.v1.ContainerDevices
-	12, // 20: journalet.v1.StartContainer.placement:type_name -> journalet.v1.Placement
-	9,  // 21: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
-	13, // 22: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
-	12, // 23: journalet.v1.UpdateContainer.placement:type_name -> journalet.v1.Placement
-	56, // 24: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
-	1,  // 25: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
-	56, // 26: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
-	24, // 27: journalet.v1.SetUpVolumes.volumes:type_name -> journalet.v1.DesiredVolume
-	54, // 28: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
-	56, // 29: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
-	2,  // 30: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
-	9,  // 31: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
-	57, // 32: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
-	25, // 33: journalet.v1.CallFinished.volumes:type_name -> journalet.v1.VolumeOutcome
-	31, // 34: journalet.v1.CallFinished.pull_credentials:type_name -> journalet.v1.PullCredentials
-	58, // 35: journalet.v1.CallFinished.device_answer:type_name -> journalet.v1.DeviceAnswer
-	59, // 36: journalet.v1.CallFinished.claims:type_name -> journalet.v1.ResourceClaim
-	60, // 37: journalet.v1.CallFinished.claim_outcomes:type_name -> journalet.v1.ClaimOutcome
-	32, // 38: journalet.v1.PullCredentials.secrets:type_name -> journalet.v1.PullSecret
-	3,  // 39: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
-	57, // 40: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
-	5,  // 41: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
-	4,  // 42: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	57, // 43: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	57, // 44: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	57, // 45: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
-	9,  // 46: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
-	57, // 47: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
-	34, // 48: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
-	35, // 49: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
-	8,  // 50: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
-	6,  // 51: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
-	7,  // 52: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	57, // 53: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	40, // 54: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	43, // 55: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	44, // 56: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	45, // 57: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	33, // 58: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	46, // 59: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	47, // 60: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
-	61, // 61: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
-	48, // 62: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
-	49, // 63: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	37, // 64: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	41, // 65: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	42, // 66: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	39, // 67: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
-	68, // [68:68] is the sub-list for method output_type
-	68, // [68:68] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	54, // 16: journalet.v1.CallRequested.pre_start_container:type_name -> journalet.v1.PreStartContainer
+	55, // 17: journalet.v1.RunSandbox.user_namespace:type_name -> journalet.v1.UserNamespace
+	0,  // 18: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
+	55, // 19: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
+	56, // 20: journalet.v1.StartContainer.devices:type_name -> journalet.v1.ContainerDevices
+	12, // 21: journalet.v1.StartContainer.placement:type_name -> journalet.v1.Placement
+	9,  // 22: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
+	13, // 23: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
+	12, // 24: journalet.v1.UpdateContainer.placement:type_name -> journalet.v1.Placement
+	57, // 25: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
+	1,  // 26: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
+	57, // 27: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
+	24, // 28: journalet.v1.SetUpVolumes.volumes:type_name -> journalet.v1.DesiredVolume
+	55, // 29: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
+	57, // 30: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
+	2,  // 31: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
+	9,  // 32: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
+	58, // 33: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
+	25, // 34: journalet.v1.CallFinished.volumes:type_name -> journalet.v1.VolumeOutcome
+	31, // 35: journalet.v1.CallFinished.pull_credentials:type_name -> journalet.v1.PullCredentials
+	59, // 36: journalet.v1.CallFinished.device_answer:type_name -> journalet.v1.DeviceAnswer
+	60, // 37: journalet.v1.CallFinished.claims:type_name -> journalet.v1.ResourceClaim
+	61, // 38: journalet.v1.CallFinished.claim_outcomes:type_name -> journalet.v1.ClaimOutcome
+	32, // 39: journalet.v1.PullCredentials.secrets:type_name -> journalet.v1.PullSecret
+	3,  // 40: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
+	58, // 41: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
+	5,  // 42: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
+	4,  // 43: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
+	58, // 44: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	58, // 45: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	58, // 46: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	9,  // 47: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
+	58, // 48: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	34, // 49: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
+	35, // 50: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
+	8,  // 51: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
+	6,  // 52: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
+	7,  // 53: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
+	58, // 54: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	40, // 55: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	43, // 56: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	44, // 57: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	45, // 58: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	33, // 59: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	46, // 60: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	47, // 61: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
+	62, // 62: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	48, // 63: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
+	49, // 64: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	37, // 65: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	41, // 66: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	42, // 67: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	39, // 68: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
+	69, // [69:69] is the sub-list for method output_type
+	69, // [69:69] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }
@@ -4230,6 +4249,7 @@ func file_journalet_v1_runtime_proto_init() {
 		(*CallRequested_ReadClaims)(nil),
 		(*CallRequested_PrepareClaims)(nil),
 		(*CallRequested_UnprepareClaims)(nil),
+		(*CallRequested_PreStartContainer)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

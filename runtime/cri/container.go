@@ -144,9 +144,6 @@ func (c *call) create(
 	if in.blocks, err = c.blockDevices(in); err != nil {
 		return "", err
 	}
-	if err := c.preStartDevices(ctx, in.devices); err != nil {
-		return "", err
-	}
 	config, err := c.containerConfig(in)
 	if err != nil {
 		return "", configError(ctx, container, err)

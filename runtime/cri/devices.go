@@ -52,12 +52,9 @@ func (c *call) allocateDevices(ctx context.Context, req *journaletv1.AllocateDev
 	return result{}, fail(journaletv1.CallError_CALL_ERROR_DEVICE, err.Error())
 }
 
-// preStartDevices has the plugins that want it prepare a container's devices, before each start.
-func (c *call) preStartDevices(ctx context.Context, all []*journaletv1.ContainerDevices) error {
-	for _, d := range all {
-		if !d.GetPreStart() {
-			continue
-		}
+// preStartContainer has plugins prepare a container's devices. The first error ends it.
+func (c *call) preStartContainer(ctx context.Context, req *journaletv1.PreStartContainer) (result, error) {
+	for _, d := range req.GetDevices() {
 		err := errors.New("no device plugins are served")
 		if c.opts.Devices != nil {
 			err = c.opts.Devices.PreStart(ctx, d.GetResource(), d.GetIds())
@@ -65,12 +62,12 @@ func (c *call) preStartDevices(ctx context.Context, all []*journaletv1.Container
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
-			return ctx.Err()
+			return result{}, ctx.Err()
 		default:
-			return retryable(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+			return result{}, retryable(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 		}
 	}
-	return nil
+	return result{}, nil
 }
 
 // withDeviceEnvs returns a container's variables with those of its devices, which its own replace. What they take is

@@ -1,6 +1,8 @@
 package cri
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -60,5 +62,35 @@ func TestVariablesOfDevicesAreChargedToTheBudget(t *testing.T) {
 	}}}
 	if _, err := withDeviceEnvs(nil, all, new(expand.Budget)); err == nil {
 		t.Error("a variable beyond what a process can be given is taken")
+	}
+}
+
+// oneRefuses are plugins of which one has no devices.
+type oneRefuses struct{ called []string }
+
+func (o *oneRefuses) Allocate(context.Context, *journaletv1.AllocateDevices) (*journaletv1.DeviceAnswer, bool, error) {
+	return nil, false, errors.New("not of this test")
+}
+
+func (o *oneRefuses) PreStart(_ context.Context, resource string, ids []string) error {
+	o.called = append(o.called, resource+"="+ids[0])
+	if resource == "example.com/two" {
+		return errors.New("no power")
+	}
+	return nil
+}
+
+func TestPreStartEndsWithTheFirstPluginThatFails(t *testing.T) {
+	plugins := new(oneRefuses)
+	c := &call{Driver: &Driver{opts: Options{Devices: plugins}}}
+	_, err := c.preStartContainer(t.Context(), &journaletv1.PreStartContainer{Devices: []*journaletv1.ContainerDevices{
+		{Resource: "example.com/one", Ids: []string{"a"}}, {Resource: "example.com/two", Ids: []string{"b"}},
+		{Resource: "example.com/three", Ids: []string{"c"}},
+	}})
+	if f := new(failure); !errors.As(err, &f) || f.code != journaletv1.CallError_CALL_ERROR_CONFIG || !f.retryable {
+		t.Errorf("the call ends in %v, want one that is repeated", err)
+	}
+	if called := fmt.Sprint(plugins.called); called != "[example.com/one=a example.com/two=b]" {
+		t.Errorf("plugins were called for %s", called)
 	}
 }

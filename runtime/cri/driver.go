@@ -317,6 +317,8 @@ func (c *call) do(ctx context.Context, req *journaletv1.CallRequested) (result, 
 		return c.runHook(ctx, w.RunHook)
 	case *journaletv1.CallRequested_AllocateDevices:
 		return c.allocateDevices(ctx, w.AllocateDevices)
+	case *journaletv1.CallRequested_PreStartContainer:
+		return c.preStartContainer(ctx, w.PreStartContainer)
 	case *journaletv1.CallRequested_ReadClaims:
 		return c.readClaims(ctx, w.ReadClaims)
 	case *journaletv1.CallRequested_PrepareClaims:

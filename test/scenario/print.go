@@ -246,6 +246,8 @@ func (n *names) call(r *journaletv1.CallRequested) string {
 		text += placementText(k.UpdateContainer.GetPlacement())
 	case *journaletv1.CallRequested_AllocateDevices:
 		text += " " + k.AllocateDevices.GetResource() + "=" + strings.Join(k.AllocateDevices.GetIds(), ",")
+	case *journaletv1.CallRequested_PreStartContainer:
+		text += deviceIDs(k.PreStartContainer.GetDevices())
 	case *journaletv1.CallRequested_PrepareClaims:
 		text += claimsText(k.PrepareClaims.GetClaims())
 	case *journaletv1.CallRequested_UnprepareClaims:
@@ -343,6 +345,8 @@ func opOf(r *journaletv1.CallRequested) (op, container string) {
 		return "clean-pod", ""
 	case *journaletv1.CallRequested_AllocateDevices:
 		return "allocate-devices", k.AllocateDevices.GetContainer()
+	case *journaletv1.CallRequested_PreStartContainer:
+		return "pre-start-container", k.PreStartContainer.GetContainer()
 	case *journaletv1.CallRequested_ReadClaims:
 		return "read-claims", ""
 	case *journaletv1.CallRequested_PrepareClaims:

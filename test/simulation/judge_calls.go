@@ -33,7 +33,8 @@ func boundOf(req *journaletv1.CallRequested) bound {
 		return stopConcurrency
 	case *journaletv1.CallRequested_PullImage:
 		return pullConcurrency
-	case *journaletv1.CallRequested_RunHook, *journaletv1.CallRequested_AllocateDevices:
+	case *journaletv1.CallRequested_RunHook, *journaletv1.CallRequested_AllocateDevices,
+		*journaletv1.CallRequested_PreStartContainer:
 		return hookConcurrency
 	}
 	return graceConcurrency

@@ -86,6 +86,8 @@ func (d *deriver) callFinished(f *journaletv1.CallFinished) {
 		d.node(corev1.EventTypeWarning, "ContainerGCFailed", f.GetMessage())
 	case c.GetStopContainer() != nil, c.GetStopSandbox() != nil, c.GetRemoveSandbox() != nil:
 		warn("", "FailedKillPod", "error killing pod: %s", f.GetMessage())
+	case c.GetPreStartContainer() != nil:
+		warn(c.GetPreStartContainer().GetContainer(), reasonFailed, "Error: %s", f.GetMessage())
 	case c.GetStartContainer() != nil:
 		if f.GetError() != journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT {
 			warn(c.GetStartContainer().GetContainer(), reasonFailed, "Error: %s", f.GetMessage())

@@ -66,7 +66,7 @@ func (x *Executor) newIntent(requester messages.Ref, req *journaletv1.CallReques
 // canCancel reports whether a call may end without its work done: stops, hooks, plugins, what sets up volumes of CSI
 // drivers and what reads or prepares claims mostly wait, and may be repeated.
 func (in *intent) canCancel() bool {
-	return in.req.GetRunHook() != nil || in.req.GetStopContainer() != nil || in.req.GetAllocateDevices() != nil ||
+	return in.req.GetRunHook() != nil || in.req.GetStopContainer() != nil || messages.IsAboutDevices(in.req) ||
 		in.req.GetSetUpVolumes().GetCsi() || in.req.GetReadClaims() != nil || in.req.GetPrepareClaims() != nil
 }
 
@@ -143,7 +143,7 @@ func (x *Executor) begin(id string) *intent {
 func (in *intent) due() (time.Duration, bool) {
 	switch {
 	case in.req.GetPullImage() != nil, in.req.GetSetUpVolumes().GetCsi(), in.req.GetCleanPod().GetCsi(),
-		in.req.GetReadClaims() != nil, in.req.GetPrepareClaims() != nil, in.req.GetUnprepareClaims() != nil:
+		messages.IsAboutClaims(in.req):
 		return 0, false
 	case in.req.GetRunHook() != nil:
 		timeout := in.req.GetRunHook().GetTimeout()
@@ -276,6 +276,8 @@ func Operation(req *journaletv1.CallRequested) string {
 		return "run_hook"
 	case *journaletv1.CallRequested_AllocateDevices:
 		return "allocate_devices"
+	case *journaletv1.CallRequested_PreStartContainer:
+		return "pre_start_container"
 	case *journaletv1.CallRequested_ReadClaims:
 		return "read_claims"
 	case *journaletv1.CallRequested_PrepareClaims:

@@ -127,7 +127,7 @@ var fields = map[action][]string{
 		"RemoveContainer.container", "RunHook.container", "StartContainer.container", "StopContainer.container",
 		"UpdateContainer.container",
 		"StorageExceeded.container", "ContainerExcess.container", "OomKillObserved.container",
-		"AllocateDevices.container",
+		"AllocateDevices.container", "PreStartContainer.container",
 		"ContainerDevices.container", "DeviceDemand.container", "PreferredDevicesRequested.container",
 		"ExclusiveContainer.container",
 		"LogRotated.container", "RestartRequested.container", "SessionEnded.container", "SessionStarted.container",

@@ -131,6 +131,8 @@ func describeCall(c *journaletv1.CallRequested) callText {
 	case *journaletv1.CallRequested_AllocateDevices:
 		a := w.AllocateDevices
 		return callText{"allocate", a.GetResource() + " " + list(a.GetIds(), 6) + " for container " + a.GetContainer()}
+	case *journaletv1.CallRequested_PreStartContainer:
+		return callText{"prepare", "devices of container " + w.PreStartContainer.GetContainer()}
 	case *journaletv1.CallRequested_ReadClaims:
 		return callText{"read", "resource claims"}
 	case *journaletv1.CallRequested_PrepareClaims:

@@ -175,6 +175,8 @@ func (p *PodEvents) callFinished(f *journaletv1.CallFinished, add addEvent) {
 		reason, what = "FailedMount", "Failed to prepare the volumes"
 	case c.GetReadClaims() != nil, c.GetPrepareClaims() != nil:
 		reason, what = "FailedPrepareDynamicResources", "Failed to prepare dynamic resources"
+	case c.GetPreStartContainer() != nil:
+		what = "Failed to prepare devices of container " + c.GetPreStartContainer().GetContainer()
 	case c.GetStopContainer() != nil:
 		reason, what = "FailedKillPod", "Failed to stop container "+c.GetStopContainer().GetContainer()
 	case c.GetStopSandbox() != nil, c.GetRemoveSandbox() != nil:

@@ -168,7 +168,7 @@ func (s *subject) restartingAll(a *Answer) {
 func ofContainer(name string) func(*journaletv1.CallRequested) bool {
 	return func(c *journaletv1.CallRequested) bool {
 		return c.GetStartContainer().GetContainer() == name || c.GetStopContainer().GetContainer() == name ||
-			c.GetRunHook().GetContainer() == name
+			c.GetRunHook().GetContainer() == name || c.GetPreStartContainer().GetContainer() == name
 	}
 }
 
@@ -242,7 +242,8 @@ func (s *subject) pull(a *Answer, name string, r *journaletv1.ContainerRecord) b
 // startError explains a container whose last start failed.
 func (s *subject) startError(a *Answer, name string, r *journaletv1.ContainerRecord) {
 	failed := s.failedCall(func(c *journaletv1.CallRequested) bool {
-		return c.GetStartContainer().GetContainer() == name || c.GetRunHook().GetContainer() == name
+		return c.GetStartContainer().GetContainer() == name || c.GetRunHook().GetContainer() == name ||
+			c.GetPreStartContainer().GetContainer() == name
 	})
 	s.before(a, r)
 	s.add(a, failed, "")

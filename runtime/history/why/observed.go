@@ -105,7 +105,8 @@ func (e *Event) container() string {
 	req := e.Body.GetCallRequested()
 	for _, name := range []string{
 		req.GetStartContainer().GetContainer(), req.GetStopContainer().GetContainer(), req.GetRunHook().GetContainer(),
-		req.GetRemoveContainer().GetContainer(), req.GetUpdateContainer().GetContainer(), e.text("container"),
+		req.GetRemoveContainer().GetContainer(), req.GetUpdateContainer().GetContainer(),
+		req.GetPreStartContainer().GetContainer(), e.text("container"),
 	} {
 		if name != "" {
 			return name
