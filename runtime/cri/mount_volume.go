@@ -15,6 +15,7 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri/expand"
+	"github.com/journalet/journalet/runtime/pod/hostpath"
 	"github.com/journalet/journalet/runtime/pod/subpath"
 )
 
@@ -76,7 +77,7 @@ func (c *call) blockDevices(in containerInput) ([]*runtimeapi.Device, error) {
 		if err != nil {
 			return nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 		}
-		if info, err := os.Stat(path); err != nil || info.Mode()&(os.ModeDevice|os.ModeCharDevice) != os.ModeDevice {
+		if info, err := os.Stat(path); err != nil || !hostpath.IsBlockDevice(info.Mode()) {
 			return nil, retryable(journaletv1.CallError_CALL_ERROR_VOLUME,
 				fmt.Sprintf("volume %q is no block device on the node (%v)", d.Name, err))
 		}

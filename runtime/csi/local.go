@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -12,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
+	"github.com/journalet/journalet/runtime/pod/hostpath"
 	"github.com/journalet/journalet/runtime/pod/storage"
 )
 
@@ -86,7 +86,7 @@ func (s *setUp) checkLocal() error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("the path of local volume %s: %w", s.src.dir, err)
-	case s.src.block && info.Mode()&(fs.ModeDevice|fs.ModeCharDevice) != fs.ModeDevice:
+	case s.src.block && !hostpath.IsBlockDevice(info.Mode()):
 		return fmt.Errorf("the path %s of local volume %s is no block device", s.src.local, s.src.dir)
 	case !s.src.block && !info.IsDir():
 		return fmt.Errorf("the path %s of local volume %s is no directory; mount its file system, which this version "+

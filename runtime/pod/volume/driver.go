@@ -56,8 +56,6 @@ const (
 	logDirMode         = 0o755
 	emptyDirMode       = 0o777
 	terminationMode    = 0o666
-	hostPathDirMode    = 0o755
-	hostPathFileMode   = 0o644
 	volumesDir         = "volumes"
 	containersDir      = "containers"
 	pluginsDir         = "plugins"

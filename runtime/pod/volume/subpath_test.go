@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/journalet/journalet/runtime/pod/subpath"
 	"github.com/journalet/journalet/test/must"
 )
@@ -42,14 +40,5 @@ func TestSubPathIsUnmountedBeforeItsVolume(t *testing.T) {
 	}
 	if points, err := d.mounts.below(d.PodDir("u1")); err != nil || len(points) != 0 {
 		t.Errorf("mounts %v are left, %v", points, err)
-	}
-}
-
-// Between the check and the creation of a hostPath, a container may put a FIFO there. To open it would wait for good.
-func TestFIFOInPlaceOfAHostFileIsNotOpened(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "f")
-	must.OK(t, unix.Mkfifo(path, 0o600))
-	if err := createHostFile(path); !errors.Is(err, os.ErrExist) {
-		t.Errorf("got %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package volume
+package hostpath
 
 import (
 	"errors"
@@ -9,9 +9,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// setUpHostPath checks the path of a hostPath volume, and creates it for the OrCreate types. The path is the
-// administrator's, so links are followed. Errors are worded as the kubelet's.
-func setUpHostPath(source *corev1.HostPathVolumeSource) error {
+// Modes of what the OrCreate types create. kubelet: the same.
+const (
+	dirMode  = 0o755
+	fileMode = 0o644
+)
+
+// SetUp checks the path of a hostPath volume, and creates it for the OrCreate types. The path is the administrator's,
+// so links are followed. Errors are worded as the kubelet's.
+func SetUp(source *corev1.HostPathVolumeSource) error {
 	kind := corev1.HostPathUnset
 	if source.Type != nil {
 		kind = *source.Type
@@ -42,6 +48,11 @@ func setUpHostPath(source *corev1.HostPathVolumeSource) error {
 	return checkType(info, source.Path, kind)
 }
 
+// IsBlockDevice reports whether a mode is that of a block device.
+func IsBlockDevice(mode fs.FileMode) bool {
+	return mode&(fs.ModeDevice|fs.ModeCharDevice) == fs.ModeDevice
+}
+
 func checkType(info fs.FileInfo, path string, kind corev1.HostPathType) error {
 	mode := info.Mode()
 	ok := false
@@ -55,7 +66,7 @@ func checkType(info fs.FileInfo, path string, kind corev1.HostPathType) error {
 	case corev1.HostPathCharDev:
 		ok = mode&fs.ModeCharDevice != 0
 	case corev1.HostPathBlockDev:
-		ok = mode&fs.ModeDevice != 0 && mode&fs.ModeCharDevice == 0
+		ok = IsBlockDevice(mode)
 	default:
 		return fmt.Errorf("%s is an invalid volume type", kind)
 	}
@@ -79,7 +90,7 @@ func typeError(path string, kind corev1.HostPathType) error {
 }
 
 func createHostDir(path string) error {
-	if err := os.MkdirAll(path, hostPathDirMode); err != nil {
+	if err := os.MkdirAll(path, dirMode); err != nil {
 		return fmt.Errorf("hostPath type check failed: create the directory: %w", err)
 	}
 	return nil
@@ -88,7 +99,7 @@ func createHostDir(path string) error {
 // createHostFile does not create parent directories, as the type's documentation says. What is there by now may be a
 // FIFO, which an open would wait for: it is not opened, and checked again by the next attempt.
 func createHostFile(path string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, hostPathFileMode)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, fileMode)
 	if err != nil {
 		return fmt.Errorf("hostPath type check failed: create the file: %w", err)
 	}
