@@ -150,6 +150,7 @@ func (c *cluster) drivers() map[string]func(context.Context) error {
 	all := map[string]func(context.Context) error{
 		"API server": c.contact.Run, "Node": c.node.Run, "api source": c.pods.Run,
 		"services": c.services.Run, "runtime classes": c.classes.Run, "CSI drivers": c.csi.Run,
+		"CSI volumes": c.disks.Run,
 	}
 	maps.Copy(all, c.reports.drivers())
 	maps.Copy(all, c.ports)

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"github.com/journalet/journalet/runtime/cluster/client"
+	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/csi"
 	"github.com/journalet/journalet/runtime/plugins"
 	"github.com/journalet/journalet/runtime/pod/volume"
@@ -30,7 +31,8 @@ func (a *agent) newCSI() (volume.CSI, error) {
 	})
 	c.disks, err = csi.New(csi.Options{
 		RootDir: root, NodeName: a.facts.NodeName, BootID: a.facts.BootID, Drivers: c.csi,
-		Objects: csi.FromAPI(c.client), Node: c.node, Log: a.log,
+		Objects: csi.FromAPI(c.client), Node: c.node, Pod: a.apiObject, Event: c.reports.events.EmitObject,
+		Clock: cri.RealClock{}, Log: a.log,
 	})
 	return c.disks, err
 }

@@ -62,6 +62,8 @@ type record struct {
 	Mounted string `json:"mounted,omitempty"`
 	// Block is "true" if the target is a block device and no directory.
 	Block string `json:"block,omitempty"`
+	// Republish is "true" if the driver requires that the volume is published again and again.
+	Republish string `json:"republish,omitempty"`
 }
 
 // key identifies a volume on the node.
@@ -71,6 +73,17 @@ func (r *record) key() key { return key{r.Driver, r.Handle} }
 
 // uniqueName is the name of a volume in the status of a Node.
 func (k key) uniqueName() string { return "kubernetes.io/csi/" + k.driver + "^" + k.handle }
+
+// refreshes reports whether something is repeated for the volume while its pod runs.
+func (r *record) refreshes() bool { return r != nil && r.Republish == "true" }
+
+// flag is how a record has a truth: a kubelet reads its fields as strings.
+func flag(is bool) string {
+	if is {
+		return "true"
+	}
+	return ""
+}
 
 // volumes returns the names of the pod's volumes.
 func (r *record) volumes() []string {
@@ -101,6 +114,11 @@ func (v *Volumes) podsDir() string { return filepath.Join(v.opts.RootDir, "pods"
 // podDir returns the directory of a pod's CSI volumes.
 func (v *Volumes) podDir(uid string) string {
 	return filepath.Join(v.podsDir(), uid, "volumes", podPlugin)
+}
+
+// target returns where a volume of a pod is.
+func (v *Volumes) target(uid, dir string) string {
+	return filepath.Join(v.podDir(uid), dir, podMount)
 }
 
 // stageDir returns the directory of a staged volume.

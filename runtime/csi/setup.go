@@ -26,11 +26,11 @@ const tokensKey = "csi.storage.k8s.io/serviceAccount.tokens"
 func (v *Volumes) SetUp(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume) error {
 	uid := string(pod.UID)
 	if dir, r := v.find(uid, vol.Name); r.isDone(published, v.opts.BootID) {
-		if there, err := isThere(filepath.Join(v.podDir(uid), dir, podMount), r); there || err != nil {
+		if there, err := isThere(v.target(uid, dir), r); there || err != nil {
 			return err
 		}
 	}
-	src, err := v.resolve(ctx, pod, vol)
+	src, err := v.resolve(ctx, v.opts.Objects, pod, vol)
 	if err != nil {
 		return err
 	}
@@ -42,11 +42,7 @@ func (v *Volumes) SetUp(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume
 		return err
 	}
 	s := &setUp{Volumes: v, pod: pod, vol: vol, src: src, driver: d}
-	err = s.run(ctx)
-	if err != nil {
-		err = fmt.Errorf("%s%.0w", withhold.Text(err.Error(), nil, s.secrets...), err)
-	}
-	return err
+	return s.withheld(s.run(ctx))
 }
 
 // setUp is the set-up of one volume.
@@ -62,6 +58,14 @@ type setUp struct {
 	attachment map[string]string
 	// secrets is what no error may repeat.
 	secrets []string
+}
+
+// withheld returns an error without secrets.
+func (s *setUp) withheld(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s%.0w", withhold.Text(err.Error(), nil, s.secrets...), err)
 }
 
 func (s *setUp) run(ctx context.Context) (err error) {
@@ -83,13 +87,12 @@ func (s *setUp) run(ctx context.Context) (err error) {
 	if err != nil || done {
 		return err
 	}
-	stage := ""
-	if s.can.stage && !s.src.inline {
-		if stage, err = s.stage(ctx); err != nil {
+	if s.stagedAt() != "" {
+		if err := s.stage(ctx); err != nil {
 			return err
 		}
 	}
-	if err := s.publish(ctx, uid, dir, stage, r); err != nil {
+	if err := s.publish(ctx, uid, dir, r); err != nil {
 		return err
 	}
 	if err := s.own(ctx, filepath.Join(dir, podMount)); err != nil {
@@ -121,19 +124,14 @@ func (s *setUp) claim(uid, dir string) (r *record, done bool, err error) {
 		r.Stage = publishing
 	}
 	r.Name, r.Handle, r.Driver, r.Node = s.src.dir, s.src.handle, s.src.key.driver, s.opts.NodeName
-	r.Boot, r.Attach, r.Block = s.opts.BootID, "", ""
-	if s.src.block {
-		r.Block = "true"
-	}
+	r.Boot, r.Attach, r.Block = s.opts.BootID, flag(s.src.attached()), flag(s.src.block)
+	r.Republish = flag(s.src.republished())
 	if !slices.Contains(r.volumes(), s.vol.Name) {
 		r.Volumes = strings.Join(append(r.volumes(), s.vol.Name), ",")
 	}
 	r.Mode, r.Attachment = "Persistent", s.src.attachment(s.opts.NodeName)
 	if s.src.inline {
 		r.Mode = "Ephemeral"
-	}
-	if s.src.attached() {
-		r.Attach = "true"
 	}
 	return r, done, s.save(uid, dir, r)
 }
@@ -148,13 +146,20 @@ func (s *setUp) save(uid, dir string, r *record) error {
 	return nil
 }
 
-// stage has the volume staged, and returns where.
-func (s *setUp) stage(ctx context.Context) (string, error) {
-	dir := s.stageDir(s.src.key)
-	target := filepath.Join(dir, globalMount)
+// stagedAt returns where the volume is staged; empty if its driver stages none.
+func (s *setUp) stagedAt() string {
+	if !s.can.stage || s.src.inline {
+		return ""
+	}
+	return filepath.Join(s.stageDir(s.src.key), globalMount)
+}
+
+// stage has the volume staged.
+func (s *setUp) stage(ctx context.Context) error {
+	dir, target := s.stageDir(s.src.key), s.stagedAt()
 	r, err := readRecord(dir)
 	if err != nil || r.isDone(staged, s.opts.BootID) {
-		return target, err
+		return err
 	}
 	before := r
 	r = &record{
@@ -162,13 +167,13 @@ func (s *setUp) stage(ctx context.Context) (string, error) {
 	}
 	secrets, err := s.read(ctx, s.src.stageSecret)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if err := writeRecord(dir, r); err != nil {
-		return "", err
+		return err
 	}
 	if err := os.MkdirAll(target, dirMode); err != nil {
-		return "", fmt.Errorf("create the directory of a staged volume: %w", err)
+		return fmt.Errorf("create the directory of a staged volume: %w", err)
 	}
 	if err := s.driver.call(ctx, "NodeStageVolume", func(ctx context.Context, c csi.NodeClient) error {
 		_, err := c.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
@@ -180,14 +185,14 @@ func (s *setUp) stage(ctx context.Context) (string, error) {
 		if before == nil && !inDoubt(err) {
 			err = errors.Join(err, removeTarget(target), removeRecord(dir))
 		}
-		return "", err
+		return err
 	}
 	r.Stage = staged
-	return target, writeRecord(dir, r)
+	return writeRecord(dir, r)
 }
 
 // publish has the volume published for the pod.
-func (s *setUp) publish(ctx context.Context, uid, dir, stage string, r *record) error {
+func (s *setUp) publish(ctx context.Context, uid, dir string, r *record) error {
 	target := filepath.Join(dir, podMount)
 	attributes, secrets, err := s.attributes(ctx)
 	if err != nil {
@@ -198,14 +203,7 @@ func (s *setUp) publish(ctx context.Context, uid, dir, stage string, r *record) 
 	if err := s.save(uid, dir, r); err != nil {
 		return err
 	}
-	if err := s.driver.call(ctx, "NodePublishVolume", func(ctx context.Context, c csi.NodeClient) error {
-		_, err := c.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
-			VolumeId: s.src.handle, PublishContext: s.attachment, StagingTargetPath: stage, TargetPath: target,
-			VolumeCapability: s.src.capability(s.can, s.group()), Readonly: s.src.readOnly, Secrets: secrets,
-			VolumeContext: attributes,
-		})
-		return err
-	}); err != nil {
+	if err := s.callPublish(ctx, target, attributes, secrets); err != nil {
 		if before == claimed && !inDoubt(err) {
 			r.Stage = claimed
 			err = errors.Join(err, s.save(uid, dir, r))
@@ -216,17 +214,32 @@ func (s *setUp) publish(ctx context.Context, uid, dir, stage string, r *record) 
 	if err != nil {
 		return err
 	}
-	if r.Mounted = ""; mounted {
-		r.Mounted = "true"
-	}
-	what := "directory"
-	if s.src.block {
-		what = "block device"
-	}
+	r.Mounted = flag(mounted)
 	if there, err := isTarget(target, s.src.block, mounted); err != nil || !there {
-		return fmt.Errorf("CSI driver %s has published the volume, and there is no %s at %s", s.src.key.driver, what, target)
+		return noTarget(s.src.key.driver, target, s.src.block)
 	}
 	return nil
+}
+
+// noTarget is the error of a driver that has published a volume, and nothing is there.
+func noTarget(driver, target string, block bool) error {
+	what := "directory"
+	if block {
+		what = "block device"
+	}
+	return fmt.Errorf("CSI driver %s has published the volume, and there is no %s at %s", driver, what, target)
+}
+
+// callPublish has the driver publish the volume at a path.
+func (s *setUp) callPublish(ctx context.Context, target string, attributes, secrets map[string]string) error {
+	return s.driver.call(ctx, "NodePublishVolume", func(ctx context.Context, c csi.NodeClient) error {
+		_, err := c.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
+			VolumeId: s.src.handle, PublishContext: s.attachment, StagingTargetPath: s.stagedAt(), TargetPath: target,
+			VolumeCapability: s.src.capability(s.can, s.group()), Readonly: s.src.readOnly, Secrets: secrets,
+			VolumeContext: attributes,
+		})
+		return err
+	})
 }
 
 // attributes returns the attributes and the secrets of a publication.
@@ -240,7 +253,7 @@ func (s *setUp) attributes(ctx context.Context) (attributes, secrets map[string]
 	}
 	tokens := map[string]any{}
 	for _, r := range s.src.driver.TokenRequests {
-		t, err := s.opts.Objects.Token(ctx, s.pod, r)
+		t, err := s.token(ctx, r)
 		if err != nil {
 			return nil, nil, fmt.Errorf("request a token of service account %s: %w", s.pod.Spec.ServiceAccountName, err)
 		}
@@ -312,6 +325,11 @@ func (s *setUp) awaitAttachment(ctx context.Context) error {
 		case <-t.C:
 		}
 	}
+	return s.readAttachment(ctx)
+}
+
+// readAttachment reads the publish context of an attached volume.
+func (s *setUp) readAttachment(ctx context.Context) error {
 	name := s.src.attachment(s.opts.NodeName)
 	a, err := s.opts.Objects.Attachment(ctx, name)
 	switch {

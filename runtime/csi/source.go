@@ -58,9 +58,12 @@ func (s *source) attached() bool {
 	return !s.inline && s.local == "" && ptr.Deref(s.driver.AttachRequired, true)
 }
 
+// republished reports whether the driver requires that the volume is published again and again.
+func (s *source) republished() bool { return ptr.Deref(s.driver.RequiresRepublish, false) }
+
 // resolve reads what a volume of a pod is.
-func (v *Volumes) resolve(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume) (*source, error) {
-	s, err := v.inlineOrClaimed(ctx, pod, vol)
+func (v *Volumes) resolve(ctx context.Context, o Objects, pod *corev1.Pod, vol *corev1.Volume) (*source, error) {
+	s, err := v.inlineOrClaimed(ctx, o, pod, vol)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +75,7 @@ func (v *Volumes) resolve(ctx context.Context, pod *corev1.Pod, vol *corev1.Volu
 	if s.local != "" {
 		return s, nil
 	}
-	d, err := v.opts.Objects.Driver(ctx, s.key.driver)
+	d, err := o.Driver(ctx, s.key.driver)
 	switch {
 	case err == nil:
 		s.driver = d.Spec
@@ -86,14 +89,12 @@ func (v *Volumes) resolve(ctx context.Context, pod *corev1.Pod, vol *corev1.Volu
 		return nil, fmt.Errorf("volume mode %q not supported by driver %s (only supports %q)",
 			storagev1.VolumeLifecycleEphemeral, s.key.driver, s.driver.VolumeLifecycleModes)
 	}
-	if ptr.Deref(s.driver.RequiresRepublish, false) {
-		return nil, fmt.Errorf("CSI driver %s requires that its volumes are published again and again, which this version "+
-			"does not do; use a driver without requiresRepublish", s.key.driver)
-	}
 	return s, nil
 }
 
-func (v *Volumes) inlineOrClaimed(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume) (*source, error) {
+func (v *Volumes) inlineOrClaimed(
+	ctx context.Context, o Objects, pod *corev1.Pod, vol *corev1.Volume,
+) (*source, error) {
 	name, readOnly := "", false
 	switch {
 	case vol.CSI != nil:
@@ -111,7 +112,7 @@ func (v *Volumes) inlineOrClaimed(ctx context.Context, pod *corev1.Pod, vol *cor
 	default:
 		name = ephemeral.VolumeClaimName(pod, vol)
 	}
-	claim, err := v.opts.Objects.Claim(ctx, pod.Namespace, name)
+	claim, err := o.Claim(ctx, pod.Namespace, name)
 	if err != nil {
 		return nil, fmt.Errorf("read PersistentVolumeClaim %s/%s: %w", pod.Namespace, name, err)
 	}
@@ -126,7 +127,7 @@ func (v *Volumes) inlineOrClaimed(ctx context.Context, pod *corev1.Pod, vol *cor
 	case claim.Status.Phase != corev1.ClaimBound || claim.Spec.VolumeName == "":
 		return nil, fmt.Errorf("PVC %s/%s is not bound", pod.Namespace, name)
 	}
-	pv, err := v.opts.Objects.Volume(ctx, claim.Spec.VolumeName)
+	pv, err := o.Volume(ctx, claim.Spec.VolumeName)
 	if err != nil {
 		return nil, fmt.Errorf("read PersistentVolume %s: %w", claim.Spec.VolumeName, err)
 	}

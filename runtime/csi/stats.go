@@ -2,7 +2,6 @@ package csi
 
 import (
 	"context"
-	"path/filepath"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -25,7 +24,7 @@ func (v *Volumes) Measure(ctx context.Context, uid, volume string) (storage.Meas
 		return storage.Measured{}, storage.ErrNotMeasured
 	}
 	if r.Driver == localDriver {
-		return measureLocal(filepath.Join(v.podDir(uid), dir, podMount), r)
+		return measureLocal(v.target(uid, dir), r)
 	}
 	d, err := v.opts.Drivers.get(r.Driver)
 	if err != nil {
@@ -48,7 +47,7 @@ func (v *Volumes) Measure(ctx context.Context, uid, volume string) (storage.Meas
 	var m storage.Measured
 	err = v.call(ctx, r.Driver, "NodeGetVolumeStats", func(ctx context.Context, c csi.NodeClient) error {
 		a, err := c.NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{
-			VolumeId: r.Handle, VolumePath: filepath.Join(v.podDir(uid), dir, podMount),
+			VolumeId: r.Handle, VolumePath: v.target(uid, dir),
 		})
 		m = measured(a.GetUsage())
 		return err

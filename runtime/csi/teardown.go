@@ -50,6 +50,7 @@ func (v *Volumes) TearDown(ctx context.Context, uid string) ([]Outcome, error) {
 		})
 	}
 	_ = g.Wait()
+	v.tokens.forget(uid)
 	v.mu.Lock()
 	delete(v.waiting, uid)
 	v.mu.Unlock()

@@ -17,6 +17,8 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/pod/hostpath"
+	"github.com/journalet/journalet/runtime/watch"
 )
 
 // Options configure Volumes; RootDir, Drivers and Objects must be set.
@@ -28,7 +30,11 @@ type Options struct {
 	Drivers          *Drivers
 	Objects          Objects
 	Node             Node
-	Log              *slog.Logger
+	// Pod returns the newest object of a pod; nil: none is known. Event emits an event; it may be nil. Clock is for Run.
+	Pod   func(uid string) *corev1.Pod
+	Event func(about corev1.ObjectReference, kind, reason, message string)
+	Clock watch.Clock
+	Log   *slog.Logger
 }
 
 // Node is the Node of this machine.
@@ -42,8 +48,11 @@ type Node interface {
 // Volumes sets up and tears down volumes of CSI drivers. Its state is the disk and the mount table; the rest is an
 // index of these. Calls for one pod must not overlap.
 type Volumes struct {
-	opts  Options
-	locks locks
+	opts   Options
+	locks  locks
+	tokens tokens
+	// changed receives after a claim that is refreshed has come or gone.
+	changed chan struct{}
 
 	mu sync.Mutex
 	// pods has the claims of each pod by the name of their directory.
@@ -52,6 +61,8 @@ type Volumes struct {
 	waiting map[string]map[key]bool
 	// inUse is what was last reported to the Node.
 	inUse []string
+	// rounds has the drivers whose volumes are being refreshed, stale the volumes of which the last refresh failed.
+	rounds, stale map[string]bool
 }
 
 // New returns Volumes with what is on disk. A record that cannot be read is logged; its pod's end reports it.
@@ -61,7 +72,8 @@ func New(o Options) (*Volumes, error) {
 	}
 	v := &Volumes{
 		opts: o, locks: locks{held: map[key]*lock{}}, pods: map[string]map[string]*record{},
-		waiting: map[string]map[key]bool{},
+		waiting: map[string]map[key]bool{}, tokens: tokens{of: map[string]map[tokenKind]token{}},
+		changed: make(chan struct{}, 1), rounds: map[string]bool{}, stale: map[string]bool{},
 	}
 	for pod, err := range bounded.Entries(v.podsDir()) {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -107,9 +119,16 @@ func (v *Volumes) index(uid, dir string, r *record) {
 	if v.pods[uid] == nil {
 		v.pods[uid] = map[string]*record{}
 	}
+	if before := v.pods[uid][dir]; before.refreshes() || r.refreshes() {
+		select {
+		case v.changed <- struct{}{}:
+		default:
+		}
+	}
 	v.pods[uid][dir] = r
 	if r == nil {
 		delete(v.pods[uid], dir)
+		delete(v.stale, uid+"/"+dir)
 	}
 	if len(v.pods[uid]) == 0 {
 		delete(v.pods, uid)
@@ -126,6 +145,18 @@ func (v *Volumes) find(uid, volume string) (string, *record) {
 		}
 	}
 	return "", nil
+}
+
+// claimOf returns a copy of a claim; nil if there is none.
+func (v *Volumes) claimOf(uid, dir string) *record {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	r := v.pods[uid][dir]
+	if r == nil {
+		return nil
+	}
+	c := *r
+	return &c
 }
 
 // claims reports whether another claim than that of a pod's directory is on a volume.
@@ -176,7 +207,7 @@ func (v *Volumes) Path(uid, volume string) (string, error) {
 	if r == nil {
 		return "", fmt.Errorf("volume %q is not set up", volume)
 	}
-	return filepath.Join(v.podDir(uid), dir, podMount), nil
+	return v.target(uid, dir), nil
 }
 
 // Lost reports whether a volume that was set up is not there: of another boot, or unmounted.
@@ -185,8 +216,7 @@ func (v *Volumes) Lost(uid, volume string) bool {
 	if r == nil || r.Stage != "" && !r.isDone(published, v.opts.BootID) {
 		return true
 	}
-	target := filepath.Join(v.podDir(uid), dir, podMount)
-	there, err := isThere(target, r)
+	there, err := isThere(v.target(uid, dir), r)
 	return err == nil && !there
 }
 
@@ -217,7 +247,7 @@ func isTarget(path string, block, mounted bool) (bool, error) {
 		return false, err
 	}
 	if block {
-		return info.Mode()&(fs.ModeDevice|fs.ModeCharDevice) == fs.ModeDevice, nil
+		return hostpath.IsBlockDevice(info.Mode()), nil
 	}
 	return info.IsDir(), nil
 }

@@ -3,6 +3,7 @@ package csi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -46,6 +48,79 @@ type cluster struct {
 	node        *corev1.Node
 	inUse       [][]string
 	attachInUse bool // the control plane attaches what is in use
+	running     map[string]*corev1.Pod
+	events      []string
+	tokens      int // that were requested
+	lifetime    time.Duration
+	clock       *clock
+}
+
+// clock is a clock that a test moves.
+type clock struct {
+	mu    sync.Mutex
+	now   time.Time
+	rings map[int]func()
+	set   int
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) AfterFunc(_ time.Duration, f func()) (stop func() bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.set++
+	n := c.set
+	c.rings[n] = f
+	return func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		_, pending := c.rings[n]
+		delete(c.rings, n)
+		return pending
+	}
+}
+
+// ring calls what waits for the clock, and returns how many did.
+func (c *clock) ring() int {
+	c.mu.Lock()
+	all := c.rings
+	c.rings = map[int]func(){}
+	c.mu.Unlock()
+	for _, f := range all {
+		f()
+	}
+	return len(all)
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+func (c *cluster) Pod(uid string) *corev1.Pod {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.running[uid]
+}
+
+func (c *cluster) Event(about corev1.ObjectReference, kind, reason, message string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events = append(c.events, strings.Join([]string{about.Kind, about.Name, kind, reason, message}, " "))
+}
+
+// emitted returns the events, and forgets them.
+func (c *cluster) emitted() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := c.events
+	c.events = nil
+	return all
 }
 
 func missing(kind, name string) error {
@@ -87,7 +162,15 @@ func (c *cluster) Secret(context.Context, string, string) (*corev1.Secret, error
 func (c *cluster) Token(
 	_ context.Context, _ *corev1.Pod, r storagev1.TokenRequest,
 ) (authenticationv1.TokenRequestStatus, error) {
-	return authenticationv1.TokenRequestStatus{Token: "token-for-" + r.Audience}, nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tokens++
+	status := authenticationv1.TokenRequestStatus{Token: "token-for-" + r.Audience}
+	if c.lifetime != 0 {
+		status.Token = fmt.Sprintf("token-%d-for-%s", c.tokens, r.Audience)
+		status.ExpirationTimestamp = metav1.NewTime(c.clock.Now().Add(c.lifetime))
+	}
+	return status, nil
 }
 
 func (c *cluster) SetVolumesInUse(names []string) {
@@ -141,6 +224,7 @@ func newRig(t *testing.T, capabilities ...csi.NodeServiceCapability_RPC_Type) *r
 		t: t, root: filepath.Join(dir, "root"),
 		fake: &fakecsi.Driver{Dir: filepath.Join(dir, "volumes"), Capabilities: capabilities},
 		cluster: &cluster{
+			running: map[string]*corev1.Pod{}, clock: &clock{now: time.Unix(1e9, 0), rings: map[int]func(){}},
 			pvcs: map[string]*corev1.PersistentVolumeClaim{}, volumes: map[string]*corev1.PersistentVolume{},
 			driver: &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{
 				AttachRequired:       ptr.To(false),
@@ -160,6 +244,7 @@ func (r *rig) restart(boot string) {
 	must.OK(r.t, r.drivers.Register(r.t.Context(), driverName, r.socket))
 	v, err := New(Options{
 		RootDir: r.root, NodeName: nodeName, BootID: boot, Drivers: r.drivers, Objects: r.cluster, Node: r.cluster,
+		Pod: r.Pod, Event: r.Event, Clock: r.clock,
 	})
 	must.OK(r.t, err)
 	r.Volumes = v
@@ -172,10 +257,14 @@ func (r *rig) reboot() {
 }
 
 func (r *rig) pod(uid string, volumes ...corev1.Volume) *corev1.Pod {
-	return &corev1.Pod{
+	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: uid, UID: types.UID(uid)},
 		Spec:       corev1.PodSpec{Volumes: volumes},
 	}
+	r.cluster.mu.Lock()
+	defer r.cluster.mu.Unlock()
+	r.running[uid] = p
+	return p
 }
 
 func inline(name string) corev1.Volume {

@@ -50,7 +50,7 @@ var theirs = strings.Fields(`
             FailedPodSandBoxStatus FailedValidation HostIPsIPFamilyMismatch
             InvalidImageID KubeletSetupFailed PossibleMemoryBackedVolumesOnDisk SystemOOM
 	Kubernetes: AllocationResultsMaxSize DriverNameMaxLength ResourceSlices
-	            allocatedResources cAdvisor usageNanoCores container_last_seen
+	            allocatedResources cAdvisor requiresRepublish usageNanoCores container_last_seen
 	            hostnameOverride nodeStatus AppArmor ConfigMaps WebSocket
 	Runtimes:   image_id stats_collect_period restrict_oom_score_adj Container.Delete ImageService
 	            K8sContainerdNamespace SystemdCgroup

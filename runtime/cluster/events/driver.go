@@ -152,11 +152,28 @@ func (d *Driver) Emit(kind, reason, message string) { d.EmitPod(nil, kind, reaso
 
 // EmitPod sends an event of a pod that follows from no record; nil: of the Node.
 func (d *Driver) EmitPod(about *journaletv1.PodRef, kind, reason, message string) {
+	d.emit(draft{pod: about, kind: kind, reason: reason, message: message}, nil)
+}
+
+// EmitObject sends an event of an object with a namespace that follows from no record.
+func (d *Driver) EmitObject(about corev1.ObjectReference, kind, reason, message string) {
+	d.emit(draft{kind: kind, reason: reason, message: message}, &about)
+}
+
+// emit sends an event that follows from no record. about is what it is about, if the draft does not say it.
+func (d *Driver) emit(e draft, about *corev1.ObjectReference) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.emitted++
-	d.enqueue(draft{pod: about, kind: kind, reason: reason, message: message, at: d.opts.Clock.Now(), index: d.emitted}.
-		object(d.opts.NodeName, d.node(), nil), 0)
+	e.at, e.index = d.opts.Clock.Now(), d.emitted
+	if about != nil {
+		e.pod = &journaletv1.PodRef{Namespace: about.Namespace, Name: about.Name, Uid: string(about.UID)}
+	}
+	out := e.object(d.opts.NodeName, d.node(), nil)
+	if about != nil {
+		out.InvolvedObject = *about
+	}
+	d.enqueue(out, 0)
 }
 
 // node returns the UID of the Node, its name while it is not known. The lock is held.

@@ -246,6 +246,24 @@ func TestRefusedEventHoldsUpNoOther(t *testing.T) {
 	})
 }
 
+func TestAnEventOfAnyObjectIsSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{events: map[string]*corev1.Event{}}
+		run(t, s, newJournal(), t.TempDir(), 0, func(d *Driver) {
+			about := corev1.ObjectReference{
+				Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: "shop", Name: "data", UID: "u-data",
+			}
+			d.EmitObject(about, corev1.EventTypeNormal, "FileSystemResizeSuccessful", "message")
+			s.requests(t, "create FileSystemResizeSuccessful")
+			for _, e := range s.events {
+				if e.InvolvedObject != about || e.Namespace != "shop" || !strings.HasPrefix(e.Name, "data.") {
+					t.Errorf("the event is %v", e)
+				}
+			}
+		})
+	})
+}
+
 func TestLostEventsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{events: map[string]*corev1.Event{}, fail: errors.New("connection refused")}

@@ -1,0 +1,223 @@
+package csi
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/journalet/journalet/runtime/watch"
+	"github.com/journalet/journalet/runtime/withhold"
+)
+
+const (
+	// refreshPeriod is the pause between two rounds, and refreshJitter what it may be longer. kubelet: a pod is synced
+	// after 1 min and up to half as much again.
+	refreshPeriod = time.Minute
+	refreshJitter = refreshPeriod / 2
+	// maxRefreshes bounds how many volumes of a driver are refreshed at once, so that one that hangs in it leaves RPCs for
+	// pods that start and end.
+	maxRefreshes = 4
+)
+
+// Run has the volumes of running pods published again whose driver requires it, until ctx ends. While there is no such
+// volume it waits for one, and no timer runs.
+func (v *Volumes) Run(ctx context.Context) error {
+	var rounds sync.WaitGroup
+	defer rounds.Wait()
+	alarm := watch.NewAlarm(v.opts.Clock)
+	defer alarm.Clear()
+	for {
+		switch due := v.due(); {
+		case len(due) == 0:
+			alarm.Clear()
+		case !alarm.Armed():
+			alarm.Set(refreshPeriod + rand.N(refreshJitter))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-v.changed:
+		case <-alarm.C():
+			alarm.Rang()
+			for name, all := range v.due() {
+				v.begin(ctx, &rounds, name, all)
+			}
+		}
+	}
+}
+
+// begin begins a round of a driver, unless its last one has not ended: one that hangs delays no other.
+func (v *Volumes) begin(ctx context.Context, rounds *sync.WaitGroup, driver string, all []refreshed) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.rounds[driver] {
+		return
+	}
+	v.rounds[driver] = true
+	rounds.Go(func() {
+		v.round(ctx, all)
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		delete(v.rounds, driver)
+	})
+}
+
+// refreshed is a volume of a pod that is refreshed.
+type refreshed struct {
+	uid, dir string
+	record   record
+}
+
+// due returns the volumes that are to be refreshed, by driver, each in the order of the pods.
+func (v *Volumes) due() map[string][]refreshed {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	out := map[string][]refreshed{}
+	for _, uid := range slices.Sorted(maps.Keys(v.pods)) {
+		for _, dir := range slices.Sorted(maps.Keys(v.pods[uid])) {
+			if r := v.pods[uid][dir]; r.refreshes() && r.isDone(published, v.opts.BootID) {
+				out[r.Driver] = append(out[r.Driver], refreshed{uid, dir, *r})
+			}
+		}
+	}
+	return out
+}
+
+// round refreshes volumes of one driver.
+func (v *Volumes) round(ctx context.Context, all []refreshed) {
+	o := &oneRead{Objects: v.opts.Objects}
+	var g errgroup.Group
+	g.SetLimit(maxRefreshes)
+	for _, f := range all {
+		g.Go(func() error {
+			if ctx.Err() == nil {
+				v.refresh(ctx, o, f)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait()
+}
+
+// refresh refreshes one volume, if its pod still runs. A failure changes nothing of the volume.
+func (v *Volumes) refresh(ctx context.Context, o Objects, f refreshed) {
+	pod := v.opts.Pod(f.uid)
+	if pod == nil || pod.DeletionTimestamp != nil || len(f.record.volumes()) == 0 {
+		return
+	}
+	i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == f.record.volumes()[0] })
+	if i < 0 {
+		return
+	}
+	s := &setUp{Volumes: v, pod: pod, vol: &pod.Spec.Volumes[i]}
+	err := s.republish(ctx, o, f)
+	v.noteRefresh(f, pod, err)
+	if err != nil && ctx.Err() == nil {
+		v.emit(podReference(pod), corev1.EventTypeWarning, "FailedMount",
+			"MountVolume.SetUp failed for volume \""+f.record.Name+"\" : "+err.Error())
+	}
+}
+
+// noteRefresh logs that a volume is not refreshed, and that it is again: once each.
+func (v *Volumes) noteRefresh(f refreshed, pod *corev1.Pod, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	at := f.uid + "/" + f.dir
+	log := v.opts.Log.With("namespace", pod.Namespace, "pod", pod.Name, "volume", f.record.Name, "driver", f.record.Driver)
+	switch {
+	case err != nil && !v.stale[at]:
+		v.stale[at] = true
+		log.Warn("a volume of a running pod is not published again, and stays as it is", "error", err)
+	case err == nil && v.stale[at]:
+		delete(v.stale, at)
+		log.Info("a volume of a running pod is published again")
+	}
+}
+
+// republish has the volume published again at the same place. What is published stays, whatever fails.
+func (s *setUp) republish(ctx context.Context, o Objects, f refreshed) (err error) {
+	defer func() { err = s.withheld(err) }()
+	if s.src, err = s.resolve(ctx, o, s.pod, s.vol); err != nil {
+		return err
+	}
+	if s.driver, err = s.opts.Drivers.get(f.record.Driver); err != nil {
+		return err
+	}
+	release, err := s.locks.lock(ctx, f.record.key())
+	if err != nil {
+		return err
+	}
+	defer release()
+	r := s.claimOf(f.uid, f.dir)
+	if !r.isDone(published, s.opts.BootID) || s.src.key != r.key() {
+		return nil // the pod has ended meanwhile, or has another volume: its set-up says so
+	}
+	if !s.src.republished() {
+		r.Republish = ""
+		return s.save(f.uid, filepath.Join(s.podDir(f.uid), f.dir), r)
+	}
+	if s.can, err = s.driver.capabilities(ctx); err != nil {
+		return err
+	}
+	if s.src.attached() {
+		if err := s.readAttachment(ctx); err != nil {
+			return err
+		}
+	}
+	attributes, secrets, err := s.attributes(ctx)
+	if err != nil {
+		return err
+	}
+	target := s.target(f.uid, f.dir)
+	if err := s.callPublish(ctx, target, attributes, secrets); err != nil {
+		return err
+	}
+	if there, err := isThere(target, r); err != nil || !there {
+		return noTarget(r.Driver, target, s.src.block)
+	}
+	return s.own(ctx, target)
+}
+
+// oneRead reads the CSIDriver of a round once for all its volumes.
+type oneRead struct {
+	Objects
+
+	mu     sync.Mutex
+	driver *storagev1.CSIDriver
+}
+
+// Driver reads a CSIDriver. A failure is not kept.
+func (o *oneRead) Driver(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.driver != nil && o.driver.Name == name {
+		return o.driver, nil
+	}
+	d, err := o.Objects.Driver(ctx, name)
+	if err == nil {
+		o.driver = d
+	}
+	return d, err
+}
+
+// podReference returns what an event says that it is about.
+func podReference(pod *corev1.Pod) corev1.ObjectReference {
+	return corev1.ObjectReference{
+		Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+	}
+}
+
+// emit emits an event.
+func (v *Volumes) emit(about corev1.ObjectReference, kind, reason, message string) {
+	if v.opts.Event != nil {
+		v.opts.Event(about, kind, reason, withhold.URLs(message))
+	}
+}
