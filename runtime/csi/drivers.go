@@ -264,8 +264,8 @@ func unwrapped(err error) error {
 // capabilities are what a driver can do.
 type capabilities struct {
 	// stage: it stages volumes. group: it sets the group of a volume. multiWriter: it knows the modes of one writer and of
-	// several on one node. stats: it measures volumes.
-	stage, group, multiWriter, stats bool
+	// several on one node. stats: it measures volumes. expand: it expands them.
+	stage, group, multiWriter, stats, expand bool
 }
 
 // capabilities requests what a driver can do, as the kubelet does each time: a driver may have been replaced.
@@ -287,6 +287,8 @@ func (n *driver) capabilities(ctx context.Context) (c capabilities, err error) {
 			c.multiWriter = true
 		case csi.NodeServiceCapability_RPC_GET_VOLUME_STATS:
 			c.stats = true
+		case csi.NodeServiceCapability_RPC_EXPAND_VOLUME:
+			c.expand = true
 		default:
 		}
 	}

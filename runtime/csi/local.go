@@ -49,7 +49,7 @@ func (s *setUp) bind(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	uid, dir := string(s.pod.UID), filepath.Join(s.podDir(string(s.pod.UID)), s.src.dir)
+	uid, dir := string(s.pod.UID), s.claimDir(string(s.pod.UID), s.src.dir)
 	r, done, err := s.claim(uid, dir)
 	if err != nil || done {
 		return err

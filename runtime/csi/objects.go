@@ -33,6 +33,16 @@ func (a apiObjects) Claim(ctx context.Context, namespace, name string) (*corev1.
 	return get(ctx, a, client.PersistentVolumeClaims, namespace, name)
 }
 
+// PatchClaim patches the status of a claim.
+func (a apiObjects) PatchClaim(
+	ctx context.Context, namespace, name string, patch []byte,
+) (*corev1.PersistentVolumeClaim, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return client.Patch(ctx, a.client, client.PersistentVolumeClaims, namespace, name, types.StrategicMergePatchType,
+		patch, "status")
+}
+
 // Volume reads a PersistentVolume.
 func (a apiObjects) Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	return get(ctx, a, client.PersistentVolumes, "", name)

@@ -64,6 +64,10 @@ type record struct {
 	Block string `json:"block,omitempty"`
 	// Republish is "true" if the driver requires that the volume is published again and again.
 	Republish string `json:"republish,omitempty"`
+	// Expand is "true" if the driver expands volumes on nodes, and the pod may write to it. Size is what it has on
+	// this node, such as 2Gi.
+	Expand string `json:"expand,omitempty"`
+	Size   string `json:"size,omitempty"`
 }
 
 // key identifies a volume on the node.
@@ -75,7 +79,9 @@ func (r *record) key() key { return key{r.Driver, r.Handle} }
 func (k key) uniqueName() string { return "kubernetes.io/csi/" + k.driver + "^" + k.handle }
 
 // refreshes reports whether something is repeated for the volume while its pod runs.
-func (r *record) refreshes() bool { return r != nil && r.Republish == "true" }
+func (r *record) refreshes() bool {
+	return r != nil && (r.Republish == "true" || r.Expand == "true")
+}
 
 // flag is how a record has a truth: a kubelet reads its fields as strings.
 func flag(is bool) string {
@@ -116,9 +122,12 @@ func (v *Volumes) podDir(uid string) string {
 	return filepath.Join(v.podsDir(), uid, "volumes", podPlugin)
 }
 
+// claimDir returns the directory of a pod's claim on a volume.
+func (v *Volumes) claimDir(uid, dir string) string { return filepath.Join(v.podDir(uid), dir) }
+
 // target returns where a volume of a pod is.
 func (v *Volumes) target(uid, dir string) string {
-	return filepath.Join(v.podDir(uid), dir, podMount)
+	return filepath.Join(v.claimDir(uid, dir), podMount)
 }
 
 // stageDir returns the directory of a staged volume.

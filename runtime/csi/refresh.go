@@ -2,9 +2,9 @@ package csi
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -27,7 +27,8 @@ const (
 	maxRefreshes = 4
 )
 
-// Run has the volumes of running pods published again whose driver requires it, until ctx ends. While there is no such
+// Run has the volumes of running pods published again whose driver requires it, and those of claims expanded that have
+// another size by now, until ctx ends. While there is no such
 // volume it waits for one, and no timer runs.
 func (v *Volumes) Run(ctx context.Context) error {
 	var rounds sync.WaitGroup
@@ -74,17 +75,21 @@ func (v *Volumes) begin(ctx context.Context, rounds *sync.WaitGroup, driver stri
 type refreshed struct {
 	uid, dir string
 	record   record
+	// expands: its size is compared with its claim's. Of the claims of pods on one volume one is.
+	expands bool
 }
 
 // due returns the volumes that are to be refreshed, by driver, each in the order of the pods.
 func (v *Volumes) due() map[string][]refreshed {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	out := map[string][]refreshed{}
+	out, compared := map[string][]refreshed{}, map[key]bool{}
 	for _, uid := range slices.Sorted(maps.Keys(v.pods)) {
 		for _, dir := range slices.Sorted(maps.Keys(v.pods[uid])) {
 			if r := v.pods[uid][dir]; r.refreshes() && r.isDone(published, v.opts.BootID) {
-				out[r.Driver] = append(out[r.Driver], refreshed{uid, dir, *r})
+				expands := r.Expand == "true" && !compared[r.key()]
+				compared[r.key()] = compared[r.key()] || expands
+				out[r.Driver] = append(out[r.Driver], refreshed{uid, dir, *r, expands})
 			}
 		}
 	}
@@ -117,55 +122,85 @@ func (v *Volumes) refresh(ctx context.Context, o Objects, f refreshed) {
 	if i < 0 {
 		return
 	}
-	s := &setUp{Volumes: v, pod: pod, vol: &pod.Spec.Volumes[i]}
-	err := s.republish(ctx, o, f)
-	v.noteRefresh(f, pod, err)
-	if err != nil && ctx.Err() == nil {
-		v.emit(podReference(pod), corev1.EventTypeWarning, "FailedMount",
-			"MountVolume.SetUp failed for volume \""+f.record.Name+"\" : "+err.Error())
+	for _, step := range []struct {
+		due            bool
+		do             func(*setUp, context.Context, Objects, refreshed) error
+		reason, prefix string
+	}{
+		{f.record.Republish == "true", (*setUp).republish, "FailedMount", "MountVolume.SetUp"},
+		{f.expands, (*setUp).expandOnline, "VolumeResizeFailed", "NodeExpandVolume.NodeExpandVolume"},
+	} {
+		if !step.due {
+			continue
+		}
+		err := step.do(&setUp{Volumes: v, pod: pod, vol: &pod.Spec.Volumes[i]}, ctx, o, f)
+		if ctx.Err() != nil {
+			return
+		}
+		v.noteRefresh(f, pod, step.reason, err)
+		if err != nil {
+			v.emit(podReference(pod), corev1.EventTypeWarning, step.reason,
+				fmt.Sprintf("%s failed for volume %q : %v", step.prefix, f.record.Name, err))
+		}
 	}
 }
 
-// noteRefresh logs that a volume is not refreshed, and that it is again: once each.
-func (v *Volumes) noteRefresh(f refreshed, pod *corev1.Pod, err error) {
+// noteRefresh logs that a volume is not published again or expanded, and that it is again: once each.
+func (v *Volumes) noteRefresh(f refreshed, pod *corev1.Pod, reason string, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	at := f.uid + "/" + f.dir
-	log := v.opts.Log.With("namespace", pod.Namespace, "pod", pod.Name, "volume", f.record.Name, "driver", f.record.Driver)
-	switch {
-	case err != nil && !v.stale[at]:
-		v.stale[at] = true
-		log.Warn("a volume of a running pod is not published again, and stays as it is", "error", err)
-	case err == nil && v.stale[at]:
-		delete(v.stale, at)
-		log.Info("a volume of a running pod is published again")
+	log := v.opts.Log.With("namespace", pod.Namespace, "pod", pod.Name, "volume", f.record.Name, "driver", f.record.Driver,
+		"reason", reason)
+	switch is := v.stale[at][reason]; {
+	case err != nil && !is:
+		if v.stale[at] == nil {
+			v.stale[at] = map[string]bool{}
+		}
+		v.stale[at][reason] = true
+		log.Warn("a volume of a running pod is not refreshed, and stays as it is", "error", err)
+	case err == nil && is:
+		delete(v.stale[at], reason)
+		log.Info("a volume of a running pod is refreshed again")
 	}
+}
+
+// again prepares another RPC for a volume that is set up, and locks the volume. release is nil if there is nothing to
+// do: the pod has ended meanwhile, or has another volume, of which its set-up says so.
+func (s *setUp) again(ctx context.Context, o Objects, f refreshed) (release func(), err error) {
+	if s.src, err = s.resolve(ctx, o, s.pod, s.vol); err != nil {
+		return nil, err
+	}
+	if s.driver, err = s.opts.Drivers.get(f.record.Driver); err != nil {
+		return nil, err
+	}
+	release, err = s.locks.lock(ctx, f.record.key())
+	if err != nil {
+		return nil, err
+	}
+	if r := s.claimOf(f.uid, f.dir); !r.isDone(published, s.opts.BootID) || s.src.key != r.key() {
+		release()
+		return nil, nil
+	}
+	if s.can, err = s.driver.capabilities(ctx); err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
 }
 
 // republish has the volume published again at the same place. What is published stays, whatever fails.
 func (s *setUp) republish(ctx context.Context, o Objects, f refreshed) (err error) {
 	defer func() { err = s.withheld(err) }()
-	if s.src, err = s.resolve(ctx, o, s.pod, s.vol); err != nil {
-		return err
-	}
-	if s.driver, err = s.opts.Drivers.get(f.record.Driver); err != nil {
-		return err
-	}
-	release, err := s.locks.lock(ctx, f.record.key())
-	if err != nil {
+	release, err := s.again(ctx, o, f)
+	if err != nil || release == nil {
 		return err
 	}
 	defer release()
 	r := s.claimOf(f.uid, f.dir)
-	if !r.isDone(published, s.opts.BootID) || s.src.key != r.key() {
-		return nil // the pod has ended meanwhile, or has another volume: its set-up says so
-	}
 	if !s.src.republished() {
 		r.Republish = ""
-		return s.save(f.uid, filepath.Join(s.podDir(f.uid), f.dir), r)
-	}
-	if s.can, err = s.driver.capabilities(ctx); err != nil {
-		return err
+		return s.save(f.uid, s.claimDir(f.uid, f.dir), r)
 	}
 	if s.src.attached() {
 		if err := s.readAttachment(ctx); err != nil {

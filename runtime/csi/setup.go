@@ -82,7 +82,7 @@ func (s *setUp) run(ctx context.Context) (err error) {
 	if s.can, err = s.driver.capabilities(ctx); err != nil {
 		return err
 	}
-	uid, dir := string(s.pod.UID), filepath.Join(s.podDir(string(s.pod.UID)), s.src.dir)
+	uid, dir := string(s.pod.UID), s.claimDir(string(s.pod.UID), s.src.dir)
 	r, done, err := s.claim(uid, dir)
 	if err != nil || done {
 		return err
@@ -97,6 +97,9 @@ func (s *setUp) run(ctx context.Context) (err error) {
 	}
 	if err := s.own(ctx, filepath.Join(dir, podMount)); err != nil {
 		return fmt.Errorf("applying fsGroup: %w", err)
+	}
+	if err := s.expandAtSetUp(ctx, r); err != nil {
+		return err
 	}
 	r.Stage = published
 	return s.save(uid, dir, r)
@@ -137,12 +140,12 @@ func (s *setUp) claim(uid, dir string) (r *record, done bool, err error) {
 }
 
 // save writes a claim.
-func (s *setUp) save(uid, dir string, r *record) error {
+func (v *Volumes) save(uid, dir string, r *record) error {
 	if err := writeRecord(dir, r); err != nil {
 		return err
 	}
 	c := *r
-	s.index(uid, filepath.Base(dir), &c)
+	v.index(uid, filepath.Base(dir), &c)
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/storage/ephemeral"
 	"k8s.io/utils/ptr"
 
@@ -27,6 +28,8 @@ type Objects interface {
 	Driver(ctx context.Context, name string) (*storagev1.CSIDriver, error)
 	Attachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error)
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
+	// PatchClaim patches the status of a claim by a strategic merge patch.
+	PatchClaim(ctx context.Context, namespace, name string, patch []byte) (*corev1.PersistentVolumeClaim, error)
 	// Token requests a token of a pod's service account, bound to the pod.
 	Token(ctx context.Context, pod *corev1.Pod, r storagev1.TokenRequest) (authenticationv1.TokenRequestStatus, error)
 }
@@ -49,8 +52,11 @@ type source struct {
 	block bool
 	// local is the path of a local volume, which has no driver; empty for all others.
 	local string
-	// stageSecret and publishSecret are nil if there is none.
-	stageSecret, publishSecret *corev1.SecretReference
+	// stageSecret, publishSecret and expandSecret are nil if there is none.
+	stageSecret, publishSecret, expandSecret *corev1.SecretReference
+	// claim is what the pod claims the volume by, nil for an inline one. capacity is that of its PersistentVolume.
+	claim    *corev1.PersistentVolumeClaim
+	capacity resource.Quantity
 }
 
 // attached reports whether the control plane attaches the volume to the node.
@@ -153,6 +159,7 @@ func ofPersistentVolume(
 	s := &source{
 		dir: pv.Name, accessMode: corev1.ReadWriteOnce, mountOptions: pv.Spec.MountOptions, readOnly: readOnly,
 		block: ptr.Deref(pv.Spec.VolumeMode, corev1.PersistentVolumeFilesystem) == corev1.PersistentVolumeBlock,
+		claim: claim, capacity: pv.Spec.Capacity[corev1.ResourceStorage],
 	}
 	if c == nil {
 		s.key, s.local = key{localDriver, pv.Name}, pv.Spec.Local.Path
@@ -160,7 +167,7 @@ func ofPersistentVolume(
 		return s, nil
 	}
 	s.key, s.attributes, s.fsType = key{c.Driver, c.VolumeHandle}, c.VolumeAttributes, c.FSType
-	s.stageSecret, s.publishSecret = c.NodeStageSecretRef, c.NodePublishSecretRef
+	s.stageSecret, s.publishSecret, s.expandSecret = c.NodeStageSecretRef, c.NodePublishSecretRef, c.NodeExpandSecretRef
 	if len(pv.Spec.AccessModes) > 0 {
 		s.accessMode = pv.Spec.AccessModes[0]
 	}

@@ -60,7 +60,7 @@ func (v *Volumes) TearDown(ctx context.Context, uid string) ([]Outcome, error) {
 
 // tearDown has one volume of a pod unpublished.
 func (v *Volumes) tearDown(ctx context.Context, uid, dir string) Outcome {
-	path := filepath.Join(v.podDir(uid), dir)
+	path := v.claimDir(uid, dir)
 	r, err := readRecord(path)
 	o := Outcome{Volumes: []string{dir}, Err: err}
 	if r != nil && r.Volumes != "" {
@@ -83,6 +83,9 @@ func (v *Volumes) tearDown(ctx context.Context, uid, dir string) Outcome {
 	defer release()
 	if o.Err = v.unpublish(ctx, path, r); o.Err == nil && !v.claims(r.key(), uid, dir) {
 		o.Err = v.unstage(ctx, r.key())
+		v.mu.Lock()
+		delete(v.attempts, r.key())
+		v.mu.Unlock()
 	}
 	if o.Err == nil {
 		o.Err = removeRecord(path)

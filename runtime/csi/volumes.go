@@ -61,8 +61,11 @@ type Volumes struct {
 	waiting map[string]map[key]bool
 	// inUse is what was last reported to the Node.
 	inUse []string
-	// rounds has the drivers whose volumes are being refreshed, stale the volumes of which the last refresh failed.
-	rounds, stale map[string]bool
+	// rounds has the drivers whose volumes are being refreshed.
+	rounds map[string]bool
+	// stale has what failed in the last refresh of a volume, by the reason of its event.
+	stale    map[string]map[string]bool
+	attempts map[key]attempts
 }
 
 // New returns Volumes with what is on disk. A record that cannot be read is logged; its pod's end reports it.
@@ -73,7 +76,8 @@ func New(o Options) (*Volumes, error) {
 	v := &Volumes{
 		opts: o, locks: locks{held: map[key]*lock{}}, pods: map[string]map[string]*record{},
 		waiting: map[string]map[key]bool{}, tokens: tokens{of: map[string]map[tokenKind]token{}},
-		changed: make(chan struct{}, 1), rounds: map[string]bool{}, stale: map[string]bool{},
+		changed: make(chan struct{}, 1), rounds: map[string]bool{}, stale: map[string]map[string]bool{},
+		attempts: map[key]attempts{},
 	}
 	for pod, err := range bounded.Entries(v.podsDir()) {
 		if errors.Is(err, fs.ErrNotExist) {

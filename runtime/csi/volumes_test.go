@@ -2,6 +2,7 @@ package csi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -26,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/utils/ptr"
 
 	"github.com/journalet/journalet/test/fakecsi"
@@ -50,7 +52,8 @@ type cluster struct {
 	attachInUse bool // the control plane attaches what is in use
 	running     map[string]*corev1.Pod
 	events      []string
-	tokens      int // that were requested
+	patches     []string // of claims
+	tokens      int      // that were requested
 	lifetime    time.Duration
 	clock       *clock
 }
@@ -132,6 +135,30 @@ func (c *cluster) Claim(_ context.Context, _, name string) (*corev1.PersistentVo
 		return o, nil
 	}
 	return nil, missing("persistentvolumeclaims", name)
+}
+
+func (c *cluster) PatchClaim(_ context.Context, _, name string, patch []byte) (*corev1.PersistentVolumeClaim, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.pvcs[name]
+	b, err := json.Marshal(before)
+	if err != nil {
+		return nil, err
+	}
+	after := &corev1.PersistentVolumeClaim{}
+	if b, err = strategicpatch.StrategicMergePatch(b, patch, after); err == nil {
+		err = json.Unmarshal(b, after)
+	}
+	if err == nil && after.ResourceVersion != before.ResourceVersion {
+		err = apierrors.NewConflict(schema.GroupResource{Resource: "persistentvolumeclaims"}, name, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	after.ResourceVersion += "1"
+	c.patches = append(c.patches, string(patch))
+	c.pvcs[name] = after
+	return after, nil
 }
 
 func (c *cluster) Volume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
@@ -274,9 +301,11 @@ func inline(name string) corev1.Volume {
 // claimed adds a claim with its volume.
 func (r *rig) claimed(name string) corev1.Volume {
 	r.pvcs[name] = &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("claim-" + name)},
-		Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pv-" + name},
-		Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: types.UID("claim-" + name), ResourceVersion: "7",
+		},
+		Spec:   corev1.PersistentVolumeClaimSpec{VolumeName: "pv-" + name},
+		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
 	}
 	r.volumes["pv-"+name] = &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pv-" + name},

@@ -49,8 +49,9 @@ var theirs = strings.Fields(`
             CheckLimitsForResolvConf EvictionThresholdMet FailedCreatePodContainer FailedNodeDeclaredFeaturesCheck
             FailedPodSandBoxStatus FailedValidation HostIPsIPFamilyMismatch
             InvalidImageID KubeletSetupFailed PossibleMemoryBackedVolumesOnDisk SystemOOM
+            SuccessfulAttachVolume SuccessfulMountVolume VolumeConditionAbnormal
 	Kubernetes: AllocationResultsMaxSize DriverNameMaxLength ResourceSlices
-	            allocatedResources cAdvisor requiresRepublish usageNanoCores container_last_seen
+	            allocatedResources cAdvisor requiresRepublish RecoverVolumeExpansionFailure usageNanoCores container_last_seen
 	            hostnameOverride nodeStatus AppArmor ConfigMaps WebSocket
 	Runtimes:   image_id stats_collect_period restrict_oom_score_adj Container.Delete ImageService
 	            K8sContainerdNamespace SystemdCgroup

@@ -41,10 +41,12 @@ type Driver struct {
 // ErrNothingDone has a driver answer that it has done what it has not.
 var ErrNothingDone = errors.New("nothing was done")
 
-// Stage and Stats are the capabilities of staging and of measuring volumes.
+// Stage, Stats and Expand are the capabilities of staging, measuring and expanding volumes.
 const (
 	Stage = csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME
 	Stats = csi.NodeServiceCapability_RPC_GET_VOLUME_STATS
+
+	Expand = csi.NodeServiceCapability_RPC_EXPAND_VOLUME
 )
 
 // Measured is what a Process measures of each volume.
@@ -192,6 +194,19 @@ func (d *Driver) NodeGetVolumeStats(
 	what := r.GetVolumeId() + " " + filepath.Base(r.GetVolumePath())
 	return &csi.NodeGetVolumeStatsResponse{Usage: usage},
 		d.around(ctx, "NodeGetVolumeStats", what, r, func() error { return nil })
+}
+
+// NodeExpandVolume answers that the volume has the size: its directory has none.
+func (d *Driver) NodeExpandVolume(
+	ctx context.Context, r *csi.NodeExpandVolumeRequest,
+) (*csi.NodeExpandVolumeResponse, error) {
+	size := r.GetCapacityRange().GetRequiredBytes()
+	what := fmt.Sprintf("%s to %d", r.GetVolumeId(), size)
+	return &csi.NodeExpandVolumeResponse{CapacityBytes: size},
+		d.around(ctx, "NodeExpandVolume", what, r, func() error {
+			_, err := os.Lstat(r.GetVolumePath())
+			return err
+		})
 }
 
 // Image returns the file that a block device shows.
