@@ -25,7 +25,7 @@ type attempts struct {
 
 // expandAtSetUp expands a volume that has just been published, if it is due. The volume is not set up until it is.
 func (s *setUp) expandAtSetUp(ctx context.Context, r *record) error {
-	if s.src.claim == nil || s.src.local != "" {
+	if s.src.claim == nil {
 		return nil
 	}
 	had := s.src.claim.Status.Capacity[corev1.ResourceStorage]

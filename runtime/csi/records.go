@@ -62,6 +62,8 @@ type record struct {
 	Mounted string `json:"mounted,omitempty"`
 	// Block is "true" if the target is a block device and no directory.
 	Block string `json:"block,omitempty"`
+	// HostPath is the path of a hostPath PersistentVolume: nothing is mounted for it.
+	HostPath string `json:"hostPath,omitempty"`
 	// Republish is "true" if the driver requires that the volume is published again and again.
 	Republish string `json:"republish,omitempty"`
 	// Expand is "true" if the driver expands volumes on nodes, and the pod may write to it. Size is what it has on

@@ -34,8 +34,11 @@ func (v *Volumes) SetUp(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume
 	if err != nil {
 		return err
 	}
-	if src.local != "" {
-		return (&setUp{Volumes: v, pod: pod, vol: vol, src: src}).bind(ctx)
+	switch s := (&setUp{Volumes: v, pod: pod, vol: vol, src: src}); {
+	case src.local != "":
+		return s.bind(ctx)
+	case src.hostPath != nil:
+		return s.useHostPath(ctx)
 	}
 	d, err := v.opts.Drivers.get(src.key.driver)
 	if err != nil {

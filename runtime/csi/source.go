@@ -52,6 +52,8 @@ type source struct {
 	block bool
 	// local is the path of a local volume, which has no driver; empty for all others.
 	local string
+	// hostPath is the path of a hostPath PersistentVolume; nil for all others.
+	hostPath *corev1.HostPathVolumeSource
 	// stageSecret, publishSecret and expandSecret are nil if there is none.
 	stageSecret, publishSecret, expandSecret *corev1.SecretReference
 	// claim is what the pod claims the volume by, nil for an inline one. capacity is that of its PersistentVolume.
@@ -61,8 +63,11 @@ type source struct {
 
 // attached reports whether the control plane attaches the volume to the node.
 func (s *source) attached() bool {
-	return !s.inline && s.local == "" && ptr.Deref(s.driver.AttachRequired, true)
+	return !s.inline && !s.driverless() && ptr.Deref(s.driver.AttachRequired, true)
 }
+
+// driverless reports whether the agent sets the volume up itself.
+func (s *source) driverless() bool { return s.local != "" || s.hostPath != nil }
 
 // republished reports whether the driver requires that the volume is published again and again.
 func (s *source) republished() bool { return ptr.Deref(s.driver.RequiresRepublish, false) }
@@ -78,7 +83,7 @@ func (v *Volumes) resolve(ctx context.Context, o Objects, pod *corev1.Pod, vol *
 	if err != nil {
 		return nil, err
 	}
-	if s.local != "" {
+	if s.driverless() {
 		return s, nil
 	}
 	d, err := o.Driver(ctx, s.key.driver)
@@ -152,14 +157,21 @@ func ofPersistentVolume(
 	case pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != claim.UID:
 		return nil, fmt.Errorf("PersistentVolume %s is bound to another claim than %s/%s", pv.Name, claim.Namespace,
 			claim.Name)
-	case c == nil && pv.Spec.Local == nil:
-		return nil, fmt.Errorf("PersistentVolume %s is of no CSI driver and not local, which this version does not "+
-			"support; use one of a CSI driver", pv.Name)
+	case c == nil && pv.Spec.Local == nil && pv.Spec.HostPath == nil:
+		kind, remedy := kindOf(pv)
+		return nil, fmt.Errorf("PersistentVolume %s is of %s, which this version does not mount; %s", pv.Name, kind, remedy)
 	}
 	s := &source{
 		dir: pv.Name, accessMode: corev1.ReadWriteOnce, mountOptions: pv.Spec.MountOptions, readOnly: readOnly,
 		block: ptr.Deref(pv.Spec.VolumeMode, corev1.PersistentVolumeFilesystem) == corev1.PersistentVolumeBlock,
 		claim: claim, capacity: pv.Spec.Capacity[corev1.ResourceStorage],
+	}
+	if h := pv.Spec.HostPath; h != nil {
+		if s.block {
+			return nil, fmt.Errorf("PersistentVolume %s is a hostPath with volumeMode Block; use a local one", pv.Name)
+		}
+		s.key, s.hostPath = key{hostPathDriver, pv.Name}, h
+		return s, nil
 	}
 	if c == nil {
 		s.key, s.local = key{localDriver, pv.Name}, pv.Spec.Local.Path

@@ -23,6 +23,9 @@ func (v *Volumes) Measure(ctx context.Context, uid, volume string) (storage.Meas
 	if !r.isDone(published, v.opts.BootID) {
 		return storage.Measured{}, storage.ErrNotMeasured
 	}
+	if r.HostPath != "" {
+		return storage.Measured{}, storage.ErrNotMeasured // the node's files, which nothing of the pod bounds
+	}
 	if r.Driver == localDriver {
 		return measureLocal(v.target(uid, dir), r)
 	}

@@ -99,8 +99,11 @@ func (v *Volumes) tearDown(ctx context.Context, uid, dir string) Outcome {
 // unpublish undoes a publication. One of another boot is unmounted, and the driver still has to forget it.
 func (v *Volumes) unpublish(ctx context.Context, path string, r *record) error {
 	target := filepath.Join(path, podMount)
-	if r.Driver == localDriver {
+	switch r.Driver {
+	case localDriver:
 		return unbind(target)
+	case hostPathDriver:
+		return nil
 	}
 	if r.Stage != claimed {
 		if err := v.call(ctx, r.Driver, "NodeUnpublishVolume", func(ctx context.Context, c csi.NodeClient) error {

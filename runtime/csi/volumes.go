@@ -34,7 +34,9 @@ type Options struct {
 	Pod   func(uid string) *corev1.Pod
 	Event func(about corev1.ObjectReference, kind, reason, message string)
 	Clock watch.Clock
-	Log   *slog.Logger
+	// SELinux reports whether the kernel enforces labels.
+	SELinux bool
+	Log     *slog.Logger
 }
 
 // Node is the Node of this machine.
@@ -211,6 +213,9 @@ func (v *Volumes) Path(uid, volume string) (string, error) {
 	if r == nil {
 		return "", fmt.Errorf("volume %q is not set up", volume)
 	}
+	if r.HostPath != "" {
+		return r.HostPath, nil
+	}
 	return v.target(uid, dir), nil
 }
 
@@ -227,6 +232,9 @@ func (v *Volumes) Lost(uid, volume string) bool {
 // isThere reports whether what a driver has published is still there. The mount table is read, and not the volume: a
 // file system whose server is gone would block.
 func isThere(target string, r *record) (bool, error) {
+	if r.HostPath != "" {
+		return true, nil
+	}
 	if r.Mounted == "true" || r.Stage == "" {
 		return isMount(target)
 	}

@@ -1,0 +1,66 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/journalet/journalet/runtime/pod/hostpath"
+)
+
+// hostPathDriver stands for a CSI driver in the record of a hostPath PersistentVolume. It can be no driver's name.
+const hostPathDriver = "kubernetes.io~host-path"
+
+// useHostPath has the pod use a path of the node. Nothing is mounted, and its owner stays, as with the kubelet.
+func (s *setUp) useHostPath(ctx context.Context) error {
+	if s.opts.SELinux {
+		return errors.New("a hostPath PersistentVolume would get another SELinux label by this version; use a local one")
+	}
+	release, err := s.locks.lock(ctx, s.src.key)
+	if err != nil {
+		return err
+	}
+	defer release()
+	uid, dir := string(s.pod.UID), s.claimDir(string(s.pod.UID), s.src.dir)
+	r, done, err := s.claim(uid, dir)
+	if err != nil || done {
+		return err
+	}
+	if err := hostpath.SetUp(orCreate(s.src.hostPath)); err != nil {
+		return err
+	}
+	r.Stage, r.HostPath = published, s.src.hostPath.Path
+	return s.save(uid, dir, r)
+}
+
+// orCreate returns a source that has its directory created, if it has no type and does not exist: without it, the
+// runtime would create it.
+func orCreate(source *corev1.HostPathVolumeSource) *corev1.HostPathVolumeSource {
+	if ptr.Deref(source.Type, corev1.HostPathUnset) != corev1.HostPathUnset {
+		return source
+	}
+	if _, err := os.Lstat(source.Path); !errors.Is(err, fs.ErrNotExist) {
+		return source
+	}
+	return &corev1.HostPathVolumeSource{Path: source.Path, Type: ptr.To(corev1.HostPathDirectoryOrCreate)}
+}
+
+// kindOf names the kind of a PersistentVolume that is not supported, and what to use instead.
+func kindOf(pv *corev1.PersistentVolume) (kind, remedy string) {
+	const mount = "mount the storage on the node, and have the PersistentVolume name its directory as a local one"
+	switch s := &pv.Spec; {
+	case s.NFS != nil:
+		return "nfs", "use a CSI driver for NFS, or " + mount
+	case s.ISCSI != nil:
+		return "iscsi", "use a CSI driver for iSCSI, or " + mount
+	case s.FC != nil:
+		return "fc", "use a CSI driver for Fibre Channel, or " + mount
+	case s.FlexVolume != nil:
+		return "flexVolume", "use a CSI driver in place of the FlexVolume driver"
+	}
+	return "another kind", "use one of a CSI driver: Kubernetes leaves the volumes of clouds to these"
+}
