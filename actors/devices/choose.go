@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/journalet/journalet/actors/exclusive"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -51,57 +52,134 @@ type Choice struct {
 	Request *journaletv1.PreferredDevicesRequested
 }
 
-// Choose chooses the devices of a pod. A container gets devices that plain init containers before it had, then those
-// that its plugin prefers, then others that are healthy and free, by id. A plain init container leaves its devices to
-// the containers after it (kubelet: the same).
+// Choose chooses the devices of a pod wherever they are: as a Chooser does that is finished at once.
 func Choose(
 	demand []*journaletv1.DeviceDemand, pools map[string]Pool, preferred []*journaletv1.ContainerDevices,
 ) Choice {
-	c := chooser{own: map[string]map[string]bool{}, reusable: map[string]map[string]bool{}}
-	for _, d := range demand {
-		pool, has := pools[d.GetResource()]
-		if !has {
-			continue
-		}
-		if short := c.choose(d, pool, preferred); short {
-			c.Short = shortage(demand, d.GetResource(), pool)
-			return c.Choice
-		}
-	}
-	return c.Choice
+	return NewChooser(demand, pools, preferred).Finish()
 }
 
-type chooser struct {
-	Choice
+// Chooser chooses the devices of a pod, container by container. A container gets devices that plain init containers
+// before it had, then those at the NUMA nodes that it is to be at, then those at others, then those that are at none.
+// Among equal ones those that its plugin prefers come first, then others, by id; all are healthy and free. A plain init
+// container leaves its devices to the containers after it (kubelet: the same).
+type Chooser struct {
+	choice    Choice
+	demand    []*journaletv1.DeviceDemand
+	pools     map[string]Pool
+	preferred []*journaletv1.ContainerDevices
+	// taken is what is chosen, by the index in demand.
+	taken []bool
 	// own are the devices that the pod's containers have, reusable those of plain init containers that no other container
 	// keeps, both by resource.
 	own, reusable map[string]map[string]bool
 }
 
-// choose chooses for one container and resource.
-func (c *chooser) choose(
-	d *journaletv1.DeviceDemand, pool Pool, preferred []*journaletv1.ContainerDevices,
-) (short bool) {
-	name := d.GetResource()
-	if c.own[name] == nil {
-		c.own[name], c.reusable[name] = map[string]bool{}, map[string]bool{}
+var _ exclusive.Devices = (*Chooser)(nil)
+
+// NewChooser returns a chooser of a pod that has nothing yet. preferred is what plugins have answered for it.
+func NewChooser(
+	demand []*journaletv1.DeviceDemand, pools map[string]Pool, preferred []*journaletv1.ContainerDevices,
+) *Chooser {
+	c := &Chooser{
+		demand: demand, pools: pools, preferred: preferred, taken: make([]bool, len(demand)),
+		own: map[string]map[string]bool{}, reusable: map[string]map[string]bool{},
 	}
+	for _, d := range demand {
+		c.own[d.GetResource()], c.reusable[d.GetResource()] = map[string]bool{}, map[string]bool{}
+	}
+	return c
+}
+
+// Containers are those with devices, in the order of their admission.
+func (c *Chooser) Containers() (all []*journaletv1.ExclusiveRequest) {
+	for _, d := range c.demand {
+		if n := len(all); n == 0 || all[n-1].GetContainer() != d.GetContainer() {
+			all = append(all, &journaletv1.ExclusiveRequest{Container: d.GetContainer(), Init: d.GetInit()})
+		}
+	}
+	return all
+}
+
+// Requests returns what a container requests, a resource each. One without a pool is none of a plugin.
+func (c *Chooser) Requests(container string) (all []exclusive.DeviceRequest) {
+	for _, d := range c.demand {
+		if pool, has := c.pools[d.GetResource()]; has && d.GetContainer() == container {
+			all = append(all, c.request(d.GetResource(), d.GetCount(), pool))
+		}
+	}
+	return all
+}
+
+// PodRequests returns what the pod requests as a whole, a resource each.
+func (c *Chooser) PodRequests() (all []exclusive.DeviceRequest) {
+	seen := map[string]bool{}
+	for _, d := range c.demand {
+		name := d.GetResource()
+		if pool, has := c.pools[name]; has && !seen[name] {
+			seen[name] = true
+			all = append(all, c.request(name, requested(c.demand, name), pool))
+		}
+	}
+	return all
+}
+
+func (c *Chooser) request(name string, count int64, pool Pool) exclusive.DeviceRequest {
+	masks := func(ids []string) (out []exclusive.Mask) {
+		for _, id := range ids {
+			out = append(out, maskOf(pool, id))
+		}
+		return out
+	}
+	return exclusive.DeviceRequest{
+		Count: count, All: masks(slices.Sorted(maps.Keys(pool.Resource.GetDevices()))), Free: masks(c.free(name, pool)),
+		Reusable: masks(slices.Sorted(maps.Keys(c.reusable[name]))),
+	}
+}
+
+// maskOf returns the NUMA nodes of a device.
+func maskOf(pool Pool, id string) exclusive.Mask {
+	return exclusive.MaskOf(pool.Resource.GetDevices()[id].GetNumaNodes())
+}
+
+// Take takes the devices of a container, those at these NUMA nodes first; 0: wherever they are.
+func (c *Chooser) Take(container string, nodes exclusive.Mask) {
+	for i, d := range c.demand {
+		pool, has := c.pools[d.GetResource()]
+		if !has || c.taken[i] || d.GetContainer() != container || c.choice.Short != nil {
+			continue
+		}
+		c.taken[i] = true
+		if short := c.choose(d, pool, nodes); short {
+			c.choice.Short = shortage(c.demand, d.GetResource(), pool)
+		}
+	}
+}
+
+// Finish takes the devices of all containers that have none yet, wherever they are, and returns what is chosen.
+func (c *Chooser) Finish() Choice {
+	for _, d := range c.demand {
+		c.Take(d.GetContainer(), 0)
+	}
+	return c.choice
+}
+
+// choose chooses for one container and resource.
+func (c *Chooser) choose(d *journaletv1.DeviceDemand, pool Pool, nodes exclusive.Mask) (short bool) {
+	name := d.GetResource()
 	ids := slices.Sorted(maps.Keys(c.reusable[name]))
 	ids = ids[:min(int64(len(ids)), d.GetCount())]
 	free := c.free(name, pool)
 	if int64(len(ids)+len(free)) < d.GetCount() {
 		return true
 	}
-	if rest := int(d.GetCount()) - len(ids); rest > 0 {
-		wish, known := find(preferred, d)
-		available := slices.Sorted(slices.Values(slices.Concat(ids, free)))
-		if !known && c.Request == nil && pool.Resource.GetPreferred() && rest < len(free) && len(available) <= maxAvailable {
-			c.Request = &journaletv1.PreferredDevicesRequested{
-				Container: d.GetContainer(), Resource: name, Available: available, Chosen: slices.Clone(ids),
-				Count: d.GetCount(),
-			}
-		}
-		ids = append(ids, firstOf(wish, free, rest)...)
+	rest := int(d.GetCount()) - len(ids)
+	at, others := byNodes(pool, free, nodes)
+	if rest < len(at) {
+		ids = append(ids, c.some(d, pool, ids, at, rest)...)
+	} else {
+		ids, rest = append(ids, at...), rest-len(at)
+		ids = append(ids, c.some(d, pool, ids, others, rest)...)
 	}
 	for _, id := range ids {
 		c.own[name][id] = true
@@ -111,14 +189,52 @@ func (c *chooser) choose(
 		}
 	}
 	slices.Sort(ids)
-	c.Devices = append(c.Devices, &journaletv1.ContainerDevices{
+	c.choice.Devices = append(c.choice.Devices, &journaletv1.ContainerDevices{
 		Container: d.GetContainer(), Resource: name, Ids: ids, PreStart: pool.Resource.GetPreStart(),
 	})
 	return false
 }
 
+// byNodes divides devices into those at some NUMA nodes, and the others: first those at other nodes, then those at
+// none. Without nodes all are others, in their order.
+func byNodes(pool Pool, free []string, nodes exclusive.Mask) (at, others []string) {
+	if nodes == 0 {
+		return nil, free
+	}
+	var none []string
+	for _, id := range free {
+		switch m := maskOf(pool, id); {
+		case m == 0:
+			none = append(none, id)
+		case m&nodes != 0:
+			at = append(at, id)
+		default:
+			others = append(others, id)
+		}
+	}
+	return at, append(others, none...)
+}
+
+// some returns n of some devices beside those that are chosen: those that the plugin prefers first. If it has a
+// preference that is not known, that is to be requested.
+func (c *Chooser) some(d *journaletv1.DeviceDemand, pool Pool, chosen, from []string, n int) []string {
+	if n == 0 {
+		return nil
+	}
+	wish, known := find(c.preferred, d)
+	available := slices.Sorted(slices.Values(slices.Concat(chosen, from)))
+	if !known && c.choice.Request == nil && pool.Resource.GetPreferred() && n < len(from) &&
+		len(available) <= maxAvailable {
+		c.choice.Request = &journaletv1.PreferredDevicesRequested{
+			Container: d.GetContainer(), Resource: d.GetResource(), Available: available,
+			Chosen: slices.Sorted(slices.Values(chosen)), Count: d.GetCount(),
+		}
+	}
+	return firstOf(wish, from, n)
+}
+
 // free returns the devices of a pool that nobody has, sorted.
-func (c *chooser) free(name string, pool Pool) []string {
+func (c *Chooser) free(name string, pool Pool) []string {
 	if !pool.Resource.GetConnected() {
 		return nil
 	}
@@ -131,12 +247,17 @@ func (c *chooser) free(name string, pool Pool) []string {
 	return free
 }
 
-// firstOf returns n of the free devices: those that are wished for first, in the order of the wish.
-func firstOf(wish, free []string, n int) []string {
+// firstOf returns n of some devices: those that are wished for first, in the order of the wish.
+func firstOf(wish, from []string, n int) []string {
+	may := map[string]bool{}
+	for _, id := range from {
+		may[id] = true
+	}
 	var ids []string
-	for _, list := range [][]string{wish, free} {
+	for _, list := range [][]string{wish, from} {
 		for _, id := range list {
-			if _, is := slices.BinarySearch(free, id); is && len(ids) < n && !slices.Contains(ids, id) {
+			if may[id] && len(ids) < n {
+				delete(may, id)
 				ids = append(ids, id)
 			}
 		}
@@ -154,9 +275,17 @@ func find(preferred []*journaletv1.ContainerDevices, d *journaletv1.DeviceDemand
 	return nil, false
 }
 
-// shortage describes a resource that does not suffice. As in the kubelet's predicate, what a pod requests is the sum of
-// its main containers and sidecars, or what an init container needs beside the sidecars before it, if that is more.
+// shortage describes a resource that does not suffice.
 func shortage(demand []*journaletv1.DeviceDemand, name string, pool Pool) *Shortage {
+	return &Shortage{
+		Resource: name, Requested: requested(demand, name), Used: int64(len(pool.Taken)),
+		Capacity: Allocatable(pool.Resource),
+	}
+}
+
+// requested returns how many devices a pod requests of a resource. As in the kubelet it is the sum of its main
+// containers and sidecars, or what an init container needs beside the sidecars before it, if that is more.
+func requested(demand []*journaletv1.DeviceDemand, name string) int64 {
 	kept, most := int64(0), int64(0)
 	for _, d := range demand {
 		switch {
@@ -167,9 +296,7 @@ func shortage(demand []*journaletv1.DeviceDemand, name string, pool Pool) *Short
 			kept = saturated(kept, d.GetCount())
 		}
 	}
-	return &Shortage{
-		Resource: name, Requested: max(kept, most), Used: int64(len(pool.Taken)), Capacity: Allocatable(pool.Resource),
-	}
+	return max(kept, most)
 }
 
 // saturated returns the sum of two amounts that are not negative, or the largest int64.

@@ -82,6 +82,40 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+func TestDevicesAtTheNodesComeFirst(t *testing.T) {
+	at := func(nodes ...int64) Pool {
+		p := pool("a b c d", true)
+		for i, id := range []string{"a", "b", "c", "d"} {
+			if nodes[i] >= 0 {
+				p.Resource.Devices[id].NumaNodes = []int64{nodes[i]}
+			}
+		}
+		return p
+	}
+	for name, c := range map[string]struct {
+		pool  Pool
+		count int64
+		wish  []string
+		want  string
+	}{
+		"of more than are needed the preferred":     {at(0, 1, 1, 1), 2, []string{"a", "d"}, "c=b,d"},
+		"all, and then the preferred":               {at(0, 1, 0, 0), 2, []string{"d", "a"}, "c=b,d"},
+		"all, others, and at last those at no node": {at(-1, 1, 0, -1), 3, []string{}, "c=a,b,c"},
+		"a preference is requested of those there":  {at(0, 1, 1, 1), 2, nil, "request c of b,c,d with "},
+		"or of all that is free beside them":        {at(0, 1, 0, 0), 2, nil, "request c of a,b,c,d with b"},
+	} {
+		var wishes []*journaletv1.ContainerDevices
+		if c.wish != nil {
+			wishes = append(wishes, wish("c", c.wish...))
+		}
+		x := NewChooser([]*journaletv1.DeviceDemand{demand("c", c.count, false)}, map[string]Pool{"r": c.pool}, wishes)
+		x.Take("c", 1<<1)
+		if got := text(x.Finish()); got != c.want {
+			t.Errorf("%s: chose %s, want %s", name, got, c.want)
+		}
+	}
+}
+
 func text(c Choice) string {
 	switch {
 	case c.Short != nil:

@@ -75,10 +75,13 @@ type admission struct {
 }
 
 // Admit returns what the containers of a pod get alone where other pods, in the order of their admission, have these.
-// more are the hints for what else the pod requests, of devices: of each container, and of the pod as a whole.
-func (s *Settings) Admit(requests *journaletv1.ExclusiveRequests, taken []Pod, more Devices) (Pod, *Refusal) {
+// Its devices, nil for none, are aligned with the rest, and taken container by container.
+func (s *Settings) Admit(requests *journaletv1.ExclusiveRequests, taken []Pod, devices Devices) (Pod, *Refusal) {
 	if s == nil {
 		return nil, nil
+	}
+	if devices == nil {
+		devices = noDevices{}
 	}
 	a := &admission{s: s}
 	if s.of.GetStaticCpus() {
@@ -88,21 +91,20 @@ func (s *Settings) Admit(requests *journaletv1.ExclusiveRequests, taken []Pod, m
 		a.memory = s.newMemory(taken)
 	}
 	list := requests.GetContainers()
+	if list == nil {
+		list = devices.Containers()
+	}
 	var hint Hint
 	var ok bool
 	if s.of.GetPodScope() {
-		if hint, ok = s.merge(a.hints(ofPod(list), more.Pod)); !ok {
+		if hint, ok = s.merge(a.hints(ofPod(list), devices.PodRequests())); !ok {
 			return nil, notAligned
 		}
 	}
 	var out Pod
-	for i, r := range list {
+	for _, r := range list {
 		if !s.of.GetPodScope() {
-			var devices []Hints
-			if i < len(more.Containers) {
-				devices = more.Containers[i]
-			}
-			if hint, ok = s.merge(a.hints(r, devices)); !ok {
+			if hint, ok = s.merge(a.hints(r, devices.Requests(r.GetContainer()))); !ok {
 				return nil, notAligned
 			}
 		}
@@ -110,6 +112,7 @@ func (s *Settings) Admit(requests *journaletv1.ExclusiveRequests, taken []Pod, m
 		if refusal != nil {
 			return nil, refusal
 		}
+		devices.Take(r.GetContainer(), hint.Nodes)
 		if c.GetCpus() != "" || len(c.GetMemoryNodes()) > 0 {
 			out = append(out, c)
 		}
@@ -117,20 +120,13 @@ func (s *Settings) Admit(requests *journaletv1.ExclusiveRequests, taken []Pod, m
 	return out, nil
 }
 
-// Devices are hints for the devices that a pod requests: of each of its containers, in their order, and of the pod as a
-// whole; a list a resource.
-type Devices struct {
-	Containers [][]Hints
-	Pod        []Hints
-}
-
-// hints returns the hints for what a container requests, and these of its devices. A resource that is not requested, or
-// not given out, has no preference.
-func (a *admission) hints(r *journaletv1.ExclusiveRequest, devices []Hints) []Hints {
+// hints returns the hints for what a container requests, with its devices. A resource that is not requested, or not
+// given out, has no preference.
+func (a *admission) hints(r *journaletv1.ExclusiveRequest, devices []DeviceRequest) []Hints {
 	if a.s.of.GetTopologyPolicy() == journaletv1.TopologyPolicy_TOPOLOGY_POLICY_UNSPECIFIED {
 		return nil
 	}
-	all := append([]Hints(nil), devices...)
+	all := a.s.deviceHints(devices)
 	if a.cpus != nil {
 		all = append(all, a.cpus.hints(wholeCPUs(r)))
 	}

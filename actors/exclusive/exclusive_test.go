@@ -1,6 +1,7 @@
 package exclusive
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -55,7 +56,7 @@ func wants(list ...string) *journaletv1.ExclusiveRequests {
 
 func admit(t *testing.T, s *Settings, taken []Pod, list ...string) Pod {
 	t.Helper()
-	p, r := s.Admit(wants(list...), taken, Devices{})
+	p, r := s.Admit(wants(list...), taken, nil)
 	if r != nil {
 		t.Fatalf("refused: %+v", *r)
 	}
@@ -75,7 +76,7 @@ func TestWholeCoresOfOneSocketComeFirst(t *testing.T) {
 	if got := second.CPUs().String(); got != "4-7,12-15" {
 		t.Errorf("a whole socket's worth is %s", got)
 	}
-	if _, r := s.Admit(wants("3/1"), []Pod{first, second}, Devices{}); r == nil || r.Reason != ReasonUnexpected ||
+	if _, r := s.Admit(wants("3/1"), []Pod{first, second}, nil); r == nil || r.Reason != ReasonUnexpected ||
 		!strings.Contains(r.Message, "not enough cpus available to satisfy request: requested=3, available=2") {
 		t.Errorf("more than there is: %+v", r)
 	}
@@ -92,7 +93,7 @@ func TestNoCPUIsInTwoSetsWhateverPodsComeAndGo(t *testing.T) {
 			if len(taken) > i%5 {
 				taken = taken[1:]
 			}
-			p, r := s.Admit(wants([]string{"1/1", "2/1", "4/1", "6/1", "3/1"}[i*7%5]), taken, Devices{})
+			p, r := s.Admit(wants([]string{"1/1", "2/1", "4/1", "6/1", "3/1"}[i*7%5]), taken, nil)
 			if r != nil {
 				continue
 			}
@@ -121,12 +122,12 @@ func TestInitContainersLendTheirCPUsAndSidecarsKeepTheirs(t *testing.T) {
 
 func TestWholeCoresOnlyRefusesParts(t *testing.T) {
 	s := settings(func(m *journaletv1.ResourceManagers) { m.CpuOptions.FullCores, m.ReservedCpus = true, "0" })
-	if _, r := s.Admit(wants("3/1"), nil, Devices{}); r == nil || r.Reason != ReasonSMTAlignment ||
+	if _, r := s.Admit(wants("3/1"), nil, nil); r == nil || r.Reason != ReasonSMTAlignment ||
 		r.Message != "SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2" {
 		t.Errorf("an odd number: %+v", r)
 	}
 	// CPU 8 is free, and its core is not.
-	if _, r := s.Admit(wants("16/1"), nil, Devices{}); r == nil || r.Reason != ReasonSMTAlignment ||
+	if _, r := s.Admit(wants("16/1"), nil, nil); r == nil || r.Reason != ReasonSMTAlignment ||
 		!strings.Contains(r.Message, "available physical CPUs = 14, requested CPUs = 16") {
 		t.Errorf("more than the whole cores: %+v", r)
 	}
@@ -151,7 +152,7 @@ func TestTopologyPoliciesAdmitAndRefuse(t *testing.T) {
 		taken := []Pod{admit(t, s, nil, "4/1"), admit(t, s, nil, "4/1")}
 		taken[1] = Pod{{Container: "x", Cpus: "4-5,12-13"}}
 		// 2 are left in one node, 4 in the other: 5 fit only across.
-		_, r := s.Admit(wants("5/1"), taken, Devices{})
+		_, r := s.Admit(wants("5/1"), taken, nil)
 		if (r != nil) != refused || r != nil && r.Reason != ReasonTopology {
 			t.Errorf("%v: %+v", policy, r)
 		}
@@ -172,7 +173,7 @@ func TestMemoryComesFromOneNodeOrAlwaysFromTheSameOnes(t *testing.T) {
 		t.Errorf("nodes that serve together serve alone: %v", got)
 	}
 	one := admit(t, s, nil, "1/7")
-	if _, r := s.Admit(wants("1/8"), []Pod{one}, Devices{}); r == nil || r.Reason != ReasonUnexpected {
+	if _, r := s.Admit(wants("1/8"), []Pod{one}, nil); r == nil || r.Reason != ReasonUnexpected {
 		t.Errorf("a node that serves alone serves together: %+v", r)
 	}
 	reused := admit(t, s, nil, "1/6 init", "1/5")
@@ -185,13 +186,63 @@ func TestDevicesTakePartInTheAlignment(t *testing.T) {
 	s := settings(func(m *journaletv1.ResourceManagers) {
 		m.TopologyPolicy = journaletv1.TopologyPolicy_TOPOLOGY_POLICY_SINGLE_NUMA_NODE
 	})
-	near := Devices{Containers: [][]Hints{{{{Nodes: 1 << 1, Preferred: true}}}}}
+	near := &oneResource{DeviceRequest: DeviceRequest{Count: 1, All: []Mask{1, 2}, Free: []Mask{2}}}
 	p, r := s.Admit(wants("2/1"), nil, near)
-	if r != nil || p.CPUs().String() != "4,12" {
-		t.Errorf("beside a device of node 1: %v, %+v", p, r)
+	if r != nil || p.CPUs().String() != "4,12" || near.at != 2 {
+		t.Errorf("beside a device of node 1: %v, %+v, devices at %b", p, r, near.at)
 	}
-	if _, r := s.Admit(wants("2/1"), nil, Devices{Containers: [][]Hints{{{}}}}); r == nil || r.Reason != ReasonTopology {
+	none := &oneResource{DeviceRequest: DeviceRequest{Count: 1, All: []Mask{1, 2}}}
+	if _, r := s.Admit(wants("2/1"), nil, none); r == nil || r.Reason != ReasonTopology {
 		t.Errorf("without a device that can serve it: %+v", r)
+	}
+}
+
+// oneResource are the devices of one resource that a pod with one container requests; at is where it gets them.
+type oneResource struct {
+	DeviceRequest
+	at Mask
+}
+
+func (o *oneResource) Containers() []*journaletv1.ExclusiveRequest {
+	return []*journaletv1.ExclusiveRequest{{Container: "a"}}
+}
+func (o *oneResource) Requests(string) []DeviceRequest { return []DeviceRequest{o.DeviceRequest} }
+func (o *oneResource) PodRequests() []DeviceRequest    { return []DeviceRequest{o.DeviceRequest} }
+func (o *oneResource) Take(_ string, nodes Mask)       { o.at = nodes }
+
+func TestDevicesAreAlignedWithoutAnythingElse(t *testing.T) {
+	s := NewSettings(&journaletv1.ResourceManagers{
+		Topology: machine(), TopologyPolicy: journaletv1.TopologyPolicy_TOPOLOGY_POLICY_RESTRICTED,
+	})
+	two := &oneResource{DeviceRequest: DeviceRequest{Count: 2, All: []Mask{1, 1, 2, 2, 0}, Free: []Mask{1, 2, 2, 0}}}
+	if _, r := s.Admit(nil, nil, two); r != nil || two.at != 2 {
+		t.Errorf("two devices of one node: %+v, at %b", r, two.at)
+	}
+	apart := &oneResource{DeviceRequest: DeviceRequest{Count: 2, All: []Mask{1, 1, 2, 2}, Free: []Mask{1, 2}}}
+	if _, r := s.Admit(nil, nil, apart); r == nil || r.Reason != ReasonTopology {
+		t.Errorf("two of two nodes, where one node has two: %+v", r)
+	}
+}
+
+func TestHintsOfDevices(t *testing.T) {
+	for name, c := range map[string]struct {
+		of   DeviceRequest
+		want string
+	}{
+		"at no node": {DeviceRequest{Count: 1, All: []Mask{0, 0}, Free: []Mask{0}}, "[{0 true}]"},
+		"too few":    {DeviceRequest{Count: 2, All: []Mask{1, 2}, Free: []Mask{1}}, "[]"},
+		"one of either": {
+			DeviceRequest{Count: 1, All: []Mask{1, 2}, Free: []Mask{1, 2}}, "[{1 true} {2 true} {3 false}]",
+		},
+		"at both nodes":      {DeviceRequest{Count: 1, All: []Mask{3}, Free: []Mask{3}}, "[{1 true} {2 true} {3 false}]"},
+		"of an unknown node": {DeviceRequest{Count: 1, All: []Mask{1, 16}, Free: []Mask{16}}, "[]"},
+		"those that it keeps": {
+			DeviceRequest{Count: 1, All: []Mask{1, 2}, Free: []Mask{1}, Reusable: []Mask{2}}, "[{2 true} {3 false}]",
+		},
+	} {
+		if got := fmt.Sprint(c.of.hints(3)); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
 	}
 }
 

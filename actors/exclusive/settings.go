@@ -29,9 +29,10 @@ type Settings struct {
 	reserved, reservedCores cpuset.CPUSet
 }
 
-// NewSettings returns the settings of a configuration; nil if no container gets anything alone.
+// NewSettings returns the settings of a configuration; nil if no container gets anything alone, and nothing is aligned.
 func NewSettings(of *journaletv1.ResourceManagers) *Settings {
-	if !of.GetStaticCpus() && !of.GetStaticMemory() {
+	aligned := of.GetTopologyPolicy() != journaletv1.TopologyPolicy_TOPOLOGY_POLICY_UNSPECIFIED
+	if !of.GetStaticCpus() && !of.GetStaticMemory() && !aligned {
 		return nil
 	}
 	s := &Settings{of: of, topology: NewTopology(of.GetTopology()), reserved: Parse(of.GetReservedCpus())}

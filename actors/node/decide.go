@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/journalet/journalet/actors"
-	"github.com/journalet/journalet/actors/devices"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -133,17 +132,14 @@ func (a *Actor) decided(q *journaletv1.AdmissionRequested, r *rejection) *journa
 			r = noUserNamespace
 		}
 	}
-	chosen := devices.Choice{}
-	if r == nil {
-		chosen = a.choose(q)
-		r = outOfDevices(chosen)
-	}
 	d := &journaletv1.AdmissionDecided{Uid: q.GetUid(), Incarnation: q.GetIncarnation()}
+	g := grant{}
 	if r == nil {
-		d.Exclusive, d.SharedCpus, r = a.allocate(q)
+		g, r = a.allocate(q)
 	}
 	if r == nil {
-		d.Admitted, d.UserNamespace, d.Devices = true, ids, chosen.Devices
+		d.Admitted, d.UserNamespace, d.Devices = true, ids, g.devices.Devices
+		d.Exclusive, d.SharedCpus = g.alone, g.shared
 	}
 	if r != nil {
 		d.Reason, d.Message = r.reason, r.message

@@ -172,19 +172,23 @@ func (a *Actor) missingPlugin(q *journaletv1.AdmissionRequested) string {
 	return ""
 }
 
-// choose chooses the devices of a pod.
-func (a *Actor) choose(q *journaletv1.AdmissionRequested) devices.Choice {
-	if len(q.GetDevices()) == 0 {
-		return devices.Choice{}
-	}
+// chooser returns a chooser of the devices of a pod, where some pods have ended; nil: none has.
+func (a *Actor) chooser(q *journaletv1.AdmissionRequested, ended func(uid string) bool) *devices.Chooser {
 	pools := map[string]devices.Pool{}
 	for _, d := range q.GetDevices() {
 		if r := a.state.Devices[d.GetResource()]; r != nil {
 			pools[d.GetResource()] = devices.Pool{Resource: r, Taken: map[string]bool{}}
 		}
 	}
-	for _, uid := range slices.Sorted(maps.Keys(a.state.Pods)) {
+	var uids []string
+	if len(pools) > 0 {
+		uids = slices.Sorted(maps.Keys(a.state.Pods))
+	}
+	for _, uid := range uids {
 		p := a.state.Pods[uid]
+		if ended != nil && ended(uid) {
+			continue
+		}
 		if p.GetTerminated() {
 			continue
 		}
@@ -196,7 +200,7 @@ func (a *Actor) choose(q *journaletv1.AdmissionRequested) devices.Choice {
 			}
 		}
 	}
-	return devices.Choose(q.GetDevices(), pools, a.state.DeviceWaits[q.GetUid()].GetPreferred())
+	return devices.NewChooser(q.GetDevices(), pools, a.state.DeviceWaits[q.GetUid()].GetPreferred())
 }
 
 // outOfDevices returns the rejection of a pod for which devices are short, in the kubelet's words; nil if there are
@@ -226,12 +230,13 @@ func (a *Actor) awaitsPlugin(q *journaletv1.AdmissionRequested, emit actors.Emit
 }
 
 // requestPreference requests what a plugin prefers for a pod that is about to be admitted, if that is not known.
-func (a *Actor) requestPreference(q *journaletv1.AdmissionRequested, c devices.Choice, emit actors.Emit) (bool, error) {
-	if c.Request == nil {
+func (a *Actor) requestPreference(q *journaletv1.AdmissionRequested, emit actors.Emit) (bool, error) {
+	g, _ := a.allocate(q)
+	if g.devices.Request == nil {
 		return false, nil
 	}
-	c.Request.Uid, c.Request.RequestId = q.GetUid(), a.state.GetDeviceRequestId()+1
-	return true, emit(messages.NewEvent(c.Request))
+	g.devices.Request.Uid, g.devices.Request.RequestId = q.GetUid(), a.state.GetDeviceRequestId()+1
+	return true, emit(messages.NewEvent(g.devices.Request))
 }
 
 // admitAwaiting decides on the pods that wait for a device plugin, in the order of their requests.

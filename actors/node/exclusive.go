@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/devices"
 	"github.com/journalet/journalet/actors/exclusive"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -30,32 +31,54 @@ func (a *Actor) taken() []exclusive.Pod {
 	return all
 }
 
-// allocate returns what a pod's containers get alone, and the CPUs that are left for all others; or why it cannot have
-// what it requests.
-func (a *Actor) allocate(q *journaletv1.AdmissionRequested) (exclusive.Pod, string, *rejection) {
-	taken := a.taken()
-	got, refusal := a.managers().Admit(a.state.GetExclusiveRequests()[q.GetUid()], taken, exclusive.Devices{})
-	if refusal != nil {
-		return nil, "", &rejection{refusal.Reason, refusal.Message}
-	}
-	return got, a.shared(append(taken, got)), nil
+// grant is what a pod gets.
+type grant struct {
+	devices devices.Choice
+	alone   exclusive.Pod
+	// shared are the CPUs that are left for all others.
+	shared string
 }
 
-// takenAfter returns what pods have alone once these, and those that are preempted already, have terminated.
-func (a *Actor) takenAfter(victims []Candidate) []exclusive.Pod {
+// allocate returns what a pod gets, or why it cannot have what it requests.
+func (a *Actor) allocate(q *journaletv1.AdmissionRequested) (grant, *rejection) {
+	taken, chooser := a.taken(), a.chooser(q, nil)
+	alone, refusal := a.managers().Admit(a.state.GetExclusiveRequests()[q.GetUid()], taken, chooser)
+	g := grant{devices: chooser.Finish(), alone: alone}
+	if r := outOfDevices(g.devices); r != nil {
+		return g, r
+	}
+	if refusal != nil {
+		return g, &rejection{refusal.Reason, refusal.Message}
+	}
+	g.shared = a.shared(append(taken, alone))
+	return g, nil
+}
+
+// endedAfter returns which pods have terminated once these, and those that are preempted already, have.
+func (a *Actor) endedAfter(victims []Candidate) func(uid string) bool {
+	return func(uid string) bool {
+		return a.state.Pods[uid].GetPreempted() ||
+			slices.ContainsFunc(victims, func(v Candidate) bool { return v.UID == uid })
+	}
+}
+
+// takenAfter returns what pods have alone once some have ended.
+func (a *Actor) takenAfter(ended func(uid string) bool) []exclusive.Pod {
 	var taken []exclusive.Pod
 	for _, uid := range a.state.GetExclusivePods() {
-		ends := slices.ContainsFunc(victims, func(v Candidate) bool { return v.UID == uid })
-		if p := a.state.Pods[uid]; !ends && !p.GetPreempted() {
-			taken = append(taken, p.GetExclusive())
+		if !ended(uid) {
+			taken = append(taken, a.state.Pods[uid].GetExclusive())
 		}
 	}
 	return taken
 }
 
-// refused returns why a pod cannot have alone what it requests, where pods have these; nil if it can.
-func (a *Actor) refused(q *journaletv1.AdmissionRequested, taken []exclusive.Pod) *rejection {
-	_, refusal := a.managers().Admit(a.state.GetExclusiveRequests()[q.GetUid()], taken, exclusive.Devices{})
+// refused returns why a pod cannot have alone what it requests, or not aligned, where pods have these and some have
+// ended; nil if it can.
+func (a *Actor) refused(
+	q *journaletv1.AdmissionRequested, taken []exclusive.Pod, ended func(uid string) bool,
+) *rejection {
+	_, refusal := a.managers().Admit(a.state.GetExclusiveRequests()[q.GetUid()], taken, a.chooser(q, ended))
 	if refusal == nil {
 		return nil
 	}

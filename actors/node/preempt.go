@@ -122,9 +122,8 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error
 		// No pod is preempted for one that could not run even then.
 		return emit(a.decided(q, a.noRoom(q.GetDemand())))
 	}
-	chosen := a.choose(q)
-	if chosen.Short != nil {
-		return emit(a.decided(q, cmp.Or(a.noRoom(q.GetDemand()), outOfDevices(chosen))))
+	if r := outOfDevices(a.chooser(q, nil).Finish()); r != nil {
+		return emit(a.decided(q, cmp.Or(a.noRoom(q.GetDemand()), r)))
 	}
 	var victims []Candidate
 	var err error
@@ -133,7 +132,8 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error
 	}
 	var refusal *rejection
 	if len(victims) > 0 {
-		refusal = a.refused(q, a.takenAfter(victims))
+		ended := a.endedAfter(victims)
+		refusal = a.refused(q, a.takenAfter(ended), ended)
 	}
 	switch {
 	case err != nil:
@@ -149,7 +149,7 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error
 		}
 		return emit(messages.NewEvent(h))
 	}
-	if waits, err := a.requestPreference(q, chosen, emit); waits || err != nil {
+	if waits, err := a.requestPreference(q, emit); waits || err != nil {
 		return err
 	}
 	return emit(a.decided(q, nil))
@@ -167,7 +167,7 @@ func (a *Actor) admitPending(emit actors.Emit) error {
 		used := a.running().plus(before)
 		short := a.shortages(q.GetDemand(), used)
 		// There may be enough, and a pod that ends still have the CPUs that this one is to have alone.
-		helps := a.state.GetPreempting() > 0 && (len(short) > 0 || a.refused(q, a.taken()) != nil)
+		helps := a.state.GetPreempting() > 0 && (len(short) > 0 || a.refused(q, a.taken(), nil) != nil)
 		if helps || a.closed(q.GetPriority()) || a.missingPlugin(q) != "" {
 			before = before.plus(shareOf(q.GetDemand()))
 			continue

@@ -3,12 +3,14 @@ package oracle
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
+	"github.com/journalet/journalet/actors/devices"
 	"github.com/journalet/journalet/actors/exclusive"
 	podactor "github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -28,7 +30,9 @@ type managersCase struct {
 	// Reserved is how many CPUs are reserved, in thousandths; ReservedCPUs which ones instead.
 	Reserved     int64  `json:"reserved"`
 	ReservedCPUs string `json:"reservedCPUs,omitempty"`
-	Pods         []work `json:"pods"`
+	// Devices are the NUMA nodes of each device of a plugin, such as 0 or 0+1; - is none, and ! before them unhealthy.
+	Devices []string `json:"devices,omitempty"`
+	Pods    []work   `json:"pods"`
 }
 
 // machine has as many NUMA nodes in each socket, or, if Nodes is negative, as many sockets in each NUMA node.
@@ -46,6 +50,10 @@ type machine struct {
 
 type work struct {
 	Containers []part `json:"containers,omitempty"`
+	// Things is how many devices each container requests; all request as many, so that which ones are reused is certain.
+	Things int `json:"things,omitempty"`
+	// Burstable: containers have no limit of memory.
+	Burstable bool `json:"burstable,omitempty"`
 	// End is the number of the pod that ends before, from 1.
 	End int `json:"end,omitempty"`
 }
@@ -138,8 +146,17 @@ func generateManagers(g *pods.Generator) string {
 				"distribute-cpus-across-cores", "strict-cpu-reservation", "prefer-align-cpus-by-uncorecache")] = "true"
 		}
 	}
+	if g.Chance(50) {
+		for range 2 + g.N(9) {
+			c.Devices = append(c.Devices, pods.Pick(g, "0", "0", "1", "1", "2", "3", "0+1", "-", "!0", "9"))
+		}
+	}
 	for i := range 3 + g.N(10) {
 		w := work{}
+		if len(c.Devices) > 0 && g.Chance(70) {
+			w.Things = 1 + g.N(pods.Pick(g, 1, 3))
+		}
+		w.Burstable = w.Things > 0 && g.Chance(20)
 		if i > 1 && g.Chance(35) {
 			w.End = 1 + g.N(i)
 		}
@@ -177,8 +194,14 @@ func (w work) pod(i int) (*corev1.Pod, bool) {
 				list[name] = q
 			}
 		}
+		if w.Things > 0 {
+			list[kubelet.Thing] = *resource.NewQuantity(int64(w.Things), resource.DecimalSI)
+		}
 		c := corev1.Container{Name: fmt.Sprintf("c%d", n), Resources: corev1.ResourceRequirements{
 			Requests: list, Limits: list.DeepCopy()}}
+		if w.Burstable {
+			delete(c.Resources.Limits, corev1.ResourceMemory)
+		}
 		switch one.Kind {
 		case "init":
 			p.Spec.InitContainers = append(p.Spec.InitContainers, c)
@@ -212,7 +235,7 @@ func (c managersCase) options() (*journaletv1.ResourceManagers, kubelet.ManagerO
 	}
 	theirs := kubelet.ManagerOptions{
 		Machine: t, CPUPolicy: c.CPU, MemoryPolicy: c.Memory, TopologyPolicy: c.Topology, Scope: c.Scope,
-		CPUOptions: c.Options, ReservedMilliCPU: c.Reserved, ReservedCPUs: c.ReservedCPUs,
+		CPUOptions: c.Options, ReservedMilliCPU: c.Reserved, ReservedCPUs: c.ReservedCPUs, Devices: c.devices(),
 	}
 	if c.Closest && c.Topology != "none" {
 		theirs.TopologyOptions = map[string]string{"prefer-closest-numa-nodes": "true"}
@@ -229,7 +252,79 @@ func (c managersCase) options() (*journaletv1.ResourceManagers, kubelet.ManagerO
 	return ours, theirs
 }
 
-// compareManagers compares what containers get alone, and why pods do not, with the kubelet's three managers.
+// devices returns the devices of the machine's plugin.
+func (c managersCase) devices() (all []*journaletv1.Device) {
+	for i, text := range c.Devices[:min(len(c.Devices), 26)] {
+		nodes, unhealthy := strings.CutPrefix(text, "!")
+		d := &journaletv1.Device{Id: string(rune('a' + i)), Healthy: !unhealthy}
+		for one := range strings.SplitSeq(nodes, "+") {
+			if n, err := strconv.ParseUint(one, 10, 6); err == nil {
+				d.NumaNodes = append(d.NumaNodes, int64(n))
+			}
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// things are the devices that pods have, by their numbers.
+type things struct {
+	resource *journaletv1.DeviceResource
+	has      map[int][]*journaletv1.ContainerDevices
+}
+
+// thingsOf returns the devices of a plugin of which no pod has any.
+func thingsOf(all []*journaletv1.Device) things {
+	t := things{has: map[int][]*journaletv1.ContainerDevices{}}
+	if len(all) > 0 {
+		t.resource = &journaletv1.DeviceResource{Connected: true, Preferred: true, Devices: map[string]*journaletv1.Device{}}
+	}
+	for _, d := range all {
+		t.resource.Devices[d.GetId()] = d
+	}
+	return t
+}
+
+// admit has a pod take what it requests. A preference of the plugin is answered as often as one is requested.
+func (t things) admit(
+	s *exclusive.Settings, p *corev1.Pod, taken []exclusive.Pod,
+) (exclusive.Pod, devices.Choice, *exclusive.Refusal) {
+	pools := map[string]devices.Pool{}
+	if t.resource != nil {
+		used := map[string]bool{}
+		for _, all := range t.has {
+			for _, d := range all {
+				for _, id := range d.GetIds() {
+					used[id] = true
+				}
+			}
+		}
+		pools[kubelet.Thing] = devices.Pool{Resource: t.resource, Taken: used}
+	}
+	var answers []*journaletv1.ContainerDevices
+	for {
+		chooser := devices.NewChooser(devices.Demand(p), pools, answers)
+		got, refusal := s.Admit(exclusive.Requests(p, qosOf(p)), taken, chooser)
+		choice := chooser.Finish()
+		q := choice.Request
+		if q == nil || choice.Short != nil {
+			return got, choice, refusal
+		}
+		answers = append(answers, &journaletv1.ContainerDevices{
+			Container: q.GetContainer(), Resource: q.GetResource(),
+			Ids: kubelet.Preferred(q.GetAvailable(), q.GetChosen(), int(q.GetCount())),
+		})
+	}
+}
+
+func qosOf(p *corev1.Pod) journaletv1.QosClass {
+	if podactor.QOS(p) == corev1.PodQOSGuaranteed {
+		return journaletv1.QosClass_QOS_CLASS_GUARANTEED
+	}
+	return journaletv1.QosClass_QOS_CLASS_BURSTABLE
+}
+
+// compareManagers compares what containers get alone, and why pods do not, with the kubelet's managers.
 func compareManagers(c *testCase) {
 	s := managersCase{}
 	if yaml.Unmarshal([]byte(c.text), &s) != nil || s.Machine.build() == nil {
@@ -251,6 +346,7 @@ func compareManagers(c *testCase) {
 	}
 	ours := exclusive.NewSettings(settings)
 	has := map[int]exclusive.Pod{}
+	plugin := thingsOf(options.Devices)
 	var order []int
 	taken := func() (all []exclusive.Pod) {
 		for _, i := range order {
@@ -262,23 +358,32 @@ func compareManagers(c *testCase) {
 		if w.End > 0 {
 			order = slices.DeleteFunc(order, func(o int) bool { return o == w.End-1 })
 			theirs.End(uidOf(w.End - 1))
+			delete(plugin.has, w.End-1)
 		}
 		p, ok := w.pod(i)
 		if !ok {
 			return
 		}
-		requests := exclusive.Requests(p, journaletv1.QosClass_QOS_CLASS_GUARANTEED)
-		got, refusal := ours.Admit(requests, taken(), exclusive.Devices{})
-		if podactor.QOS(p) != corev1.PodQOSGuaranteed {
+		if podactor.QOS(p) != corev1.PodQOSGuaranteed && !w.Burstable {
 			return
 		}
-		mine := alone(p, got)
+		got, choice, refusal := plugin.admit(ours, p, taken())
+		if choice.Short != nil {
+			// Ours is rejected before anything is aligned. Theirs would keep what containers before the one that is refused have
+			// taken, until it is swept.
+			c.count("too few devices")
+			continue
+		}
+		mine := alone(p, got, choice.Devices)
 		if refusal != nil {
 			mine = refusal.Reason + ": " + refusal.Message
 			c.count("refused: " + refusal.Reason)
 		} else {
-			has[i], order = got, append(order, i)
+			has[i], order, plugin.has[i] = got, append(order, i), choice.Devices
 			c.count("admitted")
+			if len(choice.Devices) > 0 {
+				c.count("admitted with devices")
+			}
 		}
 		if there := theirs.Admit(p); withoutRule(mine) != withoutRule(there) {
 			c.differs("what containers get alone", fmt.Sprintf("pod %d\n%s", i, mine), fmt.Sprintf("pod %d\n%s", i, there))
@@ -299,13 +404,20 @@ func withoutRule(text string) string {
 	return before
 }
 
-func alone(p *corev1.Pod, got exclusive.Pod) string {
+func alone(p *corev1.Pod, got exclusive.Pod, things []*journaletv1.ContainerDevices) string {
 	var text []string
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {
 			c := got.Of(list[i].Name)
 			nodes := append([]uint32{}, c.GetMemoryNodes()...)
-			text = append(text, fmt.Sprintf("%s: %s, memory of %v", list[i].Name, c.GetCpus(), nodes))
+			var ids []string
+			for _, d := range things {
+				if d.GetContainer() == list[i].Name {
+					ids = append(ids, d.GetIds()...)
+				}
+			}
+			text = append(text, fmt.Sprintf("%s: %s, memory of %v%s", list[i].Name, c.GetCpus(), nodes,
+				kubelet.DevicesText(ids)))
 		}
 	}
 	return strings.Join(text, "\n")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cockroachdb/datadriven"
@@ -17,8 +18,8 @@ import (
 )
 
 // plugin records what a device plugin offers: "plugin <resource> [gone] [preferred] [pre-start]", with a device a line
-// as "<id> [unhealthy]". One that prefers devices prefers those with the highest ids. A plugin stays until it is gone:
-// after a restart of the agent it registers again.
+// as "<id> [unhealthy] [node=<NUMA node>]". One that prefers devices prefers those with the highest ids. A plugin stays
+// until it is gone: after a restart of the agent it registers again.
 func (s *Scenario) plugin(d *datadriven.TestData) (string, error) {
 	resource := d.CmdArgs[0].Key
 	if d.HasArg("gone") {
@@ -31,7 +32,17 @@ func (s *Scenario) plugin(d *datadriven.TestData) (string, error) {
 	}
 	for line := range strings.Lines(d.Input) {
 		words := strings.Fields(line)
-		o.Changed = append(o.Changed, &journaletv1.Device{Id: words[0], Healthy: len(words) == 1})
+		one := &journaletv1.Device{Id: words[0], Healthy: !slices.Contains(words, "unhealthy")}
+		for _, w := range words[1:] {
+			if node, has := strings.CutPrefix(w, "node="); has {
+				n, err := strconv.ParseInt(node, 10, 64)
+				if err != nil {
+					return "", err
+				}
+				one.NumaNodes = append(one.NumaNodes, n)
+			}
+		}
+		o.Changed = append(o.Changed, one)
 	}
 	s.g.world.plugins[resource] = o
 	return "", s.put(messages.Node, messages.NewEvent(proto.CloneOf(o)))

@@ -19,6 +19,7 @@ import (
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 	"k8s.io/kubernetes/pkg/kubelet/config"
@@ -38,15 +39,19 @@ type ManagerOptions struct {
 	ReservedMilliCPU                               int64
 	ReservedCPUs                                   string
 	ReservedMemory                                 []*journaletv1.NumaMemory
+	// Devices are those of the device plugin of Thing; none: there is no plugin.
+	Devices []*journaletv1.Device
 }
 
-// Managers are the kubelet's CPU, memory and topology managers.
+// Managers are the kubelet's CPU, memory, device and topology managers.
 type Managers struct {
 	cpus   cpumanager.Manager
 	memory memorymanager.Manager
 	admit  topologymanager.Manager
-	active []*v1.Pod
-	dir    string
+	// devices is nil without a plugin.
+	devices *devicemanager.ManagerImpl
+	active  []*v1.Pod
+	dir     string
 }
 
 type noStatus struct{ status.PodStatusProvider }
@@ -98,6 +103,11 @@ func NewManagers(o ManagerOptions) (*Managers, error) {
 	}
 	active := func() []*v1.Pod { return m.active }
 	ready := config.NewSourcesReady(func(sets.Set[string]) bool { return true })
+	if len(o.Devices) > 0 {
+		if err := m.startDevices(o.Devices, machine.Topology, ready); err != nil {
+			return m, err
+		}
+	}
 	m.admit.AddHintProvider(log, m.cpus)
 	m.admit.AddHintProvider(log, m.memory)
 	return m, errors.Join(
@@ -106,7 +116,13 @@ func NewManagers(o ManagerOptions) (*Managers, error) {
 }
 
 // Close removes the files of the managers.
-func (m *Managers) Close() error { return os.RemoveAll(m.dir) }
+func (m *Managers) Close() error {
+	var err error
+	if m.devices != nil {
+		err = m.devices.Stop(klog.Background())
+	}
+	return errors.Join(err, os.RemoveAll(m.dir))
+}
 
 // machineOf returns a machine as cAdvisor describes it.
 func machineOf(t *journaletv1.NodeTopology) *cadvisorapi.MachineInfo {
@@ -153,8 +169,8 @@ func (m *Managers) Admit(pod *v1.Pod) string {
 		for i := range list {
 			c := &list[i]
 			nodes := sets.List(m.memory.GetMemoryNUMANodes(klog.Background(), pod, c))
-			text = append(text, fmt.Sprintf("%s: %s, memory of %v",
-				c.Name, m.cpus.GetExclusiveCPUs(string(pod.UID), c.Name), nodes))
+			text = append(text, fmt.Sprintf("%s: %s, memory of %v%s",
+				c.Name, m.cpus.GetExclusiveCPUs(string(pod.UID), c.Name), nodes, m.devicesOf(pod, c)))
 		}
 	}
 	return strings.Join(text, "\n")
