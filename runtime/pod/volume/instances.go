@@ -17,7 +17,8 @@ const logExt = ".log"
 
 // RemoveInstances removes what instances of a container have left on the disk: termination messages, logs with those
 // rotated from them, and the links to them. gone reports whether an attempt's instance is gone for good; it is called
-// for attempts that have left something only.
+// for attempts that have left something only. Links go first: a removal that is interrupted and repeated finds the
+// attempts by their files.
 func (d *Driver) RemoveInstances(
 	namespace, name, uid, container string, gone func(attempt uint32) (bool, error),
 ) error {
@@ -25,42 +26,51 @@ func (d *Driver) RemoveInstances(
 	if err := checkNames(pod, uid, container); err != nil {
 		return err
 	}
-	known := map[uint32]bool{}
-	cached := func(attempt uint32) (bool, error) {
-		is, ok := known[attempt]
-		if ok {
-			return is, nil
-		}
-		is, err := gone(attempt)
-		known[attempt] = is
-		return is, err
-	}
-	removed := map[uint32]bool{}
+	files := instanceFiles{gone: gone, known: map[uint32]bool{}}
+	defer files.close()
 	messages, err := d.openPod(uid, false)
 	if err == nil {
-		err = removeAttempts(messages, filepath.Join(containersDir, container), cached, removed)
-		messages.Close()
+		err = files.add(messages, filepath.Join(containersDir, container))
 	}
 	if err != nil && !errors.Is(err, errNoPod) {
 		return err
 	}
 	logs, err := os.OpenRoot(d.opts.PodLogDir)
 	if err == nil {
-		err = removeAttempts(logs, filepath.Join(pod, container), cached, removed)
-		logs.Close()
+		err = files.add(logs, filepath.Join(pod, container))
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) || len(removed) == 0 {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || len(files.found) == 0 {
 		return err
 	}
-	targets := make(map[string]bool, len(removed))
-	for attempt := range removed {
-		targets[filepath.Join(d.opts.PodLogDir, pod, container, fmt.Sprint(attempt)+logExt)] = true
+	targets := map[string]bool{}
+	for _, f := range files.found {
+		targets[filepath.Join(d.opts.PodLogDir, pod, container, fmt.Sprint(f.attempt)+logExt)] = true
 	}
-	return d.removeLinksTo(name+"_"+namespace+"_"+container+"-", func(target string) bool { return targets[target] })
+	err = d.removeLinksTo(name+"_"+namespace+"_"+container+"-", func(target string) bool { return targets[target] })
+	if err != nil {
+		return err
+	}
+	return files.remove()
 }
 
-// removeAttempts removes the files in a directory whose instance is gone, and adds their attempts to removed.
-func removeAttempts(root *os.Root, dir string, gone func(uint32) (bool, error), removed map[uint32]bool) error {
+// instanceFiles are the files of a container's instances that are gone.
+type instanceFiles struct {
+	// gone reports whether an attempt's instance is gone; known are its answers.
+	gone  func(attempt uint32) (bool, error)
+	known map[uint32]bool
+	roots []*os.Root
+	found []instanceFile
+}
+
+type instanceFile struct {
+	root    *os.Root
+	path    string
+	attempt uint32
+}
+
+// add finds the files in a directory whose instance is gone. It closes root with the others.
+func (i *instanceFiles) add(root *os.Root, dir string) error {
+	i.roots = append(i.roots, root)
 	for e, err := range bounded.EntriesIn(root, dir) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -72,19 +82,33 @@ func removeAttempts(root *os.Root, dir string, gone func(uint32) (bool, error), 
 		if !ok || e.IsDir() {
 			continue
 		}
-		is, err := gone(attempt)
-		if err != nil {
-			return err
+		gone, ok := i.known[attempt]
+		if !ok {
+			if gone, err = i.gone(attempt); err != nil {
+				return err
+			}
+			i.known[attempt] = gone
 		}
-		if !is {
-			continue
+		if gone {
+			i.found = append(i.found, instanceFile{root, filepath.Join(dir, e.Name()), attempt})
 		}
-		if err := root.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove a file of a container's instance: %w", err)
-		}
-		removed[attempt] = true
 	}
 	return nil
+}
+
+func (i *instanceFiles) remove() error {
+	for _, f := range i.found {
+		if err := f.root.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove a file of a container's instance: %w", err)
+		}
+	}
+	return nil
+}
+
+func (i *instanceFiles) close() {
+	for _, root := range i.roots {
+		root.Close()
+	}
 }
 
 // attemptOf returns the attempt whose file has this name: <attempt> of a termination message, or <attempt>.log, with

@@ -264,6 +264,45 @@ func TestCleanRemovesTheDirectoryOfThePodLast(t *testing.T) {
 	}
 }
 
+// A crash while an instance's files are removed leaves those by which the rest is found again.
+func TestLinksToLogsAreRemovedBeforeTheLogs(t *testing.T) {
+	d, _, dir := newTest(t)
+	logs, err := d.CreateLogDir("default", "web", "u1", "main")
+	must.OK(t, err)
+	_, err = d.CreateTerminationFile("u1", "main", 1)
+	must.OK(t, err)
+	links := filepath.Join(dir, "links")
+	log, rotated, kept := filepath.Join(logs, "1.log"), filepath.Join(logs, "1.log.20261122-160000.gz"),
+		filepath.Join(logs, "2.log")
+	for _, path := range []string{log, rotated, kept, links} {
+		must.OK(t, os.WriteFile(path, nil, 0o600))
+	}
+	remove := func() error {
+		return d.RemoveInstances("default", "web", "u1", "main", func(attempt uint32) (bool, error) { return attempt < 2, nil })
+	}
+	if err := remove(); err == nil {
+		t.Error("links that cannot be removed are no failure")
+	}
+	for _, path := range []string{log, rotated} {
+		if _, err := os.Lstat(path); err != nil {
+			t.Error("the link to it could not be found again:", err)
+		}
+	}
+	link, other := filepath.Join(links, "web_default_main-1.log"), filepath.Join(links, "web_default_main-2.log")
+	must.OK(t, errors.Join(os.Remove(links), os.Mkdir(links, 0o700), os.Symlink(log, link), os.Symlink(kept, other)))
+	must.OK(t, remove())
+	for _, gone := range []string{link, log, rotated, filepath.Join(dir, "pods/u1/containers/main/1")} {
+		if _, err := os.Lstat(gone); !os.IsNotExist(err) {
+			t.Errorf("%s is left", gone)
+		}
+	}
+	for _, path := range []string{other, kept} {
+		if _, err := os.Lstat(path); err != nil {
+			t.Errorf("%s is gone", path)
+		}
+	}
+}
+
 func TestLinkOfALongNameIsRemoved(t *testing.T) {
 	d, _, dir := newTest(t)
 	long := strings.Repeat("x", 253) // the longest name of a pod; that of its link is cut
