@@ -25,6 +25,7 @@ var clusterRows = []row{
 		goal: ofKubelets(readyOfKubelets)},
 	{label: "exit of a container to its status, p50, ms", scenario: "cluster_exit", figure: "p50_ms", spread: true,
 		goal: bothOf(always(exitMs), ofKubelets(ahead))},
+	{label: "of that until the runtime reports it, p50, ms", scenario: "cluster_exit", figure: "runtime_p50_ms", spread: true},
 	{label: "exit of a container to its status, p99, ms", scenario: "cluster_exit", figure: "p99_ms", spread: true,
 		goal: ofKubelets(ahead)},
 	{label: "the same while 20 pods start, p50, ms", scenario: "cluster_busy_exit", figure: "p50_ms", spread: true,

@@ -272,6 +272,12 @@ func (r *round) exits(ctx context.Context) error {
 func (r *round) kills(ctx context.Context, scenario string, pods []string, containers map[string]string,
 	mean time.Duration,
 ) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events, err := r.runtime.stops(ctx)
+	if err != nil {
+		return err
+	}
 	ended := map[string]time.Time{}
 	for _, pod := range pods {
 		if err := pause(ctx, mean/2+rand.N(mean)); err != nil {
@@ -287,15 +293,20 @@ func (r *round) kills(ctx context.Context, scenario string, pods []string, conta
 	if err != nil {
 		return err
 	}
-	var took []float64
+	var took, reported []float64
 	for i, is := range r.pods.seen.of(pods) {
 		if !is.exited.IsZero() {
 			took = append(took, 1000*is.exited.Sub(ended[pods[i]]).Seconds())
 		}
+		if at := events.of(containers[pods[i]]); !at.IsZero() {
+			reported = append(reported, 1000*at.Sub(ended[pods[i]]).Seconds())
+		}
 	}
 	slices.Sort(took)
+	slices.Sort(reported)
 	return r.out(scenario, figures{
 		"complete": ok, "count": len(took), "p50_ms": r3(quantile(took, 0.5)), "p99_ms": r3(quantile(took, 0.99)),
+		"runtime_p50_ms": r3(quantile(reported, 0.5)),
 	})
 }
 

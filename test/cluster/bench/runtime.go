@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -55,6 +56,43 @@ func (r runtime) kill(ctx context.Context, id string) (time.Time, error) {
 		err = errors.New("the runtime reports no end of a killed container")
 	}
 	return time.Unix(0, status.GetStatus().GetFinishedAt()), err
+}
+
+// stops are the times at which the runtime has reported that containers have stopped, by their ids: no agent that
+// listens to it can know earlier.
+type stops struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+// stops begins to follow the runtime's events, until ctx ends.
+func (r runtime) stops(ctx context.Context) (*stops, error) {
+	events, err := r.GetContainerEvents(ctx, &cri.GetEventsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	s := &stops{at: map[string]time.Time{}}
+	go func() {
+		for {
+			e, err := events.Recv()
+			if err != nil {
+				return
+			}
+			if e.GetContainerEventType() == cri.ContainerEventType_CONTAINER_STOPPED_EVENT {
+				s.mu.Lock()
+				s.at[e.GetContainerId()] = time.Now()
+				s.mu.Unlock()
+			}
+		}
+	}()
+	return s, nil
+}
+
+// of returns the time of a container, zero if there is none.
+func (s *stops) of(id string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at[id]
 }
 
 // wipe removes every pod.
