@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/utils/ptr"
 
 	"github.com/journalet/journalet/test/cluster"
@@ -69,7 +71,14 @@ func (b *bench) newNamespace(ctx context.Context, name string) (*namespace, erro
 	if err != nil {
 		return nil, err
 	}
-	w, err := client.CoreV1().Pods(name).Watch(ctx, meta.ListOptions{})
+	none, err := client.CoreV1().Pods(name).List(ctx, meta.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	// The API server ends a watch that it cannot write to at once, as in a burst.
+	w, err := watchtools.NewRetryWatcherWithContext(ctx, none.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: client.CoreV1().Pods(name).Watch,
+	})
 	if err != nil {
 		return nil, err
 	}
