@@ -81,30 +81,32 @@ func (m *machine) kubeletRunning() (int, bool) {
 	return 0, false
 }
 
-// isRival reports whether a process is a kubelet on the same runtime.
+// isRival reports whether a process is a kubelet on the same runtime. What is read last costs most: the start of an
+// agent asks this of every process, most of which are those of containers.
 func (m *machine) isRival(pid int) bool {
 	dir := fmt.Sprintf("proc/%d/", pid)
-	status := m.read(dir + "status")
-	uids := strings.Fields(statusLine(status, "Uid"))
-	// A zombie uses no runtime.
-	if len(uids) < 2 || uids[1] != "0" || strings.HasPrefix(statusLine(status, "State"), "Z") {
+	fallback, is := kubeletNamed(m.read(dir + "comm"))
+	ours := m.hasOurRoot(pid)
+	if !ours && !is || !m.isRoots(dir) {
 		return false
 	}
-	if m.isOurProgram(pid) {
-		return false // an agent in the kubelet's place (ADR 060), such as the one that `journalet check` runs beside
-	}
-	comm := m.read(dir + "comm")
-	if !m.hasOurRoot(pid) {
-		_, is := kubeletNamed(comm)
-		return is && m.hasOurSocket(pid)
+	if !ours {
+		return m.hasOurSocket(pid) && !m.isOurProgram(pid)
 	}
 	// Both names, since either may have been changed.
 	args := strings.Split(strings.TrimRight(m.read(dir+"cmdline"), "\x00"), "\x00")
-	fallback, is := kubeletNamed(comm)
 	if !is {
 		fallback, is = kubeletNamed(filepath.Base(args[0]))
 	}
-	return is && m.sameRuntime(m.endpointOf(pid, args, fallback))
+	// Our own program is an agent in the kubelet's place (ADR 060), such as the one that `journalet check` runs beside.
+	return is && !m.isOurProgram(pid) && m.sameRuntime(m.endpointOf(pid, args, fallback))
+}
+
+// isRoots reports whether a process is root's. A zombie is not: it uses no runtime.
+func (m *machine) isRoots(dir string) bool {
+	status := m.read(dir + "status")
+	uids := strings.Fields(statusLine(status, "Uid"))
+	return len(uids) >= 2 && uids[1] == "0" && !strings.HasPrefix(statusLine(status, "State"), "Z")
 }
 
 // isOurProgram reports whether a process runs the very file that this one runs.
