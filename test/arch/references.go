@@ -49,7 +49,7 @@ var theirs = strings.Fields(`
             CheckLimitsForResolvConf EvictionThresholdMet FailedCreatePodContainer FailedNodeDeclaredFeaturesCheck
             FailedPodSandBoxStatus FailedValidation HostIPsIPFamilyMismatch
             InvalidImageID KubeletSetupFailed PossibleMemoryBackedVolumesOnDisk SystemOOM
-            SuccessfulAttachVolume SuccessfulMountVolume VolumeConditionAbnormal
+            SuccessfulAttachVolume SuccessfulMountVolume
 	Kubernetes: AllocationResultsMaxSize DriverNameMaxLength ResourceSlices
 	            allocatedResources cAdvisor requiresRepublish RecoverVolumeExpansionFailure usageNanoCores container_last_seen
 	            hostnameOverride nodeStatus AppArmor ConfigMaps WebSocket
