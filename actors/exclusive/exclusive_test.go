@@ -265,6 +265,30 @@ func TestOnlyGuaranteedPodsWithoutResourcesOfTheirOwnRequestAlone(t *testing.T) 
 	}
 }
 
+func TestWhatIsReservedIsNotAllocatable(t *testing.T) {
+	s := settings(func(m *journaletv1.ResourceManagers) {
+		m.StaticMemory = true
+		m.Topology.Nodes[1].HugePages = []*journaletv1.HugePages{{PageBytes: 2 << 20, Bytes: gib}}
+		m.ReservedMemory = []*journaletv1.NumaMemory{{Node: 0, Bytes: gib}}
+	})
+	text := func(s *Settings) string {
+		cpus, memory := s.Allocatable()
+		out := cpus.String()
+		for _, m := range memory {
+			out += fmt.Sprintf(" %d:%d:%d", m.GetNode(), m.GetPageBytes(), m.GetBytes()>>30)
+		}
+		return out
+	}
+	if got := text(s); got != "1-7,9-15 0:0:7 1:0:7 1:2097152:1" {
+		t.Errorf("allocatable are %s", got)
+	}
+	if got := text(nil) + text(NewSettings(&journaletv1.ResourceManagers{
+		Topology: machine(), TopologyPolicy: journaletv1.TopologyPolicy_TOPOLOGY_POLICY_RESTRICTED,
+	})); got != "" {
+		t.Errorf("without a static policy %s are allocatable", got)
+	}
+}
+
 func TestListsOfCPUsAreBounded(t *testing.T) {
 	for list, want := range map[string]string{
 		"0-1,8": "0-1,8", "": "", "3": "3", "x": "", "1-": "", "0-4000000000": "", "65536": "", "-1": "", "3-1": "",

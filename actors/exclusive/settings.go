@@ -2,6 +2,8 @@ package exclusive
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -92,6 +94,31 @@ func (s *Settings) Shared(taken []Pod) cpuset.CPUSet {
 		return s.reserved
 	}
 	return shared
+}
+
+// Allocatable returns what containers may get alone while no pod has anything: CPUs, and memory of NUMA nodes by size
+// of page. What is not given out is none.
+func (s *Settings) Allocatable() (cpus cpuset.CPUSet, memory []*journaletv1.NumaMemory) {
+	cpus = cpuset.New()
+	if s == nil {
+		return cpus, nil
+	}
+	if s.of.GetStaticCpus() {
+		cpus = s.topology.CPUs().Difference(s.reserved)
+	}
+	if !s.of.GetStaticMemory() {
+		return cpus, nil
+	}
+	m := s.newMemory(nil)
+	for _, id := range m.nodes {
+		of := m.tables[id].allocatable
+		for _, page := range slices.Sorted(maps.Keys(of)) {
+			if of[page] > 0 {
+				memory = append(memory, &journaletv1.NumaMemory{Node: uint32(id), PageBytes: page, Bytes: of[page]})
+			}
+		}
+	}
+	return cpus, memory
 }
 
 // Check returns why a machine and its settings do not go together, nil if they do.

@@ -8,9 +8,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/cpuset"
 
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/containers"
+	"github.com/journalet/journalet/actors/exclusive"
 	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
@@ -65,6 +67,7 @@ func (a *agent) pluginDrivers() map[string]func(context.Context) error {
 		all["device plugins"] = warn("device plugins", a.devices.Run)
 		all["pod resources"] = warn("resources of pods", podresources.New(podresources.Options{
 			Dir: filepath.Join(a.absoluteRoot(), podresources.Dir), Pods: a.podResources, Devices: a.nodeDevices,
+			Allocatable: a.nodeAllocatable,
 		}).Run)
 	}
 	return all
@@ -80,8 +83,20 @@ func (a *agent) nodeDevices(ctx context.Context) (all map[string]*journaletv1.De
 	return all, err
 }
 
-// podResources returns the pods that are admitted and have not terminated, with their devices. One whose actor does not
-// answer in time is left out.
+// nodeAllocatable returns what containers may get alone.
+func (a *agent) nodeAllocatable(ctx context.Context) (
+	cpus cpuset.CPUSet, memory []*journaletv1.NumaMemory, err error,
+) {
+	err = a.host.Inspect(ctx, messages.Node, func(d actors.Decider) {
+		if actor, ok := d.(*node.Actor); ok {
+			cpus, memory = exclusive.NewSettings(actor.Node().GetConfig().GetManagers()).Allocatable()
+		}
+	})
+	return cpus, memory, err
+}
+
+// podResources returns the pods that are admitted and have not terminated, with what they have. One whose actor does
+// not answer in time is left out.
 func (a *agent) podResources(ctx context.Context) ([]podresources.Pod, error) {
 	var all []podresources.Pod
 	left := podDeadline{requestTimeout}
@@ -106,7 +121,7 @@ func (a *agent) podResources(ctx context.Context) ([]podresources.Pod, error) {
 	return all, ctx.Err()
 }
 
-// resourcesOf returns the devices of a pod; active is false unless it is admitted and has not terminated.
+// resourcesOf returns what the containers of a pod have; active is false unless it is admitted and has not terminated.
 func resourcesOf(actor *pod.Actor) (p podresources.Pod, active bool) {
 	st, manifest := actor.Pod(), actor.Manifest()
 	switch st.GetStage() {
@@ -135,6 +150,9 @@ func resourcesOf(actor *pod.Actor) (p podresources.Pod, active bool) {
 	}
 	for _, d := range st.GetDevices() {
 		p.Devices = append(p.Devices, proto.CloneOf(d.GetDevices()))
+	}
+	for _, c := range st.GetExclusive() {
+		p.Exclusive = append(p.Exclusive, proto.CloneOf(c))
 	}
 	return p, true
 }

@@ -14,8 +14,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"k8s.io/utils/cpuset"
 
+	"github.com/journalet/journalet/actors/exclusive"
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/plugins"
 )
@@ -47,6 +51,8 @@ type Pod struct {
 	Containers []string
 	// Devices are those of all its containers.
 	Devices []*journaletv1.ContainerDevices
+	// Exclusive is what its containers have alone.
+	Exclusive exclusive.Pod
 	// Claims are those that drivers have prepared, by container.
 	Claims map[string][]*journaletv1.PodClaim
 }
@@ -59,6 +65,8 @@ type Options struct {
 	Pods func(context.Context) ([]Pod, error)
 	// Devices returns what plugins offer, by resource. The caller only reads it.
 	Devices func(context.Context) (map[string]*journaletv1.DeviceResource, error)
+	// Allocatable returns what containers may get alone on this machine: CPUs, and memory of NUMA nodes.
+	Allocatable func(context.Context) (cpuset.CPUSet, []*journaletv1.NumaMemory, error)
 }
 
 // Server serves the API.
@@ -101,7 +109,7 @@ func (s *Server) bound(ctx context.Context, req any, _ *grpc.UnaryServerInfo, ne
 	return next(ctx, req)
 }
 
-// List returns the devices of all pods.
+// List returns what the containers of all pods have: devices, CPUs and memory.
 func (s *Server) List(ctx context.Context, _ *api.ListPodResourcesRequest) (*api.ListPodResourcesResponse, error) {
 	pods, devices, err := s.read(ctx)
 	if err != nil {
@@ -114,7 +122,7 @@ func (s *Server) List(ctx context.Context, _ *api.ListPodResourcesRequest) (*api
 	return out, nil
 }
 
-// Get returns the devices of one pod.
+// Get returns what the containers of one pod have.
 func (s *Server) Get(ctx context.Context, r *api.GetPodResourcesRequest) (*api.GetPodResourcesResponse, error) {
 	pods, devices, err := s.read(ctx)
 	if err != nil {
@@ -129,7 +137,8 @@ func (s *Server) Get(ctx context.Context, r *api.GetPodResourcesRequest) (*api.G
 		r.GetPodName(), r.GetPodNamespace())
 }
 
-// GetAllocatableResources returns the healthy devices of plugins that are there. Exclusive CPUs and memory are none.
+// GetAllocatableResources returns the healthy devices of plugins that are there, and the CPUs and the memory that
+// containers may get alone.
 func (s *Server) GetAllocatableResources(
 	ctx context.Context, _ *api.AllocatableResourcesRequest,
 ) (*api.AllocatableResourcesResponse, error) {
@@ -137,7 +146,14 @@ func (s *Server) GetAllocatableResources(
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
-	out := new(api.AllocatableResourcesResponse)
+	cpus, memory, err := s.opts.Allocatable(ctx)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	out := &api.AllocatableResourcesResponse{CpuIds: numbers(cpus)}
+	for _, m := range memory {
+		out.Memory = append(out.Memory, memoryOf(m.GetPageBytes(), m.GetBytes(), m.GetNode()))
+	}
 	for _, name := range slices.Sorted(maps.Keys(devices)) {
 		if !devices[name].GetConnected() {
 			continue
@@ -163,7 +179,29 @@ func (s *Server) read(ctx context.Context) ([]Pod, map[string]*journaletv1.Devic
 	return nil, nil, status.Error(codes.Unavailable, fmt.Sprintf("the pods cannot be read now: %v", err))
 }
 
-// resourcesOf returns the devices of a pod by container.
+// numbers returns CPUs by their numbers.
+func numbers(of cpuset.CPUSet) (all []int64) {
+	for _, cpu := range of.List() {
+		all = append(all, int64(cpu))
+	}
+	return all
+}
+
+// memoryOf returns memory of some NUMA nodes; a page of 0 bytes: memory that is not in huge pages.
+func memoryOf(page, bytes int64, nodes ...uint32) *api.ContainerMemory {
+	out := &api.ContainerMemory{
+		MemoryType: string(corev1.ResourceMemory), Size: uint64(max(0, bytes)), Topology: new(api.TopologyInfo),
+	}
+	if page > 0 {
+		out.MemoryType = resources.HugePagesName(page)
+	}
+	for _, n := range nodes {
+		out.Topology.Nodes = append(out.Topology.Nodes, &api.NUMANode{ID: int64(n)})
+	}
+	return out
+}
+
+// resourcesOf returns what the containers of a pod have.
 func resourcesOf(p *Pod, devices map[string]*journaletv1.DeviceResource) *api.PodResources {
 	out := &api.PodResources{Name: p.Name, Namespace: p.Namespace}
 	for _, name := range p.Containers {
@@ -175,6 +213,11 @@ func resourcesOf(p *Pod, devices map[string]*journaletv1.DeviceResource) *api.Po
 			for _, id := range d.GetIds() {
 				c.Devices = append(c.Devices, device(d.GetResource(), id, devices))
 			}
+		}
+		alone := p.Exclusive.Of(name)
+		c.CpuIds = numbers(exclusive.Parse(alone.GetCpus()))
+		for _, m := range alone.GetMemory() {
+			c.Memory = append(c.Memory, memoryOf(m.GetPageBytes(), m.GetBytes(), alone.GetMemoryNodes()...))
 		}
 		for _, of := range p.Claims[name] {
 			c.DynamicResources = append(c.DynamicResources, dynamicResource(of))

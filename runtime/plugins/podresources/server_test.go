@@ -12,7 +12,9 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"k8s.io/utils/cpuset"
 
+	"github.com/journalet/journalet/actors/exclusive"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/plugins"
 	"github.com/journalet/journalet/test/must"
@@ -30,6 +32,10 @@ func serve(t *testing.T) api.PodResourcesListerClient {
 				{
 					Namespace: "default", Name: "web", Containers: []string{"side", "main"},
 					Devices: []*journaletv1.ContainerDevices{{Container: "main", Resource: "example.com/thing", Ids: []string{"a"}}},
+					Exclusive: exclusive.Pod{{
+						Container: "main", Cpus: "2-3,6", MemoryNodes: []uint32{0, 1},
+						Memory: []*journaletv1.HugePages{{Bytes: 5}, {PageBytes: 2 << 20, Bytes: 4 << 20}},
+					}},
 					Claims: map[string][]*journaletv1.PodClaim{"side": {{
 						Claim: &journaletv1.ResourceClaim{Namespace: "default", Name: "gpu"},
 						Devices: []*journaletv1.ClaimDevice{
@@ -47,6 +53,9 @@ func serve(t *testing.T) api.PodResourcesListerClient {
 					"a": {Id: "a", Healthy: true, NumaNodes: []int64{1}}, "b": {Id: "b"},
 				}},
 			}, nil
+		},
+		Allocatable: func(context.Context) (cpuset.CPUSet, []*journaletv1.NumaMemory, error) {
+			return cpuset.New(1, 2), []*journaletv1.NumaMemory{{Node: 1, PageBytes: 1 << 30, Bytes: 7}}, nil
 		},
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -81,8 +90,12 @@ var web = &api.PodResources{Namespace: "default", Name: "web", Containers: []*ap
 			{DriverName: "d", PoolName: "p", DeviceName: "2"},
 		},
 	}}},
-	{Name: "main", Devices: a},
+	{Name: "main", Devices: a, CpuIds: []int64{2, 3, 6}, Memory: []*api.ContainerMemory{
+		{MemoryType: "memory", Size: 5, Topology: both}, {MemoryType: "hugepages-2Mi", Size: 4 << 20, Topology: both},
+	}},
 }}
+
+var both = &api.TopologyInfo{Nodes: []*api.NUMANode{{ID: 0}, {ID: 1}}}
 
 func TestPodsAreServedWithTheirDevices(t *testing.T) {
 	c := serve(t)
@@ -103,7 +116,11 @@ func TestOnlyHealthyDevicesOfPluginsThatAreThereAreAllocatable(t *testing.T) {
 	c := serve(t)
 	r, err := c.GetAllocatableResources(t.Context(), &api.AllocatableResourcesRequest{}, grpc.WaitForReady(true))
 	must.OK(t, err)
-	same(t, r, &api.AllocatableResourcesResponse{Devices: a})
+	same(t, r, &api.AllocatableResourcesResponse{
+		Devices: a, CpuIds: []int64{1, 2}, Memory: []*api.ContainerMemory{{
+			MemoryType: "hugepages-1Gi", Size: 7, Topology: &api.TopologyInfo{Nodes: []*api.NUMANode{{ID: 1}}},
+		}},
+	})
 }
 
 func TestRequestsAreLimited(t *testing.T) {
