@@ -28,8 +28,7 @@ const (
 )
 
 // Run has the volumes of running pods published again whose driver requires it, and those of claims expanded that have
-// another size by now, until ctx ends. While there is no such
-// volume it waits for one, and no timer runs.
+// another size by now, until ctx ends. While there is no such volume it waits for one, and no timer runs.
 func (v *Volumes) Run(ctx context.Context) error {
 	var rounds sync.WaitGroup
 	defer rounds.Wait()
