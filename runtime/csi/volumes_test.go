@@ -704,7 +704,7 @@ func TestVolumesThatCannotBeSetUpSayWhy(t *testing.T) {
 	r := newRig(t)
 	for want, change := range map[string]func(v *corev1.Volume){
 		"PVC default/a is not bound": func(*corev1.Volume) { r.pvcs["a"].Status.Phase = corev1.ClaimPending },
-		"is of another kind":           func(*corev1.Volume) { r.volumes["pv-a"].Spec.CSI = nil },
+		"is of another kind":         func(*corev1.Volume) { r.volumes["pv-a"].Spec.CSI = nil },
 		"is bound to another claim":  func(*corev1.Volume) { r.volumes["pv-a"].Spec.ClaimRef.UID = "other" },
 		"not found in the list of registered CSI drivers": func(*corev1.Volume) {
 			r.volumes["pv-a"].Spec.CSI.Driver = "other.example.com"
