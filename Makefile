@@ -261,7 +261,7 @@ chaos-short: ## the same in two or three minutes, as part of make test
 	LAB_NAME=chaos $(CHAOS) $(ARGS)
 
 .PHONY: leftovers
-leftovers: ## what is left on runtime, host and disk after 10,000 restarts and 1,000 deleted pods, on the lab "leftovers" (root; RESTARTS, PODS, ARGS=-chaos.within=30m)
+leftovers: ## what is left on runtime, host and disk after 10,000 restarts and 1,000 deleted pods, on the lab "leftovers" (root; RESTARTS, PODS, ARGS="-chaos.within=30m -chaos.kills=false")
 	LAB_NAME=leftovers $(CHAOS) -v -timeout 120m -run '^TestNothingIsLeftOver$$' -chaos.restarts=$(or $(RESTARTS),10000) -chaos.deleted=$(or $(PODS),1000) $(ARGS)
 
 .PHONY: attack

@@ -26,6 +26,7 @@ import (
 var (
 	restarts = flag.Int("chaos.restarts", 0, "restarts of containers before what is left is counted; 0: the test's own")
 	deleted  = flag.Int("chaos.deleted", 0, "pods that are deleted before what is left is counted; 0: the test's own")
+	killed   = flag.Bool("chaos.kills", true, "kill the agent meanwhile, which cuts off calls of the runtime")
 	within   = flag.Duration("chaos.within", maxLeftovers, "what is left is counted after so long at the latest")
 )
 
@@ -193,7 +194,7 @@ func (a *agent) removeDead(r *rand.Rand) {
 
 // sometimesKilled kills the agent in one of three cases, and returns the number of kills.
 func (a *agent) sometimesKilled(r *rand.Rand) int {
-	if r.IntN(3) > 0 {
+	if !*killed || r.IntN(3) > 0 {
 		return 0
 	}
 	a.Kill()

@@ -277,9 +277,8 @@ func TestLinksToLogsAreRemovedBeforeTheLogs(t *testing.T) {
 	for _, path := range []string{log, rotated, kept, links} {
 		must.OK(t, os.WriteFile(path, nil, 0o600))
 	}
-	remove := func() error {
-		return d.RemoveInstances("default", "web", "u1", "main", func(attempt uint32) (bool, error) { return attempt < 2, nil })
-	}
+	gone := func(attempt uint32) (bool, error) { return attempt < 2, nil }
+	remove := func() error { return d.RemoveInstances("default", "web", "u1", "main", gone) }
 	if err := remove(); err == nil {
 		t.Error("links that cannot be removed are no failure")
 	}
