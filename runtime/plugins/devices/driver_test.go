@@ -309,9 +309,9 @@ func TestManyDevicesAreSeveralFacts(t *testing.T) {
 
 func TestAllocateGivesUpAPluginThatHangs(t *testing.T) {
 	w, f := newWorld(t, Timeouts{Allocate: 50 * time.Millisecond}), newFake()
-	f.allocate = func(ctx context.Context, _ []string) (*pluginapi.AllocateResponse, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
+	f.allocate = func(context.Context, []string) (*pluginapi.AllocateResponse, error) {
+		<-t.Context().Done() // not at the deadline of the call: the answer might still come in time
+		return nil, t.Context().Err()
 	}
 	w.come(t, f)
 	_, again, err := w.Allocate(t.Context(), &journaletv1.AllocateDevices{Resource: thing, Ids: []string{"a"}})
@@ -372,9 +372,9 @@ func TestAnswersOfAllocate(t *testing.T) {
 func TestThePreferenceIsAlwaysAnswered(t *testing.T) {
 	w, f := newWorld(t, Timeouts{Preferred: 50 * time.Millisecond}), newFake()
 	hang := false
-	f.prefer = func(ctx context.Context) []string {
+	f.prefer = func(context.Context) []string {
 		if hang {
-			<-ctx.Done()
+			<-t.Context().Done() // not at the deadline of the call: the answer might still come in time
 		}
 		return []string{"b"}
 	}
