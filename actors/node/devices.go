@@ -231,6 +231,9 @@ func (a *Actor) awaitsPlugin(q *journaletv1.AdmissionRequested, emit actors.Emit
 
 // requestPreference requests what a plugin prefers for a pod that is about to be admitted, if that is not known.
 func (a *Actor) requestPreference(q *journaletv1.AdmissionRequested, emit actors.Emit) (bool, error) {
+	if len(q.GetDevices()) == 0 {
+		return false, nil
+	}
 	g, _ := a.allocate(q)
 	if g.devices.Request == nil {
 		return false, nil
