@@ -139,7 +139,7 @@ func (c *Chooser) request(name string, count int64, pool Pool) exclusive.DeviceR
 
 // maskOf returns the NUMA nodes of a device.
 func maskOf(pool Pool, id string) exclusive.Mask {
-	return exclusive.MaskOf(pool.Resource.GetDevices()[id].GetNumaNodes())
+	return exclusive.MaskOf(pool.Resource.GetDevices()[id].GetNumaNodes()...)
 }
 
 // Take takes the devices of a container, those at these NUMA nodes first; 0: wherever they are.

@@ -102,7 +102,7 @@ func masks(nodes []int) func(yield func(Mask) bool) {
 	return func(yield func(Mask) bool) {
 		for size := 1; size <= len(nodes); size++ {
 			for some := range combinations(nodes, size) {
-				if !yield(maskOf(some...)) {
+				if !yield(MaskOf(some...)) {
 					return
 				}
 			}

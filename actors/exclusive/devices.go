@@ -27,16 +27,6 @@ type DeviceRequest struct {
 	All, Free, Reusable []Mask
 }
 
-// MaskOf returns the mask of NUMA nodes that a plugin names; those that no mask can hold are left out.
-func MaskOf(nodes []int64) (m Mask) {
-	for _, n := range nodes {
-		if n >= 0 && n < 64 {
-			m |= 1 << n
-		}
-	}
-	return m
-}
-
 // tally is how many devices are at some NUMA nodes.
 type tally struct {
 	at    Mask

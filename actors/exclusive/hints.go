@@ -11,8 +11,9 @@ import (
 // Mask is a set of NUMA nodes, a bit each.
 type Mask uint64
 
-// maskOf returns the mask of some nodes; those above 63 are left out, and Settings refuses a machine that has them.
-func maskOf(nodes ...int) (m Mask) {
+// MaskOf returns the mask of some nodes; those that no mask can hold are left out. Settings refuses a machine that has
+// them.
+func MaskOf[N int | uint32 | int64](nodes ...N) (m Mask) {
 	for _, n := range nodes {
 		if n >= 0 && n < 64 {
 			m |= 1 << n

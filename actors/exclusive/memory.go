@@ -38,7 +38,7 @@ func (s *Settings) newMemory(taken []Pod) *memoryState {
 	m := &memoryState{tables: map[int]*table{}, reusable: map[Mask]map[int64]int64{}}
 	for _, n := range s.topology.nodes {
 		id := int(n.GetId())
-		t := &table{group: maskOf(id), allocatable: map[int64]int64{}, free: map[int64]int64{}}
+		t := &table{group: MaskOf(id), allocatable: map[int64]int64{}, free: map[int64]int64{}}
 		ordinary := n.GetMemoryBytes() - s.reservedMemory(n.GetId(), 0)
 		for _, h := range n.GetHugePages() {
 			t.allocatable[h.GetPageBytes()] = max(0, h.GetBytes()-s.reservedMemory(n.GetId(), h.GetPageBytes()))
@@ -52,7 +52,7 @@ func (s *Settings) newMemory(taken []Pod) *memoryState {
 	}
 	for _, p := range taken {
 		for _, c := range p {
-			nodes := maskOf(ints(c.GetMemoryNodes())...)
+			nodes := MaskOf(c.GetMemoryNodes()...)
 			for _, h := range c.GetMemory() {
 				m.take(nodes, h.GetPageBytes(), h.GetBytes())
 			}
@@ -68,14 +68,6 @@ func (s *Settings) reservedMemory(node uint32, page int64) int64 {
 		}
 	}
 	return 0
-}
-
-func ints(list []uint32) []int {
-	var out []int
-	for _, n := range list {
-		out = append(out, int(n))
-	}
-	return out
 }
 
 // take takes memory from some nodes, from the lowest as much as it has.

@@ -39,7 +39,7 @@ func NewSettings(of *journaletv1.ResourceManagers) *Settings {
 	}
 	s := &Settings{of: of, topology: NewTopology(of.GetTopology()), reserved: Parse(of.GetReservedCpus())}
 	for _, n := range s.topology.nodes {
-		s.nodes |= maskOf(int(n.GetId()))
+		s.nodes |= MaskOf(n.GetId())
 	}
 	cores := s.topology.numbers(s.reserved.Intersection(s.topology.CPUs()).List(), byCore)
 	s.reservedCores = cpuset.New(s.topology.in(s.topology.cpus, byCore, cores...)...)
