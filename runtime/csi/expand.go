@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-helpers/storage/ephemeral"
 )
 
 // attempts is what is known of earlier attempts to expand a volume, in memory as with the kubelet.
@@ -66,13 +65,9 @@ func (s *setUp) expandOnline(ctx context.Context, o Objects, f refreshed) (err e
 	if err != nil {
 		return fmt.Errorf("the size in %s: %w", recordFile, err)
 	}
-	name := ephemeral.VolumeClaimName(s.pod, s.vol)
-	if c := s.vol.PersistentVolumeClaim; c != nil {
-		name = c.ClaimName
-	}
-	claim, err := o.Claim(ctx, s.pod.Namespace, name)
+	claim, err := readClaim(ctx, o, s.pod, s.vol)
 	if err != nil {
-		return fmt.Errorf("read PersistentVolumeClaim %s/%s: %w", s.pod.Namespace, name, err)
+		return err
 	}
 	if !mayResize(claim, had) {
 		return nil

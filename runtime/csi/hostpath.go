@@ -1,7 +1,6 @@
 package csi
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -16,25 +15,12 @@ import (
 const hostPathDriver = "kubernetes.io~host-path"
 
 // useHostPath has the pod use a path of the node. Nothing is mounted, and its owner stays, as with the kubelet.
-func (s *setUp) useHostPath(ctx context.Context) error {
-	if s.opts.SELinux {
-		return errors.New("a hostPath PersistentVolume would get another SELinux label by this version; use a local one")
-	}
-	release, err := s.locks.lock(ctx, s.src.key)
-	if err != nil {
-		return err
-	}
-	defer release()
-	uid, dir := string(s.pod.UID), s.claimDir(string(s.pod.UID), s.src.dir)
-	r, done, err := s.claim(uid, dir)
-	if err != nil || done {
-		return err
-	}
+func (s *setUp) useHostPath(r *record) error {
 	if err := hostpath.SetUp(orCreate(s.src.hostPath)); err != nil {
 		return err
 	}
-	r.Stage, r.HostPath = published, s.src.hostPath.Path
-	return s.save(uid, dir, r)
+	r.HostPath = s.src.hostPath.Path
+	return nil
 }
 
 // orCreate returns a source that has its directory created, if it has no type and does not exist: without it, the

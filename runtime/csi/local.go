@@ -42,8 +42,11 @@ func (v *Volumes) checkAffinity(pv *corev1.PersistentVolume) error {
 	return nil
 }
 
-// bind mounts a local volume for the pod: a directory of the node, or its block device.
-func (s *setUp) bind(ctx context.Context) error {
+// setUpOnNode sets up a volume that needs no driver.
+func (s *setUp) setUpOnNode(ctx context.Context) error {
+	if s.src.hostPath != nil && s.opts.SELinux {
+		return errors.New("a hostPath PersistentVolume would get another SELinux label by this version; use a local one")
+	}
 	release, err := s.locks.lock(ctx, s.src.key)
 	if err != nil {
 		return err
@@ -54,6 +57,20 @@ func (s *setUp) bind(ctx context.Context) error {
 	if err != nil || done {
 		return err
 	}
+	if s.src.hostPath != nil {
+		err = s.useHostPath(r)
+	} else {
+		err = s.bind(ctx, uid, dir, r)
+	}
+	if err != nil {
+		return err
+	}
+	r.Stage = published
+	return s.save(uid, dir, r)
+}
+
+// bind mounts a local volume for the pod: a directory of the node, or its block device.
+func (s *setUp) bind(ctx context.Context, uid, dir string, r *record) error {
 	target := filepath.Join(dir, podMount)
 	if err := s.checkLocal(); err != nil {
 		return err
@@ -76,8 +93,8 @@ func (s *setUp) bind(ctx context.Context) error {
 			return fmt.Errorf("applying fsGroup: %w", err)
 		}
 	}
-	r.Stage, r.Mounted = published, "true"
-	return s.save(uid, dir, r)
+	r.Mounted = "true"
+	return nil
 }
 
 // checkLocal returns an error unless the path of a local volume has what the volume is.

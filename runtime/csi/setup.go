@@ -34,11 +34,8 @@ func (v *Volumes) SetUp(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume
 	if err != nil {
 		return err
 	}
-	switch s := (&setUp{Volumes: v, pod: pod, vol: vol, src: src}); {
-	case src.local != "":
-		return s.bind(ctx)
-	case src.hostPath != nil:
-		return s.useHostPath(ctx)
+	if src.local != "" || src.hostPath != nil {
+		return (&setUp{Volumes: v, pod: pod, vol: vol, src: src}).setUpOnNode(ctx)
 	}
 	d, err := v.opts.Drivers.get(src.key.driver)
 	if err != nil {

@@ -106,9 +106,7 @@ func (v *Volumes) resolve(ctx context.Context, o Objects, pod *corev1.Pod, vol *
 func (v *Volumes) inlineOrClaimed(
 	ctx context.Context, o Objects, pod *corev1.Pod, vol *corev1.Volume,
 ) (*source, error) {
-	name, readOnly := "", false
-	switch {
-	case vol.CSI != nil:
+	if vol.CSI != nil {
 		s := &source{
 			key: key{vol.CSI.Driver, inlineHandle(string(pod.UID), vol.Name)}, dir: vol.Name, inline: true,
 			attributes: vol.CSI.VolumeAttributes, fsType: ptr.Deref(vol.CSI.FSType, ""),
@@ -118,14 +116,10 @@ func (v *Volumes) inlineOrClaimed(
 			s.publishSecret = &corev1.SecretReference{Namespace: pod.Namespace, Name: r.Name}
 		}
 		return s, nil
-	case vol.PersistentVolumeClaim != nil:
-		name, readOnly = vol.PersistentVolumeClaim.ClaimName, vol.PersistentVolumeClaim.ReadOnly
-	default:
-		name = ephemeral.VolumeClaimName(pod, vol)
 	}
-	claim, err := o.Claim(ctx, pod.Namespace, name)
+	claim, err := readClaim(ctx, o, pod, vol)
 	if err != nil {
-		return nil, fmt.Errorf("read PersistentVolumeClaim %s/%s: %w", pod.Namespace, name, err)
+		return nil, err
 	}
 	if vol.Ephemeral != nil {
 		if err := ephemeral.VolumeIsForPod(pod, claim); err != nil {
@@ -134,9 +128,9 @@ func (v *Volumes) inlineOrClaimed(
 	}
 	switch {
 	case claim.DeletionTimestamp != nil:
-		return nil, fmt.Errorf("PVC %s/%s is being deleted", pod.Namespace, name)
+		return nil, fmt.Errorf("PVC %s/%s is being deleted", claim.Namespace, claim.Name)
 	case claim.Status.Phase != corev1.ClaimBound || claim.Spec.VolumeName == "":
-		return nil, fmt.Errorf("PVC %s/%s is not bound", pod.Namespace, name)
+		return nil, fmt.Errorf("PVC %s/%s is not bound", claim.Namespace, claim.Name)
 	}
 	pv, err := o.Volume(ctx, claim.Spec.VolumeName)
 	if err != nil {
@@ -145,7 +139,22 @@ func (v *Volumes) inlineOrClaimed(
 	if err := v.checkAffinity(pv); err != nil {
 		return nil, err
 	}
-	return ofPersistentVolume(pv, claim, readOnly)
+	return ofPersistentVolume(pv, claim, vol.PersistentVolumeClaim != nil && vol.PersistentVolumeClaim.ReadOnly)
+}
+
+// readClaim reads the claim of a volume that is no inline one.
+func readClaim(
+	ctx context.Context, o Objects, pod *corev1.Pod, vol *corev1.Volume,
+) (*corev1.PersistentVolumeClaim, error) {
+	name := ephemeral.VolumeClaimName(pod, vol)
+	if c := vol.PersistentVolumeClaim; c != nil {
+		name = c.ClaimName
+	}
+	claim, err := o.Claim(ctx, pod.Namespace, name)
+	if err != nil {
+		return nil, fmt.Errorf("read PersistentVolumeClaim %s/%s: %w", pod.Namespace, name, err)
+	}
+	return claim, nil
 }
 
 // ofPersistentVolume returns the source of a claim that is bound.
