@@ -27,9 +27,9 @@ func (d *Driver) RemoveInstances(
 		return err
 	}
 	files := instanceFiles{gone: gone, known: map[uint32]bool{}}
-	defer files.close()
 	messages, err := d.openPod(uid, false)
 	if err == nil {
+		defer messages.Close()
 		err = files.add(messages, filepath.Join(containersDir, container))
 	}
 	if err != nil && !errors.Is(err, errNoPod) {
@@ -37,6 +37,7 @@ func (d *Driver) RemoveInstances(
 	}
 	logs, err := os.OpenRoot(d.opts.PodLogDir)
 	if err == nil {
+		defer logs.Close()
 		err = files.add(logs, filepath.Join(pod, container))
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) || len(files.found) == 0 {
@@ -58,7 +59,6 @@ type instanceFiles struct {
 	// gone reports whether an attempt's instance is gone; known are its answers.
 	gone  func(attempt uint32) (bool, error)
 	known map[uint32]bool
-	roots []*os.Root
 	found []instanceFile
 }
 
@@ -68,9 +68,8 @@ type instanceFile struct {
 	attempt uint32
 }
 
-// add finds the files in a directory whose instance is gone. It closes root with the others.
+// add finds the files in a directory whose instance is gone. root stays open until they are removed.
 func (i *instanceFiles) add(root *os.Root, dir string) error {
-	i.roots = append(i.roots, root)
 	for e, err := range bounded.EntriesIn(root, dir) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -103,12 +102,6 @@ func (i *instanceFiles) remove() error {
 		}
 	}
 	return nil
-}
-
-func (i *instanceFiles) close() {
-	for _, root := range i.roots {
-		root.Close()
-	}
 }
 
 // attemptOf returns the attempt whose file has this name: <attempt> of a termination message, or <attempt>.log, with
