@@ -21,7 +21,8 @@ import (
 // against those of what stands between.
 const (
 	// maxObjectBytes bounds the answer to a request for an object, which has at most 1.5 MiB (etcd's bound of a
-	// request). Of a watch, client-go bounds each frame.
+	// request), a list of one object, or of a resource with few, and an event of a watch. Client-go bounds the events of
+	// a watch in protobuf, not those in JSON.
 	maxObjectBytes = 16 << 20
 	// maxListBytes and maxListItems bound a list with all its pages, and what a watch sends as one. A node of 1000 pods
 	// has 10 MiB, one with 12,500 that have failed 50, and a cluster of 20,000 Services 20.
@@ -43,7 +44,7 @@ var errRedirect = errors.New("the server redirects to another address, which is 
 
 func refuseRedirect(*http.Request, []*http.Request) error { return errRedirect }
 
-// budget is how many bytes the answers to some requests may have together.
+// budget is how many bytes the answers to some requests may have together, or one event of a watch.
 type budget struct {
 	of   string
 	left atomic.Int64
@@ -73,6 +74,9 @@ func (b *budget) take(n int) error {
 	}
 	return nil
 }
+
+// refill has the budget begin again.
+func (b *budget) refill() { b.left.Store(b.all) }
 
 // limited is a body with a bound.
 type limited struct {
@@ -112,12 +116,21 @@ func wrongKind(due any, got runtime.Object) error {
 // lists bounds the lists and watches of one Reflector, which sends one request after the other.
 type lists[T any] struct {
 	resource Resource[T]
+	one      bool    // of the one object that a field selector names
 	budget   *budget // of the list under way
 	items    int
 	pages    int
 }
 
-func (l *lists[T]) newBudget() *budget { return newBudget("list of "+l.resource.Name, maxListBytes) }
+// newBudget returns the budget of a list. Decoding takes three times the bytes, and a server at fault gives every list
+// of the node as many as it may have at once.
+func (l *lists[T]) newBudget() *budget {
+	most := int64(maxListBytes)
+	if l.one || l.resource.Few {
+		most = maxObjectBytes
+	}
+	return newBudget("list of "+l.resource.Name, most)
+}
 
 // page adds a page to the list that continue, if it is set, continues.
 func (l *lists[T]) page(ctx context.Context, request *rest.Request, more string) (runtime.Object, error) {
@@ -176,6 +189,18 @@ func (l *lists[T]) initial(w watch.Interface, late func()) watch.Interface {
 		}
 		return e, true
 	})
+}
+
+// each bounds the bytes of each event of a watch. The budget begins again when an event is taken. The next one may be
+// under way by then, so two events may share one budget, which has room for ten real ones.
+func (l *lists[T]) each(ctx context.Context) (context.Context, func(watch.Interface) watch.Interface) {
+	b := newBudget("event of a watch of "+l.resource.Name, maxObjectBytes)
+	return context.WithValue(ctx, budgetKey{}, b), func(w watch.Interface) watch.Interface {
+		return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+			b.refill()
+			return e, true
+		})
+	}
 }
 
 // withWatchTimeout bounds a watch that the API server does not end by itself.

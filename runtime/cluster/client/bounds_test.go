@@ -90,6 +90,17 @@ func TestAnswersAreBounded(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprint(maxListBytes)) {
 		t.Errorf("an endless list: %v", err)
 	}
+	of, err := ListWatch(c, Nodes, "", "metadata.name=n")
+	must.OK(t, err)
+	_, one := of.ListWithContext(t.Context(), metav1.ListOptions{})
+	lw, err = ListWatch(c, RuntimeClasses, "", "")
+	must.OK(t, err)
+	_, few := lw.ListWithContext(t.Context(), metav1.ListOptions{})
+	for _, err := range []error{one, few} {
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprint(maxObjectBytes)) {
+			t.Errorf("an endless list of one object, or of few: %v", err)
+		}
+	}
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<30 {
 		t.Errorf("the answers took %d MiB", took>>20)
@@ -122,6 +133,36 @@ func TestAListEnds(t *testing.T) {
 			t.Errorf("%s: the next list: %v", what, err)
 		}
 	}
+}
+
+func TestEventsOfAWatchAreBounded(t *testing.T) {
+	begin := `{"type":"ADDED","object":{"kind":"Node","apiVersion":"v1","metadata":{"name":"`
+	event := begin + "n\"},\"status\":{\"phase\":\"" + strings.Repeat("x", maxObjectBytes/8) + "\"}}}\n"
+	const whole = 20 // events that are no longer than they may be
+	c := serve(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		for range whole {
+			_, _ = w.Write([]byte(event))
+		}
+		endless(w, r, begin, "x")
+	})
+	lw, err := ListWatch(c, Nodes, "", "")
+	must.OK(t, err)
+	w, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{})
+	must.OK(t, err)
+	defer w.Stop()
+	n := 0
+	for e := range w.ResultChan() {
+		if e.Type != watch.Error {
+			n++
+			continue
+		}
+		if m := e.Object.(*metav1.Status).Message; n != whole || !strings.Contains(m, fmt.Sprint(maxObjectBytes)) {
+			t.Errorf("after %d events: %s", n, m)
+		}
+		return
+	}
+	t.Errorf("ended after %d events", n)
 }
 
 func TestWhatAWatchListsEnds(t *testing.T) {

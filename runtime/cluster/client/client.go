@@ -204,7 +204,7 @@ func (o observed) RoundTrip(req *http.Request) (*http.Response, error) {
 	case err == nil:
 		o.contact.Answered()
 		o.contact.judge(req, resp)
-		if resp.Body != nil && !watch {
+		if resp.Body != nil {
 			resp.Body = &limited{ReadCloser: resp.Body, budget: budgetOf(req.Context())}
 		}
 	case !errors.Is(req.Context().Err(), context.Canceled):

@@ -107,7 +107,8 @@ func ListWatch[T any](c *Client, r Resource[T], namespace, fieldSelector string,
 		}
 		return out
 	}
-	bounds := &lists[T]{resource: r}
+	_, one := selector.RequiresExactMatch(metav1.ObjectNameField)
+	bounds := &lists[T]{resource: r, one: one}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return bounds.page(ctx, request(o), o.Continue)
@@ -115,12 +116,14 @@ func ListWatch[T any](c *Client, r Resource[T], namespace, fieldSelector string,
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.Watch = true
 			ctx, end := withWatchTimeout(ctx, o.TimeoutSeconds)
+			ctx, each := bounds.each(ctx)
 			w, err := request(o).Watch(ctx)
-			switch {
-			case err != nil:
+			if err != nil {
 				end()
 				return nil, err
-			case o.SendInitialEvents != nil && *o.SendInitialEvents:
+			}
+			w = each(w)
+			if o.SendInitialEvents != nil && *o.SendInitialEvents {
 				w = bounds.initial(w, end)
 			}
 			return ending{w, end}, nil

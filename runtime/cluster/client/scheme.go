@@ -46,6 +46,8 @@ type Resource[T any] struct {
 	Name         string
 	// Namespaced reports whether its objects are in namespaces.
 	Namespaced bool
+	// Few reports that a cluster has so few of its objects that a list of all has no more bytes than one object may have.
+	Few bool
 
 	object func(*T) runtime.Object
 	list   func() runtime.Object
@@ -81,8 +83,8 @@ var (
 	](certificatesv1.SchemeGroupVersion, "certificatesigningrequests", false)
 	ClusterTrustBundles = of[certificatesv1beta1.ClusterTrustBundle, certificatesv1beta1.ClusterTrustBundleList](
 		certificatesv1beta1.SchemeGroupVersion, "clustertrustbundles", false)
-	RuntimeClasses = of[nodev1.RuntimeClass, nodev1.RuntimeClassList](
-		nodev1.SchemeGroupVersion, "runtimeclasses", false)
+	RuntimeClasses = few(of[nodev1.RuntimeClass, nodev1.RuntimeClassList](
+		nodev1.SchemeGroupVersion, "runtimeclasses", false))
 
 	// TokenReviews and SubjectAccessReviews are only created; the answer is the object with its status.
 	TokenReviews = of[authenticationv1.TokenReview, metav1.Status](
@@ -104,4 +106,9 @@ func of[T, L any, P pointer[T], Q pointer[L]](gv schema.GroupVersion, name strin
 		object: func(o *T) runtime.Object { return P(o) },
 		list:   func() runtime.Object { return Q(new(L)) },
 	}
+}
+
+func few[T any](r Resource[T]) Resource[T] {
+	r.Few = true
+	return r
 }
