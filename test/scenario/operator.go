@@ -12,15 +12,23 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// restartPod records an operator's request to restart a pod, or with container one of its containers.
+// restartPod records an operator's request to restart a pod, or with container one of its containers. It prints what
+// the operator is told if that does nothing.
 func (s *Scenario) restartPod(d *datadriven.TestData) (string, error) {
 	uid, err := s.uid(d)
 	if err != nil {
 		return "", err
 	}
-	s.g.world.of(uid).requested[arg(d, "container", "")]++
-	return "", s.put(messages.Pod(uid), messages.NewEvent(&journaletv1.RestartRequested{
-		Uid: uid, Container: arg(d, "container", ""), Client: "scenario",
+	container := arg(d, "container", "")
+	answer := ""
+	if a := s.g.pod(uid); a != nil {
+		if err := a.CanRestart(container); err != nil {
+			answer = "refused: " + err.Error() + "\n"
+		}
+	}
+	s.g.world.of(uid).requested[container]++
+	return answer, s.put(messages.Pod(uid), messages.NewEvent(&journaletv1.RestartRequested{
+		Uid: uid, Container: container, Client: "scenario",
 	}))
 }
 
