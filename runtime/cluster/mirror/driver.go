@@ -280,13 +280,14 @@ func (d *Driver) Sync(ctx context.Context, n name) (again bool) {
 	d.mu.Lock()
 	node, uids, is := d.node, slices.Clone(d.statics[n]), d.mirrors[n]
 	d.mu.Unlock()
-	desired, err := d.desired(ctx, uids)
-	switch {
-	case errors.Is(err, ErrUndecided):
-		return false
-	case err != nil:
+	desired, undecided, err := d.desired(ctx, uids)
+	if err != nil {
 		return ctx.Err() == nil
 	}
+	if len(undecided) > 0 && (is == nil || slices.Contains(undecided, Of(is))) {
+		return false
+	}
+	// The mirror pod of a pod that is gone goes, however long the next one of its name waits for its admission.
 	if is != nil && desired == nil && !d.opts.Synced(ctx) {
 		// The node may see the last source synced only after its record is stored: nothing else would mark the name again.
 		return ctx.Err() == nil
@@ -333,21 +334,20 @@ func (d *Driver) wait(n name) time.Duration {
 	return t.last.Add(t.pause()).Sub(d.opts.Now())
 }
 
-// desired returns the one of these pods that is to have a mirror pod; nil: none is. The error is ErrUndecided if none
-// is and that may change.
-func (d *Driver) desired(ctx context.Context, uids []string) (*Static, error) {
-	var undecided error
+// desired returns the one of these pods that is to have a mirror pod; nil: none is. Then undecided are the UIDs of those
+// that may still have one.
+func (d *Driver) desired(ctx context.Context, uids []string) (one *Static, undecided []string, err error) {
 	for _, uid := range slices.Backward(uids) {
 		switch s, err := d.opts.Static(ctx, uid); {
 		case err == nil:
-			return &s, nil
+			return &s, nil, nil
 		case errors.Is(err, ErrUndecided):
-			undecided = err
+			undecided = append(undecided, uid)
 		case !errors.Is(err, ErrNoPod):
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return nil, undecided
+	return nil, undecided, nil
 }
 
 // failed logs a failure once for each message.

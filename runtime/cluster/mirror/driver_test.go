@@ -22,24 +22,31 @@ import (
 
 // world is a node with static pods and an API server with their mirror pods.
 type world struct {
-	d       *Driver
-	statics map[string]Static
-	objects map[types.UID]*corev1.Pod // as the watch shows them
-	fail    error                     // of the next creation
-	synced  bool
-	mu      sync.Mutex
-	log     []string
-	next    int
+	d         *Driver
+	statics   map[string]Static
+	undecided map[string]bool
+	objects   map[types.UID]*corev1.Pod // as the watch shows them
+	fail      error                     // of the next creation
+	synced    bool
+	mu        sync.Mutex
+	log       []string
+	next      int
 }
 
 // run runs a driver on virtual time. Nothing of the world changes while the driver works.
 func run(t *testing.T, test func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{statics: map[string]Static{}, objects: map[types.UID]*corev1.Pod{}}
+		w := &world{
+			statics: map[string]Static{}, undecided: map[string]bool{}, objects: map[types.UID]*corev1.Pod{},
+		}
 		w.d = New(Options{
 			NodeName: "n", Synced: func(context.Context) bool { return w.synced },
 			Static: func(_ context.Context, uid string) (Static, error) {
-				if s, ok := w.statics[uid]; ok {
+				s, ok := w.statics[uid]
+				switch {
+				case w.undecided[uid]:
+					return Static{}, ErrUndecided
+				case ok:
 					return s, nil
 				}
 				return Static{}, ErrNoPod
@@ -231,6 +238,26 @@ func TestOrphanGoesOnceAllSourcesAreSynced(t *testing.T) {
 		delete(w.statics, "u")
 		w.stored(messages.NewEvent(&journaletv1.PodForgotten{Uid: "u"}))
 		w.did(t, "delete web-n mirror1")
+	})
+}
+
+// A pod that the node has rejected may keep the name of another one for as long as its source has it.
+func TestMirrorPodOfAPodThatIsGoneGoesWhileTheNextOneWaits(t *testing.T) {
+	run(t, func(w *world) {
+		w.d.SeedNode("node-uid")
+		w.synced = true
+		w.add("u", "web-n", "d1")
+		w.did(t, "create web-n", "changed u")
+		w.undecided["u"], w.undecided["v"] = true, true
+		w.add("v", "web-n", "d2")
+		w.did(t) // u still terminates
+		w.undecided["u"] = false
+		delete(w.statics, "u")
+		w.stored(messages.NewEvent(&journaletv1.PodForgotten{Uid: "u"}))
+		w.did(t, "delete web-n mirror1")
+		w.undecided["v"] = false
+		w.stored(messages.NewEvent(&journaletv1.AdmissionDecided{Uid: "v"}))
+		w.did(t, "create web-n", "changed v")
 	})
 }
 
