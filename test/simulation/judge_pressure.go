@@ -82,7 +82,7 @@ func (j *judge) bookPressure(rec *journaletv1.Record, e *journaletv1.Event) {
 		j.pressureObserved(k.PressureObserved)
 		b.met, b.of[rec.GetSeq()] = k.PressureObserved.GetThresholds(), k.PressureObserved
 	case *journaletv1.Event_NodePressureDecided:
-		j.conditionsDecided(k.NodePressureDecided.GetConditions())
+		j.conditionsDecided(rec, k.NodePressureDecided.GetConditions())
 		b.conditions = k.NodePressureDecided.GetConditions()
 	case *journaletv1.Event_PodFinished:
 		if b.victim == k.PodFinished.GetUid() {
@@ -124,10 +124,16 @@ func (j *judge) pressureObserved(o *journaletv1.PressureObserved) {
 	}
 }
 
-// crossed returns the last sample in which any threshold of a condition was met, nil for none.
-func (j *judge) crossed(condition string) *sampleTaken {
+// atAnyTime is an uptime after any other.
+const atAnyTime = time.Duration(1 << 62)
+
+// crossed returns the last sample before an uptime in which any threshold of a condition was met, nil for none.
+func (j *judge) crossed(condition string, before time.Duration) *sampleTaken {
 	b := j.pressure
 	for _, at := range slices.Backward(b.times) {
+		if b.samples[at].at >= before {
+			continue
+		}
 		for _, t := range j.sim.config.pressed.inEffect() {
 			m, ok := b.samples[at].measured[t.Signal]
 			if ok && string(t.Signal.Condition()) == condition && m.Available < t.Value.Of(m.Capacity) {
@@ -138,19 +144,23 @@ func (j *judge) crossed(condition string) *sampleTaken {
 	return nil
 }
 
-// conditionsDecided: conditions come with a shortage, and do not go before the transition period after it is over.
-func (j *judge) conditionsDecided(now []string) {
+// conditionsDecided: conditions come with a shortage, and do not go before the transition period after it is over. The
+// node decided on a record: when a timer fired it did not know what was measured at that moment or later.
+func (j *judge) conditionsDecided(rec *journaletv1.Record, now []string) {
 	if j.rebuilding {
 		return
 	}
 	for _, c := range now {
-		if !slices.Contains(j.pressure.conditions, c) && j.crossed(c) == nil {
+		if !slices.Contains(j.pressure.conditions, c) && j.crossed(c, atAnyTime) == nil {
 			j.broken(conditionsHold, "", "%s begins, and nothing is short", c)
 		}
 	}
-	period := j.sim.config.pressed.transition
+	period, known := j.sim.config.pressed.transition, atAnyTime
+	if cause := j.sim.journal.stored[rec.GetStep().GetCause()-1]; cause.GetFact().GetTimerFired() != nil {
+		known = j.uptimeOf(cause)
+	}
 	for _, c := range j.pressure.conditions {
-		last := j.crossed(c)
+		last := j.crossed(c, known)
 		if slices.Contains(now, c) || last == nil || j.clockSet >= last.at {
 			continue
 		}
@@ -164,12 +174,16 @@ func (j *judge) conditionsDecided(now []string) {
 // evictedForNode: the node ends one pod after the other, for a threshold that acts, and the right one.
 func (j *judge) evictedForNode(rec *journaletv1.Record, k *journaletv1.PodEvictionDecided) {
 	h, b := j.history(k.GetUid()), j.pressure
-	h.evictedAs, h.evictedWith, h.evictedGrace = h.incarnation, h.newestDigest(), time.Second
+	grace := time.Second
+	if limits.Acting(b.of[rec.GetStep().GetCause()].GetThresholds()).GetSoft() {
+		grace = j.sim.config.pressed.maxGrace
+	}
+	if h.evictedAs > 0 && h.evictedAs == h.incarnation {
+		grace = min(grace, h.evictedGrace) // it exceeded a limit of its own before
+	}
+	h.evictedAs, h.evictedWith, h.evictedGrace = h.incarnation, h.newestDigest(), grace
 	if h.endsAt >= 0 {
 		h.evictedWith = "" // it ends for another reason, and now sooner
-	}
-	if limits.Acting(b.of[rec.GetStep().GetCause()].GetThresholds()).GetSoft() {
-		h.evictedGrace = j.sim.config.pressed.maxGrace
 	}
 	h.terminates(rec.GetSeq(), j.uptimeOf(rec))
 	j.book.ending[k.GetUid()] = true
