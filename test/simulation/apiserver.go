@@ -237,8 +237,15 @@ func (a *apiServer) finalize(n podName, uid types.UID) {
 	a.put(next)
 }
 
-// patchStatus is a PATCH of a pod's status, with a strategic merge.
-func (a *apiServer) patchStatus(n podName, patch []byte) (*corev1.Pod, error) {
+// versionOf returns the version of a pod as put has counted it.
+func versionOf(p *corev1.Pod) int64 {
+	v, _ := strconv.ParseInt(p.ResourceVersion, 10, 64) // next has formatted it
+	return v
+}
+
+// patchStatus is a PATCH of a pod's status, with a strategic merge. shown is the version of the pod that its watch had
+// shown when it was sent.
+func (a *apiServer) patchStatus(n podName, patch []byte, shown int64) (*corev1.Pod, error) {
 	p := a.pods[n]
 	if p == nil {
 		return nil, apierrors.NewNotFound(podsResource, n.Name)
@@ -262,7 +269,7 @@ func (a *apiServer) patchStatus(n podName, patch []byte) (*corev1.Pod, error) {
 	}
 	next := *p
 	next.Status = merged.Status
-	if text := a.books.patched(a.sim, p, &next, patch); text != "" {
+	if text := a.books.patched(a.sim, p, &next, patch, shown); text != "" {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, text, nil)
 	}
 	return a.put(&next), nil

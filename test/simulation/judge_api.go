@@ -46,11 +46,24 @@ type apiBooks struct {
 	// closed are the pods whose namespaces were deleted, or whose events the API server refused, by UID: nothing more
 	// has to be heard of these.
 	closed map[string]bool
+	// unanswered are the versions of pods that a patch of the agent has made whose answer was lost, by UID.
+	unanswered map[types.UID]int64
 }
 
 func newAPIBooks() apiBooks {
 	return apiBooks{boundAt: map[types.UID]time.Duration{}, names: map[string]string{},
-		heard: map[string]int{}, closed: map[string]bool{}}
+		heard: map[string]int{}, closed: map[string]bool{}, unanswered: map[types.UID]int64{}}
+}
+
+// answered books whether the agent has the answer to a patch. p is the pod as the patch has made it, nil for none.
+func (b *apiBooks) answered(p *corev1.Pod, err error) {
+	switch {
+	case p == nil:
+	case err == nil:
+		delete(b.unanswered, p.UID)
+	default:
+		b.unanswered[p.UID] = versionOf(p)
+	}
 }
 
 // stored books a pod that was stored.
@@ -82,8 +95,10 @@ func (j *judge) runningOf(p *corev1.Pod) string {
 	return ""
 }
 
-// patched judges a status that the agent sends, and returns why the API server refuses it, "" if it does not.
-func (b *apiBooks) patched(s *sim, was, next *corev1.Pod, patch []byte) string {
+// patched judges a status that the agent sends, and returns why the API server refuses it, "" if it does not. shown is
+// the version that the agent knew from its watch. What a patch has made whose answer was lost it may know no sooner: then
+// the API server only refuses the status.
+func (b *apiBooks) patched(s *sim, was, next *corev1.Pod, patch []byte, shown int64) string {
 	j, uid := s.judge, onNode(was)
 	if bytes.Contains(patch, []byte(secret)) {
 		j.broken(noSecretsSent, uid, "the patch of its status does: %s", patch)
@@ -102,7 +117,9 @@ func (b *apiBooks) patched(s *sim, was, next *corev1.Pod, patch []byte) string {
 		{was.Status.ContainerStatuses, next.Status.ContainerStatuses},
 	} {
 		if name := revived(was, lists[0], lists[1]); name != "" {
-			j.broken(terminalStays, uid, "container %s had ended, and has not any more", name)
+			if shown >= b.unanswered[was.UID] {
+				j.broken(terminalStays, uid, "container %s had ended, and has not any more", name)
+			}
 			return "container " + name + " may not be restarted"
 		}
 	}

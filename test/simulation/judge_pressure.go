@@ -32,6 +32,8 @@ type sampleTaken struct {
 	at       time.Duration
 	of       shortage
 	measured map[limits.Signal]limits.Measured
+	// lost are conditions whose begin it shows, in a fact that was not stored before the agent's end.
+	lost map[string]bool
 }
 
 // pressureBook is what the judge knows of pressure.
@@ -39,9 +41,12 @@ type pressureBook struct {
 	// samples are the newest ones by the driver's time, times these in order.
 	samples map[time.Time]*sampleTaken
 	times   []time.Time
-	// met are the thresholds of the last fact, of what each fact with pods says, by record.
-	met []*journaletv1.ThresholdMet
-	of  map[uint64]*journaletv1.PressureObserved
+	// epoch is the agent's run of the last sample.
+	epoch uint64
+	// met are the thresholds of the last fact, which is of metAt, of what each fact with pods says, by record.
+	met   []*journaletv1.ThresholdMet
+	metAt time.Duration
+	of    map[uint64]*journaletv1.PressureObserved
 	// conditions are those decided last. victim is the last pod that ended, for a signal and at an uptime.
 	conditions []string
 	victim     string
@@ -61,10 +66,34 @@ func newPressureBook() *pressureBook {
 // sampled books a sample, by the time that the driver reads.
 func (j *judge) sampled(now time.Time, of shortage, measured map[limits.Signal]limits.Measured) {
 	b := j.pressure
-	b.samples[now] = &sampleTaken{j.sim.clock.uptime, of, maps.Clone(measured)}
+	if b.epoch != j.sim.epoch {
+		b.epoch = j.sim.epoch
+		j.loseSamples()
+	}
+	b.samples[now] = &sampleTaken{at: j.sim.clock.uptime, of: of, measured: maps.Clone(measured)}
 	if b.times = append(b.times, now); len(b.times) > keptSamples {
 		delete(b.samples, b.times[0])
 		b.times = b.times[1:]
+	}
+}
+
+// loseSamples notes what the last run of the agent had measured, and not stored: the next one cannot know when it began.
+func (j *judge) loseSamples() {
+	b, stored := j.pressure, map[string]bool{}
+	for _, t := range b.met {
+		stored[string(limits.Signal(t.GetSignal()).Condition())] = true
+	}
+	for _, at := range b.times {
+		s := b.samples[at]
+		if s.at <= b.metAt || s.lost != nil {
+			continue
+		}
+		s.lost = map[string]bool{}
+		for _, t := range j.sim.config.pressed.inEffect() {
+			if c := string(t.Signal.Condition()); !stored[c] {
+				s.lost[c] = true
+			}
+		}
 	}
 }
 
@@ -81,6 +110,7 @@ func (j *judge) bookPressure(rec *journaletv1.Record, e *journaletv1.Event) {
 	case *journaletv1.Event_PressureObserved:
 		j.pressureObserved(k.PressureObserved)
 		b.met, b.of[rec.GetSeq()] = k.PressureObserved.GetThresholds(), k.PressureObserved
+		b.metAt = j.uptimeOf(rec)
 	case *journaletv1.Event_NodePressureDecided:
 		j.conditionsDecided(rec, k.NodePressureDecided.GetConditions())
 		b.conditions = k.NodePressureDecided.GetConditions()
@@ -127,11 +157,12 @@ func (j *judge) pressureObserved(o *journaletv1.PressureObserved) {
 // atAnyTime is an uptime after any other.
 const atAnyTime = time.Duration(1 << 62)
 
-// crossed returns the last sample before an uptime in which any threshold of a condition was met, nil for none.
+// crossed returns the last sample before an uptime in which any threshold of a condition was met, nil for none. Samples
+// that were lost do not count.
 func (j *judge) crossed(condition string, before time.Duration) *sampleTaken {
 	b := j.pressure
 	for _, at := range slices.Backward(b.times) {
-		if b.samples[at].at >= before {
+		if b.samples[at].at >= before || b.samples[at].lost[condition] {
 			continue
 		}
 		for _, t := range j.sim.config.pressed.inEffect() {
@@ -188,7 +219,9 @@ func (j *judge) evictedForNode(rec *journaletv1.Record, k *journaletv1.PodEvicti
 	h.terminates(rec.GetSeq(), j.uptimeOf(rec))
 	j.book.ending[k.GetUid()] = true
 	last, of, at := b.victim, b.victimFor, b.victimAt
-	b.victim, b.victimFor, b.victimAt = k.GetUid(), limits.Signal(k.GetSignal()), j.uptimeOf(rec)
+	// Timers count from the record that the node decides on.
+	b.victim, b.victimFor = k.GetUid(), limits.Signal(k.GetSignal())
+	b.victimAt = j.uptimeOf(j.sim.journal.stored[rec.GetStep().GetCause()-1])
 	b.evictions++
 	if j.rebuilding {
 		return

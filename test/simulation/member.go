@@ -81,10 +81,14 @@ func newMember(r *run) *member {
 		Listed: func() bool { return m.pods.Pods().Listed() },
 		Mirror: func(static *corev1.Pod) *corev1.Pod { return m.mirrors.Mirror(static) },
 		Patch: func(_ context.Context, namespace, name string, patch []byte) (out *corev1.Pod, err error) {
-			return out, m.request("patch", func(a *apiServer) (err error) {
-				out, err = a.patchStatus(podName{Namespace: namespace, Name: name}, patch)
+			n := podName{Namespace: namespace, Name: name}
+			shown := m.shown(n)
+			err = m.request("patch", func(a *apiServer) (err error) {
+				out, err = a.patchStatus(n, patch, shown)
 				return err
 			})
+			r.api.books.answered(out, err)
+			return out, err
 		},
 		Delete: m.delete, Now: r.clock.Now, Jitter: m.noise.Int64N,
 		Monotonic: m.monotonic,
@@ -96,6 +100,16 @@ func newMember(r *run) *member {
 	m.newEvents()
 	m.newNode()
 	return m
+}
+
+// shown returns the version of a pod that the watch has shown last, 0 for none.
+func (m *member) shown(n podName) int64 {
+	if is := m.run.api.pods[n]; is != nil {
+		if p := m.pods.Pods().Get(is.UID); p != nil {
+			return versionOf(p)
+		}
+	}
+	return 0
 }
 
 func (m *member) newMirrors() {
