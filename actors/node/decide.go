@@ -68,13 +68,13 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 // end of the drain.
 func (a *Actor) decideAdmission(e actors.Event, q *journaletv1.AdmissionRequested, emit actors.Emit) error {
 	if underWay(a.state.GetShutdown()) {
-		return emit(a.decided(q, shuttingDown))
+		return emit(rejected(q, shuttingDown))
 	}
 	if r := a.underPressure(q, e.Manifest); r != nil {
-		return emit(a.decided(q, r))
+		return emit(rejected(q, r))
 	}
 	if r := a.cannotRun(e.Manifest, q); r != nil {
-		return emit(a.decided(q, r))
+		return emit(rejected(q, r))
 	}
 	name := queueOf(q)
 	if holder := a.state.Names[name]; holder != "" || a.drained(q.GetPriority()) {
@@ -123,26 +123,21 @@ func (a *Actor) deferred(q *journaletv1.AdmissionRequested, holder string) *jour
 	return messages.NewEvent(d)
 }
 
-// decided returns the answer to a request: a rejection, or with nil an admission with what the pod gets.
-func (a *Actor) decided(q *journaletv1.AdmissionRequested, r *rejection) *journaletv1.Event {
-	var ids *journaletv1.UserNamespace
-	if r == nil {
-		var ok bool
-		if ids, ok = a.userNamespace(q); !ok {
-			r = noUserNamespace
-		}
+// rejected returns the answer to a request that is refused.
+func rejected(q *journaletv1.AdmissionRequested, r *rejection) *journaletv1.Event {
+	return messages.NewEvent(&journaletv1.AdmissionDecided{
+		Uid: q.GetUid(), Incarnation: q.GetIncarnation(), Reason: r.reason, Message: r.message,
+	})
+}
+
+// admitted returns the answer to a request that is granted; a rejection if no ids are left for its user namespace.
+func (a *Actor) admitted(q *journaletv1.AdmissionRequested, g grant) *journaletv1.Event {
+	ids, ok := a.userNamespace(q)
+	if !ok {
+		return rejected(q, noUserNamespace)
 	}
-	d := &journaletv1.AdmissionDecided{Uid: q.GetUid(), Incarnation: q.GetIncarnation()}
-	g := grant{}
-	if r == nil {
-		g, r = a.allocate(q)
-	}
-	if r == nil {
-		d.Admitted, d.UserNamespace, d.Devices = true, ids, g.devices.Devices
-		d.Exclusive, d.SharedCpus = g.alone, g.shared
-	}
-	if r != nil {
-		d.Reason, d.Message = r.reason, r.message
-	}
-	return messages.NewEvent(d)
+	return messages.NewEvent(&journaletv1.AdmissionDecided{
+		Uid: q.GetUid(), Incarnation: q.GetIncarnation(), Admitted: true, UserNamespace: ids, Devices: g.devices,
+		Exclusive: g.alone, SharedCpus: a.shared(append(a.taken(), g.alone)),
+	})
 }

@@ -172,7 +172,8 @@ func (a *Actor) missingPlugin(q *journaletv1.AdmissionRequested) string {
 	return ""
 }
 
-// chooser returns a chooser of the devices of a pod, where some pods have ended; nil: none has.
+// chooser returns a chooser of the devices of a pod, where some pods have ended; nil: none has. What is reserved for
+// others is not free.
 func (a *Actor) chooser(q *journaletv1.AdmissionRequested, ended func(uid string) bool) *devices.Chooser {
 	pools := map[string]devices.Pool{}
 	for _, d := range q.GetDevices() {
@@ -192,15 +193,23 @@ func (a *Actor) chooser(q *journaletv1.AdmissionRequested, ended func(uid string
 		if p.GetTerminated() {
 			continue
 		}
-		for _, d := range p.GetDevices() {
-			if pool, has := pools[d.GetResource()]; has {
-				for _, id := range d.GetIds() {
-					pool.Taken[id] = true
-				}
+		take(pools, p.GetDevices())
+	}
+	for _, r := range a.reservations(q.GetUid()) {
+		take(pools, r.GetDevices())
+	}
+	return devices.NewChooser(q.GetDevices(), pools, a.state.DeviceWaits[q.GetUid()].GetPreferred())
+}
+
+// take notes in pools which devices are taken.
+func take(pools map[string]devices.Pool, taken []*journaletv1.ContainerDevices) {
+	for _, d := range taken {
+		if pool, has := pools[d.GetResource()]; has {
+			for _, id := range d.GetIds() {
+				pool.Taken[id] = true
 			}
 		}
 	}
-	return devices.NewChooser(q.GetDevices(), pools, a.state.DeviceWaits[q.GetUid()].GetPreferred())
 }
 
 // outOfDevices returns the rejection of a pod for which devices are short, in the kubelet's words; nil if there are
@@ -229,17 +238,12 @@ func (a *Actor) awaitsPlugin(q *journaletv1.AdmissionRequested, emit actors.Emit
 	}))
 }
 
-// requestPreference requests what a plugin prefers for a pod that is about to be admitted, if that is not known.
-func (a *Actor) requestPreference(q *journaletv1.AdmissionRequested, emit actors.Emit) (bool, error) {
-	if len(q.GetDevices()) == 0 {
-		return false, nil
-	}
-	g, _ := a.allocate(q)
-	if g.devices.Request == nil {
-		return false, nil
-	}
-	g.devices.Request.Uid, g.devices.Request.RequestId = q.GetUid(), a.state.GetDeviceRequestId()+1
-	return true, emit(messages.NewEvent(g.devices.Request))
+// preferenceRequested returns the request to a plugin that says what it prefers for a pod.
+func (a *Actor) preferenceRequested(
+	q *journaletv1.AdmissionRequested, r *journaletv1.PreferredDevicesRequested,
+) *journaletv1.Event {
+	r.Uid, r.RequestId = q.GetUid(), a.state.GetDeviceRequestId()+1
+	return messages.NewEvent(r)
 }
 
 // admitAwaiting decides on the pods that wait for a device plugin, in the order of their requests.

@@ -12,9 +12,10 @@ func (a *Actor) Evolve(e actors.Event) error {
 	s := a.state
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted:
+		before := s.Config.GetManagers()
 		s.Config = k.AgentStarted.GetConfig()
 		a.evolveFoundUserNamespaces(k.AgentStarted.GetFoundUserNamespaces())
-		a.evolveManagers(s.Config.GetManagers())
+		a.evolveManagers(before, s.Config.GetManagers())
 	case *journaletv1.Event_AdmissionRequested:
 		a.evolveRequested(k.AdmissionRequested)
 		a.evolveExclusiveRequest(k.AdmissionRequested, e.Manifest)

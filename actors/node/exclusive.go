@@ -5,10 +5,10 @@ import (
 	"maps"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors"
-	"github.com/journalet/journalet/actors/devices"
 	"github.com/journalet/journalet/actors/exclusive"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -33,25 +33,25 @@ func (a *Actor) taken() []exclusive.Pod {
 
 // grant is what a pod gets.
 type grant struct {
-	devices devices.Choice
+	devices []*journaletv1.ContainerDevices
 	alone   exclusive.Pod
-	// shared are the CPUs that are left for all others.
-	shared string
+	// request is to be made of a device plugin before; nil: nothing is to be known.
+	request *journaletv1.PreferredDevicesRequested
 }
 
-// allocate returns what a pod gets, or why it cannot have what it requests.
-func (a *Actor) allocate(q *journaletv1.AdmissionRequested) (grant, *rejection) {
-	taken, chooser := a.taken(), a.chooser(q, nil)
-	alone, refusal := a.managers().Admit(a.state.GetExclusiveRequests()[q.GetUid()], taken, chooser)
-	g := grant{devices: chooser.Finish(), alone: alone}
-	if r := outOfDevices(g.devices); r != nil {
-		return g, r
+// allocate returns what a pod gets where some pods have ended, or why it cannot have what it requests; nil: none has
+// ended. What is reserved for others is not free.
+func (a *Actor) allocate(q *journaletv1.AdmissionRequested, ended func(uid string) bool) (grant, *rejection) {
+	chooser := a.chooser(q, ended)
+	alone, refusal := a.managers().Admit(a.state.GetExclusiveRequests()[q.GetUid()], a.takenAfter(q, ended), chooser)
+	choice := chooser.Finish()
+	if r := outOfDevices(choice); r != nil {
+		return grant{}, r
 	}
 	if refusal != nil {
-		return g, &rejection{refusal.Reason, refusal.Message}
+		return grant{request: choice.Request}, &rejection{refusal.Reason, refusal.Message}
 	}
-	g.shared = a.shared(append(taken, alone))
-	return g, nil
+	return grant{choice.Devices, alone, choice.Request}, nil
 }
 
 // endedAfter returns which pods have terminated once these, and those that are preempted already, have.
@@ -62,27 +62,19 @@ func (a *Actor) endedAfter(victims []Candidate) func(uid string) bool {
 	}
 }
 
-// takenAfter returns what pods have alone once some have ended.
-func (a *Actor) takenAfter(ended func(uid string) bool) []exclusive.Pod {
+// takenAfter returns what pods have alone, and what is reserved for others than one, once some have ended; nil: none
+// has.
+func (a *Actor) takenAfter(q *journaletv1.AdmissionRequested, ended func(uid string) bool) []exclusive.Pod {
 	var taken []exclusive.Pod
 	for _, uid := range a.state.GetExclusivePods() {
-		if !ended(uid) {
+		if ended == nil || !ended(uid) {
 			taken = append(taken, a.state.Pods[uid].GetExclusive())
 		}
 	}
-	return taken
-}
-
-// refused returns why a pod cannot have alone what it requests, or not aligned, where pods have these and some have
-// ended; nil if it can.
-func (a *Actor) refused(
-	q *journaletv1.AdmissionRequested, taken []exclusive.Pod, ended func(uid string) bool,
-) *rejection {
-	_, refusal := a.managers().Admit(a.state.GetExclusiveRequests()[q.GetUid()], taken, a.chooser(q, ended))
-	if refusal == nil {
-		return nil
+	for _, r := range a.reservations(q.GetUid()) {
+		taken = append(taken, r.GetExclusive())
 	}
-	return &rejection{refusal.Reason, refusal.Message}
+	return taken
 }
 
 // shared returns the CPUs of containers that have none alone, where pods have these; empty if they are not kept off
@@ -117,8 +109,12 @@ func (a *Actor) decideShared(emit actors.Emit) error {
 	return emit(messages.NewEvent(d))
 }
 
-// evolveManagers folds the machine's CPUs at the start of the agent.
-func (a *Actor) evolveManagers(m *journaletv1.ResourceManagers) {
+// evolveManagers folds the machine's CPUs at the start of the agent. What is reserved is chosen again if the machine
+// or its settings are others than before.
+func (a *Actor) evolveManagers(before, m *journaletv1.ResourceManagers) {
+	if !proto.Equal(before, m) {
+		a.state.Reservations = nil
+	}
 	if m.GetStaticCpus() {
 		a.state.AllCpus = exclusive.NewTopology(m.GetTopology()).CPUs().String()
 	}

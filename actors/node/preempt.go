@@ -120,39 +120,41 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error
 	short := a.shortages(q.GetDemand(), a.usedAfterVictims())
 	if !a.portsFree(q.GetDemand()) || a.outOfHugePages(q.GetDemand()) != nil {
 		// No pod is preempted for one that could not run even then.
-		return emit(a.decided(q, a.noRoom(q.GetDemand())))
+		return emit(rejected(q, a.noRoom(q.GetDemand())))
 	}
 	if r := outOfDevices(a.chooser(q, nil).Finish()); r != nil {
-		return emit(a.decided(q, cmp.Or(a.noRoom(q.GetDemand()), r)))
+		return emit(rejected(q, cmp.Or(a.noRoom(q.GetDemand()), r)))
 	}
 	var victims []Candidate
-	var err error
 	if len(short) > 0 {
-		victims, err = Victims(a.candidates(q.GetPriority()), short)
+		var err error
+		if victims, err = Victims(a.candidates(q.GetPriority()), short); err != nil {
+			return emit(rejected(q, a.noRoom(q.GetDemand())))
+		}
 	}
-	var refusal *rejection
-	if len(victims) > 0 {
-		ended := a.endedAfter(victims)
-		refusal = a.refused(q, a.takenAfter(ended), ended)
+	var ended func(uid string) bool
+	// Without victims of its own there is room once the pods that were preempted before have terminated.
+	waits := len(victims) > 0 || len(a.shortages(q.GetDemand(), a.used())) > 0
+	if waits {
+		ended = a.endedAfter(victims)
 	}
+	g, refusal := a.allocate(q, ended)
 	switch {
-	case err != nil:
-		return emit(a.decided(q, a.noRoom(q.GetDemand())))
+	case g.request != nil:
+		return emit(a.preferenceRequested(q, g.request))
 	case refusal != nil:
 		// No pod is preempted for one that could not have alone, even then, what it requests.
-		return emit(a.decided(q, refusal))
-	case len(victims) > 0 || len(a.shortages(q.GetDemand(), a.used())) > 0:
-		// Without victims of its own there is room once the pods that were preempted before have terminated.
-		h := &journaletv1.AdmissionPendingPreemption{Uid: q.GetUid(), FullName: q.GetNamespace() + "/" + q.GetName()}
+		return emit(rejected(q, refusal))
+	case waits:
+		h := &journaletv1.AdmissionPendingPreemption{
+			Uid: q.GetUid(), FullName: q.GetNamespace() + "/" + q.GetName(), Devices: g.devices, Exclusive: g.alone,
+		}
 		for _, v := range victims {
 			h.Victims = append(h.Victims, v.UID)
 		}
 		return emit(messages.NewEvent(h))
 	}
-	if waits, err := a.requestPreference(q, emit); waits || err != nil {
-		return err
-	}
-	return emit(a.decided(q, nil))
+	return emit(a.admitted(q, g))
 }
 
 // admitPending decides on what waits for preempted pods, as far as there is room now: first the pending resizes, then
@@ -166,13 +168,22 @@ func (a *Actor) admitPending(emit actors.Emit) error {
 	for _, q := range slices.Clone(a.state.PendingPreemption) {
 		used := a.running().plus(before)
 		short := a.shortages(q.GetDemand(), used)
-		// There may be enough, and a pod that ends still have the CPUs that this one is to have alone.
-		helps := a.state.GetPreempting() > 0 && (len(short) > 0 || a.refused(q, a.taken(), nil) != nil)
-		if helps || a.closed(q.GetPriority()) || a.missingPlugin(q) != "" {
+		r := a.rejectShort(short, q.GetDemand(), used)
+		var g grant
+		if r == nil {
+			g, r = a.allocatePreemptor(q)
+		}
+		// There may be enough, and a pod that ends still have what this one is to have.
+		if r != nil && a.state.GetPreempting() > 0 || a.closed(q.GetPriority()) || a.missingPlugin(q) != "" {
 			before = before.plus(shareOf(q.GetDemand()))
 			continue
 		}
-		if err := emit(a.decided(q, a.rejectShort(short, q.GetDemand(), used))); err != nil {
+		if r != nil {
+			err = emit(rejected(q, r))
+		} else {
+			err = emit(a.admitted(q, g))
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -189,6 +200,12 @@ func (a *Actor) evolvePending(h *journaletv1.AdmissionPendingPreemption) {
 	}
 	s.PendingPreemption = append(s.PendingPreemption, q)
 	s.Names[queueOf(q)] = q.GetUid()
+	if len(h.GetDevices()) > 0 || len(h.GetExclusive()) > 0 {
+		if s.Reservations == nil {
+			s.Reservations = map[string]*journaletv1.Reservation{}
+		}
+		s.Reservations[q.GetUid()] = &journaletv1.Reservation{Devices: h.GetDevices(), Exclusive: h.GetExclusive()}
+	}
 	for _, port := range q.GetDemand().GetHostPorts() {
 		a.takePort(port, q.GetUid())
 	}
@@ -208,6 +225,7 @@ func (a *Actor) preempt(uids []string) {
 // endPending frees the place that was reserved for a pod.
 func (a *Actor) endPending(uid string) {
 	s := a.state
+	delete(s.Reservations, uid)
 	for _, q := range s.PendingPreemption {
 		if q.GetUid() != uid {
 			continue

@@ -717,7 +717,7 @@ func (x *AdmissionDeferred) GetMessage() string {
 }
 
 // AdmissionPendingPreemption reports that a pod will be admitted when its victims, or those of an earlier preemption,
-// have terminated. Until then its demand and its name are reserved (ADR 016).
+// have terminated. Until then its demand, its name, its devices, and what it is to have alone are reserved (ADR 016).
 type AdmissionPendingPreemption struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -725,7 +725,11 @@ type AdmissionPendingPreemption struct {
 	// preemption.
 	Victims []string `protobuf:"bytes,2,rep,name=victims,proto3" json:"victims,omitempty"`
 	// The pod's "namespace/name", for output.
-	FullName      string `protobuf:"bytes,3,opt,name=full_name,json=fullName,proto3" json:"full_name,omitempty"`
+	FullName string `protobuf:"bytes,3,opt,name=full_name,json=fullName,proto3" json:"full_name,omitempty"`
+	// The devices that are reserved for it, as AdmissionDecided.devices; some may still be those of pods that end.
+	Devices []*ContainerDevices `protobuf:"bytes,4,rep,name=devices,proto3" json:"devices,omitempty"`
+	// What is reserved for its containers alone, as AdmissionDecided.exclusive.
+	Exclusive     []*ExclusiveContainer `protobuf:"bytes,5,rep,name=exclusive,proto3" json:"exclusive,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -779,6 +783,20 @@ func (x *AdmissionPendingPreemption) GetFullName() string {
 		return x.FullName
 	}
 	return ""
+}
+
+func (x *AdmissionPendingPreemption) GetDevices() []*ContainerDevices {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *AdmissionPendingPreemption) GetExclusive() []*ExclusiveContainer {
+	if x != nil {
+		return x.Exclusive
+	}
+	return nil
 }
 
 // ResizeDecided is the node's answer to ResizeRequested. A deferred resize gets another one when the answer changes.
@@ -2187,7 +2205,10 @@ type NodeState struct {
 	// SharedCpusDecided.cpus.
 	SharedCpus string `protobuf:"bytes,24,opt,name=shared_cpus,json=sharedCpus,proto3" json:"shared_cpus,omitempty"`
 	// The CPUs of the machine, while containers have some alone, or are kept off those of others.
-	AllCpus       string `protobuf:"bytes,25,opt,name=all_cpus,json=allCpus,proto3" json:"all_cpus,omitempty"`
+	AllCpus string `protobuf:"bytes,25,opt,name=all_cpus,json=allCpus,proto3" json:"all_cpus,omitempty"`
+	// By UID, of pods in pending_preemption: what no other pod gets. Missing: the pod requests nothing of that kind, or
+	// the resource managers have changed since.
+	Reservations  map[string]*Reservation `protobuf:"bytes,26,rep,name=reservations,proto3" json:"reservations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2418,6 +2439,68 @@ func (x *NodeState) GetAllCpus() string {
 	return ""
 }
 
+func (x *NodeState) GetReservations() map[string]*Reservation {
+	if x != nil {
+		return x.Reservations
+	}
+	return nil
+}
+
+// Reservation is what a pod gets when those that it waits for have terminated.
+type Reservation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// AdmissionPendingPreemption.devices.
+	Devices []*ContainerDevices `protobuf:"bytes,1,rep,name=devices,proto3" json:"devices,omitempty"`
+	// AdmissionPendingPreemption.exclusive.
+	Exclusive     []*ExclusiveContainer `protobuf:"bytes,2,rep,name=exclusive,proto3" json:"exclusive,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reservation) Reset() {
+	*x = Reservation{}
+	mi := &file_journalet_v1_node_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reservation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reservation) ProtoMessage() {}
+
+func (x *Reservation) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
+func (*Reservation) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Reservation) GetDevices() []*ContainerDevices {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *Reservation) GetExclusive() []*ExclusiveContainer {
+	if x != nil {
+		return x.Exclusive
+	}
+	return nil
+}
+
 // ExclusiveRequests are those of a pod's containers, in their order.
 type ExclusiveRequests struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2428,7 +2511,7 @@ type ExclusiveRequests struct {
 
 func (x *ExclusiveRequests) Reset() {
 	*x = ExclusiveRequests{}
-	mi := &file_journalet_v1_node_proto_msgTypes[26]
+	mi := &file_journalet_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2440,7 +2523,7 @@ func (x *ExclusiveRequests) String() string {
 func (*ExclusiveRequests) ProtoMessage() {}
 
 func (x *ExclusiveRequests) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[26]
+	mi := &file_journalet_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +2536,7 @@ func (x *ExclusiveRequests) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExclusiveRequests.ProtoReflect.Descriptor instead.
 func (*ExclusiveRequests) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExclusiveRequests) GetContainers() []*ExclusiveRequest {
@@ -2485,7 +2568,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_journalet_v1_node_proto_msgTypes[27]
+	mi := &file_journalet_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2497,7 +2580,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[27]
+	mi := &file_journalet_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2510,7 +2593,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Drain) GetRequest() *DrainRequested {
@@ -2584,7 +2667,7 @@ type WaitingResize struct {
 
 func (x *WaitingResize) Reset() {
 	*x = WaitingResize{}
-	mi := &file_journalet_v1_node_proto_msgTypes[28]
+	mi := &file_journalet_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2596,7 +2679,7 @@ func (x *WaitingResize) String() string {
 func (*WaitingResize) ProtoMessage() {}
 
 func (x *WaitingResize) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[28]
+	mi := &file_journalet_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2609,7 +2692,7 @@ func (x *WaitingResize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingResize.ProtoReflect.Descriptor instead.
 func (*WaitingResize) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{28}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WaitingResize) GetDigest() string {
@@ -2704,7 +2787,7 @@ type AdmittedPod struct {
 
 func (x *AdmittedPod) Reset() {
 	*x = AdmittedPod{}
-	mi := &file_journalet_v1_node_proto_msgTypes[29]
+	mi := &file_journalet_v1_node_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2716,7 +2799,7 @@ func (x *AdmittedPod) String() string {
 func (*AdmittedPod) ProtoMessage() {}
 
 func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[29]
+	mi := &file_journalet_v1_node_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2729,7 +2812,7 @@ func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmittedPod.ProtoReflect.Descriptor instead.
 func (*AdmittedPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{29}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AdmittedPod) GetFullName() string {
@@ -2829,7 +2912,7 @@ type UidClaims struct {
 
 func (x *UidClaims) Reset() {
 	*x = UidClaims{}
-	mi := &file_journalet_v1_node_proto_msgTypes[30]
+	mi := &file_journalet_v1_node_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2841,7 +2924,7 @@ func (x *UidClaims) String() string {
 func (*UidClaims) ProtoMessage() {}
 
 func (x *UidClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[30]
+	mi := &file_journalet_v1_node_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +2937,7 @@ func (x *UidClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidClaims.ProtoReflect.Descriptor instead.
 func (*UidClaims) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{30}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *UidClaims) GetHolder() *UidRequested {
@@ -2881,7 +2964,7 @@ type WaitingPods struct {
 
 func (x *WaitingPods) Reset() {
 	*x = WaitingPods{}
-	mi := &file_journalet_v1_node_proto_msgTypes[31]
+	mi := &file_journalet_v1_node_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2893,7 +2976,7 @@ func (x *WaitingPods) String() string {
 func (*WaitingPods) ProtoMessage() {}
 
 func (x *WaitingPods) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[31]
+	mi := &file_journalet_v1_node_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2906,7 +2989,7 @@ func (x *WaitingPods) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingPods.ProtoReflect.Descriptor instead.
 func (*WaitingPods) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{31}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WaitingPods) GetRequests() []*AdmissionRequested {
@@ -2940,7 +3023,7 @@ type OomKillObserved struct {
 
 func (x *OomKillObserved) Reset() {
 	*x = OomKillObserved{}
-	mi := &file_journalet_v1_node_proto_msgTypes[32]
+	mi := &file_journalet_v1_node_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2952,7 +3035,7 @@ func (x *OomKillObserved) String() string {
 func (*OomKillObserved) ProtoMessage() {}
 
 func (x *OomKillObserved) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[32]
+	mi := &file_journalet_v1_node_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2965,7 +3048,7 @@ func (x *OomKillObserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OomKillObserved.ProtoReflect.Descriptor instead.
 func (*OomKillObserved) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{32}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *OomKillObserved) GetScope() OomScope {
@@ -3064,11 +3147,13 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"holder_uid\x18\x02 \x01(\tR\tholderUid\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"e\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"\xdf\x01\n" +
 	"\x1aAdmissionPendingPreemption\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x18\n" +
 	"\avictims\x18\x02 \x03(\tR\avictims\x12\x1b\n" +
-	"\tfull_name\x18\x03 \x01(\tR\bfullName\"\xa8\x01\n" +
+	"\tfull_name\x18\x03 \x01(\tR\bfullName\x128\n" +
+	"\adevices\x18\x04 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12>\n" +
+	"\texclusive\x18\x05 \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\"\xa8\x01\n" +
 	"\rResizeDecided\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1c\n" +
@@ -3192,7 +3277,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"waitingFor\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x06 \x01(\x04R\trequestId\x12\x16\n" +
-	"\x06images\x18\a \x01(\bR\x06images\"\xe1\x12\n" +
+	"\x06images\x18\a \x01(\bR\x06images\"\x8c\x14\n" +
 	"\tNodeState\x121\n" +
 	"\x06config\x18\x01 \x01(\v2\x19.journalet.v1.AgentConfigR\x06config\x125\n" +
 	"\x04pods\x18\x02 \x03(\v2!.journalet.v1.NodeState.PodsEntryR\x04pods\x128\n" +
@@ -3226,7 +3311,8 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x0eexclusive_pods\x18\x17 \x03(\tR\rexclusivePods\x12\x1f\n" +
 	"\vshared_cpus\x18\x18 \x01(\tR\n" +
 	"sharedCpus\x12\x19\n" +
-	"\ball_cpus\x18\x19 \x01(\tR\aallCpus\x1aR\n" +
+	"\ball_cpus\x18\x19 \x01(\tR\aallCpus\x12M\n" +
+	"\freservations\x18\x1a \x03(\v2).journalet.v1.NodeState.ReservationsEntryR\freservations\x1aR\n" +
 	"\tPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.AdmittedPodR\x05value:\x028\x01\x1a8\n" +
@@ -3260,7 +3346,13 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x18.journalet.v1.DeviceWaitR\x05value:\x028\x01\x1ae\n" +
 	"\x16ExclusiveRequestsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x125\n" +
-	"\x05value\x18\x02 \x01(\v2\x1f.journalet.v1.ExclusiveRequestsR\x05value:\x028\x01\"S\n" +
+	"\x05value\x18\x02 \x01(\v2\x1f.journalet.v1.ExclusiveRequestsR\x05value:\x028\x01\x1aZ\n" +
+	"\x11ReservationsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.ReservationR\x05value:\x028\x01\"\x87\x01\n" +
+	"\vReservation\x128\n" +
+	"\adevices\x18\x01 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12>\n" +
+	"\texclusive\x18\x02 \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\"S\n" +
 	"\x11ExclusiveRequests\x12>\n" +
 	"\n" +
 	"containers\x18\x01 \x03(\v2\x1e.journalet.v1.ExclusiveRequestR\n" +
@@ -3357,7 +3449,7 @@ func file_journalet_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_journalet_v1_node_proto_goTypes = []any{
 	(QosClass)(0),                      // 0: journalet.v1.QosClass
 	(FilesystemLayout)(0),              // 1: journalet.v1.FilesystemLayout
@@ -3389,110 +3481,118 @@ var file_journalet_v1_node_proto_goTypes = []any{
 	(*ImagesReclaimed)(nil),            // 27: journalet.v1.ImagesReclaimed
 	(*NodePressure)(nil),               // 28: journalet.v1.NodePressure
 	(*NodeState)(nil),                  // 29: journalet.v1.NodeState
-	(*ExclusiveRequests)(nil),          // 30: journalet.v1.ExclusiveRequests
-	(*Drain)(nil),                      // 31: journalet.v1.Drain
-	(*WaitingResize)(nil),              // 32: journalet.v1.WaitingResize
-	(*AdmittedPod)(nil),                // 33: journalet.v1.AdmittedPod
-	(*UidClaims)(nil),                  // 34: journalet.v1.UidClaims
-	(*WaitingPods)(nil),                // 35: journalet.v1.WaitingPods
-	(*OomKillObserved)(nil),            // 36: journalet.v1.OomKillObserved
-	nil,                                // 37: journalet.v1.NodeState.PodsEntry
-	nil,                                // 38: journalet.v1.NodeState.NamesEntry
-	nil,                                // 39: journalet.v1.NodeState.WaitingEntry
-	nil,                                // 40: journalet.v1.NodeState.HostPortsEntry
-	nil,                                // 41: journalet.v1.NodeState.WaitsForEntry
-	nil,                                // 42: journalet.v1.NodeState.ResizesEntry
-	nil,                                // 43: journalet.v1.NodeState.UidsEntry
-	nil,                                // 44: journalet.v1.NodeState.FoundUserNamespacesEntry
-	nil,                                // 45: journalet.v1.NodeState.DevicesEntry
-	nil,                                // 46: journalet.v1.NodeState.DeviceWaitsEntry
-	nil,                                // 47: journalet.v1.NodeState.ExclusiveRequestsEntry
-	nil,                                // 48: journalet.v1.AdmittedPod.UnhealthyDevicesEntry
-	(*DeviceDemand)(nil),               // 49: journalet.v1.DeviceDemand
-	(*HugePages)(nil),                  // 50: journalet.v1.HugePages
-	(*UserNamespace)(nil),              // 51: journalet.v1.UserNamespace
-	(*ContainerDevices)(nil),           // 52: journalet.v1.ContainerDevices
-	(*ExclusiveContainer)(nil),         // 53: journalet.v1.ExclusiveContainer
-	(*durationpb.Duration)(nil),        // 54: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),      // 55: google.protobuf.Timestamp
-	(*AgentConfig)(nil),                // 56: journalet.v1.AgentConfig
-	(*Timers)(nil),                     // 57: journalet.v1.Timers
-	(*NodeObserved)(nil),               // 58: journalet.v1.NodeObserved
-	(*ExclusiveRequest)(nil),           // 59: journalet.v1.ExclusiveRequest
-	(*DrainRequested)(nil),             // 60: journalet.v1.DrainRequested
-	(*UidRequested)(nil),               // 61: journalet.v1.UidRequested
-	(*DeviceResource)(nil),             // 62: journalet.v1.DeviceResource
-	(*DeviceWait)(nil),                 // 63: journalet.v1.DeviceWait
-	(*UnhealthyDevices)(nil),           // 64: journalet.v1.UnhealthyDevices
+	(*Reservation)(nil),                // 30: journalet.v1.Reservation
+	(*ExclusiveRequests)(nil),          // 31: journalet.v1.ExclusiveRequests
+	(*Drain)(nil),                      // 32: journalet.v1.Drain
+	(*WaitingResize)(nil),              // 33: journalet.v1.WaitingResize
+	(*AdmittedPod)(nil),                // 34: journalet.v1.AdmittedPod
+	(*UidClaims)(nil),                  // 35: journalet.v1.UidClaims
+	(*WaitingPods)(nil),                // 36: journalet.v1.WaitingPods
+	(*OomKillObserved)(nil),            // 37: journalet.v1.OomKillObserved
+	nil,                                // 38: journalet.v1.NodeState.PodsEntry
+	nil,                                // 39: journalet.v1.NodeState.NamesEntry
+	nil,                                // 40: journalet.v1.NodeState.WaitingEntry
+	nil,                                // 41: journalet.v1.NodeState.HostPortsEntry
+	nil,                                // 42: journalet.v1.NodeState.WaitsForEntry
+	nil,                                // 43: journalet.v1.NodeState.ResizesEntry
+	nil,                                // 44: journalet.v1.NodeState.UidsEntry
+	nil,                                // 45: journalet.v1.NodeState.FoundUserNamespacesEntry
+	nil,                                // 46: journalet.v1.NodeState.DevicesEntry
+	nil,                                // 47: journalet.v1.NodeState.DeviceWaitsEntry
+	nil,                                // 48: journalet.v1.NodeState.ExclusiveRequestsEntry
+	nil,                                // 49: journalet.v1.NodeState.ReservationsEntry
+	nil,                                // 50: journalet.v1.AdmittedPod.UnhealthyDevicesEntry
+	(*DeviceDemand)(nil),               // 51: journalet.v1.DeviceDemand
+	(*HugePages)(nil),                  // 52: journalet.v1.HugePages
+	(*UserNamespace)(nil),              // 53: journalet.v1.UserNamespace
+	(*ContainerDevices)(nil),           // 54: journalet.v1.ContainerDevices
+	(*ExclusiveContainer)(nil),         // 55: journalet.v1.ExclusiveContainer
+	(*durationpb.Duration)(nil),        // 56: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),      // 57: google.protobuf.Timestamp
+	(*AgentConfig)(nil),                // 58: journalet.v1.AgentConfig
+	(*Timers)(nil),                     // 59: journalet.v1.Timers
+	(*NodeObserved)(nil),               // 60: journalet.v1.NodeObserved
+	(*ExclusiveRequest)(nil),           // 61: journalet.v1.ExclusiveRequest
+	(*DrainRequested)(nil),             // 62: journalet.v1.DrainRequested
+	(*UidRequested)(nil),               // 63: journalet.v1.UidRequested
+	(*DeviceResource)(nil),             // 64: journalet.v1.DeviceResource
+	(*DeviceWait)(nil),                 // 65: journalet.v1.DeviceWait
+	(*UnhealthyDevices)(nil),           // 66: journalet.v1.UnhealthyDevices
 }
 var file_journalet_v1_node_proto_depIdxs = []int32{
 	5,  // 0: journalet.v1.AdmissionRequested.demand:type_name -> journalet.v1.PodDemand
 	0,  // 1: journalet.v1.AdmissionRequested.qos:type_name -> journalet.v1.QosClass
-	49, // 2: journalet.v1.AdmissionRequested.devices:type_name -> journalet.v1.DeviceDemand
-	50, // 3: journalet.v1.PodDemand.huge_pages:type_name -> journalet.v1.HugePages
-	51, // 4: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
-	52, // 5: journalet.v1.AdmissionDecided.devices:type_name -> journalet.v1.ContainerDevices
-	53, // 6: journalet.v1.AdmissionDecided.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	54, // 7: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
-	21, // 8: journalet.v1.PodEvictionDecided.containers:type_name -> journalet.v1.ContainerExcess
-	19, // 9: journalet.v1.PressureObserved.thresholds:type_name -> journalet.v1.ThresholdMet
-	20, // 10: journalet.v1.PressureObserved.pods:type_name -> journalet.v1.PodUsage
-	1,  // 11: journalet.v1.PressureObserved.layout:type_name -> journalet.v1.FilesystemLayout
-	55, // 12: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
-	55, // 13: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
-	21, // 14: journalet.v1.PodUsage.containers:type_name -> journalet.v1.ContainerExcess
-	2,  // 15: journalet.v1.EvictionProgressed.stage:type_name -> journalet.v1.EvictionStage
-	19, // 16: journalet.v1.NodePressure.thresholds:type_name -> journalet.v1.ThresholdMet
-	2,  // 17: journalet.v1.NodePressure.stage:type_name -> journalet.v1.EvictionStage
-	56, // 18: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
-	37, // 19: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
-	38, // 20: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
-	39, // 21: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
-	40, // 22: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
-	5,  // 23: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
-	41, // 24: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
-	42, // 25: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
-	43, // 26: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
-	4,  // 27: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
-	44, // 28: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
-	31, // 29: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
-	31, // 30: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
-	57, // 31: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
-	58, // 32: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
-	28, // 33: journalet.v1.NodeState.pressure:type_name -> journalet.v1.NodePressure
-	45, // 34: journalet.v1.NodeState.devices:type_name -> journalet.v1.NodeState.DevicesEntry
-	46, // 35: journalet.v1.NodeState.device_waits:type_name -> journalet.v1.NodeState.DeviceWaitsEntry
-	47, // 36: journalet.v1.NodeState.exclusive_requests:type_name -> journalet.v1.NodeState.ExclusiveRequestsEntry
-	59, // 37: journalet.v1.ExclusiveRequests.containers:type_name -> journalet.v1.ExclusiveRequest
-	60, // 38: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
-	55, // 39: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	5,  // 40: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
-	55, // 41: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
-	5,  // 42: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
-	0,  // 43: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
-	51, // 44: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
-	52, // 45: journalet.v1.AdmittedPod.devices:type_name -> journalet.v1.ContainerDevices
-	48, // 46: journalet.v1.AdmittedPod.unhealthy_devices:type_name -> journalet.v1.AdmittedPod.UnhealthyDevicesEntry
-	53, // 47: journalet.v1.AdmittedPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	30, // 48: journalet.v1.AdmittedPod.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
-	61, // 49: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
-	61, // 50: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
-	4,  // 51: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
-	3,  // 52: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
-	33, // 53: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	35, // 54: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	32, // 55: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
-	34, // 56: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
-	51, // 57: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	62, // 58: journalet.v1.NodeState.DevicesEntry.value:type_name -> journalet.v1.DeviceResource
-	63, // 59: journalet.v1.NodeState.DeviceWaitsEntry.value:type_name -> journalet.v1.DeviceWait
-	30, // 60: journalet.v1.NodeState.ExclusiveRequestsEntry.value:type_name -> journalet.v1.ExclusiveRequests
-	64, // 61: journalet.v1.AdmittedPod.UnhealthyDevicesEntry.value:type_name -> journalet.v1.UnhealthyDevices
-	62, // [62:62] is the sub-list for method output_type
-	62, // [62:62] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	51, // 2: journalet.v1.AdmissionRequested.devices:type_name -> journalet.v1.DeviceDemand
+	52, // 3: journalet.v1.PodDemand.huge_pages:type_name -> journalet.v1.HugePages
+	53, // 4: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
+	54, // 5: journalet.v1.AdmissionDecided.devices:type_name -> journalet.v1.ContainerDevices
+	55, // 6: journalet.v1.AdmissionDecided.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	54, // 7: journalet.v1.AdmissionPendingPreemption.devices:type_name -> journalet.v1.ContainerDevices
+	55, // 8: journalet.v1.AdmissionPendingPreemption.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	56, // 9: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
+	21, // 10: journalet.v1.PodEvictionDecided.containers:type_name -> journalet.v1.ContainerExcess
+	19, // 11: journalet.v1.PressureObserved.thresholds:type_name -> journalet.v1.ThresholdMet
+	20, // 12: journalet.v1.PressureObserved.pods:type_name -> journalet.v1.PodUsage
+	1,  // 13: journalet.v1.PressureObserved.layout:type_name -> journalet.v1.FilesystemLayout
+	57, // 14: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
+	57, // 15: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
+	21, // 16: journalet.v1.PodUsage.containers:type_name -> journalet.v1.ContainerExcess
+	2,  // 17: journalet.v1.EvictionProgressed.stage:type_name -> journalet.v1.EvictionStage
+	19, // 18: journalet.v1.NodePressure.thresholds:type_name -> journalet.v1.ThresholdMet
+	2,  // 19: journalet.v1.NodePressure.stage:type_name -> journalet.v1.EvictionStage
+	58, // 20: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
+	38, // 21: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
+	39, // 22: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
+	40, // 23: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
+	41, // 24: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
+	5,  // 25: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
+	42, // 26: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
+	43, // 27: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
+	44, // 28: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
+	4,  // 29: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
+	45, // 30: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
+	32, // 31: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
+	32, // 32: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
+	59, // 33: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
+	60, // 34: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
+	28, // 35: journalet.v1.NodeState.pressure:type_name -> journalet.v1.NodePressure
+	46, // 36: journalet.v1.NodeState.devices:type_name -> journalet.v1.NodeState.DevicesEntry
+	47, // 37: journalet.v1.NodeState.device_waits:type_name -> journalet.v1.NodeState.DeviceWaitsEntry
+	48, // 38: journalet.v1.NodeState.exclusive_requests:type_name -> journalet.v1.NodeState.ExclusiveRequestsEntry
+	49, // 39: journalet.v1.NodeState.reservations:type_name -> journalet.v1.NodeState.ReservationsEntry
+	54, // 40: journalet.v1.Reservation.devices:type_name -> journalet.v1.ContainerDevices
+	55, // 41: journalet.v1.Reservation.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	61, // 42: journalet.v1.ExclusiveRequests.containers:type_name -> journalet.v1.ExclusiveRequest
+	62, // 43: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
+	57, // 44: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	5,  // 45: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
+	57, // 46: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
+	5,  // 47: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
+	0,  // 48: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
+	53, // 49: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
+	54, // 50: journalet.v1.AdmittedPod.devices:type_name -> journalet.v1.ContainerDevices
+	50, // 51: journalet.v1.AdmittedPod.unhealthy_devices:type_name -> journalet.v1.AdmittedPod.UnhealthyDevicesEntry
+	55, // 52: journalet.v1.AdmittedPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	31, // 53: journalet.v1.AdmittedPod.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
+	63, // 54: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
+	63, // 55: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
+	4,  // 56: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
+	3,  // 57: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
+	34, // 58: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	36, // 59: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	33, // 60: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
+	35, // 61: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	53, // 62: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	64, // 63: journalet.v1.NodeState.DevicesEntry.value:type_name -> journalet.v1.DeviceResource
+	65, // 64: journalet.v1.NodeState.DeviceWaitsEntry.value:type_name -> journalet.v1.DeviceWait
+	31, // 65: journalet.v1.NodeState.ExclusiveRequestsEntry.value:type_name -> journalet.v1.ExclusiveRequests
+	30, // 66: journalet.v1.NodeState.ReservationsEntry.value:type_name -> journalet.v1.Reservation
+	66, // 67: journalet.v1.AdmittedPod.UnhealthyDevicesEntry.value:type_name -> journalet.v1.UnhealthyDevices
+	68, // [68:68] is the sub-list for method output_type
+	68, // [68:68] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_node_proto_init() }
@@ -3511,7 +3611,7 @@ func file_journalet_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_node_proto_rawDesc), len(file_journalet_v1_node_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   45,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -46,10 +46,10 @@ func managers(d *datadriven.TestData) *journaletv1.ResourceManagers {
 	return m
 }
 
-// aloneText names what the containers of an admitted pod have alone.
-func aloneText(d *journaletv1.AdmissionDecided) string {
+// aloneText names what the containers of a pod have alone, or what is reserved for them.
+func aloneText(list []*journaletv1.ExclusiveContainer) string {
 	text := ""
-	for _, c := range d.GetExclusive() {
+	for _, c := range list {
 		text += " " + c.GetContainer() + "=" + c.GetCpus()
 		if len(c.GetMemoryNodes()) > 0 {
 			text += fmt.Sprint("@", c.GetMemoryNodes())

@@ -59,13 +59,13 @@ func (n *names) event(e *journaletv1.Event) string {
 		}
 		return "defer pod/" + n.of(d.GetUid()) + " until pod/" + n.of(d.GetHolderUid()) + " has finished"
 	case *journaletv1.Event_AdmissionPendingPreemption:
-		p := k.AdmissionPendingPreemption
-		return "keep pod/" + n.of(p.GetUid()) + " pending" + n.victims(p.GetVictims())
+		return n.pending(k.AdmissionPendingPreemption)
 	case *journaletv1.Event_AdmissionDecided:
-		if d := k.AdmissionDecided; !d.GetAdmitted() {
+		d := k.AdmissionDecided
+		if !d.GetAdmitted() {
 			return "reject pod/" + n.of(d.GetUid()) + " " + d.GetReason() + ": " + d.GetMessage()
 		}
-		return "admit pod/" + n.of(k.AdmissionDecided.GetUid()) + granted(k.AdmissionDecided) + aloneText(k.AdmissionDecided)
+		return "admit pod/" + n.of(d.GetUid()) + idsText(d.GetUserNamespace()) + granted(d)
 	case *journaletv1.Event_ImagePullRequested:
 		return pullText(k.ImagePullRequested)
 	case *journaletv1.Event_ImagePullWithdrawn:
@@ -296,9 +296,17 @@ func credentials(r interface {
 	return text
 }
 
+// pending describes a pod that waits for others to end.
+func (n *names) pending(p *journaletv1.AdmissionPendingPreemption) string {
+	return "keep pod/" + n.of(p.GetUid()) + " pending" + granted(p) + n.victims(p.GetVictims())
+}
+
 // granted names what an admitted pod gets.
-func granted(d *journaletv1.AdmissionDecided) string {
-	return idsText(d.GetUserNamespace()) + deviceIDs(d.GetDevices())
+func granted(d interface {
+	GetDevices() []*journaletv1.ContainerDevices
+	GetExclusive() []*journaletv1.ExclusiveContainer
+}) string {
+	return deviceIDs(d.GetDevices()) + aloneText(d.GetExclusive())
 }
 
 // idsText names the ids of a user namespace.

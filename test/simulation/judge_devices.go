@@ -138,7 +138,8 @@ func (j *judge) lacksDevices(cause uint64, uid, resource string, m *corev1.Pod) 
 	for id, healthy := range b.healthy {
 		taken := false
 		for of, h := range j.pods {
-			taken = taken || of != uid && (h.holdsShare || h.releasedBy > cause) && slices.Contains(h.devices, id)
+			taken = taken || of != uid && (h.holdsShare || h.releasedBy > cause) && slices.Contains(h.devices, id) ||
+				of != uid && h.reserves(cause) && h.isReserved(resource, id)
 		}
 		if healthy && !taken {
 			free++
@@ -157,6 +158,13 @@ func (j *judge) lacksDevices(cause uint64, uid, resource string, m *corev1.Pod) 
 	}
 	need := max(kept, most)
 	return need > 0 && (need > free || !b.connected || b.changedBy > cause)
+}
+
+// isReserved reports whether a pod waits for a device.
+func (h *podHistory) isReserved(resource, id string) bool {
+	return slices.ContainsFunc(h.pendingDevices, func(d *journaletv1.ContainerDevices) bool {
+		return d.GetResource() == resource && slices.Contains(d.GetIds(), id)
+	})
 }
 
 // endedForDevices judges the end of a pod whose plugin refuses its devices.

@@ -3,7 +3,6 @@ package simulation
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,8 +37,6 @@ type exclusiveBook struct {
 	run   int
 	// failedAt is when an update of a container failed last.
 	failedAt time.Duration
-	// changedBy is the record by which a pod was admitted or terminated last that was not preempted.
-	changedBy uint64
 }
 
 // placed judges where the runtime is to run a container, and notes it. m is the pod with what is allocated to it.
@@ -197,6 +194,9 @@ func (j *judge) outOfCPUs(cause uint64, uid string, m *corev1.Pod) bool {
 		if of != uid && (h.holdsShare || h.releasedBy > cause) {
 			free = free.Difference(h.alone)
 		}
+		if of != uid && h.reserves(cause) {
+			free = free.Difference(h.pendingAlone)
+		}
 	}
 	count := free.Size()
 	if n.of.GetCpuOptions().GetFullCores() {
@@ -217,13 +217,19 @@ func (j *judge) outOfCPUs(cause uint64, uid string, m *corev1.Pod) bool {
 	return need > count
 }
 
-// takenMeanwhile reports whether a pod that others were preempted for may still be refused what it requests alone: its
-// amount was kept for it, but another pod that was admitted meanwhile may have the place. One that terminated by itself
-// may make it worse, too: of more places those that one resource prefers may not be those of another.
-func (j *judge) takenMeanwhile(h *podHistory, reason string) bool {
-	return j.sim.config.managed != nil && j.exclusive.changedBy > h.preemptingBy &&
-		(slices.Contains(refusals[1:], reason) || strings.Contains(reason, "/"))
+// lostMeanwhile reports whether a pod that others were preempted for may still be rejected: a device that was reserved
+// for it is not healthy any more, or its plugin went.
+func (j *judge) lostMeanwhile(h *podHistory, reason string) bool {
+	for _, d := range h.pendingDevices {
+		if b := j.devices[d.GetResource()]; b != nil && b.changedBy > h.preemptingBy {
+			return slices.Contains(refusals, reason) || reason == "OutOf"+d.GetResource()
+		}
+	}
+	return false
 }
+
+// reserves reports whether others get nothing of what a pod waits for. The node decided on record cause.
+func (h *podHistory) reserves(cause uint64) bool { return h.pending || h.pendedUntil > cause }
 
 // keepsSize reports whether the resize of a pod can never be allocated: what containers of Guaranteed pods have alone
 // is not resized.

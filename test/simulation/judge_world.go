@@ -102,6 +102,8 @@ type podHistory struct {
 	pending                               bool
 	pendingShare                          share
 	pendingPorts                          []hostPort
+	pendingAlone                          cpuset.CPUSet
+	pendingDevices                        []*journaletv1.ContainerDevices
 	pendedUntil, finishedBy, terminatedBy uint64
 	// preempting is the incarnation for which others are preempted, preemptingBy the record of that; 0 for none.
 	preempting, preemptingBy uint64

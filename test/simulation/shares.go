@@ -97,9 +97,6 @@ func (j *judge) bookShares(rec *journaletv1.Record, e *journaletv1.Event) {
 	case *journaletv1.Event_PodTerminated:
 		h := j.history(k.PodTerminated.GetUid())
 		h.terminatedBy = rec.GetSeq()
-		if h.preemptedAs != h.incarnation {
-			j.exclusive.changedBy = rec.GetSeq()
-		}
 		h.release(rec.GetSeq())
 	case *journaletv1.Event_PodFinished:
 		h := j.history(k.PodFinished.GetUid())
@@ -129,7 +126,7 @@ func (j *judge) admissionDecided(rec *journaletv1.Record, k *journaletv1.Admissi
 		h.name = m.Namespace + "/" + m.Name // also of one that is rejected, until it has finished
 	}
 	if !k.GetAdmitted() {
-		if h.preempting == k.GetIncarnation() && h.preempting != 0 && !j.takenMeanwhile(h, k.GetReason()) {
+		if h.preempting == k.GetIncarnation() && h.preempting != 0 && !j.lostMeanwhile(h, k.GetReason()) {
 			j.broken(preemptorStays, k.GetUid(), "it is rejected: %s", k.GetMessage())
 		}
 		h.rejectedAs = k.GetIncarnation()
@@ -137,14 +134,9 @@ func (j *judge) admissionDecided(rec *journaletv1.Record, k *journaletv1.Admissi
 		return
 	}
 	j.admittedBy(k, h)
-	h.admittedAt, j.exclusive.changedBy = j.uptimeOf(rec), rec.GetSeq()
+	h.admittedAt = j.uptimeOf(rec)
 	h.admittedIncarnation, h.admittedAs, h.allocatedAs = k.GetIncarnation(), m, m
-	h.share, h.ports, h.alone = demandOf(m), portsOf(m), cpuset.New()
-	for _, c := range k.GetExclusive() {
-		if cpus, err := cpuset.Parse(c.GetCpus()); err == nil {
-			h.alone = h.alone.Union(cpus)
-		}
-	}
+	h.share, h.ports, h.alone = demandOf(m), portsOf(m), cpusOf(k.GetExclusive())
 	j.devicesChosen(rec.GetStep().GetCause(), k)
 	h.devices = nil
 	for _, d := range k.GetDevices() {
@@ -157,6 +149,17 @@ func (j *judge) admissionDecided(rec *journaletv1.Record, k *journaletv1.Admissi
 	h.holdsShare = true
 	j.fits(k.GetUid(), m)
 	j.onlyIncarnation(k.GetUid())
+}
+
+// cpusOf returns the CPUs that containers have alone.
+func cpusOf(list []*journaletv1.ExclusiveContainer) cpuset.CPUSet {
+	all := cpuset.New()
+	for _, c := range list {
+		if cpus, err := cpuset.Parse(c.GetCpus()); err == nil {
+			all = all.Union(cpus)
+		}
+	}
+	return all
 }
 
 // isHeld reports whether a pod holds a name.
@@ -197,7 +200,7 @@ func (j *judge) rejectedForCause(cause uint64, k *journaletv1.AdmissionDecided, 
 	need, have, taken := demandOf(m), j.sim.allocatable(), false
 	for uid, x := range j.pods {
 		holds := x.holdsShare || x.releasedBy > cause
-		pending := x.pending || x.pendedUntil > cause
+		pending := x.reserves(cause)
 		switch {
 		case uid == k.GetUid():
 			continue
@@ -239,6 +242,7 @@ func (j *judge) pendingPreemption(seq uint64, at time.Duration, cause uint64,
 			j.preempted(seq, at, k.GetUid(), q.digest, k.GetVictims())
 			h, m := j.history(k.GetUid()), j.sim.manifests.byDigest[q.digest]
 			h.pendingShare, h.pendingPorts = demandOf(m), portsOf(m)
+			h.pendingAlone, h.pendingDevices = cpusOf(k.GetExclusive()), k.GetDevices()
 			if h.pending = !h.gone && q == h.requests[len(h.requests)-1]; !h.pending {
 				h.pendedUntil = h.finishedBy // the node decided before it knew that the pod had finished
 			}

@@ -22,7 +22,11 @@ func (d *Describer) admissionEvent(_ string, e *journaletv1.Event) string {
 		return fmt.Sprintf("containers without CPUs of their own share CPUs %s", k.SharedCpusDecided.GetCpus())
 	case *journaletv1.Event_AdmissionPendingPreemption:
 		a := k.AdmissionPendingPreemption
-		return d.pendingPreemption("admission", a.GetUid(), a.GetFullName(), a.GetVictims())
+		text := d.pendingPreemption("admission", a.GetUid(), a.GetFullName(), a.GetVictims())
+		if reserved, some := strings.CutPrefix(exclusiveText(a.GetExclusive()), ", "); some {
+			text += "; reserved: " + reserved
+		}
+		return text
 	case *journaletv1.Event_AdmissionDeferred:
 		a := k.AdmissionDeferred
 		if a.GetReason() != "" {
