@@ -23,7 +23,7 @@ func comparers() []comparer {
 		{name: "credentials", share: 200, generate: generateCredentials, compare: compareCredentials,
 			kept: keptIn("credentials")},
 		{name: "merge", share: 200, generate: generateMerge, compare: compareMerges, kept: keptIn("merge")},
-		{name: "managers", share: 30, generate: generateManagers, compare: compareManagers},
+		{name: "managers", share: 30, generate: generateManagers, compare: compareManagers, kept: keptIn("managers")},
 		{name: "preemption", share: 100, generate: generatePreemption, compare: comparePreemption},
 		{name: "eviction", share: 60, generate: generateEviction, compare: compareEviction, kept: keptIn("eviction")},
 	}

@@ -170,6 +170,10 @@ var known = with(map[string]meant{
 		":: is every address of the host, also for a process that binds 0.0.0.0",
 		"hostIP `::`",
 	},
+	"managers: what containers get alone after memory of several NUMA nodes was given back": {
+		"the kubelet counts it for another node than it took it from; ours depends only on the pods that run",
+		"memory of several NUMA nodes that a pod gives back",
+	},
 	// Pressure on the node.
 	"eviction: pods that end with static pods": {
 		"nobody else acts on a node without a cluster",
