@@ -96,8 +96,8 @@ func (j *judge) runningOf(p *corev1.Pod) string {
 }
 
 // patched judges a status that the agent sends, and returns why the API server refuses it, "" if it does not. shown is
-// the version that the agent knew from its watch. What a patch has made whose answer was lost it may know no sooner: then
-// the API server only refuses the status.
+// the version that the agent knew from its watch. If the answer to a patch was lost, it knows no sooner what that has
+// made: then the API server only refuses the status.
 func (b *apiBooks) patched(s *sim, was, next *corev1.Pod, patch []byte, shown int64) string {
 	j, uid := s.judge, onNode(was)
 	if bytes.Contains(patch, []byte(secret)) {

@@ -77,7 +77,7 @@ func (j *judge) sampled(now time.Time, of shortage, measured map[limits.Signal]l
 	}
 }
 
-// loseSamples notes what the last run of the agent had measured, and not stored: the next one cannot know when it began.
+// loseSamples notes what the last run of the agent had measured, and not stored: the next one cannot know of it.
 func (j *judge) loseSamples() {
 	b, stored := j.pressure, map[string]bool{}
 	for _, t := range b.met {

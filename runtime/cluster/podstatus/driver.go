@@ -360,9 +360,12 @@ func (d *Driver) delete(ctx context.Context, intent *journaletv1.ApiDeleteReques
 		out.Message = out.Message[:min(len(out.Message), maxMessage)]
 	}
 	d.mu.Lock()
+	_, waits := d.deletes[intent.GetUid()]
 	delete(d.deletes, intent.GetUid())
 	d.mu.Unlock()
-	d.opts.Deleted(out)
+	if waits {
+		d.opts.Deleted(out)
+	}
 	return false
 }
 

@@ -369,6 +369,24 @@ func TestDeletedPodIsGoneOnceTheWatchShowsItToo(t *testing.T) {
 	}
 }
 
+// The watch may show the end of a pod while its deletion waits for another attempt.
+func TestDeletionOfAPodThatWasForgottenEnds(t *testing.T) {
+	run(t, 1, func(w *world) {
+		w.fails("u", errors.New("connection refused"))
+		w.d.Stored(step("u", messages.NewEvent(&journaletv1.ApiDeleteRequested{Uid: "u", Name: "p"})))
+		<-time.After(time.Minute)
+		before := len(w.all())
+		forgotten := step("u", messages.NewEvent(&journaletv1.PodForgotten{Uid: "u"}))
+		forgotten.Actor = messages.Source("api").Proto()
+		w.d.Stored(forgotten)
+		w.fails("u", gone)
+		<-time.After(5 * time.Minute)
+		if n := len(w.all()) - before; before < 4 || n > 0 || len(w.deleted) > 0 {
+			t.Errorf("%d requests, then %d more and the outcomes %v, want none", before, n, w.deleted)
+		}
+	})
+}
+
 func TestDeletionIsRepeatedUntilItHasAnOutcome(t *testing.T) {
 	for _, c := range []struct {
 		name     string

@@ -16,6 +16,7 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 		for _, e := range rec.GetStep().GetDecisions() {
 			if k := e.GetPodForgotten(); k != nil {
 				d.forget(k.GetUid())
+				d.dropDelete(k.GetUid())
 			}
 			if k := e.GetDeviceHealthDecided(); k != nil {
 				d.mark(k.GetUid(), false)
@@ -45,6 +46,13 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 		}
 	}
 	d.mark(ref.ID, urgent)
+}
+
+// dropDelete drops the intent to delete a pod that is gone: nobody waits for its outcome.
+func (d *Driver) dropDelete(uid string) {
+	d.mu.Lock()
+	delete(d.deletes, uid)
+	d.mu.Unlock()
 }
 
 func (d *Driver) mark(uid string, urgent bool) {
