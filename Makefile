@@ -215,7 +215,7 @@ fuzz: ## fuzz the decoders of manifests, bundles and records, the replay of reco
 	done
 
 .PHONY: bench
-bench: build ## ours and the bare CRI floor on the same work, side by side (root; N="50 150", RUNS=3, SCENARIOS=probes, KUBELET=path, ARGS); SCENARIOS=cluster: as a node of a cluster beside its kubelet
+bench: build ## ours and the bare CRI floor on the same work, side by side (root; N="50 150", RUNS=3, SCENARIOS=probes, KUBELET=path, ARGS); SCENARIOS=cluster or csi: as a node of a cluster beside its kubelet
 	N="$(N)" RUNS="$(RUNS)" KUBELET="$(KUBELET)" ARGS="$(ARGS)" test/bench/run.sh
 
 .PHONY: bench-journal

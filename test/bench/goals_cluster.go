@@ -9,6 +9,7 @@ const (
 	exitMs             = 100
 	clusterRestartS    = 0.5
 	clusterIdleOfTheir = 0.25
+	csiOfKubelets      = 1.2
 )
 
 // clusterRows are the lines of SCENARIOS=cluster, in order: what test/cluster/bench has measured.
@@ -36,6 +37,15 @@ var clusterRows = []row{
 	{label: "delete to gone, p50, s", scenario: "cluster_delete", figure: "p50_s", spread: true, goal: ofKubelets(ahead)},
 	{label: "delete to gone, last, s", scenario: "cluster_delete", figure: "last_s", spread: true,
 		goal: ofKubelets(ahead)},
+	{label: "burst with 2 CSI volumes each: create to Running, p50, s", scenario: "cluster_csi_burst",
+		figure: "running_p50_s", spread: true, goal: ofKubelets(csiOfKubelets)},
+	{label: "burst with 2 CSI volumes each: create to Running, last, s", scenario: "cluster_csi_burst",
+		figure: "running_last_s", spread: true, goal: ofKubelets(csiOfKubelets)},
+	{label: "agent CPU of that burst, s", scenario: "cluster_csi_burst", figure: "cpu_s"},
+	{label: "delete with 2 CSI volumes each to gone, p50, s", scenario: "cluster_csi_delete", figure: "p50_s",
+		spread: true, goal: ofKubelets(csiOfKubelets)},
+	{label: "delete with 2 CSI volumes each to gone, last, s", scenario: "cluster_csi_delete", figure: "last_s",
+		spread: true, goal: ofKubelets(csiOfKubelets)},
 	{label: "kill -9 and start to a new pod Running, s", scenario: "cluster_restart", figure: "running_s", spread: true,
 		goal: bothOf(always(clusterRestartS), ofKubelets(ahead))},
 	{label: "API requests of a pod", scenario: "cluster_requests", figure: "pod", goal: ofKubelets(ahead)},

@@ -3,7 +3,8 @@
 # N is one or more numbers of pods (default 50), with a table for each. Each agent is measured RUNS times (default 1),
 # the agents in turn. KUBELET, the path of a kubelet binary, adds it to the table. SCENARIOS, IDLE, WINDOW: see -only,
 # -idle, -window in main.go. SCENARIOS=probes measures probes alone, without a floor: without an agent nothing probes.
-# SCENARIOS=cluster measures nodes of a cluster instead, ours and the kubelet of test/cluster (test/cluster/bench).
+# SCENARIOS=cluster measures nodes of a cluster instead, ours and the kubelet of test/cluster (test/cluster/bench), and
+# SCENARIOS=csi the same with pods that have volumes of a CSI driver.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source test/bench/common.sh
@@ -18,10 +19,11 @@ measure() {
 		tee -a "$results"
 }
 
-if [ "${SCENARIOS:-}" = cluster ]; then
+if [ "${SCENARIOS:-}" = cluster ] || [ "${SCENARIOS:-}" = csi ]; then
+	[ "$SCENARIOS" = cluster ] || set -- -csi
 	go build -o "$work/cluster" ./test/cluster/bench
 	"$work/cluster" -cri "$LAB_ENDPOINT" -runtime-pid "$(cat "$LAB_PIDFILE")" -program "$root/bin/journalet" \
-		-n "${N:-50}" -runs "${RUNS:-1}" ${IDLE:+-idle "$IDLE"} ${LOGS:+-logs "$LOGS"} ${ARGS:-} | tee -a "$results"
+		-n "${N:-50}" -runs "${RUNS:-1}" "$@" ${IDLE:+-idle "$IDLE"} ${LOGS:+-logs "$LOGS"} ${ARGS:-} | tee -a "$results"
 	"$work/bench" -table "$results"
 	exit
 fi

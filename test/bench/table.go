@@ -35,7 +35,7 @@ func runsOf(b *block) string {
 	n := 0
 	for _, a := range b.agents {
 		n = max(n, len(b.runs(a, "burst_start_s", "max")), len(b.runs(a, "probes", "cpu_millicores")),
-			len(b.runs(a, "cluster_burst", "ready_last_s")))
+			len(b.runs(a, "cluster_burst", "ready_last_s")), len(b.runs(a, "cluster_csi_burst", "ready_last_s")))
 	}
 	if n == 1 {
 		return "one run"

@@ -23,8 +23,8 @@ const processVariable = "JOURNALET_TEST_CSI_DRIVER"
 // checkAgain is the pause between two checks of whether a call is still held up.
 const checkAgain = 10 * time.Millisecond
 
-// Process is a driver that runs as a process of its own, which can be killed: the test's binary, whose TestMain calls
-// RunIfDriver. All that it knows is on disk and in the mount table, so that the next process continues where one ended.
+// Process is a driver that runs as a process of its own, which can be killed: the test's binary, whose TestMain, or
+// main, calls RunIfDriver. All that it knows is on disk and in the mount table, so that the next process continues where one ended.
 type Process struct {
 	Name string
 	// Root is the root directory of the agent, in which it registers; Dir that of the volumes.
@@ -113,17 +113,28 @@ func (p *Process) Release(t testing.TB, rpc string) {
 // Start runs the driver until Kill or the end of the test.
 func (p *Process) Start(t testing.TB) {
 	t.Helper()
-	must.OK(t, os.MkdirAll(p.Dir, 0o750))
+	must.OK(t, p.Run())
+	t.Cleanup(p.Kill)
+}
+
+// Run runs the driver until Kill, or the end of this process.
+func (p *Process) Run() error {
+	if err := os.MkdirAll(p.Dir, 0o750); err != nil {
+		return err
+	}
 	self, err := os.Executable()
-	must.OK(t, err)
+	if err != nil {
+		return err
+	}
 	text, err := json.Marshal(p)
-	must.OK(t, err)
+	if err != nil {
+		return err
+	}
 	p.cmd = exec.Command(self) //nolint:gosec // this binary
 	p.cmd.Env = append(os.Environ(), processVariable+"="+string(text))
 	p.cmd.Stderr = os.Stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	must.OK(t, p.cmd.Start())
-	t.Cleanup(p.Kill)
+	return p.cmd.Start()
 }
 
 // Kill ends the driver with SIGKILL; nothing if it does not run. Its sockets stay, as after a crash.

@@ -4,6 +4,8 @@
 //
 //	start, burst, idle, restart, exits, deletion
 //
+// With -csi it has pods with volumes of a CSI driver (volumes.go): start, burst, deletion.
+//
 // It prints one JSON object for each of them, which `bench -table` of test/bench prints side by side; test/bench/run.sh
 // calls both for SCENARIOS=cluster. Every pod of the runtime is removed before a round.
 //

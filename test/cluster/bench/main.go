@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/journalet/journalet/test/cluster"
+	"github.com/journalet/journalet/test/fakecsi"
 )
 
 // options are the flags.
@@ -24,10 +25,14 @@ type options struct {
 	runtimePID               int
 	idle, limit              time.Duration
 	logs, agents             string
-	keep                     bool
+	csi, keep                bool
 }
 
 func main() {
+	if err := fakecsi.RunIfDriver(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
 	var o options
 	var pods string
 	var runs int
@@ -41,6 +46,7 @@ func main() {
 	flag.DurationVar(&o.limit, "limit", 3*time.Minute, "limit of one stage of a round")
 	flag.StringVar(&o.logs, "logs", "", "directory that gets the agents' logs; empty: they are removed")
 	flag.StringVar(&o.agents, "agents", oursName+" "+kubeletName, "the agents to measure, separated by a space")
+	flag.BoolVar(&o.csi, "csi", false, "measure pods with volumes of a CSI driver instead")
 	flag.BoolVar(&o.keep, "keep", false, "keep the directory of the cluster and its nodes")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -95,8 +95,10 @@ func names(prefix string, n int) []string {
 	return out
 }
 
-// create creates pods that run until they are killed.
-func (n *namespace) create(ctx context.Context, pods []string, policy core.RestartPolicy) error {
+// create creates pods that run until they are killed, each as the functions change it.
+func (n *namespace) create(
+	ctx context.Context, pods []string, policy core.RestartPolicy, change ...func(*core.Pod),
+) error {
 	return each(len(pods), func(i int) error {
 		p := &core.Pod{ObjectMeta: meta.ObjectMeta{Name: pods[i]}, Spec: core.PodSpec{
 			RestartPolicy: policy, TerminationGracePeriodSeconds: ptr.To[int64](graceSeconds),
@@ -105,6 +107,9 @@ func (n *namespace) create(ctx context.Context, pods []string, policy core.Resta
 				Command: []string{"sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait; done"},
 			}},
 		}}
+		for _, f := range change {
+			f(p)
+		}
 		n.seen.create(p.Name, time.Now())
 		_, err := n.client.CoreV1().Pods(n.name).Create(ctx, p, meta.CreateOptions{})
 		return err

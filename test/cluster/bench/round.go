@@ -60,9 +60,15 @@ func (b *bench) measure(ctx context.Context, name string, n int) (err error) {
 	}
 	r := &round{bench: b, name: name, agent: a, pods: pods, n: n}
 	defer func() { err = errors.Join(err, b.StopNode(context.WithoutCancel(ctx), node)) }()
-	for _, stage := range []func(context.Context) error{
+	stages := []func(context.Context) error{
 		r.quiet, r.begin, r.burst, r.idle, r.restart, r.exits, r.deletion,
-	} {
+	}
+	if b.csi {
+		v := &volumes{round: r}
+		defer v.stop()
+		stages = []func(context.Context) error{r.quiet, r.begin, v.provide, v.burst, v.deletion}
+	}
+	for _, stage := range stages {
 		if err := stage(ctx); err != nil {
 			return err
 		}
@@ -128,8 +134,10 @@ func goneAt(s *sighting) time.Time    { return s.gone }
 
 func (r *round) burstPods() []string { return names("burst", r.n) }
 
-// burst creates all pods at once.
-func (r *round) burst(ctx context.Context) error {
+func (r *round) burst(ctx context.Context) error { return r.burstOf(ctx, "cluster_burst") }
+
+// burstOf creates all pods at once, each as the functions change it.
+func (r *round) burstOf(ctx context.Context, scenario string, change ...func(*core.Pod)) error {
 	pid, err := r.agent.pid()
 	if err != nil {
 		return err
@@ -139,7 +147,7 @@ func (r *round) burst(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	if err := r.pods.create(ctx, r.burstPods(), core.RestartPolicyAlways); err != nil {
+	if err := r.pods.create(ctx, r.burstPods(), core.RestartPolicyAlways, change...); err != nil {
 		return err
 	}
 	ok, err := r.within(ctx, r.burstPods(), readyAt)
@@ -164,7 +172,7 @@ func (r *round) burst(ctx context.Context) error {
 	}
 	err = pause(ctx, settle)
 	r.ofPods = append(r.ofPods, window{began, time.Now()})
-	return errors.Join(err, r.out("cluster_burst", f))
+	return errors.Join(err, r.out(scenario, f))
 }
 
 // idle measures an agent whose pods all run.
@@ -312,6 +320,11 @@ func (r *round) kills(ctx context.Context, scenario string, pods []string, conta
 
 // deletion deletes the pods of the burst at once, and counts the requests for them.
 func (r *round) deletion(ctx context.Context) error {
+	return errors.Join(r.deletionOf(ctx, "cluster_delete"), r.perPod(), r.rest(ctx))
+}
+
+// deletionOf deletes the pods of the burst at once.
+func (r *round) deletionOf(ctx context.Context, scenario string) error {
 	pid, err := r.agent.pid()
 	if err != nil {
 		return err
@@ -346,11 +359,10 @@ func (r *round) deletion(ctx context.Context) error {
 		}
 	}
 	slices.Sort(took)
-	err = r.out("cluster_delete", figures{
+	return r.out(scenario, figures{
 		"complete": ok, "p50_s": r3(quantile(took, 0.5)), "last_s": r3(last.Sub(began).Seconds()),
 		"cpu_s": r3(after.agent - before.agent),
 	})
-	return errors.Join(err, r.perPod(), r.rest(ctx))
 }
 
 // perPod reports the requests of a pod from its creation until it is gone, without what the other stages cause.
