@@ -71,6 +71,13 @@ const (
 	SwapLimited = "LimitedSwap"
 )
 
+// Values of memoryReservationPolicy: memory may be reclaimed from every pod; the requested memory is reclaimed from no
+// Guaranteed pod, and from others only if there is nothing else. KEP-2570.
+const (
+	ReserveNone   = "None"
+	ReserveTiered = "TieredReservation"
+)
+
 // Config is the agent's configuration. Use Defaults, then AddFlags, Load and Validate, in this order.
 type Config struct {
 	// ConfigFile is a KubeletConfiguration, ConfigDir a directory of drop-ins for it; both may be empty.
@@ -126,6 +133,8 @@ type Config struct {
 	// MemoryThrottlingFactor is the part of the memory beyond its request, above 0 and at most 1, from which on a
 	// container is throttled on cgroup v2; 0: none is.
 	MemoryThrottlingFactor float64
+	// MemoryReservationPolicy is ReserveNone, the default, or ReserveTiered.
+	MemoryReservationPolicy string
 	// SwapBehavior is SwapNone, the default, or SwapLimited.
 	SwapBehavior string
 	// UserNamespaceIDs is how many ids a pod with a user namespace of its own gets.

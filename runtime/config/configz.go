@@ -62,6 +62,9 @@ func (c *Config) KubeletConfiguration() (any, error) {
 	if c.MemoryThrottlingFactor != 0 {
 		k.MemoryThrottlingFactor = new(c.MemoryThrottlingFactor)
 	}
+	if c.MemoryReservationPolicy != "" {
+		k.MemoryReservationPolicy = kubeletconfig.MemoryReservationPolicy(c.MemoryReservationPolicy)
+	}
 	k.CrashLoopBackOff.MaxContainerRestartPeriod = &metav1.Duration{Duration: c.MaxContainerRestartPeriod}
 	k.Logging.Format, k.Logging.Verbosity = c.LogFormat, logsapi.VerbosityLevel(max(0, c.Verbosity))
 	if c.TracingSamplingRatePerMillion > 0 {

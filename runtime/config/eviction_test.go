@@ -277,6 +277,7 @@ evictionMaxPodGracePeriod: 30
 evictionPressureTransitionPeriod: 2m0s
 oomScoreAdj: -500
 memoryThrottlingFactor: 0.9
+memoryReservationPolicy: TieredReservation
 makeIPTablesUtilChains: false
 `
 	c := Defaults()

@@ -211,7 +211,8 @@ var fields = withCluster(map[string]field{
 		}
 		return nil
 	}},
-	"memoryReservationPolicy": {ignored: notSupported, def: `"None"`},
+	"memoryReservationPolicy": {def: `"None"`, apply: set(
+		func(c *Config, k *kubeletConfig) { c.MemoryReservationPolicy = string(k.MemoryReservationPolicy) })},
 	"memorySwap": {apply: set(func(c *Config, k *kubeletConfig) {
 		c.SwapBehavior = cmp.Or(k.MemorySwap.SwapBehavior, SwapNone)
 	})},

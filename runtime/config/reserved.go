@@ -54,6 +54,11 @@ func (c *Config) validateReserved() (errs []error) {
 	if f := c.MemoryThrottlingFactor; !(f >= 0 && f <= 1) { // NaN is neither
 		bad("memoryThrottlingFactor: found %v, want more than 0 and at most 1", f)
 	}
+	switch c.MemoryReservationPolicy {
+	case "", ReserveNone, ReserveTiered:
+	default:
+		bad("memoryReservationPolicy: found %q, want %s or %s", c.MemoryReservationPolicy, ReserveNone, ReserveTiered)
+	}
 	if c.OOMScoreAdj < minOOMScore || c.OOMScoreAdj > maxOOMScore {
 		errs = append(errs, errors.New("oomScoreAdj (--oom-score-adj): must be within -1000 and 1000"))
 	}

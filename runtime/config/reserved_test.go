@@ -63,9 +63,10 @@ func TestContradictoryReservationsAreRefused(t *testing.T) {
 		"twice": {func(c *Config) { c.EnforceNodeAllocatable = []string{EnforcePods, EnforcePods} }, "twice"},
 		"reserved CPUs": {func(c *Config) { c.SystemReservedCgroup, c.ReservedSystemCPUs = "/system", "0" },
 			"reservedSystemCPUs"},
-		"topmost":    {func(c *Config) { c.SystemReservedCgroup = "/x/.." }, "topmost"},
-		"throttling": {func(c *Config) { c.MemoryThrottlingFactor = 1.1 }, "memoryThrottlingFactor"},
-		"score":      {func(c *Config) { c.OOMScoreAdj = -1001 }, "oomScoreAdj"},
+		"topmost":     {func(c *Config) { c.SystemReservedCgroup = "/x/.." }, "topmost"},
+		"throttling":  {func(c *Config) { c.MemoryThrottlingFactor = 1.1 }, "memoryThrottlingFactor"},
+		"reservation": {func(c *Config) { c.MemoryReservationPolicy = "All" }, `found "All", want None or TieredReservation`},
+		"score":       {func(c *Config) { c.OOMScoreAdj = -1001 }, "oomScoreAdj"},
 	} {
 		config := Defaults()
 		c.change(config)

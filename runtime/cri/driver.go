@@ -101,6 +101,8 @@ type Options struct {
 	// 0: none is. PodsMemory is what all pods have together, in bytes, for containers without a limit.
 	MemoryThrottling float64
 	PodsMemory       int64
+	// ReserveMemory keeps the memory that a container requests from being reclaimed, on cgroup v2.
+	ReserveMemory bool
 	// LimitedSwap lets Burstable containers swap (kubelet memorySwap: LimitedSwap): each gets of SwapCapacity, in bytes,
 	// the share that it requests of the node's memory. It needs cgroup v2.
 	LimitedSwap  bool

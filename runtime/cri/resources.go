@@ -54,6 +54,11 @@ func (d *Driver) containerResources(pod *corev1.Pod, container *corev1.Container
 	if d.opts.CgroupV2 && d.opts.MemoryThrottling > 0 {
 		r.Unified["memory.high"] = d.memoryHigh(pod, container)
 	}
+	if d.opts.CgroupV2 && d.opts.ReserveMemory {
+		least, low := cgroup.ReservedMemory(pod, resources.Bytes(container.Resources.Requests.Memory()))
+		// A zero ends what was before a resize.
+		r.Unified["memory.min"], r.Unified["memory.low"] = strconv.FormatInt(least, 10), strconv.FormatInt(low, 10)
+	}
 	switch {
 	case !d.opts.Cgroups.Swap:
 	case d.opts.CgroupV2:

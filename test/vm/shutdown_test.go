@@ -3,10 +3,14 @@
 package vm
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/test/must"
 )
 
 // The file's name has it run after node_test.go: the machine boots again.
@@ -14,6 +18,7 @@ func TestShutdownEndsPodsByPriorityAndTheyRunAfterTheBoot(t *testing.T) {
 	sh(t, "systemctl is-active -q journalet || bash /mnt/install.sh 2>&1")
 	sh(t, "rm -f /etc/journalet/pods/*; bash /mnt/shutdown.sh 2>&1")
 	await(t, corev1.PodRunning, "low", "dns")
+	memoryIsReserved(t)
 	const property = "busctl get-property org.freedesktop.login1 /org/freedesktop/login1 " +
 		"org.freedesktop.login1.Manager InhibitDelayMaxUSec"
 	if delay := sh(t, property); delay != "t 90000000" {
@@ -51,4 +56,36 @@ func TestShutdownEndsPodsByPriorityAndTheyRunAfterTheBoot(t *testing.T) {
 		}
 		at += i
 	}
+}
+
+// memoryIsReserved checks what the kernel does not reclaim: requests of the Guaranteed pod dns, of the Burstable pod low
+// only if there is nothing else, and both above them.
+func memoryIsReserved(t *testing.T) {
+	t.Helper()
+	all, err := pods(t)
+	must.OK(t, err)
+	const top, burstable = "/kubepods.slice", "/kubepods.slice/kubepods-burstable.slice"
+	slice := func(above, pod string) string {
+		return above + strings.ReplaceAll(above[strings.LastIndexByte(above, '/'):], ".slice", "") + "-pod" +
+			strings.ReplaceAll(string(all[pod].UID), "-", "_") + ".slice"
+	}
+	scope := func(pod string) string { return "/cri-containerd-" + containerID(all[pod], "main") + ".scope" }
+	dns, low := slice(top, "dns"), slice(burstable, "low")
+	const mi = 1 << 20
+	eventually(t, soon, "memory to be reserved", func() error {
+		for _, c := range []struct {
+			dir, file string
+			want      int
+		}{
+			{top, "min", 24 * mi}, {top, "low", 8 * mi}, {burstable, "low", 8 * mi}, {burstable, "min", 0},
+			{dns, "min", 16 * mi}, {dns + scope("dns"), "min", 16 * mi}, {dns, "low", 0},
+			{low, "low", 8 * mi}, {low + scope("low"), "low", 8 * mi}, {low, "min", 0},
+		} {
+			file := "/sys/fs/cgroup" + c.dir + "/memory." + c.file
+			if got := sh(t, "cat "+file); got != strconv.Itoa(c.want) {
+				return fmt.Errorf("%s is %s, want %d", file, got, c.want)
+			}
+		}
+		return nil
+	})
 }

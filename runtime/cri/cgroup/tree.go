@@ -27,6 +27,8 @@ type Options struct {
 	// MemoryThrottling is the part of the memory beyond its request from which on a pod with resources of its own is
 	// throttled, on cgroup v2; 0: none is.
 	MemoryThrottling float64
+	// ReserveMemory keeps the memory that pods request from being reclaimed, on cgroup v2 (KEP-2570, TieredReservation).
+	ReserveMemory bool
 	// PodPids is the maximum number of processes of a pod; 0 and less set no limit.
 	PodPids int64
 	Log     *slog.Logger
@@ -53,9 +55,27 @@ type Tree struct {
 	known  map[string]bool // UIDs
 	pods   map[string]*entry
 
-	sharesMu       sync.Mutex
-	burstableMilli int64  // thousandths of a CPU that the Burstable pods request together
-	shares         uint64 // the last written value; 0: none
+	requestsMu sync.Mutex
+	requests   requests // of all pods together
+	// reserved reports that memory is reserved above the pods, by this configuration or by an earlier one.
+	reserved bool
+	// top and burstable are the last written values of the cgroups above the pods that follow from requests; zero: none.
+	top, burstable Values
+}
+
+// requests are what pods request that counts in the cgroups above theirs.
+type requests struct {
+	// burstableMilli is thousandths of a CPU of Burstable pods.
+	burstableMilli int64
+	// memoryMin and memoryLow are bytes; see ReservedMemory. They are 0 where none is reserved.
+	memoryMin, memoryLow int64
+}
+
+// add adds other requests; with -1 it subtracts them.
+func (r *requests) add(o requests, sign int64) {
+	r.burstableMilli += sign * o.burstableMilli
+	r.memoryMin += sign * o.memoryMin
+	r.memoryLow += sign * o.memoryLow
 }
 
 // entry is a pod's cgroup.
@@ -64,8 +84,8 @@ type entry struct {
 	at name // nil: not created, or removed
 	// written are the last written values; zero if unknown.
 	written Values
-	// milli is the pod's part of Tree.burstableMilli, guarded by Tree.sharesMu.
-	milli int64
+	// requests is the pod's part of Tree.requests, guarded by Tree.requestsMu.
+	requests requests
 }
 
 // AllByDefault reports whether every pod gets a cgroup if the configuration does not say: yes with cgroup v2, no with
@@ -136,28 +156,31 @@ func (t *Tree) Init(driver string) error {
 		return errors.Join(err,
 			fmt.Errorf("the cgroup %s does not exist; create it, or configure another one with --cgroup-root", path))
 	}
-	if err := t.create(t.layout.top(), Values{Shares: t.opts.Node.Shares}); err != nil {
-		return err
-	}
-	if err := t.create(t.layout.class(corev1.PodQOSBestEffort), Values{Shares: minShares}); err != nil {
-		return err
-	}
-	t.burstableMilli = 0 // an attempt that failed may have counted
+	t.requests = requests{} // an attempt that failed may have counted
 	var lost []string
 	for _, p := range t.seeds {
 		at := t.layout.pod(string(p.UID), pod.QOS(p))
 		switch {
 		case t.layout.check(string(p.UID)) != nil:
 		case t.exists(at):
-			t.pods[string(p.UID)] = &entry{at: at, milli: burstableRequest(p)}
-			t.burstableMilli += burstableRequest(p)
+			t.pods[string(p.UID)] = &entry{at: at, requests: t.requestsOf(p)}
+			t.requests.add(t.requestsOf(p), 1)
 		case t.Wants(p):
 			lost = append(lost, string(p.UID))
 		}
 	}
-	t.shares = SharesOf(t.burstableMilli)
-	if err := t.create(t.layout.class(corev1.PodQOSBurstable), Values{Shares: t.shares}); err != nil {
-		return err
+	t.reserved = t.reserves() || t.unified && t.reservedBefore()
+	t.top, t.burstable = t.above()
+	for _, c := range []struct {
+		at     name
+		values Values
+	}{
+		{t.layout.top(), t.top}, {t.layout.class(corev1.PodQOSBestEffort), Values{Shares: minShares}},
+		{t.layout.class(corev1.PodQOSBurstable), t.burstable},
+	} {
+		if err := t.create(c.at, c.values); err != nil {
+			return err
+		}
 	}
 	t.removeOrphans()
 	t.mu.Lock()
@@ -186,13 +209,39 @@ func (t *Tree) SetNodeLimits() error {
 	return nil
 }
 
-// burstableRequest returns a pod's part of the shares of Burstable pods, in thousandths of a CPU.
-func burstableRequest(p *corev1.Pod) int64 {
-	if pod.QOS(p) != corev1.PodQOSBurstable {
-		return 0
+// requestsOf returns a pod's part of Tree.requests.
+func (t *Tree) requestsOf(p *corev1.Pod) (out requests) {
+	all := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
+	if pod.QOS(p) == corev1.PodQOSBurstable {
+		out.burstableMilli = resources.Millis(all.Cpu())
 	}
-	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
-	return resources.Millis(requests.Cpu())
+	if t.reserves() {
+		out.memoryMin, out.memoryLow = ReservedMemory(p, resources.Bytes(all.Memory()))
+	}
+	return out
+}
+
+func (t *Tree) reserves() bool { return t.unified && t.opts.ReserveMemory }
+
+// above returns the values of the cgroups above the pods that follow from what these request. The kernel reserves no
+// more for a pod than for the cgroups above it, so the topmost has all of it. What an earlier configuration reserved
+// ends so.
+func (t *Tree) above() (top, burstable Values) {
+	r := t.requests
+	top = Values{Shares: t.opts.Node.Shares, Reserved: t.reserved, MemoryMin: r.memoryMin + r.memoryLow, MemoryLow: r.memoryLow}
+	return top, Values{Shares: SharesOf(r.burstableMilli), Reserved: t.reserved, MemoryLow: r.memoryLow}
+}
+
+// reservedBefore reports whether an earlier configuration has reserved memory above the pods.
+func (t *Tree) reservedBefore() bool {
+	for _, at := range []name{t.layout.top(), t.layout.class(corev1.PodQOSBurstable)} {
+		for _, file := range []string{"memory.min", "memory.low"} {
+			if parseNumber(readText(t.dirs(at)[""], file)) > 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Parent returns a pod's cgroup as CRI's cgroup parent, whether it exists or not; "" for a pod without a cgroup. The
@@ -256,7 +305,7 @@ func (t *Tree) Ensure(p *corev1.Pod, exclusive bool) error {
 		}
 	}
 	e.at, e.written = at, want
-	t.setRequest(e, burstableRequest(p))
+	t.setRequests(e, t.requestsOf(p))
 	return nil
 }
 
@@ -268,6 +317,9 @@ func (t *Tree) valuesOf(p *corev1.Pod, exclusive bool) Values {
 	v.Pids = max(0, t.opts.PodPids)
 	if t.unified && t.opts.MemoryThrottling > 0 {
 		v.MemoryHigh = highOf(p, t.opts.MemoryThrottling)
+	}
+	if r := t.requestsOf(p); t.reserves() {
+		v.Reserved, v.MemoryMin, v.MemoryLow = true, r.memoryMin, r.memoryLow
 	}
 	return v
 }
@@ -292,7 +344,7 @@ func (t *Tree) Widen(p *corev1.Pod, exclusive bool) error {
 // cgroup. exclusive is as in Ensure.
 func (t *Tree) Fit(p *corev1.Pod, exclusive bool) error {
 	err := t.change(p, exclusive, func(e *entry, _, to Values) (Values, error) {
-		t.setRequest(e, burstableRequest(p))
+		t.setRequests(e, t.requestsOf(p))
 		return to, nil
 	})
 	if errors.Is(err, unix.EINVAL) {
@@ -343,13 +395,13 @@ func (t *Tree) find(uid string) name {
 	return nil
 }
 
-// RemoveIfEmpty removes the cgroup of a pod if it is empty, and subtracts its part of the shares. It is for a pod whose
+// RemoveIfEmpty removes the cgroup of a pod if it is empty, and subtracts its part of the cgroups above it. It is for a pod whose
 // sandbox was stopped; with the next sandbox, Ensure creates the cgroup again.
 func (t *Tree) RemoveIfEmpty(uid string) {
 	e := t.entry(uid)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	t.setRequest(e, 0)
+	t.setRequests(e, requests{})
 	if e.at == nil || !t.empty(e.at) {
 		return
 	}
@@ -368,7 +420,7 @@ func (t *Tree) Remove(uid string) error {
 	e := t.entry(uid)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	t.setRequest(e, 0)
+	t.setRequests(e, requests{})
 	for _, qos := range classes {
 		at := t.layout.pod(uid, qos)
 		if !t.existsAnywhere(at) {
@@ -398,22 +450,28 @@ func (t *Tree) entry(uid string) *entry {
 	return e
 }
 
-// setRequest changes a pod's part of the shares of Burstable pods.
-func (t *Tree) setRequest(e *entry, milli int64) {
-	t.sharesMu.Lock()
-	defer t.sharesMu.Unlock()
-	t.burstableMilli += milli - e.milli
-	e.milli = milli
-	shares := SharesOf(t.burstableMilli)
-	if shares == t.shares {
-		return
+// setRequests changes a pod's part of the values of the cgroups above it.
+func (t *Tree) setRequests(e *entry, now requests) {
+	t.requestsMu.Lock()
+	defer t.requestsMu.Unlock()
+	t.requests.add(e.requests, -1)
+	t.requests.add(now, 1)
+	e.requests = now
+	top, burstable := t.above()
+	for _, c := range []struct {
+		at      name
+		written *Values
+		want    Values
+	}{{t.layout.top(), &t.top, top}, {t.layout.class(corev1.PodQOSBurstable), &t.burstable, burstable}} {
+		if c.want == *c.written {
+			continue
+		}
+		if err := t.set(c.at, c.want); err != nil {
+			t.log.Warn("a cgroup above the pods keeps its old values", "error", err)
+			continue
+		}
+		*c.written = c.want
 	}
-	at := t.layout.class(corev1.PodQOSBurstable)
-	if err := t.set(at, Values{Shares: shares}); err != nil {
-		t.log.Warn("the shares of Burstable pods keep their old value", "error", err)
-		return
-	}
-	t.shares = shares
 }
 
 // kill kills the processes in a pod's cgroup after the runtime removed its sandboxes: processes that the runtime lost.

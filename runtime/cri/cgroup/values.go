@@ -41,6 +41,10 @@ type Values struct {
 	// MemoryHigh is the memory from which on the kernel throttles, on cgroup v2; -1 ends an earlier value.
 	MemoryHigh int64
 	Pids       int64
+	// Reserved writes, on cgroup v2, the memory that the kernel does not reclaim, also if it is 0.
+	Reserved bool
+	// MemoryMin is never reclaimed, MemoryLow only if there is nothing else.
+	MemoryMin, MemoryLow int64
 }
 
 // unthrottled ends an earlier MemoryHigh.
@@ -89,6 +93,15 @@ func highOf(p *corev1.Pod, factor float64) int64 {
 		return unthrottled
 	}
 	return high
+}
+
+// ReservedMemory returns which part of its requested bytes is never reclaimed from a pod, or from a container of it, and
+// which only if there is nothing else (KEP-2570, TieredReservation): all of a Guaranteed pod's, and all of others'.
+func ReservedMemory(p *corev1.Pod, requested int64) (least, low int64) {
+	if pod.QOS(p) == corev1.PodQOSGuaranteed {
+		return requested, 0
+	}
+	return 0, requested
 }
 
 // hasLimit reports whether a pod, or every one of its containers, has a limit for a resource.
@@ -142,17 +155,32 @@ func (v Values) resources(unified bool) *cgroups.Resources {
 	default:
 		r.CpuShares = v.Shares
 	}
-	switch {
-	case v.MemoryHigh == 0 || !unified:
-	case v.MemoryHigh == unthrottled:
-		r.Unified = map[string]string{"memory.high": "max"}
-	default:
-		r.Unified = map[string]string{"memory.high": strconv.FormatInt(v.MemoryHigh, 10)}
+	if unified {
+		r.Unified = v.memory()
 	}
 	if v.Pids > 0 {
 		r.PidsLimit = &v.Pids
 	}
 	return r
+}
+
+// memory returns the files of cgroup v2 that the cgroups library has no fields for, nil for none.
+func (v Values) memory() map[string]string {
+	out := map[string]string{}
+	switch v.MemoryHigh {
+	case 0:
+	case unthrottled:
+		out["memory.high"] = "max"
+	default:
+		out["memory.high"] = strconv.FormatInt(v.MemoryHigh, 10)
+	}
+	if v.Reserved {
+		out["memory.min"], out["memory.low"] = strconv.FormatInt(v.MemoryMin, 10), strconv.FormatInt(v.MemoryLow, 10)
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
 }
 
 // widened returns the limits that hold both before and after a change: the larger of each, and none if one is missing.

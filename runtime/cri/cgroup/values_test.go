@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"fmt"
 	"math"
 	"reflect"
 	"testing"
@@ -200,6 +201,46 @@ func TestThrottlingIsWrittenOnCgroupV2(t *testing.T) {
 		if got := (Values{MemoryHigh: high}).resources(false).Unified; got != nil {
 			t.Errorf("on v1 %d is written as %v", high, got)
 		}
+	}
+}
+
+func TestRequestedMemoryIsReservedOnCgroupV2(t *testing.T) {
+	guaranteed, burstable := podOf(nil, size("1", "1Gi", "1", "1Gi")), podOf(nil, size("1", "2Gi", "", ""))
+	guaranteed.UID, burstable.UID = "g", "b"
+	const gi = 1 << 30
+	tree := &Tree{unified: true, reserved: true, opts: Options{ReserveMemory: true}}
+	for _, c := range []struct {
+		p          *corev1.Pod
+		least, low int64
+	}{{guaranteed, gi, 0}, {burstable, 0, 2 * gi}, {podOf(nil, size("", "", "", "")), 0, 0}} {
+		v := tree.valuesOf(c.p, false)
+		if v.MemoryMin != c.least || v.MemoryLow != c.low || !v.Reserved {
+			t.Errorf("%s: %+v, want %d and %d", c.p.UID, v, c.least, c.low)
+		}
+		tree.requests.add(tree.requestsOf(c.p), 1)
+	}
+	top, class := tree.above()
+	if top.MemoryMin != 3*gi || top.MemoryLow != 2*gi || class.MemoryMin != 0 || class.MemoryLow != 2*gi {
+		t.Errorf("above the pods: %+v and %+v", top, class)
+	}
+	files := top.resources(true).Unified
+	if files["memory.min"] != fmt.Sprint(3*gi) || files["memory.low"] != fmt.Sprint(2*gi) {
+		t.Errorf("written: %v", files)
+	}
+	if top.resources(false).Unified != nil {
+		t.Error("written on v1")
+	}
+	tree.requests.add(tree.requestsOf(burstable), -1)
+	if top, _ = tree.above(); top.MemoryMin != gi || top.MemoryLow != 0 {
+		t.Errorf("without the Burstable pod: %+v", top)
+	}
+	// What an earlier configuration reserved ends with the pods' cgroups; what is above them gives it up at once.
+	none := &Tree{unified: true, reserved: true}
+	if v := none.valuesOf(guaranteed, false); v.Reserved {
+		t.Errorf("not configured: %+v", v)
+	}
+	if top, class = none.above(); top.memory()["memory.min"] != "0" || class.memory()["memory.low"] != "0" {
+		t.Errorf("not configured: %v and %v", top.memory(), class.memory())
 	}
 }
 

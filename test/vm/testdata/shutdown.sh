@@ -1,4 +1,4 @@
-# Has the agent delay shutdowns, and starts two pods whose preStop hooks take a while and leave a line on the node.
+# Has the agent delay shutdowns and reserve memory, and starts two pods whose preStop hooks take a while and leave a line on the node.
 set -euo pipefail
 mkdir -p /var/lib/hooks /etc/systemd/system/journalet.service.d
 cat >/etc/journalet/config.yaml <<'CONFIG'
@@ -7,6 +7,7 @@ kind: KubeletConfiguration
 imageGCHighThresholdPercent: 100
 shutdownGracePeriod: 90s
 shutdownGracePeriodCriticalPods: 40s
+memoryReservationPolicy: TieredReservation
 CONFIG
 cat >/etc/systemd/system/journalet.service.d/config.conf <<'UNIT'
 [Service]
@@ -29,8 +30,9 @@ spec:
     image: docker.io/library/busybox:1.36
     command: [sh, -c, "trap 'exit 0' TERM; while :; do sleep 1 & wait \$!; done"]
     volumeMounts: [{name: hooks, mountPath: /hooks}]
+    resources: $3
     lifecycle: {preStop: {exec: {command: [sh, -c, "sleep 3; echo $1 >>/hooks/ran"]}}}
 POD
 }
-pod low 'priority: 0' >/etc/journalet/pods/low.yaml
-pod dns 'priorityClassName: system-node-critical' >/etc/journalet/pods/dns.yaml
+pod low 'priority: 0' '{requests: {memory: 8Mi}}' >/etc/journalet/pods/low.yaml
+pod dns 'priorityClassName: system-node-critical' '{limits: {cpu: 100m, memory: 16Mi}}' >/etc/journalet/pods/dns.yaml
