@@ -385,13 +385,8 @@ func compareManagers(c *testCase) {
 				c.count("admitted with devices")
 			}
 		}
-		moved, err := theirs.MemoryMoved()
-		check("read the state of the memory manager", err)
+		key := aloneIn(theirs)
 		if there := theirs.Admit(p); withoutRule(mine) != withoutRule(there) {
-			key := "what containers get alone"
-			if moved {
-				key += " after memory of several NUMA nodes was given back"
-			}
 			c.differs(key, fmt.Sprintf("pod %d\n%s", i, mine), fmt.Sprintf("pod %d\n%s", i, there))
 			return
 		}
@@ -401,6 +396,17 @@ func compareManagers(c *testCase) {
 			return
 		}
 	}
+}
+
+// aloneIn names what containers get alone, by what the kubelet's managers have done before.
+func aloneIn(theirs *kubelet.Managers) string {
+	const key = "what containers get alone"
+	moved, err := theirs.MemoryMoved()
+	check("read the state of the memory manager", err)
+	if moved {
+		return key + " after memory of several NUMA nodes was given back"
+	}
+	return key
 }
 
 // withoutRule cuts the message of a rejection for memory: which rule of several it breaks depends, in the kubelet, on

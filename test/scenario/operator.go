@@ -12,8 +12,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// restartPod records an operator's request to restart a pod, or with container one of its containers. It prints what
-// the operator is told if that does nothing.
+// restartPod records an operator's request to restart a pod, or with container one of its containers. It prints the
+// refusal of a request that does nothing.
 func (s *Scenario) restartPod(d *datadriven.TestData) (string, error) {
 	uid, err := s.uid(d)
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/journalet/journalet/actors/pod"
-	"github.com/journalet/journalet/actors/resources"
 )
 
 // Options configure a Tree.
@@ -61,21 +60,6 @@ type Tree struct {
 	reserved bool
 	// top and burstable are the last written values of the cgroups above the pods that follow from requests; zero: none.
 	top, burstable Values
-}
-
-// requests are what pods request that counts in the cgroups above theirs.
-type requests struct {
-	// burstableMilli is thousandths of a CPU of Burstable pods.
-	burstableMilli int64
-	// memoryMin and memoryLow are bytes; see ReservedMemory. They are 0 where none is reserved.
-	memoryMin, memoryLow int64
-}
-
-// add adds other requests; with -1 it subtracts them.
-func (r *requests) add(o requests, sign int64) {
-	r.burstableMilli += sign * o.burstableMilli
-	r.memoryMin += sign * o.memoryMin
-	r.memoryLow += sign * o.memoryLow
 }
 
 // entry is a pod's cgroup.
@@ -207,41 +191,6 @@ func (t *Tree) SetNodeLimits() error {
 		return fmt.Errorf("set the limits of all pods together: %w", err)
 	}
 	return nil
-}
-
-// requestsOf returns a pod's part of Tree.requests.
-func (t *Tree) requestsOf(p *corev1.Pod) (out requests) {
-	all := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
-	if pod.QOS(p) == corev1.PodQOSBurstable {
-		out.burstableMilli = resources.Millis(all.Cpu())
-	}
-	if t.reserves() {
-		out.memoryMin, out.memoryLow = ReservedMemory(p, resources.Bytes(all.Memory()))
-	}
-	return out
-}
-
-func (t *Tree) reserves() bool { return t.unified && t.opts.ReserveMemory }
-
-// above returns the values of the cgroups above the pods that follow from what these request. The kernel reserves no
-// more for a pod than for the cgroups above it, so the topmost has all of it. What an earlier configuration reserved
-// ends so.
-func (t *Tree) above() (top, burstable Values) {
-	r := t.requests
-	top = Values{Shares: t.opts.Node.Shares, Reserved: t.reserved, MemoryMin: r.memoryMin + r.memoryLow, MemoryLow: r.memoryLow}
-	return top, Values{Shares: SharesOf(r.burstableMilli), Reserved: t.reserved, MemoryLow: r.memoryLow}
-}
-
-// reservedBefore reports whether an earlier configuration has reserved memory above the pods.
-func (t *Tree) reservedBefore() bool {
-	for _, at := range []name{t.layout.top(), t.layout.class(corev1.PodQOSBurstable)} {
-		for _, file := range []string{"memory.min", "memory.low"} {
-			if parseNumber(readText(t.dirs(at)[""], file)) > 0 {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // Parent returns a pod's cgroup as CRI's cgroup parent, whether it exists or not; "" for a pod without a cgroup. The
@@ -395,8 +344,8 @@ func (t *Tree) find(uid string) name {
 	return nil
 }
 
-// RemoveIfEmpty removes the cgroup of a pod if it is empty, and subtracts its part of the cgroups above it. It is for a pod whose
-// sandbox was stopped; with the next sandbox, Ensure creates the cgroup again.
+// RemoveIfEmpty removes the cgroup of a pod if it is empty, and subtracts its part of the cgroups above it. It is for a
+// pod whose sandbox was stopped; with the next sandbox, Ensure creates the cgroup again.
 func (t *Tree) RemoveIfEmpty(uid string) {
 	e := t.entry(uid)
 	e.mu.Lock()
@@ -448,30 +397,6 @@ func (t *Tree) entry(uid string) *entry {
 		t.pods[uid] = e
 	}
 	return e
-}
-
-// setRequests changes a pod's part of the values of the cgroups above it.
-func (t *Tree) setRequests(e *entry, now requests) {
-	t.requestsMu.Lock()
-	defer t.requestsMu.Unlock()
-	t.requests.add(e.requests, -1)
-	t.requests.add(now, 1)
-	e.requests = now
-	top, burstable := t.above()
-	for _, c := range []struct {
-		at      name
-		written *Values
-		want    Values
-	}{{t.layout.top(), &t.top, top}, {t.layout.class(corev1.PodQOSBurstable), &t.burstable, burstable}} {
-		if c.want == *c.written {
-			continue
-		}
-		if err := t.set(c.at, c.want); err != nil {
-			t.log.Warn("a cgroup above the pods keeps its old values", "error", err)
-			continue
-		}
-		*c.written = c.want
-	}
 }
 
 // kill kills the processes in a pod's cgroup after the runtime removed its sandboxes: processes that the runtime lost.

@@ -95,8 +95,8 @@ func highOf(p *corev1.Pod, factor float64) int64 {
 	return high
 }
 
-// ReservedMemory returns which part of its requested bytes is never reclaimed from a pod, or from a container of it, and
-// which only if there is nothing else (KEP-2570, TieredReservation): all of a Guaranteed pod's, and all of others'.
+// ReservedMemory returns which of the requested bytes of a pod, or of a container of it, are never reclaimed, and which
+// only if there is nothing else (KEP-2570, TieredReservation): all of a Guaranteed pod's, and all of others'.
 func ReservedMemory(p *corev1.Pod, requested int64) (least, low int64) {
 	if pod.QOS(p) == corev1.PodQOSGuaranteed {
 		return requested, 0
