@@ -46,7 +46,7 @@ type apiBooks struct {
 	// closed are the pods whose namespaces were deleted, or whose events the API server refused, by UID: nothing more
 	// has to be heard of these.
 	closed map[string]bool
-	// unanswered are the versions of pods that a patch of the agent has made whose answer was lost, by UID.
+	// unanswered are the versions of pods after a patch of the agent whose answer was lost, by UID.
 	unanswered map[types.UID]int64
 }
 
@@ -55,7 +55,7 @@ func newAPIBooks() apiBooks {
 		heard: map[string]int{}, closed: map[string]bool{}, unanswered: map[types.UID]int64{}}
 }
 
-// answered books whether the agent has the answer to a patch. p is the pod as the patch has made it, nil for none.
+// answered books whether the agent has the answer to a patch. p is the pod after the patch, nil for none.
 func (b *apiBooks) answered(p *corev1.Pod, err error) {
 	switch {
 	case p == nil:
@@ -96,8 +96,8 @@ func (j *judge) runningOf(p *corev1.Pod) string {
 }
 
 // patched judges a status that the agent sends, and returns why the API server refuses it, "" if it does not. shown is
-// the version that the agent knew from its watch. If the answer to a patch was lost, it knows no sooner what that has
-// made: then the API server only refuses the status.
+// the version that the agent knew from its watch. If the answer to a patch was lost, it knows of that no sooner: then
+// the API server only refuses the status.
 func (b *apiBooks) patched(s *sim, was, next *corev1.Pod, patch []byte, shown int64) string {
 	j, uid := s.judge, onNode(was)
 	if bytes.Contains(patch, []byte(secret)) {

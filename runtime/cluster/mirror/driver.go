@@ -334,8 +334,8 @@ func (d *Driver) wait(n name) time.Duration {
 	return t.last.Add(t.pause()).Sub(d.opts.Now())
 }
 
-// desired returns the one of these pods that is to have a mirror pod; nil: none is. Then undecided are the UIDs of those
-// that may still have one.
+// desired returns the one of these pods that is to have a mirror pod; nil: none is. Then undecided are the UIDs of
+// those that may still have one.
 func (d *Driver) desired(ctx context.Context, uids []string) (one *Static, undecided []string, err error) {
 	for _, uid := range slices.Backward(uids) {
 		switch s, err := d.opts.Static(ctx, uid); {
