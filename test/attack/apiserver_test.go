@@ -23,8 +23,8 @@ import (
 // hostileFor is how long each answer is given, and the longest that one takes.
 const hostileFor = 4 * time.Second
 
-// hostileMemory bounds the agent's memory: lists and watches are read and decoded at once, each of as much as is read of
-// one.
+// hostileMemory bounds the agent's memory: lists and watches are read and decoded at once, each of as much as is read
+// of one.
 const hostileMemory = 3 * maxMemory
 
 // stream writes a beginning, then a part again and again until the client leaves.

@@ -24,8 +24,8 @@ const processVariable = "JOURNALET_TEST_CSI_DRIVER"
 const checkAgain = 10 * time.Millisecond
 
 // Process is a driver that runs as a process of its own, which can be killed: the test's binary, whose TestMain, or
-// main, calls RunIfDriver. All that it knows is on disk and in the mount table, so that the next process continues where
-// one ended.
+// main, calls RunIfDriver. All that it knows is on disk and in the mount table, so that the next process continues
+// where one ended.
 type Process struct {
 	Name string
 	// Root is the root directory of the agent, in which it registers; Dir that of the volumes.

@@ -58,8 +58,8 @@ func TestShutdownEndsPodsByPriorityAndTheyRunAfterTheBoot(t *testing.T) {
 	}
 }
 
-// memoryIsReserved checks what the kernel does not reclaim: what the Guaranteed pod dns requests, what the Burstable pod
-// low does only if there is nothing else, and both above them.
+// memoryIsReserved checks what the kernel does not reclaim: what the Guaranteed pod dns requests, what the Burstable
+// pod low does only if there is nothing else, and both above them.
 func memoryIsReserved(t *testing.T) {
 	t.Helper()
 	all, err := pods(t)

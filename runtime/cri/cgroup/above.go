@@ -42,7 +42,9 @@ func (t *Tree) reserves() bool { return t.unified && t.opts.ReserveMemory }
 // ends so.
 func (t *Tree) above() (top, burstable Values) {
 	r := t.requests
-	top = Values{Shares: t.opts.Node.Shares, Reserved: t.reserved, MemoryMin: r.memoryMin + r.memoryLow, MemoryLow: r.memoryLow}
+	top = Values{
+		Shares: t.opts.Node.Shares, Reserved: t.reserved, MemoryMin: r.memoryMin + r.memoryLow, MemoryLow: r.memoryLow,
+	}
 	return top, Values{Shares: SharesOf(r.burstableMilli), Reserved: t.reserved, MemoryLow: r.memoryLow}
 }
 
