@@ -150,10 +150,15 @@ func (a *Actor) requests(pod *corev1.Pod, qos journaletv1.QosClass) *journaletv1
 	return exclusive.Requests(pod, qos)
 }
 
-// evolveExclusive folds what an admitted pod has alone.
+// evolveExclusive folds what an admitted pod has alone. If its other containers got CPUs that were not reported to all,
+// all hear of what is left in the end, also if that is what was reported before: more than one pod may be admitted in a
+// step.
 func (a *Actor) evolveExclusive(p *journaletv1.AdmittedPod, d *journaletv1.AdmissionDecided) {
 	s := a.state
 	if d.GetAdmitted() {
+		if d.GetSharedCpus() != s.GetSharedCpus() {
+			s.SharedCpus = ""
+		}
 		p.Exclusive, p.ExclusiveRequests = d.GetExclusive(), s.ExclusiveRequests[d.GetUid()]
 		if len(p.Exclusive) > 0 {
 			s.ExclusivePods = append(s.ExclusivePods, d.GetUid())

@@ -2202,7 +2202,7 @@ type NodeState struct {
 	ExclusiveRequests map[string]*ExclusiveRequests `protobuf:"bytes,22,rep,name=exclusive_requests,json=exclusiveRequests,proto3" json:"exclusive_requests,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// UIDs of the pods that have something alone, in the order of their admission.
 	ExclusivePods []string `protobuf:"bytes,23,rep,name=exclusive_pods,json=exclusivePods,proto3" json:"exclusive_pods,omitempty"`
-	// SharedCpusDecided.cpus.
+	// SharedCpusDecided.cpus; empty if a pod was admitted with others since.
 	SharedCpus string `protobuf:"bytes,24,opt,name=shared_cpus,json=sharedCpus,proto3" json:"shared_cpus,omitempty"`
 	// The CPUs of the machine, while containers have some alone, or are kept off those of others.
 	AllCpus string `protobuf:"bytes,25,opt,name=all_cpus,json=allCpus,proto3" json:"all_cpus,omitempty"`
