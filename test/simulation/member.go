@@ -183,7 +183,7 @@ func (m *member) newNode() {
 				corev1.ResourceMemory: amount(r.config.memory),
 			},
 		},
-		Update: updateEvery, Report: reportEvery, Lease: leaseLasts, Now: r.clock.Now,
+		Update: updateEvery, Report: reportEvery, Lease: leaseLasts, Now: r.clock.Now, Monotonic: m.monotonic,
 		Random: stream(r.seed, "reports of the Node", r.name()).Float64, Log: discard,
 		Runtime: func(context.Context) node.Runtime {
 			out := node.Runtime{Name: runtimeName}

@@ -49,6 +49,8 @@ type Options struct {
 	// Startup is reported how long the start of a Node took that this run has created; it may be nil.
 	Startup func(Startup)
 	Now     func() time.Time
+	// Monotonic is for intervals: it does not follow when the clock is set. Nil: Now, since Go's times have both.
+	Monotonic func() time.Time
 	// Random returns numbers from 0 to 1.
 	Random func() float64
 	Log    *slog.Logger
@@ -92,6 +94,9 @@ type Driver struct {
 func New(o Options) *Driver {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Monotonic == nil {
+		o.Monotonic = o.Now
 	}
 	if o.Random == nil {
 		o.Random = rand.Float64
@@ -268,7 +273,7 @@ func (d *Driver) current() (*corev1.Node, time.Duration) {
 	case !d.opts.Register || d.registered != "" && !d.opts.RegisterDeleted:
 		return nil, d.opts.Report
 	}
-	if left := d.gone.Add(deletedFor).Sub(d.opts.Now()); left > 0 {
+	if left := d.gone.Add(deletedFor).Sub(d.opts.Monotonic()); left > 0 {
 		return nil, left
 	}
 	return nil, 0
@@ -276,7 +281,7 @@ func (d *Driver) current() (*corev1.Node, time.Duration) {
 
 // status sends the status if it differs or a report is due.
 func (d *Driver) status(ctx context.Context, current *corev1.Node) (time.Duration, error) {
-	now := d.opts.Now()
+	now := d.opts.Monotonic()
 	d.mu.Lock()
 	urgent, lazy, world := d.urgent, d.lazy, d.world
 	due := d.sent.Add(d.opts.Report + d.delay)
@@ -308,11 +313,11 @@ func (d *Driver) send(ctx context.Context, base *corev1.Node, w *World, report b
 				continue
 			}
 		}
-		now := d.opts.Now()
+		now, at := d.opts.Now(), d.opts.Monotonic()
 		var changed, again bool
 		if changed, again, err = d.attempt(ctx, base, w, now, report); err == nil {
 			if changed || report {
-				d.reported(now, changed)
+				d.reported(at, changed)
 			}
 			return nil
 		}
@@ -355,10 +360,10 @@ func (d *Driver) attempt(ctx context.Context, base *corev1.Node, w *World, now t
 
 // reported registers a status that was sent. The next one without a change comes after 50 to 150 % of the interval if
 // something had changed, else after the interval: nodes that change at once do not report at once (kubelet: the same).
-func (d *Driver) reported(now time.Time, changed bool) {
+func (d *Driver) reported(at time.Time, changed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.sent, d.delay = now, 0; changed {
+	if d.sent, d.delay = at, 0; changed {
 		d.delay = time.Duration(float64(d.opts.Report) * (d.opts.Random() - 0.5))
 	}
 }
@@ -368,7 +373,7 @@ func (d *Driver) record(ctx context.Context) error {
 	d.mu.Lock()
 	now := observation(d.node)
 	if d.node != nil {
-		now.OtherMachine = d.others.present(d.opts.Now())
+		now.OtherMachine = d.others.present(d.opts.Monotonic())
 	}
 	known := d.node != nil || d.synced
 	same := d.observed != nil && proto.Equal(now, d.observed)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -338,6 +339,24 @@ func TestForeignEditOfTheStatusIsOverwrittenBeforeLong(t *testing.T) {
 		a := w.node().Status.Addresses
 		return len(a) == 2 && a[0].Address == "10.0.0.1"
 	})
+}
+
+// A clock that is set back holds up no status: what is due follows another one.
+func TestClockSetBackHoldsUpNoStatus(t *testing.T) {
+	var passed atomic.Int64
+	start := time.Now()
+	w := newWorld(t, Options{
+		Register: true, Monotonic: func() time.Time { return start.Add(time.Duration(passed.Load())) },
+	})
+	w.run()
+	w.untilReady(corev1.ConditionTrue)
+	w.until("watching", func() bool { return w.api.Watching("nodes") > 0 })
+	var n corev1.Node
+	w.api.Change("nodes", "status", "", "n", &n, func() { n.Status.Addresses = nil })
+	w.until("seen", func() bool { return len(w.driver.Node().Status.Addresses) == 0 })
+	passed.Store(int64(11 * time.Second))
+	w.pass(-time.Hour)
+	w.until("corrected", func() bool { return len(w.node().Status.Addresses) == 2 })
 }
 
 func TestNodeIsRecordedOnlyOnChange(t *testing.T) {

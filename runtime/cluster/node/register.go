@@ -20,7 +20,7 @@ func (d *Driver) register(ctx context.Context) error {
 	world := d.world
 	d.mu.Unlock()
 	d.attempted()
-	now := d.opts.Now()
+	now, at := d.opts.Now(), d.opts.Monotonic()
 	n := initial(&d.opts.Settings, &world, now)
 	created, err := d.requests().CreateNode(ctx, n)
 	if apierrors.IsAlreadyExists(err) || apierrors.IsForbidden(err) {
@@ -41,7 +41,7 @@ func (d *Driver) register(ctx context.Context) error {
 	d.mu.Lock()
 	d.registered = created.UID
 	d.mu.Unlock()
-	d.reported(now, true)
+	d.reported(at, true)
 	d.opts.Log.Info("created the Node", "node", created.Name, "uid", created.UID)
 	d.emitConditions(nil, n.Status.Conditions)
 	d.created()

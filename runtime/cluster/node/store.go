@@ -85,7 +85,7 @@ func (d *Driver) show(n *corev1.Node) {
 func (d *Driver) deleted(is func(known *corev1.Node) bool) {
 	d.change(func() {
 		if d.node != nil && is(d.node) {
-			d.deletedUID, d.node, d.gone = d.node.UID, nil, d.opts.Now()
+			d.deletedUID, d.node, d.gone = d.node.UID, nil, d.opts.Monotonic()
 		}
 	})
 }
