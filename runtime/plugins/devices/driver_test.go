@@ -400,6 +400,20 @@ func TestThePreferenceIsAlwaysAnswered(t *testing.T) {
 	}
 }
 
+// late is a context whose timer fires after its deadline, as timers do.
+type late struct{ context.Context }
+
+func (late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Nanosecond), true }
+
+func TestPluginsThatEndACallAtItsDeadlineDidNotAnswer(t *testing.T) {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, unanswered("Allocate", time.Second))
+	defer cancel()
+	reset := status.Error(codes.DeadlineExceeded, "stream terminated by RST_STREAM with error code: CANCEL")
+	if err := explain(late{ctx}, "Allocate", reset); !strings.Contains(err.Error(), "did not answer") {
+		t.Errorf("explained with %v", err)
+	}
+}
+
 func TestPreStartNamesTheDevices(t *testing.T) {
 	w, f := newWorld(t, Timeouts{}), newFake()
 	w.come(t, f)
