@@ -101,7 +101,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_VolumesLost:
 		a.evolveVolumesLost(k.VolumesLost)
 	case *journaletv1.Event_PodDirectoryFound:
-		a.evolveDirectoryFound()
+		a.evolveDirectoryFound(e)
 	case *journaletv1.Event_PodStatusChanged:
 		a.evolveStatus(e, k.PodStatusChanged)
 	case *journaletv1.Event_PodTerminating:

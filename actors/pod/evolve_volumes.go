@@ -193,9 +193,13 @@ func (a *Actor) evolveVolumesLost(k *journaletv1.VolumesLost) {
 
 // evolveDirectoryFound folds that a pod has a directory that the journal did not know of when the agent started. If
 // nothing names the pod, it goes the way of an orphan. If it was named meanwhile and rejected, it is cleaned as one
-// that has ended.
-func (a *Actor) evolveDirectoryFound() {
-	if a.state.GetStage() != finished {
-		a.state.UsedRuntime = true
+// that has ended. If it counts as cleaned or finished, the directory is of an incarnation whose records were lost: it
+// is cleaned again, and the next incarnation waits for that.
+func (a *Actor) evolveDirectoryFound(e actors.Event) {
+	s := a.state
+	s.UsedRuntime, s.CleanedAll = true, false
+	if s.GetStage() == finished {
+		s.Source, s.Orphan = "", true
+		a.enter(cleaning, e.Time)
 	}
 }

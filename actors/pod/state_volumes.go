@@ -201,3 +201,18 @@ func (a *Actor) volumeReady(v desiredVolume) bool {
 	return r.GetStage() == volumeSetUp &&
 		(v.contents == "" || r.GetContents() == v.contents || r.GetFailedContents() == v.contents)
 }
+
+// Gone reports whether nothing of the pod is left once it has handled the records that are pending: it has finished, or
+// everything of it is removed, and it has not been added again.
+func (a *Actor) Gone(pending []*journaletv1.Record) bool {
+	gone := a.state.GetStage() == finished || a.state.GetCleanedAll()
+	for _, rec := range pending {
+		f := rec.GetFact().GetCallFinished()
+		all := a.state.Calls[f.GetIntentId()].GetRequest().GetCleanPod().GetAll()
+		gone = gone || all && f.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED
+		for _, e := range rec.GetStep().GetDecisions() {
+			gone = gone && e.GetPodUpdated().GetOperation() != journaletv1.PodOperation_POD_OPERATION_ADD
+		}
+	}
+	return gone
+}

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -101,5 +102,52 @@ func TestObjectsOfEarlierIncarnationAreForgotten(t *testing.T) {
 	p.handle(late)
 	if got := p.Pod().GetObjects(); len(got) > 0 {
 		t.Errorf("a pod that is not admitted keeps %v", got)
+	}
+}
+
+// cleans returns the id of the clean-up that followed from the last record, empty for none.
+func (p *testPod) cleans() string {
+	for _, e := range p.decided {
+		if e.GetCallRequested().GetCleanPod().GetAll() {
+			return p.ids[""]
+		}
+	}
+	return ""
+}
+
+// The records of an incarnation were lost, and its directory was not.
+func TestDirectoryOfAFinishedPodIsCleanedBeforeTheNextIncarnation(t *testing.T) {
+	p := newIncarnations(t)
+	p.updated(add, "d")
+	p.finished()
+	if !p.Gone(nil) {
+		t.Error("a finished pod counts as left")
+	}
+	again := &journaletv1.Record{Body: &journaletv1.Record_Step{Step: &journaletv1.Step{
+		Decisions: []*journaletv1.Event{messages.NewEvent(updatedBy("file", add, "d"))},
+	}}}
+	if p.Gone([]*journaletv1.Record{again}) {
+		t.Error("a pod that is to be added again counts as gone")
+	}
+	p.handle(&journaletv1.PodDirectoryFound{Uid: "u"})
+	clean := p.cleans()
+	if clean == "" {
+		t.Fatalf("its directory is found, and it is not cleaned: %v", p.decided)
+	}
+	p.updated(add, "d")
+	if len(p.decided) > 0 {
+		t.Errorf("while it is cleaned it is added, and does: %v", p.decided)
+	}
+	done := &journaletv1.CallFinished{IntentId: clean, Requester: p.self.String()}
+	if !p.Gone([]*journaletv1.Record{{Body: &journaletv1.Record_Fact{Fact: messages.NewEvent(done)}}}) {
+		t.Error("a pod whose clean-up has succeeded counts as left")
+	}
+	p.handle(done)
+	if f := p.decided[len(p.decided)-1].GetPodFinished(); f == nil || f.GetOrphan() {
+		t.Errorf("it is clean, and its source does not receive that: %v", p.decided)
+	}
+	p.handle(&journaletv1.PodDirectoryFound{Uid: "u"})
+	if p.cleans() == "" {
+		t.Errorf("it is found again, and was cleaned before: %v", p.decided)
 	}
 }

@@ -2155,7 +2155,8 @@ func (x *VolumesLost) GetNames() []string {
 	return nil
 }
 
-// PodDirectoryFound reports the directory of a pod that is neither in the journal nor in the runtime.
+// PodDirectoryFound reports the directory of a pod that is neither in the journal nor in the runtime, or that is gone
+// by the journal.
 type PodDirectoryFound struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`

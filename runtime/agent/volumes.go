@@ -32,12 +32,16 @@ type volumes struct {
 // seedVolumes notes which volumes of a pod count as set up. Where a record that the actor has not handled may change
 // that, they are all of the manifest: that a volume is lost which was never set up changes nothing.
 func (a *agent) seedVolumes(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
-	p := volume.Recorded{UID: ref.ID, Manifest: d.Manifest()}
+	var pending []*journaletv1.Record
+	r.Pending(ref, func(rec *journaletv1.Record) { pending = append(pending, rec) })
+	p := volume.Recorded{UID: ref.ID, Manifest: d.Manifest(), Gone: d.Gone(pending)}
 	certain := true
 	for _, c := range d.Pod().GetCalls() {
 		certain = certain && c.GetRequest().GetCleanPod() == nil
 	}
-	r.Pending(ref, func(rec *journaletv1.Record) { certain = certain && rec.GetFact().GetCallFinished() == nil })
+	for _, rec := range pending {
+		certain = certain && rec.GetFact().GetCallFinished() == nil
+	}
 	state := d.Pod().GetVolumes()
 	if m := d.Manifest(); !certain && m != nil {
 		for i := range m.Spec.Volumes {
@@ -61,10 +65,14 @@ func (a *agent) reconcileVolumes() {
 	a.volumes.recorded = nil
 }
 
-// reportLost records the volumes that are lost, before any driver reports a container that may have had them.
+// reportLost records the volumes that are lost, before any driver reports a container that may have had them, and the
+// directories of pods that are gone, before the next incarnation of one can use it.
 func (a *agent) reportLost() {
 	for _, lost := range a.volumes.found.Lost {
 		a.host.Outcome(messages.Pod(lost.GetUid()), messages.NewEvent(lost))
+	}
+	for _, uid := range a.volumes.found.Left {
+		a.host.Outcome(messages.Pod(uid), messages.NewEvent(&journaletv1.PodDirectoryFound{Uid: uid}))
 	}
 }
 

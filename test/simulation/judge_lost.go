@@ -57,7 +57,7 @@ func (j *judge) rebuild() {
 
 // forgetRecords forgets what was read from records.
 func (h *podHistory) forgetRecords() {
-	h.source, h.objectReads, h.setUps, h.evictedAs, h.refusedAs = "", nil, 0, 0, 0
+	h.source, h.objectReads, h.setUps, h.leftBehind, h.evictedAs, h.refusedAs = "", nil, 0, false, 0, 0
 	h.gone, h.manifest, h.endsAt, h.endsBy, h.reported, h.openCalls = false, nil, -1, 0, reportedStatus{}, nil
 	h.requests, h.updates, h.restarting, h.pending = nil, nil, false, false
 	h.share, h.resizing, h.holdsShare, h.releasedBy = share{}, share{}, false, 0

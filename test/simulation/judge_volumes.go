@@ -34,6 +34,8 @@ func (j *judge) bookObjects(author string, e *journaletv1.Event, rec *journaletv
 		j.objectsRequired(author, j.history(author), cause, k.CallRequested)
 	case *journaletv1.Event_PodTerminating:
 		j.evicted(j.history(author), author, cause, k.PodTerminating)
+	case *journaletv1.Event_PodDirectoryFound:
+		j.history(k.PodDirectoryFound.GetUid()).leftBehind = true
 	case *journaletv1.Event_PodFinished:
 		j.finishedVolumes(author, j.history(author))
 	}
@@ -57,8 +59,14 @@ func (j *judge) volumesTornDown(uid string) {
 	}
 }
 
-// finishedVolumes: nothing of a finished pod stays mounted.
+// finishedVolumes: nothing of a finished pod stays mounted. An actor that was about to finish when the agent stopped
+// does so before it handles that a directory is left of an incarnation that the journal lost: that one has an end of
+// its own.
 func (j *judge) finishedVolumes(uid string, h *podHistory) {
+	if h.leftBehind {
+		h.leftBehind = false
+		return
+	}
 	if h.setUps > 0 && len(j.sim.world.files.disk[uid]) > 0 {
 		j.broken(noneMounted, uid, "it has finished, and has volumes: %v", j.sim.world.files.disk[uid])
 	}

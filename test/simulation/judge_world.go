@@ -31,8 +31,10 @@ type podHistory struct {
 	// manifest is the manifest that it is to run: of this incarnation, as its source updated it last.
 	manifest *corev1.Pod
 	// objectReads are what was recorded of its objects, in order. setUps counts the requests to set up its volumes.
+	// leftBehind is set from the record of a directory that the journal does not know of to the end that follows.
 	objectReads []objectsAt
 	setUps      int
+	leftBehind  bool
 	// evictedAs is the last incarnation that was evicted, 0 for none, and evictedWith its manifest then.
 	evictedAs   uint64
 	evictedWith string

@@ -344,6 +344,7 @@ func (s *store) TrustBundle(context.Context, objectstore.Owner, *corev1.ClusterT
 func (r *run) reportVolumes() {
 	n := r.world.files
 	known := map[string]bool{}
+	var left []messages.Ref
 	for _, ref := range r.cells.Refs() {
 		d, ok := r.cells.Decider(ref).(*pod.Actor)
 		if !ok {
@@ -354,7 +355,14 @@ func (r *run) reportVolumes() {
 		for _, c := range d.Pod().GetCalls() {
 			certain = certain && c.GetRequest().GetCleanPod() == nil
 		}
-		r.cells.Pending(ref, func(rec *journaletv1.Record) { certain = certain && rec.GetFact().GetCallFinished() == nil })
+		var pending []*journaletv1.Record
+		r.cells.Pending(ref, func(rec *journaletv1.Record) {
+			pending = append(pending, rec)
+			certain = certain && rec.GetFact().GetCallFinished() == nil
+		})
+		if len(n.disk[ref.ID]) > 0 && d.Gone(pending) {
+			left = append(left, ref)
+		}
 		lost := &journaletv1.VolumesLost{Uid: ref.ID}
 		for _, name := range volumeNames(d, certain) {
 			if n.disk[ref.ID][name] == "" {
@@ -364,6 +372,9 @@ func (r *run) reportVolumes() {
 		if len(lost.GetNames()) > 0 {
 			r.outcome(ref, messages.NewEvent(lost))
 		}
+	}
+	for _, ref := range left {
+		r.outcome(ref, messages.NewEvent(&journaletv1.PodDirectoryFound{Uid: ref.ID}))
 	}
 	unknown := slices.DeleteFunc(slices.Sorted(maps.Keys(n.disk)), func(uid string) bool { return known[uid] })
 	if r.world.responds() {

@@ -270,7 +270,7 @@ func (d *Describer) podEvent(_ string, e *journaletv1.Event) string {
 	case *journaletv1.Event_VolumesLost:
 		return "volumes are no longer mounted: " + strings.Join(k.VolumesLost.GetNames(), ", ")
 	case *journaletv1.Event_PodDirectoryFound:
-		return "found the directory of a pod that nothing names"
+		return "found a directory of the pod that the journal does not know of"
 	case *journaletv1.Event_PodCgroupLost:
 		return "the pod has lost its cgroup"
 	case *journaletv1.Event_StorageExceeded:

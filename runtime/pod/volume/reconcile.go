@@ -34,6 +34,8 @@ type Recorded struct {
 	Manifest *corev1.Pod
 	// SetUp has the names of the volumes that are set up.
 	SetUp []string
+	// Gone tells that nothing of the pod is left.
+	Gone bool
 }
 
 // Found is what the node has otherwise than the journal.
@@ -42,6 +44,9 @@ type Found struct {
 	Lost []*journaletv1.VolumesLost
 	// Unknown has the UIDs of the directories of pods that the journal does not have, sorted.
 	Unknown []string
+	// Left has the UIDs of the pods that are gone and have a directory all the same, sorted: records were lost that came
+	// after its creation.
+	Left []string
 }
 
 // Reconcile compares the journal's pods with the mount table and the pods' directories, and changes nothing. It is for
@@ -58,9 +63,9 @@ func (d *Driver) Reconcile(pods []Recorded, bootID string) (Found, error) {
 		r.mounted[p.path] = p.fsType
 	}
 	var found Found
-	known := map[string]bool{}
+	known, gone := map[string]bool{}, map[string]bool{}
 	for _, p := range pods {
-		known[p.UID] = true
+		known[p.UID], gone[p.UID] = true, p.Gone
 		var names []string
 		for _, name := range p.SetUp {
 			if p.Manifest != nil && r.lost(p.Manifest, find(p.Manifest, name)) {
@@ -78,11 +83,18 @@ func (d *Driver) Reconcile(pods []Recorded, bootID string) (Found, error) {
 		if err != nil {
 			return found, fmt.Errorf("list the directories of pods: %w", err)
 		}
-		if uid := e.Name(); !known[uid] && e.IsDir() && messages.CheckID(uid) == nil && d.createdHere(uid) {
+		uid := e.Name()
+		if known[uid] && !gone[uid] || !e.IsDir() || messages.CheckID(uid) != nil || !d.createdHere(uid) {
+			continue
+		}
+		if gone[uid] {
+			found.Left = append(found.Left, uid)
+		} else {
 			found.Unknown = append(found.Unknown, uid)
 		}
 	}
 	slices.Sort(found.Unknown)
+	slices.Sort(found.Left)
 	return found, nil
 }
 

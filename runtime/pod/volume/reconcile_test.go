@@ -87,9 +87,12 @@ func TestDirectoriesOfUnknownPodsAreFound(t *testing.T) {
 		os.MkdirAll(filepath.Join(pods, "gate"), 0o700),
 		os.WriteFile(filepath.Join(pods, "gate/conditions.yaml"), nil, 0o600),
 		os.WriteFile(filepath.Join(pods, "had-gate/conditions.yaml"), nil, 0o600)))
-	found, err := d.Reconcile([]Recorded{{UID: "known"}}, "b")
+	found, err := d.Reconcile([]Recorded{{UID: "known"}, {UID: "had-gate", Gone: true}, {UID: "never", Gone: true}}, "b")
 	must.OK(t, err)
-	if !slices.Equal(found.Unknown, []string{"also-gone", "gone", "had-gate", "only-logs", "own-users"}) {
+	if !slices.Equal(found.Left, []string{"had-gate"}) {
+		t.Errorf("left: %v", found.Left)
+	}
+	if !slices.Equal(found.Unknown, []string{"also-gone", "gone", "only-logs", "own-users"}) {
 		t.Errorf("unknown: %v", found.Unknown)
 	}
 	if _, err := New(Options{RootDir: t.TempDir()}).Reconcile(nil, "b"); err != nil {
