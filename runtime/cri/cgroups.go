@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
 // Cgroups are the limits that a node's cgroups support.
@@ -32,7 +33,7 @@ func DetectCgroups(root string, v2 bool) Cgroups {
 		size, ok := strings.CutPrefix(e.Name(), "hugepages-")
 		kilobytes, err := strconv.ParseUint(strings.TrimSuffix(size, "kB"), 10, 64)
 		if ok && err == nil {
-			out.HugePages = append(out.HugePages, pageSize(kilobytes))
+			out.HugePages = append(out.HugePages, cgroup.PageSize(kilobytes))
 		}
 	}
 	slices.Sort(out.HugePages)
@@ -46,16 +47,4 @@ func DetectCgroups(root string, v2 bool) Cgroups {
 	_, err := os.Stat(swap)
 	out.Swap = err == nil
 	return out
-}
-
-// pageSize formats a size as cgroup files and CRI do.
-func pageSize(kilobytes uint64) string {
-	const mega, giga = 1 << 10, 1 << 20
-	switch {
-	case kilobytes >= giga:
-		return strconv.FormatUint(kilobytes/giga, 10) + "GB"
-	case kilobytes >= mega:
-		return strconv.FormatUint(kilobytes/mega, 10) + "MB"
-	}
-	return strconv.FormatUint(kilobytes, 10) + "KB"
 }

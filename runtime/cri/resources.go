@@ -99,7 +99,7 @@ func (d *Driver) hugePageLimits(pod *corev1.Pod, container *corev1.Container) []
 	add := func(list corev1.ResourceList) {
 		for name, q := range list {
 			if size := resources.PageBytes(name); size > 0 {
-				limits[pageSize(uint64(size)>>10)] = uint64(max(0, resources.Bytes(&q)))
+				limits[cgroup.PageSize(uint64(size)>>10)] = uint64(max(0, resources.Bytes(&q)))
 			}
 		}
 	}

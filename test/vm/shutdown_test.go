@@ -59,7 +59,7 @@ func TestShutdownEndsPodsByPriorityAndTheyRunAfterTheBoot(t *testing.T) {
 }
 
 // memoryIsReserved checks what the kernel does not reclaim: what the Guaranteed pod dns requests, what the Burstable
-// pod low does only if there is nothing else, and both above them.
+// pod low does only if there is nothing else, and both above them. Huge pages are bounded by what the pods request.
 func memoryIsReserved(t *testing.T) {
 	t.Helper()
 	all, err := pods(t)
@@ -77,11 +77,14 @@ func memoryIsReserved(t *testing.T) {
 			dir, file string
 			want      int
 		}{
-			{top, "min", 24 * mi}, {top, "low", 8 * mi}, {burstable, "low", 8 * mi}, {burstable, "min", 0},
-			{dns, "min", 16 * mi}, {dns + scope("dns"), "min", 16 * mi}, {dns, "low", 0},
-			{low, "low", 8 * mi}, {low + scope("low"), "low", 8 * mi}, {low, "min", 0},
+			{top, "memory.min", 24 * mi}, {top, "memory.low", 8 * mi},
+			{burstable, "memory.low", 8 * mi}, {burstable, "memory.min", 0},
+			{dns, "memory.min", 16 * mi}, {dns + scope("dns"), "memory.min", 16 * mi}, {dns, "memory.low", 0},
+			{low, "memory.low", 8 * mi}, {low + scope("low"), "memory.low", 8 * mi}, {low, "memory.min", 0},
+			{low, "hugetlb.2MB.max", 2 * mi}, {low + scope("low"), "hugetlb.2MB.max", 2 * mi},
+			{dns, "hugetlb.2MB.max", 0},
 		} {
-			file := "/sys/fs/cgroup" + c.dir + "/memory." + c.file
+			file := "/sys/fs/cgroup" + c.dir + "/" + c.file
 			if got := sh(t, "cat "+file); got != strconv.Itoa(c.want) {
 				return fmt.Errorf("%s is %s, want %d", file, got, c.want)
 			}

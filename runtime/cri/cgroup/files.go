@@ -47,10 +47,12 @@ func (t *Tree) manager(at name, v Values) (cgroups.Manager, *cgroups.Resources, 
 	return m, config.Resources, err
 }
 
-// create creates a cgroup and those above it, and sets its values. An existing cgroup gets the values.
-func (t *Tree) create(at name, v Values) error {
+// create creates a cgroup and those above it, and sets its values and its limits of huge pages. An existing cgroup gets
+// them, too.
+func (t *Tree) create(at name, v Values, pages ...*cgroups.HugepageLimit) error {
 	m, r, err := t.manager(at, v)
 	if err == nil {
+		r.HugetlbLimit = pages
 		// -1 adds no process.
 		err = m.Apply(-1)
 	}
@@ -63,10 +65,11 @@ func (t *Tree) create(at name, v Values) error {
 	return nil
 }
 
-// set sets a cgroup's values. Limits whose value is zero stay.
-func (t *Tree) set(at name, v Values) error {
+// set sets a cgroup's values, and its limits of huge pages. Limits whose value is zero stay.
+func (t *Tree) set(at name, v Values, pages ...*cgroups.HugepageLimit) error {
 	m, r, err := t.manager(at, v)
 	if err == nil {
+		r.HugetlbLimit = pages
 		err = m.Set(r)
 	}
 	if err != nil {

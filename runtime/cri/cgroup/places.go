@@ -36,6 +36,7 @@ func (t *Tree) findMounts() error {
 		return err
 	}
 	t.mounts = mounts
+	t.pageSizes = t.boundedPages()
 	return t.checkWritable()
 }
 

@@ -40,6 +40,8 @@ type Tree struct {
 	unified bool
 	// mounts are the mount points of the hierarchies, by controller; on v2 there is one, with the key "".
 	mounts map[string]string
+	// pageSizes are the sizes of huge pages that are bounded, such as 2MB.
+	pageSizes []string
 
 	// unusable is why cgroups cannot be created; nil if they can. It is set only without Options.All.
 	unusable error
@@ -244,12 +246,12 @@ func (t *Tree) Ensure(p *corev1.Pod, exclusive bool) error {
 	switch {
 	case there && e.written == want:
 	case there:
-		if err := t.set(at, want); err != nil {
+		if err := t.set(at, want, t.hugePagesOf(p)...); err != nil {
 			t.log.Warn("a pod's cgroup keeps its old limits", "pod", p.UID, "error", err)
 			want = Values{}
 		}
 	default:
-		if err := t.create(at, want); err != nil {
+		if err := t.create(at, want, t.hugePagesOf(p)...); err != nil {
 			return errors.Join(err, t.destroy(at)) // no half-created cgroup without limits may stay
 		}
 	}

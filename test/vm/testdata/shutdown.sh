@@ -1,4 +1,5 @@
-# Has the agent delay shutdowns and reserve memory, and starts two pods whose preStop hooks take a while and leave a line on the node.
+# Has the agent delay shutdowns and reserve memory, and starts two pods whose preStop hooks take a while and leave a
+# line on the node. One requests a huge page.
 set -euo pipefail
 mkdir -p /var/lib/hooks /etc/systemd/system/journalet.service.d
 cat >/etc/journalet/config.yaml <<'CONFIG'
@@ -14,6 +15,8 @@ cat >/etc/systemd/system/journalet.service.d/config.conf <<'UNIT'
 ExecStart=
 ExecStart=/usr/local/bin/journalet run --config /etc/journalet/config.yaml
 UNIT
+echo vm.nr_hugepages=2 >/etc/sysctl.d/90-pages.conf
+sysctl -q -p /etc/sysctl.d/90-pages.conf
 systemctl daemon-reload
 systemctl restart journalet
 
@@ -34,5 +37,5 @@ spec:
     lifecycle: {preStop: {exec: {command: [sh, -c, "sleep 3; echo $1 >>/hooks/ran"]}}}
 POD
 }
-pod low 'priority: 0' '{requests: {memory: 8Mi}}' >/etc/journalet/pods/low.yaml
+pod low 'priority: 0' '{requests: {memory: 8Mi}, limits: {hugepages-2Mi: 2Mi}}' >/etc/journalet/pods/low.yaml
 pod dns 'priorityClassName: system-node-critical' '{limits: {cpu: 100m, memory: 16Mi}}' >/etc/journalet/pods/dns.yaml

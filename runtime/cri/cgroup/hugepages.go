@@ -1,0 +1,59 @@
+package cgroup
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/cgroups"
+	corev1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/journalet/journalet/actors/resources"
+)
+
+// hugetlb is the controller of huge pages.
+const hugetlb = "hugetlb"
+
+// PageSize formats a size of pages as files of cgroups and CRI do, such as 2MB.
+func PageSize(kilobytes uint64) string {
+	const mega, giga = 1 << 10, 1 << 20
+	switch {
+	case kilobytes >= giga:
+		return strconv.FormatUint(kilobytes/giga, 10) + "GB"
+	case kilobytes >= mega:
+		return strconv.FormatUint(kilobytes/mega, 10) + "MB"
+	}
+	return strconv.FormatUint(kilobytes, 10) + "KB"
+}
+
+// boundedPages returns the sizes of huge pages that cgroups of this machine can bound, none without the controller.
+func (t *Tree) boundedPages() []string {
+	there := t.mounts[hugetlb] != ""
+	if t.unified {
+		there = slices.Contains(strings.Fields(readText(t.mounts[""], "cgroup.controllers")), hugetlb)
+	}
+	if !there {
+		return nil
+	}
+	return cgroups.HugePageSizes()
+}
+
+// hugePagesOf returns how much a pod as a whole may have in huge pages of each size: what it requests, and nothing of
+// the other sizes (kubelet: HugePageLimits). Its containers have limits of their own.
+func (t *Tree) hugePagesOf(p *corev1.Pod) []*cgroups.HugepageLimit {
+	if len(t.pageSizes) == 0 {
+		return nil
+	}
+	requested := map[string]uint64{}
+	for name, q := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {
+		if size := resources.PageBytes(name); size > 0 {
+			requested[PageSize(uint64(size)>>10)] = uint64(max(0, resources.Bytes(&q)))
+		}
+	}
+	var out []*cgroups.HugepageLimit
+	for _, size := range t.pageSizes {
+		out = append(out, &cgroups.HugepageLimit{Pagesize: size, Limit: requested[size]})
+	}
+	return out
+}
