@@ -34,7 +34,7 @@ type Recorded struct {
 	Manifest *corev1.Pod
 	// SetUp has the names of the volumes that are set up.
 	SetUp []string
-	// Gone tells that nothing of the pod is left.
+	// Gone is set if nothing of the pod is left.
 	Gone bool
 }
 
