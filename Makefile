@@ -33,7 +33,7 @@ listed = $(GO) test -list '$(1)' $(2) | grep -E '^(Test|Fuzz)' >/dev/null || { e
 FUZZ = FuzzDecode@./runtime/source/manifest FuzzDecodeObjects@./runtime/source/manifest \
 	FuzzBundle@./runtime/history/bundle FuzzBundleContent@./runtime/history/bundle \
 	FuzzEvent@./runtime/history/describe FuzzRecord@./runtime/history/replay FuzzBlock@./bus \
-	FuzzLog@./runtime/pod/logs FuzzTime@./runtime/pod/logs
+	FuzzLog@./runtime/pod/logs FuzzTime@./runtime/pod/logs FuzzRead@./runtime/kubeletstate
 # Tests run on the pinned containerd unless LAB_CONTAINERD names another: they need its event stream.
 integration cluster cluster-test conformance chaos chaos-short chaos-cluster leftovers attack: export LAB_CONTAINERD ?= built
 # The tests of test/chaos bring up their lab by themselves: they also kill it.

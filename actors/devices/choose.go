@@ -306,3 +306,35 @@ func saturated(x, y int64) int64 {
 	}
 	return 1<<63 - 1
 }
+
+// Keep returns the devices of a pod's containers, in the order of the demand, if they can have those that they had:
+// their plugins offer them, healthy or not, as many as are demanded, and no other pod has them. A resource without a
+// pool has none.
+func Keep(
+	demand []*journaletv1.DeviceDemand, pools map[string]Pool, had []*journaletv1.ContainerDevices,
+) ([]*journaletv1.ContainerDevices, bool) {
+	var out []*journaletv1.ContainerDevices
+	own := map[[2]string]bool{} // by resource and id, of containers that run beside the next one
+	for _, d := range demand {
+		pool, has := pools[d.GetResource()]
+		if !has {
+			continue
+		}
+		ids, _ := find(had, d)
+		ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+		if int64(len(ids)) != d.GetCount() {
+			return nil, false
+		}
+		for _, id := range ids {
+			key := [2]string{d.GetResource(), id}
+			if pool.Resource.GetDevices()[id] == nil || pool.Taken[id] || own[key] {
+				return nil, false
+			}
+			own[key] = !d.GetInit()
+		}
+		out = append(out, &journaletv1.ContainerDevices{
+			Container: d.GetContainer(), Resource: d.GetResource(), Ids: ids, PreStart: pool.Resource.GetPreStart(),
+		})
+	}
+	return out, true
+}

@@ -150,3 +150,46 @@ func TestNamesOfResources(t *testing.T) {
 		}
 	}
 }
+
+func TestKeep(t *testing.T) {
+	type list = []*journaletv1.DeviceDemand
+	type had = []*journaletv1.ContainerDevices
+	two := list{demand("c", 2, false)}
+	for name, c := range map[string]struct {
+		demand list
+		pool   Pool
+		had    had
+		want   string
+	}{
+		"as they were":             {two, pool("a b c", true), had{wish("c", "c", "a")}, "c=a,c"},
+		"also an unhealthy one":    {two, pool("a -b", false), had{wish("c", "b", "a")}, "c=a,b"},
+		"not another pod's":        {two, pool("a *b", false), had{wish("c", "a", "b")}, ""},
+		"not one that has gone":    {two, pool("a b", false), had{wish("c", "a", "z")}, ""},
+		"not too few":              {two, pool("a b", false), had{wish("c", "a")}, ""},
+		"not one twice":            {two, pool("a b", false), had{wish("c", "a", "a")}, ""},
+		"not too many":             {two, pool("a b c", false), had{wish("c", "a", "b", "c")}, ""},
+		"not another container's":  {two, pool("a b", false), had{wish("d", "a", "b")}, ""},
+		"nothing":                  {two, pool("a b", false), nil, ""},
+		"nothing of an empty pool": {two, Pool{}, had{wish("c", "a", "b")}, ""},
+		"those of an init container": {
+			list{demand("i", 1, true), demand("c", 1, false)}, pool("a", false),
+			had{wish("i", "a"), wish("c", "a")}, "i=a c=a",
+		},
+		"not those of a sidecar": {
+			list{demand("s", 1, false), demand("c", 1, false)}, pool("a b", false),
+			had{wish("s", "a"), wish("c", "a")}, "",
+		},
+	} {
+		got, ok := Keep(c.demand, map[string]Pool{"r": c.pool}, c.had)
+		var text []string
+		for _, d := range got {
+			text = append(text, d.GetContainer()+"="+strings.Join(d.GetIds(), ","))
+		}
+		if ok != (c.want != "") || strings.Join(text, " ") != c.want {
+			t.Errorf("%s: %v, %v", name, text, ok)
+		}
+	}
+	if got, ok := Keep(two, nil, nil); !ok || len(got) > 0 {
+		t.Errorf("of a resource without a plugin: %v, %v", got, ok)
+	}
+}

@@ -47,6 +47,9 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 		if err := a.decideDevices(e, emit); err != nil {
 			return err
 		}
+		if err := a.decideKubeletPods(e, emit); err != nil {
+			return err
+		}
 		switch e.Body.GetKind().(type) {
 		case *journaletv1.Event_AgentStarted, *journaletv1.Event_ResizeRequested, *journaletv1.Event_ResizeWithdrawn,
 			*journaletv1.Event_PodTerminated, *journaletv1.Event_PodFinished:

@@ -50,8 +50,9 @@ func (a *Actor) evolveDevices(e actors.Event, fired string) {
 	case *journaletv1.Event_DevicesObserved:
 		a.evolveDevicesObserved(k.DevicesObserved)
 	case *journaletv1.Event_AdmissionDeferred:
-		if k.AdmissionDeferred.GetReason() == ReasonNoPlugin {
-			a.ensureWait(k.AdmissionDeferred.GetUid()).Message = k.AdmissionDeferred.GetMessage()
+		if d := k.AdmissionDeferred; d.GetReason() == ReasonNoPlugin || d.GetReason() == ReasonKubeletState {
+			w := a.ensureWait(d.GetUid())
+			w.Message, w.Kept = d.GetMessage(), d.GetReason() == ReasonKubeletState
 		}
 	case *journaletv1.Event_PreferredDevicesRequested:
 		q := k.PreferredDevicesRequested
@@ -175,17 +176,22 @@ func (a *Actor) missingPlugin(q *journaletv1.AdmissionRequested) string {
 // chooser returns a chooser of the devices of a pod, where some pods have ended; nil: none has. What is reserved for
 // others is not free.
 func (a *Actor) chooser(q *journaletv1.AdmissionRequested, ended func(uid string) bool) *devices.Chooser {
+	return devices.NewChooser(q.GetDevices(), a.pools(q, ended), a.state.DeviceWaits[q.GetUid()].GetPreferred())
+}
+
+// pools returns the devices of the resources that a pod demands, by resource, where some pods have ended; nil: none
+// has.
+func (a *Actor) pools(q *journaletv1.AdmissionRequested, ended func(uid string) bool) map[string]devices.Pool {
 	pools := map[string]devices.Pool{}
 	for _, d := range q.GetDevices() {
 		if r := a.state.Devices[d.GetResource()]; r != nil {
 			pools[d.GetResource()] = devices.Pool{Resource: r, Taken: map[string]bool{}}
 		}
 	}
-	var uids []string
-	if len(pools) > 0 {
-		uids = slices.Sorted(maps.Keys(a.state.Pods))
+	if len(pools) == 0 {
+		return pools
 	}
-	for _, uid := range uids {
+	for _, uid := range slices.Sorted(maps.Keys(a.state.Pods)) {
 		p := a.state.Pods[uid]
 		if ended != nil && ended(uid) {
 			continue
@@ -198,7 +204,7 @@ func (a *Actor) chooser(q *journaletv1.AdmissionRequested, ended func(uid string
 	for _, r := range a.reservations(q.GetUid()) {
 		take(pools, r.GetDevices())
 	}
-	return devices.NewChooser(q.GetDevices(), pools, a.state.DeviceWaits[q.GetUid()].GetPreferred())
+	return pools
 }
 
 // take notes in pools which devices are taken.

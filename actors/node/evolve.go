@@ -16,6 +16,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 		s.Config = k.AgentStarted.GetConfig()
 		a.evolveFoundUserNamespaces(k.AgentStarted.GetFoundUserNamespaces())
 		a.evolveManagers(before, s.Config.GetManagers())
+		a.evolveKubeletPods(k.AgentStarted.GetKubeletState().GetPods())
 	case *journaletv1.Event_AdmissionRequested:
 		a.evolveRequested(k.AdmissionRequested)
 		a.evolveExclusiveRequest(k.AdmissionRequested, e.Manifest)
@@ -36,6 +37,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 			a.freeShare(k.PodTerminated.GetUid(), p)
 		}
 		a.dropRequest(k.PodTerminated.GetUid()) // it was deleted before it was admitted
+		a.dropKubeletPod(k.PodTerminated.GetUid())
 	case *journaletv1.Event_PodFinished:
 		a.evolveFinished(k.PodFinished.GetUid())
 	case *journaletv1.Event_SharedCpusDecided:
@@ -48,6 +50,9 @@ func (a *Actor) Evolve(e actors.Event) error {
 	a.evolveDrain(e, fired)
 	a.evolvePressure(e, fired)
 	a.evolveDevices(e, fired)
+	if fired == kubeletTimer {
+		a.dropKubeletPods()
+	}
 	return nil
 }
 
@@ -74,6 +79,7 @@ func (a *Actor) evolveDecided(d *journaletv1.AdmissionDecided) {
 	name := q.GetNamespace() + "/" + q.GetName()
 	a.dequeue(queueOf(q), d.GetUid())
 	a.endPending(d.GetUid())
+	a.dropKubeletPod(d.GetUid())
 	if s.Names[name] == "" && !q.GetSharesName() {
 		s.Names[name] = d.GetUid()
 	}
@@ -127,6 +133,7 @@ func (a *Actor) freeShare(uid string, p *journaletv1.AdmittedPod) {
 func (a *Actor) evolveFinished(uid string) {
 	s := a.state
 	delete(s.FoundUserNamespaces, uid)
+	a.dropKubeletPod(uid)
 	a.dropRequest(uid)
 	if p := s.Pods[uid]; p != nil {
 		a.freeShare(uid, p)

@@ -22,11 +22,14 @@ func (a *Actor) managers() *exclusive.Settings {
 	return exclusive.NewSettings(a.state.GetConfig().GetManagers())
 }
 
-// taken returns what pods have alone, in the order of their admission.
+// taken returns what pods have alone, in the order of their admission, and what others had before the journal began.
 func (a *Actor) taken() []exclusive.Pod {
 	var all []exclusive.Pod
 	for _, uid := range a.state.GetExclusivePods() {
 		all = append(all, a.state.Pods[uid].GetExclusive())
+	}
+	for _, uid := range slices.Sorted(maps.Keys(a.state.GetKubeletPods())) {
+		all = append(all, a.state.KubeletPods[uid].GetExclusive())
 	}
 	return all
 }

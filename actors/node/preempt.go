@@ -122,8 +122,11 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error
 		// No pod is preempted for one that could not run even then.
 		return emit(rejected(q, a.noRoom(q.GetDemand())))
 	}
-	if r := outOfDevices(a.chooser(q, nil).Finish()); r != nil {
-		return emit(rejected(q, cmp.Or(a.noRoom(q.GetDemand()), r)))
+	g, keeps := a.keep(q)
+	if !keeps {
+		if r := outOfDevices(a.chooser(q, nil).Finish()); r != nil {
+			return a.refuse(q, cmp.Or(a.noRoom(q.GetDemand()), r), emit)
+		}
 	}
 	var victims []Candidate
 	if len(short) > 0 {
@@ -138,13 +141,16 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error
 	if waits {
 		ended = a.endedAfter(victims)
 	}
-	g, refusal := a.allocate(q, ended)
+	var refusal *rejection
+	if !keeps {
+		g, refusal = a.allocate(q, ended)
+	}
 	switch {
 	case g.request != nil:
 		return emit(a.preferenceRequested(q, g.request))
 	case refusal != nil:
 		// No pod is preempted for one that could not have alone, even then, what it requests.
-		return emit(rejected(q, refusal))
+		return a.refuse(q, refusal, emit)
 	case waits:
 		h := &journaletv1.AdmissionPendingPreemption{
 			Uid: q.GetUid(), FullName: q.GetNamespace() + "/" + q.GetName(), Devices: g.devices, Exclusive: g.alone,
@@ -198,6 +204,7 @@ func (a *Actor) evolvePending(h *journaletv1.AdmissionPendingPreemption) {
 	if q == nil {
 		return
 	}
+	a.dropKubeletPod(q.GetUid())
 	s.PendingPreemption = append(s.PendingPreemption, q)
 	s.Names[queueOf(q)] = q.GetUid()
 	if len(h.GetDevices()) > 0 || len(h.GetExclusive()) > 0 {

@@ -11,12 +11,18 @@ import (
 // What a pod is to get is reserved for it while the pods that it waits for end: others that are admitted meanwhile get
 // none of it. In the kubelet nothing comes between, since it waits for their end while it admits the pod.
 
-// reservations returns what is reserved for others than one pod, in the order in which they wait.
+// reservations returns what is reserved for others than one pod: for those that wait for others to end, in the order
+// in which they wait, and for those that had something before the journal began.
 func (a *Actor) reservations(but string) []*journaletv1.Reservation {
 	var all []*journaletv1.Reservation
 	for _, q := range a.state.GetPendingPreemption() {
 		if r := a.state.GetReservations()[q.GetUid()]; r != nil && q.GetUid() != but {
 			all = append(all, r)
+		}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(a.state.GetKubeletPods())) {
+		if had := a.state.KubeletPods[uid]; uid != but {
+			all = append(all, &journaletv1.Reservation{Devices: had.GetDevices(), Exclusive: had.GetExclusive()})
 		}
 	}
 	return all

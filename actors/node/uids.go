@@ -31,6 +31,7 @@ func (a *Actor) evolveSources(e actors.Event) {
 		if !slices.Contains(s.Orphans, k.OrphanFound.GetUid()) {
 			s.Orphans = append(s.Orphans, k.OrphanFound.GetUid())
 		}
+		a.evolveKubeletOrphan(k.OrphanFound.GetUid())
 	case *journaletv1.Event_OrphanConfirmed:
 		a.dropOrphan(k.OrphanConfirmed.GetUid())
 	case *journaletv1.Event_UidRequested:

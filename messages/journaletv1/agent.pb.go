@@ -160,8 +160,10 @@ type AgentStarted struct {
 	AgentId string `protobuf:"bytes,5,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// By UID: the ids that pods got whose directories are on the node, where the journal does not have them (ADR 042).
 	FoundUserNamespaces map[string]*UserNamespace `protobuf:"bytes,6,rep,name=found_user_namespaces,json=foundUserNamespaces,proto3" json:"found_user_namespaces,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// What a kubelet left that had this root directory before. Only of a start with an empty journal.
+	KubeletState  *KubeletState `protobuf:"bytes,7,opt,name=kubelet_state,json=kubeletState,proto3" json:"kubelet_state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AgentStarted) Reset() {
@@ -236,6 +238,123 @@ func (x *AgentStarted) GetFoundUserNamespaces() map[string]*UserNamespace {
 	return nil
 }
 
+func (x *AgentStarted) GetKubeletState() *KubeletState {
+	if x != nil {
+		return x.KubeletState
+	}
+	return nil
+}
+
+// KubeletState is what a kubelet had given to containers, as its state files have it (ADR 070).
+type KubeletState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By UID: pods that have a directory on the node.
+	Pods map[string]*KubeletPod `protobuf:"bytes,1,rep,name=pods,proto3" json:"pods,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Why a file, or a part of it, does not count: its path, the reason, and what to do. Bounded.
+	Problems      []string `protobuf:"bytes,2,rep,name=problems,proto3" json:"problems,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KubeletState) Reset() {
+	*x = KubeletState{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KubeletState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KubeletState) ProtoMessage() {}
+
+func (x *KubeletState) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KubeletState.ProtoReflect.Descriptor instead.
+func (*KubeletState) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *KubeletState) GetPods() map[string]*KubeletPod {
+	if x != nil {
+		return x.Pods
+	}
+	return nil
+}
+
+func (x *KubeletState) GetProblems() []string {
+	if x != nil {
+		return x.Problems
+	}
+	return nil
+}
+
+// KubeletPod is what a kubelet had given to the containers of one pod.
+type KubeletPod struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// CPUs, and memory of NUMA nodes, by container.
+	Exclusive []*ExclusiveContainer `protobuf:"bytes,1,rep,name=exclusive,proto3" json:"exclusive,omitempty"`
+	// By container and resource. pre_start and answer are not set.
+	Devices       []*ContainerDevices `protobuf:"bytes,2,rep,name=devices,proto3" json:"devices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KubeletPod) Reset() {
+	*x = KubeletPod{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KubeletPod) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KubeletPod) ProtoMessage() {}
+
+func (x *KubeletPod) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KubeletPod.ProtoReflect.Descriptor instead.
+func (*KubeletPod) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *KubeletPod) GetExclusive() []*ExclusiveContainer {
+	if x != nil {
+		return x.Exclusive
+	}
+	return nil
+}
+
+func (x *KubeletPod) GetDevices() []*ContainerDevices {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
 // AgentConfig is what deciders need to know of flags, config file and machine.
 type AgentConfig struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -273,7 +392,7 @@ type AgentConfig struct {
 
 func (x *AgentConfig) Reset() {
 	*x = AgentConfig{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[1]
+	mi := &file_journalet_v1_agent_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -285,7 +404,7 @@ func (x *AgentConfig) String() string {
 func (*AgentConfig) ProtoMessage() {}
 
 func (x *AgentConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[1]
+	mi := &file_journalet_v1_agent_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -298,7 +417,7 @@ func (x *AgentConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentConfig.ProtoReflect.Descriptor instead.
 func (*AgentConfig) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{1}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *AgentConfig) GetNodeName() string {
@@ -440,7 +559,7 @@ type ResourceManagers struct {
 
 func (x *ResourceManagers) Reset() {
 	*x = ResourceManagers{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[2]
+	mi := &file_journalet_v1_agent_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -452,7 +571,7 @@ func (x *ResourceManagers) String() string {
 func (*ResourceManagers) ProtoMessage() {}
 
 func (x *ResourceManagers) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[2]
+	mi := &file_journalet_v1_agent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -465,7 +584,7 @@ func (x *ResourceManagers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceManagers.ProtoReflect.Descriptor instead.
 func (*ResourceManagers) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{2}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ResourceManagers) GetTopology() *NodeTopology {
@@ -552,7 +671,7 @@ type CpuOptions struct {
 
 func (x *CpuOptions) Reset() {
 	*x = CpuOptions{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	mi := &file_journalet_v1_agent_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -564,7 +683,7 @@ func (x *CpuOptions) String() string {
 func (*CpuOptions) ProtoMessage() {}
 
 func (x *CpuOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	mi := &file_journalet_v1_agent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -577,7 +696,7 @@ func (x *CpuOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CpuOptions.ProtoReflect.Descriptor instead.
 func (*CpuOptions) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{3}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CpuOptions) GetFullCores() bool {
@@ -635,7 +754,7 @@ type NodeTopology struct {
 
 func (x *NodeTopology) Reset() {
 	*x = NodeTopology{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[4]
+	mi := &file_journalet_v1_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -647,7 +766,7 @@ func (x *NodeTopology) String() string {
 func (*NodeTopology) ProtoMessage() {}
 
 func (x *NodeTopology) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[4]
+	mi := &file_journalet_v1_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -660,7 +779,7 @@ func (x *NodeTopology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeTopology.ProtoReflect.Descriptor instead.
 func (*NodeTopology) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *NodeTopology) GetCores() []*CpuCore {
@@ -694,7 +813,7 @@ type CpuCore struct {
 
 func (x *CpuCore) Reset() {
 	*x = CpuCore{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	mi := &file_journalet_v1_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -706,7 +825,7 @@ func (x *CpuCore) String() string {
 func (*CpuCore) ProtoMessage() {}
 
 func (x *CpuCore) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	mi := &file_journalet_v1_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -719,7 +838,7 @@ func (x *CpuCore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CpuCore.ProtoReflect.Descriptor instead.
 func (*CpuCore) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CpuCore) GetNumaNode() uint32 {
@@ -767,7 +886,7 @@ type NumaNode struct {
 
 func (x *NumaNode) Reset() {
 	*x = NumaNode{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[6]
+	mi := &file_journalet_v1_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -779,7 +898,7 @@ func (x *NumaNode) String() string {
 func (*NumaNode) ProtoMessage() {}
 
 func (x *NumaNode) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[6]
+	mi := &file_journalet_v1_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -792,7 +911,7 @@ func (x *NumaNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NumaNode.ProtoReflect.Descriptor instead.
 func (*NumaNode) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *NumaNode) GetId() uint32 {
@@ -838,7 +957,7 @@ type NumaMemory struct {
 
 func (x *NumaMemory) Reset() {
 	*x = NumaMemory{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	mi := &file_journalet_v1_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -850,7 +969,7 @@ func (x *NumaMemory) String() string {
 func (*NumaMemory) ProtoMessage() {}
 
 func (x *NumaMemory) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	mi := &file_journalet_v1_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -863,7 +982,7 @@ func (x *NumaMemory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NumaMemory.ProtoReflect.Descriptor instead.
 func (*NumaMemory) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *NumaMemory) GetNode() uint32 {
@@ -904,7 +1023,7 @@ type ExclusiveContainer struct {
 
 func (x *ExclusiveContainer) Reset() {
 	*x = ExclusiveContainer{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[8]
+	mi := &file_journalet_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -916,7 +1035,7 @@ func (x *ExclusiveContainer) String() string {
 func (*ExclusiveContainer) ProtoMessage() {}
 
 func (x *ExclusiveContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[8]
+	mi := &file_journalet_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -929,7 +1048,7 @@ func (x *ExclusiveContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExclusiveContainer.ProtoReflect.Descriptor instead.
 func (*ExclusiveContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExclusiveContainer) GetContainer() string {
@@ -978,7 +1097,7 @@ type ExclusiveRequest struct {
 
 func (x *ExclusiveRequest) Reset() {
 	*x = ExclusiveRequest{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[9]
+	mi := &file_journalet_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +1109,7 @@ func (x *ExclusiveRequest) String() string {
 func (*ExclusiveRequest) ProtoMessage() {}
 
 func (x *ExclusiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[9]
+	mi := &file_journalet_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +1122,7 @@ func (x *ExclusiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExclusiveRequest.ProtoReflect.Descriptor instead.
 func (*ExclusiveRequest) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ExclusiveRequest) GetContainer() string {
@@ -1054,7 +1173,7 @@ type NodeEviction struct {
 
 func (x *NodeEviction) Reset() {
 	*x = NodeEviction{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[10]
+	mi := &file_journalet_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1066,7 +1185,7 @@ func (x *NodeEviction) String() string {
 func (*NodeEviction) ProtoMessage() {}
 
 func (x *NodeEviction) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[10]
+	mi := &file_journalet_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1079,7 +1198,7 @@ func (x *NodeEviction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEviction.ProtoReflect.Descriptor instead.
 func (*NodeEviction) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NodeEviction) GetTransitionPeriod() *durationpb.Duration {
@@ -1114,7 +1233,7 @@ type ImageGarbageCollection struct {
 
 func (x *ImageGarbageCollection) Reset() {
 	*x = ImageGarbageCollection{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[11]
+	mi := &file_journalet_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1126,7 +1245,7 @@ func (x *ImageGarbageCollection) String() string {
 func (*ImageGarbageCollection) ProtoMessage() {}
 
 func (x *ImageGarbageCollection) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[11]
+	mi := &file_journalet_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1139,7 +1258,7 @@ func (x *ImageGarbageCollection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageGarbageCollection.ProtoReflect.Descriptor instead.
 func (*ImageGarbageCollection) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ImageGarbageCollection) GetHighPercent() uint32 {
@@ -1184,7 +1303,7 @@ type ShutdownGroup struct {
 
 func (x *ShutdownGroup) Reset() {
 	*x = ShutdownGroup{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[12]
+	mi := &file_journalet_v1_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1196,7 +1315,7 @@ func (x *ShutdownGroup) String() string {
 func (*ShutdownGroup) ProtoMessage() {}
 
 func (x *ShutdownGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[12]
+	mi := &file_journalet_v1_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1209,7 +1328,7 @@ func (x *ShutdownGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownGroup.ProtoReflect.Descriptor instead.
 func (*ShutdownGroup) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ShutdownGroup) GetPriority() int32 {
@@ -1240,7 +1359,7 @@ type NodeCapacity struct {
 
 func (x *NodeCapacity) Reset() {
 	*x = NodeCapacity{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[13]
+	mi := &file_journalet_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1252,7 +1371,7 @@ func (x *NodeCapacity) String() string {
 func (*NodeCapacity) ProtoMessage() {}
 
 func (x *NodeCapacity) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[13]
+	mi := &file_journalet_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1265,7 +1384,7 @@ func (x *NodeCapacity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCapacity.ProtoReflect.Descriptor instead.
 func (*NodeCapacity) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *NodeCapacity) GetMilliCpu() int64 {
@@ -1309,7 +1428,7 @@ type HugePages struct {
 
 func (x *HugePages) Reset() {
 	*x = HugePages{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[14]
+	mi := &file_journalet_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1321,7 +1440,7 @@ func (x *HugePages) String() string {
 func (*HugePages) ProtoMessage() {}
 
 func (x *HugePages) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[14]
+	mi := &file_journalet_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1334,7 +1453,7 @@ func (x *HugePages) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HugePages.ProtoReflect.Descriptor instead.
 func (*HugePages) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *HugePages) GetPageBytes() int64 {
@@ -1361,7 +1480,7 @@ type AgentStopped struct {
 
 func (x *AgentStopped) Reset() {
 	*x = AgentStopped{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[15]
+	mi := &file_journalet_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1373,7 +1492,7 @@ func (x *AgentStopped) String() string {
 func (*AgentStopped) ProtoMessage() {}
 
 func (x *AgentStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[15]
+	mi := &file_journalet_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1386,7 +1505,7 @@ func (x *AgentStopped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentStopped.ProtoReflect.Descriptor instead.
 func (*AgentStopped) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AgentStopped) GetReason() string {
@@ -1409,7 +1528,7 @@ type JournalDamaged struct {
 
 func (x *JournalDamaged) Reset() {
 	*x = JournalDamaged{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[16]
+	mi := &file_journalet_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1421,7 +1540,7 @@ func (x *JournalDamaged) String() string {
 func (*JournalDamaged) ProtoMessage() {}
 
 func (x *JournalDamaged) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[16]
+	mi := &file_journalet_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1434,7 +1553,7 @@ func (x *JournalDamaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalDamaged.ProtoReflect.Descriptor instead.
 func (*JournalDamaged) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *JournalDamaged) GetExpectedSeq() uint64 {
@@ -1473,7 +1592,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[17]
+	mi := &file_journalet_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1604,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[17]
+	mi := &file_journalet_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1617,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Quarantined) GetKind() string {
@@ -1549,7 +1668,7 @@ type QuarantineLifted struct {
 
 func (x *QuarantineLifted) Reset() {
 	*x = QuarantineLifted{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[18]
+	mi := &file_journalet_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1561,7 +1680,7 @@ func (x *QuarantineLifted) String() string {
 func (*QuarantineLifted) ProtoMessage() {}
 
 func (x *QuarantineLifted) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[18]
+	mi := &file_journalet_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1574,7 +1693,7 @@ func (x *QuarantineLifted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineLifted.ProtoReflect.Descriptor instead.
 func (*QuarantineLifted) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *QuarantineLifted) GetKind() string {
@@ -1612,7 +1731,7 @@ type TimerSet struct {
 
 func (x *TimerSet) Reset() {
 	*x = TimerSet{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[19]
+	mi := &file_journalet_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1624,7 +1743,7 @@ func (x *TimerSet) String() string {
 func (*TimerSet) ProtoMessage() {}
 
 func (x *TimerSet) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[19]
+	mi := &file_journalet_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1637,7 +1756,7 @@ func (x *TimerSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerSet.ProtoReflect.Descriptor instead.
 func (*TimerSet) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TimerSet) GetName() string {
@@ -1671,7 +1790,7 @@ type TimerCleared struct {
 
 func (x *TimerCleared) Reset() {
 	*x = TimerCleared{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[20]
+	mi := &file_journalet_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1683,7 +1802,7 @@ func (x *TimerCleared) String() string {
 func (*TimerCleared) ProtoMessage() {}
 
 func (x *TimerCleared) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[20]
+	mi := &file_journalet_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1696,7 +1815,7 @@ func (x *TimerCleared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerCleared.ProtoReflect.Descriptor instead.
 func (*TimerCleared) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TimerCleared) GetName() string {
@@ -1717,7 +1836,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[21]
+	mi := &file_journalet_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1729,7 +1848,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[21]
+	mi := &file_journalet_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1742,7 +1861,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TimerFired) GetName() string {
@@ -1772,7 +1891,7 @@ type Timer struct {
 
 func (x *Timer) Reset() {
 	*x = Timer{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[22]
+	mi := &file_journalet_v1_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1784,7 +1903,7 @@ func (x *Timer) String() string {
 func (*Timer) ProtoMessage() {}
 
 func (x *Timer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[22]
+	mi := &file_journalet_v1_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1797,7 +1916,7 @@ func (x *Timer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timer.ProtoReflect.Descriptor instead.
 func (*Timer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Timer) GetName() string {
@@ -1840,7 +1959,7 @@ type Timers struct {
 
 func (x *Timers) Reset() {
 	*x = Timers{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[23]
+	mi := &file_journalet_v1_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1852,7 +1971,7 @@ func (x *Timers) String() string {
 func (*Timers) ProtoMessage() {}
 
 func (x *Timers) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[23]
+	mi := &file_journalet_v1_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1865,7 +1984,7 @@ func (x *Timers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timers.ProtoReflect.Descriptor instead.
 func (*Timers) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Timers) GetGeneration() uint64 {
@@ -1895,7 +2014,7 @@ type UserNamespace struct {
 
 func (x *UserNamespace) Reset() {
 	*x = UserNamespace{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[24]
+	mi := &file_journalet_v1_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +2026,7 @@ func (x *UserNamespace) String() string {
 func (*UserNamespace) ProtoMessage() {}
 
 func (x *UserNamespace) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[24]
+	mi := &file_journalet_v1_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +2039,7 @@ func (x *UserNamespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserNamespace.ProtoReflect.Descriptor instead.
 func (*UserNamespace) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{24}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *UserNamespace) GetHostId() uint32 {
@@ -1952,7 +2071,7 @@ type UserNamespaceRange struct {
 
 func (x *UserNamespaceRange) Reset() {
 	*x = UserNamespaceRange{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[25]
+	mi := &file_journalet_v1_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1964,7 +2083,7 @@ func (x *UserNamespaceRange) String() string {
 func (*UserNamespaceRange) ProtoMessage() {}
 
 func (x *UserNamespaceRange) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[25]
+	mi := &file_journalet_v1_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1977,7 +2096,7 @@ func (x *UserNamespaceRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserNamespaceRange.ProtoReflect.Descriptor instead.
 func (*UserNamespaceRange) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{25}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *UserNamespaceRange) GetFirst() uint32 {
@@ -2005,17 +2124,28 @@ var File_journalet_v1_agent_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/agent.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x02\n" +
+	"\x18journalet/v1/agent.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ajournalet/v1/devices.proto\"\xb4\x03\n" +
 	"\fAgentStarted\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x121\n" +
 	"\x06config\x18\x03 \x01(\v2\x19.journalet.v1.AgentConfigR\x06config\x12\x17\n" +
 	"\aboot_id\x18\x04 \x01(\tR\x06bootId\x12\x19\n" +
 	"\bagent_id\x18\x05 \x01(\tR\aagentId\x12g\n" +
-	"\x15found_user_namespaces\x18\x06 \x03(\v23.journalet.v1.AgentStarted.FoundUserNamespacesEntryR\x13foundUserNamespaces\x1ac\n" +
+	"\x15found_user_namespaces\x18\x06 \x03(\v23.journalet.v1.AgentStarted.FoundUserNamespacesEntryR\x13foundUserNamespaces\x12?\n" +
+	"\rkubelet_state\x18\a \x01(\v2\x1a.journalet.v1.KubeletStateR\fkubeletState\x1ac\n" +
 	"\x18FoundUserNamespacesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.UserNamespaceR\x05value:\x028\x01\"\xc0\a\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.UserNamespaceR\x05value:\x028\x01\"\xb7\x01\n" +
+	"\fKubeletState\x128\n" +
+	"\x04pods\x18\x01 \x03(\v2$.journalet.v1.KubeletState.PodsEntryR\x04pods\x12\x1a\n" +
+	"\bproblems\x18\x02 \x03(\tR\bproblems\x1aQ\n" +
+	"\tPodsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12.\n" +
+	"\x05value\x18\x02 \x01(\v2\x18.journalet.v1.KubeletPodR\x05value:\x028\x01\"\x86\x01\n" +
+	"\n" +
+	"KubeletPod\x12>\n" +
+	"\texclusive\x18\x01 \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x128\n" +
+	"\adevices\x18\x02 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\"\xc0\a\n" +
 	"\vAgentConfig\x12\x1b\n" +
 	"\tnode_name\x18\x01 \x01(\tR\bnodeName\x12<\n" +
 	"\vallocatable\x18\x02 \x01(\v2\x1a.journalet.v1.NodeCapacityR\vallocatable\x12\x19\n" +
@@ -2191,80 +2321,89 @@ func file_journalet_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_journalet_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_journalet_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_journalet_v1_agent_proto_goTypes = []any{
 	(TopologyPolicy)(0),            // 0: journalet.v1.TopologyPolicy
 	(DecisionError)(0),             // 1: journalet.v1.DecisionError
 	(*AgentStarted)(nil),           // 2: journalet.v1.AgentStarted
-	(*AgentConfig)(nil),            // 3: journalet.v1.AgentConfig
-	(*ResourceManagers)(nil),       // 4: journalet.v1.ResourceManagers
-	(*CpuOptions)(nil),             // 5: journalet.v1.CpuOptions
-	(*NodeTopology)(nil),           // 6: journalet.v1.NodeTopology
-	(*CpuCore)(nil),                // 7: journalet.v1.CpuCore
-	(*NumaNode)(nil),               // 8: journalet.v1.NumaNode
-	(*NumaMemory)(nil),             // 9: journalet.v1.NumaMemory
-	(*ExclusiveContainer)(nil),     // 10: journalet.v1.ExclusiveContainer
-	(*ExclusiveRequest)(nil),       // 11: journalet.v1.ExclusiveRequest
-	(*NodeEviction)(nil),           // 12: journalet.v1.NodeEviction
-	(*ImageGarbageCollection)(nil), // 13: journalet.v1.ImageGarbageCollection
-	(*ShutdownGroup)(nil),          // 14: journalet.v1.ShutdownGroup
-	(*NodeCapacity)(nil),           // 15: journalet.v1.NodeCapacity
-	(*HugePages)(nil),              // 16: journalet.v1.HugePages
-	(*AgentStopped)(nil),           // 17: journalet.v1.AgentStopped
-	(*JournalDamaged)(nil),         // 18: journalet.v1.JournalDamaged
-	(*Quarantined)(nil),            // 19: journalet.v1.Quarantined
-	(*QuarantineLifted)(nil),       // 20: journalet.v1.QuarantineLifted
-	(*TimerSet)(nil),               // 21: journalet.v1.TimerSet
-	(*TimerCleared)(nil),           // 22: journalet.v1.TimerCleared
-	(*TimerFired)(nil),             // 23: journalet.v1.TimerFired
-	(*Timer)(nil),                  // 24: journalet.v1.Timer
-	(*Timers)(nil),                 // 25: journalet.v1.Timers
-	(*UserNamespace)(nil),          // 26: journalet.v1.UserNamespace
-	(*UserNamespaceRange)(nil),     // 27: journalet.v1.UserNamespaceRange
-	nil,                            // 28: journalet.v1.AgentStarted.FoundUserNamespacesEntry
-	nil,                            // 29: journalet.v1.AgentConfig.NodeLabelsEntry
-	nil,                            // 30: journalet.v1.Timers.SetEntry
-	(*durationpb.Duration)(nil),    // 31: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 32: google.protobuf.Timestamp
+	(*KubeletState)(nil),           // 3: journalet.v1.KubeletState
+	(*KubeletPod)(nil),             // 4: journalet.v1.KubeletPod
+	(*AgentConfig)(nil),            // 5: journalet.v1.AgentConfig
+	(*ResourceManagers)(nil),       // 6: journalet.v1.ResourceManagers
+	(*CpuOptions)(nil),             // 7: journalet.v1.CpuOptions
+	(*NodeTopology)(nil),           // 8: journalet.v1.NodeTopology
+	(*CpuCore)(nil),                // 9: journalet.v1.CpuCore
+	(*NumaNode)(nil),               // 10: journalet.v1.NumaNode
+	(*NumaMemory)(nil),             // 11: journalet.v1.NumaMemory
+	(*ExclusiveContainer)(nil),     // 12: journalet.v1.ExclusiveContainer
+	(*ExclusiveRequest)(nil),       // 13: journalet.v1.ExclusiveRequest
+	(*NodeEviction)(nil),           // 14: journalet.v1.NodeEviction
+	(*ImageGarbageCollection)(nil), // 15: journalet.v1.ImageGarbageCollection
+	(*ShutdownGroup)(nil),          // 16: journalet.v1.ShutdownGroup
+	(*NodeCapacity)(nil),           // 17: journalet.v1.NodeCapacity
+	(*HugePages)(nil),              // 18: journalet.v1.HugePages
+	(*AgentStopped)(nil),           // 19: journalet.v1.AgentStopped
+	(*JournalDamaged)(nil),         // 20: journalet.v1.JournalDamaged
+	(*Quarantined)(nil),            // 21: journalet.v1.Quarantined
+	(*QuarantineLifted)(nil),       // 22: journalet.v1.QuarantineLifted
+	(*TimerSet)(nil),               // 23: journalet.v1.TimerSet
+	(*TimerCleared)(nil),           // 24: journalet.v1.TimerCleared
+	(*TimerFired)(nil),             // 25: journalet.v1.TimerFired
+	(*Timer)(nil),                  // 26: journalet.v1.Timer
+	(*Timers)(nil),                 // 27: journalet.v1.Timers
+	(*UserNamespace)(nil),          // 28: journalet.v1.UserNamespace
+	(*UserNamespaceRange)(nil),     // 29: journalet.v1.UserNamespaceRange
+	nil,                            // 30: journalet.v1.AgentStarted.FoundUserNamespacesEntry
+	nil,                            // 31: journalet.v1.KubeletState.PodsEntry
+	nil,                            // 32: journalet.v1.AgentConfig.NodeLabelsEntry
+	nil,                            // 33: journalet.v1.Timers.SetEntry
+	(*ContainerDevices)(nil),       // 34: journalet.v1.ContainerDevices
+	(*durationpb.Duration)(nil),    // 35: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 36: google.protobuf.Timestamp
 }
 var file_journalet_v1_agent_proto_depIdxs = []int32{
-	3,  // 0: journalet.v1.AgentStarted.config:type_name -> journalet.v1.AgentConfig
-	28, // 1: journalet.v1.AgentStarted.found_user_namespaces:type_name -> journalet.v1.AgentStarted.FoundUserNamespacesEntry
-	15, // 2: journalet.v1.AgentConfig.allocatable:type_name -> journalet.v1.NodeCapacity
-	29, // 3: journalet.v1.AgentConfig.node_labels:type_name -> journalet.v1.AgentConfig.NodeLabelsEntry
-	31, // 4: journalet.v1.AgentConfig.max_container_back_off:type_name -> google.protobuf.Duration
-	27, // 5: journalet.v1.AgentConfig.user_namespaces:type_name -> journalet.v1.UserNamespaceRange
-	13, // 6: journalet.v1.AgentConfig.image_garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
-	14, // 7: journalet.v1.AgentConfig.shutdown_groups:type_name -> journalet.v1.ShutdownGroup
-	12, // 8: journalet.v1.AgentConfig.eviction:type_name -> journalet.v1.NodeEviction
-	4,  // 9: journalet.v1.AgentConfig.managers:type_name -> journalet.v1.ResourceManagers
-	6,  // 10: journalet.v1.ResourceManagers.topology:type_name -> journalet.v1.NodeTopology
-	5,  // 11: journalet.v1.ResourceManagers.cpu_options:type_name -> journalet.v1.CpuOptions
-	9,  // 12: journalet.v1.ResourceManagers.reserved_memory:type_name -> journalet.v1.NumaMemory
-	0,  // 13: journalet.v1.ResourceManagers.topology_policy:type_name -> journalet.v1.TopologyPolicy
-	7,  // 14: journalet.v1.NodeTopology.cores:type_name -> journalet.v1.CpuCore
-	8,  // 15: journalet.v1.NodeTopology.nodes:type_name -> journalet.v1.NumaNode
-	16, // 16: journalet.v1.NumaNode.huge_pages:type_name -> journalet.v1.HugePages
-	16, // 17: journalet.v1.ExclusiveContainer.memory:type_name -> journalet.v1.HugePages
-	16, // 18: journalet.v1.ExclusiveRequest.memory:type_name -> journalet.v1.HugePages
-	31, // 19: journalet.v1.NodeEviction.transition_period:type_name -> google.protobuf.Duration
-	31, // 20: journalet.v1.NodeEviction.max_pod_grace:type_name -> google.protobuf.Duration
-	31, // 21: journalet.v1.ImageGarbageCollection.min_age:type_name -> google.protobuf.Duration
-	31, // 22: journalet.v1.ImageGarbageCollection.max_age:type_name -> google.protobuf.Duration
-	31, // 23: journalet.v1.ShutdownGroup.grace:type_name -> google.protobuf.Duration
-	16, // 24: journalet.v1.NodeCapacity.huge_pages:type_name -> journalet.v1.HugePages
-	1,  // 25: journalet.v1.Quarantined.code:type_name -> journalet.v1.DecisionError
-	31, // 26: journalet.v1.TimerSet.duration:type_name -> google.protobuf.Duration
-	32, // 27: journalet.v1.Timer.set_at:type_name -> google.protobuf.Timestamp
-	31, // 28: journalet.v1.Timer.duration:type_name -> google.protobuf.Duration
-	30, // 29: journalet.v1.Timers.set:type_name -> journalet.v1.Timers.SetEntry
-	26, // 30: journalet.v1.AgentStarted.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	24, // 31: journalet.v1.Timers.SetEntry.value:type_name -> journalet.v1.Timer
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	5,  // 0: journalet.v1.AgentStarted.config:type_name -> journalet.v1.AgentConfig
+	30, // 1: journalet.v1.AgentStarted.found_user_namespaces:type_name -> journalet.v1.AgentStarted.FoundUserNamespacesEntry
+	3,  // 2: journalet.v1.AgentStarted.kubelet_state:type_name -> journalet.v1.KubeletState
+	31, // 3: journalet.v1.KubeletState.pods:type_name -> journalet.v1.KubeletState.PodsEntry
+	12, // 4: journalet.v1.KubeletPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	34, // 5: journalet.v1.KubeletPod.devices:type_name -> journalet.v1.ContainerDevices
+	17, // 6: journalet.v1.AgentConfig.allocatable:type_name -> journalet.v1.NodeCapacity
+	32, // 7: journalet.v1.AgentConfig.node_labels:type_name -> journalet.v1.AgentConfig.NodeLabelsEntry
+	35, // 8: journalet.v1.AgentConfig.max_container_back_off:type_name -> google.protobuf.Duration
+	29, // 9: journalet.v1.AgentConfig.user_namespaces:type_name -> journalet.v1.UserNamespaceRange
+	15, // 10: journalet.v1.AgentConfig.image_garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
+	16, // 11: journalet.v1.AgentConfig.shutdown_groups:type_name -> journalet.v1.ShutdownGroup
+	14, // 12: journalet.v1.AgentConfig.eviction:type_name -> journalet.v1.NodeEviction
+	6,  // 13: journalet.v1.AgentConfig.managers:type_name -> journalet.v1.ResourceManagers
+	8,  // 14: journalet.v1.ResourceManagers.topology:type_name -> journalet.v1.NodeTopology
+	7,  // 15: journalet.v1.ResourceManagers.cpu_options:type_name -> journalet.v1.CpuOptions
+	11, // 16: journalet.v1.ResourceManagers.reserved_memory:type_name -> journalet.v1.NumaMemory
+	0,  // 17: journalet.v1.ResourceManagers.topology_policy:type_name -> journalet.v1.TopologyPolicy
+	9,  // 18: journalet.v1.NodeTopology.cores:type_name -> journalet.v1.CpuCore
+	10, // 19: journalet.v1.NodeTopology.nodes:type_name -> journalet.v1.NumaNode
+	18, // 20: journalet.v1.NumaNode.huge_pages:type_name -> journalet.v1.HugePages
+	18, // 21: journalet.v1.ExclusiveContainer.memory:type_name -> journalet.v1.HugePages
+	18, // 22: journalet.v1.ExclusiveRequest.memory:type_name -> journalet.v1.HugePages
+	35, // 23: journalet.v1.NodeEviction.transition_period:type_name -> google.protobuf.Duration
+	35, // 24: journalet.v1.NodeEviction.max_pod_grace:type_name -> google.protobuf.Duration
+	35, // 25: journalet.v1.ImageGarbageCollection.min_age:type_name -> google.protobuf.Duration
+	35, // 26: journalet.v1.ImageGarbageCollection.max_age:type_name -> google.protobuf.Duration
+	35, // 27: journalet.v1.ShutdownGroup.grace:type_name -> google.protobuf.Duration
+	18, // 28: journalet.v1.NodeCapacity.huge_pages:type_name -> journalet.v1.HugePages
+	1,  // 29: journalet.v1.Quarantined.code:type_name -> journalet.v1.DecisionError
+	35, // 30: journalet.v1.TimerSet.duration:type_name -> google.protobuf.Duration
+	36, // 31: journalet.v1.Timer.set_at:type_name -> google.protobuf.Timestamp
+	35, // 32: journalet.v1.Timer.duration:type_name -> google.protobuf.Duration
+	33, // 33: journalet.v1.Timers.set:type_name -> journalet.v1.Timers.SetEntry
+	28, // 34: journalet.v1.AgentStarted.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	4,  // 35: journalet.v1.KubeletState.PodsEntry.value:type_name -> journalet.v1.KubeletPod
+	26, // 36: journalet.v1.Timers.SetEntry.value:type_name -> journalet.v1.Timer
+	37, // [37:37] is the sub-list for method output_type
+	37, // [37:37] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_agent_proto_init() }
@@ -2272,13 +2411,14 @@ func file_journalet_v1_agent_proto_init() {
 	if File_journalet_v1_agent_proto != nil {
 		return
 	}
+	file_journalet_v1_devices_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_agent_proto_rawDesc), len(file_journalet_v1_agent_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   29,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1240,7 +1240,7 @@ func (x *DeviceResource) GetAllocatable() int64 {
 	return 0
 }
 
-// DeviceWait is a pod that waits for a device plugin before its admission.
+// DeviceWait is a pod that waits for a device plugin before its admission, or for what is kept for other pods.
 type DeviceWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The request that has no answer yet; 0: none.
@@ -1251,7 +1251,9 @@ type DeviceWait struct {
 	// Answers so far.
 	Preferred []*ContainerDevices `protobuf:"bytes,4,rep,name=preferred,proto3" json:"preferred,omitempty"`
 	// AdmissionDeferred.message, as last decided.
-	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	// It waits for what is kept for pods that a kubelet had admitted.
+	Kept          bool `protobuf:"varint,6,opt,name=kept,proto3" json:"kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1319,6 +1321,13 @@ func (x *DeviceWait) GetMessage() string {
 		return x.Message
 	}
 	return ""
+}
+
+func (x *DeviceWait) GetKept() bool {
+	if x != nil {
+		return x.Kept
+	}
+	return false
 }
 
 // UnhealthyDevices are the devices of a pod that are not healthy.
@@ -1548,7 +1557,7 @@ const file_journalet_v1_devices_proto_rawDesc = "" +
 	"\vallocatable\x18\x06 \x01(\x03R\vallocatable\x1aP\n" +
 	"\fDevicesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.journalet.v1.DeviceR\x05value:\x028\x01\"\xbd\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x14.journalet.v1.DeviceR\x05value:\x028\x01\"\xd1\x01\n" +
 	"\n" +
 	"DeviceWait\x12\x1d\n" +
 	"\n" +
@@ -1556,7 +1565,8 @@ const file_journalet_v1_devices_proto_rawDesc = "" +
 	"\tcontainer\x18\x02 \x01(\tR\tcontainer\x12\x1a\n" +
 	"\bresource\x18\x03 \x01(\tR\bresource\x12<\n" +
 	"\tpreferred\x18\x04 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\tpreferred\x12\x18\n" +
-	"\amessage\x18\x05 \x01(\tR\amessage\"J\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x12\x12\n" +
+	"\x04kept\x18\x06 \x01(\bR\x04kept\"J\n" +
 	"\x10UnhealthyDevices\x126\n" +
 	"\adevices\x18\x01 \x03(\v2\x1c.journalet.v1.HealthOfDeviceR\adevices\"\x91\x02\n" +
 	"\x10DeviceAllocation\x128\n" +

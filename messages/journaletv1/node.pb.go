@@ -2208,9 +2208,13 @@ type NodeState struct {
 	AllCpus string `protobuf:"bytes,25,opt,name=all_cpus,json=allCpus,proto3" json:"all_cpus,omitempty"`
 	// By UID, of pods in pending_preemption: what no other pod gets. Missing: the pod requests nothing of that kind, or
 	// the resource managers have changed since.
-	Reservations  map[string]*Reservation `protobuf:"bytes,26,rep,name=reservations,proto3" json:"reservations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Reservations map[string]*Reservation `protobuf:"bytes,26,rep,name=reservations,proto3" json:"reservations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// By UID: what a kubelet had given to pods that are not decided yet. No other pod gets any of it.
+	KubeletPods map[string]*KubeletPod `protobuf:"bytes,27,rep,name=kubelet_pods,json=kubeletPods,proto3" json:"kubelet_pods,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// UIDs of those that are orphans, sorted: theirs until they have finished.
+	KubeletOrphans []string `protobuf:"bytes,28,rep,name=kubelet_orphans,json=kubeletOrphans,proto3" json:"kubelet_orphans,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *NodeState) Reset() {
@@ -2442,6 +2446,20 @@ func (x *NodeState) GetAllCpus() string {
 func (x *NodeState) GetReservations() map[string]*Reservation {
 	if x != nil {
 		return x.Reservations
+	}
+	return nil
+}
+
+func (x *NodeState) GetKubeletPods() map[string]*KubeletPod {
+	if x != nil {
+		return x.KubeletPods
+	}
+	return nil
+}
+
+func (x *NodeState) GetKubeletOrphans() []string {
+	if x != nil {
+		return x.KubeletOrphans
 	}
 	return nil
 }
@@ -3277,7 +3295,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"waitingFor\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x06 \x01(\x04R\trequestId\x12\x16\n" +
-	"\x06images\x18\a \x01(\bR\x06images\"\x8c\x14\n" +
+	"\x06images\x18\a \x01(\bR\x06images\"\xdc\x15\n" +
 	"\tNodeState\x121\n" +
 	"\x06config\x18\x01 \x01(\v2\x19.journalet.v1.AgentConfigR\x06config\x125\n" +
 	"\x04pods\x18\x02 \x03(\v2!.journalet.v1.NodeState.PodsEntryR\x04pods\x128\n" +
@@ -3312,7 +3330,9 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\vshared_cpus\x18\x18 \x01(\tR\n" +
 	"sharedCpus\x12\x19\n" +
 	"\ball_cpus\x18\x19 \x01(\tR\aallCpus\x12M\n" +
-	"\freservations\x18\x1a \x03(\v2).journalet.v1.NodeState.ReservationsEntryR\freservations\x1aR\n" +
+	"\freservations\x18\x1a \x03(\v2).journalet.v1.NodeState.ReservationsEntryR\freservations\x12K\n" +
+	"\fkubelet_pods\x18\x1b \x03(\v2(.journalet.v1.NodeState.KubeletPodsEntryR\vkubeletPods\x12'\n" +
+	"\x0fkubelet_orphans\x18\x1c \x03(\tR\x0ekubeletOrphans\x1aR\n" +
 	"\tPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.AdmittedPodR\x05value:\x028\x01\x1a8\n" +
@@ -3349,7 +3369,10 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x1f.journalet.v1.ExclusiveRequestsR\x05value:\x028\x01\x1aZ\n" +
 	"\x11ReservationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
-	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.ReservationR\x05value:\x028\x01\"\x87\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.ReservationR\x05value:\x028\x01\x1aX\n" +
+	"\x10KubeletPodsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12.\n" +
+	"\x05value\x18\x02 \x01(\v2\x18.journalet.v1.KubeletPodR\x05value:\x028\x01\"\x87\x01\n" +
 	"\vReservation\x128\n" +
 	"\adevices\x18\x01 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12>\n" +
 	"\texclusive\x18\x02 \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\"S\n" +
@@ -3449,7 +3472,7 @@ func file_journalet_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_journalet_v1_node_proto_goTypes = []any{
 	(QosClass)(0),                      // 0: journalet.v1.QosClass
 	(FilesystemLayout)(0),              // 1: journalet.v1.FilesystemLayout
@@ -3501,46 +3524,48 @@ var file_journalet_v1_node_proto_goTypes = []any{
 	nil,                                // 47: journalet.v1.NodeState.DeviceWaitsEntry
 	nil,                                // 48: journalet.v1.NodeState.ExclusiveRequestsEntry
 	nil,                                // 49: journalet.v1.NodeState.ReservationsEntry
-	nil,                                // 50: journalet.v1.AdmittedPod.UnhealthyDevicesEntry
-	(*DeviceDemand)(nil),               // 51: journalet.v1.DeviceDemand
-	(*HugePages)(nil),                  // 52: journalet.v1.HugePages
-	(*UserNamespace)(nil),              // 53: journalet.v1.UserNamespace
-	(*ContainerDevices)(nil),           // 54: journalet.v1.ContainerDevices
-	(*ExclusiveContainer)(nil),         // 55: journalet.v1.ExclusiveContainer
-	(*durationpb.Duration)(nil),        // 56: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),      // 57: google.protobuf.Timestamp
-	(*AgentConfig)(nil),                // 58: journalet.v1.AgentConfig
-	(*Timers)(nil),                     // 59: journalet.v1.Timers
-	(*NodeObserved)(nil),               // 60: journalet.v1.NodeObserved
-	(*ExclusiveRequest)(nil),           // 61: journalet.v1.ExclusiveRequest
-	(*DrainRequested)(nil),             // 62: journalet.v1.DrainRequested
-	(*UidRequested)(nil),               // 63: journalet.v1.UidRequested
-	(*DeviceResource)(nil),             // 64: journalet.v1.DeviceResource
-	(*DeviceWait)(nil),                 // 65: journalet.v1.DeviceWait
-	(*UnhealthyDevices)(nil),           // 66: journalet.v1.UnhealthyDevices
+	nil,                                // 50: journalet.v1.NodeState.KubeletPodsEntry
+	nil,                                // 51: journalet.v1.AdmittedPod.UnhealthyDevicesEntry
+	(*DeviceDemand)(nil),               // 52: journalet.v1.DeviceDemand
+	(*HugePages)(nil),                  // 53: journalet.v1.HugePages
+	(*UserNamespace)(nil),              // 54: journalet.v1.UserNamespace
+	(*ContainerDevices)(nil),           // 55: journalet.v1.ContainerDevices
+	(*ExclusiveContainer)(nil),         // 56: journalet.v1.ExclusiveContainer
+	(*durationpb.Duration)(nil),        // 57: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),      // 58: google.protobuf.Timestamp
+	(*AgentConfig)(nil),                // 59: journalet.v1.AgentConfig
+	(*Timers)(nil),                     // 60: journalet.v1.Timers
+	(*NodeObserved)(nil),               // 61: journalet.v1.NodeObserved
+	(*ExclusiveRequest)(nil),           // 62: journalet.v1.ExclusiveRequest
+	(*DrainRequested)(nil),             // 63: journalet.v1.DrainRequested
+	(*UidRequested)(nil),               // 64: journalet.v1.UidRequested
+	(*DeviceResource)(nil),             // 65: journalet.v1.DeviceResource
+	(*DeviceWait)(nil),                 // 66: journalet.v1.DeviceWait
+	(*KubeletPod)(nil),                 // 67: journalet.v1.KubeletPod
+	(*UnhealthyDevices)(nil),           // 68: journalet.v1.UnhealthyDevices
 }
 var file_journalet_v1_node_proto_depIdxs = []int32{
 	5,  // 0: journalet.v1.AdmissionRequested.demand:type_name -> journalet.v1.PodDemand
 	0,  // 1: journalet.v1.AdmissionRequested.qos:type_name -> journalet.v1.QosClass
-	51, // 2: journalet.v1.AdmissionRequested.devices:type_name -> journalet.v1.DeviceDemand
-	52, // 3: journalet.v1.PodDemand.huge_pages:type_name -> journalet.v1.HugePages
-	53, // 4: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
-	54, // 5: journalet.v1.AdmissionDecided.devices:type_name -> journalet.v1.ContainerDevices
-	55, // 6: journalet.v1.AdmissionDecided.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	54, // 7: journalet.v1.AdmissionPendingPreemption.devices:type_name -> journalet.v1.ContainerDevices
-	55, // 8: journalet.v1.AdmissionPendingPreemption.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	56, // 9: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
+	52, // 2: journalet.v1.AdmissionRequested.devices:type_name -> journalet.v1.DeviceDemand
+	53, // 3: journalet.v1.PodDemand.huge_pages:type_name -> journalet.v1.HugePages
+	54, // 4: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
+	55, // 5: journalet.v1.AdmissionDecided.devices:type_name -> journalet.v1.ContainerDevices
+	56, // 6: journalet.v1.AdmissionDecided.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	55, // 7: journalet.v1.AdmissionPendingPreemption.devices:type_name -> journalet.v1.ContainerDevices
+	56, // 8: journalet.v1.AdmissionPendingPreemption.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	57, // 9: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
 	21, // 10: journalet.v1.PodEvictionDecided.containers:type_name -> journalet.v1.ContainerExcess
 	19, // 11: journalet.v1.PressureObserved.thresholds:type_name -> journalet.v1.ThresholdMet
 	20, // 12: journalet.v1.PressureObserved.pods:type_name -> journalet.v1.PodUsage
 	1,  // 13: journalet.v1.PressureObserved.layout:type_name -> journalet.v1.FilesystemLayout
-	57, // 14: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
-	57, // 15: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
+	58, // 14: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
+	58, // 15: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
 	21, // 16: journalet.v1.PodUsage.containers:type_name -> journalet.v1.ContainerExcess
 	2,  // 17: journalet.v1.EvictionProgressed.stage:type_name -> journalet.v1.EvictionStage
 	19, // 18: journalet.v1.NodePressure.thresholds:type_name -> journalet.v1.ThresholdMet
 	2,  // 19: journalet.v1.NodePressure.stage:type_name -> journalet.v1.EvictionStage
-	58, // 20: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
+	59, // 20: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
 	38, // 21: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
 	39, // 22: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
 	40, // 23: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
@@ -3553,46 +3578,48 @@ var file_journalet_v1_node_proto_depIdxs = []int32{
 	45, // 30: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
 	32, // 31: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
 	32, // 32: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
-	59, // 33: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
-	60, // 34: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
+	60, // 33: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
+	61, // 34: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
 	28, // 35: journalet.v1.NodeState.pressure:type_name -> journalet.v1.NodePressure
 	46, // 36: journalet.v1.NodeState.devices:type_name -> journalet.v1.NodeState.DevicesEntry
 	47, // 37: journalet.v1.NodeState.device_waits:type_name -> journalet.v1.NodeState.DeviceWaitsEntry
 	48, // 38: journalet.v1.NodeState.exclusive_requests:type_name -> journalet.v1.NodeState.ExclusiveRequestsEntry
 	49, // 39: journalet.v1.NodeState.reservations:type_name -> journalet.v1.NodeState.ReservationsEntry
-	54, // 40: journalet.v1.Reservation.devices:type_name -> journalet.v1.ContainerDevices
-	55, // 41: journalet.v1.Reservation.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	61, // 42: journalet.v1.ExclusiveRequests.containers:type_name -> journalet.v1.ExclusiveRequest
-	62, // 43: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
-	57, // 44: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	5,  // 45: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
-	57, // 46: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
-	5,  // 47: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
-	0,  // 48: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
-	53, // 49: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
-	54, // 50: journalet.v1.AdmittedPod.devices:type_name -> journalet.v1.ContainerDevices
-	50, // 51: journalet.v1.AdmittedPod.unhealthy_devices:type_name -> journalet.v1.AdmittedPod.UnhealthyDevicesEntry
-	55, // 52: journalet.v1.AdmittedPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	31, // 53: journalet.v1.AdmittedPod.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
-	63, // 54: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
-	63, // 55: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
-	4,  // 56: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
-	3,  // 57: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
-	34, // 58: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	36, // 59: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	33, // 60: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
-	35, // 61: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
-	53, // 62: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	64, // 63: journalet.v1.NodeState.DevicesEntry.value:type_name -> journalet.v1.DeviceResource
-	65, // 64: journalet.v1.NodeState.DeviceWaitsEntry.value:type_name -> journalet.v1.DeviceWait
-	31, // 65: journalet.v1.NodeState.ExclusiveRequestsEntry.value:type_name -> journalet.v1.ExclusiveRequests
-	30, // 66: journalet.v1.NodeState.ReservationsEntry.value:type_name -> journalet.v1.Reservation
-	66, // 67: journalet.v1.AdmittedPod.UnhealthyDevicesEntry.value:type_name -> journalet.v1.UnhealthyDevices
-	68, // [68:68] is the sub-list for method output_type
-	68, // [68:68] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	50, // 40: journalet.v1.NodeState.kubelet_pods:type_name -> journalet.v1.NodeState.KubeletPodsEntry
+	55, // 41: journalet.v1.Reservation.devices:type_name -> journalet.v1.ContainerDevices
+	56, // 42: journalet.v1.Reservation.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	62, // 43: journalet.v1.ExclusiveRequests.containers:type_name -> journalet.v1.ExclusiveRequest
+	63, // 44: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
+	58, // 45: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	5,  // 46: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
+	58, // 47: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
+	5,  // 48: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
+	0,  // 49: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
+	54, // 50: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
+	55, // 51: journalet.v1.AdmittedPod.devices:type_name -> journalet.v1.ContainerDevices
+	51, // 52: journalet.v1.AdmittedPod.unhealthy_devices:type_name -> journalet.v1.AdmittedPod.UnhealthyDevicesEntry
+	56, // 53: journalet.v1.AdmittedPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	31, // 54: journalet.v1.AdmittedPod.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
+	64, // 55: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
+	64, // 56: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
+	4,  // 57: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
+	3,  // 58: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
+	34, // 59: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	36, // 60: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	33, // 61: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
+	35, // 62: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	54, // 63: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	65, // 64: journalet.v1.NodeState.DevicesEntry.value:type_name -> journalet.v1.DeviceResource
+	66, // 65: journalet.v1.NodeState.DeviceWaitsEntry.value:type_name -> journalet.v1.DeviceWait
+	31, // 66: journalet.v1.NodeState.ExclusiveRequestsEntry.value:type_name -> journalet.v1.ExclusiveRequests
+	30, // 67: journalet.v1.NodeState.ReservationsEntry.value:type_name -> journalet.v1.Reservation
+	67, // 68: journalet.v1.NodeState.KubeletPodsEntry.value:type_name -> journalet.v1.KubeletPod
+	68, // 69: journalet.v1.AdmittedPod.UnhealthyDevicesEntry.value:type_name -> journalet.v1.UnhealthyDevices
+	70, // [70:70] is the sub-list for method output_type
+	70, // [70:70] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_node_proto_init() }
@@ -3611,7 +3638,7 @@ func file_journalet_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_node_proto_rawDesc), len(file_journalet_v1_node_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   47,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -94,7 +94,7 @@ func (a *agent) started(r *host.Recovered) *journaletv1.AgentStarted {
 	concurrency := uint32(max(1, a.cfg.CRIConcurrency))
 	return &journaletv1.AgentStarted{
 		Epoch: a.bus.Opening().Epoch, Version: Version, BootId: a.facts.BootID, AgentId: a.id(),
-		FoundUserNamespaces: a.foundUserNamespaces(r),
+		FoundUserNamespaces: a.foundUserNamespaces(r), KubeletState: a.kubeletState(),
 		Config: &journaletv1.AgentConfig{
 			NodeName: a.facts.NodeName, NodeLabels: a.facts.Labels,
 			Allocatable: &journaletv1.NodeCapacity{

@@ -13,6 +13,7 @@ import (
 
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/runtime/kubeletstate"
 )
 
 const (
@@ -246,4 +247,22 @@ func statusLine(status, key string) string {
 		}
 	}
 	return ""
+}
+
+// kubeletState checks what a kubelet has left in the root directory, which the first start takes over (ADR 070).
+func (m *machine) kubeletState() Check {
+	dir := m.path(m.cfg.RootDir)
+	state := kubeletstate.Read(dir)
+	switch {
+	case state == nil:
+		return ok("no kubelet had this root directory")
+	case m.exists(filepath.Join(m.cfg.RootDir, "bus")):
+		return ok("the agent has begun since a kubelet had this root directory")
+	case len(state.GetProblems()) > 0:
+		return Check{
+			Status: Warn, Message: strings.Join(state.GetProblems(), "; "),
+			Remedy: "start the kubelet once more, which writes its files again, or drain the node",
+		}
+	}
+	return ok("pods that keep the CPUs, memory and devices that a kubelet had given to them: %d", len(state.GetPods()))
 }

@@ -112,3 +112,25 @@ func TestHostileConfigurationOfAKubeletIsBounded(t *testing.T) {
 		})
 	}
 }
+
+// What a kubelet left is checked before the first start, and is none of ours afterwards.
+func TestStateFilesOfAKubeletAreChecked(t *testing.T) {
+	m := testMachine(t)
+	for _, step := range []struct {
+		path, text, want string
+		status           Status
+	}{
+		{"", "", "no kubelet", OK},
+		{"cpu_manager_state", `{"entries":{"uid-1":{"main":"1"}}}`, "given to them: 0", OK},
+		{"pods/uid-1/x", "", "given to them: 1", OK},
+		{"memory_manager_state", "?", "memory_manager_state: it is damaged", Warn},
+		{"bus/x", "", "has begun since", OK},
+	} {
+		if step.path != "" {
+			m.write(t, filepath.Join(m.cfg.RootDir, step.path), step.text)
+		}
+		if c := m.kubeletState(); c.Status != step.status || !strings.Contains(c.Message, step.want) {
+			t.Errorf("%s: %+v", step.path, c)
+		}
+	}
+}

@@ -83,6 +83,7 @@ func (m *machine) run(ctx context.Context) []Check {
 		{"swap", true, single(m.swap)},
 		{"clock", false, single(m.clock)},
 		{"root-dir", false, single(m.rootDir)},
+		{"kubelet-state", false, single(m.kubeletState)},
 		{"disk", false, single(m.disk)},
 		{"static-pods", false, single(m.staticPods)},
 		{"manifest-url", false, m.manifestURL},

@@ -2,8 +2,10 @@ package scenario
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/cockroachdb/datadriven"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/journalet/journalet/actors/exclusive"
 	"github.com/journalet/journalet/actors/pod"
@@ -44,6 +46,47 @@ func managers(d *datadriven.TestData) *journaletv1.ResourceManagers {
 		}
 	}
 	return m
+}
+
+// kubeletState returns what a kubelet left, from the body of a command: a container a line, as "<pod> <container>
+// cpus=<list> node=<NUMA node> memory=<quantity> <resource>=<id>,<id>", each of these once or not at all.
+func (s *Scenario) kubeletState(d *datadriven.TestData) *journaletv1.KubeletState {
+	if strings.TrimSpace(d.Input) == "" {
+		return nil
+	}
+	out := &journaletv1.KubeletState{Pods: map[string]*journaletv1.KubeletPod{}}
+	for line := range strings.Lines(d.Input) {
+		words := strings.Fields(line)
+		uid := words[0]
+		for known, alias := range s.g.names.alias {
+			if alias == words[0] {
+				uid = known
+			}
+		}
+		if out.Pods[uid] == nil {
+			out.Pods[uid] = new(journaletv1.KubeletPod)
+		}
+		c := &journaletv1.ExclusiveContainer{Container: words[1]}
+		for _, word := range words[2:] {
+			switch key, value, _ := strings.Cut(word, "="); key {
+			case "cpus":
+				c.Cpus = value
+			case "node":
+				c.MemoryNodes = append(c.MemoryNodes, uint32(value[0]-'0'))
+			case "memory":
+				q := resource.MustParse(value)
+				c.Memory = append(c.Memory, &journaletv1.HugePages{Bytes: q.Value()})
+			default:
+				out.Pods[uid].Devices = append(out.Pods[uid].Devices, &journaletv1.ContainerDevices{
+					Container: words[1], Resource: key, Ids: strings.Split(value, ","),
+				})
+			}
+		}
+		if c.GetCpus() != "" || c.GetMemory() != nil {
+			out.Pods[uid].Exclusive = append(out.Pods[uid].Exclusive, c)
+		}
+	}
+	return out
 }
 
 // aloneText names what the containers of a pod have alone, or what is reserved for them.

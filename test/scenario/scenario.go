@@ -206,7 +206,9 @@ func (s *Scenario) start(d *datadriven.TestData) (string, error) {
 		Epoch: s.g.epoch, Version: arg(d, "version", "scenario"), Config: c, BootId: "boot", AgentId: "agent",
 	}
 	s.g.world.boot = s.started.GetBootId()
-	if err := s.put(messages.Agent, messages.NewEvent(proto.CloneOf(s.started))); err != nil {
+	first := proto.CloneOf(s.started)
+	first.KubeletState = s.kubeletState(d) // it is not read again
+	if err := s.put(messages.Agent, messages.NewEvent(first)); err != nil {
 		return "", err
 	}
 	if d.HasArg("unready") {

@@ -98,6 +98,7 @@ var fields = map[action][]string{
 		"ResizeDecided.uid", "ResizePendingPreemption.uid", "ResizePendingPreemption.victims",
 		"ResizeRequested.uid", "ResizeStarted.uid", "ResizeWithdrawn.uid", "UidDeferred.uid", "UidGranted.uid",
 		"UidRequested.uid", "UidWithdrawn.uid",
+		"KubeletState.pods",
 		"AgentStarted.found_user_namespaces", "ObjectsRead.uid", "PodCgroupLost.uid", "PodDirectoryFound.uid",
 		"StorageExceeded.uid", "VolumesLost.uid",
 		"DrainProgressed.waiting_for", "LogRotated.uid", "PodEvictionDecided.uid", "PodReadmitted.uid",
@@ -195,6 +196,7 @@ var fields = map[action][]string{
 		"PreferredDevicesRequested.available", "PreferredDevicesRequested.chosen", "PreferredDevicesRequested.resource",
 	},
 	drop: {
+		"KubeletState.problems",
 		"AdmissionDecided.message", "AgentConfig.node_labels", "AgentStarted.agent_id", "AgentStarted.boot_id",
 		"OtherMachine.address", "OtherMachine.boot_id", "OtherMachine.machine_id",
 		"CallFinished.message", "Condition.message", "ContainerObservation.message", "ContainerWaiting.message",

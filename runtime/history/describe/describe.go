@@ -125,8 +125,13 @@ func (d *Describer) agentEvent(_ string, e *journaletv1.Event) string {
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted:
 		s := k.AgentStarted
-		return fmt.Sprintf("agent %s started on node %s (epoch %d)", s.GetVersion(), s.GetConfig().GetNodeName(),
+		text := fmt.Sprintf("agent %s started on node %s (epoch %d)", s.GetVersion(), s.GetConfig().GetNodeName(),
 			s.GetEpoch())
+		if left := s.GetKubeletState(); left != nil {
+			text += fmt.Sprintf(", with what a kubelet had given to %s", count(len(left.GetPods()), "pod"))
+			text = withMessage(text, strings.Join(left.GetProblems(), "; "))
+		}
+		return text
 	case *journaletv1.Event_AgentStopped:
 		return withMessage("agent stopped", k.AgentStopped.GetReason())
 	case *journaletv1.Event_JournalDamaged:

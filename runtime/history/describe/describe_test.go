@@ -46,6 +46,8 @@ func TestEventsAreDescribedInShortLines(t *testing.T) {
 	d := New()
 	d.Describe("", messages.Source("file"), added("u1", "default", "web"))
 	d.Describe(intent, messages.Pod("u1"), startCall(2))
+	left := &journaletv1.KubeletState{Pods: map[string]*journaletv1.KubeletPod{"u1": nil}, Problems: []string{"a", "b"}}
+	begun := &journaletv1.AgentStarted{Version: "v1", Epoch: 1, KubeletState: left}
 	for _, c := range []struct {
 		want string
 		e    *ev
@@ -53,6 +55,10 @@ func TestEventsAreDescribedInShortLines(t *testing.T) {
 		{"starting container main (attempt 2) of web", dispatched(&journaletv1.CallDispatched{IntentId: intent})},
 		{"outcome unknown, inspecting the runtime first: start container main (attempt 2) of web (dispatched 3s ago)",
 			dispatched(&journaletv1.CallDispatched{IntentId: intent, InDoubt: true, Elapsed: durationpb.New(3 * time.Second)})},
+		{
+			"agent v1 started on node  (epoch 1), with what a kubelet had given to 1 pod: a; b",
+			&ev{Kind: &journaletv1.Event_AgentStarted{AgentStarted: begun}},
+		},
 		{"started container main (attempt 2) of web", callResult(intent, "pod/u1", 0, "")},
 		{"failed to start container main (attempt 2) of web (Start): no such file",
 			callResult(intent, "pod/u1", journaletv1.CallError_CALL_ERROR_START, "no such\n file")},

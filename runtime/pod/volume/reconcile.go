@@ -162,6 +162,12 @@ func (d *Driver) bootedAs(id string) bool {
 	return err == nil && id != "" && strings.TrimSpace(string(last)) == id
 }
 
+// Known reports whether an agent has begun in the root directory before, also one whose journal is lost.
+func (d *Driver) Known() bool {
+	_, err := os.Lstat(filepath.Join(d.opts.RootDir, bootFile))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 // Reconciled notes that all that Reconcile has found lost in this boot is in the journal.
 func (d *Driver) Reconciled(bootID string) error {
 	if d.bootedAs(bootID) {
