@@ -1,0 +1,108 @@
+package nfs
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// maxServerBytes is the longest name that DNS has; maxPathBytes the longest path that Linux takes.
+	maxServerBytes, maxPathBytes = 253, 4095
+	// maxOptionsBytes bounds all options together: the kernel takes one page of them.
+	maxOptionsBytes = 4095
+)
+
+// ErrSource means that a volume names no export that could be mounted: only another manifest or PersistentVolume helps.
+var ErrSource = errors.New("no NFS export")
+
+// Source is an export, and how it is mounted.
+type Source struct {
+	// Server is a host name or an address, Path the absolute path of the export on it.
+	Server, Path string
+	// Options are those of mount(8), such as nfsvers=4.2.
+	Options  []string
+	ReadOnly bool
+}
+
+// OfVolume returns the source of a volume of a pod.
+func OfVolume(v *corev1.NFSVolumeSource) Source {
+	return Source{Server: v.Server, Path: v.Path, ReadOnly: v.ReadOnly}
+}
+
+// OfPersistentVolume returns the source of a PersistentVolume with an NFS export. As with the kubelet its annotation of
+// mount options replaces those of its spec. readOnly is what the claim's volume in the pod says. The kubelet ignores
+// the PersistentVolume's own readOnly, which the API documents to force a read-only mount.
+func OfPersistentVolume(pv *corev1.PersistentVolume, readOnly bool) Source {
+	s := OfVolume(pv.Spec.NFS)
+	s.ReadOnly = s.ReadOnly || readOnly
+	s.Options = pv.Spec.MountOptions
+	if text, ok := pv.Annotations[corev1.MountOptionAnnotation]; ok {
+		s.Options = strings.Split(text, ",")
+	}
+	return s
+}
+
+// device returns what is mounted, as mount(8) takes it.
+func (s Source) device() string {
+	server := s.Server
+	if a, err := netip.ParseAddr(server); err == nil && a.Is6() {
+		server = "[" + server + "]"
+	}
+	return server + ":" + s.Path
+}
+
+// options returns the options as one word, sorted and each once; empty: none.
+func (s Source) options() string {
+	all := slices.DeleteFunc(slices.Clone(s.Options), func(o string) bool { return o == "" })
+	if s.ReadOnly {
+		all = append(all, "ro")
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), ",")
+}
+
+// check returns an error that is ErrSource, unless mount(8) takes the source as an export and nothing else. Who may
+// create pods chooses server and path; the options are those of who may create PersistentVolumes, and are passed on.
+func (s Source) check() error {
+	wrong := ""
+	switch {
+	case !isServer(s.Server):
+		wrong = fmt.Sprintf("the server %.64q is neither a host name nor an address", s.Server)
+	case !path.IsAbs(s.Path):
+		wrong = fmt.Sprintf("the path %.64q is not absolute", s.Path)
+	case len(s.Path) > maxPathBytes || strings.ContainsFunc(s.Path, unicode.IsControl):
+		wrong = fmt.Sprintf("the path %.64q is longer than %d bytes or has control characters", s.Path, maxPathBytes)
+	case len(s.options()) > maxOptionsBytes || strings.ContainsFunc(s.options(), unicode.IsControl):
+		wrong = fmt.Sprintf("the mount options %.64q are longer than %d bytes or have control characters", s.options(),
+			maxOptionsBytes)
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: %s; correct the volume", ErrSource, wrong)
+}
+
+// isServer reports whether a text is a host name or an IP address, also one of version 6 in brackets.
+func isServer(text string) bool {
+	inner, opened := strings.CutPrefix(text, "[")
+	inner, closed := strings.CutSuffix(inner, "]")
+	if a, err := netip.ParseAddr(inner); err == nil && opened == closed && (!opened || a.Is6()) {
+		return !strings.ContainsFunc(a.Zone(), func(r rune) bool { return !isNamed(r) })
+	}
+	if text == "" || len(text) > maxServerBytes || text[0] == '-' {
+		return false
+	}
+	return !strings.ContainsFunc(text, func(r rune) bool { return !isNamed(r) })
+}
+
+// isNamed reports whether a character may be in a host name. Names without a dot at their end and with underscores are
+// in use.
+func isNamed(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-._", r)
+}
