@@ -76,12 +76,12 @@ func scopeOf(req *journaletv1.CallRequested) (name string, whole bool) {
 // call, a plugin may hang, and no stop may wait for either.
 func isHook(req *journaletv1.CallRequested) bool { return req.GetRunHook() != nil || callsPlugin(req) }
 
-// callsPlugin reports whether a call waits for a plugin: of devices, for claims, or of CSI.
+// callsPlugin reports whether a call waits for a plugin, of devices, for claims or of CSI, or for an NFS server.
 func callsPlugin(req *journaletv1.CallRequested) bool {
 	return messages.IsAboutDevices(req) || messages.IsAboutClaims(req) || callsCSI(req)
 }
 
-// callsCSI reports whether a call has CSI drivers set up or tear down volumes.
+// callsCSI reports whether a call sets up or tears down volumes of CSI drivers, claims and NFS servers.
 func callsCSI(req *journaletv1.CallRequested) bool {
 	return req.GetSetUpVolumes().GetCsi() || req.GetCleanPod().GetCsi()
 }

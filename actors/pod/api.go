@@ -114,13 +114,13 @@ func (a *Actor) hasObject() bool {
 }
 
 // deleteObject has the object deleted as soon as nothing of the pod runs, no sandbox holds its network, no CSI driver
-// has a volume of it, and the API server has its terminal phase. What is dead is removed afterwards: a deletion does
-// not wait for the removals of all pods that were deleted at the same time.
+// or NFS server has a volume of it, and the API server has its terminal phase. What is dead is removed afterwards: a
+// deletion does not wait for the removals of all pods that were deleted at the same time.
 func (d *step) deleteObject() error {
 	s := d.state
 	terminal := s.GetPod().GetApi().GetTerminalPhase() != journaletv1.PodPhase_POD_PHASE_UNSPECIFIED
 	if !d.hasObject() || !terminal || s.GetApiDeleteRequested() || s.GetApiDeleted() || d.tearDownWait() > 0 ||
-		d.mayRunUnseen() || d.publishes() || d.AnyAlive() || d.calling(removesNothing) ||
+		d.mayRunUnseen() || d.hasApart() || d.AnyAlive() || d.calling(removesNothing) ||
 		slices.ContainsFunc(s.GetObserved().GetSandboxes(), d.holdsNetwork) {
 		return nil
 	}

@@ -263,6 +263,6 @@ func (d *step) cleanPod(all bool) error {
 	}
 	p := d.state.GetPod()
 	return d.requestCall(&journaletv1.CleanPod{
-		Namespace: p.GetNamespace(), Name: p.GetName(), All: all, Csi: d.publishes(),
+		Namespace: p.GetNamespace(), Name: p.GetName(), All: all, Csi: d.hasApart(),
 	})
 }

@@ -35,8 +35,8 @@ func (d *step) setObjects() error {
 }
 
 // setUpVolumes requests the set-up of all volumes that are not, or that have other contents than desired. Those of CSI
-// drivers have a call of their own, beside that for the others: drivers may take minutes. Before the store has read the
-// pod's objects, which takes milliseconds, none of the others is requested: one call does for all.
+// drivers and NFS servers have a call of their own, beside that for the others: they may take minutes. Before the store
+// has read the pod's objects, which takes milliseconds, none of the others is requested: one call does for all.
 func (d *step) setUpVolumes() error {
 	if !slices.ContainsFunc(d.derive().volumes, desiredVolume.unread) {
 		if err := d.setUpVolumesOf(false); err != nil {
@@ -46,17 +46,19 @@ func (d *step) setUpVolumes() error {
 	return d.setUpVolumesOf(true)
 }
 
-// setUpVolumesOf requests the set-up of the volumes that CSI drivers set up, or of all others. A volume whose object is
-// missing waits for it, and one that failed for its back-off. A failure that nothing but another manifest or object
-// ends is not repeated.
-func (d *step) setUpVolumesOf(csi bool) error {
-	same := func(r *journaletv1.CallRequested) bool { return volumesCall(r) && r.GetSetUpVolumes().GetCsi() == csi }
+// setUpVolumesOf requests the set-up of the volumes of CSI drivers and NFS servers, or of all others. A volume whose
+// object is missing waits for it, and one that failed for its back-off. A failure that nothing but another manifest or
+// object ends is not repeated.
+func (d *step) setUpVolumesOf(apart bool) error {
+	same := func(r *journaletv1.CallRequested) bool {
+		return volumesCall(r) && r.GetSetUpVolumes().GetCsi() == apart
+	}
 	if d.calling(same) {
 		return nil
 	}
 	var all []*journaletv1.DesiredVolume
 	for _, v := range d.derive().volumes {
-		if v.csi != csi {
+		if v.apart != apart {
 			continue
 		}
 		r := d.state.Volumes[v.name]
@@ -82,7 +84,7 @@ func (d *step) setUpVolumesOf(csi bool) error {
 	}
 	return d.requestCall(&journaletv1.SetUpVolumes{
 		Digest: d.state.GetPod().GetDigest(), Volumes: all, AllocatedDigest: d.state.GetAllocatedDigest(),
-		UserNamespace: d.state.GetUserNamespace(), Csi: csi,
+		UserNamespace: d.state.GetUserNamespace(), Csi: apart,
 	})
 }
 
@@ -91,15 +93,15 @@ func volumeDelay(failures uint32) time.Duration {
 	return doubled(failures, firstVolumeDelay, maxVolumeDelay)
 }
 
-// publishes reports whether CSI drivers may still have volumes of a pod that has ended. Until then the pod's object is
-// not deleted: the control plane takes the volumes for free afterwards.
-func (d *step) publishes() bool {
+// hasApart reports whether CSI drivers may still have volumes of a pod that has ended, or exports of NFS servers be
+// mounted for it. Until then the pod's object is not deleted: the control plane takes the volumes for free afterwards.
+func (d *step) hasApart() bool {
 	if d.manifest == nil || !d.state.GetUsedRuntime() {
 		return false
 	}
 	for i := range d.manifest.Spec.Volumes {
 		v := &d.manifest.Spec.Volumes[i]
-		if references.IsCSI(v) && d.state.Volumes[v.Name].GetStage() != tornDown {
+		if references.IsSetUpApart(v) && d.state.Volumes[v.Name].GetStage() != tornDown {
 			return true
 		}
 	}

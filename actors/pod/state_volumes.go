@@ -38,8 +38,8 @@ type desiredVolume struct {
 	contents string
 	// problem is which one is missing, in the kubelet's words; empty while it is merely not read yet.
 	problem string
-	// csi reports whether a CSI driver sets it up.
-	csi bool
+	// apart reports whether it is set up apart from the others: by a CSI driver, or from an NFS server.
+	apart bool
 }
 
 // unread reports whether the store has not read an object of the volume yet.
@@ -56,7 +56,7 @@ func (a *Actor) derive() *derived {
 	}
 	for i := range a.manifest.Spec.Volumes {
 		v := &a.manifest.Spec.Volumes[i]
-		d := desiredVolume{name: v.Name, csi: references.IsCSI(v)}
+		d := desiredVolume{name: v.Name, apart: references.IsSetUpApart(v)}
 		uses := references.OfVolume(a.manifest, v)
 		held, problem := a.lacking(uses)
 		if !held {

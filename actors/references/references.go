@@ -112,6 +112,10 @@ func OfVolume(p *corev1.Pod, v *corev1.Volume) []Use {
 	return all
 }
 
+// IsSetUpApart reports whether a volume is set up beside the others of its pod, in a call of its own: it needs a CSI
+// driver, a claim or an NFS server, which may take minutes and hold up nothing else.
+func IsSetUpApart(v *corev1.Volume) bool { return IsCSI(v) || v.NFS != nil }
+
 // IsCSI reports whether a CSI driver sets up a volume, as far as its manifest shows: it is inline, or a claim.
 func IsCSI(v *corev1.Volume) bool {
 	return v.CSI != nil || v.PersistentVolumeClaim != nil || v.Ephemeral != nil

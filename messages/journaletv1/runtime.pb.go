@@ -2017,7 +2017,7 @@ type SetUpVolumes struct {
 	AllocatedDigest string `protobuf:"bytes,4,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	// The user namespace of the pod. Unset: the node's.
 	UserNamespace *UserNamespace `protobuf:"bytes,5,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
-	// The volumes are of CSI drivers: the call waits for drivers and for the API server, and excludes no other. It may be
+	// The volumes are of CSI drivers, claims and NFS servers: the call waits for these, and excludes no other. It may be
 	// cancelled.
 	Csi           bool `protobuf:"varint,6,opt,name=csi,proto3" json:"csi,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2224,7 +2224,8 @@ type CleanPod struct {
 	Name      string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Directories, logs and links too: the pod is removed for good.
 	All bool `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
-	// Volumes of CSI drivers are among those that are torn down: the call waits for drivers, and excludes no other.
+	// Volumes of CSI drivers, claims or NFS servers are among those that are torn down: the call waits for these, and
+	// excludes no other.
 	Csi           bool `protobuf:"varint,4,opt,name=csi,proto3" json:"csi,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

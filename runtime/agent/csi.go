@@ -4,8 +4,6 @@ import (
 	"context"
 	"path/filepath"
 
-	"github.com/opencontainers/selinux/go-selinux"
-
 	"github.com/journalet/journalet/runtime/cluster/client"
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/csi"
@@ -34,7 +32,7 @@ func (a *agent) newCSI() (volume.CSI, error) {
 	c.disks, err = csi.New(csi.Options{
 		RootDir: root, NodeName: a.facts.NodeName, BootID: a.facts.BootID, Drivers: c.csi,
 		Objects: csi.FromAPI(c.client), Node: c.node, Pod: a.apiObject, Event: c.reports.events.EmitObject,
-		Clock: cri.RealClock{}, SELinux: selinux.GetEnabled(), Log: a.log,
+		Clock: cri.RealClock{}, Log: a.log,
 	})
 	return c.disks, err
 }

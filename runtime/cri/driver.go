@@ -15,6 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 	"github.com/journalet/journalet/runtime/image/credentials"
 	"github.com/journalet/journalet/runtime/objects"
@@ -165,6 +166,8 @@ type Driver struct {
 	images runtimeapi.ImageServiceClient
 	pulls  *rate.Limiter
 	uses   *imageUses
+	// answers are reads of volumes whose servers may be away.
+	answers *bounded.Answers
 }
 
 // New returns a driver. It calls nothing, so the runtime need not be up yet. It panics if a required field of Options
@@ -174,7 +177,7 @@ func New(opts Options) *Driver {
 		panic("cri: Options needs Conn, AgentID, Manifest, Hash and Volumes")
 	}
 	setDefaults(&opts)
-	d := &Driver{opts: opts, log: opts.Log, clock: opts.Clock, uses: new(imageUses)}
+	d := &Driver{opts: opts, log: opts.Log, clock: opts.Clock, uses: new(imageUses), answers: new(bounded.Answers)}
 	d.rt = runtimeapi.NewRuntimeServiceClient(opts.Conn)
 	d.images = runtimeapi.NewImageServiceClient(opts.ImageConn)
 	limit := rate.Limit(opts.PullQPS)

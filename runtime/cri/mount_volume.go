@@ -4,16 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/cri/expand"
 	"github.com/journalet/journalet/runtime/pod/hostpath"
 	"github.com/journalet/journalet/runtime/pod/subpath"
@@ -46,7 +50,7 @@ func (c *call) volumeMount(ctx context.Context, in containerInput, i int) (*runt
 			fmt.Sprintf("cannot find volume %q to mount into container %q", m.Name, in.container.Name))
 	}
 	out := &runtimeapi.Mount{
-		ContainerPath: absolute(m.MountPath), Readonly: m.ReadOnly || isReadOnly(v), SelinuxRelabel: c.relabels(v),
+		ContainerPath: absolute(m.MountPath), Readonly: m.ReadOnly || isReadOnly(v), SelinuxRelabel: c.relabels(in.pod, v),
 	}
 	if v.Image != nil {
 		out.Image, err = c.volumeImage(ctx, in.pod, v.Image.Reference, in.pulled)
@@ -135,7 +139,7 @@ func (c *call) hostPathOf(in containerInput, i int, v *corev1.Volume, sub string
 	if err != nil {
 		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 	}
-	if _, err := os.Lstat(path); err != nil && v.HostPath == nil {
+	if err := c.isThere(v, path); err != nil {
 		// The runtime would create a directory instead, with the wrong mode and perhaps on the wrong medium.
 		return "", retryable(journaletv1.CallError_CALL_ERROR_VOLUME,
 			fmt.Sprintf("volume %q is not set up: %v", v.Name, err))
@@ -157,11 +161,33 @@ func (c *call) hostPathOf(in containerInput, i int, v *corev1.Volume, sub string
 		fmt.Sprintf("%s volumeMount %q of container %q", what, v.Name, in.container.Name))
 }
 
+// answerTimeout bounds what is read of a volume whose server may be away.
+const answerTimeout = 10 * time.Second
+
+// isThere returns an error if nothing is at the path of a volume that was set up. The runtime creates the directory of
+// a hostPath.
+func (c *call) isThere(v *corev1.Volume, path string) error {
+	if v.HostPath != nil {
+		return nil
+	}
+	if !references.IsSetUpApart(v) {
+		_, err := os.Lstat(path)
+		return err
+	}
+	_, err := bounded.Within(context.Background(), c.answers, path, answerTimeout, func() (fs.FileInfo, error) {
+		return os.Lstat(path)
+	})
+	if errors.Is(err, fs.ErrPermission) {
+		return nil // the server refuses the node's root, and perhaps not the container's user
+	}
+	return err
+}
+
 // isReadOnly reports whether containers may not write a volume whatever their mounts ask for: the agent or the runtime
 // owns its contents, or the volume itself says so.
 func isReadOnly(v *corev1.Volume) bool {
 	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil || v.Image != nil ||
-		v.CSI != nil && v.CSI.ReadOnly != nil && *v.CSI.ReadOnly ||
+		v.NFS != nil && v.NFS.ReadOnly || v.CSI != nil && v.CSI.ReadOnly != nil && *v.CSI.ReadOnly ||
 		v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
 }
 

@@ -215,3 +215,23 @@ func TestContentsOfTheAgentAreMountedReadOnly(t *testing.T) {
 		}
 	}
 }
+
+func TestAnExportIsMountedAsItsVolumeSays(t *testing.T) {
+	for _, readOnly := range []bool{true, false} {
+		r, rec := mountRig(t, nil)
+		sandbox := r.sandbox()
+		r.pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+			NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/", ReadOnly: readOnly}}}}
+		path := filepath.Join(r.dir, "root/pods", uid, "volumes/kubernetes.io~nfs/v")
+		r.pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
+		if out := r.perform("b", startContainer(sandbox, 0), false); !out.GetRetryable() ||
+			!strings.Contains(out.GetMessage(), `volume "v" is not set up`) {
+			t.Errorf("before its set-up: %v", out)
+		}
+		must.OK(t, os.MkdirAll(path, 0o700))
+		r.done("c", startContainer(sandbox, 0), false)
+		if m := rec.created.GetConfig().GetMounts()[0]; m.GetReadonly() != readOnly || m.GetHostPath() != path {
+			t.Errorf("mount %v", m)
+		}
+	}
+}

@@ -13,5 +13,7 @@ func selinuxOptions(o *corev1.SELinuxOptions) *runtimeapi.SELinuxOption {
 }
 
 // relabels reports whether the runtime is to give the files of a volume the pod's SELinux label: where the node has
-// SELinux, those of every volume that the agent sets up itself. Those of a hostPath are the node's.
-func (d *Driver) relabels(v *corev1.Volume) bool { return d.opts.SELinux && v.HostPath == nil }
+// SELinux, those of every volume that is neither the node's nor an NFS server's.
+func (d *Driver) relabels(pod *corev1.Pod, v *corev1.Volume) bool {
+	return d.opts.SELinux && d.opts.Volumes.Relabels(pod, v.Name)
+}

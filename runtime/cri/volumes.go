@@ -17,6 +17,7 @@ type Volumes interface {
 	TearDown(ctx context.Context, uid string) ([]*journaletv1.VolumeOutcome, error)
 	Clean(ctx context.Context, uid, namespace, name string) ([]*journaletv1.VolumeOutcome, error)
 	Path(pod *corev1.Pod, name string) (string, error)
+	Relabels(pod *corev1.Pod, name string) bool
 	MountSubPath(pod *corev1.Pod, container string, index int, volume, path string) (string, error)
 	CreatePodDirs(uid string) error
 	CreateLogDir(namespace, name, uid, container string) (string, error)

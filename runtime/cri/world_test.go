@@ -75,6 +75,13 @@ func TestSELinuxOptionsArePassedOn(t *testing.T) {
 	}
 }
 
+// ownVolumes has each emptyDir get the label.
+type ownVolumes struct{ Volumes }
+
+func (ownVolumes) Relabels(pod *corev1.Pod, name string) bool {
+	return volumeOf(pod, name).EmptyDir != nil
+}
+
 func TestVolumesOfTheAgentGetTheLabel(t *testing.T) {
 	pod := testPod(func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{
@@ -83,8 +90,8 @@ func TestVolumesOfTheAgentGetTheLabel(t *testing.T) {
 		}
 	})
 	for enabled, want := range map[bool]bool{true: true, false: false} {
-		d := &Driver{opts: Options{SELinux: enabled}}
-		own, node := d.relabels(&pod.Spec.Volumes[0]), d.relabels(&pod.Spec.Volumes[1])
+		d := &Driver{opts: Options{SELinux: enabled, Volumes: ownVolumes{}}}
+		own, node := d.relabels(pod, &pod.Spec.Volumes[0]), d.relabels(pod, &pod.Spec.Volumes[1])
 		if own != want || node {
 			t.Errorf("SELinux %v: %v, hostPath %v", enabled, own, node)
 		}

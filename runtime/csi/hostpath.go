@@ -39,8 +39,6 @@ func orCreate(source *corev1.HostPathVolumeSource) *corev1.HostPathVolumeSource 
 func kindOf(pv *corev1.PersistentVolume) (kind, remedy string) {
 	const mount = "mount the storage on the node, and have the PersistentVolume name its directory as a local one"
 	switch s := &pv.Spec; {
-	case s.NFS != nil:
-		return "nfs", "use a CSI driver for NFS, or " + mount
 	case s.ISCSI != nil:
 		return "iscsi", "use a CSI driver for iSCSI, or " + mount
 	case s.FC != nil:

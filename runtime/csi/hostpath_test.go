@@ -68,16 +68,9 @@ func TestAPersistentVolumeThatIsNotMountedSaysWhy(t *testing.T) {
 			r.hostPath("a", nil)
 			s.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
 		},
-		"another SELinux label": func(r *rig, s *corev1.PersistentVolumeSpec) {
-			r.hostPath("a", nil)
-			r.opts.SELinux = true
-		},
-		"pv-a is of nfs, which this version does not mount; use a CSI driver for NFS": func(
+		"pv-a is of iscsi, which this version does not mount; use a CSI driver for iSCSI": func(
 			_ *rig, s *corev1.PersistentVolumeSpec,
 		) {
-			s.PersistentVolumeSource = corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{}}
-		},
-		"is of iscsi": func(_ *rig, s *corev1.PersistentVolumeSpec) {
 			s.PersistentVolumeSource = corev1.PersistentVolumeSource{ISCSI: &corev1.ISCSIPersistentVolumeSource{}}
 		},
 		"is of fc": func(_ *rig, s *corev1.PersistentVolumeSpec) {

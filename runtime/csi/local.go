@@ -44,22 +44,23 @@ func (v *Volumes) checkAffinity(pv *corev1.PersistentVolume) error {
 
 // setUpOnNode sets up a volume that needs no driver.
 func (s *setUp) setUpOnNode(ctx context.Context) error {
-	if s.src.hostPath != nil && s.opts.SELinux {
-		return errors.New("a hostPath PersistentVolume would get another SELinux label by this version; use a local one")
-	}
-	release, err := s.locks.lock(ctx, s.src.key)
+	uid := string(s.pod.UID)
+	release, err := s.locks.lock(ctx, lockOf(uid, s.src.key))
 	if err != nil {
 		return err
 	}
 	defer release()
-	uid, dir := string(s.pod.UID), s.claimDir(string(s.pod.UID), s.src.dir)
+	dir := s.claimDir(uid, s.src.dir)
 	r, done, err := s.claim(uid, dir)
 	if err != nil || done {
 		return err
 	}
-	if s.src.hostPath != nil {
+	switch {
+	case s.src.hostPath != nil:
 		err = s.useHostPath(r)
-	} else {
+	case s.src.nfs != nil:
+		err = s.mountNFS(ctx, dir, r)
+	default:
 		err = s.bind(ctx, uid, dir, r)
 	}
 	if err != nil {

@@ -34,7 +34,7 @@ func (v *Volumes) SetUp(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume
 	if err != nil {
 		return err
 	}
-	if src.local != "" || src.hostPath != nil {
+	if src.driverless() {
 		return (&setUp{Volumes: v, pod: pod, vol: vol, src: src}).setUpOnNode(ctx)
 	}
 	d, err := v.opts.Drivers.get(src.key.driver)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/journalet/journalet/actors/containers"
+	"github.com/journalet/journalet/runtime/pod/nfs"
 )
 
 // Objects are what is read of the API server. Errors are those of apimachinery's package api/errors, or of the
@@ -54,6 +55,8 @@ type source struct {
 	local string
 	// hostPath is the path of a hostPath PersistentVolume; nil for all others.
 	hostPath *corev1.HostPathVolumeSource
+	// nfs is the export of an NFS PersistentVolume; nil for all others.
+	nfs *nfs.Source
 	// stageSecret, publishSecret and expandSecret are nil if there is none.
 	stageSecret, publishSecret, expandSecret *corev1.SecretReference
 	// claim is what the pod claims the volume by, nil for an inline one. capacity is that of its PersistentVolume.
@@ -67,7 +70,7 @@ func (s *source) attached() bool {
 }
 
 // driverless reports whether the agent sets the volume up itself.
-func (s *source) driverless() bool { return s.local != "" || s.hostPath != nil }
+func (s *source) driverless() bool { return s.local != "" || s.hostPath != nil || s.nfs != nil }
 
 // republished reports whether the driver requires that the volume is published again and again.
 func (s *source) republished() bool { return ptr.Deref(s.driver.RequiresRepublish, false) }
@@ -166,7 +169,7 @@ func ofPersistentVolume(
 	case pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != claim.UID:
 		return nil, fmt.Errorf("PersistentVolume %s is bound to another claim than %s/%s", pv.Name, claim.Namespace,
 			claim.Name)
-	case c == nil && pv.Spec.Local == nil && pv.Spec.HostPath == nil:
+	case c == nil && pv.Spec.Local == nil && pv.Spec.HostPath == nil && pv.Spec.NFS == nil:
 		kind, remedy := kindOf(pv)
 		return nil, fmt.Errorf("PersistentVolume %s is of %s, which this version does not mount; %s", pv.Name, kind, remedy)
 	}
@@ -181,6 +184,9 @@ func ofPersistentVolume(
 		}
 		s.key, s.hostPath = key{hostPathDriver, pv.Name}, h
 		return s, nil
+	}
+	if pv.Spec.NFS != nil {
+		return s.ofExport(pv)
 	}
 	if c == nil {
 		s.key, s.local = key{localDriver, pv.Name}, pv.Spec.Local.Path

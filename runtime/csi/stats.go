@@ -26,6 +26,9 @@ func (v *Volumes) Measure(ctx context.Context, uid, volume string) (storage.Meas
 	if r.HostPath != "" {
 		return storage.Measured{}, storage.ErrNotMeasured // the node's files, which nothing of the pod bounds
 	}
+	if r.Driver == nfsDriver {
+		return v.measureNFS(ctx, v.target(uid, dir))
+	}
 	if r.Driver == localDriver {
 		return measureLocal(v.target(uid, dir), r)
 	}

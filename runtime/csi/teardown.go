@@ -75,7 +75,7 @@ func (v *Volumes) tearDown(ctx context.Context, uid, dir string) Outcome {
 		}
 		return o
 	}
-	release, err := v.locks.lock(ctx, r.key())
+	release, err := v.locks.lock(ctx, lockOf(uid, r.key()))
 	if err != nil {
 		o.Err = err
 		return o
@@ -104,6 +104,11 @@ func (v *Volumes) unpublish(ctx context.Context, path string, r *record) error {
 		return unbind(target)
 	case hostPathDriver:
 		return nil
+	case nfsDriver:
+		if err := v.opts.NFS.Unmount(ctx, target); err != nil {
+			return err
+		}
+		return removeTarget(target)
 	}
 	if r.Stage != claimed {
 		if err := v.call(ctx, r.Driver, "NodeUnpublishVolume", func(ctx context.Context, c csi.NodeClient) error {

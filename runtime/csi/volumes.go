@@ -18,6 +18,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/pod/hostpath"
+	"github.com/journalet/journalet/runtime/pod/nfs"
 	"github.com/journalet/journalet/runtime/watch"
 )
 
@@ -34,9 +35,9 @@ type Options struct {
 	Pod   func(uid string) *corev1.Pod
 	Event func(about corev1.ObjectReference, kind, reason, message string)
 	Clock watch.Clock
-	// SELinux reports whether the kernel enforces labels.
-	SELinux bool
-	Log     *slog.Logger
+	// NFS mounts exports of NFS servers. Default: by the node's mount(8).
+	NFS *nfs.Mounter
+	Log *slog.Logger
 }
 
 // Node is the Node of this machine.
@@ -53,6 +54,8 @@ type Volumes struct {
 	opts   Options
 	locks  locks
 	tokens tokens
+	// answers are measurements of volumes whose servers may be away.
+	answers bounded.Answers
 	// changed receives after a claim that is refreshed has come or gone.
 	changed chan struct{}
 
@@ -74,6 +77,9 @@ type Volumes struct {
 func New(o Options) (*Volumes, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.NFS == nil {
+		o.NFS = nfs.New(nfs.Options{})
 	}
 	v := &Volumes{
 		opts: o, locks: locks{held: map[key]*lock{}}, pods: map[string]map[string]*record{},
@@ -217,6 +223,13 @@ func (v *Volumes) Path(uid, volume string) (string, error) {
 		return r.HostPath, nil
 	}
 	return v.target(uid, dir), nil
+}
+
+// Relabels reports whether the files of a pod's volume may get the pod's SELinux label: not those of an NFS server, and
+// not those of the node. kubelet: the same.
+func (v *Volumes) Relabels(uid, volume string) bool {
+	_, r := v.find(uid, volume)
+	return r != nil && r.Driver != nfsDriver && r.Driver != hostPathDriver
 }
 
 // Lost reports whether a volume that was set up is not there: of another boot, or unmounted.

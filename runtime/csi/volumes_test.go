@@ -30,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/utils/ptr"
 
+	"github.com/journalet/journalet/runtime/pod/nfs"
 	"github.com/journalet/journalet/test/fakecsi"
 	"github.com/journalet/journalet/test/must"
 )
@@ -229,6 +230,7 @@ type rig struct {
 	fake    *fakecsi.Driver
 	socket  string
 	drivers *Drivers
+	mounter *nfs.Mounter // nil: that of the node
 	*Volumes
 }
 
@@ -271,7 +273,7 @@ func (r *rig) restart(boot string) {
 	must.OK(r.t, r.drivers.Register(r.t.Context(), driverName, r.socket))
 	v, err := New(Options{
 		RootDir: r.root, NodeName: nodeName, BootID: boot, Drivers: r.drivers, Objects: r.cluster, Node: r.cluster,
-		Pod: r.Pod, Event: r.Event, Clock: r.clock,
+		Pod: r.Pod, Event: r.Event, Clock: r.clock, NFS: r.mounter,
 	})
 	must.OK(r.t, err)
 	r.Volumes = v

@@ -125,7 +125,7 @@ func newPod(n podName, body []byte, r *rand.Rand) *corev1.Pod {
 	}
 	if chance(r, 20) {
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "disk", VolumeSource: corev1.VolumeSource{
-			NFS: &corev1.NFSVolumeSource{Server: "nfs.example.com", Path: "/"}}})
+			ISCSI: &corev1.ISCSIVolumeSource{TargetPortal: "iscsi.example.com", IQN: "iqn.2026-11.com.example:disk"}}})
 	}
 	return p
 }

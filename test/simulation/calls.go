@@ -117,6 +117,7 @@ func (disk) Path(*corev1.Pod, string) (string, error)                           
 func (disk) CreateLogDir(_, _, _, _ string) (string, error)                        { return "/", nil }
 func (disk) WriteHosts(string, []byte) (string, error)                             { return "/", nil }
 func (disk) WriteUserNamespace(string, *journaletv1.UserNamespace) error           { return nil }
+func (disk) Relabels(*corev1.Pod, string) bool                                     { return false }
 func (disk) MountSubPath(*corev1.Pod, string, int, string, string) (string, error) { return "/", nil }
 
 // containerWork is a call on one container of a pod.

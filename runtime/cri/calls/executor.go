@@ -64,7 +64,7 @@ func (x *Executor) newIntent(requester messages.Ref, req *journaletv1.CallReques
 }
 
 // canCancel reports whether a call may end without its work done: stops, hooks, plugins, what sets up volumes of CSI
-// drivers and what reads or prepares claims mostly wait, and may be repeated.
+// drivers and NFS servers, and what reads or prepares claims mostly wait, and may be repeated.
 func (in *intent) canCancel() bool {
 	return in.req.GetRunHook() != nil || in.req.GetStopContainer() != nil || messages.IsAboutDevices(in.req) ||
 		in.req.GetSetUpVolumes().GetCsi() || in.req.GetReadClaims() != nil || in.req.GetPrepareClaims() != nil

@@ -151,7 +151,7 @@ func describeCall(c *journaletv1.CallRequested) callText {
 		return callText{"remove", withReason("image "+w.RemoveImage.GetName(), w.RemoveImage.GetReason())}
 	case *journaletv1.CallRequested_SetUpVolumes:
 		if w.SetUpVolumes.GetCsi() {
-			return callText{"prepare", "volumes of CSI drivers"}
+			return callText{"prepare", "volumes of CSI drivers and NFS servers"}
 		}
 		return callText{"prepare", "volumes"}
 	case *journaletv1.CallRequested_CleanPod:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 const (
@@ -54,6 +55,8 @@ type Driver struct {
 	images  cri.ImageServiceClient
 	walks   *rate.Limiter // in microseconds
 	wake    chan struct{}
+	// answers are measurements of volumes whose servers may be away.
+	answers bounded.Answers
 
 	mu   sync.Mutex
 	pods map[string]*pod // by UID

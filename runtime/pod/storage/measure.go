@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,9 @@ import (
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/pod/storage/quota"
 )
+
+// answerTimeout bounds the measurement of a volume whose server may be away, as that of a CSI driver.
+const answerTimeout = 10 * time.Second
 
 // Measured is what a volume, or a file of a pod, takes, and what its file system has, at one time.
 type Measured struct {
@@ -67,6 +71,13 @@ func (d *Driver) Volume(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) 
 		return Measured{}, err
 	}
 	var m Measured
+	if v.NFS != nil { // nothing is walked, as with the kubelet
+		m.FS, err = bounded.Within(ctx, &d.answers, path, answerTimeout, func() (FileSystem, error) {
+			return FileSystemAt(path)
+		})
+		m.Bytes, m.Inodes = int64(m.FS.Used), int64(m.FS.Inodes-min(m.FS.Inodes, m.FS.InodesFree))
+		return m, err
+	}
 	if m.FS, err = FileSystemAt(path); err != nil {
 		return Measured{}, err
 	}

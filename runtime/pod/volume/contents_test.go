@@ -287,18 +287,18 @@ func TestFailureOfOneVolumeIsItsOwn(t *testing.T) {
 		{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "n1"}}},
 		{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "n2"}}},
 	}}})
-	nfs := volumeOf("nfs", corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}})
-	pod := podWith(key, escapes, two, nfs, configMapVolume("good", "conf"))
+	iscsi := volumeOf("iscsi", corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{}})
+	pod := podWith(key, escapes, two, iscsi, configMapVolume("good", "conf"))
 	want := map[string]string{
 		"key":     `MountVolume.SetUp failed for volume "key" : configmap references non-existent config key: nokey`,
 		"escapes": `MountVolume.SetUp failed for volume "escapes" : invalid path: must not contain '..': ../x`,
 		"two":     `MountVolume.SetUp failed for volume "two" : [configmap "n1" not found, secret "n2" not found]`,
-		"nfs": `MountVolume.SetUp failed for volume "nfs" : volume "nfs" is of a kind that this node cannot set up; use ` +
-			supportedKinds,
+		"iscsi": `MountVolume.SetUp failed for volume "iscsi" : volume "iscsi" is of a kind that this node cannot set up; ` +
+			`use ` + supportedKinds,
 		"good": "",
 	}
 	for _, o := range d.SetUp(t.Context(), pod, nil) {
-		if o.GetMessage() != want[o.GetName()] || o.GetRetryable() != (o.GetName() != "nfs" && o.GetName() != "good") {
+		if o.GetMessage() != want[o.GetName()] || o.GetRetryable() != (o.GetName() != "iscsi" && o.GetName() != "good") {
 			t.Errorf("%v", o)
 		}
 	}

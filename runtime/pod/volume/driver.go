@@ -12,8 +12,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/csi"
 	"github.com/journalet/journalet/runtime/objects"
+	"github.com/journalet/journalet/runtime/pod/nfs"
 )
 
 // Options configure a Driver; RootDir must be set.
@@ -30,6 +32,8 @@ type Options struct {
 	Prepare func(pod *corev1.Pod, volume, dir string)
 	// CSI sets up volumes of CSI drivers; nil: this node has none.
 	CSI CSI
+	// NFS mounts exports of NFS servers. Default: by the node's mount(8).
+	NFS *nfs.Mounter
 	// Allocatable replaces limits that a container does not set, in a downward API. May be nil.
 	Allocatable func() corev1.ResourceList
 }
@@ -40,6 +44,7 @@ type CSI interface {
 	TearDown(ctx context.Context, uid string) ([]csi.Outcome, error)
 	Path(uid, volume string) (string, error)
 	Lost(uid, volume string) bool
+	Relabels(uid, volume string) bool
 }
 
 // Driver sets up and tears down volumes. Its only state is the disk and the mount table, so every method may be
@@ -47,7 +52,9 @@ type CSI interface {
 type Driver struct {
 	opts   Options
 	mounts mounter
-	hosts  sync.Mutex // held while a hosts file is written
+	// answers are what is done in volumes whose servers may be away.
+	answers bounded.Answers
+	hosts   sync.Mutex // held while a hosts file is written
 }
 
 // Names and modes of the kubelet's directories and files.
@@ -73,6 +80,9 @@ func New(opts Options) *Driver {
 	}
 	if opts.ContainerLogDir == "" {
 		opts.ContainerLogDir = defaultContainerLg
+	}
+	if opts.NFS == nil {
+		opts.NFS = nfs.New(nfs.Options{})
 	}
 	return &Driver{opts: opts, mounts: kernelMounter{}}
 }

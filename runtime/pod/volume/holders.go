@@ -27,10 +27,22 @@ const (
 
 // holdersOf returns the processes that keep a mount busy, for an error: " by process 12 (sh), 14 (sleep); end them". It
 // reads only /proc, whose files block on no file system. A process that holds it by a mapped file alone is not found.
-func holdersOf(ctx context.Context, p mountPoint) string {
+func holdersOf(ctx context.Context, p mountPoint) string { return holders(ctx, p, "") }
+
+// holdersAt is holdersOf for a file system that is mounted at other places, too, as an export is for all of its pods:
+// those of the mount at this path.
+func holdersAt(ctx context.Context, p mountPoint) string {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(p.path))
+	if err != nil {
+		return ""
+	}
+	return holders(ctx, p, filepath.Join(dir, filepath.Base(p.path)))
+}
+
+func holders(ctx context.Context, p mountPoint, at string) string {
 	ctx, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
-	s := search{device: p.device, tables: map[string]mountTable{}}
+	s := search{device: p.device, at: at, tables: map[string]mountTable{}}
 	for e, err := range bounded.Entries("/proc") {
 		if err != nil || ctx.Err() != nil || len(s.found) == maxNamedHolders {
 			break
@@ -48,6 +60,8 @@ func holdersOf(ctx context.Context, p mountPoint) string {
 // search looks for processes with files on a device.
 type search struct {
 	device string
+	// at is the path of the mount; empty: any.
+	at     string
 	tables map[string]mountTable // by mount namespace
 	found  []string
 }
@@ -88,7 +102,7 @@ func (s *search) table(dir string) mountTable {
 	}
 	for line := range strings.Lines(string(text)) {
 		// The id, the parent's, the device, the root, and the path.
-		if f := strings.Fields(line); len(f) > 4 && f[2] == s.device {
+		if f := strings.Fields(line); len(f) > 4 && f[2] == s.device && (s.at == "" || f[4] == s.at) {
 			table[f[0]] = f[4]
 		}
 	}

@@ -17,12 +17,13 @@ const (
 	downwardPlugin  = "kubernetes.io~downward-api"
 	projectedPlugin = "kubernetes.io~projected"
 	csiPlugin       = "kubernetes.io~csi"
+	nfsPlugin       = "kubernetes.io~nfs"
 )
 
 var plugins = []string{emptyDirPlugin, configMapPlugin, secretPlugin, downwardPlugin, projectedPlugin}
 
 // supportedKinds is for errors.
-const supportedKinds = "configMap, downwardAPI, emptyDir, hostPath, image, projected or secret"
+const supportedKinds = "configMap, downwardAPI, emptyDir, hostPath, image, nfs, projected or secret"
 
 // Path returns the path of a pod's volume on the host. It does not check that SetUp was called. An image volume has
 // none: the runtime mounts it.
@@ -47,6 +48,19 @@ func (d *Driver) Path(pod *corev1.Pod, volumeName string) (string, error) {
 	return filepath.Join(d.PodDir(string(pod.UID)), volumePath(plugin, v.Name)), nil
 }
 
+// Relabels reports whether the files of a pod's volume may get the pod's SELinux label: not those of the node, and not
+// those of an NFS server. kubelet: the same.
+func (d *Driver) Relabels(pod *corev1.Pod, volumeName string) bool {
+	v := find(pod, volumeName)
+	switch {
+	case v == nil, v.HostPath != nil, v.NFS != nil:
+		return false
+	case references.IsCSI(v) && d.opts.CSI != nil:
+		return d.opts.CSI.Relabels(string(pod.UID), volumeName)
+	}
+	return true
+}
+
 // volumePath returns the path of a volume below its pod's directory.
 func volumePath(plugin, name string) string { return filepath.Join(volumesDir, plugin, name) }
 
@@ -63,6 +77,8 @@ func pluginOf(v *corev1.Volume) string {
 		return downwardPlugin
 	case v.Projected != nil:
 		return projectedPlugin
+	case v.NFS != nil:
+		return nfsPlugin
 	}
 	return ""
 }

@@ -116,6 +116,9 @@ func (r *reconciler) lost(pod *corev1.Pod, v *corev1.Volume) bool {
 	if err != nil {
 		return false
 	}
+	if v.NFS != nil {
+		return r.mounted[path] == "" // what is mounted is not read: its server may be away
+	}
 	kind := tmpfs
 	switch {
 	case v.ConfigMap != nil, v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumDefault:

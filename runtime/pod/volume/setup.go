@@ -47,7 +47,7 @@ func (d *Driver) SetUp(
 			outcomes[i] = outcome(name, "MountVolume.SetUp failed for volume %q : %v", err)
 			return nil
 		}
-		if v := find(pod, name); v != nil && references.IsCSI(v) {
+		if v := find(pod, name); v != nil && references.IsSetUpApart(v) {
 			plugins.Go(setUp)
 		} else {
 			_ = setUp()
@@ -57,7 +57,8 @@ func (d *Driver) SetUp(
 	return outcomes
 }
 
-// maxPluginCalls bounds how many volumes of CSI drivers of a pod are set up at once: each waits for its driver.
+// maxPluginCalls bounds how many volumes of CSI drivers and NFS servers of a pod are set up or unmounted at once: each
+// waits for one of these.
 const maxPluginCalls = 8
 
 func (d *Driver) setUp(ctx context.Context, pod *corev1.Pod, name string) error {
@@ -83,6 +84,9 @@ func (d *Driver) setUp(ctx context.Context, pod *corev1.Pod, name string) error 
 	}
 	if err := checkNames(name); err != nil {
 		return permanent{err}
+	}
+	if v.NFS != nil {
+		return d.setUpNFS(ctx, pod, v)
 	}
 	if v.EmptyDir == nil {
 		return d.setUpContents(ctx, pod, v, volumePath(plugin, name))

@@ -1,15 +1,19 @@
 package volume
 
 import (
+	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/references"
+	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/pod/subpath"
 )
 
 // MountSubPath mounts a path of a volume for the mount number index of a container, and returns where. Package subpath
-// documents what it guards against. TearDown unmounts it.
+// documents what it guards against. TearDown unmounts it. In a volume whose server is away it fails with
+// bounded.ErrNoAnswer.
 func (d *Driver) MountSubPath(
 	pod *corev1.Pod, container string, index int, volumeName, path string,
 ) (string, error) {
@@ -20,8 +24,16 @@ func (d *Driver) MountSubPath(
 	if err := checkNames(string(pod.UID)); err != nil {
 		return "", fmt.Errorf("mount a subPath: %w", err)
 	}
-	return subpath.Prepare(subpath.Path{
-		PodDir: d.PodDir(string(pod.UID)), Volume: volumeName, VolumePath: dir,
-		Container: container, Index: index, SubPath: path,
-	})
+	prepare := func() (string, error) {
+		return subpath.Prepare(subpath.Path{
+			PodDir: d.PodDir(string(pod.UID)), Volume: volumeName, VolumePath: dir,
+			Container: container, Index: index, SubPath: path,
+		})
+	}
+	if v := find(pod, volumeName); v == nil || !references.IsSetUpApart(v) {
+		return prepare()
+	}
+	// A mount that appears later is found by the tear-down, or by the next attempt.
+	key := fmt.Sprintf("%s %s %d", dir, container, index)
+	return bounded.Within(context.Background(), &d.answers, key, answerTimeout, prepare)
 }

@@ -73,7 +73,7 @@ func (t *tearDown) unmount() error {
 		return err
 	}
 	foreign := map[string][]string{}
-	var own []mountPoint
+	var own, exports []mountPoint
 	for _, p := range points {
 		name, ours := t.volumeOf(p)
 		switch {
@@ -92,6 +92,10 @@ func (t *tearDown) unmount() error {
 		if t.failed[name] != nil {
 			continue
 		}
+		if isExport, _ := t.exportOf(p); isExport {
+			exports = append(exports, p)
+			continue
+		}
 		err := t.ctx.Err()
 		if err == nil {
 			err = t.mounts.unmount(p.path)
@@ -103,6 +107,7 @@ func (t *tearDown) unmount() error {
 			t.failed[name] = fmt.Errorf("unmount: %w", err)
 		}
 	}
+	t.unmountNFS(exports) // after all subpaths in them
 	return nil
 }
 
@@ -138,6 +143,11 @@ func (t *tearDown) volumeOf(p mountPoint) (name string, ours bool) {
 	switch {
 	case len(parts) >= 2 && parts[0] == volumesDir && parts[1] == csiPlugin: // it has its own outcome
 	case len(parts) >= 3 && parts[0] == volumesDir:
+		if is, below := t.exportOf(p); below {
+			return "", false
+		} else if is {
+			return parts[2], true
+		}
 		memory := !p.bound && (p.fsType == tmpfs || p.fsType == hugetlbfs)
 		return parts[2], len(parts) == 3 && memory && slices.Contains(plugins, parts[1])
 	case len(parts) >= 2 && parts[0] == subpathsDir:

@@ -230,11 +230,12 @@ func TestPodThatCannotBeStoredIsRetried(t *testing.T) {
 
 func TestUnsupportedFieldsAreNamed(t *testing.T) {
 	for field, change := range map[string]func(*corev1.PodSpec){
-		"spec.volumes[0].nfs": func(s *corev1.PodSpec) {
-			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}}}
+		"spec.volumes[0].iscsi": func(s *corev1.PodSpec) {
+			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{}}}}
 		},
 		"": func(s *corev1.PodSpec) {
 			s.Volumes = []corev1.Volume{
+				{Name: "n", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/"}}},
 				{Name: "c", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}},
 				{Name: "p", VolumeSource: corev1.VolumeSource{
 					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "x"}}},

@@ -28,7 +28,7 @@ var (
 		"scaleIO", "storageos"}
 	driverKinds = []string{"gcePersistentDisk", "awsElasticBlockStore", "azureDisk", "azureFile", "cinder",
 		"vsphereVolume", "portworxVolume"}
-	networkKinds = []string{"nfs", "iscsi", "fc", "flexVolume"}
+	networkKinds = []string{"iscsi", "fc", "flexVolume"}
 )
 
 // refusalOf returns the message and the remedy for a field that this version does not support.

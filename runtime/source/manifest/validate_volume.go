@@ -51,6 +51,7 @@ func (s *volumeScope) source(v *corev1.VolumeSource, at *field.Path) (errs field
 		return append(errs, validateMode(v.ConfigMap.DefaultMode, p.Child("defaultMode"))...)
 	})
 	one(v.Projected != nil, "projected", func(p *field.Path) field.ErrorList { return s.projected(v.Projected, p) })
+	one(v.NFS != nil, "nfs", func(p *field.Path) field.ErrorList { return validateNFS(v.NFS, p) })
 	one(v.Image != nil, "image", func(p *field.Path) field.ErrorList { return validateImageVolume(v.Image, p) })
 	return errs
 }
@@ -96,6 +97,20 @@ func validateHostPath(h *corev1.HostPathVolumeSource, at *field.Path) field.Erro
 	return append(errs, oneOf(*h.Type, at.Child("type"), corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory,
 		corev1.HostPathFileOrCreate, corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev,
 		corev1.HostPathBlockDev)...)
+}
+
+// validateNFS is the API server's check. The set-up refuses more: what mount(8) would not take as a server.
+func validateNFS(v *corev1.NFSVolumeSource, at *field.Path) (errs field.ErrorList) {
+	if v.Server == "" {
+		errs = append(errs, field.Required(at.Child("server"), ""))
+	}
+	switch {
+	case v.Path == "":
+		errs = append(errs, field.Required(at.Child("path"), ""))
+	case !strings.HasPrefix(v.Path, "/"):
+		errs = append(errs, field.Invalid(at.Child("path"), v.Path, "must be an absolute path"))
+	}
+	return errs
 }
 
 func withoutBacksteps(at *field.Path, path string) field.ErrorList {

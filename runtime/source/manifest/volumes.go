@@ -9,6 +9,7 @@ import (
 var volumeFields = []string{
 	"name", "emptyDir.medium", "emptyDir.sizeLimit", "hostPath.path", "hostPath.type",
 	"image.reference", "image.pullPolicy",
+	"nfs.server", "nfs.path", "nfs.readOnly",
 	"csi", "persistentVolumeClaim", "ephemeral", // of the API server only: staticVolume
 	"configMap.name", "configMap.optional", "configMap.defaultMode",
 	"secret.secretName", "secret.optional", "secret.defaultMode",
