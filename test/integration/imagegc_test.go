@@ -106,6 +106,7 @@ func TestImagesAreCollectedByLastUse(t *testing.T) { //nolint:paralleltest // se
 		}
 		return nil
 	})
+	a.quiet()
 	var order []string
 	for _, f := range a.journal.all(named("call_requested", "remove_image")) {
 		order = append(order, event(t, f).GetCallRequested().GetRemoveImage().GetName())

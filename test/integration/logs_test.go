@@ -90,6 +90,7 @@ func TestRotationLosesNoLineOfABusyContainer(t *testing.T) {
 		t.Fatalf("the log ended at line %d: %v", next, scan.Err())
 	}
 	took := time.Since(begun)
+	a.quiet()
 	rotated := a.journal.count(named("log_rotated"))
 	t.Logf("%d lines in %s, %d MB/s, %d rotations", lines, took, int(lines*4/1000/took.Seconds()), rotated)
 	if rotated < 2 {
@@ -156,6 +157,7 @@ func TestFullDiskOfLogsIsReportedUntilThereIsRoom(t *testing.T) {
 		}
 		return nil
 	})
+	a.quiet()
 	if n := a.journal.count(named("log_rotated", "no space left on device")); n != 1 {
 		t.Errorf("the failure is recorded %d times, want once", n)
 	}

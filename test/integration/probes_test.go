@@ -132,6 +132,7 @@ func TestHTTPProbeAtThePodIPDecidesReadiness(t *testing.T) {
 	after = a.journal.wait(t, f.Seq, settle, "the next start", named("agent_started")).Seq
 	setup.Runtime.Exec(t, id, "sh", "-c", "echo hello > /www/index.html")
 	a.pod("web", "ready again", ready)
+	a.quiet()
 	if n := a.journal.count(func(f messages.Flat) bool { return f.Seq > after && f.Event == "probe_result" }); n != 1 {
 		t.Errorf("%d results were reported after the restart, want the new one", n)
 	}
@@ -170,6 +171,7 @@ func TestPodWithoutProbesHasNoProbeRecords(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("plain", idle))
 	a.pod("plain", "ready", ready)
+	a.quiet()
 	n := a.journal.count(func(f messages.Flat) bool { return f.Event == "probes_set" || f.Event == "probe_result" })
 	if n != 0 {
 		t.Errorf("%d records are about probes", n)
