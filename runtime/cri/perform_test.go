@@ -483,6 +483,28 @@ func TestNameReservedByOtherIntentFailsCall(t *testing.T) {
 	}
 }
 
+// What a kubelet had created has the pod's name at the runtime. The failure says what to do, and the sandbox stays.
+func TestSandboxOfAKubeletIsNamedAndStays(t *testing.T) {
+	for attempt, inDoubt := range map[uint32]bool{0: false, 3: true} {
+		r := newRig(t, nil)
+		theirs, err := runtimeapi.NewRuntimeServiceClient(r.conn).RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{
+			Config: &runtimeapi.PodSandboxConfig{
+				Metadata: &runtimeapi.PodSandboxMetadata{Name: "web", Namespace: "default", Uid: uid, Attempt: attempt},
+				Labels:   map[string]string{cri.LabelPodUID: uid, cri.LabelPodName: "web", cri.LabelPodNamespace: "default"},
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.done("v", setUpVolumes(), false)
+		out := r.perform("ours", runSandbox(0), inDoubt)
+		if !out.GetRetryable() || !strings.Contains(out.GetMessage(), "crictl rmp -f "+theirs.GetPodSandboxId()) ||
+			len(r.sandboxes()) != 1 || r.sandboxes()[0].GetState() != runtimeapi.PodSandboxState_SANDBOX_READY {
+			t.Errorf("attempt %d: outcome %v, sandboxes %v", attempt, out, r.sandboxes())
+		}
+	}
+}
+
 // tenfold returns variables of which each refers ten times to the one before.
 func tenfold(n int) []corev1.EnvVar {
 	env := []corev1.EnvVar{{Name: "A0", Value: strings.Repeat("x", 100)}}

@@ -86,7 +86,7 @@ func (c *call) checkOtherSandboxes(ctx context.Context, attempt uint32) error {
 		dead = dead[:0]
 		for _, s := range list {
 			if s.GetMetadata().GetAttempt() >= attempt {
-				return "", attemptTaken(s.GetId(), "sandbox", s.GetMetadata().GetAttempt())
+				return "", c.sandboxTaken(s)
 			}
 			if s.GetState() == runtimeapi.PodSandboxState_SANDBOX_NOTREADY {
 				dead = append(dead, s.GetId())
@@ -120,7 +120,7 @@ func (c *call) findSandbox(ctx context.Context, attempt uint32) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	other := ""
+	var other *runtimeapi.PodSandbox
 	for _, s := range list {
 		switch {
 		case s.GetAnnotations()[AnnotationIntent] == c.intent && s.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY:
@@ -129,10 +129,21 @@ func (c *call) findSandbox(ctx context.Context, attempt uint32) (string, error) 
 		case s.GetAnnotations()[AnnotationIntent] == c.intent:
 			return s.GetId(), nil
 		case s.GetMetadata().GetAttempt() >= attempt:
-			other = s.GetId()
+			other = s
 		}
 	}
-	return "", attemptTaken(other, "sandbox", attempt)
+	return "", c.sandboxTaken(other)
+}
+
+// sandboxTaken returns the failure of a call whose attempt, or a later one, another sandbox of the pod has; nil for no
+// sandbox. One of another agent, such as a kubelet that had this node before, is never touched (ADR 006).
+func (c *call) sandboxTaken(s *runtimeapi.PodSandbox) error {
+	if s == nil || s.GetAnnotations()[AnnotationAgent] == c.opts.AgentID {
+		return attemptTaken(s.GetId(), "sandbox", s.GetMetadata().GetAttempt())
+	}
+	return retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, fmt.Sprintf(
+		"the pod has sandbox %[1]s of another agent, such as a kubelet; remove it with what runs in it: crictl rmp -f %[1]s",
+		s.GetId()))
 }
 
 // attemptTaken returns the failure of a call whose attempt another object has; nil if other is "".
