@@ -148,6 +148,7 @@ func (s *sim) started() *journaletv1.AgentStarted {
 			ImageGarbageCollection: s.imageGC(), Eviction: s.config.pressed.eviction(),
 			Managers: s.config.managed.settings(),
 		},
+		KubeletState: s.kubeletState(),
 	}
 }
 

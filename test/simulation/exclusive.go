@@ -29,6 +29,8 @@ type managed struct {
 	threads int
 	// offers are the device plugins.
 	offers []offer
+	// kubelet is set if a kubelet had run the pods first.
+	kubelet bool
 }
 
 // settings returns what the node has to know; nil for a plan that gives nothing to containers alone.

@@ -17,3 +17,15 @@ func TestNothingIsGivenTwice(t *testing.T) {
 		return keepOnly(t, Exclusive(seed))
 	}, nil)
 }
+
+// TestNothingIsGivenTwiceInAKubeletsPlace carries out the same plans where a kubelet had run the pods first.
+func TestNothingIsGivenTwiceInAKubeletsPlace(t *testing.T) {
+	seeds := freshSeeds()
+	if *oneSeed < 0 && !*allExclusive {
+		seeds = seeds[:(len(seeds)+exclusiveShare-1)/exclusiveShare]
+	}
+	nothingBreaks(t, seeds, func(t *testing.T, seed uint64) *Plan {
+		t.Helper()
+		return keepOnly(t, InAKubeletsPlace(seed))
+	}, nil)
+}

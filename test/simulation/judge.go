@@ -171,7 +171,7 @@ func (j *judge) forgetRecords() {
 	j.read, j.configs, j.drain = map[string]time.Duration{}, nil, drainBook{}
 	j.set, j.urlFiles = map[string]setTimer{}, map[string]*journaletv1.ManifestFile{}
 	j.pressure.forgetRecords()
-	j.devices = map[string]*deviceBook{}
+	j.devices, j.exclusive.left = map[string]*deviceBook{}, nil
 	j.due, j.results, j.onTheirWay = map[string]due{}, map[string]bool{}, map[string]int{}
 }
 
@@ -218,6 +218,7 @@ func (j *judge) events(rec *journaletv1.Record) {
 		j.bookObjects(author.ID, e, rec)
 		j.bookAPI(author.ID, e)
 		j.bookPressure(rec, e)
+		j.bookKubelet(author, e)
 	}
 }
 

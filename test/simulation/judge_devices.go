@@ -121,7 +121,7 @@ func (j *judge) outOfDevices(cause uint64, k *journaletv1.AdmissionDecided, m *c
 func (j *judge) devicesChosen(cause uint64, k *journaletv1.AdmissionDecided) {
 	for _, d := range k.GetDevices() {
 		for _, id := range d.GetIds() {
-			if b := j.devices[d.GetResource()]; b == nil || b.changedBy <= cause && !b.healthy[id] {
+			if b := j.devices[d.GetResource()]; b == nil || b.changedBy <= cause && !b.healthy[id] && !j.had(k.GetUid(), d, id) {
 				j.broken(devicesHealthy, k.GetUid(), "%s gets %s of %s", d.GetContainer(), id, d.GetResource())
 			}
 		}

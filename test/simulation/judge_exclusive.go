@@ -37,6 +37,8 @@ type exclusiveBook struct {
 	run   int
 	// failedAt is when an update of a container failed last.
 	failedAt time.Duration
+	// left is what a kubelet had given to pods that are not decided yet, by UID.
+	left map[string]*journaletv1.KubeletPod
 }
 
 // placed judges where the runtime is to run a container, and notes it. m is the pod with what is allocated to it.

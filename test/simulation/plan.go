@@ -302,7 +302,7 @@ func (s *sim) do(o Op) {
 	case "serve":
 		s.serve(o.body)
 	default:
-		for _, do := range []func(*sim, Op){clusterOps[o.Kind], pluginOps[o.Kind], faultKinds[o.Kind].do} {
+		for _, do := range []func(*sim, Op){clusterOps[o.Kind], pluginOps[o.Kind], kubelets[o.Kind], faultKinds[o.Kind].do} {
 			if do != nil {
 				do(s, o)
 			}

@@ -86,6 +86,10 @@ func (p *Plan) test() string {
 		return " TEST=TestNothingBreaksUnderPressure"
 	case p.config.operated:
 		return " TEST=TestNothingBreaksUnderOperators"
+	case p.config.managed != nil && p.config.managed.kubelet:
+		return " TEST=TestNothingIsGivenTwiceInAKubeletsPlace"
+	case p.config.managed != nil:
+		return " TEST=TestNothingIsGivenTwice"
 	}
 	return ""
 }
@@ -100,6 +104,10 @@ func (p *Plan) keep() string {
 		whole = Pressed(p.Seed)
 	case p.config.operated:
 		whole = Operated(p.Seed)
+	case p.config.managed != nil && p.config.managed.kubelet:
+		whole = InAKubeletsPlace(p.Seed)
+	case p.config.managed != nil:
+		whole = Exclusive(p.Seed)
 	}
 	if len(whole.Ops) == len(p.Ops) {
 		return ""

@@ -8,11 +8,13 @@ import (
 
 // sim is one simulation: a world, a journal, and the runs of an agent.
 type sim struct {
-	seed      uint64
-	config    config
-	clock     *clock
-	world     *world
-	journal   *journal
+	seed    uint64
+	config  config
+	clock   *clock
+	world   *world
+	journal *journal
+	// left is what a kubelet had given to pods when it was last replaced; nil for none.
+	left      *journaletv1.KubeletState
 	manifests *library
 	directory *directory
 	site      *site

@@ -1,0 +1,71 @@
+package simulation
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/journalet/journalet/actors/exclusive"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// What a kubelet had given to pods (ADR 070).
+const keptForThem = "nobody gets what a kubelet had given to another pod that is not decided yet"
+
+// bookKubelet keeps the books of what a kubelet had given to pods, and judges what others get meanwhile.
+func (j *judge) bookKubelet(author messages.Ref, e *journaletv1.Event) {
+	switch k := e.GetKind().(type) {
+	case *journaletv1.Event_AgentStarted:
+		if left := k.AgentStarted.GetKubeletState(); left != nil {
+			j.exclusive.left = maps.Clone(left.GetPods())
+		}
+	case *journaletv1.Event_AdmissionDecided:
+		d := k.AdmissionDecided
+		delete(j.exclusive.left, d.GetUid())
+		j.keptFor(d.GetUid(), d.GetExclusive(), d.GetDevices(), d.GetSharedCpus())
+	case *journaletv1.Event_AdmissionPendingPreemption:
+		d := k.AdmissionPendingPreemption
+		delete(j.exclusive.left, d.GetUid())
+		j.keptFor(d.GetUid(), d.GetExclusive(), d.GetDevices(), "")
+	case *journaletv1.Event_SharedCpusDecided:
+		j.keptFor("", nil, nil, k.SharedCpusDecided.GetCpus())
+	case *journaletv1.Event_PodTerminated:
+		delete(j.exclusive.left, k.PodTerminated.GetUid())
+	case *journaletv1.Event_PodFinished:
+		delete(j.exclusive.left, k.PodFinished.GetUid())
+	case *journaletv1.Event_TimerFired:
+		if author == messages.Node && k.TimerFired.GetName() == "kubelet" {
+			j.exclusive.left = nil // all but orphans
+		}
+	}
+}
+
+// keptFor: a pod, or all that share CPUs, get nothing that is kept for others. Reserved CPUs are shared where nothing
+// else is left, and no pod has them alone.
+func (j *judge) keptFor(
+	uid string, alone []*journaletv1.ExclusiveContainer, devices []*journaletv1.ContainerDevices, shared string,
+) {
+	cpus := exclusive.Pod(alone).CPUs().Union(exclusive.Parse(shared))
+	if n := j.sim.config.managed; n != nil {
+		cpus = cpus.Difference(n.reserved)
+	}
+	for _, other := range slices.Sorted(maps.Keys(j.exclusive.left)) {
+		if both := exclusive.Pod(j.exclusive.left[other].GetExclusive()).CPUs().Intersection(cpus); !both.IsEmpty() {
+			j.broken(keptForThem, other, "%s gets its CPUs %s", uid, both)
+		}
+		for _, d := range devices {
+			for _, id := range d.GetIds() {
+				if j.had(other, d, id) {
+					j.broken(keptForThem, other, "%s gets its device %s", uid, id)
+				}
+			}
+		}
+	}
+}
+
+// had reports whether a kubelet had given a device to a pod that is not decided yet.
+func (j *judge) had(uid string, of *journaletv1.ContainerDevices, id string) bool {
+	return slices.ContainsFunc(j.exclusive.left[uid].GetDevices(), func(d *journaletv1.ContainerDevices) bool {
+		return d.GetResource() == of.GetResource() && slices.Contains(d.GetIds(), id)
+	})
+}
