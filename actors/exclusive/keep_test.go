@@ -65,15 +65,19 @@ func TestWhatCannotBeHadIsNotKept(t *testing.T) {
 		beside Pod
 		ok     bool
 	}{
-		"as requested":               {[]string{"2/1"}, Pod{c("a", "1-2", zero, 1)}, other, true},
-		"beside a pair":              {[]string{"2/1"}, Pod{c("a", "1-2", both, 1)}, pair, true},
-		"nothing":                    {[]string{"2/1"}, nil, other, false},
-		"another container's":        {[]string{"2/1"}, Pod{c("b", "1-2", zero, 1)}, other, false},
-		"too few CPUs":               {[]string{"2/1"}, Pod{c("a", "1", zero, 1)}, other, false},
-		"too many CPUs":              {[]string{"2/1"}, Pod{c("a", "1-3", zero, 1)}, other, false},
-		"a reserved CPU":             {[]string{"2/1"}, Pod{c("a", "0-1", zero, 1)}, other, false},
-		"a CPU that is not there":    {[]string{"2/1"}, Pod{c("a", "1,16", zero, 1)}, other, false},
-		"another pod's CPU":          {[]string{"2/1"}, Pod{c("a", "6-7", one, 1)}, other, false},
+		"as requested":            {[]string{"2/1"}, Pod{c("a", "1-2", zero, 1)}, other, true},
+		"beside a pair":           {[]string{"2/1"}, Pod{c("a", "1-2", both, 1)}, pair, true},
+		"nothing":                 {[]string{"2/1"}, nil, other, false},
+		"another container's":     {[]string{"2/1"}, Pod{c("b", "1-2", zero, 1)}, other, false},
+		"too few CPUs":            {[]string{"2/1"}, Pod{c("a", "1", zero, 1)}, other, false},
+		"too many CPUs":           {[]string{"2/1"}, Pod{c("a", "1-3", zero, 1)}, other, false},
+		"a reserved CPU":          {[]string{"2/1"}, Pod{c("a", "0-1", zero, 1)}, other, false},
+		"a CPU that is not there": {[]string{"2/1"}, Pod{c("a", "1,16", zero, 1)}, other, false},
+		"another pod's CPU":       {[]string{"2/1"}, Pod{c("a", "6-7", one, 1)}, other, false},
+		"a node without memory":   {[]string{"2/1"}, Pod{c("a", "1-2", zero)}, other, false},
+		"too much together": {
+			[]string{"2/5", "1/5"}, Pod{c("a", "1-2", zero, 5), c("b", "3", zero, 5)}, other, false,
+		},
 		"no memory":                  {[]string{"2/1"}, Pod{c("a", "1-2", nil)}, other, false},
 		"less memory":                {[]string{"2/2"}, Pod{c("a", "1-2", zero, 1)}, other, false},
 		"more memory":                {[]string{"2/1"}, Pod{c("a", "1-2", zero, 2)}, other, false},

@@ -25,15 +25,10 @@ const (
 	kubeletGrace = 2 * time.Minute
 )
 
-// evolveKubeletPods folds what a kubelet had given to pods that the journal does not have.
+// evolveKubeletPods folds what a kubelet had given to pods: the journal has no other pods yet.
 func (a *Actor) evolveKubeletPods(found map[string]*journaletv1.KubeletPod) {
-	for _, uid := range slices.Sorted(maps.Keys(found)) {
-		if a.state.KubeletPods == nil {
-			a.state.KubeletPods = map[string]*journaletv1.KubeletPod{}
-		}
-		if a.state.Pods[uid] == nil {
-			a.state.KubeletPods[uid] = found[uid]
-		}
+	if len(found) > 0 {
+		a.state.KubeletPods = maps.Clone(found) // pods are taken out of it; the event is shared
 	}
 }
 
