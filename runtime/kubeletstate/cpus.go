@@ -1,12 +1,10 @@
 package kubeletstate
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/journalet/journalet/actors/exclusive"
-	"github.com/journalet/journalet/runtime/bounded"
 )
 
 // cpuManagerCheckpoint is the CPU manager's file before Kubernetes 1.37. Its fields, with their types and their order,
@@ -32,14 +30,14 @@ func (s sealed) open(into any) (bool, error) {
 	if err := verify(s.Data, s.DataChecksum); err != nil {
 		return true, err
 	}
-	return true, bounded.JSON([]byte(s.Data), maxFileBytes, into)
+	return true, decode([]byte(s.Data), into)
 }
 
 // cpus reads the CPUs that containers have alone: by UID and container, a list such as 2-3,6.
 func (s *state) cpus(data []byte) error {
 	var seal sealed
-	if err := bounded.JSON(data, maxFileBytes, &seal); err != nil {
-		return fmt.Errorf("it is damaged: %w", err)
+	if err := decode(data, &seal); err != nil {
+		return err
 	}
 	file := &cpuManagerCheckpoint{Entries: map[string]map[string]string{}}
 	is, err := seal.open(file)
@@ -47,8 +45,8 @@ func (s *state) cpus(data []byte) error {
 		return err
 	}
 	if !is {
-		if err := bounded.JSON(data, maxFileBytes, file); err != nil {
-			return fmt.Errorf("it is damaged: %w", err)
+		if err := decode(data, file); err != nil {
+			return err
 		}
 		if want := file.Checksum; want != 0 { // the kubelet accepts a file without one
 			file.Checksum = 0

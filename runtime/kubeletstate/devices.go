@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/bounded"
 )
 
 // checkpointData is the content of the device manager's file. Its fields, and those of its parts, with their types and
@@ -36,8 +35,8 @@ func (s *state) devices(data []byte) error {
 		Checksum checksum
 	}
 	file.Data = checkpointData{PodDeviceEntries: []podDevicesEntry{}, RegisteredDevices: map[string][]string{}}
-	if err := bounded.JSON(data, maxFileBytes, &file); err != nil {
-		return fmt.Errorf("it is damaged: %w", err)
+	if err := decode(data, &file); err != nil {
+		return err
 	}
 	if err := verify(file.Data, file.Checksum); err != nil {
 		return err

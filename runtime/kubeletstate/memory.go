@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/bounded"
 )
 
 // memoryManagerCheckpoint is the memory manager's file before Kubernetes 1.37. Its fields, and those of its parts, with
@@ -57,8 +56,8 @@ const maxKinds = 16
 // memory reads the memory of NUMA nodes that containers have alone.
 func (s *state) memory(data []byte) error {
 	var seal sealed
-	if err := bounded.JSON(data, maxFileBytes, &seal); err != nil {
-		return fmt.Errorf("it is damaged: %w", err)
+	if err := decode(data, &seal); err != nil {
+		return err
 	}
 	file := &memoryManagerCheckpoint{MachineState: numaNodeMap{}, Entries: containerMemory{}}
 	is, err := seal.open(file)
@@ -66,8 +65,8 @@ func (s *state) memory(data []byte) error {
 		return err
 	}
 	if !is {
-		if err := bounded.JSON(data, maxFileBytes, file); err != nil {
-			return fmt.Errorf("it is damaged: %w", err)
+		if err := decode(data, file); err != nil {
+			return err
 		}
 		if want := file.Checksum; want != 0 {
 			file.Checksum = 0

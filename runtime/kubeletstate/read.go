@@ -30,6 +30,9 @@ const (
 	// maxFileBytes bounds a file. 500 pods with two containers each have 300 KB of CPUs, and 2 MB of answers of device
 	// plugins.
 	maxFileBytes = 4 << 20
+	// maxValues bounds the JSON values of a file, by the characters that begin one or come before it: one that is empty
+	// costs 500 bytes while its sum is worked out. 16,384 devices have as many values, each container about ten.
+	maxValues = 1 << 18
 	// maxStateBytes bounds what is recorded, with the agent's configuration in one record of 1 MiB.
 	maxStateBytes = 256 << 10
 	// maxContainers bounds the containers of a pod, and its devices' resources: as many as a pod may have containers.
@@ -180,6 +183,23 @@ func (s *state) shrink(dir string) {
 func nameable(kind, name string) error {
 	if name == "" || len(name) > maxNameBytes {
 		return fmt.Errorf("a %s with a name of %d bytes: want 1 to %d", kind, len(name), maxNameBytes)
+	}
+	return nil
+}
+
+// decode decodes a file, or the text in one, that has neither too many bytes nor too many values.
+func decode(data []byte, into any) error {
+	values := 0
+	for _, c := range data {
+		if c == ',' || c == '{' || c == '[' {
+			values++
+		}
+	}
+	if values > maxValues {
+		return fmt.Errorf("it has more than %d values", maxValues)
+	}
+	if err := bounded.JSON(data, maxFileBytes, into); err != nil {
+		return fmt.Errorf("it is damaged: %w", err)
 	}
 	return nil
 }

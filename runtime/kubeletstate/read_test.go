@@ -141,6 +141,17 @@ func TestDamagedFileIsLeftOut(t *testing.T) {
 	}
 }
 
+// A value costs a hundred times its bytes while it is decoded: a file of too many is refused before.
+func TestFileOfTooManyValuesIsNotDecoded(t *testing.T) {
+	dir := root(t, "v1.37")
+	many := `{"Data":{"PodDeviceEntries":[{}` + strings.Repeat(",{}", maxValues/2) + `]}}`
+	must.OK(t, os.WriteFile(filepath.Join(dir, DeviceFile), []byte(many), 0o600))
+	s := Read(dir)
+	if n := len(s.GetProblems()); n != 1 || !strings.Contains(s.GetProblems()[0], "more than 262144 values") {
+		t.Errorf("%q", s.GetProblems())
+	}
+}
+
 // write replaces the CPU manager's file by one without a sum, as the kubelet accepts it.
 func write(t *testing.T, dir, entries string) {
 	t.Helper()
