@@ -154,6 +154,12 @@ func TestAServerThatIsAwayHoldsUpItsPodOnly(t *testing.T) {
 	go func() { waits <- r.SetUp(ctx, p2, &p2.Spec.Volumes[0]) }()
 	await(t, "the mount to hang", s.Hung)
 	must.OK(t, r.tearDown("p1"))
+	select {
+	case err := <-waits:
+		t.Errorf("the tear-down has waited for the mount of the other pod: %v", err)
+		waits <- err
+	default:
+	}
 	cancel()
 	if err := <-waits; err == nil {
 		t.Error("it was set up")

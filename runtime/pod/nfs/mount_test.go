@@ -123,6 +123,7 @@ func TestAMountThatFailsSaysWhy(t *testing.T) {
 func TestASourceThatIsNoExportIsRefusedBeforeAnyProcess(t *testing.T) {
 	for want, s := range map[string]Source{
 		`server "-oexec=/x"`:    {Server: "-oexec=/x", Path: "/data"},
+		`server "-oro"`:         {Server: "-oro", Path: "/data"},
 		`server "a b"`:          {Server: "a b", Path: "/data"},
 		`server "a\nb"`:         {Server: "a\nb", Path: "/data"},
 		`server "a,b"`:          {Server: "a,b", Path: "/data"},
