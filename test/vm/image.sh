@@ -9,7 +9,7 @@ CACHE=${VM_DIR:-$REPO/.lab/vm}
 readonly SUITE=bookworm
 # busybox-static and catatonit become the two container images, as in the lab.
 readonly PACKAGES=systemd-sysv,udev,kmod,dbus,libpam-systemd,apparmor,iproute2,iptables,procps,containerd,runc,\
-containernetworking-plugins,linux-image-cloud-amd64,busybox-static,catatonit
+containernetworking-plugins,linux-image-cloud-amd64,busybox-static,catatonit,nfs-common,nfs-kernel-server
 readonly DISK_SIZE=3G # sparse; a third is in use
 
 say() { printf 'vm: %s\n' "$*" >&2; }
@@ -72,6 +72,8 @@ StandardError=journal+console
 OOMScoreAdjust=-1000
 UNIT
   ln -s ../guest.service "$root/etc/systemd/system/multi-user.target.wants/guest.service"
+  # The test of NFS starts its server by itself.
+  rm -f "$root"/etc/systemd/system/*.wants/{nfs-server,nfs-client,rpcbind,nfs-blkmap,rpc-statd}*
   local timer
   for timer in apt-daily apt-daily-upgrade dpkg-db-backup e2scrub_all fstrim; do
     rm -f "$root/etc/systemd/system/timers.target.wants/$timer.timer"
