@@ -441,8 +441,10 @@ func excludes(a, b *journaletv1.CallRequested) bool {
 		return r.GetStartContainer().GetContainer() + r.GetStopContainer().GetContainer()
 	}
 	switch {
-	case a.GetPodUid() == "" || boundOf(a) == hookConcurrency || boundOf(b) == hookConcurrency:
-		return false
+	case a.GetPodUid() == "" || isHook(a) || isHook(b) || b.GetCleanPod().GetCsi():
+		return false // the last one is judged the other way round
+	case a.GetCleanPod().GetCsi(): // it ends at once if a container runs, and what has ended has no volume any more
+		return b.GetSetUpVolumes() != nil || b.GetStartContainer() != nil || b.GetRunSandbox() != nil
 	case a.GetRunSandbox() != nil || a.GetStopSandbox() != nil || a.GetRemoveSandbox() != nil:
 		return b.GetSetUpVolumes() == nil
 	case a.GetCleanPod() != nil:

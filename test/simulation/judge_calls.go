@@ -21,7 +21,21 @@ const (
 	hookConcurrency
 )
 
+// apart reports whether a call waits for NFS servers, beside all others.
+func apart(req *journaletv1.CallRequested) bool {
+	return req.GetSetUpVolumes().GetCsi() || req.GetCleanPod().GetCsi()
+}
+
+// isHook reports whether a call has a slot of hooks and excludes no other. Of those that wait for NFS servers the
+// decider has the set-up end before the tear-down begins.
+func isHook(req *journaletv1.CallRequested) bool {
+	return boundOf(req) == hookConcurrency && !apart(req)
+}
+
 func boundOf(req *journaletv1.CallRequested) bound {
+	if apart(req) {
+		return hookConcurrency
+	}
 	switch req.GetWork().(type) {
 	case *journaletv1.CallRequested_RunSandbox, *journaletv1.CallRequested_StartContainer,
 		*journaletv1.CallRequested_UpdateContainer,

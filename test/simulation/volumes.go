@@ -43,6 +43,7 @@ type nodeFiles struct {
 	noise *rand.Rand
 	// hungUntil is the uptime until which mounts hang.
 	hungUntil time.Duration
+	exports   exports
 	// changed is called at each change of an object.
 	changed func()
 }
@@ -50,7 +51,7 @@ type nodeFiles struct {
 func newNodeFiles(seed uint64) *nodeFiles {
 	n := &nodeFiles{store: map[string]string{}, disk: map[string]map[string]string{},
 		instances: map[string]map[instanceFile]bool{},
-		noise:     stream(seed, "noise of objects"), changed: func() {}}
+		noise:     stream(seed, "noise of objects"), changed: func() {}, exports: exports{points: map[string]bool{}}}
 	for _, name := range planObjects {
 		if !chance(n.noise, 4) {
 			n.set(name)
@@ -86,7 +87,7 @@ func (s *sim) otherObject(o Op) {
 
 // fix gives every object contents.
 func (n *nodeFiles) fix() {
-	n.hungUntil = 0
+	n.hungUntil, n.exports.awayUntil = 0, 0
 	for _, from := range []string{"", ofAPIServer} {
 		for _, name := range planObjects {
 			if c := n.store[from+name]; c == "" || c == lacksKey {
@@ -101,6 +102,7 @@ func (n *nodeFiles) reboot() {
 	for _, uid := range slices.Sorted(maps.Keys(n.disk)) {
 		delete(n.disk[uid], "keys")
 	}
+	n.exports.reboot(n.disk)
 }
 
 func objectName(ref *journaletv1.ObjectRef) string {
@@ -156,6 +158,12 @@ func (d disk) SetUp(
 		if n.disk[string(m.UID)] == nil {
 			n.disk[string(m.UID)] = map[string]string{}
 		}
+		if v.GetName() == exportVolume && n.disk[string(m.UID)][exportVolume] == "" {
+			if o.Message = d.mountExport(string(m.UID)); o.Message != "" {
+				o.Retryable = true
+				continue
+			}
+		}
 		n.disk[string(m.UID)][v.GetName()] = contents
 	}
 	return all
@@ -174,6 +182,8 @@ func volumeIn(m *corev1.Pod, name string) *corev1.Volume {
 func (d disk) TearDown(_ context.Context, uid string) ([]*journaletv1.VolumeOutcome, error) {
 	n := d.run.world.files
 	d.run.judge.volumesTornDown(uid)
+	d.unmountExport(uid)
+	delete(n.exports.points, uid)
 	if len(n.disk[uid]) == 0 {
 		return nil, d.work()
 	}
