@@ -318,26 +318,6 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 	j.bookInstances(e, rec)
 }
 
-func (j *judge) outcome(id string) {
-	switch in := j.intents[id]; {
-	case in == nil:
-		j.broken(oneOutcome, "", "an outcome of %s, which no record requests", id)
-	case in.finished:
-		j.broken(oneOutcome, in.req.GetPodUid(), "a second outcome of %s: %v", id, in.req)
-	default:
-		if in.finished = true; in.dispatched {
-			j.busy[boundOf(in.req)]--
-		}
-		d, err := messages.ParseDecisionID(id)
-		if err != nil {
-			j.broken(oneOutcome, in.req.GetPodUid(), "%v", err)
-			return
-		}
-		h := j.history(d.Author.ID)
-		h.openCalls = slices.DeleteFunc(h.openCalls, func(x *intent) bool { return x == in })
-	}
-}
-
 // intentDurable: a call begins only when its request and its dispatch are stored.
 func (j *judge) intentDurable(id string) {
 	switch in := j.intents[id]; {

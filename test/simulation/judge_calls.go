@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -127,5 +128,25 @@ func (j *judge) admittedBefore(uid string, h *podHistory, in *intent) {
 	if in.req.GetRunSandbox() != nil && h.admittedIncarnation != h.incarnation {
 		j.broken(admittedFirst, uid, "it is incarnation %d, and the last admitted one is %d", h.incarnation,
 			h.admittedIncarnation)
+	}
+}
+
+func (j *judge) outcome(id string) {
+	switch in := j.intents[id]; {
+	case in == nil:
+		j.broken(oneOutcome, "", "an outcome of %s, which no record requests", id)
+	case in.finished:
+		j.broken(oneOutcome, in.req.GetPodUid(), "a second outcome of %s: %v", id, in.req)
+	default:
+		if in.finished = true; in.dispatched {
+			j.busy[boundOf(in.req)]--
+		}
+		d, err := messages.ParseDecisionID(id)
+		if err != nil {
+			j.broken(oneOutcome, in.req.GetPodUid(), "%v", err)
+			return
+		}
+		h := j.history(d.Author.ID)
+		h.openCalls = slices.DeleteFunc(h.openCalls, func(x *intent) bool { return x == in })
 	}
 }
