@@ -77,9 +77,9 @@ const maxRequesting = 64
 // maxWatching is more than the agent watches in these tests.
 const maxWatching = 16
 
-// maxClosing is two goroutines of each of two connections. A frame that spdystream v0.5.1 handles after the connection's
-// end adds a stream that nothing ends, and its shutdown waits for that without a bound. It happens to one of some
-// hundred connections with garbage, and holds no descriptor.
+// maxClosing is two goroutines of each of two connections. A frame that spdystream v0.5.1 handles after the end of the
+// connection adds a stream that nothing ends, and its shutdown waits for that without a bound. It happens to one of
+// some hundred connections with garbage, and holds no descriptor.
 const maxClosing = 4
 
 // beyond returns an error if there is more than before. The journal may have added a file: blocks rotate.
