@@ -225,6 +225,15 @@ func (b *backend) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Write sends to the runtime until the session ends. Behind that nothing is sent: after SPDY's orderly end containerd
+// reads no further, does not see that its client has left, and the command runs on.
+func (b *backend) Write(p []byte) (int, error) {
+	if b.session.ctx.Err() != nil {
+		return 0, net.ErrClosed
+	}
+	return b.Conn.Write(p)
+}
+
 // Close closes the connection. After a client that has left, nothing that is under way is delivered: a runtime whose
 // command does not read its input would not see the end behind it.
 func (b *backend) Close() error {

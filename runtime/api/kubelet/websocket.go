@@ -18,6 +18,7 @@ import (
 	clientspdy "k8s.io/client-go/transport/spdy"
 	"k8s.io/client-go/util/exec"
 	criremote "k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 
@@ -65,12 +66,38 @@ func (x *session) execute(location *url.URL, o remotecommand.StreamOptions) erro
 	if err != nil {
 		return err
 	}
-	executor, err := remotecommand.NewSPDYExecutorRejectRedirects(dial, clientspdy.NewUpgraderForStreaming(dial),
-		http.MethodPost, location)
+	executor, err := remotecommand.NewSPDYExecutorRejectRedirects(dial,
+		clientspdy.NewUpgraderForStreaming(runtimeDialer{dial}), http.MethodPost, location)
 	if err != nil {
 		return err
 	}
 	return executor.StreamWithContext(x.ctx, o)
+}
+
+// runtimeDialer opens SPDY connections to the runtime.
+type runtimeDialer struct{ *spdy.SpdyRoundTripper }
+
+// NewConnection returns the connection of a response to a request for one.
+func (d runtimeDialer) NewConnection(resp *http.Response) (httpstream.Connection, error) {
+	c, err := d.SpdyRoundTripper.NewConnection(resp)
+	if err != nil {
+		return nil, err
+	}
+	return runtimeConnection{c}, nil
+}
+
+// runtimeConnection creates no stream once it has ended: a client that leaves at once ends it before its streams are
+// there. spdystream would keep such a stream, and two goroutines that wait for the end of that.
+type runtimeConnection struct{ httpstream.Connection }
+
+// CreateStream returns io.EOF after the end of the connection, as spdystream does.
+func (c runtimeConnection) CreateStream(header http.Header) (httpstream.Stream, error) {
+	select {
+	case <-c.CloseChan():
+		return nil, io.EOF
+	default:
+		return c.Connection.CreateStream(header)
+	}
 }
 
 // status returns what the client is to know of the end, and keeps it for the record.
