@@ -112,6 +112,15 @@ func New(o Options) *Driver {
 // Seed adds a static pod of the fold.
 func (d *Driver) Seed(pod *journaletv1.PodRef) { d.add(pod) }
 
+// SeedPending adds a static pod by a record that its actor has not handled: the fold does not have the pod.
+func (d *Driver) SeedPending(uid string, rec *journaletv1.Record) {
+	for _, e := range rec.GetStep().GetDecisions() {
+		if p := e.GetPodUpdated().GetPod(); p.GetUid() == uid && p.GetApi() == nil {
+			d.add(p)
+		}
+	}
+}
+
 // SeedNode sets the UID of the Node as last observed, empty for none.
 func (d *Driver) SeedNode(uid string) { d.setNode(uid) }
 

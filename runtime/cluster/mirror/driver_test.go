@@ -141,6 +141,24 @@ func TestMirrorPodWaitsForTheNodeAndIsOwnedByIt(t *testing.T) {
 	})
 }
 
+// An agent that was killed behind the record of a pod has it in no fold.
+func TestMirrorPodOfAPodThatNoActorHasHandledIsCreated(t *testing.T) {
+	run(t, func(w *world) {
+		static := func(uid string, api *journaletv1.ApiPod) *journaletv1.Event {
+			w.statics[uid] = Static{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Name: uid, Namespace: "ns", UID: types.UID(uid)}}, Digest: "1"}
+			return messages.NewEvent(&journaletv1.PodUpdated{
+				Pod: &journaletv1.PodRef{Uid: uid, Namespace: "ns", Name: uid, Digest: "1", Api: api}})
+		}
+		w.d.SeedNode("node")
+		rec := &journaletv1.Record{Body: &journaletv1.Record_Step{Step: &journaletv1.Step{Decisions: []*journaletv1.Event{
+			static("web", nil), static("other", nil), static("bound", &journaletv1.ApiPod{})}}}}
+		w.d.SeedPending("web", rec)
+		w.d.SeedPending("bound", rec)
+		w.did(t, "create web", "changed web")
+	})
+}
+
 func TestMirrorPodIsReplacedWhenItsPodChangesOrItIsDeleted(t *testing.T) {
 	run(t, func(w *world) {
 		w.d.SeedNode("node-uid")
