@@ -29,6 +29,8 @@ func Audience(author Ref, e *journaletv1.Event) (audience []Ref, everyone bool) 
 		return []Ref{Pod(k.ObjectsRead.GetUid())}, false
 	case *journaletv1.Event_VolumesLost:
 		return []Ref{Pod(k.VolumesLost.GetUid())}, false
+	case *journaletv1.Event_ClaimHealthObserved:
+		return []Ref{Pod(k.ClaimHealthObserved.GetUid())}, false
 	case *journaletv1.Event_PodDirectoryFound:
 		return []Ref{Pod(k.PodDirectoryFound.GetUid())}, false
 	case *journaletv1.Event_PodCgroupLost:

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -73,6 +75,10 @@ func warning(e *journaletv1.Event) bool {
 		return k.DevicesObserved.GetMessage() != ""
 	case *journaletv1.Event_DeviceHealthDecided:
 		return len(k.DeviceHealthDecided.GetDevices()) > 0
+	case *journaletv1.Event_ClaimHealthObserved:
+		return slices.ContainsFunc(k.ClaimHealthObserved.GetDevices(), func(d *journaletv1.ClaimDeviceHealth) bool {
+			return d.GetHealth() == journaletv1.DeviceHealth_DEVICE_HEALTH_UNHEALTHY
+		})
 	case *journaletv1.Event_ImageRemovalDecided:
 		return k.ImageRemovalDecided.GetMessage() != ""
 	case *journaletv1.Event_ApiServerContact:

@@ -161,9 +161,11 @@ type AgentStarted struct {
 	// By UID: the ids that pods got whose directories are on the node, where the journal does not have them (ADR 042).
 	FoundUserNamespaces map[string]*UserNamespace `protobuf:"bytes,6,rep,name=found_user_namespaces,json=foundUserNamespaces,proto3" json:"found_user_namespaces,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// What a kubelet left that had this root directory before. Only of a start with an empty journal.
-	KubeletState  *KubeletState `protobuf:"bytes,7,opt,name=kubelet_state,json=kubeletState,proto3" json:"kubelet_state,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	KubeletState *KubeletState `protobuf:"bytes,7,opt,name=kubelet_state,json=kubeletState,proto3" json:"kubelet_state,omitempty"`
+	// By UID: what pods have whose directories are on the node, where the journal does not have them (ADR 072).
+	FoundResources map[string]*GivenResources `protobuf:"bytes,8,rep,name=found_resources,json=foundResources,proto3" json:"found_resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *AgentStarted) Reset() {
@@ -245,6 +247,13 @@ func (x *AgentStarted) GetKubeletState() *KubeletState {
 	return nil
 }
 
+func (x *AgentStarted) GetFoundResources() map[string]*GivenResources {
+	if x != nil {
+		return x.FoundResources
+	}
+	return nil
+}
+
 // KubeletState is what a kubelet had given to containers, as its state files have it (ADR 070).
 type KubeletState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -306,7 +315,9 @@ type KubeletPod struct {
 	// CPUs, and memory of NUMA nodes, by container.
 	Exclusive []*ExclusiveContainer `protobuf:"bytes,1,rep,name=exclusive,proto3" json:"exclusive,omitempty"`
 	// By container and resource. pre_start and answer are not set.
-	Devices       []*ContainerDevices `protobuf:"bytes,2,rep,name=devices,proto3" json:"devices,omitempty"`
+	Devices []*ContainerDevices `protobuf:"bytes,2,rep,name=devices,proto3" json:"devices,omitempty"`
+	// An agent had given it, whose journal is lost (ADR 072).
+	Lost          bool `protobuf:"varint,3,opt,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -355,6 +366,77 @@ func (x *KubeletPod) GetDevices() []*ContainerDevices {
 	return nil
 }
 
+func (x *KubeletPod) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
+}
+
+// GivenResources are what the containers of one pod have that no other pod has.
+type GivenResources struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// CPUs, and memory of NUMA nodes, by container.
+	Exclusive []*ExclusiveContainer `protobuf:"bytes,1,rep,name=exclusive,proto3" json:"exclusive,omitempty"`
+	// By container and resource. pre_start and answer are not set.
+	Devices []*ContainerDevices `protobuf:"bytes,2,rep,name=devices,proto3" json:"devices,omitempty"`
+	// Of AgentStarted: the higher one was given later. Of two pods with the same CPU or device, the other has ended.
+	Number        uint64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GivenResources) Reset() {
+	*x = GivenResources{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GivenResources) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GivenResources) ProtoMessage() {}
+
+func (x *GivenResources) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GivenResources.ProtoReflect.Descriptor instead.
+func (*GivenResources) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *GivenResources) GetExclusive() []*ExclusiveContainer {
+	if x != nil {
+		return x.Exclusive
+	}
+	return nil
+}
+
+func (x *GivenResources) GetDevices() []*ContainerDevices {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *GivenResources) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 // AgentConfig is what deciders need to know of flags, config file and machine.
 type AgentConfig struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -392,7 +474,7 @@ type AgentConfig struct {
 
 func (x *AgentConfig) Reset() {
 	*x = AgentConfig{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	mi := &file_journalet_v1_agent_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -404,7 +486,7 @@ func (x *AgentConfig) String() string {
 func (*AgentConfig) ProtoMessage() {}
 
 func (x *AgentConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	mi := &file_journalet_v1_agent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -417,7 +499,7 @@ func (x *AgentConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentConfig.ProtoReflect.Descriptor instead.
 func (*AgentConfig) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{3}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *AgentConfig) GetNodeName() string {
@@ -559,7 +641,7 @@ type ResourceManagers struct {
 
 func (x *ResourceManagers) Reset() {
 	*x = ResourceManagers{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[4]
+	mi := &file_journalet_v1_agent_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -571,7 +653,7 @@ func (x *ResourceManagers) String() string {
 func (*ResourceManagers) ProtoMessage() {}
 
 func (x *ResourceManagers) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[4]
+	mi := &file_journalet_v1_agent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -584,7 +666,7 @@ func (x *ResourceManagers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceManagers.ProtoReflect.Descriptor instead.
 func (*ResourceManagers) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ResourceManagers) GetTopology() *NodeTopology {
@@ -671,7 +753,7 @@ type CpuOptions struct {
 
 func (x *CpuOptions) Reset() {
 	*x = CpuOptions{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	mi := &file_journalet_v1_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -683,7 +765,7 @@ func (x *CpuOptions) String() string {
 func (*CpuOptions) ProtoMessage() {}
 
 func (x *CpuOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	mi := &file_journalet_v1_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -696,7 +778,7 @@ func (x *CpuOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CpuOptions.ProtoReflect.Descriptor instead.
 func (*CpuOptions) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CpuOptions) GetFullCores() bool {
@@ -754,7 +836,7 @@ type NodeTopology struct {
 
 func (x *NodeTopology) Reset() {
 	*x = NodeTopology{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[6]
+	mi := &file_journalet_v1_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -766,7 +848,7 @@ func (x *NodeTopology) String() string {
 func (*NodeTopology) ProtoMessage() {}
 
 func (x *NodeTopology) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[6]
+	mi := &file_journalet_v1_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -779,7 +861,7 @@ func (x *NodeTopology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeTopology.ProtoReflect.Descriptor instead.
 func (*NodeTopology) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *NodeTopology) GetCores() []*CpuCore {
@@ -813,7 +895,7 @@ type CpuCore struct {
 
 func (x *CpuCore) Reset() {
 	*x = CpuCore{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	mi := &file_journalet_v1_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -825,7 +907,7 @@ func (x *CpuCore) String() string {
 func (*CpuCore) ProtoMessage() {}
 
 func (x *CpuCore) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	mi := &file_journalet_v1_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -838,7 +920,7 @@ func (x *CpuCore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CpuCore.ProtoReflect.Descriptor instead.
 func (*CpuCore) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CpuCore) GetNumaNode() uint32 {
@@ -886,7 +968,7 @@ type NumaNode struct {
 
 func (x *NumaNode) Reset() {
 	*x = NumaNode{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[8]
+	mi := &file_journalet_v1_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -898,7 +980,7 @@ func (x *NumaNode) String() string {
 func (*NumaNode) ProtoMessage() {}
 
 func (x *NumaNode) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[8]
+	mi := &file_journalet_v1_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -911,7 +993,7 @@ func (x *NumaNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NumaNode.ProtoReflect.Descriptor instead.
 func (*NumaNode) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *NumaNode) GetId() uint32 {
@@ -957,7 +1039,7 @@ type NumaMemory struct {
 
 func (x *NumaMemory) Reset() {
 	*x = NumaMemory{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[9]
+	mi := &file_journalet_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -969,7 +1051,7 @@ func (x *NumaMemory) String() string {
 func (*NumaMemory) ProtoMessage() {}
 
 func (x *NumaMemory) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[9]
+	mi := &file_journalet_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -982,7 +1064,7 @@ func (x *NumaMemory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NumaMemory.ProtoReflect.Descriptor instead.
 func (*NumaMemory) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *NumaMemory) GetNode() uint32 {
@@ -1023,7 +1105,7 @@ type ExclusiveContainer struct {
 
 func (x *ExclusiveContainer) Reset() {
 	*x = ExclusiveContainer{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[10]
+	mi := &file_journalet_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +1117,7 @@ func (x *ExclusiveContainer) String() string {
 func (*ExclusiveContainer) ProtoMessage() {}
 
 func (x *ExclusiveContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[10]
+	mi := &file_journalet_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +1130,7 @@ func (x *ExclusiveContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExclusiveContainer.ProtoReflect.Descriptor instead.
 func (*ExclusiveContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ExclusiveContainer) GetContainer() string {
@@ -1097,7 +1179,7 @@ type ExclusiveRequest struct {
 
 func (x *ExclusiveRequest) Reset() {
 	*x = ExclusiveRequest{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[11]
+	mi := &file_journalet_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1109,7 +1191,7 @@ func (x *ExclusiveRequest) String() string {
 func (*ExclusiveRequest) ProtoMessage() {}
 
 func (x *ExclusiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[11]
+	mi := &file_journalet_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1122,7 +1204,7 @@ func (x *ExclusiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExclusiveRequest.ProtoReflect.Descriptor instead.
 func (*ExclusiveRequest) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ExclusiveRequest) GetContainer() string {
@@ -1173,7 +1255,7 @@ type NodeEviction struct {
 
 func (x *NodeEviction) Reset() {
 	*x = NodeEviction{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[12]
+	mi := &file_journalet_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1185,7 +1267,7 @@ func (x *NodeEviction) String() string {
 func (*NodeEviction) ProtoMessage() {}
 
 func (x *NodeEviction) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[12]
+	mi := &file_journalet_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1198,7 +1280,7 @@ func (x *NodeEviction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEviction.ProtoReflect.Descriptor instead.
 func (*NodeEviction) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NodeEviction) GetTransitionPeriod() *durationpb.Duration {
@@ -1233,7 +1315,7 @@ type ImageGarbageCollection struct {
 
 func (x *ImageGarbageCollection) Reset() {
 	*x = ImageGarbageCollection{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[13]
+	mi := &file_journalet_v1_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1245,7 +1327,7 @@ func (x *ImageGarbageCollection) String() string {
 func (*ImageGarbageCollection) ProtoMessage() {}
 
 func (x *ImageGarbageCollection) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[13]
+	mi := &file_journalet_v1_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1258,7 +1340,7 @@ func (x *ImageGarbageCollection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageGarbageCollection.ProtoReflect.Descriptor instead.
 func (*ImageGarbageCollection) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ImageGarbageCollection) GetHighPercent() uint32 {
@@ -1303,7 +1385,7 @@ type ShutdownGroup struct {
 
 func (x *ShutdownGroup) Reset() {
 	*x = ShutdownGroup{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[14]
+	mi := &file_journalet_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1397,7 @@ func (x *ShutdownGroup) String() string {
 func (*ShutdownGroup) ProtoMessage() {}
 
 func (x *ShutdownGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[14]
+	mi := &file_journalet_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1410,7 @@ func (x *ShutdownGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownGroup.ProtoReflect.Descriptor instead.
 func (*ShutdownGroup) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ShutdownGroup) GetPriority() int32 {
@@ -1359,7 +1441,7 @@ type NodeCapacity struct {
 
 func (x *NodeCapacity) Reset() {
 	*x = NodeCapacity{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[15]
+	mi := &file_journalet_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1371,7 +1453,7 @@ func (x *NodeCapacity) String() string {
 func (*NodeCapacity) ProtoMessage() {}
 
 func (x *NodeCapacity) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[15]
+	mi := &file_journalet_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1384,7 +1466,7 @@ func (x *NodeCapacity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCapacity.ProtoReflect.Descriptor instead.
 func (*NodeCapacity) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *NodeCapacity) GetMilliCpu() int64 {
@@ -1428,7 +1510,7 @@ type HugePages struct {
 
 func (x *HugePages) Reset() {
 	*x = HugePages{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[16]
+	mi := &file_journalet_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +1522,7 @@ func (x *HugePages) String() string {
 func (*HugePages) ProtoMessage() {}
 
 func (x *HugePages) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[16]
+	mi := &file_journalet_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,7 +1535,7 @@ func (x *HugePages) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HugePages.ProtoReflect.Descriptor instead.
 func (*HugePages) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *HugePages) GetPageBytes() int64 {
@@ -1480,7 +1562,7 @@ type AgentStopped struct {
 
 func (x *AgentStopped) Reset() {
 	*x = AgentStopped{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[17]
+	mi := &file_journalet_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +1574,7 @@ func (x *AgentStopped) String() string {
 func (*AgentStopped) ProtoMessage() {}
 
 func (x *AgentStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[17]
+	mi := &file_journalet_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +1587,7 @@ func (x *AgentStopped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentStopped.ProtoReflect.Descriptor instead.
 func (*AgentStopped) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AgentStopped) GetReason() string {
@@ -1528,7 +1610,7 @@ type JournalDamaged struct {
 
 func (x *JournalDamaged) Reset() {
 	*x = JournalDamaged{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[18]
+	mi := &file_journalet_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1540,7 +1622,7 @@ func (x *JournalDamaged) String() string {
 func (*JournalDamaged) ProtoMessage() {}
 
 func (x *JournalDamaged) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[18]
+	mi := &file_journalet_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1553,7 +1635,7 @@ func (x *JournalDamaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalDamaged.ProtoReflect.Descriptor instead.
 func (*JournalDamaged) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *JournalDamaged) GetExpectedSeq() uint64 {
@@ -1592,7 +1674,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[19]
+	mi := &file_journalet_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1604,7 +1686,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[19]
+	mi := &file_journalet_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1617,7 +1699,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Quarantined) GetKind() string {
@@ -1668,7 +1750,7 @@ type QuarantineLifted struct {
 
 func (x *QuarantineLifted) Reset() {
 	*x = QuarantineLifted{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[20]
+	mi := &file_journalet_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1680,7 +1762,7 @@ func (x *QuarantineLifted) String() string {
 func (*QuarantineLifted) ProtoMessage() {}
 
 func (x *QuarantineLifted) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[20]
+	mi := &file_journalet_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1693,7 +1775,7 @@ func (x *QuarantineLifted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineLifted.ProtoReflect.Descriptor instead.
 func (*QuarantineLifted) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *QuarantineLifted) GetKind() string {
@@ -1731,7 +1813,7 @@ type TimerSet struct {
 
 func (x *TimerSet) Reset() {
 	*x = TimerSet{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[21]
+	mi := &file_journalet_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1743,7 +1825,7 @@ func (x *TimerSet) String() string {
 func (*TimerSet) ProtoMessage() {}
 
 func (x *TimerSet) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[21]
+	mi := &file_journalet_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1756,7 +1838,7 @@ func (x *TimerSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerSet.ProtoReflect.Descriptor instead.
 func (*TimerSet) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TimerSet) GetName() string {
@@ -1790,7 +1872,7 @@ type TimerCleared struct {
 
 func (x *TimerCleared) Reset() {
 	*x = TimerCleared{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[22]
+	mi := &file_journalet_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1802,7 +1884,7 @@ func (x *TimerCleared) String() string {
 func (*TimerCleared) ProtoMessage() {}
 
 func (x *TimerCleared) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[22]
+	mi := &file_journalet_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1815,7 +1897,7 @@ func (x *TimerCleared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerCleared.ProtoReflect.Descriptor instead.
 func (*TimerCleared) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TimerCleared) GetName() string {
@@ -1836,7 +1918,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[23]
+	mi := &file_journalet_v1_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1848,7 +1930,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[23]
+	mi := &file_journalet_v1_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1861,7 +1943,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TimerFired) GetName() string {
@@ -1891,7 +1973,7 @@ type Timer struct {
 
 func (x *Timer) Reset() {
 	*x = Timer{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[24]
+	mi := &file_journalet_v1_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1903,7 +1985,7 @@ func (x *Timer) String() string {
 func (*Timer) ProtoMessage() {}
 
 func (x *Timer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[24]
+	mi := &file_journalet_v1_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1916,7 +1998,7 @@ func (x *Timer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timer.ProtoReflect.Descriptor instead.
 func (*Timer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{24}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Timer) GetName() string {
@@ -1959,7 +2041,7 @@ type Timers struct {
 
 func (x *Timers) Reset() {
 	*x = Timers{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[25]
+	mi := &file_journalet_v1_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1971,7 +2053,7 @@ func (x *Timers) String() string {
 func (*Timers) ProtoMessage() {}
 
 func (x *Timers) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[25]
+	mi := &file_journalet_v1_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1984,7 +2066,7 @@ func (x *Timers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timers.ProtoReflect.Descriptor instead.
 func (*Timers) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{25}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Timers) GetGeneration() uint64 {
@@ -2014,7 +2096,7 @@ type UserNamespace struct {
 
 func (x *UserNamespace) Reset() {
 	*x = UserNamespace{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[26]
+	mi := &file_journalet_v1_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2026,7 +2108,7 @@ func (x *UserNamespace) String() string {
 func (*UserNamespace) ProtoMessage() {}
 
 func (x *UserNamespace) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[26]
+	mi := &file_journalet_v1_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2039,7 +2121,7 @@ func (x *UserNamespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserNamespace.ProtoReflect.Descriptor instead.
 func (*UserNamespace) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{26}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *UserNamespace) GetHostId() uint32 {
@@ -2071,7 +2153,7 @@ type UserNamespaceRange struct {
 
 func (x *UserNamespaceRange) Reset() {
 	*x = UserNamespaceRange{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[27]
+	mi := &file_journalet_v1_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2083,7 +2165,7 @@ func (x *UserNamespaceRange) String() string {
 func (*UserNamespaceRange) ProtoMessage() {}
 
 func (x *UserNamespaceRange) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[27]
+	mi := &file_journalet_v1_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2096,7 +2178,7 @@ func (x *UserNamespaceRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserNamespaceRange.ProtoReflect.Descriptor instead.
 func (*UserNamespaceRange) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{27}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *UserNamespaceRange) GetFirst() uint32 {
@@ -2124,7 +2206,7 @@ var File_journalet_v1_agent_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/agent.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ajournalet/v1/devices.proto\"\xb4\x03\n" +
+	"\x18journalet/v1/agent.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ajournalet/v1/devices.proto\"\xee\x04\n" +
 	"\fAgentStarted\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x121\n" +
@@ -2132,20 +2214,29 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\aboot_id\x18\x04 \x01(\tR\x06bootId\x12\x19\n" +
 	"\bagent_id\x18\x05 \x01(\tR\aagentId\x12g\n" +
 	"\x15found_user_namespaces\x18\x06 \x03(\v23.journalet.v1.AgentStarted.FoundUserNamespacesEntryR\x13foundUserNamespaces\x12?\n" +
-	"\rkubelet_state\x18\a \x01(\v2\x1a.journalet.v1.KubeletStateR\fkubeletState\x1ac\n" +
+	"\rkubelet_state\x18\a \x01(\v2\x1a.journalet.v1.KubeletStateR\fkubeletState\x12W\n" +
+	"\x0ffound_resources\x18\b \x03(\v2..journalet.v1.AgentStarted.FoundResourcesEntryR\x0efoundResources\x1ac\n" +
 	"\x18FoundUserNamespacesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.UserNamespaceR\x05value:\x028\x01\"\xb7\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.UserNamespaceR\x05value:\x028\x01\x1a_\n" +
+	"\x13FoundResourcesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x122\n" +
+	"\x05value\x18\x02 \x01(\v2\x1c.journalet.v1.GivenResourcesR\x05value:\x028\x01\"\xb7\x01\n" +
 	"\fKubeletState\x128\n" +
 	"\x04pods\x18\x01 \x03(\v2$.journalet.v1.KubeletState.PodsEntryR\x04pods\x12\x1a\n" +
 	"\bproblems\x18\x02 \x03(\tR\bproblems\x1aQ\n" +
 	"\tPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12.\n" +
-	"\x05value\x18\x02 \x01(\v2\x18.journalet.v1.KubeletPodR\x05value:\x028\x01\"\x86\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x18.journalet.v1.KubeletPodR\x05value:\x028\x01\"\x9a\x01\n" +
 	"\n" +
 	"KubeletPod\x12>\n" +
 	"\texclusive\x18\x01 \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x128\n" +
-	"\adevices\x18\x02 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\"\xc0\a\n" +
+	"\adevices\x18\x02 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12\x12\n" +
+	"\x04lost\x18\x03 \x01(\bR\x04lost\"\xa2\x01\n" +
+	"\x0eGivenResources\x12>\n" +
+	"\texclusive\x18\x01 \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x128\n" +
+	"\adevices\x18\x02 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\"\xc0\a\n" +
 	"\vAgentConfig\x12\x1b\n" +
 	"\tnode_name\x18\x01 \x01(\tR\bnodeName\x12<\n" +
 	"\vallocatable\x18\x02 \x01(\v2\x1a.journalet.v1.NodeCapacityR\vallocatable\x12\x19\n" +
@@ -2321,89 +2412,95 @@ func file_journalet_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_journalet_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_journalet_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_journalet_v1_agent_proto_goTypes = []any{
 	(TopologyPolicy)(0),            // 0: journalet.v1.TopologyPolicy
 	(DecisionError)(0),             // 1: journalet.v1.DecisionError
 	(*AgentStarted)(nil),           // 2: journalet.v1.AgentStarted
 	(*KubeletState)(nil),           // 3: journalet.v1.KubeletState
 	(*KubeletPod)(nil),             // 4: journalet.v1.KubeletPod
-	(*AgentConfig)(nil),            // 5: journalet.v1.AgentConfig
-	(*ResourceManagers)(nil),       // 6: journalet.v1.ResourceManagers
-	(*CpuOptions)(nil),             // 7: journalet.v1.CpuOptions
-	(*NodeTopology)(nil),           // 8: journalet.v1.NodeTopology
-	(*CpuCore)(nil),                // 9: journalet.v1.CpuCore
-	(*NumaNode)(nil),               // 10: journalet.v1.NumaNode
-	(*NumaMemory)(nil),             // 11: journalet.v1.NumaMemory
-	(*ExclusiveContainer)(nil),     // 12: journalet.v1.ExclusiveContainer
-	(*ExclusiveRequest)(nil),       // 13: journalet.v1.ExclusiveRequest
-	(*NodeEviction)(nil),           // 14: journalet.v1.NodeEviction
-	(*ImageGarbageCollection)(nil), // 15: journalet.v1.ImageGarbageCollection
-	(*ShutdownGroup)(nil),          // 16: journalet.v1.ShutdownGroup
-	(*NodeCapacity)(nil),           // 17: journalet.v1.NodeCapacity
-	(*HugePages)(nil),              // 18: journalet.v1.HugePages
-	(*AgentStopped)(nil),           // 19: journalet.v1.AgentStopped
-	(*JournalDamaged)(nil),         // 20: journalet.v1.JournalDamaged
-	(*Quarantined)(nil),            // 21: journalet.v1.Quarantined
-	(*QuarantineLifted)(nil),       // 22: journalet.v1.QuarantineLifted
-	(*TimerSet)(nil),               // 23: journalet.v1.TimerSet
-	(*TimerCleared)(nil),           // 24: journalet.v1.TimerCleared
-	(*TimerFired)(nil),             // 25: journalet.v1.TimerFired
-	(*Timer)(nil),                  // 26: journalet.v1.Timer
-	(*Timers)(nil),                 // 27: journalet.v1.Timers
-	(*UserNamespace)(nil),          // 28: journalet.v1.UserNamespace
-	(*UserNamespaceRange)(nil),     // 29: journalet.v1.UserNamespaceRange
-	nil,                            // 30: journalet.v1.AgentStarted.FoundUserNamespacesEntry
-	nil,                            // 31: journalet.v1.KubeletState.PodsEntry
-	nil,                            // 32: journalet.v1.AgentConfig.NodeLabelsEntry
-	nil,                            // 33: journalet.v1.Timers.SetEntry
-	(*ContainerDevices)(nil),       // 34: journalet.v1.ContainerDevices
-	(*durationpb.Duration)(nil),    // 35: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 36: google.protobuf.Timestamp
+	(*GivenResources)(nil),         // 5: journalet.v1.GivenResources
+	(*AgentConfig)(nil),            // 6: journalet.v1.AgentConfig
+	(*ResourceManagers)(nil),       // 7: journalet.v1.ResourceManagers
+	(*CpuOptions)(nil),             // 8: journalet.v1.CpuOptions
+	(*NodeTopology)(nil),           // 9: journalet.v1.NodeTopology
+	(*CpuCore)(nil),                // 10: journalet.v1.CpuCore
+	(*NumaNode)(nil),               // 11: journalet.v1.NumaNode
+	(*NumaMemory)(nil),             // 12: journalet.v1.NumaMemory
+	(*ExclusiveContainer)(nil),     // 13: journalet.v1.ExclusiveContainer
+	(*ExclusiveRequest)(nil),       // 14: journalet.v1.ExclusiveRequest
+	(*NodeEviction)(nil),           // 15: journalet.v1.NodeEviction
+	(*ImageGarbageCollection)(nil), // 16: journalet.v1.ImageGarbageCollection
+	(*ShutdownGroup)(nil),          // 17: journalet.v1.ShutdownGroup
+	(*NodeCapacity)(nil),           // 18: journalet.v1.NodeCapacity
+	(*HugePages)(nil),              // 19: journalet.v1.HugePages
+	(*AgentStopped)(nil),           // 20: journalet.v1.AgentStopped
+	(*JournalDamaged)(nil),         // 21: journalet.v1.JournalDamaged
+	(*Quarantined)(nil),            // 22: journalet.v1.Quarantined
+	(*QuarantineLifted)(nil),       // 23: journalet.v1.QuarantineLifted
+	(*TimerSet)(nil),               // 24: journalet.v1.TimerSet
+	(*TimerCleared)(nil),           // 25: journalet.v1.TimerCleared
+	(*TimerFired)(nil),             // 26: journalet.v1.TimerFired
+	(*Timer)(nil),                  // 27: journalet.v1.Timer
+	(*Timers)(nil),                 // 28: journalet.v1.Timers
+	(*UserNamespace)(nil),          // 29: journalet.v1.UserNamespace
+	(*UserNamespaceRange)(nil),     // 30: journalet.v1.UserNamespaceRange
+	nil,                            // 31: journalet.v1.AgentStarted.FoundUserNamespacesEntry
+	nil,                            // 32: journalet.v1.AgentStarted.FoundResourcesEntry
+	nil,                            // 33: journalet.v1.KubeletState.PodsEntry
+	nil,                            // 34: journalet.v1.AgentConfig.NodeLabelsEntry
+	nil,                            // 35: journalet.v1.Timers.SetEntry
+	(*ContainerDevices)(nil),       // 36: journalet.v1.ContainerDevices
+	(*durationpb.Duration)(nil),    // 37: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 38: google.protobuf.Timestamp
 }
 var file_journalet_v1_agent_proto_depIdxs = []int32{
-	5,  // 0: journalet.v1.AgentStarted.config:type_name -> journalet.v1.AgentConfig
-	30, // 1: journalet.v1.AgentStarted.found_user_namespaces:type_name -> journalet.v1.AgentStarted.FoundUserNamespacesEntry
+	6,  // 0: journalet.v1.AgentStarted.config:type_name -> journalet.v1.AgentConfig
+	31, // 1: journalet.v1.AgentStarted.found_user_namespaces:type_name -> journalet.v1.AgentStarted.FoundUserNamespacesEntry
 	3,  // 2: journalet.v1.AgentStarted.kubelet_state:type_name -> journalet.v1.KubeletState
-	31, // 3: journalet.v1.KubeletState.pods:type_name -> journalet.v1.KubeletState.PodsEntry
-	12, // 4: journalet.v1.KubeletPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	34, // 5: journalet.v1.KubeletPod.devices:type_name -> journalet.v1.ContainerDevices
-	17, // 6: journalet.v1.AgentConfig.allocatable:type_name -> journalet.v1.NodeCapacity
-	32, // 7: journalet.v1.AgentConfig.node_labels:type_name -> journalet.v1.AgentConfig.NodeLabelsEntry
-	35, // 8: journalet.v1.AgentConfig.max_container_back_off:type_name -> google.protobuf.Duration
-	29, // 9: journalet.v1.AgentConfig.user_namespaces:type_name -> journalet.v1.UserNamespaceRange
-	15, // 10: journalet.v1.AgentConfig.image_garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
-	16, // 11: journalet.v1.AgentConfig.shutdown_groups:type_name -> journalet.v1.ShutdownGroup
-	14, // 12: journalet.v1.AgentConfig.eviction:type_name -> journalet.v1.NodeEviction
-	6,  // 13: journalet.v1.AgentConfig.managers:type_name -> journalet.v1.ResourceManagers
-	8,  // 14: journalet.v1.ResourceManagers.topology:type_name -> journalet.v1.NodeTopology
-	7,  // 15: journalet.v1.ResourceManagers.cpu_options:type_name -> journalet.v1.CpuOptions
-	11, // 16: journalet.v1.ResourceManagers.reserved_memory:type_name -> journalet.v1.NumaMemory
-	0,  // 17: journalet.v1.ResourceManagers.topology_policy:type_name -> journalet.v1.TopologyPolicy
-	9,  // 18: journalet.v1.NodeTopology.cores:type_name -> journalet.v1.CpuCore
-	10, // 19: journalet.v1.NodeTopology.nodes:type_name -> journalet.v1.NumaNode
-	18, // 20: journalet.v1.NumaNode.huge_pages:type_name -> journalet.v1.HugePages
-	18, // 21: journalet.v1.ExclusiveContainer.memory:type_name -> journalet.v1.HugePages
-	18, // 22: journalet.v1.ExclusiveRequest.memory:type_name -> journalet.v1.HugePages
-	35, // 23: journalet.v1.NodeEviction.transition_period:type_name -> google.protobuf.Duration
-	35, // 24: journalet.v1.NodeEviction.max_pod_grace:type_name -> google.protobuf.Duration
-	35, // 25: journalet.v1.ImageGarbageCollection.min_age:type_name -> google.protobuf.Duration
-	35, // 26: journalet.v1.ImageGarbageCollection.max_age:type_name -> google.protobuf.Duration
-	35, // 27: journalet.v1.ShutdownGroup.grace:type_name -> google.protobuf.Duration
-	18, // 28: journalet.v1.NodeCapacity.huge_pages:type_name -> journalet.v1.HugePages
-	1,  // 29: journalet.v1.Quarantined.code:type_name -> journalet.v1.DecisionError
-	35, // 30: journalet.v1.TimerSet.duration:type_name -> google.protobuf.Duration
-	36, // 31: journalet.v1.Timer.set_at:type_name -> google.protobuf.Timestamp
-	35, // 32: journalet.v1.Timer.duration:type_name -> google.protobuf.Duration
-	33, // 33: journalet.v1.Timers.set:type_name -> journalet.v1.Timers.SetEntry
-	28, // 34: journalet.v1.AgentStarted.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	4,  // 35: journalet.v1.KubeletState.PodsEntry.value:type_name -> journalet.v1.KubeletPod
-	26, // 36: journalet.v1.Timers.SetEntry.value:type_name -> journalet.v1.Timer
-	37, // [37:37] is the sub-list for method output_type
-	37, // [37:37] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	32, // 3: journalet.v1.AgentStarted.found_resources:type_name -> journalet.v1.AgentStarted.FoundResourcesEntry
+	33, // 4: journalet.v1.KubeletState.pods:type_name -> journalet.v1.KubeletState.PodsEntry
+	13, // 5: journalet.v1.KubeletPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	36, // 6: journalet.v1.KubeletPod.devices:type_name -> journalet.v1.ContainerDevices
+	13, // 7: journalet.v1.GivenResources.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	36, // 8: journalet.v1.GivenResources.devices:type_name -> journalet.v1.ContainerDevices
+	18, // 9: journalet.v1.AgentConfig.allocatable:type_name -> journalet.v1.NodeCapacity
+	34, // 10: journalet.v1.AgentConfig.node_labels:type_name -> journalet.v1.AgentConfig.NodeLabelsEntry
+	37, // 11: journalet.v1.AgentConfig.max_container_back_off:type_name -> google.protobuf.Duration
+	30, // 12: journalet.v1.AgentConfig.user_namespaces:type_name -> journalet.v1.UserNamespaceRange
+	16, // 13: journalet.v1.AgentConfig.image_garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
+	17, // 14: journalet.v1.AgentConfig.shutdown_groups:type_name -> journalet.v1.ShutdownGroup
+	15, // 15: journalet.v1.AgentConfig.eviction:type_name -> journalet.v1.NodeEviction
+	7,  // 16: journalet.v1.AgentConfig.managers:type_name -> journalet.v1.ResourceManagers
+	9,  // 17: journalet.v1.ResourceManagers.topology:type_name -> journalet.v1.NodeTopology
+	8,  // 18: journalet.v1.ResourceManagers.cpu_options:type_name -> journalet.v1.CpuOptions
+	12, // 19: journalet.v1.ResourceManagers.reserved_memory:type_name -> journalet.v1.NumaMemory
+	0,  // 20: journalet.v1.ResourceManagers.topology_policy:type_name -> journalet.v1.TopologyPolicy
+	10, // 21: journalet.v1.NodeTopology.cores:type_name -> journalet.v1.CpuCore
+	11, // 22: journalet.v1.NodeTopology.nodes:type_name -> journalet.v1.NumaNode
+	19, // 23: journalet.v1.NumaNode.huge_pages:type_name -> journalet.v1.HugePages
+	19, // 24: journalet.v1.ExclusiveContainer.memory:type_name -> journalet.v1.HugePages
+	19, // 25: journalet.v1.ExclusiveRequest.memory:type_name -> journalet.v1.HugePages
+	37, // 26: journalet.v1.NodeEviction.transition_period:type_name -> google.protobuf.Duration
+	37, // 27: journalet.v1.NodeEviction.max_pod_grace:type_name -> google.protobuf.Duration
+	37, // 28: journalet.v1.ImageGarbageCollection.min_age:type_name -> google.protobuf.Duration
+	37, // 29: journalet.v1.ImageGarbageCollection.max_age:type_name -> google.protobuf.Duration
+	37, // 30: journalet.v1.ShutdownGroup.grace:type_name -> google.protobuf.Duration
+	19, // 31: journalet.v1.NodeCapacity.huge_pages:type_name -> journalet.v1.HugePages
+	1,  // 32: journalet.v1.Quarantined.code:type_name -> journalet.v1.DecisionError
+	37, // 33: journalet.v1.TimerSet.duration:type_name -> google.protobuf.Duration
+	38, // 34: journalet.v1.Timer.set_at:type_name -> google.protobuf.Timestamp
+	37, // 35: journalet.v1.Timer.duration:type_name -> google.protobuf.Duration
+	35, // 36: journalet.v1.Timers.set:type_name -> journalet.v1.Timers.SetEntry
+	29, // 37: journalet.v1.AgentStarted.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	5,  // 38: journalet.v1.AgentStarted.FoundResourcesEntry.value:type_name -> journalet.v1.GivenResources
+	4,  // 39: journalet.v1.KubeletState.PodsEntry.value:type_name -> journalet.v1.KubeletPod
+	27, // 40: journalet.v1.Timers.SetEntry.value:type_name -> journalet.v1.Timer
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_agent_proto_init() }
@@ -2418,7 +2515,7 @@ func file_journalet_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_agent_proto_rawDesc), len(file_journalet_v1_agent_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   32,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -90,7 +90,9 @@ func (ClaimStage) EnumDescriptor() ([]byte, []int) {
 type ReadClaims struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The manifest that names them.
-	Digest        string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	// ExtendedClaim.name of the pod; empty: it has none.
+	Extended      string `protobuf:"bytes,2,opt,name=extended,proto3" json:"extended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -128,6 +130,13 @@ func (*ReadClaims) Descriptor() ([]byte, []int) {
 func (x *ReadClaims) GetDigest() string {
 	if x != nil {
 		return x.Digest
+	}
+	return ""
+}
+
+func (x *ReadClaims) GetExtended() string {
+	if x != nil {
+		return x.Extended
 	}
 	return ""
 }
@@ -238,7 +247,9 @@ type ResourceClaim struct {
 	// The drivers of the allocated devices that are to prepare it, sorted.
 	Prepare []string `protobuf:"bytes,5,rep,name=prepare,proto3" json:"prepare,omitempty"`
 	// Those that are to undo that, sorted.
-	Unprepare     []string `protobuf:"bytes,6,rep,name=unprepare,proto3" json:"unprepare,omitempty"`
+	Unprepare []string `protobuf:"bytes,6,rep,name=unprepare,proto3" json:"unprepare,omitempty"`
+	// It stands for extended resources of the pod.
+	Extended      bool `protobuf:"varint,7,opt,name=extended,proto3" json:"extended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -313,6 +324,13 @@ func (x *ResourceClaim) GetUnprepare() []string {
 		return x.Unprepare
 	}
 	return nil
+}
+
+func (x *ResourceClaim) GetExtended() bool {
+	if x != nil {
+		return x.Extended
+	}
+	return false
 }
 
 // ClaimOutcome is how PrepareClaims or UnprepareClaims ended for one claim.
@@ -567,9 +585,11 @@ type PodClaims struct {
 	// In the order of the manifest.
 	Claims []*PodClaim `protobuf:"bytes,2,rep,name=claims,proto3" json:"claims,omitempty"`
 	// Failed calls in a row, the newest failure and its message.
-	Failures      uint32                 `protobuf:"varint,3,opt,name=failures,proto3" json:"failures,omitempty"`
-	FailedAt      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=failed_at,json=failedAt,proto3" json:"failed_at,omitempty"`
-	Message       string                 `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	Failures uint32                 `protobuf:"varint,3,opt,name=failures,proto3" json:"failures,omitempty"`
+	FailedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=failed_at,json=failedAt,proto3" json:"failed_at,omitempty"`
+	Message  string                 `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	// ClaimHealthObserved.devices.
+	Health        []*ClaimDeviceHealth `protobuf:"bytes,6,rep,name=health,proto3" json:"health,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -639,18 +659,163 @@ func (x *PodClaims) GetMessage() string {
 	return ""
 }
 
+func (x *PodClaims) GetHealth() []*ClaimDeviceHealth {
+	if x != nil {
+		return x.Health
+	}
+	return nil
+}
+
+// ClaimHealthObserved is what drivers report about the health of the devices that a pod has by its claims (KEP-4680).
+// It is recorded when it changes.
+type ClaimHealthObserved struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Those of which a driver reports something, by driver, pool and device. The health of the others is unknown.
+	Devices       []*ClaimDeviceHealth `protobuf:"bytes,2,rep,name=devices,proto3" json:"devices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClaimHealthObserved) Reset() {
+	*x = ClaimHealthObserved{}
+	mi := &file_journalet_v1_claims_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClaimHealthObserved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClaimHealthObserved) ProtoMessage() {}
+
+func (x *ClaimHealthObserved) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_claims_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClaimHealthObserved.ProtoReflect.Descriptor instead.
+func (*ClaimHealthObserved) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_claims_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ClaimHealthObserved) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *ClaimHealthObserved) GetDevices() []*ClaimDeviceHealth {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+// ClaimDeviceHealth is the health of a device of a claim.
+type ClaimDeviceHealth struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in ClaimDevice.
+	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	// See driver.
+	Pool string `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"`
+	// See driver.
+	Device string `protobuf:"bytes,3,opt,name=device,proto3" json:"device,omitempty"`
+	// Its health.
+	Health DeviceHealth `protobuf:"varint,4,opt,name=health,proto3,enum=journalet.v1.DeviceHealth" json:"health,omitempty"`
+	// What the driver reports about it, at most 1,024 bytes.
+	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClaimDeviceHealth) Reset() {
+	*x = ClaimDeviceHealth{}
+	mi := &file_journalet_v1_claims_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClaimDeviceHealth) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClaimDeviceHealth) ProtoMessage() {}
+
+func (x *ClaimDeviceHealth) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_claims_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClaimDeviceHealth.ProtoReflect.Descriptor instead.
+func (*ClaimDeviceHealth) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_claims_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ClaimDeviceHealth) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
+}
+
+func (x *ClaimDeviceHealth) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *ClaimDeviceHealth) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *ClaimDeviceHealth) GetHealth() DeviceHealth {
+	if x != nil {
+		return x.Health
+	}
+	return DeviceHealth_DEVICE_HEALTH_UNSPECIFIED
+}
+
+func (x *ClaimDeviceHealth) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 var File_journalet_v1_claims_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_claims_proto_rawDesc = "" +
 	"\n" +
-	"\x19journalet/v1/claims.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"$\n" +
+	"\x19journalet/v1/claims.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ajournalet/v1/devices.proto\"@\n" +
 	"\n" +
 	"ReadClaims\x12\x16\n" +
-	"\x06digest\x18\x01 \x01(\tR\x06digest\"D\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x1a\n" +
+	"\bextended\x18\x02 \x01(\tR\bextended\"D\n" +
 	"\rPrepareClaims\x123\n" +
 	"\x06claims\x18\x01 \x03(\v2\x1b.journalet.v1.ResourceClaimR\x06claims\"F\n" +
 	"\x0fUnprepareClaims\x123\n" +
-	"\x06claims\x18\x01 \x03(\v2\x1b.journalet.v1.ResourceClaimR\x06claims\"\xaa\x01\n" +
+	"\x06claims\x18\x01 \x03(\v2\x1b.journalet.v1.ResourceClaimR\x06claims\"\xc6\x01\n" +
 	"\rResourceClaim\x12\x1d\n" +
 	"\n" +
 	"pod_claims\x18\x01 \x03(\tR\tpodClaims\x12\x1c\n" +
@@ -658,7 +823,8 @@ const file_journalet_v1_claims_proto_rawDesc = "" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x04 \x01(\tR\x03uid\x12\x18\n" +
 	"\aprepare\x18\x05 \x03(\tR\aprepare\x12\x1c\n" +
-	"\tunprepare\x18\x06 \x03(\tR\tunprepare\"\xb8\x01\n" +
+	"\tunprepare\x18\x06 \x03(\tR\tunprepare\x12\x1a\n" +
+	"\bextended\x18\a \x01(\bR\bextended\"\xb8\x01\n" +
 	"\fClaimOutcome\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12.\n" +
 	"\x05stage\x18\x02 \x01(\x0e2\x18.journalet.v1.ClaimStageR\x05stage\x12\x18\n" +
@@ -677,12 +843,22 @@ const file_journalet_v1_claims_proto_rawDesc = "" +
 	"\x05claim\x18\x01 \x01(\v2\x1b.journalet.v1.ResourceClaimR\x05claim\x12.\n" +
 	"\x05stage\x18\x02 \x01(\x0e2\x18.journalet.v1.ClaimStageR\x05stage\x123\n" +
 	"\adevices\x18\x03 \x03(\v2\x19.journalet.v1.ClaimDeviceR\adevices\x12\x17\n" +
-	"\aboot_id\x18\x04 \x01(\tR\x06bootId\"\xbe\x01\n" +
+	"\aboot_id\x18\x04 \x01(\tR\x06bootId\"\xf7\x01\n" +
 	"\tPodClaims\x12\x12\n" +
 	"\x04read\x18\x01 \x01(\bR\x04read\x12.\n" +
 	"\x06claims\x18\x02 \x03(\v2\x16.journalet.v1.PodClaimR\x06claims\x12\x1a\n" +
 	"\bfailures\x18\x03 \x01(\rR\bfailures\x127\n" +
 	"\tfailed_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\bfailedAt\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x127\n" +
+	"\x06health\x18\x06 \x03(\v2\x1f.journalet.v1.ClaimDeviceHealthR\x06health\"b\n" +
+	"\x13ClaimHealthObserved\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x129\n" +
+	"\adevices\x18\x02 \x03(\v2\x1f.journalet.v1.ClaimDeviceHealthR\adevices\"\xa5\x01\n" +
+	"\x11ClaimDeviceHealth\x12\x16\n" +
+	"\x06driver\x18\x01 \x01(\tR\x06driver\x12\x12\n" +
+	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x16\n" +
+	"\x06device\x18\x03 \x01(\tR\x06device\x122\n" +
+	"\x06health\x18\x04 \x01(\x0e2\x1a.journalet.v1.DeviceHealthR\x06health\x12\x18\n" +
 	"\amessage\x18\x05 \x01(\tR\amessage*\x90\x01\n" +
 	"\n" +
 	"ClaimStage\x12\x1b\n" +
@@ -705,7 +881,7 @@ func file_journalet_v1_claims_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_claims_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_journalet_v1_claims_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_journalet_v1_claims_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_journalet_v1_claims_proto_goTypes = []any{
 	(ClaimStage)(0),               // 0: journalet.v1.ClaimStage
 	(*ReadClaims)(nil),            // 1: journalet.v1.ReadClaims
@@ -716,23 +892,29 @@ var file_journalet_v1_claims_proto_goTypes = []any{
 	(*ClaimDevice)(nil),           // 6: journalet.v1.ClaimDevice
 	(*PodClaim)(nil),              // 7: journalet.v1.PodClaim
 	(*PodClaims)(nil),             // 8: journalet.v1.PodClaims
-	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
+	(*ClaimHealthObserved)(nil),   // 9: journalet.v1.ClaimHealthObserved
+	(*ClaimDeviceHealth)(nil),     // 10: journalet.v1.ClaimDeviceHealth
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(DeviceHealth)(0),             // 12: journalet.v1.DeviceHealth
 }
 var file_journalet_v1_claims_proto_depIdxs = []int32{
-	4, // 0: journalet.v1.PrepareClaims.claims:type_name -> journalet.v1.ResourceClaim
-	4, // 1: journalet.v1.UnprepareClaims.claims:type_name -> journalet.v1.ResourceClaim
-	0, // 2: journalet.v1.ClaimOutcome.stage:type_name -> journalet.v1.ClaimStage
-	6, // 3: journalet.v1.ClaimOutcome.devices:type_name -> journalet.v1.ClaimDevice
-	4, // 4: journalet.v1.PodClaim.claim:type_name -> journalet.v1.ResourceClaim
-	0, // 5: journalet.v1.PodClaim.stage:type_name -> journalet.v1.ClaimStage
-	6, // 6: journalet.v1.PodClaim.devices:type_name -> journalet.v1.ClaimDevice
-	7, // 7: journalet.v1.PodClaims.claims:type_name -> journalet.v1.PodClaim
-	9, // 8: journalet.v1.PodClaims.failed_at:type_name -> google.protobuf.Timestamp
-	9, // [9:9] is the sub-list for method output_type
-	9, // [9:9] is the sub-list for method input_type
-	9, // [9:9] is the sub-list for extension type_name
-	9, // [9:9] is the sub-list for extension extendee
-	0, // [0:9] is the sub-list for field type_name
+	4,  // 0: journalet.v1.PrepareClaims.claims:type_name -> journalet.v1.ResourceClaim
+	4,  // 1: journalet.v1.UnprepareClaims.claims:type_name -> journalet.v1.ResourceClaim
+	0,  // 2: journalet.v1.ClaimOutcome.stage:type_name -> journalet.v1.ClaimStage
+	6,  // 3: journalet.v1.ClaimOutcome.devices:type_name -> journalet.v1.ClaimDevice
+	4,  // 4: journalet.v1.PodClaim.claim:type_name -> journalet.v1.ResourceClaim
+	0,  // 5: journalet.v1.PodClaim.stage:type_name -> journalet.v1.ClaimStage
+	6,  // 6: journalet.v1.PodClaim.devices:type_name -> journalet.v1.ClaimDevice
+	7,  // 7: journalet.v1.PodClaims.claims:type_name -> journalet.v1.PodClaim
+	11, // 8: journalet.v1.PodClaims.failed_at:type_name -> google.protobuf.Timestamp
+	10, // 9: journalet.v1.PodClaims.health:type_name -> journalet.v1.ClaimDeviceHealth
+	10, // 10: journalet.v1.ClaimHealthObserved.devices:type_name -> journalet.v1.ClaimDeviceHealth
+	12, // 11: journalet.v1.ClaimDeviceHealth.health:type_name -> journalet.v1.DeviceHealth
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_claims_proto_init() }
@@ -740,13 +922,14 @@ func file_journalet_v1_claims_proto_init() {
 	if File_journalet_v1_claims_proto != nil {
 		return
 	}
+	file_journalet_v1_devices_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_claims_proto_rawDesc), len(file_journalet_v1_claims_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -29,11 +29,11 @@ type DeviceHealth int32
 
 const (
 	DeviceHealth_DEVICE_HEALTH_UNSPECIFIED DeviceHealth = 0
-	// The plugin reports it. Left by DevicesObserved.
+	// The plugin or driver reports it. Left by DevicesObserved and ClaimHealthObserved.
 	DeviceHealth_DEVICE_HEALTH_HEALTHY DeviceHealth = 1
-	// The plugin reports it, or has gone. Left by DevicesObserved.
+	// The plugin or driver reports it, or the plugin has gone. Left by DevicesObserved and ClaimHealthObserved.
 	DeviceHealth_DEVICE_HEALTH_UNHEALTHY DeviceHealth = 2
-	// The plugin no longer has it. Left by DevicesObserved.
+	// The plugin no longer has it, or the driver does not know. Left by DevicesObserved and ClaimHealthObserved.
 	DeviceHealth_DEVICE_HEALTH_UNKNOWN DeviceHealth = 3
 )
 
@@ -1252,7 +1252,7 @@ type DeviceWait struct {
 	Preferred []*ContainerDevices `protobuf:"bytes,4,rep,name=preferred,proto3" json:"preferred,omitempty"`
 	// AdmissionDeferred.message, as last decided.
 	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
-	// It waits for what is kept for pods that a kubelet had admitted.
+	// It waits for what is kept for pods that were admitted before the journal began.
 	Kept          bool `protobuf:"varint,6,opt,name=kept,proto3" json:"kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

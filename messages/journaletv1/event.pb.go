@@ -62,6 +62,7 @@ type Event struct {
 	//	*Event_PressureObserved
 	//	*Event_OomKillObserved
 	//	*Event_DevicesObserved
+	//	*Event_ClaimHealthObserved
 	//	*Event_PreferredDevicesRead
 	//	*Event_ApiServerContact
 	//	*Event_CertificateChanged
@@ -464,6 +465,15 @@ func (x *Event) GetDevicesObserved() *DevicesObserved {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_DevicesObserved); ok {
 			return x.DevicesObserved
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetClaimHealthObserved() *ClaimHealthObserved {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ClaimHealthObserved); ok {
+			return x.ClaimHealthObserved
 		}
 	}
 	return nil
@@ -1141,6 +1151,10 @@ type Event_DevicesObserved struct {
 	DevicesObserved *DevicesObserved `protobuf:"bytes,118,opt,name=devices_observed,json=devicesObserved,proto3,oneof"`
 }
 
+type Event_ClaimHealthObserved struct {
+	ClaimHealthObserved *ClaimHealthObserved `protobuf:"bytes,132,opt,name=claim_health_observed,json=claimHealthObserved,proto3,oneof"`
+}
+
 type Event_PreferredDevicesRead struct {
 	PreferredDevicesRead *PreferredDevicesRead `protobuf:"bytes,119,opt,name=preferred_devices_read,json=preferredDevicesRead,proto3,oneof"`
 }
@@ -1451,6 +1465,8 @@ func (*Event_OomKillObserved) isEvent_Kind() {}
 
 func (*Event_DevicesObserved) isEvent_Kind() {}
 
+func (*Event_ClaimHealthObserved) isEvent_Kind() {}
+
 func (*Event_PreferredDevicesRead) isEvent_Kind() {}
 
 func (*Event_ApiServerContact) isEvent_Kind() {}
@@ -1573,7 +1589,7 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/cluster.proto\x1a\x1ajournalet/v1/devices.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xe27\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/claims.proto\x1a\x1ajournalet/v1/cluster.proto\x1a\x1ajournalet/v1/devices.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xbc8\n" +
 	"\x05Event\x12A\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedH\x00R\fagentStarted\x12A\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedH\x00R\fagentStopped\x12G\n" +
@@ -1611,7 +1627,8 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\x0fnode_registered\x18\x1f \x01(\v2\x1c.journalet.v1.NodeRegisteredH\x00R\x0enodeRegistered\x12M\n" +
 	"\x11pressure_observed\x18u \x01(\v2\x1e.journalet.v1.PressureObservedH\x00R\x10pressureObserved\x12L\n" +
 	"\x11oom_kill_observed\x18\x82\x01 \x01(\v2\x1d.journalet.v1.OomKillObservedH\x00R\x0foomKillObserved\x12J\n" +
-	"\x10devices_observed\x18v \x01(\v2\x1d.journalet.v1.DevicesObservedH\x00R\x0fdevicesObserved\x12Z\n" +
+	"\x10devices_observed\x18v \x01(\v2\x1d.journalet.v1.DevicesObservedH\x00R\x0fdevicesObserved\x12X\n" +
+	"\x15claim_health_observed\x18\x84\x01 \x01(\v2!.journalet.v1.ClaimHealthObservedH\x00R\x13claimHealthObserved\x12Z\n" +
 	"\x16preferred_devices_read\x18w \x01(\v2\".journalet.v1.PreferredDevicesReadH\x00R\x14preferredDevicesRead\x12N\n" +
 	"\x12api_server_contact\x18r \x01(\v2\x1e.journalet.v1.ApiServerContactH\x00R\x10apiServerContact\x12S\n" +
 	"\x13certificate_changed\x18s \x01(\v2 .journalet.v1.CertificateChangedH\x00R\x12certificateChanged\x12Q\n" +
@@ -1726,65 +1743,66 @@ var file_journalet_v1_event_proto_goTypes = []any{
 	(*PressureObserved)(nil),           // 32: journalet.v1.PressureObserved
 	(*OomKillObserved)(nil),            // 33: journalet.v1.OomKillObserved
 	(*DevicesObserved)(nil),            // 34: journalet.v1.DevicesObserved
-	(*PreferredDevicesRead)(nil),       // 35: journalet.v1.PreferredDevicesRead
-	(*ApiServerContact)(nil),           // 36: journalet.v1.ApiServerContact
-	(*CertificateChanged)(nil),         // 37: journalet.v1.CertificateChanged
-	(*ApiDeleteFinished)(nil),          // 38: journalet.v1.ApiDeleteFinished
-	(*PodUpdated)(nil),                 // 39: journalet.v1.PodUpdated
-	(*ManifestIgnored)(nil),            // 40: journalet.v1.ManifestIgnored
-	(*SourceSynced)(nil),               // 41: journalet.v1.SourceSynced
-	(*PodForgotten)(nil),               // 42: journalet.v1.PodForgotten
-	(*UidRequested)(nil),               // 43: journalet.v1.UidRequested
-	(*UidWithdrawn)(nil),               // 44: journalet.v1.UidWithdrawn
-	(*AdmissionRequested)(nil),         // 45: journalet.v1.AdmissionRequested
-	(*ImagePullRequested)(nil),         // 46: journalet.v1.ImagePullRequested
-	(*ImagePullWithdrawn)(nil),         // 47: journalet.v1.ImagePullWithdrawn
-	(*CallRequested)(nil),              // 48: journalet.v1.CallRequested
-	(*CallWithdrawn)(nil),              // 49: journalet.v1.CallWithdrawn
-	(*PodStatusChanged)(nil),           // 50: journalet.v1.PodStatusChanged
-	(*PodTerminated)(nil),              // 51: journalet.v1.PodTerminated
-	(*PodFinished)(nil),                // 52: journalet.v1.PodFinished
-	(*BackOffStarted)(nil),             // 53: journalet.v1.BackOffStarted
-	(*PodTerminating)(nil),             // 54: journalet.v1.PodTerminating
-	(*ProbesSet)(nil),                  // 55: journalet.v1.ProbesSet
-	(*ReadinessGatesSet)(nil),          // 56: journalet.v1.ReadinessGatesSet
-	(*ResizeRequested)(nil),            // 57: journalet.v1.ResizeRequested
-	(*ResizeCompleted)(nil),            // 58: journalet.v1.ResizeCompleted
-	(*OrphanFound)(nil),                // 59: journalet.v1.OrphanFound
-	(*AllContainersRestarting)(nil),    // 60: journalet.v1.AllContainersRestarting
-	(*ResizeStarted)(nil),              // 61: journalet.v1.ResizeStarted
-	(*ResizeWithdrawn)(nil),            // 62: journalet.v1.ResizeWithdrawn
-	(*ObjectsSet)(nil),                 // 63: journalet.v1.ObjectsSet
-	(*ApiDeleteRequested)(nil),         // 64: journalet.v1.ApiDeleteRequested
-	(*PodReclaimed)(nil),               // 65: journalet.v1.PodReclaimed
-	(*AdmissionDecided)(nil),           // 66: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil),          // 67: journalet.v1.AdmissionDeferred
-	(*ResizeDecided)(nil),              // 68: journalet.v1.ResizeDecided
-	(*AdmissionPendingPreemption)(nil), // 69: journalet.v1.AdmissionPendingPreemption
-	(*UidGranted)(nil),                 // 70: journalet.v1.UidGranted
-	(*UidDeferred)(nil),                // 71: journalet.v1.UidDeferred
-	(*OrphanConfirmed)(nil),            // 72: journalet.v1.OrphanConfirmed
-	(*ResizePendingPreemption)(nil),    // 73: journalet.v1.ResizePendingPreemption
-	(*PodEvictionDecided)(nil),         // 74: journalet.v1.PodEvictionDecided
-	(*PodReadmitted)(nil),              // 75: journalet.v1.PodReadmitted
-	(*DrainProgressed)(nil),            // 76: journalet.v1.DrainProgressed
-	(*NodePressureDecided)(nil),        // 77: journalet.v1.NodePressureDecided
-	(*EvictionProgressed)(nil),         // 78: journalet.v1.EvictionProgressed
-	(*PodReclaimRequested)(nil),        // 79: journalet.v1.PodReclaimRequested
-	(*ImageReclaimRequested)(nil),      // 80: journalet.v1.ImageReclaimRequested
-	(*PreferredDevicesRequested)(nil),  // 81: journalet.v1.PreferredDevicesRequested
-	(*DeviceCapacityDecided)(nil),      // 82: journalet.v1.DeviceCapacityDecided
-	(*DeviceHealthDecided)(nil),        // 83: journalet.v1.DeviceHealthDecided
-	(*SharedCpusDecided)(nil),          // 84: journalet.v1.SharedCpusDecided
-	(*ImagePullDecided)(nil),           // 85: journalet.v1.ImagePullDecided
-	(*ImagesCollected)(nil),            // 86: journalet.v1.ImagesCollected
-	(*OperatorPullDecided)(nil),        // 87: journalet.v1.OperatorPullDecided
-	(*ImageRemovalDecided)(nil),        // 88: journalet.v1.ImageRemovalDecided
-	(*ImagesReclaimed)(nil),            // 89: journalet.v1.ImagesReclaimed
-	(*CallDispatched)(nil),             // 90: journalet.v1.CallDispatched
-	(*CallDropped)(nil),                // 91: journalet.v1.CallDropped
-	(*TimerSet)(nil),                   // 92: journalet.v1.TimerSet
-	(*TimerCleared)(nil),               // 93: journalet.v1.TimerCleared
+	(*ClaimHealthObserved)(nil),        // 35: journalet.v1.ClaimHealthObserved
+	(*PreferredDevicesRead)(nil),       // 36: journalet.v1.PreferredDevicesRead
+	(*ApiServerContact)(nil),           // 37: journalet.v1.ApiServerContact
+	(*CertificateChanged)(nil),         // 38: journalet.v1.CertificateChanged
+	(*ApiDeleteFinished)(nil),          // 39: journalet.v1.ApiDeleteFinished
+	(*PodUpdated)(nil),                 // 40: journalet.v1.PodUpdated
+	(*ManifestIgnored)(nil),            // 41: journalet.v1.ManifestIgnored
+	(*SourceSynced)(nil),               // 42: journalet.v1.SourceSynced
+	(*PodForgotten)(nil),               // 43: journalet.v1.PodForgotten
+	(*UidRequested)(nil),               // 44: journalet.v1.UidRequested
+	(*UidWithdrawn)(nil),               // 45: journalet.v1.UidWithdrawn
+	(*AdmissionRequested)(nil),         // 46: journalet.v1.AdmissionRequested
+	(*ImagePullRequested)(nil),         // 47: journalet.v1.ImagePullRequested
+	(*ImagePullWithdrawn)(nil),         // 48: journalet.v1.ImagePullWithdrawn
+	(*CallRequested)(nil),              // 49: journalet.v1.CallRequested
+	(*CallWithdrawn)(nil),              // 50: journalet.v1.CallWithdrawn
+	(*PodStatusChanged)(nil),           // 51: journalet.v1.PodStatusChanged
+	(*PodTerminated)(nil),              // 52: journalet.v1.PodTerminated
+	(*PodFinished)(nil),                // 53: journalet.v1.PodFinished
+	(*BackOffStarted)(nil),             // 54: journalet.v1.BackOffStarted
+	(*PodTerminating)(nil),             // 55: journalet.v1.PodTerminating
+	(*ProbesSet)(nil),                  // 56: journalet.v1.ProbesSet
+	(*ReadinessGatesSet)(nil),          // 57: journalet.v1.ReadinessGatesSet
+	(*ResizeRequested)(nil),            // 58: journalet.v1.ResizeRequested
+	(*ResizeCompleted)(nil),            // 59: journalet.v1.ResizeCompleted
+	(*OrphanFound)(nil),                // 60: journalet.v1.OrphanFound
+	(*AllContainersRestarting)(nil),    // 61: journalet.v1.AllContainersRestarting
+	(*ResizeStarted)(nil),              // 62: journalet.v1.ResizeStarted
+	(*ResizeWithdrawn)(nil),            // 63: journalet.v1.ResizeWithdrawn
+	(*ObjectsSet)(nil),                 // 64: journalet.v1.ObjectsSet
+	(*ApiDeleteRequested)(nil),         // 65: journalet.v1.ApiDeleteRequested
+	(*PodReclaimed)(nil),               // 66: journalet.v1.PodReclaimed
+	(*AdmissionDecided)(nil),           // 67: journalet.v1.AdmissionDecided
+	(*AdmissionDeferred)(nil),          // 68: journalet.v1.AdmissionDeferred
+	(*ResizeDecided)(nil),              // 69: journalet.v1.ResizeDecided
+	(*AdmissionPendingPreemption)(nil), // 70: journalet.v1.AdmissionPendingPreemption
+	(*UidGranted)(nil),                 // 71: journalet.v1.UidGranted
+	(*UidDeferred)(nil),                // 72: journalet.v1.UidDeferred
+	(*OrphanConfirmed)(nil),            // 73: journalet.v1.OrphanConfirmed
+	(*ResizePendingPreemption)(nil),    // 74: journalet.v1.ResizePendingPreemption
+	(*PodEvictionDecided)(nil),         // 75: journalet.v1.PodEvictionDecided
+	(*PodReadmitted)(nil),              // 76: journalet.v1.PodReadmitted
+	(*DrainProgressed)(nil),            // 77: journalet.v1.DrainProgressed
+	(*NodePressureDecided)(nil),        // 78: journalet.v1.NodePressureDecided
+	(*EvictionProgressed)(nil),         // 79: journalet.v1.EvictionProgressed
+	(*PodReclaimRequested)(nil),        // 80: journalet.v1.PodReclaimRequested
+	(*ImageReclaimRequested)(nil),      // 81: journalet.v1.ImageReclaimRequested
+	(*PreferredDevicesRequested)(nil),  // 82: journalet.v1.PreferredDevicesRequested
+	(*DeviceCapacityDecided)(nil),      // 83: journalet.v1.DeviceCapacityDecided
+	(*DeviceHealthDecided)(nil),        // 84: journalet.v1.DeviceHealthDecided
+	(*SharedCpusDecided)(nil),          // 85: journalet.v1.SharedCpusDecided
+	(*ImagePullDecided)(nil),           // 86: journalet.v1.ImagePullDecided
+	(*ImagesCollected)(nil),            // 87: journalet.v1.ImagesCollected
+	(*OperatorPullDecided)(nil),        // 88: journalet.v1.OperatorPullDecided
+	(*ImageRemovalDecided)(nil),        // 89: journalet.v1.ImageRemovalDecided
+	(*ImagesReclaimed)(nil),            // 90: journalet.v1.ImagesReclaimed
+	(*CallDispatched)(nil),             // 91: journalet.v1.CallDispatched
+	(*CallDropped)(nil),                // 92: journalet.v1.CallDropped
+	(*TimerSet)(nil),                   // 93: journalet.v1.TimerSet
+	(*TimerCleared)(nil),               // 94: journalet.v1.TimerCleared
 }
 var file_journalet_v1_event_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.Event.agent_started:type_name -> journalet.v1.AgentStarted
@@ -1821,70 +1839,71 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	32, // 31: journalet.v1.Event.pressure_observed:type_name -> journalet.v1.PressureObserved
 	33, // 32: journalet.v1.Event.oom_kill_observed:type_name -> journalet.v1.OomKillObserved
 	34, // 33: journalet.v1.Event.devices_observed:type_name -> journalet.v1.DevicesObserved
-	35, // 34: journalet.v1.Event.preferred_devices_read:type_name -> journalet.v1.PreferredDevicesRead
-	36, // 35: journalet.v1.Event.api_server_contact:type_name -> journalet.v1.ApiServerContact
-	37, // 36: journalet.v1.Event.certificate_changed:type_name -> journalet.v1.CertificateChanged
-	38, // 37: journalet.v1.Event.api_delete_finished:type_name -> journalet.v1.ApiDeleteFinished
-	39, // 38: journalet.v1.Event.pod_updated:type_name -> journalet.v1.PodUpdated
-	40, // 39: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
-	41, // 40: journalet.v1.Event.source_synced:type_name -> journalet.v1.SourceSynced
-	42, // 41: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
-	43, // 42: journalet.v1.Event.uid_requested:type_name -> journalet.v1.UidRequested
-	44, // 43: journalet.v1.Event.uid_withdrawn:type_name -> journalet.v1.UidWithdrawn
-	45, // 44: journalet.v1.Event.admission_requested:type_name -> journalet.v1.AdmissionRequested
-	46, // 45: journalet.v1.Event.image_pull_requested:type_name -> journalet.v1.ImagePullRequested
-	47, // 46: journalet.v1.Event.image_pull_withdrawn:type_name -> journalet.v1.ImagePullWithdrawn
-	48, // 47: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
-	49, // 48: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
-	50, // 49: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
-	51, // 50: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
-	52, // 51: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
-	53, // 52: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
-	54, // 53: journalet.v1.Event.pod_terminating:type_name -> journalet.v1.PodTerminating
-	55, // 54: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
-	56, // 55: journalet.v1.Event.readiness_gates_set:type_name -> journalet.v1.ReadinessGatesSet
-	57, // 56: journalet.v1.Event.resize_requested:type_name -> journalet.v1.ResizeRequested
-	58, // 57: journalet.v1.Event.resize_completed:type_name -> journalet.v1.ResizeCompleted
-	59, // 58: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
-	60, // 59: journalet.v1.Event.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
-	61, // 60: journalet.v1.Event.resize_started:type_name -> journalet.v1.ResizeStarted
-	62, // 61: journalet.v1.Event.resize_withdrawn:type_name -> journalet.v1.ResizeWithdrawn
-	63, // 62: journalet.v1.Event.objects_set:type_name -> journalet.v1.ObjectsSet
-	64, // 63: journalet.v1.Event.api_delete_requested:type_name -> journalet.v1.ApiDeleteRequested
-	65, // 64: journalet.v1.Event.pod_reclaimed:type_name -> journalet.v1.PodReclaimed
-	66, // 65: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
-	67, // 66: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
-	68, // 67: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
-	69, // 68: journalet.v1.Event.admission_pending_preemption:type_name -> journalet.v1.AdmissionPendingPreemption
-	70, // 69: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
-	71, // 70: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
-	72, // 71: journalet.v1.Event.orphan_confirmed:type_name -> journalet.v1.OrphanConfirmed
-	73, // 72: journalet.v1.Event.resize_pending_preemption:type_name -> journalet.v1.ResizePendingPreemption
-	74, // 73: journalet.v1.Event.pod_eviction_decided:type_name -> journalet.v1.PodEvictionDecided
-	75, // 74: journalet.v1.Event.pod_readmitted:type_name -> journalet.v1.PodReadmitted
-	76, // 75: journalet.v1.Event.drain_progressed:type_name -> journalet.v1.DrainProgressed
-	77, // 76: journalet.v1.Event.node_pressure_decided:type_name -> journalet.v1.NodePressureDecided
-	78, // 77: journalet.v1.Event.eviction_progressed:type_name -> journalet.v1.EvictionProgressed
-	79, // 78: journalet.v1.Event.pod_reclaim_requested:type_name -> journalet.v1.PodReclaimRequested
-	80, // 79: journalet.v1.Event.image_reclaim_requested:type_name -> journalet.v1.ImageReclaimRequested
-	81, // 80: journalet.v1.Event.preferred_devices_requested:type_name -> journalet.v1.PreferredDevicesRequested
-	82, // 81: journalet.v1.Event.device_capacity_decided:type_name -> journalet.v1.DeviceCapacityDecided
-	83, // 82: journalet.v1.Event.device_health_decided:type_name -> journalet.v1.DeviceHealthDecided
-	84, // 83: journalet.v1.Event.shared_cpus_decided:type_name -> journalet.v1.SharedCpusDecided
-	85, // 84: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
-	86, // 85: journalet.v1.Event.images_collected:type_name -> journalet.v1.ImagesCollected
-	87, // 86: journalet.v1.Event.operator_pull_decided:type_name -> journalet.v1.OperatorPullDecided
-	88, // 87: journalet.v1.Event.image_removal_decided:type_name -> journalet.v1.ImageRemovalDecided
-	89, // 88: journalet.v1.Event.images_reclaimed:type_name -> journalet.v1.ImagesReclaimed
-	90, // 89: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
-	91, // 90: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
-	92, // 91: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
-	93, // 92: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
-	93, // [93:93] is the sub-list for method output_type
-	93, // [93:93] is the sub-list for method input_type
-	93, // [93:93] is the sub-list for extension type_name
-	93, // [93:93] is the sub-list for extension extendee
-	0,  // [0:93] is the sub-list for field type_name
+	35, // 34: journalet.v1.Event.claim_health_observed:type_name -> journalet.v1.ClaimHealthObserved
+	36, // 35: journalet.v1.Event.preferred_devices_read:type_name -> journalet.v1.PreferredDevicesRead
+	37, // 36: journalet.v1.Event.api_server_contact:type_name -> journalet.v1.ApiServerContact
+	38, // 37: journalet.v1.Event.certificate_changed:type_name -> journalet.v1.CertificateChanged
+	39, // 38: journalet.v1.Event.api_delete_finished:type_name -> journalet.v1.ApiDeleteFinished
+	40, // 39: journalet.v1.Event.pod_updated:type_name -> journalet.v1.PodUpdated
+	41, // 40: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
+	42, // 41: journalet.v1.Event.source_synced:type_name -> journalet.v1.SourceSynced
+	43, // 42: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
+	44, // 43: journalet.v1.Event.uid_requested:type_name -> journalet.v1.UidRequested
+	45, // 44: journalet.v1.Event.uid_withdrawn:type_name -> journalet.v1.UidWithdrawn
+	46, // 45: journalet.v1.Event.admission_requested:type_name -> journalet.v1.AdmissionRequested
+	47, // 46: journalet.v1.Event.image_pull_requested:type_name -> journalet.v1.ImagePullRequested
+	48, // 47: journalet.v1.Event.image_pull_withdrawn:type_name -> journalet.v1.ImagePullWithdrawn
+	49, // 48: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
+	50, // 49: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
+	51, // 50: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
+	52, // 51: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
+	53, // 52: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
+	54, // 53: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
+	55, // 54: journalet.v1.Event.pod_terminating:type_name -> journalet.v1.PodTerminating
+	56, // 55: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
+	57, // 56: journalet.v1.Event.readiness_gates_set:type_name -> journalet.v1.ReadinessGatesSet
+	58, // 57: journalet.v1.Event.resize_requested:type_name -> journalet.v1.ResizeRequested
+	59, // 58: journalet.v1.Event.resize_completed:type_name -> journalet.v1.ResizeCompleted
+	60, // 59: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
+	61, // 60: journalet.v1.Event.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
+	62, // 61: journalet.v1.Event.resize_started:type_name -> journalet.v1.ResizeStarted
+	63, // 62: journalet.v1.Event.resize_withdrawn:type_name -> journalet.v1.ResizeWithdrawn
+	64, // 63: journalet.v1.Event.objects_set:type_name -> journalet.v1.ObjectsSet
+	65, // 64: journalet.v1.Event.api_delete_requested:type_name -> journalet.v1.ApiDeleteRequested
+	66, // 65: journalet.v1.Event.pod_reclaimed:type_name -> journalet.v1.PodReclaimed
+	67, // 66: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
+	68, // 67: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
+	69, // 68: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
+	70, // 69: journalet.v1.Event.admission_pending_preemption:type_name -> journalet.v1.AdmissionPendingPreemption
+	71, // 70: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
+	72, // 71: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
+	73, // 72: journalet.v1.Event.orphan_confirmed:type_name -> journalet.v1.OrphanConfirmed
+	74, // 73: journalet.v1.Event.resize_pending_preemption:type_name -> journalet.v1.ResizePendingPreemption
+	75, // 74: journalet.v1.Event.pod_eviction_decided:type_name -> journalet.v1.PodEvictionDecided
+	76, // 75: journalet.v1.Event.pod_readmitted:type_name -> journalet.v1.PodReadmitted
+	77, // 76: journalet.v1.Event.drain_progressed:type_name -> journalet.v1.DrainProgressed
+	78, // 77: journalet.v1.Event.node_pressure_decided:type_name -> journalet.v1.NodePressureDecided
+	79, // 78: journalet.v1.Event.eviction_progressed:type_name -> journalet.v1.EvictionProgressed
+	80, // 79: journalet.v1.Event.pod_reclaim_requested:type_name -> journalet.v1.PodReclaimRequested
+	81, // 80: journalet.v1.Event.image_reclaim_requested:type_name -> journalet.v1.ImageReclaimRequested
+	82, // 81: journalet.v1.Event.preferred_devices_requested:type_name -> journalet.v1.PreferredDevicesRequested
+	83, // 82: journalet.v1.Event.device_capacity_decided:type_name -> journalet.v1.DeviceCapacityDecided
+	84, // 83: journalet.v1.Event.device_health_decided:type_name -> journalet.v1.DeviceHealthDecided
+	85, // 84: journalet.v1.Event.shared_cpus_decided:type_name -> journalet.v1.SharedCpusDecided
+	86, // 85: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
+	87, // 86: journalet.v1.Event.images_collected:type_name -> journalet.v1.ImagesCollected
+	88, // 87: journalet.v1.Event.operator_pull_decided:type_name -> journalet.v1.OperatorPullDecided
+	89, // 88: journalet.v1.Event.image_removal_decided:type_name -> journalet.v1.ImageRemovalDecided
+	90, // 89: journalet.v1.Event.images_reclaimed:type_name -> journalet.v1.ImagesReclaimed
+	91, // 90: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
+	92, // 91: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
+	93, // 92: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
+	94, // 93: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
+	94, // [94:94] is the sub-list for method output_type
+	94, // [94:94] is the sub-list for method input_type
+	94, // [94:94] is the sub-list for extension type_name
+	94, // [94:94] is the sub-list for extension extendee
+	0,  // [0:94] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_event_proto_init() }
@@ -1893,6 +1912,7 @@ func file_journalet_v1_event_proto_init() {
 		return
 	}
 	file_journalet_v1_agent_proto_init()
+	file_journalet_v1_claims_proto_init()
 	file_journalet_v1_cluster_proto_init()
 	file_journalet_v1_devices_proto_init()
 	file_journalet_v1_image_proto_init()
@@ -1937,6 +1957,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_PressureObserved)(nil),
 		(*Event_OomKillObserved)(nil),
 		(*Event_DevicesObserved)(nil),
+		(*Event_ClaimHealthObserved)(nil),
 		(*Event_PreferredDevicesRead)(nil),
 		(*Event_ApiServerContact)(nil),
 		(*Event_CertificateChanged)(nil),

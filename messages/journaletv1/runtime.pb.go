@@ -945,6 +945,9 @@ type RunSandbox struct {
 	UserNamespace *UserNamespace `protobuf:"bytes,5,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
 	// A container of the pod has CPUs alone: the pod's cgroup has no CPU quota.
 	ExclusiveCpus bool `protobuf:"varint,6,opt,name=exclusive_cpus,json=exclusiveCpus,proto3" json:"exclusive_cpus,omitempty"`
+	// CPUs, memory and devices of the pod's containers, which its directory is to have before anything of it runs. Unset:
+	// none.
+	Given         *GivenResources `protobuf:"bytes,7,opt,name=given,proto3" json:"given,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1019,6 +1022,13 @@ func (x *RunSandbox) GetExclusiveCpus() bool {
 		return x.ExclusiveCpus
 	}
 	return false
+}
+
+func (x *RunSandbox) GetGiven() *GivenResources {
+	if x != nil {
+		return x.Given
+	}
+	return nil
 }
 
 // StartContainer creates and starts one container, or does one of the two. Discoverable: the container carries the
@@ -3743,7 +3753,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x12cpu_request_millis\x18\x01 \x01(\x03R\x10cpuRequestMillis\x12(\n" +
 	"\x10cpu_limit_millis\x18\x02 \x01(\x03R\x0ecpuLimitMillis\x120\n" +
 	"\x14memory_request_bytes\x18\x03 \x01(\x03R\x12memoryRequestBytes\x12,\n" +
-	"\x12memory_limit_bytes\x18\x04 \x01(\x03R\x10memoryLimitBytes\"\xf7\x01\n" +
+	"\x12memory_limit_bytes\x18\x04 \x01(\x03R\x10memoryLimitBytes\"\xab\x02\n" +
 	"\n" +
 	"RunSandbox\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x16\n" +
@@ -3751,7 +3761,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\fhost_network\x18\x03 \x01(\bR\vhostNetwork\x12)\n" +
 	"\x10allocated_digest\x18\x04 \x01(\tR\x0fallocatedDigest\x12B\n" +
 	"\x0euser_namespace\x18\x05 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x12%\n" +
-	"\x0eexclusive_cpus\x18\x06 \x01(\bR\rexclusiveCpus\"\xcf\x05\n" +
+	"\x0eexclusive_cpus\x18\x06 \x01(\bR\rexclusiveCpus\x122\n" +
+	"\x05given\x18\a \x01(\v2\x1c.journalet.v1.GivenResourcesR\x05given\"\xcf\x05\n" +
 	"\x0eStartContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
@@ -4140,13 +4151,14 @@ var file_journalet_v1_runtime_proto_goTypes = []any{
 	(*UnprepareClaims)(nil),       // 53: journalet.v1.UnprepareClaims
 	(*PreStartContainer)(nil),     // 54: journalet.v1.PreStartContainer
 	(*UserNamespace)(nil),         // 55: journalet.v1.UserNamespace
-	(*ContainerDevices)(nil),      // 56: journalet.v1.ContainerDevices
-	(*durationpb.Duration)(nil),   // 57: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 58: google.protobuf.Timestamp
-	(*DeviceAnswer)(nil),          // 59: journalet.v1.DeviceAnswer
-	(*ResourceClaim)(nil),         // 60: journalet.v1.ResourceClaim
-	(*ClaimOutcome)(nil),          // 61: journalet.v1.ClaimOutcome
-	(*Timers)(nil),                // 62: journalet.v1.Timers
+	(*GivenResources)(nil),        // 56: journalet.v1.GivenResources
+	(*ContainerDevices)(nil),      // 57: journalet.v1.ContainerDevices
+	(*durationpb.Duration)(nil),   // 58: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 59: google.protobuf.Timestamp
+	(*DeviceAnswer)(nil),          // 60: journalet.v1.DeviceAnswer
+	(*ResourceClaim)(nil),         // 61: journalet.v1.ResourceClaim
+	(*ClaimOutcome)(nil),          // 62: journalet.v1.ClaimOutcome
+	(*Timers)(nil),                // 63: journalet.v1.Timers
 }
 var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	10, // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
@@ -4167,62 +4179,63 @@ var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	53, // 15: journalet.v1.CallRequested.unprepare_claims:type_name -> journalet.v1.UnprepareClaims
 	54, // 16: journalet.v1.CallRequested.pre_start_container:type_name -> journalet.v1.PreStartContainer
 	55, // 17: journalet.v1.RunSandbox.user_namespace:type_name -> journalet.v1.UserNamespace
-	0,  // 18: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
-	55, // 19: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
-	56, // 20: journalet.v1.StartContainer.devices:type_name -> journalet.v1.ContainerDevices
-	12, // 21: journalet.v1.StartContainer.placement:type_name -> journalet.v1.Placement
-	9,  // 22: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
-	13, // 23: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
-	12, // 24: journalet.v1.UpdateContainer.placement:type_name -> journalet.v1.Placement
-	57, // 25: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
-	1,  // 26: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
-	57, // 27: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
-	24, // 28: journalet.v1.SetUpVolumes.volumes:type_name -> journalet.v1.DesiredVolume
-	55, // 29: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
-	57, // 30: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
-	2,  // 31: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
-	9,  // 32: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
-	58, // 33: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
-	25, // 34: journalet.v1.CallFinished.volumes:type_name -> journalet.v1.VolumeOutcome
-	31, // 35: journalet.v1.CallFinished.pull_credentials:type_name -> journalet.v1.PullCredentials
-	59, // 36: journalet.v1.CallFinished.device_answer:type_name -> journalet.v1.DeviceAnswer
-	60, // 37: journalet.v1.CallFinished.claims:type_name -> journalet.v1.ResourceClaim
-	61, // 38: journalet.v1.CallFinished.claim_outcomes:type_name -> journalet.v1.ClaimOutcome
-	32, // 39: journalet.v1.PullCredentials.secrets:type_name -> journalet.v1.PullSecret
-	3,  // 40: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
-	58, // 41: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
-	5,  // 42: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
-	4,  // 43: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	58, // 44: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	58, // 45: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	58, // 46: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
-	9,  // 47: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
-	58, // 48: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
-	34, // 49: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
-	35, // 50: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
-	8,  // 51: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
-	6,  // 52: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
-	7,  // 53: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	58, // 54: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	40, // 55: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	43, // 56: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	44, // 57: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	45, // 58: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	33, // 59: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	46, // 60: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	47, // 61: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
-	62, // 62: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
-	48, // 63: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
-	49, // 64: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	37, // 65: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	41, // 66: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	42, // 67: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	39, // 68: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
-	69, // [69:69] is the sub-list for method output_type
-	69, // [69:69] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	56, // 18: journalet.v1.RunSandbox.given:type_name -> journalet.v1.GivenResources
+	0,  // 19: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
+	55, // 20: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
+	57, // 21: journalet.v1.StartContainer.devices:type_name -> journalet.v1.ContainerDevices
+	12, // 22: journalet.v1.StartContainer.placement:type_name -> journalet.v1.Placement
+	9,  // 23: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
+	13, // 24: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
+	12, // 25: journalet.v1.UpdateContainer.placement:type_name -> journalet.v1.Placement
+	58, // 26: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
+	1,  // 27: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
+	58, // 28: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
+	24, // 29: journalet.v1.SetUpVolumes.volumes:type_name -> journalet.v1.DesiredVolume
+	55, // 30: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
+	58, // 31: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
+	2,  // 32: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
+	9,  // 33: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
+	59, // 34: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
+	25, // 35: journalet.v1.CallFinished.volumes:type_name -> journalet.v1.VolumeOutcome
+	31, // 36: journalet.v1.CallFinished.pull_credentials:type_name -> journalet.v1.PullCredentials
+	60, // 37: journalet.v1.CallFinished.device_answer:type_name -> journalet.v1.DeviceAnswer
+	61, // 38: journalet.v1.CallFinished.claims:type_name -> journalet.v1.ResourceClaim
+	62, // 39: journalet.v1.CallFinished.claim_outcomes:type_name -> journalet.v1.ClaimOutcome
+	32, // 40: journalet.v1.PullCredentials.secrets:type_name -> journalet.v1.PullSecret
+	3,  // 41: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
+	59, // 42: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
+	5,  // 43: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
+	4,  // 44: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
+	59, // 45: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	59, // 46: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	59, // 47: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	9,  // 48: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
+	59, // 49: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	34, // 50: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
+	35, // 51: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
+	8,  // 52: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
+	6,  // 53: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
+	7,  // 54: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
+	59, // 55: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	40, // 56: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	43, // 57: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	44, // 58: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	45, // 59: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	33, // 60: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	46, // 61: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	47, // 62: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
+	63, // 63: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	48, // 64: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
+	49, // 65: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	37, // 66: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	41, // 67: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	42, // 68: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	39, // 69: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
+	70, // [70:70] is the sub-list for method output_type
+	70, // [70:70] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }

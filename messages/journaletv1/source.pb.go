@@ -304,7 +304,9 @@ type ApiPod struct {
 	// metadata.generation.
 	Generation int64 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
 	// What this agent does not carry out, with the field's path. Such a pod is rejected. Empty: nothing.
-	Unsupported   string `protobuf:"bytes,5,opt,name=unsupported,proto3" json:"unsupported,omitempty"`
+	Unsupported string `protobuf:"bytes,5,opt,name=unsupported,proto3" json:"unsupported,omitempty"`
+	// status.extendedResourceClaimStatus: the ResourceClaim that stands for extended resources of the pod (KEP-5004).
+	ExtendedClaim *ExtendedClaim `protobuf:"bytes,6,opt,name=extended_claim,json=extendedClaim,proto3" json:"extended_claim,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -374,6 +376,131 @@ func (x *ApiPod) GetUnsupported() string {
 	return ""
 }
 
+func (x *ApiPod) GetExtendedClaim() *ExtendedClaim {
+	if x != nil {
+		return x.ExtendedClaim
+	}
+	return nil
+}
+
+// ExtendedClaim is the ResourceClaim that the scheduler has created for extended resources of a pod.
+type ExtendedClaim struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name, in the pod's namespace.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Those for resources that the manifest's containers have, in the order of the status.
+	Requests      []*ExtendedRequest `protobuf:"bytes,2,rep,name=requests,proto3" json:"requests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExtendedClaim) Reset() {
+	*x = ExtendedClaim{}
+	mi := &file_journalet_v1_source_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExtendedClaim) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExtendedClaim) ProtoMessage() {}
+
+func (x *ExtendedClaim) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_source_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExtendedClaim.ProtoReflect.Descriptor instead.
+func (*ExtendedClaim) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ExtendedClaim) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ExtendedClaim) GetRequests() []*ExtendedRequest {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
+// ExtendedRequest is a request of a claim, for an extended resource of a container.
+type ExtendedRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Container string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
+	// Such as vendor.com/gpu.
+	Resource string `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
+	// Its name in the claim.
+	Request       string `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExtendedRequest) Reset() {
+	*x = ExtendedRequest{}
+	mi := &file_journalet_v1_source_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExtendedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExtendedRequest) ProtoMessage() {}
+
+func (x *ExtendedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_source_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExtendedRequest.ProtoReflect.Descriptor instead.
+func (*ExtendedRequest) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ExtendedRequest) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *ExtendedRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *ExtendedRequest) GetRequest() string {
+	if x != nil {
+		return x.Request
+	}
+	return ""
+}
+
 // ManifestProblem is one thing wrong in a manifest.
 type ManifestProblem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -390,7 +517,7 @@ type ManifestProblem struct {
 
 func (x *ManifestProblem) Reset() {
 	*x = ManifestProblem{}
-	mi := &file_journalet_v1_source_proto_msgTypes[2]
+	mi := &file_journalet_v1_source_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -402,7 +529,7 @@ func (x *ManifestProblem) String() string {
 func (*ManifestProblem) ProtoMessage() {}
 
 func (x *ManifestProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[2]
+	mi := &file_journalet_v1_source_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -415,7 +542,7 @@ func (x *ManifestProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ManifestProblem.ProtoReflect.Descriptor instead.
 func (*ManifestProblem) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{2}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ManifestProblem) GetLine() uint32 {
@@ -469,7 +596,7 @@ type ManifestFile struct {
 
 func (x *ManifestFile) Reset() {
 	*x = ManifestFile{}
-	mi := &file_journalet_v1_source_proto_msgTypes[3]
+	mi := &file_journalet_v1_source_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -481,7 +608,7 @@ func (x *ManifestFile) String() string {
 func (*ManifestFile) ProtoMessage() {}
 
 func (x *ManifestFile) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[3]
+	mi := &file_journalet_v1_source_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -494,7 +621,7 @@ func (x *ManifestFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ManifestFile.ProtoReflect.Descriptor instead.
 func (*ManifestFile) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{3}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ManifestFile) GetPath() string {
@@ -539,7 +666,7 @@ type ManifestsRead struct {
 
 func (x *ManifestsRead) Reset() {
 	*x = ManifestsRead{}
-	mi := &file_journalet_v1_source_proto_msgTypes[4]
+	mi := &file_journalet_v1_source_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -551,7 +678,7 @@ func (x *ManifestsRead) String() string {
 func (*ManifestsRead) ProtoMessage() {}
 
 func (x *ManifestsRead) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[4]
+	mi := &file_journalet_v1_source_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -564,7 +691,7 @@ func (x *ManifestsRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ManifestsRead.ProtoReflect.Descriptor instead.
 func (*ManifestsRead) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ManifestsRead) GetSource() string {
@@ -600,7 +727,7 @@ type PodUpdated struct {
 
 func (x *PodUpdated) Reset() {
 	*x = PodUpdated{}
-	mi := &file_journalet_v1_source_proto_msgTypes[5]
+	mi := &file_journalet_v1_source_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -612,7 +739,7 @@ func (x *PodUpdated) String() string {
 func (*PodUpdated) ProtoMessage() {}
 
 func (x *PodUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[5]
+	mi := &file_journalet_v1_source_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -625,7 +752,7 @@ func (x *PodUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodUpdated.ProtoReflect.Descriptor instead.
 func (*PodUpdated) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PodUpdated) GetOperation() PodOperation {
@@ -663,7 +790,7 @@ type ManifestIgnored struct {
 
 func (x *ManifestIgnored) Reset() {
 	*x = ManifestIgnored{}
-	mi := &file_journalet_v1_source_proto_msgTypes[6]
+	mi := &file_journalet_v1_source_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -675,7 +802,7 @@ func (x *ManifestIgnored) String() string {
 func (*ManifestIgnored) ProtoMessage() {}
 
 func (x *ManifestIgnored) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[6]
+	mi := &file_journalet_v1_source_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -688,7 +815,7 @@ func (x *ManifestIgnored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ManifestIgnored.ProtoReflect.Descriptor instead.
 func (*ManifestIgnored) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ManifestIgnored) GetPath() string {
@@ -733,7 +860,7 @@ type UidRequested struct {
 
 func (x *UidRequested) Reset() {
 	*x = UidRequested{}
-	mi := &file_journalet_v1_source_proto_msgTypes[7]
+	mi := &file_journalet_v1_source_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -745,7 +872,7 @@ func (x *UidRequested) String() string {
 func (*UidRequested) ProtoMessage() {}
 
 func (x *UidRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[7]
+	mi := &file_journalet_v1_source_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -758,7 +885,7 @@ func (x *UidRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidRequested.ProtoReflect.Descriptor instead.
 func (*UidRequested) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UidRequested) GetUid() string {
@@ -795,7 +922,7 @@ type UidWithdrawn struct {
 
 func (x *UidWithdrawn) Reset() {
 	*x = UidWithdrawn{}
-	mi := &file_journalet_v1_source_proto_msgTypes[8]
+	mi := &file_journalet_v1_source_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -807,7 +934,7 @@ func (x *UidWithdrawn) String() string {
 func (*UidWithdrawn) ProtoMessage() {}
 
 func (x *UidWithdrawn) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[8]
+	mi := &file_journalet_v1_source_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -820,7 +947,7 @@ func (x *UidWithdrawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidWithdrawn.ProtoReflect.Descriptor instead.
 func (*UidWithdrawn) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UidWithdrawn) GetUid() string {
@@ -855,7 +982,7 @@ type SourceSynced struct {
 
 func (x *SourceSynced) Reset() {
 	*x = SourceSynced{}
-	mi := &file_journalet_v1_source_proto_msgTypes[9]
+	mi := &file_journalet_v1_source_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -867,7 +994,7 @@ func (x *SourceSynced) String() string {
 func (*SourceSynced) ProtoMessage() {}
 
 func (x *SourceSynced) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[9]
+	mi := &file_journalet_v1_source_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -880,7 +1007,7 @@ func (x *SourceSynced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceSynced.ProtoReflect.Descriptor instead.
 func (*SourceSynced) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SourceSynced) GetSource() string {
@@ -901,7 +1028,7 @@ type PodForgotten struct {
 
 func (x *PodForgotten) Reset() {
 	*x = PodForgotten{}
-	mi := &file_journalet_v1_source_proto_msgTypes[10]
+	mi := &file_journalet_v1_source_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -913,7 +1040,7 @@ func (x *PodForgotten) String() string {
 func (*PodForgotten) ProtoMessage() {}
 
 func (x *PodForgotten) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[10]
+	mi := &file_journalet_v1_source_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -926,7 +1053,7 @@ func (x *PodForgotten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodForgotten.ProtoReflect.Descriptor instead.
 func (*PodForgotten) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PodForgotten) GetUid() string {
@@ -967,7 +1094,7 @@ type SourceState struct {
 
 func (x *SourceState) Reset() {
 	*x = SourceState{}
-	mi := &file_journalet_v1_source_proto_msgTypes[11]
+	mi := &file_journalet_v1_source_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -979,7 +1106,7 @@ func (x *SourceState) String() string {
 func (*SourceState) ProtoMessage() {}
 
 func (x *SourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[11]
+	mi := &file_journalet_v1_source_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -992,7 +1119,7 @@ func (x *SourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceState.ProtoReflect.Descriptor instead.
 func (*SourceState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SourceState) GetName() string {
@@ -1063,7 +1190,7 @@ type IgnoredManifest struct {
 
 func (x *IgnoredManifest) Reset() {
 	*x = IgnoredManifest{}
-	mi := &file_journalet_v1_source_proto_msgTypes[12]
+	mi := &file_journalet_v1_source_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1075,7 +1202,7 @@ func (x *IgnoredManifest) String() string {
 func (*IgnoredManifest) ProtoMessage() {}
 
 func (x *IgnoredManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[12]
+	mi := &file_journalet_v1_source_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1088,7 +1215,7 @@ func (x *IgnoredManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IgnoredManifest.ProtoReflect.Descriptor instead.
 func (*IgnoredManifest) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *IgnoredManifest) GetIgnored() *ManifestIgnored {
@@ -1125,7 +1252,7 @@ type SourcePod struct {
 
 func (x *SourcePod) Reset() {
 	*x = SourcePod{}
-	mi := &file_journalet_v1_source_proto_msgTypes[13]
+	mi := &file_journalet_v1_source_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1137,7 +1264,7 @@ func (x *SourcePod) String() string {
 func (*SourcePod) ProtoMessage() {}
 
 func (x *SourcePod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[13]
+	mi := &file_journalet_v1_source_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1150,7 +1277,7 @@ func (x *SourcePod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePod.ProtoReflect.Descriptor instead.
 func (*SourcePod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SourcePod) GetPod() *PodRef {
@@ -1214,7 +1341,7 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\x06digest\x18\x04 \x01(\tR\x06digest\x129\n" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12&\n" +
-	"\x03api\x18\x06 \x01(\v2\x14.journalet.v1.ApiPodR\x03api\"\xd9\x01\n" +
+	"\x03api\x18\x06 \x01(\v2\x14.journalet.v1.ApiPodR\x03api\"\x9d\x02\n" +
 	"\x06ApiPod\x12\x18\n" +
 	"\adeleted\x18\x01 \x01(\bR\adeleted\x124\n" +
 	"\x16deletion_grace_seconds\x18\x02 \x01(\x03R\x14deletionGraceSeconds\x12=\n" +
@@ -1222,7 +1349,15 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x04 \x01(\x03R\n" +
 	"generation\x12 \n" +
-	"\vunsupported\x18\x05 \x01(\tR\vunsupported\"{\n" +
+	"\vunsupported\x18\x05 \x01(\tR\vunsupported\x12B\n" +
+	"\x0eextended_claim\x18\x06 \x01(\v2\x1b.journalet.v1.ExtendedClaimR\rextendedClaim\"^\n" +
+	"\rExtendedClaim\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
+	"\brequests\x18\x02 \x03(\v2\x1d.journalet.v1.ExtendedRequestR\brequests\"e\n" +
+	"\x0fExtendedRequest\x12\x1c\n" +
+	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x1a\n" +
+	"\bresource\x18\x02 \x01(\tR\bresource\x12\x18\n" +
+	"\arequest\x18\x03 \x01(\tR\arequest\"{\n" +
 	"\x0fManifestProblem\x12\x12\n" +
 	"\x04line\x18\x01 \x01(\rR\x04line\x12\x14\n" +
 	"\x05field\x18\x02 \x01(\tR\x05field\x12\x12\n" +
@@ -1330,55 +1465,59 @@ func file_journalet_v1_source_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_source_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_journalet_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_journalet_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_journalet_v1_source_proto_goTypes = []any{
 	(PodPhase)(0),                 // 0: journalet.v1.PodPhase
 	(PodOperation)(0),             // 1: journalet.v1.PodOperation
 	(SourcePodStage)(0),           // 2: journalet.v1.SourcePodStage
 	(*PodRef)(nil),                // 3: journalet.v1.PodRef
 	(*ApiPod)(nil),                // 4: journalet.v1.ApiPod
-	(*ManifestProblem)(nil),       // 5: journalet.v1.ManifestProblem
-	(*ManifestFile)(nil),          // 6: journalet.v1.ManifestFile
-	(*ManifestsRead)(nil),         // 7: journalet.v1.ManifestsRead
-	(*PodUpdated)(nil),            // 8: journalet.v1.PodUpdated
-	(*ManifestIgnored)(nil),       // 9: journalet.v1.ManifestIgnored
-	(*UidRequested)(nil),          // 10: journalet.v1.UidRequested
-	(*UidWithdrawn)(nil),          // 11: journalet.v1.UidWithdrawn
-	(*SourceSynced)(nil),          // 12: journalet.v1.SourceSynced
-	(*PodForgotten)(nil),          // 13: journalet.v1.PodForgotten
-	(*SourceState)(nil),           // 14: journalet.v1.SourceState
-	(*IgnoredManifest)(nil),       // 15: journalet.v1.IgnoredManifest
-	(*SourcePod)(nil),             // 16: journalet.v1.SourcePod
-	nil,                           // 17: journalet.v1.SourceState.FilesEntry
-	nil,                           // 18: journalet.v1.SourceState.PodsEntry
-	nil,                           // 19: journalet.v1.SourceState.IgnoredEntry
-	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
+	(*ExtendedClaim)(nil),         // 5: journalet.v1.ExtendedClaim
+	(*ExtendedRequest)(nil),       // 6: journalet.v1.ExtendedRequest
+	(*ManifestProblem)(nil),       // 7: journalet.v1.ManifestProblem
+	(*ManifestFile)(nil),          // 8: journalet.v1.ManifestFile
+	(*ManifestsRead)(nil),         // 9: journalet.v1.ManifestsRead
+	(*PodUpdated)(nil),            // 10: journalet.v1.PodUpdated
+	(*ManifestIgnored)(nil),       // 11: journalet.v1.ManifestIgnored
+	(*UidRequested)(nil),          // 12: journalet.v1.UidRequested
+	(*UidWithdrawn)(nil),          // 13: journalet.v1.UidWithdrawn
+	(*SourceSynced)(nil),          // 14: journalet.v1.SourceSynced
+	(*PodForgotten)(nil),          // 15: journalet.v1.PodForgotten
+	(*SourceState)(nil),           // 16: journalet.v1.SourceState
+	(*IgnoredManifest)(nil),       // 17: journalet.v1.IgnoredManifest
+	(*SourcePod)(nil),             // 18: journalet.v1.SourcePod
+	nil,                           // 19: journalet.v1.SourceState.FilesEntry
+	nil,                           // 20: journalet.v1.SourceState.PodsEntry
+	nil,                           // 21: journalet.v1.SourceState.IgnoredEntry
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
 }
 var file_journalet_v1_source_proto_depIdxs = []int32{
-	20, // 0: journalet.v1.PodRef.created_at:type_name -> google.protobuf.Timestamp
+	22, // 0: journalet.v1.PodRef.created_at:type_name -> google.protobuf.Timestamp
 	4,  // 1: journalet.v1.PodRef.api:type_name -> journalet.v1.ApiPod
 	0,  // 2: journalet.v1.ApiPod.terminal_phase:type_name -> journalet.v1.PodPhase
-	3,  // 3: journalet.v1.ManifestFile.pods:type_name -> journalet.v1.PodRef
-	5,  // 4: journalet.v1.ManifestFile.problems:type_name -> journalet.v1.ManifestProblem
-	6,  // 5: journalet.v1.ManifestsRead.changed:type_name -> journalet.v1.ManifestFile
-	1,  // 6: journalet.v1.PodUpdated.operation:type_name -> journalet.v1.PodOperation
-	3,  // 7: journalet.v1.PodUpdated.pod:type_name -> journalet.v1.PodRef
-	3,  // 8: journalet.v1.ManifestIgnored.pod:type_name -> journalet.v1.PodRef
-	17, // 9: journalet.v1.SourceState.files:type_name -> journalet.v1.SourceState.FilesEntry
-	18, // 10: journalet.v1.SourceState.pods:type_name -> journalet.v1.SourceState.PodsEntry
-	19, // 11: journalet.v1.SourceState.ignored:type_name -> journalet.v1.SourceState.IgnoredEntry
-	9,  // 12: journalet.v1.IgnoredManifest.ignored:type_name -> journalet.v1.ManifestIgnored
-	3,  // 13: journalet.v1.SourcePod.pod:type_name -> journalet.v1.PodRef
-	2,  // 14: journalet.v1.SourcePod.stage:type_name -> journalet.v1.SourcePodStage
-	4,  // 15: journalet.v1.SourcePod.sent_api:type_name -> journalet.v1.ApiPod
-	6,  // 16: journalet.v1.SourceState.FilesEntry.value:type_name -> journalet.v1.ManifestFile
-	16, // 17: journalet.v1.SourceState.PodsEntry.value:type_name -> journalet.v1.SourcePod
-	15, // 18: journalet.v1.SourceState.IgnoredEntry.value:type_name -> journalet.v1.IgnoredManifest
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	5,  // 3: journalet.v1.ApiPod.extended_claim:type_name -> journalet.v1.ExtendedClaim
+	6,  // 4: journalet.v1.ExtendedClaim.requests:type_name -> journalet.v1.ExtendedRequest
+	3,  // 5: journalet.v1.ManifestFile.pods:type_name -> journalet.v1.PodRef
+	7,  // 6: journalet.v1.ManifestFile.problems:type_name -> journalet.v1.ManifestProblem
+	8,  // 7: journalet.v1.ManifestsRead.changed:type_name -> journalet.v1.ManifestFile
+	1,  // 8: journalet.v1.PodUpdated.operation:type_name -> journalet.v1.PodOperation
+	3,  // 9: journalet.v1.PodUpdated.pod:type_name -> journalet.v1.PodRef
+	3,  // 10: journalet.v1.ManifestIgnored.pod:type_name -> journalet.v1.PodRef
+	19, // 11: journalet.v1.SourceState.files:type_name -> journalet.v1.SourceState.FilesEntry
+	20, // 12: journalet.v1.SourceState.pods:type_name -> journalet.v1.SourceState.PodsEntry
+	21, // 13: journalet.v1.SourceState.ignored:type_name -> journalet.v1.SourceState.IgnoredEntry
+	11, // 14: journalet.v1.IgnoredManifest.ignored:type_name -> journalet.v1.ManifestIgnored
+	3,  // 15: journalet.v1.SourcePod.pod:type_name -> journalet.v1.PodRef
+	2,  // 16: journalet.v1.SourcePod.stage:type_name -> journalet.v1.SourcePodStage
+	4,  // 17: journalet.v1.SourcePod.sent_api:type_name -> journalet.v1.ApiPod
+	8,  // 18: journalet.v1.SourceState.FilesEntry.value:type_name -> journalet.v1.ManifestFile
+	18, // 19: journalet.v1.SourceState.PodsEntry.value:type_name -> journalet.v1.SourcePod
+	17, // 20: journalet.v1.SourceState.IgnoredEntry.value:type_name -> journalet.v1.IgnoredManifest
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_source_proto_init() }
@@ -1392,7 +1531,7 @@ func file_journalet_v1_source_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_source_proto_rawDesc), len(file_journalet_v1_source_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   17,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

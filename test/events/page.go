@@ -54,6 +54,7 @@ var facts = map[string]struct{ about, recorder string }{
 	"certificate_changed":    {"agent", "the driver of certificates"},
 	"api_delete_finished":    {"pod", "the driver of pod statuses"},
 	"devices_observed":       {"node", "the driver of device plugins"},
+	"claim_health_observed":  {"pod", "the driver of claims"},
 	"preferred_devices_read": {"node", "the driver of device plugins"},
 }
 

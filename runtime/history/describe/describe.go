@@ -131,6 +131,9 @@ func (d *Describer) agentEvent(_ string, e *journaletv1.Event) string {
 			text += fmt.Sprintf(", with what a kubelet had given to %s", count(len(left.GetPods()), "pod"))
 			text = withMessage(text, strings.Join(left.GetProblems(), "; "))
 		}
+		if n := len(s.GetFoundResources()); n > 0 {
+			text += fmt.Sprintf(", with what %s had before the journal was lost", count(n, "pod"))
+		}
 		return text
 	case *journaletv1.Event_AgentStopped:
 		return withMessage("agent stopped", k.AgentStopped.GetReason())

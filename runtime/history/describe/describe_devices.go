@@ -35,8 +35,23 @@ func (d *Describer) devices(_ string, e *journaletv1.Event) string {
 			ids = append(ids, fmt.Sprintf("%s (%s)", one.GetId(), Enum(one.GetHealth().String(), "DEVICE_HEALTH_")))
 		}
 		return fmt.Sprintf("devices %s of pod %s: %s", h.GetResource(), d.podName(h.GetUid()), list(ids, 6))
+	case *journaletv1.Event_ClaimHealthObserved:
+		return claimHealth(k.ClaimHealthObserved.GetDevices())
 	}
 	return ""
+}
+
+// claimHealth describes what DRA drivers report of a pod's devices.
+func claimHealth(all []*journaletv1.ClaimDeviceHealth) string {
+	if len(all) == 0 {
+		return "the health of the devices of its claims is unknown"
+	}
+	var ids []string
+	for _, d := range all {
+		id := d.GetDriver() + "/" + d.GetPool() + "/" + d.GetDevice()
+		ids = append(ids, withMessage(id+" "+Enum(d.GetHealth().String(), "DEVICE_HEALTH_"), d.GetMessage()))
+	}
+	return "devices of its claims: " + list(ids, 6)
 }
 
 func devicesObserved(o *journaletv1.DevicesObserved) string {

@@ -40,6 +40,8 @@ const (
 	OutOfMemory EndKind = "out-of-memory"
 	// Mount is a volume that is no longer mounted, a directory of a pod that nothing names, or a cgroup that is gone.
 	Mount EndKind = "mount"
+	// Device is what a device plugin offers or prefers, or a DRA driver reports.
+	Device EndKind = "device"
 	// Session is what a client did in a pod.
 	Session EndKind = "session"
 	// Operator is a request of an operator: a restart, a drain, a pull, a removal.
@@ -112,6 +114,9 @@ func (x *explainer) outside(e Event) *End {
 		kind = OutOfMemory
 	case *journaletv1.Event_VolumesLost, *journaletv1.Event_PodDirectoryFound, *journaletv1.Event_PodCgroupLost:
 		kind = Mount
+	case *journaletv1.Event_DevicesObserved, *journaletv1.Event_PreferredDevicesRead,
+		*journaletv1.Event_ClaimHealthObserved:
+		kind = Device
 	case *journaletv1.Event_SessionStarted, *journaletv1.Event_SessionEnded:
 		kind = Session
 	case *journaletv1.Event_RestartRequested, *journaletv1.Event_DrainRequested, *journaletv1.Event_UncordonRequested,
@@ -209,6 +214,7 @@ var endTexts = map[EndKind]string{
 	Health: "reported by the container runtime", Gates: "read from the pod's conditions.yaml",
 	Deadline: "time passed: the pod's activeDeadlineSeconds", Progress: "reported by the container runtime",
 	Started: "the agent started", Stopped: "the agent was stopped", Lift: "a quarantine ended",
-	OutOfMemory: "reported by the kernel", Damage: "damage of the journal", Cluster: "reported by the API server",
-	Defect: "a failure of the agent's own code",
+	Device: "reported by a device plugin or driver", OutOfMemory: "reported by the kernel",
+	Damage:  "damage of the journal",
+	Cluster: "reported by the API server", Defect: "a failure of the agent's own code",
 }
