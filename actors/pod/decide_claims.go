@@ -28,7 +28,9 @@ func (d *step) prepareClaims() error {
 		return err
 	}
 	if !c.GetRead() {
-		return d.requestCall(&journaletv1.ReadClaims{Digest: d.state.GetPod().GetDigest()})
+		return d.requestCall(&journaletv1.ReadClaims{
+			Digest: d.state.GetPod().GetDigest(), Extended: d.extended().GetName(),
+		})
 	}
 	var due []*journaletv1.ResourceClaim
 	for _, of := range c.GetClaims() {

@@ -91,6 +91,13 @@ func (a *Actor) evolveBoot(id string) {
 	}
 }
 
+// evolveClaimHealth folds what drivers report of the health of devices.
+func (a *Actor) evolveClaimHealth(h *journaletv1.ClaimHealthObserved) {
+	if c := a.state.GetClaims(); c != nil {
+		c.Health = h.GetDevices()
+	}
+}
+
 // claim returns a claim of the pod; nil if it has none with this UID.
 func (a *Actor) claim(uid string) *journaletv1.PodClaim {
 	for _, of := range a.state.GetClaims().GetClaims() {

@@ -18,8 +18,16 @@ const (
 // claimsReady reports whether drivers have prepared all claims of the pod.
 func (a *Actor) claimsReady() bool {
 	c := a.state.GetClaims()
-	return len(a.manifest.Spec.ResourceClaims) == 0 || c.GetRead() &&
+	if len(a.manifest.Spec.ResourceClaims) == 0 && a.extended().GetName() == "" {
+		return true
+	}
+	return c.GetRead() &&
 		!slices.ContainsFunc(c.GetClaims(), func(of *journaletv1.PodClaim) bool { return of.GetStage() != claimPrepared })
+}
+
+// extended returns the claim that stands for extended resources of the pod.
+func (a *Actor) extended() *journaletv1.ExtendedClaim {
+	return a.state.GetPod().GetApi().GetExtendedClaim()
 }
 
 // inUse reports whether a driver may have prepared a claim for the pod.
@@ -34,26 +42,32 @@ func (a *Actor) usesClaims() bool { return slices.ContainsFunc(a.state.GetClaims
 func (a *Actor) ClaimsOf(c *corev1.Container) []*journaletv1.PodClaim {
 	var all []*journaletv1.PodClaim
 	for _, of := range a.state.GetClaims().GetClaims() {
-		if of.GetStage() == claimPrepared && slices.ContainsFunc(c.Resources.Claims, func(want corev1.ResourceClaim) bool {
-			return slices.Contains(of.GetClaim().GetPodClaims(), want.Name)
-		}) {
+		wanted := of.GetClaim().GetExtended() && slices.ContainsFunc(a.extended().GetRequests(),
+			func(r *journaletv1.ExtendedRequest) bool { return r.GetContainer() == c.Name }) ||
+			slices.ContainsFunc(c.Resources.Claims, func(want corev1.ResourceClaim) bool {
+				return slices.Contains(of.GetClaim().GetPodClaims(), want.Name)
+			})
+		if of.GetStage() == claimPrepared && wanted {
 			all = append(all, of)
 		}
 	}
 	return all
 }
 
-// claimDevices returns the CDI devices of a container, each once, in the order of its claims. As in the kubelet, a
-// device without requests is for all of them.
+// isFor reports whether a device is for a request; empty: for any. As in the kubelet, a device without requests is for
+// all of them.
+func isFor(device *journaletv1.ClaimDevice, request string) bool {
+	return request == "" || len(device.GetRequests()) == 0 || slices.Contains(device.GetRequests(), request)
+}
+
+// claimDevices returns the CDI devices of a container, each once, in the order of its claims; those that stand for
+// extended resources come last.
 func (a *Actor) claimDevices(c *corev1.Container) []string {
 	var all []string
-	for _, want := range c.Resources.Claims {
+	add := func(request string, has func(*journaletv1.ResourceClaim) bool) {
 		for _, of := range a.state.GetClaims().GetClaims() {
-			if !slices.Contains(of.GetClaim().GetPodClaims(), want.Name) {
-				continue
-			}
 			for _, device := range of.GetDevices() {
-				if want.Request != "" && len(device.GetRequests()) > 0 && !slices.Contains(device.GetRequests(), want.Request) {
+				if !has(of.GetClaim()) || !isFor(device, request) {
 					continue
 				}
 				for _, name := range device.GetCdiDevices() {
@@ -62,6 +76,14 @@ func (a *Actor) claimDevices(c *corev1.Container) []string {
 					}
 				}
 			}
+		}
+	}
+	for _, want := range c.Resources.Claims {
+		add(want.Request, func(of *journaletv1.ResourceClaim) bool { return slices.Contains(of.GetPodClaims(), want.Name) })
+	}
+	for _, r := range a.extended().GetRequests() {
+		if r.GetContainer() == c.Name {
+			add(r.GetRequest(), (*journaletv1.ResourceClaim).GetExtended)
 		}
 	}
 	return all

@@ -1,6 +1,8 @@
 package pod
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -38,6 +40,7 @@ func (a *Actor) deviceProblem(container string) string {
 }
 
 var deviceHealth = map[journaletv1.DeviceHealth]corev1.ResourceHealthStatus{
+	journaletv1.DeviceHealth_DEVICE_HEALTH_HEALTHY:   corev1.ResourceHealthStatusHealthy,
 	journaletv1.DeviceHealth_DEVICE_HEALTH_UNHEALTHY: corev1.ResourceHealthStatusUnhealthy,
 	journaletv1.DeviceHealth_DEVICE_HEALTH_UNKNOWN:   corev1.ResourceHealthStatusUnknown,
 }
@@ -62,4 +65,51 @@ func (a *Actor) deviceStatus(container string) []corev1.ResourceStatus {
 		all = append(all, st)
 	}
 	return all
+}
+
+// claimStatus returns the health of the devices that a container has by its claims (KEP-4680), in the order of its
+// claims; the kubelet's names and ids. The health of a device that no driver reports is unknown.
+func (a *Actor) claimStatus(c *corev1.Container) []corev1.ResourceStatus {
+	var all []corev1.ResourceStatus
+	for _, want := range c.Resources.Claims {
+		st := corev1.ResourceStatus{Name: corev1.ResourceName("claim:" + want.Name)}
+		if want.Request != "" {
+			st.Name += corev1.ResourceName("/" + want.Request)
+		}
+		for _, of := range a.state.GetClaims().GetClaims() {
+			if !inUse(of) || !slices.Contains(of.GetClaim().GetPodClaims(), want.Name) {
+				continue
+			}
+			for _, device := range of.GetDevices() {
+				h := a.claimHealth(device)
+				if isFor(device, want.Request) && !slices.ContainsFunc(st.Resources, func(o corev1.ResourceHealth) bool {
+					return o.ResourceID == h.ResourceID
+				}) {
+					st.Resources = append(st.Resources, h)
+				}
+			}
+		}
+		if len(st.Resources) > 0 {
+			all = append(all, st)
+		}
+	}
+	return all
+}
+
+// claimHealth returns the health of a device of a claim. Its id is that of its first CDI device.
+func (a *Actor) claimHealth(device *journaletv1.ClaimDevice) corev1.ResourceHealth {
+	id := device.GetDriver() + "/" + device.GetPool() + "/" + device.GetDevice()
+	if cdi := device.GetCdiDevices(); len(cdi) > 0 {
+		id = cdi[0]
+	}
+	out := corev1.ResourceHealth{ResourceID: corev1.ResourceID(id), Health: corev1.ResourceHealthStatusUnknown}
+	for _, h := range a.state.GetClaims().GetHealth() {
+		if h.GetDriver() == device.GetDriver() && h.GetPool() == device.GetPool() && h.GetDevice() == device.GetDevice() {
+			out.Health = deviceHealth[h.GetHealth()]
+			if m := h.GetMessage(); m != "" {
+				out.Message = &m
+			}
+		}
+	}
+	return out
 }

@@ -37,6 +37,8 @@ type cluster struct {
 	disks   *csi.Volumes
 	dra     *dra.Drivers
 	claims  *dra.Claims
+	health  *dra.Health
+	slices  *dra.Slices
 	reports *reports
 	// ports serve the kubelet server's paths to the cluster, by name.
 	ports map[string]func(context.Context) error
@@ -131,6 +133,7 @@ func (a *agent) clientOptions(config *rest.Config, contact *client.Contact) clie
 func (c *cluster) Stored(rec *journaletv1.Record) {
 	c.node.Stored(rec)
 	c.claims.Stored(rec)
+	c.health.Stored(rec)
 	c.reports.Stored(rec)
 }
 
@@ -150,7 +153,7 @@ func (c *cluster) drivers() map[string]func(context.Context) error {
 	all := map[string]func(context.Context) error{
 		"API server": c.contact.Run, "Node": c.node.Run, "api source": c.pods.Run,
 		"services": c.services.Run, "runtime classes": c.classes.Run, "CSI drivers": c.csi.Run,
-		"CSI volumes": c.disks.Run,
+		"CSI volumes": c.disks.Run, "health of DRA devices": c.health.Run, "ResourceSlices": c.slices.Run,
 	}
 	maps.Copy(all, c.reports.drivers())
 	maps.Copy(all, c.ports)

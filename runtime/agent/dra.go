@@ -14,16 +14,30 @@ import (
 // noDRA is why DRA drivers are refused.
 const noDRA = "DRA drivers need an API server, which has their claims; start the agent with --kubeconfig"
 
-// newClaims creates what has DRA drivers prepare claims.
+// newClaims creates what has DRA drivers prepare claims, and follows them.
 func (a *agent) newClaims(c *cluster) {
-	c.dra = dra.NewDrivers(dra.DriverOptions{NewConn: plugins.NewConn, Log: a.log})
+	c.health = dra.NewHealth(dra.HealthOptions{
+		Sink: func(ctx context.Context, pod string, e *journaletv1.Event) error {
+			return a.host.Fact(ctx, messages.Pod(pod), e)
+		},
+		Log: a.log,
+	})
+	c.slices = dra.NewSlices(dra.SlicesOptions{
+		Store: dra.SlicesOf(c.client, a.facts.NodeName), Connected: func(name string) bool { return c.dra.Connected(name) },
+		Log: a.log,
+	})
+	c.dra = dra.NewDrivers(dra.DriverOptions{NewConn: plugins.NewConn, Health: c.health, Slices: c.slices, Log: a.log})
 	c.claims = dra.New(dra.Options{BootID: a.facts.BootID, Drivers: c.dra, Objects: dra.FromAPI(c.client)})
 }
 
 // seedClaims adds the claims of a pod by its folded state.
 func (c *cluster) seedClaims(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
 	c.claims.Seed(ref.ID, d.Pod().GetClaims())
-	r.Pending(ref, func(rec *journaletv1.Record) { c.claims.SeedPending(ref.ID, rec) })
+	c.health.Seed(ref.ID, d.Pod().GetClaims())
+	r.Pending(ref, func(rec *journaletv1.Record) {
+		c.claims.SeedPending(ref.ID, rec)
+		c.health.Stored(rec)
+	})
 }
 
 // draPlugins returns what uses DRA drivers.

@@ -12,7 +12,7 @@ import (
 
 // Claims has DRA drivers prepare claims of pods. It is implemented by dra.Claims, which documents the methods.
 type Claims interface {
-	Read(ctx context.Context, pod *corev1.Pod) ([]*journaletv1.ResourceClaim, error)
+	Read(ctx context.Context, pod *corev1.Pod, extended string) ([]*journaletv1.ResourceClaim, error)
 	Prepare(ctx context.Context, pod string, all []*journaletv1.ResourceClaim) ([]*journaletv1.ClaimOutcome, error)
 	Unprepare(ctx context.Context, pod string, all []*journaletv1.ResourceClaim) ([]*journaletv1.ClaimOutcome, error)
 }
@@ -28,7 +28,7 @@ func (c *call) readClaims(ctx context.Context, req *journaletv1.ReadClaims) (res
 	if err != nil {
 		return result{}, err
 	}
-	claims, err := c.opts.Claims.Read(ctx, pod)
+	claims, err := c.opts.Claims.Read(ctx, pod, req.GetExtended())
 	switch {
 	case ctx.Err() != nil:
 		return result{}, ctx.Err()

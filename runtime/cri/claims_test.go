@@ -22,7 +22,7 @@ type claims struct {
 	err     error
 }
 
-func (c claims) Read(_ context.Context, pod *corev1.Pod) ([]*journaletv1.ResourceClaim, error) {
+func (c claims) Read(_ context.Context, pod *corev1.Pod, _ string) ([]*journaletv1.ResourceClaim, error) {
 	return []*journaletv1.ResourceClaim{{Uid: "read for " + string(pod.UID)}}, c.err
 }
 

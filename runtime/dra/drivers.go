@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 	"k8s.io/apimachinery/pkg/util/validation"
 	dra "k8s.io/kubelet/pkg/apis/dra/v1"
 	drabeta "k8s.io/kubelet/pkg/apis/dra/v1beta1"
@@ -23,6 +24,8 @@ const (
 	maxAnswer = 1 << 20
 	// maxNameBytes bounds the name of a driver. resource.k8s.io/v1: DriverNameMaxLength.
 	maxNameBytes = 63
+	// reconnectPause is the pause before a driver is connected to again that has ended the connection.
+	reconnectPause = time.Second
 )
 
 // services are the versions of the API that a driver may serve, the preferred one first.
@@ -35,13 +38,18 @@ type Drivers struct {
 	mu sync.Mutex
 	// byName has the instances of a driver in the order in which they have registered: while it is updated, the new one is
 	// there beside the old one.
-	byName map[string][]*driver
+	byName  map[string][]*driver
+	running sync.WaitGroup
 }
 
 // DriverOptions configure Drivers; NewConn must be set.
 type DriverOptions struct {
 	// NewConn returns a connection to a unix socket. An answer of more than maxBytes is an error.
 	NewConn func(path string, maxBytes int) (*grpc.ClientConn, error)
+	// Health follows the health of the devices of drivers that report it, Slices is notified of drivers that go and come.
+	// Both may be nil.
+	Health *Health
+	Slices *Slices
 	// Timeout bounds one call. Default 45 s.
 	Timeout time.Duration
 	Log     *slog.Logger
@@ -53,6 +61,8 @@ type driver struct {
 	timeout        time.Duration
 	conn           *grpc.ClientConn
 	client         dra.DRAPluginClient
+	// end ends what follows it.
+	end context.CancelFunc
 }
 
 // NewDrivers returns Drivers without any.
@@ -99,36 +109,89 @@ func (d *Drivers) Register(name, endpoint string, versions []string) error {
 	if serviceOf(versions) == drabeta.DRAPluginService {
 		n.client = drabeta.V1Beta1ClientWrapper{DRAPluginClient: drabeta.NewDRAPluginClient(conn)}
 	}
+	ctx, end := context.WithCancel(context.Background())
+	n.end = end
+	d.mu.Lock()
+	d.byName[name] = append(d.byName[name], n)
+	d.mu.Unlock()
+	d.running.Go(func() { d.followConn(ctx, n) })
+	if service := healthService(versions); service != "" && d.opts.Health != nil {
+		d.running.Go(func() { d.opts.Health.watch(ctx, name, service, conn) })
+	}
+	return nil
+}
+
+// followConn keeps an instance connected, and notes when that changes.
+func (d *Drivers) followConn(ctx context.Context, n *driver) {
+	n.conn.Connect()
+	for state := n.conn.GetState(); n.conn.WaitForStateChange(ctx, state); {
+		lost := state == connectivity.Ready
+		state = n.conn.GetState()
+		d.notify(n.name)
+		if state != connectivity.Idle {
+			continue
+		}
+		if lost { // one that ends its connections at once is not connected to in a loop
+			select {
+			case <-ctx.Done():
+			case <-time.After(reconnectPause):
+			}
+		}
+		n.conn.Connect()
+	}
+}
+
+// notify notes whether a driver can be called.
+func (d *Drivers) notify(name string) {
+	if d.opts.Slices == nil {
+		return
+	}
+	if d.Connected(name) {
+		d.opts.Slices.come(name)
+	} else {
+		d.opts.Slices.gone(name)
+	}
+}
+
+// Connected reports whether an instance of a driver is connected.
+func (d *Drivers) Connected(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.byName[name] = append(d.byName[name], n)
-	return nil
+	return slices.ContainsFunc(d.byName[name], func(n *driver) bool { return n.conn.GetState() == connectivity.Ready })
 }
 
 // Deregister ends the use of an instance whose socket has gone. Its calls under way end.
 func (d *Drivers) Deregister(name, endpoint string) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	for i, n := range d.byName[name] {
-		if n.endpoint != endpoint {
-			continue
-		}
-		if err := n.conn.Close(); err != nil {
-			d.opts.Log.Debug("the connection to a DRA driver was not closed", "driver", name, "error", err)
-		}
-		d.byName[name] = slices.Delete(d.byName[name], i, i+1)
-		break
+	all := d.byName[name]
+	i := slices.IndexFunc(all, func(n *driver) bool { return n.endpoint == endpoint })
+	if i < 0 {
+		d.mu.Unlock()
+		return
 	}
-	if len(d.byName[name]) == 0 {
+	n := all[i]
+	if d.byName[name] = slices.Delete(all, i, i+1); len(d.byName[name]) == 0 {
 		delete(d.byName, name)
 	}
+	d.mu.Unlock()
+	n.end()
+	if err := n.conn.Close(); err != nil {
+		d.opts.Log.Debug("the connection to a DRA driver was not closed", "driver", name, "error", err)
+	}
+	d.notify(name)
 }
 
-// get returns the instance of a driver that has registered last.
+// get returns the instance of a driver that has registered last. One that refuses connections is returned if all do.
 func (d *Drivers) get(name string) (*driver, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if all := d.byName[name]; len(all) > 0 {
+	all := d.byName[name]
+	for _, n := range slices.Backward(all) {
+		if n.conn.GetState() != connectivity.TransientFailure {
+			return n, nil
+		}
+	}
+	if len(all) > 0 {
 		return all[len(all)-1], nil
 	}
 	return nil, fmt.Errorf("DRA driver %s is not registered (registered: %s)", name,

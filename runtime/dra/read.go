@@ -49,9 +49,11 @@ func (a apiObjects) Pod(ctx context.Context, namespace, name string) (*corev1.Po
 	return client.Get(ctx, a.client, client.Pods, namespace, name)
 }
 
-// Read returns the claims of a pod, each once, in the order of the manifest. It is an error if one of them is not
-// allocated and reserved for the pod.
-func (c *Claims) Read(ctx context.Context, manifest *corev1.Pod) ([]*journaletv1.ResourceClaim, error) {
+// Read returns the claims of a pod, each once, in the order of the manifest; the one that stands for extended resources
+// comes last, if it has a name. It is an error if one of them is not allocated and reserved for the pod.
+func (c *Claims) Read(
+	ctx context.Context, manifest *corev1.Pod, extended string,
+) ([]*journaletv1.ResourceClaim, error) {
 	if n := len(manifest.Spec.ResourceClaims); n > maxClaims {
 		return nil, fmt.Errorf("the pod has %d resource claims; at most %d are taken", n, maxClaims)
 	}
@@ -69,13 +71,28 @@ func (c *Claims) Read(ctx context.Context, manifest *corev1.Pod) ([]*journaletv1
 		if claim == nil {
 			continue // the control plane has found that none is needed
 		}
-		at := slices.IndexFunc(all, func(x *journaletv1.ResourceClaim) bool { return x.GetUid() == claim.GetUid() })
-		if at < 0 {
-			at, all = len(all), append(all, claim)
+		claim = once(&all, claim)
+		claim.PodClaims = append(claim.PodClaims, of.Name)
+	}
+	if extended != "" {
+		claim, err := c.read(ctx, pod, &corev1.PodResourceClaim{ResourceClaimName: &extended})
+		if err != nil {
+			return nil, err
 		}
-		all[at].PodClaims = append(all[at].PodClaims, of.Name)
+		once(&all, claim).Extended = true
 	}
 	return all, nil
+}
+
+// once returns the claim of a list that is this one, which it adds if it is missing.
+func once(all *[]*journaletv1.ResourceClaim, claim *journaletv1.ResourceClaim) *journaletv1.ResourceClaim {
+	for _, x := range *all {
+		if x.GetUid() == claim.GetUid() {
+			return x
+		}
+	}
+	*all = append(*all, claim)
+	return claim
 }
 
 // withStatus returns a pod with its status, if claims were created for it: their names are there.

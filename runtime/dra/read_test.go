@@ -58,7 +58,7 @@ func TestClaimsAreReadByNameAndByStatus(t *testing.T) {
 	o := &objects{pod: live, claims: map[string]*resourcev1.ResourceClaim{
 		"shared": reserved("shared", "u", nic, gpu, gpu), "web-b": own,
 	}}
-	all, err := New(Options{Objects: o}).Read(t.Context(), pod)
+	all, err := New(Options{Objects: o}).Read(t.Context(), pod, "")
 	must.OK(t, err)
 	text := ""
 	for _, c := range all {
@@ -97,18 +97,39 @@ func TestClaimThatThePodMayNotUseIsRefused(t *testing.T) {
 		if c.claim != nil {
 			o.claims["x"] = c.claim
 		}
-		if _, err := New(Options{Objects: o}).Read(t.Context(), pod); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := New(Options{Objects: o}).Read(t.Context(), pod, ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
 	o := &objects{pod: claimingPod()}
 	o.pod.UID = "new"
-	if _, err := New(Options{Objects: o}).Read(t.Context(), claimingPod(created("a"))); err == nil ||
+	if _, err := New(Options{Objects: o}).Read(t.Context(), claimingPod(created("a")), ""); err == nil ||
 		!strings.Contains(err.Error(), "another pod d/web, with UID new") {
 		t.Errorf("got %v", err)
 	}
 	many := claimingPod(make([]corev1.PodResourceClaim, maxClaims+1)...)
-	if _, err := New(Options{}).Read(t.Context(), many); err == nil || !strings.Contains(err.Error(), "at most 128") {
+	if _, err := New(Options{}).Read(t.Context(), many, ""); err == nil || !strings.Contains(err.Error(), "at most 128") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestClaimOfExtendedResourcesIsReadLast(t *testing.T) {
+	o := &objects{claims: map[string]*resourcev1.ResourceClaim{
+		"shared": reserved("shared", "u", nic), "extended": reserved("extended", "u", gpu),
+	}}
+	all, err := New(Options{Objects: o}).Read(t.Context(), claimingPod(named("a", "shared")), "extended")
+	must.OK(t, err)
+	if len(all) != 2 || all[0].GetExtended() || !all[1].GetExtended() || all[1].GetName() != "extended" ||
+		len(all[1].GetPodClaims()) > 0 {
+		t.Errorf("got %v", all)
+	}
+	all, err = New(Options{Objects: o}).Read(t.Context(), claimingPod(named("a", "shared")), "shared")
+	must.OK(t, err)
+	if len(all) != 1 || !all[0].GetExtended() || len(all[0].GetPodClaims()) != 1 {
+		t.Errorf("one claim for both: %v", all)
+	}
+	_, err = New(Options{Objects: o}).Read(t.Context(), claimingPod(), "gone")
+	if err == nil || !strings.Contains(err.Error(), "fetch ResourceClaim gone") {
+		t.Errorf("a claim that is not there: %v", err)
 	}
 }

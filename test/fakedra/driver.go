@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+	health "k8s.io/kubelet/pkg/apis/dra-health/v1"
+	healthalpha "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
 	dra "k8s.io/kubelet/pkg/apis/dra/v1"
 	drabeta "k8s.io/kubelet/pkg/apis/dra/v1beta1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
@@ -22,6 +24,7 @@ import (
 type Driver struct {
 	dra.UnimplementedDRAPluginServer
 	registration.UnimplementedRegistrationServer
+	health.UnimplementedDRAResourceHealthServer
 	sync.Mutex
 	// Name is the driver's; it is the vendor of its CDI devices, too.
 	Name string
@@ -33,6 +36,10 @@ type Driver struct {
 	// Prepared and Unprepared change the answers.
 	Prepared   func(*dra.NodePrepareResourcesResponse)
 	Unprepared func(*dra.NodeUnprepareResourcesResponse)
+	// Health are the reports that it sends on each stream, until it is closed or the stream ends; nil: it has no such
+	// service. AlphaHealth has it serve v1alpha1 instead of v1.
+	Health      chan *health.NodeWatchResourcesResponse
+	AlphaHealth bool
 
 	// calls are those that came, as "prepare u1". held are the claims that are prepared.
 	calls []string
@@ -54,6 +61,13 @@ func Start(t testing.TB, d *Driver, dir string) (socket string, stop func()) {
 	} else {
 		dra.RegisterDRAPluginServer(s, d)
 	}
+	switch {
+	case d.Health == nil:
+	case d.AlphaHealth:
+		healthalpha.RegisterDRAResourceHealthServer(s, health.V1ServerWrapper{Server: d})
+	default:
+		health.RegisterDRAResourceHealthServer(s, d)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -69,10 +83,37 @@ func Start(t testing.TB, d *Driver, dir string) (socket string, stop func()) {
 
 // Services are the versions of the API that the driver serves.
 func (d *Driver) Services() []string {
+	all := []string{dra.DRAPluginService}
 	if d.Beta {
-		return []string{drabeta.DRAPluginService}
+		all = []string{drabeta.DRAPluginService}
 	}
-	return []string{dra.DRAPluginService}
+	switch {
+	case d.Health == nil:
+	case d.AlphaHealth:
+		all = append(all, healthalpha.DRAResourceHealthService)
+	default:
+		all = append(all, health.DRAResourceHealthService)
+	}
+	return all
+}
+
+// NodeWatchResources sends the reports of Health.
+func (d *Driver) NodeWatchResources(
+	_ *health.NodeWatchResourcesRequest, stream health.DRAResourceHealth_NodeWatchResourcesServer,
+) error {
+	for {
+		select {
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		case r, open := <-d.Health:
+			if !open {
+				return nil
+			}
+			if err := stream.Send(r); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // Calls returns the calls that came, and forgets them.

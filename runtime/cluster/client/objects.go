@@ -66,6 +66,15 @@ func Delete[T any](ctx context.Context, c *Client, r Resource[T], namespace, nam
 	return at(c.REST(r.GroupVersion).Delete(), r, namespace).Name(name).Body(&opts).Do(ctx).Error()
 }
 
+// DeleteCollection deletes the objects of a resource that a field selector such as "spec.nodeName=worker" selects.
+func DeleteCollection[T any](ctx context.Context, c *Client, r Resource[T], namespace, fieldSelector string) error {
+	ctx, cancel := deadline(withVerb(ctx, http.MethodDelete))
+	defer cancel()
+	return at(c.REST(r.GroupVersion).Delete(), r, namespace).
+		VersionedParams(&metav1.ListOptions{FieldSelector: fieldSelector}, ParameterCodec).
+		Body(&metav1.DeleteOptions{}).Do(ctx).Error()
+}
+
 // RequestToken requests a token of a service account that is bound to a pod of its namespace. audience is empty for the
 // API server's own, seconds nil for its default. An answer without a token is an error.
 func RequestToken(ctx context.Context, c *Client, pod types.NamespacedName, uid types.UID, account, audience string,

@@ -77,6 +77,9 @@ var (
 	// ResourceClaims are read one at a time.
 	ResourceClaims = of[resourcev1.ResourceClaim, resourcev1.ResourceClaimList](
 		resourcev1.SchemeGroupVersion, "resourceclaims", true)
+	// ResourceSlices of a node are listed once, and deleted.
+	ResourceSlices = of[resourcev1.ResourceSlice, resourcev1.ResourceSliceList](
+		resourcev1.SchemeGroupVersion, "resourceslices", false)
 
 	CertificateSigningRequests = of[
 		certificatesv1.CertificateSigningRequest, certificatesv1.CertificateSigningRequestList,

@@ -33,6 +33,13 @@ const (
 // maxUnsupportedBytes bounds the name of a field that is not supported.
 const maxUnsupportedBytes = 256
 
+const (
+	// maxExtended bounds the requests for extended resources that are kept of a pod's status, maxRequestBytes the name of
+	// one and that of its claim. A container has a few.
+	maxExtended     = 128
+	maxRequestBytes = 253
+)
+
 // Options configure a Driver; ListWatch, Store and Sink must be set.
 type Options struct {
 	// ListWatch lists and watches the pods whose spec.nodeName is this node.
@@ -226,7 +233,32 @@ func apiOf(pod *corev1.Pod, unsupported string) *journaletv1.ApiPod {
 		}
 	}
 	a.TerminalPhase = terminal(pod)
+	a.ExtendedClaim = extendedClaim(pod)
 	return a
+}
+
+// extendedClaim returns the claim that stands for extended resources of a pod; nil if there is none.
+func extendedClaim(pod *corev1.Pod) *journaletv1.ExtendedClaim {
+	st := pod.Status.ExtendedResourceClaimStatus
+	if st == nil || len(st.ResourceClaimName) > maxRequestBytes {
+		return nil // its containers wait for a device plugin
+	}
+	has := map[[2]string]bool{}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for name, q := range c.Resources.Limits {
+			has[[2]string{c.Name, string(name)}] = !q.IsZero()
+		}
+	}
+	out := &journaletv1.ExtendedClaim{Name: st.ResourceClaimName}
+	for _, m := range st.RequestMappings {
+		if has[[2]string{m.ContainerName, m.ResourceName}] && len(m.RequestName) <= maxRequestBytes &&
+			len(out.GetRequests()) < maxExtended {
+			out.Requests = append(out.Requests, &journaletv1.ExtendedRequest{
+				Container: m.ContainerName, Resource: m.ResourceName, Request: m.RequestName,
+			})
+		}
+	}
+	return out
 }
 
 // terminal returns the phase of a pod that has ended at the API server, else none.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -260,5 +261,37 @@ func TestUnsupportedFieldsAreNamed(t *testing.T) {
 	p, _, _ := manifest.FromAPI(testPod("a"))
 	if p.Pod.Annotations != nil || p.Pod.Finalizers != nil || p.Digest != manifest.Digest(p.Canonical) {
 		t.Errorf("stored: %+v", p.Pod.ObjectMeta)
+	}
+}
+
+func TestClaimOfExtendedResourcesIsKept(t *testing.T) {
+	p := new(corev1.Pod)
+	p.Spec.Containers = []corev1.Container{{Name: "a", Resources: corev1.ResourceRequirements{
+		Limits: corev1.ResourceList{"g.example/gpu": resource.MustParse("2"), "g.example/none": resource.MustParse("0")},
+	}}}
+	if got := extendedClaim(p); got != nil {
+		t.Errorf("a pod without a claim has %v", got)
+	}
+	request := func(container, of, name string) corev1.ContainerExtendedResourceRequest {
+		return corev1.ContainerExtendedResourceRequest{ContainerName: container, ResourceName: of, RequestName: name}
+	}
+	st := &corev1.PodExtendedResourceClaimStatus{
+		ResourceClaimName: "x", RequestMappings: []corev1.ContainerExtendedResourceRequest{
+			request("a", "g.example/gpu", "r1"), request("a", "g.example/none", "r2"), request("b", "g.example/gpu", "r3"),
+			request("a", "g.example/gpu", strings.Repeat("r", 300)),
+		},
+	}
+	for range 200 {
+		st.RequestMappings = append(st.RequestMappings, request("a", "g.example/gpu", "more"))
+	}
+	p.Status.ExtendedResourceClaimStatus = st
+	got := extendedClaim(p)
+	if got.GetName() != "x" || len(got.GetRequests()) != maxExtended || got.GetRequests()[0].GetRequest() != "r1" ||
+		got.GetRequests()[1].GetRequest() != "more" {
+		t.Errorf("%d requests: %v", len(got.GetRequests()), got)
+	}
+	st.ResourceClaimName = strings.Repeat("x", 300)
+	if got := extendedClaim(p); got != nil {
+		t.Errorf("a name of 300 bytes is kept: %v", got)
 	}
 }
