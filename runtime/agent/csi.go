@@ -4,6 +4,9 @@ import (
 	"context"
 	"path/filepath"
 
+	"github.com/opencontainers/selinux/go-selinux"
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/journalet/journalet/runtime/cluster/client"
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/csi"
@@ -29,10 +32,14 @@ func (a *agent) newCSI() (volume.CSI, error) {
 			}
 		},
 	})
+	var seLinux func(*corev1.SELinuxOptions) (string, error)
+	if selinux.GetEnabled() {
+		seLinux = csi.FileLabel
+	}
 	c.disks, err = csi.New(csi.Options{
 		RootDir: root, NodeName: a.facts.NodeName, BootID: a.facts.BootID, Drivers: c.csi,
 		Objects: csi.FromAPI(c.client), Node: c.node, Pod: a.apiObject, Event: c.reports.events.EmitObject,
-		Clock: cri.RealClock{}, Log: a.log,
+		Clock: cri.RealClock{}, Log: a.log, SELinux: seLinux,
 	})
 	return c.disks, err
 }

@@ -52,6 +52,10 @@ func (a *Answers) begin(ctx context.Context, key string) (*pending, error) {
 	}
 }
 
+// AnswerTimeout bounds what is read in a volume whose server may be away, on the way to the start of a container and
+// for statistics.
+const AnswerTimeout = 10 * time.Second
+
 // Within performs f on a goroutine of its own and returns its result, or ErrNoAnswer if it takes longer than timeout.
 // Calls of one key are performed one after the other, and while one is late no other begins: so at most one thread a
 // key is blocked. f may return long after Within.

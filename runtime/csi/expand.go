@@ -190,7 +190,7 @@ func (s *setUp) callExpand(ctx context.Context, size resource.Quantity) error {
 		_, err := c.NodeExpandVolume(ctx, &csi.NodeExpandVolumeRequest{
 			VolumeId: s.src.handle, VolumePath: s.target(string(s.pod.UID), s.src.dir), StagingTargetPath: s.stagedAt(),
 			CapacityRange:    &csi.CapacityRange{RequiredBytes: size.Value()},
-			VolumeCapability: s.src.capability(s.can, nil), Secrets: secrets,
+			VolumeCapability: s.src.capability(s.can, nil, ""), Secrets: secrets,
 		})
 		return err
 	})

@@ -12,6 +12,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/journalet/journalet/runtime/pod/hostpath"
+	"github.com/journalet/journalet/runtime/pod/mounts"
 	"github.com/journalet/journalet/runtime/pod/storage"
 )
 
@@ -79,7 +80,7 @@ func (s *setUp) bind(ctx context.Context, uid, dir string, r *record) error {
 	if err := createTarget(target, s.src.block); err != nil {
 		return err
 	}
-	mounted, err := isMount(target) // after a crash between the mount and its record
+	mounted, err := mounts.At(target) // after a crash between the mount and its record
 	if err != nil {
 		return err
 	}

@@ -10,9 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/pod/nfs"
-	"github.com/journalet/journalet/runtime/pod/storage"
 )
 
 // nfsDriver stands for a CSI driver in the record of an NFS PersistentVolume, which has none. It can be no driver's
@@ -40,32 +38,15 @@ func lockOf(uid string, k key) key {
 // mountNFS mounts an export for the pod. Its owner and mode stay: they are the server's. kubelet: the same.
 func (s *setUp) mountNFS(ctx context.Context, dir string, r *record) error {
 	target := filepath.Join(dir, podMount)
-	mounted, err := isMount(target) // after a crash between the mount and its record
-	if err != nil {
-		return err
-	}
-	if !mounted {
+	open := func() (*os.File, error) {
 		if err := createTarget(target, false); err != nil {
-			return err
+			return nil, err
 		}
-		at, err := os.OpenFile(target, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-		if err != nil {
-			return fmt.Errorf("open the directory of a volume: %w", err)
-		}
-		defer at.Close()
-		if err := s.opts.NFS.Mount(ctx, at, target, *s.src.nfs); err != nil {
-			return err
-		}
+		return os.OpenFile(target, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	}
+	if err := s.opts.NFS.Mount(ctx, target, open, *s.src.nfs); err != nil {
+		return err
 	}
 	r.Mounted = "true"
 	return nil
-}
-
-// measureNFS measures the file system of an export: nothing is walked. kubelet: the same, without a bound.
-func (v *Volumes) measureNFS(ctx context.Context, target string) (m storage.Measured, err error) {
-	m.FS, err = bounded.Within(ctx, &v.answers, target, statsTimeout, func() (storage.FileSystem, error) {
-		return storage.FileSystemAt(target)
-	})
-	m.Bytes, m.Inodes = int64(m.FS.Used), int64(m.FS.Inodes-min(m.FS.Inodes, m.FS.InodesFree))
-	return m, err
 }

@@ -49,6 +49,8 @@ type record struct {
 	Node       string `json:"nodeName,omitempty"`
 	Attachment string `json:"attachmentID,omitempty"`
 	Mode       string `json:"volumeLifecycleMode,omitempty"`
+	// SELinux is the label with which the volume is mounted, if it is mounted with one.
+	SELinux string `json:"seLinuxMountContext,omitempty"`
 
 	// Volumes has spec.volumes[].name, of each volume of the pod that is this one, with commas between.
 	Volumes string `json:"podVolumes,omitempty"`

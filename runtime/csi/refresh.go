@@ -27,11 +27,13 @@ const (
 	maxRefreshes = 4
 )
 
-// Run has the volumes of running pods published again whose driver requires it, and those of claims expanded that have
-// another size by now, until ctx ends. While there is no such volume it waits for one, and no timer runs.
+// Run has the volumes of running pods published again whose driver requires it, those of claims expanded that have
+// another size by now, and those unstaged that no pod claims and that could not be before, until ctx ends. While there
+// is no such volume it waits for one, and no timer runs.
 func (v *Volumes) Run(ctx context.Context) error {
 	var rounds sync.WaitGroup
 	defer rounds.Wait()
+	rounds.Go(func() { v.runLeft(ctx) })
 	alarm := watch.NewAlarm(v.opts.Clock)
 	defer alarm.Clear()
 	for {
@@ -197,6 +199,7 @@ func (s *setUp) republish(ctx context.Context, o Objects, f refreshed) (err erro
 	}
 	defer release()
 	r := s.claimOf(f.uid, f.dir)
+	s.label = r.SELinux
 	if !s.src.republished() {
 		r.Republish = ""
 		return s.save(f.uid, s.claimDir(f.uid, f.dir), r)

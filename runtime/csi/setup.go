@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/journalet/journalet/runtime/pod/mounts"
 	"github.com/journalet/journalet/runtime/withhold"
 )
 
@@ -56,6 +57,8 @@ type setUp struct {
 	can capabilities
 	// attachment is the publish context, which the control plane has of the driver.
 	attachment map[string]string
+	// label is the SELinux label with which the volume is mounted, if it is mounted with one.
+	label string
 	// secrets is what no error may repeat.
 	secrets []string
 }
@@ -73,6 +76,8 @@ func (s *setUp) run(ctx context.Context) (err error) {
 		if err := s.awaitAttachment(ctx); err != nil {
 			return err
 		}
+	} else {
+		s.waitNoMore()
 	}
 	release, err := s.locks.lock(ctx, s.src.key)
 	if err != nil {
@@ -80,6 +85,13 @@ func (s *setUp) run(ctx context.Context) (err error) {
 	}
 	defer release()
 	if s.can, err = s.driver.capabilities(ctx); err != nil {
+		return err
+	}
+	if s.label, err = s.seLinuxLabel(); err != nil {
+		return err
+	}
+	// Before the claim: while the pod had one, the volume would stay staged with the other label.
+	if err := s.checkLabel(); err != nil {
 		return err
 	}
 	uid, dir := string(s.pod.UID), s.claimDir(string(s.pod.UID), s.src.dir)
@@ -128,7 +140,7 @@ func (s *setUp) claim(uid, dir string) (r *record, done bool, err error) {
 	}
 	r.Name, r.Handle, r.Driver, r.Node = s.src.dir, s.src.handle, s.src.key.driver, s.opts.NodeName
 	r.Boot, r.Attach, r.Block = s.opts.BootID, flag(s.src.attached()), flag(s.src.block)
-	r.Republish = flag(s.src.republished())
+	r.Republish, r.SELinux = flag(s.src.republished()), s.label
 	if !slices.Contains(r.volumes(), s.vol.Name) {
 		r.Volumes = strings.Join(append(r.volumes(), s.vol.Name), ",")
 	}
@@ -161,12 +173,23 @@ func (s *setUp) stagedAt() string {
 func (s *setUp) stage(ctx context.Context) error {
 	dir, target := s.stageDir(s.src.key), s.stagedAt()
 	r, err := readRecord(dir)
-	if err != nil || r.isDone(staged, s.opts.BootID) {
+	if err != nil {
 		return err
+	}
+	switch {
+	case r.isDone(staged, s.opts.BootID) && r.SELinux == s.label:
+		return nil
+	case r != nil && r.Boot == s.opts.BootID && r.SELinux != s.label:
+		// It was staged for a pod that is gone, and this one had a claim already, or its driver has not unstaged it.
+		if err := s.unstage(ctx, s.src.key); err != nil {
+			return err
+		}
+		r = nil
 	}
 	before := r
 	r = &record{
 		Name: s.src.dir, Handle: s.src.handle, Driver: s.src.key.driver, Stage: staging, Boot: s.opts.BootID,
+		SELinux: s.label, Attach: flag(s.src.attached()),
 	}
 	secrets, err := s.read(ctx, s.src.stageSecret)
 	if err != nil {
@@ -181,7 +204,7 @@ func (s *setUp) stage(ctx context.Context) error {
 	if err := s.driver.call(ctx, "NodeStageVolume", func(ctx context.Context, c csi.NodeClient) error {
 		_, err := c.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
 			VolumeId: s.src.handle, PublishContext: s.attachment, StagingTargetPath: target,
-			VolumeCapability: s.src.capability(s.can, s.group()), Secrets: secrets, VolumeContext: s.src.attributes,
+			VolumeCapability: s.src.capability(s.can, s.group(), s.label), Secrets: secrets, VolumeContext: s.src.attributes,
 		})
 		return err
 	}); err != nil {
@@ -213,7 +236,7 @@ func (s *setUp) publish(ctx context.Context, uid, dir string, r *record) error {
 		}
 		return err
 	}
-	mounted, err := isMount(target)
+	mounted, err := mounts.At(target)
 	if err != nil {
 		return err
 	}
@@ -238,7 +261,7 @@ func (s *setUp) callPublish(ctx context.Context, target string, attributes, secr
 	return s.driver.call(ctx, "NodePublishVolume", func(ctx context.Context, c csi.NodeClient) error {
 		_, err := c.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
 			VolumeId: s.src.handle, PublishContext: s.attachment, StagingTargetPath: s.stagedAt(), TargetPath: target,
-			VolumeCapability: s.src.capability(s.can, s.group()), Readonly: s.src.readOnly, Secrets: secrets,
+			VolumeCapability: s.src.capability(s.can, s.group(), s.label), Readonly: s.src.readOnly, Secrets: secrets,
 			VolumeContext: attributes,
 		})
 		return err
@@ -329,6 +352,19 @@ func (s *setUp) awaitAttachment(ctx context.Context) error {
 		}
 	}
 	return s.readAttachment(ctx)
+}
+
+// waitNoMore forgets that the pod waits for the volume's attachment: its CSIDriver may have come, or changed, since an
+// earlier try. A volume that stays in use is not detached.
+func (s *setUp) waitNoMore() {
+	uid := string(s.pod.UID)
+	s.mu.Lock()
+	waited := s.waiting[uid][s.src.key]
+	delete(s.waiting[uid], s.src.key)
+	s.mu.Unlock()
+	if waited {
+		s.reportInUse()
+	}
 }
 
 // readAttachment reads the publish context of an attached volume.

@@ -216,15 +216,16 @@ func checkUse(pod *corev1.Pod, volume string, block bool) error {
 	return nil
 }
 
-// capability returns how a volume is to be accessed. group is set if the driver sets the volume's group.
-func (s *source) capability(c capabilities, group *int64) *csi.VolumeCapability {
+// capability returns how a volume is to be accessed. group is set if the driver sets the volume's group, and label is
+// the SELinux label of its mount, empty for none.
+func (s *source) capability(c capabilities, group *int64, label string) *csi.VolumeCapability {
 	mode := &csi.VolumeCapability_AccessMode{Mode: accessMode(s.accessMode, c.multiWriter)}
 	if s.block {
 		return &csi.VolumeCapability{
 			AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}, AccessMode: mode,
 		}
 	}
-	mount := &csi.VolumeCapability_MountVolume{FsType: s.fsType, MountFlags: s.mountOptions}
+	mount := &csi.VolumeCapability_MountVolume{FsType: s.fsType, MountFlags: mountOptions(s.mountOptions, label)}
 	if c.group && group != nil {
 		mount.VolumeMountGroup = strconv.FormatInt(*group, 10)
 	}

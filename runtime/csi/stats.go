@@ -27,7 +27,7 @@ func (v *Volumes) Measure(ctx context.Context, uid, volume string) (storage.Meas
 		return storage.Measured{}, storage.ErrNotMeasured // the node's files, which nothing of the pod bounds
 	}
 	if r.Driver == nfsDriver {
-		return v.measureNFS(ctx, v.target(uid, dir))
+		return storage.Export(ctx, &v.answers, v.target(uid, dir))
 	}
 	if r.Driver == localDriver {
 		return measureLocal(v.target(uid, dir), r)

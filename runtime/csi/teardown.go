@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/pod/mounts"
 	"github.com/journalet/journalet/runtime/withhold"
 )
 
@@ -23,11 +24,12 @@ type Outcome struct {
 	// Volumes has spec.volumes[].name, of each volume of the pod that is this one; the name of its directory if that is
 	// not known.
 	Volumes []string
-	// Err is nil if nothing of it is left.
+	// Err is nil if nothing of it is left, but for a staged volume that its driver does not unstage.
 	Err error
 }
 
-// TearDown has all volumes of a pod unpublished, and unstages those that no other pod claims. It returns an outcome for
+// TearDown has all volumes of a pod unpublished, and unstages those that no other pod claims, once: what fails is
+// repeated by Run. It returns an outcome for
 // each that had a directory. It is idempotent.
 func (v *Volumes) TearDown(ctx context.Context, uid string) ([]Outcome, error) {
 	var dirs []string
@@ -82,7 +84,7 @@ func (v *Volumes) tearDown(ctx context.Context, uid, dir string) Outcome {
 	}
 	defer release()
 	if o.Err = v.unpublish(ctx, path, r); o.Err == nil && !v.claims(r.key(), uid, dir) {
-		o.Err = v.unstage(ctx, r.key())
+		o.Err = v.release(ctx, r)
 		v.mu.Lock()
 		delete(v.attempts, r.key())
 		v.mu.Unlock()
@@ -121,7 +123,8 @@ func (v *Volumes) unpublish(ctx context.Context, path string, r *record) error {
 	return removeTarget(target)
 }
 
-// unstage undoes the staging of a volume; nothing if it is not staged.
+// unstage undoes the staging of a volume; nothing if it is not staged. Whatever the driver answers, a pod that comes
+// before it has succeeded has the volume staged again.
 func (v *Volumes) unstage(ctx context.Context, k key) error {
 	dir := v.stageDir(k)
 	r, err := readRecord(dir)
@@ -130,6 +133,12 @@ func (v *Volumes) unstage(ctx context.Context, k key) error {
 	}
 	if r.key() != k {
 		return fmt.Errorf("%s is of another volume, %.64q of driver %s", dir, r.Handle, r.Driver)
+	}
+	if r.Stage != staging {
+		r.Stage = staging
+		if err := writeRecord(dir, r); err != nil {
+			return err
+		}
 	}
 	target := filepath.Join(dir, globalMount)
 	if err := v.call(ctx, k.driver, "NodeUnstageVolume", func(ctx context.Context, c csi.NodeClient) error {
@@ -160,7 +169,7 @@ func (v *Volumes) call(
 // removeTarget removes what is left of a directory at which a driver has mounted. It has to be empty, and no mount:
 // nothing of a volume is ever removed.
 func removeTarget(target string) error {
-	mounted, err := isMount(target)
+	mounted, err := mounts.At(target)
 	if err != nil {
 		return err
 	}

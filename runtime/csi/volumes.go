@@ -12,12 +12,12 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/moby/sys/mountinfo"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/pod/hostpath"
+	"github.com/journalet/journalet/runtime/pod/mounts"
 	"github.com/journalet/journalet/runtime/pod/nfs"
 	"github.com/journalet/journalet/runtime/watch"
 )
@@ -35,6 +35,8 @@ type Options struct {
 	Pod   func(uid string) *corev1.Pod
 	Event func(about corev1.ObjectReference, kind, reason, message string)
 	Clock watch.Clock
+	// SELinux returns the label of files for a process with some options; nil: the node has no SELinux.
+	SELinux func(*corev1.SELinuxOptions) (string, error)
 	// NFS mounts exports of NFS servers. Default: by the node's mount(8).
 	NFS *nfs.Mounter
 	Log *slog.Logger
@@ -71,6 +73,10 @@ type Volumes struct {
 	// stale has what failed in the last refresh of a volume, by the reason of its event.
 	stale    map[string]map[string]bool
 	attempts map[key]attempts
+	// left has the volumes that no pod claims and whose driver has not unstaged them: whether they are attached.
+	left map[key]bool
+	// leaves receives after one has come.
+	leaves chan struct{}
 }
 
 // New returns Volumes with what is on disk. A record that cannot be read is logged; its pod's end reports it.
@@ -85,7 +91,7 @@ func New(o Options) (*Volumes, error) {
 		opts: o, locks: locks{held: map[key]*lock{}}, pods: map[string]map[string]*record{},
 		waiting: map[string]map[key]bool{}, tokens: tokens{of: map[string]map[tokenKind]token{}},
 		changed: make(chan struct{}, 1), rounds: map[string]bool{}, stale: map[string]map[string]bool{},
-		attempts: map[key]attempts{},
+		attempts: map[key]attempts{}, left: map[key]bool{}, leaves: make(chan struct{}, 1),
 	}
 	for pod, err := range bounded.Entries(v.podsDir()) {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -99,6 +105,9 @@ func New(o Options) (*Volumes, error) {
 				return nil, err
 			}
 		}
+	}
+	if err := v.loadLeft(); err != nil {
+		return nil, fmt.Errorf("list the staged CSI volumes: %w", err)
 	}
 	v.reportInUse()
 	return v, nil
@@ -205,6 +214,11 @@ func (v *Volumes) reportInUse() {
 			names[k.uniqueName()] = true
 		}
 	}
+	for k, attach := range v.left {
+		if attach {
+			names[k.uniqueName()] = true
+		}
+	}
 	now := slices.Sorted(maps.Keys(names))
 	if slices.Equal(now, v.inUse) {
 		return
@@ -225,11 +239,11 @@ func (v *Volumes) Path(uid, volume string) (string, error) {
 	return v.target(uid, dir), nil
 }
 
-// Relabels reports whether the files of a pod's volume may get the pod's SELinux label: not those of an NFS server, and
-// not those of the node. kubelet: the same.
+// Relabels reports whether the files of a pod's volume may get the pod's SELinux label one by one: not those of an NFS
+// server, not those of the node, and not those that have it by their mount. kubelet: the same.
 func (v *Volumes) Relabels(uid, volume string) bool {
 	_, r := v.find(uid, volume)
-	return r != nil && r.Driver != nfsDriver && r.Driver != hostPathDriver
+	return r != nil && r.SELinux == "" && r.Driver != nfsDriver && r.Driver != hostPathDriver
 }
 
 // Lost reports whether a volume that was set up is not there: of another boot, or unmounted.
@@ -249,7 +263,7 @@ func isThere(target string, r *record) (bool, error) {
 		return true, nil
 	}
 	if r.Mounted == "true" || r.Stage == "" {
-		return isMount(target)
+		return mounts.At(target)
 	}
 	return isTarget(target, r.Block == "true", false)
 }
@@ -275,15 +289,6 @@ func isTarget(path string, block, mounted bool) (bool, error) {
 		return hostpath.IsBlockDevice(info.Mode()), nil
 	}
 	return info.IsDir(), nil
-}
-
-// isMount reports whether something is mounted at a path, by the mount table.
-func isMount(path string) (bool, error) {
-	found, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(path))
-	if err != nil {
-		return false, fmt.Errorf("read the mount table: %w", err)
-	}
-	return len(found) > 0, nil
 }
 
 // locks are a lock for each volume that is in use.

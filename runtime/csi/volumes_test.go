@@ -231,6 +231,7 @@ type rig struct {
 	socket  string
 	drivers *Drivers
 	mounter *nfs.Mounter // nil: that of the node
+	seLinux func(*corev1.SELinuxOptions) (string, error)
 	*Volumes
 }
 
@@ -273,7 +274,7 @@ func (r *rig) restart(boot string) {
 	must.OK(r.t, r.drivers.Register(r.t.Context(), driverName, r.socket))
 	v, err := New(Options{
 		RootDir: r.root, NodeName: nodeName, BootID: boot, Drivers: r.drivers, Objects: r.cluster, Node: r.cluster,
-		Pod: r.Pod, Event: r.Event, Clock: r.clock, NFS: r.mounter,
+		Pod: r.Pod, Event: r.Event, Clock: r.clock, NFS: r.mounter, SELinux: r.seLinux,
 	})
 	must.OK(r.t, err)
 	r.Volumes = v
@@ -339,6 +340,16 @@ func (r *rig) tearDown(uid string) error {
 		errs = append(errs, o.Err)
 	}
 	return errors.Join(errs...)
+}
+
+// refuses fails unless the set-up of a volume fails for a reason, and its removal leaves nothing.
+func (r *rig) refuses(v corev1.Volume, want string) {
+	r.t.Helper()
+	if err := r.setUp(r.pod("p1", v)); err == nil || !strings.Contains(err.Error(), want) {
+		r.t.Errorf("got %v, want %q", err, want)
+	}
+	must.OK(r.t, r.tearDown("p1"))
+	r.nothingLeft()
 }
 
 // nothingLeft fails if a mount or a record is left.
@@ -531,6 +542,7 @@ func TestNothingIsMountedTwiceOrLeftAfterACrash(t *testing.T) {
 					r.restart("boot-1")
 					must.OK(t, r.tearDown("p1"))
 				}
+				r.unstageLeft(t.Context())
 				if !crashed {
 					t.Errorf("%s was not called", rpc)
 				}
@@ -668,6 +680,26 @@ func TestAVolumeIsInUseFromTheWaitForItsAttachmentToItsEnd(t *testing.T) {
 	r.restart("boot-1")
 	if len(r.cluster.inUse) != 1 || len(r.cluster.inUse[0]) != 1 {
 		t.Errorf("in use after a restart: %v", r.cluster.inUse)
+	}
+	must.OK(t, r.tearDown("p1"))
+	r.nothingLeft()
+}
+
+// A CSIDriver that comes after the pod may say that nothing is to be attached.
+func TestAVolumeThatIsNotAttachedAnyMoreIsNotInUse(t *testing.T) {
+	r := newRig(t, fakecsi.Stage)
+	r.driver.Spec.AttachRequired = nil
+	vol := r.claimed("a")
+	p := r.pod("p1", vol)
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	if err := r.SetUp(ctx, p, &vol); err == nil || len(r.cluster.inUse) != 1 || len(r.cluster.inUse[0]) != 1 {
+		t.Fatalf("got %v, in use %v, want the volume to be waited for", err, r.cluster.inUse)
+	}
+	r.driver.Spec.AttachRequired = ptr.To(false)
+	must.OK(t, r.setUp(p))
+	if in := r.cluster.inUse; len(in) != 2 || len(in[1]) > 0 {
+		t.Errorf("in use: %v, want it to be taken out: nothing else would detach it", in)
 	}
 	must.OK(t, r.tearDown("p1"))
 	r.nothingLeft()

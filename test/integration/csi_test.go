@@ -170,14 +170,18 @@ func (s *storage) ended(name string) {
 func (s *storage) nothingLeft() {
 	s.T.Helper()
 	eventually(s.T, settle, "every pod to be gone", s.Gone)
-	if all := s.mounts(); len(all) > 0 {
-		s.T.Errorf("mounted are %v", all)
-	}
-	for _, pattern := range []string{"pods/*/volumes/kubernetes.io~csi", "plugins/kubernetes.io/csi/*/*"} {
-		if all, err := filepath.Glob(filepath.Join(s.Root, pattern)); err != nil || len(all) > 0 {
-			s.T.Errorf("left are %v (%v)", all, err)
+	// A pod does not wait for the unstage of its volume.
+	node.Eventually(s.T, settle, "no mount and no directory of a volume to be left", func() error {
+		if all := s.mounts(); len(all) > 0 {
+			return fmt.Errorf("mounted are %v", all)
 		}
-	}
+		for _, pattern := range []string{"pods/*/volumes/kubernetes.io~csi", "plugins/kubernetes.io/csi/*/*"} {
+			if all, err := filepath.Glob(filepath.Join(s.Root, pattern)); err != nil || len(all) > 0 {
+				return fmt.Errorf("left are %v (%v)", all, err) //nolint:errorlint // it may be nil
+			}
+		}
+		return nil
+	})
 	node.Eventually(s.T, settle, "no volume to be in use", func() error {
 		var n corev1.Node
 		if !s.api.Get("nodes", "", s.Node, &n) || len(n.Status.VolumesInUse) > 0 {

@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/journalet/journalet/runtime/pod/mounts"
 )
 
 const (
@@ -62,24 +62,30 @@ func New(o Options) *Mounter {
 	}}
 }
 
-// Mount mounts an export at an opened directory, whose path is target. It is idempotent: while something is mounted
-// there, it does nothing. So the mount that a process of an earlier agent has completed meanwhile counts, too.
-func (m *Mounter) Mount(ctx context.Context, dir *os.File, target string, s Source) error {
+// Mount mounts an export at the directory target, which open opens. It is idempotent: while something is mounted there,
+// it does nothing, and opens nothing: that is the server's by then. So the mount that a process of an earlier agent has
+// completed meanwhile counts, too.
+func (m *Mounter) Mount(ctx context.Context, target string, open func() (*os.File, error), s Source) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	if mounted, err := IsMounted(target); mounted || err != nil {
+	if mounted, err := mounts.At(target); mounted || err != nil {
 		return err
 	}
+	dir, err := open()
+	if err != nil {
+		return fmt.Errorf("open the directory of a volume: %w", err)
+	}
+	defer dir.Close()
 	args := []string{"--no-canonicalize", "-t", "nfs"}
 	if o := s.options(); o != "" {
 		args = append(args, "-o", o)
 	}
 	args = append(args, "--", s.device(), openedTarget)
-	err := m.processes.run(ctx, command{
+	err = m.processes.run(ctx, command{
 		what: "mount", of: target, program: m.opts.Mount, args: args, file: dir, timeout: m.opts.MountTimeout,
 	})
-	mounted, unread := IsMounted(target)
+	mounted, unread := mounts.At(target)
 	switch {
 	case unread != nil:
 		return errors.Join(err, unread)
@@ -107,14 +113,14 @@ func (m *Mounter) hasHelper() bool {
 // are gone. The error is unix.EBUSY if a process uses what is mounted.
 func (m *Mounter) Unmount(ctx context.Context, target string) error {
 	for range maxStacked {
-		if mounted, err := IsMounted(target); !mounted || err != nil {
+		if mounted, err := mounts.At(target); !mounted || err != nil {
 			return err
 		}
 		err := m.unmountOne(ctx, target)
 		if err == nil {
 			continue
 		}
-		if mounted, unread := IsMounted(target); mounted || unread != nil {
+		if mounted, unread := mounts.At(target); mounted || unread != nil {
 			return errors.Join(err, unread)
 		}
 	}
@@ -143,21 +149,4 @@ func busy(err error) error {
 		return fmt.Errorf("%w (%w)", err, unix.EBUSY)
 	}
 	return err
-}
-
-// IsMounted reports whether something is mounted at a path, by the mount table: what is mounted is not touched.
-func IsMounted(path string) (bool, error) {
-	// The table has real paths. The last part of the path is no link: the agent has created it.
-	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	found, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(filepath.Join(dir, filepath.Base(path))))
-	if err != nil {
-		return false, fmt.Errorf("read the mount table: %w", err)
-	}
-	return len(found) > 0, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -14,9 +13,6 @@ import (
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/pod/storage/quota"
 )
-
-// answerTimeout bounds the measurement of a volume whose server may be away, as that of a CSI driver.
-const answerTimeout = 10 * time.Second
 
 // Measured is what a volume, or a file of a pod, takes, and what its file system has, at one time.
 type Measured struct {
@@ -48,6 +44,16 @@ func FileSystemAt(path string) (FileSystem, error) {
 	}, nil
 }
 
+// Export measures the file system of an NFS export, within bounded.AnswerTimeout: its server may be away. Nothing is
+// walked. kubelet: the same, without a bound.
+func Export(ctx context.Context, answers *bounded.Answers, path string) (m Measured, err error) {
+	m.FS, err = bounded.Within(ctx, answers, path, bounded.AnswerTimeout, func() (FileSystem, error) {
+		return FileSystemAt(path)
+	})
+	m.Bytes, m.Inodes = int64(m.FS.Used), int64(m.FS.Inodes-min(m.FS.Inodes, m.FS.InodesFree))
+	return m, err
+}
+
 // Local reports whether a volume takes space of the node's file system that goes with its pod (kubelet:
 // IsLocalEphemeralVolume). One in memory or of huge pages takes none; a hostPath stays.
 func Local(v *corev1.Volume) bool {
@@ -70,14 +76,10 @@ func (d *Driver) Volume(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) 
 	if err != nil {
 		return Measured{}, err
 	}
-	var m Measured
-	if v.NFS != nil { // nothing is walked, as with the kubelet
-		m.FS, err = bounded.Within(ctx, &d.answers, path, answerTimeout, func() (FileSystem, error) {
-			return FileSystemAt(path)
-		})
-		m.Bytes, m.Inodes = int64(m.FS.Used), int64(m.FS.Inodes-min(m.FS.Inodes, m.FS.InodesFree))
-		return m, err
+	if v.NFS != nil {
+		return Export(ctx, &d.answers, path)
 	}
+	var m Measured
 	if m.FS, err = FileSystemAt(path); err != nil {
 		return Measured{}, err
 	}
