@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -55,48 +54,19 @@ const maxKinds = 16
 
 // memory reads the memory of NUMA nodes that containers have alone.
 func (s *state) memory(data []byte) error {
-	var seal sealed
-	if err := decode(data, &seal); err != nil {
-		return err
-	}
 	file := &memoryManagerCheckpoint{MachineState: numaNodeMap{}, Entries: containerMemory{}}
-	is, err := seal.open(file)
-	if err != nil {
+	if err := open(data, file, &file.Checksum); err != nil {
 		return err
 	}
-	if !is {
-		if err := decode(data, file); err != nil {
+	containers(s, MemoryFile, "memory", file.Entries, func(uid, name string, blocks []memoryBlock) error {
+		nodes, memory, err := memoryOf(blocks)
+		if err != nil || len(nodes) == 0 {
 			return err
 		}
-		if want := file.Checksum; want != 0 {
-			file.Checksum = 0
-			if err := verify(file, want); err != nil {
-				return err
-			}
-		}
-	}
-	for _, uid := range slices.Sorted(maps.Keys(file.Entries)) {
-		if !s.has(uid) {
-			continue
-		}
-		if n := len(file.Entries[uid]); n > maxContainers {
-			s.problem("%s: pod %s has %d containers with memory, and at most %d are read", MemoryFile, uid, n, maxContainers)
-			continue
-		}
-		for _, name := range slices.Sorted(maps.Keys(file.Entries[uid])) {
-			blocks := file.Entries[uid][name]
-			nodes, memory, err := memoryOf(blocks)
-			if err == nil {
-				err = nameable("container", name)
-			}
-			if err != nil {
-				s.problem("%s: pod %s: container %s: %v", MemoryFile, uid, name, err)
-			} else if len(nodes) > 0 {
-				c := s.container(uid, name)
-				c.MemoryNodes, c.Memory = nodes, memory
-			}
-		}
-	}
+		c := s.container(uid, name)
+		c.MemoryNodes, c.Memory = nodes, memory
+		return nil
+	})
 	return nil
 }
 
