@@ -50,9 +50,9 @@ func (a *Actor) evolveDevices(e actors.Event, fired string) {
 	case *journaletv1.Event_DevicesObserved:
 		a.evolveDevicesObserved(k.DevicesObserved)
 	case *journaletv1.Event_AdmissionDeferred:
-		if d := k.AdmissionDeferred; d.GetReason() == ReasonNoPlugin || d.GetReason() == ReasonKubeletState {
+		if d := k.AdmissionDeferred; d.GetReason() == ReasonNoPlugin || waitsForKept(d.GetReason()) {
 			w := a.ensureWait(d.GetUid())
-			w.Message, w.Kept = d.GetMessage(), d.GetReason() == ReasonKubeletState
+			w.Message, w.Kept = d.GetMessage(), waitsForKept(d.GetReason())
 		}
 	case *journaletv1.Event_PreferredDevicesRequested:
 		q := k.PreferredDevicesRequested
@@ -252,8 +252,17 @@ func (a *Actor) preferenceRequested(
 	return messages.NewEvent(r)
 }
 
-// admitAwaiting decides on the pods that wait for a device plugin, in the order of their requests.
+// admitAwaiting decides on the pods that wait for a device plugin, in the order of their requests; once more, when
+// what was kept for one of them is kept no longer.
 func (a *Actor) admitAwaiting(emit actors.Emit) error {
+	kept := len(a.state.GetKubeletPods())
+	if err := a.admitAll(emit); err != nil || len(a.state.GetKubeletPods()) == kept {
+		return err
+	}
+	return a.admitKept(emit)
+}
+
+func (a *Actor) admitAll(emit actors.Emit) error {
 	var all []*journaletv1.AdmissionRequested
 	for _, uid := range slices.Sorted(maps.Keys(a.state.DeviceWaits)) {
 		if q := a.waitingRequest(uid); q != nil && a.state.Names[queueOf(q)] == "" && !a.closed(q.GetPriority()) {

@@ -17,6 +17,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.evolveFoundUserNamespaces(k.AgentStarted.GetFoundUserNamespaces())
 		a.evolveManagers(before, s.Config.GetManagers())
 		a.evolveKubeletPods(k.AgentStarted.GetKubeletState().GetPods())
+		a.evolveFoundResources(k.AgentStarted.GetFoundResources())
 	case *journaletv1.Event_AdmissionRequested:
 		a.evolveRequested(k.AdmissionRequested)
 		a.evolveExclusiveRequest(k.AdmissionRequested, e.Manifest)

@@ -1,22 +1,27 @@
 package node
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/devices"
+	"github.com/journalet/journalet/actors/exclusive"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// What a kubelet had given to pods before the journal began is theirs when they are admitted, and nobody else's until
-// then (ADR 070). It ends with a pod that no source names: an orphan's when that has finished, any other's some time
-// after all sources are synced.
+// What a kubelet (ADR 070), or an agent whose journal is lost (ADR 072), had given to pods before the journal began is
+// theirs when they are admitted, and nobody else's until then. It ends with a pod that no source names: an orphan's
+// when that has finished, any other's some time after all sources are synced.
 
-// ReasonKubeletState is the reason of a pod that waits for what is kept for others.
-const ReasonKubeletState = "KubeletStateNotTakenOver"
+// Reasons of a pod that waits for what is kept for others: for pods of a kubelet, and for those of a lost journal.
+const (
+	ReasonKubeletState  = "KubeletStateNotTakenOver"
+	ReasonLostResources = "LostResourcesNotTakenOver"
+)
 
 const (
 	// kubeletTimer is the name of the timer that ends what is kept for pods that no source names.
@@ -30,6 +35,43 @@ func (a *Actor) evolveKubeletPods(found map[string]*journaletv1.KubeletPod) {
 	if len(found) > 0 {
 		a.state.KubeletPods = maps.Clone(found) // pods are taken out of it; the event is shared
 	}
+}
+
+// evolveFoundResources folds what pods have that the journal does not have. A pod that has ended may still have its
+// directory, and another one what it had: that was given later.
+func (a *Actor) evolveFoundResources(found map[string]*journaletv1.GivenResources) {
+	uids := slices.SortedFunc(maps.Keys(found), func(x, y string) int {
+		return cmp.Or(cmp.Compare(found[y].GetNumber(), found[x].GetNumber()), cmp.Compare(x, y))
+	})
+	for i, uid := range uids {
+		later := func(other string) bool { return overlap(found[uid], found[other]) }
+		if a.HasResources(uid) || slices.ContainsFunc(uids[:i], later) {
+			continue
+		}
+		if a.state.KubeletPods == nil {
+			a.state.KubeletPods = map[string]*journaletv1.KubeletPod{}
+		}
+		a.state.KubeletPods[uid] = &journaletv1.KubeletPod{
+			Exclusive: found[uid].GetExclusive(), Devices: found[uid].GetDevices(), Lost: true,
+		}
+	}
+}
+
+// overlap reports whether two pods were given the same CPU or device.
+func overlap(x, y *journaletv1.GivenResources) bool {
+	both := exclusive.Pod(x.GetExclusive()).CPUs().Intersection(exclusive.Pod(y.GetExclusive()).CPUs())
+	return !both.IsEmpty() || slices.ContainsFunc(x.GetDevices(), func(d *journaletv1.ContainerDevices) bool {
+		return slices.ContainsFunc(y.GetDevices(), func(o *journaletv1.ContainerDevices) bool {
+			return d.GetResource() == o.GetResource() && slices.ContainsFunc(d.GetIds(), func(id string) bool {
+				return slices.Contains(o.GetIds(), id)
+			})
+		})
+	})
+}
+
+// HasResources reports whether the journal has what a pod has alone: it has its admission, or what was found of it.
+func (a *Actor) HasResources(uid string) bool {
+	return a.state.Pods[uid] != nil || a.state.KubeletPods[uid] != nil
 }
 
 // evolveKubeletOrphan folds that a pod is an orphan: what it has is its own until it has finished.
@@ -47,11 +89,13 @@ func (a *Actor) dropKubeletPod(uid string) {
 	}
 }
 
-// dropKubeletPods folds that nothing is kept any more for pods that no source names, and that are no orphans.
+// dropKubeletPods folds that nothing is kept any more for pods that no source names, and that are no orphans. Nor is it
+// for pods that wait for what is kept for others: these may wait for them.
 func (a *Actor) dropKubeletPods() {
 	for _, uid := range slices.Sorted(maps.Keys(a.state.KubeletPods)) {
 		_, orphan := slices.BinarySearch(a.state.KubeletOrphans, uid)
-		if !orphan && !a.known(uid) && a.state.Uids[uid] == nil {
+		named := a.known(uid) || a.state.Uids[uid] != nil
+		if !orphan && (!named || a.state.DeviceWaits[uid].GetKept()) {
 			a.dropKubeletPod(uid)
 		}
 	}
@@ -95,20 +139,29 @@ func (a *Actor) admitKept(emit actors.Emit) error {
 // refuse rejects a pod for which CPUs, memory or devices are short. While some are kept for others, it waits instead:
 // these may not need them.
 func (a *Actor) refuse(q *journaletv1.AdmissionRequested, r *rejection, emit actors.Emit) error {
-	others := len(a.state.GetKubeletPods())
-	if a.state.KubeletPods[q.GetUid()] != nil {
-		others--
+	reason, whose := "", ""
+	for _, uid := range slices.Sorted(maps.Keys(a.state.GetKubeletPods())) {
+		switch {
+		case uid == q.GetUid():
+		case a.state.KubeletPods[uid].GetLost():
+			reason, whose = ReasonLostResources, "pods that were admitted before the journal was lost"
+		default:
+			reason, whose = ReasonKubeletState, "pods that a kubelet had admitted"
+		}
 	}
-	if others == 0 {
+	if reason == "" {
 		return emit(rejected(q, r))
 	}
-	message := "waits for what is kept for pods that a kubelet had admitted: " + r.message
+	message := "waits for what is kept for " + whose + ": " + r.message
 	if a.state.DeviceWaits[q.GetUid()].GetMessage() == message {
 		return nil
 	}
-	return emit(messages.NewEvent(&journaletv1.AdmissionDeferred{
-		Uid: q.GetUid(), Reason: ReasonKubeletState, Message: message,
-	}))
+	return emit(messages.NewEvent(&journaletv1.AdmissionDeferred{Uid: q.GetUid(), Reason: reason, Message: message}))
+}
+
+// waitsForKept reports whether the reason of a pod that waits is what is kept for others.
+func waitsForKept(reason string) bool {
+	return reason == ReasonKubeletState || reason == ReasonLostResources
 }
 
 // keep returns what a pod had before the journal began. It returns false if it had nothing, or cannot have all of that

@@ -39,6 +39,21 @@ func (a *Actor) exclusiveCPUs() bool {
 	return false
 }
 
+// given returns what the pod's containers have that is not everybody's; nil: nothing.
+func (a *Actor) given() *journaletv1.GivenResources {
+	g := &journaletv1.GivenResources{Exclusive: a.state.GetExclusive()}
+	for _, of := range a.state.GetDevices() {
+		d := of.GetDevices()
+		g.Devices = append(g.Devices, &journaletv1.ContainerDevices{
+			Container: d.GetContainer(), Resource: d.GetResource(), Ids: d.GetIds(),
+		})
+	}
+	if len(g.GetExclusive())+len(g.GetDevices()) == 0 {
+		return nil
+	}
+	return g
+}
+
 // place moves the running containers whose CPUs have changed to those that they are to have, one call after the other.
 // Containers of a pod that ends are moved too, since their grace period may be long, but no failed call is repeated.
 func (d *step) place(ends bool) error {

@@ -126,7 +126,7 @@ func (d *step) setUp() error {
 	return d.requestCall(&journaletv1.RunSandbox{
 		Attempt: d.state.GetNextSandboxAttempt(), Digest: d.state.GetPod().GetDigest(),
 		HostNetwork: d.manifest.Spec.HostNetwork, AllocatedDigest: d.state.GetAllocatedDigest(),
-		UserNamespace: d.state.GetUserNamespace(), ExclusiveCpus: d.exclusiveCPUs(),
+		UserNamespace: d.state.GetUserNamespace(), ExclusiveCpus: d.exclusiveCPUs(), Given: d.given(),
 	})
 }
 

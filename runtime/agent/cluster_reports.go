@@ -131,6 +131,7 @@ func (r *reports) seed(recovered *host.Recovered, ref messages.Ref, d actors.Dec
 		r.events.SeedHealth(d.Runtime().GetHealth())
 	case *pod.Actor:
 		r.seedPod(recovered, ref, d.Pod())
+		recovered.Pending(ref, func(rec *journaletv1.Record) { r.mirrors.SeedPending(ref.ID, rec) })
 	case *node.Actor:
 		uid := d.Node().GetNode().GetUid()
 		recovered.Pending(ref, func(rec *journaletv1.Record) {

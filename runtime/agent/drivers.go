@@ -95,6 +95,7 @@ func (a *agent) started(r *host.Recovered) *journaletv1.AgentStarted {
 	return &journaletv1.AgentStarted{
 		Epoch: a.bus.Opening().Epoch, Version: Version, BootId: a.facts.BootID, AgentId: a.id(),
 		FoundUserNamespaces: a.foundUserNamespaces(r), KubeletState: a.kubeletState(),
+		FoundResources: a.foundResources(r),
 		Config: &journaletv1.AgentConfig{
 			NodeName: a.facts.NodeName, NodeLabels: a.facts.Labels,
 			Allocatable: &journaletv1.NodeCapacity{

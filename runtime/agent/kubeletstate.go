@@ -1,14 +1,19 @@
 package agent
 
 import (
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/node"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/kubeletstate"
+	"github.com/journalet/journalet/runtime/pod/volume"
 )
 
 // kubeletState returns what a kubelet has left that had this root directory before (ADR 070); nil if there was none, or
 // if an agent has begun since: after a lost journal its own decisions are lost, and those of a kubelet are older.
 func (a *agent) kubeletState() *journaletv1.KubeletState {
-	if o := a.bus.Opening(); o.Last > 0 || o.Damage != nil || a.volumes.Known() {
+	if o := a.bus.Opening(); o.Last > 0 || o.Damage != nil || volume.Known(a.cfg.RootDir) {
 		return nil
 	}
 	state := kubeletstate.Read(a.cfg.RootDir)
@@ -20,4 +25,24 @@ func (a *agent) kubeletState() *journaletv1.KubeletState {
 			"pods", len(state.GetPods()))
 	}
 	return state
+}
+
+// foundResources returns what pods have alone whose directories are on the node and which the journal does not have
+// (ADR 072).
+func (a *agent) foundResources(r *host.Recovered) map[string]*journaletv1.GivenResources {
+	known := func(string) bool { return false }
+	r.Each(func(_ messages.Ref, d actors.Decider) {
+		if n, ok := d.(*node.Actor); ok {
+			known = n.HasResources
+		}
+	})
+	found, err := a.volumes.FindResources(known)
+	if err != nil {
+		a.log.Warn("cannot read what some pods have alone; if the journal does not have it either, others may get the "+
+			"same: restart these pods", "error", err)
+	}
+	if len(found) > 0 {
+		a.log.Info("the journal does not have what some pods have alone; they keep it", "pods", len(found))
+	}
+	return found
 }

@@ -3,8 +3,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -29,31 +27,17 @@ type volumes struct {
 	found    volume.Found
 }
 
-// seedVolumes notes which volumes of a pod count as set up. Where a record that the actor has not handled may change
-// that, they are all of the manifest: that a volume is lost which was never set up changes nothing.
+// seedVolumes notes which volumes of a pod may count as set up. That a volume is lost which was never set up changes
+// nothing.
 func (a *agent) seedVolumes(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
+	if !d.OnNode() {
+		return // a directory that it has is of a time whose journal is lost
+	}
 	var pending []*journaletv1.Record
 	r.Pending(ref, func(rec *journaletv1.Record) { pending = append(pending, rec) })
-	p := volume.Recorded{UID: ref.ID, Manifest: d.Manifest(), Gone: d.Gone(pending)}
-	certain := true
-	for _, c := range d.Pod().GetCalls() {
-		certain = certain && c.GetRequest().GetCleanPod() == nil
-	}
-	for _, rec := range pending {
-		certain = certain && rec.GetFact().GetCallFinished() == nil
-	}
-	state := d.Pod().GetVolumes()
-	if m := d.Manifest(); !certain && m != nil {
-		for i := range m.Spec.Volumes {
-			p.SetUp = append(p.SetUp, m.Spec.Volumes[i].Name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(state)) {
-		if certain && state[name].GetStage() == journaletv1.VolumeStage_VOLUME_STAGE_SET_UP {
-			p.SetUp = append(p.SetUp, name)
-		}
-	}
-	a.volumes.recorded = append(a.volumes.recorded, p)
+	a.volumes.recorded = append(a.volumes.recorded, volume.Recorded{
+		UID: ref.ID, Manifest: d.Manifest(), SetUp: d.VolumesSetUp(pending), Gone: d.Gone(pending),
+	})
 }
 
 // reconcileVolumes finds what differs between the journal and the disk. That prevents no start.

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -161,9 +160,6 @@ func (c *call) hostPathOf(in containerInput, i int, v *corev1.Volume, sub string
 		fmt.Sprintf("%s volumeMount %q of container %q", what, v.Name, in.container.Name))
 }
 
-// answerTimeout bounds what is read of a volume whose server may be away.
-const answerTimeout = 10 * time.Second
-
 // isThere returns an error if nothing is at the path of a volume that was set up. The runtime creates the directory of
 // a hostPath.
 func (c *call) isThere(v *corev1.Volume, path string) error {
@@ -174,7 +170,7 @@ func (c *call) isThere(v *corev1.Volume, path string) error {
 		_, err := os.Lstat(path)
 		return err
 	}
-	_, err := bounded.Within(context.Background(), c.answers, path, answerTimeout, func() (fs.FileInfo, error) {
+	_, err := bounded.Within(context.Background(), c.answers, path, bounded.AnswerTimeout, func() (fs.FileInfo, error) {
 		return os.Lstat(path)
 	})
 	if errors.Is(err, fs.ErrPermission) {

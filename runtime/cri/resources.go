@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -95,18 +96,11 @@ func nodeList(nodes []uint32) string {
 // hugePageLimits returns the limit of each size of huge pages that the node has: the container's, else the pod's, else
 // 0.
 func (d *Driver) hugePageLimits(pod *corev1.Pod, container *corev1.Container) []*runtimeapi.HugepageLimit {
-	limits := map[string]uint64{}
-	add := func(list corev1.ResourceList) {
-		for name, q := range list {
-			if size := resources.PageBytes(name); size > 0 {
-				limits[cgroup.PageSize(uint64(size)>>10)] = uint64(max(0, resources.Bytes(&q)))
-			}
-		}
-	}
+	lists := []corev1.ResourceList{container.Resources.Limits}
 	if resourcehelper.IsPodLevelResourcesSet(pod) {
-		add(pod.Spec.Resources.Limits)
+		lists = slices.Insert(lists, 0, pod.Spec.Resources.Limits)
 	}
-	add(container.Resources.Limits)
+	limits := cgroup.HugePages(lists...)
 	var out []*runtimeapi.HugepageLimit
 	for _, size := range d.opts.Cgroups.HugePages {
 		out = append(out, &runtimeapi.HugepageLimit{PageSize: size, Limit: limits[size]})

@@ -41,6 +41,9 @@ func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (res
 	if err := c.keepUserNamespace(pod, req.GetUserNamespace()); err != nil {
 		return result{}, err
 	}
+	if err := c.opts.Volumes.WriteResources(c.uid, req.GetGiven()); err != nil {
+		return result{}, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
+	}
 	if err := c.checkOtherSandboxes(ctx, req.GetAttempt()); err != nil {
 		return result{}, err
 	}

@@ -25,6 +25,7 @@ type Volumes interface {
 	RemoveInstances(namespace, name, uid, container string, gone func(attempt uint32) (bool, error)) error
 	WriteHosts(uid string, content []byte) (string, error)
 	WriteUserNamespace(uid string, ids *journaletv1.UserNamespace) error
+	WriteResources(uid string, given *journaletv1.GivenResources) error
 }
 
 // maxVolumeMessageBytes bounds the message of one volume: a pod may have hundreds.

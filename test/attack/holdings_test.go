@@ -25,7 +25,6 @@ type holdings struct {
 	goroutines  int
 	requesting  int // of them, those of connections to the API server: how many there are depends on the moment
 	watching    int // of them, those that filter a watch: a watch that was refused is there again a pause later
-	closing     int // of them, those that wait in spdystream for the end of a connection's streams
 	children    []string
 	stacks      string // of all goroutines, for a failure's message
 }
@@ -64,8 +63,6 @@ func (g *target) holdings() holdings {
 			h.requesting += n
 		case strings.Contains(group, "watch.(*filteredWatch).loop"):
 			h.watching += n
-		case strings.Contains(group, "spdystream.(*Connection).shutdown"):
-			h.closing += n
 		}
 	}
 	return h
@@ -76,11 +73,6 @@ const maxRequesting = 64
 
 // maxWatching is more than the agent watches in these tests.
 const maxWatching = 16
-
-// maxClosing is two goroutines of each of two connections. A frame that spdystream v0.5.1 handles after the end of the
-// connection adds a stream that nothing ends, and its shutdown waits for that without a bound. It happens to one of
-// some hundred connections with garbage, and holds no descriptor.
-const maxClosing = 4
 
 // beyond returns an error if there is more than before. The journal may have added a file: blocks rotate.
 func (h holdings) beyond(before holdings) error {
@@ -96,17 +88,12 @@ func (h holdings) beyond(before holdings) error {
 			strings.Join(h.descriptors, " "))
 	case h.watching > maxWatching:
 		return fmt.Errorf("%d goroutines watch", h.watching)
-	case h.closing > maxClosing:
-		return fmt.Errorf("%d goroutines close SPDY connections:\n%s", h.closing, h.stacks)
-	case h.others() > before.others():
+	case h.goroutines-h.requesting-h.watching > before.goroutines-before.requesting-before.watching:
 		return fmt.Errorf("%d goroutines, %d before:\n%s\nbefore:\n%s",
 			h.goroutines, before.goroutines, h.stacks, before.stacks)
 	}
 	return nil
 }
-
-// others returns how many goroutines are none of those that are counted by themselves.
-func (h holdings) others() int { return h.goroutines - h.requesting - h.watching - h.closing }
 
 // page returns a page of the agent's health server.
 func (g *target) page(path string) (string, error) {
@@ -137,15 +124,15 @@ func (g *target) healthyBut(check string) error {
 	return err
 }
 
-var resident = regexp.MustCompile(`(?m)^VmRSS:\s+(\d+) kB$`)
-
 // memory returns a process's resident memory in bytes; 0 once it has ended.
-func memory(p *node.Process) int {
+func memory(p *node.Process) int { return statusBytes(p, "VmRSS") }
+
+// peak returns the most that memory has been.
+func peak(p *node.Process) int { return statusBytes(p, "VmHWM") }
+
+func statusBytes(p *node.Process, field string) int {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))
-	m := resident.FindSubmatch(b)
-	if m == nil {
-		return 0
-	}
-	kib, _ := strconv.Atoi(string(m[1]))
+	_, text, _ := strings.Cut(string(b), field+":")
+	kib, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(strings.SplitN(text, "\n", 2)[0]), " kB"))
 	return kib << 10
 }

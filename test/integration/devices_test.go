@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -150,6 +151,38 @@ func TestDevicesOfAPluginThatComesAndGoes(t *testing.T) {
 		id, _ := health(p)
 		return ready(p) && id == "a" || p.Status.Reason == "OutOf"+thing
 	})
+}
+
+// After a lost journal a pod keeps the device that its container has, and a new pod gets another one.
+func TestDevicesAreKeptOverALostJournal(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	a.put(newPod("first", usesThing, withThing))
+	a.start()
+	plugin := a.plugIn()
+	a.pod("first", "ready", ready)
+	a.put(newPod("web", usesThing, withThing))
+	if id, _ := health(a.pod("web", "ready", ready)); id != "b" {
+		t.Fatalf("web has device %q, want b: first has a", id)
+	}
+	a.Remove("first.yaml")
+	eventually(t, settle, "nothing to be left of first", func() error {
+		dirs, err := os.ReadDir(filepath.Join(a.Root, "pods"))
+		if err == nil && len(dirs) != 1 {
+			err = fmt.Errorf("%d directories of pods, want that of web", len(dirs))
+		}
+		return err
+	})
+	before := a.fingerprint()
+	a.loseJournal()
+	plugin.server.Stop()
+	a.put(newPod("next", usesThing, withThing))
+	a.start()
+	a.plugIn()
+	a.pod("web", "ready", ready)
+	a.pod("next", "ready", ready)
+	a.listsDevices(map[string]string{"web": "b", "next": "a"})
+	a.kept(before, "a lost journal")
 }
 
 // listsDevices checks what PodResources has of pods, by name.

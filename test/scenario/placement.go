@@ -57,12 +57,7 @@ func (s *Scenario) kubeletState(d *datadriven.TestData) *journaletv1.KubeletStat
 	out := &journaletv1.KubeletState{Pods: map[string]*journaletv1.KubeletPod{}}
 	for line := range strings.Lines(d.Input) {
 		words := strings.Fields(line)
-		uid := words[0]
-		for known, alias := range s.g.names.alias {
-			if alias == words[0] {
-				uid = known
-			}
-		}
+		uid := s.uidOrName(words[0])
 		if out.Pods[uid] == nil {
 			out.Pods[uid] = new(journaletv1.KubeletPod)
 		}
@@ -87,6 +82,43 @@ func (s *Scenario) kubeletState(d *datadriven.TestData) *journaletv1.KubeletStat
 		}
 	}
 	return out
+}
+
+// uidOrName returns the UID of a pod of the scenario; the name, if it is none.
+func (s *Scenario) uidOrName(name string) string {
+	for known, alias := range s.g.names.alias {
+		if alias == name {
+			return known
+		}
+	}
+	return name
+}
+
+// foundResources returns what the directories of pods have, as they were left. The names of pods in the argument found
+// are in the order in which they got it.
+func (s *Scenario) foundResources(
+	d *datadriven.TestData, left *journaletv1.KubeletState,
+) map[string]*journaletv1.GivenResources {
+	out := map[string]*journaletv1.GivenResources{}
+	for uid, p := range left.GetPods() {
+		out[uid] = &journaletv1.GivenResources{Exclusive: p.GetExclusive(), Devices: p.GetDevices()}
+	}
+	for i, name := range values(d, "found") {
+		out[s.uidOrName(name)].Number = uint64(i) + 1
+	}
+	return out
+}
+
+// givenText names what the directory of a pod is to have.
+func givenText(g *journaletv1.GivenResources) string {
+	if g == nil {
+		return ""
+	}
+	text := " given" + aloneText(g.GetExclusive())
+	for _, d := range g.GetDevices() {
+		text += fmt.Sprintf(" %s:%s=%s", d.GetContainer(), d.GetResource(), strings.Join(d.GetIds(), ","))
+	}
+	return text
 }
 
 // aloneText names what the containers of a pod have alone, or what is reserved for them.

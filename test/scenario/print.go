@@ -224,6 +224,7 @@ func (n *names) call(r *journaletv1.CallRequested) string {
 	case *journaletv1.CallRequested_RunSandbox:
 		text += fmt.Sprintf(" attempt=%d", k.RunSandbox.GetAttempt())
 		text += idsText(k.RunSandbox.GetUserNamespace())
+		text += givenText(k.RunSandbox.GetGiven())
 		if k.RunSandbox.GetExclusiveCpus() {
 			text += " without quota"
 		}

@@ -207,7 +207,10 @@ func (s *Scenario) start(d *datadriven.TestData) (string, error) {
 	}
 	s.g.world.boot = s.started.GetBootId()
 	first := proto.CloneOf(s.started)
-	first.KubeletState = s.kubeletState(d) // it is not read again
+	left := s.kubeletState(d) // neither is read again
+	if first.KubeletState = left; d.HasArg("found") {
+		first.KubeletState, first.FoundResources = nil, s.foundResources(d, left)
+	}
 	if err := s.put(messages.Agent, messages.NewEvent(first)); err != nil {
 		return "", err
 	}

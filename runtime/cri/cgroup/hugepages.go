@@ -27,6 +27,20 @@ func PageSize(kilobytes uint64) string {
 	return strconv.FormatUint(kilobytes, 10) + "KB"
 }
 
+// HugePages returns the bytes of huge pages in lists by size of page, as PageSize formats it. Of what several lists
+// have, the last one counts.
+func HugePages(lists ...corev1.ResourceList) map[string]uint64 {
+	bytes := map[string]uint64{}
+	for _, list := range lists {
+		for name, q := range list {
+			if size := resources.PageBytes(name); size > 0 {
+				bytes[PageSize(uint64(size)>>10)] = uint64(max(0, resources.Bytes(&q)))
+			}
+		}
+	}
+	return bytes
+}
+
 // boundedPages returns the sizes of huge pages that cgroups of this machine can bound, none without the controller.
 func (t *Tree) boundedPages() []string {
 	there := t.mounts[hugetlb] != ""
@@ -45,12 +59,7 @@ func (t *Tree) hugePagesOf(p *corev1.Pod) []*cgroups.HugepageLimit {
 	if len(t.pageSizes) == 0 {
 		return nil
 	}
-	requested := map[string]uint64{}
-	for name, q := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {
-		if size := resources.PageBytes(name); size > 0 {
-			requested[PageSize(uint64(size)>>10)] = uint64(max(0, resources.Bytes(&q)))
-		}
-	}
+	requested := HugePages(resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}))
 	var out []*cgroups.HugepageLimit
 	for _, size := range t.pageSizes {
 		out = append(out, &cgroups.HugepageLimit{Pagesize: size, Limit: requested[size]})

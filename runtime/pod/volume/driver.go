@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -55,6 +56,8 @@ type Driver struct {
 	// answers are what is done in volumes whose servers may be away.
 	answers bounded.Answers
 	hosts   sync.Mutex // held while a hosts file is written
+	// given is the number of the last pod that got something alone.
+	given atomic.Uint64
 }
 
 // Names and modes of the kubelet's directories and files.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -16,30 +16,22 @@ import (
 	"github.com/journalet/journalet/runtime/pod/nfs"
 )
 
-// answerTimeout bounds what is done in a volume whose server may be away, on the way to the start of a container.
-const answerTimeout = 10 * time.Second
-
 // setUpNFS mounts an export for a pod. Its owner and mode stay: they are the server's. kubelet: the same.
 func (d *Driver) setUpNFS(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) error {
 	path := volumePath(nfsPlugin, v.Name)
 	target := filepath.Join(d.PodDir(string(pod.UID)), path)
-	if mounted, err := nfs.IsMounted(target); mounted || err != nil {
-		return err // before the directory is touched: it is the server's by now
+	open := func() (*os.File, error) {
+		root, err := d.openPod(string(pod.UID), true)
+		if err != nil {
+			return nil, err
+		}
+		defer root.Close()
+		if err := createDir(root, path, podDirMode); err != nil {
+			return nil, err
+		}
+		return root.Open(path)
 	}
-	root, err := d.openPod(string(pod.UID), true)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	if err := createDir(root, path, podDirMode); err != nil {
-		return err
-	}
-	dir, err := root.Open(path)
-	if err != nil {
-		return fmt.Errorf("open the directory of a volume: %w", err)
-	}
-	defer dir.Close()
-	err = d.opts.NFS.Mount(ctx, dir, target, nfs.OfVolume(v.NFS))
+	err := d.opts.NFS.Mount(ctx, target, open, nfs.OfVolume(v.NFS))
 	if errors.Is(err, nfs.ErrSource) {
 		return permanent{err}
 	}

@@ -152,7 +152,8 @@ func (d *Driver) createdHere(uid string) bool {
 		switch e.Name() {
 		case volumesDir, subpathsDir, containersDir, pluginsDir:
 			pods = pods || e.IsDir()
-		case hostsFile, newHostsFile, usernsFile, newUsernsFile, conditionsFile:
+		case hostsFile, newHostsFile, usernsFile, newUsernsFile, resourcesFile, newResourcesFile,
+			conditionsFile:
 		default:
 			return false
 		}
@@ -165,9 +166,9 @@ func (d *Driver) bootedAs(id string) bool {
 	return err == nil && id != "" && strings.TrimSpace(string(last)) == id
 }
 
-// Known reports whether an agent has begun in the root directory before, also one whose journal is lost.
-func (d *Driver) Known() bool {
-	_, err := os.Lstat(filepath.Join(d.opts.RootDir, bootFile))
+// Known reports whether an agent has begun in a root directory before, also one whose journal is lost.
+func Known(rootDir string) bool {
+	_, err := os.Lstat(filepath.Join(rootDir, bootFile))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 

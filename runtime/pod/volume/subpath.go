@@ -35,5 +35,5 @@ func (d *Driver) MountSubPath(
 	}
 	// A mount that appears later is found by the tear-down, or by the next attempt.
 	key := fmt.Sprintf("%s %s %d", dir, container, index)
-	return bounded.Within(context.Background(), &d.answers, key, answerTimeout, prepare)
+	return bounded.Within(context.Background(), &d.answers, key, bounded.AnswerTimeout, prepare)
 }

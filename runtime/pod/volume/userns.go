@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
@@ -59,31 +57,7 @@ func (d *Driver) WriteUserNamespace(uid string, ids *journaletv1.UserNamespace) 
 // FindUserNamespaces returns the ids of the pods whose directories are on the node, by UID, and which files it could
 // not read: the ids in these may be given to another pod.
 func (d *Driver) FindUserNamespaces() (map[string]*journaletv1.UserNamespace, error) {
-	found := map[string]*journaletv1.UserNamespace{}
-	var unreadable []error
-	pods := filepath.Join(d.opts.RootDir, "pods")
-	root, err := os.OpenRoot(pods)
-	if errors.Is(err, fs.ErrNotExist) {
-		return found, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("find the ids of pods: %w", err)
-	}
-	defer root.Close()
-	for e, err := range bounded.EntriesIn(root, ".") {
-		if err != nil {
-			return found, errors.Join(append(unreadable, fmt.Errorf("find the ids of pods: %w", err))...)
-		}
-		ids, err := readUserNamespace(root, filepath.Join(e.Name(), usernsFile))
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil:
-			unreadable = append(unreadable, fmt.Errorf("%s: %w", filepath.Join(pods, e.Name(), usernsFile), err))
-		default:
-			found[e.Name()] = ids
-		}
-	}
-	return found, errors.Join(unreadable...)
+	return readAll(d.opts.RootDir, usernsFile, readUserNamespace)
 }
 
 func readUserNamespace(root *os.Root, name string) (*journaletv1.UserNamespace, error) {

@@ -1,0 +1,94 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/durable"
+)
+
+// resourcesFile in a pod's directory holds what its containers have alone: a GivenResources, in protobuf's JSON.
+const (
+	resourcesFile    = "resources"
+	newResourcesFile = resourcesFile + durable.PartSuffix
+)
+
+const (
+	// maxResourcesBytes bounds the file of a pod: 80 containers, or some thousand devices.
+	maxResourcesBytes = 128 << 10
+	// maxFoundBytes bounds what is recorded of all pods, with the agent's configuration in one record of 1 MiB.
+	maxFoundBytes = 256 << 10
+)
+
+// WriteResources writes what the pod's containers have alone into its directory, with the next number, and syncs it to
+// disk; nil removes what another incarnation had.
+func (d *Driver) WriteResources(uid string, given *journaletv1.GivenResources) error {
+	root, err := d.openPod(uid, given != nil)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if given == nil {
+		if err := root.Remove(resourcesFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove what the pod had alone: %w", err)
+		}
+		return nil
+	}
+	given = proto.CloneOf(given)
+	given.Number = d.given.Add(1)
+	content, err := protojson.Marshal(given)
+	if err != nil {
+		return fmt.Errorf("encode what the pod has alone: %w", err)
+	}
+	if len(content) > maxResourcesBytes {
+		return fmt.Errorf("what the pod has alone takes %d bytes, and at most %d are kept: use fewer devices", len(content),
+			maxResourcesBytes)
+	}
+	if err := durable.WriteIn(root, resourcesFile, content); err != nil {
+		return fmt.Errorf("write what the pod has alone: %w", err)
+	}
+	return nil
+}
+
+// FindResources returns what pods have alone whose directories are on the node and which known does not name, by UID.
+// Its error has the files that could not be read, or are beyond the bound: what is in these may be given to another
+// pod. It is called once, before anything is written.
+func (d *Driver) FindResources(known func(uid string) bool) (map[string]*journaletv1.GivenResources, error) {
+	size := 0
+	return readAll(d.opts.RootDir, resourcesFile, func(root *os.Root, name string) (*journaletv1.GivenResources, error) {
+		given, err := readResources(root, name)
+		if err != nil {
+			return nil, err
+		}
+		d.given.Store(max(d.given.Load(), given.GetNumber()))
+		uid := filepath.Dir(name)
+		if known(uid) {
+			return nil, fs.ErrNotExist
+		}
+		if size += len(uid) + proto.Size(given); size > maxFoundBytes {
+			return nil, fmt.Errorf("all pods together have more than %d bytes", maxFoundBytes)
+		}
+		return given, nil
+	})
+}
+
+func readResources(root *os.Root, name string) (*journaletv1.GivenResources, error) {
+	data, err := bounded.ReadFileIn(root, name, maxResourcesBytes)
+	if err != nil {
+		return nil, err
+	}
+	given := &journaletv1.GivenResources{}
+	// A later version may have written more.
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true, RecursionLimit: 8}).Unmarshal(data, given); err != nil {
+		return nil, fmt.Errorf("it is damaged: %w", err)
+	}
+	return given, nil
+}
