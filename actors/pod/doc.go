@@ -10,6 +10,7 @@
 //   - RestartRequested of operators, and ApiDeleteFinished;
 //   - PodObserved of the PLEG, ProbeResult, and ReadinessGatesRead;
 //   - ObjectsRead of the objects store, VolumesLost, PodDirectoryFound and StorageExceeded;
+//   - ClaimHealthObserved of DRA drivers;
 //   - CallFinished and CallDropped of its own calls, and ImagePullDecided;
 //   - TimerFired and AgentStarted.
 //

@@ -90,6 +90,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.evolveReadmitted(e)
 	case *journaletv1.Event_DeviceHealthDecided:
 		a.evolveDeviceHealth(k.DeviceHealthDecided)
+	case *journaletv1.Event_ClaimHealthObserved:
+		a.evolveClaimHealth(k.ClaimHealthObserved)
 	case *journaletv1.Event_ReadinessGatesSet:
 		s.ReadinessGates = k.ReadinessGatesSet.GetTypes()
 	case *journaletv1.Event_ReadinessGatesRead:

@@ -128,7 +128,11 @@ func (a *Actor) evolveContainer(c *journaletv1.ContainerObservation) {
 	cur := r.GetCurrent()
 	switch {
 	case cur == nil || cur.GetId() != c.GetId():
-		if cur.GetAttempt() > c.GetAttempt() && cur != nil {
+		// A start in doubt may be repeated with another instance of the same attempt, of which an inspection from before
+		// knows nothing.
+		unknown := cur.GetAttempt() == c.GetAttempt() &&
+			cur.GetCreatedAt().AsTime().After(a.state.GetObserved().GetObservedAt().AsTime())
+		if cur != nil && (cur.GetAttempt() > c.GetAttempt() || unknown) {
 			return
 		}
 		if cur == nil && isCreated(c) && r.GetCreated() == nil && !a.calling(forContainer(c.GetName())) {

@@ -48,8 +48,17 @@ func AdmissionRequest(ref *journaletv1.PodRef, p *corev1.Pod) *journaletv1.Admis
 		Priority: priority(p), Qos: qosClasses[QOS(p)],
 		UserNamespace: p != nil && p.Spec.HostUsers != nil && !*p.Spec.HostUsers,
 		SharesName:    ref.GetApi() != nil, Unsupported: ref.GetApi().GetUnsupported(),
-		Devices: devices.Demand(p),
+		Devices: slices.DeleteFunc(devices.Demand(p), func(d *journaletv1.DeviceDemand) bool {
+			return hasExtended(ref.GetApi(), d.GetContainer(), d.GetResource()) // drivers have it, and no plugin
+		}),
 	}
+}
+
+// hasExtended reports whether a claim stands for an extended resource of a container.
+func hasExtended(api *journaletv1.ApiPod, container, resource string) bool {
+	return slices.ContainsFunc(api.GetExtendedClaim().GetRequests(), func(r *journaletv1.ExtendedRequest) bool {
+		return r.GetContainer() == container && r.GetResource() == resource
+	})
 }
 
 // hostPorts returns a container's host ports as protocol/address/port. The address is empty for every address.

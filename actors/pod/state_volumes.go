@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash"
+	"maps"
 	"slices"
 	"strings"
 
@@ -215,4 +216,35 @@ func (a *Actor) Gone(pending []*journaletv1.Record) bool {
 		}
 	}
 	return gone
+}
+
+// OnNode reports whether the pod may have something on the node, by its records. A pod that was rejected, or waits for
+// its admission, has nothing there.
+func (a *Actor) OnNode() bool { return a.state.GetUsedRuntime() }
+
+// VolumesSetUp returns the names of the volumes that may count as set up once the pod has handled the records that are
+// pending, sorted: those that do now, and where a record may change that, all of the manifest.
+func (a *Actor) VolumesSetUp(pending []*journaletv1.Record) []string {
+	certain := true
+	for _, id := range slices.Sorted(maps.Keys(a.state.GetCalls())) {
+		certain = certain && a.state.Calls[id].GetRequest().GetCleanPod() == nil
+	}
+	for _, rec := range pending {
+		certain = certain && rec.GetFact().GetCallFinished() == nil
+	}
+	var names []string
+	switch {
+	case certain:
+		for _, name := range slices.Sorted(maps.Keys(a.state.GetVolumes())) {
+			if a.state.Volumes[name].GetStage() == volumeSetUp {
+				names = append(names, name)
+			}
+		}
+	case a.manifest != nil:
+		for i := range a.manifest.Spec.Volumes {
+			names = append(names, a.manifest.Spec.Volumes[i].Name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

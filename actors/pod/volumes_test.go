@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -150,4 +151,29 @@ func TestDirectoryOfAFinishedPodIsCleanedBeforeTheNextIncarnation(t *testing.T) 
 	if p.cleans() == "" {
 		t.Errorf("it is found again, and was cleaned before: %v", p.decided)
 	}
+}
+
+// The journal was lost, and the agent restarted before the runtime answered: the pod is rejected by then.
+func TestDirectoryOfARejectedPodIsCleaned(t *testing.T) {
+	m := podOf(corev1.Container{Name: "main", Image: "app:1"})
+	m.Spec.Volumes = []corev1.Volume{{
+		Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: new(corev1.EmptyDirVolumeSource)},
+	}}
+	p := newTestPod(t, map[string]*corev1.Pod{"d": m})
+	p.updated(add, "d")
+	p.handle(&journaletv1.AdmissionDecided{Uid: "u", Reason: "OutOfcpu", Incarnation: p.Pod().GetIncarnation()})
+	if p.tearsDownNow() || p.OnNode() {
+		t.Errorf("a rejected pod, of which nothing is on the node, decided %v", p.decided)
+	}
+	p.handle(&journaletv1.PodDirectoryFound{Uid: "u"})
+	if !p.tearsDownNow() {
+		t.Errorf("its directory is found, and stays: %v", p.decided)
+	}
+}
+
+// tearsDownNow reports whether a clean-up of volumes followed from the last record.
+func (p *testPod) tearsDownNow() bool {
+	return slices.ContainsFunc(p.decided, func(e *journaletv1.Event) bool {
+		return e.GetCallRequested().GetCleanPod() != nil
+	})
 }

@@ -12,7 +12,7 @@ import (
 
 func bytes(n uint64) api.FsStats { return api.FsStats{UsedBytes: &n, InodesUsed: &n} }
 
-// What a volume takes counts only if it is on the node's file system, and goes with the pod.
+// What a volume takes counts only if it is on the node's file system, goes with the pod, and is in its manifest.
 func TestOnlyVolumesOfTheNodeCount(t *testing.T) {
 	m := &corev1.Pod{}
 	s := &api.Summary{Pods: []api.PodStats{{PodRef: api.PodReference{UID: "u"}}}}
@@ -32,6 +32,8 @@ func TestOnlyVolumesOfTheNodeCount(t *testing.T) {
 		m.Spec.Volumes = append(m.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: source})
 		s.Pods[0].VolumeStats = append(s.Pods[0].VolumeStats, api.VolumeStats{Name: name, FsStats: bytes(used)})
 	}
+	left := api.VolumeStats{Name: "left", FsStats: bytes(1000)}
+	s.Pods[0].VolumeStats = append(s.Pods[0].VolumeStats, left)
 	got := UsageOf(s, pressure.NodeFsAvailable, func(string) *corev1.Pod { return m })
 	if len(got) != 1 || got[0].GetLocalBytes() != 11 || got[0].GetLocalInodes() != 11 {
 		t.Errorf("%v, want 11 bytes and 11 inodes", got)
