@@ -93,7 +93,9 @@ func (s *sim) start() {
 		r.outcome(messages.Agent, messages.NewEvent(s.damage))
 		s.damage = nil
 	}
-	r.outcome(messages.Agent, messages.NewEvent(s.started()))
+	started := s.started()
+	started.FoundResources = r.foundResources()
+	r.outcome(messages.Agent, messages.NewEvent(started))
 	r.reportVolumes()
 	r.timers.Begin()
 	for _, ref := range r.cells.Refs() {

@@ -243,9 +243,8 @@ func versionOf(p *corev1.Pod) int64 {
 	return v
 }
 
-// patchStatus is a PATCH of a pod's status, with a strategic merge. shown is the version of the pod that its watch had
-// shown when it was sent.
-func (a *apiServer) patchStatus(n podName, patch []byte, shown int64) (*corev1.Pod, error) {
+// patchStatus is a PATCH of a pod's status, with a strategic merge.
+func (a *apiServer) patchStatus(n podName, patch []byte, sent patchSent) (*corev1.Pod, error) {
 	p := a.pods[n]
 	if p == nil {
 		return nil, apierrors.NewNotFound(podsResource, n.Name)
@@ -269,7 +268,7 @@ func (a *apiServer) patchStatus(n podName, patch []byte, shown int64) (*corev1.P
 	}
 	next := *p
 	next.Status = merged.Status
-	if text := a.books.patched(a.sim, p, &next, patch, shown); text != "" {
+	if text := a.books.patched(a.sim, p, &next, patch, sent); text != "" {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, text, nil)
 	}
 	return a.put(&next), nil

@@ -80,11 +80,14 @@ func (f *performer) pull(ctx context.Context, out *journaletv1.CallFinished, ima
 	r := f.run
 	for {
 		ctx, _ := driverClock{}.WithTimeout(ctx, 30*time.Minute)
-		err := r.rpc(ctx, between(r.world.noise, 200*time.Millisecond, 15*time.Second), func(bool) error {
+		err := r.rpc(ctx, between(r.world.noise, 200*time.Millisecond, 15*time.Second), func(gone bool) error {
 			if !r.world.registryUp || r.world.mishap() {
 				return failedCall("registry does not answer")
 			}
 			r.world.images[image] = true
+			if gone {
+				r.world.unawaited[image] = r.clock.uptime
+			}
 			return nil
 		})
 		switch {

@@ -74,8 +74,10 @@ func (s *sim) converge(crashAfter uint64) {
 	}
 	ended := s.endedSince(since)
 	for _, rec := range s.journal.stored[records:] {
-		// The driver of images missed what a fault hid, until its next check.
+		// The driver of images missed what a fault hid, until its next check, and the watch of the Node until its next
+		// attempt.
 		late := since < from+image.Period+time.Minute && rec.GetFact().GetImagesObserved() != nil ||
+			since < from+2*reflectMost && rec.GetFact().GetNodeObserved() != nil ||
 			rec.GetFact().GetCertificateChanged() != nil
 		if s.judge.first == nil && !late && !s.mayStillHappen(rec, ended) {
 			s.judge.broken(rest, rec.GetActor().GetId(), "record %d follows convergence without a reason: %v", rec.GetSeq(), rec)
@@ -314,7 +316,9 @@ func (s *sim) judgePod(uid string, v *corev1.Pod, digest string, say func(string
 	if n := len(h.requests); h.rejectedAs == h.incarnation && n > 0 && h.requests[n-1].digest != digest && !h.apiPod {
 		say("it was rejected with an old manifest")
 	}
-	if h.rejectedAs != h.incarnation && v.Status.Phase != corev1.PodPending && !isUpdate(h.admittedAs, m) {
+	// h.manifest follows the updates of a pod one by one only while it holds its share.
+	if h.rejectedAs != h.incarnation && v.Status.Phase != corev1.PodPending &&
+		(!updatesLeadTo(h.admittedAs, m) || h.holdsShare && !isUpdate(h.manifest, m)) {
 		say("it was admitted with a manifest of which the present one is no update")
 	}
 	switch v.Status.Phase {

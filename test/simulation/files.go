@@ -89,6 +89,8 @@ type reader struct {
 	noise *rand.Rand
 	feed.Sender
 	p *proc
+	// readAt is when it read the directory last, in uptime.
+	readAt time.Duration
 }
 
 // SeedPending adds a fact that the journal holds and the source's state does not hold yet.
@@ -99,6 +101,7 @@ func newReader(r *run) *reader {
 	f.Sender = feed.Sender{
 		Source: messages.FileSource, Log: slog.New(slog.DiscardHandler),
 		Sink: func(_ context.Context, m *journaletv1.ManifestsRead) error {
+			r.judge.readAt[m] = f.readAt
 			r.store(r.clock.current, f.noise) // manifests are on disk before a fact names them
 			return r.emit(messages.Source(messages.FileSource), m)
 		},
@@ -129,6 +132,7 @@ func (r *run) store(p *proc, noise *rand.Rand) {
 }
 
 func (f *reader) read() {
+	f.readAt = f.run.clock.uptime
 	paths := map[string]bool{}
 	for path := range f.Files {
 		paths[path] = true

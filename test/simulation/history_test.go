@@ -32,11 +32,13 @@ import (
 const (
 	histories = "testdata/histories"
 	// recordSeeds is how many seeds the recorder chooses from, operatedSeeds how many of them with operators,
-	// clusteredSeeds how many with an API server, and pressedSeeds how many with pressure.
+	// clusteredSeeds how many with an API server, pressedSeeds how many with pressure, and exclusiveSeeds how many with
+	// exclusive resources, on a node that was a kubelet's.
 	recordSeeds    = 400
 	operatedSeeds  = 60
 	clusteredSeeds = 40
 	pressedSeeds   = 40
+	exclusiveSeeds = 40
 	// fewRecords is how many records make a history no worse than an empty one.
 	fewRecords = 1000
 )
@@ -130,12 +132,10 @@ func decidedAgain(ctx context.Context, r *Result) error {
 
 // notSimulated are the events that no run of the simulation has: an actor that fails is a violation there, a pull
 // reports no progress, pods have no cgroups, containers write no logs, nobody works in a pod, no kernel ends a process,
-// and no node has device plugins.
+// and there are no DRA drivers.
 var notSimulated = []string{
 	"quarantined", "quarantine_lifted", "pull_progressed", "pod_cgroup_lost", "log_rotated", "session_started",
-	"session_ended", "oom_kill_observed",
-	"devices_observed", "preferred_devices_requested", "preferred_devices_read", "device_capacity_decided",
-	"device_health_decided", "shared_cpus_decided",
+	"session_ended", "oom_kill_observed", "claim_health_observed",
 }
 
 func eventNames() (names []string) {
@@ -174,6 +174,9 @@ func recordable() map[string]func() *Result {
 	}
 	for seed := range uint64(pressedSeeds) {
 		runs[fmt.Sprintf("pressed-%d", seed)] = func() *Result { return Run(Pressed(seed), Options{}) }
+	}
+	for seed := range uint64(exclusiveSeeds) {
+		runs[fmt.Sprintf("exclusive-%d", seed)] = func() *Result { return Run(InAKubeletsPlace(seed), Options{}) }
 	}
 	return runs
 }

@@ -12,9 +12,27 @@ import (
 // Invariants of incarnations under one UID (ADR 024): a manifest is an update of the running pod, or another
 // incarnation carries it out when nothing runs of the one before.
 
-// isUpdate reports whether a manifest is an update of a running pod. It compares the manifests as JSON, without the
-// fields that an update may change. The rule is written here a second time, independent of actors/pod.
+// isUpdate reports whether a manifest is an update of a running pod. The rule is written here a second time,
+// independent of actors/pod.
 func isUpdate(old, to *corev1.Pod) bool {
+	return updatesLeadTo(old, to) && keepsPullPolicies(old, to)
+}
+
+// keepsPullPolicies reports whether each container with the same image has the same pull policy. Its default follows
+// from the image's tag, so that it may change with the image. The manifests have the same containers.
+func keepsPullPolicies(old, to *corev1.Pod) bool {
+	was, is := containersOf(old), containersOf(to)
+	for i := range was {
+		if was[i].Image == is[i].Image && was[i].ImagePullPolicy != is[i].ImagePullPolicy {
+			return false
+		}
+	}
+	return true
+}
+
+// updatesLeadTo reports whether one or more updates of a pod can lead to a manifest. It compares the manifests as JSON,
+// without the fields that updates may change. A pull policy that came with one image may stay with the next.
+func updatesLeadTo(old, to *corev1.Pod) bool {
 	if old == nil || to == nil || old.Name != to.Name || !sameSized(old, to) {
 		return false
 	}
@@ -22,6 +40,11 @@ func isUpdate(old, to *corev1.Pod) bool {
 		return false
 	}
 	return reflect.DeepEqual(immutable(old), immutable(to))
+}
+
+// containersOf returns the init containers of a pod, and then its main containers.
+func containersOf(m *corev1.Pod) []corev1.Container {
+	return slices.Concat(m.Spec.InitContainers, m.Spec.Containers)
 }
 
 // immutable returns the fields of a spec that no update may change.
@@ -37,7 +60,7 @@ func immutable(m *corev1.Pod) map[string]any {
 		for _, c := range all {
 			c := c.(map[string]any)
 			delete(c, "image")
-			delete(c, "imagePullPolicy") // its default follows from the image's tag; plans change both together
+			delete(c, "imagePullPolicy") // see keepsPullPolicies
 			delete(c, "resources")
 		}
 	}
@@ -47,8 +70,7 @@ func immutable(m *corev1.Pod) map[string]any {
 // sameSized reports whether two pods' containers have the same kinds of requests and limits, whatever their values,
 // and the pods the same QoS class. New requests and limits may come.
 func sameSized(old, to *corev1.Pod) bool {
-	was, is := slices.Concat(old.Spec.InitContainers, old.Spec.Containers),
-		slices.Concat(to.Spec.InitContainers, to.Spec.Containers)
+	was, is := containersOf(old), containersOf(to)
 	if len(was) != len(is) {
 		return false
 	}
@@ -104,10 +126,10 @@ func (j *judge) onlyIncarnation(uid string) {
 	}
 }
 
-// createdAsAdmitted: a container is created from the manifest that its incarnation was admitted with, or an update of
-// that.
+// createdAsAdmitted: a container is created from the manifest that its incarnation was admitted with, or one that
+// updates of that lead to.
 func (j *judge) createdAsAdmitted(c *container) {
-	if m := j.history(c.uid).admittedAs; m != nil && !isUpdate(m, c.manifest) && !j.lostIntents[c.intent] {
+	if m := j.history(c.uid).admittedAs; m != nil && !updatesLeadTo(m, c.manifest) && !j.lostIntents[c.intent] {
 		j.broken(oneIncarnation, c.uid, "%s is created from a manifest that is no update of the admitted one", c.id)
 	}
 }

@@ -101,8 +101,9 @@ type judge struct {
 	// configs are the configurations of the agent's runs; busy counts the calls under way by the limit that applies.
 	configs []configured
 	busy    map[bound]int
-	// read is when each source was first read completely.
-	read map[string]time.Duration
+	// read is when each source was first read completely, readAt when what a fact reports was read, in uptime.
+	read   map[string]time.Duration
+	readAt map[*journaletv1.ManifestsRead]time.Duration
 	// timers are the timers of each actor after the record that it handled last.
 	timers map[messages.Ref]map[string]*journaletv1.Timer
 	// urlFiles are the recorded reads of the manifest URL, by path.
@@ -159,7 +160,8 @@ type intent struct {
 func newJudge(s *sim) *judge {
 	j := &judge{sim: s, covered: map[string]int{}, pods: map[string]*podHistory{}, lostAt: map[string]time.Duration{},
 		clockSet: -time.Hour, lostRecordsAt: -time.Hour, lostIntents: map[string]bool{},
-		dues: map[string]due{}, deadSandboxes: map[string]bool{}, book: newInstanceBook(), pressure: newPressureBook()}
+		readAt: map[*journaletv1.ManifestsRead]time.Duration{},
+		dues:   map[string]due{}, deadSandboxes: map[string]bool{}, book: newInstanceBook(), pressure: newPressureBook()}
 	j.forgetRecords()
 	return j
 }
@@ -270,11 +272,11 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 	case *journaletv1.Event_TimerSet, *journaletv1.Event_TimerCleared, *journaletv1.Event_TimerFired:
 		j.timerEvent(author, rec, e)
 	case *journaletv1.Event_AllContainersRestarting:
-		j.onAllRestarting(author.ID, seq, k.AllContainersRestarting)
+		j.onAllRestarting(author.ID, rec, k.AllContainersRestarting)
 	case *journaletv1.Event_ManifestsRead:
 		j.bookRead(author, k.ManifestsRead)
 	case *journaletv1.Event_SourceSynced:
-		j.read[k.SourceSynced.GetSource()] = j.sim.journal.storedAt[seq-1]
+		j.onSynced(seq, cause, k.SourceSynced.GetSource())
 	case *journaletv1.Event_OrphanConfirmed:
 		j.orphanConfirmed(cause, k.OrphanConfirmed.GetUid())
 	case *journaletv1.Event_CallDropped:
@@ -308,7 +310,7 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 		j.preempted(seq, at, k.ResizePendingPreemption.GetUid(), k.ResizePendingPreemption.GetDigest(),
 			k.ResizePendingPreemption.GetVictims())
 	case *journaletv1.Event_PodTerminating:
-		j.history(author.ID).terminates(seq, at)
+		j.history(author.ID).endsItself(seq, cause, at)
 	case *journaletv1.Event_PodFinished:
 		h := j.history(k.PodFinished.GetUid())
 		h.gone, h.reported = true, reportedStatus{}

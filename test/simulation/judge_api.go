@@ -95,10 +95,10 @@ func (j *judge) runningOf(p *corev1.Pod) string {
 	return ""
 }
 
-// patched judges a status that the agent sends, and returns why the API server refuses it, "" if it does not. shown is
-// the version that the agent knew from its watch. If the answer to a patch was lost, it knows of that no sooner: then
-// the API server only refuses the status.
-func (b *apiBooks) patched(s *sim, was, next *corev1.Pod, patch []byte, shown int64) string {
+// patched judges a status that the agent sends, and returns why the API server refuses it, "" if it does not. If the
+// answer to a patch was lost, the agent knows of that no sooner than from its watch: then the API server only refuses
+// the status. What an inspection shows while a patch is under way comes too late for it.
+func (b *apiBooks) patched(s *sim, was, next *corev1.Pod, patch []byte, sent patchSent) string {
 	j, uid := s.judge, onNode(was)
 	if bytes.Contains(patch, []byte(secret)) {
 		j.broken(noSecretsSent, uid, "the patch of its status does: %s", patch)
@@ -106,7 +106,7 @@ func (b *apiBooks) patched(s *sim, was, next *corev1.Pod, patch []byte, shown in
 	if hasEnded(was) && next.Status.Phase != was.Status.Phase {
 		j.broken(terminalStays, uid, "it was %s, and becomes %s", was.Status.Phase, next.Status.Phase)
 	}
-	if id := j.runningOf(was); id != "" && hasEnded(next) && !hasEnded(was) {
+	if id := j.runningOf(was); id != "" && sent.runs && hasEnded(next) && !hasEnded(was) {
 		j.broken(deletedLast, uid, "it becomes %s, and %s runs", next.Status.Phase, id)
 	}
 	if h := j.history(uid); h.rejectedAs != 0 && h.rejectedAs == h.incarnation && len(next.Status.ContainerStatuses) == 0 {
@@ -117,7 +117,7 @@ func (b *apiBooks) patched(s *sim, was, next *corev1.Pod, patch []byte, shown in
 		{was.Status.ContainerStatuses, next.Status.ContainerStatuses},
 	} {
 		if name := revived(was, lists[0], lists[1]); name != "" {
-			if shown >= b.unanswered[was.UID] {
+			if sent.shown >= b.unanswered[was.UID] {
 				j.broken(terminalStays, uid, "container %s had ended, and has not any more", name)
 			}
 			return "container " + name + " may not be restarted"

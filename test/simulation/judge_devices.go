@@ -85,13 +85,14 @@ func devicesIn(c *corev1.Container, resource string) int64 {
 	return q.Value()
 }
 
-// devicesApart: no other running container has a device of one that starts. After a lost journal nobody knows which
-// devices running containers have.
+// devicesApart: no other running container has a device of one that starts.
 func (j *judge) devicesApart(c *container) {
-	known := func(x *container) bool { return !j.lostIntents[x.intent] && !x.startedLate }
+	if j.leaves(c) {
+		return
+	}
 	for _, o := range j.sim.world.objects {
 		for _, x := range o.containers {
-			if x == c || !x.alive() || !known(x) || !known(c) {
+			if x == c || !x.alive() || j.leaves(x) {
 				continue
 			}
 			if i := slices.IndexFunc(c.devices, func(id string) bool { return slices.Contains(x.devices, id) }); i >= 0 {

@@ -39,6 +39,8 @@ type exclusiveBook struct {
 	failedAt time.Duration
 	// left is what a kubelet had given to pods that are not decided yet, by UID.
 	left map[string]*journaletv1.KubeletPod
+	// found are what pods had by their directories at the last start. What the world shows of them is judged, as always.
+	found map[string]*journaletv1.GivenResources
 }
 
 // placed judges where the runtime is to run a container, and notes it. m is the pod with what is allocated to it.
@@ -108,16 +110,24 @@ func (c *container) excused(j *judge) bool {
 	return j.lostIntents[c.intent] && c.placedAt <= j.lostRecordsAt || c.startedLate
 }
 
+// leaves reports whether what a container has may be given to others while it is stopped: the runtime started it for an
+// agent that was gone, or its pod was rejected or preempted after a lost journal.
+func (j *judge) leaves(c *container) bool {
+	h := j.history(c.uid)
+	return c.startedLate || j.lostIntents[c.intent] && h.incarnation != 0 &&
+		(h.rejectedAs == h.incarnation || h.preemptedAs == h.incarnation)
+}
+
 // apart: no two running containers have the same CPUs alone, and NUMA nodes have the memory that is given of them.
 func (j *judge) apart(c *container) {
 	n := j.sim.config.managed
-	if n == nil || c.excused(j) {
+	if n == nil || j.leaves(c) {
 		return
 	}
 	given := make([]int64, 1<<len(n.memory))
 	for _, o := range j.sim.world.objects {
 		for _, x := range o.containers {
-			if !x.alive() || x.excused(j) {
+			if !x.alive() || j.leaves(x) {
 				continue
 			}
 			if both := c.cpus.Intersection(x.cpus); x != c && c.alone > 0 && x.alone > 0 && !both.IsEmpty() {

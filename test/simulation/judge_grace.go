@@ -70,11 +70,11 @@ func (h *podHistory) mayRunAgain(c *container) {
 
 // onAllRestarting: all containers of a pod restart because one has exited with a code for which its rule demands it.
 // They start again in the same sandbox, as in a new one.
-func (j *judge) onAllRestarting(uid string, seq uint64, k *journaletv1.AllContainersRestarting) {
+func (j *judge) onAllRestarting(uid string, rec *journaletv1.Record, k *journaletv1.AllContainersRestarting) {
 	h := j.history(uid)
 	if h.restarting = !k.GetAllStopped(); h.restarting {
-		if c := h.instance(k.GetContainerId()); c == nil || c.alive() || !h.unknownEnd(c) &&
-			ruleFor(c.spec, c.code) != corev1.ContainerRestartRuleActionRestartAllContainers {
+		c := h.instance(k.GetContainerId())
+		if c == nil || c.alive() || !h.unknownEnd(c) && !j.demandsRestart(h, c, rec) {
 			j.broken(restartAllRule, uid, "%s is said to demand it", k.GetContainerId())
 		}
 		return
@@ -82,8 +82,19 @@ func (j *judge) onAllRestarting(uid string, seq uint64, k *journaletv1.AllContai
 	if j.rebuilding {
 		return
 	}
-	h.restartedAll = append(h.restartedAll, allRestarting{seq, h.facts})
+	h.restartedAll = append(h.restartedAll, allRestarting{rec.GetSeq(), h.facts})
 	h.facts = newFacts()
+}
+
+// demandsRestart reports whether the exit code of an instance demands that all containers restart: by the spec that it
+// was created from, or, if the record of that is lost, by the manifest that the agent had.
+func (j *judge) demandsRestart(h *podHistory, c *container, rec *journaletv1.Record) bool {
+	const all = corev1.ContainerRestartRuleActionRestartAllContainers
+	if ruleFor(c.spec, c.code) == all {
+		return true
+	}
+	spec := findSpec(h.manifestAt(rec.GetStep().GetCause(), j.sim.manifests), c.name)
+	return j.unrecorded(j.book.byID[c.id]) && spec != nil && ruleFor(spec, c.code) == all
 }
 
 // ruleFor returns the action of the first rule of a container that matches an exit code, "" for none.

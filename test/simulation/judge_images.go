@@ -8,6 +8,7 @@ import (
 
 	imageactor "github.com/journalet/journalet/actors/image"
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/runtime/image"
 )
 
 // What is judged of images. The judge believes the runtime.
@@ -18,6 +19,10 @@ const (
 
 // collectWithin bounds how long a garbage collection takes: until the images are old enough, then some checks.
 const collectWithin = imageMinAge + 4*imagePeriod
+
+// seenWithin is how long an image may stay unseen that no call of this run of the agent has brought: until the next
+// check, which may wait for an inspection before it.
+const seenWithin = imagePeriod + 2*image.Pause
 
 // imageRemoved: no image is removed that a container used when the call began, or that the runtime needs.
 func (j *judge) imageRemoved(name string, began time.Duration) {
@@ -41,7 +46,11 @@ func (s *sim) judgeImagesKnown(say func(uid, format string, args ...any)) {
 	for _, i := range s.world.imageList() {
 		there[i.GetId()] = true
 		o := known[i.GetId()].GetObserved()
-		used := len(s.world.users(strings.TrimPrefix(i.GetId(), imageID))) > 0
+		name := strings.TrimPrefix(i.GetId(), imageID)
+		if at, late := s.world.unawaited[name]; late && o == nil && s.clock.uptime < at+seenWithin {
+			continue // no hint leads to it
+		}
+		used := len(s.world.users(name)) > 0
 		if o == nil || o.GetUsed() != used || o.GetPinned() != i.GetPinned() {
 			say("", "image %s is used: %t, and the agent knows %v", i.GetId(), used, o)
 		}

@@ -19,6 +19,7 @@ func (j *judge) bookKubelet(author messages.Ref, e *journaletv1.Event) {
 		if left := k.AgentStarted.GetKubeletState(); left != nil {
 			j.exclusive.left = maps.Clone(left.GetPods())
 		}
+		j.exclusive.found = k.AgentStarted.GetFoundResources()
 	case *journaletv1.Event_AdmissionDecided:
 		d := k.AdmissionDecided
 		delete(j.exclusive.left, d.GetUid())
@@ -55,7 +56,7 @@ func (j *judge) keptFor(
 		}
 		for _, d := range devices {
 			for _, id := range d.GetIds() {
-				if j.had(other, d, id) {
+				if j.had(other, d, id) && j.exclusive.left[other] != nil {
 					j.broken(keptForThem, other, "%s gets its device %s", uid, id)
 				}
 			}
@@ -63,9 +64,10 @@ func (j *judge) keptFor(
 	}
 }
 
-// had reports whether a kubelet had given a device to a pod that is not decided yet.
+// had reports whether a pod that is not decided yet had a device before the journal began.
 func (j *judge) had(uid string, of *journaletv1.ContainerDevices, id string) bool {
-	return slices.ContainsFunc(j.exclusive.left[uid].GetDevices(), func(d *journaletv1.ContainerDevices) bool {
-		return d.GetResource() == of.GetResource() && slices.Contains(d.GetIds(), id)
-	})
+	return slices.ContainsFunc(slices.Concat(j.exclusive.left[uid].GetDevices(), j.exclusive.found[uid].GetDevices()),
+		func(d *journaletv1.ContainerDevices) bool {
+			return d.GetResource() == of.GetResource() && slices.Contains(d.GetIds(), id)
+		})
 }

@@ -45,6 +45,9 @@ func (j *judge) rebuild() {
 			j.deadSandboxes[x.id] = j.deadSandboxes[x.id] || !x.ready // for an agent without these records
 		}
 	}
+	for uid, volumes := range j.sim.world.files.disk {
+		j.history(uid).hadVolume = volumes[scratchVolume] != ""
+	}
 	for _, h := range j.pods {
 		h.undoRestartAll(len(j.sim.journal.stored))
 		for _, c := range h.all {

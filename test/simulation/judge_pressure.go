@@ -47,11 +47,13 @@ type pressureBook struct {
 	met   []*journaletv1.ThresholdMet
 	metAt time.Duration
 	of    map[uint64]*journaletv1.PressureObserved
-	// conditions are those decided last. victim is the last pod that ended, for a signal and at an uptime.
+	// conditions are those decided last. victim is the last pod that ended, for a signal and at an uptime. freedBy is the
+	// record that it decided on when it reported that it holds nothing any more, 0 for not yet.
 	conditions []string
 	victim     string
 	victimFor  limits.Signal
 	victimAt   time.Duration
+	freedBy    uint64
 	// evictions counts the pods that ended.
 	evictions int
 }
@@ -114,7 +116,12 @@ func (j *judge) bookPressure(rec *journaletv1.Record, e *journaletv1.Event) {
 	case *journaletv1.Event_NodePressureDecided:
 		j.conditionsDecided(rec, k.NodePressureDecided.GetConditions())
 		b.conditions = k.NodePressureDecided.GetConditions()
+	case *journaletv1.Event_PodReclaimed:
+		if b.victim == k.PodReclaimed.GetUid() && b.freedBy == 0 {
+			b.freedBy = rec.GetStep().GetCause()
+		}
 	case *journaletv1.Event_PodFinished:
+		j.history(k.PodFinished.GetUid()).hadVolume = false
 		if b.victim == k.PodFinished.GetUid() {
 			b.victim = "" // it may come again
 		}
@@ -205,23 +212,16 @@ func (j *judge) conditionsDecided(rec *journaletv1.Record, now []string) {
 // evictedForNode: the node ends one pod after the other, for a threshold that acts, and the right one.
 func (j *judge) evictedForNode(rec *journaletv1.Record, k *journaletv1.PodEvictionDecided) {
 	h, b := j.history(k.GetUid()), j.pressure
-	grace := time.Second
-	if limits.Acting(b.of[rec.GetStep().GetCause()].GetThresholds()).GetSoft() {
-		grace = j.sim.config.pressed.maxGrace
+	if h.holdsShare { // else it has terminated meanwhile, and nothing ends: neither this incarnation nor the next one
+		j.endsForNode(h, rec, k)
 	}
-	if h.evictedAs > 0 && h.evictedAs == h.incarnation {
-		grace = min(grace, h.evictedGrace) // it exceeded a limit of its own before
-	}
-	h.evictedAs, h.evictedWith, h.evictedGrace = h.incarnation, h.newestDigest(), grace
-	if h.endsAt >= 0 {
-		h.evictedWith = "" // it ends for another reason, and now sooner
-	}
-	h.terminates(rec.GetSeq(), j.uptimeOf(rec))
-	j.book.ending[k.GetUid()] = true
-	last, of, at := b.victim, b.victimFor, b.victimAt
+	last, of, at, known := b.victim, b.victimFor, b.victimAt, cmp.Or(b.freedBy, rec.GetStep().GetCause())
 	// Timers count from the record that the node decides on.
-	b.victim, b.victimFor = k.GetUid(), limits.Signal(k.GetSignal())
+	b.victim, b.victimFor, b.freedBy = k.GetUid(), limits.Signal(k.GetSignal()), 0
 	b.victimAt = j.uptimeOf(j.sim.journal.stored[rec.GetStep().GetCause()-1])
+	if h.finishedBy > rec.GetStep().GetCause() {
+		b.victim = "" // it may have come again
+	}
 	b.evictions++
 	if j.rebuilding {
 		return
@@ -244,10 +244,27 @@ func (j *judge) evictedForNode(rec *journaletv1.Record, k *journaletv1.PodEvicti
 	j.needed(k.GetUid(), t, sample)
 	j.ranksFirst(rec.GetStep().GetCause(), k, sample)
 	if took := sample.at - at; last != k.GetUid() && last != "" && took < evictionWait && j.clockSet < at {
-		if what := j.holds(last, of); what != "" {
+		if what := j.holds(last, of, known); what != "" {
 			j.broken(oneVictim, k.GetUid(), "%s ended %s before, and still has %s", last, took, what)
 		}
 	}
+}
+
+// endsForNode notes that the node ends a pod.
+func (j *judge) endsForNode(h *podHistory, rec *journaletv1.Record, k *journaletv1.PodEvictionDecided) {
+	grace := time.Second
+	if limits.Acting(j.pressure.of[rec.GetStep().GetCause()].GetThresholds()).GetSoft() {
+		grace = j.sim.config.pressed.maxGrace
+	}
+	if h.evictedAs > 0 && h.evictedAs == h.incarnation {
+		grace = min(grace, h.evictedGrace) // it exceeded a limit of its own before
+	}
+	h.evictedAs, h.evictedWith, h.evictedGrace = h.incarnation, h.newestDigest(), grace
+	if h.endsAt >= 0 {
+		h.evictedWith = "" // it ends for another reason, and now sooner
+	}
+	h.terminates(rec.GetSeq(), j.uptimeOf(rec))
+	j.book.ending[k.GetUid()] = true
 }
 
 // evictionWait is how long the node waits for what a pod frees, from its decision on (actors/node).
@@ -313,6 +330,9 @@ func (r rank) before(x rank) bool {
 // actors/pressure.
 func (j *judge) rankOf(uid string, signal limits.Signal, sample *sampleTaken) rank {
 	h, u := j.history(uid), sample.of.pods[uid]
+	if h.leftVolume() {
+		u.localBytes, u.localInodes = 0, 0 // as with the kubelet, volumes of the pod's own manifest count
+	}
 	r := rank{priority: priorityOf(h.admittedAs)}
 	onImages := signal == limits.ImageFsAvailable || signal == limits.ImageFsInodesFree
 	local, layer := true, true
@@ -348,19 +368,27 @@ func (j *judge) rankOf(uid string, signal limits.Signal, sample *sampleTaken) ra
 }
 
 // holds returns what a pod still has of what a signal is about, empty for nothing. The node does not wait for a
-// container that no record shows: one of a lost journal, which the runtime has not listed yet.
-func (j *judge) holds(uid string, signal limits.Signal) string {
+// container that record known and those before it do not show: one of a lost journal, which the runtime had not listed
+// yet.
+func (j *judge) holds(uid string, signal limits.Signal, known uint64) string {
 	o := j.sim.world.objectsOf(uid)
 	onDisk := signal.Condition() == corev1.NodeDiskPressure
 	for _, c := range o.containers {
-		if !c.startedLate && j.history(uid).shown[c.id] && (c.alive() || onDisk) {
+		shown := j.history(uid).shown[c.id] && j.book.byID[c.id].shownBy <= known
+		if !c.startedLate && shown && (c.alive() || onDisk) {
 			return c.id
 		}
 	}
-	if onDisk && j.sim.world.files.disk[uid][scratchVolume] != "" {
+	if onDisk && j.sim.world.files.disk[uid][scratchVolume] != "" && !j.history(uid).leftVolume() {
 		return scratchVolume
 	}
 	return ""
+}
+
+// leftVolume reports whether the volume of a pod on disk is of a manifest that only the lost journal had. It stays
+// until the pod finishes (docs/SIMULATION.md).
+func (h *podHistory) leftVolume() bool {
+	return h.hadVolume && !hasVolume(h.allocatedAs, scratchVolume)
 }
 
 const (

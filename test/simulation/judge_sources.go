@@ -17,6 +17,16 @@ func (j *judge) onAgentStarted(seq uint64, c *journaletv1.AgentConfig) {
 	})
 }
 
+// onSynced notes when a source was read completely first. The disk may have stalled between the read and its
+// record, and the agent cannot know what changed in the source meanwhile.
+func (j *judge) onSynced(seq, cause uint64, source string) {
+	at, ok := j.readAt[j.sim.journal.stored[cause-1].GetFact().GetManifestsRead()]
+	if !ok {
+		at = j.sim.journal.storedAt[seq-1]
+	}
+	j.read[source] = at
+}
+
 // orphanConfirmed: a pod of the runtime that no source names is removed after every configured source was read.
 func (j *judge) orphanConfirmed(cause uint64, uid string) {
 	s := j.sim

@@ -113,6 +113,8 @@ type podHistory struct {
 	requests []admissionRequest
 	// openCalls are its calls without an outcome.
 	openCalls []*intent
+	// hadVolume is set if its scratchVolume was set up when records were lost, until it finishes.
+	hadVolume bool
 }
 
 func (j *judge) history(uid string) *podHistory {
@@ -186,6 +188,16 @@ func (h *podHistory) terminates(seq uint64, at time.Duration) {
 	if h.endsAt < 0 {
 		h.endsAt, h.endsBy = max(at, 0), seq // the clock may have been set forward since
 	}
+}
+
+// endsItself notes that the pod has decided to end. While the disk stalls, a source's or the node's decision to end it
+// may be stored before, though the pod handles it later: it ends by its own, and its grace period counts from the cause
+// of that.
+func (h *podHistory) endsItself(seq, cause uint64, at time.Duration) {
+	if h.endsAt >= 0 && cause < h.endsBy {
+		h.endsAt, h.endedByDeletion = min(h.endsAt, max(at, 0)), false
+	}
+	h.terminates(seq, at)
 }
 
 // manifestAt returns the manifest as of a record, nil for none.

@@ -82,9 +82,9 @@ func newMember(r *run) *member {
 		Mirror: func(static *corev1.Pod) *corev1.Pod { return m.mirrors.Mirror(static) },
 		Patch: func(_ context.Context, namespace, name string, patch []byte) (out *corev1.Pod, err error) {
 			n := podName{Namespace: namespace, Name: name}
-			shown := m.shown(n)
+			sent := m.knownAt(n)
 			err = m.request("patch", func(a *apiServer) (err error) {
-				out, err = a.patchStatus(n, patch, shown)
+				out, err = a.patchStatus(n, patch, sent)
 				return err
 			})
 			r.api.books.answered(out, err)
@@ -102,14 +102,24 @@ func newMember(r *run) *member {
 	return m
 }
 
-// shown returns the version of a pod that the watch has shown last, 0 for none.
-func (m *member) shown(n podName) int64 {
-	if is := m.run.api.pods[n]; is != nil {
-		if p := m.pods.Pods().Get(is.UID); p != nil {
-			return versionOf(p)
-		}
+// patchSent is what the agent knows of a pod when it sends a patch of its status.
+type patchSent struct {
+	// shown is the version that the watch has shown last, 0 for none.
+	shown int64
+	// runs: an inspection has shown a container that still runs.
+	runs bool
+}
+
+func (m *member) knownAt(n podName) (sent patchSent) {
+	is := m.run.api.pods[n]
+	if is == nil {
+		return sent
 	}
-	return 0
+	if p := m.pods.Pods().Get(is.UID); p != nil {
+		sent.shown = versionOf(p)
+	}
+	sent.runs = m.run.judge.runningOf(is) != ""
+	return sent
 }
 
 func (m *member) newMirrors() {

@@ -144,7 +144,11 @@ func (m *member) store(_ context.Context, manifests iter.Seq2[string, []byte]) e
 // seedPod does what runtime/agent does.
 func (m *member) seedPod(ref messages.Ref, s *journaletv1.PodState) {
 	p := s.GetPod()
-	if m == nil || p == nil || s.GetOrphan() {
+	if m == nil {
+		return
+	}
+	defer m.run.cells.Pending(ref, func(rec *journaletv1.Record) { m.mirrors.SeedPending(ref.ID, rec) })
+	if p == nil || s.GetOrphan() {
 		return
 	}
 	m.events.Seed(p, s.GetCalls())

@@ -67,6 +67,7 @@ func (f *fetcher) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, context.DeadlineExceeded
 	}
 	p.sleep(between(f.noise, time.Millisecond, 200*time.Millisecond))
+	f.readAt = p.clock.uptime
 	resp, body := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: req}, s.body
 	switch now := p.clock.uptime; {
 	case now < s.downUntil:
@@ -94,6 +95,8 @@ type fetcher struct {
 	*url.Driver
 	run   *run
 	noise *rand.Rand
+	// readAt is when the server answered last, in uptime.
+	readAt time.Duration
 }
 
 func newFetcher(r *run) *fetcher {
@@ -109,6 +112,7 @@ func newFetcher(r *run) *fetcher {
 			return nil
 		},
 		Sink: func(_ context.Context, m *journaletv1.ManifestsRead) error {
+			r.judge.readAt[m] = f.readAt
 			return r.emit(messages.Source(messages.HTTPSource), m)
 		},
 	}); err != nil {

@@ -39,6 +39,9 @@ type nodeFiles struct {
 	// instances are the files of containers' instances, by UID: logs, links to them and termination messages. They are
 	// false where another client has removed the instance.
 	instances map[string]map[instanceFile]bool
+	// resources are what pods have alone, by UID (ADR 072).
+	resources map[string]*journaletv1.GivenResources
+	given     uint64 // the last number in them
 	// noise draws how long the store takes.
 	noise *rand.Rand
 	// hungUntil is the uptime until which mounts hang.
@@ -50,8 +53,8 @@ type nodeFiles struct {
 
 func newNodeFiles(seed uint64) *nodeFiles {
 	n := &nodeFiles{store: map[string]string{}, disk: map[string]map[string]string{},
-		instances: map[string]map[instanceFile]bool{},
-		noise:     stream(seed, "noise of objects"), changed: func() {}, exports: exports{points: map[string]bool{}}}
+		instances: map[string]map[instanceFile]bool{}, resources: map[string]*journaletv1.GivenResources{},
+		noise: stream(seed, "noise of objects"), changed: func() {}, exports: exports{points: map[string]bool{}}}
 	for _, name := range planObjects {
 		if !chance(n.noise, 4) {
 			n.set(name)
@@ -207,6 +210,7 @@ func (d disk) Clean(ctx context.Context, uid, _, _ string) ([]*journaletv1.Volum
 	}
 	delete(d.run.world.files.disk, uid)
 	delete(d.run.world.files.instances, uid)
+	delete(d.run.world.files.resources, uid)
 	d.run.world.setConditions(uid, nil)
 	return all, nil
 }
@@ -360,21 +364,16 @@ func (r *run) reportVolumes() {
 		if !ok {
 			continue
 		}
-		known[ref.ID] = true
-		certain := true
-		for _, c := range d.Pod().GetCalls() {
-			certain = certain && c.GetRequest().GetCleanPod() == nil
+		if known[ref.ID] = d.OnNode(); !known[ref.ID] {
+			continue
 		}
 		var pending []*journaletv1.Record
-		r.cells.Pending(ref, func(rec *journaletv1.Record) {
-			pending = append(pending, rec)
-			certain = certain && rec.GetFact().GetCallFinished() == nil
-		})
+		r.cells.Pending(ref, func(rec *journaletv1.Record) { pending = append(pending, rec) })
 		if len(n.disk[ref.ID]) > 0 && d.Gone(pending) {
 			left = append(left, ref)
 		}
 		lost := &journaletv1.VolumesLost{Uid: ref.ID}
-		for _, name := range volumeNames(d, certain) {
+		for _, name := range d.VolumesSetUp(pending) {
 			if n.disk[ref.ID][name] == "" {
 				lost.Names = append(lost.Names, name)
 			}
@@ -413,24 +412,6 @@ func (r *run) reportDirectories(uids []string) {
 
 // responds reports whether a request to the runtime is answered now.
 func (w *world) responds() bool { return w.up && w.clock.uptime >= w.hungUntil }
-
-// volumeNames returns the volumes that may count as set up, sorted: those that do, and where a record that the actor
-// has not handled may change that, all of the manifest.
-func volumeNames(d *pod.Actor, certain bool) []string {
-	var names []string
-	for name, v := range d.Pod().GetVolumes() {
-		if certain && v.GetStage() == journaletv1.VolumeStage_VOLUME_STAGE_SET_UP {
-			names = append(names, name)
-		}
-	}
-	if !certain && d.Manifest() != nil {
-		for i := range d.Manifest().Spec.Volumes {
-			names = append(names, d.Manifest().Spec.Volumes[i].Name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
 
 // exceedStorage reports that a pod exceeds a limit of ephemeral storage.
 func (s *sim) exceedStorage(o Op) {

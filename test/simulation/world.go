@@ -37,6 +37,8 @@ type world struct {
 	objects []*objects // by appearance
 	byUID   map[string]*objects
 	images  map[string]bool
+	// unawaited is when a pull whose agent had died or given up brought an image.
+	unawaited map[string]time.Duration
 	// others are the images that no pod names; arrived counts them.
 	others  map[string]*otherImage
 	arrived int
@@ -125,9 +127,10 @@ type container struct {
 func newWorld(c *clock, seed uint64, j *judge) *world {
 	return &world{
 		clock: c, seed: seed, noise: stream(seed, "noise"), judge: j, byUID: map[string]*objects{}, images: map[string]bool{},
-		others: map[string]*otherImage{},
-		ends:   map[string]*container{},
-		up:     true, networkReady: true, registryUp: true, emit: func(string) {},
+		unawaited: map[string]time.Duration{},
+		others:    map[string]*otherImage{},
+		ends:      map[string]*container{},
+		up:        true, networkReady: true, registryUp: true, emit: func(string) {},
 		conditions: map[string]*conditions{}, files: newNodeFiles(seed), volumes: map[string]use{},
 		besides: besides{unmeasured: map[limits.Signal]time.Duration{}},
 	}
