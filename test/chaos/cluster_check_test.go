@@ -43,7 +43,7 @@ func (s *site) workloadsFit(ctx context.Context, pods map[string]*core.Pod) erro
 		var err error
 		is := 0
 		for _, p := range pods {
-			if p.Labels[workloadLabel] == w.name {
+			if w.has(p) {
 				is++
 			}
 		}

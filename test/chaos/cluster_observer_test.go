@@ -13,10 +13,10 @@ import (
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/journalet/journalet/test/must"
 	"github.com/journalet/journalet/test/node"
 )
 
@@ -46,8 +46,7 @@ type observed struct {
 
 // observer watches the pods of the API server, and fails the test at what no later state may excuse.
 type observer struct {
-	t     *testing.T
-	store cache.Store
+	t *testing.T
 
 	mu     sync.Mutex
 	all    map[types.UID]*observed // also those that are gone
@@ -61,17 +60,13 @@ func observe(t *testing.T, client *kubernetes.Clientset) *observer {
 	t.Helper()
 	o := &observer{t: t, all: map[types.UID]*observed{}, ended: map[core.PodPhase]int{}}
 	pods := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", namespace, fields.Everything())
-	informer := cache.NewSharedInformer(pods, &core.Pod{}, 0)
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(now any) { o.see(now) },
-		UpdateFunc: func(_, now any) { o.see(now) },
-		DeleteFunc: o.end,
+	r := cache.NewReflectorWithOptions(pods, &core.Pod{}, o, cache.ReflectorOptions{
+		// With the usual back-off, pods would come and go unseen after an outage.
+		Backoff: &wait.Backoff{Duration: 50 * time.Millisecond, Steps: 1},
 	})
-	must.OK(t, err)
-	o.store = informer.GetStore()
 	var stopped sync.WaitGroup
 	stop := make(chan struct{})
-	stopped.Go(func() { informer.Run(stop) })
+	stopped.Go(func() { r.Run(stop) })
 	t.Cleanup(func() {
 		close(stop)
 		stopped.Wait()
@@ -79,11 +74,53 @@ func observe(t *testing.T, client *kubernetes.Clientset) *observer {
 	return o
 }
 
+// Add, Update, Delete, Replace and Resync are what the reflector calls.
+
+func (o *observer) Add(now any) error    { o.see(now); return nil }
+func (o *observer) Update(now any) error { o.see(now); return nil }
+func (o *observer) Resync() error        { return nil }
+
+func (o *observer) Delete(last any) error {
+	o.see(last)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.all[last.(*core.Pod).UID].end(&o.ends)
+	return nil
+}
+
+func (o *observer) Replace(all []any, _ string) error {
+	listed := map[types.UID]bool{}
+	for _, p := range all {
+		o.see(p)
+		listed[p.(*core.Pod).UID] = true
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for uid, was := range o.all {
+		if !listed[uid] {
+			was.end(&o.ends)
+		}
+	}
+	return nil
+}
+
+// end notes that a pod is gone.
+func (was *observed) end(ends *times) {
+	if !was.gone && !was.deleting.IsZero() {
+		ends.add(time.Since(was.deleting))
+	}
+	was.gone = true
+}
+
 // pods returns those that the API server has, in the order of their names.
 func (o *observer) pods() []*core.Pod {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	var pods []*core.Pod
-	for _, p := range o.store.List() {
-		pods = append(pods, p.(*core.Pod))
+	for _, was := range o.all {
+		if !was.gone {
+			pods = append(pods, was.pod)
+		}
 	}
 	slices.SortFunc(pods, func(a, b *core.Pod) int { return strings.Compare(a.Name, b.Name) })
 	return pods
@@ -100,6 +137,7 @@ func (o *observer) see(object any) {
 		o.all[now.UID] = was
 	}
 	o.compare(was.pod, now)
+	was.gone = false // a list may be older than the watch before
 	if !was.ready && node.Ready(now) {
 		was.ready = true
 		o.starts.add(time.Since(was.seen))
@@ -133,22 +171,6 @@ func (o *observer) compare(was, now *core.Pod) {
 		before.State.Terminated.ExitCode != after.State.Terminated.ExitCode {
 		o.t.Errorf("%s (%s) had the exit code %d and has %d", now.Name, now.UID, before.State.Terminated.ExitCode,
 			after.State.Terminated.ExitCode)
-	}
-}
-
-// end notes the end of a pod.
-func (o *observer) end(object any) {
-	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = last.Obj
-	}
-	p := object.(*core.Pod)
-	o.see(p)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	was := o.all[p.UID]
-	was.gone = true
-	if !was.deleting.IsZero() {
-		o.ends.add(time.Since(was.deleting))
 	}
 }
 

@@ -137,6 +137,9 @@ func template(name, work, witness string, turn int) core.PodTemplateSpec {
 	}
 }
 
+// has reports whether a pod is one of the workload's.
+func (w *workload) has(p *core.Pod) bool { return p.Labels[workloadLabel] == w.name }
+
 // template returns the workload's pods.
 func (w *workload) template(witness string) core.PodTemplateSpec {
 	t := template(w.name, w.work, witness, w.turn)
