@@ -35,7 +35,7 @@ FUZZ = FuzzDecode@./runtime/source/manifest FuzzDecodeObjects@./runtime/source/m
 	FuzzEvent@./runtime/history/describe FuzzRecord@./runtime/history/replay FuzzBlock@./bus \
 	FuzzLog@./runtime/pod/logs FuzzTime@./runtime/pod/logs FuzzRead@./runtime/kubeletstate
 # Tests run on the pinned containerd unless LAB_CONTAINERD names another: they need its event stream.
-integration cluster cluster-test conformance chaos chaos-short chaos-cluster leftovers attack: export LAB_CONTAINERD ?= built
+integration cluster cluster-test conformance storage-specs chaos chaos-short chaos-cluster leftovers attack: export LAB_CONTAINERD ?= built
 # The tests of test/chaos bring up their lab by themselves: they also kill it.
 CHAOS = $(GO) test ./test/chaos -tags chaos -count=1
 # What starts goroutines: deciders do not, and run in the host of the scenarios.
@@ -102,6 +102,14 @@ conformance: build ## Kubernetes' own specs of a node against this agent, on the
 	$(LAB) up
 	eval "$$($(LAB) env)"; $(GO) run ./test/cluster/conformance -out $(CURDIR)/.lab/conformance $(ARGS) \
 		-agent $(or $(AGENT),journalet) -only '$(ONLY)' $(if $(ONLY)$(AGENT),,-page $(CURDIR)/docs/CONFORMANCE.md)
+
+.PHONY: storage-specs
+storage-specs: LAB_NAME = storage
+storage-specs: build ## Kubernetes' own specs of CSI drivers against this agent, on the lab "storage"; writes docs/STORAGE-SPECS.md (root; 30 min; ONLY=regexp, AGENT=kubelet: no page)
+	$(LAB) down
+	$(LAB) up
+	eval "$$($(LAB) env)"; $(GO) run ./test/cluster/conformance -list storage -out $(CURDIR)/.lab/storage-specs $(ARGS) \
+		-agent $(or $(AGENT),journalet) -only '$(ONLY)' $(if $(ONLY)$(AGENT),,-page $(CURDIR)/docs/STORAGE-SPECS.md)
 
 .PHONY: licences
 licences: ## docs/third-party.txt: the modules that are built in, with their licences
@@ -172,7 +180,7 @@ sim-runtime: ## the simulated runtime, held to the same conformance suite as the
 	$(GO) test -count=1 ./runtime/sim/...
 
 .PHONY: histories
-histories: ## record the journals and the root directory of testdata again, after JournalFormat was raised, and write what is drawn of them: read the difference (three minutes)
+histories: ## add journals to testdata until they have each event, record its root directory again, and write what is drawn of them: read the difference (five minutes)
 	$(GO) test -count=1 -timeout 1h -v -run '^TestRecordedHistoriesFoldToTheirState$$' ./test/simulation -sim.record
 	$(GO) test -count=1 -v -run '^TestAgentAdoptsRecordedRootUnchanged$$' ./test/upgrade -upgrade.record
 	$(GO) test -count=1 -run '^TestStartsOfARecordedRun$$' ./runtime/history/start -start.update

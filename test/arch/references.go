@@ -51,7 +51,8 @@ var theirs = strings.Fields(`
             InvalidImageID KubeletSetupFailed PossibleMemoryBackedVolumesOnDisk SystemOOM
             SuccessfulAttachVolume SuccessfulMountVolume
 	Kubernetes: AllocationResultsMaxSize DriverNameMaxLength ResourceSlices
-	            allocatedResources cAdvisor requiresRepublish RecoverVolumeExpansionFailure usageNanoCores container_last_seen
+	            allocatedResources cAdvisor requiresRepublish seLinuxMount RecoverVolumeExpansionFailure usageNanoCores
+	            container_last_seen
 	            hostnameOverride nodeStatus AppArmor ConfigMaps WebSocket
 	Runtimes:   image_id stats_collect_period restrict_oom_score_adj Container.Delete ImageService
 	            K8sContainerdNamespace SystemdCgroup

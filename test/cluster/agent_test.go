@@ -93,6 +93,7 @@ func TestAgentIsANodeOfACluster(t *testing.T) {
 	t.Run("readiness gate is read", n.gates)
 	t.Run("ended pod keeps its exit code", n.exitCode)
 	t.Run("killed agent loses and repeats nothing", n.killed)
+	t.Run("devices of claims have their health", n.claims)
 	t.Run("what is not supported is rejected", n.rejects)
 	t.Run("deleted Node returns", n.deletedNodeReturns)
 	t.Run("deleted pods are gone", n.deletes)
@@ -237,19 +238,19 @@ func (n *ours) killed(t *testing.T) {
 }
 
 func (n *ours) rejects(t *testing.T) {
-	pod := &core.Pod{ObjectMeta: meta.ObjectMeta{Name: "claims"}, Spec: core.PodSpec{
+	pod := &core.Pod{ObjectMeta: meta.ObjectMeta{Name: "iscsi"}, Spec: core.PodSpec{
 		NodeName: "ours",
 		Containers: []core.Container{{
 			Name: "c", Image: busybox, Command: []string{"sleep", "1000"},
 		}},
 		Volumes: []core.Volume{{Name: "v", VolumeSource: core.VolumeSource{
-			PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: "none"},
+			ISCSI: &core.ISCSIVolumeSource{TargetPortal: "192.0.2.1", IQN: "iqn.2026-11.example:v"},
 		}}},
 	}}
 	_, err := n.MustClient(t).CoreV1().Pods("default").Create(t.Context(), pod, meta.CreateOptions{})
 	must.OK(t, err)
-	n.kubectl(t, "", "wait", "--for=jsonpath={.status.phase}=Failed", "pod/claims", "--timeout=30s")
-	if out := n.kubectl(t, "", "get", "pod", "claims", "-o", "jsonpath={.status.reason}"); out != "PodFeatureUnsupported" {
+	n.kubectl(t, "", "wait", "--for=jsonpath={.status.phase}=Failed", "pod/iscsi", "--timeout=30s")
+	if out := n.kubectl(t, "", "get", "pod", "iscsi", "-o", "jsonpath={.status.reason}"); out != "PodFeatureUnsupported" {
 		t.Errorf("the reason is %s", out)
 	}
 }

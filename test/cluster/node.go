@@ -50,6 +50,7 @@ cgroupRoot: %q
 enforceNodeAllocatable: []
 rotateCertificates: true
 imageGCHighThresholdPercent: 100
+evictionHard: {memory.available: 100Mi}
 maxPods: 500
 %s
 `

@@ -37,6 +37,15 @@ const (
 	Nonewprivs        Program = "nnp"
 )
 
+// The sidecars of CSI drivers, which come from the module in sidecars, by Sidecars.
+const (
+	CSIProvisioner Program = "csi-provisioner"
+	CSIAttacher    Program = "csi-attacher"
+	CSIResizer     Program = "csi-resizer"
+)
+
+var sidecarPrograms = []Program{CSIProvisioner, CSIAttacher, CSIResizer}
+
 // packages are the import paths of the programs. That of E2E is a package of tests.
 var packages = map[Program]string{
 	Etcd:              "go.etcd.io/etcd/server/v3",
@@ -49,6 +58,9 @@ var packages = map[Program]string{
 	E2E:               "k8s.io/kubernetes/test/e2e",
 	Agnhost:           "k8s.io/kubernetes/test/images/agnhost",
 	Nonewprivs:        "k8s.io/kubernetes/test/images/nonewprivs",
+	CSIProvisioner:    "github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner",
+	CSIAttacher:       "github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher",
+	CSIResizer:        "github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer",
 }
 
 const (
@@ -57,6 +69,7 @@ const (
 	// unusedFor is how long programs of another version are kept: a checkout of an older commit may need them.
 	unusedFor = 30 * 24 * time.Hour
 	upstream  = "test/cluster/upstream"
+	sidecars  = "test/cluster/sidecars"
 )
 
 // Checkout returns the root directory of the checkout that the working directory is in.
@@ -90,11 +103,21 @@ func Missing(ctx context.Context, programs ...Program) ([]Program, error) {
 // Provide builds those programs that the cache lacks, and returns the directory that has them. A first build takes
 // minutes a program; it runs at a low priority, with LAB_BUILD_PARALLEL (2) compiles at a time.
 func Provide(ctx context.Context, programs ...Program) (string, error) {
+	return provideAll(ctx, upstream, programs...)
+}
+
+// Sidecars does the same for those of CSI drivers, all of them.
+func Sidecars(ctx context.Context) (string, error) {
+	return provideAll(ctx, sidecars, sidecarPrograms...)
+}
+
+// provideAll builds programs from a module of the checkout.
+func provideAll(ctx context.Context, module string, programs ...Program) (string, error) {
 	root, err := Checkout()
 	if err != nil {
 		return "", err
 	}
-	module := filepath.Join(root, upstream)
+	module = filepath.Join(root, module)
 	key, err := cacheKey(ctx, module)
 	if err != nil {
 		return "", err
@@ -193,6 +216,9 @@ func build(ctx context.Context, module, dir string, p Program) error {
 	cmd := exec.CommandContext(ctx, "nice", args...) //nolint:gosec // arguments of this package
 	cmd.Dir = module
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly -buildvcs=false")
+	if slices.Contains(sidecarPrograms, p) {
+		cmd.Env = append(cmd.Env, "CGO_ENABLED=0") // for images without a C library, too; they share no packages
+	}
 	fmt.Fprintf(os.Stderr, "cluster: building %s %s, once for this go.mod; the first build takes minutes\n", p, Version)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s in %s: %w\n%s", p, module, err, out)
@@ -207,7 +233,9 @@ func buildArgs(p Program, out string) []string {
 	ldflags := "-s -w"
 	for _, set := range []string{"gitVersion=" + Version, "gitMajor=" + number[0], "gitMinor=" + number[1],
 		"gitTreeState=clean"} {
-		ldflags += " -X " + variables + set
+		if !slices.Contains(sidecarPrograms, p) {
+			ldflags += " -X " + variables + set
+		}
 	}
 	if p == Agnhost || p == Nonewprivs {
 		// They run in images without a C library. CGO_ENABLED=0 would compile all of Kubernetes' packages once more.

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -19,6 +21,7 @@ import (
 
 // options are the command line.
 type options struct {
+	list                                            string
 	agent, program, endpoint, certs, lab, out, page string
 	only, skip                                      string
 	shards                                          int
@@ -26,6 +29,7 @@ type options struct {
 
 func main() {
 	var o options
+	flag.StringVar(&o.list, "list", "specs", "which specs: specs, of a node, or storage, of CSI drivers")
 	flag.StringVar(&o.agent, "agent", "journalet", "what runs the node: journalet or kubelet")
 	flag.StringVar(&o.program, "program", "bin/journalet", "the program of journalet")
 	flag.StringVar(&o.endpoint, "endpoint", os.Getenv("LAB_ENDPOINT"), "CRI endpoint of a lab")
@@ -46,11 +50,14 @@ func main() {
 	}
 }
 
+// storage is the list of the specs of CSI drivers.
+const storage = "storage"
+
 // node is the name of the Node that the specs run on.
 const node = "conformance"
 
 func run(ctx context.Context, o options) (failed error) {
-	specs, err := selected(o.only, o.skip)
+	specs, err := selected(o.list, o.only, o.skip)
 	if err != nil {
 		return err
 	}
@@ -64,40 +71,48 @@ func run(ctx context.Context, o options) (failed error) {
 	if err := os.MkdirAll(o.out, 0o750); err != nil {
 		return err
 	}
-	stop, err := serve(ctx, o, programs)
-	if err != nil {
-		return err
-	}
-	defer func() { failed = errors.Join(failed, stop()) }()
 	dir := filepath.Join(o.out, "cluster")
 	if err := cluster.Remove(dir); err != nil { // of a run before, kept for its logs
 		return err
+	}
+	root := filepath.Join(dir, "node-"+node, "root")
+	if o.list == storage { // the paths of drivers' sockets have at most 107 bytes
+		if root, err = os.MkdirTemp("", "jl-"); err != nil {
+			return err
+		}
+		defer func() { failed = errors.Join(failed, cluster.Remove(root)) }()
 	}
 	c, err := cluster.Start(ctx, cluster.Options{Dir: dir})
 	if err != nil {
 		return err
 	}
 	defer func() { failed = errors.Join(failed, c.Stop()) }()
-	if err := join(ctx, c, o); err != nil {
+	stop, err := serve(ctx, o, programs, net.JoinHostPort(c.Address, strconv.Itoa(c.APIPort)))
+	if err != nil {
+		return err
+	}
+	defer func() { failed = errors.Join(failed, stop()) }()
+	if err := join(ctx, c, o, root); err != nil {
 		return err
 	}
 	results := runShards(ctx, shard(specs, o.shards), runner{
-		program: filepath.Join(programs, string(cluster.E2E)), kubeconfig: c.Admin(), out: o.out,
+		program: filepath.Join(programs, string(cluster.E2E)), kubeconfig: c.Admin(), out: o.out, root: root,
 	})
 	version, err := versions(context.WithoutCancel(ctx), c) // an interrupted run, too, has results
 	if err != nil {
 		return err
 	}
 	if o.page != "" {
-		if err := writePage(o.page, version, results); err != nil {
+		if err := writePage(o.page, o.list, version, results); err != nil {
 			return err
 		}
 	}
 	return summary(os.Stdout, results)
 }
 
-func join(ctx context.Context, c *cluster.Cluster, o options) error {
-	n := cluster.Node{Name: node, Endpoint: o.endpoint, Issued: true}
+// join starts the node, which keeps what it has in a directory root.
+func join(ctx context.Context, c *cluster.Cluster, o options, root string) error {
+	n := cluster.Node{Name: node, Endpoint: o.endpoint, Issued: true, Flags: []string{"--root-dir", root}}
 	if o.agent == "kubelet" {
 		return c.StartKubelet(ctx, n)
 	}
@@ -108,8 +123,8 @@ func join(ctx context.Context, c *cluster.Cluster, o options) error {
 	return c.StartAgent(ctx, program, n)
 }
 
-// serve builds the images and serves them to the lab.
-func serve(ctx context.Context, o options, programs string) (func() error, error) {
+// serve builds the images and serves them to the lab. api is where pods reach the API server.
+func serve(ctx context.Context, o options, programs, api string) (func() error, error) {
 	root, err := cluster.Checkout()
 	if err != nil {
 		return nil, err
@@ -126,13 +141,21 @@ func serve(ctx context.Context, o options, programs string) (func() error, error
 	}
 	shell := filepath.Join(o.out, "sh")
 	//nolint:gosec // a path of ours
-	build := exec.CommandContext(ctx, "go", "build", "-o", shell, "./test/cluster/images/sh")
+	build := exec.CommandContext(ctx, "go", "build", "-o", o.out, "./test/cluster/images/sh",
+		"./test/cluster/images/hostpath", "./test/cluster/images/registrar")
 	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build the shell of the images: %w\n%s", err, out)
+		return nil, fmt.Errorf("build the programs of the images: %w\n%s", err, out)
 	}
-	all, err := images.All(images.Parts{Lab: o.lab, Programs: programs, Source: strings.TrimSpace(string(source)),
-		Bash: bash, Shell: shell})
+	parts := images.Parts{Lab: o.lab, Programs: programs, Source: strings.TrimSpace(string(source)), Bash: bash,
+		Shell: shell}
+	if o.list == storage {
+		if parts.Sidecars, err = cluster.Sidecars(ctx); err != nil {
+			return nil, err
+		}
+		parts.Drivers, parts.API = o.out, api
+	}
+	all, err := images.All(parts)
 	if err != nil {
 		return nil, err
 	}

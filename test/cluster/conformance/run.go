@@ -31,7 +31,7 @@ type result struct {
 }
 
 // runner runs the test program of upstream.
-type runner struct{ program, kubeconfig, out string }
+type runner struct{ program, kubeconfig, out, root string }
 
 // report is the part of ginkgo's JSON report that we read.
 type report struct{ SpecReports []specReport }
@@ -87,7 +87,7 @@ func (r runner) e2e(ctx context.Context, i int, file, focus string) error {
 	}
 	cmd := exec.CommandContext(ctx, r.program, "--provider=local", "--kubeconfig="+r.kubeconfig, //nolint:gosec // ours
 		"--num-nodes=1", "--ginkgo.focus="+focus, "--ginkgo.v", "--ginkgo.no-color", "--ginkgo.timeout="+shardTimeout,
-		"--ginkgo.json-report="+file, "--disable-log-dump")
+		"--ginkgo.json-report="+file, "--disable-log-dump", "--kubelet-root-dir="+r.root)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = r.out, log, log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = endTimeout

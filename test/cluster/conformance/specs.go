@@ -2,7 +2,7 @@ package main
 
 import (
 	"cmp"
-	_ "embed" // the selection
+	"embed"
 	"fmt"
 	"regexp"
 	"slices"
@@ -10,8 +10,10 @@ import (
 	"strings"
 )
 
-//go:embed specs.tsv
-var selection string
+// lists are the selections, a file each: of a node, and of CSI drivers.
+//
+//go:embed specs.tsv storage.tsv
+var lists embed.FS
 
 // unknownSeconds is what a spec without a known time counts for.
 const unknownSeconds = 20
@@ -25,8 +27,12 @@ type spec struct {
 // weight is what a spec costs a shard: each also takes its time for a namespace of its own.
 func (s spec) weight() float64 { return cmp.Or(s.seconds, unknownSeconds) + 1 }
 
-// selected returns the specs of specs.tsv that match only, and not skip.
-func selected(only, skip string) ([]spec, error) {
+// selected returns the specs of a list that match only, and not skip.
+func selected(list, only, skip string) ([]spec, error) {
+	selection, err := lists.ReadFile(list + ".tsv")
+	if err != nil {
+		return nil, fmt.Errorf("-list %s: %w; there are specs and storage", list, err)
+	}
 	take, err := pattern(cmp.Or(only, "."))
 	if err != nil {
 		return nil, err
@@ -36,12 +42,12 @@ func selected(only, skip string) ([]spec, error) {
 		return nil, err
 	}
 	var specs []spec
-	for line := range strings.Lines(selection) {
+	for line := range strings.Lines(string(selection)) {
 		text, seconds, _ := strings.Cut(strings.TrimSpace(line), "\t")
 		s := spec{text: text}
 		if seconds != "-" {
 			if s.seconds, err = strconv.ParseFloat(seconds, 64); err != nil {
-				return nil, fmt.Errorf("specs.tsv: %s: %w", text, err)
+				return nil, fmt.Errorf("%s.tsv: %s: %w", list, text, err)
 			}
 		}
 		if take(text) && !leave(text) {

@@ -11,26 +11,31 @@ import (
 	"github.com/journalet/journalet/test/must"
 )
 
-func TestSelectionHasEverySpecOnce(t *testing.T) {
-	specs, err := selected("", "")
-	must.OK(t, err)
-	if len(specs) != 174 {
-		t.Errorf("%d specs are selected, want 174", len(specs))
-	}
+func TestListsHaveEverySpecOnce(t *testing.T) {
 	seen := map[string]bool{}
-	for _, s := range specs {
-		if seen[s.text] {
-			t.Errorf("%s is selected twice", s.text)
+	for list, want := range map[string]int{"specs": 174, storage: 82} {
+		specs, err := selected(list, "", "")
+		must.OK(t, err)
+		if len(specs) != want {
+			t.Errorf("%s has %d specs, want %d", list, len(specs), want)
 		}
-		seen[s.text] = true
+		for _, s := range specs {
+			if seen[s.text] {
+				t.Errorf("%s is selected twice", s.text)
+			}
+			seen[s.text] = true
+		}
 	}
-	if _, err := selected("no such spec", ""); err == nil {
+	if _, err := selected("other", "", ""); err == nil {
+		t.Error("a list that does not exist is taken")
+	}
+	if _, err := selected("specs", "no such spec", ""); err == nil {
 		t.Error("an expression that matches no spec is taken: nothing would run, and nothing fail")
 	}
 }
 
 func TestShardsHoldEverySpecAndAreFocusedOnTheirOwn(t *testing.T) {
-	specs, err := selected("", "")
+	specs, err := selected("specs", "", "")
 	must.OK(t, err)
 	shards := shard(specs, 4)
 	focuses := make([]*regexp.Regexp, len(shards))
@@ -74,16 +79,25 @@ func TestReportDistinguishesSkippedFromNotInFocus(t *testing.T) {
 }
 
 func TestPageListsWhatDidNotPassFirst(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "page.md")
-	must.OK(t, writePage(path, "v1, containerd", []result{
+	results := []result{
 		{spec: spec{text: "[sig-node] A works", seconds: 2}, state: passed, took: 1},
 		{spec: spec{text: "[sig-node] B | fails"}, state: "failed", why: "no <pod>"},
-	}))
-	page, err := os.ReadFile(path)
-	must.OK(t, err)
+	}
+	pages := map[string]string{}
+	for _, list := range []string{"specs", storage} {
+		path := filepath.Join(t.TempDir(), "page.md")
+		must.OK(t, writePage(path, list, "v1, containerd", results))
+		page, err := os.ReadFile(path)
+		must.OK(t, err)
+		pages[list] = string(page)
+	}
+	if !strings.Contains(pages[storage], "by make storage-specs.") || strings.Contains(pages["specs"], "CSI") {
+		t.Errorf("a list has the page of the other one: %s", pages)
+	}
+	page := pages["specs"]
 	for _, want := range []string{"**1 of 2 passed.**", `\[sig-node] B \| fails | failed | 0.0 | no &lt;pod>`,
 		`\[sig-node] A works | passed | 1.0 | 2.0 |`} {
-		if !strings.Contains(string(page), want) {
+		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
 	}

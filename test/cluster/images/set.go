@@ -15,6 +15,9 @@ type Parts struct {
 	Source   string // directory of the module k8s.io/kubernetes
 	Bash     string // a static bash
 	Shell    string // the program in sh
+	Sidecars string // directory of the sidecars of CSI drivers; empty: without the images of drivers
+	Drivers  string // directory of the programs hostpath and registrar
+	API      string // host:port of the API server, as pods reach it; only sidecars need it
 }
 
 // The names are those that the tests of release 1.37 ask for.
@@ -64,6 +67,11 @@ func All(p Parts) (map[string]v1.Image, error) {
 	}
 	all := map[string]v1.Image{busyboxName: busybox, pauseName: pause,
 		tests + "agnhost:2.66.1": agnhost, tests + "agnhost:2.55": agnhost}
+	if p.Sidecars != "" {
+		if err := p.drivers(all, busybox); err != nil {
+			return nil, err
+		}
+	}
 	return all, p.derived(all, busybox, agnhost)
 }
 
