@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/kubeletstate"
 	"github.com/journalet/journalet/test/must"
 )
@@ -45,8 +44,8 @@ func TestStateFilesOfAKubelet(t *testing.T) {
 							g.Errorf("the log does not name %s", file)
 						}
 					}
-					if peak := peakOf(t, g.Process.Cmd.Process.Pid); peak > maxMemory {
-						g.Errorf("the start took %d MiB", peak>>20)
+					if most := peak(g.Process); most == 0 || most > maxMemory {
+						g.Errorf("the start took %d MiB", most>>20)
 					}
 				},
 			}.run(t)
@@ -54,14 +53,37 @@ func TestStateFilesOfAKubelet(t *testing.T) {
 	}
 }
 
-// peakOf returns the peak of a process's resident memory, in bytes.
-func peakOf(t *testing.T, pid int) (bytes int) {
-	t.Helper()
-	status, err := bounded.ReadFile(fmt.Sprintf("/proc/%d/status", pid), 64<<10)
-	must.OK(t, err)
-	_, text, _ := strings.Cut(string(status), "VmHWM:")
-	if n, err := fmt.Sscanf(text, "%d", &bytes); n != 1 {
-		t.Fatalf("%v in %q", err, status)
-	}
-	return bytes << 10
+// The journal is lost, and the directories of pods have files of what pods have alone that are none, and too many.
+func TestFilesOfWhatPodsHaveAlone(t *testing.T) {
+	const pods = 1000
+	attack{
+		prepare: func(g *target) {
+			all := filepath.Join(g.Root, "pods")
+			must.OK(t, errors.Join(os.MkdirAll(all, 0o700), os.Chmod(g.Root, 0o700)))
+			long := `{"devices":[{"container":"main","ids":["` + strings.Repeat("x", 100<<10) + `"]}]}`
+			write := func(text string) func(string) error {
+				return func(path string) error { return os.WriteFile(path, []byte(text), 0o600) }
+			}
+			plant := map[string]func(path string) error{
+				"fifo": func(path string) error { return unix.Mkfifo(path, 0o600) },
+				"link": func(path string) error { return os.Symlink("/dev/zero", path) },
+				"huge": func(path string) error { return errors.Join(write("")(path), os.Truncate(path, 1<<40)) },
+				"deep": write(strings.Repeat(`{"exclusive":[`, 8<<10)),
+			}
+			for i := range pods {
+				plant[fmt.Sprint("many-", i)] = write(long)
+			}
+			for uid, file := range plant {
+				must.OK(t, errors.Join(os.Mkdir(filepath.Join(all, uid), 0o700), file(filepath.Join(all, uid, "resources"))))
+			}
+		},
+		check: func(g *target) {
+			if len(g.linesWith("cannot read what some pods have alone")) == 0 {
+				g.Errorf("the log does not say that files could not be read")
+			}
+			if most := peak(g.Process); most == 0 || most > maxMemory {
+				g.Errorf("the start took %d MiB", most>>20)
+			}
+		},
+	}.run(t)
 }

@@ -34,6 +34,14 @@ func TestClientsWithoutPermissions(t *testing.T) {
 		begin: func(g *target) {
 			w := g.world
 			w.tokens["good"], w.denied["nobody"] = "reader", true
+			logs := "/containerLogs/" + g.bystanderPath() + "/main"
+			node.Eventually(t, settle, "the agent to know that the container runs", func() error {
+				code, body, err := w.do(w.as("reader"), http.MethodGet, logs, nil)
+				if code != http.StatusOK {
+					return fmt.Errorf("%d %.100q, %v", code, body, err) //nolint:errorlint // it may be nil
+				}
+				return nil
+			})
 			usage := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 			name := pkix.Name{CommonName: "kube-apiserver", Organization: []string{"system:masters"}}
 			expired := w.clients.Sign(t, &x509.Certificate{Subject: name, ExtKeyUsage: usage,
@@ -53,7 +61,7 @@ func TestClientsWithoutPermissions(t *testing.T) {
 				"a bad token": {caller{token: "bad"}, 401}, "denied": {w.as("nobody"), 403},
 				"a good token": {caller{token: "good"}, 200}, "permitted": {w.as("reader"), 200},
 			} {
-				for _, path := range []string{"/pods", "/metrics", "/healthz", "/containerLogs/" + g.bystanderPath() + "/main"} {
+				for _, path := range []string{"/pods", "/metrics", "/healthz", logs} {
 					if code, body, err := w.do(c.who, http.MethodGet, path, nil); code != c.code {
 						t.Errorf("%s: GET %s: %d %.100q, %v; want %d", what, path, code, body, err, c.code)
 					}
