@@ -14,7 +14,7 @@ import (
 const (
 	// reasonResize is the stop reason of a container whose resizePolicy has it restarted with its new resources.
 	reasonResize = "container resize requires restart"
-	// resizeTimer ends the wait after an UpdateContainer call that failed.
+	// resizeTimer ends the wait after a call of a resize that failed.
 	resizeTimer = "resize"
 )
 
@@ -23,7 +23,9 @@ func startOf(name string) func(*journaletv1.CallRequested) bool {
 	return func(r *journaletv1.CallRequested) bool { return r.GetStartContainer().GetContainer() == name }
 }
 
-func updateCall(r *journaletv1.CallRequested) bool { return r.GetUpdateContainer() != nil }
+func updateCall(r *journaletv1.CallRequested) bool {
+	return r.GetUpdateContainer() != nil || r.GetUpdateSandbox() != nil
+}
 
 // requestResize requests the desired resources from the node, or withdraws the request.
 func (d *step) requestResize() error {
@@ -63,14 +65,14 @@ func (a *Actor) changes() []change {
 				continue
 			}
 			one := change{container: c.Name, id: a.record(c.Name).GetCurrent().GetId(), to: proto.CloneOf(has.applied)}
-			to, limits, limitsBefore := has.allocated, a.inherits(has.allocated), a.inherits(has.applied)
+			to := has.allocated
 			var by int64
 			if memory {
-				by = cmp.Or(limits.GetMemoryLimitBytes()-limitsBefore.GetMemoryLimitBytes(),
+				by = cmp.Or(to.GetMemoryLimitBytes()-has.applied.GetMemoryLimitBytes(),
 					to.GetMemoryRequestBytes()-has.applied.GetMemoryRequestBytes())
 				one.to.MemoryLimitBytes, one.to.MemoryRequestBytes = to.GetMemoryLimitBytes(), to.GetMemoryRequestBytes()
 			} else {
-				by = cmp.Or(limits.GetCpuLimitMillis()-limitsBefore.GetCpuLimitMillis(),
+				by = cmp.Or(to.GetCpuLimitMillis()-has.applied.GetCpuLimitMillis(),
 					to.GetCpuRequestMillis()-has.applied.GetCpuRequestMillis())
 				one.to.CpuLimitMillis, one.to.CpuRequestMillis = to.GetCpuLimitMillis(), to.GetCpuRequestMillis()
 			}
@@ -108,7 +110,8 @@ func (a *Actor) inResizeOrder() []*corev1.Container {
 	return list
 }
 
-// applyResources gives running containers their allocated resources, one call after the other.
+// applyResources gives running containers, and then the pod as a whole, their allocated resources, one call after the
+// other. A call for a container also widens the pod's cgroup before, and narrows it afterwards.
 func (d *step) applyResources() error {
 	if d.calling(updateCall) {
 		return nil
@@ -126,7 +129,7 @@ func (d *step) applyResources() error {
 	list := d.changes()
 	wait := d.left(r.GetFailedAt(), startDelay(r.GetFailures(), d.maxBackOff()))
 	switch {
-	case unapplied && len(list) == 0:
+	case unapplied && len(list) == 0 && !d.podUnapplied():
 		return nil // a container is not steady, or restarts
 	case unapplied && wait > 0:
 		return d.timer(resizeTimer, wait)
@@ -136,6 +139,13 @@ func (d *step) applyResources() error {
 	}
 	if !unapplied {
 		return d.decide(&journaletv1.ResizeCompleted{Uid: d.self.ID})
+	}
+	if len(list) == 0 {
+		return d.requestCall(&journaletv1.UpdateSandbox{
+			SandboxId: d.state.GetSandboxId(), Digest: d.state.GetPod().GetDigest(),
+			AllocatedDigest: d.state.GetAllocatedDigest(), Resources: resources.OfPod(d.manifest),
+			ExclusiveCpus: d.exclusiveCPUs(),
+		})
 	}
 	w := &journaletv1.UpdateContainer{
 		Container: list[0].container, ContainerId: list[0].id, Resources: list[0].to,

@@ -198,7 +198,7 @@ func (d *step) withdrawStarts() error {
 	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
 		r := d.state.Calls[id].GetRequest()
 		if r.GetRunSandbox() == nil && r.GetStartContainer() == nil && r.GetSetUpVolumes() == nil &&
-			r.GetUpdateContainer() == nil && r.GetReadClaims() == nil && r.GetPrepareClaims() == nil {
+			!updateCall(r) && r.GetReadClaims() == nil && r.GetPrepareClaims() == nil {
 			continue
 		}
 		if err := d.withdrawCall(id); err != nil {

@@ -24,6 +24,8 @@ func (a *Actor) evolveCallRequested(e actors.Event, req *journaletv1.CallRequest
 	s.Calls[e.ID] = &journaletv1.PodCall{Request: req, RequestedAt: timestamppb.New(e.Time)}
 	s.UsedRuntime = true
 	switch w := req.GetWork().(type) {
+	case *journaletv1.CallRequested_RunSandbox:
+		a.evolvePodCreating()
 	case *journaletv1.CallRequested_StopContainer:
 		a.evolveStopRequested(w.StopContainer.GetContainer(), w.StopContainer.GetContainerId())
 		switch w.StopContainer.GetReason() {
@@ -93,6 +95,8 @@ func (a *Actor) evolveCallFinished(e actors.Event, f *journaletv1.CallFinished) 
 		if w.UpdateContainer.GetResources() != nil {
 			a.evolveResourcesApplied(e, w.UpdateContainer, f)
 		}
+	case *journaletv1.CallRequested_UpdateSandbox:
+		a.evolvePodResourcesApplied(e, w.UpdateSandbox, f)
 	case *journaletv1.CallRequested_RunHook:
 		a.evolveHookFinished(w.RunHook, f)
 	case *journaletv1.CallRequested_StopContainer:

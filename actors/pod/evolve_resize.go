@@ -1,6 +1,8 @@
 package pod
 
 import (
+	"cmp"
+
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
@@ -67,11 +69,11 @@ func (a *Actor) evolveResizeDecided(e actors.Event, k *journaletv1.ResizeDecided
 	case k.GetAllocated():
 		before := a.manifest
 		a.allocate(k.GetDigest(), e.Manifest)
-		a.keepApplied(before)
-		a.state.Resize = &journaletv1.PodResize{InProgress: true}
+		a.state.Resize = &journaletv1.PodResize{InProgress: true, Applied: r.GetApplied()}
 		if requested := r.GetRequestedDigest(); requested != k.GetDigest() {
 			a.state.Resize.RequestedDigest = requested
 		}
+		a.keepApplied(before)
 	case k.GetDigest() == r.GetRequestedDigest():
 		r.Deferred, r.Infeasible = k.GetMessage(), k.GetReason() == corev1.PodReasonInfeasible
 	}
@@ -88,33 +90,62 @@ func (a *Actor) evolveResizePendingPreemption(e actors.Event, k *journaletv1.Res
 	}
 }
 
-// keepApplied records, when other resources are allocated, what containers have that run, or are being started.
+// keepApplied records, when other resources are allocated, what the sandbox and containers have that run, or are being
+// started.
 func (a *Actor) keepApplied(before *corev1.Pod) {
+	if a.state.GetSandboxId() != "" || a.calling(func(r *journaletv1.CallRequested) bool { return r.GetRunSandbox() != nil }) {
+		a.setPodApplied(cmp.Or(a.state.GetResize().GetApplied(), resources.OfPod(before)))
+	}
 	for c := range a.all() {
 		was, r := containers.Find(before, c.Name), a.state.Containers[c.Name]
 		if r == nil || !alive(r.GetCurrent()) && !a.beingStarted(r) {
 			continue
 		}
 		if r.Applied == nil {
-			r.Applied = resources.Of(&was.Resources)
+			r.Applied = resources.OfContainer(before, was)
 		}
 		a.setApplied(r, r.Applied)
+	}
+}
+
+// evolvePodCreating folds that a sandbox is being created: with what is allocated.
+func (a *Actor) evolvePodCreating() {
+	if a.state.GetResize() != nil {
+		a.state.Resize.Applied = nil
+		a.dropEmptyResize()
 	}
 }
 
 // evolveResourcesApplied folds the outcome of an UpdateContainer call. For an instance that has ended or was replaced
 // nothing is recorded.
 func (a *Actor) evolveResourcesApplied(e actors.Event, w *journaletv1.UpdateContainer, f *journaletv1.CallFinished) {
-	r, resize := a.ensureRecord(w.GetContainer()), a.resizing()
+	r := a.ensureRecord(w.GetContainer())
+	ok := f.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED
+	if ok && r.GetCurrent().GetId() == w.GetContainerId() {
+		// Other resources may have been allocated since the call was requested.
+		a.setApplied(r, w.GetResources())
+		r.Reported = f.GetReported()
+	}
+	a.countResizeCall(e, f)
+}
+
+// evolvePodResourcesApplied folds the outcome of an UpdateSandbox call. For a sandbox that was replaced nothing is
+// recorded.
+func (a *Actor) evolvePodResourcesApplied(e actors.Event, w *journaletv1.UpdateSandbox, f *journaletv1.CallFinished) {
+	ok := f.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED
+	if ok && a.state.GetSandboxId() == w.GetSandboxId() {
+		a.setPodApplied(w.GetResources())
+	}
+	a.countResizeCall(e, f)
+}
+
+// countResizeCall counts the failures in a row of the calls that apply a resize, and keeps the newest error.
+func (a *Actor) countResizeCall(e actors.Event, f *journaletv1.CallFinished) {
+	resize := a.resizing()
 	defer a.dropEmptyResize()
 	switch f.GetError() {
 	case journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
 		resize.Failures, resize.FailedAt = 0, nil
-		if r.GetCurrent().GetId() == w.GetContainerId() {
-			// Other resources may have been allocated since the call was requested.
-			a.setApplied(r, w.GetResources())
-			r.Reported = f.GetReported()
-		}
 	case journaletv1.CallError_CALL_ERROR_WITHDRAWN:
 	default:
 		resize.Failures++

@@ -3,14 +3,14 @@ package pod
 import (
 	"cmp"
 
-	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// containerResources are the CPU and memory of one container (ADR 014). What is desired differs from what is allocated
+// containerResources are the CPU and memory of one container (ADR 014), with the limits of the pod as a whole where it
+// has none of its own. What is desired differs from what is allocated
 // for the pod as a whole only: see Actor.
 type containerResources struct {
 	// allocated is what the node has granted.
@@ -23,28 +23,25 @@ type containerResources struct {
 
 // resourcesOf returns the resources of a container of the effective manifest.
 func (a *Actor) resourcesOf(c *corev1.Container) containerResources {
-	r, allocated := a.record(c.Name), resources.Of(&c.Resources)
+	r, allocated := a.record(c.Name), resources.OfContainer(a.manifest, c)
 	return containerResources{allocated: allocated, applied: cmp.Or(r.GetApplied(), allocated), reported: r.GetReported()}
 }
 
 // setApplied records what a container was last given, and drops the record where that is what is allocated.
 func (a *Actor) setApplied(r *journaletv1.ContainerRecord, applied *journaletv1.Resources) {
-	if c := a.spec(r.GetName()); c != nil && resources.Equal(applied, resources.Of(&c.Resources)) {
+	if c := a.spec(r.GetName()); c != nil && resources.Equal(applied, resources.OfContainer(a.manifest, c)) {
 		applied = nil
 	}
 	r.Applied = applied
 }
 
-// inherits returns a container's resources, with the limits of the pod as a whole where the container has none.
-func (a *Actor) inherits(r *journaletv1.Resources) *journaletv1.Resources {
-	if a.manifest.Spec.Resources == nil {
-		return r
+// setPodApplied records what the pod as a whole was last given, and drops the record where that is what is allocated.
+// Only Evolve may call it.
+func (a *Actor) setPodApplied(applied *journaletv1.Resources) {
+	if resources.Equal(applied, resources.OfPod(a.manifest)) {
+		applied = nil
 	}
-	whole := resources.Of(a.manifest.Spec.Resources)
-	r = proto.CloneOf(r)
-	r.MemoryLimitBytes = cmp.Or(r.GetMemoryLimitBytes(), whole.GetMemoryLimitBytes())
-	r.CpuLimitMillis = cmp.Or(r.GetCpuLimitMillis(), whole.GetCpuLimitMillis())
-	return r
+	a.resizing().Applied = applied
 }
 
 // steady reports whether a container runs and is neither being started nor being stopped.
@@ -67,8 +64,17 @@ func (a *Actor) beingStarted(r *journaletv1.ContainerRecord) bool {
 	return a.created(r) != nil || a.calling(startOf(r.GetName()))
 }
 
-// unapplied reports whether a container that runs, or is about to, does not have its allocated resources.
+// podUnapplied reports whether the pod's sandbox runs without what is allocated to the pod as a whole.
+func (a *Actor) podUnapplied() bool {
+	return a.state.GetResize().GetApplied() != nil && a.state.GetSandboxId() != ""
+}
+
+// unapplied reports whether the pod as a whole, or a container that runs or is about to, does not have its allocated
+// resources.
 func (a *Actor) unapplied() bool {
+	if a.podUnapplied() {
+		return true
+	}
 	for c := range a.all() {
 		r := a.record(c.Name)
 		if r.GetApplied() != nil && (alive(r.GetCurrent()) || r.GetReplacing() || a.beingStarted(r)) {
@@ -90,27 +96,23 @@ const (
 // appliedBy infers what a container was given from what the runtime reports of it. The runtime reports no memory
 // request, and it makes no difference to what runs: the allocated one is taken.
 func (a *Actor) appliedBy(c *corev1.Container, reported *journaletv1.Resources) *journaletv1.Resources {
-	applied := resources.Of(&c.Resources)
-	effective := a.inherits(applied)
+	applied := resources.OfContainer(a.manifest, c)
 	shares := func(millis int64) int64 { return min(max(millis, leastCPURequestMillis), mostCPURequestMillis) }
-	quota := effective.GetCpuLimitMillis()
+	quota := applied.GetCpuLimitMillis()
 	if quota > 0 {
 		quota = max(quota, leastCPULimitMillis)
 	}
 	sharesOfRequest := shares(applied.GetCpuRequestMillis())
-	if applied.GetCpuRequestMillis() == 0 && reported.GetCpuRequestMillis() == shares(effective.GetCpuLimitMillis()) {
+	if applied.GetCpuRequestMillis() == 0 && reported.GetCpuRequestMillis() == shares(applied.GetCpuLimitMillis()) {
 		// A container without a CPU request is created with shares by its limit.
 		sharesOfRequest = reported.GetCpuRequestMillis()
 	}
-	applied = proto.CloneOf(applied)
 	if reported.GetCpuRequestMillis() != sharesOfRequest {
 		applied.CpuRequestMillis = reported.GetCpuRequestMillis()
 	}
 	if reported.GetCpuLimitMillis() != quota {
 		applied.CpuLimitMillis = reported.GetCpuLimitMillis()
 	}
-	if reported.GetMemoryLimitBytes() != effective.GetMemoryLimitBytes() {
-		applied.MemoryLimitBytes = reported.GetMemoryLimitBytes()
-	}
+	applied.MemoryLimitBytes = reported.GetMemoryLimitBytes()
 	return applied
 }

@@ -2,9 +2,11 @@ package pod
 
 import (
 	"cmp"
+	"maps"
 
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -69,6 +71,21 @@ func (a *Actor) reportedResources(c *corev1.Container, r *journaletv1.ContainerR
 	put(out.Requests, values.Requests, corev1.ResourceMemory, 0)
 	put(out.Limits, values.Limits, corev1.ResourceCPU, leastCPULimitMillis)
 	put(out.Limits, values.Limits, corev1.ResourceMemory, 0)
+	return out
+}
+
+// appliedManifest returns the effective manifest, with the CPU and memory that the pod as a whole was last given. A
+// pod whose sandbox does not run has what is allocated.
+func (a *Actor) appliedManifest() *corev1.Pod {
+	if !a.podUnapplied() {
+		return a.manifest
+	}
+	has := resources.Requirements(a.state.GetResize().GetApplied())
+	isZero := func(_ corev1.ResourceName, q resource.Quantity) bool { return q.IsZero() }
+	maps.DeleteFunc(has.Requests, isZero)
+	maps.DeleteFunc(has.Limits, isZero)
+	out := a.manifest.DeepCopy()
+	resources.PutPod(&out.Spec, &corev1.PodSpec{Resources: &has})
 	return out
 }
 

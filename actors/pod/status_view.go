@@ -130,10 +130,10 @@ func (a *Actor) status(on Node) corev1.PodStatus {
 	st.Conditions = append(st.Conditions, a.gateConditions(st.ObservedGeneration)...)
 	if a.manifest != nil {
 		// For static pods the kubelet reports what is allocated, never the values of their cgroup.
-		all := resource.PodResourcesOptions{}
+		all, has := resource.PodResourcesOptions{}, a.appliedManifest()
 		st.AllocatedResources = resource.PodRequests(a.manifest, all)
 		st.Resources = &corev1.ResourceRequirements{
-			Requests: resource.PodRequests(a.manifest, all), Limits: resource.PodLimits(a.manifest, all),
+			Requests: resource.PodRequests(has, all), Limits: resource.PodLimits(has, all),
 		}
 	}
 	for i := range a.initContainers() {

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -18,6 +19,7 @@ func updateAllowed(old, to *corev1.Pod) bool {
 	was, is := &old.Spec, to.Spec.DeepCopy()
 	if old.Name != to.Name || old.Namespace != to.Namespace || QOS(old) != QOS(to) ||
 		!deadlineAllowed(was.ActiveDeadlineSeconds, is.ActiveDeadlineSeconds) ||
+		!updatePodResources(was, is) ||
 		!updateContainers(was.InitContainers, is.InitContainers) || !updateContainers(was.Containers, is.Containers) {
 		return false
 	}
@@ -46,6 +48,17 @@ func keepsTolerations(was, is []corev1.Toleration) bool {
 			return false
 		}
 	}
+	return true
+}
+
+// updatePodResources reports whether the resources of the pod as a whole may change in this way. It gives them back
+// their old CPU and memory.
+func updatePodResources(was, is *corev1.PodSpec) bool {
+	none := new(corev1.ResourceRequirements)
+	if !resources.Keeps(cmp.Or(was.Resources, none), cmp.Or(is.Resources, none)) {
+		return false
+	}
+	resources.PutPod(is, was)
 	return true
 }
 

@@ -76,8 +76,13 @@ func TestUpdateIsWhatTheAPIServerAllows(t *testing.T) {
 		"a resize policy": {false, func(p *corev1.Pod) {
 			main(p).ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: cpu}}
 		}},
-		"resources of the pod": {false, func(p *corev1.Pod) {
+		"resources of the pod": {true, func(p *corev1.Pod) {
 			p.Spec.Resources = &corev1.ResourceRequirements{Requests: main(p).Resources.Requests}
+		}},
+		"huge pages of the pod": {false, func(p *corev1.Pod) {
+			p.Spec.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{
+				corev1.ResourceHugePagesPrefix + "2Mi": resource.MustParse("2Mi"),
+			}}
 		}},
 		"an environment": {false, func(p *corev1.Pod) { main(p).Env = []corev1.EnvVar{{Name: "A"}} }},
 		"another container": {false, func(p *corev1.Pod) {
@@ -160,5 +165,33 @@ func TestUpdateWithOtherContainersEndsRunningIncarnation(t *testing.T) {
 	p.updated(update, "two")
 	if s := p.Pod(); s.GetStage() != terminating || !s.GetRemoved() || s.GetPod().GetDigest() != "one" {
 		t.Errorf("its state is %v", s)
+	}
+}
+
+func TestUpdateMayChangeResourcesOfThePodAndNotRemoveThem(t *testing.T) {
+	whole := func(limits corev1.ResourceList) *corev1.Pod {
+		p := updatable()
+		p.Spec.Resources = &corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}, Limits: limits,
+		}
+		return p
+	}
+	limit := func(name corev1.ResourceName, q string) corev1.ResourceList {
+		return corev1.ResourceList{name: resource.MustParse(q)}
+	}
+	cpu, pages := corev1.ResourceCPU, corev1.ResourceName(corev1.ResourceHugePagesPrefix+"2Mi")
+	for name, c := range map[string]struct {
+		to      *corev1.Pod
+		allowed bool
+	}{
+		"another limit":         {whole(limit(cpu, "3")), true},
+		"another one, too":      {whole(corev1.ResourceList{cpu: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi")}), true},
+		"a removed limit":       {whole(nil), false},
+		"other huge pages":      {whole(corev1.ResourceList{cpu: resource.MustParse("2"), pages: resource.MustParse("2Mi")}), false},
+		"no resources any more": {updatable(), false},
+	} {
+		if got := updateAllowed(whole(limit(cpu, "2")), c.to); got != c.allowed {
+			t.Errorf("%s: allowed %t", name, got)
+		}
 	}
 }

@@ -1,6 +1,8 @@
 package resources
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -20,6 +22,23 @@ func Of(r *corev1.ResourceRequirements) *journaletv1.Resources {
 	}
 }
 
+// OfContainer returns the CPU and memory of a container of a pod, with the limits of the pod as a whole where it has
+// none of its own (KEP-2837).
+func OfContainer(pod *corev1.Pod, c *corev1.Container) *journaletv1.Resources {
+	out, whole := Of(&c.Resources), OfPod(pod)
+	out.CpuLimitMillis = cmp.Or(out.GetCpuLimitMillis(), whole.GetCpuLimitMillis())
+	out.MemoryLimitBytes = cmp.Or(out.GetMemoryLimitBytes(), whole.GetMemoryLimitBytes())
+	return out
+}
+
+// OfPod returns the CPU and memory in spec.resources; all of them 0 without it.
+func OfPod(pod *corev1.Pod) *journaletv1.Resources {
+	if pod.Spec.Resources == nil {
+		return new(journaletv1.Resources)
+	}
+	return Of(pod.Spec.Resources)
+}
+
 // Requirements is the reverse of Of. Every value is set: 0 stands for none.
 func Requirements(r *journaletv1.Resources) corev1.ResourceRequirements {
 	list := func(millis, bytes int64) corev1.ResourceList {
@@ -34,7 +53,7 @@ func Requirements(r *journaletv1.Resources) corev1.ResourceRequirements {
 	}
 }
 
-// Equal reports whether two containers have the same CPU and memory.
+// Equal reports whether two containers, or pods as a whole, have the same CPU and memory.
 func Equal(a, b *journaletv1.Resources) bool { return SameCPU(a, b) && SameMemory(a, b) }
 
 // SameCPU reports whether two containers have the same CPU.
@@ -64,8 +83,12 @@ func Restarts(c *corev1.Container, from, to *journaletv1.Resources) bool {
 	return false
 }
 
-// Same reports whether the containers of two pods have the same CPU and memory. Both must have the same containers.
+// Same reports whether two pods have the same CPU and memory, each as a whole and in each container. Both must have the
+// same containers.
 func Same(a, b *corev1.Pod) bool {
+	if !sameWhole(a.Spec.Resources, b.Spec.Resources) {
+		return false
+	}
 	x, y := containers(a), containers(b)
 	for i := range min(len(x), len(y)) {
 		if !same(x[i].Resources.Requests, y[i].Resources.Requests) || !same(x[i].Resources.Limits, y[i].Resources.Limits) {
@@ -73,6 +96,11 @@ func Same(a, b *corev1.Pod) bool {
 		}
 	}
 	return true
+}
+
+func sameWhole(a, b *corev1.ResourceRequirements) bool {
+	a, b = cmp.Or(a, new(corev1.ResourceRequirements)), cmp.Or(b, new(corev1.ResourceRequirements))
+	return same(a.Requests, b.Requests) && same(a.Limits, b.Limits)
 }
 
 func same(a, b corev1.ResourceList) bool {
@@ -93,6 +121,7 @@ func Allocated(pod, allocated *corev1.Pod) *corev1.Pod {
 		return pod
 	}
 	pod = pod.DeepCopy()
+	PutPod(&pod.Spec, &allocated.Spec)
 	from := containers(allocated)
 	for i, c := range containers(pod) {
 		if i < len(from) {
@@ -107,7 +136,20 @@ func Put(c, from *corev1.ResourceRequirements) {
 	c.Requests, c.Limits = with(c.Requests, from.Requests), with(c.Limits, from.Limits)
 }
 
-// Keeps reports whether a container still has every request and limit of CPU and memory that it had, whatever its value
+// PutPod sets CPU and memory of a pod as a whole to another's, and changes nothing else. Where nothing is left,
+// spec.resources is unset.
+func PutPod(to, from *corev1.PodSpec) {
+	if to.Resources == nil && from.Resources == nil {
+		return
+	}
+	has := cmp.Or(to.Resources, new(corev1.ResourceRequirements))
+	Put(has, cmp.Or(from.Resources, new(corev1.ResourceRequirements)))
+	if to.Resources = has; len(has.Requests)+len(has.Limits)+len(has.Claims) == 0 {
+		to.Resources = nil
+	}
+}
+
+// Keeps reports whether a container, or a pod as a whole, still has every request and limit of CPU and memory that it had, whatever its value
 // (the API server forbids their removal: ValidatePodResize).
 func Keeps(was, is *corev1.ResourceRequirements) bool {
 	for _, name := range resizable {

@@ -2350,7 +2350,9 @@ type PodResize struct {
 	FailedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=failed_at,json=failedAt,proto3" json:"failed_at,omitempty"`
 	Error    string                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
 	// It is not only deferred: it can never be applied.
-	Infeasible    bool `protobuf:"varint,7,opt,name=infeasible,proto3" json:"infeasible,omitempty"`
+	Infeasible bool `protobuf:"varint,7,opt,name=infeasible,proto3" json:"infeasible,omitempty"`
+	// spec.resources that the sandbox was last given. Unset: the allocated ones.
+	Applied       *Resources `protobuf:"bytes,8,opt,name=applied,proto3" json:"applied,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2434,6 +2436,13 @@ func (x *PodResize) GetInfeasible() bool {
 	return false
 }
 
+func (x *PodResize) GetApplied() *Resources {
+	if x != nil {
+		return x.Applied
+	}
+	return nil
+}
+
 // ContainerRecord is what is known of one container, over all its instances.
 type ContainerRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2470,7 +2479,8 @@ type ContainerRecord struct {
 	Probes             *ContainerProbes `protobuf:"bytes,17,opt,name=probes,proto3" json:"probes,omitempty"`
 	// The termination of the instance whose preStop hook was requested last.
 	Termination *ContainerTermination `protobuf:"bytes,18,opt,name=termination,proto3" json:"termination,omitempty"`
-	// Resources last applied to the newest instance. Unset: the allocated ones.
+	// Resources last applied to the newest instance, with the limits of the pod as a whole where it has none of its own.
+	// Unset: the allocated ones.
 	Applied *Resources `protobuf:"bytes,19,opt,name=applied,proto3" json:"applied,omitempty"`
 	// Resources that the runtime reported after a resize of the newest instance, or when the instance was found without
 	// a record of its start. Unset: neither.
@@ -3352,7 +3362,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"used_bytes\x18\x04 \x01(\x03R\tusedBytes\x12\x1f\n" +
 	"\vlimit_bytes\x18\x05 \x01(\x03R\n" +
 	"limitBytes\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"\xfe\x01\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\xb1\x02\n" +
 	"\tPodResize\x12)\n" +
 	"\x10requested_digest\x18\x01 \x01(\tR\x0frequestedDigest\x12\x1a\n" +
 	"\bdeferred\x18\x02 \x01(\tR\bdeferred\x12\x1f\n" +
@@ -3363,7 +3373,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x05error\x18\x06 \x01(\tR\x05error\x12\x1e\n" +
 	"\n" +
 	"infeasible\x18\a \x01(\bR\n" +
-	"infeasible\"\xdb\v\n" +
+	"infeasible\x121\n" +
+	"\aapplied\x18\b \x01(\v2\x17.journalet.v1.ResourcesR\aapplied\"\xdb\v\n" +
 	"\x0fContainerRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fnext_attempt\x18\x02 \x01(\rR\vnextAttempt\x12<\n" +
@@ -3520,8 +3531,8 @@ var file_journalet_v1_pod_proto_goTypes = []any{
 	(*DeviceAllocation)(nil),        // 53: journalet.v1.DeviceAllocation
 	(*ExclusiveContainer)(nil),      // 54: journalet.v1.ExclusiveContainer
 	(*PodClaims)(nil),               // 55: journalet.v1.PodClaims
-	(*ContainerObservation)(nil),    // 56: journalet.v1.ContainerObservation
-	(*Resources)(nil),               // 57: journalet.v1.Resources
+	(*Resources)(nil),               // 56: journalet.v1.Resources
+	(*ContainerObservation)(nil),    // 57: journalet.v1.ContainerObservation
 	(*CallRequested)(nil),           // 58: journalet.v1.CallRequested
 }
 var file_journalet_v1_pod_proto_depIdxs = []int32{
@@ -3573,40 +3584,41 @@ var file_journalet_v1_pod_proto_depIdxs = []int32{
 	2,  // 45: journalet.v1.VolumeRecord.stage:type_name -> journalet.v1.VolumeStage
 	42, // 46: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
 	42, // 47: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
-	56, // 48: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	56, // 49: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
-	5,  // 50: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
-	34, // 51: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	42, // 52: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
-	5,  // 53: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
-	33, // 54: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	32, // 55: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
-	57, // 56: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
-	57, // 57: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
-	31, // 58: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
-	41, // 59: journalet.v1.ContainerRecord.volume_images:type_name -> journalet.v1.ContainerRecord.VolumeImagesEntry
-	42, // 60: journalet.v1.ContainerRecord.cpus_failed_at:type_name -> google.protobuf.Timestamp
-	42, // 61: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
-	44, // 62: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
-	1,  // 63: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
-	9,  // 64: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
-	9,  // 65: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
-	9,  // 66: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	44, // 67: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	42, // 68: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	58, // 69: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	42, // 70: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
-	5,  // 71: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
-	29, // 72: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	35, // 73: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	3,  // 74: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	23, // 75: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
-	30, // 76: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
-	77, // [77:77] is the sub-list for method output_type
-	77, // [77:77] is the sub-list for method input_type
-	77, // [77:77] is the sub-list for extension type_name
-	77, // [77:77] is the sub-list for extension extendee
-	0,  // [0:77] is the sub-list for field type_name
+	56, // 48: journalet.v1.PodResize.applied:type_name -> journalet.v1.Resources
+	57, // 49: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	57, // 50: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	5,  // 51: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
+	34, // 52: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	42, // 53: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	5,  // 54: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
+	33, // 55: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	32, // 56: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
+	56, // 57: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
+	56, // 58: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
+	31, // 59: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
+	41, // 60: journalet.v1.ContainerRecord.volume_images:type_name -> journalet.v1.ContainerRecord.VolumeImagesEntry
+	42, // 61: journalet.v1.ContainerRecord.cpus_failed_at:type_name -> google.protobuf.Timestamp
+	42, // 62: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
+	44, // 63: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
+	1,  // 64: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	9,  // 65: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	9,  // 66: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	9,  // 67: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	44, // 68: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	42, // 69: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	58, // 70: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	42, // 71: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
+	5,  // 72: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
+	29, // 73: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	35, // 74: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	3,  // 75: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	23, // 76: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
+	30, // 77: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
+	78, // [78:78] is the sub-list for method output_type
+	78, // [78:78] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_pod_proto_init() }

@@ -554,6 +554,7 @@ type CallRequested struct {
 	//	*CallRequested_PrepareClaims
 	//	*CallRequested_UnprepareClaims
 	//	*CallRequested_PreStartContainer
+	//	*CallRequested_UpdateSandbox
 	Work          isCallRequested_Work `protobuf_oneof:"work"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -756,6 +757,15 @@ func (x *CallRequested) GetPreStartContainer() *PreStartContainer {
 	return nil
 }
 
+func (x *CallRequested) GetUpdateSandbox() *UpdateSandbox {
+	if x != nil {
+		if x, ok := x.Work.(*CallRequested_UpdateSandbox); ok {
+			return x.UpdateSandbox
+		}
+	}
+	return nil
+}
+
 type isCallRequested_Work interface {
 	isCallRequested_Work()
 }
@@ -828,6 +838,10 @@ type CallRequested_PreStartContainer struct {
 	PreStartContainer *PreStartContainer `protobuf:"bytes,20,opt,name=pre_start_container,json=preStartContainer,proto3,oneof"`
 }
 
+type CallRequested_UpdateSandbox struct {
+	UpdateSandbox *UpdateSandbox `protobuf:"bytes,21,opt,name=update_sandbox,json=updateSandbox,proto3,oneof"`
+}
+
 func (*CallRequested_RunSandbox) isCallRequested_Work() {}
 
 func (*CallRequested_StartContainer) isCallRequested_Work() {}
@@ -862,7 +876,9 @@ func (*CallRequested_UnprepareClaims) isCallRequested_Work() {}
 
 func (*CallRequested_PreStartContainer) isCallRequested_Work() {}
 
-// Resources are CPU and memory of a container. 0 means that none is set.
+func (*CallRequested_UpdateSandbox) isCallRequested_Work() {}
+
+// Resources are CPU and memory of a container, or of a pod as a whole. 0 means that none is set.
 type Resources struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	CpuRequestMillis   int64                  `protobuf:"varint,1,opt,name=cpu_request_millis,json=cpuRequestMillis,proto3" json:"cpu_request_millis,omitempty"`
@@ -1370,7 +1386,8 @@ type UpdateContainer struct {
 	Digest      string                 `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
 	// The manifest whose CPU and memory are allocated to the pod. Empty: that of digest.
 	AllocatedDigest string `protobuf:"bytes,4,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
-	// All of the container's resources after the call. Unset: they stay, and placement alone changes.
+	// All of the container's resources after the call, with the limits of the pod as a whole where it has none of its
+	// own. Unset: they stay, and placement alone changes.
 	Resources *Resources `protobuf:"bytes,5,opt,name=resources,proto3" json:"resources,omitempty"`
 	// Memory limits that fall, of this container and of others that follow. If one of them is in use to that amount,
 	// nothing is changed.
@@ -1470,6 +1487,87 @@ func (x *UpdateContainer) GetPlacement() *Placement {
 	return nil
 }
 
+// UpdateSandbox applies resources to a pod as a whole: to its cgroup and its sandbox (CRI UpdatePodSandboxResources,
+// where the runtime has it). Idempotent.
+type UpdateSandbox struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Digest    string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	// The manifest whose CPU and memory are allocated to the pod. Empty: that of digest.
+	AllocatedDigest string `protobuf:"bytes,3,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
+	// Those of spec.resources after the call.
+	Resources *Resources `protobuf:"bytes,4,opt,name=resources,proto3" json:"resources,omitempty"`
+	// A container of the pod has CPUs alone: the pod's cgroup has no CPU quota.
+	ExclusiveCpus bool `protobuf:"varint,5,opt,name=exclusive_cpus,json=exclusiveCpus,proto3" json:"exclusive_cpus,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateSandbox) Reset() {
+	*x = UpdateSandbox{}
+	mi := &file_journalet_v1_runtime_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateSandbox) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateSandbox) ProtoMessage() {}
+
+func (x *UpdateSandbox) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_runtime_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateSandbox.ProtoReflect.Descriptor instead.
+func (*UpdateSandbox) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *UpdateSandbox) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *UpdateSandbox) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *UpdateSandbox) GetAllocatedDigest() string {
+	if x != nil {
+		return x.AllocatedDigest
+	}
+	return ""
+}
+
+func (x *UpdateSandbox) GetResources() *Resources {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+func (x *UpdateSandbox) GetExclusiveCpus() bool {
+	if x != nil {
+		return x.ExclusiveCpus
+	}
+	return false
+}
+
 // StopContainer stops one container. Idempotent.
 type StopContainer struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -1484,7 +1582,7 @@ type StopContainer struct {
 
 func (x *StopContainer) Reset() {
 	*x = StopContainer{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[7]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1496,7 +1594,7 @@ func (x *StopContainer) String() string {
 func (*StopContainer) ProtoMessage() {}
 
 func (x *StopContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[7]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1509,7 +1607,7 @@ func (x *StopContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopContainer.ProtoReflect.Descriptor instead.
 func (*StopContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StopContainer) GetContainer() string {
@@ -1561,7 +1659,7 @@ type RunHook struct {
 
 func (x *RunHook) Reset() {
 	*x = RunHook{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[8]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1573,7 +1671,7 @@ func (x *RunHook) String() string {
 func (*RunHook) ProtoMessage() {}
 
 func (x *RunHook) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[8]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1586,7 +1684,7 @@ func (x *RunHook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunHook.ProtoReflect.Descriptor instead.
 func (*RunHook) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RunHook) GetContainer() string {
@@ -1651,7 +1749,7 @@ type RemoveContainer struct {
 
 func (x *RemoveContainer) Reset() {
 	*x = RemoveContainer{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[9]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1663,7 +1761,7 @@ func (x *RemoveContainer) String() string {
 func (*RemoveContainer) ProtoMessage() {}
 
 func (x *RemoveContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[9]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1676,7 +1774,7 @@ func (x *RemoveContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveContainer.ProtoReflect.Descriptor instead.
 func (*RemoveContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RemoveContainer) GetContainer() string {
@@ -1710,7 +1808,7 @@ type StopSandbox struct {
 
 func (x *StopSandbox) Reset() {
 	*x = StopSandbox{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[10]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1722,7 +1820,7 @@ func (x *StopSandbox) String() string {
 func (*StopSandbox) ProtoMessage() {}
 
 func (x *StopSandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[10]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1735,7 +1833,7 @@ func (x *StopSandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandbox.ProtoReflect.Descriptor instead.
 func (*StopSandbox) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StopSandbox) GetSandboxId() string {
@@ -1755,7 +1853,7 @@ type RemoveSandbox struct {
 
 func (x *RemoveSandbox) Reset() {
 	*x = RemoveSandbox{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[11]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1767,7 +1865,7 @@ func (x *RemoveSandbox) String() string {
 func (*RemoveSandbox) ProtoMessage() {}
 
 func (x *RemoveSandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[11]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1780,7 +1878,7 @@ func (x *RemoveSandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSandbox.ProtoReflect.Descriptor instead.
 func (*RemoveSandbox) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RemoveSandbox) GetSandboxId() string {
@@ -1808,7 +1906,7 @@ type PullImage struct {
 
 func (x *PullImage) Reset() {
 	*x = PullImage{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1820,7 +1918,7 @@ func (x *PullImage) String() string {
 func (*PullImage) ProtoMessage() {}
 
 func (x *PullImage) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1833,7 +1931,7 @@ func (x *PullImage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullImage.ProtoReflect.Descriptor instead.
 func (*PullImage) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PullImage) GetImage() string {
@@ -1886,7 +1984,7 @@ type RemoveImage struct {
 
 func (x *RemoveImage) Reset() {
 	*x = RemoveImage{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1898,7 +1996,7 @@ func (x *RemoveImage) String() string {
 func (*RemoveImage) ProtoMessage() {}
 
 func (x *RemoveImage) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1911,7 +2009,7 @@ func (x *RemoveImage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImage.ProtoReflect.Descriptor instead.
 func (*RemoveImage) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RemoveImage) GetImageId() string {
@@ -1952,7 +2050,7 @@ type LogRotated struct {
 
 func (x *LogRotated) Reset() {
 	*x = LogRotated{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1964,7 +2062,7 @@ func (x *LogRotated) String() string {
 func (*LogRotated) ProtoMessage() {}
 
 func (x *LogRotated) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1977,7 +2075,7 @@ func (x *LogRotated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRotated.ProtoReflect.Descriptor instead.
 func (*LogRotated) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LogRotated) GetUid() string {
@@ -2036,7 +2134,7 @@ type SetUpVolumes struct {
 
 func (x *SetUpVolumes) Reset() {
 	*x = SetUpVolumes{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2048,7 +2146,7 @@ func (x *SetUpVolumes) String() string {
 func (*SetUpVolumes) ProtoMessage() {}
 
 func (x *SetUpVolumes) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2061,7 +2159,7 @@ func (x *SetUpVolumes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetUpVolumes.ProtoReflect.Descriptor instead.
 func (*SetUpVolumes) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SetUpVolumes) GetDigest() string {
@@ -2119,7 +2217,7 @@ type DesiredVolume struct {
 
 func (x *DesiredVolume) Reset() {
 	*x = DesiredVolume{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2131,7 +2229,7 @@ func (x *DesiredVolume) String() string {
 func (*DesiredVolume) ProtoMessage() {}
 
 func (x *DesiredVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2144,7 +2242,7 @@ func (x *DesiredVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredVolume.ProtoReflect.Descriptor instead.
 func (*DesiredVolume) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DesiredVolume) GetName() string {
@@ -2176,7 +2274,7 @@ type VolumeOutcome struct {
 
 func (x *VolumeOutcome) Reset() {
 	*x = VolumeOutcome{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2188,7 +2286,7 @@ func (x *VolumeOutcome) String() string {
 func (*VolumeOutcome) ProtoMessage() {}
 
 func (x *VolumeOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2201,7 +2299,7 @@ func (x *VolumeOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeOutcome.ProtoReflect.Descriptor instead.
 func (*VolumeOutcome) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *VolumeOutcome) GetName() string {
@@ -2243,7 +2341,7 @@ type CleanPod struct {
 
 func (x *CleanPod) Reset() {
 	*x = CleanPod{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2255,7 +2353,7 @@ func (x *CleanPod) String() string {
 func (*CleanPod) ProtoMessage() {}
 
 func (x *CleanPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2268,7 +2366,7 @@ func (x *CleanPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanPod.ProtoReflect.Descriptor instead.
 func (*CleanPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CleanPod) GetNamespace() string {
@@ -2313,7 +2411,7 @@ type CallDispatched struct {
 
 func (x *CallDispatched) Reset() {
 	*x = CallDispatched{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2325,7 +2423,7 @@ func (x *CallDispatched) String() string {
 func (*CallDispatched) ProtoMessage() {}
 
 func (x *CallDispatched) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2338,7 +2436,7 @@ func (x *CallDispatched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDispatched.ProtoReflect.Descriptor instead.
 func (*CallDispatched) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CallDispatched) GetIntentId() string {
@@ -2373,7 +2471,7 @@ type CallWithdrawn struct {
 
 func (x *CallWithdrawn) Reset() {
 	*x = CallWithdrawn{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2385,7 +2483,7 @@ func (x *CallWithdrawn) String() string {
 func (*CallWithdrawn) ProtoMessage() {}
 
 func (x *CallWithdrawn) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2398,7 +2496,7 @@ func (x *CallWithdrawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallWithdrawn.ProtoReflect.Descriptor instead.
 func (*CallWithdrawn) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CallWithdrawn) GetIntentId() string {
@@ -2420,7 +2518,7 @@ type CallDropped struct {
 
 func (x *CallDropped) Reset() {
 	*x = CallDropped{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2432,7 +2530,7 @@ func (x *CallDropped) String() string {
 func (*CallDropped) ProtoMessage() {}
 
 func (x *CallDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2445,7 +2543,7 @@ func (x *CallDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDropped.ProtoReflect.Descriptor instead.
 func (*CallDropped) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CallDropped) GetIntentId() string {
@@ -2503,7 +2601,7 @@ type CallFinished struct {
 
 func (x *CallFinished) Reset() {
 	*x = CallFinished{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2515,7 +2613,7 @@ func (x *CallFinished) String() string {
 func (*CallFinished) ProtoMessage() {}
 
 func (x *CallFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2528,7 +2626,7 @@ func (x *CallFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallFinished.ProtoReflect.Descriptor instead.
 func (*CallFinished) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CallFinished) GetIntentId() string {
@@ -2675,7 +2773,7 @@ type PullCredentials struct {
 
 func (x *PullCredentials) Reset() {
 	*x = PullCredentials{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2687,7 +2785,7 @@ func (x *PullCredentials) String() string {
 func (*PullCredentials) ProtoMessage() {}
 
 func (x *PullCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2700,7 +2798,7 @@ func (x *PullCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullCredentials.ProtoReflect.Descriptor instead.
 func (*PullCredentials) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PullCredentials) GetNodeAccessible() bool {
@@ -2746,7 +2844,7 @@ type PullSecret struct {
 
 func (x *PullSecret) Reset() {
 	*x = PullSecret{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2758,7 +2856,7 @@ func (x *PullSecret) String() string {
 func (*PullSecret) ProtoMessage() {}
 
 func (x *PullSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2771,7 +2869,7 @@ func (x *PullSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullSecret.ProtoReflect.Descriptor instead.
 func (*PullSecret) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{24}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PullSecret) GetNamespace() string {
@@ -2816,7 +2914,7 @@ type RuntimeHealthChanged struct {
 
 func (x *RuntimeHealthChanged) Reset() {
 	*x = RuntimeHealthChanged{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2828,7 +2926,7 @@ func (x *RuntimeHealthChanged) String() string {
 func (*RuntimeHealthChanged) ProtoMessage() {}
 
 func (x *RuntimeHealthChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2841,7 +2939,7 @@ func (x *RuntimeHealthChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeHealthChanged.ProtoReflect.Descriptor instead.
 func (*RuntimeHealthChanged) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{25}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RuntimeHealthChanged) GetRuntimeReady() bool {
@@ -2897,7 +2995,7 @@ type SandboxObservation struct {
 
 func (x *SandboxObservation) Reset() {
 	*x = SandboxObservation{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2909,7 +3007,7 @@ func (x *SandboxObservation) String() string {
 func (*SandboxObservation) ProtoMessage() {}
 
 func (x *SandboxObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2922,7 +3020,7 @@ func (x *SandboxObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxObservation.ProtoReflect.Descriptor instead.
 func (*SandboxObservation) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{26}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SandboxObservation) GetId() string {
@@ -3011,7 +3109,7 @@ type ContainerObservation struct {
 
 func (x *ContainerObservation) Reset() {
 	*x = ContainerObservation{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3023,7 +3121,7 @@ func (x *ContainerObservation) String() string {
 func (*ContainerObservation) ProtoMessage() {}
 
 func (x *ContainerObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3036,7 +3134,7 @@ func (x *ContainerObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerObservation.ProtoReflect.Descriptor instead.
 func (*ContainerObservation) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{27}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ContainerObservation) GetId() string {
@@ -3171,7 +3269,7 @@ type PodObserved struct {
 
 func (x *PodObserved) Reset() {
 	*x = PodObserved{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[28]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3183,7 +3281,7 @@ func (x *PodObserved) String() string {
 func (*PodObserved) ProtoMessage() {}
 
 func (x *PodObserved) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[28]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3196,7 +3294,7 @@ func (x *PodObserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodObserved.ProtoReflect.Descriptor instead.
 func (*PodObserved) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{28}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PodObserved) GetUid() string {
@@ -3262,7 +3360,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[29]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3274,7 +3372,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[29]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3287,7 +3385,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{29}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Call) GetIntentId() string {
@@ -3382,7 +3480,7 @@ type RuntimeState struct {
 
 func (x *RuntimeState) Reset() {
 	*x = RuntimeState{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[30]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3394,7 +3492,7 @@ func (x *RuntimeState) String() string {
 func (*RuntimeState) ProtoMessage() {}
 
 func (x *RuntimeState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[30]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3407,7 +3505,7 @@ func (x *RuntimeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeState.ProtoReflect.Descriptor instead.
 func (*RuntimeState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{30}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RuntimeState) GetLimits() *LaneLimits {
@@ -3498,7 +3596,7 @@ type StartingPod struct {
 
 func (x *StartingPod) Reset() {
 	*x = StartingPod{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[31]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3510,7 +3608,7 @@ func (x *StartingPod) String() string {
 func (*StartingPod) ProtoMessage() {}
 
 func (x *StartingPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[31]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3523,7 +3621,7 @@ func (x *StartingPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartingPod.ProtoReflect.Descriptor instead.
 func (*StartingPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{31}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StartingPod) GetIdle() bool {
@@ -3548,7 +3646,7 @@ type LaneLimits struct {
 
 func (x *LaneLimits) Reset() {
 	*x = LaneLimits{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[32]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3560,7 +3658,7 @@ func (x *LaneLimits) String() string {
 func (*LaneLimits) ProtoMessage() {}
 
 func (x *LaneLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[32]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3573,7 +3671,7 @@ func (x *LaneLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneLimits.ProtoReflect.Descriptor instead.
 func (*LaneLimits) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{32}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LaneLimits) GetStart() uint32 {
@@ -3621,7 +3719,7 @@ type CallQueue struct {
 
 func (x *CallQueue) Reset() {
 	*x = CallQueue{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[33]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3633,7 +3731,7 @@ func (x *CallQueue) String() string {
 func (*CallQueue) ProtoMessage() {}
 
 func (x *CallQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[33]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3646,7 +3744,7 @@ func (x *CallQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallQueue.ProtoReflect.Descriptor instead.
 func (*CallQueue) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{33}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CallQueue) GetIntentIds() []string {
@@ -3671,7 +3769,7 @@ type PodCalls struct {
 
 func (x *PodCalls) Reset() {
 	*x = PodCalls{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[34]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3683,7 +3781,7 @@ func (x *PodCalls) String() string {
 func (*PodCalls) ProtoMessage() {}
 
 func (x *PodCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[34]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3696,7 +3794,7 @@ func (x *PodCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCalls.ProtoReflect.Descriptor instead.
 func (*PodCalls) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{34}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PodCalls) GetSandboxCall() string {
@@ -3724,7 +3822,7 @@ var File_journalet_v1_runtime_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\n" +
-	"\x1ajournalet/v1/runtime.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/claims.proto\x1a\x1ajournalet/v1/devices.proto\"\xb1\t\n" +
+	"\x1ajournalet/v1/runtime.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/claims.proto\x1a\x1ajournalet/v1/devices.proto\"\xf7\t\n" +
 	"\rCallRequested\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12;\n" +
 	"\vrun_sandbox\x18\x02 \x01(\v2\x18.journalet.v1.RunSandboxH\x00R\n" +
@@ -3747,7 +3845,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"readClaims\x12D\n" +
 	"\x0eprepare_claims\x18\x12 \x01(\v2\x1b.journalet.v1.PrepareClaimsH\x00R\rprepareClaims\x12J\n" +
 	"\x10unprepare_claims\x18\x13 \x01(\v2\x1d.journalet.v1.UnprepareClaimsH\x00R\x0funprepareClaims\x12Q\n" +
-	"\x13pre_start_container\x18\x14 \x01(\v2\x1f.journalet.v1.PreStartContainerH\x00R\x11preStartContainerB\x06\n" +
+	"\x13pre_start_container\x18\x14 \x01(\v2\x1f.journalet.v1.PreStartContainerH\x00R\x11preStartContainer\x12D\n" +
+	"\x0eupdate_sandbox\x18\x15 \x01(\v2\x1b.journalet.v1.UpdateSandboxH\x00R\rupdateSandboxB\x06\n" +
 	"\x04work\"\xc3\x01\n" +
 	"\tResources\x12,\n" +
 	"\x12cpu_request_millis\x18\x01 \x01(\x03R\x10cpuRequestMillis\x12(\n" +
@@ -3802,7 +3901,14 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x0efalling_limits\x18\x06 \x03(\v2\x19.journalet.v1.MemoryLimitR\rfallingLimits\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\a \x01(\tR\tsandboxId\x125\n" +
-	"\tplacement\x18\b \x01(\v2\x17.journalet.v1.PlacementR\tplacement\"\x99\x01\n" +
+	"\tplacement\x18\b \x01(\v2\x17.journalet.v1.PlacementR\tplacement\"\xcf\x01\n" +
+	"\rUpdateSandbox\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\tR\x06digest\x12)\n" +
+	"\x10allocated_digest\x18\x03 \x01(\tR\x0fallocatedDigest\x125\n" +
+	"\tresources\x18\x04 \x01(\v2\x17.journalet.v1.ResourcesR\tresources\x12%\n" +
+	"\x0eexclusive_cpus\x18\x05 \x01(\bR\rexclusiveCpus\"\x99\x01\n" +
 	"\rStopContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12/\n" +
@@ -4093,7 +4199,7 @@ func file_journalet_v1_runtime_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_journalet_v1_runtime_proto_goTypes = []any{
 	(StartPart)(0),                // 0: journalet.v1.StartPart
 	(HookKind)(0),                 // 1: journalet.v1.HookKind
@@ -4110,132 +4216,135 @@ var file_journalet_v1_runtime_proto_goTypes = []any{
 	(*Placement)(nil),             // 12: journalet.v1.Placement
 	(*MemoryLimit)(nil),           // 13: journalet.v1.MemoryLimit
 	(*UpdateContainer)(nil),       // 14: journalet.v1.UpdateContainer
-	(*StopContainer)(nil),         // 15: journalet.v1.StopContainer
-	(*RunHook)(nil),               // 16: journalet.v1.RunHook
-	(*RemoveContainer)(nil),       // 17: journalet.v1.RemoveContainer
-	(*StopSandbox)(nil),           // 18: journalet.v1.StopSandbox
-	(*RemoveSandbox)(nil),         // 19: journalet.v1.RemoveSandbox
-	(*PullImage)(nil),             // 20: journalet.v1.PullImage
-	(*RemoveImage)(nil),           // 21: journalet.v1.RemoveImage
-	(*LogRotated)(nil),            // 22: journalet.v1.LogRotated
-	(*SetUpVolumes)(nil),          // 23: journalet.v1.SetUpVolumes
-	(*DesiredVolume)(nil),         // 24: journalet.v1.DesiredVolume
-	(*VolumeOutcome)(nil),         // 25: journalet.v1.VolumeOutcome
-	(*CleanPod)(nil),              // 26: journalet.v1.CleanPod
-	(*CallDispatched)(nil),        // 27: journalet.v1.CallDispatched
-	(*CallWithdrawn)(nil),         // 28: journalet.v1.CallWithdrawn
-	(*CallDropped)(nil),           // 29: journalet.v1.CallDropped
-	(*CallFinished)(nil),          // 30: journalet.v1.CallFinished
-	(*PullCredentials)(nil),       // 31: journalet.v1.PullCredentials
-	(*PullSecret)(nil),            // 32: journalet.v1.PullSecret
-	(*RuntimeHealthChanged)(nil),  // 33: journalet.v1.RuntimeHealthChanged
-	(*SandboxObservation)(nil),    // 34: journalet.v1.SandboxObservation
-	(*ContainerObservation)(nil),  // 35: journalet.v1.ContainerObservation
-	(*PodObserved)(nil),           // 36: journalet.v1.PodObserved
-	(*Call)(nil),                  // 37: journalet.v1.Call
-	(*RuntimeState)(nil),          // 38: journalet.v1.RuntimeState
-	(*StartingPod)(nil),           // 39: journalet.v1.StartingPod
-	(*LaneLimits)(nil),            // 40: journalet.v1.LaneLimits
-	(*CallQueue)(nil),             // 41: journalet.v1.CallQueue
-	(*PodCalls)(nil),              // 42: journalet.v1.PodCalls
-	nil,                           // 43: journalet.v1.RuntimeState.CallsEntry
-	nil,                           // 44: journalet.v1.RuntimeState.QueuesEntry
-	nil,                           // 45: journalet.v1.RuntimeState.BusyEntry
-	nil,                           // 46: journalet.v1.RuntimeState.PodsEntry
-	nil,                           // 47: journalet.v1.RuntimeState.StartingPodsEntry
-	nil,                           // 48: journalet.v1.RuntimeState.HooksEntry
-	nil,                           // 49: journalet.v1.PodCalls.ContainersEntry
-	(*AllocateDevices)(nil),       // 50: journalet.v1.AllocateDevices
-	(*ReadClaims)(nil),            // 51: journalet.v1.ReadClaims
-	(*PrepareClaims)(nil),         // 52: journalet.v1.PrepareClaims
-	(*UnprepareClaims)(nil),       // 53: journalet.v1.UnprepareClaims
-	(*PreStartContainer)(nil),     // 54: journalet.v1.PreStartContainer
-	(*UserNamespace)(nil),         // 55: journalet.v1.UserNamespace
-	(*GivenResources)(nil),        // 56: journalet.v1.GivenResources
-	(*ContainerDevices)(nil),      // 57: journalet.v1.ContainerDevices
-	(*durationpb.Duration)(nil),   // 58: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 59: google.protobuf.Timestamp
-	(*DeviceAnswer)(nil),          // 60: journalet.v1.DeviceAnswer
-	(*ResourceClaim)(nil),         // 61: journalet.v1.ResourceClaim
-	(*ClaimOutcome)(nil),          // 62: journalet.v1.ClaimOutcome
-	(*Timers)(nil),                // 63: journalet.v1.Timers
+	(*UpdateSandbox)(nil),         // 15: journalet.v1.UpdateSandbox
+	(*StopContainer)(nil),         // 16: journalet.v1.StopContainer
+	(*RunHook)(nil),               // 17: journalet.v1.RunHook
+	(*RemoveContainer)(nil),       // 18: journalet.v1.RemoveContainer
+	(*StopSandbox)(nil),           // 19: journalet.v1.StopSandbox
+	(*RemoveSandbox)(nil),         // 20: journalet.v1.RemoveSandbox
+	(*PullImage)(nil),             // 21: journalet.v1.PullImage
+	(*RemoveImage)(nil),           // 22: journalet.v1.RemoveImage
+	(*LogRotated)(nil),            // 23: journalet.v1.LogRotated
+	(*SetUpVolumes)(nil),          // 24: journalet.v1.SetUpVolumes
+	(*DesiredVolume)(nil),         // 25: journalet.v1.DesiredVolume
+	(*VolumeOutcome)(nil),         // 26: journalet.v1.VolumeOutcome
+	(*CleanPod)(nil),              // 27: journalet.v1.CleanPod
+	(*CallDispatched)(nil),        // 28: journalet.v1.CallDispatched
+	(*CallWithdrawn)(nil),         // 29: journalet.v1.CallWithdrawn
+	(*CallDropped)(nil),           // 30: journalet.v1.CallDropped
+	(*CallFinished)(nil),          // 31: journalet.v1.CallFinished
+	(*PullCredentials)(nil),       // 32: journalet.v1.PullCredentials
+	(*PullSecret)(nil),            // 33: journalet.v1.PullSecret
+	(*RuntimeHealthChanged)(nil),  // 34: journalet.v1.RuntimeHealthChanged
+	(*SandboxObservation)(nil),    // 35: journalet.v1.SandboxObservation
+	(*ContainerObservation)(nil),  // 36: journalet.v1.ContainerObservation
+	(*PodObserved)(nil),           // 37: journalet.v1.PodObserved
+	(*Call)(nil),                  // 38: journalet.v1.Call
+	(*RuntimeState)(nil),          // 39: journalet.v1.RuntimeState
+	(*StartingPod)(nil),           // 40: journalet.v1.StartingPod
+	(*LaneLimits)(nil),            // 41: journalet.v1.LaneLimits
+	(*CallQueue)(nil),             // 42: journalet.v1.CallQueue
+	(*PodCalls)(nil),              // 43: journalet.v1.PodCalls
+	nil,                           // 44: journalet.v1.RuntimeState.CallsEntry
+	nil,                           // 45: journalet.v1.RuntimeState.QueuesEntry
+	nil,                           // 46: journalet.v1.RuntimeState.BusyEntry
+	nil,                           // 47: journalet.v1.RuntimeState.PodsEntry
+	nil,                           // 48: journalet.v1.RuntimeState.StartingPodsEntry
+	nil,                           // 49: journalet.v1.RuntimeState.HooksEntry
+	nil,                           // 50: journalet.v1.PodCalls.ContainersEntry
+	(*AllocateDevices)(nil),       // 51: journalet.v1.AllocateDevices
+	(*ReadClaims)(nil),            // 52: journalet.v1.ReadClaims
+	(*PrepareClaims)(nil),         // 53: journalet.v1.PrepareClaims
+	(*UnprepareClaims)(nil),       // 54: journalet.v1.UnprepareClaims
+	(*PreStartContainer)(nil),     // 55: journalet.v1.PreStartContainer
+	(*UserNamespace)(nil),         // 56: journalet.v1.UserNamespace
+	(*GivenResources)(nil),        // 57: journalet.v1.GivenResources
+	(*ContainerDevices)(nil),      // 58: journalet.v1.ContainerDevices
+	(*durationpb.Duration)(nil),   // 59: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 60: google.protobuf.Timestamp
+	(*DeviceAnswer)(nil),          // 61: journalet.v1.DeviceAnswer
+	(*ResourceClaim)(nil),         // 62: journalet.v1.ResourceClaim
+	(*ClaimOutcome)(nil),          // 63: journalet.v1.ClaimOutcome
+	(*Timers)(nil),                // 64: journalet.v1.Timers
 }
 var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	10, // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
 	11, // 1: journalet.v1.CallRequested.start_container:type_name -> journalet.v1.StartContainer
-	15, // 2: journalet.v1.CallRequested.stop_container:type_name -> journalet.v1.StopContainer
-	17, // 3: journalet.v1.CallRequested.remove_container:type_name -> journalet.v1.RemoveContainer
-	18, // 4: journalet.v1.CallRequested.stop_sandbox:type_name -> journalet.v1.StopSandbox
-	19, // 5: journalet.v1.CallRequested.remove_sandbox:type_name -> journalet.v1.RemoveSandbox
-	20, // 6: journalet.v1.CallRequested.pull_image:type_name -> journalet.v1.PullImage
-	23, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
-	26, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
-	16, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
+	16, // 2: journalet.v1.CallRequested.stop_container:type_name -> journalet.v1.StopContainer
+	18, // 3: journalet.v1.CallRequested.remove_container:type_name -> journalet.v1.RemoveContainer
+	19, // 4: journalet.v1.CallRequested.stop_sandbox:type_name -> journalet.v1.StopSandbox
+	20, // 5: journalet.v1.CallRequested.remove_sandbox:type_name -> journalet.v1.RemoveSandbox
+	21, // 6: journalet.v1.CallRequested.pull_image:type_name -> journalet.v1.PullImage
+	24, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
+	27, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
+	17, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
 	14, // 10: journalet.v1.CallRequested.update_container:type_name -> journalet.v1.UpdateContainer
-	21, // 11: journalet.v1.CallRequested.remove_image:type_name -> journalet.v1.RemoveImage
-	50, // 12: journalet.v1.CallRequested.allocate_devices:type_name -> journalet.v1.AllocateDevices
-	51, // 13: journalet.v1.CallRequested.read_claims:type_name -> journalet.v1.ReadClaims
-	52, // 14: journalet.v1.CallRequested.prepare_claims:type_name -> journalet.v1.PrepareClaims
-	53, // 15: journalet.v1.CallRequested.unprepare_claims:type_name -> journalet.v1.UnprepareClaims
-	54, // 16: journalet.v1.CallRequested.pre_start_container:type_name -> journalet.v1.PreStartContainer
-	55, // 17: journalet.v1.RunSandbox.user_namespace:type_name -> journalet.v1.UserNamespace
-	56, // 18: journalet.v1.RunSandbox.given:type_name -> journalet.v1.GivenResources
-	0,  // 19: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
-	55, // 20: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
-	57, // 21: journalet.v1.StartContainer.devices:type_name -> journalet.v1.ContainerDevices
-	12, // 22: journalet.v1.StartContainer.placement:type_name -> journalet.v1.Placement
-	9,  // 23: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
-	13, // 24: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
-	12, // 25: journalet.v1.UpdateContainer.placement:type_name -> journalet.v1.Placement
-	58, // 26: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
-	1,  // 27: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
-	58, // 28: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
-	24, // 29: journalet.v1.SetUpVolumes.volumes:type_name -> journalet.v1.DesiredVolume
-	55, // 30: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
-	58, // 31: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
-	2,  // 32: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
-	9,  // 33: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
-	59, // 34: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
-	25, // 35: journalet.v1.CallFinished.volumes:type_name -> journalet.v1.VolumeOutcome
-	31, // 36: journalet.v1.CallFinished.pull_credentials:type_name -> journalet.v1.PullCredentials
-	60, // 37: journalet.v1.CallFinished.device_answer:type_name -> journalet.v1.DeviceAnswer
-	61, // 38: journalet.v1.CallFinished.claims:type_name -> journalet.v1.ResourceClaim
-	62, // 39: journalet.v1.CallFinished.claim_outcomes:type_name -> journalet.v1.ClaimOutcome
-	32, // 40: journalet.v1.PullCredentials.secrets:type_name -> journalet.v1.PullSecret
-	3,  // 41: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
-	59, // 42: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
-	5,  // 43: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
-	4,  // 44: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	59, // 45: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	59, // 46: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	59, // 47: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
-	9,  // 48: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
-	59, // 49: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
-	34, // 50: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
-	35, // 51: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
-	8,  // 52: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
-	6,  // 53: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
-	7,  // 54: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	59, // 55: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	40, // 56: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	43, // 57: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	44, // 58: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	45, // 59: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	33, // 60: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	46, // 61: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	47, // 62: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
-	63, // 63: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
-	48, // 64: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
-	49, // 65: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	37, // 66: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	41, // 67: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	42, // 68: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	39, // 69: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
-	70, // [70:70] is the sub-list for method output_type
-	70, // [70:70] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	22, // 11: journalet.v1.CallRequested.remove_image:type_name -> journalet.v1.RemoveImage
+	51, // 12: journalet.v1.CallRequested.allocate_devices:type_name -> journalet.v1.AllocateDevices
+	52, // 13: journalet.v1.CallRequested.read_claims:type_name -> journalet.v1.ReadClaims
+	53, // 14: journalet.v1.CallRequested.prepare_claims:type_name -> journalet.v1.PrepareClaims
+	54, // 15: journalet.v1.CallRequested.unprepare_claims:type_name -> journalet.v1.UnprepareClaims
+	55, // 16: journalet.v1.CallRequested.pre_start_container:type_name -> journalet.v1.PreStartContainer
+	15, // 17: journalet.v1.CallRequested.update_sandbox:type_name -> journalet.v1.UpdateSandbox
+	56, // 18: journalet.v1.RunSandbox.user_namespace:type_name -> journalet.v1.UserNamespace
+	57, // 19: journalet.v1.RunSandbox.given:type_name -> journalet.v1.GivenResources
+	0,  // 20: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
+	56, // 21: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
+	58, // 22: journalet.v1.StartContainer.devices:type_name -> journalet.v1.ContainerDevices
+	12, // 23: journalet.v1.StartContainer.placement:type_name -> journalet.v1.Placement
+	9,  // 24: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
+	13, // 25: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
+	12, // 26: journalet.v1.UpdateContainer.placement:type_name -> journalet.v1.Placement
+	9,  // 27: journalet.v1.UpdateSandbox.resources:type_name -> journalet.v1.Resources
+	59, // 28: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
+	1,  // 29: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
+	59, // 30: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
+	25, // 31: journalet.v1.SetUpVolumes.volumes:type_name -> journalet.v1.DesiredVolume
+	56, // 32: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
+	59, // 33: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
+	2,  // 34: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
+	9,  // 35: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
+	60, // 36: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
+	26, // 37: journalet.v1.CallFinished.volumes:type_name -> journalet.v1.VolumeOutcome
+	32, // 38: journalet.v1.CallFinished.pull_credentials:type_name -> journalet.v1.PullCredentials
+	61, // 39: journalet.v1.CallFinished.device_answer:type_name -> journalet.v1.DeviceAnswer
+	62, // 40: journalet.v1.CallFinished.claims:type_name -> journalet.v1.ResourceClaim
+	63, // 41: journalet.v1.CallFinished.claim_outcomes:type_name -> journalet.v1.ClaimOutcome
+	33, // 42: journalet.v1.PullCredentials.secrets:type_name -> journalet.v1.PullSecret
+	3,  // 43: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
+	60, // 44: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
+	5,  // 45: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
+	4,  // 46: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
+	60, // 47: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	60, // 48: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	60, // 49: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	9,  // 50: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
+	60, // 51: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	35, // 52: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
+	36, // 53: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
+	8,  // 54: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
+	6,  // 55: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
+	7,  // 56: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
+	60, // 57: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	41, // 58: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	44, // 59: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	45, // 60: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	46, // 61: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	34, // 62: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	47, // 63: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	48, // 64: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
+	64, // 65: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	49, // 66: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
+	50, // 67: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	38, // 68: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	42, // 69: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	43, // 70: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	40, // 71: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
+	72, // [72:72] is the sub-list for method output_type
+	72, // [72:72] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }
@@ -4264,6 +4373,7 @@ func file_journalet_v1_runtime_proto_init() {
 		(*CallRequested_PrepareClaims)(nil),
 		(*CallRequested_UnprepareClaims)(nil),
 		(*CallRequested_PreStartContainer)(nil),
+		(*CallRequested_UpdateSandbox)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4271,7 +4381,7 @@ func file_journalet_v1_runtime_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_runtime_proto_rawDesc), len(file_journalet_v1_runtime_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   42,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -302,6 +302,8 @@ func (c *call) do(ctx context.Context, req *journaletv1.CallRequested) (result, 
 		return c.startContainer(ctx, w.StartContainer)
 	case *journaletv1.CallRequested_UpdateContainer:
 		return c.updateContainer(ctx, w.UpdateContainer)
+	case *journaletv1.CallRequested_UpdateSandbox:
+		return c.updatePod(ctx, w.UpdateSandbox)
 	case *journaletv1.CallRequested_StopContainer:
 		return c.stopContainer(ctx, w.StopContainer)
 	case *journaletv1.CallRequested_RemoveContainer:

@@ -97,6 +97,22 @@ func (c *call) updateContainer(ctx context.Context, req *journaletv1.UpdateConta
 	return res, nil
 }
 
+// updatePod changes the resources of a pod as a whole: of its cgroup and its sandbox. It is idempotent.
+func (c *call) updatePod(ctx context.Context, req *journaletv1.UpdateSandbox) (result, error) {
+	res := result{sandboxID: req.GetSandboxId()}
+	pod, err := c.allocatedPod(ctx, req)
+	if err != nil {
+		return res, err
+	}
+	if err := c.resizeCgroup(ctx, pod, req.GetExclusiveCpus(), (*cgroup.Tree).Widen); err != nil {
+		return res, err
+	}
+	if err := c.updateSandbox(ctx, pod, req.GetSandboxId()); err != nil {
+		return res, err
+	}
+	return res, c.resizeCgroup(ctx, pod, req.GetExclusiveCpus(), (*cgroup.Tree).Fit)
+}
+
 // moveContainer changes the CPUs of a running container and nothing else. It is idempotent.
 func (c *call) moveContainer(ctx context.Context, req *journaletv1.UpdateContainer) (result, error) {
 	_, err := retry(ctx, c, "UpdateContainerResources", c.opts.Timeouts.Call, c.rt.UpdateContainerResources,

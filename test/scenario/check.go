@@ -149,6 +149,9 @@ func (g *engine) checkObjects(uid string, desired bool, report func(string, ...a
 	if over && ready > 0 {
 		report("pod/%s has ended and keeps a ready sandbox", name)
 	}
+	for _, x := range o.sandboxes {
+		g.checkPodResources(a, x, report)
+	}
 	dead := map[string]int{}
 	for _, c := range o.containers {
 		if alive(c) && (over || a.Manifest() == nil) {

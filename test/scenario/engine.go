@@ -199,7 +199,7 @@ func (g *engine) perform(c *journaletv1.Call) *journaletv1.CallFinished {
 		m = g.names.manifests[read.GetDigest()]
 	}
 	if run := c.GetRequest().GetRunSandbox(); run != nil {
-		m = g.names.manifests[run.GetDigest()]
+		m = resources.Allocated(g.names.manifests[run.GetDigest()], g.names.manifests[run.GetAllocatedDigest()])
 	}
 	out := g.world.perform(g.names.of(uid), c.GetIntentId(), c.GetRequest(), m, g.now)
 	out.Requester = c.GetRequester()

@@ -56,7 +56,7 @@ func define(c *journaletv1.ContainerObservation, spec *corev1.Container) {
 func (w *world) checkStart(o *objects, alias string, c *journaletv1.ContainerObservation, m *corev1.Pod) {
 	known := func(spec *corev1.Container, once string) {
 		define(c, spec)
-		o.resources[c.GetId()] = resources.Of(&spec.Resources)
+		o.resources[c.GetId()] = resources.OfContainer(m, spec)
 		once += c.GetName() + " " + c.GetHash()
 		o.starts[once]++
 		if never(m, spec) && o.starts[once] > 1+o.requested[c.GetName()]+o.requested[""] {

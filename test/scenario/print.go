@@ -245,6 +245,8 @@ func (n *names) call(r *journaletv1.CallRequested) string {
 			text += " " + resourcesText(k.UpdateContainer.GetResources())
 		}
 		text += placementText(k.UpdateContainer.GetPlacement())
+	case *journaletv1.CallRequested_UpdateSandbox:
+		text += " " + resourcesText(k.UpdateSandbox.GetResources())
 	case *journaletv1.CallRequested_AllocateDevices:
 		text += " " + k.AllocateDevices.GetResource() + "=" + strings.Join(k.AllocateDevices.GetIds(), ",")
 	case *journaletv1.CallRequested_PreStartContainer:
@@ -332,6 +334,8 @@ func opOf(r *journaletv1.CallRequested) (op, container string) {
 		return "stop-container", k.StopContainer.GetContainer()
 	case *journaletv1.CallRequested_UpdateContainer:
 		return "update-container", k.UpdateContainer.GetContainer()
+	case *journaletv1.CallRequested_UpdateSandbox:
+		return "update-sandbox", ""
 	case *journaletv1.CallRequested_RemoveContainer:
 		return "remove-container", k.RemoveContainer.GetContainer()
 	case *journaletv1.CallRequested_StopSandbox:

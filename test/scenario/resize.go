@@ -53,6 +53,9 @@ func reported(r *journaletv1.Resources) *journaletv1.Resources {
 // forgetStarts makes later inspections report the resources of running containers: no record of their starts is left.
 func (w *world) forgetStarts() {
 	for _, o := range w.pods {
+		for _, x := range o.sandboxes {
+			delete(o.resources, x.GetId())
+		}
 		for _, c := range o.containers {
 			size := o.resources[c.GetId()]
 			if size != nil && c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_RUNNING {
@@ -71,7 +74,7 @@ func (g *engine) checkResources(a *pod.Actor, c *journaletv1.ContainerObservatio
 	}
 	for _, list := range [][]corev1.Container{a.Manifest().Spec.InitContainers, a.Manifest().Spec.Containers} {
 		for i := range list {
-			want := resources.Of(&list[i].Resources)
+			want := resources.OfContainer(a.Manifest(), &list[i])
 			if c.GetResources() != nil {
 				size, want = reported(size), reported(want)
 			}
@@ -79,6 +82,18 @@ func (g *engine) checkResources(a *pod.Actor, c *journaletv1.ContainerObservatio
 				report("container %s has %s, allocated are %s", c.GetId(), resourcesText(size), resourcesText(want))
 			}
 		}
+	}
+}
+
+// checkPodResources reports a sandbox without what is allocated to the pod as a whole, when nothing is left to happen.
+// Of a sandbox that an agent without its journal found, nothing is known.
+func (g *engine) checkPodResources(a *pod.Actor, x *journaletv1.SandboxObservation, report func(string, ...any)) {
+	size := g.world.of(a.Pod().GetObserved().GetUid()).resources[x.GetId()]
+	if size == nil || a.Manifest() == nil || x.GetState() != journaletv1.SandboxState_SANDBOX_STATE_READY {
+		return
+	}
+	if want := resources.OfPod(a.Manifest()); !resources.Equal(size, want) {
+		report("sandbox %s has %s, allocated are %s", x.GetId(), resourcesText(size), resourcesText(want))
 	}
 }
 
@@ -104,6 +119,15 @@ func (s *Scenario) resources(d *datadriven.TestData) (string, error) {
 		if strings.HasPrefix(string(c.Type), "PodResize") {
 			at := since(c.LastTransitionTime.Time)
 			text += strings.TrimSpace(fmt.Sprintf("%s %s %s %s", c.Type, at, c.Reason, c.Message)) + "\n"
+		}
+	}
+	for _, x := range s.g.world.of(uid).sandboxes {
+		size := s.g.world.of(uid).resources[x.GetId()]
+		if v.Spec.Resources != nil && x.GetState() == journaletv1.SandboxState_SANDBOX_STATE_READY && size != nil {
+			text += fmt.Sprintf("pod: desired %s, allocated %s, reported %s, applied %s\n",
+				resourcesText(resources.OfPod(v)),
+				resourcesText(resources.Of(&corev1.ResourceRequirements{Requests: v.Status.AllocatedResources})),
+				resourcesText(resources.Of(v.Status.Resources)), resourcesText(size))
 		}
 	}
 	specs := slices.Concat(v.Spec.InitContainers, v.Spec.Containers)

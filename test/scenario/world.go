@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors/containers"
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -56,7 +57,7 @@ type objects struct {
 	createdFor map[string]string
 	// ran are those of them that were started, by id, whether they still exist or not.
 	ran map[string]bool
-	// resources are the applied resources of containers, by id.
+	// resources are the applied resources of containers and, as a whole, of the pod's sandboxes, by id.
 	resources map[string]*journaletv1.Resources
 	// cpus are the CPUs that containers run on, by id; empty: all.
 	cpus map[string]string
@@ -146,7 +147,7 @@ func (w *world) perform(
 	switch k := req.GetWork().(type) {
 	case *journaletv1.CallRequested_RunSandbox:
 		w.checkClaims(o, alias, manifest, nil)
-		w.runSandbox(o, alias, id, k.RunSandbox, out, now)
+		w.runSandbox(o, alias, id, k.RunSandbox, manifest, out, now)
 	case *journaletv1.CallRequested_StartContainer:
 		w.startContainer(o, alias, id, k.StartContainer, manifest, out, now)
 	case *journaletv1.CallRequested_StopContainer:
@@ -169,6 +170,8 @@ func (w *world) perform(
 		})
 	case *journaletv1.CallRequested_UpdateContainer:
 		w.updateContainer(o, alias, k.UpdateContainer, out)
+	case *journaletv1.CallRequested_UpdateSandbox:
+		o.resources[k.UpdateSandbox.GetSandboxId()] = k.UpdateSandbox.GetResources()
 	case *journaletv1.CallRequested_StopSandbox:
 		o.stopSandbox(k.StopSandbox.GetSandboxId(), now)
 		o.stopped[k.StopSandbox.GetSandboxId()] = true
@@ -204,7 +207,8 @@ func (w *world) perform(
 }
 
 func (w *world) runSandbox(
-	o *objects, alias, id string, k *journaletv1.RunSandbox, out *journaletv1.CallFinished, now time.Time,
+	o *objects, alias, id string, k *journaletv1.RunSandbox, manifest *corev1.Pod, out *journaletv1.CallFinished,
+	now time.Time,
 ) {
 	for _, x := range o.sandboxes {
 		if x.GetIntentId() == id {
@@ -237,6 +241,7 @@ func (w *world) runSandbox(
 		x.Ips = []string{fmt.Sprintf("10.0.0.%d", k.GetAttempt()+1)}
 	}
 	o.sandboxes = append(o.sandboxes, x)
+	o.resources[x.GetId()] = resources.OfPod(manifest)
 }
 
 func (w *world) startContainer(

@@ -166,7 +166,8 @@ func TestEveryFeatureOfAKubeletIsDecidedOn(t *testing.T) {
 		t.Errorf("decided on %v, want %v", features, want)
 	}
 	want := []string{
-		"ExtendWebSocketsToKubelet", "InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits",
+		"ExtendWebSocketsToKubelet", "InPlacePodLevelResourcesVerticalScaling",
+		"InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits",
 	}
 	if got := declaredFeatures(); !slices.Equal(got, want) {
 		t.Errorf("declared %v, want %v", got, want)

@@ -11,12 +11,12 @@ import (
 // relies on it: it binds pods, permits resizes and passes WebSockets on by what a Node declares.
 var features = gates{
 	"ExtendWebSocketsToKubelet":               true,
+	"InPlacePodLevelResourcesVerticalScaling": true,
 	"InPlacePodVerticalScalingInitContainers": true,
 	"RestartAllContainersOnContainerExits":    true,
 
 	"DRANodeAllocatableResources":                  false,
 	"DRAOptionalNodeOperations":                    false,
-	"InPlacePodLevelResourcesVerticalScaling":      false,
 	"InPlacePodVerticalScalingMemoryBackedVolumes": false,
 	"UserNamespacesHostNetworkSupport":             false,
 	"VolumeBindMountOptions":                       false,

@@ -256,6 +256,8 @@ func Operation(req *journaletv1.CallRequested) string {
 		return "start_container"
 	case *journaletv1.CallRequested_UpdateContainer:
 		return "update_container"
+	case *journaletv1.CallRequested_UpdateSandbox:
+		return "update_podsandbox"
 	case *journaletv1.CallRequested_StopContainer:
 		return "stop_container"
 	case *journaletv1.CallRequested_RemoveContainer:

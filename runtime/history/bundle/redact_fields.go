@@ -69,7 +69,7 @@ var fields = map[action][]string{
 		"Placement.memory_nodes", "Placement.pod_exclusive", "ResourceManagers.pod_scope",
 		"ResourceManagers.prefer_closest", "ResourceManagers.static_cpus",
 		"ClaimOutcome.stage",
-		"ResourceManagers.static_memory", "ResourceManagers.topology_policy", "RunSandbox.exclusive_cpus",
+		"ResourceManagers.static_memory", "ResourceManagers.topology_policy", "RunSandbox.exclusive_cpus", "UpdateSandbox.exclusive_cpus",
 	},
 	vocabulary: {
 		"AdmissionDecided.reason", "AgentStopped.reason", "Condition.reason", "ContainerObservation.reason",
@@ -145,7 +145,7 @@ var fields = map[action][]string{
 	sandboxID: {
 		"CallFinished.sandbox_id", "ContainerObservation.sandbox_id", "RemoveSandbox.sandbox_id",
 		"SandboxObservation.id", "StartContainer.sandbox_id", "StopSandbox.sandbox_id",
-		"UpdateContainer.sandbox_id",
+		"UpdateContainer.sandbox_id", "UpdateSandbox.sandbox_id",
 	},
 	image: {
 		"ContainerObservation.image", "ImagePullDecided.image", "ImagePullRequested.image",
@@ -165,7 +165,7 @@ var fields = map[action][]string{
 		"RunSandbox.allocated_digest", "RunSandbox.digest", "SetUpVolumes.allocated_digest",
 		"SetUpVolumes.digest", "ReadClaims.digest",
 		"StartContainer.allocated_digest", "StartContainer.digest", "UpdateContainer.allocated_digest",
-		"UpdateContainer.digest",
+		"UpdateContainer.digest", "UpdateSandbox.allocated_digest", "UpdateSandbox.digest",
 	},
 	intent: {
 		"CallDispatched.intent_id", "CallDropped.intent_id", "CallFinished.intent_id", "CallWithdrawn.intent_id",

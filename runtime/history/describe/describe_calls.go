@@ -122,6 +122,8 @@ func describeCall(c *journaletv1.CallRequested) callText {
 			return callText{"move", "container " + u.GetContainer() + " to CPUs " + u.GetPlacement().GetCpus()}
 		}
 		return callText{"resize", "container " + u.GetContainer() + " to " + resources(u.GetResources())}
+	case *journaletv1.CallRequested_UpdateSandbox:
+		return callText{"resize", "pod to " + resources(w.UpdateSandbox.GetResources())}
 	case *journaletv1.CallRequested_StopContainer:
 		s := w.StopContainer
 		grace := ", grace period " + span(s.GetGrace().AsDuration())

@@ -181,6 +181,8 @@ func (p *PodEvents) callFinished(f *journaletv1.CallFinished, add addEvent) {
 		reason, what = "FailedKillPod", "Failed to stop container "+c.GetStopContainer().GetContainer()
 	case c.GetStopSandbox() != nil, c.GetRemoveSandbox() != nil:
 		reason, what = "FailedKillPod", "Failed to "+describeCall(c).String()
+	case c.GetUpdateSandbox() != nil:
+		return // emitted as ResizeError, with the condition
 	case c.GetUpdateContainer() != nil:
 		if c.GetUpdateContainer().GetResources() != nil {
 			return // emitted as ResizeError, with the condition

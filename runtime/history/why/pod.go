@@ -282,7 +282,9 @@ func (s *subject) resize(a *Answer) {
 	})
 	s.add(a, decided, "")
 	if r.GetError() != "" {
-		s.add(a, s.failedCall(func(c *journaletv1.CallRequested) bool { return c.GetUpdateContainer() != nil }), "")
+		s.add(a, s.failedCall(func(c *journaletv1.CallRequested) bool {
+			return c.GetUpdateContainer() != nil || c.GetUpdateSandbox() != nil
+		}), "")
 	}
 }
 
