@@ -18,8 +18,8 @@ func (a *Actor) evolveProbesSet(s *journaletv1.ProbesSet) {
 	r.Probes.Kinds = s.GetKinds()
 }
 
-// evolveProbeResult folds a result that changed. A result of an older instance, or of a probe that no longer runs,
-// comes too late to matter.
+// evolveProbeResult folds a result that changed, or that has a first warning. A result of an older instance, or of a
+// probe that no longer runs, comes too late to matter.
 func (a *Actor) evolveProbeResult(p *journaletv1.ProbeResult) {
 	r := a.state.Containers[p.GetContainer()]
 	set := probesOf(r)

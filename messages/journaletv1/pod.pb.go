@@ -664,7 +664,8 @@ func (x *ProbesSet) GetStartedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// ProbeResult is a change of a probe's result: its threshold was reached. An unchanged result is not recorded.
+// ProbeResult is a change of a probe's result: its threshold was reached. An unchanged result is not recorded, but for
+// the first warning of a probe that succeeds.
 type ProbeResult struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Uid         string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`

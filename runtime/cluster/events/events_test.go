@@ -87,6 +87,7 @@ func TestEventsHaveTheKubeletsReasonsAndMessages(t *testing.T) {
 	j.step(&journaletv1.ImagePullRequested{Uid: "u", Image: "debug:1"})
 	j.call(&journaletv1.StartContainer{Container: "debug", Ephemeral: true, PulledForStart: true}, ok, "")
 	j.fact(&journaletv1.ProbeResult{Uid: "u", Container: "main", Message: "Readiness probe failed: no"})
+	j.fact(&journaletv1.ProbeResult{Uid: "u", Container: "main", Success: true, Message: "Liveness probe warning: moved"})
 	j.call(&journaletv1.RunHook{Container: "main", ContainerId: "c", Kind: journaletv1.HookKind_HOOK_KIND_PRE_STOP},
 		journaletv1.CallError_CALL_ERROR_HOOK, "exit 1")
 	j.call(&journaletv1.StopContainer{Container: "main", ContainerId: "c", Reason: "pod removed"}, ok, "")
@@ -117,6 +118,7 @@ Normal Pulling Pulling image "debug:1" spec.ephemeralContainers{debug}
 Normal Created Container created spec.ephemeralContainers{debug}
 Normal Started Container started spec.ephemeralContainers{debug}
 Warning Unhealthy Readiness probe failed: no spec.containers{main}
+Warning ProbeWarning Liveness probe warning: moved spec.containers{main}
 Normal Killing Stopping container main spec.containers{main}
 Warning FailedPreStopHook PreStopHook failed spec.containers{main}
 Normal Killing Container main failed liveness probe, will be restarted spec.containers{main}

@@ -33,8 +33,8 @@ type Options struct {
 	Manifest func(ctx context.Context, digest string) (*corev1.Pod, error)
 	// HostIPs are the node's addresses. Probes of pods on the host's network use the first one.
 	HostIPs []string
-	// Sink receives every changed result, from several goroutines, but for one probe in sequence. After an error the next
-	// run reports the result again.
+	// Sink receives every changed result and each probe's first warning, from several goroutines, but for one probe in
+	// sequence. After an error the next run reports the result again.
 	Sink func(context.Context, *journaletv1.ProbeResult) error
 	// Observe receives every run, for metrics. May be nil; must not block.
 	Observe func(Run)

@@ -356,6 +356,63 @@ func TestFailedReportIsRepeatedByNextRun(t *testing.T) {
 	})
 }
 
+func TestFirstWarningOfAHealthyProbeIsReported(t *testing.T) {
+	good, bad, warns := outcome{success, ""}, outcome{failure, "no"}, outcome{warning, "moved"}
+	result := func(kind journaletv1.ProbeKind, ok bool, message string) *journaletv1.ProbeResult {
+		return &journaletv1.ProbeResult{Kind: kind, Success: ok, Message: message}
+	}
+	for name, c := range map[string]struct {
+		kind    journaletv1.ProbeKind
+		before  []*journaletv1.ProbeResult // of an earlier run of the agent
+		refused int                        // reports that fail
+		runs    []outcome
+		want    []string
+	}{
+		"from the beginning": {kind: liveness, runs: []outcome{warns, warns, warns},
+			want: []string{"Liveness probe warning: moved"}},
+		"later": {kind: liveness, runs: []outcome{good, good, warns, good, warns},
+			want: []string{"Liveness probe warning: moved"}},
+		"with the first result": {kind: readiness, runs: []outcome{warns, warns},
+			want: []string{"Readiness probe warning: moved"}},
+		"after the first result": {kind: readiness, runs: []outcome{good, warns, warns},
+			want: []string{"", "Readiness probe warning: moved"}},
+		"not before it is healthy": {kind: readiness, before: []*journaletv1.ProbeResult{result(readiness, false, "no")},
+			runs: []outcome{bad, warns, bad, warns, good}, want: []string{""}},
+		"after a failed report": {kind: liveness, refused: 1, runs: []outcome{warns, warns, warns},
+			want: []string{"Liveness probe warning: moved"}},
+		"not again after a restart": {kind: liveness, runs: []outcome{warns, warns},
+			before: []*journaletv1.ProbeResult{result(readiness, true, ""), result(liveness, true, "Liveness probe warning: x")}},
+		"of another probe than before the restart": {kind: liveness, runs: []outcome{warns},
+			before: []*journaletv1.ProbeResult{result(readiness, true, "Readiness probe warning: x")},
+			want:   []string{"Liveness probe warning: moved"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.pod("a", kinds{c.kind: exec(func(p *corev1.Probe) {
+				if c.before != nil {
+					p.SuccessThreshold = 2
+				}
+			})})
+			d := w.driver()
+			d.Seed("a", probesSet("a", c.kind), c.before)
+			d.loadPending(t.Context())
+			p := d.probes[containerKey{"a", "main"}][c.kind]
+			for i, out := range c.runs {
+				w.set(func() { w.refuse = i < c.refused })
+				d.report(t.Context(), p, out)
+			}
+			var got []string
+			for _, r := range w.reported {
+				got = append(got, r.GetMessage())
+				if !r.GetSuccess() {
+					t.Errorf("a failure was reported: %v", r)
+				}
+			}
+			same(t, "reported", got, c.want)
+		})
+	}
+}
+
 func TestUnreadableManifestIsRetried(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.noManifest = true

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -56,6 +57,10 @@ func TestHTTPGetResults(t *testing.T) {
 			for range 1000 {
 				_, _ = w.Write(make([]byte, maxOutputBytes))
 			}
+		case r.URL.Path == "/large/there":
+			w.Header().Set("Location", "http://elsewhere.invalid/")
+			w.WriteHeader(http.StatusFound)
+			_, _ = w.Write(bytes.Repeat([]byte("x"), 2*maxOutputBytes))
 		case r.URL.Path == "/breaks":
 			w.Header().Set("Content-Length", "10")
 			_, _ = w.Write([]byte("half"))
@@ -65,13 +70,16 @@ func TestHTTPGetResults(t *testing.T) {
 			w.WriteHeader(code)
 		}
 	})
+	const redirected = "Probe terminated redirects, Response body: "
 	for path, want := range map[string]outcome{
-		"/200": {success, ""}, "/204": {success, ""}, "/399": {warning, "Probe terminated redirects"},
+		"/200": {success, ""}, "/204": {success, ""}, "/399": {warning, redirected},
 		"/400":  {failure, "HTTP probe failed with statuscode: 400"},
 		"/500":  {failure, "HTTP probe failed with statuscode: 500"},
-		"/here": {success, ""}, "/there": {warning, "Probe terminated redirects"}, "/200?q=1": {success, ""},
-		"/around": {failure, fmt.Sprintf("Get %q: stopped after 10 redirects", "/around")},
-		"/large":  {success, ""}, "/breaks": {unknown, "unexpected EOF"},
+		"/here": {success, ""}, "/200?q=1": {success, ""},
+		"/there":       {warning, redirected + "<a href=\"http://elsewhere.invalid/\">Found</a>.\n\n"},
+		"/large/there": {warning, redirected + strings.Repeat("x", maxOutputBytes)},
+		"/around":      {failure, fmt.Sprintf("Get %q: stopped after 10 redirects", "/around")},
+		"/large":       {success, ""}, "/breaks": {unknown, "unexpected EOF"},
 		"/hangs": {failure, fmt.Sprintf("Get %q: context deadline exceeded "+
 			"(Client.Timeout exceeded while awaiting headers)", "http://"+host+"/hangs")},
 	} {

@@ -5,12 +5,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/pod/httpget"
 )
 
@@ -46,14 +46,15 @@ func httpGet(ctx context.Context, t target, g *corev1.HTTPGetAction, timeout tim
 		return outcome{failure, err.Error()}
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if _, err := io.CopyN(io.Discard, resp.Body, maxOutputBytes); err != nil && !errors.Is(err, io.EOF) {
+	body, err := bounded.ReadAll(resp.Body, maxOutputBytes)
+	if err != nil && !errors.Is(err, bounded.ErrTooLarge) {
 		return outcome{unknown, err.Error()}
 	}
 	switch code := resp.StatusCode; {
 	case code < http.StatusOK || code >= http.StatusBadRequest:
 		return outcome{failure, fmt.Sprintf("HTTP probe failed with statuscode: %d", code)}
 	case code >= http.StatusMultipleChoices:
-		return outcome{warning, "Probe terminated redirects"}
+		return outcome{warning, "Probe terminated redirects, Response body: " + string(body)}
 	}
 	return outcome{success, ""}
 }

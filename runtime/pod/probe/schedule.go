@@ -154,11 +154,9 @@ func (d *Driver) setProbes(at containerKey, s *setting, pod *corev1.Pod) {
 		p := &probe{
 			at: at, kind: kind, id: s.set.GetContainerId(), spec: spec, target: t,
 			period: seconds(max(1, spec.PeriodSeconds)), index: -1,
-			tally: tally{
-				successes: max(1, spec.SuccessThreshold), failures: max(1, spec.FailureThreshold),
-				reported: lastReported(kind, s.results),
-			},
+			tally: tally{successes: max(1, spec.SuccessThreshold), failures: max(1, spec.FailureThreshold)},
 		}
+		p.tally.reported, p.tally.warned = lastReported(kind, s.results)
 		p.due = d.clock.Now().Add(d.firstWait(p, s))
 		heap.Push(&d.due, p)
 		now[kind] = p
@@ -169,9 +167,9 @@ func (d *Driver) setProbes(at containerKey, s *setting, pod *corev1.Pod) {
 	d.probes[at] = now
 }
 
-// lastReported returns the last reported result of a probe before its first run.
-func lastReported(kind journaletv1.ProbeKind, results []*journaletv1.ProbeResult) verdict {
-	last := undecided
+// lastReported returns the last reported result of a probe before its first run, and whether a warning was reported as
+// far as the results go back: the state has one of each probe.
+func lastReported(kind journaletv1.ProbeKind, results []*journaletv1.ProbeResult) (last verdict, warned bool) {
 	if kind == journaletv1.ProbeKind_PROBE_KIND_LIVENESS {
 		last = healthy
 	}
@@ -181,9 +179,10 @@ func lastReported(kind journaletv1.ProbeKind, results []*journaletv1.ProbeResult
 		}
 		if last = unhealthy; r.GetSuccess() {
 			last = healthy
+			warned = warned || r.GetMessage() != ""
 		}
 	}
-	return last
+	return last, warned
 }
 
 // firstWait returns the time until a probe's first run: the rest of the initial delay since the start of the instance,

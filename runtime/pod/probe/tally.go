@@ -17,6 +17,8 @@ type tally struct {
 	run                 int32
 	// reported is the last reported verdict. A liveness probe begins as healthy, which is not reported.
 	reported verdict
+	// warned means that a warning was reported.
+	warned bool
 }
 
 // add counts one run. changed reports whether its result reached its threshold and differs from the reported verdict.
@@ -31,3 +33,6 @@ func (t *tally) add(ok bool) (result verdict, changed bool) {
 	t.run = min(t.run+1, need)
 	return result, t.run >= need && t.reported != result
 }
+
+// firstWarning reports whether a warning is to be reported although the result stays what it is: healthy.
+func (t *tally) firstWarning() bool { return t.reported == healthy && !t.warned }

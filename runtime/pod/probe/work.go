@@ -102,7 +102,8 @@ func (d *Driver) runOnce(ctx context.Context, p *probe) (took time.Duration, don
 	return took, true
 }
 
-// report reports a changed result.
+// report reports a changed result, and the first warning of a probe whose result does not change. The kubelet emits an
+// event for each warning; nothing new is no record.
 func (d *Driver) report(ctx context.Context, p *probe, out outcome) {
 	if out.result == unknown {
 		p.unknown++
@@ -114,7 +115,7 @@ func (d *Driver) report(ctx context.Context, p *probe, out outcome) {
 	}
 	p.unknown = 0
 	judged, changed := p.tally.add(out.result != failure)
-	if !changed {
+	if !changed && (out.result != warning || !p.tally.firstWarning()) {
 		return
 	}
 	out.text = d.withhold(p, out.text)
@@ -131,6 +132,7 @@ func (d *Driver) report(ctx context.Context, p *probe, out outcome) {
 	}
 	d.mu.Lock()
 	p.tally.reported = judged
+	p.tally.warned = p.tally.warned || out.result == warning
 	d.mu.Unlock()
 }
 
