@@ -51,6 +51,9 @@ func (s *setUp) setUpOnNode(ctx context.Context) error {
 		return err
 	}
 	defer release()
+	if err := s.checkInUse(); err != nil {
+		return err
+	}
 	dir := s.claimDir(uid, s.src.dir)
 	r, done, err := s.claim(uid, dir)
 	if err != nil || done {

@@ -84,6 +84,9 @@ func (s *setUp) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer release()
+	if err := s.checkInUse(); err != nil {
+		return err
+	}
 	if s.can, err = s.driver.capabilities(ctx); err != nil {
 		return err
 	}

@@ -51,6 +51,8 @@ type source struct {
 	readOnly     bool
 	// block: it is a block device, and no file system.
 	block bool
+	// once: it is for one pod at a time.
+	once bool
 	// local is the path of a local volume, which has no driver; empty for all others.
 	local string
 	// hostPath is the path of a hostPath PersistentVolume; nil for all others.
@@ -188,6 +190,7 @@ func ofPersistentVolume(
 	if pv.Spec.NFS != nil {
 		return s.ofExport(pv)
 	}
+	s.once = oncePod(pv) // each pod has a hostPath or an export for itself. kubelet: the same
 	if c == nil {
 		s.key, s.local = key{localDriver, pv.Name}, pv.Spec.Local.Path
 		s.driver.FSGroupPolicy = ptr.To(storagev1.FileFSGroupPolicy)
