@@ -249,6 +249,11 @@ func TestUnsupportedFieldsAreNamed(t *testing.T) {
 			s.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}}
 			s.ResourceClaims = []corev1.PodResourceClaim{{Name: "c"}}
 			s.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "c"}}
+			// A kubelet on Linux ignores these.
+			windows := &corev1.WindowsSecurityContextOptions{RunAsUserName: new(string)}
+			s.SecurityContext = &corev1.PodSecurityContext{WindowsOptions: windows}
+			s.Containers[0].SecurityContext = &corev1.SecurityContext{WindowsOptions: windows}
+			s.EphemeralContainers[0].SecurityContext = &corev1.SecurityContext{WindowsOptions: windows}
 		},
 	} {
 		pod := testPod("a")

@@ -15,7 +15,7 @@ import (
 //
 // Fields of containers are supported for init containers, too. The validate files refuse fields that the API allows
 // only for sidecars.
-var supportedFields = newFieldSet(append(schedulerFields, alsoForInit(withVolumes(withHooks(withProbes(
+var supportedFields = newFieldSet(append(schedulerFields, alsoForInit(withVolumes(withHooks(withProbes(append(windowsFields,
 	"apiVersion", "kind",
 	"metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations",
 	"metadata.creationTimestamp", "metadata.deletionGracePeriodSeconds",
@@ -67,7 +67,7 @@ var supportedFields = newFieldSet(append(schedulerFields, alsoForInit(withVolume
 	"spec.containers[].securityContext.allowPrivilegeEscalation", "spec.containers[].securityContext.seccompProfile",
 	"spec.containers[].securityContext.procMount", "spec.containers[].securityContext.appArmorProfile",
 	"spec.containers[].securityContext.seLinuxOptions",
-)...)...)...)...)...)
+)...)...)...)...)...)...)
 
 // alsoForInit adds the same fields of init containers.
 func alsoForInit(paths ...string) []string {

@@ -85,7 +85,7 @@ func validatePod(r *report, pod *corev1.Pod) {
 	errs = append(errs, validateAppArmorAnnotations(pod)...)
 	errs = append(errs, validateSeccompAnnotations(pod)...)
 	r.invalid(errs)
-	validateOS(r, s.OS)
+	validateOS(r, s)
 	volumes := validateVolumes(r, s, spec.Child("volumes"))
 	validateContainers(r, s, volumes, spec)
 	validatePodResources(r, s, spec.Child("resources"))
@@ -290,16 +290,6 @@ func validateSysctls(s *corev1.PodSpec, at *field.Path) (errs field.ErrorList) {
 		seen[name] = true
 	}
 	return errs
-}
-
-func validateOS(r *report, os *corev1.PodOS) {
-	switch {
-	case os == nil:
-	case os.Name == corev1.Windows:
-		r.notYet("spec.os.name", "Windows")
-	default:
-		r.invalid(oneOf(os.Name, field.NewPath("spec", "os", "name"), corev1.Linux))
-	}
 }
 
 // validHostIP also accepts the unspecified addresses, which mean all addresses of the host.

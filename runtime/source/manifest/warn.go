@@ -11,6 +11,7 @@ import (
 // warn adds warnings about valid values that are probably mistakes.
 func warn(r *report, pod *corev1.Pod) {
 	warnScheduling(r, &pod.Spec)
+	warnWindows(r, &pod.Spec)
 	for _, n := range podactor.NotEnforced(pod) {
 		r.warn(n.Field, n.Message)
 	}
