@@ -42,7 +42,7 @@ func (s *setUp) checkInUse() error {
 // uses reports whether a pod with these claims has the volume, or may have it.
 func (s *setUp) uses(dirs map[string]*record) bool {
 	for _, r := range dirs {
-		// A claimed one: its driver has said that it did nothing, or was not called. The mount of a local volume may be there.
+		// A claimed one: its driver has said that it did nothing, or was not called. A local volume may be mounted.
 		if r.key() == s.src.key && (r.Stage != claimed || r.Driver == localDriver) {
 			return true
 		}

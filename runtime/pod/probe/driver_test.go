@@ -381,9 +381,9 @@ func TestFirstWarningOfAHealthyProbeIsReported(t *testing.T) {
 		"after a failed report": {kind: liveness, refused: 1, runs: []outcome{warns, warns, warns},
 			want: []string{"Liveness probe warning: moved"}},
 		"not again after a restart": {kind: liveness, runs: []outcome{warns, warns},
-			before: []*journaletv1.ProbeResult{result(readiness, true, ""), result(liveness, true, "Liveness probe warning: x")}},
+			before: []*journaletv1.ProbeResult{result(readiness, true, ""), result(liveness, true, "a warning")}},
 		"of another probe than before the restart": {kind: liveness, runs: []outcome{warns},
-			before: []*journaletv1.ProbeResult{result(readiness, true, "Readiness probe warning: x")},
+			before: []*journaletv1.ProbeResult{result(readiness, true, "a warning")},
 			want:   []string{"Liveness probe warning: moved"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 //
 // Fields of containers are supported for init containers, too. The validate files refuse fields that the API allows
 // only for sidecars.
-var supportedFields = newFieldSet(append(schedulerFields, alsoForInit(withVolumes(withHooks(withProbes(append(windowsFields,
+var supportedFields = newFieldSet(append(schedulerFields, alsoForInit(withVolumes(withHooks(withProbes(
 	"apiVersion", "kind",
 	"metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations",
 	"metadata.creationTimestamp", "metadata.deletionGracePeriodSeconds",
@@ -40,6 +40,7 @@ var supportedFields = newFieldSet(append(schedulerFields, alsoForInit(withVolume
 	"spec.securityContext.appArmorProfile", "spec.securityContext.supplementalGroupsPolicy",
 	"spec.securityContext.fsGroup", "spec.securityContext.fsGroupChangePolicy",
 	"spec.securityContext.seLinuxOptions", "spec.securityContext.seLinuxChangePolicy",
+	"spec.securityContext.windowsOptions",
 
 	"spec.containers[].name", "spec.containers[].image", "spec.containers[].imagePullPolicy",
 	"spec.containers[].command", "spec.containers[].args", "spec.containers[].workingDir",
@@ -66,8 +67,8 @@ var supportedFields = newFieldSet(append(schedulerFields, alsoForInit(withVolume
 	"spec.containers[].securityContext.runAsNonRoot", "spec.containers[].securityContext.readOnlyRootFilesystem",
 	"spec.containers[].securityContext.allowPrivilegeEscalation", "spec.containers[].securityContext.seccompProfile",
 	"spec.containers[].securityContext.procMount", "spec.containers[].securityContext.appArmorProfile",
-	"spec.containers[].securityContext.seLinuxOptions",
-)...)...)...)...)...)...)
+	"spec.containers[].securityContext.seLinuxOptions", "spec.containers[].securityContext.windowsOptions",
+)...)...)...)...)...)
 
 // alsoForInit adds the same fields of init containers.
 func alsoForInit(paths ...string) []string {

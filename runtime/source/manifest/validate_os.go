@@ -7,13 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// windowsFields are the supported fields that only a Windows node reads. On Linux they have no effect, as with the
+// windowsOptions returns the paths of the options for Windows that a pod has. On Linux they have no effect, as with the
 // kubelet, so their values are not validated.
-var windowsFields = []string{
-	"spec.securityContext.windowsOptions", "spec.containers[].securityContext.windowsOptions",
-}
-
-// windowsOptions returns the paths of the options for Windows that a pod has.
 func windowsOptions(s *corev1.PodSpec) (paths []string) {
 	if s.SecurityContext != nil && s.SecurityContext.WindowsOptions != nil {
 		paths = append(paths, "spec.securityContext.windowsOptions")
