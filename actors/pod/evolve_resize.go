@@ -93,7 +93,8 @@ func (a *Actor) evolveResizePendingPreemption(e actors.Event, k *journaletv1.Res
 // keepApplied records, when other resources are allocated, what the sandbox and containers have that run, or are being
 // started.
 func (a *Actor) keepApplied(before *corev1.Pod) {
-	if a.state.GetSandboxId() != "" || a.calling(func(r *journaletv1.CallRequested) bool { return r.GetRunSandbox() != nil }) {
+	creating := func(r *journaletv1.CallRequested) bool { return r.GetRunSandbox() != nil }
+	if a.state.GetSandboxId() != "" || a.calling(creating) {
 		a.setPodApplied(cmp.Or(a.state.GetResize().GetApplied(), resources.OfPod(before)))
 	}
 	for c := range a.all() {

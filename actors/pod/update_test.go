@@ -180,18 +180,30 @@ func TestUpdateMayChangeResourcesOfThePodAndNotRemoveThem(t *testing.T) {
 		return corev1.ResourceList{name: resource.MustParse(q)}
 	}
 	cpu, pages := corev1.ResourceCPU, corev1.ResourceName(corev1.ResourceHugePagesPrefix+"2Mi")
+	both := func(name corev1.ResourceName, q string) corev1.ResourceList {
+		return corev1.ResourceList{cpu: resource.MustParse("2"), name: resource.MustParse(q)}
+	}
 	for name, c := range map[string]struct {
 		to      *corev1.Pod
 		allowed bool
 	}{
 		"another limit":         {whole(limit(cpu, "3")), true},
-		"another one, too":      {whole(corev1.ResourceList{cpu: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi")}), true},
+		"another one, too":      {whole(both(corev1.ResourceMemory, "1Gi")), true},
 		"a removed limit":       {whole(nil), false},
-		"other huge pages":      {whole(corev1.ResourceList{cpu: resource.MustParse("2"), pages: resource.MustParse("2Mi")}), false},
+		"other huge pages":      {whole(both(pages, "2Mi")), false},
 		"no resources any more": {updatable(), false},
 	} {
 		if got := updateAllowed(whole(limit(cpu, "2")), c.to); got != c.allowed {
 			t.Errorf("%s: allowed %t", name, got)
 		}
+	}
+}
+
+func TestUpdateMayHaveEmptyResourcesOfThePod(t *testing.T) {
+	was, is := updatable(), updatable()
+	was.Spec.Resources, is.Spec.Resources = new(corev1.ResourceRequirements), new(corev1.ResourceRequirements)
+	is.Spec.Containers[0].Image = "app:2"
+	if !updateAllowed(was, is) {
+		t.Error("another image is no update beside empty resources of the pod")
 	}
 }

@@ -136,21 +136,21 @@ func Put(c, from *corev1.ResourceRequirements) {
 	c.Requests, c.Limits = with(c.Requests, from.Requests), with(c.Limits, from.Limits)
 }
 
-// PutPod sets CPU and memory of a pod as a whole to another's, and changes nothing else. Where nothing is left,
-// spec.resources is unset.
+// PutPod sets CPU and memory of a pod as a whole to another's, and changes nothing else. Where the other has
+// no spec.resources, and nothing is left, it is unset.
 func PutPod(to, from *corev1.PodSpec) {
 	if to.Resources == nil && from.Resources == nil {
 		return
 	}
 	has := cmp.Or(to.Resources, new(corev1.ResourceRequirements))
 	Put(has, cmp.Or(from.Resources, new(corev1.ResourceRequirements)))
-	if to.Resources = has; len(has.Requests)+len(has.Limits)+len(has.Claims) == 0 {
+	if to.Resources = has; from.Resources == nil && len(has.Requests)+len(has.Limits)+len(has.Claims) == 0 {
 		to.Resources = nil
 	}
 }
 
-// Keeps reports whether a container, or a pod as a whole, still has every request and limit of CPU and memory that it had, whatever its value
-// (the API server forbids their removal: ValidatePodResize).
+// Keeps reports whether a container, or a pod as a whole, still has every request and limit of CPU and memory
+// that it had, whatever its value (the API server forbids their removal: ValidatePodResize).
 func Keeps(was, is *corev1.ResourceRequirements) bool {
 	for _, name := range resizable {
 		if gone(was.Requests, is.Requests, name) || gone(was.Limits, is.Limits, name) {

@@ -69,7 +69,8 @@ var fields = map[action][]string{
 		"Placement.memory_nodes", "Placement.pod_exclusive", "ResourceManagers.pod_scope",
 		"ResourceManagers.prefer_closest", "ResourceManagers.static_cpus",
 		"ClaimOutcome.stage",
-		"ResourceManagers.static_memory", "ResourceManagers.topology_policy", "RunSandbox.exclusive_cpus", "UpdateSandbox.exclusive_cpus",
+		"ResourceManagers.static_memory", "ResourceManagers.topology_policy", "RunSandbox.exclusive_cpus",
+		"UpdateSandbox.exclusive_cpus",
 	},
 	vocabulary: {
 		"AdmissionDecided.reason", "AgentStopped.reason", "Condition.reason", "ContainerObservation.reason",
