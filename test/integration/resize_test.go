@@ -94,6 +94,37 @@ func TestResizeNeedsNoRestart(t *testing.T) {
 	a.prints(p, "ResizeStarted", "ResizeCompleted")
 }
 
+func TestResizeOfAPodAsAWholeNeedsNoRestart(t *testing.T) {
+	t.Parallel()
+	uid := func(p *corev1.Pod) { p.UID = "sized-as-a-whole" }
+	a := started(t, onePod("whole", idle, uid, podSize("100m/32Mi", "200m/64Mi")))
+	before := a.pod("whole", "ready", ready)
+	was := container(before, "main")
+	equal(t, "the limits of the pod", a.limits(cgroupOf(before)), fmt.Sprint("20000 ", 64<<20))
+
+	// The agent is killed when the node has allocated the resources.
+	after := a.journal.last()
+	a.put(newPod("whole", idle, uid, podSize("500m/64Mi", "600m/128Mi")))
+	a.journal.wait(t, after, settle, "a moment of the resize", named("resize_decided"))
+	a.crash()
+	a.journal.wait(t, after, settle, "the end of the resize", named("resize_completed"))
+	p := a.pod("whole", "ready", func(p *corev1.Pod) bool {
+		return ready(p) && condition(p, corev1.PodResizeInProgress) == ""
+	})
+	now := container(p, "main")
+	if now.ContainerID != was.ContainerID || now.RestartCount != 0 {
+		t.Errorf("it is %s with %d restarts, and was %s", now.ContainerID, now.RestartCount, was.ContainerID)
+	}
+	equal(t, "the limits of the pod after the resize", a.limits(cgroupOf(p)), fmt.Sprint("60000 ", 128<<20))
+	if got := inCgroup(t, now.ContainerID); !strings.HasSuffix(got, fmt.Sprint(128<<20)) {
+		t.Errorf("its container, which has no limit of its own, has %q", got)
+	}
+	if has := p.Status.Resources.Limits.Cpu().MilliValue(); has != 600 {
+		t.Errorf("the status has a CPU limit of %dm", has)
+	}
+	a.Verified()
+}
+
 func TestAgentWithoutItsJournalAppliesTheAllocatedResources(t *testing.T) {
 	t.Parallel()
 	a := started(t, manifests(

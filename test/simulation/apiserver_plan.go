@@ -190,12 +190,17 @@ func (s *sim) apiUpdate(o Op) {
 				otherSize(r, &c.Resources)
 			}
 		}
-		if qosOf(p.Spec.Containers) != qosOf(before.Containers) || p.DeletionTimestamp != nil {
+		if qosOf(mainOnly(&p.Spec)) != qosOf(mainOnly(before)) || p.DeletionTimestamp != nil {
 			p.Spec = *before
 		} else if !equality.Semantic.DeepEqual(before, &p.Spec) {
 			p.Generation++
 		}
 	})
+}
+
+// mainOnly returns a pod with the main containers of another one.
+func mainOnly(s *corev1.PodSpec) *corev1.Pod {
+	return &corev1.Pod{Spec: corev1.PodSpec{Containers: s.Containers}}
 }
 
 // otherSize gives a container other values of the requests and limits that it has.

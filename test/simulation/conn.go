@@ -144,15 +144,8 @@ func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool
 	}
 	switch req := request.(type) {
 	case *runtimeapi.RunPodSandboxRequest:
-		return tookSandbox, func(gone bool) (err error) {
-			if w.mishap() {
-				return failedCall("failed to set up the sandbox's network")
-			}
-			m, host := req.GetConfig().GetMetadata(),
-				req.GetConfig().GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE
-			reply.(*runtimeapi.RunPodSandboxResponse).PodSandboxId, err = w.runSandbox(m.GetUid(), c.intent, m.GetAttempt(),
-				host, gone, c.listed)
-			return err
+		return tookSandbox, func(gone bool) error {
+			return r.runSandbox(req.GetConfig(), reply.(*runtimeapi.RunPodSandboxResponse), c, gone)
 		}
 	case *runtimeapi.CreateContainerRequest:
 		r.at(c, onceUnderWay)
@@ -182,7 +175,7 @@ func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool
 	case *runtimeapi.RemovePodSandboxRequest:
 		return tookRemoval, unlessMishap(func() { w.removeSandbox(req.GetPodSandboxId()) })
 	case *runtimeapi.UpdatePodSandboxResourcesRequest:
-		return tookRead, unlessMishap(func() {})
+		return tookRead, unlessMishap(func() { w.setSize(req.GetPodSandboxId(), req.GetResources()) })
 	case *runtimeapi.UpdateContainerResourcesRequest:
 		by, to := c, c.req.GetUpdateContainer().GetResources()
 		return tookContainer, w.withContainer(req.GetContainerId(), func(c *container) error {
@@ -202,6 +195,20 @@ func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool
 		})
 	}
 	return 0, nil
+}
+
+// runSandbox is RunPodSandbox, requested by a call.
+func (r *run) runSandbox(
+	config *runtimeapi.PodSandboxConfig, reply *runtimeapi.RunPodSandboxResponse, c *call, gone bool,
+) (err error) {
+	if r.world.mishap() {
+		return failedCall("failed to set up the sandbox's network")
+	}
+	m, host := config.GetMetadata(),
+		config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE
+	reply.PodSandboxId, err = r.world.runSandbox(m.GetUid(), c.intent, m.GetAttempt(), host, gone, c.listed)
+	r.world.setSize(reply.PodSandboxId, config.GetLinux().GetResources())
+	return err
 }
 
 // stopContainer is StopContainer: SIGTERM, the grace period, SIGKILL. If the client goes away, the runtime may omit

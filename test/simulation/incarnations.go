@@ -55,6 +55,7 @@ func immutable(m *corev1.Pod) map[string]any {
 		return nil
 	}
 	delete(spec, "activeDeadlineSeconds")
+	delete(spec, "resources")
 	for _, list := range []string{"initContainers", "containers"} {
 		all, _ := spec[list].([]any)
 		for _, c := range all {
@@ -67,23 +68,19 @@ func immutable(m *corev1.Pod) map[string]any {
 	return spec
 }
 
-// sameSized reports whether two pods' containers have the same kinds of requests and limits, whatever their values,
-// and the pods the same QoS class. New requests and limits may come.
+// sameSized reports whether two pods, and their containers, have the same kinds of requests and limits, whatever their
+// values, and the pods the same QoS class. New requests and limits may come.
 func sameSized(old, to *corev1.Pod) bool {
 	was, is := containersOf(old), containersOf(to)
 	if len(was) != len(is) {
 		return false
 	}
+	if of := old.Spec.Resources; of != nil && (to.Spec.Resources == nil || !keepsKinds(of, to.Spec.Resources)) {
+		return false
+	}
 	for i := range was {
-		for name := range was[i].Resources.Requests {
-			if _, ok := is[i].Resources.Requests[name]; !ok {
-				return false
-			}
-		}
-		for name := range was[i].Resources.Limits {
-			if _, ok := is[i].Resources.Limits[name]; !ok {
-				return false
-			}
+		if !keepsKinds(&was[i].Resources, &is[i].Resources) {
+			return false
 		}
 		for name, q := range is[i].Resources.Limits { // devices do not change
 			if strings.Contains(string(name), "/") && !q.Equal(was[i].Resources.Limits[name]) {
@@ -91,15 +88,35 @@ func sameSized(old, to *corev1.Pod) bool {
 			}
 		}
 	}
-	return qosOf(was) == qosOf(is)
+	return qosOf(old) == qosOf(to)
 }
 
-// qosOf returns the QoS class of a pod with these containers.
-func qosOf(all []corev1.Container) corev1.PodQOSClass {
+// keepsKinds reports whether every request and limit is still there.
+func keepsKinds(was, is *corev1.ResourceRequirements) bool {
+	for _, lists := range [][2]corev1.ResourceList{{was.Requests, is.Requests}, {was.Limits, is.Limits}} {
+		for name := range lists[0] {
+			if _, ok := lists[1][name]; !ok {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// qosOf returns the QoS class of a pod: by its resources as a whole if it has some, else by its containers'.
+func qosOf(m *corev1.Pod) corev1.PodQOSClass {
+	var all []corev1.ResourceRequirements
+	if whole := m.Spec.Resources; whole != nil && len(whole.Requests)+len(whole.Limits) > 0 {
+		all = append(all, *whole)
+	} else {
+		for _, c := range containersOf(m) {
+			all = append(all, c.Resources)
+		}
+	}
 	some, guaranteed := false, true
 	for _, c := range all {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			request, limit := c.Resources.Requests[name], c.Resources.Limits[name]
+			request, limit := c.Requests[name], c.Limits[name]
 			some = some || !request.IsZero() || !limit.IsZero()
 			guaranteed = guaranteed && !limit.IsZero() && (request.IsZero() || request.Equal(limit))
 		}

@@ -46,7 +46,8 @@ func (j *judge) leastBackOff(runs []*instance) (wait, ended time.Duration) {
 			wait, next = 0, 0 // the agent may not know of this run; another definition starts at once
 		case next == 0 && mayFailProbe(run):
 			wait = 0 // the first restart after a failed probe begins no back-off
-		case next == 0, mayReset, !equality.Semantic.DeepEqual(run.spec.Resources, after.spec.Resources):
+		case next == 0, mayReset, !equality.Semantic.DeepEqual(ownOrPods(run.manifest, run.spec),
+			ownOrPods(after.manifest, after.spec)):
 			wait, next = 0, first
 		case mayFailProbe(run) && i > 0 && run.endedAt-runs[i-1].endedAt >= next-backOffTolerance:
 			wait, next = 0, min(2*next, most)

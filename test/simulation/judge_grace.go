@@ -33,7 +33,8 @@ func (j *judge) endRequested(h *podHistory, rec *journaletv1.Record, at time.Dur
 	}
 	x := h.instance(id)
 	m := h.manifestAt(rec.GetStep().GetCause(), j.sim.manifests)
-	if spec := findSpec(m, x.nameOf()); x != nil && spec != nil && (spec.Image != x.image || resizedByRestart(x, spec)) {
+	spec := findSpec(m, x.nameOf())
+	if x != nil && spec != nil && (spec.Image != x.image || resizedByRestart(x, m, spec)) {
 		h.mayRunAgain(x)
 	}
 }
@@ -45,12 +46,12 @@ func (c *container) nameOf() string {
 	return c.name
 }
 
-// resizedByRestart reports whether a container's resizePolicy restarts it for resources that its manifest changed.
-func resizedByRestart(c *container, spec *corev1.Container) bool {
+// resizedByRestart reports whether a container's resizePolicy restarts it for resources that its manifest m changed.
+func resizedByRestart(c *container, m *corev1.Pod, spec *corev1.Container) bool {
 	restarts := slices.ContainsFunc(spec.ResizePolicy, func(p corev1.ContainerResizePolicy) bool {
 		return p.RestartPolicy == corev1.RestartContainer
 	})
-	return restarts && !sameResources(&c.spec.Resources, &spec.Resources)
+	return restarts && !sameResources(ownOrPods(c.manifest, c.spec), ownOrPods(m, spec))
 }
 
 // instance returns an instance by its id, nil for none.

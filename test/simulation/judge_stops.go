@@ -78,21 +78,24 @@ func (j *judge) redefined(x *instance) bool {
 		return true
 	}
 	return slices.ContainsFunc(j.history(x.uid).updates, func(u admissionRequest) bool {
-		spec := findSpec(j.sim.manifests.byDigest[u.digest], x.name)
-		return u.seq > d.Cause && (spec == nil || spec.Image != x.image) || spec != nil && restartsToResize(x.container, spec)
+		m := j.sim.manifests.byDigest[u.digest]
+		spec := findSpec(m, x.name)
+		return u.seq > d.Cause && (spec == nil || spec.Image != x.image) ||
+			spec != nil && restartsToResize(x.container, m, spec)
 	})
 }
 
-// restartsToResize reports whether a container gets the resources of a manifest by a restart: by its resizePolicy, or
+// restartsToResize reports whether a container gets the resources of a manifest m by a restart: by its resizePolicy, or
 // because a limit goes away.
-func restartsToResize(c *container, to *corev1.Container) bool {
+func restartsToResize(c *container, m *corev1.Pod, to *corev1.Container) bool {
+	was, is := ownOrPods(c.manifest, c.spec), ownOrPods(m, to)
 	gone := slices.ContainsFunc([]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory},
 		func(name corev1.ResourceName) bool {
-			_, had := c.spec.Resources.Limits[name]
-			_, has := to.Resources.Limits[name]
+			_, had := was.Limits[name]
+			_, has := is.Limits[name]
 			return had && !has
 		})
-	return gone || resizedByRestart(c, to)
+	return gone || resizedByRestart(c, m, to)
 }
 
 // replaced reports whether a newer instance of the same container exists, or a newer sandbox of the pod.

@@ -66,10 +66,10 @@ type config struct {
 	urls, etags bool
 	// images is set if the agent observes images and removes them.
 	images bool
-	// operated is set if operators interfere, clustered if there is an API server. pressed and managed may be nil.
-	operated, clustered bool
-	pressed             *pressed
-	managed             *managed
+	// What the kind of the plan adds, by its function: Operated, Clustered, Sized, Pressed and Exclusive, or nothing.
+	operated, clustered, sized bool
+	pressed                    *pressed
+	managed                    *managed
 }
 
 // PlanOf returns the plan of a seed.

@@ -84,6 +84,8 @@ func (p *Plan) test() string {
 		return " TEST=TestNothingBreaksInACluster"
 	case p.config.pressed != nil:
 		return " TEST=TestNothingBreaksUnderPressure"
+	case p.config.sized:
+		return " TEST=TestNothingBreaksWhenPodsAreResizedAsAWhole"
 	case p.config.operated:
 		return " TEST=TestNothingBreaksUnderOperators"
 	case p.config.managed != nil && p.config.managed.kubelet:
@@ -102,6 +104,8 @@ func (p *Plan) keep() string {
 		whole = Clustered(p.Seed)
 	case p.config.pressed != nil:
 		whole = Pressed(p.Seed)
+	case p.config.sized:
+		whole = Sized(p.Seed)
 	case p.config.operated:
 		whole = Operated(p.Seed)
 	case p.config.managed != nil && p.config.managed.kubelet:

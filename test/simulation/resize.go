@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -83,6 +84,11 @@ func resized(r *rand.Rand, body []byte) []byte {
 		}
 	}
 	change(m)
+	if m, ok := m.(map[string]any); ok {
+		if spec, ok := m["spec"].(map[string]any); ok {
+			coverContainers(spec)
+		}
+	}
 	out, err := json.Marshal(m)
 	if err != nil || !changed {
 		return nil
@@ -124,8 +130,12 @@ func (j *judge) resourcesApplied(c *container, to *journaletv1.Resources) {
 	}
 }
 
-// sameInAll reports whether the containers of two manifests have the same CPU and memory.
+// sameInAll reports whether two manifests have the same CPU and memory, each as a whole and in its containers.
 func sameInAll(a, b *corev1.Pod) bool {
+	none := new(corev1.ResourceRequirements)
+	if !sameResources(cmp.Or(a.Spec.Resources, none), cmp.Or(b.Spec.Resources, none)) {
+		return false
+	}
 	for _, list := range [][]corev1.Container{a.Spec.InitContainers, a.Spec.Containers} {
 		for i := range list {
 			if c := findSpec(b, list[i].Name); c == nil || !sameResources(&list[i].Resources, &c.Resources) {
@@ -144,13 +154,14 @@ func (s *sim) judgeResources(h *podHistory, desired *corev1.Pod, o *objects, v *
 		say("it runs, and was not admitted")
 		return
 	}
+	s.judgeSize(allocated, o, say)
 	var runs share
 	for _, c := range o.containers {
 		spec := findSpec(allocated, c.name)
 		if spec == nil || !c.alive() {
 			continue
 		}
-		has, want := c.has, resources.Of(&spec.Resources)
+		has, want := c.has, resources.Of(ownOrPods(allocated, spec))
 		if s.judge.intents[c.intent] == nil {
 			// The record of what it was given is lost, and a runtime shows no memory request.
 			has, want = shownResources(has), shownResources(want)

@@ -34,7 +34,7 @@ func demandOf(m *corev1.Pod) share {
 	for i := range m.Spec.Containers {
 		runs = runs.plus(requestsOf(&m.Spec.Containers[i]))
 	}
-	return runs.most(inits).plus(share{pods: 1})
+	return ofWhole(m, runs.most(inits)).plus(share{pods: 1})
 }
 
 // requestsOf returns a container's requests: CPU rounded up to thousandths, memory to bytes.

@@ -31,6 +31,7 @@ var (
 	allExclusive = flag.Bool("sim.exclusive", false, "all fresh seeds with exclusive resources, not a part of them")
 	allClustered = flag.Bool("sim.clustered", false, "all fresh seeds with an API server, not a part of them")
 	allExported  = flag.Bool("sim.exported", false, "all fresh seeds with NFS volumes, not a part of them")
+	allSized     = flag.Bool("sim.sized", false, "all fresh seeds with resources of pods as a whole, not a part of them")
 	cycles       = flag.Int("sim.cycles", 2, "how often a node runs short of something at the end of a plan with pressure")
 	duration     = flag.Duration("sim.for", 0, "begin no further seed after this time; 0: no bound")
 )

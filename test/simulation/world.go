@@ -85,6 +85,8 @@ type sandbox struct {
 	hostNetwork     bool
 	created         time.Time
 	ips             []string
+	// has is what the pod as a whole was last given; nil: nothing is known.
+	has *runtimeapi.LinuxContainerResources
 	// late is when it was created for a client that was gone, in uptime; 0: the client waited.
 	late time.Duration
 }
@@ -226,7 +228,7 @@ func (w *world) createContainer(k *runtimeapi.ContainerConfig, sandbox string, b
 		id: w.id("c"), uid: x.uid, name: spec.Name, intent: by.intent, sandbox: sandbox,
 		hash: k.GetAnnotations()[cri.AnnotationHash], image: spec.Image, digest: by.req.GetStartContainer().GetDigest(),
 		attempt: k.GetMetadata().GetAttempt(), state: created, created: w.clock.Now(), manifest: m, spec: spec,
-		has: resources.Of(&spec.Resources), createdAt: w.clock.uptime,
+		has: resources.Of(ownOrPods(m, spec)), createdAt: w.clock.uptime,
 	}
 	c.once = isInit(m, c.name) && !isSidecar(spec)
 	w.judge.placed(c, m, spec, k.GetLinux().GetResources(), false)

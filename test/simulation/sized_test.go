@@ -1,0 +1,18 @@
+package simulation
+
+import "testing"
+
+// sizedShare is the part of the fresh seeds that are carried out with pods that have resources as a whole, too.
+const sizedShare = 10
+
+// TestNothingBreaksWhenPodsAreResizedAsAWhole carries out plans in which most pods have spec.resources.
+func TestNothingBreaksWhenPodsAreResizedAsAWhole(t *testing.T) {
+	seeds := freshSeeds()
+	if *oneSeed < 0 && !*allSized {
+		seeds = seeds[:(len(seeds)+sizedShare-1)/sizedShare]
+	}
+	nothingBreaks(t, seeds, func(t *testing.T, seed uint64) *Plan {
+		t.Helper()
+		return keepOnly(t, Sized(seed))
+	}, nil)
+}
