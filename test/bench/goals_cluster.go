@@ -46,6 +46,8 @@ var clusterRows = []row{
 		spread: true, goal: ofKubelets(csiOfKubelets)},
 	{label: "delete with 2 CSI volumes each to gone, last, s", scenario: "cluster_csi_delete", figure: "last_s",
 		spread: true, goal: ofKubelets(csiOfKubelets)},
+	{label: "idle with 2 CSI volumes each, agent, millicores", scenario: "cluster_csi_idle",
+		figure: "cpu_millicores", spread: true},
 	{label: "kill -9 and start to a new pod Running, s", scenario: "cluster_restart", figure: "running_s", spread: true,
 		goal: bothOf(always(clusterRestartS), ofKubelets(ahead))},
 	{label: "API requests of a pod", scenario: "cluster_requests", figure: "pod", goal: ofKubelets(ahead)},

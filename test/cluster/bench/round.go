@@ -66,7 +66,7 @@ func (b *bench) measure(ctx context.Context, name string, n int) (err error) {
 	if b.csi {
 		v := &volumes{round: r}
 		defer v.stop()
-		stages = []func(context.Context) error{r.quiet, r.begin, v.provide, v.burst, v.deletion}
+		stages = []func(context.Context) error{r.quiet, r.begin, v.provide, v.burst, v.idle, v.deletion}
 	}
 	for _, stage := range stages {
 		if err := stage(ctx); err != nil {
@@ -176,7 +176,9 @@ func (r *round) burstOf(ctx context.Context, scenario string, change ...func(*co
 }
 
 // idle measures an agent whose pods all run.
-func (r *round) idle(ctx context.Context) error {
+func (r *round) idle(ctx context.Context) error { return r.idleOf(ctx, "cluster_idle") }
+
+func (r *round) idleOf(ctx context.Context, scenario string) error {
 	pid, err := r.agent.pid()
 	if err != nil {
 		return err
@@ -201,7 +203,7 @@ func (r *round) idle(ctx context.Context) error {
 	}
 	took := w.end.Sub(w.begin)
 	r.explain("idle", sent)
-	return r.out("cluster_idle", figures{
+	return r.out(scenario, figures{
 		"cpu_millicores":     millicores(end.agent-begin.agent, took),
 		"runtime_millicores": millicores(end.runtime-begin.runtime, took),
 		"shim_millicores":    millicores(end.shims-begin.shims, took),

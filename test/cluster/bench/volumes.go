@@ -170,6 +170,9 @@ func (v *volumes) burst(ctx context.Context) error {
 	})
 }
 
+// idle measures an agent whose pods all run, with their volumes.
+func (v *volumes) idle(ctx context.Context) error { return v.idleOf(ctx, "cluster_csi_idle") }
+
 // deletion deletes all pods at once, and requires that nothing stays mounted.
 func (v *volumes) deletion(ctx context.Context) error {
 	if err := v.deletionOf(ctx, "cluster_csi_delete"); err != nil {
