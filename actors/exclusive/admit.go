@@ -36,6 +36,12 @@ func Requests(p *corev1.Pod, qos journaletv1.QosClass) *journaletv1.ExclusiveReq
 	if p == nil || qos != journaletv1.QosClass_QOS_CLASS_GUARANTEED || resourcehelper.IsPodLevelResourcesSet(p) {
 		return nil
 	}
+	return OfContainers(p)
+}
+
+// OfContainers returns what the containers of a Guaranteed pod request, also where the pod has got resources of its own
+// since it was admitted.
+func OfContainers(p *corev1.Pod) *journaletv1.ExclusiveRequests {
 	out := new(journaletv1.ExclusiveRequests)
 	add := func(c *corev1.Container, init bool) {
 		r := &journaletv1.ExclusiveRequest{Container: c.Name, Init: init}

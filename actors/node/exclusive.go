@@ -153,6 +153,15 @@ func (a *Actor) requests(pod *corev1.Pod, qos journaletv1.QosClass) *journaletv1
 	return exclusive.Requests(pod, qos)
 }
 
+// requestsAfter returns what the containers of an admitted pod may have alone after a resize. What they have stays
+// theirs if the pod gets resources of its own.
+func (a *Actor) requestsAfter(p *journaletv1.AdmittedPod, pod *corev1.Pod) *journaletv1.ExclusiveRequests {
+	if len(p.GetExclusive()) > 0 && pod != nil {
+		return exclusive.OfContainers(pod)
+	}
+	return a.requests(pod, p.GetQos())
+}
+
 // evolveExclusive folds what an admitted pod has alone. If its other containers got CPUs that were not reported to all,
 // all hear of what is left in the end, also if that is what was reported before: more than one pod may be admitted in a
 // step.
@@ -180,7 +189,7 @@ func (a *Actor) freeExclusive(uid string, p *journaletv1.AdmittedPod) {
 // containers of Guaranteed pods have alone is not resized.
 func (a *Actor) infeasible(p *journaletv1.AdmittedPod, pod *corev1.Pod) string {
 	m := a.state.GetConfig().GetManagers()
-	has, want := p.GetExclusiveRequests().GetContainers(), a.requests(pod, p.GetQos()).GetContainers()
+	has, want := p.GetExclusiveRequests().GetContainers(), a.requestsAfter(p, pod).GetContainers()
 	const message = "Resize is infeasible for Guaranteed Pods alongside %s Manager policy %q"
 	for i, r := range want {
 		if i < len(has) && m.GetStaticCpus() && r.GetMilliCpu() != has[i].GetMilliCpu() {

@@ -24,7 +24,7 @@ func (a *Actor) evolveResizeRequested(e actors.Event, q *journaletv1.ResizeReque
 	s.Resizes[q.GetUid()] = &journaletv1.WaitingResize{
 		Digest: q.GetDigest(), Demand: q.GetDemand(), Priority: q.GetPriority(), Guaranteed: q.GetGuaranteed(),
 		Since: s.Resizes[q.GetUid()].GetSince(), RequestId: q.GetRequestId(),
-		Infeasible: a.infeasible(p, e.Manifest),
+		Infeasible: a.infeasible(p, e.Manifest), ExclusiveRequests: a.requestsAfter(p, e.Manifest),
 	}
 }
 
@@ -43,7 +43,7 @@ func (a *Actor) evolveResizeDecided(e actors.Event, d *journaletv1.ResizeDecided
 	want := a.demandAfter(p, w)
 	s.Used.MilliCpu += want.GetMilliCpu() - p.GetDemand().GetMilliCpu()
 	s.Used.MemoryBytes += want.GetMemoryBytes() - p.GetDemand().GetMemoryBytes()
-	p.Demand, p.ExclusiveRequests = want, a.requests(e.Manifest, p.GetQos())
+	p.Demand, p.ExclusiveRequests = want, w.GetExclusiveRequests()
 	delete(s.Resizes, d.GetUid())
 }
 

@@ -2679,9 +2679,11 @@ type WaitingResize struct {
 	// ResizeRequested.request_id, which the answer repeats.
 	RequestId uint64 `protobuf:"varint,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Why it can never be allocated. Empty: it can.
-	Infeasible    string `protobuf:"bytes,9,opt,name=infeasible,proto3" json:"infeasible,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Infeasible string `protobuf:"bytes,9,opt,name=infeasible,proto3" json:"infeasible,omitempty"`
+	// What the pod's containers would request alone.
+	ExclusiveRequests *ExclusiveRequests `protobuf:"bytes,10,opt,name=exclusive_requests,json=exclusiveRequests,proto3" json:"exclusive_requests,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *WaitingResize) Reset() {
@@ -2775,6 +2777,13 @@ func (x *WaitingResize) GetInfeasible() string {
 		return x.Infeasible
 	}
 	return ""
+}
+
+func (x *WaitingResize) GetExclusiveRequests() *ExclusiveRequests {
+	if x != nil {
+		return x.ExclusiveRequests
+	}
+	return nil
 }
 
 // AdmittedPod is a pod that holds its name and, until it has terminated, its demand.
@@ -3389,7 +3398,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\vwaiting_for\x18\x05 \x03(\tR\n" +
 	"waitingFor\x12\x1a\n" +
 	"\bcomplete\x18\x06 \x01(\bR\bcomplete\x12\x12\n" +
-	"\x04over\x18\a \x01(\bR\x04over\"\xce\x02\n" +
+	"\x04over\x18\a \x01(\bR\x04over\"\x9e\x03\n" +
 	"\rWaitingResize\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1a\n" +
@@ -3404,7 +3413,9 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"request_id\x18\b \x01(\x04R\trequestId\x12\x1e\n" +
 	"\n" +
 	"infeasible\x18\t \x01(\tR\n" +
-	"infeasible\"\xdd\x05\n" +
+	"infeasible\x12N\n" +
+	"\x12exclusive_requests\x18\n" +
+	" \x01(\v2\x1f.journalet.v1.ExclusiveRequestsR\x11exclusiveRequests\"\xdd\x05\n" +
 	"\vAdmittedPod\x12\x1b\n" +
 	"\tfull_name\x18\x01 \x01(\tR\bfullName\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1e\n" +
@@ -3594,33 +3605,34 @@ var file_journalet_v1_node_proto_depIdxs = []int32{
 	58, // 45: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
 	5,  // 46: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
 	58, // 47: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
-	5,  // 48: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
-	0,  // 49: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
-	54, // 50: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
-	55, // 51: journalet.v1.AdmittedPod.devices:type_name -> journalet.v1.ContainerDevices
-	51, // 52: journalet.v1.AdmittedPod.unhealthy_devices:type_name -> journalet.v1.AdmittedPod.UnhealthyDevicesEntry
-	56, // 53: journalet.v1.AdmittedPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	31, // 54: journalet.v1.AdmittedPod.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
-	64, // 55: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
-	64, // 56: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
-	4,  // 57: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
-	3,  // 58: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
-	34, // 59: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	36, // 60: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	33, // 61: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
-	35, // 62: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
-	54, // 63: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	65, // 64: journalet.v1.NodeState.DevicesEntry.value:type_name -> journalet.v1.DeviceResource
-	66, // 65: journalet.v1.NodeState.DeviceWaitsEntry.value:type_name -> journalet.v1.DeviceWait
-	31, // 66: journalet.v1.NodeState.ExclusiveRequestsEntry.value:type_name -> journalet.v1.ExclusiveRequests
-	30, // 67: journalet.v1.NodeState.ReservationsEntry.value:type_name -> journalet.v1.Reservation
-	67, // 68: journalet.v1.NodeState.KubeletPodsEntry.value:type_name -> journalet.v1.KubeletPod
-	68, // 69: journalet.v1.AdmittedPod.UnhealthyDevicesEntry.value:type_name -> journalet.v1.UnhealthyDevices
-	70, // [70:70] is the sub-list for method output_type
-	70, // [70:70] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	31, // 48: journalet.v1.WaitingResize.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
+	5,  // 49: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
+	0,  // 50: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
+	54, // 51: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
+	55, // 52: journalet.v1.AdmittedPod.devices:type_name -> journalet.v1.ContainerDevices
+	51, // 53: journalet.v1.AdmittedPod.unhealthy_devices:type_name -> journalet.v1.AdmittedPod.UnhealthyDevicesEntry
+	56, // 54: journalet.v1.AdmittedPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	31, // 55: journalet.v1.AdmittedPod.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
+	64, // 56: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
+	64, // 57: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
+	4,  // 58: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
+	3,  // 59: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
+	34, // 60: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	36, // 61: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	33, // 62: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
+	35, // 63: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	54, // 64: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	65, // 65: journalet.v1.NodeState.DevicesEntry.value:type_name -> journalet.v1.DeviceResource
+	66, // 66: journalet.v1.NodeState.DeviceWaitsEntry.value:type_name -> journalet.v1.DeviceWait
+	31, // 67: journalet.v1.NodeState.ExclusiveRequestsEntry.value:type_name -> journalet.v1.ExclusiveRequests
+	30, // 68: journalet.v1.NodeState.ReservationsEntry.value:type_name -> journalet.v1.Reservation
+	67, // 69: journalet.v1.NodeState.KubeletPodsEntry.value:type_name -> journalet.v1.KubeletPod
+	68, // 70: journalet.v1.AdmittedPod.UnhealthyDevicesEntry.value:type_name -> journalet.v1.UnhealthyDevices
+	71, // [71:71] is the sub-list for method output_type
+	71, // [71:71] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_node_proto_init() }
