@@ -131,7 +131,7 @@ func (d *step) applyResources() error {
 	switch {
 	case unapplied && len(list) == 0 && !d.podUnapplied():
 		return nil // a container is not steady, or restarts
-	case unapplied && wait > 0:
+	case unapplied && wait > 0 && (len(list) > 0 || r.GetError() != ""):
 		return d.timer(resizeTimer, wait)
 	}
 	if err := d.clearTimer(resizeTimer); err != nil {

@@ -69,7 +69,9 @@ func (a *Actor) evolveResizeDecided(e actors.Event, k *journaletv1.ResizeDecided
 	case k.GetAllocated():
 		before := a.manifest
 		a.allocate(k.GetDigest(), e.Manifest)
-		a.state.Resize = &journaletv1.PodResize{InProgress: true, Applied: r.GetApplied()}
+		a.state.Resize = &journaletv1.PodResize{
+			InProgress: true, Applied: r.GetApplied(), SandboxInDoubt: r.GetSandboxInDoubt(),
+		}
 		if requested := r.GetRequestedDigest(); requested != k.GetDigest() {
 			a.state.Resize.RequestedDigest = requested
 		}
@@ -112,7 +114,7 @@ func (a *Actor) keepApplied(before *corev1.Pod) {
 // evolvePodCreating folds that a sandbox is being created: with what is allocated.
 func (a *Actor) evolvePodCreating() {
 	if a.state.GetResize() != nil {
-		a.state.Resize.Applied = nil
+		a.state.Resize.Applied, a.state.Resize.SandboxInDoubt = nil, false
 		a.dropEmptyResize()
 	}
 }
@@ -127,7 +129,7 @@ func (a *Actor) evolveResourcesApplied(e actors.Event, w *journaletv1.UpdateCont
 		a.setApplied(r, w.GetResources())
 		r.Reported = f.GetReported()
 	}
-	a.countResizeCall(e, f)
+	a.countResizeCall(e, w, f)
 }
 
 // evolvePodResourcesApplied folds the outcome of an UpdateSandbox call. For a sandbox that was replaced nothing is
@@ -137,12 +139,25 @@ func (a *Actor) evolvePodResourcesApplied(e actors.Event, w *journaletv1.UpdateS
 	if ok && a.state.GetSandboxId() == w.GetSandboxId() {
 		a.setPodApplied(w.GetResources())
 	}
-	a.countResizeCall(e, f)
+	a.countResizeCall(e, w, f)
 }
 
-// countResizeCall counts the failures in a row of the calls that apply a resize, and keeps the newest error.
-func (a *Actor) countResizeCall(e actors.Event, f *journaletv1.CallFinished) {
+// sizingCall is a call that changes the resources of the pod as a whole to those of the manifests that it names.
+type sizingCall interface {
+	GetDigest() string
+	GetAllocatedDigest() string
+}
+
+// countResizeCall counts the failures in a row of the calls that apply a resize, and keeps the newest error. A call
+// that has failed may have changed the pod's cgroup and its sandbox before.
+func (a *Actor) countResizeCall(e actors.Event, w sizingCall, f *journaletv1.CallFinished) {
 	resize := a.resizing()
+	switch ok := f.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED; {
+	case !ok:
+		resize.SandboxInDoubt = true
+	case w.GetDigest() == a.state.GetPod().GetDigest() && w.GetAllocatedDigest() == a.state.GetAllocatedDigest():
+		resize.SandboxInDoubt = false
+	}
 	defer a.dropEmptyResize()
 	switch f.GetError() {
 	case journaletv1.CallError_CALL_ERROR_UNSPECIFIED:

@@ -64,9 +64,10 @@ func (a *Actor) beingStarted(r *journaletv1.ContainerRecord) bool {
 	return a.created(r) != nil || a.calling(startOf(r.GetName()))
 }
 
-// podUnapplied reports whether the pod's sandbox runs without what is allocated to the pod as a whole.
+// podUnapplied reports whether the pod's sandbox runs without what is allocated to the pod as a whole, or may do so.
 func (a *Actor) podUnapplied() bool {
-	return a.state.GetResize().GetApplied() != nil && a.state.GetSandboxId() != ""
+	r := a.state.GetResize()
+	return (r.GetApplied() != nil || r.GetSandboxInDoubt()) && a.state.GetSandboxId() != ""
 }
 
 // unapplied reports whether the pod as a whole, or a container that runs or is about to, does not have its allocated

@@ -77,7 +77,7 @@ func (a *Actor) reportedResources(c *corev1.Container, r *journaletv1.ContainerR
 // appliedManifest returns the effective manifest, with the CPU and memory that the pod as a whole was last given. A
 // pod whose sandbox does not run has what is allocated.
 func (a *Actor) appliedManifest() *corev1.Pod {
-	if !a.podUnapplied() {
+	if !a.podUnapplied() || a.state.GetResize().GetApplied() == nil {
 		return a.manifest
 	}
 	has := resources.Requirements(a.state.GetResize().GetApplied())

@@ -2353,9 +2353,12 @@ type PodResize struct {
 	// It is not only deferred: it can never be applied.
 	Infeasible bool `protobuf:"varint,7,opt,name=infeasible,proto3" json:"infeasible,omitempty"`
 	// spec.resources that the sandbox was last given. Unset: the allocated ones.
-	Applied       *Resources `protobuf:"bytes,8,opt,name=applied,proto3" json:"applied,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Applied *Resources `protobuf:"bytes,8,opt,name=applied,proto3" json:"applied,omitempty"`
+	// A call failed that may have changed the sandbox and the pod's cgroup. Left by the next one that succeeds with what
+	// is allocated then, and by another sandbox.
+	SandboxInDoubt bool `protobuf:"varint,9,opt,name=sandbox_in_doubt,json=sandboxInDoubt,proto3" json:"sandbox_in_doubt,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *PodResize) Reset() {
@@ -2442,6 +2445,13 @@ func (x *PodResize) GetApplied() *Resources {
 		return x.Applied
 	}
 	return nil
+}
+
+func (x *PodResize) GetSandboxInDoubt() bool {
+	if x != nil {
+		return x.SandboxInDoubt
+	}
+	return false
 }
 
 // ContainerRecord is what is known of one container, over all its instances.
@@ -3363,7 +3373,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"used_bytes\x18\x04 \x01(\x03R\tusedBytes\x12\x1f\n" +
 	"\vlimit_bytes\x18\x05 \x01(\x03R\n" +
 	"limitBytes\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"\xb1\x02\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\xdb\x02\n" +
 	"\tPodResize\x12)\n" +
 	"\x10requested_digest\x18\x01 \x01(\tR\x0frequestedDigest\x12\x1a\n" +
 	"\bdeferred\x18\x02 \x01(\tR\bdeferred\x12\x1f\n" +
@@ -3375,7 +3385,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\n" +
 	"infeasible\x18\a \x01(\bR\n" +
 	"infeasible\x121\n" +
-	"\aapplied\x18\b \x01(\v2\x17.journalet.v1.ResourcesR\aapplied\"\xdb\v\n" +
+	"\aapplied\x18\b \x01(\v2\x17.journalet.v1.ResourcesR\aapplied\x12(\n" +
+	"\x10sandbox_in_doubt\x18\t \x01(\bR\x0esandboxInDoubt\"\xdb\v\n" +
 	"\x0fContainerRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fnext_attempt\x18\x02 \x01(\rR\vnextAttempt\x12<\n" +

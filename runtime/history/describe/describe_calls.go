@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -123,7 +125,11 @@ func describeCall(c *journaletv1.CallRequested) callText {
 		}
 		return callText{"resize", "container " + u.GetContainer() + " to " + resources(u.GetResources())}
 	case *journaletv1.CallRequested_UpdateSandbox:
-		return callText{"resize", "pod to " + resources(w.UpdateSandbox.GetResources())}
+		to := w.UpdateSandbox.GetResources()
+		if proto.Size(to) == 0 {
+			return callText{"resize", "pod to what its containers have"}
+		}
+		return callText{"resize", "pod to " + resources(to)}
 	case *journaletv1.CallRequested_StopContainer:
 		s := w.StopContainer
 		grace := ", grace period " + span(s.GetGrace().AsDuration())
