@@ -33,40 +33,50 @@ func attach(image string) (device string, err error) {
 	if err := file.Truncate(deviceBytes); err != nil {
 		return "", err
 	}
-	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	loop, err := Loop(file, 0)
 	if err != nil {
 		return "", err
+	}
+	return loop.Name(), loop.Close()
+}
+
+// Loop has a free loop device show a file, and opens it. flags are those of linux/loop.h.
+func Loop(file *os.File, flags uint32) (*os.File, error) {
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
 	}
 	defer control.Close()
 	for range attachTries {
 		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 		if err != nil {
-			return "", fmt.Errorf("get a free loop device: %w", err)
+			return nil, fmt.Errorf("get a free loop device: %w", err)
 		}
-		device = fmt.Sprintf("/dev/loop%d", n)
-		if err := configure(device, n, int(file.Fd())); !errors.Is(err, unix.EBUSY) {
-			return device, err
+		loop, err := configure(n, int(file.Fd()), flags)
+		if !errors.Is(err, unix.EBUSY) {
+			return loop, err
 		}
 	}
-	return "", errors.New("every free loop device was taken by another process")
+	return nil, errors.New("every free loop device was taken by another process")
 }
 
 // configure has the n-th loop device show a file.
-func configure(device string, n, file int) error {
+func configure(n, file int, flags uint32) (*os.File, error) {
+	device := fmt.Sprintf("/dev/loop%d", n)
 	// Without udev nobody else creates it. 7 is the number of loop devices.
 	err := unix.Mknod(device, unix.S_IFBLK|0o600, int(unix.Mkdev(7, uint32(n))))
 	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("create %s: %w", device, err)
+		return nil, fmt.Errorf("create %s: %w", device, err)
 	}
 	loop, err := os.OpenFile(device, os.O_RDWR, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer loop.Close()
-	if err := unix.IoctlLoopConfigure(int(loop.Fd()), &unix.LoopConfig{Fd: uint32(file)}); err != nil {
-		return fmt.Errorf("configure %s: %w", device, err)
+	config := unix.LoopConfig{Fd: uint32(file), Info: unix.LoopInfo64{Flags: flags}}
+	if err := unix.IoctlLoopConfigure(int(loop.Fd()), &config); err != nil {
+		return nil, errors.Join(fmt.Errorf("configure %s: %w", device, err), loop.Close())
 	}
-	return nil
+	return loop, nil
 }
 
 // Attached returns the loop device of an image; "" if there is none.

@@ -16,7 +16,7 @@ type Parts struct {
 	Bash     string // a static bash
 	Shell    string // the program in sh
 	Sidecars string // directory of the sidecars of CSI drivers; empty: without the images of drivers
-	Drivers  string // directory of the programs hostpath and registrar
+	Drivers  string // directory of the programs hostpath, registrar and livenessprobe
 	API      string // host:port of the API server, as pods reach it; only sidecars need it
 }
 

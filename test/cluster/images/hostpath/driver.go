@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -10,15 +13,14 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// driver is the identity and the controller of the driver. What it knows ends with its process, as the directories of
-// its volumes do.
+// driver is the identity and the controller of the driver. What it knows ends with its process.
 type driver struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedControllerServer
 	options
 
-	mu    sync.Mutex
-	sizes map[string]int64 // of the volumes that there are, by their IDs
+	mu      sync.Mutex
+	volumes map[string]*volume // by their IDs
 }
 
 // GetPluginInfo names the driver.
@@ -53,7 +55,10 @@ func (d *driver) ControllerGetCapabilities(
 ) (*csi.ControllerGetCapabilitiesResponse, error) {
 	capabilities := []csi.ControllerServiceCapability_RPC_Type{
 		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME, csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
-		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER}
+		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER, csi.ControllerServiceCapability_RPC_CLONE_VOLUME}
+	if d.modify {
+		capabilities = append(capabilities, csi.ControllerServiceCapability_RPC_MODIFY_VOLUME)
+	}
 	if d.attach {
 		capabilities = append(capabilities, csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME)
 	}
@@ -65,31 +70,89 @@ func (d *driver) ControllerGetCapabilities(
 	return out, nil
 }
 
-// CreateVolume creates a volume, once for a name; its directory comes when it is staged.
+// CreateVolume creates a volume, once for a name, and with what another one contains if it is to be its clone.
 func (d *driver) CreateVolume(
 	_ context.Context, r *csi.CreateVolumeRequest,
 ) (*csi.CreateVolumeResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if err := d.accept(r.GetMutableParameters()); err != nil {
+		return nil, err
+	}
 	id := r.GetName()
-	if _, ok := d.sizes[id]; !ok {
-		d.sizes[id] = r.GetCapacityRange().GetRequiredBytes()
+	v, ok := d.volumes[id]
+	if !ok {
+		source := r.GetVolumeContentSource()
+		from := d.volumes[source.GetVolume().GetVolumeId()]
+		if source != nil && from == nil {
+			return nil, status.Errorf(codes.NotFound, "there is no volume %s to clone", source.GetVolume().GetVolumeId())
+		}
+		block := slices.ContainsFunc(r.GetVolumeCapabilities(), func(c *csi.VolumeCapability) bool {
+			return c.GetBlock() != nil
+		})
+		var err error
+		if v, err = create(filepath.Join(d.state, id), r.GetCapacityRange().GetRequiredBytes(), block, from); err != nil {
+			return nil, err
+		}
+		d.volumes[id] = v
 	}
-	v := &csi.Volume{VolumeId: id, CapacityBytes: d.sizes[id], VolumeContext: r.GetParameters()}
+	out := &csi.Volume{VolumeId: id, CapacityBytes: v.bytes, VolumeContext: r.GetParameters(),
+		ContentSource: r.GetVolumeContentSource()}
 	if d.topology {
-		v.AccessibleTopology = []*csi.Topology{d.where()}
+		out.AccessibleTopology = []*csi.Topology{d.where()}
 	}
-	return &csi.CreateVolumeResponse{Volume: v}, nil
+	return &csi.CreateVolumeResponse{Volume: out}, nil
 }
 
-// DeleteVolume forgets a volume.
+// known returns a volume, which is created if nobody has: one of a pod, or one that somebody else has provisioned.
+func (d *driver) known(id string, as *csi.VolumeCapability) (*volume, error) {
+	if v, ok := d.volumes[id]; ok {
+		return v, nil
+	}
+	v, err := create(filepath.Join(d.state, id), defaultBytes, as.GetBlock() != nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	d.volumes[id] = v
+	return v, nil
+}
+
+// defaultBytes is the size of a volume that nobody has given one.
+const defaultBytes = 1 << 20
+
+// DeleteVolume deletes a volume.
 func (d *driver) DeleteVolume(
 	_ context.Context, r *csi.DeleteVolumeRequest,
 ) (*csi.DeleteVolumeResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.sizes, r.GetVolumeId())
-	return &csi.DeleteVolumeResponse{}, nil
+	v, ok := d.volumes[r.GetVolumeId()]
+	if !ok {
+		return &csi.DeleteVolumeResponse{}, nil
+	}
+	if d.ordered && (v.staged != "" || len(v.published) > 0) {
+		return nil, status.Errorf(codes.FailedPrecondition, "%s is staged at %q, published at %v", r.GetVolumeId(),
+			v.staged, v.published)
+	}
+	delete(d.volumes, r.GetVolumeId())
+	return &csi.DeleteVolumeResponse{}, v.remove()
+}
+
+// ControllerModifyVolume takes the parameters that are accepted, which change nothing.
+func (d *driver) ControllerModifyVolume(
+	_ context.Context, r *csi.ControllerModifyVolumeRequest,
+) (*csi.ControllerModifyVolumeResponse, error) {
+	return &csi.ControllerModifyVolumeResponse{}, d.accept(r.GetMutableParameters())
+}
+
+// accept refuses parameters that are not accepted.
+func (d *driver) accept(parameters map[string]string) error {
+	for name := range parameters {
+		if !slices.Contains(strings.Split(d.mutable, ","), name) {
+			return status.Errorf(codes.InvalidArgument, "the parameter %s is not accepted", name)
+		}
+	}
+	return nil
 }
 
 // ControllerPublishVolume attaches a volume to the one node that there is.
@@ -116,6 +179,10 @@ func (d *driver) ControllerExpandVolume(
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	size := r.GetCapacityRange().GetRequiredBytes()
-	d.sizes[r.GetVolumeId()] = size
+	if v, ok := d.volumes[r.GetVolumeId()]; ok {
+		if err := v.resize(size); err != nil {
+			return nil, err
+		}
+	}
 	return &csi.ControllerExpandVolumeResponse{CapacityBytes: size, NodeExpansionRequired: d.expandNode}, nil
 }

@@ -13,16 +13,15 @@ import (
 	"syscall"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
-
-	"github.com/journalet/journalet/test/fakecsi"
 )
 
 // options are the flags of upstream's program that the manifests and tests of this release set.
 type options struct {
 	name, endpoint, proxy, node, state string
+	mutable                            string // names of parameters
 	attach, topology, expandNode       bool
+	ordered, modify                    bool
 	limit                              int64
 }
 
@@ -37,8 +36,15 @@ func main() {
 	flag.BoolVar(&o.topology, "enable-topology", false, "report and set topology")
 	flag.BoolVar(&o.expandNode, "node-expand-required", false, "expand volumes on the node as well")
 	flag.Int64Var(&o.limit, "attach-limit", 0, "volumes of the node; 0: no limit")
+	flag.Int64Var(&o.limit, "maxvolumespernode", 0, "the same by another name")
+	flag.BoolVar(&o.ordered, "check-volume-lifecycle", false, "refuse calls that come before those that they follow")
+	flag.BoolVar(&o.modify, "enable-controller-modify-volume", false, "modify volumes")
+	flag.StringVar(&o.mutable, "accepted-mutable-parameter-names", "", "parameters of modified volumes, comma-separated")
 	flag.Int("v", 0, "taken for upstream's sake, and ignored")
 	flag.Parse()
+	if o.ordered { // only the specs of this driver ask for it, and expect what is upstream's default
+		o.topology, o.expandNode = true, true
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
 	stop()
@@ -65,36 +71,12 @@ func run(ctx context.Context, o options) error {
 		return proxy(ctx, l, inner)
 	}
 	server := grpc.NewServer(grpc.UnaryInterceptor(write))
-	d := &driver{options: o, sizes: map[string]int64{}}
+	d := &driver{options: o, volumes: map[string]*volume{}}
 	csi.RegisterIdentityServer(server, d)
 	csi.RegisterControllerServer(server, d)
-	csi.RegisterNodeServer(server, o.nodeService())
+	csi.RegisterNodeServer(server, &node{driver: d})
 	context.AfterFunc(ctx, server.Stop)
 	return server.Serve(l)
-}
-
-// nodeService is the driver's part on a node.
-func (o options) nodeService() *fakecsi.Driver {
-	capabilities := []csi.NodeServiceCapability_RPC_Type{fakecsi.Stage, fakecsi.Stats}
-	if o.expandNode {
-		capabilities = append(capabilities, fakecsi.Expand)
-	}
-	return &fakecsi.Driver{Dir: o.state, Capabilities: capabilities, Usage: fakecsi.Measured, Before: vacate,
-		Info: &csi.NodeGetInfoResponse{NodeId: o.node, MaxVolumesPerNode: o.limit, AccessibleTopology: o.where()}}
-}
-
-// vacate removes what a pod has left at a path before it is unpublished, as upstream's driver does: mounts within this
-// container are not seen outside of it, so that pods write into the directory below them.
-func vacate(_ context.Context, _ string, request any) error {
-	r, ok := request.(*csi.NodeUnpublishVolumeRequest)
-	if !ok {
-		return nil
-	}
-	err := unix.Unmount(r.GetTargetPath(), unix.UMOUNT_NOFOLLOW)
-	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("unmount %s: %w", r.GetTargetPath(), err)
-	}
-	return os.RemoveAll(r.GetTargetPath())
 }
 
 // topologyKey is that of upstream's driver, which tests read.
