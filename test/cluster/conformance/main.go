@@ -29,7 +29,7 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.list, "list", "specs", "which specs: specs, of a node, or storage, of CSI drivers")
+	flag.StringVar(&o.list, "list", nodes, "which specs: specs, of a node, storage or hostpath, of CSI drivers")
 	flag.StringVar(&o.agent, "agent", "journalet", "what runs the node: journalet or kubelet")
 	flag.StringVar(&o.program, "program", "bin/journalet", "the program of journalet")
 	flag.StringVar(&o.endpoint, "endpoint", os.Getenv("LAB_ENDPOINT"), "CRI endpoint of a lab")
@@ -50,8 +50,12 @@ func main() {
 	}
 }
 
-// storage is the list of the specs of CSI drivers.
-const storage = "storage"
+// The lists of specs: of a node, of CSI drivers that the specs bring along, and of one that has volumes.
+const (
+	nodes    = "specs"
+	storage  = "storage"
+	hostpath = "hostpath"
+)
 
 // node is the name of the Node that the specs run on.
 const node = "conformance"
@@ -75,13 +79,11 @@ func run(ctx context.Context, o options) (failed error) {
 	if err := cluster.Remove(dir); err != nil { // of a run before, kept for its logs
 		return err
 	}
-	root := filepath.Join(dir, "node-"+node, "root")
-	if o.list == storage { // the paths of drivers' sockets have at most 107 bytes
-		if root, err = os.MkdirTemp("", "jl-"); err != nil {
-			return err
-		}
-		defer func() { failed = errors.Join(failed, cluster.Remove(root)) }()
+	root, remove, err := rootDir(o.list, filepath.Join(dir, "node-"+node, "root"))
+	if err != nil {
+		return err
 	}
+	defer func() { failed = errors.Join(failed, remove()) }()
 	c, err := cluster.Start(ctx, cluster.Options{Dir: dir})
 	if err != nil {
 		return err
@@ -142,14 +144,14 @@ func serve(ctx context.Context, o options, programs, api string) (func() error, 
 	shell := filepath.Join(o.out, "sh")
 	//nolint:gosec // a path of ours
 	build := exec.CommandContext(ctx, "go", "build", "-o", o.out, "./test/cluster/images/sh",
-		"./test/cluster/images/hostpath", "./test/cluster/images/registrar")
+		"./test/cluster/images/hostpath", "./test/cluster/images/livenessprobe", "./test/cluster/images/registrar")
 	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build the programs of the images: %w\n%s", err, out)
 	}
 	parts := images.Parts{Lab: o.lab, Programs: programs, Source: strings.TrimSpace(string(source)), Bash: bash,
 		Shell: shell}
-	if o.list == storage {
+	if o.list != nodes {
 		if parts.Sidecars, err = cluster.Sidecars(ctx); err != nil {
 			return nil, err
 		}

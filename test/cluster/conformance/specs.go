@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// lists are the selections, a file each: of a node, and of CSI drivers.
+// lists are the selections, a file each.
 //
-//go:embed specs.tsv storage.tsv
+//go:embed specs.tsv storage.tsv hostpath.tsv
 var lists embed.FS
 
 // unknownSeconds is what a spec without a known time counts for.
@@ -31,7 +31,7 @@ func (s spec) weight() float64 { return cmp.Or(s.seconds, unknownSeconds) + 1 }
 func selected(list, only, skip string) ([]spec, error) {
 	selection, err := lists.ReadFile(list + ".tsv")
 	if err != nil {
-		return nil, fmt.Errorf("-list %s: %w; there are specs and storage", list, err)
+		return nil, fmt.Errorf("-list %s: %w; there are specs, storage and hostpath", list, err)
 	}
 	take, err := pattern(cmp.Or(only, "."))
 	if err != nil {

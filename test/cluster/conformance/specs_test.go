@@ -13,7 +13,7 @@ import (
 
 func TestListsHaveEverySpecOnce(t *testing.T) {
 	seen := map[string]bool{}
-	for list, want := range map[string]int{"specs": 174, storage: 82} {
+	for list, want := range map[string]int{nodes: 174, storage: 82, hostpath: 74} {
 		specs, err := selected(list, "", "")
 		must.OK(t, err)
 		if len(specs) != want {
@@ -29,13 +29,13 @@ func TestListsHaveEverySpecOnce(t *testing.T) {
 	if _, err := selected("other", "", ""); err == nil {
 		t.Error("a list that does not exist is taken")
 	}
-	if _, err := selected("specs", "no such spec", ""); err == nil {
+	if _, err := selected(nodes, "no such spec", ""); err == nil {
 		t.Error("an expression that matches no spec is taken: nothing would run, and nothing fail")
 	}
 }
 
 func TestShardsHoldEverySpecAndAreFocusedOnTheirOwn(t *testing.T) {
-	specs, err := selected("specs", "", "")
+	specs, err := selected(nodes, "", "")
 	must.OK(t, err)
 	shards := shard(specs, 4)
 	focuses := make([]*regexp.Regexp, len(shards))
@@ -84,17 +84,21 @@ func TestPageListsWhatDidNotPassFirst(t *testing.T) {
 		{spec: spec{text: "[sig-node] B | fails"}, state: "failed", why: "no <pod>"},
 	}
 	pages := map[string]string{}
-	for _, list := range []string{"specs", storage} {
+	for _, list := range []string{nodes, storage, hostpath} {
 		path := filepath.Join(t.TempDir(), "page.md")
 		must.OK(t, writePage(path, list, "v1, containerd", results))
 		page, err := os.ReadFile(path)
 		must.OK(t, err)
 		pages[list] = string(page)
 	}
-	if !strings.Contains(pages[storage], "by make storage-specs.") || strings.Contains(pages["specs"], "CSI") {
-		t.Errorf("a list has the page of the other one: %s", pages)
+	for list, title := range map[string]string{
+		nodes: "# Conformance\n", storage: "# Specs of CSI drivers\n", hostpath: "# Specs of a CSI driver with volumes\n",
+	} {
+		if !strings.Contains(pages[list], title) {
+			t.Errorf("the page of %s lacks %q:\n%s", list, title, pages[list])
+		}
 	}
-	page := pages["specs"]
+	page := pages[nodes]
 	for _, want := range []string{"**1 of 2 passed.**", `\[sig-node] B \| fails | failed | 0.0 | no &lt;pod>`,
 		`\[sig-node] A works | passed | 1.0 | 2.0 |`} {
 		if !strings.Contains(page, want) {

@@ -117,7 +117,7 @@ func (v *volume) publish(to string, readOnly bool) error {
 	}
 	if readOnly {
 		if err := unix.Mount("", to, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-			return errors.Join(fmt.Errorf("make the mount at %s read-only: %w", to, err), unix.Unmount(to, 0))
+			return errors.Join(fmt.Errorf("remount %s read-only: %w", to, err), unix.Unmount(to, 0))
 		}
 	}
 	v.published[to] = true
