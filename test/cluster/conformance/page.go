@@ -38,7 +38,7 @@ out, and why, is in [test/cluster](../test/cluster/README.md#specs-of-a-csi-driv
 
 The node: %s.
 
-**%d of %d passed.** The last column has what kubelet 1.37.1 took on the same machine.
+**%d of %d passed.** The last column has what kubelet 1.37.1 took on the same machine, - where nobody measured it.
 
 `
 
