@@ -84,7 +84,7 @@ func (k key) uniqueName() string { return "kubernetes.io/csi/" + k.driver + "^" 
 
 // refreshes reports whether something is repeated for the volume while its pod runs.
 func (r *record) refreshes() bool {
-	return r != nil && (r.Republish == "true" || r.Expand == "true")
+	return r != nil && (r.Republish == "true" || r.Expand == "true" || r.Attach == "true")
 }
 
 // flag is how a record has a truth: a kubelet reads its fields as strings.

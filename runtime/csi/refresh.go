@@ -28,7 +28,8 @@ const (
 )
 
 // Run has the volumes of running pods published again whose driver requires it, those of claims expanded that have
-// another size by now, and those unstaged that no pod claims and that could not be before, until ctx ends. While there
+// another size by now, those reported as in use no more whose driver no longer has them attached, and those unstaged
+// that no pod claims and that could not be before, until ctx ends. While there
 // is no such volume it waits for one, and no timer runs.
 func (v *Volumes) Run(ctx context.Context) error {
 	var rounds sync.WaitGroup
@@ -100,6 +101,7 @@ func (v *Volumes) due() map[string][]refreshed {
 // round refreshes volumes of one driver.
 func (v *Volumes) round(ctx context.Context, all []refreshed) {
 	o := &oneRead{Objects: v.opts.Objects}
+	v.forgetAttachments(ctx, o, all)
 	var g errgroup.Group
 	g.SetLimit(maxRefreshes)
 	for _, f := range all {

@@ -254,3 +254,34 @@ func TestADriverThatHangsHoldsUpItsOwnRoundsOnly(t *testing.T) {
 		must.OK(t, r.tearDown(fmt.Sprint("p", i)))
 	}
 }
+
+func TestAVolumeOfAPodThatRunsIsInUseNoMoreOnceItsDriverIsNotAttached(t *testing.T) {
+	r := newRig(t, fakecsi.Stage)
+	r.driver.Spec.AttachRequired, r.attachInUse = nil, true
+	r.attachment = &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: key{driverName, "h-a"}.attachment(nodeName)},
+		Status:     storagev1.VolumeAttachmentStatus{Attached: true},
+	}
+	must.OK(t, r.setUp(r.pod("p1", r.claimed("a"))))
+	r.expect("NodeStageVolume h-a", "NodePublishVolume h-a")
+	inUse := func() int { return len(r.cluster.inUse[len(r.cluster.inUse)-1]) }
+	r.refreshAll()
+	if n := inUse(); n != 1 {
+		t.Errorf("%d volumes are in use while the driver requires it, want 1", n)
+	}
+	r.driver.Spec.AttachRequired = ptr.To(false)
+	r.refreshAll()
+	if n := inUse(); n != 0 {
+		t.Errorf("%d volumes are in use, want none: nothing else would detach it", n)
+	}
+	r.expect()
+	if due := r.due(); len(due) > 0 {
+		t.Errorf("due are %v", due)
+	}
+	r.restart("boot-1")
+	if n := inUse(); n != 0 {
+		t.Errorf("%d volumes are in use after a restart", n)
+	}
+	must.OK(t, r.tearDown("p1"))
+	r.nothingLeft()
+}
