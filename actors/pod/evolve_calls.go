@@ -215,9 +215,9 @@ func (a *Actor) evolveStarted(
 		}
 	case journaletv1.CallError_CALL_ERROR_SANDBOX_GONE:
 		a.markSandboxDead(w.GetSandboxId())
-		if cur := r.GetCurrent(); w.GetPart() == journaletv1.StartPart_START_PART_START && exited(cur) &&
-			cur.GetId() == w.GetContainerId() {
-			a.evolveNotRun(r, w) // it vanished before the start reached the runtime
+		if cur := r.GetCurrent(); w.GetPart() == journaletv1.StartPart_START_PART_START &&
+			(exited(cur) || isCreated(cur)) && cur.GetId() == w.GetContainerId() {
+			a.evolveNotRun(r, w) // it vanishes, or has vanished, before the start reached the runtime
 			return
 		}
 		undoBackOff(r)
