@@ -1,0 +1,25 @@
+// Package strict holds what tests measure to a time only where -strict.time is given, which `make nightly` does on a quiet
+// machine. A gate that asserts times refuses a good change because of a busy neighbour; without the flag a time is printed
+// and asserts nothing. It imports nothing of the module.
+package strict
+
+import (
+	"flag"
+	"testing"
+	"time"
+)
+
+var times = flag.Bool("strict.time", false, "hold what the tests measure to its time too: on a quiet machine only")
+
+// Time reports whether -strict.time is given. A test asks it around an assertion that has no other form than a time.
+func Time() bool { return *times }
+
+// Within prints how long what took, and fails the test if that is longer than bound and -strict.time is given.
+func Within(t testing.TB, what string, took, bound time.Duration) {
+	t.Helper()
+	if Time() && took > bound {
+		t.Errorf("%s took %s, at most %s", what, took.Round(time.Millisecond), bound)
+		return
+	}
+	t.Logf("%s took %s, strictly at most %s", what, took.Round(time.Millisecond), bound)
+}
