@@ -19,7 +19,7 @@ func (*failures) Helper()                 {}
 func (*failures) Logf(string, ...any)     {}
 func (f *failures) Errorf(string, ...any) { f.errors++ }
 
-func TestTimeIsHeldOnlyWhereItIsAskedFor(t *testing.T) {
+func TestTimesAreHeldOnlyWithTheFlag(t *testing.T) {
 	for given, want := range map[string]int{"false": 0, "true": 1} {
 		must.OK(t, flag.Set("strict.time", given))
 		tb := &failures{TB: t}
