@@ -6,7 +6,12 @@ SHELL       := /bin/bash
 .DELETE_ON_ERROR:
 
 GO       ?= go
-TOOLS    := $(CURDIR)/.tools/bin
+# What is built from pinned versions lies in the user's cache, by the content of its go.mod: each clone has it.
+CACHE    ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/journalet
+tool      = $(CACHE)/tools/$(1)-$(shell cat test/tools/$(1)/go.mod test/tools/$(1)/go.sum | sha256sum | cut -c1-16)
+BUF      := $(call tool,buf)
+LINT     := $(call tool,lint)
+NATS     := $(call tool,nats)
 # A lab is a private containerd, runc and CNI, one a name, so that a test run never meets a `make run`.
 LAB_NAME ?= dev
 FUZZTIME ?= 30s
@@ -25,8 +30,6 @@ INTEGRATION = $(shell grep -rl --include='*_test.go' '^//go:build integration' b
 # Packages with tests behind the cluster tag.
 CLUSTERED = $(shell grep -rl --include='*_test.go' '^//go:build cluster' bus cmd runtime test 2>/dev/null \
 	| xargs -r -n1 dirname | sort -u | sed 's|^|./|')
-# Fresh seeds of a plain `make sim` follow from what is checked out: each change tries others, and a run can be had again.
-FRESH = $(shell git rev-parse --short=12 'HEAD^{tree}' 2>/dev/null | tr a-f 1-6 | sed 's/^/1/')
 # go test is content with a pattern that matches nothing; a target that has nothing to run must say so.
 listed = $(GO) test -list '$(1)' $(2) | grep -E '^(Test|Fuzz)' >/dev/null || { echo "no test matches $(1) in $(2)" >&2; exit 2; }
 # What `make fuzz` runs, as function@package.
@@ -37,15 +40,7 @@ FUZZ = FuzzDecode@./runtime/source/manifest FuzzDecodeObjects@./runtime/source/m
 # Tests run on the pinned containerd unless LAB_CONTAINERD names another: they need its event stream.
 integration cluster cluster-test conformance storage-specs chaos chaos-short chaos-cluster leftovers attack: export LAB_CONTAINERD ?= built
 # The tests of test/chaos bring up their lab by themselves: they also kill it.
-CHAOS = $(GO) test ./test/chaos -tags chaos -count=1
-# What starts goroutines: deciders do not, and run in the host of the scenarios.
-CONCURRENT = ./bus ./cmd/... ./runtime/... ./test/scenario
-# Tests that work on one goroutine for long: damaged journals by the hundred, a node with 1000 pods, hostile manifests and
-# trees.
-RACE_LONG = TestVerifyReportsDamageOfStoredJournal|TestStartCopiesDamagedBlocksBeforeRecovery|TestReportedLossIsNoProblem
-RACE_LONG := $(RACE_LONG)|TestCostOfAnEventDoesNotDependOnTheNumberOfPods|TestManifestsCostWhatTheirBytesJustify
-RACE_LONG := $(RACE_LONG)|TestIdentifiersBeyondTheirLimitsAreRefusedByName|TestLargestPodFitsTheJournal
-RACE_LONG := $(RACE_LONG)|TestDeepTreeIsRemovedWithFewDescriptorsAndLittleMemory|TestWideAndBushyTreesAreRemoved
+CHAOS = $(GO) test ./test/chaos -tags chaos -count=1 -timeout 30m
 # The tests of test/vm build, boot and stop their machine by themselves.
 VM = $(GO) test ./test/vm -tags vm -count=1
 # The other modules of the repository that hold programs of ours.
@@ -65,7 +60,7 @@ build: ## bin/journalet
 .PHONY: generate
 generate: tools-buf ## Go from proto/, into messages/journaletv1
 	rm -f messages/journaletv1/*.pb.go
-	$(TOOLS)/buf generate
+	PATH="$(BUF):$$PATH" $(BUF)/buf generate
 
 .PHONY: docs
 docs: ## what is written by programs: docs/EVENTS.md, and the clients in docs/OBSERVING.md
@@ -129,19 +124,24 @@ clean: ## remove what was built, but for the tools and the labs
 check: fmt vet lint proto generated arch third-party ## all that needs no running: format, vet, linters, proto contract, generated code, architecture, licences
 
 .PHONY: test
-test: unit race vulns oracle-short mutants-ten clients integration chaos-short attack timeline-test vm-short ## every tier: unit, architecture, simulation, the kubelet's own code, integration, short chaos and attacks on a real containerd, the timeline in a browser, systemd in an emulated machine (root)
+test: ## what each change has to pass: check, unit, simulation, race, the kubelet's own code, integration and a dozen attacks on a real containerd (root; TIERS="unit race": only these)
+	$(GO) run ./test/gate test $(TIERS)
+
+.PHONY: nightly
+nightly: ## everything there is, with fresh seeds and with times, two hours; continues where it was interrupted, writes docs/NIGHTLY.md (root; ALL=1: also what did not change; TIERS)
+	$(GO) run ./test/gate nightly $(TIERS)
 
 .PHONY: unit
-unit: sim ## tests that need no root and no runtime: deciders, bus, host, simulation, architecture
-	$(GO) test ./...
-	for module in $(MODULES); do (cd "$$module" && $(GO) test ./...); done
+unit: ## tests that need no root and no runtime: deciders, bus, host, simulation, architecture
+	$(GO) test -timeout 30m ./...
+	for module in $(MODULES); do (cd "$$module" && $(GO) test -timeout 30m ./...); done
 
 .PHONY: integration
 integration: LAB_NAME = test
 integration: ## the integration tests, on the lab "test" (root)
 	@[ -n "$(INTEGRATION)" ] || { echo "no test carries the integration tag: this checkout is not whole" >&2; exit 1; }
 	$(LAB) up
-	JOURNALET_TEST_CRI_ENDPOINT="$$($(LAB) endpoint)" $(GO) test -tags integration -count=1 $(INTEGRATION)
+	JOURNALET_TEST_CRI_ENDPOINT="$$($(LAB) endpoint)" $(GO) test -tags integration -count=1 -timeout 30m $(INTEGRATION)
 
 .PHONY: cluster-test
 cluster-test: LAB_NAME = cluster
@@ -150,20 +150,18 @@ cluster-test: ## the tests against a control plane of Kubernetes, on the lab "cl
 	JOURNALET_TEST_CRI_ENDPOINT="$$($(LAB) endpoint)" $(GO) test -tags cluster -count=1 -p 1 -timeout 30m $(CLUSTERED)
 
 .PHONY: clients
-clients: $(TOOLS)/nats ## the NATS clients of docs/OBSERVING.md beside an agent that is killed while they follow it (Go, Python, JavaScript, nats)
+clients: $(NATS)/nats ## the NATS clients of docs/OBSERVING.md beside an agent that is killed while they follow it (Go, Python, JavaScript, nats)
 	test/clients/provide.sh $(CURDIR)/.tools/clients
-	$(GO) test -tags clients -count=1 ./test/clients
+	PATH="$(NATS):$$PATH" $(GO) test -tags clients -count=1 -timeout 30m ./test/clients
 
 .PHONY: race
-race: ## what runs concurrently, and a minute of the simulation, under the race detector (FULL=1: everything; SEEDS=20: so many seeds)
-	$(GO) test -race -timeout 30m $(if $(FULL),./...,-skip '^($(RACE_LONG))$$' $(CONCURRENT))
-	$(GO) test -race -count=1 -timeout 2h -run '^TestNothingBreaksUnderFaults$$' ./test/simulation \
-		-sim.seeds=$(or $(SEEDS),10) -sim.for=$(if $(SEEDS),0,1m)
+race: ## what runs concurrently, and a little of the simulation, under the race detector (FULL=1: everything)
+	$(if $(FULL),$(GO) test -race -timeout 1h ./...,$(GO) run ./test/gate test race)
 
 .PHONY: sim
-sim: ## the agent in a world of faults on virtual time: kept and fresh seeds, 3 min at most (SEEDS=10000: as long as it takes; SEED=123 repeats one, TEST= its test, KEEP= its ops; OUT=directory for journals)
+sim: ## the agent in a world of faults on virtual time: the kept seeds and 40 constant ones (SEEDS=10000: so many fresh ones; SEED=123 repeats one, TEST= its test, KEEP= its ops; OUT=directory for journals)
 	$(GO) test -count=1 -timeout 24h -v ./test/simulation $(if $(SEED),-run '^$(or $(TEST),TestNothingBreaksUnderFaults)$$' -sim.seed=$(SEED) -sim.keep=$(KEEP)) \
-		-sim.seeds=$(or $(SEEDS),200) -sim.for=$(if $(SEEDS),0,3m) -sim.out=$(abspath $(OUT)) $(if $(SEEDS),,-sim.first=$(or $(FRESH),0))
+		$(if $(SEEDS),-sim.seeds=$(SEEDS) -sim.first=0) -sim.out=$(abspath $(OUT))
 
 .PHONY: bench-sim
 bench-sim: ## how much faster than real time 50 pods are simulated on one core (SEEDS=40)
@@ -173,10 +171,6 @@ bench-sim: ## how much faster than real time 50 pods are simulated on one core (
 .PHONY: mutants
 mutants: ## defects that are put into the agent on purpose: the simulation has to find each (MUTANTS=10: only so many of them)
 	$(GO) test -tags mutants -count=1 -timeout 2h -v -run '^TestEveryMutantIsFound$$' ./test/simulation -mutants=$(or $(MUTANTS),0)
-
-.PHONY: mutants-ten
-mutants-ten: # ten of them, as part of make test
-	$(MAKE) mutants MUTANTS=10
 
 .PHONY: sim-runtime
 sim-runtime: ## the simulated runtime, held to the same conformance suite as the real one
@@ -199,7 +193,7 @@ release: tools-buf ## record what a release promises (VERSION=v0.1.0): commands,
 	$(GO) test -count=1 -run '^TestAgentAdoptsRecordedRootUnchanged$$' ./test/upgrade -upgrade.record
 	cp test/upgrade/testdata/root.tar.gz test/upgrade/testdata/$(VERSION).tar.gz
 	$(GO) test -count=1 -run 'Kept$$' ./cmd/journalet ./runtime/api/query ./runtime/config ./test/promises -promises.record=$(VERSION)
-	$(TOOLS)/buf build --exclude-source-info -o test/promises/released/$(VERSION)/proto.binpb
+	$(BUF)/buf build --exclude-source-info -o test/promises/released/$(VERSION)/proto.binpb
 
 .PHONY: corpus
 corpus: LAB_NAME = corpus
@@ -247,7 +241,7 @@ bench-trace: build ## where the time of a pod's start and of a burst goes, as ta
 .PHONY: oracle
 oracle: ## our decisions held to the kubelet's own code, on made-up and hand-kept pods (SEED=n repeats a run; CASES=1000, ONLY=decode)
 	cd test/oracle && $(GO) vet -p 2 ./... && $(GO) test -p 2 ./pods && \
-		$(GO) test -p 2 -count=1 -v . -oracle.seed=$(or $(SEED),0) -oracle.cases=$(or $(CASES),1000) -oracle.only=$(ONLY)
+		$(GO) test -p 2 -count=1 -timeout 30m -v . -oracle.seed=$(or $(SEED),0) -oracle.cases=$(or $(CASES),1000) -oracle.only=$(ONLY)
 
 .PHONY: oracle-short
 oracle-short: # always the same cases, as part of make test: a rare difference is no failure of a change that it has nothing to do with
@@ -269,7 +263,7 @@ chaos-cluster: ## kills of the agent, containerd and every part of a control pla
 		-run '^TestNoPodIsLostOrDoubledWhileTheClusterIsKilled$$' -chaos.for=$(or $(DURATION),1h) $(ARGS)
 
 .PHONY: chaos-short
-chaos-short: ## the same in two or three minutes, as part of make test
+chaos-short: ## the same in two or three minutes
 	LAB_NAME=chaos $(CHAOS) $(ARGS)
 
 .PHONY: leftovers
@@ -278,12 +272,12 @@ leftovers: ## what is left on runtime, host and disk after 10,000 restarts and 1
 
 .PHONY: attack
 attack: ## what containers, manifests, servers and peers can do to harm the agent, on the lab "attack" (root; ARGS='-run TestNestedJSON')
-	LAB_NAME=attack $(GO) test ./test/attack -tags attack -count=1 -timeout 20m -v $(ARGS)
+	LAB_NAME=attack $(GO) test ./test/attack -tags attack -count=1 -timeout 30m -v $(ARGS)
 
 .PHONY: timeline-test
 timeline-test: ## the page of `journalet timeline` in a headless Chromium, which it installs where there is none (root; ARGS=-v: figures)
 	test/timeline/chromium.sh
-	cd test/timeline && $(GO) vet ./... && $(GO) test -count=1 $(ARGS) .
+	cd test/timeline && $(GO) vet ./... && $(GO) test -count=1 -timeout 30m $(ARGS) .
 
 .PHONY: screens
 screens: ## docs/img: the pictures of the documents: of commands on a simulated node, and taken in Chromium
@@ -305,8 +299,8 @@ vm-join: ## kubeadm joins that machine to a cluster, with the agent in the kubel
 	$(GO) test ./test/vm/join -tags vm -count=1 -v -timeout 60m $(ARGS)
 
 .PHONY: vm-short
-vm-short: ## the same in five minutes, a part of make test; .lab/vm keeps the image of the machine
-	$(VM) -v -timeout 20m $(ARGS)
+vm-short: ## the same in five minutes; the user's cache keeps the image of the machine
+	$(VM) -v -timeout 30m $(ARGS)
 
 ##@ parts of check
 
@@ -320,18 +314,18 @@ vet:
 	for module in $(MODULES); do (cd "$$module" && $(GO) vet ./...); done
 
 .PHONY: lint
-lint: $(TOOLS)/golangci-lint
-	$(TOOLS)/golangci-lint run ./...
+lint: $(LINT)/golangci-lint
+	$(LINT)/golangci-lint run ./...
 
 .PHONY: proto
 proto: tools-buf # style of the contract, and that a change of it which breaks recorded journals raises their format
-	$(TOOLS)/buf lint
-	BUF=$(TOOLS)/buf test/tools/breaking.sh
+	$(BUF)/buf lint
+	BUF=$(BUF)/buf test/tools/breaking.sh
 
 .PHONY: generated
 generated: tools-buf # messages/journaletv1 is what proto/ says
 	@tmp="$$(mktemp -d)"; trap 'rm -rf "$$tmp"' EXIT; \
-	$(TOOLS)/buf generate -o "$$tmp"; \
+	PATH="$(BUF):$$PATH" $(BUF)/buf generate -o "$$tmp"; \
 	diff -r --exclude=doc.go "$$tmp/messages/journaletv1" messages/journaletv1 >&2 \
 		|| { echo "generated code is not what proto/ says: run make generate" >&2; exit 1; }
 
@@ -343,16 +337,26 @@ arch:
 third-party: # docs/third-party.txt lists what is built
 	cd test/tools/supply && $(GO) run ./licences -root $(CURDIR) -check
 
-##@ tools: built from modules of their own, again only when their go.mod changes
+##@ tools: built from modules of their own, again only if their go.mod or go.sum changes
+
+.PHONY: tools
+tools: tools-buf $(LINT)/golangci-lint # what make check needs
 
 .PHONY: tools-buf
-tools-buf: $(TOOLS)/buf $(TOOLS)/protoc-gen-go
+tools-buf: $(BUF)/buf $(BUF)/protoc-gen-go
 
-$(TOOLS)/buf $(TOOLS)/protoc-gen-go &: test/tools/buf/go.mod
-	cd test/tools/buf && $(GO) build -o $(TOOLS)/ github.com/bufbuild/buf/cmd/buf google.golang.org/protobuf/cmd/protoc-gen-go
+# Built beside its place and renamed: a build that is interrupted, or runs twice, leaves no half of a tool.
+build_tool = part=$$(mktemp -d "$(dir $(1)).part.XXXXXX") && (cd test/tools/$(2) && $(GO) build -o "$$part/" $(3)) && \
+	mkdir -p $(1) && mv -f "$$part"/* $(1)/ && rmdir "$$part"
 
-$(TOOLS)/golangci-lint: test/tools/lint/go.mod
-	cd test/tools/lint && $(GO) build -o $(TOOLS)/ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(CACHE)/tools:
+	mkdir -p $@
 
-$(TOOLS)/nats: test/tools/nats/go.mod
-	cd test/tools/nats && $(GO) build -o $(TOOLS)/ github.com/nats-io/natscli/nats
+$(BUF)/buf $(BUF)/protoc-gen-go &: | $(CACHE)/tools
+	$(call build_tool,$(BUF),buf,github.com/bufbuild/buf/cmd/buf google.golang.org/protobuf/cmd/protoc-gen-go)
+
+$(LINT)/golangci-lint: | $(CACHE)/tools
+	$(call build_tool,$(LINT),lint,github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
+
+$(NATS)/nats: | $(CACHE)/tools
+	$(call build_tool,$(NATS),nats,github.com/nats-io/natscli/nats)

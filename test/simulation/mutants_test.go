@@ -23,12 +23,6 @@ var (
 	oneMutant   = flag.String("mutant", "", "try only the mutants whose name contains this")
 )
 
-// mutant is a deliberate defect: lines of code that are replaced, the invariant that has to find it, alone, or with ""
-// whichever does, and the test that has to, in place of TestNothingBreaksUnderFaults.
-type mutant struct {
-	name, file, old, new, by, run string
-}
-
 // TestEveryMutantIsFound builds each defect of testdata/mutants.txt into the agent, and has the simulation find it
 // within 500 seeds, by the invariant that the file names. It ends with a table: the defect, how many seeds it took, and
 // the seed and invariant that found it.
@@ -55,56 +49,6 @@ func TestEveryMutantIsFound(t *testing.T) {
 	}
 	_ = w.Flush()
 	t.Logf("\n%s", table.String())
-}
-
-func readMutants(t *testing.T) []mutant {
-	t.Helper()
-	b, err := os.ReadFile("testdata/mutants.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []mutant
-	for _, block := range strings.Split(string(b), "\n== ")[1:] {
-		name, rest, _ := strings.Cut(block, "\n")
-		file, rest, _ := strings.Cut(rest, "\n")
-		m := mutant{name: name, file: file}
-		for _, line := range strings.Split(rest, "\n") {
-			switch {
-			case strings.HasPrefix(line, "-"):
-				m.old += line[1:] + "\n"
-			case strings.HasPrefix(line, "+"):
-				m.new += line[1:] + "\n"
-			case strings.HasPrefix(line, runPrefix):
-				m.run = strings.TrimPrefix(line, runPrefix)
-			case strings.HasPrefix(line, byPrefix):
-				m.by = strings.TrimPrefix(line, byPrefix)
-				mustBeInvariant(t, m)
-			}
-		}
-		all = append(all, m)
-	}
-	return all
-}
-
-// byPrefix begins a line of mutants.txt that names an invariant.
-const byPrefix = "by: "
-
-// runPrefix begins a line that names a test.
-const runPrefix = "run: "
-
-// mustBeInvariant fails the test if no constant of this package has the text of the invariant that m names.
-func mustBeInvariant(t *testing.T, m mutant) {
-	t.Helper()
-	files, err := filepath.Glob("judge*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		if code, err := os.ReadFile(file); err == nil && strings.Contains(string(code), fmt.Sprintf("= %q\n", m.by)) {
-			return
-		}
-	}
-	t.Fatalf("%s: no invariant %q", m.name, m.by)
 }
 
 var (

@@ -19,6 +19,7 @@ import (
 
 var (
 	oneSeed      = flag.Int64("sim.seed", -1, "carry out the plan of this seed alone, and print the hash of its journal")
+	withKept     = flag.Bool("sim.kept", true, "try the kept seeds too")
 	keepOps      = flag.String("sim.keep", "", "of that plan, only the ops with these numbers, as a failure prints them")
 	outDir       = flag.String("sim.out", "", "directory to write the journals of that seed, and of failures, to")
 	fresh        = flag.Uint64("sim.seeds", 10, "how many fresh seeds are tried after the kept ones")
@@ -39,6 +40,9 @@ var (
 // keptSeeds returns the seeds of a file of testdata: each found a defect once.
 func keptSeeds(t *testing.T, file string) []uint64 {
 	t.Helper()
+	if !*withKept {
+		return nil
+	}
 	f, err := os.Open(filepath.Join("testdata", file))
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +137,7 @@ func nothingBreaks(t *testing.T, seeds []uint64, planOf func(*testing.T, uint64)
 		o.Only = []string{*only}
 	}
 	each(seeds, func(seed uint64) {
-		if *duration > 0 && time.Since(began) > *duration || *stop && t.Failed() {
+		if *duration > 0 && time.Now().After(began.Add(*duration)) || *stop && t.Failed() {
 			return
 		}
 		r := Run(planOf(t, seed), o)

@@ -5,7 +5,8 @@
 set -euo pipefail
 
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
-CACHE=${VM_DIR:-$REPO/.lab/vm}
+# In the user's cache, so that another clone has it too.
+CACHE=${VM_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/journalet/vm}
 readonly SUITE=bookworm
 # busybox-static and catatonit become the two container images, as in the lab.
 readonly PACKAGES=systemd-sysv,udev,kmod,dbus,libpam-systemd,apparmor,iproute2,iptables,procps,containerd,runc,\
@@ -105,11 +106,13 @@ main() {
   flock 9
   if [[ ! -e $dir ]]; then
     say "build Debian $SUITE"
-    find "$CACHE" -mindepth 1 -maxdepth 1 -type d -exec rm -rf {} + # those of before
+    # Those of before, unless another checkout has used them lately.
+    find "$CACHE" -mindepth 1 -maxdepth 1 -type d \( -mtime +14 -o -name part \) -exec rm -rf {} +
     build "$CACHE/part" >&2
     mv "$CACHE/part" "$dir"
     say "built after $((SECONDS - begun)) s: $dir"
   fi
+  touch "$dir"
   printf '%s\n' "$dir"
 }
 

@@ -1,10 +1,12 @@
 # shellcheck shell=bash disable=SC2154,SC2153
 # Getting the tools: Debian packages, Go builds and image archives. Everything is kept under LAB_DIR; what takes
-# long has a stamp of its inputs and is built again only when they change. Sourced by lab.sh.
+# long has a stamp of its inputs and is built again only when they change, once for all checkouts of a user: what is
+# built is kept in TOOL_CACHE too. Sourced by lab.sh.
 
 # Raise it when flags or tags below change: what was built before is then built again.
 readonly BUILD_RECIPE=1
 # Two compiles at a time is what a small CI machine can bear beside the tests.
+readonly TOOL_CACHE=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/journalet/lab
 readonly BUILD_PARALLEL=${LAB_BUILD_PARALLEL:-2}
 
 provide_tools() {
@@ -111,28 +113,46 @@ build_tool() {
   if [[ -e $BIN/.$dir.stamp && $(<"$BIN/.$dir.stamp") == "$want" ]]; then
     return
   fi
+  local kept=$TOOL_CACHE/$dir-$want
+  if [[ -d $kept ]]; then
+    install_tool "$kept"
+    printf '%s\n' "$want" >"$BIN/.$dir.stamp"
+    return
+  fi
   local version
   version=$(cd "$SRC/$dir" && GOWORK=off go list -mod=readonly -m -f '{{.Version}}' "$module") ||
     die "the Go module $module could not be found: check the network and GOPROXY"
-  step "build $dir $version" go_build "$dir" "$linking" "$tags" "$module" "$variable" "$version" "$@"
+  step "build $dir $version" go_build "$dir" "$linking" "$tags" "$module" "$variable" "$version" "$kept" "$@"
+  install_tool "$kept"
   printf '%s\n' "$want" >"$BIN/.$dir.stamp"
 }
 
 go_build() {
-  local dir=$1 linking=$2 tags=$3 module=$4 variable=$5 version=$6 flags='-s -w' packages=() package cgo=1
-  shift 6
+  local dir=$1 linking=$2 tags=$3 module=$4 variable=$5 version=$6 kept=$7 flags='-s -w' packages=() package cgo=1 part
+  shift 7
   [[ $linking == cgo ]] || cgo=0
   [[ -z $variable ]] || flags+=" -X $module/$variable=$version"
   for package in "$@"; do
     packages+=("$module${package:+/$package}")
   done
-  mkdir -p "$BIN/.$dir.part"
+  mkdir -p "$TOOL_CACHE"
+  part=$(mktemp -d "$TOOL_CACHE/.part.XXXXXX")
   cd "$SRC/$dir" || exit 1
   GOWORK=off CGO_ENABLED=$cgo go build -mod=readonly -buildvcs=false -trimpath -p "$BUILD_PARALLEL" \
-    -tags "$tags" -ldflags "$flags" -o "$BIN/.$dir.part/" "${packages[@]}"
-  # Renamed over the old one: a running containerd keeps its own file.
-  mv -f "$BIN/.$dir.part"/* "$BIN/"
-  rmdir "$BIN/.$dir.part"
+    -tags "$tags" -ldflags "$flags" -o "$part/" "${packages[@]}"
+  # Another checkout may have been quicker: what it built is the same.
+  mv -T "$part" "$kept" 2>/dev/null || rm -rf "$part"
+}
+
+# install_tool copies what is kept in a directory of TOOL_CACHE into BIN.
+install_tool() {
+  local file part
+  for file in "$1"/*; do
+    part=$BIN/.${file##*/}.part
+    cp "$file" "$part"
+    # Renamed over the old one: a running containerd keeps its own file.
+    mv -f "$part" "$BIN/${file##*/}"
+  done
 }
 
 # build_cri uses the flags of the agent's own build, so that the compiler's cache serves both.

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/journalet/journalet/test/must"
+)
+
+// checkout is a module with one package, whose test file is given, in a repository of its own.
+func checkout(t *testing.T, test string) *gate {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod": "module example.com/m\n\ngo 1.26.0\n", "a/a_test.go": "package a\n\n" + test, ".gitignore": "/.lab/\n",
+	} {
+		must.OK(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o750))
+		must.OK(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o600))
+	}
+	commit(t, root)
+	g, err := newGate(root)
+	must.OK(t, err)
+	g.out = &bytes.Buffer{}
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(root, ".lab", "cache"))
+	t.Setenv("GOCACHE", goEnv(t, "GOCACHE")) // the compiler's stays
+	t.Setenv("GOFLAGS", "")
+	return g
+}
+
+func goEnv(t *testing.T, name string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
+	must.OK(t, err)
+	return strings.TrimSpace(string(out))
+}
+
+func commit(t *testing.T, root string) {
+	t.Helper()
+	for _, args := range [][]string{
+		{"init", "-q"}, {"add", "-A"},
+		{"-c", "user.name=n", "-c", "user.email=n@example.com", "commit", "-q", "--allow-empty", "-m", "m"},
+	} {
+		cmd := exec.CommandContext(t.Context(), "git", args...)
+		cmd.Dir = root
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+}
+
+func (g *gate) output() string { return g.out.(*bytes.Buffer).String() }
+
+// failsOnce is a test that fails the first time that it runs, and then never again.
+const failsOnce = `import ("os"; "testing")
+
+func TestA(t *testing.T) {
+	if _, err := os.Stat("ran"); err != nil {
+		_ = os.WriteFile("ran", nil, 0o600)
+		t.Error("the first time")
+	}
+}
+`
+
+const failsAlways = "import \"testing\"\n\nfunc TestA(t *testing.T) { t.Error(\"each time\") }\n"
+
+func oneTier() []Tier {
+	return []Tier{{Name: "unit", Exit: 12, Steps: []Step{{Packages: []string{"./a"}, Flags: []string{"-count=1"}}}}}
+}
+
+func TestUnsteadyTestIsNamedAndRefusesNoChange(t *testing.T) {
+	g := checkout(t, failsOnce)
+	if code := g.test(t.Context(), oneTier()); code != 0 {
+		t.Errorf("exit code %d, want 0\n%s", code, g.output())
+	}
+	if out := g.output(); !strings.Contains(out, "UNSTEADY") || !strings.HasSuffix(out, "0 failed, 1 unsteady\n") {
+		t.Errorf("the output does not end with the unsteady test:\n%s", out)
+	}
+}
+
+func TestNightlyRunForgivesNoUnsteadyTest(t *testing.T) {
+	g := checkout(t, failsOnce)
+	must.OK(t, os.Mkdir(filepath.Join(g.root, "docs"), 0o750))
+	if code := g.nightly(t.Context(), oneTier()); code != 12 {
+		t.Errorf("exit code %d, want 12\n%s", code, g.output())
+	}
+	page, err := os.ReadFile(filepath.Join(g.root, nightlyPage))
+	must.OK(t, err)
+	if !strings.Contains(string(page), "| unit | RED |") || !strings.Contains(string(page), "-run '^TestA$'") {
+		t.Errorf("the page does not say what failed:\n%s", page)
+	}
+}
+
+func TestFailureEndsTheOutputWithItsLinesAndItsCommand(t *testing.T) {
+	g := checkout(t, failsAlways)
+	if code := g.test(t.Context(), oneTier()); code != 12 {
+		t.Errorf("exit code %d, want 12", code)
+	}
+	out := g.output()
+	end := out[max(0, len(out)-400):]
+	again := "go test -timeout 30m -count=1 -run '^TestA$' example.com/m/a"
+	for _, want := range []string{"each time", again, "1 failed, 0 unsteady"} {
+		if !strings.Contains(end, want) {
+			t.Errorf("the end of the output lacks %q:\n%s", want, end)
+		}
+	}
+}
+
+func TestLaterTiersRunAfterAFailure(t *testing.T) {
+	g := checkout(t, failsAlways)
+	after := Tier{Name: "after", Exit: 13, Steps: []Step{{Command: []string{"touch", "after"}}}}
+	g.test(t.Context(), append(oneTier(), after))
+	if _, err := os.Stat(filepath.Join(g.root, "after")); err != nil {
+		t.Errorf("%v\n%s", err, g.output())
+	}
+}
+
+func TestTierIsSkippedOnlyWhileItsInputsAreTheSame(t *testing.T) {
+	g := checkout(t, "")
+	tier := Tier{Name: "oracle", Exit: 15, Skips: true, Apart: []string{"docs"}, Steps: []Step{{
+		Command: []string{"sh", "-c", "echo x >>.lab/runs"},
+	}}}
+	runs := func() int {
+		must.OK(t, os.MkdirAll(filepath.Join(g.root, ".lab"), 0o750))
+		if code := g.test(t.Context(), []Tier{tier}); code != 0 {
+			t.Fatalf("exit code %d\n%s", code, g.output())
+		}
+		b, err := os.ReadFile(filepath.Join(g.root, ".lab", "runs"))
+		must.OK(t, err)
+		return strings.Count(string(b), "x")
+	}
+	write := func(name string) {
+		must.OK(t, os.MkdirAll(filepath.Dir(filepath.Join(g.root, name)), 0o750))
+		must.OK(t, os.WriteFile(filepath.Join(g.root, name), []byte("text"), 0o600))
+	}
+	for _, step := range []struct {
+		change string
+		want   int
+	}{{"", 1}, {"", 1}, {"docs/PAGE.md", 1}, {"a/unknown", 2}, {"", 2}} {
+		if step.change != "" {
+			write(step.change)
+		}
+		if n := runs(); n != step.want {
+			t.Errorf("after a change of %q: %d runs, want %d", step.change, n, step.want)
+		}
+	}
+}
+
+func TestEnvironmentIsTriedThreeTimesAndHasItsOwnCode(t *testing.T) {
+	g := checkout(t, "")
+	g.pause = 0
+	away := []Tier{{Name: "provide", Exit: 75, Steps: []Step{{
+		Environment: true, Command: []string{"sh", "-c", "echo x >>.lab/tries; exit 1"},
+	}}}}
+	must.OK(t, os.MkdirAll(filepath.Join(g.root, ".lab"), 0o750))
+	if code := g.test(t.Context(), append(away, oneTier()...)); code != exitEnvironment {
+		t.Errorf("exit code %d, want %d", code, exitEnvironment)
+	}
+	b, err := os.ReadFile(filepath.Join(g.root, ".lab", "tries"))
+	must.OK(t, err)
+	if n := strings.Count(string(b), "x"); n != tries {
+		t.Errorf("%d tries, want %d", n, tries)
+	}
+}
+
+func TestNightThatWasInterruptedContinues(t *testing.T) {
+	g := checkout(t, "")
+	must.OK(t, os.Mkdir(filepath.Join(g.root, "docs"), 0o750))
+	must.OK(t, os.MkdirAll(filepath.Join(g.root, ".lab"), 0o750))
+	ctx, interrupt := context.WithCancel(t.Context())
+	first := Tier{Name: "first", Exit: 11, Steps: []Step{{Command: []string{"sh", "-c", "echo x >>.lab/first"}}}}
+	second := Tier{Name: "second", Exit: 12, Steps: []Step{{Command: []string{"sh", "-c", "echo x >>.lab/second"}}}}
+	stopped := second
+	stopped.Steps = []Step{{Command: []string{"sleep", "60"}}}
+	// The page, written after the first tier, is no input of the commit's name.
+	must.OK(t, os.WriteFile(filepath.Join(g.root, ".git", "info", "exclude"), []byte("docs/\n"), 0o600))
+	interrupted := *g
+	interrupted.before = func(tier string) {
+		if tier == "second" {
+			interrupt()
+		}
+	}
+	interrupted.nightly(ctx, []Tier{first, stopped})
+	if code := g.nightly(t.Context(), []Tier{first, second}); code != 0 {
+		t.Errorf("exit code %d\n%s", code, g.output())
+	}
+	for _, name := range []string{"first", "second"} {
+		b, err := os.ReadFile(filepath.Join(g.root, ".lab", name))
+		must.OK(t, err)
+		if n := strings.Count(string(b), "x"); n != 1 {
+			t.Errorf("the tier %s ran %d times, want once", name, n)
+		}
+	}
+}
+
+func TestSeedThatIsOpenForLongRefusesEachChange(t *testing.T) {
+	g := checkout(t, "")
+	base, err := git(g.root, "rev-parse", "HEAD")
+	must.OK(t, err)
+	must.OK(t, os.MkdirAll(filepath.Join(g.root, filepath.Dir(openFile)), 0o750))
+	g.open.base = base
+	must.OK(t, g.open.write(seed{number: "7", test: "TestNothingBreaks", invariant: "nothing is lost"}))
+	if found := g.open.overdue(); len(found) != 0 {
+		t.Errorf("overdue at once: %v", found)
+	}
+	for range mostCommitsOpen + 1 {
+		commit(t, g.root)
+	}
+	if found := g.open.overdue(); len(found) != 1 || found[0].What != "seed 7" {
+		t.Errorf("after %d commits: %v, want seed 7", mostCommitsOpen+1, found)
+	}
+}
+
+func TestEachTestOfTheCheckoutBelongsToATier(t *testing.T) {
+	p, err := findPackages("../..")
+	must.OK(t, err)
+	var tested []string
+	for _, tier := range landing(p) {
+		for _, s := range tier.Steps {
+			if s.Dir == "" {
+				tested = append(tested, s.Packages...)
+			}
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f",
+		"{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}", "../../...").Output()
+	must.OK(t, err)
+	for _, pkg := range strings.Fields(string(out)) {
+		dir := "." + strings.TrimPrefix(pkg, "github.com/journalet/journalet")
+		if !slices.Contains(tested, dir) {
+			t.Errorf("no tier of make test carries out the tests of %s", dir)
+		}
+	}
+	for _, tag := range []string{"integration", "attack", "chaos", "vm", "clients"} {
+		if len(p.tagged(tag)) == 0 {
+			t.Errorf("no package has tests with the build tag %s", tag)
+		}
+	}
+}

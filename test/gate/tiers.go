@@ -1,0 +1,185 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// Exit codes of the gate, beside the one of each tier.
+const (
+	exitUsage       = 2
+	exitEnvironment = 75 // "temporary failure" of sysexits.h: a download or a lab failed three times, no test did
+)
+
+// A Tier is a kind of tests, which is carried out as a whole.
+type Tier struct {
+	Name  string
+	Exit  int // the exit code of the gate if this is the first tier that failed
+	Steps []Step
+	// Apart lists directories and files that this tier's result does not depend on. Everything else does: an unknown
+	// path means that the tier runs.
+	Apart []string
+	// Skips says that the tier is not run again where none of its inputs changed since it was green on this machine.
+	Skips bool
+}
+
+// A Step is one command of a tier: either Command, or go test of packages.
+type Step struct {
+	Dir     string // below the root of the checkout
+	Command []string
+	Env     []string
+	// Environment says that the command provides something, and tests nothing: it is tried three times.
+	Environment bool
+	// Lab is the lab that has to be up: its endpoint is given to the tests.
+	Lab string
+
+	Packages []string
+	Flags    []string // before the packages
+	Args     []string // for the test binaries
+	// Seeds says that a failure names seeds, which are tried on the commit that the change began from.
+	Seeds bool
+	// Steady says that the same test always ends the same: one that fails is not tried again.
+	Steady bool
+}
+
+// goTest begins each step of tests. Go's own limit of ten minutes a package is one for a quiet machine.
+var goTest = []string{"go", "test", "-timeout", "30m"}
+
+// constantSeeds are what each change is tried with beside the kept seeds: always the same, so that no change is refused
+// for a defect of another one. The nightly run draws fresh ones.
+const (
+	constantSeeds = 40 // some 100 runs
+	firstConstant = 30_000_000
+	nightlySeeds  = 800 // with the shares of the other kinds of plans some 2,000 runs
+)
+
+// seeded returns the arguments of the simulation for so many seeds.
+func seeded(first uint64, seeds int) []string {
+	return []string{fmt.Sprintf("-sim.first=%d", first), fmt.Sprintf("-sim.seeds=%d", seeds)}
+}
+
+// landing returns the tiers that each change has to pass. What one of them tests, no other tests again.
+func landing(p *packages) []Tier {
+	return []Tier{
+		provide(p),
+		{Name: "check", Exit: 11, Steps: target("check")},
+		{Name: "unit", Exit: 12, Steps: unit(p)},
+		{Name: "sim", Exit: 13, Steps: []Step{{
+			Packages: []string{"./test/simulation"}, Flags: []string{"-count=1"},
+			Args: seeded(firstConstant, constantSeeds), Seeds: true, Steady: true,
+		}}},
+		{Name: "race", Exit: 14, Steps: race(p)},
+		{Name: "oracle", Exit: 15, Steps: target("oracle-short"), Skips: true, Apart: []string{
+			"docs", "README.md", "CONTRIBUTING.md", "deploy", "bus", "test/gate", "test/integration", "test/attack",
+			"test/chaos", "test/vm", "test/cluster", "test/simulation", "test/scenario", "test/arch", "test/bench",
+			"test/timeline", "test/clients",
+		}},
+		{Name: "integration", Exit: 16, Steps: []Step{{
+			Packages: p.tagged("integration"), Flags: []string{"-tags", "integration", "-count=1"}, Lab: "test",
+		}}},
+		{Name: "attack", Exit: 17, Steps: attack("-attack.short")},
+	}
+}
+
+// tags are the build tags of tests that need more than Go.
+var tags = []string{"integration", "cluster", "chaos", "attack", "vm", "clients"}
+
+// provide brings in what the tiers need from outside: Go modules, tools, the programs of the lab.
+func provide(p *packages) Tier {
+	t := Tier{Name: "provide", Exit: exitEnvironment}
+	for _, dir := range append([]string{".", "test/oracle"}, p.programs...) {
+		// go mod download would bring in each module of the graph, ten times as many.
+		list := []string{"go", "list", "-deps", "-test", "-tags", strings.Join(tags, ","), "-f", `{{""}}`, "./..."}
+		t.Steps = append(t.Steps, Step{Dir: dir, Command: list, Environment: true})
+	}
+	t.Steps = append(t.Steps, Step{Command: []string{"make", "-s", "tools"}, Environment: true})
+	return t
+}
+
+// unit is every test that needs no root and no runtime, and that race does not carry out.
+func unit(p *packages) []Step {
+	steps := []Step{
+		{Packages: p.rest},
+		{Packages: p.concurrent, Flags: []string{"-run", oneGoroutine()}},
+	}
+	for _, dir := range p.programs {
+		steps = append(steps, Step{Dir: dir, Packages: []string{"./..."}})
+	}
+	return steps
+}
+
+// race is what starts goroutines, under the race detector: deciders do not, and run in the host of the scenarios.
+func race(p *packages) []Step {
+	return []Step{
+		{Packages: p.concurrent, Flags: []string{"-race", "-skip", oneGoroutine()}},
+		{
+			Packages: []string{"./test/simulation"}, Seeds: true, Args: append(seeded(firstConstant, 3), "-sim.kept=false"),
+			Flags: []string{"-race", "-count=1", "-run", "^TestNothingBreaksUnderFaults$"},
+		},
+	}
+}
+
+// target is a target of the Makefile.
+func target(args ...string) []Step { return []Step{{Command: append([]string{"make"}, args...)}} }
+
+func attack(args ...string) []Step {
+	return []Step{{
+		Packages: []string{"./test/attack"}, Flags: []string{"-tags", "attack", "-count=1"}, Args: args,
+		Env: []string{"LAB_NAME=attack"},
+	}}
+}
+
+// nightly returns everything there is, with fresh seeds and with times, what most often fails first.
+func nightly(p *packages) []Tier {
+	seed := rand.Uint64N(1_000_000_000_000)
+	fresh := Step{
+		Packages: []string{"./test/simulation"}, Flags: []string{"-count=1", "-timeout", "4h"},
+		Args: seeded(seed, nightlySeeds), Seeds: true, Steady: true,
+	}
+	tiers := landing(p)
+	for i := range tiers {
+		tiers[i].Skips = false
+		switch tiers[i].Name {
+		case "race":
+			tiers[i].Steps = []Step{{Packages: []string{"./..."}, Flags: []string{"-race", "-timeout", "1h"}, Args: nil}}
+		case "oracle":
+			tiers[i].Steps = target("oracle", fmt.Sprintf("SEED=%d", seed))
+		case "attack":
+			tiers[i].Steps = attack()
+		}
+	}
+	real := []string{
+		"docs", "README.md", "CONTRIBUTING.md", "test/simulation", "test/oracle", "test/scenario", "test/arch", "test/gate",
+	}
+	return append(tiers,
+		Tier{Name: "sim-fresh", Exit: 21, Steps: []Step{fresh}},
+		Tier{Name: "strict-time", Exit: 22, Steps: strictly(p)},
+		Tier{Name: "chaos", Exit: 23, Skips: true, Apart: real, Steps: []Step{{
+			Packages: []string{"./test/chaos"}, Flags: []string{"-tags", "chaos", "-count=1"}, Env: []string{"LAB_NAME=chaos"},
+			Args: []string{fmt.Sprintf("-chaos.seed=%d", seed)},
+		}}},
+		Tier{Name: "clients", Exit: 24, Skips: true, Apart: real, Steps: target("clients")},
+		Tier{Name: "timeline", Exit: 25, Skips: true, Apart: real, Steps: target("timeline-test")},
+		Tier{Name: "vm", Exit: 26, Skips: true, Apart: real, Steps: target("vm-short")},
+		Tier{Name: "vulns", Exit: 27, Steps: target("vulns")},
+		Tier{Name: "mutants", Exit: 28, Skips: true, Steps: target("mutants"),
+			Apart: []string{"docs", "README.md", "CONTRIBUTING.md", "test/gate", "test/arch"}},
+		Tier{Name: "half", Exit: 29, Steps: []Step{{Command: []string{"go", "run", "./test/gate", "half"}}}},
+	)
+}
+
+// strictly is each package whose tests hold something to a time, with the times.
+func strictly(p *packages) []Step {
+	return []Step{
+		{Packages: p.strict, Flags: []string{"-count=1", "-p", "1"}, Args: []string{"-strict.time"}},
+		{
+			Packages: p.strictTagged("integration"), Flags: []string{"-tags", "integration", "-count=1", "-p", "1"},
+			Args: []string{"-strict.time"}, Lab: "test",
+		},
+		{
+			Packages: p.strictTagged("attack"), Flags: []string{"-tags", "attack", "-count=1", "-p", "1"},
+			Args: []string{"-strict.time", "-attack.short"}, Env: []string{"LAB_NAME=attack"},
+		},
+	}
+}

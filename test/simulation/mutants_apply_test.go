@@ -1,0 +1,90 @@
+package simulation
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/journalet/journalet/test/must"
+)
+
+// mutant is a deliberate defect: lines of code that are replaced, the invariant that has to find it, alone, or with ""
+// whichever does, and the test that has to, in place of TestNothingBreaksUnderFaults.
+type mutant struct {
+	name, file, old, new, by, run string
+}
+
+func readMutants(t *testing.T) []mutant {
+	t.Helper()
+	b, err := os.ReadFile("testdata/mutants.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []mutant
+	for _, block := range strings.Split(string(b), "\n== ")[1:] {
+		name, rest, _ := strings.Cut(block, "\n")
+		file, rest, _ := strings.Cut(rest, "\n")
+		m := mutant{name: name, file: file}
+		for _, line := range strings.Split(rest, "\n") {
+			switch {
+			case strings.HasPrefix(line, "-"):
+				m.old += line[1:] + "\n"
+			case strings.HasPrefix(line, "+"):
+				m.new += line[1:] + "\n"
+			case strings.HasPrefix(line, runPrefix):
+				m.run = strings.TrimPrefix(line, runPrefix)
+			case strings.HasPrefix(line, byPrefix):
+				m.by = strings.TrimPrefix(line, byPrefix)
+				mustBeInvariant(t, m)
+			}
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// byPrefix begins a line of mutants.txt that names an invariant.
+const byPrefix = "by: "
+
+// runPrefix begins a line that names a test.
+const runPrefix = "run: "
+
+// mustBeInvariant fails the test if no constant of this package has the text of the invariant that m names.
+func mustBeInvariant(t *testing.T, m mutant) {
+	t.Helper()
+	files, err := filepath.Glob("judge*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if code, err := os.ReadFile(file); err == nil && strings.Contains(string(code), fmt.Sprintf("= %q\n", m.by)) {
+			return
+		}
+	}
+	t.Fatalf("%s: no invariant %q", m.name, m.by)
+}
+
+// TestEveryMutantApplies: a change of the code that a mutant replaces has to change the mutant too. That the simulation
+// finds each is what `make mutants` tests, in half an hour.
+func TestEveryMutantApplies(t *testing.T) {
+	all := readMutants(t)
+	if len(all) < 100 {
+		t.Fatalf("only %d mutants could be read", len(all))
+	}
+	for _, m := range all {
+		code, err := os.ReadFile("../../" + m.file)
+		must.OK(t, err)
+		if n := strings.Count(string(code), m.old); n != 1 {
+			t.Errorf("%s: the lines to replace occur %d times in %s, want 1:\n%s", m.name, n, m.file, m.old)
+			continue
+		}
+		mutated := strings.Replace(string(code), m.old, m.new, 1)
+		if _, err := parser.ParseFile(token.NewFileSet(), m.file, mutated, parser.SkipObjectResolution); err != nil {
+			t.Errorf("%s: %v", m.name, err)
+		}
+	}
+}
