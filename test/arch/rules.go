@@ -23,6 +23,7 @@ var rules = []rule{
 	{"packages say what they are for", true, checkDocs},
 	{"files and functions fit a screen", true, checkSizes},
 	{"tests test", true, checkTests},
+	{"tests assert no elapsed time", true, checkElapsed},
 	{"top directories are known", true, checkTopDirs},
 	{"the module can be installed", true, checkGoMod},
 	{"paths exist for every reader", true, checkPaths},
