@@ -44,7 +44,8 @@ CHAOS = $(GO) test ./test/chaos -tags chaos -count=1 -timeout 30m
 # The tests of test/vm build, boot and stop their machine by themselves.
 VM = $(GO) test ./test/vm -tags vm -count=1
 # The other modules of the repository that hold programs of ours.
-MODULES = $(patsubst %/main.go,%,$(wildcard test/*/main.go)) test/tools/supply
+MODULES = $(foreach dir,$(patsubst %/main.go,%,$(wildcard test/*/main.go)),$(if $(wildcard $(dir)/go.mod),$(dir))) \
+	test/tools/supply
 
 .PHONY: help
 help: ## this list
