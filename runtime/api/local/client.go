@@ -51,7 +51,33 @@ func (c *Client) DialContext(ctx context.Context, _, _ string) (net.Conn, error)
 		return nil, c.explain(err)
 	}
 	defer dir.Close()
-	return c.dial(ctx, short(dir, filepath.Base(c.Path)))
+	info, err := dir.Stat()
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	conn, err := c.dial(ctx, short(dir, filepath.Base(c.Path)))
+	if err != nil {
+		return nil, err
+	}
+	if err := c.trust(conn, ownerOf(info)); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// trust refuses a server that is not root's, this user's, or the owner's of the socket's directory: in a directory that
+// all may write, another user could have put his socket in the agent's place.
+func (c *Client) trust(conn net.Conn, owner int) error {
+	server, err := Identify(conn)
+	if err != nil {
+		return c.explain(err)
+	}
+	if uid := int(server.UID); !trusted(uid, os.Geteuid()) && uid != owner {
+		return fmt.Errorf("%s is answered by %s and not by the agent of this machine: name its --root-dir or --socket",
+			c.Path, server)
+	}
+	return nil
 }
 
 func (c *Client) dial(ctx context.Context, path string) (net.Conn, error) {

@@ -77,7 +77,8 @@ func groupID(group string) (int, error) {
 	return strconv.Atoi(g.Gid)
 }
 
-// openDirectory opens the socket's directory. One in which others may replace files is refused.
+// openDirectory opens the socket's directory. One in which others may replace files, or that another user owns, is
+// refused.
 func openDirectory(path string) (*os.File, error) {
 	dir, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -88,12 +89,31 @@ func openDirectory(path string) (*os.File, error) {
 		err = fmt.Errorf("others may replace files in %s; take their permission to write, or choose another path with "+
 			"--api-socket", path)
 	}
+	if owner := ownerOf(info); err == nil && !trusted(owner, os.Geteuid()) {
+		err = fmt.Errorf("uid %d owns %s and may replace files in it; give it to this user, or choose another path with "+
+			"--api-socket", owner, path)
+	}
 	if err != nil {
 		dir.Close()
 		return nil, err
 	}
 	return dir, nil
 }
+
+// ownerOf returns the user that owns a file, -1 if that is not known.
+func ownerOf(info fs.FileInfo) int {
+	if info == nil {
+		return -1
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return -1
+	}
+	return int(st.Uid)
+}
+
+// trusted reports whether a user may put files where the process of another one uses them: root, and itself.
+func trusted(uid, user int) bool { return uid == 0 || uid == user }
 
 // short returns a path of a file in an open directory that fits into a socket's address.
 func short(dir *os.File, name string) string {

@@ -172,6 +172,36 @@ func TestClientsThatStallAreDisconnectedAndFloodsBounded(t *testing.T) {
 	}
 }
 
+func TestOnlyRootAndTheUserItselfAreTrusted(t *testing.T) {
+	for _, c := range []struct {
+		uid, user int
+		want      bool
+	}{{0, 0, true}, {0, 1000, true}, {1000, 1000, true}, {1001, 1000, false}, {1000, 0, false}, {-1, 1000, false}} {
+		if got := trusted(c.uid, c.user); got != c.want {
+			t.Errorf("uid %d is trusted by %d: %t, want %t", c.uid, c.user, got, c.want)
+		}
+	}
+}
+
+// TestServerOfAnotherUserIsRefused needs root, to be another user for a moment; without root only the usual case is
+// tried.
+func TestServerOfAnotherUserIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), SocketFile)
+	l, err := Listen(path, "")
+	must.OK(t, err)
+	defer l.Close()
+	conn, err := Dial(path).DialContext(t.Context(), "", "")
+	must.OK(t, err)
+	defer conn.Close()
+	if os.Geteuid() == 0 {
+		must.OK(t, os.Chown(filepath.Dir(path), 4242, -1))
+		if again, err := Listen(path+"2", ""); err == nil {
+			again.Close()
+			t.Error("a socket was created in the directory of another user")
+		}
+	}
+}
+
 func TestMissingAgentIsNamed(t *testing.T) {
 	_, err := Dial(filepath.Join(t.TempDir(), SocketFile)).HTTP.Get(BaseURL)
 	if err == nil || !strings.Contains(err.Error(), "journalet run") {
