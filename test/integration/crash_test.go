@@ -228,18 +228,6 @@ func TestRestartOfAnIdleAgentChangesNothing(t *testing.T) {
 // of the runtime.
 const idleRestartRecords = 4
 
-// quiet waits until the observer has received the newest record.
-func (a *agent) quiet() {
-	a.T.Helper()
-	eventually(a.T, settle, "the newest record to be received", func() error {
-		info, err := a.Client.Info(a.T.Context())
-		if err == nil && info.JournalLast > a.journal.last() {
-			err = fmt.Errorf("%d of %d", a.journal.last(), info.JournalLast)
-		}
-		return err
-	})
-}
-
 func TestLostJournalKeepsContainers(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("survivor", idle, scratch))

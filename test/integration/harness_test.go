@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// settle bounds the start or end of a few pods on a machine that runs other tests as well.
-	settle = 60 * time.Second
+	// settle bounds the start or end of a few pods on a machine that runs other tests as well, and whose disk is busy.
+	settle = 3 * time.Minute
 	// again is the time between two polls of the pods.
 	again = 50 * time.Millisecond
 )
@@ -103,6 +103,24 @@ func (a *agent) put(p *corev1.Pod) {
 func (a *agent) gone() {
 	a.T.Helper()
 	eventually(a.T, settle, "every pod to be gone", a.Gone)
+	a.quiet()
+}
+
+// quiet waits until the observer, which is a moment behind the agent, has received all that the journal holds by now.
+func (a *agent) quiet() {
+	a.T.Helper()
+	var last uint64
+	eventually(a.T, settle, "the agent to report its newest record", func() error {
+		// Not the test's context: it has ended during the test's clean-up.
+		ctx, cancel := context.WithTimeout(context.Background(), node.Soon)
+		defer cancel()
+		info, err := a.Client.Info(ctx)
+		if err == nil {
+			last = info.JournalLast
+		}
+		return err
+	})
+	a.journal.reaches(a.T, last)
 }
 
 // logJournal logs the end of the journal, after a failure.
@@ -112,7 +130,8 @@ func (a *agent) logJournal() {
 	}
 }
 
-// pods waits until the agent's pods, by name as in the manifest, fulfil a condition.
+// pods waits until the agent's pods, by name as in the manifest, fulfil a condition, and until the observer has
+// received what made them fulfil it.
 func (a *agent) pods(what string, wanted func(map[string]*corev1.Pod) bool) map[string]*corev1.Pod {
 	a.T.Helper()
 	return a.podsWithin(settle, what, wanted)
@@ -126,6 +145,7 @@ func (a *agent) podsWithin(within time.Duration, what string,
 		_, changed := a.journal.seen()
 		pods, err := a.list()
 		if err == nil && wanted(pods) {
+			a.quiet()
 			return pods
 		}
 		select {
@@ -162,12 +182,14 @@ func (a *agent) list() (map[string]*corev1.Pod, error) {
 	return out, nil
 }
 
+// podNow returns a pod as the agent reports it, once the observer has received what that follows from.
 func (a *agent) podNow(name string) *corev1.Pod {
 	a.T.Helper()
 	pods, err := a.list()
 	if err != nil {
 		a.T.Fatal(err)
 	}
+	a.quiet()
 	if pods[name] == nil {
 		a.T.Fatalf("there is no pod %s:\n%s", name, describe(pods))
 	}
@@ -221,13 +243,14 @@ func (a *agent) kept(before map[string]string, why string) {
 	}
 }
 
-// views returns what the pods report, one line each.
+// views returns what the pods report, one line each, once the observer has received what that follows from.
 func (a *agent) views() []string {
 	a.T.Helper()
 	pods, err := a.list()
 	if err != nil {
 		a.T.Fatal(err)
 	}
+	a.quiet()
 	var out []string
 	for name, p := range pods {
 		line := fmt.Sprintf("%s %s %s %s", name, p.UID, p.Status.Phase, p.Status.StartTime)

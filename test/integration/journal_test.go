@@ -67,6 +67,26 @@ func (j *journal) last() uint64 {
 	return events[len(events)-1].Seq
 }
 
+// reaches waits until every event up to a record was received.
+func (j *journal) reaches(t *testing.T, last uint64) {
+	t.Helper()
+	deadline := time.After(settle)
+	for {
+		events, changed := j.seen()
+		if n := len(events); n > 0 {
+			// A record's events are received one by one.
+			if f := events[n-1]; f.Seq > last || f.Seq == last && f.Index+1 == f.Of {
+				return
+			}
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			t.Fatalf("the observer has received record %d of %d only, within %s: %v", j.last(), last, settle, j.failed())
+		}
+	}
+}
+
 // wait returns the first event that fits, after a record.
 func (j *journal) wait(
 	t *testing.T, after uint64, within time.Duration, what string, fits func(messages.Flat) bool,
