@@ -115,54 +115,6 @@ func TestConcurrencyOfOneRunsOneCallAtATime(t *testing.T) {
 	}
 }
 
-// The runtime loses its objects too, so that only the journal knows what ran. test/chaos reboots a real runtime's lab.
-func TestRebootStartsPodsAgain(t *testing.T) {
-	t.Parallel()
-	a := newAgent(t)
-	// The simulated runtime ends with its agent, as pods end with the machine.
-	a.Endpoint = "sim://"
-	a.put(newPod("web", idle))
-	a.Spawn()
-	a.watch()
-	// Each kill comes between a call's outcome and the observation of it.
-	for _, moment := range []string{"sandbox_id", "container_id"} {
-		last := a.journal.last()
-		a.journal.wait(t, 0, node.Soon, moment, named("call_finished", moment))
-		a.Kill()
-		a.Spawn()
-		a.journal.wait(t, last, node.Soon, "the next start", named("agent_started"))
-	}
-	// Its container was started once before, and that counts, as for the kubelet, which finds the log of that run.
-	again := func(n int32) func(*corev1.Pod) bool {
-		return func(p *corev1.Pod) bool { return ready(p) && container(p, "main").RestartCount == n }
-	}
-	a.pod("web", "ready for the second time", again(1))
-	a.put(newPod("job", "exit 0", restarts(corev1.RestartPolicyNever)))
-	job := a.pod("job", "succeeded", phase(corev1.PodSucceeded))
-	a.crash()
-	a.pod("web", "ready for the third time", again(2))
-	// A completed job does not run again, though only the journal knows of it.
-	p := a.podNow("job")
-	if p.UID != job.UID || p.Status.Phase != corev1.PodSucceeded || container(p, "main").RestartCount != 0 {
-		t.Errorf("the job is now\n%s", describe(map[string]*corev1.Pod{"job": p}))
-	}
-	events, _ := a.journal.seen()
-	last := uint64(0) // the first record of this run
-	for _, f := range events {
-		if f.Event == "agent_started" {
-			last = f.Seq
-		}
-	}
-	for _, f := range events {
-		call := event(t, f).GetCallRequested()
-		starts := call.GetRunSandbox() != nil || call.GetStartContainer() != nil
-		if f.Seq > last && call.GetPodUid() == string(job.UID) && starts {
-			t.Errorf("record %d: a call for the job, %s", f.Seq, f.Data)
-		}
-	}
-	a.Verified()
-}
-
 func TestRestartOfAnIdleAgentChangesNothing(t *testing.T) {
 	t.Parallel()
 	a := started(t, manifests(
