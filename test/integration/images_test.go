@@ -55,7 +55,7 @@ type hub struct {
 	host string
 
 	mu       sync.Mutex
-	requests map[string]int // by method and path
+	requests map[string]int // that were allowed, by method and path
 	password string         // of its user, for reading; empty: everybody may
 	held     chan struct{}  // nil: nothing is held
 }
@@ -65,7 +65,6 @@ func newHub(t *testing.T) *hub {
 	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.mu.Lock()
-		h.requests[r.Method+" "+r.URL.Path]++
 		password, held := h.password, h.held
 		h.mu.Unlock()
 		if held != nil {
@@ -76,6 +75,9 @@ func newHub(t *testing.T) *hub {
 			http.Error(w, "no: "+given, http.StatusUnauthorized)
 			return
 		}
+		h.mu.Lock()
+		h.requests[r.Method+" "+r.URL.Path]++
+		h.mu.Unlock()
 		handler.ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)
@@ -156,7 +158,8 @@ func mustBytes(b []byte, err error) []byte {
 	return b
 }
 
-// manifestRequests counts the requests for an image's manifest by tag.
+// manifestRequests counts the requests for an image's manifest by tag, without those of pods whose credentials are
+// wrong: these are tried again at any time.
 func (h *hub) manifestRequests(short string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
