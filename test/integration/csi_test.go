@@ -5,7 +5,6 @@ package integration
 import (
 	"crypto/sha256"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,11 +46,8 @@ func newStorage(t *testing.T) *storage {
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	must.OK(t, os.WriteFile(kubeconfig, []byte(fakeapi.Kubeconfig(s.api.Start(t), "{}")), 0o600))
 	cert, key := authority.Write(t, dir, authority.New(t).Server(t))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
-	must.OK(t, l.Close()) // the agent listens there from now on
 	s.Flags = append(s.Flags, "--kubeconfig", kubeconfig, "--kube-api-content-type", "application/json",
-		"--address", "127.0.0.1", "--port", strconv.Itoa(l.Addr().(*net.TCPAddr).Port),
+		"--address", "127.0.0.1", "--port", strconv.Itoa(node.Port(t)),
 		"--tls-cert-file", cert, "--tls-private-key-file", key)
 	s.driver = &fakecsi.Process{Name: csiName, Root: s.Root, Dir: filepath.Join(s.Dir, "volumes"), Stage: true}
 	s.driver.Start(t)

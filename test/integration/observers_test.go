@@ -94,7 +94,7 @@ func TestObserverReceivesEveryRecordOverARestart(t *testing.T) {
 
 func TestNetworkObserverReceivesAndCannotPublish(t *testing.T) {
 	t.Parallel()
-	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	address := fmt.Sprintf("127.0.0.1:%d", node.Port(t))
 	a := started(t, nil, "--bus-listen", address)
 	key := filepath.Join(a.Root, "bus", "credentials", bus.ObserverKeyFile)
 	refusals := make(chan error, 16)

@@ -5,45 +5,37 @@ package integration
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/journalet/journalet/messages"
-	"github.com/journalet/journalet/test/must"
 	"github.com/journalet/journalet/test/node"
 )
 
-// noticed bounds the time until the agent reports a hung runtime: it calls every 5 s, with a timeout of 10 s.
-const noticed = 40 * time.Second
-
-// freePort returns a port of the loopback address that was free a moment ago.
-func freePort(t *testing.T) int {
+// returns waits until a health path returns a status and a text. The observer may receive a record before its actor has
+// folded it, and calls of pods may succeed before the next check of the runtime.
+func returns(t *testing.T, port int, path string, code int, words string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
-// probe requests a health path.
-func probe(t *testing.T, port int, path string) (int, string) {
-	t.Helper()
-	c := http.Client{Timeout: 5 * time.Second}
-	r, err := c.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, path))
-	must.OK(t, err)
-	defer r.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
-	must.OK(t, err)
-	return r.StatusCode, string(b)
+	eventually(t, settle, fmt.Sprintf("%s to return %d %s", path, code, words), func() error {
+		c := http.Client{Timeout: node.Soon}
+		r, err := c.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, path))
+		if err != nil {
+			return err
+		}
+		defer r.Body.Close()
+		b, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+		if err == nil && (r.StatusCode != code || !strings.Contains(string(b), words)) {
+			err = fmt.Errorf("it returns %d %s", r.StatusCode, b)
+		}
+		return err
+	})
 }
 
 // runtimeIs waits for a record, after one, that the runtime is ready or that it is not.
 func (a *agent) runtimeIs(ready bool, after uint64) messages.Flat {
 	a.T.Helper()
-	return a.journal.wait(a.T, after, noticed, fmt.Sprintf("runtime ready=%t", ready), func(f messages.Flat) bool {
+	return a.journal.wait(a.T, after, settle, fmt.Sprintf("runtime ready=%t", ready), func(f messages.Flat) bool {
 		return f.Event == "runtime_health_changed" &&
 			event(a.T, f).GetRuntimeHealthChanged().GetRuntimeReady() == ready
 	})
@@ -51,27 +43,17 @@ func (a *agent) runtimeIs(ready bool, after uint64) messages.Flat {
 
 func TestPodsSurviveOutagesOfTheRuntime(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
+	port := node.Port(t)
 	a := newAgent(t, "--healthz-port", fmt.Sprint(port))
 	p := a.behindProxy()
 	a.put(newPod("early", idle))
 	a.start()
 	a.runtimeIs(false, 0)
-	if code, text := probe(t, port, "/readyz"); code != http.StatusInternalServerError ||
-		!strings.Contains(text, "[-]runtime failed") {
-		t.Errorf("without a runtime /readyz returns %d %s", code, text)
-	}
-	eventually(t, node.Soon, "/healthz to be ok without a runtime", func() error {
-		if code, text := probe(t, port, "/healthz"); code != http.StatusOK {
-			return fmt.Errorf("%d %s", code, text)
-		}
-		return nil
-	})
+	returns(t, port, "/readyz", http.StatusInternalServerError, "[-]runtime failed")
+	returns(t, port, "/healthz", http.StatusOK, "")
 	p.open()
 	a.pod("early", "ready once there is a runtime", ready)
-	if code, text := probe(t, port, "/readyz"); code != http.StatusOK {
-		t.Errorf("with a runtime /readyz returns %d %s", code, text)
-	}
+	returns(t, port, "/readyz", http.StatusOK, "")
 	for _, outage := range []struct {
 		what  string
 		begin func() (end func())
@@ -101,7 +83,7 @@ func TestPodsSurviveOutagesOfTheRuntime(t *testing.T) {
 
 func TestHungRuntimeIsReportedAndChangesNoPod(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
+	port := node.Port(t)
 	a := newAgent(t, "--healthz-port", fmt.Sprint(port))
 	p := a.behindProxy()
 	p.open()
@@ -114,14 +96,7 @@ func TestHungRuntimeIsReportedAndChangesNoPod(t *testing.T) {
 	a.put(newPod("second", idle))
 	a.journal.wait(t, last, settle, "a call into the hung runtime", named("call_dispatched"))
 	hung := a.runtimeIs(false, last)
-	// The observer may receive the record before the actor has folded it.
-	eventually(t, settle, "/readyz names the hung runtime", func() error {
-		if code, text := probe(t, port, "/readyz"); code != http.StatusInternalServerError ||
-			!strings.Contains(text, "runtime") {
-			return fmt.Errorf("it returns %d %s", code, text)
-		}
-		return nil
-	})
+	returns(t, port, "/readyz", http.StatusInternalServerError, "runtime")
 	if now := a.views(); !strings.Contains(strings.Join(now, "\n"), views[0]) {
 		t.Errorf("with a hung runtime the pods report:\n%v\nand before:\n%v", now, views)
 	}
