@@ -11,6 +11,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/strict"
 )
 
 func TestRestartPoliciesDecideWhatRunsAgain(t *testing.T) {
@@ -36,11 +37,17 @@ func TestRestartPoliciesDecideWhatRunsAgain(t *testing.T) {
 			t.Errorf("%s was restarted %d times, want %d", name, n, want)
 		}
 	}
+	// The first restart comes without a back-off: no timer leads to it.
+	again := request(a, 0, pods["always"], "the first restart", func(c *journaletv1.CallRequested) bool {
+		return c.GetStartContainer().GetAttempt() == 1
+	})
+	cause := a.journal.wait(t, 0, settle, "its cause", func(f messages.Flat) bool { return f.Seq == again.Cause })
+	if cause.Event == "timer_fired" {
+		t.Errorf("the first restart follows from a timer: %s", cause.Data)
+	}
 	c := container(pods["always"], "main")
 	wait := c.State.Running.StartedAt.Sub(c.LastTerminationState.Terminated.FinishedAt.Time)
-	if wait > 5*time.Second {
-		t.Errorf("the first restart came after %s; want it without a back-off", wait)
-	}
+	strict.Within(t, "the first restart", wait, 5*time.Second)
 }
 
 func TestContainerStoppedByAnotherClientIsRestarted(t *testing.T) {
@@ -128,12 +135,10 @@ func TestDeletedPodHasItsGracePeriodAndLeavesNothing(t *testing.T) {
 	if code := ended(a, after, polite, "main").GetExitCode(); code != 0 {
 		t.Errorf("polite ended with %d, want 0 within its grace period", code)
 	}
-	stop := a.journal.wait(t, after, settle, "the request to stop stubborn", func(f messages.Flat) bool {
-		c := event(t, f).GetCallRequested()
-		return c.GetPodUid() == string(stubborn.UID) && c.GetStopContainer() != nil
-	})
 	// Its grace period is 2 s.
-	wantEnd(t, ended(a, after, stubborn, "main"), 137, moment(t, stop), 1900*time.Millisecond, 10*time.Second)
+	stop := stopRequest(a, after, stubborn, "main")
+	wantRest(a, stop, removed(a, after, stubborn).Add(2*time.Second))
+	wantEnd(t, ended(a, after, stubborn, "main"), 137, moment(t, stop), 2*time.Second, 10*time.Second)
 	a.gone()
 	a.wantNoFiles()
 	if strings.Contains(readFile(t, "/proc/self/mounts"), a.Dir+"/") {
