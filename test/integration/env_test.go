@@ -5,9 +5,10 @@ package integration
 import (
 	"path/filepath"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/messages"
 )
 
 const objectsOfVariables = `
@@ -93,9 +94,19 @@ func TestContainerWaitsForAKeyOfItsVariables(t *testing.T) {
 		return false
 	})
 	replace(t, file, "{apiVersion: v1, kind: Secret, metadata: {name: login}, stringData: {password: late}}")
-	// Long before the back-off of a failed start is over.
-	p := a.podsWithin(8*time.Second, "waits to be ready with the key", func(pods map[string]*corev1.Pod) bool {
-		return pods["waits"] != nil && ready(pods["waits"])
-	})["waits"]
+	p := a.pod("waits", "ready with the key", ready)
 	equal(t, "PASSWORD", inMain(t, p, "echo $PASSWORD"), "late")
+	// The changed object leads to the start, not the end of the back-off of a failed one.
+	read, fired := uint64(0), uint64(0)
+	for _, f := range a.journal.all(func(f messages.Flat) bool { return f.Author == "pod/"+string(p.UID) }) {
+		switch e := event(t, f); {
+		case e.GetObjectsRead() != nil:
+			read = f.Seq
+		case e.GetTimerFired().GetName() == "start main":
+			fired = f.Seq
+		}
+	}
+	if read == 0 || fired > read {
+		t.Errorf("the objects were read in record %d, and the back-off was over in record %d", read, fired)
+	}
 }
