@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"path/filepath"
@@ -18,9 +19,6 @@ import (
 // examples is the directory of the manifests that `make run` runs.
 const examples = "../../deploy/pods"
 
-// backOffs bounds an immediate first restart and a second one after 10 s.
-const backOffs = 30 * time.Second
-
 func TestExamplePodsDoWhatTheirCommentsSay(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
@@ -32,6 +30,13 @@ func TestExamplePodsDoWhatTheirCommentsSay(t *testing.T) {
 		a.Put(filepath.Base(f), readFile(t, f))
 	}
 	a.start()
+	// It waits 10 s, so that nothing may come before.
+	first := a.pod("crasher", "waits for its second restart", func(p *corev1.Pod) bool {
+		return waiting("crasher", "CrashLoopBackOff")(p) && container(p, "crasher").RestartCount == 1
+	})
+	if c := container(first, "crasher"); !strings.Contains(c.State.Waiting.Message, "back-off 10s") || c.Ready {
+		t.Errorf("crasher's container waits as %+v", c)
+	}
 
 	web := a.pod("web", "ready", ready)
 	if page := httpGet(t, "http://"+web.Status.PodIP+":8080/"); !strings.Contains(page, "Hello from Journalet: web-"+a.Node) {
@@ -75,21 +80,19 @@ func TestExamplePodsDoWhatTheirCommentsSay(t *testing.T) {
 		}
 	}
 
-	first := a.pod("crasher", "waits for its second restart", func(p *corev1.Pod) bool {
-		return waiting("crasher", "CrashLoopBackOff")(p) && container(p, "crasher").RestartCount == 1
-	})
-	if c := container(first, "crasher"); !strings.Contains(c.State.Waiting.Message, "back-off 10s") || c.Ready {
-		t.Errorf("crasher's container waits as %+v", c)
-	}
-	out, _, code := a.CLI("pods")
-	for _, want := range []string{"Running", "Completed", "CrashLoopBackOff"} {
-		if code != 0 || !strings.Contains(out, want) {
-			t.Errorf("`journalet pods` (status %d) does not print %s:\n%s", code, want, out)
+	// Its container runs for 2 s at a time.
+	eventually(t, settle, "`journalet pods` to print all states", func() error {
+		out, _, code := a.CLI("pods")
+		for _, want := range []string{"Running", "Completed", "CrashLoopBackOff"} {
+			if code != 0 || !strings.Contains(out, want) {
+				return fmt.Errorf("no %s (status %d):\n%s", want, code, out)
+			}
 		}
-	}
-	second := a.podsWithin(backOffs, "crasher's second restart", func(pods map[string]*corev1.Pod) bool {
-		return container(pods["crasher"], "crasher").RestartCount == 2
-	})["crasher"]
+		return nil
+	})
+	second := a.pod("crasher", "restarted twice", func(p *corev1.Pod) bool {
+		return container(p, "crasher").RestartCount >= 2
+	})
 	last := container(second, "crasher").LastTerminationState.Terminated
 	if last == nil || last.ExitCode != 1 || last.Reason != "Error" {
 		t.Errorf("crasher's last state: %+v", container(second, "crasher"))

@@ -134,13 +134,7 @@ func (a *agent) logJournal() {
 // received what made them fulfil it.
 func (a *agent) pods(what string, wanted func(map[string]*corev1.Pod) bool) map[string]*corev1.Pod {
 	a.T.Helper()
-	return a.podsWithin(settle, what, wanted)
-}
-
-func (a *agent) podsWithin(within time.Duration, what string,
-	wanted func(map[string]*corev1.Pod) bool) map[string]*corev1.Pod {
-	a.T.Helper()
-	deadline := time.After(within)
+	deadline := time.After(settle)
 	for {
 		_, changed := a.journal.seen()
 		pods, err := a.list()
@@ -152,7 +146,7 @@ func (a *agent) podsWithin(within time.Duration, what string,
 		case <-changed:
 		case <-time.After(again): // observers may receive an event before its actor has folded it
 		case <-deadline:
-			a.T.Fatalf("not within %s: %s; the pods are (%v):\n%s", within, what, err, describe(pods))
+			a.T.Fatalf("not within %s: %s; the pods are (%v):\n%s", settle, what, err, describe(pods))
 		}
 	}
 }

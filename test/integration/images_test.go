@@ -21,7 +21,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
 	corev1 "k8s.io/api/core/v1"
@@ -29,9 +28,6 @@ import (
 
 	"github.com/journalet/journalet/test/node"
 )
-
-// pulled bounds the first image back-off of 10 s and a pull after it.
-const pulled = 40 * time.Second
 
 // idler is the only program of the test's images. It waits for SIGTERM.
 const idler = `package main
@@ -264,7 +260,7 @@ func TestMissingImageIsPulledOnceItExists(t *testing.T) {
 		t.Errorf("it waits as %v", w)
 	}
 	h.push(full, layer)
-	p = a.podsWithin(pulled, "the pod once its image exists", allReady(1))["late"]
+	p = a.pods("the pod once its image exists", allReady(1))["late"]
 	if n := container(p, "main").RestartCount; n != 0 {
 		t.Errorf("it reports %d restarts", n)
 	}

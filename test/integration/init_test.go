@@ -119,14 +119,14 @@ func TestFailedInitContainerFailsAPodOfRestartPolicyNever(t *testing.T) {
 func TestFailingInitContainerIsRestartedUntilItSucceeds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	a := started(t, onePod("trying", idle, withInit(
-		shell("try", "echo >>/h/tries; [ $(wc -l </h/tries) -ge 3 ]"),
-	), host(dir)))
+	a := started(t, onePod("trying", idle, withInit(shell("try", "echo >>/h/tries; [ -e /h/go ]")), host(dir)))
 	a.pod("trying", "in back-off", waiting("try", "CrashLoopBackOff"))
 	a.shows("trying", "Init:CrashLoopBackOff")
+	writeFile(t, filepath.Join(dir, "go"), "")
 	p := a.pod("trying", "ready", ready)
-	if c := container(p, "try"); c.RestartCount != 2 || c.LastTerminationState.Terminated == nil {
-		t.Errorf("its init container: %+v", c)
+	tries := strings.Count(readFile(t, dir, "tries"), "\n")
+	if c := container(p, "try"); tries < 3 || int(c.RestartCount) != tries-1 || c.LastTerminationState.Terminated == nil {
+		t.Errorf("its init container, after %d tries: %+v", tries, c)
 	}
 	eventually(t, node.Soon, "one dead init container and the main one", func() error {
 		if n := len(a.containers()); n != 2 {
@@ -138,9 +138,12 @@ func TestFailingInitContainerIsRestartedUntilItSucceeds(t *testing.T) {
 
 func TestSidecarsEndAfterTheMainContainers(t *testing.T) {
 	t.Parallel()
-	slow := sidecar("first", "trap 'sleep 0.2; exit 0' TERM; sleep 100000 & wait")
-	a := started(t, onePod("job", "sleep 1", restarts(corev1.RestartPolicyOnFailure),
-		withInit(slow, sidecar("second", idle))))
+	slow := sidecar("first", "trap 'sleep 0.2; exit 0' TERM; touch /h/first; sleep 100000 & wait")
+	fast := sidecar("second", "trap 'exit 0' TERM; touch /h/second; sleep 100000 & wait")
+	// A signal ends a shell that has not set its trap yet.
+	const script = "until [ -e /h/first -a -e /h/second ]; do sleep 0.1; done"
+	a := started(t, onePod("job", script, restarts(corev1.RestartPolicyOnFailure), withInit(slow, fast),
+		host(t.TempDir())))
 	p := a.pod("job", "succeeded", phase(corev1.PodSucceeded))
 	main := container(p, "main").State.Terminated
 	for _, name := range []string{"first", "second"} {

@@ -257,11 +257,17 @@ func TestLogsOfContainersAreAsKubectlPrintsThem(t *testing.T) {
 // Who follows a container's log gets its last words, and then the command ends.
 func TestFollowingEndsWithTheContainer(t *testing.T) {
 	t.Parallel()
-	a := started(t, onePod("ends", "echo started; sleep 3; echo done", node.Restarts(corev1.RestartPolicyNever)))
+	dir := t.TempDir()
+	a := started(t, onePod("ends", "echo started; until [ -e /h/go ]; do sleep 0.1; done; echo done", host(dir),
+		node.Restarts(corev1.RestartPolicyNever)))
 	a.pod("ends", "running", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
 	out, cmd := a.logs("ends", "-f")
-	text, err := io.ReadAll(out)
-	if err = errors.Join(err, cmd.Wait()); err != nil || string(text) != "started\ndone\n" {
-		t.Errorf("printed %q, %v", text, err)
+	lines := bufio.NewReader(out)
+	first, err := lines.ReadString('\n') // it follows
+	must.OK(t, err)
+	writeFile(t, filepath.Join(dir, "go"), "")
+	text, err := io.ReadAll(lines)
+	if err = errors.Join(err, cmd.Wait()); err != nil || first+string(text) != "started\ndone\n" {
+		t.Errorf("printed %q, %v", first+string(text), err)
 	}
 }

@@ -36,7 +36,7 @@ func (a *agent) restart(pod, container string) {
 }
 
 // quits is a program that ends with 7 at SIGTERM, if its preStop hook has written a file before.
-const quits = "trap 'test -e /v/prestop && exit 7; exit 8' TERM; while :; do sleep 0.1; done"
+const quits = "trap 'test -e /v/prestop && exit 7; exit 8' TERM; echo trapped; while :; do sleep 0.1; done"
 
 func TestRestartKeepsTheSandboxAndRunsThePreStopHook(t *testing.T) {
 	t.Parallel()
@@ -47,10 +47,13 @@ func TestRestartKeepsTheSandboxAndRunsThePreStopHook(t *testing.T) {
 			}}
 		}))
 	ended := func(p *corev1.Pod) bool { return container(p, "other").State.Terminated != nil }
-	a.pod("web", "running", func(p *corev1.Pod) bool { return container(p, "main").State.Running != nil && ended(p) })
+	p := a.pod("web", "running", func(p *corev1.Pod) bool {
+		return container(p, "main").State.Running != nil && ended(p)
+	})
+	a.logged(p, "main", "trapped")
 	a.restart("web", "main")
 	a.restart("web", "main")
-	p := a.pod("web", "running again", func(p *corev1.Pod) bool {
+	p = a.pod("web", "running again", func(p *corev1.Pod) bool {
 		return container(p, "main").State.Running != nil && container(p, "main").RestartCount > 0
 	})
 	if last := container(p, "main").LastTerminationState.Terminated; last == nil || last.ExitCode != 7 {

@@ -69,11 +69,13 @@ func TestDrainAndUncordonInATerminal(t *testing.T) {
 	t.Parallel()
 	high := int32(1000)
 	a := started(t, manifests(
-		newPod("slow", "trap 'while test ! -e /v/end; do sleep 0.1; done; exit 0' TERM; while :; do sleep 0.1; done", scratch,
-			func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(50)) }),
+		newPod("slow", "trap 'while test ! -e /v/end; do sleep 0.1; done; exit 0' TERM; echo trapped; "+
+			"while :; do sleep 0.1; done", scratch,
+			func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(300)) }),
 		newPod("high", idle, func(p *corev1.Pod) { p.Spec.Priority = &high })))
 	pods := a.pods("two pods ready", allReady(2))
 	slow := pods["slow"].Name
+	a.logged(pods["slow"], "main", "trapped")
 
 	x := terminal.Run(t, command(a, "drain"))
 	x.Resize(120, 24)
@@ -90,8 +92,8 @@ func TestDrainAndUncordonInATerminal(t *testing.T) {
 	if code := x.End(); code == 0 {
 		t.Error("an interrupted drain ends with 0")
 	}
-	x = terminal.Run(t, command(a, "drain", "--timeout", "1s"))
-	x.Expect("not drained within 1s: it waits for pod default/" + slow + ", and 1 end after that; the drain continues")
+	x = terminal.Run(t, command(a, "drain", "--timeout", "5s"))
+	x.Expect("not drained within 5s: it waits for pod default/" + slow + ", and 1 end after that; the drain continues")
 	if code := x.End(); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
