@@ -239,15 +239,18 @@ func TestVolumesOfACSIDriverOverKillsOfItAndOfTheAgent(t *testing.T) {
 // measured checks that the Summary has what the driver has measured.
 func (s *storage) measured(pod string) {
 	s.T.Helper()
-	_, stats := s.summary(pod)
-	if stats == nil || len(stats.VolumeStats) != 1 {
-		s.T.Fatalf("the Summary has %+v", stats)
-	}
-	v, want := stats.VolumeStats[0], fakecsi.Measured[0]
-	if v.PVCRef == nil || v.PVCRef.Name != "data" || *v.UsedBytes != uint64(want.GetUsed()) ||
-		*v.CapacityBytes != uint64(want.GetTotal()) {
-		s.T.Errorf("the Summary has %+v, %+v", v, v.PVCRef)
-	}
+	eventually(s.T, settle, "the volume in the Summary", func() error {
+		_, stats := s.summary(pod)
+		if stats == nil || len(stats.VolumeStats) != 1 {
+			return fmt.Errorf("it has %+v", stats)
+		}
+		v, want := stats.VolumeStats[0], fakecsi.Measured[0]
+		if v.PVCRef == nil || v.PVCRef.Name != "data" || *v.UsedBytes != uint64(want.GetUsed()) ||
+			*v.CapacityBytes != uint64(want.GetTotal()) {
+			return fmt.Errorf("it has %+v, %+v", v, v.PVCRef)
+		}
+		return nil
+	})
 }
 
 // A container reads and writes a block device, over kills of the driver and of the agent.

@@ -112,7 +112,7 @@ func (a *agent) quiet() {
 	var last uint64
 	eventually(a.T, settle, "the agent to report its newest record", func() error {
 		// Not the test's context: it has ended during the test's clean-up.
-		ctx, cancel := context.WithTimeout(context.Background(), node.Soon)
+		ctx, cancel := context.WithTimeout(context.Background(), node.Attempt)
 		defer cancel()
 		info, err := a.Client.Info(ctx)
 		if err == nil {

@@ -88,16 +88,18 @@ func TestImagesAreCollectedByLastUse(t *testing.T) { //nolint:paralleltest // se
 
 	// The order of the last use survives a restart.
 	a.Stop()
-	at = a.journal.last()
+	run := a.journal.epoch()
 	a.ImageGC, a.Flags = true, []string{
 		"--image-gc-high-threshold", "1", "--image-gc-low-threshold", "0", "--minimum-image-ttl-duration", "0s",
 	}
 	a.start()
-	collected := event(t, a.journal.wait(t, at, settle, "a collection", named("images_collected"))).GetImagesCollected()
+	next := func(what string, fits func(messages.Flat) bool) messages.Flat {
+		t.Helper()
+		return a.journal.wait(t, 0, settle, what, func(f messages.Flat) bool { return f.Epoch > run && fits(f) })
+	}
+	collected := event(t, next("a collection", named("images_collected"))).GetImagesCollected()
 	for _, name := range []string{old, job} {
-		a.journal.wait(t, at, settle, name+" removed", func(f messages.Flat) bool {
-			return named("call_requested", "remove_image", name)(f)
-		})
+		next(name+" removed", named("call_requested", "remove_image", name))
 	}
 	eventually(t, settle, "the unused images to be gone", func() error {
 		out, _, _ := a.CLI("images")
@@ -120,11 +122,11 @@ func TestImagesAreCollectedByLastUse(t *testing.T) { //nolint:paralleltest // se
 
 	// What has not changed is not recorded again: the first observation of the next run is of the next pull.
 	a.Stop()
-	at = a.journal.last()
+	run = a.journal.epoch()
 	a.ImageGC, a.Flags = false, nil
 	a.start()
 	a.cli(0, []string{"pulled " + old}, "pull", old)
-	first := event(t, a.journal.wait(t, at, settle, "an observation", named("images_observed"))).GetImagesObserved()
+	first := event(t, next("an observation", named("images_observed"))).GetImagesObserved()
 	if !first.GetComplete() || !strings.Contains(first.String(), old) {
 		t.Errorf("the first observation of the run is %v", first)
 	}

@@ -216,7 +216,6 @@ func TestImagesArePulledByTheirPolicy(t *testing.T) {
 	})
 	release()
 	a.pods("five pods of one image", allReady(5))
-	a.quiet()
 	if n := a.journal.count(named("call_requested", "pull_image")); n != 1 {
 		t.Errorf("%d pulls were requested for five pods, want 1", n)
 	}
@@ -232,7 +231,6 @@ func TestImagesArePulledByTheirPolicy(t *testing.T) {
 	for i, n := range []string{"g", "h"} {
 		a.put(newPod(n, "", runs(h.host+"/"+always, corev1.PullAlways)))
 		a.pods(n, allReady(7+i))
-		a.quiet()
 		if n := a.journal.count(named("call_requested", "pull_image", always)); n != i+1 {
 			t.Errorf("%d pulls were requested after %d pods of the policy Always", n, i+1)
 		}

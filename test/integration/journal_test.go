@@ -67,6 +67,15 @@ func (j *journal) last() uint64 {
 	return events[len(events)-1].Seq
 }
 
+// epoch returns the number of the newest run of the agent. Records of a run that has ended may be received later.
+func (j *journal) epoch() uint64 {
+	events, _ := j.seen()
+	if len(events) == 0 {
+		return 0
+	}
+	return events[len(events)-1].Epoch
+}
+
 // reaches waits until every event up to a record was received.
 func (j *journal) reaches(t *testing.T, last uint64) {
 	t.Helper()

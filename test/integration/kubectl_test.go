@@ -18,7 +18,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -27,9 +26,6 @@ import (
 	"github.com/journalet/journalet/test/must"
 	"github.com/journalet/journalet/test/node"
 )
-
-// kubectlTimeout bounds one command.
-const kubectlTimeout = 60 * time.Second
 
 // buildKubectl builds kubectl from its module, once for a checkout.
 var buildKubectl = sync.OnceValues(func() (string, error) {
@@ -69,7 +65,7 @@ func newKubectl(t *testing.T, a *agent) *kubectl {
 }
 
 func (k *kubectl) command(args ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(context.Background(), kubectlTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), settle)
 	k.t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, k.program, args...)
 	c.Env = k.env
@@ -105,7 +101,9 @@ func TestKubectlWorksInPods(t *testing.T) {
 		i=0; while [ $i -lt 5 ]; do echo line $i; i=$((i+1)); done; trap 'exit 0' TERM; cat; sleep 1000 & wait`,
 		func(p *corev1.Pod) { p.Spec.Containers[0].Stdin = true }))
 	a.start()
-	pod := a.pod("web", "ready", node.Ready).Name
+	p := a.pod("web", "ready", node.Ready)
+	a.logged(p, "main", "line 4")
+	pod := p.Name
 	k := newKubectl(t, a)
 
 	t.Run("logs", func(t *testing.T) {

@@ -35,7 +35,6 @@ func (a *agent) evicted(name, signal string) time.Duration {
 	if p.Status.Reason != "Evicted" || !strings.HasPrefix(p.Status.Message, "The node was low on resource: ") {
 		a.T.Errorf("%s: %s %q", name, p.Status.Reason, p.Status.Message)
 	}
-	a.quiet()
 	var since time.Time
 	for _, f := range a.journal.all(named("pressure_observed")) {
 		for _, t := range event(a.T, f).GetPressureObserved().GetThresholds() {

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +15,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// webServer serves /www at the port named web.
-const webServer = "mkdir -p /www; echo hello > /www/index.html; trap 'exit 0' TERM; httpd -f -p 8080 -h /www & wait"
+// webServer serves /www at the port named web, and prints a line for each response.
+const webServer = "mkdir -p /www; echo hello > /www/index.html; trap 'exit 0' TERM; httpd -f -v -p 8080 -h /www & wait"
 
 // patience is the timeout of a probe, in seconds. A probe that fails at its first failure must not fail because the
 // machine is busy.
@@ -132,7 +133,16 @@ func TestHTTPProbeAtThePodIPDecidesReadiness(t *testing.T) {
 
 	// A restart of the agent does not report the result again.
 	a.Stop()
+	const failure = "response:404"
+	failures := strings.Count(a.log(p, "main"), failure)
 	a.start()
+	eventually(t, settle, "the next failure", func() error {
+		// A response to the last agent may be printed late.
+		if n := strings.Count(a.log(p, "main"), failure); n < failures+2 {
+			return fmt.Errorf("%d times %s, after %d", n, failure, failures)
+		}
+		return nil
+	})
 	after = a.journal.wait(t, f.Seq, settle, "the next start", named("agent_started")).Seq
 	setup.Runtime.Exec(t, id, "sh", "-c", "echo hello > /www/index.html")
 	a.pod("web", "ready again", ready)
@@ -175,7 +185,6 @@ func TestPodWithoutProbesHasNoProbeRecords(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("plain", idle))
 	a.pod("plain", "ready", ready)
-	a.quiet()
 	n := a.journal.count(func(f messages.Flat) bool { return f.Event == "probes_set" || f.Event == "probe_result" })
 	if n != 0 {
 		t.Errorf("%d records are about probes", n)

@@ -146,7 +146,6 @@ func TestAgentWithoutItsJournalAppliesTheAllocatedResources(t *testing.T) {
 		t.Errorf("the cgroup has %q", got)
 	}
 	a.pod("equal", "ready", ready)
-	a.quiet()
 	if n := a.journal.count(named("resize_started")); n != 1 {
 		t.Errorf("%d pods were resized, want the changed one", n)
 	}

@@ -36,11 +36,13 @@ func aShop(t *testing.T) (*agent, *corev1.Pod) {
 	t.Helper()
 	shell := node.Shell("shell", node.Image, "echo ready; while read x; do echo \"got <$x>\"; done; echo left")
 	shell.Stdin, shell.TTY = true, true
-	p := node.Pod("shop", node.Image, "nc -ll -p 8080 -e cat & nc -ll -p 9090 -e cat & "+node.Idle, node.Scratch)
+	p := node.Pod("shop", node.Image, "nc -ll -p 8080 -e cat & nc -ll -p 9090 -e cat & "+
+		"until cat /proc/net/tcp* | grep -q ':1F90 ' && cat /proc/net/tcp* | grep -q ':2382 '; do sleep 0.1; done; "+
+		"echo listens; "+node.Idle, node.Scratch)
 	p.Spec.Containers = append(p.Spec.Containers, shell)
 	a := started(t, map[string]string{"shop.yaml": node.Manifest(p)})
 	t.Cleanup(func() { a.Remove("shop.yaml"); a.gone() })
-	return a, a.pod("shop", "running", func(p *corev1.Pod) bool {
+	shop := a.pod("shop", "running", func(p *corev1.Pod) bool {
 		for _, c := range p.Status.ContainerStatuses {
 			if c.State.Running == nil {
 				return false
@@ -48,6 +50,8 @@ func aShop(t *testing.T) (*agent, *corev1.Pod) {
 		}
 		return len(p.Status.ContainerStatuses) == 2
 	})
+	a.logged(shop, "main", "listens")
+	return a, shop
 }
 
 func TestSessionsInAPodAsAPersonUsesThem(t *testing.T) {

@@ -224,7 +224,6 @@ func TestPodOutsideItsCgroupIsStartedAgainInside(t *testing.T) {
 	a.pod("job", "ended", func(p *corev1.Pod) bool {
 		return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 	})
-	a.quiet()
 	equal(t, "the pods that lost their cgroups", fmt.Sprint(a.journal.count(func(f messages.Flat) bool {
 		return f.Event == "pod_cgroup_lost"
 	})), "2")
