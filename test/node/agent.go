@@ -110,7 +110,7 @@ func (a *Agent) Start() {
 func (a *Agent) Connect() {
 	a.T.Helper()
 	Eventually(a.T, Soon, "the agent to serve requests", func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), Soon)
+		ctx, cancel := context.WithTimeout(context.Background(), Attempt)
 		defer cancel()
 		if a.Client != nil {
 			_, err := a.Client.Info(ctx)
@@ -185,7 +185,7 @@ func (a *Agent) Remove(name string) {
 // Pods returns the pods as the agent reports them, terminating ones too.
 func (a *Agent) Pods() ([]corev1.Pod, error) {
 	// Not the test's context: it has ended during the test's clean-up.
-	ctx, cancel := context.WithTimeout(context.Background(), Soon)
+	ctx, cancel := context.WithTimeout(context.Background(), Attempt)
 	defer cancel()
 	list, err := a.Client.Pods(ctx, "")
 	if err != nil {

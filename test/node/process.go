@@ -13,8 +13,10 @@ import (
 )
 
 const (
-	// Soon bounds what needs no runtime: a start, a stop, a request of the agent.
-	Soon = 30 * time.Second
+	// Soon bounds what needs no runtime: a start, a stop, a request of the agent. Cores and disk may be busy.
+	Soon = 2 * time.Minute
+	// Attempt bounds one request of the agent, which is lost if the agent is killed; a test repeats it.
+	Attempt = 10 * time.Second
 	// again is the time between two polls.
 	again = 50 * time.Millisecond
 	// tailLines bounds the part of a log that a failure shows.

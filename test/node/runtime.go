@@ -21,9 +21,9 @@ const (
 	// buildTimeout bounds the build of the agent with a cold cache.
 	buildTimeout = 10 * time.Minute
 	// reachTimeout bounds the first call of the runtime.
-	reachTimeout = 10 * time.Second
+	reachTimeout = time.Minute
 	// callTimeout bounds a test's call of the runtime, which may be restarting.
-	callTimeout = 30 * time.Second
+	callTimeout = 2 * time.Minute
 
 	program = "github.com/journalet/journalet/cmd/journalet"
 )
@@ -176,7 +176,7 @@ func (r *Runtime) Exec(t *testing.T, id string, command ...string) string {
 	t.Helper()
 	ctx, cancel := Bounded()
 	defer cancel()
-	answer, err := r.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: BareID(id), Cmd: command, Timeout: 10})
+	answer, err := r.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: BareID(id), Cmd: command, Timeout: 100})
 	if err != nil {
 		t.Fatalf("%v in %s: %v", command, id, err)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // Patience bounds what a test waits for.
-const Patience = 60 * time.Second
+const Patience = 3 * time.Minute
 
 // Terminal is a terminal with a program in it.
 type Terminal struct {
