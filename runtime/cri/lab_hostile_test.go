@@ -27,10 +27,10 @@ func TestLabContainerCannotHoldUpItsAgent(t *testing.T) {
 	id := r.done("c0", startContainer(sandbox, 0), false).GetContainerId()
 	exec := func(command string) *runtimeapi.ExecSyncResponse {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		resp, err := runtimeapi.NewRuntimeServiceClient(r.conn).ExecSync(ctx, &runtimeapi.ExecSyncRequest{
-			ContainerId: id, Cmd: []string{"sh", "-c", command}, Timeout: 30,
+			ContainerId: id, Cmd: []string{"sh", "-c", command}, Timeout: 120,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -25,7 +25,7 @@ func TestLabRemovesContainerWhoseTaskContainerdKeeps(t *testing.T) {
 	sandbox := r.done("s", runSandbox(0), false).GetSandboxId()
 	id := r.done("c", createOnly(sandbox), false).GetContainerId()
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), "containerd-namespace", "k8s.io"),
-		30*time.Second)
+		2*time.Minute)
 	defer cancel()
 	c, err := containers.NewContainersClient(r.conn).Get(ctx, &containers.GetContainerRequest{ID: id})
 	must.OK(t, err)

@@ -116,7 +116,7 @@ func TestLabFindsObjectsOfCrashedAgent(t *testing.T) {
 }
 
 func TestLabOrderlyStopLeavesNoFailedStart(t *testing.T) {
-	r := newLab(t, 10*time.Second)
+	r := newLab(t, time.Minute) // a start may take a while on a busy machine, and ends the wait
 	r.done("v", setUpVolumes(), false)
 	sandbox := r.done("s", runSandbox(0), false).GetSandboxId()
 	for i := range uint32(8) {
