@@ -49,7 +49,9 @@ func ended(a *agent, after uint64, p *corev1.Pod, name string) *journaletv1.Cont
 }
 
 // request returns the first request for a call of a pod that fits, after a record.
-func request(a *agent, after uint64, p *corev1.Pod, what string, fits func(*journaletv1.CallRequested) bool) messages.Flat {
+func request(
+	a *agent, after uint64, p *corev1.Pod, what string, fits func(*journaletv1.CallRequested) bool,
+) messages.Flat {
 	a.T.Helper()
 	return a.journal.wait(a.T, after, settle, "the request: "+what, func(f messages.Flat) bool {
 		c := event(a.T, f).GetCallRequested()

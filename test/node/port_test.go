@@ -15,8 +15,8 @@ import (
 
 func TestPortIsGivenToNobodyElseAndCanBeListenedOn(t *testing.T) {
 	port := node.Port(t)
-	// The system is asked for any port of a range that has this one only (Linux 6.3).
-	const portRange = 51 // IP_LOCAL_PORT_RANGE
+	// The system is asked for any port of a range that has this one only. Before Linux 6.3 it knows no such range.
+	const portRange = 51 // the option's number in linux/in.h
 	only := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var err error
 		return errors.Join(c.Control(func(fd uintptr) {
