@@ -19,7 +19,7 @@ import (
 // that depends on a process.
 const (
 	callTimeout  = 2 * time.Minute
-	stateTimeout = 30 * time.Second
+	stateTimeout = 2 * time.Minute
 	pollPeriod   = 20 * time.Millisecond
 )
 
