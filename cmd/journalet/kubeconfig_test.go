@@ -17,6 +17,7 @@ import (
 	"github.com/journalet/journalet/test/authority"
 	"github.com/journalet/journalet/test/fakeapi"
 	"github.com/journalet/journalet/test/must"
+	"github.com/journalet/journalet/test/node"
 )
 
 // A kubeconfig with which the agent cannot be a node ends the start: the error names the file and what to change.
@@ -44,7 +45,7 @@ func TestUnusableKubeconfigEndsTheStart(t *testing.T) {
 		began := time.Now()
 		code, out, errs := run(t.Context(), "run", "--root-dir", filepath.Join(dir, "root"), "--static-pod-path", dir,
 			"--container-runtime-endpoint", "sim://", "--hostname-override", "n1", "--healthz-port", "0", "--kubeconfig", path,
-			"--address", "127.0.0.1", "--port", fmt.Sprint(freePort(t)))
+			"--address", "127.0.0.1", "--port", fmt.Sprint(node.Port(t)))
 		text := out + errs
 		if code != exitError || !strings.Contains(text, c.want) || strings.Contains(text, canary) {
 			t.Errorf("%s: exit code %d after %s, want 1 and %q:\n%s", what, code, time.Since(began), c.want, text)
@@ -71,7 +72,7 @@ func TestNodeThatIsRefusedRunsAndReportsWhy(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
-			server, dir, port := fakeapi.New(), t.TempDir(), freePort(t)
+			server, dir, port := fakeapi.New(), t.TempDir(), node.Port(t)
 			server.Faults = func(fakeapi.APIRequest) *fakeapi.Fault {
 				return &fakeapi.Fault{Code: c.code, Reason: http.StatusText(c.code), Message: "no"}
 			}

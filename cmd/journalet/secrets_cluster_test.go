@@ -32,6 +32,7 @@ import (
 	"github.com/journalet/journalet/test/authority"
 	"github.com/journalet/journalet/test/fakeapi"
 	"github.com/journalet/journalet/test/must"
+	"github.com/journalet/journalet/test/node"
 )
 
 // TestNoSecretLeavesTheCluster runs the agent as a node of a cluster whose Secrets, tokens and kubeconfigs hold
@@ -146,7 +147,7 @@ func newSecretClusterNode(t *testing.T) *secretClusterNode {
 		secretNode: &secretNode{t: t, dir: dir, root: filepath.Join(dir, "root"), log: &lockedBuffer{},
 			outputs: map[string]string{}, done: make(chan int, 1)},
 		api: fakeapi.New(), given: filepath.Join(dir, "given"), clients: authority.New(t),
-		ports: [2]int{freePort(t), freePort(t)},
+		ports: [2]int{node.Port(t), node.Port(t)},
 	}
 	n.url = n.api.Start(t)
 	n.rt = sim.New(sim.Options{Images: []string{"registry.example/app:1"}, Behaviour: behaviour})
@@ -164,7 +165,7 @@ func newSecretClusterNode(t *testing.T) *secretClusterNode {
 	bootstrap := filepath.Join(n.given, "bootstrap.conf")
 	must.OK(t, os.WriteFile(bootstrap, []byte(n.kubeconfig(secret("bootstraptoken"))), 0o600))
 	n.fillAPI()
-	n.port = freePort(t)
+	n.port = node.Port(t)
 	n.args = []string{"run", "--root-dir", n.root, "--static-pod-path", pods, "--hostname-override", "n1",
 		"--container-runtime-endpoint", "unix://" + socket, "--cgroups-per-qos=false", "--allow-beside-kubelet",
 		"--pod-log-dir", filepath.Join(dir, "logs"), "--container-log-dir", filepath.Join(dir, "links"),

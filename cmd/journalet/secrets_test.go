@@ -28,6 +28,7 @@ import (
 	"github.com/journalet/journalet/runtime/history/open"
 	"github.com/journalet/journalet/runtime/sim"
 	"github.com/journalet/journalet/test/must"
+	"github.com/journalet/journalet/test/node"
 )
 
 // canary begins every secret of this test.
@@ -313,7 +314,7 @@ func newSecretNode(t *testing.T) *secretNode {
 		http.Error(w, "no: "+secret("serverbody"), http.StatusServiceUnavailable)
 	}))
 	t.Cleanup(server.Close)
-	n.port = freePort(t)
+	n.port = node.Port(t)
 	n.args = []string{"run", "--root-dir", n.root, "--static-pod-path", pods, "--hostname-override", "n1",
 		"--container-runtime-endpoint", "unix://" + socket, "--cgroups-per-qos=false", "--allow-beside-kubelet",
 		"--pod-log-dir", filepath.Join(dir, "logs"), "--container-log-dir", filepath.Join(dir, "links"),
@@ -461,14 +462,6 @@ func (n *secretNode) stop() {
 	if code := <-n.done; code != 0 {
 		n.t.Errorf("the agent ended with %d; its log:\n%s", code, n.log.String())
 	}
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // lockedBuffer is a buffer for several goroutines.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/test/must"
+	"github.com/journalet/journalet/test/node"
 )
 
 const (
@@ -89,20 +90,12 @@ func newAgent(t *testing.T) *agent {
 	t.Helper()
 	dir := t.TempDir()
 	a := &agent{t: t, program: filepath.Join(dir, "journalet"), root: filepath.Join(dir, "root"),
-		pods: filepath.Join(dir, "pods"), address: freeAddress(t)}
+		pods: filepath.Join(dir, "pods"), address: fmt.Sprintf("127.0.0.1:%d", node.Port(t))}
 	build(t, a.program, "../../cmd/journalet")
 	must.OK(t, os.MkdirAll(a.pods, 0o700))
 	a.start()
 	t.Cleanup(a.kill)
 	return a
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func (a *agent) start() {

@@ -3,7 +3,6 @@ package load
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/journalet/journalet/runtime/sim"
 	"github.com/journalet/journalet/test/criproxy"
+	testnode "github.com/journalet/journalet/test/node"
 )
 
 const (
@@ -82,12 +82,7 @@ func newNode(tb testing.TB) *node {
 	}
 	tb.Cleanup(func() { _ = n.proxy.Close() })
 	n.proxy.Hold(n.count)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	n.port = l.Addr().(*net.TCPAddr).Port
-	_ = l.Close()
+	n.port = testnode.Port(tb)
 	tb.Cleanup(n.kill)
 	return n
 }

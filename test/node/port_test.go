@@ -2,9 +2,8 @@ package node_test
 
 import (
 	"errors"
-	"fmt"
 	"net"
-	"syscall"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -13,29 +12,23 @@ import (
 	"github.com/journalet/journalet/test/node"
 )
 
-func TestPortIsGivenToNobodyElseAndCanBeListenedOn(t *testing.T) {
+func TestReservedPortIsForTheProgramOfItsTestAlone(t *testing.T) {
 	port := node.Port(t)
-	// The system is asked for any port of a range that has this one only. Before Linux 6.3 it knows no such range.
-	const portRange = 51 // the option's number in linux/in.h
-	only := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		var err error
-		return errors.Join(c.Control(func(fd uintptr) {
-			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, portRange, port<<16|port)
-		}), err)
-	}}
-	l, err := only.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err == nil {
-		l.Close()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	must.OK(t, err)
+	defer func() { _ = unix.Close(fd) }()
+	err = unix.Bind(fd, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}})
+	if !errors.Is(err, unix.EADDRINUSE) {
+		t.Errorf("a socket that shares no address gets the port: %v", err)
 	}
-	if !errors.Is(err, unix.EADDRINUSE) && !errors.Is(err, unix.ENOPROTOOPT) {
-		t.Errorf("somebody else who asks for a port gets %v", err)
-	}
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	for range 2 { // a program that is started again
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		l, err := net.Listen("tcp", address)
 		must.OK(t, err)
-		c, err := net.Dial("tcp", l.Addr().String())
+		c, err := net.Dial("tcp", address)
 		must.OK(t, err)
-		must.OK(t, c.Close())
-		must.OK(t, l.Close())
+		s, err := l.Accept()
+		must.OK(t, err)
+		must.OK(t, errors.Join(s.Close(), c.Close(), l.Close())) // the server's end is the one that lingers
 	}
 }
