@@ -4,9 +4,11 @@ package attack
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,20 +22,20 @@ import (
 
 // What an API server does, or what is in its place: a proxy, another program on its port, a broken one.
 
-// hostileFor is how long each answer is given, and the longest that one takes.
+// hostileFor is how long each answer is given at least. It is given until another pod has started beside it.
 const hostileFor = 4 * time.Second
 
 // hostileMemory bounds the agent's memory: lists and watches are read and decoded at once, each of as much as is read
 // of one.
 const hostileMemory = 3 * maxMemory
 
-// stream writes a beginning, then a part again and again until the client leaves.
+// stream writes a beginning, then a part again and again until the client leaves or the attack ends.
 func stream(begin, part string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(begin))
 		block := []byte(strings.Repeat(part, 1+(64<<10)/len(part)))
-		for end := time.Now().Add(hostileFor); r.Context().Err() == nil && time.Now().Before(end); {
+		for r.Context().Err() == nil {
 			if _, err := w.Write(block); err != nil {
 				return
 			}
@@ -44,7 +46,7 @@ func stream(begin, part string) http.HandlerFunc {
 // drip writes a byte of a body each time, for as long as the attack lasts.
 func drip(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	for end := time.Now().Add(hostileFor); r.Context().Err() == nil && time.Now().Before(end); {
+	for r.Context().Err() == nil {
 		_, _ = w.Write([]byte(" "))
 		_ = http.NewResponseController(w).Flush()
 		select {
@@ -61,7 +63,8 @@ func hostileAPI(t *testing.T, faults map[string]fakeapi.Fault, match func(fakeap
 	attack{
 		cluster: true, memory: hostileMemory,
 		begin: func(g *target) {
-			for what, f := range faults {
+			for _, what := range slices.Sorted(maps.Keys(faults)) {
+				f := faults[what]
 				g.world.breaks(func(r fakeapi.APIRequest) *fakeapi.Fault {
 					if match(r) {
 						return &f

@@ -123,9 +123,8 @@ func TestHostileReportsOfHealth(t *testing.T) {
 			})
 			ends := make(chan *health.NodeWatchResourcesResponse)
 			close(ends)
-			for name, reports := range map[string]chan *health.NodeWatchResourcesResponse{"ends": ends, "calm": calm} {
-				start(g, &fakedra.Driver{Name: name + ".example.com", Health: reports, Prepared: withoutCDI})
-			}
+			start(g, &fakedra.Driver{Name: "ends.example.com", Health: ends, Prepared: withoutCDI})
+			start(g, &fakedra.Driver{Name: "calm.example.com", Health: calm, Prepared: withoutCDI})
 			g.world.claimed("flooded", "flood-0.example.com")
 			g.world.claimed("calm", "calm.example.com")
 			g.world.showsHealth("calm", corev1.ResourceHealthStatusUnknown)

@@ -3,6 +3,7 @@
 package attack
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -32,6 +33,8 @@ type world struct {
 	api *fakeapi.Server
 	// fault is what goes wrong with requests at this moment.
 	fault atomic.Pointer[func(fakeapi.APIRequest) *fakeapi.Fault]
+	// withdraw ends the answers that Fault.Serve still writes.
+	withdraw context.CancelFunc
 	// clients and servers are the authorities of both sides of the port.
 	clients, servers *authority.Authority
 	dir, addr        string
@@ -46,7 +49,7 @@ func newWorld(g *target) *world {
 	g.Helper()
 	w := &world{
 		g: g, api: fakeapi.New(), clients: authority.New(g.T), servers: authority.New(g.T), dir: g.T.TempDir(),
-		tokens: map[string]string{}, denied: map[string]bool{},
+		tokens: map[string]string{}, denied: map[string]bool{}, withdraw: func() {},
 	}
 	w.api.Faults = func(r fakeapi.APIRequest) *fakeapi.Fault {
 		if f := w.fault.Load(); f != nil {
@@ -68,27 +71,45 @@ func newWorld(g *target) *world {
 	}
 	kubeconfig := filepath.Join(w.dir, "kubeconfig")
 	must.OK(g.T, os.WriteFile(kubeconfig, []byte(fakeapi.Kubeconfig(w.api.Start(g.T), "{}")), 0o600))
-	g.T.Cleanup(func() { w.api.SetDown(true) }) // the agent of a failed test outlives the server
+	// The agent of a failed test outlives the server.
+	g.T.Cleanup(func() { w.breaks(nil); w.api.SetDown(true) })
 	ca := filepath.Join(w.dir, "ca.crt")
 	must.OK(g.T, os.WriteFile(ca, w.clients.PEM(), 0o600))
 	cert, key := authority.Write(g.T, w.dir, w.servers.Server(g.T))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(g.T, err)
-	w.addr = l.Addr().String()
-	must.OK(g.T, l.Close()) // the agent listens there from now on
+	port := strconv.Itoa(node.Port(g.T))
+	w.addr = net.JoinHostPort("127.0.0.1", port)
 	g.Flags = append(g.Flags, "--kubeconfig", kubeconfig, "--address", "127.0.0.1",
-		"--port", strconv.Itoa(l.Addr().(*net.TCPAddr).Port), "--client-ca-file", ca, "--tls-cert-file", cert,
+		"--port", port, "--client-ca-file", ca, "--tls-cert-file", cert,
 		"--tls-private-key-file", key, "--kube-api-content-type", "application/json")
 	return w
 }
 
-// breaks has requests that match go wrong, until it is called with nil.
+// breaks has requests that match go wrong, until it is called again; with nil all go well. What is still being answered
+// wrongly ends then: an answer without an end lasts as long as the attack.
 func (w *world) breaks(f func(fakeapi.APIRequest) *fakeapi.Fault) {
+	defer w.withdraw() // of the ones before, once the new ones are in force
 	if f == nil {
 		w.fault.Store(nil)
+		w.withdraw = func() {}
 		return
 	}
-	w.fault.Store(&f)
+	lasts, withdraw := context.WithCancel(context.Background())
+	w.withdraw = withdraw
+	ending := func(r fakeapi.APIRequest) *fakeapi.Fault {
+		wrong := f(r)
+		if wrong == nil || wrong.Serve == nil {
+			return wrong
+		}
+		serving := *wrong
+		serving.Serve = func(rw http.ResponseWriter, r *http.Request) {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			defer context.AfterFunc(lasts, cancel)()
+			wrong.Serve(rw, r.WithContext(ctx))
+		}
+		return &serving
+	}
+	w.fault.Store(&ending)
 }
 
 // caller is who sends a request to the port.

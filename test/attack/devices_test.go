@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -155,8 +157,8 @@ func TestHostileDevicePlugins(t *testing.T) {
 	attack{
 		begin: func(g *target) {
 			must.OK(g.T, g.waitForDevices(ctx))
-			for name, allocate := range answers {
-				stop := g.plugIn(&hostilePlugin{name: name, allocate: allocate})
+			for _, name := range slices.Sorted(maps.Keys(answers)) {
+				stop := g.plugIn(&hostilePlugin{name: name, allocate: answers[name]})
 				stops = append(stops, stop)
 				if name == "vanishing" {
 					flood.Go(func() {

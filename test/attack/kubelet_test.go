@@ -5,8 +5,10 @@ package attack
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +21,7 @@ import (
 // The agent starts for the first time where a kubelet was, with state files that are none.
 func TestStateFilesOfAKubelet(t *testing.T) {
 	const mi = 1 << 20
-	for name, plant := range map[string]func(cpus, memory, devices string) error{
+	plants := map[string]func(cpus, memory, devices string) error{
 		"no-files": func(cpus, memory, devices string) error {
 			return errors.Join(unix.Mkfifo(cpus, 0o600), os.Symlink("/dev/zero", memory),
 				os.WriteFile(devices, nil, 0o600), os.Truncate(devices, 1<<40))
@@ -30,7 +32,9 @@ func TestStateFilesOfAKubelet(t *testing.T) {
 				os.WriteFile(memory, []byte(`{"policyName":"`+strings.Repeat("x", 5*mi)), 0o600),
 				os.WriteFile(devices, []byte(wide+`{}]},"Checksum":1}`), 0o600))
 		},
-	} {
+	}
+	for _, name := range slices.Sorted(maps.Keys(plants)) {
+		plant := plants[name]
 		t.Run(name, func(t *testing.T) {
 			attack{
 				prepare: func(g *target) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -135,10 +136,7 @@ func TestRequestsWithLongReplySubjects(t *testing.T) {
 const strangers = 300
 
 func TestStrangersWithoutAKey(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
-	address := l.Addr().String()
-	must.OK(t, l.Close())
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(node.Port(t)))
 	done := make(chan struct{})
 	attack{
 		flags: []string{"--bus-listen", address},

@@ -11,9 +11,11 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -51,7 +53,7 @@ func TestClientsWithoutPermissions(t *testing.T) {
 			other := authority.New(t).Client(t, "kube-apiserver", "system:masters")
 			chain := *other
 			chain.Certificate = append(chain.Certificate, w.clients.Cert.Raw) // as if it had signed it
-			for what, c := range map[string]struct {
+			cases := map[string]struct {
 				who  caller
 				code int
 			}{
@@ -60,7 +62,9 @@ func TestClientsWithoutPermissions(t *testing.T) {
 				"not yet": {caller{cert: later}, 401}, "a server's": {caller{cert: w.servers.Server(t)}, 401},
 				"a bad token": {caller{token: "bad"}, 401}, "denied": {w.as("nobody"), 403},
 				"a good token": {caller{token: "good"}, 200}, "permitted": {w.as("reader"), 200},
-			} {
+			}
+			for _, what := range slices.Sorted(maps.Keys(cases)) {
+				c := cases[what]
 				for _, path := range []string{"/pods", "/metrics", "/healthz", logs} {
 					if code, body, err := w.do(c.who, http.MethodGet, path, nil); code != c.code {
 						t.Errorf("%s: GET %s: %d %.100q, %v; want %d", what, path, code, body, err, c.code)
@@ -255,7 +259,8 @@ func TestReviewsWithoutAnAnswer(t *testing.T) {
 				"huge": {Body: `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","status":{"authenticated":true,` +
 					`"user":{"username":"` + huge + `"}}}`},
 			}
-			for what, f := range faults {
+			for _, what := range slices.Sorted(maps.Keys(faults)) {
+				f := faults[what]
 				w.breaks(func(r fakeapi.APIRequest) *fakeapi.Fault {
 					if strings.Contains(r.Resource, "reviews") {
 						return &f

@@ -6,9 +6,11 @@ import (
 	"archive/tar"
 	"bytes"
 	"encoding/base64"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,8 +69,8 @@ func TestTarOfAContainer(t *testing.T) {
 	attack{
 		begin: func(g *target) {
 			script := "mkdir /evil\n"
-			for name, h := range archives {
-				script += "echo " + hostileArchive(g.T, h) + " | base64 -d | gzip > /evil/" + name + "\n"
+			for _, name := range slices.Sorted(maps.Keys(archives)) {
+				script += "echo " + hostileArchive(g.T, archives[name]) + " | base64 -d | gzip > /evil/" + name + "\n"
 			}
 			script += "dd if=/dev/zero bs=1M count=64 2>/dev/null | gzip > /evil/zeros\n"
 			script += `rm /bin/tar; printf '#!/bin/sh\nexec zcat "/evil/$(cat /which)"\n' > /bin/tar; chmod +x /bin/tar` + "\n"
