@@ -24,8 +24,8 @@ import (
 	"github.com/journalet/journalet/test/must"
 )
 
-// patience bounds one test in the browser.
-const patience = 60 * time.Second
+// patience bounds one page in the browser. It is no claim about speed.
+const patience = 3 * time.Minute
 
 // browser is the Chromium that all tests share.
 var browser context.Context

@@ -38,7 +38,7 @@ func recorded(t *testing.T) *history.Memory {
 }
 
 // many returns a journal of manyEvents events: a recorded run, again and again.
-func many(t *testing.T) *history.Memory {
+func many(t *testing.T, wanted int) *history.Memory {
 	t.Helper()
 	once, m, events := recorded(t), &history.Memory{Name: "n1"}, 0
 	first, last := once.Records[0], once.Records[len(once.Records)-1]
@@ -47,7 +47,7 @@ func many(t *testing.T) *history.Memory {
 		for _, rec := range once.Records {
 			rec = later(t, rec, k*last.GetSeq(), time.Duration(k)*lasts)
 			m.Records = append(m.Records, rec)
-			if events += len(messages.Events(rec)); events >= manyEvents {
+			if events += len(messages.Events(rec)); events >= wanted {
 				return m
 			}
 		}
