@@ -21,7 +21,7 @@ import (
 // The judge's bounds.
 const (
 	// maxSlowdown bounds how much longer a pod's start takes during an attack than without one, on the same machine in
-	// the same minute. Of two hundred starts beside attacks on two idle cores none took three times as long.
+	// the same minute. Of two hundred starts on two idle cores none took three times as long.
 	maxSlowdown = 5
 	// calmStarts is how many starts the comparison is with, before the attack. Its median is none of the odd ones.
 	calmStarts = 3
@@ -149,7 +149,10 @@ func (g *target) starts(n int) time.Duration {
 	return median(g.took[len(g.took)-n:])
 }
 
-func median(all []time.Duration) time.Duration { return slices.Sorted(slices.Values(all))[len(all)/2] }
+func median(all []time.Duration) time.Duration {
+	all = slices.Sorted(slices.Values(all))
+	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
+}
 
 // startOf returns when the runtime started the one container of a pod. The agent is not asked: an attack may keep it
 // from answering.
