@@ -13,5 +13,10 @@ cat >/etc/systemd/system/journalet.service.d/00-images.conf <<'UNIT'
 ExecStart=
 ExecStart=/usr/local/bin/journalet run --image-gc-high-threshold=100 --eviction-hard=memory.available<1Mi
 UNIT
+# An emulated machine may stand still for the unit's half minute.
+cat >/etc/systemd/system/journalet.service.d/00-watchdog.conf <<'UNIT'
+[Service]
+WatchdogSec=120
+UNIT
 systemctl daemon-reload
 systemctl enable --now journalet
