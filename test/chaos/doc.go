@@ -12,6 +12,7 @@
 // names, so nothing else may run on it. `make chaos` runs them at full length, `make chaos-short` as part of `make
 // test`. That with a cluster has the tag "cluster", too, and a target of its own, `make chaos-cluster`: it needs the
 // programs that `make cluster` builds. A failure names its seed; -chaos.seed repeats its choices, though not its
-// timing. Nothing may import this package. Start reading at check_test.go, which checks what must hold, and with a
-// cluster at cluster_test.go. The agent under test is package test/node.
+// timing. Without the flag the seed is the same each time, with -chaos.seed=0 it is a new one. Nothing may import this
+// package. Start reading at check_test.go, which checks what must hold, and with a cluster at cluster_test.go. The
+// agent under test is package test/node.
 package chaos
