@@ -4,16 +4,16 @@ import (
 	"testing"
 )
 
-// clusterShare is the part of the fresh seeds that are carried out with an API server, too.
+// clusterShare is the part of the further seeds that are carried out with an API server, too.
 const clusterShare = 5
 
 // keptClustered is the number of seeds, from 1 on, that `make sim` carries out without SEEDS: of fresh ones some still
 // fail (docs/SIMULATION.md).
 const keptClustered = 25
 
-// TestNothingBreaksInACluster carries out plans with an API server: kept ones within a time, else fresh ones.
+// TestNothingBreaksInACluster carries out plans with an API server: kept ones within a time, else further ones, too.
 func TestNothingBreaksInACluster(t *testing.T) {
-	seeds := freshSeeds()
+	seeds := furtherSeeds()
 	switch {
 	case *oneSeed >= 0 || *allClustered:
 	case *duration > 0:

@@ -2,13 +2,13 @@ package simulation
 
 import "testing"
 
-// exclusiveShare is the part of the fresh seeds that are carried out with exclusive resources, too.
+// exclusiveShare is the part of the further seeds that are carried out with exclusive resources, too.
 const exclusiveShare = 10
 
 // TestNothingIsGivenTwice carries out plans with a node that gives CPUs and memory to containers alone, and in the end
 // has a few pods run on it while it is idle.
 func TestNothingIsGivenTwice(t *testing.T) {
-	seeds := freshSeeds()
+	seeds := furtherSeeds()
 	if *oneSeed < 0 && !*allExclusive {
 		seeds = append(keptSeeds(t, "exclusive.txt"), seeds[:(len(seeds)+exclusiveShare-1)/exclusiveShare]...)
 	}
@@ -20,7 +20,7 @@ func TestNothingIsGivenTwice(t *testing.T) {
 
 // TestNothingIsGivenTwiceInAKubeletsPlace carries out the same plans where a kubelet had run the pods first.
 func TestNothingIsGivenTwiceInAKubeletsPlace(t *testing.T) {
-	seeds := freshSeeds()
+	seeds := furtherSeeds()
 	if *oneSeed < 0 && !*allExclusive {
 		seeds = seeds[:(len(seeds)+exclusiveShare-1)/exclusiveShare]
 	}

@@ -2,14 +2,14 @@ package simulation
 
 import "testing"
 
-// exportsShare is the part of the fresh seeds that are carried out with NFS volumes, too.
+// exportsShare is the part of the further seeds that are carried out with NFS volumes, too.
 const exportsShare = 10
 
 // TestNothingBreaksWithServersThatAreAway carries out plans in which pods have NFS volumes. After a lost journal
 // nothing knows that an orphan has one: its tear-down waits in the lane of removals, where files of instances gather
 // meanwhile.
 func TestNothingBreaksWithServersThatAreAway(t *testing.T) {
-	seeds := freshSeeds()
+	seeds := furtherSeeds()
 	if *oneSeed < 0 && !*allExported {
 		seeds = seeds[:(len(seeds)+exportsShare-1)/exportsShare]
 	}

@@ -11,13 +11,13 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// pressedShare is the part of the fresh seeds that are carried out with pressure, too.
+// pressedShare is the part of the further seeds that are carried out with pressure, too.
 const pressedShare = 10
 
 // TestNothingBreaksUnderPressure carries out plans with a node that runs short of memory, storage, inodes and
 // processes, and in the end a few cycles of pressure without faults (-sim.cycles).
 func TestNothingBreaksUnderPressure(t *testing.T) {
-	seeds := freshSeeds()
+	seeds := furtherSeeds()
 	if *oneSeed < 0 && !*allPressed {
 		seeds = append(keptSeeds(t, "pressed.txt"), seeds[:(len(seeds)+pressedShare-1)/pressedShare]...)
 	}

@@ -2,12 +2,12 @@ package simulation
 
 import "testing"
 
-// sizedShare is the part of the fresh seeds that are carried out with pods that have resources as a whole, too.
+// sizedShare is the part of the further seeds that are carried out with pods that have resources as a whole, too.
 const sizedShare = 10
 
 // TestNothingBreaksWhenPodsAreResizedAsAWhole carries out plans in which most pods have spec.resources.
 func TestNothingBreaksWhenPodsAreResizedAsAWhole(t *testing.T) {
-	seeds := freshSeeds()
+	seeds := furtherSeeds()
 	if *oneSeed < 0 && !*allSized {
 		seeds = seeds[:(len(seeds)+sizedShare-1)/sizedShare]
 	}
