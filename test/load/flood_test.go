@@ -10,6 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/test/must"
+	"github.com/journalet/journalet/test/strict"
 )
 
 var (
@@ -23,7 +24,8 @@ const (
 	// maxHeapGrowth includes the store's cache of its current block: 8 MiB, freed some seconds after the last write.
 	// 10,000 changes write more than that.
 	maxHeapGrowth = 16 << 20
-	// maxRSSGrowth includes memory that the collector has not returned, and the journal's write buffers.
+	// maxRSSGrowth includes memory that the collector has not returned, and the journal's write buffers. How much that is
+	// depends on the machine's speed: it is held on a quiet one.
 	maxRSSGrowth = 96 << 20
 	// maxMoreGoroutines is small: floods start nothing that stays.
 	maxMoreGoroutines = 20
@@ -31,21 +33,27 @@ const (
 
 func (n *node) compare(before footprint) {
 	n.tb.Helper()
-	after := n.footprint()
+	var after footprint
+	what := fmt.Sprintf("%d MiB of heap and %d goroutines at most beside the %v before the flood", maxHeapGrowth>>20,
+		maxMoreGoroutines, before)
+	n.until(what, func() (bool, string) {
+		after = n.footprint()
+		return after.heap-before.heap <= maxHeapGrowth && after.goroutines-before.goroutines <= maxMoreGoroutines,
+			after.String()
+	})
 	n.tb.Logf("before: %v; after: %v", before, after)
-	if after.heap-before.heap > maxHeapGrowth || after.rss-before.rss > maxRSSGrowth ||
-		after.goroutines-before.goroutines > maxMoreGoroutines {
-		n.tb.Errorf("after a flood the agent has over %d MiB of heap, %d MiB of resident memory or %d goroutines more",
-			maxHeapGrowth>>20, maxRSSGrowth>>20, maxMoreGoroutines)
+	if strict.Time() && after.rss-before.rss > maxRSSGrowth {
+		n.tb.Errorf("after a flood the agent has over %d MiB of resident memory more", maxRSSGrowth>>20)
 	}
 }
 
 const (
 	// floodedPods counts the files that change, half of them with a UID in the manifest.
 	floodedPods = 20
-	// maxReadsPerSecond bounds the reads of one file. In a directory with constant writes that is once in 200 ms. A slow
-	// machine delays the writer now and then, and 10 ms without a write allow a read, too.
-	maxReadsPerSecond = 25
+	// maxReadsPerSecond bounds the reads of one file. In a directory with constant writes that is once in 200 ms. Where
+	// the machine delays the writer or the agent, each 10 ms without a write allow a read: more than maxReadsEver there
+	// are nowhere.
+	maxReadsPerSecond, maxReadsEver = 25, 100
 	// maxRecordsPerRead bounds the records of one read of one file: its pod's end, the next one's start.
 	maxRecordsPerRead = 45
 )
@@ -87,7 +95,11 @@ func TestFloodOfManifestChangesIsReadRarelyAndEndsAtTheLast(t *testing.T) {
 	n.compare(before)
 	wrote, read := n.metric("journalet_journal_records_total")-records, n.reads()-reads
 	t.Logf("%d changes in %v: read %d times, %d records", *changes, took.Round(time.Millisecond), read, wrote)
-	if most := floodedPods * (2 + int(took.Seconds()*maxReadsPerSecond)); read > most {
+	perSecond := maxReadsEver
+	if strict.Time() {
+		perSecond = maxReadsPerSecond
+	}
+	if most := floodedPods * (2 + int(took.Seconds()*float64(perSecond))); read > most {
 		t.Errorf("%d changes of %d files in %v were read %d times, want at most %d: changes are not batched",
 			*changes, floodedPods, took, read, most)
 	}

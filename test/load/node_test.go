@@ -26,7 +26,7 @@ import (
 
 const (
 	// waitTimeout bounds every wait. It is no claim about performance.
-	waitTimeout = 60 * time.Second
+	waitTimeout = 5 * time.Minute
 	// pollEvery is the time between two polls of a condition without events.
 	pollEvery = 10 * time.Millisecond
 	// maxPods is the agent's --max-pods, above what any test needs.
