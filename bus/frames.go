@@ -47,8 +47,9 @@ var (
 
 // checksum computes the store's checksum of the records of one block. It is not for concurrent use.
 type checksum struct {
-	key [sha256.Size]byte
-	buf []byte // what the checksum is over, joined
+	key   [sha256.Size]byte
+	buf   []byte // what the checksum is over, joined
+	total int    // bytes that checksums were computed of
 }
 
 // blockSum returns the checksum of one block's records.
@@ -62,6 +63,7 @@ func (c *checksum) of(parts ...[]byte) uint64 {
 	for _, p := range parts {
 		c.buf = append(c.buf, p...)
 	}
+	c.total += len(c.buf)
 	return highwayhash.Sum64(c.buf, c.key[:])
 }
 

@@ -23,7 +23,7 @@ const testNode = "node-1.example"
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -126,7 +126,7 @@ func servePods(t *testing.T, b *Bus, handle micro.HandlerFunc, opts ...micro.End
 	}
 }
 
-// waitUntil polls condition for a minute; what names it.
+// waitUntil polls condition for minutes; what names it.
 func waitUntil(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	for ctx := testContext(t); !condition(); {

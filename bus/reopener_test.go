@@ -27,16 +27,16 @@ func TestManifestsAndSnapshotsAreStoredAgainAfterFullDisk(t *testing.T) {
 		snaps := []*journaletv1.Snapshot{{Actor: messages.Pod("p").Proto(), Handled: 1, State: data}}
 		filler := filepath.Join(dir, "filler")
 		fill(t, filler)
-		soon := func() context.Context {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		within := func(d time.Duration) context.Context {
+			ctx, cancel := context.WithTimeout(t.Context(), d)
 			t.Cleanup(cancel)
 			return ctx
 		}
 		for range 3 {
-			if err := b.Manifests().Put(soon(), digest, data); err == nil {
+			if err := b.Manifests().Put(within(time.Second), digest, data); err == nil {
 				t.Fatal("a manifest was stored on a full disk")
 			}
-			if err := b.Snapshots().Save(soon(), 10, snaps); err == nil {
+			if err := b.Snapshots().Save(within(time.Second), 10, snaps); err == nil {
 				t.Fatal("snapshots were stored on a full disk")
 			}
 		}
@@ -45,7 +45,7 @@ func TestManifestsAndSnapshotsAreStoredAgainAfterFullDisk(t *testing.T) {
 		}
 		var err error
 		for range 4 {
-			if err = b.Manifests().Put(soon(), digest, data); err == nil {
+			if err = b.Manifests().Put(within(20*time.Second), digest, data); err == nil {
 				break
 			}
 		}
@@ -53,7 +53,7 @@ func TestManifestsAndSnapshotsAreStoredAgainAfterFullDisk(t *testing.T) {
 			t.Fatalf("the disk has space again, and a manifest is not stored: %v", err)
 		}
 		for range 4 {
-			if err = b.Snapshots().Save(soon(), 10, snaps); err == nil {
+			if err = b.Snapshots().Save(within(20*time.Second), 10, snaps); err == nil {
 				break
 			}
 		}
