@@ -3,12 +3,14 @@ package cri_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/sim"
 )
 
@@ -84,7 +86,8 @@ func TestStartInDoubtIsInspectedAndNotRepeated(t *testing.T) {
 			want:  journaletv1.CallError_CALL_ERROR_START, left: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, nil)
+			clock := new(deadlines)
+			r := newRig(t, func(o *cri.Options) { o.Clock = clock })
 			if c.command != "" {
 				r.pod.Spec.Containers[0].Command = []string{c.command}
 			}
@@ -92,6 +95,9 @@ func TestStartInDoubtIsInspectedAndNotRepeated(t *testing.T) {
 			id := r.done("m", createOnly(sandbox), false).GetContainerId()
 			if c.fault != nil {
 				c.fault.Method, c.fault.Times = "StartContainer", 1
+				if c.fault.Hang {
+					c.fault.Match = func(any) bool { clock.pass(t, time.Minute); return true }
+				}
 				r.runtime.Inject(*c.fault)
 			}
 			r.runtime.ResetCalls()

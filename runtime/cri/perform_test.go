@@ -99,7 +99,7 @@ func newRig(t *testing.T, change func(*cri.Options)) *rig {
 			RootDir: filepath.Join(r.dir, "root"), PodLogDir: logs, ContainerLogDir: links,
 		}),
 		Timeouts: cri.Timeouts{
-			Call: 300 * time.Millisecond, Sandbox: 300 * time.Millisecond, Inspect: 300 * time.Millisecond,
+			Call: time.Minute, Sandbox: 2 * time.Minute, Inspect: 3 * time.Minute,
 			BackOff: time.Millisecond, MaxBackOff: 10 * time.Millisecond, ReservedName: 50 * time.Millisecond,
 			Drain: time.Millisecond,
 		},
@@ -113,7 +113,7 @@ func newRig(t *testing.T, change func(*cri.Options)) *rig {
 
 func (r *rig) perform(intent string, req *journaletv1.CallRequested, inDoubt bool) *journaletv1.CallFinished {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	req.PodUid = uid
 	out := r.driver.Perform(ctx, intent, "pod/"+uid, req, inDoubt)
@@ -315,11 +315,17 @@ func TestLostResponseFindsCreatedObject(t *testing.T) {
 		{Err: status.Error(codes.Unavailable, "not sent"), Times: 2},
 		{Hang: true, Times: 1},
 	} {
-		r := newRig(t, nil)
+		clock := new(deadlines)
+		r := newRig(t, func(o *cri.Options) { o.Clock = clock })
 		r.done("v", setUpVolumes(), false)
-		for _, method := range []string{"RunPodSandbox", "CreateContainer", "StartContainer"} {
+		for method, timeout := range map[string]time.Duration{
+			"RunPodSandbox": 2 * time.Minute, "CreateContainer": time.Minute, "StartContainer": time.Minute,
+		} {
 			f := fault
 			f.Method = method
+			if f.Hang {
+				f.Match = func(any) bool { clock.pass(t, timeout); return true }
+			}
 			r.runtime.Inject(f)
 		}
 		sandbox := r.done("s", runSandbox(0), false).GetSandboxId()
@@ -381,7 +387,7 @@ func TestIntentOfEarlierRunContinues(t *testing.T) {
 }
 
 func TestOrderlyStopDrainsStart(t *testing.T) {
-	r := newRig(t, func(o *cri.Options) { o.Timeouts.Drain, o.Timeouts.Call = 10*time.Second, 10*time.Second })
+	r := newRig(t, func(o *cri.Options) { o.Timeouts.Drain = time.Minute })
 	sandbox := r.sandbox()
 	ctx, cancel := context.WithCancel(context.Background())
 	remove := r.runtime.Inject(sim.Fault{Method: "StartContainer", Hang: true,
@@ -407,7 +413,7 @@ func TestOrderlyStopDrainsStart(t *testing.T) {
 
 // A network plugin that is killed with its call leaves what it does not find again.
 func TestOrderlyStopDrainsTheStopOfASandbox(t *testing.T) {
-	r := newRig(t, func(o *cri.Options) { o.Timeouts.Drain, o.Timeouts.Call = 10*time.Second, 10*time.Second })
+	r := newRig(t, func(o *cri.Options) { o.Timeouts.Drain = time.Minute })
 	sandbox := r.sandbox()
 	ctx, cancel := context.WithCancel(context.Background())
 	remove := r.runtime.Inject(sim.Fault{Method: "StopPodSandbox", Hang: true,
@@ -424,6 +430,44 @@ func TestOrderlyStopDrainsTheStopOfASandbox(t *testing.T) {
 	if out := <-outcome; out.GetSandboxId() != sandbox || out.GetError() != 0 {
 		t.Errorf("outcome %v", out)
 	}
+}
+
+// deadlines is the machine's clock, but that a deadline passes only when the test says so.
+type deadlines struct {
+	cri.RealClock
+	newest deadline
+}
+
+// deadline is a context that ends by its deadline when pass is called.
+type deadline struct {
+	context.Context
+	after time.Duration
+	pass  context.CancelCauseFunc
+}
+
+func (d deadline) Err() error {
+	if d.Context.Err() != nil {
+		return context.Cause(d.Context)
+	}
+	return nil
+}
+
+func (*deadlines) Wait(ctx context.Context, d time.Duration) error {
+	return cri.Wait(ctx, cri.RealClock{}, d)
+}
+
+func (c *deadlines) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, pass := context.WithCancelCause(ctx)
+	c.newest = deadline{ctx, d, pass}
+	return c.newest, func() { pass(nil) }
+}
+
+// pass lets the deadline of the call under way pass, which is so long.
+func (c *deadlines) pass(t *testing.T, after time.Duration) {
+	if c.newest.after != after {
+		t.Errorf("the deadline is after %s, want %s", c.newest.after, after)
+	}
+	c.newest.pass(context.DeadlineExceeded)
 }
 
 // tap reports every failed call.

@@ -131,7 +131,7 @@ func TestContainerIsCreatedWithAllocatedResources(t *testing.T) {
 
 func (r *rig) status(id string) *runtimeapi.ContainerStatus {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	resp, err := runtimeapi.NewRuntimeServiceClient(r.conn).ContainerStatus(ctx,
 		&runtimeapi.ContainerStatusRequest{ContainerId: id})
