@@ -8,24 +8,40 @@ import (
 	"time"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/cri/health"
 	"github.com/journalet/journalet/runtime/sim"
 )
 
-// gate is a clock whose timers fire at a tick of the test.
-type gate struct{ tick chan struct{} }
+// gate is a clock by which a pause ends at a tick of the test, and a poll has no deadline, or with hurry a short one.
+type gate struct {
+	cri.RealClock
+	idle, tick chan struct{}
+	hurry      bool
+}
 
-func (gate) Now() time.Time { return time.Unix(0, 0) }
-func (g gate) AfterFunc(_ time.Duration, f func()) func() bool {
-	stop := make(chan struct{})
-	go func() {
-		select {
-		case <-g.tick:
-			f()
-		case <-stop:
-		}
-	}()
-	return func() bool { close(stop); return true }
+// after lets the monitor poll once it has ended the poll before and something has changed.
+func (g *gate) after(change func()) {
+	<-g.idle
+	change()
+	g.tick <- struct{}{}
+}
+
+func (g *gate) Wait(ctx context.Context, _ time.Duration) error {
+	select {
+	case g.idle <- struct{}{}:
+		<-g.tick
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (g *gate) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if g.hurry {
+		return context.WithTimeout(ctx, d)
+	}
+	return context.WithCancel(ctx)
 }
 
 func TestHealthReportsOnlyChanges(t *testing.T) {
@@ -37,7 +53,7 @@ func TestHealthReportsOnlyChanges(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	reported := make(chan *journaletv1.RuntimeHealthChanged, 10)
-	g := gate{make(chan struct{})}
+	g := &gate{idle: make(chan struct{}), tick: make(chan struct{})}
 	m := health.New(health.Options{
 		Conn: conn, Clock: g, Timeout: 100 * time.Millisecond,
 		Sink: func(_ context.Context, h *journaletv1.RuntimeHealthChanged) error { reported <- h; return nil },
@@ -50,23 +66,24 @@ func TestHealthReportsOnlyChanges(t *testing.T) {
 		h.GetRuntimeVersion() == "" || h.GetMessage() != "" {
 		t.Errorf("reported %v", h)
 	}
-	g.tick <- struct{}{} // nothing changed, so nothing may be reported before the next change
-	g.tick <- struct{}{}
-	r.SetReady("", "no CNI configuration")
-	g.tick <- struct{}{}
+	g.after(func() {}) // nothing changed, so nothing may be reported before the next change
+	g.after(func() {})
+	g.after(func() { r.SetReady("", "no CNI configuration") })
 	if h = <-reported; !h.GetRuntimeReady() || h.GetNetworkReady() ||
 		!strings.Contains(h.GetMessage(), "no CNI configuration") {
 		t.Errorf("reported %v", h)
 	}
-	remove := r.Inject(sim.Fault{Method: "Status", Hang: true})
-	g.tick <- struct{}{}
+	var remove func()
+	g.after(func() { g.hurry, remove = true, r.Inject(sim.Fault{Method: "Status", Hang: true}) })
 	if h = <-reported; h.GetRuntimeReady() || h.GetNetworkReady() || h.GetRuntimeName() != sim.RuntimeName ||
 		!strings.Contains(h.GetMessage(), "does not respond") {
 		t.Errorf("reported %v", h)
 	}
-	remove()
-	r.SetReady("", "")
-	g.tick <- struct{}{}
+	g.after(func() {
+		g.hurry = false
+		remove()
+		r.SetReady("", "")
+	})
 	if h = <-reported; !h.GetRuntimeReady() || !h.GetNetworkReady() || h.GetMessage() != "" {
 		t.Errorf("reported %v", h)
 	}

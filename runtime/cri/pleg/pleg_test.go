@@ -46,12 +46,14 @@ type rig struct {
 	pleg    *pleg.PLEG
 	// observed receives the reported observations.
 	observed chan *journaletv1.PodObserved
+	// timeout is that of an inspection.
+	timeout time.Duration
 }
 
 // newRig returns a PLEG that does a step when the test calls relist or hint, or all by itself after run.
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, dir: t.TempDir(), observed: make(chan *journaletv1.PodObserved, 100)}
+	r := &rig{t: t, dir: t.TempDir(), observed: make(chan *journaletv1.PodObserved, 100), timeout: time.Minute}
 	r.clock = clock{sim.NewManualClock(time.Unix(1_000_000, 0))}
 	r.runtime = sim.New(sim.Options{
 		Images: []string{busybox}, WriteMounts: true,
@@ -64,14 +66,19 @@ func newRig(t *testing.T) *rig {
 	must.OK(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	r.conn, r.rt = conn, runtimeapi.NewRuntimeServiceClient(conn)
-	r.pleg = r.newPLEG(func(_ context.Context, o *journaletv1.PodObserved) error { r.observed <- o; return nil })
+	r.pleg = r.newPLEG(r.sink)
 	return r
+}
+
+func (r *rig) sink(_ context.Context, o *journaletv1.PodObserved) error {
+	r.observed <- o
+	return nil
 }
 
 func (r *rig) newPLEG(sink func(context.Context, *journaletv1.PodObserved) error) *pleg.PLEG {
 	return pleg.New(pleg.Options{
 		Conn: r.conn, AgentID: agent, RootDir: r.dir, PodLogDir: filepath.Join(r.dir, "logs"), Clock: r.clock,
-		InspectTimeout: 2 * time.Second, Sink: sink,
+		InspectTimeout: r.timeout, Sink: sink,
 	})
 }
 
@@ -85,7 +92,7 @@ func (r *rig) run() {
 // eventually polls, because no event signals what PLEG or the simulated runtime does by itself.
 func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
-	for range 1000 {
+	for range 20_000 { // more than a minute
 		if ok() {
 			return
 		}
@@ -136,7 +143,7 @@ func (r *rig) next() *journaletv1.PodObserved {
 	select {
 	case o := <-r.observed:
 		return o
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		r.t.Fatal("nothing was reported")
 		return nil
 	}
@@ -381,6 +388,8 @@ func TestIdleRelistIsTwoCalls(t *testing.T) {
 
 func TestHangingPodDelaysNoOther(t *testing.T) {
 	r := newRig(t)
+	r.timeout = 2 * time.Second // of inspections that hang
+	r.pleg = r.newPLEG(r.sink)
 	var hung []string
 	for i := range 12 {
 		_, c := r.start(fmt.Sprintf("hung-%d", i), agent, nil)
