@@ -61,7 +61,7 @@ type Options struct {
 	MaxGrace time.Duration
 	// KeepJournal leaves the bus directory with the journal.
 	KeepJournal bool
-	// Progress receives a line for each pod. May be nil.
+	// Progress receives a line for each pod, one after the other. May be nil.
 	Progress func(string)
 }
 

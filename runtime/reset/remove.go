@@ -78,15 +78,14 @@ func (r *remover) removeGroup(ctx context.Context, pods []*Pod) {
 	g.SetLimit(podsAtOnce)
 	for _, p := range pods {
 		g.Go(func() error {
-			err := r.removePod(ctx, p)
-			if err != nil {
+			if err := r.removePod(ctx, p); err != nil {
 				r.left("pod %s: %v", p, err)
-			} else {
-				r.mu.Lock()
-				r.report.Removed++
-				r.mu.Unlock()
+				return nil
 			}
-			if r.Progress != nil && err == nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.report.Removed++
+			if r.Progress != nil {
 				r.Progress("removed pod " + p.String())
 			}
 			return nil
