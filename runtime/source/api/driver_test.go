@@ -129,26 +129,29 @@ func TestPodsBecomeFactsOnlyWhenTheyChange(t *testing.T) {
 
 func TestNothingIsRemovedBeforeACompleteList(t *testing.T) {
 	s := fakeapi.New()
-	s.SetDown(true)
-	var refused atomic.Int32
-	s.Faults = func(r fakeapi.APIRequest) *fakeapi.Fault {
-		if refused.Add(1) == 1 {
+	var requests atomic.Int32
+	again, gate := make(chan struct{}), make(chan struct{})
+	s.Faults = func(fakeapi.APIRequest) *fakeapi.Fault {
+		switch requests.Add(1) {
+		case 1:
 			return &fakeapi.Fault{Code: http.StatusForbidden, Reason: "Forbidden"}
+		case 2: // at once, by whatever way the reflector has left
+			return &fakeapi.Fault{Hold: func(context.Context) { close(again); <-gate }}
 		}
 		return nil
 	}
-	s.SetDown(false)
 	gone := &journaletv1.SourceState{Synced: true, Files: map[string]*journaletv1.ManifestFile{
 		"u1": {Path: "u1", Pods: []*journaletv1.PodRef{{Uid: "u1"}}},
 	}}
 	r := start(t, s.Start(t), gone, Options{})
-	if r.Complete() {
-		t.Error("complete without a list")
+	<-again
+	if r.Complete() || len(r.facts) > 0 {
+		t.Errorf("without a list: complete %t, %d facts", r.Complete(), len(r.facts))
 	}
+	close(gate)
 	m := <-r.facts
-	f := m.GetChanged()[0]
-	if refused.Load() < 2 || !m.GetSynced() || f.GetPath() != "u1" || len(f.GetPods()) > 0 {
-		t.Errorf("after %d requests: %v", refused.Load(), m)
+	if f := m.GetChanged()[0]; !m.GetSynced() || f.GetPath() != "u1" || len(f.GetPods()) > 0 {
+		t.Errorf("after the list: %v", m)
 	}
 }
 
