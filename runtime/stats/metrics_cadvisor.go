@@ -45,7 +45,7 @@ func CadvisorCatalog() []Metric {
 // eachMeasured calls yield for the node, the tree of pods, each pod's cgroup, each sandbox with a network, and each
 // container.
 func (s *Stats) eachMeasured(ctx context.Context, yield func(labels []string, m measured)) {
-	wait, cancel := context.WithTimeout(ctx, MaxWait)
+	wait, cancel := context.WithTimeout(ctx, s.maxWait)
 	defer cancel()
 	s.startSlow()
 	r := s.read(ctx, Containers|Cgroups|Network|Processes|Details)

@@ -124,7 +124,7 @@ func (s *Stats) Signals(ctx context.Context, matters func(limit int64) int64) Si
 	}
 	out.Pods = s.podsMemory(matters)
 	out.NodeFS = s.level(ctx, &s.signals.node)
-	wait, cancel := context.WithTimeout(ctx, signalWait)
+	wait, cancel := context.WithTimeout(ctx, s.signalWait)
 	defer cancel()
 	m, _, ok := s.signals.mounts.get(wait, s.opts.Now())
 	if !ok {
@@ -178,7 +178,7 @@ func (s *Stats) podsMemory(matters func(limit int64) int64) *Level {
 
 // level returns the newest figures of a file system; nil if it does not answer.
 func (s *Stats) level(ctx context.Context, m *memo[storage.FileSystem]) *storage.FileSystem {
-	wait, cancel := context.WithTimeout(ctx, signalWait)
+	wait, cancel := context.WithTimeout(ctx, s.signalWait)
 	defer cancel()
 	fs, at, ok := m.get(wait, time.Now())
 	if !ok || time.Since(at) > staleSignal {

@@ -99,6 +99,8 @@ type Stats struct {
 	runtime cri.RuntimeServiceClient
 	images  cri.ImageServiceClient
 	begun   time.Time
+	// maxWait is MaxWait, and signalWait is signalWait, but in tests of what does not hang.
+	maxWait, signalWait time.Duration
 
 	mu     sync.Mutex // held during a reading: those who ask at once share it
 	last   *reading
@@ -130,6 +132,7 @@ func New(o Options) *Stats {
 	}
 	s := &Stats{
 		opts: o, runtime: cri.NewRuntimeServiceClient(o.Conn), images: cri.NewImageServiceClient(o.Conn), begun: o.Now(),
+		maxWait: MaxWait, signalWait: signalWait,
 		rates: rates{}, places: places{known: map[string]found{}},
 		disks: disks{volumes: map[string]*memo[storage.Measured]{}, files: map[string]*memo[bounded.Usage]{},
 			slots: make(chan struct{}, maxWalks)},

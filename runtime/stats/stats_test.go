@@ -24,6 +24,7 @@ import (
 	"github.com/journalet/journalet/runtime/pod/storage"
 	"github.com/journalet/journalet/runtime/stats/usage"
 	"github.com/journalet/journalet/test/must"
+	"github.com/journalet/journalet/test/strict"
 )
 
 var update = flag.Bool("stats.update", false, "write the golden files again")
@@ -128,11 +129,13 @@ func web(cgroup string) Pod {
 
 func newStats(t *testing.T, root string, unified bool, rt *fakeRuntime, pods ...Pod) *Stats {
 	t.Helper()
-	return New(Options{
+	s := New(Options{
 		Node: "node-1", Pods: func() []Pod { return pods }, Conn: rt, Storage: fakeStorage{}, RootDir: root,
 		Reader: usage.NewReader(root, unified), PodsCgroup: func() string { return "/kubepods" },
 		Proc: filepath.Join(root, "proc"), RuntimePID: func() int { return 2 },
 	})
+	s.maxWait, s.signalWait = time.Minute, time.Minute
+	return s
 }
 
 // volatile are times.
@@ -180,19 +183,22 @@ func TestWhatHangsDelaysNoOtherFigure(t *testing.T) {
 	p.Manifest.Spec.Volumes = append([]corev1.Volume{{Name: "hangs",
 		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}, p.Manifest.Spec.Volumes...)
 	s := newStats(t, machine(t, "v2.txt"), true, rt, p)
-	begun := time.Now()
-	out := s.Summary(t.Context())
-	took := time.Since(begun)
-	pod := &out.Pods[0]
-	switch {
-	case took > 10*MaxWait:
-		t.Errorf("it took %s", took)
-	case len(pod.VolumeStats) != 1 || pod.VolumeStats[0].Name != "scratch":
-		t.Errorf("volumes: %+v", pod.VolumeStats)
-	case pod.Containers[0].CPU == nil || pod.Containers[0].Logs == nil || pod.Network == nil || out.Node.Fs == nil:
-		t.Errorf("a figure is missing beside what hangs: %+v", pod)
-	case out.Node.Runtime != nil || pod.Containers[0].Rootfs != nil:
-		t.Error("the runtime hangs and is said to have answered")
+	s.maxWait = MaxWait
+	for end := time.Now().Add(time.Minute); ; { // what is slow may need another request
+		begun := time.Now()
+		out := s.Summary(t.Context())
+		strict.Within(t, "a summary beside what hangs", time.Since(begun), 10*MaxWait)
+		pod := &out.Pods[0]
+		if out.Node.Runtime != nil || pod.Containers[0].Rootfs != nil {
+			t.Error("the runtime hangs and is said to have answered")
+		}
+		if len(pod.VolumeStats) == 1 && pod.VolumeStats[0].Name == "scratch" && pod.Containers[0].CPU != nil &&
+			pod.Containers[0].Logs != nil && pod.Network != nil && out.Node.Fs != nil {
+			break
+		}
+		if strict.Time() || time.Now().After(end) {
+			t.Fatalf("a figure is missing beside what hangs: %+v", pod)
+		}
 	}
 	before := rt.calls.Load()
 	s.Summary(t.Context())
@@ -257,7 +263,8 @@ func TestFirstAnswerHasAnAverage(t *testing.T) {
 	s := newStats(t, root, true, &fakeRuntime{}, web("/kubepods/burstable/poduid-1"))
 	begun := time.Now()
 	out := s.Top(t.Context(), false)
-	if c := out.Pods[0].Containers[0]; c.CPU == nil || c.CPU.UsageNanoCores == nil || time.Since(begun) < FirstPause {
+	c := out.Pods[0].Containers[0]
+	if c.CPU == nil || c.CPU.UsageNanoCores == nil || time.Now().Before(begun.Add(FirstPause)) {
 		t.Errorf("%+v after %s", c.CPU, time.Since(begun))
 	}
 }

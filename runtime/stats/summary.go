@@ -12,7 +12,7 @@ import (
 
 // Summary returns the kubelet's summary of the node and of its pods that run, by namespace and name. What cannot be
 // measured is left out. It takes MaxWait and the time for the cgroups at most.
-func (s *Stats) Summary(ctx context.Context) *api.Summary { return s.SummaryWithin(ctx, MaxWait) }
+func (s *Stats) Summary(ctx context.Context) *api.Summary { return s.SummaryWithin(ctx, s.maxWait) }
 
 // SummaryWithin returns a summary that waits so long for all that is slow.
 func (s *Stats) SummaryWithin(ctx context.Context, longest time.Duration) *api.Summary {
@@ -31,7 +31,7 @@ func (s *Stats) SummaryWithin(ctx context.Context, longest time.Duration) *api.S
 
 // CPUAndMemory returns the part of the summary that the kubelet returns for CPU and memory only.
 func (s *Stats) CPUAndMemory(ctx context.Context) *api.Summary {
-	wait, cancel := context.WithTimeout(ctx, MaxWait)
+	wait, cancel := context.WithTimeout(ctx, s.maxWait)
 	defer cancel()
 	out := s.render(wait, s.read(ctx, Containers|Cgroups))
 	out.Node.IO, out.Node.Rlimit, out.Node.Network = nil, nil, nil
@@ -48,7 +48,7 @@ func (s *Stats) CPUAndMemory(ctx context.Context) *api.Summary {
 // Top returns CPU and memory of the pods' containers and, with wide, pressure, network, and the node: what costs
 // least.
 func (s *Stats) Top(ctx context.Context, wide bool) *api.Summary {
-	wait, cancel := context.WithTimeout(ctx, MaxWait)
+	wait, cancel := context.WithTimeout(ctx, s.maxWait)
 	defer cancel()
 	scope := Containers
 	if wide {
