@@ -18,7 +18,7 @@ import (
 )
 
 // limit bounds the wait for what a test expects.
-const limit = 20 * time.Second
+const limit = time.Minute
 
 // fake is a plugin that describes itself.
 type fake struct {

@@ -25,7 +25,7 @@ import (
 const thing = "example.com/thing"
 
 // limit bounds the wait for what a test expects.
-const limit = 20 * time.Second
+const limit = time.Minute
 
 // fake is a device plugin.
 type fake struct {
@@ -370,16 +370,16 @@ func TestAnswersOfAllocate(t *testing.T) {
 }
 
 func TestThePreferenceIsAlwaysAnswered(t *testing.T) {
-	w, f := newWorld(t, Timeouts{Preferred: 50 * time.Millisecond}), newFake()
-	hang := false
-	f.prefer = func(context.Context) []string {
-		if hang {
-			<-t.Context().Done() // not at the deadline of the call: the answer might still come in time
-		}
+	w, f := newWorld(t, Timeouts{Preferred: limit}), newFake()
+	f.prefer = func(context.Context) []string { return []string{"b"} }
+	w.come(t, f)
+	impatient, silent := newWorld(t, Timeouts{Preferred: 50 * time.Millisecond}), newFake()
+	silent.prefer = func(context.Context) []string {
+		<-t.Context().Done() // not at the deadline of the call: the answer might still come in time
 		return []string{"b"}
 	}
-	w.come(t, f)
-	request := func(id uint64, resource string) *journaletv1.PreferredDevicesRead {
+	impatient.come(t, silent)
+	request := func(w *world, id uint64, resource string) *journaletv1.PreferredDevicesRead {
 		w.Stored(&journaletv1.Record{Body: &journaletv1.Record_Step{Step: &journaletv1.Step{
 			Decisions: []*journaletv1.Event{messages.NewEvent(&journaletv1.PreferredDevicesRequested{
 				RequestId: id, Uid: "u", Resource: resource, Available: []string{"a", "b"}, Count: 1,
@@ -387,15 +387,14 @@ func TestThePreferenceIsAlwaysAnswered(t *testing.T) {
 		}}})
 		return (<-w.facts).GetPreferredDevicesRead()
 	}
-	if r := request(1, thing); r.GetRequestId() != 1 || r.GetUid() != "u" || fmt.Sprint(r.GetIds()) != "[b]" {
+	if r := request(w, 1, thing); r.GetRequestId() != 1 || r.GetUid() != "u" || fmt.Sprint(r.GetIds()) != "[b]" {
 		t.Errorf("answered %v, want b", r)
 	}
-	hang = true
-	r := request(2, thing)
+	r := request(impatient, 2, thing)
 	if r.GetRequestId() != 2 || len(r.GetIds()) != 0 || !strings.Contains(r.GetMessage(), "did not answer") {
 		t.Errorf("a plugin that hangs is answered with %v", r)
 	}
-	if r := request(3, "example.com/other"); r.GetRequestId() != 3 || r.GetMessage() == "" {
+	if r := request(w, 3, "example.com/other"); r.GetRequestId() != 3 || r.GetMessage() == "" {
 		t.Errorf("a plugin that is not there is answered with %v", r)
 	}
 }
