@@ -26,7 +26,7 @@ import (
 	"github.com/journalet/journalet/test/must"
 )
 
-const deadline = 20 * time.Second
+const deadline = time.Minute
 
 // rig is a backing of a fake API server, which runs.
 type rig struct {

@@ -24,10 +24,11 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/objects"
 	"github.com/journalet/journalet/test/must"
+	"github.com/journalet/journalet/test/strict"
 )
 
 // deadline bounds the wait for a notification.
-const deadline = 10 * time.Second
+const deadline = time.Minute
 
 // rig is a backing that runs on directories of the test.
 type rig struct {
@@ -170,8 +171,8 @@ func TestObjectsAreReadWhileWatched(t *testing.T) {
 	r.reads("none PRESENT again")
 }
 
-// A change is read within a second, as long as nobody writes: without a reread and without a sync by the clock.
-func TestChangeOfAFileIsReadWithinASecond(t *testing.T) {
+// A change is read by its notification alone: without a reread and without a sync by the clock.
+func TestChangeOfAFileIsReadWithoutAReread(t *testing.T) {
 	r := newRig(t, nil)
 	r.write("objects/a.yaml", configMapYAML("a", "1"))
 	r.start()
@@ -181,9 +182,7 @@ func TestChangeOfAFileIsReadWithinASecond(t *testing.T) {
 		began := time.Now()
 		r.write("objects/a.yaml", configMapYAML("a", fmt.Sprint("new", i)))
 		r.reads(fmt.Sprint("a PRESENT new", i))
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("took %s", took)
-		}
+		strict.Within(t, "the reading of a change", time.Since(began), time.Second)
 	}
 }
 
