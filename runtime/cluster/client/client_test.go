@@ -127,7 +127,7 @@ func TestHeartbeatsAndEventsHaveLimitsOfTheirOwn(t *testing.T) {
 		answer(t, w, http.StatusOK, corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}})
 	})
 	get := func(c *Client) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err := Get(ctx, c, Nodes, "", "n")
 		return err

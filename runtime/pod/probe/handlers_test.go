@@ -83,7 +83,7 @@ func TestHTTPGetResults(t *testing.T) {
 		"/hangs": {failure, fmt.Sprintf("Get %q: context deadline exceeded "+
 			"(Client.Timeout exceeded while awaiting headers)", "http://"+host+"/hangs")},
 	} {
-		timeout := 10 * time.Second
+		timeout := time.Minute
 		if path == "/hangs" {
 			timeout = 50 * time.Millisecond
 		}
@@ -98,7 +98,7 @@ func TestHTTPGetSendsKubeletRequest(t *testing.T) {
 	to, host := serve(t, func(_ http.ResponseWriter, r *http.Request) { got = r })
 	get := func(headers ...corev1.HTTPHeader) *http.Request {
 		action := &corev1.HTTPGetAction{Path: "/a?b=c", Port: web, HTTPHeaders: headers}
-		if out := httpGet(context.Background(), to, action, time.Second); out.result != success {
+		if out := httpGet(context.Background(), to, action, time.Minute); out.result != success {
 			t.Fatal(out)
 		}
 		return got
@@ -118,12 +118,12 @@ func TestHTTPSGetIgnoresCertificate(t *testing.T) {
 	t.Cleanup(s.Close)
 	to, _ := targetAt(t, s.Listener.Addr().String())
 	action := &corev1.HTTPGetAction{Path: "/", Port: web, Scheme: corev1.URISchemeHTTPS}
-	if out := httpGet(context.Background(), to, action, 5*time.Second); out.result != success {
+	if out := httpGet(context.Background(), to, action, time.Minute); out.result != success {
 		t.Error(out)
 	}
 	// The action's host has precedence over the pod's address.
 	action.Host, to.host = to.host, "192.0.2.1"
-	if out := httpGet(context.Background(), to, action, 5*time.Second); out.result != success {
+	if out := httpGet(context.Background(), to, action, time.Minute); out.result != success {
 		t.Error(out)
 	}
 }
@@ -154,12 +154,12 @@ func TestTCPSocketNeedsConnectionOnly(t *testing.T) {
 	must.OK(t, err)
 	to, port := targetAt(t, l.Addr().String())
 	probe := &corev1.TCPSocketAction{Port: web}
-	if out := tcpSocket(context.Background(), to, probe, time.Second); out != (outcome{success, ""}) {
+	if out := tcpSocket(context.Background(), to, probe, time.Minute); out != (outcome{success, ""}) {
 		t.Error(out)
 	}
 	_ = l.Close()
 	want := outcome{failure, fmt.Sprintf("dial tcp 127.0.0.1:%d: connect: connection refused", port)}
-	if out := tcpSocket(context.Background(), to, probe, time.Second); out != want {
+	if out := tcpSocket(context.Background(), to, probe, time.Minute); out != want {
 		t.Errorf("%v, want %v", out, want)
 	}
 }
@@ -188,13 +188,13 @@ func TestGRPCCheckCallsHealthService(t *testing.T) {
 		want    result
 		text    string
 	}{
-		{corev1.GRPCAction{Port: int32(port)}, 5 * time.Second, success, ""},
-		{corev1.GRPCAction{Port: int32(port), Service: &good}, 5 * time.Second, success, ""},
-		{corev1.GRPCAction{Port: int32(port), Service: &bad}, 5 * time.Second, failure,
+		{corev1.GRPCAction{Port: int32(port)}, time.Minute, success, ""},
+		{corev1.GRPCAction{Port: int32(port), Service: &good}, time.Minute, success, ""},
+		{corev1.GRPCAction{Port: int32(port), Service: &bad}, time.Minute, failure,
 			`service unhealthy (responded with "NOT_SERVING")`},
-		{corev1.GRPCAction{Port: int32(port), Service: &none}, 5 * time.Second, failure,
+		{corev1.GRPCAction{Port: int32(port), Service: &none}, time.Minute, failure,
 			"error: health rpc probe failed: rpc error: code = NotFound"},
-		{corev1.GRPCAction{Port: int32(barePort)}, 5 * time.Second, failure,
+		{corev1.GRPCAction{Port: int32(barePort)}, time.Minute, failure,
 			"error: this server does not implement the grpc health protocol"},
 		{corev1.GRPCAction{Port: 1}, 100 * time.Millisecond, failure,
 			`timeout: failed to connect service "127.0.0.1:1" within 100ms`},
