@@ -16,6 +16,7 @@ import (
 
 	"github.com/journalet/journalet/test/fakeapi"
 	"github.com/journalet/journalet/test/must"
+	"github.com/journalet/journalet/test/strict"
 )
 
 // clusterNode is an agent with the simulated runtime, as a node of an API server in memory.
@@ -110,9 +111,7 @@ func TestReadinessGateOfTheAPIServerDecidesOnReadinessAtOnce(t *testing.T) {
 		p := n.await("follows its gate", func(s *corev1.PodStatus) bool {
 			return condition(s, corev1.PodReady).Status == status
 		})
-		if took := time.Since(begun); took > time.Second {
-			t.Errorf("the pod followed its gate after %s", took)
-		}
+		strict.Within(t, "a pod that follows its gate", time.Since(begun), time.Second)
 		ready := condition(&p.Status, corev1.PodReady)
 		message := ""
 		if status == corev1.ConditionFalse {
