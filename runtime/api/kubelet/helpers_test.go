@@ -97,7 +97,7 @@ var ours = []string{
 func noneLeft(t *testing.T) {
 	t.Helper()
 	stacks := make([]byte, 4<<20)
-	for end := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); ; <-time.After(time.Millisecond) {
 		all := strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n")
 		left := slices.DeleteFunc(all, func(s string) bool {
 			return strings.Contains(s, "noneLeft") ||
@@ -176,7 +176,7 @@ func (r *recorder) balanced(t *testing.T) {
 // last waits for the end of session number i, from 0.
 func (r *recorder) last(t *testing.T, i int) (*journaletv1.SessionStarted, *journaletv1.SessionEnded) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); ; <-time.After(time.Millisecond) {
 		r.mu.Lock()
 		if len(r.ended) > i {
 			defer r.mu.Unlock()
@@ -356,7 +356,7 @@ func itoa(n uint16) string { return strconv.Itoa(int(n)) }
 // waitFor waits for a condition.
 func waitFor(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); <-time.After(time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); !is(); <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("there is no %s", what)
 		}

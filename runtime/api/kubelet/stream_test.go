@@ -386,7 +386,7 @@ func TestSilentRuntimeHoldsNoSession(t *testing.T) {
 		c, err := l.Accept()
 		must.OK(t, err)
 		between.vanish()
-		must.OK(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
+		must.OK(t, c.SetReadDeadline(time.Now().Add(3*time.Minute)))
 		if _, err := io.Copy(io.Discard, c); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("%s: the connection to the runtime stays: %v", protocol, err)
 		}

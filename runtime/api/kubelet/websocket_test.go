@@ -41,7 +41,7 @@ func TestAConnectionThatHasEndedKeepsNothing(t *testing.T) {
 	}
 
 	_ = c.Close() // it may say io.EOF, and closes it all the same
-	must.OK(t, far.SetReadDeadline(time.Now().Add(time.Minute)))
+	must.OK(t, far.SetReadDeadline(time.Now().Add(3*time.Minute)))
 	if _, err := io.Copy(io.Discard, far); err != nil {
 		t.Errorf("the connection waits for its streams and is not closed: %v", err)
 	}

@@ -31,7 +31,7 @@ const testNode = "node-1.example"
 var quietLog = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

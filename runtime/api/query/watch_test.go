@@ -39,7 +39,7 @@ func follow(t *testing.T, c *Client, q WatchRequest) *follower {
 // want waits for exactly these events, in order.
 func (f *follower) want(t *testing.T, want ...string) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	for _, w := range want {
 		select {
 		case got := <-f.seen:

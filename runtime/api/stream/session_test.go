@@ -189,7 +189,10 @@ func TestHostileAgentsEndASessionWithAnError(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			c := New(listen(t, x.serve))
-			c.upgradeTimeout = time.Second
+			c.upgradeTimeout = time.Minute
+			if x.want == "timeout" {
+				c.upgradeTimeout = time.Second
+			}
 			p := web()
 			path, err := PodPath("exec", &p, "app")
 			must.OK(t, err)
