@@ -305,9 +305,10 @@ func TestAFileSystemThatHangsIsMeasuredOnce(t *testing.T) {
 			t.Fatal("no error")
 		}
 	}
+	<-calls // which may begin later
 	close(release)
-	if len(calls) != 1 {
-		t.Errorf("measured %d times", len(calls))
+	if len(calls) != 0 {
+		t.Errorf("measured %d times more", len(calls))
 	}
 }
 
