@@ -36,7 +36,7 @@ func simulatedNodeAt(t *testing.T, endpoint, manifest string, pods int) string {
 			t.Errorf("the agent ended with %d", code)
 		}
 	})
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(3 * time.Minute)
 	for ; ; <-time.After(20 * time.Millisecond) {
 		_, out, errs := run(t.Context(), "pods", "--root-dir", root)
 		if strings.Count(out, "Running") == pods {

@@ -34,7 +34,7 @@ type node struct {
 }
 
 func newNode(t *testing.T, all ...*fakedra.Driver) *node {
-	n := &node{T: t, drivers: NewDrivers(DriverOptions{NewConn: plugins.NewConn, Timeout: 10 * time.Second})}
+	n := &node{T: t, drivers: NewDrivers(DriverOptions{NewConn: plugins.NewConn, Timeout: time.Minute})}
 	n.restart()
 	for _, d := range all {
 		n.register(d)

@@ -287,7 +287,7 @@ func TestHealthOfDriversIsWatched(t *testing.T) {
 // await waits until the newest fact is this.
 func (r *recorder) await(t *testing.T, want string) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; <-time.After(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
 		r.Lock()
 		got := slices.Clone(r.facts)
 		r.Unlock()

@@ -173,7 +173,7 @@ func (m *memory) all() []*journaletv1.Record {
 // await blocks until a stored record satisfies ok.
 func (m *memory) await(t *testing.T, what string, ok func(*journaletv1.Record) bool) *journaletv1.Record {
 	t.Helper()
-	late := time.AfterFunc(20*time.Second, func() {
+	late := time.AfterFunc(3*time.Minute, func() {
 		m.mu.Lock()
 		m.delivered = 1 << 62
 		m.changed.Broadcast()
@@ -290,7 +290,7 @@ func startHost(t *testing.T, m *memory, deciders fold.Deciders) *Host {
 
 func stopHost(t *testing.T, h *Host) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	if err := h.Stop(ctx); err != nil {
 		t.Log(err)

@@ -18,7 +18,7 @@ import (
 )
 
 // patience bounds a wait of these tests.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // machine is a logind that a test plays. Its connections share its state.
 type machine struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/journalet/journalet/test/must"
 )
 
-const testTimeout = 30 * time.Second
+const testTimeout = 3 * time.Minute
 
 // epoch is the first time of the manual clocks in these tests.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -46,7 +46,7 @@ func TestHandlerIsThatOfTheClass(t *testing.T) {
 	}
 	server.Create("runtimeclasses.node.k8s.io", &nodev1.RuntimeClass{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Handler: "other"})
-	for end := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
 		if handler, err := k.Handler(pod); err == nil && handler == "other" {
 			return
 		} else if time.Now().After(end) {

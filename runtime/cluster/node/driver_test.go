@@ -119,7 +119,7 @@ func (w *world) run() {
 	w.Helper()
 	c, err := client.New(client.Options{
 		Config: &rest.Config{Host: w.api.Start(w)}, NodeName: "n", ContentType: "application/json",
-		Main: client.Limits{QPS: 1000, Burst: 1000}, HeartbeatTimeout: 10 * time.Second,
+		Main: client.Limits{QPS: 1000, Burst: 1000}, HeartbeatTimeout: time.Minute,
 	})
 	must.OK(w, err)
 	w.driver.opts.Client = c

@@ -89,7 +89,7 @@ MY_DB_SERVICE_PORT_M_X=53`
 		t.Errorf("with links:\n%s", text(env))
 	}
 	server.Delete("services", "ns", "my-db", 0)
-	for end := time.Now().Add(20 * time.Second); text(env) != api; <-time.After(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); text(env) != api; <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("after its deletion:\n%s", text(env))
 		}

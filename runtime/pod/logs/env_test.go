@@ -146,7 +146,7 @@ func (s *screen) String() string {
 // until waits until the screen shows want at its end.
 func (s *screen) until(t testing.TB, want string) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for !strings.HasSuffix(s.String(), want) {
 		select {
 		case <-s.grew:

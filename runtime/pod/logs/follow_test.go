@@ -181,7 +181,7 @@ func TestFollowerThatBlocksMissesNoRotation(t *testing.T) {
 // waitOpen waits until this process has a file open.
 func waitOpen(t *testing.T, path string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); runtime.Gosched() {
 		entries, err := os.ReadDir("/proc/self/fd")
 		must.OK(t, err)
 		for _, e := range entries {

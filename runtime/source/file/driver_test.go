@@ -29,7 +29,7 @@ import (
 	"github.com/journalet/journalet/test/must"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func pod(name, image string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata:\n  name: %s\n"+

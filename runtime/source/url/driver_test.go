@@ -26,7 +26,7 @@ import (
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func pod(name, image string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata:\n  name: %s\n"+
