@@ -2,7 +2,7 @@
 // judges each attack by the same rules (attack_test.go): other pods start in time meanwhile, the agent's memory stays
 // bounded, it does not restart, and it keeps no descriptor, goroutine or process of the attack.
 //
-// `make attack` runs it (root). A new input of the agent gets a case here: in containers_test.go what a container
-// does, in manifests_test.go what a file or URL holds, in peers_test.go what a client or server does. Start with
-// attack_test.go.
+// `make attack` runs it (root), with ARGS=-attack.short an attack of each kind, in two minutes: short_test.go lists
+// them. A new input of the agent gets a case here: in containers_test.go what a container does, in manifests_test.go
+// what a file or URL holds, in peers_test.go what a client or server does. Start with attack_test.go.
 package attack
