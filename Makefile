@@ -162,7 +162,7 @@ race: ## what runs concurrently, and a little of the simulation, under the race 
 .PHONY: sim
 sim: ## the agent in a world of faults on virtual time: the kept seeds and 40 constant ones (SEEDS=10000: so many fresh ones; SEED=123 repeats one, TEST= its test, KEEP= its ops; OUT=directory for journals)
 	$(GO) test -count=1 -timeout 24h -v ./test/simulation $(if $(SEED),-run '^$(or $(TEST),TestNothingBreaksUnderFaults)$$' -sim.seed=$(SEED) -sim.keep=$(KEEP)) \
-		$(if $(SEEDS),-sim.seeds=$(SEEDS) -sim.first=0) -sim.out=$(abspath $(OUT))
+		$(if $(SEEDS),-sim.seeds=$(SEEDS) -sim.first=fresh) -sim.out=$(abspath $(OUT))
 
 .PHONY: bench-sim
 bench-sim: ## how much faster than real time 50 pods are simulated on one core (SEEDS=40)
@@ -254,14 +254,14 @@ vulns: ## known vulnerabilities in the code that any module of the repository ca
 
 .PHONY: chaos
 chaos: ## kills of the agent and of containerd, a hanging runtime, a full disk, reboots, power cuts, at full length, on the lab "chaos"; then five minutes of chaos-cluster (root; ARGS='-chaos.seed=1')
-	LAB_NAME=chaos $(CHAOS) -v -timeout 60m -chaos.full $(ARGS)
+	LAB_NAME=chaos $(CHAOS) -v -timeout 60m -chaos.full -chaos.seed=0 $(ARGS)
 	$(if $(findstring -run,$(ARGS)),,$(MAKE) chaos-cluster DURATION=5m)
 
 .PHONY: chaos-cluster
 chaos-cluster: LAB_NAME = chaos-cluster
 chaos-cluster: ## kills of the agent, containerd and every part of a control plane while workloads change, on the lab "chaos-cluster" (root; DURATION=1h, ARGS='-chaos.seed=1'; after `make cluster`, which builds Kubernetes)
 	LAB_NAME=$(LAB_NAME) $(GO) test ./test/chaos -tags chaos,cluster -count=1 -v -timeout 24h \
-		-run '^TestNoPodIsLostOrDoubledWhileTheClusterIsKilled$$' -chaos.for=$(or $(DURATION),1h) $(ARGS)
+		-run '^TestNoPodIsLostOrDoubledWhileTheClusterIsKilled$$' -chaos.for=$(or $(DURATION),1h) -chaos.seed=0 $(ARGS)
 
 .PHONY: chaos-short
 chaos-short: ## the same in two or three minutes
@@ -301,7 +301,7 @@ vm-join: ## kubeadm joins that machine to a cluster, with the agent in the kubel
 
 .PHONY: vm-short
 vm-short: ## the same in five minutes; the user's cache keeps the image of the machine
-	$(VM) -v -timeout 30m $(ARGS)
+	$(VM) -v -timeout 40m $(ARGS)
 
 ##@ parts of check
 

@@ -179,12 +179,8 @@ func (g *target) restart() {
 	g.peak = max(g.peak, peak(g.Process))
 	g.Kill()
 	began := time.Now()
-	g.Start()
-	took := time.Since(began)
-	if took > node.Soon {
-		g.Errorf("the agent started after %s, want %s at most", took.Round(time.Millisecond), node.Soon)
-	}
-	strict.Within(g.T, "the start of the agent during the attack", took, maxRestart)
+	g.Start() // ends the test after a minute or two
+	strict.Within(g.T, "the start of the agent during the attack", time.Since(began), maxRestart)
 }
 
 // watch ends the agent when its memory is out of control. The returned function stops it.

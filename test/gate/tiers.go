@@ -46,18 +46,9 @@ type Step struct {
 // goTest begins each step of tests. Go's own limit of ten minutes a package is one for a quiet machine.
 var goTest = []string{"go", "test", "-timeout", "30m"}
 
-// constantSeeds are what each change is tried with beside the kept seeds: always the same, so that no change is refused
-// for a defect of another one. The nightly run draws fresh ones.
-const (
-	constantSeeds = 40 // some 100 runs
-	firstConstant = 30_000_000
-	nightlySeeds  = 800 // with the shares of the other kinds of plans some 2,000 runs
-)
-
-// seeded returns the arguments of the simulation for so many seeds.
-func seeded(first uint64, seeds int) []string {
-	return []string{fmt.Sprintf("-sim.first=%d", first), fmt.Sprintf("-sim.seeds=%d", seeds)}
-}
+// nightlySeeds are the fresh seeds of a nightly run: with the shares of the other kinds of plans some 2,000 runs. Each
+// change is tried with the kept seeds and 40 constant ones, so that it is not refused for a defect of another one.
+const nightlySeeds = 800
 
 // landing returns the tiers that each change has to pass. What one of them tests, no other tests again.
 func landing(p *packages) []Tier {
@@ -67,7 +58,7 @@ func landing(p *packages) []Tier {
 		{Name: "unit", Exit: 12, Steps: unit(p)},
 		{Name: "sim", Exit: 13, Steps: []Step{{
 			Packages: []string{"./test/simulation"}, Flags: []string{"-count=1"},
-			Args: seeded(firstConstant, constantSeeds), Seeds: true, Steady: true,
+			Seeds: true, Steady: true,
 		}}},
 		{Name: "race", Exit: 14, Steps: race(p)},
 		{Name: "oracle", Exit: 15, Steps: target("oracle-short"), Skips: true, Apart: []string{
@@ -114,7 +105,7 @@ func race(p *packages) []Step {
 	return []Step{
 		{Packages: p.concurrent, Flags: []string{"-race", "-skip", oneGoroutine()}},
 		{
-			Packages: []string{"./test/simulation"}, Seeds: true, Args: append(seeded(firstConstant, 3), "-sim.kept=false"),
+			Packages: []string{"./test/simulation"}, Seeds: true, Args: []string{"-sim.seeds=3", "-sim.kept=false"},
 			Flags: []string{"-race", "-count=1", "-run", "^TestNothingBreaksUnderFaults$"},
 		},
 	}
@@ -135,7 +126,7 @@ func nightly(p *packages) []Tier {
 	seed := rand.Uint64N(1_000_000_000_000)
 	fresh := Step{
 		Packages: []string{"./test/simulation"}, Flags: []string{"-count=1", "-timeout", "4h"},
-		Args: seeded(seed, nightlySeeds), Seeds: true, Steady: true,
+		Args: []string{fmt.Sprintf("-sim.first=%d", seed), fmt.Sprintf("-sim.seeds=%d", nightlySeeds)}, Seeds: true, Steady: true,
 	}
 	tiers := landing(p)
 	for i := range tiers {
