@@ -126,7 +126,8 @@ func nightly(p *packages) []Tier {
 	seed := rand.Uint64N(1_000_000_000_000)
 	fresh := Step{
 		Packages: []string{"./test/simulation"}, Flags: []string{"-count=1", "-timeout", "4h"},
-		Args: []string{fmt.Sprintf("-sim.first=%d", seed), fmt.Sprintf("-sim.seeds=%d", nightlySeeds)}, Seeds: true, Steady: true,
+		Args:  []string{fmt.Sprintf("-sim.first=%d", seed), fmt.Sprintf("-sim.seeds=%d", nightlySeeds)},
+		Seeds: true, Steady: true,
 	}
 	tiers := landing(p)
 	for i := range tiers {
