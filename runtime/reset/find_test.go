@@ -7,9 +7,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
+	"sync/atomic"
 	"testing"
 
+	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/pod/volume"
 	"github.com/journalet/journalet/runtime/reset"
 	"github.com/journalet/journalet/test/must"
@@ -76,5 +80,35 @@ func TestFilesOfOthersInTheRootDirectoryAreNotFound(t *testing.T) {
 	}
 	if _, err := os.Lstat(dropIn); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the file outside is left: %v", err)
+	}
+}
+
+// done performs every call.
+type done struct{}
+
+func (done) Perform(context.Context, string, string, *journaletv1.CallRequested, bool) *journaletv1.CallFinished {
+	return new(journaletv1.CallFinished)
+}
+
+func TestRemovedPodsAreReportedOneAfterTheOther(t *testing.T) {
+	const pods = 100
+	o := optionsFor(t.TempDir())
+	o.Calls = done{}
+	var writing atomic.Int32
+	lines := 0
+	o.Progress = func(string) {
+		if writing.Add(1) != 1 {
+			t.Error("two lines are written at once")
+		}
+		lines++
+		runtime.Gosched()
+		writing.Add(-1)
+	}
+	found := new(reset.Found)
+	for i := range pods {
+		found.Pods = append(found.Pods, &reset.Pod{UID: strconv.Itoa(i)})
+	}
+	if r := reset.Remove(t.Context(), o, found); r.Removed != pods || lines != pods {
+		t.Errorf("removed %d pods, and reported %d: %v", r.Removed, lines, r.Left)
 	}
 }
