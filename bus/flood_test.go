@@ -333,6 +333,14 @@ func TestFloodOfSubscriptionsIsBounded(t *testing.T) {
 			for i := range 10 * maxSubscriptions {
 				fmt.Fprintf(&all, "SUB "+subject+" %d\r\n", i, i+1)
 			}
+			// The server's first two subscriptions of an account's import race with each other.
+			first := enterRaw(t, b, file)
+			if _, err := fmt.Fprintf(first, "SUB "+subject+" 1\r\nPING\r\n", 0); err != nil {
+				t.Fatal(err)
+			}
+			if text, err := readUntil(first, "PONG"); err != nil {
+				t.Fatalf("%q, %v", text, err)
+			}
 			flood(t, b, func() {
 				var wg sync.WaitGroup
 				for range conns {
