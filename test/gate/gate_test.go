@@ -237,7 +237,7 @@ func TestEachTestOfTheCheckoutBelongsToATier(t *testing.T) {
 		}
 	}
 	for _, tag := range []string{"integration", "attack", "chaos", "vm", "clients"} {
-		if len(p.tagged(tag)) == 0 {
+		if len(p.byTag[tag]) == 0 {
 			t.Errorf("no package has tests with the build tag %s", tag)
 		}
 	}

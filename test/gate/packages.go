@@ -27,13 +27,12 @@ func oneGoroutine() string { return "^(" + strings.Join(longOnOneGoroutine, "|")
 // packages are what there is to test in a checkout.
 type packages struct {
 	root       string
-	concurrent []string // what starts goroutines, or runs in a host
-	rest       []string // the other packages with tests, but the simulation
-	strict     []string // whose tests hold something to a time with -strict.time, without a build tag
-	modules    []string // every directory with a go.mod, the root as "."
-	programs   []string // the modules that hold programs of ours
-	byTag      map[string][]string
-	strictTag  map[string][]string
+	concurrent []string            // what starts goroutines, or runs in a host
+	rest       []string            // the other packages with tests, but the simulation
+	modules    []string            // every directory with a go.mod, the root as "."
+	programs   []string            // the modules that hold programs of ours
+	byTag      map[string][]string // the packages with tests of a build tag
+	strict     map[string][]string // those that hold something to a time with -strict.time, by build tag, "" for none
 }
 
 // runsConcurrently are the directories whose tests the race detector carries out: see Tier race.
@@ -41,7 +40,7 @@ var runsConcurrently = []string{"bus", "cmd", "runtime", "test/scenario"}
 
 // findPackages reads the test files of a checkout.
 func findPackages(root string) (*packages, error) {
-	p := &packages{root: root, byTag: map[string][]string{}, strictTag: map[string][]string{}}
+	p := &packages{root: root, byTag: map[string][]string{}, strict: map[string][]string{}}
 	ours := map[string]bool{} // directories of the main module
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(root, path) // both are of this walk
@@ -90,17 +89,13 @@ func (p *packages) add(path, dir string, ours map[string]bool) error {
 	}
 	tag := tagOf(b)
 	times := bytes.Contains(b, []byte("/test/strict\""))
-	switch {
-	case tag == "":
+	if tag == "" {
 		ours[dir] = true
-		if times {
-			p.strict = addOnce(p.strict, dir)
-		}
-	default:
+	} else {
 		p.byTag[tag] = addOnce(p.byTag[tag], dir)
-		if times {
-			p.strictTag[tag] = addOnce(p.strictTag[tag], dir)
-		}
+	}
+	if times {
+		p.strict[tag] = addOnce(p.strict[tag], dir)
 	}
 	return nil
 }
@@ -126,9 +121,6 @@ func (p *packages) module(dir string) string {
 	return dir
 }
 
-func (p *packages) tagged(tag string) []string       { return p.byTag[tag] }
-func (p *packages) strictTagged(tag string) []string { return p.strictTag[tag] }
-
 // within reports whether a path is a directory or below it.
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
@@ -141,7 +133,7 @@ func addOnce(all []string, one string) []string {
 
 // git returns the output of a command of git in the checkout.
 func git(root string, args ...string) (string, error) {
-	cmd := exec.Command("git", args...)
+	cmd := exec.Command("git", args...) //nolint:gosec // of this program
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {

@@ -224,7 +224,7 @@ func (g *gate) lab(ctx context.Context, name string, out io.Writer) (string, err
 
 // exec runs a command with its children in a group of their own: they end with it if the gate is interrupted.
 func (g *gate) exec(ctx context.Context, s Step, args []string, out io.Writer) error {
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // of tiers.go
 	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Join(g.root, s.Dir), out, out
 	cmd.Env = append(append(os.Environ(), "LAB_CONTAINERD="+orElse(os.Getenv("LAB_CONTAINERD"), "built")), s.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

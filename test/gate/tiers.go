@@ -67,7 +67,7 @@ func landing(p *packages) []Tier {
 			"test/timeline", "test/clients",
 		}},
 		{Name: "integration", Exit: 16, Steps: []Step{{
-			Packages: p.tagged("integration"), Flags: []string{"-tags", "integration", "-count=1"}, Lab: "test",
+			Packages: p.byTag["integration"], Flags: []string{"-tags", "integration", "-count=1"}, Lab: "test",
 		}}},
 		{Name: "attack", Exit: 17, Steps: attack("-attack.short")},
 	}
@@ -141,19 +141,19 @@ func nightly(p *packages) []Tier {
 			tiers[i].Steps = attack()
 		}
 	}
-	real := []string{
+	others := []string{
 		"docs", "README.md", "CONTRIBUTING.md", "test/simulation", "test/oracle", "test/scenario", "test/arch", "test/gate",
 	}
 	return append(tiers,
 		Tier{Name: "sim-fresh", Exit: 21, Steps: []Step{fresh}},
 		Tier{Name: "strict-time", Exit: 22, Steps: strictly(p)},
-		Tier{Name: "chaos", Exit: 23, Skips: true, Apart: real, Steps: []Step{{
+		Tier{Name: "chaos", Exit: 23, Skips: true, Apart: others, Steps: []Step{{
 			Packages: []string{"./test/chaos"}, Flags: []string{"-tags", "chaos", "-count=1"}, Env: []string{"LAB_NAME=chaos"},
 			Args: []string{fmt.Sprintf("-chaos.seed=%d", seed)},
 		}}},
-		Tier{Name: "clients", Exit: 24, Skips: true, Apart: real, Steps: target("clients")},
-		Tier{Name: "timeline", Exit: 25, Skips: true, Apart: real, Steps: target("timeline-test")},
-		Tier{Name: "vm", Exit: 26, Skips: true, Apart: real, Steps: target("vm-short")},
+		Tier{Name: "clients", Exit: 24, Skips: true, Apart: others, Steps: target("clients")},
+		Tier{Name: "timeline", Exit: 25, Skips: true, Apart: others, Steps: target("timeline-test")},
+		Tier{Name: "vm", Exit: 26, Skips: true, Apart: others, Steps: target("vm-short")},
 		Tier{Name: "vulns", Exit: 27, Steps: target("vulns")},
 		Tier{Name: "mutants", Exit: 28, Skips: true, Steps: target("mutants"),
 			Apart: []string{"docs", "README.md", "CONTRIBUTING.md", "test/gate", "test/arch"}},
@@ -164,13 +164,13 @@ func nightly(p *packages) []Tier {
 // strictly is each package whose tests hold something to a time, with the times.
 func strictly(p *packages) []Step {
 	return []Step{
-		{Packages: p.strict, Flags: []string{"-count=1", "-p", "1"}, Args: []string{"-strict.time"}},
+		{Packages: p.strict[""], Flags: []string{"-count=1", "-p", "1"}, Args: []string{"-strict.time"}},
 		{
-			Packages: p.strictTagged("integration"), Flags: []string{"-tags", "integration", "-count=1", "-p", "1"},
+			Packages: p.strict["integration"], Flags: []string{"-tags", "integration", "-count=1", "-p", "1"},
 			Args: []string{"-strict.time"}, Lab: "test",
 		},
 		{
-			Packages: p.strictTagged("attack"), Flags: []string{"-tags", "attack", "-count=1", "-p", "1"},
+			Packages: p.strict["attack"], Flags: []string{"-tags", "attack", "-count=1", "-p", "1"},
 			Args: []string{"-strict.time", "-attack.short"}, Env: []string{"LAB_NAME=attack"},
 		},
 	}
