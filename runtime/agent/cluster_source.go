@@ -11,7 +11,7 @@ import (
 
 // newAPISource creates the driver of the pods that the scheduler binds to this node.
 func (a *agent) newAPISource(c *client.Client, reports *reports) (*api.Driver, error) {
-	watch, err := client.ListWatch(c, client.Pods, "", "spec.nodeName="+a.facts.NodeName)
+	watch, err := client.ListWatch(c, client.Pods.With(api.Reduce), "", "spec.nodeName="+a.facts.NodeName)
 	if err != nil {
 		return nil, err
 	}

@@ -155,7 +155,8 @@ func andMore(n int, what string) string {
 func (a *agent) ready() *server.Checks {
 	checks := []server.Check{{Name: "runtime", Probe: a.runtimeReady}}
 	if a.cluster != nil {
-		checks = append(checks, server.Check{Name: "API server", Probe: a.cluster.contact.Refused})
+		checks = append(checks, server.Check{Name: "API server", Probe: a.cluster.contact.Refused},
+			server.Check{Name: "pods of the API server", Probe: a.cluster.pods.Whole})
 	}
 	return server.NewChecks(checks...)
 }

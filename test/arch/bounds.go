@@ -41,6 +41,8 @@ var boundExceptions = []struct{ in, pkg, why string }{
 	{"runtime/source/manifest", "sigs.k8s.io/yaml", "resolves single words of YAML"},
 	{"runtime/source/manifest", "sigs.k8s.io/json", "decodes what it has charged"},
 	{"runtime/source/manifest", "encoding/json", "decodes what it has charged, token by token"},
+	{"runtime/cluster/client", "sigs.k8s.io/json", "decodes objects that it has bounded one by one"},
+	{"runtime/cluster/client", "encoding/json", "decodes what it has bounded, and what names an object token by token"},
 	{"runtime/config", "sigs.k8s.io/json", "decodes what YAMLToJSON has bounded"},
 }
 

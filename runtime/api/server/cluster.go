@@ -21,6 +21,7 @@ type ClusterMetrics struct {
 	requests          *prometheus.CounterVec
 	durations, limits *prometheus.HistogramVec
 	authn, authz      delegated
+	leftOut           *prometheus.CounterVec
 	served            *prometheus.CounterVec
 	serving           *prometheus.GaugeVec
 	took              *prometheus.HistogramVec
@@ -57,6 +58,9 @@ func (m *Metrics) Cluster() *ClusterMetrics {
 		"Time until the API server's response, without watches.", restBuckets, verb, host)
 	c.limits = m.histograms("rest_client_rate_limiter_duration_seconds",
 		"Time for which requests to the API server waited for kubeAPIQPS or eventRecordQPS.", restBuckets, verb, host)
+	c.leftOut = m.counters("journalet_api_objects_left_out_total",
+		"Objects of the API server that are left out of a list or watch: they are beyond a bound, or cannot be decoded.",
+		"resource")
 	c.authn = m.delegated("TokenReviews", "apiserver_delegated_authn_request_total",
 		"apiserver_delegated_authn_request_duration_seconds")
 	c.authz = m.delegated("SubjectAccessReviews", "apiserver_delegated_authz_request_total",
@@ -98,6 +102,9 @@ func (c *ClusterMetrics) Requested(method, host string, code int, took time.Dura
 		c.durations.WithLabelValues(method, host).Observe(took.Seconds())
 	}
 }
+
+// LeftOut counts an object that is left out of a list or watch.
+func (c *ClusterMetrics) LeftOut(resource string) { c.leftOut.WithLabelValues(resource).Inc() }
 
 // Limited observes how long a request waited for its turn.
 func (c *ClusterMetrics) Limited(verb, host string, took time.Duration) {

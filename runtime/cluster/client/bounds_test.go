@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -87,19 +86,17 @@ func TestAnswersAreBounded(t *testing.T) {
 	lw, err := ListWatch(c, Nodes, "", "")
 	must.OK(t, err)
 	_, err = lw.ListWithContext(t.Context(), metav1.ListOptions{})
-	if err == nil || !strings.Contains(err.Error(), fmt.Sprint(maxListBytes)) {
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprint(maxHeadBytes)) {
 		t.Errorf("an endless list: %v", err)
 	}
-	of, err := ListWatch(c, Nodes, "", "metadata.name=n")
+	begun := serve(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+		endless(w, r, `{"kind":"NodeList","apiVersion":"v1","items":[{"metadata":{"name":"`, "x")
+	})
+	lw, err = ListWatch(begun, Nodes, "", "")
 	must.OK(t, err)
-	_, one := of.ListWithContext(t.Context(), metav1.ListOptions{})
-	lw, err = ListWatch(c, RuntimeClasses, "", "")
-	must.OK(t, err)
-	_, few := lw.ListWithContext(t.Context(), metav1.ListOptions{})
-	for _, err := range []error{one, few} {
-		if err == nil || !strings.Contains(err.Error(), fmt.Sprint(maxObjectBytes)) {
-			t.Errorf("an endless list of one object, or of few: %v", err)
-		}
+	_, err = lw.ListWithContext(t.Context(), metav1.ListOptions{})
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprint(maxPassedOver)) {
+		t.Errorf("an endless item: %v", err)
 	}
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<30 {
@@ -118,62 +115,46 @@ func TestAListEnds(t *testing.T) {
 			as("application/json", `{"kind":"NodeList","apiVersion":"v1","metadata":{"continue":"more"},"items":[`+
 				page+`]}`)(w, r)
 		})
-		lw, err := ListWatch(c, Nodes, "", "")
-		must.OK(t, err)
+		l := newLists(c, Nodes, false)
+		l.maxRead = 100_000
 		more := ""
+		var err error
 		for err == nil {
-			_, err = lw.ListWithContext(t.Context(), metav1.ListOptions{Continue: more})
+			_, err = l.page(t.Context(), at(c.REST(Nodes.GroupVersion).Get(), Nodes, ""), more)
 			more = "more"
 		}
 		if !strings.Contains(err.Error(), "does not end") {
 			t.Errorf("%s: after %d pages %v", what, requests, err)
 		}
 		// The next list begins at 0 again.
-		if _, err := lw.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
+		if _, err := l.page(t.Context(), at(c.REST(Nodes.GroupVersion).Get(), Nodes, ""), ""); err != nil {
 			t.Errorf("%s: the next list: %v", what, err)
 		}
 	}
 }
 
-func TestEventsOfAWatchAreBounded(t *testing.T) {
+func TestAWatchWithoutAnEndToItsEventFails(t *testing.T) {
 	begin := `{"type":"ADDED","object":{"kind":"Node","apiVersion":"v1","metadata":{"name":"`
-	event := begin + "n\"},\"status\":{\"phase\":\"" + strings.Repeat("x", maxObjectBytes/8) + "\"}}}\n"
-	const whole = 20 // events that are no longer than they may be
-	c := serve(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		for range whole {
-			_, _ = w.Write([]byte(event))
-		}
-		endless(w, r, begin, "x")
-	})
+	c := serve(t, Options{}, func(w http.ResponseWriter, r *http.Request) { endless(w, r, begin, "x") })
 	lw, err := ListWatch(c, Nodes, "", "")
 	must.OK(t, err)
 	w, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{})
 	must.OK(t, err)
 	defer w.Stop()
-	n := 0
-	for e := range w.ResultChan() {
-		if e.Type != watch.Error {
-			n++
-			continue
-		}
-		if m := e.Object.(*metav1.Status).Message; n != whole || !strings.Contains(m, fmt.Sprint(maxObjectBytes)) {
-			t.Errorf("after %d events: %s", n, m)
-		}
-		return
+	e := <-w.ResultChan()
+	if e.Type != watch.Error || !strings.Contains(e.Object.(*metav1.Status).Message, fmt.Sprint(maxPassedOver)) {
+		t.Errorf("got %v", e)
 	}
-	t.Errorf("ended after %d events", n)
 }
 
 func TestWhatAWatchListsEnds(t *testing.T) {
 	event := `{"type":"ADDED","object":{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}}` + "\n"
 	c := serve(t, Options{}, func(w http.ResponseWriter, r *http.Request) { endless(w, r, "", event) })
-	lw, err := ListWatch(c, Nodes, "", "")
-	must.OK(t, err)
-	initial := true
+	l := newLists(c, Nodes, false)
+	l.maxRead = maxListItems + 50_000
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	w, err := lw.WatchWithContext(ctx, metav1.ListOptions{SendInitialEvents: &initial})
+	w, err := l.watch(ctx, at(c.REST(Nodes.GroupVersion).Get(), Nodes, ""), true, cancel)
 	must.OK(t, err)
 	defer w.Stop()
 	n := 0
@@ -187,23 +168,4 @@ func TestWhatAWatchListsEnds(t *testing.T) {
 		n++
 	}
 	t.Errorf("ended after %d events", n)
-}
-
-func TestAWatchContinuesAfterItsList(t *testing.T) {
-	lists := &lists[corev1.Node]{resource: Nodes}
-	fake := watch.NewFakeWithChanSize(maxListItems+10, false)
-	for range maxListItems {
-		fake.Add(&corev1.Node{})
-	}
-	fake.Action(watch.Bookmark, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
-	}})
-	fake.Modify(&corev1.Node{})
-	w := lists.initial(fake, func() {})
-	defer w.Stop()
-	for range maxListItems + 2 {
-		if e := <-w.ResultChan(); e.Type == watch.Error {
-			t.Fatal(e.Object)
-		}
-	}
 }

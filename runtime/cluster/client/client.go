@@ -57,6 +57,8 @@ type Options struct {
 	// until then. Limited is reported how long a request waited for Limits. Both may be nil.
 	Requested func(method, host string, code int, took time.Duration, watch bool)
 	Limited   func(verb, host string, took time.Duration)
+	// LeftOut is reported what is left out of lists and watches; it may be nil.
+	LeftOut func(LeftOut)
 }
 
 // Client sends requests to the API server. Copies with other limits share its connections. It is safe for concurrent
@@ -76,6 +78,7 @@ type Client struct {
 type shared struct {
 	config            rest.Config
 	contact           *Contact
+	leftOut           func(LeftOut)
 	transport         http.RoundTripper
 	dialer            *connrotation.Dialer
 	events, heartbeat *Client
@@ -83,7 +86,10 @@ type shared struct {
 
 // New returns a client. It connects with the first request.
 func New(o Options) (*Client, error) {
-	s := &shared{config: *rest.CopyConfig(o.Config), contact: o.Contact}
+	s := &shared{config: *rest.CopyConfig(o.Config), contact: o.Contact, leftOut: o.LeftOut}
+	if s.leftOut == nil {
+		s.leftOut = func(LeftOut) {}
+	}
 	s.config.UserAgent = o.UserAgent
 	s.config.ContentType = cmp.Or(o.ContentType, DefaultContentType)
 	s.config.AcceptContentTypes = s.config.ContentType + ",application/json"
@@ -205,7 +211,9 @@ func (o observed) RoundTrip(req *http.Request) (*http.Response, error) {
 		o.contact.Answered()
 		o.contact.judge(req, resp)
 		if resp.Body != nil {
-			resp.Body = &limited{ReadCloser: resp.Body, budget: budgetOf(req.Context())}
+			b := budgetOf(req.Context())
+			b.kind.Store(resp.Header.Get("Content-Type"))
+			resp.Body = &limited{ReadCloser: resp.Body, budget: b}
 		}
 	case !errors.Is(req.Context().Err(), context.Canceled):
 		o.contact.Failed(err)

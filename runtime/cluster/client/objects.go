@@ -32,8 +32,8 @@ func List[T any](ctx context.Context, c *Client, r Resource[T], namespace string
 ) (runtime.Object, error) {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
-	l := lists[T]{resource: r}
-	return l.page(ctx, at(c.REST(r.GroupVersion).Get(), r, namespace).VersionedParams(&opts, ParameterCodec), "")
+	request := at(c.REST(r.GroupVersion).Get(), r, namespace).VersionedParams(&opts, ParameterCodec)
+	return newLists(c, r, false).page(ctx, request, "")
 }
 
 // Create creates an object and returns it as the API server has stored it.
@@ -99,8 +99,9 @@ func RequestToken(ctx context.Context, c *Client, pod types.NamespacedName, uid 
 }
 
 // ListWatch returns the lists and watches of a Reflector. namespace and fieldSelector, such as
-// "spec.nodeName=worker", may be empty: all. A list of another kind of objects, and one without an end, is an error. It
-// is for one Reflector: its lists follow each other. change changes each request.
+// "spec.nodeName=worker", may be empty: all. A list of another kind of objects, and one without an end, is an error; an
+// object that cannot be read is left out by itself. It is for one Reflector: its lists follow each other. change
+// changes each request.
 func ListWatch[T any](c *Client, r Resource[T], namespace, fieldSelector string,
 	change ...func(*rest.Request) *rest.Request,
 ) (*cache.ListWatch, error) {
@@ -117,23 +118,18 @@ func ListWatch[T any](c *Client, r Resource[T], namespace, fieldSelector string,
 		return out
 	}
 	_, one := selector.RequiresExactMatch(metav1.ObjectNameField)
-	bounds := &lists[T]{resource: r, one: one}
+	all := newLists(c, r, one)
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return bounds.page(ctx, request(o), o.Continue)
+			return all.page(ctx, request(o), o.Continue)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.Watch = true
 			ctx, end := withWatchTimeout(ctx, o.TimeoutSeconds)
-			ctx, each := bounds.each(ctx)
-			w, err := request(o).Watch(ctx)
+			w, err := all.watch(ctx, request(o), o.SendInitialEvents != nil && *o.SendInitialEvents, end)
 			if err != nil {
 				end()
 				return nil, err
-			}
-			w = each(w)
-			if o.SendInitialEvents != nil && *o.SendInitialEvents {
-				w = bounds.initial(w, end)
 			}
 			return ending{w, end}, nil
 		},

@@ -46,18 +46,21 @@ type Resource[T any] struct {
 	Name         string
 	// Namespaced reports whether its objects are in namespaces.
 	Namespaced bool
-	// Few reports that a cluster has so few of its objects that a list of all has no more bytes than one object may have.
-	Few bool
+	// Reduced drops what nobody reads of an object, as soon as it was read: a list may have more than fits the memory.
+	// Nil: managedFields are dropped.
+	Reduced func(*T)
 
+	// stubs: an object that cannot be read is shown by its name and UID (Unreadable), instead of not at all.
+	stubs  bool
 	object func(*T) runtime.Object
 	list   func() runtime.Object
 }
 
 // The resources that a node uses.
 var (
-	Pods            = of[corev1.Pod, corev1.PodList](corev1.SchemeGroupVersion, "pods", true)
+	Pods            = stubs(of[corev1.Pod, corev1.PodList](corev1.SchemeGroupVersion, "pods", true))
 	Nodes           = of[corev1.Node, corev1.NodeList](corev1.SchemeGroupVersion, "nodes", false)
-	Services        = of[corev1.Service, corev1.ServiceList](corev1.SchemeGroupVersion, "services", true)
+	Services        = of[corev1.Service, corev1.ServiceList](corev1.SchemeGroupVersion, "services", true).With(bareService)
 	ConfigMaps      = of[corev1.ConfigMap, corev1.ConfigMapList](corev1.SchemeGroupVersion, "configmaps", true)
 	Secrets         = of[corev1.Secret, corev1.SecretList](corev1.SchemeGroupVersion, "secrets", true)
 	Events          = of[corev1.Event, corev1.EventList](corev1.SchemeGroupVersion, "events", true)
@@ -86,8 +89,8 @@ var (
 	](certificatesv1.SchemeGroupVersion, "certificatesigningrequests", false)
 	ClusterTrustBundles = of[certificatesv1beta1.ClusterTrustBundle, certificatesv1beta1.ClusterTrustBundleList](
 		certificatesv1beta1.SchemeGroupVersion, "clustertrustbundles", false)
-	RuntimeClasses = few(of[nodev1.RuntimeClass, nodev1.RuntimeClassList](
-		nodev1.SchemeGroupVersion, "runtimeclasses", false))
+	RuntimeClasses = of[nodev1.RuntimeClass, nodev1.RuntimeClassList](
+		nodev1.SchemeGroupVersion, "runtimeclasses", false).With(bareClass)
 
 	// TokenReviews and SubjectAccessReviews are only created; the answer is the object with its status.
 	TokenReviews = of[authenticationv1.TokenReview, metav1.Status](
@@ -111,7 +114,32 @@ func of[T, L any, P pointer[T], Q pointer[L]](gv schema.GroupVersion, name strin
 	}
 }
 
-func few[T any](r Resource[T]) Resource[T] {
-	r.Few = true
+func stubs[T any](r Resource[T]) Resource[T] {
+	r.stubs = true
 	return r
+}
+
+// With returns the resource with objects that are reduced as they are read.
+func (r Resource[T]) With(reduced func(*T)) Resource[T] {
+	r.Reduced = reduced
+	return r
+}
+
+// bare returns what names an object.
+func bare(m *metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		CreationTimestamp: m.CreationTimestamp,
+	}
+}
+
+// bareService leaves what the variables of containers come from.
+func bareService(s *corev1.Service) {
+	*s = corev1.Service{ObjectMeta: bare(&s.ObjectMeta), Spec: corev1.ServiceSpec{
+		Type: s.Spec.Type, ClusterIP: s.Spec.ClusterIP, Ports: s.Spec.Ports,
+	}}
+}
+
+func bareClass(c *nodev1.RuntimeClass) {
+	*c = nodev1.RuntimeClass{ObjectMeta: bare(&c.ObjectMeta), Handler: c.Handler}
 }

@@ -2,6 +2,7 @@ package services
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -47,6 +48,28 @@ func text(env map[string]string) string {
 		all = append(all, name+"="+env[name])
 	}
 	return strings.Join(all, "\n")
+}
+
+func TestAnnotationsOfOtherServicesKeepOutNone(t *testing.T) {
+	server := fakeapi.New()
+	server.Create("services", svc("ns", "db", "10.0.0.1", corev1.ServicePort{Port: 5432}))
+	for i := range 270 {
+		large := svc("other", fmt.Sprint("s", i), corev1.ClusterIPNone)
+		large.Annotations = map[string]string{"a": strings.Repeat("x", 250<<10)}
+		server.Create("services", large)
+	}
+	s := start(t, server, nil)
+	for { // the list has 67 MiB
+		env, err := s.Env(t.Context(), "ns", true, true)
+		if errors.Is(err, ErrNotRead) {
+			continue
+		}
+		must.OK(t, err)
+		if env["DB_SERVICE_HOST"] != "10.0.0.1" {
+			t.Errorf("got %v", env)
+		}
+		return
+	}
 }
 
 func TestEnvHasTheAPIServerAndTheServicesOfTheNamespace(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cluster/client"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
@@ -31,7 +32,9 @@ type Pods struct {
 	mu     sync.Mutex
 	byUID  map[types.UID]*corev1.Pod
 	byName map[types.NamespacedName]types.UID
-	listed bool // a list was complete in this run
+	listed bool // there was a list in this run
+	// incomplete: the last list had an object of which not even a UID could be read. What it does not show may be there.
+	incomplete bool
 }
 
 func newPods(node string, log *slog.Logger, changed func(uid types.UID, mirror, onlyStatus bool)) *Pods {
@@ -69,11 +72,18 @@ func (p *Pods) List(mirrors bool) []*corev1.Pod {
 	return all
 }
 
-// Listed reports whether the pods are all there were at some time of this run.
+// Listed reports whether there was a list in this run: the pods are all there were, unless it is Incomplete.
 func (p *Pods) Listed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.listed
+}
+
+// Incomplete reports whether the last list had objects that are not known.
+func (p *Pods) Incomplete() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.incomplete
 }
 
 // set keeps a pod. Another one of its name is gone: the API server has one at a time. The caller holds p.mu.
@@ -82,7 +92,11 @@ func (p *Pods) set(pod *corev1.Pod) {
 	if other := p.byName[name]; other != "" && other != pod.UID {
 		p.drop(other)
 	}
-	onlyStatus := onlyStatusDiffers(p.byUID[pod.UID], pod)
+	old := p.byUID[pod.UID]
+	if old != nil && client.Unreadable(pod) != "" {
+		return // what was read of it stays
+	}
+	onlyStatus := onlyStatusDiffers(old, pod)
 	p.byUID[pod.UID], p.byName[name] = pod, pod.UID
 	p.changed(pod.UID, manifest.IsMirror(pod), onlyStatus)
 }
@@ -139,15 +153,23 @@ func (s store) Delete(obj any) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.byUID[pod.UID] == nil && pod.UID != "" {
+		s.changed(pod.UID, manifest.IsMirror(pod), false) // an incomplete list did not show it, but the journal may have it
+	}
 	s.drop(pod.UID)
 	return nil
 }
 
-// Replace keeps the pods of a complete list, and drops all others.
+// Replace keeps the pods of a list, and drops all others if it is complete.
 func (s store) Replace(list []any, _ string) error {
 	all := map[types.UID]*corev1.Pod{}
 	var first error
+	incomplete := false
 	for _, obj := range list {
+		if pod, ok := obj.(*corev1.Pod); ok && pod.UID == "" && client.Unreadable(pod) != "" {
+			incomplete = true
+			continue
+		}
 		pod, err := s.ours(obj)
 		if err == nil {
 			all[pod.UID] = pod
@@ -157,10 +179,15 @@ func (s store) Replace(list []any, _ string) error {
 	if first != nil {
 		s.log.Error("pods of the API server's list are left out", "left out", len(list)-len(all), "first", first)
 	}
+	if incomplete {
+		s.log.Error("the API server's list of pods has objects that cannot be read, nor their UIDs: no pod is removed for " +
+			"not being in it")
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.incomplete = incomplete
 	for _, uid := range slices.Sorted(maps.Keys(s.byUID)) { // one seed gives one journal
-		if all[uid] == nil {
+		if all[uid] == nil && !incomplete {
 			s.drop(uid)
 		}
 	}
@@ -168,7 +195,7 @@ func (s store) Replace(list []any, _ string) error {
 		s.set(all[uid])
 	}
 	s.listed = true
-	s.changed("", false, false) // the list is complete, whatever it has
+	s.changed("", false, false) // there was a list, whatever it has
 	return nil
 }
 
@@ -178,6 +205,10 @@ func (s store) ours(obj any) (*corev1.Pod, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
 		return nil, fmt.Errorf("the API server sent a %T", obj)
+	}
+	Reduce(pod)
+	if client.Unreadable(pod) != "" {
+		pod.Spec.NodeName = s.node
 	}
 	err := manifest.CheckNames(pod)
 	if err == nil {
@@ -189,7 +220,6 @@ func (s store) ours(obj any) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the API server sent pod %.64q in namespace %.64q: %w", pod.Name, pod.Namespace, err)
 	}
-	pod.ManagedFields = nil // nobody reads them, and they are most of an object
 	return pod, nil
 }
 

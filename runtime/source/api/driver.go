@@ -1,16 +1,19 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -160,15 +163,17 @@ func (d *Driver) Run(ctx context.Context) error {
 }
 
 // HandOver emits what has changed since the last fact. What changes meanwhile is emitted with the next one, so a burst
-// becomes few facts. Before a complete list it does nothing. Run calls it; a simulation calls it instead of Run.
+// becomes few facts. Before a list it does nothing; on the ground of an incomplete one it removes nothing. Run calls
+// it; a simulation calls it instead of Run.
 func (d *Driver) HandOver(ctx context.Context) error {
 	if !d.pods.Listed() {
 		return nil
 	}
+	complete := !d.pods.Incomplete()
 	d.mu.Lock()
 	changed := d.dirty
 	d.dirty = map[types.UID]bool{}
-	first := !d.sent
+	first := complete && !d.sent
 	d.mu.Unlock()
 	if first {
 		for uid := range d.sender.Files {
@@ -180,10 +185,10 @@ func (d *Driver) HandOver(ctx context.Context) error {
 	for _, uid := range slices.Sorted(maps.Keys(changed)) {
 		files = append(files, d.fileOf(uid))
 	}
-	err := d.sender.Send(ctx, files, true)
+	err := d.sender.Send(ctx, files, complete)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.sendErr, d.sent = err, d.sent || err == nil
+	d.sendErr, d.sent = err, d.sent || complete && err == nil
 	if err != nil {
 		maps.Copy(d.dirty, changed)
 	}
@@ -197,13 +202,20 @@ func (d *Driver) fileOf(uid types.UID) feed.File {
 	if pod == nil || manifest.IsMirror(pod) {
 		return none
 	}
+	why := refusal(pod)
+	if known := d.sender.Files[string(uid)].GetPods(); len(known) == 1 && (why != "" || isBare(pod)) {
+		return feed.File{ManifestFile: &journaletv1.ManifestFile{Path: string(uid), Pods: []*journaletv1.PodRef{
+			keptRef(known[0], pod, why),
+		}}}
+	}
 	parsed, unsupported, err := manifest.FromAPI(pod)
 	if err != nil {
 		d.log.Error("cannot write a pod as JSON; it does not run", "pod", pod.Namespace+"/"+pod.Name, "uid", uid)
 		return none
 	}
 	ref := &journaletv1.PodRef{
-		Uid: string(uid), Namespace: pod.Namespace, Name: pod.Name, Digest: parsed.Digest, Api: apiOf(pod, unsupported),
+		Uid: string(uid), Namespace: pod.Namespace, Name: pod.Name, Digest: parsed.Digest,
+		Api: apiOf(pod, cmp.Or(why, unsupported)),
 	}
 	if at := pod.CreationTimestamp; !at.IsZero() {
 		ref.CreatedAt = timestamppb.New(at.Time)
@@ -214,13 +226,33 @@ func (d *Driver) fileOf(uid types.UID) feed.File {
 	}
 }
 
+// keptRef returns the entry of a pod whose manifest is not known any more, or was never to be: the recorded one stays.
+// An update that is refused changes nothing but that the pod is deleted.
+func keptRef(known *journaletv1.PodRef, pod *corev1.Pod, why string) *journaletv1.PodRef {
+	ref := proto.CloneOf(known)
+	now := apiOf(pod, "")
+	if ref.Api == nil {
+		ref.Api = &journaletv1.ApiPod{}
+	}
+	if now.GetDeleted() {
+		ref.Api.Deleted, ref.Api.DeletionGraceSeconds = true, now.GetDeletionGraceSeconds()
+	}
+	if now.GetTerminalPhase() != journaletv1.PodPhase_POD_PHASE_UNSPECIFIED {
+		ref.Api.TerminalPhase = now.GetTerminalPhase()
+	}
+	if why == "" {
+		ref.Api.Generation = now.GetGeneration()
+	}
+	return ref
+}
+
 // leastGraceSeconds is what the kubelet makes of a shorter period of a deletion.
 const leastGraceSeconds = 1
 
 func apiOf(pod *corev1.Pod, unsupported string) *journaletv1.ApiPod {
 	a := &journaletv1.ApiPod{
 		Deleted: pod.DeletionTimestamp != nil, Generation: pod.Generation,
-		Unsupported: unsupported[:min(len(unsupported), maxUnsupportedBytes)],
+		Unsupported: strings.ToValidUTF8(unsupported[:min(len(unsupported), maxUnsupportedBytes)], ""),
 	}
 	if a.Deleted {
 		a.DeletionGraceSeconds = leastGraceSeconds
@@ -279,13 +311,29 @@ func (d *Driver) Complete() bool {
 	return d.sent
 }
 
-// errNoList is why the driver has no pods yet. It is no reason to restart the agent.
-var errNoList = errors.New("the API server has not listed the pods of this node yet")
+// errNoList is why the driver has no pods yet, errIncomplete why it may have too many. Neither is a reason to restart
+// the agent.
+var (
+	errNoList     = errors.New("the API server has not listed the pods of this node yet")
+	errIncomplete = errors.New("the API server's list of the pods of this node has objects that cannot be read; the log " +
+		"has the reason")
+)
 
-// Ready returns an error as long as no list of this run has been emitted.
+// Ready returns an error as long as no list of this run has been emitted, and while the last one was incomplete.
 func (d *Driver) Ready() error {
+	if err := d.Whole(); err != nil {
+		return err
+	}
 	if !d.Complete() {
 		return errNoList
+	}
+	return nil
+}
+
+// Whole returns an error while the last list was incomplete.
+func (d *Driver) Whole() error {
+	if d.pods.Incomplete() {
+		return errIncomplete
 	}
 	return nil
 }

@@ -52,7 +52,9 @@ type run struct {
 func start(t *testing.T, url string, seed *journaletv1.SourceState, o Options) *run {
 	t.Helper()
 	r := &run{facts: make(chan *journaletv1.ManifestsRead, 1000)}
-	o.ListWatch = listWatch(t, url)
+	if o.ListWatch == nil {
+		o.ListWatch = listWatch(t, url)
+	}
 	if o.Store == nil {
 		o.Store = func(context.Context, iter.Seq2[string, []byte]) error { return nil }
 	}

@@ -1,0 +1,66 @@
+package api
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cluster/client"
+	"github.com/journalet/journalet/runtime/source/manifest"
+)
+
+// kindReduced is the kind of a pod that Reduce has seen. What the API server sends as kind is dropped by client.
+const kindReduced = "Reduced"
+
+// maxMirrorValue bounds the annotations that are kept of a mirror pod: those that make it one are UIDs, digests, times.
+const maxMirrorValue = 256
+
+// Reduce drops what nobody reads of a pod as soon as the API server has sent it. A mirror pod needs what makes it one,
+// a pod that has ended its names and its status: a node may have 12,500 of these.
+func Reduce(pod *corev1.Pod) {
+	if pod.Kind == kindReduced {
+		return
+	}
+	pod.Kind, pod.APIVersion = kindReduced, ""
+	pod.ManagedFields = nil // they are most of an object
+	switch {
+	case client.Unreadable(pod) != "":
+	case manifest.IsMirror(pod):
+		kept := pod.Annotations
+		maps.DeleteFunc(kept, func(_, value string) bool { return len(value) > maxMirrorValue })
+		bare(pod)
+		pod.Annotations = kept
+	case terminal(pod) != journaletv1.PodPhase_POD_PHASE_UNSPECIFIED:
+		bare(pod)
+	}
+}
+
+// refusal returns why a pod is rejected with no more than its names, "" for any other.
+func refusal(pod *corev1.Pod) string {
+	if why := client.Unreadable(pod); why != "" {
+		return "an object of the API server that cannot be read: " + why
+	}
+	return ""
+}
+
+// isBare reports whether a pod has ended and was reduced, so that its manifest is not known.
+func isBare(pod *corev1.Pod) bool { return terminal(pod) != journaletv1.PodPhase_POD_PHASE_UNSPECIFIED }
+
+// bare leaves of a pod what names it, what its deletion and its status need.
+func bare(pod *corev1.Pod) {
+	m, s := &pod.ObjectMeta, &pod.Spec
+	*pod = corev1.Pod{
+		TypeMeta: metav1.TypeMeta{Kind: kindReduced},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, Generation: m.Generation,
+			CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
+			DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds,
+		},
+		Spec: corev1.PodSpec{
+			NodeName: s.NodeName, RestartPolicy: s.RestartPolicy, TerminationGracePeriodSeconds: s.TerminationGracePeriodSeconds,
+		},
+		Status: pod.Status,
+	}
+}

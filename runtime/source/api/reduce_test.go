@@ -1,0 +1,179 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cluster/client"
+	"github.com/journalet/journalet/runtime/source/manifest"
+	"github.com/journalet/journalet/test/fakeapi"
+	"github.com/journalet/journalet/test/must"
+)
+
+// realListWatch lists and watches as the agent does.
+func realListWatch(t *testing.T, url string) cache.ListerWatcher {
+	t.Helper()
+	c, err := client.New(client.Options{Config: &rest.Config{Host: url}, ContentType: "application/json",
+		Main: client.Limits{QPS: -1}})
+	must.OK(t, err)
+	lw, err := client.ListWatch(c, client.Pods.With(Reduce), "", "spec.nodeName=n1")
+	must.OK(t, err)
+	return lw
+}
+
+func TestManyLargePodsKeepOutNoOther(t *testing.T) {
+	for _, noWatchList := range []bool{false, true} {
+		s := fakeapi.New()
+		s.NoWatchList = noWatchList
+		large := map[string]bool{}
+		for i := range 52 {
+			pod := testPod(fmt.Sprint("large-", i))
+			pod.Spec.Containers[0].Args = []string{strings.Repeat("x", 1_350_000)}
+			large[s.Create("pods", pod)] = true
+		}
+		url := s.Start(t)
+		r := start(t, url, &journaletv1.SourceState{Synced: true, Files: map[string]*journaletv1.ManifestFile{
+			"gone": {Path: "gone", Pods: []*journaletv1.PodRef{{Uid: "gone"}}},
+		}}, Options{ListWatch: realListWatch(t, url)})
+		removed := false
+		for len(large) > 0 {
+			for _, f := range (<-r.facts).GetChanged() {
+				removed = removed || f.GetPath() == "gone" && len(f.GetPods()) == 0
+				if len(f.GetPods()) == 1 {
+					delete(large, f.GetPath())
+				}
+			}
+		}
+		uid := s.Create("pods", testPod("new"))
+		if a := r.one(t, uid); a.GetDeleted() || !removed {
+			t.Errorf("the new pod is %v; the one that went is removed: %v", a, removed)
+		}
+		s.Delete("pods", "default", "new", 5)
+		if a := r.one(t, uid); !a.GetDeleted() {
+			t.Errorf("the new pod is %v", a)
+		}
+		r.stop()
+	}
+}
+
+// unreadable is a pod as package client shows it that could not read it.
+func unreadable(uid string) *corev1.Pod {
+	pod := &corev1.Pod{}
+	pod.Annotations = map[string]string{"journalet.io/unreadable": "it has 4000000 bytes, and may have 3145728"}
+	if uid != "" {
+		pod.Name, pod.Namespace, pod.UID, pod.ResourceVersion = uid, "default", types.UID(uid), "1"
+	}
+	return pod
+}
+
+// sent hands over and returns what is new, by UID.
+func (r *run) sent(t *testing.T) (*journaletv1.ManifestsRead, map[string]*journaletv1.PodRef) {
+	t.Helper()
+	must.OK(t, r.HandOver(t.Context()))
+	all, whole := map[string]*journaletv1.PodRef{}, &journaletv1.ManifestsRead{}
+	for len(r.facts) > 0 {
+		m := <-r.facts
+		whole.Synced = whole.GetSynced() || m.GetSynced()
+		for _, f := range m.GetChanged() {
+			all[f.GetPath()] = nil
+			for _, p := range f.GetPods() {
+				all[f.GetPath()] = p
+			}
+		}
+	}
+	return whole, all
+}
+
+// idle returns a driver without a Reflector.
+func idle(seed *journaletv1.SourceState) *run {
+	r := &run{facts: make(chan *journaletv1.ManifestsRead, 1000)}
+	r.Driver = New(Options{ListWatch: &cache.ListWatch{}, NodeName: "n1",
+		Store: func(context.Context, iter.Seq2[string, []byte]) error { return nil },
+		Sink:  func(_ context.Context, m *journaletv1.ManifestsRead) error { r.facts <- m; return nil }})
+	r.Seed(seed)
+	return r
+}
+
+func uidPod(name string) *corev1.Pod {
+	pod := testPod(name)
+	pod.UID = types.UID(name)
+	return pod
+}
+
+func TestAPodThatCannotBeReadIsRejectedOrStaysAsItWas(t *testing.T) {
+	r := idle(&journaletv1.SourceState{Synced: true, Files: map[string]*journaletv1.ManifestFile{
+		"known": {Path: "known", Pods: []*journaletv1.PodRef{{
+			Uid: "known", Namespace: "default", Name: "known", Digest: "sha256:d", Api: &journaletv1.ApiPod{Generation: 3},
+		}}},
+		"gone": {Path: "gone", Pods: []*journaletv1.PodRef{{Uid: "gone"}}},
+	}})
+	must.OK(t, r.Store().Replace([]any{unreadable("known"), unreadable("new"), uidPod("a")}, "1"))
+	m, all := r.sent(t)
+	if _, changed := all["known"]; changed || all["a"] == nil || len(all) != 3 || all["gone"] != nil {
+		t.Errorf("sent %v, %v", m, all)
+	}
+	if why := all["new"].GetApi().GetUnsupported(); !strings.Contains(why, "4000000 bytes") {
+		t.Errorf("the new one is rejected for %q", why)
+	}
+	must.OK(t, r.Store().Update(unreadable("a")))
+	if kept := r.Pods().Get("a"); len(kept.Spec.Containers) != 1 {
+		t.Errorf("what was read is replaced by %v", kept)
+	}
+	must.OK(t, r.Store().Delete(unreadable("new")))
+	if _, all = r.sent(t); len(all) != 1 || all["new"] != nil {
+		t.Errorf("after its deletion: %v", all)
+	}
+}
+
+func TestNothingIsRemovedOnTheGroundOfAnIncompleteList(t *testing.T) {
+	r := idle(&journaletv1.SourceState{Synced: true, Files: map[string]*journaletv1.ManifestFile{
+		"known": {Path: "known", Pods: []*journaletv1.PodRef{{Uid: "known"}}},
+	}})
+	must.OK(t, r.Store().Replace([]any{unreadable(""), uidPod("a")}, "1"))
+	m, all := r.sent(t)
+	if len(all) != 1 || all["a"] == nil || r.Complete() || r.Ready() == nil {
+		t.Errorf("sent %v, %v; complete %v, ready %v", m, all, r.Complete(), r.Ready())
+	}
+	must.OK(t, r.Store().Delete(uidPod("known"))) // the watch shows it
+	if _, all = r.sent(t); len(all) != 1 || all["known"] != nil {
+		t.Errorf("after the deletion: %v", all)
+	}
+	must.OK(t, r.Store().Replace([]any{uidPod("b")}, "2"))
+	if _, all = r.sent(t); len(all) != 2 || all["b"] == nil || !r.Complete() || r.Ready() != nil {
+		t.Errorf("after a complete list: %v, complete %v, ready %v", all, r.Complete(), r.Ready())
+	}
+}
+
+func TestAPodThatHasEndedKeepsItsManifestButNotInMemory(t *testing.T) {
+	r := idle(nil)
+	pod := uidPod("a")
+	must.OK(t, r.Store().Replace([]any{pod.DeepCopy()}, "1"))
+	_, before := r.sent(t)
+	pod.Status = corev1.PodStatus{Phase: corev1.PodFailed, Message: "m"}
+	pod.Generation = 2
+	must.OK(t, r.Store().Update(pod.DeepCopy()))
+	_, after := r.sent(t)
+	kept := r.Pods().Get("a")
+	if a := after["a"]; a.GetDigest() != before["a"].GetDigest() || a.GetApi().GetGeneration() != 2 ||
+		a.GetApi().GetTerminalPhase() != journaletv1.PodPhase_POD_PHASE_FAILED {
+		t.Errorf("sent %v after %v", a, before["a"])
+	}
+	if len(kept.Spec.Containers) != 0 || kept.Status.Message != "m" || kept.Name != "a" {
+		t.Errorf("kept %v", kept)
+	}
+	mirror := uidPod("m")
+	mirror.Annotations = map[string]string{manifest.ConfigMirrorAnnotation: "u", "x": strings.Repeat("x", 1000)}
+	must.OK(t, r.Store().Update(mirror))
+	if k := r.Pods().Get("m"); len(k.Annotations) != 1 || len(k.Spec.Containers) > 0 || k.Spec.NodeName != "n1" {
+		t.Errorf("kept %v", k)
+	}
+}
