@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,10 +26,10 @@ const (
 	checkAway = 100 * time.Millisecond
 	// saveAfter is how long after a change the list is kept, which takes in the changes until then.
 	saveAfter = 2 * time.Second
-	// maxListBytes bounds the list that is kept: some 20,000 Services.
+	// maxListBytes bounds the list that is kept, some 20,000 Services, and maxValues the values, more than a cluster of
+	// the largest size has. Beyond them the largest namespace is left out: no namespace takes the room of another.
 	maxListBytes = 4 << 20
-	// maxValues bounds the values: more objects than a cluster of the largest size has.
-	maxValues = 65536
+	maxValues    = 65536
 )
 
 // ErrNotRead means that there has been no list yet, and that none was kept.
@@ -59,8 +60,11 @@ type List[T, V any] struct {
 	first  chan struct{} // closed with the first list
 
 	mu sync.Mutex
-	// saving: the list is about to be kept. full: an object was left out.
-	saving, full bool
+	// saving: the list is about to be kept.
+	saving bool
+	// out are the namespaces whose objects are left out until the next list; cut, the one that was last not kept.
+	out map[string]bool
+	cut string
 	// all are the values by namespace, empty for a resource without, and name; count is how many they are.
 	all   map[string]map[string]V
 	count int
@@ -158,10 +162,48 @@ func (l *List[T, V]) changed() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.saving = false
-		if data, err := json.Marshal(l.all); err == nil && len(data) <= maxListBytes {
+		if data := l.fitting(); data != nil {
 			l.opts.Kept.SaveList(l.name, data)
 		}
 	})
+}
+
+// fitting returns the encoded list, without the largest namespaces if it would be too large; l.mu is held.
+func (l *List[T, V]) fitting() []byte {
+	parts, size := map[string]json.RawMessage{}, 2
+	for namespace, of := range l.all {
+		data, err := json.Marshal(of)
+		if err != nil {
+			return nil
+		}
+		parts[namespace] = data
+		size += len(data) + len(namespace) + len(`"":,`)
+	}
+	for size > maxListBytes {
+		largest := largestOf(parts, func(data json.RawMessage) int { return len(data) })
+		if largest != l.cut {
+			l.cut = largest
+			l.opts.Log.Warn("a list is too large to be kept; it is kept without its largest namespace", "resource", l.name,
+				"namespace", largest, "bytes", maxListBytes)
+		}
+		size -= len(parts[largest]) + len(largest) + len(`"":,`)
+		delete(parts, largest)
+	}
+	data, err := json.Marshal(parts)
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+// largestOf returns the key of the largest value, of several the first one.
+func largestOf[V any](all map[string]V, size func(V) int) (largest string) {
+	for i, namespace := range slices.Sorted(maps.Keys(all)) {
+		if i == 0 || size(all[namespace]) > size(all[largest]) {
+			largest = namespace
+		}
+	}
+	return largest
 }
 
 // set takes an object; l.mu is held.
@@ -177,13 +219,11 @@ func (l *List[T, V]) set(o any) error {
 		l.remove(namespace, name)
 		return nil
 	}
+	if l.out[namespace] {
+		return nil
+	}
 	if _, has := l.all[namespace][name]; !has {
-		if l.count >= maxValues {
-			if !l.full {
-				l.full = true
-				l.opts.Log.Warn("the API server has more objects than are followed; the others are unknown to containers",
-					"resource", l.name, "followed", maxValues)
-			}
+		if l.count >= maxValues && !l.makeRoom(namespace) {
 			return nil
 		}
 		l.count++
@@ -193,6 +233,25 @@ func (l *List[T, V]) set(o any) error {
 	}
 	l.all[namespace][name] = value
 	return nil
+}
+
+// makeRoom leaves out the largest namespace, and reports whether that is another than the given one; l.mu is held.
+func (l *List[T, V]) makeRoom(namespace string) bool {
+	largest := largestOf(l.all, func(of map[string]V) int { return len(of) })
+	if len(l.all[namespace]) == len(l.all[largest]) {
+		largest = namespace
+	}
+	if l.opts.Log.Warn("the API server has more objects than are followed; those of the largest namespace are unknown to "+
+		"containers", "resource", l.name, "namespace", largest, "followed", maxValues); largest == "" {
+		return false // a resource without namespaces
+	}
+	if l.out == nil {
+		l.out = map[string]bool{}
+	}
+	l.out[largest] = true
+	l.count -= len(l.all[largest])
+	delete(l.all, largest)
+	return largest != namespace
 }
 
 // remove forgets an object; l.mu is held.
@@ -240,7 +299,7 @@ func (s *store[T, V]) Replace(all []any, _ string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.list()
-	l.all, l.count, l.full = map[string]map[string]V{}, 0, false
+	l.all, l.count, l.out = map[string]map[string]V{}, 0, nil
 	for _, o := range all {
 		if err := l.set(o); err != nil {
 			return err
