@@ -28,8 +28,12 @@ type Volumes interface {
 	WriteResources(uid string, given *journaletv1.GivenResources) error
 }
 
-// maxVolumeMessageBytes bounds the message of one volume: a pod may have hundreds.
-const maxVolumeMessageBytes = 1 << 10
+// maxVolumeMessageBytes bounds the message of one volume, and maxVolumeMessages those of all volumes of a call, which
+// are in one record of 1 MiB: a pod may have a thousand.
+const (
+	maxVolumeMessageBytes = 1 << 10
+	maxVolumeMessages     = 256 << 10
+)
 
 func (c *call) setUpVolumes(ctx context.Context, req *journaletv1.SetUpVolumes) (result, error) {
 	pod, err := c.allocatedPod(ctx, req)
@@ -118,9 +122,10 @@ func volumeFailure(outcomes []*journaletv1.VolumeOutcome) error {
 
 // volumeOutcomes returns the outcomes as they may be recorded.
 func (c *call) volumeOutcomes(outcomes []*journaletv1.VolumeOutcome) []*journaletv1.VolumeOutcome {
+	most := min(maxVolumeMessageBytes, maxVolumeMessages/max(1, len(outcomes)))
 	for _, o := range outcomes {
 		// The whole text first: a value that the bound has cut would not be found.
-		o.Message = Truncate(c.withhold(o.GetMessage()), maxVolumeMessageBytes)
+		o.Message = Truncate(c.withhold(o.GetMessage()), most)
 	}
 	return outcomes
 }

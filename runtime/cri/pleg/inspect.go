@@ -63,6 +63,7 @@ func (p *PLEG) inspect(
 		}
 	}
 	Sort(now)
+	Fit(now)
 	if last == nil && IsEmpty(now) || last != nil && !Differs(now, last) {
 		return nil, nil
 	}

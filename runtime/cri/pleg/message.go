@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/cri"
 )
@@ -40,6 +42,23 @@ func (p *PLEG) terminationMessage(uid string, st *runtimeapi.ContainerStatus) st
 		out += ": "
 	}
 	return cri.Truncate(out+text, maxMessageBytes)
+}
+
+// maxObservationBytes bounds a pod's observation, which is one record of 1 MiB with what the journal adds: 80
+// containers with two instances each, and 100 ephemeral ones, have 700 KiB at most without their messages.
+const maxObservationBytes = 768 << 10
+
+// Fit shortens the termination messages of an observation that no record would take, the longest first.
+func Fit(o *journaletv1.PodObserved) {
+	for limit := maxMessageBytes / 2; limit > 0 && proto.Size(o) > maxObservationBytes; limit /= 2 {
+		for i, c := range o.GetContainers() {
+			if len(c.GetMessage()) > limit {
+				c = proto.CloneOf(c) // it may be one of the last observation
+				c.Message = cri.Truncate(c.GetMessage(), limit)
+				o.Containers[i] = c
+			}
+		}
+	}
 }
 
 // messageFile reads the file mounted at the container's terminationMessagePath. It must be a file of the agent.

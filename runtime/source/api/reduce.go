@@ -14,17 +14,23 @@ import (
 // kindReduced is the kind of a pod that Reduce has seen. What the API server sends as kind is dropped by client.
 const kindReduced = "Reduced"
 
+// beyondBounds is the annotation of a pod that is left with its names, because the rest is beyond what this node takes;
+// its value says what. One that the API server sends is dropped.
+const beyondBounds = "journalet.io/beyond-bounds"
+
 // maxMirrorValue bounds the annotations that are kept of a mirror pod: those that make it one are UIDs, digests, times.
 const maxMirrorValue = 256
 
 // Reduce drops what nobody reads of a pod as soon as the API server has sent it. A mirror pod needs what makes it one,
-// a pod that has ended its names and its status: a node may have 12,500 of these.
+// a pod that has ended its names and its status: a node may have 12,500 of these. One beyond a bound of the node keeps
+// its names, by which it is rejected and deleted.
 func Reduce(pod *corev1.Pod) {
 	if pod.Kind == kindReduced {
 		return
 	}
 	pod.Kind, pod.APIVersion = kindReduced, ""
 	pod.ManagedFields = nil // they are most of an object
+	delete(pod.Annotations, beyondBounds)
 	switch {
 	case client.Unreadable(pod) != "":
 	case manifest.IsMirror(pod):
@@ -34,6 +40,11 @@ func Reduce(pod *corev1.Pod) {
 		pod.Annotations = kept
 	case terminal(pod) != journaletv1.PodPhase_POD_PHASE_UNSPECIFIED:
 		bare(pod)
+	default:
+		if why := manifest.Gate(pod); why != "" {
+			bare(pod)
+			pod.Annotations = map[string]string{beyondBounds: why}
+		}
 	}
 }
 
@@ -42,7 +53,7 @@ func refusal(pod *corev1.Pod) string {
 	if why := client.Unreadable(pod); why != "" {
 		return "an object of the API server that cannot be read: " + why
 	}
-	return ""
+	return pod.Annotations[beyondBounds]
 }
 
 // isBare reports whether a pod has ended and was reduced, so that its manifest is not known.

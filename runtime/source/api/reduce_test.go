@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -175,5 +176,72 @@ func TestAPodThatHasEndedKeepsItsManifestButNotInMemory(t *testing.T) {
 	must.OK(t, r.Store().Update(mirror))
 	if k := r.Pods().Get("m"); len(k.Annotations) != 1 || len(k.Spec.Containers) > 0 || k.Spec.NodeName != "n1" {
 		t.Errorf("kept %v", k)
+	}
+}
+
+func TestAPodBeyondABoundIsRejectedByItsNamesAndCanBeDeleted(t *testing.T) {
+	r := idle(nil)
+	large := uidPod("large")
+	large.Annotations = map[string]string{beyondBounds: "nothing", "a": "b"}
+	large.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+		Secret: &corev1.SecretVolumeSource{SecretName: strings.Repeat("s", 1_100_000)},
+	}}}
+	must.OK(t, r.Store().Replace([]any{large.DeepCopy()}, "1"))
+	_, all := r.sent(t)
+	const why = "spec.volumes[0].secret.secretName of 1100000 bytes, more than 253"
+	if a := all["large"]; a.GetApi().GetUnsupported() != why || a.GetNamespace() != "default" {
+		t.Errorf("sent %v", all)
+	}
+	kept := r.Pods().Get("large")
+	if len(kept.Spec.Volumes)+len(kept.Spec.Containers) > 0 || kept.Spec.NodeName != "n1" {
+		t.Errorf("kept %v", kept)
+	}
+	now := metav1.Now()
+	large.DeletionTimestamp, large.DeletionGracePeriodSeconds = &now, new(int64)
+	*large.DeletionGracePeriodSeconds = 7
+	must.OK(t, r.Store().Update(large.DeepCopy()))
+	if _, all = r.sent(t); !all["large"].GetApi().GetDeleted() || all["large"].GetApi().GetDeletionGraceSeconds() != 7 {
+		t.Errorf("after its deletion: %v", all)
+	}
+	must.OK(t, r.Store().Delete(large))
+	if _, all = r.sent(t); len(all) != 1 || all["large"] != nil {
+		t.Errorf("after it went: %v", all)
+	}
+}
+
+func TestAnUpdateBeyondABoundChangesOnlyTheDeletion(t *testing.T) {
+	r := idle(nil)
+	pod := uidPod("a")
+	must.OK(t, r.Store().Replace([]any{pod.DeepCopy()}, "1"))
+	_, all := r.sent(t)
+	before := all["a"]
+	for i := range 101 {
+		e := corev1.EphemeralContainer{}
+		e.Name = fmt.Sprint("e", i)
+		pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, e)
+	}
+	pod.Generation = 2
+	must.OK(t, r.Store().Update(pod.DeepCopy()))
+	if _, all = r.sent(t); len(all) != 0 {
+		t.Errorf("the update is sent: %v", all)
+	}
+	now, grace := metav1.Now(), int64(5)
+	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &now, &grace
+	must.OK(t, r.Store().Update(pod.DeepCopy()))
+	_, all = r.sent(t)
+	if a := all["a"]; a.GetDigest() != before.GetDigest() || a.GetApi().GetUnsupported() != "" ||
+		!a.GetApi().GetDeleted() || a.GetApi().GetDeletionGraceSeconds() != 5 {
+		t.Errorf("sent %v after %v", a, before)
+	}
+}
+
+func TestAPodOfPlainSizeKeepsItsManifest(t *testing.T) {
+	r := idle(nil)
+	pod := uidPod("a")
+	pod.Annotations[beyondBounds] = "yes"
+	pod.Spec.Containers[0].Args = []string{strings.Repeat("x", 1<<20)}
+	must.OK(t, r.Store().Replace([]any{pod}, "1"))
+	if _, all := r.sent(t); all["a"].GetApi().GetUnsupported() != "" || len(r.Pods().Get("a").Spec.Containers) != 1 {
+		t.Errorf("sent %v", all)
 	}
 }

@@ -7,5 +7,8 @@ var Limits = map[string]int{
 	"MaxProblems": MaxProblems, "MaxPodBytes": MaxPodBytes, "maxPodValues": maxPodValues,
 	"MaxContainers": MaxContainers, "maxReadinessGates": maxReadinessGates, "maxHostPorts": maxHostPorts,
 	"maxDataBytes": maxDataBytes, "maxTrustBundleBytes": maxTrustBundleBytes,
+	"maxEphemeral": maxEphemeral, "maxVolumes": maxVolumes, "maxReferences": maxReferences,
+	"maxReferenceBytes": maxReferenceBytes, "maxAdmissionBytes": maxAdmissionBytes, "maxNameBytes": maxNameBytes,
+	"maxImageBytes": maxImageBytes, "maxHostIPBytes": maxHostIPBytes, "maxTextBytes": maxTextBytes,
 	"maxLabelBytes": maxLabelBytes, "maxPathBytes": maxPathBytes,
 }

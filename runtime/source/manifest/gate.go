@@ -1,0 +1,188 @@
+package manifest
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	actor "github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/actors/references"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Bounds of a pod of the API server, which validates what it has not bounded: a Secret's name may have a megabyte.
+// What a pod adds to a record is below 1 MiB with them (test/scenario has the largest pod), and nothing that has run
+// on a kubelet is beyond them. Those of static pods are in validate_counts.go.
+const (
+	// maxEphemeral bounds ephemeral containers, which are never removed from a pod.
+	maxEphemeral = 100
+	// maxVolumes and maxReferences bound the volumes of a pod and the objects that it refers to.
+	maxVolumes    = 1000
+	maxReferences = 1000
+	// maxReferenceBytes bounds the references as they are recorded: 1000 names of the greatest length are half of it.
+	maxReferenceBytes = 512 << 10
+	// maxAdmissionBytes bounds a pod's request for admission, which lists its host ports and devices.
+	maxAdmissionBytes = 768 << 10
+	// maxNameBytes bounds the name of an object: that of a DNS name. No object has a longer one.
+	maxNameBytes = validation.DNS1123SubdomainMaxLength
+	// maxImageBytes bounds an image: a name of 255 bytes, a tag of 128 and a digest of sha512 have 520.
+	maxImageBytes = 1024
+	// maxHostIPBytes bounds an IP address as text, with its zone.
+	maxHostIPBytes = 64
+	// maxTextBytes bounds every other text that is none of the pod's own data: the longest are paths.
+	maxTextBytes = maxPathBytes + 1
+)
+
+// data are the fields of pods that hold what only the pod's own processes read. MaxPodBytes bounds them.
+var data = map[string]bool{
+	"Container.Command": true, "Container.Args": true, "EphemeralContainerCommon.Command": true,
+	"EphemeralContainerCommon.Args": true, "EnvVar.Value": true, "ExecAction.Command": true, "HTTPHeader.Value": true,
+	"HTTPGetAction.Path": true, "CSIVolumeSource.VolumeAttributes": true, "FlexVolumeSource.Options": true,
+	"WindowsSecurityContextOptions.GMSACredentialSpec": true,
+}
+
+// fieldBounds are the bounds of fields other than maxTextBytes.
+var fieldBounds = map[string]int{
+	"LocalObjectReference.Name": maxNameBytes, "SecretVolumeSource.SecretName": maxNameBytes,
+	"PersistentVolumeClaimVolumeSource.ClaimName": maxNameBytes, "CSIVolumeSource.Driver": maxNameBytes,
+	"AzureFileVolumeSource.SecretName": maxNameBytes, "ClusterTrustBundleProjection.Name": maxNameBytes,
+	"PodSpec.ServiceAccountName": maxNameBytes, "PodSpec.DeprecatedServiceAccount": maxNameBytes,
+	"PodResourceClaim.ResourceClaimName": maxNameBytes, "PodResourceClaim.ResourceClaimTemplateName": maxNameBytes,
+	"PodReadinessGate.ConditionType": validation.DNS1123SubdomainMaxLength + 1 + validation.DNS1123LabelMaxLength,
+	"ContainerPort.HostIP":           maxHostIPBytes, "Container.Image": maxImageBytes,
+	"EphemeralContainerCommon.Image": maxImageBytes, "ImageVolumeSource.Reference": maxImageBytes,
+}
+
+// Gate returns what of a pod of the API server is beyond what this node takes, with the field and the bound; "" for a
+// pod that it takes.
+func Gate(pod *corev1.Pod) string {
+	if n := pod.ObjectMeta.Size() + pod.Spec.Size() - managedBytes(pod); n > MaxPodBytes {
+		return beyond("a pod", n, "bytes", MaxPodBytes)
+	}
+	if err := CheckNames(pod); err != nil {
+		return err.Error()
+	}
+	if why := cmp.Or(gateCounts(pod), gateTexts(pod)); why != "" {
+		return why
+	}
+	refs := references.References(pod)
+	size := proto.Size(&journaletv1.ObjectsSet{Refs: refs})
+	request := actor.AdmissionRequest(&journaletv1.PodRef{Api: &journaletv1.ApiPod{}}, pod)
+	return cmp.Or(
+		beyond("references to objects", len(refs), "entries", maxReferences),
+		beyond("references to objects", size, "bytes", maxReferenceBytes),
+		beyond("host ports and extended resources", proto.Size(request), "bytes", maxAdmissionBytes),
+	)
+}
+
+func beyond(what string, n int, unit string, most int) string {
+	if n <= most {
+		return ""
+	}
+	return fmt.Sprintf("%s of %d %s, more than %d", what, n, unit, most)
+}
+
+// managedBytes returns how many bytes of a pod are managedFields, which are not kept.
+func managedBytes(pod *corev1.Pod) (n int) {
+	for i := range pod.ManagedFields {
+		n += pod.ManagedFields[i].Size()
+	}
+	return n
+}
+
+func gateCounts(pod *corev1.Pod) string {
+	s := &pod.Spec
+	ports := 0
+	for _, list := range [][]corev1.Container{s.InitContainers, s.Containers} {
+		for i := range list {
+			ports += len(slices.DeleteFunc(slices.Clone(list[i].Ports), func(p corev1.ContainerPort) bool {
+				return p.HostPort == 0
+			}))
+		}
+	}
+	labels := 0
+	for key, value := range pod.Labels {
+		labels += len(key) + len(value)
+	}
+	return cmp.Or(
+		beyond("spec.containers and spec.initContainers", len(s.Containers)+len(s.InitContainers), "entries", MaxContainers),
+		beyond("spec.ephemeralContainers", len(s.EphemeralContainers), "entries", maxEphemeral),
+		beyond("spec.volumes", len(s.Volumes), "entries", maxVolumes),
+		beyond("spec.readinessGates", len(s.ReadinessGates), "entries", maxReadinessGates),
+		beyond("spec.containers with host ports", ports, "entries", maxHostPorts),
+		beyond("metadata.labels", labels, "bytes", maxLabelBytes),
+	)
+}
+
+// gateTexts returns the first text of a pod that is too long, or no UTF-8.
+func gateTexts(pod *corev1.Pod) string {
+	for key, value := range pod.Annotations {
+		if !utf8.ValidString(key) || !utf8.ValidString(value) {
+			return "metadata.annotations that are not UTF-8"
+		}
+	}
+	return texts(reflect.ValueOf(&pod.Spec).Elem(), "spec", maxTextBytes)
+}
+
+// texts walks over the texts of a value, whose bound is most; 0: there is none.
+func texts(v reflect.Value, at string, most int) string {
+	switch v.Kind() {
+	case reflect.String:
+		switch {
+		case !utf8.ValidString(v.String()):
+			return at + " that is not UTF-8"
+		case most > 0:
+			return beyond(at, v.Len(), "bytes", most)
+		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			return texts(v.Elem(), at, most)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			if why := texts(v.Field(i), fieldPath(at, &f), boundOf(v.Type(), &f)); why != "" {
+				return why
+			}
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			if why := texts(v.Index(i), fmt.Sprintf("%s[%d]", at, i), most); why != "" {
+				return why
+			}
+		}
+	case reflect.Map:
+		keys := v.MapKeys() // in order: each read of a pod gives the same refusal
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+		for _, key := range keys {
+			if why := cmp.Or(texts(key, at, most), texts(v.MapIndex(key), at, most)); why != "" {
+				return why
+			}
+		}
+	}
+	return ""
+}
+
+// fieldPath returns the path of a field below that of its struct. A field that is embedded has none of its own.
+func fieldPath(at string, f *reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	if f.Anonymous {
+		return at
+	}
+	return at + "." + cmp.Or(name, f.Name)
+}
+
+func boundOf(of reflect.Type, f *reflect.StructField) int {
+	name := of.Name() + "." + f.Name
+	if data[name] {
+		return 0
+	}
+	return cmp.Or(fieldBounds[name], maxTextBytes)
+}
