@@ -98,6 +98,7 @@ type Host struct {
 
 	// lifting is held while a quarantine is lifted.
 	lifting sync.Mutex
+	retries retries
 	// repairs are the goroutines that rebuild lagging or failed actors.
 	repairs sync.WaitGroup
 	ctx     context.Context
@@ -159,6 +160,7 @@ func New(o Options) *Host {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	h := &Host{opts: o, createdAt: time.Now(), members: map[messages.Ref]*member{}}
+	h.retries = retries{pause: retryPause, of: map[messages.Ref]*retrying{}, wake: make(chan struct{}, 1)}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	return h
 }
@@ -247,7 +249,7 @@ func (h *Host) route(rec *journaletv1.Record) {
 		d.Resolve(h.manifest)
 		h.post(ref, m, d)
 		if m.current().Quarantined != nil && bringsManifest(d) {
-			h.repairs.Go(func() { h.retry(ref) })
+			h.retry(ref)
 		}
 	}
 	for _, e := range rec.GetStep().GetDecisions() {

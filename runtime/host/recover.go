@@ -130,7 +130,7 @@ func (h *Host) Start(r *Recovered, started *journaletv1.AgentStarted) {
 	}
 	// A new run retries quarantined actors: it may be another version.
 	for _, ref := range quarantined {
-		h.repairs.Go(func() { h.retry(ref) })
+		h.retry(ref)
 	}
 }
 

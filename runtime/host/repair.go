@@ -150,13 +150,6 @@ func bringsManifest(d *fold.Delivery) bool {
 	})
 }
 
-// retry lifts a quarantine that may have lost its reason.
-func (h *Host) retry(ref messages.Ref) {
-	if err := h.LiftQuarantine(ref, false); err != nil && !errors.Is(err, ErrNotQuarantined) {
-		h.opts.Log.Warn("an actor stays quarantined", "actor", ref.String(), "err", firstLine(err.Error()))
-	}
-}
-
 func (h *Host) recordLifted(ref messages.Ref, lifted *journaletv1.QuarantineLifted) error {
 	e := messages.NewEvent(lifted)
 	if h.opts.Journal.Append(fact(h.opts.Now(), ref, e)) == nil {
