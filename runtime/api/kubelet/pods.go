@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/runtime/cri"
 )
 
@@ -144,6 +145,12 @@ func (s *Server) containerID(ctx context.Context, p *corev1.Pod, uid, name strin
 		}
 	}
 	return newest.GetId(), nil
+}
+
+// has reports whether a pod has a container, and the UID, if a request names one. A session begins after that: its
+// record names no container that a client has made up.
+func (s *Server) has(p *corev1.Pod, uid, name string) bool {
+	return s.names(p, uid) && containers.Find(p, name) != nil
 }
 
 // sandboxID returns the id of a pod's ready sandbox, "" if the runtime shows none.

@@ -33,6 +33,10 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name, cmd := r.PathValue("container"), strings.Split(r.FormValue("cmd"), " ")
+	if !s.has(p, r.PathValue("uid"), name) {
+		fail(w, http.StatusInternalServerError, fmt.Sprintf("container not found (%q)", name))
+		return
+	}
 	x := s.begin(w, r, p, what{kind: journaletv1.SessionKind_SESSION_KIND_EXEC, container: name, command: cmd})
 	if x == nil {
 		return

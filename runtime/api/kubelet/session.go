@@ -38,8 +38,9 @@ const (
 	defaultIdle              = 4 * time.Hour // kubelet: streamingConnectionIdleTimeout
 	defaultHangup            = time.Second
 
-	// maxNameBytes bounds the name of a program in a record.
-	maxNameBytes = 128
+	// maxNameBytes bounds the name of a program in a record, maxRecordedBytes any other text: the longest is a client's.
+	maxNameBytes     = 128
+	maxRecordedBytes = 512
 )
 
 func (l *Limits) fill() {
@@ -147,8 +148,9 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, p *corev1.Pod, k 
 		return nil
 	}
 	x := &session{s: s, client: client, begun: time.Now(), start: &journaletv1.SessionStarted{
-		Uid: string(p.UID), SessionId: string(uuid.NewUUID()), Kind: k.kind, Container: k.container,
-		Client: client.String(), Tty: k.tty,
+		Uid: string(p.UID), SessionId: string(uuid.NewUUID()), Kind: k.kind,
+		Container: recorded(k.container, maxRecordedBytes),
+		Client:    recorded(client.String(), maxRecordedBytes), Tty: k.tty,
 	}}
 	if len(k.command) > 0 {
 		x.start.Command = programName(k.command[0])
@@ -175,10 +177,14 @@ func programName(arg string) string {
 	if strings.Contains(word, "=") {
 		return "?" // a variable and its value
 	}
-	if len(word) > maxNameBytes {
-		word = strings.ToValidUTF8(word[:maxNameBytes], "")
-	}
-	return word
+	return recorded(word, maxNameBytes)
+}
+
+// recorded returns a text as a record may have it: with other bytes than UTF-8 nothing could be stored, and the session
+// would have no record.
+func recorded(text string, most int) string {
+	text = strings.ToValidUTF8(text, "?")
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
 // fail keeps why the session failed; the first reason counts.

@@ -53,6 +53,10 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name, cmd := r.PathValue("container"), r.URL.Query()["command"]
+	if !s.has(p, r.PathValue("uid"), name) {
+		_ = streaming.WriteError(fmt.Errorf("container not found (%q)", name), w) // fails if the client has left
+		return
+	}
 	x := s.begin(w, r, p, what{
 		kind: journaletv1.SessionKind_SESSION_KIND_EXEC, container: name, command: cmd, tty: opts.TTY,
 	})
@@ -87,6 +91,12 @@ func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := r.PathValue("container")
+	spec := containers.Find(p, name)
+	notFound := fmt.Errorf("container %s not found in pod %s", name, fullName(p))
+	if !s.has(p, r.PathValue("uid"), name) {
+		_ = streaming.WriteError(notFound, w) // fails if the client has left
+		return
+	}
 	x := s.begin(w, r, p, what{kind: journaletv1.SessionKind_SESSION_KIND_ATTACH, container: name, tty: opts.TTY})
 	if x == nil {
 		return
@@ -95,9 +105,8 @@ func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(x.ctx, callTimeout)
 	defer cancel()
 	id, err := s.containerID(ctx, p, r.PathValue("uid"), name)
-	spec := containers.Find(p, name)
-	if err == nil && (id == "" || spec == nil) {
-		err = fmt.Errorf("container %s not found in pod %s", name, fullName(p))
+	if err == nil && id == "" {
+		err = notFound
 	}
 	var resp *runtimeapi.AttachResponse
 	if err == nil {
