@@ -1312,7 +1312,8 @@ func (x *PodTerminated) GetPhase() PodPhase {
 	return PodPhase_POD_PHASE_UNSPECIFIED
 }
 
-// PodFinished reports that nothing of a pod is left on this node.
+// PodFinished reports that nothing of a pod is left on this node. The agent itself records it about a quarantined
+// pod that was removed and for which the runtime was never used; PodTerminated comes before.
 type PodFinished struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Uid    string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`

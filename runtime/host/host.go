@@ -116,6 +116,8 @@ type member struct {
 	cell  *fold.Cell
 	pid   *actor.PID
 	ended bool
+	// gaveBack is set once it is recorded that the pod holds nothing.
+	gaveBack atomic.Bool
 }
 
 // setProcess sets the member's process id. It reports whether end was called before.

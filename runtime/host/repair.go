@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/fold"
@@ -33,6 +34,7 @@ func (h *Host) repair(ref messages.Ref, m *member, first *fold.Failure) {
 	}
 	if fail := h.handlePending(c, pending); fail != nil {
 		h.quarantine(ref, m, h.lastGood(ref, c), fail)
+		h.giveBack(ref, m, pending)
 		return
 	}
 	m.replace(c)
@@ -135,10 +137,40 @@ func (h *Host) LiftQuarantine(ref messages.Ref, skip bool) error {
 	}
 	if fail := h.handlePending(c, pending); fail != nil {
 		h.quarantine(ref, m, h.lastGood(ref, c), fail)
+		h.giveBack(ref, m, pending)
 		return fail
 	}
 	m.replace(c)
 	return nil
+}
+
+// giveBack records that a quarantined pod which its source has removed is gone, if the runtime was never used for it:
+// nothing of it is left, and what the node counts for it is free. What may run keeps its share, since nobody stops it
+// before the quarantine is lifted.
+func (h *Host) giveBack(ref messages.Ref, m *member, pending []*fold.Delivery) {
+	p, ok := m.current().Decider.(*pod.Actor)
+	if !ok || p.OnNode() {
+		return
+	}
+	removed := false
+	for _, d := range pending {
+		for _, i := range d.Indices {
+			switch k := messages.Events(d.Rec)[i].GetKind().(type) {
+			case *journaletv1.Event_PodUpdated:
+				removed = k.PodUpdated.GetOperation() == journaletv1.PodOperation_POD_OPERATION_REMOVE
+			case *journaletv1.Event_PodObserved:
+				return // the runtime has something of it, whatever the journal knows
+			}
+		}
+	}
+	if !removed || !m.gaveBack.CompareAndSwap(false, true) {
+		return
+	}
+	h.opts.Log.Warn("a quarantined pod that was removed holds nothing of the node any more", "actor", ref.String())
+	h.Outcome(ref, messages.NewEvent(&journaletv1.PodTerminated{
+		Uid: ref.ID, Phase: journaletv1.PodPhase_POD_PHASE_FAILED,
+	}))
+	h.Outcome(ref, messages.NewEvent(&journaletv1.PodFinished{Uid: ref.ID, Source: p.Pod().GetSource()}))
 }
 
 // bringsManifest reports whether a delivery has a manifest that changed: the reason of a quarantine may be gone with
