@@ -27,7 +27,8 @@ import (
 const (
 	// maxFileBytes bounds one copy: an object has at most 1.5 MiB at the API server, and base64 adds a third.
 	maxFileBytes = 4 << 20
-	// maxTotalBytes bounds all copies.
+	// maxTotalBytes bounds all copies. Beyond it those of the largest namespace go first: no namespace takes the room of
+	// another.
 	maxTotalBytes = 64 << 20
 
 	plainSuffix  = ".json"
@@ -55,7 +56,10 @@ type Store struct {
 	working chan struct{}     // closed when nothing is pending any more; nil if nothing is
 	sizes   map[string]int64  // of what is on disk, by file name
 	total   int64
-	full    bool // a copy was refused, and reported
+	// of are the namespaces of the copies of objects, by file name; lists have none.
+	of map[string]string
+	// full are the namespaces of which a copy was left out, and reported.
+	full map[string]bool
 }
 
 // copied is the content of a copy.
@@ -77,7 +81,8 @@ func New(o Options) *Store {
 	if o.total == 0 {
 		o.total = maxTotalBytes
 	}
-	return &Store{opts: o, pending: map[string]*write{}, sizes: map[string]int64{}}
+	return &Store{opts: o, pending: map[string]*write{}, sizes: map[string]int64{}, of: map[string]string{},
+		full: map[string]bool{}}
 }
 
 // isSecret reports whether an object is kept only sealed.
@@ -114,7 +119,7 @@ func (s *Store) Save(k objects.Key, o *objects.Object, until time.Time) {
 	if isSecret(k) {
 		data = s.seal(name, data)
 	}
-	s.put(name, data)
+	s.put(name, &write{data: data, object: true, namespace: k.Namespace})
 }
 
 // seal returns the nonce and the sealed data, bound to the file's name.
@@ -158,10 +163,12 @@ func (s *Store) unseal(name string, data []byte) ([]byte, bool) {
 }
 
 // Remove removes the copy of an object.
-func (s *Store) Remove(k objects.Key) { s.put(fileOf(k), nil) }
+func (s *Store) Remove(k objects.Key) { s.put(fileOf(k), new(write)) }
 
 // SaveList keeps a list by its name, which is that of no object.
-func (s *Store) SaveList(name string, data []byte) { s.put(listPrefix+name+plainSuffix, data) }
+func (s *Store) SaveList(name string, data []byte) {
+	s.put(listPrefix+name+plainSuffix, &write{data: data})
+}
 
 // LoadList returns a list that was kept.
 func (s *Store) LoadList(name string) ([]byte, bool) { return s.get(listPrefix + name + plainSuffix) }
@@ -169,10 +176,10 @@ func (s *Store) LoadList(name string) ([]byte, bool) { return s.get(listPrefix +
 // Sweep removes the copies of all other objects, and what is sealed if nothing can unseal it. It is called once, before
 // anything is saved.
 func (s *Store) Sweep(still map[objects.Key]bool) {
-	names := map[string]bool{}
+	names := map[string]string{} // to namespaces
 	for k := range still {
 		if !isSecret(k) || s.opts.Seal != nil {
-			names[fileOf(k)] = true
+			names[fileOf(k)] = k.Namespace
 		}
 	}
 	s.mu.Lock()
@@ -184,9 +191,14 @@ func (s *Store) Sweep(still map[objects.Key]bool) {
 			}
 			return
 		}
-		switch name := e.Name(); {
-		case strings.HasPrefix(name, listPrefix) || names[name]:
+		name := e.Name()
+		namespace, kept := names[name]
+		switch {
+		case strings.HasPrefix(name, listPrefix) || kept:
 			if info, err := e.Info(); err == nil {
+				if kept {
+					s.of[name] = namespace
+				}
 				s.sizes[name] = info.Size()
 				s.total += info.Size()
 			}

@@ -168,3 +168,49 @@ func TestCopiesAreBounded(t *testing.T) {
 		t.Errorf("%d bytes are kept; log:\n%s", size, log.String())
 	}
 }
+
+func TestTheLargestNamespaceLosesItsCopiesFirst(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "offline")
+	s := New(Options{Dir: dir, total: 3000})
+	save := func(s *Store, namespace, name string, bytes int) objects.Key {
+		k := key(configMap.Kind, name)
+		k.Namespace = namespace
+		data := map[string]string{"k": strings.Repeat("x", bytes)}
+		s.Save(k, &objects.Object{ConfigMap: &corev1.ConfigMap{Data: data}}, time.Time{})
+		s.Flush()
+		return k
+	}
+	kept := func(s *Store, k objects.Key) bool {
+		_, ok := s.Load(k)
+		return ok
+	}
+	small := save(s, "few", "a", 100)
+	s.SaveList("services", []byte(strings.Repeat("x", 400)))
+	s.Flush()
+	var many []objects.Key
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		many = append(many, save(s, "many", name, 400))
+	}
+	if !kept(s, small) || kept(s, many[4]) {
+		t.Errorf("of few: %v, of many: %v", kept(s, small), kept(s, many[4]))
+	}
+	// The next run knows whose they are, too.
+	next := New(Options{Dir: dir, total: 3000})
+	still := map[objects.Key]bool{small: true}
+	for _, k := range many {
+		still[k] = true
+	}
+	next.Sweep(still)
+	large := save(next, "few", "b", 500)
+	if !kept(next, small) || !kept(next, large) || !kept(next, many[3]) || kept(next, many[0]) {
+		t.Errorf("of few: %v %v, of many: %v %v", kept(next, small), kept(next, large), kept(next, many[0]),
+			kept(next, many[3]))
+	}
+	if list, ok := next.LoadList("services"); !ok || len(list) != 400 {
+		t.Error("the list was removed")
+	}
+	if n := sum(next.sizes); n > 3000 || n != next.total {
+		t.Errorf("%d bytes are kept, %d counted", n, next.total)
+	}
+}
