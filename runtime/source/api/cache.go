@@ -206,7 +206,10 @@ func (s store) ours(obj any) (*corev1.Pod, error) {
 	if !ok {
 		return nil, fmt.Errorf("the API server sent a %T", obj)
 	}
-	Reduce(pod)
+	if pod.Kind != kindReduced { // the client has it reduced; from anywhere else it may be another's
+		pod = pod.DeepCopy()
+		Reduce(pod)
+	}
 	if client.Unreadable(pod) != "" {
 		pod.Spec.NodeName = s.node
 	}

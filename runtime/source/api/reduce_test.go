@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -232,6 +233,17 @@ func TestAnUpdateBeyondABoundChangesOnlyTheDeletion(t *testing.T) {
 	if a := all["a"]; a.GetDigest() != before.GetDigest() || a.GetApi().GetUnsupported() != "" ||
 		!a.GetApi().GetDeleted() || a.GetApi().GetDeletionGraceSeconds() != 5 {
 		t.Errorf("sent %v after %v", a, before)
+	}
+}
+
+func TestThePodOfAnotherIsNotReduced(t *testing.T) {
+	r := idle(nil)
+	pod := uidPod("a")
+	pod.Status.Phase = corev1.PodFailed
+	before := pod.DeepCopy()
+	must.OK(t, r.Store().Replace([]any{pod}, "1"))
+	if !equality.Semantic.DeepEqual(pod, before) {
+		t.Errorf("it is %v", pod)
 	}
 }
 
