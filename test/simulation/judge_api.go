@@ -221,21 +221,6 @@ func (j *judge) terminalAtAPI(uid string) bool {
 	return false
 }
 
-// fromAPI returns the digests of the pods that are bound to this node, by UID.
-func (s *sim) fromAPI() map[string]string {
-	all := map[string]string{}
-	if s.api == nil {
-		return all
-	}
-	for _, n := range s.api.names(ofNode) {
-		p := s.api.pods[n]
-		if parsed, _, err := manifest.FromAPI(p); err == nil {
-			all[string(p.UID)] = parsed.Digest
-		}
-	}
-	return all
-}
-
 // judgeCluster reports how the API server's objects differ from the world.
 func (s *sim) judgeCluster(desired map[string]string, say func(invariant, of, format string, args ...any)) {
 	a := s.api

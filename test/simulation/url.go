@@ -266,3 +266,31 @@ func (s *sim) otherURL(o Op) {
 	s.config.url = slices.Concat([]string{""}, manifestURLs, manifestURLs)[o.pick%5]
 	s.restartAgent(o)
 }
+
+// fromAPI returns the digests of the pods that are bound to this node, by UID. Of a pod that has ended nobody reads the
+// manifest any more (ADR 074): the source may have any.
+func (s *sim) fromAPI() map[string]string {
+	all := map[string]string{}
+	if s.api == nil {
+		return all
+	}
+	for _, n := range s.api.names(ofNode) {
+		p := s.api.pods[n]
+		if kept := s.sourcePod(string(p.UID)).GetPod().GetDigest(); hasEnded(p) && kept != "" {
+			all[string(p.UID)] = kept
+			continue
+		}
+		if parsed, _, err := manifest.FromAPI(p); err == nil {
+			all[string(p.UID)] = parsed.Digest
+		}
+	}
+	return all
+}
+
+// sourcePod returns what the source of the API server has of a pod; nil for nothing.
+func (s *sim) sourcePod(uid string) *journaletv1.SourcePod {
+	if a, ok := s.agent.cells.Decider(messages.Source(messages.APISource)).(*source.Actor); ok {
+		return a.Source().GetPods()[uid]
+	}
+	return nil
+}
