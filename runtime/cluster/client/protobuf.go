@@ -42,7 +42,7 @@ func (m *message) ReadByte() (byte, error) {
 	}
 	m.left--
 	b, err := m.from.ReadByte()
-	if err == io.EOF && !m.whole { //nolint:errorlint // ReadUvarint expects it so
+	if errors.Is(err, io.EOF) && !m.whole {
 		err = io.ErrUnexpectedEOF
 	}
 	return b, err
@@ -68,7 +68,7 @@ func (m *message) next() (number uint64, size int64, err error) {
 			if err == nil && n > uint64(m.left) {
 				err = errors.New("the API server's answer has a field that is longer than what has it")
 			}
-			return tag >> 3, int64(n), err //nolint:gosec // no longer than left
+			return tag >> 3, int64(n), err
 		default:
 			err = errors.New("the API server's answer has a field of another wire type")
 		}
@@ -118,7 +118,7 @@ func readProtobufList(r *bufio.Reader, kind string, due any, each func(item) err
 	is, read := "", false
 	for {
 		number, size, err := envelope.next()
-		if err == io.EOF && read { //nolint:errorlint // the end, and not an error that wraps it
+		if errors.Is(err, io.EOF) && read {
 			return meta, nil
 		}
 		if err != nil {
@@ -163,7 +163,7 @@ func (m *message) readList(meta *metav1.ListMeta, each func(item) error) error {
 	var buffer []byte
 	for {
 		number, size, err := m.next()
-		if err == io.EOF { //nolint:errorlint // the end, and not an error that wraps it
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
