@@ -46,6 +46,7 @@ type File struct {
 func (s *Sender) Send(ctx context.Context, files []File, complete bool) error {
 	var changed []File
 	for _, f := range files {
+		s.keepEscaped(f)
 		if s.Differs(f.ManifestFile) {
 			changed = append(changed, f)
 		} else {
@@ -73,6 +74,22 @@ func (s *Sender) Send(ctx context.Context, files []File, complete bool) error {
 	}
 	s.sent = s.sent || complete
 	return errors.Join(failed...)
+}
+
+// keepEscaped changes the pods of a file that are recorded as an earlier version wrote them to what is recorded.
+func (s *Sender) keepEscaped(f File) {
+	recorded := map[string]bool{}
+	for _, p := range s.Files[f.GetPath()].GetPods() {
+		recorded[p.GetDigest()] = true
+	}
+	for i, p := range f.Pods {
+		if len(recorded) == 0 || recorded[p.Digest] {
+			continue
+		}
+		if before := p.Escaped(); recorded[before.Digest] {
+			f.Pods[i], f.ManifestFile.Pods[i].Digest = before, before.Digest
+		}
+	}
 }
 
 func (s *Sender) emit(ctx context.Context, fact *journaletv1.ManifestsRead, files []File) error {

@@ -2,11 +2,14 @@ package feed
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"iter"
 	"log/slog"
+	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -53,5 +56,43 @@ spec: {containers: [{name: main, image: x}]}
 	must.OK(t, s.Send(t.Context(), files, true))
 	if calls != 1 || len(stored) != 50 || primed != 50 || named != 50 {
 		t.Errorf("%d calls, %d pods stored, %d primed, %d named", calls, len(stored), primed, named)
+	}
+}
+
+const shellPod = `
+apiVersion: v1
+kind: Pod
+metadata: {name: shell}
+spec: {containers: [{name: main, image: x, command: [sh, -c, "a && b > c < d"]}]}
+`
+
+// Up to 0.1.0 "<", ">" and "&" were escaped in what is stored, so that it has another digest.
+func TestPodRecordedByAnEarlierVersionIsNotUpdated(t *testing.T) {
+	opts := manifest.Options{NodeName: node}
+	file, pods := Decode("p.yaml", "/p.yaml", []byte(shellPod), opts)
+	before, err := json.Marshal(pods[0].Pod)
+	must.OK(t, err)
+	if pods[0].Digest == manifest.Digest(before) {
+		t.Fatal("the pod is stored as an earlier version stored it")
+	}
+	recorded := proto.CloneOf(file)
+	recorded.Pods[0].Digest = manifest.Digest(before)
+	primed := map[string]bool{}
+	emitted := 0
+	s := &Sender{
+		Log:   slog.New(slog.DiscardHandler),
+		Store: func(context.Context, iter.Seq2[string, []byte]) error { return nil },
+		Prime: func(digest string, _ *corev1.Pod) { primed[digest] = true },
+		Sink:  func(context.Context, *journaletv1.ManifestsRead) error { emitted++; return nil },
+	}
+	s.Apply(&journaletv1.ManifestsRead{Changed: []*journaletv1.ManifestFile{recorded}, Synced: true})
+	must.OK(t, s.Send(t.Context(), []File{{file, pods}}, true))
+	if emitted != 0 {
+		t.Errorf("%d facts of a file that is recorded as it is", emitted)
+	}
+	file, pods = Decode("p.yaml", "/p.yaml", []byte(strings.ReplaceAll(shellPod, "image: x", "image: z")), opts)
+	must.OK(t, s.Send(t.Context(), []File{{file, pods}}, true))
+	if emitted != 1 || !primed[pods[0].Digest] || pods[0].Digest != manifest.Digest(pods[0].Canonical) {
+		t.Errorf("%d facts of a changed file, its pod %s, primed %v", emitted, pods[0].Digest, primed)
 	}
 }

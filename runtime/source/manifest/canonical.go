@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -12,13 +13,30 @@ import (
 )
 
 // canonical returns a pod's canonical bytes and their digest. encoding/json writes fields in the order of the types and
-// maps in the order of their keys, so equal pods give equal bytes.
+// maps in the order of their keys, so equal pods give equal bytes. Nothing is escaped for HTML: "<" would take
+// six bytes.
 func canonical(pod *corev1.Pod) ([]byte, string, error) {
-	data, err := json.Marshal(pod)
-	if err != nil {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(pod); err != nil {
 		return nil, "", err
 	}
+	data := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	return data, Digest(data), nil
+}
+
+// Escaped returns the pod in the bytes of versions up to 0.1.0, which escaped "<", ">" and "&" for HTML. A pod that is
+// recorded with their digest keeps it: it would be updated for nothing.
+func (p Parsed) Escaped() Parsed {
+	if !bytes.ContainsAny(p.Canonical, "<>&") {
+		return p
+	}
+	var b bytes.Buffer
+	json.HTMLEscape(&b, p.Canonical)
+	p.Canonical = b.Bytes()
+	p.Digest = Digest(p.Canonical)
+	return p
 }
 
 // Digest returns the digest of canonical bytes: "sha256:" and 64 hexadecimal digits.

@@ -162,7 +162,7 @@ func stableUID(r *report, pod *corev1.Pod, path string, opts Options) types.UID 
 		qos = "qos:" + string(actor.QOS(pod))
 		pod = resources.WithoutResizable(pod)
 	}
-	content, err := json.Marshal(pod)
+	content, err := json.Marshal(pod) // with its escapes: another encoding is another UID
 	if err != nil {
 		r.addAt("", CodeInvalid, "cannot be written as JSON", "report this manifest as a bug of the agent")
 		return ""
