@@ -252,6 +252,7 @@ func (b *Bus) openStores(ctx context.Context, r *reader) (err error) {
 		return err
 	}
 	b.snapshots.cutTo, b.snapshots.last = b.journal.CutTo, b.journal.Last
+	b.manifests.charge = b.journal.a.charge
 	b.manifests.reopener.reopen, b.snapshots.reopener.reopen = b.reopen, b.reopen
 	return nil
 }

@@ -8,5 +8,6 @@
 //
 // Start with journal.go for the path of a record, then appender.go for how the order of calls becomes the order on
 // disk, blocks.go for durability, head.go for how a lost tail is noticed, retention.go for how the oldest records are
-// cut, stored.go for reading a journal that no agent has open, and accounts.go for who may do what.
+// cut, parts.go for how large manifests are stored, stored.go for reading a journal that no agent has open, and
+// accounts.go for who may do what.
 package bus

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -23,6 +24,9 @@ const (
 	// ManifestGrace is how long a manifest stays after Put even if no event names it: it is stored before the fact
 	// that names it, and a full disk may delay that fact.
 	ManifestGrace = time.Hour
+	// fullGrace is that grace while manifests take more than their share of the disk. A fact that has waited longer for
+	// the disk is stored before the next cut: the cut needs the disk too, and is behind it.
+	fullGrace = 5 * time.Minute
 	// maxPutNoted is how many puts are kept in memory before those past their grace are dropped.
 	maxPutNoted = 1024
 	// putWindow and putWindowBytes bound the manifests in flight; putTimeout bounds the wait for them.
@@ -40,21 +44,25 @@ type put struct {
 	stored bool // and on disk, where the journal is synced always
 }
 
-// Manifests stores each pod manifest once, by its digest. Events name manifests by digest, so a manifest is stored
-// before the first event that names it.
+// Manifests stores each pod manifest once, by its digest, and large ones in parts (ADR 075). Events name manifests by
+// digest, so a manifest is stored before the first event that names it.
 type Manifests struct {
 	reader *reader
 	node   string
+	dir    string
 	blocks *blocks
 	always bool
 	stream jetstream.Stream
+	// charge receives the bytes that are stored. May be nil.
+	charge func(bytes int64)
 
 	// mu is held while a manifest is stored or removed, so that none is removed that was just put.
 	mu sync.Mutex
-	// put holds when each was last put, at least for the last ManifestGrace. sweepAt is how many it may hold before
-	// older ones are dropped.
+	// put holds when each message was last put, by its subject, at least for the last ManifestGrace. sweepAt is how many
+	// it may hold before older ones are dropped.
 	put      map[string]put
 	sweepAt  int
+	cutter   cutter
 	reopener reopener
 }
 
@@ -71,7 +79,7 @@ func openManifests(ctx context.Context, r *reader, e *embedded, node string) (*M
 		return nil, fmt.Errorf("bus: open the manifests: %w", err)
 	}
 	return &Manifests{
-		reader: r, node: node, stream: s, put: map[string]put{}, sweepAt: maxPutNoted, always: e.sync.Always,
+		reader: r, node: node, dir: e.dir, stream: s, put: map[string]put{}, sweepAt: maxPutNoted, always: e.sync.Always,
 		blocks: &blocks{dir: streamDir(e.dir, manifestStream)},
 	}, nil
 }
@@ -97,15 +105,17 @@ func (m *Manifests) PutAll(ctx context.Context, all iter.Seq2[string, []byte]) e
 	defer m.mu.Unlock()
 	missing := false
 	for digest := range all {
-		stored := m.put[digest].stored
-		m.notePut(digest, stored)
+		subject := messages.ManifestSubject(m.node, digest)
+		stored := m.put[subject].stored
+		m.notePut(subject, stored)
 		missing = missing || !stored
 	}
 	if !missing {
 		return nil
 	}
+	p := &publishing{Manifests: m, done: map[string]bool{}}
 	begun := time.Now()
-	if err := m.reopener.note(ctx, begun, m.publish(ctx, all)); err != nil {
+	if err := m.reopener.note(ctx, begun, p.publishAll(ctx, all)); err != nil {
 		return err
 	}
 	// What an earlier call has stored may not be on disk, if that call failed here.
@@ -114,79 +124,112 @@ func (m *Manifests) PutAll(ctx context.Context, all iter.Seq2[string, []byte]) e
 			return err
 		}
 	}
-	for digest := range all {
-		m.notePut(digest, true)
+	for subject := range p.done {
+		m.notePut(subject, true)
 	}
 	return nil
 }
 
-// inFlight is a manifest that is published and not acknowledged.
-type inFlight struct {
-	digest string
-	data   []byte
-	ack    jetstream.PubAckFuture
+// stored is one message of the stream: a manifest, which parts it has, or a part.
+type stored struct {
+	subject string
+	data    []byte
+	digest  string // of the manifest, "" for a part
 }
 
-// publish publishes the manifests that this run has not stored, many at once: one round trip each would be most of what
-// a file of a thousand pods takes. m.mu is held.
-func (m *Manifests) publish(ctx context.Context, all iter.Seq2[string, []byte]) error {
-	var window []inFlight
-	bytes := 0
+// inFlight is a message that is published and not acknowledged.
+type inFlight struct {
+	stored
+	ack jetstream.PubAckFuture
+}
+
+// publishing is one PutAll: many messages are in flight at once, since one round trip each would be most of what a file
+// of a thousand pods takes.
+type publishing struct {
+	*Manifests
+	window []inFlight
+	bytes  int
+	done   map[string]bool // subjects of what was published, or was there
+}
+
+// publishAll publishes the manifests that this run has not stored, the parts of each before it. mu is held.
+func (p *publishing) publishAll(ctx context.Context, all iter.Seq2[string, []byte]) error {
 	for digest, data := range all {
-		if m.put[digest].stored {
+		subject := messages.ManifestSubject(p.node, digest)
+		if p.put[subject].stored {
 			continue
 		}
-		if len(window) == putWindow || bytes+len(data) > putWindowBytes && len(window) > 0 {
-			if err := m.await(ctx, window); err != nil {
-				return err
+		if len(data) > maxWhole {
+			list, err := p.publishParts(ctx, data)
+			if err != nil {
+				return fmt.Errorf("store manifest %s in parts: %w", digest, err)
 			}
-			window, bytes = window[:0], 0
+			data = list
 		}
-		// Without a header that refuses one that is there, it would be written again.
-		ack, err := m.reader.js.PublishAsync(messages.ManifestSubject(m.node, digest), data,
-			jetstream.WithExpectStream(manifestStream), jetstream.WithExpectLastSequencePerSubject(0))
-		if err != nil {
+		if err := p.publish(ctx, stored{subject, data, digest}); err != nil {
 			return fmt.Errorf("store manifest %s: %w", digest, err)
 		}
-		window, bytes = append(window, inFlight{digest, data, ack}), bytes+len(data)
 	}
-	return m.await(ctx, window)
+	return p.await(ctx)
 }
 
-// await waits until the stream has taken manifests, or has shown that it holds them.
-func (m *Manifests) await(ctx context.Context, window []inFlight) error {
+func (p *publishing) publish(ctx context.Context, s stored) error {
+	if len(p.window) == putWindow || p.bytes+len(s.data) > putWindowBytes && len(p.window) > 0 {
+		if err := p.await(ctx); err != nil {
+			return err
+		}
+	}
+	// Without a header that refuses one that is there, it would be written again.
+	ack, err := p.reader.js.PublishAsync(s.subject, s.data,
+		jetstream.WithExpectStream(manifestStream), jetstream.WithExpectLastSequencePerSubject(0))
+	if err != nil {
+		return err
+	}
+	p.window, p.bytes, p.done[s.subject] = append(p.window, inFlight{s, ack}), p.bytes+len(s.data), true
+	return nil
+}
+
+// await waits until the stream has taken what is in flight, or has shown that it holds it.
+func (p *publishing) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, putTimeout)
 	defer cancel()
-	for _, f := range window {
+	for _, f := range p.window {
 		err := await(ctx, []jetstream.PubAckFuture{f.ack})
 		if refused := new(jetstream.APIError); errors.As(err, &refused) &&
 			refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
-			err = m.replaceDamaged(ctx, f.digest, f.data)
+			err = p.replaceDamaged(ctx, f.stored)
+		} else if err == nil && p.charge != nil {
+			p.charge(int64(len(f.data)+len(f.subject)) + storedFrame)
 		}
 		if err != nil {
-			return fmt.Errorf("store manifest %s: %w", f.digest, err)
+			return fmt.Errorf("store %s: %w", f.subject, err)
 		}
 	}
+	p.window, p.bytes = p.window[:0], 0
 	return nil
 }
 
-// replaceDamaged writes a manifest again that is in the stream, unless it can be read.
-func (m *Manifests) replaceDamaged(ctx context.Context, digest string, data []byte) error {
-	if _, err := m.Get(ctx, digest); err == nil {
+// replaceDamaged writes a message again that is in the stream, unless it can be read.
+func (m *Manifests) replaceDamaged(ctx context.Context, s stored) error {
+	if s.digest != "" {
+		// An earlier version may have stored it whole, or another cutter in other parts.
+		if _, err := m.Get(ctx, s.digest); err == nil {
+			return nil
+		}
+	} else if msg, err := m.reader.latest(ctx, manifestStream, s.subject); err == nil && bytes.Equal(msg.Data, s.data) {
 		return nil
 	}
-	_, err := m.reader.js.Publish(ctx, messages.ManifestSubject(m.node, digest), data,
-		jetstream.WithExpectStream(manifestStream))
+	_, err := m.reader.js.Publish(ctx, s.subject, s.data, jetstream.WithExpectStream(manifestStream))
 	return err
 }
 
-// notePut remembers that a manifest was just put; mu is held.
-func (m *Manifests) notePut(digest string, stored bool) {
+// notePut remembers that a message was just put; mu is held.
+func (m *Manifests) notePut(subject string, stored bool) {
 	if len(m.put) >= m.sweepAt {
 		maps.DeleteFunc(m.put, func(_ string, p put) bool { return time.Since(p.at) >= ManifestGrace })
 		m.sweepAt = max(maxPutNoted, 2*len(m.put))
 	}
-	m.put[digest] = put{time.Now(), stored}
+	m.put[subject] = put{time.Now(), stored}
 }
 
 // Get returns the manifest with a digest, checked against it. ErrNoManifest if none is kept.
@@ -194,22 +237,32 @@ func (m *Manifests) Get(ctx context.Context, digest string) ([]byte, error) {
 	if err := digestForm(digest); err != nil {
 		return nil, fmt.Errorf("read manifest %s: %w", digest, err)
 	}
-	msg, err := m.reader.latest(ctx, manifestStream, messages.ManifestSubject(m.node, digest))
+	subject := messages.ManifestSubject(m.node, digest)
+	msg, err := m.reader.latest(ctx, manifestStream, subject)
+	var data []byte
+	if err == nil {
+		data, err = join(digest, msg.Data, func(sums []string) (map[string][]byte, error) {
+			return m.reader.parts(ctx, m.node, sums)
+		})
+	}
+	if errors.Is(err, errPartMissing) {
+		// Unless it was collected meanwhile, it is damaged.
+		if _, again := m.reader.latest(ctx, manifestStream, subject); errors.Is(again, errNotStored) {
+			err = again
+		}
+	}
 	if errors.Is(err, errNotStored) {
-		return nil, fmt.Errorf("read manifest %s: %w", digest, ErrNoManifest)
+		err = ErrNoManifest
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read manifest %s: %w", digest, err)
 	}
-	if err := checkDigest(digest, msg.Data); err != nil {
-		return nil, fmt.Errorf("read manifest %s: it is damaged: %w", digest, err)
-	}
-	return msg.Data, nil
+	return data, nil
 }
 
 // Digests returns the digests of all stored manifests.
 func (m *Manifests) Digests(ctx context.Context) ([]string, error) {
-	info, err := m.stream.Info(ctx, jetstream.WithSubjectFilter(messages.ManifestFilter(m.node)))
+	info, err := m.stream.Info(ctx, jetstream.WithSubjectFilter(messages.ManifestDigestFilter(m.node)))
 	if err != nil {
 		return nil, fmt.Errorf("list manifests: %w", err)
 	}
@@ -221,11 +274,11 @@ func (m *Manifests) Digests(ctx context.Context) ([]string, error) {
 	return digests, nil
 }
 
-// Collect removes the manifests with these digests, except those put within grace (ManifestGrace except in tests). It
-// returns how many it removed. The caller ensures that no kept record and no kept state names them.
+// Collect removes the manifests with these digests, and then the parts that no manifest has, except those put within
+// grace. It returns how many manifests it removed. The caller ensures that no kept record and no kept state names them.
 func (m *Manifests) Collect(ctx context.Context, digests []string, grace time.Duration) (n int, err error) {
 	for _, digest := range digests {
-		removed, err := m.remove(ctx, digest, grace)
+		removed, err := m.remove(ctx, messages.ManifestSubject(m.node, digest), grace)
 		if err != nil {
 			return n, fmt.Errorf("remove manifest %s: %w", digest, err)
 		}
@@ -233,21 +286,25 @@ func (m *Manifests) Collect(ctx context.Context, digests []string, grace time.Du
 			n++
 		}
 	}
-	if n > 0 {
+	parts, err := m.collectParts(ctx, grace)
+	if err != nil {
+		return n, fmt.Errorf("remove parts of manifests: %w", err)
+	}
+	if n+parts > 0 {
 		err = m.blocks.forceAll()
 	}
 	return n, err
 }
 
-// remove removes one manifest, unless it was put within grace.
-func (m *Manifests) remove(ctx context.Context, digest string, grace time.Duration) (bool, error) {
+// remove removes one message, unless it was put within grace.
+func (m *Manifests) remove(ctx context.Context, subject string, grace time.Duration) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if p, ok := m.put[digest]; ok && time.Since(p.at) < grace {
+	if p, ok := m.put[subject]; ok && time.Since(p.at) < grace {
 		return false, nil
 	}
-	delete(m.put, digest)
-	return true, m.stream.Purge(ctx, jetstream.WithPurgeSubject(messages.ManifestSubject(m.node, digest)))
+	delete(m.put, subject)
+	return true, m.stream.Purge(ctx, jetstream.WithPurgeSubject(subject))
 }
 
 func digestForm(digest string) error {

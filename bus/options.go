@@ -57,7 +57,7 @@ func (p SyncPolicy) String() string {
 // Options are the place of a bus and how it stores.
 type Options struct {
 	// Dir holds all of the bus, with mode 0700: jetstream/ with the streams, credentials/ with the clients' keys, HEAD,
-	// CUT, HOLES, SEEN, RESERVE, LOCK, damaged/ and bus.sock.
+	// CUT, CUTTER, HOLES, SEEN, RESERVE, LOCK, damaged/ and bus.sock.
 	Dir string
 	// Node is the node's name: it is part of every subject, so a journal belongs to one name.
 	Node string

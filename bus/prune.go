@@ -83,7 +83,11 @@ func PlanPruneStored(ctx context.Context, dir string, r Retention, now time.Time
 		return Pruned{}, fmt.Errorf("measure the journal: %w", err)
 	}
 	c := newCutting(s.span.first, s.span.last, sets)
-	c.bound(r, bytes, MinKept)
+	manifests, _, err := s.newest(ctx, manifestStream)
+	if err != nil {
+		return Pruned{}, fmt.Errorf("measure the manifests: %w", err)
+	}
+	c.bound(r, bytes, manifests, MinKept)
 	if c.limit >= c.first {
 		err = c.ignoreFound(s.Read(ctx, 0, c.limit, func(_ uint64, b []byte) error {
 			rec, err := messages.Decode(b)
@@ -148,15 +152,29 @@ func PruneStored(ctx context.Context, dir string, r Retention, now time.Time, lo
 	if p, err = b.Journal().Prune(ctx, r, sets, now); err != nil || p.Keep == p.First {
 		return p, err
 	}
-	p.Manifests, err = b.RemoveUnreferenced(ctx)
+	p.Manifests, err = b.RemoveUnreferenced(ctx, r)
 	return p, err
 }
 
 // RemoveUnreferenced removes the manifests that nothing names any more, except those just put. It returns how many.
-func (b *Bus) RemoveUnreferenced(ctx context.Context) (int, error) {
+func (b *Bus) RemoveUnreferenced(ctx context.Context, r Retention) (int, error) {
+	exceed, err := b.ManifestsExceed(ctx, r)
+	if err != nil {
+		return 0, err
+	}
+	grace := ManifestGrace
+	if exceed {
+		grace = fullGrace
+	}
 	unreferenced, err := b.UnreferencedManifests(ctx)
 	if err != nil {
 		return 0, err
 	}
-	return b.Manifests().Collect(ctx, unreferenced, ManifestGrace)
+	return b.Manifests().Collect(ctx, unreferenced, grace)
+}
+
+// ManifestsExceed reports whether manifests take more than half of the bytes to be kept, which is their share.
+func (b *Bus) ManifestsExceed(ctx context.Context, r Retention) (bool, error) {
+	_, manifests, err := b.journal.bytes(ctx)
+	return r.Bytes > 0 && manifests > r.Bytes/2, err
 }

@@ -32,12 +32,14 @@ type reader struct {
 
 // getRequest is JetStream's direct get, as its API spells it.
 type getRequest struct {
-	Seq       uint64 `json:"seq,omitempty"`
-	LastFor   string `json:"last_by_subj,omitempty"`
-	NextFor   string `json:"next_by_subj,omitempty"`
-	Batch     int    `json:"batch,omitempty"`
-	MaxBytes  int    `json:"max_bytes,omitempty"`
-	NoHeaders bool   `json:"no_hdr,omitempty"`
+	Seq     uint64 `json:"seq,omitempty"`
+	LastFor string `json:"last_by_subj,omitempty"`
+	NextFor string `json:"next_by_subj,omitempty"`
+	// LastForAll are subjects whose newest messages are read.
+	LastForAll []string `json:"multi_last,omitempty"`
+	Batch      int      `json:"batch,omitempty"`
+	MaxBytes   int      `json:"max_bytes,omitempty"`
+	NoHeaders  bool     `json:"no_hdr,omitempty"`
 }
 
 func directSubject(stream string) string { return "$JS.API.DIRECT.GET." + stream }
@@ -92,10 +94,10 @@ func (r *reader) batch(ctx context.Context, stream string, seq uint64, filter st
 	return out, err
 }
 
-// each passes the messages of a stream that are kept to f, in order.
-func (r *reader) each(ctx context.Context, stream string, f func(data []byte)) error {
+// each passes the messages of a stream that are kept and match filter, "" for all, to f, in order.
+func (r *reader) each(ctx context.Context, stream, filter string, f func(data []byte)) error {
 	for seq := uint64(1); ; {
-		page, err := r.page(ctx, stream, getRequest{Seq: seq})
+		page, err := r.page(ctx, stream, getRequest{Seq: seq, NextFor: filter})
 		if err != nil || len(page) == 0 {
 			return err
 		}

@@ -42,7 +42,8 @@ const (
 type Retention struct {
 	// Age is the age above which records are cut; 0: no bound.
 	Age time.Duration
-	// Bytes is the size on disk above which the oldest records are cut; 0: no bound.
+	// Bytes is the size on disk of records and manifests above which the oldest records are cut, and the manifests that
+	// only these name; 0: no bound. Manifests count at most half of it.
 	Bytes uint64
 	// Before is the number of a record below which all are cut; 0: no bound.
 	Before uint64
@@ -50,6 +51,34 @@ type Retention struct {
 
 // Bounded reports whether anything is ever cut.
 func (r Retention) Bounded() bool { return r.Age > 0 || r.Bytes > 0 || r.Before > 0 }
+
+// records returns how many bytes of records are kept beside so many bytes of manifests. Bytes is set.
+func (r Retention) records(manifests uint64) uint64 { return r.Bytes - min(manifests, r.Bytes/2) }
+
+// over returns how many bytes of the oldest records are to be cut, a part of Bytes more than is needed.
+func (r Retention) over(records, manifests uint64) (over uint64) {
+	if r.Bytes == 0 {
+		return 0
+	}
+	if keep := r.records(manifests); records > keep {
+		over = records - (keep - r.Bytes/cutDeeper)
+	}
+	if half := r.Bytes / 2; manifests > half {
+		// Which records name how many of them is not known without reading all: about as many each.
+		share := 1 - float64(half-half/cutDeeper)/float64(manifests)
+		over = max(over, uint64(float64(records)*share))
+	}
+	return over
+}
+
+// room returns how many bytes may be stored until a cut is due.
+func (r Retention) room(records, manifests uint64) int64 {
+	room := r.Bytes / cutDeeper // what could not be cut now is no reason to try again at once
+	if keep, half := r.records(manifests), r.Bytes/2; records < keep && manifests < half {
+		room = max(room, min(keep-records, half-manifests))
+	}
+	return int64(room) //nolint:gosec // at most Bytes
+}
 
 // cut describes the last cut. It is on disk before the first record is removed, so that missing oldest records that
 // retention did not cut are noticed.
@@ -137,11 +166,11 @@ func (j *Journal) findCut(ctx context.Context, r Retention, sets []SnapshotSet, 
 	if !r.Bounded() || c.limit < c.first {
 		return c, nil
 	}
-	state, err := j.reader.state(ctx, journalStream)
+	records, manifests, err := j.bytes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c.bound(r, state.Bytes, j.least)
+	c.bound(r, records, manifests, j.least)
 	return c, c.ignoreFound(j.readBytes(ctx, c.first, c.limit, "", func(b []byte) (uint64, error) {
 		rec, err := messages.Decode(b)
 		if err != nil {
@@ -150,6 +179,16 @@ func (j *Journal) findCut(ctx context.Context, r Retention, sets []SnapshotSet, 
 		size := uint64(len(b)+len(messages.Subject(j.node, rec))) + storedFrame
 		return rec.GetSeq(), errors.Join(c.addRecord(rec, size, r, now), ctx.Err())
 	}))
+}
+
+// bytes returns the bytes on disk of records and of manifests.
+func (j *Journal) bytes(ctx context.Context) (records, manifests uint64, err error) {
+	r, err := j.reader.state(ctx, journalStream)
+	if err != nil {
+		return 0, 0, err
+	}
+	m, err := j.reader.state(ctx, manifestStream)
+	return r.Bytes, m.Bytes, err
 }
 
 // cutting finds the place of a cut, record by record from the first one on. The journal is cut behind the barrier of a
@@ -189,12 +228,10 @@ func newCutting(first, last uint64, sets []SnapshotSet) *cutting {
 	return c
 }
 
-// bound sets what is to be cut of so many bytes. The newest ones stay.
-func (c *cutting) bound(r Retention, bytes, newest uint64) {
-	if r.Bytes > 0 && bytes > r.Bytes {
-		c.over = bytes - (r.Bytes - r.Bytes/cutDeeper)
-	}
-	c.most = bytes - min(newest, bytes)
+// bound sets what is to be cut of so many bytes of records. The newest ones stay.
+func (c *cutting) bound(r Retention, records, manifests, newest uint64) {
+	c.over = r.over(records, manifests)
+	c.most = records - min(newest, records)
 }
 
 // errFound ends the search for the place of a cut.
@@ -264,16 +301,11 @@ func (j *Journal) Retain(ctx context.Context, r Retention, sets []SnapshotSet, n
 		return 0, fmt.Errorf("cut the journal's front: %w", err)
 	}
 	n = p.Keep - p.First
-	state, err := j.reader.state(ctx, journalStream)
+	records, manifests, err := j.bytes(ctx)
 	if err != nil {
 		return n, fmt.Errorf("measure the journal after a cut: %w", err)
 	}
-	// How many bytes until the next signal on Full. What could not be cut now is no reason to try again at once.
-	room := int64(r.Bytes / cutDeeper)
-	if state.Bytes < r.Bytes {
-		room = max(room, int64(r.Bytes-state.Bytes))
-	}
-	j.a.allowance.Store(room)
+	j.a.allowance.Store(r.room(records, manifests))
 	return n, nil
 }
 

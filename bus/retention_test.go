@@ -1,8 +1,10 @@
 package bus
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -256,4 +258,43 @@ func TestReadsContinueDuringCut(t *testing.T) {
 	if err != nil || len(tail) != 1000 || tail[0].GetSeq() != 2001 {
 		t.Fatalf("%d in the tail, %v", len(tail), err)
 	}
+}
+
+// A tenant that patches its pods adds manifests, and few bytes of records.
+func TestManifestsCountAgainstTheBytesThatAreKept(t *testing.T) {
+	b := openBus(t, busDir(t))
+	j, m := b.Journal(), b.Manifests()
+	j.least = 0
+	r := Retention{Bytes: 400_000}
+	retain(t, b, r, 0)
+	for i := range 40 {
+		appendFacts(t, b, 5)
+		data := bytes.Repeat(fmt.Appendf(nil, "pod %02d", i), 2000)
+		must.OK(t, m.Put(testContext(t), digestOf(data), data))
+		must.OK(t, j.Append(&journaletv1.Record{Time: at(0), Actor: messages.Node.Proto(), Body: &journaletv1.Record_Fact{
+			Fact: messages.NewEvent(&journaletv1.AdmissionRequested{Digest: digestOf(data)})}}))
+	}
+	must.OK(t, j.Flush(testContext(t)))
+	select {
+	case <-j.Full():
+	default:
+		t.Error("manifests of 480 kB did not signal that the journal is full")
+	}
+	if exceed, err := b.ManifestsExceed(testContext(t), r); err != nil || !exceed {
+		t.Fatalf("manifests exceed their share: %v, %v", exceed, err)
+	}
+	for range 20 {
+		if n := retain(t, b, r, j.Last()); n == 0 {
+			break
+		}
+		unreferenced, err := b.UnreferencedManifests(testContext(t))
+		must.OK(t, err)
+		_, err = m.Collect(testContext(t), unreferenced, 0)
+		must.OK(t, err)
+	}
+	records, manifests, err := j.bytes(testContext(t))
+	if err != nil || manifests > r.Bytes/2 || records+manifests > r.Bytes || manifests < r.Bytes/4 {
+		t.Errorf("%d bytes of records and %d of manifests are kept, %v", records, manifests, err)
+	}
+	wantWhole(t, b, j.First(), j.Last(), true)
 }

@@ -39,7 +39,7 @@ type SizeReport struct {
 	ByEvent []Share `json:"byEvent"`
 	// Pods are the pods with the most bytes of records, at most LargestPods.
 	Pods []Share `json:"pods"`
-	// Manifests and Snapshots count messages.
+	// Manifests and Snapshots count messages, of manifests their parts too.
 	Manifests uint64 `json:"manifests"`
 	Snapshots uint64 `json:"snapshots"`
 	// Sets are the complete sets of snapshots by their barriers: how many states each has, and their bytes as encoded.

@@ -99,7 +99,7 @@ func (s *Snapshots) index(ctx context.Context, barrier uint64, names []string) (
 
 // each passes the encoded states and indexes of all sets to f.
 func (s *Snapshots) each(ctx context.Context, f func(state []byte)) error {
-	return s.reader.each(ctx, snapshotStream, f)
+	return s.reader.each(ctx, snapshotStream, "", f)
 }
 
 // removeOthers removes the sets that are not kept, and what is left of incomplete ones. newest is the barrier of the

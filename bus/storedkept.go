@@ -115,12 +115,19 @@ func (s *Stored) Manifest(ctx context.Context, digest string) ([]byte, error) {
 	if err := digestForm(digest); err != nil {
 		return nil, fmt.Errorf("read manifest %s: %w", digest, err)
 	}
-	b, err := s.manifests.get(ctx, s, messages.ManifestSubject(s.of.node, digest))
+	subject := messages.ManifestSubject(s.of.node, digest)
+	b, err := s.manifests.get(ctx, s, subject)
+	if err == nil {
+		b, err = join(digest, b, func(sums []string) (map[string][]byte, error) { return s.parts(ctx, sums) })
+	}
+	if errors.Is(err, errPartMissing) {
+		// Unless a running agent has collected it meanwhile, it is damaged.
+		if _, again := s.manifests.get(ctx, s, subject); errors.Is(again, errNotStored) {
+			err = again
+		}
+	}
 	if errors.Is(err, errNotStored) {
 		err = ErrNoManifest
-	}
-	if err == nil {
-		err = checkDigest(digest, b)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read manifest %s: %w", digest, err)

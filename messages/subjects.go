@@ -13,7 +13,8 @@ import (
 //	node.<node>.<actor kind>.<id>.<fact>      a fact, by its event's name
 //	node.<node>.<actor kind>.<id>.decided     a step, by its author
 //	event.<node>.<actor kind>.<id>.<event>    one event as JSON, only while an observer subscribes
-//	manifest.<node>.<digest>                  one manifest
+//	manifest.<node>.<digest>                  one manifest, or which parts it has
+//	manifest.<node>.part.<sum>                a part of large manifests
 //	snapshot.<node>.<barrier>.<kind>.<id>     one actor's state
 //	snapshot.<node>.<barrier>.index           the mark that a set of snapshots is complete
 const (
@@ -21,6 +22,7 @@ const (
 	eventPrefix    = "event."
 	manifestPrefix = "manifest."
 	snapshotPrefix = "snapshot."
+	partToken      = "part"
 	// Decided is the last token of a step's subject.
 	Decided = "decided"
 )
@@ -63,7 +65,18 @@ func ManifestSubject(node, digest string) string {
 	return manifestPrefix + Token(node) + "." + strings.ReplaceAll(digest, ":", "-")
 }
 
-// ManifestFilter matches all manifests of a node.
+// ManifestPartSubject returns the subject of the part with this SHA-256, in hex.
+func ManifestPartSubject(node, sum string) string {
+	return manifestPrefix + Token(node) + "." + partToken + "." + sum
+}
+
+// ManifestDigestFilter matches all manifests of a node, without their parts.
+func ManifestDigestFilter(node string) string { return manifestPrefix + Token(node) + ".*" }
+
+// ManifestPartFilter matches the parts of all manifests of a node.
+func ManifestPartFilter(node string) string { return manifestPrefix + Token(node) + "." + partToken + ".*" }
+
+// ManifestFilter matches all manifests of a node and their parts.
 func ManifestFilter(node string) string { return manifestPrefix + Token(node) + ".>" }
 
 // SnapshotPrefix returns the prefix of all subjects of a node's snapshots.

@@ -592,6 +592,52 @@ func (x *SnapshotIndex) GetBytes() uint64 {
 	return 0
 }
 
+// ManifestParts is stored under the digest of a large manifest: the parts together are the manifest.
+type ManifestParts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The SHA-256 of each part, in order.
+	Sums          [][]byte `protobuf:"bytes,1,rep,name=sums,proto3" json:"sums,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ManifestParts) Reset() {
+	*x = ManifestParts{}
+	mi := &file_journalet_v1_record_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ManifestParts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ManifestParts) ProtoMessage() {}
+
+func (x *ManifestParts) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_record_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ManifestParts.ProtoReflect.Descriptor instead.
+func (*ManifestParts) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_record_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ManifestParts) GetSums() [][]byte {
+	if x != nil {
+		return x.Sums
+	}
+	return nil
+}
+
 var File_journalet_v1_record_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_record_proto_rawDesc = "" +
@@ -631,7 +677,9 @@ const file_journalet_v1_record_proto_rawDesc = "" +
 	"\x06actors\x18\x01 \x01(\rR\x06actors\x12!\n" +
 	"\fneeded_after\x18\x02 \x01(\x04R\vneededAfter\x12.\n" +
 	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
-	"\x05bytes\x18\x04 \x01(\x04R\x05bytes*\xab\x01\n" +
+	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\"#\n" +
+	"\rManifestParts\x12\x12\n" +
+	"\x04sums\x18\x01 \x03(\fR\x04sums*\xab\x01\n" +
 	"\tActorKind\x12\x1a\n" +
 	"\x16ACTOR_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ACTOR_KIND_AGENT\x10\x01\x12\x15\n" +
@@ -654,7 +702,7 @@ func file_journalet_v1_record_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_journalet_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_journalet_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_journalet_v1_record_proto_goTypes = []any{
 	(ActorKind)(0),                // 0: journalet.v1.ActorKind
 	(*Actor)(nil),                 // 1: journalet.v1.Actor
@@ -663,25 +711,26 @@ var file_journalet_v1_record_proto_goTypes = []any{
 	(*Head)(nil),                  // 4: journalet.v1.Head
 	(*Snapshot)(nil),              // 5: journalet.v1.Snapshot
 	(*SnapshotIndex)(nil),         // 6: journalet.v1.SnapshotIndex
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
-	(*Event)(nil),                 // 8: journalet.v1.Event
-	(*Quarantined)(nil),           // 9: journalet.v1.Quarantined
+	(*ManifestParts)(nil),         // 7: journalet.v1.ManifestParts
+	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(*Event)(nil),                 // 9: journalet.v1.Event
+	(*Quarantined)(nil),           // 10: journalet.v1.Quarantined
 }
 var file_journalet_v1_record_proto_depIdxs = []int32{
-	0, // 0: journalet.v1.Actor.kind:type_name -> journalet.v1.ActorKind
-	7, // 1: journalet.v1.Record.time:type_name -> google.protobuf.Timestamp
-	1, // 2: journalet.v1.Record.actor:type_name -> journalet.v1.Actor
-	8, // 3: journalet.v1.Record.fact:type_name -> journalet.v1.Event
-	3, // 4: journalet.v1.Record.step:type_name -> journalet.v1.Step
-	8, // 5: journalet.v1.Step.decisions:type_name -> journalet.v1.Event
-	1, // 6: journalet.v1.Snapshot.actor:type_name -> journalet.v1.Actor
-	9, // 7: journalet.v1.Snapshot.quarantined:type_name -> journalet.v1.Quarantined
-	7, // 8: journalet.v1.SnapshotIndex.time:type_name -> google.protobuf.Timestamp
-	9, // [9:9] is the sub-list for method output_type
-	9, // [9:9] is the sub-list for method input_type
-	9, // [9:9] is the sub-list for extension type_name
-	9, // [9:9] is the sub-list for extension extendee
-	0, // [0:9] is the sub-list for field type_name
+	0,  // 0: journalet.v1.Actor.kind:type_name -> journalet.v1.ActorKind
+	8,  // 1: journalet.v1.Record.time:type_name -> google.protobuf.Timestamp
+	1,  // 2: journalet.v1.Record.actor:type_name -> journalet.v1.Actor
+	9,  // 3: journalet.v1.Record.fact:type_name -> journalet.v1.Event
+	3,  // 4: journalet.v1.Record.step:type_name -> journalet.v1.Step
+	9,  // 5: journalet.v1.Step.decisions:type_name -> journalet.v1.Event
+	1,  // 6: journalet.v1.Snapshot.actor:type_name -> journalet.v1.Actor
+	10, // 7: journalet.v1.Snapshot.quarantined:type_name -> journalet.v1.Quarantined
+	8,  // 8: journalet.v1.SnapshotIndex.time:type_name -> google.protobuf.Timestamp
+	9,  // [9:9] is the sub-list for method output_type
+	9,  // [9:9] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_record_proto_init() }
@@ -701,7 +750,7 @@ func file_journalet_v1_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_record_proto_rawDesc), len(file_journalet_v1_record_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -68,7 +68,7 @@ func (a *agent) cut(ctx context.Context, keep bus.Retention) error {
 		return err
 	}
 	if first > j.First() {
-		_, err := a.cutBehindSnapshots(ctx, func(sets []bus.SnapshotSet) (uint64, error) {
+		_, err := a.cutBehindSnapshots(ctx, keep, func(sets []bus.SnapshotSet) (uint64, error) {
 			return j.Retain(ctx, keep, sets, now)
 		})
 		return err
@@ -78,7 +78,18 @@ func (a *agent) cut(ctx context.Context, keep bus.Retention) error {
 			a.log.Warn("cannot take snapshots for retention; will retry", "err", err)
 		}
 	}
-	// Nothing to cut. Retain also measures, so that the journal can signal its size.
+	// No record to cut. Manifests of earlier cuts may be there, which were too young.
+	if exceed, err := a.bus.ManifestsExceed(ctx, keep); err != nil {
+		return err
+	} else if exceed {
+		a.cutting.Lock()
+		_, err = a.bus.RemoveUnreferenced(ctx, keep)
+		a.cutting.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	// Retain also measures, so that the journal can signal its size.
 	_, err = j.Retain(ctx, keep, nil, now)
 	return err
 }
@@ -99,7 +110,9 @@ func snapshotDue(ctx context.Context, keep bus.Retention, sets []bus.SnapshotSet
 
 // cutBehindSnapshots takes a set of snapshots, cuts the journal behind one of the sets and removes manifests that are
 // no longer referenced; it returns how many. cut returns how many records it cut.
-func (a *agent) cutBehindSnapshots(ctx context.Context, cut func([]bus.SnapshotSet) (uint64, error)) (int, error) {
+func (a *agent) cutBehindSnapshots(
+	ctx context.Context, keep bus.Retention, cut func([]bus.SnapshotSet) (uint64, error),
+) (int, error) {
 	a.cutting.Lock()
 	defer a.cutting.Unlock()
 	var gone uint64
@@ -113,7 +126,7 @@ func (a *agent) cutBehindSnapshots(ctx context.Context, cut func([]bus.SnapshotS
 	if err != nil || gone == 0 {
 		return 0, err
 	}
-	n, err := a.bus.RemoveUnreferenced(ctx)
+	n, err := a.bus.RemoveUnreferenced(ctx, keep)
 	if err != nil {
 		return 0, err
 	}
@@ -131,7 +144,7 @@ func (a *agent) prune(ctx context.Context, r bus.Retention, dryRun bool) (p bus.
 		}
 		return j.PlanPrune(ctx, r, sets, now)
 	}
-	n, err := a.cutBehindSnapshots(ctx, func(sets []bus.SnapshotSet) (_ uint64, err error) {
+	n, err := a.cutBehindSnapshots(ctx, r, func(sets []bus.SnapshotSet) (_ uint64, err error) {
 		p, err = j.Prune(ctx, r, sets, now)
 		return p.Keep - p.First, err
 	})

@@ -432,7 +432,7 @@ func (c *Config) addBusFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.JournalRetentionAge, "journal-retention-age", c.JournalRetentionAge,
 		"maximum age of journal records that the state does not need; 0: no bound")
 	fs.StringVar(&c.JournalRetentionBytes, "journal-retention-bytes", c.JournalRetentionBytes,
-		"maximum size of the journal, such as 2Gi; 0: no bound")
+		"maximum size of the journal with its manifests, such as 2Gi; 0: no bound")
 	fs.StringVar(&c.BusListen, "bus-listen", c.BusListen,
 		"host:port for NATS clients with a key of bus/credentials; empty: none. Other than on loopback it needs --bus-tls-*")
 	fs.StringVar(&c.BusTLSCertFile, "bus-tls-cert-file", c.BusTLSCertFile,
