@@ -39,6 +39,7 @@ import (
 	"github.com/journalet/journalet/runtime/objects"
 	"github.com/journalet/journalet/runtime/oom"
 	"github.com/journalet/journalet/runtime/otlp"
+	"github.com/journalet/journalet/runtime/own"
 	"github.com/journalet/journalet/runtime/plugins/devices"
 	"github.com/journalet/journalet/runtime/pod/gate"
 	"github.com/journalet/journalet/runtime/pod/logs/rotate"
@@ -162,7 +163,7 @@ func (a *agent) open(ctx context.Context) (err error) {
 		return err
 	}
 	a.bus, err = bus.Prepare(ctx, bus.Options{
-		Dir: filepath.Join(a.cfg.RootDir, "bus"), Node: a.facts.NodeName, Sync: sync, Log: a.log,
+		Dir: filepath.Join(a.cfg.RootDir, own.Bus), Node: a.facts.NodeName, Sync: sync, Log: a.log,
 		Listen: a.cfg.BusListen, TLSCertFile: a.cfg.BusTLSCertFile, TLSPrivateKeyFile: a.cfg.BusTLSPrivateKeyFile,
 	})
 	if err != nil {
@@ -193,14 +194,14 @@ func createRoot(dir string) error {
 	if err := preflight.CheckRoot(dir); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "pods"), 0o750); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, own.Pods), 0o750); err != nil {
 		return fmt.Errorf("cannot use root directory %s: %w (choose another with --root-dir, or run as root)", dir, err)
 	}
 	// Somebody else may have created it just before.
 	if err := preflight.CheckRoot(dir); err != nil {
 		return err
 	}
-	probe, err := os.CreateTemp(dir, ".writable-*")
+	probe, err := os.CreateTemp(dir, own.Probe)
 	if err != nil {
 		return fmt.Errorf("cannot write to root directory %s: %w (choose another with --root-dir)", dir, err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/api/kubelet"
 	"github.com/journalet/journalet/runtime/api/local"
+	"github.com/journalet/journalet/runtime/own"
 	"github.com/journalet/journalet/runtime/pod/logs"
 )
 
@@ -57,7 +58,7 @@ func (a *agent) apiOptions() kubelet.Options {
 		Health:  a.apiHealth(),
 		Metrics: a.metrics.Handler(), ProbeMetrics: a.metrics.ProbeHandler(),
 		Config: a.apiConfig, Flags: a.apiFlags, About: kubelet.About{Version: Version, Started: time.Now()},
-		SetVerbosity: SetVerbosity, SystemLogs: a.systemLogs(), CheckpointDir: filepath.Join(a.cfg.RootDir, "checkpoints"),
+		SetVerbosity: SetVerbosity, SystemLogs: a.systemLogs(), CheckpointDir: filepath.Join(a.cfg.RootDir, own.Checkpoints),
 		NoDebugging: a.cfg.NoDebugging, NoProfiling: a.cfg.NoProfiling, NoDebugFlags: a.cfg.NoDebugFlags,
 		Limits: kubelet.Limits{Idle: a.cfg.StreamIdle}, Log: a.log,
 	}

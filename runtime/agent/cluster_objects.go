@@ -11,6 +11,7 @@ import (
 	"github.com/journalet/journalet/runtime/objects"
 	objectapi "github.com/journalet/journalet/runtime/objects/api"
 	"github.com/journalet/journalet/runtime/objects/kept"
+	"github.com/journalet/journalet/runtime/own"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
@@ -24,7 +25,7 @@ type clusterObjects struct {
 
 // newClusterObjects creates the drivers without running them.
 func (a *agent) newClusterObjects(c *cluster) (err error) {
-	dir := filepath.Join(a.cfg.RootDir, "offline")
+	dir := filepath.Join(a.cfg.RootDir, own.Offline)
 	seal, err := kept.Seal(context.Background(), a.cfg.OfflineSecrets, a.cfg.RootDir, dir)
 	if err != nil {
 		return err

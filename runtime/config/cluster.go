@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	kubeletapis "k8s.io/kubelet/pkg/apis"
+
+	"github.com/journalet/journalet/runtime/own"
 )
 
 // The kubelet's defaults of cluster mode.
@@ -79,12 +81,12 @@ func (c *Config) InCluster() bool {
 
 // KubeconfigPath returns the kubeconfig of this node, which may not exist yet.
 func (c *Config) KubeconfigPath() string {
-	return cmp.Or(c.Cluster.Kubeconfig, filepath.Join(c.RootDir, "kubeconfig"))
+	return cmp.Or(c.Cluster.Kubeconfig, filepath.Join(c.RootDir, own.Kubeconfig))
 }
 
 // CertificateDir returns the directory of the agent's certificates.
 func (c *Config) CertificateDir() string {
-	return cmp.Or(c.Cluster.CertDir, filepath.Join(c.RootDir, "pki"))
+	return cmp.Or(c.Cluster.CertDir, filepath.Join(c.RootDir, own.Certificates))
 }
 
 // UpdateEvery returns the interval at which the Node's status is computed.

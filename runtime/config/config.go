@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/journalet/journalet/runtime/cri/cgroup"
+	"github.com/journalet/journalet/runtime/own"
 )
 
 // Defaults that flags and files override.
@@ -308,10 +309,10 @@ func (c *Config) SimulatedPullTime() time.Duration {
 // not need permissions for /var/log.
 func (c *Config) SimulatedPaths() {
 	if c.PodLogDir == DefaultPodLogDir {
-		c.PodLogDir = filepath.Join(c.RootDir, "logs", "pods")
+		c.PodLogDir = filepath.Join(c.RootDir, own.Logs, "pods")
 	}
 	if c.ContainerLogDir == DefaultContainerLogDir {
-		c.ContainerLogDir = filepath.Join(c.RootDir, "logs", "containers")
+		c.ContainerLogDir = filepath.Join(c.RootDir, own.Logs, "containers")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/own"
 )
 
 // sandboxSeccomp is the profile of pause processes, in the format of OCI runtimes. Its groups allow the system calls of
@@ -20,7 +21,7 @@ import (
 var sandboxSeccomp []byte
 
 // sandboxSeccompFile is the profile's name in the directory of WriteSandboxSeccomp.
-const sandboxSeccompFile = "sandbox-seccomp.json"
+const sandboxSeccompFile = own.SandboxSeccomp
 
 // WriteSandboxSeccomp atomically writes the profile of pause processes (docs/adr/010) into an existing directory, and
 // returns its path for Options.SandboxSeccomp. The runtime must see it under the same path.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/durable"
+	"github.com/journalet/journalet/runtime/own"
 )
 
 // Names of the kubelet below the root directory, and below a pod's.
@@ -19,7 +20,7 @@ const (
 	// podPlugin is the directory of CSI volumes below a pod's directory of volumes.
 	podPlugin = "kubernetes.io~csi"
 	// stagedDir is the directory of staged volumes: <driver>/<hash of the handle>.
-	stagedDir    = "plugins/kubernetes.io/csi"
+	stagedDir    = own.Staged
 	globalMount  = "globalmount"
 	podMount     = "mount"
 	recordFile   = "vol_data.json"
@@ -119,7 +120,7 @@ func inlineHandle(uid, volume string) string {
 }
 
 // podsDir returns the directory of all pods.
-func (v *Volumes) podsDir() string { return filepath.Join(v.opts.RootDir, "pods") }
+func (v *Volumes) podsDir() string { return filepath.Join(v.opts.RootDir, own.Pods) }
 
 // podDir returns the directory of a pod's CSI volumes.
 func (v *Volumes) podDir(uid string) string {

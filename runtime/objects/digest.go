@@ -19,11 +19,12 @@ import (
 
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/durable"
+	"github.com/journalet/journalet/runtime/own"
 )
 
 const (
 	// KeyFile is the file in the root directory with the key of digests.
-	KeyFile = "objects.key"
+	KeyFile = own.ObjectsKey
 	// damagedKeyFile is where a key of another size goes.
 	damagedKeyFile = KeyFile + ".damaged"
 	// keyBytes is the size of the key: that of the hash.

@@ -16,10 +16,11 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/own"
 )
 
 // RegistryDir is the directory of plugins in the root directory. kubelet: plugins_registry.
-const RegistryDir = "plugins_registry"
+const RegistryDir = own.PluginsRegistry
 
 const (
 	// maxSockets bounds the plugins of a node, maxDirectories the directories that are watched.

@@ -14,6 +14,7 @@ import (
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/kubeletstate"
+	"github.com/journalet/journalet/runtime/own"
 	"github.com/journalet/journalet/runtime/pod/volume"
 )
 
@@ -257,7 +258,7 @@ func (m *machine) kubeletState() Check {
 	switch {
 	case state == nil:
 		return ok("no kubelet had this root directory")
-	case m.exists(filepath.Join(m.cfg.RootDir, "bus")) || volume.Known(dir):
+	case m.exists(filepath.Join(m.cfg.RootDir, own.Bus)) || volume.Known(dir):
 		return ok("the agent has begun since a kubelet had this root directory")
 	case len(state.GetProblems()) > 0:
 		return Check{

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/own"
 )
 
 // maxChecked bounds the files of a directory whose owners are checked: the file source reads no more.
@@ -51,8 +52,11 @@ func CheckRoot(dir string) error {
 		return fmt.Errorf("check root directory %s: %w", dir, err)
 	}
 	user, group := os.Geteuid(), os.Getegid()
-	for _, path := range []string{filepath.Dir(target), target, filepath.Join(target, "bus"),
-		filepath.Join(target, "bus/credentials")} {
+	paths := []string{filepath.Dir(target), target, filepath.Join(target, own.Bus, "credentials")}
+	for _, name := range own.SecretDirs() {
+		paths = append(paths, filepath.Join(target, name))
+	}
+	for _, path := range paths {
 		var st unix.Stat_t
 		err := unix.Lstat(path, &st)
 		if errors.Is(err, unix.ENOENT) {
@@ -60,6 +64,9 @@ func CheckRoot(dir string) error {
 		}
 		if err != nil {
 			return fmt.Errorf("check root directory %s: %w", dir, &fs.PathError{Op: "stat", Path: path, Err: err})
+		}
+		if st.Mode&unix.S_IFMT == unix.S_IFLNK && path != filepath.Join(target, own.Bus) {
+			continue // the operator keeps it elsewhere, and only who can change the root directory can change the link
 		}
 		found := exposureOf(path, &st, user, group, path == filepath.Dir(target))
 		if found != nil && (path != filepath.Dir(target) || found.anyone) {

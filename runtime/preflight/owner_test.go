@@ -1,9 +1,14 @@
 package preflight
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/journalet/journalet/runtime/own"
+	"github.com/journalet/journalet/test/must"
 )
 
 func TestOnlyRootAndTheAgentsUserAreTrustedWithFiles(t *testing.T) {
@@ -29,6 +34,21 @@ func TestOnlyRootAndTheAgentsUserAreTrustedWithFiles(t *testing.T) {
 		got := exposureOf("/x", &unix.Stat_t{Uid: c.uid, Gid: c.gid, Mode: c.mode}, 7, 8, c.above)
 		if got == nil && c.who != "" || got != nil && (got.who != c.who || got.anyone != (c.who == "everybody")) {
 			t.Errorf("%s: got %+v, want %q", c.name, got, c.who)
+		}
+	}
+}
+
+func TestRootWhoseSecretsOthersCanChangeIsRefused(t *testing.T) {
+	for _, name := range own.SecretDirs() {
+		root := filepath.Join(t.TempDir(), "root")
+		dir := filepath.Join(root, name)
+		must.OK(t, os.MkdirAll(dir, 0o700))
+		if err := CheckRoot(root); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		must.OK(t, os.Chmod(dir, 0o707)) //nolint:gosec // what is refused
+		if err := CheckRoot(root); err == nil {
+			t.Errorf("%s may be changed by everybody, and the root directory is used", name)
 		}
 	}
 }

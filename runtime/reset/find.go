@@ -18,9 +18,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/cri"
-	"github.com/journalet/journalet/runtime/plugins"
-	"github.com/journalet/journalet/runtime/plugins/devices"
-	"github.com/journalet/journalet/runtime/plugins/podresources"
+	"github.com/journalet/journalet/runtime/own"
 	"github.com/journalet/journalet/runtime/pod/volume"
 )
 
@@ -215,21 +213,9 @@ func findOnRuntime(ctx context.Context, o Options, pods map[string]*Pod) error {
 	return nil
 }
 
-// Entries of a root directory that the agent creates, besides the pods'.
-const (
-	busDir  = "bus"
-	podsDir = "pods"
-)
-
-// own are the entries of a root directory that are removed as they are.
-var own = []string{
-	"sandbox-seccomp.json", "volumes.boot", "volumes.boot.new",
-	devices.Dir, plugins.RegistryDir, podresources.Dir, // with sockets of plugins, which nobody reads any more
-}
-
 // findFiles adds the agent's files in the root directory, and returns whether an agent has used it: it has a bus.
 func (o Options) findFiles(f *Found) (used bool, err error) {
-	var names []string
+	dirs := map[string]bool{} // by name, whether it is a directory
 	for e, err := range bounded.Entries(o.RootDir) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return false, nil
@@ -237,20 +223,23 @@ func (o Options) findFiles(f *Found) (used bool, err error) {
 		if err != nil {
 			return false, fmt.Errorf("list the root directory: %w", err)
 		}
-		names = append(names, e.Name())
-		used = used || e.Name() == busDir && e.IsDir()
+		dirs[e.Name()] = e.IsDir()
 	}
-	slices.Sort(names)
-	if !used {
+	if !dirs[own.Bus] {
 		return false, nil
 	}
 	f.Files = append(f.Files, o.Outside...)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(dirs)) {
 		path := filepath.Join(o.RootDir, name)
-		switch {
-		case name == busDir && !o.KeepJournal, slices.Contains(own, name):
+		switch e := own.Find(name); {
+		case name == own.Bus && o.KeepJournal, name == own.Pods, path == o.Socket:
+		case dirs[name] && own.Shares(name):
+			if err := o.findShared(f, name); err != nil {
+				return false, err
+			}
+		case e != nil && e.Reset == own.Removed && name != own.Socket:
 			f.Files = append(f.Files, path)
-		case name != busDir && name != podsDir && path != o.Socket:
+		default:
 			f.Others = append(f.Others, path)
 		}
 	}
@@ -260,4 +249,26 @@ func (o Options) findFiles(f *Found) (used bool, err error) {
 		}
 	}
 	return true, nil
+}
+
+// findShared adds the agent's files in a directory that may have others', and the directory if it has none.
+func (o Options) findShared(f *Found, dir string) error {
+	var ours, others []string
+	path := filepath.Join(o.RootDir, dir)
+	for e, err := range bounded.Entries(path) {
+		if err != nil {
+			return fmt.Errorf("list %s: %w", path, err)
+		}
+		if at := own.Find(dir + "/" + e.Name()); at != nil && at.Reset == own.Removed {
+			ours = append(ours, filepath.Join(path, e.Name()))
+		} else {
+			others = append(others, filepath.Join(path, e.Name()))
+		}
+	}
+	if len(others) == 0 {
+		ours = []string{path}
+	}
+	f.Files = append(f.Files, slices.Sorted(slices.Values(ours))...)
+	f.Others = append(f.Others, slices.Sorted(slices.Values(others))...)
+	return nil
 }

@@ -10,10 +10,12 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/own"
 	"github.com/journalet/journalet/runtime/pod/volume"
 	"github.com/journalet/journalet/runtime/reset"
 	"github.com/journalet/journalet/test/must"
@@ -42,7 +44,9 @@ func TestFilesOfOthersInTheRootDirectoryAreNotFound(t *testing.T) {
 	root := t.TempDir()
 	must.OK(t, errors.Join(os.MkdirAll(filepath.Join(root, "pods/u1/volumes"), 0o700),
 		os.MkdirAll(filepath.Join(root, "pods/backup"), 0o700), os.Mkdir(filepath.Join(root, "bus"), 0o700),
-		os.Mkdir(filepath.Join(root, "seccomp"), 0o700), os.WriteFile(filepath.Join(root, "volumes.boot"), nil, 0o600)))
+		os.Mkdir(filepath.Join(root, "seccomp"), 0o700), os.WriteFile(filepath.Join(root, "volumes.boot"), nil, 0o600),
+		os.Mkdir(filepath.Join(root, "pki"), 0o700), os.WriteFile(filepath.Join(root, "pki/kubelet.key"), nil, 0o600),
+		os.WriteFile(filepath.Join(root, "pki/kubelet-client-current.pem"), nil, 0o600)))
 	l, err := net.Listen("unix", filepath.Join(root, "kubelet.sock"))
 	must.OK(t, err)
 	defer l.Close()
@@ -62,10 +66,11 @@ func TestFilesOfOthersInTheRootDirectoryAreNotFound(t *testing.T) {
 	if len(found.Pods) != 1 || found.Pods[0].UID != "u1" || found.Unread != "damaged" {
 		t.Errorf("pods %v, unread %q", found.Pods, found.Unread)
 	}
-	if want := append([]string{dropIn}, at("bus", "volumes.boot", "kubelet.sock")...); !slices.Equal(found.Files, want) {
+	if want := append([]string{dropIn}, at("bus", "pki/kubelet-client-current.pem", "volumes.boot",
+		"kubelet.sock")...); !slices.Equal(found.Files, want) {
 		t.Errorf("files %v, want %v", found.Files, want)
 	}
-	if want := at("seccomp"); !slices.Equal(found.Others, want) {
+	if want := at("pki/kubelet.key", "seccomp"); !slices.Equal(found.Others, want) {
 		t.Errorf("of others %v, want %v", found.Others, want)
 	}
 	o.KeepJournal = true
@@ -110,5 +115,51 @@ func TestRemovedPodsAreReportedOneAfterTheOther(t *testing.T) {
 	}
 	if r := reset.Remove(t.Context(), o, found); r.Removed != pods || lines != pods {
 		t.Errorf("removed %d pods, and reported %d: %v", r.Removed, lines, r.Left)
+	}
+}
+
+// Secrets, memory of containers and the node's keys must not stay on a disk that somebody else gets.
+func TestResetLeavesNothingThatTheAgentCreates(t *testing.T) {
+	root := t.TempDir()
+	for _, e := range own.All {
+		path := filepath.Join(root, strings.ReplaceAll(e.Path, "*", "x"))
+		if e.Reset != own.Removed || e.Path == own.Socket {
+			continue
+		}
+		if strings.HasSuffix(e.Path, "/") {
+			path = filepath.Join(path, "file")
+		}
+		must.OK(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("secret"), 0o600)))
+	}
+	must.OK(t, os.WriteFile(filepath.Join(root, own.ObjectsKey+".damaged"), []byte("secret"), 0o600))
+	o := optionsFor(root)
+	found, err := reset.Find(t.Context(), o)
+	must.OK(t, err)
+	if len(found.Others) > 0 {
+		t.Errorf("taken for others' files: %v", found.Others)
+	}
+	if r := reset.Remove(t.Context(), o, found); len(r.Left) > 0 {
+		t.Errorf("left: %v", r.Left)
+	}
+	must.OK(t, filepath.WalkDir(filepath.Dir(root), func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			t.Errorf("%s is still there", path)
+		}
+		return err
+	}))
+}
+
+func TestResetFollowsNoLinkInTheRootDirectory(t *testing.T) {
+	root, outside := t.TempDir(), t.TempDir()
+	key := filepath.Join(outside, "kubelet-client-current.pem")
+	must.OK(t, errors.Join(os.Mkdir(filepath.Join(root, own.Bus), 0o700), os.WriteFile(key, nil, 0o600),
+		os.WriteFile(filepath.Join(outside, "kubelet.key"), nil, 0o600),
+		os.Symlink(outside, filepath.Join(root, own.Certificates))))
+	o := optionsFor(root)
+	found, err := reset.Find(t.Context(), o)
+	must.OK(t, err)
+	reset.Remove(t.Context(), o, found)
+	if _, err := os.Lstat(key); err != nil {
+		t.Error(err)
 	}
 }

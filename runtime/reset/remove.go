@@ -17,6 +17,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/own"
 )
 
 const (
@@ -167,7 +168,7 @@ func (r *remover) removeFiles(ctx context.Context, f *Found) {
 		}
 	}
 	// Directories that are not empty have what others keep there, or the journal. A mount point cannot be removed.
-	for _, dir := range []string{filepath.Join(r.RootDir, podsDir), r.RootDir} {
+	for _, dir := range []string{filepath.Join(r.RootDir, own.Pods), r.RootDir} {
 		_ = os.Remove(dir)
 	}
 }

@@ -13,10 +13,12 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/journalet/journalet/runtime/own"
 )
 
 // SocketFile is the name of the socket in the root directory.
-const SocketFile = "kubelet.sock"
+const SocketFile = own.Socket
 
 const (
 	// ownerMode admits the agent's user alone, groupMode a group too.

@@ -8,10 +8,11 @@ import (
 	"strings"
 
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/own"
 )
 
 // cursorFile is the file of the cursor in the agent's root directory.
-const cursorFile = "events.cursor"
+const cursorFile = own.EventsCursor
 
 // maxCursorBytes bounds that file.
 const maxCursorBytes = 64

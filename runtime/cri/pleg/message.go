@@ -14,6 +14,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/own"
 )
 
 // Bounds of a termination message: of the file, and of the end of the log that may replace it. All as the kubelet's.
@@ -74,7 +75,7 @@ func (p *PLEG) messageFile(st *runtimeapi.ContainerStatus) string {
 		if m.GetContainerPath() != path {
 			continue
 		}
-		text, err := readTail(filepath.Join(p.opts.RootDir, "pods"), m.GetHostPath(), maxMessageBytes)
+		text, err := readTail(filepath.Join(p.opts.RootDir, own.Pods), m.GetHostPath(), maxMessageBytes)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			p.log.Warn("a termination message cannot be read", "container", st.GetId(), "error", err)
 		}

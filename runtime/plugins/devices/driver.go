@@ -24,13 +24,14 @@ import (
 
 	"github.com/journalet/journalet/actors/devices"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/own"
 	"github.com/journalet/journalet/runtime/plugins"
 )
 
 // The names of the directory in the root directory and of the socket in it, on which plugins register.
 // kubelet: device-plugins/kubelet.sock.
 const (
-	Dir        = "device-plugins"
+	Dir        = own.DevicePlugins
 	SocketFile = "kubelet.sock"
 )
 

@@ -21,12 +21,13 @@ import (
 	"github.com/journalet/journalet/actors/exclusive"
 	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/own"
 	"github.com/journalet/journalet/runtime/plugins"
 )
 
 // The names of the directory in the root directory and of the socket in it. kubelet: pod-resources/kubelet.sock.
 const (
-	Dir        = "pod-resources"
+	Dir        = own.PodResources
 	SocketFile = "kubelet.sock"
 )
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/own"
 )
 
 // Clean is TearDown that then removes the links to the pod's logs, its log directory and, last, its own directory.
@@ -77,7 +78,7 @@ func (d *Driver) cleanLogs(ctx context.Context, uid, namespace, name string) err
 }
 
 func (d *Driver) removePodDir(ctx context.Context, uid string) error {
-	pods, err := os.OpenRoot(filepath.Join(d.opts.RootDir, "pods"))
+	pods, err := os.OpenRoot(filepath.Join(d.opts.RootDir, own.Pods))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/csi"
 	"github.com/journalet/journalet/runtime/objects"
+	"github.com/journalet/journalet/runtime/own"
 	"github.com/journalet/journalet/runtime/pod/nfs"
 )
 
@@ -91,7 +92,7 @@ func New(opts Options) *Driver {
 }
 
 // PodDir returns the pod's directory, whether it exists or not.
-func (d *Driver) PodDir(uid string) string { return filepath.Join(d.opts.RootDir, "pods", uid) }
+func (d *Driver) PodDir(uid string) string { return filepath.Join(d.opts.RootDir, own.Pods, uid) }
 
 // PodLogDir returns the pod's log directory, <namespace>_<name>_<uid> as in the kubelet, whether it exists or not.
 func (d *Driver) PodLogDir(namespace, name, uid string) string {
@@ -177,7 +178,7 @@ func (d *Driver) openPod(uid string, create bool) (*os.Root, error) {
 	if err := checkNames(uid); err != nil {
 		return nil, err
 	}
-	pods := filepath.Join(d.opts.RootDir, "pods")
+	pods := filepath.Join(d.opts.RootDir, own.Pods)
 	if create {
 		if err := os.MkdirAll(pods, podDirMode); err != nil {
 			return nil, fmt.Errorf("create the directory of pods: %w", err)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/own"
 )
 
 // Some decisions are in a pod's directory, too, where they outlive the journal (ADR 042, ADR 072).
@@ -20,7 +21,7 @@ func readAll[T any](rootDir, file string, read func(*os.Root, string) (T, error)
 	found := map[string]T{}
 	var unreadable []error
 	more := 0
-	pods := filepath.Join(rootDir, "pods")
+	pods := filepath.Join(rootDir, own.Pods)
 	root, err := os.OpenRoot(pods)
 	if errors.Is(err, fs.ErrNotExist) {
 		return found, nil

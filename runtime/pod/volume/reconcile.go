@@ -15,12 +15,13 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/own"
 )
 
 // bootFile has the boot id of the last run that reported lost volumes.
 const (
-	bootFile     = "volumes.boot"
-	newBootFile  = "volumes.boot.new"
+	bootFile     = own.VolumesBoot
+	newBootFile  = own.VolumesBoot + ".new"
 	bootFileMode = 0o600
 	maxBootBytes = 128 // the kernel's is a UUID
 	// conditionsFile is that of runtime/pod/gate, which goes with its pod.
@@ -53,7 +54,7 @@ type Found struct {
 // the start of the agent, before the first call. After a reboot, that is until Reconciled was called with this boot id,
 // files on disk count as lost, because they were not synced.
 func (d *Driver) Reconcile(pods []Recorded, bootID string) (Found, error) {
-	all := filepath.Join(d.opts.RootDir, "pods")
+	all := filepath.Join(d.opts.RootDir, own.Pods)
 	points, err := d.mounts.below(all)
 	if err != nil {
 		return Found{}, err

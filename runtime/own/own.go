@@ -1,0 +1,123 @@
+package own
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// Names of what the agent creates in its root directory.
+const (
+	Bus             = "bus"
+	Certificates    = "pki"
+	Checkpoints     = "checkpoints"
+	DevicePlugins   = "device-plugins"
+	EventsCursor    = "events.cursor"
+	Kubeconfig      = "kubeconfig"
+	Logs            = "logs"
+	ObjectsKey      = "objects.key"
+	Offline         = "offline"
+	PluginsRegistry = "plugins_registry"
+	PodResources    = "pod-resources"
+	Pods            = "pods"
+	SandboxSeccomp  = "sandbox-seccomp.json"
+	Socket          = "kubelet.sock"
+	Staged          = "plugins/kubernetes.io/csi"
+	VolumesBoot     = "volumes.boot"
+	// Probe is a pattern of os.CreateTemp.
+	Probe = ".writable-*"
+)
+
+// Reset is what `journalet reset` does with a path.
+type Reset string
+
+const (
+	// Removed: the path is removed with all that is in it.
+	Removed Reset = "removed"
+	// ByPod: what is there is removed with its pod.
+	ByPod Reset = "removed with the pods"
+	// Left: the path stays, since it may be somebody else's, and is reported.
+	Left Reset = "stays, and is reported"
+)
+
+// Entry is a path that the agent creates.
+type Entry struct {
+	// Path is relative to the root directory; that of a directory ends in "/". "*" stands for any text without "/".
+	Path string
+	What string
+	// Secret: who reads it can act as the node, or knows what pods keep secret.
+	Secret bool
+	Reset  Reset
+}
+
+// All are the paths that the agent creates below its root directory.
+var All = []Entry{
+	{Bus + "/", "the journal, the manifests, the snapshots and the keys of clients", true, Removed},
+	{Pods + "/", "a directory a pod: volumes, hosts file, what the pod was given", true, ByPod},
+	{Certificates + "/kubelet-client*", "the node's certificate for the API server with its key", true, Removed},
+	{Certificates + "/kubelet-server*", "the node's serving certificate with its key", true, Removed},
+	{Kubeconfig, "how to reach the API server; written by a bootstrap, else the operator's", true, Left},
+	{Offline + "/", "copies of objects for a start without the API server, Secrets sealed", true, Removed},
+	{ObjectsKey, "the key of digests of Secrets and ConfigMaps", true, Removed},
+	{Checkpoints + "/", "checkpoints of containers, with their memory", true, Removed},
+	{Staged + "/", "volumes of CSI drivers that are staged; their drivers unstage them", true, Left},
+	{EventsCursor, "the last record whose events the API server has", false, Removed},
+	{VolumesBoot, "the boot of the last run that reported lost volumes", false, Removed},
+	{SandboxSeccomp, "the seccomp profile of pause processes", false, Removed},
+	{Socket, "the socket of the kubelet's paths, unless `--api-socket` names another", false, Removed},
+	{DevicePlugins + "/", "the socket on which device plugins register, and theirs", false, Removed},
+	{PluginsRegistry + "/", "sockets of plugins that want to be found", false, Removed},
+	{PodResources + "/", "the socket for monitors of devices", false, Removed},
+	{Logs + "/pods/", "logs of the containers of a simulated runtime", false, Removed},
+	{Logs + "/containers/", "links to these logs", false, Removed},
+	{Probe, "an attempt to write, by a start that was killed", false, Removed},
+}
+
+// asides are what a name ends in while a file is written, and after it was found damaged.
+var asides = []string{".part", ".new", ".damaged"}
+
+// Find returns the entry of a path relative to the root directory, nil if the agent does not create it. What is in a
+// directory of the agent is the directory's.
+func Find(name string) *Entry {
+	for i := range All {
+		if All[i].has(name) {
+			return &All[i]
+		}
+	}
+	return nil
+}
+
+func (e *Entry) has(name string) bool {
+	if dir, ok := strings.CutSuffix(e.Path, "/"); ok {
+		return name == dir || strings.HasPrefix(name, e.Path)
+	}
+	if ok, err := path.Match(e.Path, name); ok && err == nil {
+		return true
+	}
+	for _, aside := range asides {
+		if name == e.Path+aside {
+			return true
+		}
+	}
+	return false
+}
+
+// Shares reports whether a directory has paths of the agent and may have others'.
+func Shares(dir string) bool {
+	for _, e := range All {
+		if strings.HasPrefix(e.Path, dir+"/") && e.Path != dir+"/" {
+			return true
+		}
+	}
+	return false
+}
+
+// SecretDirs returns the directories that hold secrets of the agent and of pods, which nobody else may change.
+func SecretDirs() (dirs []string) {
+	for _, e := range All {
+		if dir := path.Dir(e.Path); e.Secret && dir != "." && !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir) // "bus/" is in "bus"
+		}
+	}
+	return dirs
+}
