@@ -4,7 +4,7 @@ import "context"
 
 // Client is who sends a request, as the door knows it.
 type Client interface {
-	// ID is the same for all connections of one user; limits count by it.
+	// ID is the same for all connections of one user; so that one can count by it.
 	ID() string
 	// String describes the client: "user alice (uid 1000), process 4242 (kubectl)", or the authenticated name.
 	String() string

@@ -79,8 +79,8 @@ func newNode(t *testing.T, change func(*Options)) *node {
 		n.rt.close()
 		noneLeft(t)
 		n.record.balanced(t)
-		if h.limits.all != 0 {
-			t.Errorf("%d sessions are left", h.limits.all)
+		if len(h.limits.used) != 0 {
+			t.Errorf("sessions are left: %v", h.limits.used)
 		}
 	})
 	return n

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
 	"google.golang.org/protobuf/types/known/durationpb"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -17,91 +16,11 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Limits bound sessions. Zero means the default.
-type Limits struct {
-	// Sessions are at most so many at once, SessionsPerClient of one client.
-	Sessions, SessionsPerClient int
-	// Rate is how many sessions begin each second, after Burst.
-	Rate  float64
-	Burst int
-	// Idle is how long a session may send and receive nothing.
-	Idle time.Duration
-	// Hangup is the interval of the check whether a client has left without its bytes being read.
-	Hangup time.Duration
-}
-
 const (
-	defaultSessions          = 512
-	defaultSessionsPerClient = 256
-	defaultRate              = 50
-	defaultBurst             = 256
-	defaultIdle              = 4 * time.Hour // kubelet: streamingConnectionIdleTimeout
-	defaultHangup            = time.Second
-
 	// maxNameBytes bounds the name of a program in a record, maxRecordedBytes any other text: the longest is a client's.
 	maxNameBytes     = 128
 	maxRecordedBytes = 512
 )
-
-func (l *Limits) fill() {
-	set := func(v *int, def int) {
-		if *v == 0 {
-			*v = def
-		}
-	}
-	set(&l.Sessions, defaultSessions)
-	set(&l.SessionsPerClient, defaultSessionsPerClient)
-	set(&l.Burst, defaultBurst)
-	if l.Rate == 0 {
-		l.Rate = defaultRate
-	}
-	if l.Idle == 0 {
-		l.Idle = defaultIdle
-	}
-	if l.Hangup == 0 {
-		l.Hangup = defaultHangup
-	}
-}
-
-// limiter counts sessions.
-type limiter struct {
-	*Limits
-	rate *rate.Limiter
-
-	mu    sync.Mutex
-	all   int
-	byOne map[string]int
-}
-
-func newLimiter(l *Limits) *limiter {
-	return &limiter{Limits: l, rate: rate.NewLimiter(rate.Limit(l.Rate), l.Burst), byOne: map[string]int{}}
-}
-
-// take returns why a client may begin no session, "" if it may.
-func (l *limiter) take(client string) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.all >= l.Sessions:
-		return "too many sessions at once on this node"
-	case l.byOne[client] >= l.SessionsPerClient:
-		return "too many sessions of this client at once"
-	case !l.rate.Allow():
-		return "too many sessions a second"
-	}
-	l.all++
-	l.byOne[client]++
-	return ""
-}
-
-func (l *limiter) release(client string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all--
-	if l.byOne[client]--; l.byOne[client] == 0 {
-		delete(l.byOne, client)
-	}
-}
 
 // Why sessions fail, for records. The runtime's own words may hold arguments of a command.
 const (
@@ -113,10 +32,10 @@ const (
 
 // session is what a client does in a pod, from its request to its end.
 type session struct {
-	s      *Server
-	client Client
-	start  *journaletv1.SessionStarted
-	begun  time.Time
+	s     *Server
+	share share
+	start *journaletv1.SessionStarted
+	begun time.Time
 
 	// ctx ends with the request, with the client and with the session.
 	ctx    context.Context
@@ -142,12 +61,13 @@ type what struct {
 // begin begins a session and records it. Beyond the limits it answers 429 and returns nil.
 func (s *Server) begin(w http.ResponseWriter, r *http.Request, p *corev1.Pod, k what) *session {
 	client := clientOf(r.Context())
-	if why := s.limits.take(client.ID()); why != "" {
+	share := shareOf(p, k.kind)
+	if why := s.limits.take(share); why != "" {
 		w.Header().Set("Retry-After", "1")
 		fail(w, http.StatusTooManyRequests, why)
 		return nil
 	}
-	x := &session{s: s, client: client, begun: time.Now(), start: &journaletv1.SessionStarted{
+	x := &session{s: s, share: share, begun: time.Now(), start: &journaletv1.SessionStarted{
 		Uid: string(p.UID), SessionId: string(uuid.NewUUID()), Kind: k.kind,
 		Container: recorded(k.container, maxRecordedBytes),
 		Client:    recorded(client.String(), maxRecordedBytes), Tty: k.tty,
@@ -207,7 +127,7 @@ func (x *session) exited(code int32) {
 func (x *session) end() {
 	x.cancel()
 	x.outcome.end(x)
-	x.s.limits.release(x.client.ID())
+	x.s.limits.release(x.share)
 	if x.s.Sessions == nil {
 		return
 	}

@@ -302,7 +302,7 @@ func TestHundredSessionsAtOnce(t *testing.T) {
 }
 
 func TestSessionsBeyondTheLimitsAreRefused(t *testing.T) {
-	n := newNode(t, func(o *Options) { o.Limits = Limits{SessionsPerClient: 1, Rate: 1e-9, Burst: 2} })
+	n := newNode(t, func(o *Options) { o.Limits = Limits{PerPod: 1, Rate: 1e-9, Burst: 2} })
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	q, o, _ := streamsOf(nil, "hang")
