@@ -84,7 +84,7 @@ func (s *Server) authenticate(r *http.Request) (*User, error) {
 		}
 		var u *User
 		if err == nil {
-			u, err = s.byToken(r.Context(), token)
+			u, err = s.byToken(r, token)
 		}
 		if err == nil {
 			return u, nil
@@ -197,16 +197,17 @@ func withoutCredentials(h http.Header) {
 }
 
 // byToken returns whom the API server knows by a token.
-func (s *Server) byToken(ctx context.Context, token string) (*User, error) {
+func (s *Server) byToken(r *http.Request, token string) (*User, error) {
 	if len(token) > maxTokenBytes {
 		return nil, errLongToken
 	}
-	answer, err := s.tokens.get([]byte(token), func() (any, bool, error) {
-		if !s.unknown.Allow() {
+	from := addressOf(r.RemoteAddr)
+	answer, err := s.tokens.get([]byte(token), func(known bool) (any, bool, error) {
+		if !s.reviews.take(from, known) {
 			return nil, false, errTooMany
 		}
 		// Others may wait for the same answer: it does not end with this client.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), reviewTimeout)
 		defer cancel()
 		review, err := twice(ctx, s.opts.ReviewToken,
 			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}})

@@ -32,7 +32,7 @@ func (s *Server) authorize(ctx context.Context, u *User, verb, subresource strin
 	if err != nil {
 		return false, err
 	}
-	answer, err := s.access.get(key, func() (any, bool, error) {
+	answer, err := s.access.get(key, func(bool) (any, bool, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
 		defer cancel()
 		review, err := twice(ctx, s.opts.ReviewAccess, &authorizationv1.SubjectAccessReview{Spec: spec})

@@ -16,7 +16,7 @@ import (
 // Limits bound connections. Zero means the default.
 type Limits struct {
 	// Connections are at most so many at once; of them Strangers have had no permitted request yet. One stranger more
-	// closes the connection of the one that came first.
+	// closes a connection of the address that has most of them, the one that came first.
 	Connections, Strangers int
 	// PerUser bounds those of one user: a client that may send requests leaves places for the API server. The request that
 	// would take one more is answered with 429.
@@ -124,19 +124,23 @@ type listener struct {
 
 	mu   sync.Mutex
 	open int
-	// strangers are those without a permitted request, the first one first. byUser counts the others.
+	// strangers are those without a permitted request, the first one first. byAddress counts them, byUser the others.
 	strangers *list.List
+	byAddress map[string]int
 	byUser    map[string]int
 }
 
 func newListener(l net.Listener, limits Limits) *listener {
-	return &listener{Listener: l, limits: limits, strangers: list.New(), byUser: map[string]int{}}
+	return &listener{
+		Listener: l, limits: limits, strangers: list.New(), byAddress: map[string]int{}, byUser: map[string]int{},
+	}
 }
 
 // conn is one client's connection.
 type conn struct {
 	*serve.Conn
 	listener *listener
+	address  string
 
 	// Guarded by listener.mu. A connection with a place is a stranger, or of a user.
 	placed   bool
@@ -163,27 +167,38 @@ func (l *listener) admit(raw net.Conn) *conn {
 	l.mu.Lock()
 	var first *conn
 	if l.strangers.Len() >= l.limits.Strangers || l.open >= l.limits.Connections {
-		if front := l.strangers.Front(); front != nil {
-			first = front.Value.(*conn)
+		if first = l.mostCommon(); first != nil {
 			l.forget(first)
 		}
 	}
 	var c *conn
 	if l.open < l.limits.Connections {
 		l.open++
-		c = &conn{listener: l, placed: true}
+		c = &conn{listener: l, placed: true, address: addressOf(raw.RemoteAddr().String())}
 		c.Conn = l.conns.Add(raw, func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.forget(c)
 		})
 		c.stranger = l.strangers.PushBack(c)
+		l.byAddress[c.address]++
 	}
 	l.mu.Unlock()
 	if first != nil {
 		first.Close()
 	}
 	return c
+}
+
+// mostCommon returns the first stranger of the address that has most of them, nil without strangers: a flood from one
+// address closes its own connections. l.mu is held.
+func (l *listener) mostCommon() (found *conn) {
+	for e := l.strangers.Front(); e != nil; e = e.Next() {
+		if c := e.Value.(*conn); found == nil || l.byAddress[c.address] > l.byAddress[found.address] {
+			found = c
+		}
+	}
+	return found
 }
 
 // forget frees the place of a connection. l.mu is held.
@@ -201,6 +216,9 @@ func (l *listener) unname(c *conn) {
 	if c.stranger != nil {
 		l.strangers.Remove(c.stranger)
 		c.stranger = nil
+		if l.byAddress[c.address]--; l.byAddress[c.address] == 0 {
+			delete(l.byAddress, c.address)
+		}
 	}
 	if c.user != "" {
 		if l.byUser[c.user]--; l.byUser[c.user] == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -12,16 +13,8 @@ import (
 	"time"
 	"unicode"
 
-	"golang.org/x/time/rate"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-)
-
-const (
-	// unknownRate and unknownBurst bound the reviews of tokens that are not known yet, a second and at once: strangers
-	// send them, and they share the node's own requests to the API server.
-	unknownRate  = 10
-	unknownBurst = 50
 )
 
 // Options configure a Server. Handler, NodeName and Certificate are required, and ReviewAccess unless AlwaysAllow is
@@ -62,7 +55,7 @@ type Options struct {
 type Server struct {
 	opts           Options
 	tokens, access *answers
-	unknown        *rate.Limiter
+	reviews        *budget
 }
 
 // New returns a server that does not listen yet.
@@ -75,10 +68,12 @@ func New(o Options) *Server {
 	}
 	o.MinVersion = max(o.MinVersion, tls.VersionTLS12)
 	o.Limits.fill()
-	return &Server{
-		opts: o, unknown: rate.NewLimiter(unknownRate, unknownBurst),
+	s := &Server{
+		opts: o, reviews: newBudget(),
 		tokens: newAnswers(o.TokenTTL, o.TokenTTL, o.Now), access: newAnswers(o.AllowTTL, o.DenyTTL, o.Now),
 	}
+	s.tokens.early = true
+	return s
 }
 
 type userKey struct{}
@@ -92,6 +87,12 @@ func UserOf(ctx context.Context) (*User, bool) {
 // ServeHTTP serves one request. What is refused ends its connection: a stranger starts again with a handshake.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	user, err := s.authenticate(r)
+	if errors.Is(err, errTooMany) {
+		// Not 401: a client with a good token would give up, or ask for another.
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusTooManyRequests, errTooMany.Error()+"; try again")
+		return
+	}
 	if err != nil {
 		s.opts.Log.Debug("a request was not authenticated", "from", r.RemoteAddr, "error", err)
 		refuse(w, http.StatusUnauthorized, "Unauthorized")

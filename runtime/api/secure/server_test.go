@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -177,22 +178,129 @@ func TestUnknownTokensAreReviewedWithinALimit(t *testing.T) {
 	d.tokens["good"] = "u"
 	d.allow["u get metrics"] = true
 	d.want(200, as{token: "good"}, "/metrics")
+	busy := 0
 	for i := range 4 * unknownBurst {
-		d.want(401, as{token: fmt.Sprint("bad", i)}, "/metrics")
+		code, _ := d.send(as{token: fmt.Sprint("bad", i)}, http.MethodGet, "/metrics")
+		if code != 401 && code != 429 {
+			t.Fatalf("a bad token: %d", code)
+		}
+		if code == 429 {
+			busy++
+		}
+	}
+	if busy == 0 {
+		t.Error("no token was beyond the limit")
 	}
 	// The tokens of the burst, and those of the time that the requests needed.
 	if got := d.reviews(tokenReviews); got >= 4*unknownBurst {
 		t.Errorf("%d TokenReviews", got)
 	}
 	d.want(200, as{token: "good"}, "/metrics")
+	d.advance(2*time.Minute + time.Second) // the answer about it has expired, and it is reviewed beside the flood
+	d.want(200, as{token: "good"}, "/metrics")
+}
+
+func TestAddressesShareTheReviewsOfUnknownTokens(t *testing.T) {
+	b := newBudget()
+	taken := 0
+	for range 10 * addressBurst {
+		if b.take("10.0.0.1", false) {
+			taken++
+		}
+	}
+	if taken < addressBurst || taken >= unknownBurst {
+		t.Errorf("one address has %d reviews", taken)
+	}
+	if !b.take("10.0.0.2", false) || !b.take("10.0.0.1", true) {
+		t.Error("the flood takes reviews of another address, or of tokens that are known")
+	}
+	for remote, want := range map[string]string{
+		"10.0.0.1:1": "10.0.0.1", "[::ffff:10.0.0.1]:1": "10.0.0.1", "[2001:db8::1]:1": "2001:db8::/64",
+		"[2001:db8::2]:1": "2001:db8::/64", "[fe80::1%eth0]:1": "fe80::/64", "@": "@",
+	} {
+		if got := addressOf(remote); got != want {
+			t.Errorf("%s is of %s, want %s", remote, got, want)
+		}
+	}
+}
+
+func TestYesIsRequestedAgainBeforeItExpires(t *testing.T) {
+	now := time.Unix(0, 0)
+	a := newAnswers(time.Minute, time.Minute, func() time.Time { return now })
+	a.early = true
+	requested, answer := make(chan bool, 10), true
+	get := func() any {
+		got, err := a.get([]byte("token"), func(known bool) (any, bool, error) {
+			requested <- known
+			return answer, answer, nil
+		})
+		must.OK(t, err)
+		return got
+	}
+	if got := get(); got != true || <-requested {
+		t.Errorf("the first answer: %v", got)
+	}
+	now, answer = now.Add(40*time.Second), false
+	if got := get(); got != true {
+		t.Errorf("while it is requested again: %v", got)
+	}
+	if known := <-requested; !known {
+		t.Error("it was known")
+	}
+	for deadline := time.Now().Add(time.Minute); get() != false; {
+		if time.Now().After(deadline) {
+			t.Fatal("the new answer is not kept")
+		}
+	}
+	if len(a.yes.Keys()) != 0 || len(a.known.Keys()) != 0 {
+		t.Error("a token that is refused counts as known")
+	}
+}
+
+// addressed is a connection of a client with an address.
+type addressed struct {
+	net.Conn
+	from   string
+	closed bool
+}
+
+func (c *addressed) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.from + ":1"))
+}
+
+func (c *addressed) Close() error { c.closed = true; return nil }
+
+func TestFloodOfOneAddressClosesItsOwnConnections(t *testing.T) {
+	l := newListener(nil, Limits{Connections: 100, Strangers: 8})
+	first := &addressed{from: "10.0.0.1"}
+	if l.admit(first) == nil {
+		t.Fatal("not admitted")
+	}
+	var flood []*addressed
+	for range 50 {
+		c := &addressed{from: "10.0.0.2"}
+		flood = append(flood, c)
+		if l.admit(c) == nil {
+			t.Fatal("not admitted")
+		}
+	}
+	open := 0
+	for _, c := range flood {
+		if !c.closed {
+			open++
+		}
+	}
+	if first.closed || open != 7 || flood[49].closed || l.byAddress["10.0.0.2"] != 7 {
+		t.Errorf("the other address's connection is closed: %v; %d of the flood are open", first.closed, open)
+	}
 }
 
 func TestAnswersAreBounded(t *testing.T) {
 	a := newAnswers(time.Hour, time.Hour, time.Now)
 	for i := range maxCached + 100 {
-		_, err := a.get([]byte(fmt.Sprint(i)), func() (any, bool, error) { return i, i%2 == 0, nil })
+		_, err := a.get([]byte(fmt.Sprint(i)), func(bool) (any, bool, error) { return i, i%2 == 0, nil })
 		must.OK(t, err)
-		_, err = a.get([]byte(fmt.Sprint("more", i)), func() (any, bool, error) { return i, i%2 == 0, nil })
+		_, err = a.get([]byte(fmt.Sprint("more", i)), func(bool) (any, bool, error) { return i, i%2 == 0, nil })
 		must.OK(t, err)
 	}
 	if yes, no := len(a.yes.Keys()), len(a.no.Keys()); yes != maxCached || no != maxCached {
