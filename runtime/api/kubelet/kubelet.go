@@ -90,6 +90,9 @@ type Server struct {
 	Options
 	mux    *http.ServeMux
 	limits *limiter
+	// allPods, allRunning and summaries, by their view, are pages that grow with the node.
+	allPods, allRunning shared
+	summaries           map[string]*shared
 	// paths are the registered paths.
 	paths []string
 }
@@ -103,7 +106,10 @@ func New(o Options) *Server {
 		o.About.Started = time.Now()
 	}
 	o.Limits.fill()
-	s := &Server{Options: o, mux: http.NewServeMux(), limits: newLimiter(&o.Limits)}
+	s := &Server{Options: o, mux: http.NewServeMux(), limits: newLimiter(&o.Limits), summaries: map[string]*shared{}}
+	for _, view := range []string{"", viewTop, viewWide, viewNode, onlyCPUAndMemory} {
+		s.summaries[view] = &shared{}
+	}
 	s.route()
 	return s
 }

@@ -19,27 +19,20 @@ import (
 
 // pods serves the node's pods as a v1.PodList.
 func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
-	all, err := s.Pods.Pods(r.Context())
-	if err != nil {
-		fail(w, http.StatusInternalServerError, err.Error())
-		return
-	}
-	writePods(w, all)
+	s.allPods.serve(w, r, func(ctx context.Context) ([]byte, error) { return encodePods(s.Pods.Pods(ctx)) })
 }
 
-func writePods(w http.ResponseWriter, pods []*corev1.Pod) {
+func encodePods(pods []*corev1.Pod, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
 	list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{}}
 	for _, p := range pods {
 		item := *p
 		item.TypeMeta = metav1.TypeMeta{} // as in any list
 		list.Items = append(list.Items, item)
 	}
-	data, err := json.Marshal(&list)
-	if err != nil {
-		fail(w, http.StatusInternalServerError, err.Error())
-		return
-	}
-	writeJSON(w, data)
+	return json.Marshal(&list)
 }
 
 func writeJSON(w http.ResponseWriter, data []byte) {
@@ -49,12 +42,7 @@ func writeJSON(w http.ResponseWriter, data []byte) {
 
 // runningPods serves what the runtime shows, in the form of pods: names, UIDs, containers with their images.
 func (s *Server) runningPods(w http.ResponseWriter, r *http.Request) {
-	pods, err := s.running(r.Context())
-	if err != nil {
-		fail(w, http.StatusInternalServerError, err.Error())
-		return
-	}
-	writePods(w, pods)
+	s.allRunning.serve(w, r, func(ctx context.Context) ([]byte, error) { return encodePods(s.running(ctx)) })
 }
 
 func (s *Server) running(ctx context.Context) ([]*corev1.Pod, error) {

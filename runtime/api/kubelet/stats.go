@@ -62,26 +62,20 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusInternalServerError, "Internal Error: parse form failed: "+err.Error())
 		return
 	}
-	var sum *stats.Summary
-	switch view := r.Form.Get(viewParameter); {
+	read := s.Stats.Summary
+	view := r.Form.Get(viewParameter)
+	switch {
 	case view == viewTop, view == viewWide:
-		sum = s.Stats.Top(r.Context(), view == viewWide)
+		read = func(ctx context.Context) *stats.Summary { return s.Stats.Top(ctx, view == viewWide) }
 	case view == viewNode:
-		sum = s.Stats.Node(r.Context())
+		read = s.Stats.Node
 	case view != "":
 		fail(w, http.StatusBadRequest, viewParameter+": want "+viewTop+", "+viewWide+" or "+viewNode)
 		return
 	case len(r.Form[onlyCPUAndMemory]) == 1 && r.Form.Get(onlyCPUAndMemory) == "true":
-		sum = s.Stats.CPUAndMemory(r.Context())
-	default:
-		sum = s.Stats.Summary(r.Context())
+		view, read = onlyCPUAndMemory, s.Stats.CPUAndMemory
 	}
-	data, err := json.Marshal(sum)
-	if err != nil {
-		fail(w, http.StatusInternalServerError, "Internal Error: "+err.Error())
-		return
-	}
-	writeJSON(w, data)
+	s.summaries[view].serve(w, r, func(ctx context.Context) ([]byte, error) { return json.Marshal(read(ctx)) })
 }
 
 // metrics serves collectors in the formats of Prometheus.

@@ -1,0 +1,99 @@
+package kubelet
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// maxHeld is how many encodings of one page readers may hold at once. One more ends the responses of the oldest: slow
+// readers keep no memory, and nobody from reading.
+const maxHeld = 4
+
+// shared serves a page that grows with the node: all who request it during one encoding get the next one, and there is
+// no other meanwhile. So what a reader gets is never older than its request.
+type shared struct {
+	mu   sync.Mutex
+	runs bool
+	next *encoding   // begins when the one under way is done; nil: nobody waits
+	held []*encoding // of which readers hold the bytes, the oldest first
+}
+
+// encoding is a page at one moment. data and err are set once done is closed.
+type encoding struct {
+	encode  func(context.Context) ([]byte, error)
+	readers map[*http.ResponseController]bool // guarded by shared.mu
+	done    chan struct{}
+	data    []byte
+	err     error
+}
+
+// serve answers with what encode returns, to which it gives respondTimeout.
+func (s *shared) serve(w http.ResponseWriter, r *http.Request, encode func(context.Context) ([]byte, error)) {
+	on := http.NewResponseController(w)
+	e := s.join(on, encode)
+	defer s.leave(e, on)
+	select {
+	case <-r.Context().Done():
+		fail(w, http.StatusServiceUnavailable, "the page is not ready in time")
+		return
+	case <-e.done:
+	}
+	if e.err != nil {
+		fail(w, http.StatusInternalServerError, e.err.Error())
+		return
+	}
+	writeJSON(w, e.data)
+}
+
+func (s *shared) join(on *http.ResponseController, encode func(context.Context) ([]byte, error)) *encoding {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next == nil {
+		s.next = &encoding{encode: encode, readers: map[*http.ResponseController]bool{}, done: make(chan struct{})}
+	}
+	s.next.readers[on] = true
+	if !s.runs {
+		s.runs = true
+		go s.run()
+	}
+	return s.next
+}
+
+func (s *shared) leave(e *encoding, on *http.ResponseController) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if delete(e.readers, on); len(e.readers) == 0 {
+		s.held = slices.DeleteFunc(s.held, func(held *encoding) bool { return held == e })
+	}
+}
+
+// run encodes while somebody waits.
+func (s *shared) run() {
+	for e := s.begin(); e != nil; e = s.begin() {
+		ctx, cancel := context.WithTimeout(context.Background(), respondTimeout)
+		e.data, e.err = e.encode(ctx)
+		cancel()
+		close(e.done)
+	}
+}
+
+// begin returns the next encoding, nil if nobody waits.
+func (s *shared) begin() *encoding {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.next
+	s.next, s.runs = nil, e != nil
+	if e == nil || len(e.readers) == 0 {
+		return e
+	}
+	if s.held = append(s.held, e); len(s.held) > maxHeld {
+		for on := range s.held[0].readers {
+			_ = on.SetWriteDeadline(time.Unix(1, 0)) // not every writer has one
+		}
+		s.held = s.held[1:]
+	}
+	return e
+}
