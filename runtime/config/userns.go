@@ -90,6 +90,9 @@ func (c *Config) userNamespaces(ids subordinate) (IDRange, error) {
 		return out, bad(fmt.Sprintf("must begin at a multiple of %d, and not at 0", each))
 	case length%each != 0:
 		return out, bad(fmt.Sprintf("must be a multiple of %d", each))
+	case first+length > math.MaxUint32+1:
+		return out, bad(fmt.Sprintf("end beyond the largest id, %d: the last ones would be the node's own",
+			uint32(math.MaxUint32)))
 	case length/each < uint64(max(0, c.MaxPods)):
 		return out, bad(fmt.Sprintf("are not enough for maxPods, %d pods with %d ids each", c.MaxPods, each))
 	}

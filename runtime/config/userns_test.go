@@ -26,6 +26,8 @@ func TestIDsOfUserNamespaces(t *testing.T) {
 		"too few":        {same("0: kubelet 65536 6553600\n"), 65536, 110, IDRange{}, "not enough for maxPods"},
 		"not aligned":    {same("0: kubelet 100000 7208960\n"), 65536, 110, IDRange{}, "multiple of 65536"},
 		"the node's own": {same("0: kubelet 0 7208960\n"), 65536, 1, IDRange{}, "not at 0"},
+		"wraps around":   {same("0: kubelet 4294901760 131072\n"), 65536, 1, IDRange{}, "largest id, 4294967295"},
+		"up to the last": {same("0: kubelet 4294836224 131072\n"), 65536, 2, IDRange{4294836224, 65536, 2}, ""},
 		"half a pod":     {same("0: kubelet 65536 7208961\n"), 65536, 1, IDRange{}, "multiple of 65536"},
 		"two ranges":     {same("0: kubelet 65536 65536\n1: kubelet 655360 65536\n"), 65536, 1, IDRange{}, "one range"},
 		"not a number":   {same("0: kubelet x 65536\n"), 65536, 1, IDRange{}, "/etc/subuid"},
