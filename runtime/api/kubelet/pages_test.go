@@ -116,6 +116,7 @@ func TestPagesShowWhatRuns(t *testing.T) {
 		{"GET /statusz", 200, " /exec "},
 		{"GET /debug/pprof/", 200, "goroutine"},
 		{"GET /debug/pprof/goroutine?debug=1", 200, "goroutine profile"},
+		{"GET /debug/pprof/cmdline", 200, "\x00--max-pods=110"}, // what /flagz withholds is not among the flags
 		{"GET /debug/pprof/none", 404, "Unknown profile"},
 		{"GET /debug/flags/v", 406, "unsupported http method"},
 		{"PUT /debug/flags/v", 400, "failed set"},

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/pprof"
+	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -98,7 +99,7 @@ func (s *Server) debugRoutes() {
 		s.handle("", "/debug/pprof/", disabled("profiling endpoint is disabled."))
 	} else {
 		for path, h := range map[string]http.HandlerFunc{
-			"": pprof.Index, "profile": pprof.Profile, "symbol": pprof.Symbol, "cmdline": pprof.Cmdline, "trace": pprof.Trace,
+			"": pprof.Index, "profile": pprof.Profile, "symbol": pprof.Symbol, "cmdline": s.cmdline, "trace": pprof.Trace,
 			"{name}": pprof.Index,
 		} {
 			s.handle(http.MethodGet, "/debug/pprof/"+path, within(profileTimeout, h))
@@ -112,6 +113,18 @@ func (s *Server) debugRoutes() {
 	default:
 		s.handle("", "/debug/flags/v", prompt(http.HandlerFunc(s.verbosity)))
 	}
+}
+
+// cmdline serves the program and its flags in the form of a command line. They are those of /flagz: arguments as they
+// were given may hold credentials.
+func (s *Server) cmdline(w http.ResponseWriter, _ *http.Request) {
+	args := []string{os.Args[0]}
+	if s.Flags != nil {
+		for _, f := range s.Flags() {
+			args = append(args, "--"+f.Name+"="+f.Value)
+		}
+	}
+	fail(w, http.StatusOK, strings.Join(args, "\x00"))
 }
 
 // verbosity sets the verbosity of the log to the number in the body.
