@@ -74,7 +74,9 @@ func ManifestPartSubject(node, sum string) string {
 func ManifestDigestFilter(node string) string { return manifestPrefix + Token(node) + ".*" }
 
 // ManifestPartFilter matches the parts of all manifests of a node.
-func ManifestPartFilter(node string) string { return manifestPrefix + Token(node) + "." + partToken + ".*" }
+func ManifestPartFilter(node string) string {
+	return manifestPrefix + Token(node) + "." + partToken + ".*"
+}
 
 // ManifestFilter matches all manifests of a node and their parts.
 func ManifestFilter(node string) string { return manifestPrefix + Token(node) + ".>" }

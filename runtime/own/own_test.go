@@ -90,7 +90,7 @@ func TestFindKnowsThePathsOfTheAgentOnly(t *testing.T) {
 		"bus": "bus/", "bus/jetstream/x": "bus/", "objects.key": "objects.key", "objects.key.damaged": "objects.key",
 		"volumes.boot.new": "volumes.boot", "pki/kubelet-client-current.pem": "pki/kubelet-client*",
 		".writable-123": own.Probe,
-		"bus2": "", "offline.new": "", "objects.key.bak": "", "pki": "", "pki/kubelet.crt": "", "plugins/other": "",
+		"bus2":          "", "offline.new": "", "objects.key.bak": "", "pki": "", "pki/kubelet.crt": "", "plugins/other": "",
 		"pki/kubelet-client/x": "", "": "",
 	} {
 		got := ""
