@@ -19,7 +19,7 @@ import (
 
 // largePod returns a manifest of 1.4 MB that differs from others in a label and the end of a text.
 func largePod(label, end string) []byte {
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a text, always the same
+	r := rand.New(rand.NewPCG(1, 2))
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `{"kind":"Pod","metadata":{"labels":{"a":%q}},"spec":{"containers":[{"args":["`, label)
 	for b.Len() < 1_400_000 {

@@ -77,7 +77,7 @@ func (r Retention) room(records, manifests uint64) int64 {
 	if keep, half := r.records(manifests), r.Bytes/2; records < keep && manifests < half {
 		room = max(room, min(keep-records, half-manifests))
 	}
-	return int64(room) //nolint:gosec // at most Bytes
+	return int64(room)
 }
 
 // cut describes the last cut. It is on disk before the first record is removed, so that missing oldest records that

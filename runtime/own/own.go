@@ -32,11 +32,11 @@ const (
 type Reset string
 
 const (
-	// Removed: the path is removed with all that is in it.
+	// Removed is for a path that is removed with all that is in it.
 	Removed Reset = "removed"
-	// ByPod: what is there is removed with its pod.
+	// ByPod is for what is removed with its pod.
 	ByPod Reset = "removed with the pods"
-	// Left: the path stays, since it may be somebody else's, and is reported.
+	// Left is for a path that stays, since it may be somebody else's, and is reported.
 	Left Reset = "stays, and is reported"
 )
 

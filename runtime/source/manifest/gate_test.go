@@ -65,7 +65,7 @@ func TestWhatAPodMayHave(t *testing.T) {
 			p.Spec.Containers[0].Args = []string{strings.Repeat("x", MaxPodBytes)}
 		}, "a pod of 1"},
 		"managed fields": {func(p *corev1.Pod) {
-			p.ManagedFields = []metav1.ManagedFieldsEntry{{FieldsV1: &metav1.FieldsV1{Raw: make([]byte, MaxPodBytes)}}}
+			p.ManagedFields = []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(string(make([]byte, MaxPodBytes)))}}
 		}, ""},
 		"containers": {many(MaxContainers-1, container), ""},
 		"too many containers": {many(MaxContainers, container),
