@@ -240,5 +240,11 @@ func TestEachTestOfTheCheckoutBelongsToATier(t *testing.T) {
 		if len(p.byTag[tag]) == 0 {
 			t.Errorf("no package has tests with the build tag %s", tag)
 		}
+		args := append([]string{"list", "-tags", tag}, p.byTag[tag]...)
+		list := exec.CommandContext(t.Context(), "go", args...)
+		list.Dir = p.root
+		if out, err := list.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", tag, err, out)
+		}
 	}
 }

@@ -59,6 +59,11 @@ func findPackages(root string) (*packages, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, tagged := range []map[string][]string{p.byTag, p.strict} {
+		for tag, dirs := range tagged {
+			tagged[tag] = slices.DeleteFunc(dirs, func(dir string) bool { return p.module(dir) != "." })
+		}
+	}
 	for dir := range ours {
 		if p.module(dir) != "." {
 			continue
