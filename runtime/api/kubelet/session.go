@@ -61,7 +61,7 @@ type what struct {
 // begin begins a session and records it. Beyond the limits it answers 429 and returns nil.
 func (s *Server) begin(w http.ResponseWriter, r *http.Request, p *corev1.Pod, k what) *session {
 	client := clientOf(r.Context())
-	share := shareOf(p, k.kind)
+	share := shareOf(client, p, k.kind)
 	if why := s.limits.take(share); why != "" {
 		w.Header().Set("Retry-After", "1")
 		fail(w, http.StatusTooManyRequests, why)

@@ -13,10 +13,10 @@ import (
 
 // Limits bound sessions (ADR 076). Zero means the default.
 type Limits struct {
-	// Sessions are at most so many at once, PerPod in one pod and PerNamespace in the pods of one namespace. Logs have as
-	// many again.
-	Sessions, PerPod, PerNamespace int
-	// Rate is how many sessions begin each second in one namespace, after Burst.
+	// Sessions are at most so many at once; of them one client has PerClient, PerPod in one pod and PerNamespace in the
+	// pods of one namespace. Logs have as many again.
+	Sessions, PerClient, PerPod, PerNamespace int
+	// Rate is how many sessions of one client begin each second in one namespace, after Burst.
 	Rate  float64
 	Burst int
 	// Idle is how long a session may send and receive nothing.
@@ -27,6 +27,8 @@ type Limits struct {
 
 const (
 	defaultSessions = 512
+	// Nearly all come through the API server, which is one client. The rest is for who connects by himself.
+	defaultPerClient = 384
 	// A hundred commands at once in one pod work, and the other pods of its namespace have a few left.
 	defaultPerPod       = 120
 	defaultPerNamespace = 132
@@ -45,6 +47,7 @@ func (l *Limits) fill() {
 		}
 	}
 	set(&l.Sessions, defaultSessions)
+	set(&l.PerClient, defaultPerClient)
 	set(&l.PerPod, defaultPerPod)
 	set(&l.PerNamespace, defaultPerNamespace)
 	set(&l.Burst, defaultBurst)
@@ -59,47 +62,58 @@ func (l *Limits) fill() {
 	}
 }
 
-// share is what a session counts against. Nearly all clients come through the API server, and are one client here; what
-// they have of their own is the pod.
+// share is what a session counts against: its client, and of that the pod, since those who come through the API server
+// are one client here, and have the pod of their own.
 type share struct {
-	logs           bool
-	namespace, pod string
+	logs                   bool
+	client, namespace, pod string
 }
 
-func shareOf(p *corev1.Pod, kind journaletv1.SessionKind) share {
-	return share{kind == journaletv1.SessionKind_SESSION_KIND_LOGS, p.Namespace, string(p.UID)}
+func shareOf(c Client, p *corev1.Pod, kind journaletv1.SessionKind) share {
+	return share{kind == journaletv1.SessionKind_SESSION_KIND_LOGS, c.ID(), p.Namespace, string(p.UID)}
 }
+
+// inNamespace and ofClient return the shares that have a share of a pod.
+func (s share) inNamespace() share {
+	return share{logs: s.logs, client: s.client, namespace: s.namespace}
+}
+
+func (s share) ofClient() share { return share{logs: s.logs, client: s.client} }
 
 // limiter counts sessions.
 type limiter struct {
 	*Limits
 	mu sync.Mutex
-	// used counts by share: of a pod; of a namespace, without the pod; of all, without both.
+	// used counts by share: of a pod; of a namespace, without the pod; of a client, without both. all counts the sessions
+	// of all clients, by whether they are logs.
 	used map[share]int
+	all  map[bool]int
 	// rates are by namespace, without the pod.
 	rates map[share]*rate.Limiter
 }
 
 func newLimiter(l *Limits) *limiter {
-	return &limiter{Limits: l, used: map[share]int{}, rates: map[share]*rate.Limiter{}}
+	return &limiter{Limits: l, used: map[share]int{}, all: map[bool]int{}, rates: map[share]*rate.Limiter{}}
 }
 
 // take returns why no session of a share may begin, "" if it may.
 func (l *limiter) take(s share) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all, namespace := share{logs: s.logs}, share{logs: s.logs, namespace: s.namespace}
 	switch {
 	case l.used[s] >= l.PerPod:
-		return "too many sessions at once in this pod"
-	case l.used[namespace] >= l.PerNamespace:
-		return "too many sessions at once in the pods of this namespace on this node"
-	case l.used[all] >= l.Sessions:
+		return "too many sessions of this client at once in this pod"
+	case l.used[s.inNamespace()] >= l.PerNamespace:
+		return "too many sessions of this client at once in the pods of this namespace on this node"
+	case l.used[s.ofClient()] >= l.PerClient:
+		return "too many sessions of this client at once on this node"
+	case l.all[s.logs] >= l.Sessions:
 		return "too many sessions at once on this node"
-	case !l.rate(namespace).Allow():
-		return "too many sessions a second in the pods of this namespace on this node"
+	case !l.rate(s.inNamespace()).Allow():
+		return "too many sessions of this client a second in the pods of this namespace on this node"
 	}
-	for _, of := range []share{s, namespace, all} {
+	l.all[s.logs]++
+	for _, of := range []share{s, s.inNamespace(), s.ofClient()} {
 		l.used[of]++
 	}
 	return ""
@@ -121,7 +135,8 @@ func (l *limiter) rate(namespace share) *rate.Limiter {
 func (l *limiter) release(s share) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, of := range []share{s, {logs: s.logs, namespace: s.namespace}, {logs: s.logs}} {
+	l.all[s.logs]--
+	for _, of := range []share{s, s.inNamespace(), s.ofClient()} {
 		if l.used[of]--; l.used[of] == 0 {
 			delete(l.used, of)
 		}

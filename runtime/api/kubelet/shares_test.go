@@ -11,7 +11,8 @@ func TestSessionsOfOneNamespaceTakeNoneOfAnother(t *testing.T) {
 	l := &Limits{}
 	l.fill()
 	limits := newLimiter(l)
-	greedy := func(pod string) share { return share{namespace: "greedy", pod: pod} }
+	const api = "api server"
+	greedy := func(pod string) share { return share{client: api, namespace: "greedy", pod: pod} }
 	n := 0
 	for limits.take(greedy("one")) == "" {
 		n++
@@ -25,14 +26,32 @@ func TestSessionsOfOneNamespaceTakeNoneOfAnother(t *testing.T) {
 	for i := range 1000 {
 		limits.take(greedy(fmt.Sprint(i)))
 	}
-	if got := limits.used[share{}]; got != l.PerNamespace {
+	if got := limits.all[false]; got != l.PerNamespace {
 		t.Errorf("one namespace has %d sessions of %d", got, l.Sessions)
 	}
-	for _, s := range []share{{namespace: "other", pod: "p"}, {namespace: "greedy", pod: "one", logs: true}} {
+	for _, s := range []share{
+		{client: api, namespace: "other", pod: "p"}, {client: api, namespace: "greedy", pod: "one", logs: true},
+		{client: "another", namespace: "greedy", pod: "one"},
+	} {
 		for i := range 100 {
 			if why := limits.take(s); why != "" {
 				t.Fatalf("%+v, session %d: %s", s, i, why)
 			}
+		}
+	}
+}
+
+// A client that connects by itself to pods of many namespaces leaves the API server a part.
+func TestSessionsOfOneClientLeaveOthersAPart(t *testing.T) {
+	l := &Limits{Burst: 10_000}
+	l.fill()
+	limits := newLimiter(l)
+	for i := range 10_000 {
+		limits.take(share{client: "greedy", namespace: fmt.Sprint(i), pod: "p"})
+	}
+	for i := range 100 {
+		if why := limits.take(share{client: "api server", namespace: "0", pod: "p"}); why != "" {
+			t.Fatalf("session %d of another client: %s", i, why)
 		}
 	}
 }
