@@ -20,6 +20,10 @@ var longOnOneGoroutine = []string{
 	"TestCostOfAnEventDoesNotDependOnTheNumberOfPods", "TestManifestsCostWhatTheirBytesJustify",
 	"TestIdentifiersBeyondTheirLimitsAreRefusedByName", "TestLargestPodFitsTheJournal",
 	"TestDeepTreeIsRemovedWithFewDescriptorsAndLittleMemory", "TestWideAndBushyTreesAreRemoved",
+	"TestRepairSetsAsideWhatIsDamaged", "TestRepairSetsAsideRecordsBehindALoss",
+	"TestPruneStoredJournalCutsBehindSnapshots", "TestThousandPatchesOfALargePodTakeLittleOfTheDisk",
+	"TestEachRecordOfTheLargestPodFits", "TestEachRecordOfTheLargestPodFitsWhenItIsRemoved", "TestEveryPodHasAnAnswer",
+	"TestAnswersAreBounded", "TestAWatchWithoutAnEndToItsEventFails",
 }
 
 func oneGoroutine() string { return "^(" + strings.Join(longOnOneGoroutine, "|") + ")$" }
