@@ -168,6 +168,24 @@ func TestEnvironmentIsTriedThreeTimesAndHasItsOwnCode(t *testing.T) {
 	}
 }
 
+// interrupter is an output that interrupts the run when the tier "second" begins.
+type interrupter func()
+
+func (i interrupter) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), "=== second") {
+		i()
+	}
+	return len(b), nil
+}
+
+func TestFailedTestCountsBeforeAFailedDownload(t *testing.T) {
+	for want, codes := range map[int][]int{0: {0, 0}, 75: {0, 75}, 12: {75, 12, 13}, 13: {13, 75, 12}} {
+		if got := exitOf(t.Context(), codes); got != want {
+			t.Errorf("%v: exit code %d, want %d", codes, got, want)
+		}
+	}
+}
+
 func TestNightThatWasInterruptedContinues(t *testing.T) {
 	g := checkout(t, "")
 	must.OK(t, os.Mkdir(filepath.Join(g.root, "docs"), 0o750))
@@ -180,11 +198,7 @@ func TestNightThatWasInterruptedContinues(t *testing.T) {
 	// The page, written after the first tier, is no input of the commit's name.
 	must.OK(t, os.WriteFile(filepath.Join(g.root, ".git", "info", "exclude"), []byte("docs/\n"), 0o600))
 	interrupted := *g
-	interrupted.before = func(tier string) {
-		if tier == "second" {
-			interrupt()
-		}
-	}
+	interrupted.out = interrupter(interrupt)
 	interrupted.nightly(ctx, []Tier{first, stopped})
 	if code := g.nightly(t.Context(), []Tier{first, second}); code != 0 {
 		t.Errorf("exit code %d\n%s", code, g.output())

@@ -125,7 +125,11 @@ func (g *gate) test(ctx context.Context, tiers []Tier) int {
 		results = append(results, Result{Tier: "open seeds", Exit: 13, Findings: found})
 	}
 	g.report(results)
-	return exitOf(ctx, results)
+	var codes []int
+	for _, r := range results {
+		codes = append(codes, r.Exit)
+	}
+	return exitOf(ctx, codes)
 }
 
 // unlessSame carries out a tier, unless it may be skipped and was green with the same inputs.
@@ -143,10 +147,10 @@ func (g *gate) unlessSame(ctx context.Context, t Tier, known *memory) Result {
 }
 
 // exitOf returns the code of the first tier that failed; a lab or a download that failed counts only if no test did.
-func exitOf(ctx context.Context, results []Result) (code int) {
-	for _, r := range results {
-		if r.Exit != 0 && (code == 0 || code == exitEnvironment) {
-			code = r.Exit
+func exitOf(ctx context.Context, codes []int) (code int) {
+	for _, c := range codes {
+		if c != 0 && (code == 0 || code == exitEnvironment) {
+			code = c
 		}
 	}
 	if ctx.Err() != nil && code == 0 {

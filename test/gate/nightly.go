@@ -65,7 +65,11 @@ func (g *gate) nightly(ctx context.Context, tiers []Tier) int {
 		}
 	}
 	g.report(results)
-	return max(exitOf(ctx, results), n.exit())
+	var codes []int // of the tries before an interruption too
+	for _, k := range n.Results {
+		codes = append(codes, k.Exit)
+	}
+	return exitOf(ctx, codes)
 }
 
 func loadNight(path, commit string) *night {
@@ -78,16 +82,6 @@ func loadNight(path, commit string) *night {
 
 func (n *night) ended(tier string) bool {
 	return slices.ContainsFunc(n.Results, func(k kept) bool { return k.Tier == tier && k.Exit == 0 })
-}
-
-// exit returns the code of the first tier that failed, of runs before an interruption too.
-func (n *night) exit() int {
-	for _, k := range n.Results {
-		if k.Exit != 0 {
-			return k.Exit
-		}
-	}
-	return 0
 }
 
 // add replaces what an earlier try of the same tier left.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,8 +34,7 @@ type gate struct {
 	// forgives says that an unsteady test does not fail its tier.
 	forgives bool
 	open     *openSeeds
-	pause    time.Duration     // between two tries of what comes from outside
-	before   func(tier string) // of a test: called before each tier
+	pause    time.Duration // between two tries of what comes from outside
 }
 
 // A Result is what became of a tier.
@@ -60,9 +60,6 @@ func (r Result) word() string {
 
 // carryOut runs all steps of a tier, those behind one that failed too.
 func (g *gate) carryOut(ctx context.Context, t Tier) Result {
-	if g.before != nil {
-		g.before(t.Name)
-	}
 	fmt.Fprintf(g.out, "\n=== %s\n", t.Name)
 	l, r := beginLoad(), Result{Tier: t.Name}
 	log, err := os.Create(filepath.Join(g.logs, t.Name+".log"))
@@ -226,18 +223,11 @@ func (g *gate) lab(ctx context.Context, name string, out io.Writer) (string, err
 func (g *gate) exec(ctx context.Context, s Step, args []string, out io.Writer) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // of tiers.go
 	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Join(g.root, s.Dir), out, out
-	cmd.Env = append(append(os.Environ(), "LAB_CONTAINERD="+orElse(os.Getenv("LAB_CONTAINERD"), "built")), s.Env...)
+	cmd.Env = append(append(os.Environ(), "LAB_CONTAINERD="+cmp.Or(os.Getenv("LAB_CONTAINERD"), "built")), s.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
 	return cmd.Run()
-}
-
-func orElse(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return text
 }
 
 func tail(log string, most int) []string {

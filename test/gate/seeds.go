@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -41,7 +42,7 @@ func seedsOf(log string) (all []seed) {
 		invariants[m[1]] = m[2]
 	}
 	for _, m := range reproduced.FindAllStringSubmatch(log, -1) {
-		s := seed{number: m[1], test: orElse(m[2], "TestNothingBreaksUnderFaults"), invariant: invariants[m[1]]}
+		s := seed{number: m[1], test: cmp.Or(m[2], "TestNothingBreaksUnderFaults"), invariant: invariants[m[1]]}
 		if !slices.Contains(all, s) {
 			all = append(all, s)
 		}
