@@ -36,7 +36,7 @@ const (
 	defaultBurst        = 256
 	defaultIdle         = 4 * time.Hour // kubelet: streamingConnectionIdleTimeout
 	defaultHangup       = time.Second
-	// maxRates is how many namespaces have a rate noted before those that have not begun a session for long are dropped.
+	// maxRates is how many namespaces have a rate noted before namespaces without a session for long are dropped.
 	maxRates = 1024
 )
 

@@ -115,8 +115,8 @@ func (s *Server) debugRoutes() {
 	}
 }
 
-// cmdline serves the program and its flags in the form of a command line. They are those of /flagz: arguments as they
-// were given may hold credentials.
+// cmdline serves the program and its flags in the form of a command line. They are the flags of /flagz: arguments as
+// they were given may hold credentials.
 func (s *Server) cmdline(w http.ResponseWriter, _ *http.Request) {
 	args := []string{os.Args[0]}
 	if s.Flags != nil {

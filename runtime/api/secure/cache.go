@@ -50,8 +50,9 @@ func newAnswers(yes, no time.Duration, now func() time.Time) *answers {
 	return a
 }
 
-// get returns the answer to what key names: a kept one, or that of review, which receives whether the last answer was
-// a yes, and reports whether this one is. Requests of the same at the same time share one review. An error is not kept.
+// get returns the answer to what key names: a kept answer, or the answer of review, which receives whether the last
+// answer was a yes, and reports whether its answer is one. Requests of the same at the same time share one review. An
+// error is not kept.
 func (a *answers) get(key []byte, review func(known bool) (answer any, yes bool, err error)) (any, error) {
 	mac := hmac.New(sha256.New, a.secret[:])
 	mac.Write(key)

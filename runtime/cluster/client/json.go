@@ -125,7 +125,7 @@ func another(r *bufio.Reader) (bool, error) {
 	return true, r.UnreadByte()
 }
 
-// head reads a value that is none of an item.
+// head reads a value outside the items.
 func head(r *bufio.Reader, into any) error {
 	data, _, err := skim(r, nil, maxHeadBytes, maxHeadBytes)
 	if err != nil {

@@ -204,6 +204,17 @@ type crowd struct {
 	gone []identity
 }
 
+// Largest returns the key of the largest value: of several first, if it is one of them, else the one that comes first.
+func Largest[V any](all map[string]V, first string, size func(V) int) string {
+	largest := first
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if size(all[key]) > size(all[largest]) {
+			largest = key
+		}
+	}
+	return largest
+}
+
 // enter reports whether there is room for an object, and returns the namespace that is left out from now on, if any.
 // Objects without a namespace are left out one by one.
 func (c *crowd) enter(namespace, name string) (room bool, out string) {
@@ -214,12 +225,7 @@ func (c *crowd) enter(namespace, name string) (room bool, out string) {
 		return false, ""
 	}
 	if c.total >= maxListItems {
-		out = namespace
-		for _, other := range slices.Sorted(maps.Keys(c.names)) {
-			if len(c.names[other]) > len(c.names[out]) {
-				out = other
-			}
-		}
+		out = Largest(c.names, namespace, func(names []string) int { return len(names) })
 		if out == "" {
 			return false, ""
 		}

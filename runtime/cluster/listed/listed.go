@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -180,7 +179,7 @@ func (l *List[T, V]) fitting() []byte {
 		size += len(data) + len(namespace) + len(`"":,`)
 	}
 	for size > maxListBytes {
-		largest := largestOf(parts, func(data json.RawMessage) int { return len(data) })
+		largest := client.Largest(parts, "", func(data json.RawMessage) int { return len(data) })
 		if largest != l.cut {
 			l.cut = largest
 			l.opts.Log.Warn("a list is too large to be kept; it is kept without its largest namespace", "resource", l.name,
@@ -194,16 +193,6 @@ func (l *List[T, V]) fitting() []byte {
 		return nil
 	}
 	return data
-}
-
-// largestOf returns the key of the largest value, of several the first one.
-func largestOf[V any](all map[string]V, size func(V) int) (largest string) {
-	for i, namespace := range slices.Sorted(maps.Keys(all)) {
-		if i == 0 || size(all[namespace]) > size(all[largest]) {
-			largest = namespace
-		}
-	}
-	return largest
 }
 
 // set takes an object; l.mu is held.
@@ -237,10 +226,7 @@ func (l *List[T, V]) set(o any) error {
 
 // makeRoom leaves out the largest namespace, and reports whether that is another than the given one; l.mu is held.
 func (l *List[T, V]) makeRoom(namespace string) bool {
-	largest := largestOf(l.all, func(of map[string]V) int { return len(of) })
-	if len(l.all[namespace]) == len(l.all[largest]) {
-		largest = namespace
-	}
+	largest := client.Largest(l.all, namespace, func(of map[string]V) int { return len(of) })
 	if l.opts.Log.Warn("the API server has more objects than are followed; those of the largest namespace are unknown to "+
 		"containers", "resource", l.name, "namespace", largest, "followed", maxValues); largest == "" {
 		return false // a resource without namespaces
