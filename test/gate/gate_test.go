@@ -195,8 +195,9 @@ func TestNightThatWasInterruptedContinues(t *testing.T) {
 	second := Tier{Name: "second", Exit: 12, Steps: []Step{{Command: []string{"sh", "-c", "echo x >>.lab/second"}}}}
 	stopped := second
 	stopped.Steps = []Step{{Command: []string{"sleep", "60"}}}
-	// The page, written after the first tier, is no input of the commit's name.
-	must.OK(t, os.WriteFile(filepath.Join(g.root, ".git", "info", "exclude"), []byte("docs/\n"), 0o600))
+	// The page is a file of the repository, and changes after the first tier.
+	must.OK(t, os.WriteFile(filepath.Join(g.root, nightlyPage), []byte("# The last nightly run\n"), 0o600))
+	commit(t, g.root)
 	interrupted := *g
 	interrupted.out = interrupter(interrupt)
 	interrupted.nightly(ctx, []Tier{first, stopped})

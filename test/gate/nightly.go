@@ -33,17 +33,18 @@ type kept struct {
 
 // nightly carries out all tiers that this commit's run has not ended yet, and writes the page.
 func (g *gate) nightly(ctx context.Context, tiers []Tier) int {
-	commit, err := git(g.root, "describe", "--always", "--dirty", "--abbrev=12")
+	commit, err := commitOf(g.root)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gate:", err)
 		return exitEnvironment
 	}
 	g.logs = filepath.Join(g.root, ".lab", "nightly", commit)
-	if err := os.MkdirAll(g.logs, 0o755); err != nil { //nolint:gosec // below .lab, which others may read
+	n := loadNight(filepath.Join(g.logs, "night.json"), commit)
+	g.keep = filepath.Join(g.logs, "agents")
+	if err := os.MkdirAll(g.keep, 0o755); err != nil { //nolint:gosec // below .lab, which others may read
 		fmt.Fprintln(os.Stderr, "gate:", err)
 		return exitEnvironment
 	}
-	n := loadNight(filepath.Join(g.logs, "night.json"), commit)
 	known := remember()
 	var results []Result
 	for _, t := range tiers {
@@ -70,6 +71,20 @@ func (g *gate) nightly(ctx context.Context, tiers []Tier) int {
 		codes = append(codes, k.Exit)
 	}
 	return exitOf(ctx, codes)
+}
+
+// commitOf names what is tried: the commit, and whether files differ from it. The page is no part of what is tried: a
+// run that wrote it and was interrupted continues.
+func commitOf(root string) (string, error) {
+	commit, err := git(root, "describe", "--always", "--abbrev=12")
+	if err != nil {
+		return "", err
+	}
+	changed, err := git(root, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!"+nightlyPage)
+	if changed != "" {
+		commit += "-dirty"
+	}
+	return commit, err
 }
 
 func loadNight(path, commit string) *night {

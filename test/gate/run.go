@@ -20,9 +20,10 @@ const (
 	// tries of what comes from outside: a mirror that fails three times within a minute is away.
 	tries       = 3
 	pauseOfTry  = 20 * time.Second
-	timesAgain  = 3  // a test that failed has to succeed so many times alone to count as unsteady
-	mostAgain   = 5  // tests that failed in one step; more of them have one cause, and it is not the machine
-	endOfAnyLog = 15 // lines of a command that failed and is no test
+	timesAgain  = 3                     // a test that failed has to succeed so many times alone to count as unsteady
+	mostAgain   = 5                     // tests that failed in one step; more have one cause, and it is not the machine
+	keepIn      = "JOURNALET_TEST_KEEP" // see test/node
+	endOfAnyLog = 15                    // lines of a command that failed and is no test
 )
 
 // A gate carries out tiers in a checkout.
@@ -35,6 +36,7 @@ type gate struct {
 	forgives bool
 	open     *openSeeds
 	pause    time.Duration // between two tries of what comes from outside
+	keep     string        // directory for the root directories of agents whose test failed; empty: where they are
 }
 
 // A Result is what became of a tier.
@@ -224,6 +226,9 @@ func (g *gate) exec(ctx context.Context, s Step, args []string, out io.Writer) e
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // of tiers.go
 	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Join(g.root, s.Dir), out, out
 	cmd.Env = append(append(os.Environ(), "LAB_CONTAINERD="+cmp.Or(os.Getenv("LAB_CONTAINERD"), "built")), s.Env...)
+	if g.keep != "" {
+		cmd.Env = append(cmd.Env, keepIn+"="+g.keep)
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute

@@ -22,6 +22,9 @@ import (
 	"github.com/journalet/journalet/runtime/api/query"
 )
 
+// keepIn names the variable with the directory for what failed tests leave. Without it, that stays where it is.
+const keepIn = "JOURNALET_TEST_KEEP"
+
 var agents atomic.Int32
 
 // Agent is one root directory with the manifests and logs that belong to it, and the process that serves it, if any.
@@ -294,12 +297,25 @@ func (a *Agent) remove(report func()) {
 	unmountBelow(a.Dir)
 	_ = a.Log.file.Close()
 	if a.T.Failed() {
-		a.T.Logf("the agent's log and root directory are kept in %s", a.Dir)
+		a.T.Logf("the agent's log and root directory are kept in %s", a.keep())
 		return
 	}
 	if err := os.RemoveAll(a.Dir); err != nil {
 		a.T.Error(err)
 	}
+}
+
+// keep moves the directory of a failed test to where the environment says, and returns where it is.
+func (a *Agent) keep() string {
+	in := os.Getenv(keepIn)
+	if in == "" {
+		return a.Dir
+	}
+	to := filepath.Join(in, strings.ReplaceAll(a.T.Name(), "/", "-")+"-"+filepath.Base(a.Dir))
+	if err := os.Rename(a.Dir, to); err != nil { // such as: on another file system
+		return a.Dir
+	}
+	return to
 }
 
 // unmountBelow unmounts the volumes that the pods of a failed test left.
