@@ -80,7 +80,9 @@ func TestTerminalOfACommandIsTheUsers(t *testing.T) {
 	})
 }
 
+// A second signal may come when the session has ended: then it kills the program, which prints no more.
 func TestTerminalIsRestoredWhateverEndsTheSession(t *testing.T) {
+	const killed = -1
 	for name, end := range map[string]struct {
 		do   func(*terminal.Terminal, *fakekubelet.Server)
 		want string
@@ -92,7 +94,7 @@ func TestTerminalIsRestoredWhateverEndsTheSession(t *testing.T) {
 		"interrupted twice": {func(x *terminal.Terminal, _ *fakekubelet.Server) {
 			x.Signal(syscall.SIGINT)
 			x.Signal(syscall.SIGINT)
-		}, "interrupted"},
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := fakekubelet.Serve(t, aPod("default/web", "app"))
@@ -101,7 +103,7 @@ func TestTerminalIsRestoredWhateverEndsTheSession(t *testing.T) {
 			x.Expect("ready")
 			end.do(x, k)
 			x.Expect(end.want)
-			if code := x.End(); code != exitError {
+			if code := x.End(); code != exitError && (code != killed || end.want != "") {
 				t.Errorf("exit code %d", code)
 			}
 		})
