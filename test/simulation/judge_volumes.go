@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -76,15 +77,19 @@ func (j *judge) finishedVolumes(uid string, h *podHistory) {
 // objectsRequired: nothing is requested that lacks a required object, as far as was recorded before the decision.
 func (j *judge) objectsRequired(uid string, h *podHistory, cause uint64, k *journaletv1.CallRequested) {
 	var uses []references.Use
+	m := j.sim.manifests.byDigest[cmp.Or(k.GetSetUpVolumes().GetDigest(), k.GetStartContainer().GetDigest())]
 	switch {
+	case k.GetSetUpVolumes() == nil && k.GetStartContainer() == nil:
+		return
+	case m == nil:
+		j.broken(objectsFirst, uid, "a call is requested on record %d with a manifest that nobody has: %v", cause, k)
+		return
 	case k.GetSetUpVolumes() != nil:
 		h.setUps++
-		m := j.sim.manifests.byDigest[k.GetSetUpVolumes().GetDigest()]
 		for _, v := range k.GetSetUpVolumes().GetVolumes() {
 			uses = append(uses, references.OfVolume(m, volumeIn(m, v.GetName()))...)
 		}
 	case k.GetStartContainer() != nil && k.GetStartContainer().GetPart() != journaletv1.StartPart_START_PART_START:
-		m := j.sim.manifests.byDigest[k.GetStartContainer().GetDigest()]
 		uses = references.OfContainer(findSpec(m, k.GetStartContainer().GetContainer()))
 	}
 	for _, u := range uses {
