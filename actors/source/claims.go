@@ -14,10 +14,45 @@ type claim struct {
 	// place is the pod's index in the file.
 	place int
 	ref   *journaletv1.PodRef
+	held  held
 }
 
 func (c claim) before(o claim) int {
 	return cmp.Or(cmp.Compare(c.path, o.path), cmp.Compare(c.place, o.place))
+}
+
+// held is what a file has already of what it claims. The lower one goes first.
+type held int
+
+const (
+	// heldByPod: the node has this pod from this file.
+	heldByPod held = iota - 2
+	// heldByFile: the node has another pod of this name from this file, whose content has changed.
+	heldByFile
+	// heldByNone: the file is new, or its pod was ignored so far.
+	heldByNone
+)
+
+// heldFirst sorts claims such that the file counts whose pod the node has already: a copy of a manifest must neither
+// replace the pod that runs, nor hide what is changed in its manifest later. It reads which pods are desired, before
+// that is worked out again; before has the claims that the changed files gave up.
+func (a *Actor) heldFirst(before, all []claim) {
+	names := map[string]string{} // the file that has a name
+	for _, c := range slices.Concat(before, all) {
+		if p := a.state.Pods[c.ref.GetUid()]; p.GetDesired() {
+			names[fullName(p.GetPod())] = p.GetPath()
+		}
+	}
+	for i := range all {
+		c := &all[i]
+		switch p := a.state.Pods[c.ref.GetUid()]; {
+		case p.GetDesired() && p.GetPath() == c.path && fullName(p.GetPod()) == fullName(c.ref):
+			c.held = heldByPod
+		case c.ref.GetApi() == nil && names[fullName(c.ref)] == c.path:
+			c.held = heldByFile
+		}
+	}
+	slices.SortStableFunc(all, func(x, y claim) int { return cmp.Compare(x.held, y.held) })
 }
 
 // claims are the claims to each name and UID, by the keys of keysOf. They are derived from SourceState.files, and kept
@@ -44,7 +79,7 @@ func keysOf(ref *journaletv1.PodRef) []string {
 func (c claims) add(path string, refs []*journaletv1.PodRef) {
 	for place, ref := range refs {
 		for _, key := range keysOf(ref) {
-			c[key] = append(c[key], claim{path, place, ref})
+			c[key] = append(c[key], claim{path: path, place: place, ref: ref})
 		}
 	}
 }

@@ -16,34 +16,55 @@ import (
 
 // desiredOfAll works out what is desired from all files, in order of their paths. Actor.updateDesired must give the
 // same result from the changed files alone.
-func desiredOfAll(s *journaletv1.SourceState) {
+func desiredOfAll(s *journaletv1.SourceState, heldStay bool) {
+	all := allClaims(s, heldStay)
 	for _, p := range s.Pods {
 		p.Desired = false
 	}
-	ignored, owner := map[string]*journaletv1.IgnoredManifest{}, map[string]string{}
-	for _, path := range slices.Sorted(maps.Keys(s.Files)) {
-		for _, ref := range s.Files[path].GetPods() {
-			if reason, by := taken(owner, ref); reason != "" {
-				key := ignoredKey(path, ref)
-				if ignored[key] = s.Ignored[key]; ignored[key] == nil {
-					ignored[key] = &journaletv1.IgnoredManifest{Ignored: ignore(path, ref, reason, by)}
-				}
-				continue
+	ignored, owner := map[string]*journaletv1.IgnoredManifest{}, map[string]claim{}
+	for _, c := range all {
+		if reason, by := taken(owner, c.ref); reason != "" {
+			key := ignoredKey(c.path, c.ref)
+			if ignored[key] = s.Ignored[key]; ignored[key] == nil {
+				ignored[key] = &journaletv1.IgnoredManifest{Ignored: ignore(c, reason, by)}
 			}
-			for _, key := range keysOf(ref) {
-				owner[key] = path
-			}
-			if s.Pods[ref.GetUid()] == nil {
-				s.Pods[ref.GetUid()] = &journaletv1.SourcePod{Stage: journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW}
-			}
-			p := s.Pods[ref.GetUid()]
-			p.Pod, p.Path, p.Desired = ref, path, true
+			continue
 		}
+		for _, key := range keysOf(c.ref) {
+			owner[key] = c
+		}
+		if s.Pods[c.ref.GetUid()] == nil {
+			s.Pods[c.ref.GetUid()] = &journaletv1.SourcePod{Stage: journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW}
+		}
+		p := s.Pods[c.ref.GetUid()]
+		p.Pod, p.Path, p.Desired = c.ref, c.path, true
 	}
 	s.Ignored = ignored
 	maps.DeleteFunc(s.Pods, func(_ string, p *journaletv1.SourcePod) bool {
 		return !p.GetDesired() && p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW
 	})
+}
+
+// allClaims returns what all files claim: those of the pods that the node has, those of the files whose pod has this
+// name, and then the others, each in order of the paths.
+func allClaims(s *journaletv1.SourceState, heldStay bool) []claim {
+	byHeld := map[held][]claim{}
+	for _, path := range slices.Sorted(maps.Keys(s.Files)) {
+		for place, ref := range s.Files[path].GetPods() {
+			c := claim{path: path, place: place, ref: ref}
+			for _, p := range s.Pods {
+				switch {
+				case !heldStay || !p.GetDesired() || p.GetPath() != path || fullName(p.GetPod()) != fullName(ref):
+				case p.GetPod().GetUid() == ref.GetUid():
+					c.held = heldByPod
+				default:
+					c.held = min(c.held, heldByFile)
+				}
+			}
+			byHeld[c.held] = append(byHeld[c.held], c)
+		}
+	}
+	return slices.Concat(byHeld[heldByPod], byHeld[heldByFile], byHeld[heldByNone])
 }
 
 func randomFile(r *rand.Rand) *journaletv1.ManifestFile {
@@ -95,7 +116,7 @@ func TestPartialReadEqualsCompleteRead(t *testing.T) {
 					Uid: uids[r.IntN(len(uids))], Source: "file",
 				}))
 			}
-			read := &journaletv1.ManifestsRead{Source: "file"}
+			read := &journaletv1.ManifestsRead{Source: "file", HeldNamesStay: seed%2 == 0}
 			for range 1 + r.IntN(3) {
 				read.Changed = append(read.Changed, randomFile(r))
 			}
@@ -103,7 +124,7 @@ func TestPartialReadEqualsCompleteRead(t *testing.T) {
 			for _, f := range read.GetChanged() {
 				keepFile(want, f)
 			}
-			desiredOfAll(want)
+			desiredOfAll(want, read.GetHeldNamesStay())
 			e := messages.NewEvent(read)
 			if err := a.Evolve(actors.Event{Body: e}); err != nil {
 				t.Fatal(err)

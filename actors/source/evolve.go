@@ -14,7 +14,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_AgentStarted:
 		a.evolveStarted(k.AgentStarted.GetConfig().GetSources())
 	case *journaletv1.Event_ManifestsRead:
-		a.evolveRead(k.ManifestsRead.GetChanged())
+		a.evolveRead(k.ManifestsRead)
 		s.Synced = s.Synced || k.ManifestsRead.GetSynced()
 	case *journaletv1.Event_PodUpdated:
 		return a.evolveUpdated(e, k.PodUpdated)
@@ -46,9 +46,9 @@ func (a *Actor) Evolve(e actors.Event) error {
 }
 
 // evolveRead folds changed files, and updates the desired pods.
-func (a *Actor) evolveRead(files []*journaletv1.ManifestFile) {
+func (a *Actor) evolveRead(read *journaletv1.ManifestsRead) {
 	var before, after []claim
-	for _, f := range files {
+	for _, f := range read.GetChanged() {
 		path := f.GetPath()
 		for _, ref := range a.state.Files[path].GetPods() {
 			before = append(before, claim{path: path, ref: ref})
@@ -60,7 +60,7 @@ func (a *Actor) evolveRead(files []*journaletv1.ManifestFile) {
 			after = append(after, claim{path: path, ref: ref})
 		}
 	}
-	a.updateDesired(before, after)
+	a.updateDesired(before, after, read.GetHeldNamesStay())
 }
 
 func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
@@ -111,16 +111,19 @@ func KeepFile(before, now *journaletv1.ManifestFile) *journaletv1.ManifestFile {
 	return kept
 }
 
-// updateDesired works out which pods are desired, going through the files in order of their paths: the first claim to a
-// full name or a UID gets it. It visits the pods that the changed files held before or hold now, and those that share
-// a name or a UID with them.
-func (a *Actor) updateDesired(before, after []claim) {
+// updateDesired works out which pods are desired: the first claim to a full name or a UID gets it, in the order of
+// claims.order. It visits the pods that the changed files held before or hold now, and those that share a name or a UID
+// with them.
+func (a *Actor) updateDesired(before, after []claim, heldStay bool) {
 	s := a.state
 	refs := make([]*journaletv1.PodRef, 0, len(before)+len(after))
 	for _, c := range slices.Concat(before, after) {
 		refs = append(refs, c.ref)
 	}
 	around := a.claims.around(refs)
+	if heldStay {
+		a.heldFirst(before, around)
+	}
 	a.touched = touched{}
 	ignored := map[string]*journaletv1.IgnoredManifest{}
 	for _, c := range slices.Concat(before, around) {
@@ -137,17 +140,17 @@ func (a *Actor) updateDesired(before, after []claim) {
 	}
 	a.touched.uids = sortedSet(a.touched.uids)
 	a.touched.ignored = sortedSet(a.touched.ignored)
-	owner := map[string]string{}
+	owner := map[string]claim{}
 	for _, c := range around {
 		if reason, by := taken(owner, c.ref); reason != "" {
 			key := ignoredKey(c.path, c.ref)
 			if s.Ignored[key] = ignored[key]; s.Ignored[key] == nil {
-				s.Ignored[key] = &journaletv1.IgnoredManifest{Ignored: ignore(c.path, c.ref, reason, by)}
+				s.Ignored[key] = &journaletv1.IgnoredManifest{Ignored: ignore(c, reason, by)}
 			}
 			continue
 		}
 		for _, key := range keysOf(c.ref) {
-			owner[key] = c.path
+			owner[key] = c
 		}
 		p := s.Pods[c.ref.GetUid()]
 		if p == nil {
@@ -168,25 +171,29 @@ func sortedSet(s []string) []string {
 	return slices.Compact(s)
 }
 
-func taken(owner map[string]string, ref *journaletv1.PodRef) (reason, by string) {
+func taken(owner map[string]claim, ref *journaletv1.PodRef) (reason string, by claim) {
 	reasons := []string{"DuplicateName", "DuplicateUID"}
 	keys := keysOf(ref)
 	for i, key := range keys {
-		if path, ok := owner[key]; ok {
-			return reasons[len(reasons)-len(keys)+i], path
+		if c, ok := owner[key]; ok {
+			return reasons[len(reasons)-len(keys)+i], c
 		}
 	}
-	return "", ""
+	return "", claim{}
 }
 
-func ignore(path string, ref *journaletv1.PodRef, reason, by string) *journaletv1.ManifestIgnored {
-	what := "the name " + fullName(ref)
+func ignore(c claim, reason string, by claim) *journaletv1.ManifestIgnored {
+	what := "the name " + fullName(c.ref)
 	if reason == "DuplicateUID" {
-		what = "the UID " + ref.GetUid()
+		what = "the UID " + c.ref.GetUid()
+	}
+	why := "which comes first"
+	if by.held != heldByNone {
+		why = "whose pod the node has"
 	}
 	return &journaletv1.ManifestIgnored{
-		Path: path, Pod: ref, Reason: reason,
-		Message: what + " is taken by " + by + ", which comes first: rename one of the two pods, or remove one",
+		Path: c.path, Pod: c.ref, Reason: reason,
+		Message: what + " is taken by " + by.path + ", " + why + ": rename one of the two pods, or remove one",
 	}
 }
 

@@ -82,13 +82,32 @@ func (a *app) pods(ctx context.Context, c *query.Client, o podsOptions) error {
 			where = "in namespace " + o.namespace + " " + where
 		}
 		fmt.Fprintln(a.err, "No pods "+where+".")
+		a.manifestProblems(ctx, c)
 		return nil
 	}
 	t.show(a.now(), pods, !o.noHeaders)
+	a.manifestProblems(ctx, c)
 	if !o.watch {
 		return nil
 	}
 	return a.watchPods(ctx, c, o, t)
+}
+
+// shownProblems bounds the problems of manifests that `pods` prints.
+const shownProblems = 5
+
+// manifestProblems prints which manifests run no pod: their pods are missing in the table.
+func (a *app) manifestProblems(ctx context.Context, c *query.Client) {
+	list, err := c.Problems(ctx)
+	if err != nil {
+		return // an agent of 0.1.0 does not know them
+	}
+	for _, p := range list.Problems[:min(len(list.Problems), shownProblems)] {
+		a.notice("manifest " + p.String())
+	}
+	if more := len(list.Problems) + list.More - shownProblems; more > 0 {
+		a.notice(fmt.Sprintf("%d more problems of manifests: journalet validate", more))
+	}
 }
 
 // listOf returns the list in kubectl's form.

@@ -659,7 +659,10 @@ type ManifestsRead struct {
 	// Only files that changed, by path. A file without pods and problems is gone.
 	Changed []*ManifestFile `protobuf:"bytes,2,rep,name=changed,proto3" json:"changed,omitempty"`
 	// The source has been read completely: a pod that is missing now is not desired.
-	Synced        bool `protobuf:"varint,3,opt,name=synced,proto3" json:"synced,omitempty"`
+	Synced bool `protobuf:"varint,3,opt,name=synced,proto3" json:"synced,omitempty"`
+	// Of several files with one pod name or UID, the file counts whose pod the node has already, and the first by path
+	// only if there is none. Unset by 0.1.0, where the first by path always counts.
+	HeldNamesStay bool `protobuf:"varint,4,opt,name=held_names_stay,json=heldNamesStay,proto3" json:"held_names_stay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -711,6 +714,13 @@ func (x *ManifestsRead) GetChanged() []*ManifestFile {
 func (x *ManifestsRead) GetSynced() bool {
 	if x != nil {
 		return x.Synced
+	}
+	return false
+}
+
+func (x *ManifestsRead) GetHeldNamesStay() bool {
+	if x != nil {
+		return x.HeldNamesStay
 	}
 	return false
 }
@@ -1078,7 +1088,7 @@ type SourceState struct {
 	Files map[string]*ManifestFile `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// By UID.
 	Pods map[string]*SourcePod `protobuf:"bytes,3,rep,name=pods,proto3" json:"pods,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// By "path uid": pods that do not run because an earlier file has their name or UID.
+	// By "path uid": pods that do not run because another file has their name or UID.
 	Ignored map[string]*IgnoredManifest `protobuf:"bytes,4,rep,name=ignored,proto3" json:"ignored,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// A complete read has been recorded.
 	Synced bool `protobuf:"varint,5,opt,name=synced,proto3" json:"synced,omitempty"`
@@ -1370,11 +1380,12 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\bproblems\x18\x03 \x03(\v2\x1d.journalet.v1.ManifestProblemR\bproblems\x12\x1e\n" +
 	"\n" +
 	"unreadable\x18\x04 \x01(\bR\n" +
-	"unreadable\"u\n" +
+	"unreadable\"\x9d\x01\n" +
 	"\rManifestsRead\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x124\n" +
 	"\achanged\x18\x02 \x03(\v2\x1a.journalet.v1.ManifestFileR\achanged\x12\x16\n" +
-	"\x06synced\x18\x03 \x01(\bR\x06synced\"\x86\x01\n" +
+	"\x06synced\x18\x03 \x01(\bR\x06synced\x12&\n" +
+	"\x0fheld_names_stay\x18\x04 \x01(\bR\rheldNamesStay\"\x86\x01\n" +
 	"\n" +
 	"PodUpdated\x128\n" +
 	"\toperation\x18\x01 \x01(\x0e2\x1a.journalet.v1.PodOperationR\toperation\x12&\n" +

@@ -48,6 +48,7 @@ import (
 	"github.com/journalet/journalet/runtime/preflight"
 	"github.com/journalet/journalet/runtime/pressure"
 	"github.com/journalet/journalet/runtime/shutdown"
+	"github.com/journalet/journalet/runtime/source/feed"
 	"github.com/journalet/journalet/runtime/source/file"
 	"github.com/journalet/journalet/runtime/source/url"
 	"github.com/journalet/journalet/runtime/stats"
@@ -223,6 +224,7 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 	a.credentials.Stored(rec)
 	a.once.signal()
 	a.manifests.Stored(rec)
+	feed.LogIgnored(a.log, rec)
 	a.measureStored(rec)
 	if a.shutdown != nil {
 		a.shutdown.Stored(rec)

@@ -130,15 +130,8 @@ func (a *agent) inspectOnce(ctx context.Context, ref messages.Ref, f func(actors
 
 // ofSource returns what a source refuses, and the pods that it has or removes, by UID.
 func ofSource(s *journaletv1.SourceState) (failed []string, pods map[string]fate) {
-	for _, path := range slices.Sorted(maps.Keys(s.GetFiles())) {
-		for _, p := range s.GetFiles()[path].GetProblems() {
-			failed = append(failed, fmt.Sprintf("%s:%d: %s: %s", path, p.GetLine(), p.GetField(), p.GetMessage()))
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(s.GetIgnored())) {
-		i := s.GetIgnored()[key].GetIgnored()
-		failed = append(failed, fmt.Sprintf("%s: pod %s is not run: an earlier file has its name or UID",
-			i.GetPath(), i.GetPod().GetName()))
+	for _, p := range source.Problems(s) {
+		failed = append(failed, p.String())
 	}
 	pods = map[string]fate{}
 	for uid, p := range s.GetPods() {

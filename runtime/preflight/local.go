@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/runtime/source/runtimeclass"
 	"github.com/journalet/journalet/runtime/source/url"
+	"github.com/journalet/journalet/runtime/source/validate"
 )
 
 const (
@@ -118,6 +120,38 @@ func (m *machine) staticPods() Check {
 			Remedy: "choose another with --static-pod-path"}
 	}
 	return m.staticPodOwners(path)
+}
+
+// manifests checks what the agent would read from the static pod path.
+func (m *machine) manifests(ctx context.Context) []Check {
+	path := m.cfg.StaticPodPath
+	if path == "" || !m.exists(path) {
+		return nil // static-pods says so
+	}
+	files, err := validate.Read(m.path(path))
+	if err != nil {
+		return []Check{{Status: Warn, Message: fmt.Sprintf("cannot read the manifests of %s: %v", path, err),
+			Remedy: "fix its permissions, or choose another with --static-pod-path"}}
+	}
+	facts, err := m.cfg.NodeFacts()
+	if err != nil {
+		return []Check{{Status: Skip, Message: "cannot check the manifests: " + err.Error()}}
+	}
+	found := validate.Check(ctx, files, validate.Options{
+		Manifest: manifest.Options{NodeName: facts.NodeName, Source: manifest.SourceFile, Classes: m.classes()},
+	})
+	problems := slices.DeleteFunc(found.Findings, func(f validate.Finding) bool {
+		return f.Level != validate.Error && f.Code != validate.CodeSameName
+	})
+	if len(problems) == 0 {
+		return []Check{ok("%d pods in %d files", len(found.Accepted), found.Files)}
+	}
+	f := problems[0]
+	return []Check{{
+		Status:  Warn,
+		Message: fmt.Sprintf("%d problems, the first: %s:%d: %s: %s", len(problems), f.Path, f.Line, f.Field, f.Message),
+		Remedy:  "journalet validate " + path,
+	}}
 }
 
 // staticPodOwners checks who can write manifests: that is as much as being root on this node.

@@ -86,6 +86,7 @@ func (m *machine) run(ctx context.Context) []Check {
 		{"kubelet-state", false, single(m.kubeletState)},
 		{"disk", false, single(m.disk)},
 		{"static-pods", false, single(m.staticPods)},
+		{"manifests", false, m.manifests},
 		{"manifest-url", false, m.manifestURL},
 		{"runtime-classes", false, m.runtimeClasses},
 		{"objects", false, m.objects},

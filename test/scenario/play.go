@@ -99,7 +99,7 @@ func (s *Scenario) readComplete(d *datadriven.TestData) (string, error) {
 }
 
 func (s *Scenario) read(source string, changed ...*journaletv1.ManifestFile) error {
-	read := &journaletv1.ManifestsRead{Source: source, Changed: changed, Synced: true}
+	read := &journaletv1.ManifestsRead{Source: source, Changed: changed, Synced: true, HeldNamesStay: true}
 	return s.put(messages.Source(source), messages.NewEvent(read))
 }
 

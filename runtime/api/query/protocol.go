@@ -64,6 +64,7 @@ const Service = "journalet"
 const (
 	PodsList      = "pods.list"
 	PodsGet       = "pods.get"
+	PodsProblems  = "pods.problems"
 	RecordsRead   = "records.read"
 	RecordsGet    = "records.get"
 	JournalVerify = "journal.verify"

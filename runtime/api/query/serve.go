@@ -163,6 +163,7 @@ func (s *server) endpoints() []endpoint {
 	return []endpoint{
 		{PodsList, "pods as a v1.PodList", requestTimeout, single(s.listPods)},
 		{PodsGet, "one pod with its latest decisions and their causes", requestTimeout, single(s.getPod)},
+		{PodsProblems, "what keeps pods of the node's sources from running", requestTimeout, single(s.listProblems)},
 		{RecordsRead, "a page of the journal's events", requestTimeout, single(s.readRecords)},
 		{RecordsGet, "one record of the journal", requestTimeout, single(s.getRecord)},
 		{JournalVerify, "a check of the whole journal, with progress", requestTimeout, single(s.verify)},

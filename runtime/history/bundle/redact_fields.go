@@ -15,7 +15,7 @@ var fields = map[action][]string{
 		"ContainerObservation.attempt", "ContainerObservation.exit_code", "ContainerObservation.state",
 		"Duration.nanos", "Duration.seconds", "ImagePullDecided.bytes", "ImagePullDecided.error",
 		"JournalDamaged.expected_seq", "JournalDamaged.found_seq", "ManifestFile.unreadable",
-		"ManifestProblem.line", "ManifestsRead.synced", "MemoryLimit.bytes",
+		"ManifestProblem.line", "ManifestsRead.held_names_stay", "ManifestsRead.synced", "MemoryLimit.bytes",
 		"NodeCapacity.ephemeral_storage_bytes", "NodeCapacity.memory_bytes", "NodeCapacity.milli_cpu",
 		"PodDemand.ephemeral_storage_bytes", "PodDemand.memory_bytes", "PodDemand.milli_cpu", "PodFinished.orphan",
 		"PodStatusChanged.phase", "PodStatusChanged.ready", "PodStatusChanged.restarts", "PodTerminated.phase",

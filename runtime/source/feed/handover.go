@@ -61,7 +61,7 @@ func (s *Sender) Send(ctx context.Context, files []File, complete bool) error {
 	complete = complete && len(failed) == 0
 	synced := complete && (!s.Synced || !s.sent && len(changed) > 0)
 	for synced || len(changed) > 0 {
-		fact, size, n := &journaletv1.ManifestsRead{Source: s.Source}, 0, 0
+		fact, size, n := &journaletv1.ManifestsRead{Source: s.Source, HeldNamesStay: true}, 0, 0
 		for ; n < len(changed) && size < maxFactBytes; n++ {
 			fact.Changed = append(fact.Changed, changed[n].ManifestFile)
 			size += proto.Size(changed[n].ManifestFile)
@@ -191,4 +191,17 @@ func (s *Sender) log(f File) {
 		}
 	}
 	s.Log.Info("manifest read", "file", f.GetPath(), "pods", len(f.GetPods()), "problems", len(f.GetProblems()))
+}
+
+// LogIgnored logs the pods of files that the actor of a source ignores for another file, from the record that says so.
+func LogIgnored(log *slog.Logger, rec *journaletv1.Record) {
+	if rec.GetActor().GetKind() != journaletv1.ActorKind_ACTOR_KIND_SOURCE {
+		return
+	}
+	for _, e := range rec.GetStep().GetDecisions() {
+		if i := e.GetManifestIgnored(); i != nil {
+			log.Warn("manifest ignored", "file", i.GetPath(), "pod", i.GetPod().GetNamespace()+"/"+i.GetPod().GetName(),
+				"code", i.GetReason(), "problem", i.GetMessage())
+		}
+	}
 }

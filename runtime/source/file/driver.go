@@ -28,6 +28,9 @@ const (
 	quietPeriod = 10 * time.Millisecond
 	// maxQuietPeriod bounds that wait if changes do not stop.
 	maxQuietPeriod = 200 * time.Millisecond
+	// moveSettles is how long a file that has another name may come back under its own: an editor that keeps a backup
+	// renames the file to it, and then writes the file again.
+	moveSettles = time.Second
 	// retryMin and retryMax bound the doubling wait after a failure to store a manifest or to emit a fact.
 	retryMin = 100 * time.Millisecond
 	retryMax = 10 * time.Second
@@ -78,6 +81,7 @@ type Driver struct {
 	warned  map[string]bool // names with a logged warning
 	tooMany bool            // an error about more than maxFiles was logged
 	scanned bool            // a scan has been completed
+	moves   moves
 
 	mu        sync.Mutex
 	lastAlive time.Time // last step of Run; zero: not running
@@ -114,6 +118,7 @@ func New(opts Options) *Driver {
 	d := &Driver{
 		opts: opts, log: opts.Log.With("source", opts.Source, "path", opts.Path), clock: opts.Clock,
 		files: map[string]*file{}, pending: map[string]bool{}, warned: map[string]bool{},
+		moves: moves{since: map[string]time.Time{}, settle: moveSettles},
 	}
 	d.sender = feed.Sender{
 		Source: opts.Source, Store: opts.Store, Prime: opts.Prime, Sink: opts.Sink, Log: d.log, Settled: d.clearPending,
@@ -141,10 +146,11 @@ func (d *Driver) SeedPending(fact *journaletv1.ManifestsRead) {
 func (d *Driver) Run(ctx context.Context) error {
 	d.watch = watch.New(d.opts.Path, d.log)
 	defer d.watch.Close()
-	reread, retry := watch.NewAlarm(d.clock), watch.NewAlarm(d.clock)
+	reread, retry, moved := watch.NewAlarm(d.clock), watch.NewAlarm(d.clock), watch.NewAlarm(d.clock)
 	changes := d.watch.Gather(d.clock, quietPeriod, maxQuietPeriod)
 	defer reread.Clear()
 	defer retry.Clear()
+	defer moved.Clear()
 	defer changes.Clear()
 
 	wait := retryMin
@@ -164,6 +170,9 @@ func (d *Driver) Run(ctx context.Context) error {
 		if !reread.Armed() {
 			reread.Set(d.opts.Reread)
 		}
+		if len(d.moves.since) > 0 && !moved.Armed() {
+			moved.Set(d.moves.settle)
+		}
 		for again := true; again; {
 			again = false
 			select {
@@ -171,6 +180,8 @@ func (d *Driver) Run(ctx context.Context) error {
 				return ctx.Err()
 			case <-retry.C():
 				retry.Rang()
+			case <-moved.C():
+				moved.Rang()
 			case <-reread.C():
 				reread.Rang()
 				d.scan()

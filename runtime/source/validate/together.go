@@ -67,8 +67,8 @@ func (c *checker) together() {
 		n := name{p.Namespace, p.Name}
 		if at, twice := first[n]; twice {
 			c.add(Finding{Path: c.paths[i], Line: c.pods[i].Line, Field: "metadata.name", Level: Warning, Code: CodeSameName,
-				Message: fmt.Sprintf("pod %s/%s is already at %s:%d: one runs after the other has ended", p.Namespace,
-					c.short(p.Name), c.paths[at], c.pods[at].Line),
+				Message: fmt.Sprintf("pod %s/%s is already at %s:%d: one of them runs, the one that the node has, else the first",
+					p.Namespace, c.short(p.Name), c.paths[at], c.pods[at].Line),
 				Remedy: "rename one of the two, or put it into another namespace"})
 		} else {
 			first[n] = i

@@ -1,0 +1,68 @@
+package query
+
+import (
+	"context"
+	"time"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/source"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// maxProblems bounds the problems of one response; what is more is counted.
+const maxProblems = 100
+
+// Problem is one thing that keeps a pod of a source from running.
+type Problem struct {
+	Source string `json:"source"`
+	source.Problem
+}
+
+// ProblemList has the problems of all sources.
+type ProblemList struct {
+	Problems []Problem `json:"problems"`
+	// More is how many others there are.
+	More int `json:"more,omitempty"`
+}
+
+// Problems returns what keeps pods of the node's sources from running.
+func (c *Client) Problems(ctx context.Context) (*ProblemList, error) {
+	a := &ProblemList{}
+	return a, c.request(ctx, PodsProblems, struct{}{}, a, clientTimeout)
+}
+
+// listProblems lists the problems of sources that respond in time.
+func (s *server) listProblems(ctx context.Context, _ struct{}) (*ProblemList, error) {
+	all := []Problem{}
+	patience := waitBudget(actorsTimeout)
+	for _, ref := range s.Host.Refs(journaletv1.ActorKind_ACTOR_KIND_SOURCE) {
+		all = append(all, s.problemsOf(ctx, ref, &patience)...)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	shown := all[:min(len(all), maxProblems)]
+	return &ProblemList{Problems: shown, More: len(all) - len(shown)}, nil
+}
+
+// problemsOf returns the problems of one source. A channel hands them over, as in inspect.
+func (s *server) problemsOf(ctx context.Context, ref messages.Ref, p *waitBudget) (all []Problem) {
+	ctx, cancel := context.WithTimeout(ctx, p.next())
+	defer cancel()
+	begun := time.Now()
+	defer func() { *p -= waitBudget(time.Since(begun)) }()
+	out := make(chan []source.Problem, 1)
+	err := s.Host.Inspect(ctx, ref, func(d actors.Decider) {
+		if a, ok := d.(*source.Actor); ok {
+			out <- source.Problems(a.Source())
+		}
+	})
+	if err != nil || len(out) == 0 {
+		return nil
+	}
+	for _, found := range <-out {
+		all = append(all, Problem{ref.ID, found})
+	}
+	return all
+}
