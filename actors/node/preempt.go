@@ -154,6 +154,7 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error
 	case waits:
 		h := &journaletv1.AdmissionPendingPreemption{
 			Uid: q.GetUid(), FullName: q.GetNamespace() + "/" + q.GetName(), Devices: g.devices, Exclusive: g.alone,
+			Kept: keeps,
 		}
 		for _, v := range victims {
 			h.Victims = append(h.Victims, v.UID)
@@ -211,7 +212,9 @@ func (a *Actor) evolvePending(h *journaletv1.AdmissionPendingPreemption) {
 		if s.Reservations == nil {
 			s.Reservations = map[string]*journaletv1.Reservation{}
 		}
-		s.Reservations[q.GetUid()] = &journaletv1.Reservation{Devices: h.GetDevices(), Exclusive: h.GetExclusive()}
+		s.Reservations[q.GetUid()] = &journaletv1.Reservation{
+			Devices: h.GetDevices(), Exclusive: h.GetExclusive(), Kept: h.GetKept(),
+		}
 	}
 	for _, port := range q.GetDemand().GetHostPorts() {
 		a.takePort(port, q.GetUid())

@@ -29,9 +29,10 @@ func (a *Actor) reservations(but string) []*journaletv1.Reservation {
 }
 
 // allocatePreemptor returns what a pod gets that others were preempted for: what is reserved for it, or, as long as one
-// that ends has some of that, or a device is not healthy any more, what else there is.
+// that ends has some of that, or a device is not healthy any more, what else there is. What it runs with, it keeps.
 func (a *Actor) allocatePreemptor(q *journaletv1.AdmissionRequested) (grant, *rejection) {
-	if r := a.state.GetReservations()[q.GetUid()]; r != nil && a.healthy(r.GetDevices()) && !a.stillHeld(r) {
+	r := a.state.GetReservations()[q.GetUid()]
+	if r != nil && (r.GetKept() || a.healthy(r.GetDevices())) && !a.stillHeld(r) {
 		return grant{devices: r.GetDevices(), alone: r.GetExclusive()}, nil
 	}
 	return a.allocate(q, nil)

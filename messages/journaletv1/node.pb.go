@@ -729,7 +729,9 @@ type AdmissionPendingPreemption struct {
 	// The devices that are reserved for it, as AdmissionDecided.devices; some may still be those of pods that end.
 	Devices []*ContainerDevices `protobuf:"bytes,4,rep,name=devices,proto3" json:"devices,omitempty"`
 	// What is reserved for its containers alone, as AdmissionDecided.exclusive.
-	Exclusive     []*ExclusiveContainer `protobuf:"bytes,5,rep,name=exclusive,proto3" json:"exclusive,omitempty"`
+	Exclusive []*ExclusiveContainer `protobuf:"bytes,5,rep,name=exclusive,proto3" json:"exclusive,omitempty"`
+	// The pod had this before the journal began and runs with it: it keeps the devices, healthy or not.
+	Kept          bool `protobuf:"varint,6,opt,name=kept,proto3" json:"kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -797,6 +799,13 @@ func (x *AdmissionPendingPreemption) GetExclusive() []*ExclusiveContainer {
 		return x.Exclusive
 	}
 	return nil
+}
+
+func (x *AdmissionPendingPreemption) GetKept() bool {
+	if x != nil {
+		return x.Kept
+	}
+	return false
 }
 
 // ResizeDecided is the node's answer to ResizeRequested. A deferred resize gets another one when the answer changes.
@@ -1122,8 +1131,10 @@ func (x *UidDeferred) GetHolder() string {
 
 // OrphanConfirmed reports to a pod that every configured source is synced and none names it. It is garbage-collected.
 type OrphanConfirmed struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The grace period of its containers. Unset: 30 s; 0.1.0 never sets it.
+	Grace         *durationpb.Duration `protobuf:"bytes,2,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1163,6 +1174,13 @@ func (x *OrphanConfirmed) GetUid() string {
 		return x.Uid
 	}
 	return ""
+}
+
+func (x *OrphanConfirmed) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
 }
 
 // PodEvictionDecided ends a pod whose source still names it.
@@ -2471,7 +2489,9 @@ type Reservation struct {
 	// AdmissionPendingPreemption.devices.
 	Devices []*ContainerDevices `protobuf:"bytes,1,rep,name=devices,proto3" json:"devices,omitempty"`
 	// AdmissionPendingPreemption.exclusive.
-	Exclusive     []*ExclusiveContainer `protobuf:"bytes,2,rep,name=exclusive,proto3" json:"exclusive,omitempty"`
+	Exclusive []*ExclusiveContainer `protobuf:"bytes,2,rep,name=exclusive,proto3" json:"exclusive,omitempty"`
+	// AdmissionPendingPreemption.kept.
+	Kept          bool `protobuf:"varint,3,opt,name=kept,proto3" json:"kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2518,6 +2538,13 @@ func (x *Reservation) GetExclusive() []*ExclusiveContainer {
 		return x.Exclusive
 	}
 	return nil
+}
+
+func (x *Reservation) GetKept() bool {
+	if x != nil {
+		return x.Kept
+	}
+	return false
 }
 
 // ExclusiveRequests are those of a pod's containers, in their order.
@@ -3175,13 +3202,14 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"holder_uid\x18\x02 \x01(\tR\tholderUid\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"\xdf\x01\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"\xf3\x01\n" +
 	"\x1aAdmissionPendingPreemption\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x18\n" +
 	"\avictims\x18\x02 \x03(\tR\avictims\x12\x1b\n" +
 	"\tfull_name\x18\x03 \x01(\tR\bfullName\x128\n" +
 	"\adevices\x18\x04 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12>\n" +
-	"\texclusive\x18\x05 \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\"\xa8\x01\n" +
+	"\texclusive\x18\x05 \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x12\x12\n" +
+	"\x04kept\x18\x06 \x01(\bR\x04kept\"\xa8\x01\n" +
 	"\rResizeDecided\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1c\n" +
@@ -3210,9 +3238,10 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\x04R\trequestId\x12\x16\n" +
-	"\x06holder\x18\x04 \x01(\tR\x06holder\"#\n" +
+	"\x06holder\x18\x04 \x01(\tR\x06holder\"T\n" +
 	"\x0fOrphanConfirmed\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xfc\x01\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12/\n" +
+	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xfc\x01\n" +
 	"\x12PodEvictionDecided\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -3382,10 +3411,11 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.ReservationR\x05value:\x028\x01\x1aX\n" +
 	"\x10KubeletPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12.\n" +
-	"\x05value\x18\x02 \x01(\v2\x18.journalet.v1.KubeletPodR\x05value:\x028\x01\"\x87\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x18.journalet.v1.KubeletPodR\x05value:\x028\x01\"\x9b\x01\n" +
 	"\vReservation\x128\n" +
 	"\adevices\x18\x01 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12>\n" +
-	"\texclusive\x18\x02 \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\"S\n" +
+	"\texclusive\x18\x02 \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x12\x12\n" +
+	"\x04kept\x18\x03 \x01(\bR\x04kept\"S\n" +
 	"\x11ExclusiveRequests\x12>\n" +
 	"\n" +
 	"containers\x18\x01 \x03(\v2\x1e.journalet.v1.ExclusiveRequestR\n" +
@@ -3566,73 +3596,74 @@ var file_journalet_v1_node_proto_depIdxs = []int32{
 	56, // 6: journalet.v1.AdmissionDecided.exclusive:type_name -> journalet.v1.ExclusiveContainer
 	55, // 7: journalet.v1.AdmissionPendingPreemption.devices:type_name -> journalet.v1.ContainerDevices
 	56, // 8: journalet.v1.AdmissionPendingPreemption.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	57, // 9: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
-	21, // 10: journalet.v1.PodEvictionDecided.containers:type_name -> journalet.v1.ContainerExcess
-	19, // 11: journalet.v1.PressureObserved.thresholds:type_name -> journalet.v1.ThresholdMet
-	20, // 12: journalet.v1.PressureObserved.pods:type_name -> journalet.v1.PodUsage
-	1,  // 13: journalet.v1.PressureObserved.layout:type_name -> journalet.v1.FilesystemLayout
-	58, // 14: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
-	58, // 15: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
-	21, // 16: journalet.v1.PodUsage.containers:type_name -> journalet.v1.ContainerExcess
-	2,  // 17: journalet.v1.EvictionProgressed.stage:type_name -> journalet.v1.EvictionStage
-	19, // 18: journalet.v1.NodePressure.thresholds:type_name -> journalet.v1.ThresholdMet
-	2,  // 19: journalet.v1.NodePressure.stage:type_name -> journalet.v1.EvictionStage
-	59, // 20: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
-	38, // 21: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
-	39, // 22: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
-	40, // 23: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
-	41, // 24: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
-	5,  // 25: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
-	42, // 26: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
-	43, // 27: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
-	44, // 28: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
-	4,  // 29: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
-	45, // 30: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
-	32, // 31: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
-	32, // 32: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
-	60, // 33: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
-	61, // 34: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
-	28, // 35: journalet.v1.NodeState.pressure:type_name -> journalet.v1.NodePressure
-	46, // 36: journalet.v1.NodeState.devices:type_name -> journalet.v1.NodeState.DevicesEntry
-	47, // 37: journalet.v1.NodeState.device_waits:type_name -> journalet.v1.NodeState.DeviceWaitsEntry
-	48, // 38: journalet.v1.NodeState.exclusive_requests:type_name -> journalet.v1.NodeState.ExclusiveRequestsEntry
-	49, // 39: journalet.v1.NodeState.reservations:type_name -> journalet.v1.NodeState.ReservationsEntry
-	50, // 40: journalet.v1.NodeState.kubelet_pods:type_name -> journalet.v1.NodeState.KubeletPodsEntry
-	55, // 41: journalet.v1.Reservation.devices:type_name -> journalet.v1.ContainerDevices
-	56, // 42: journalet.v1.Reservation.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	62, // 43: journalet.v1.ExclusiveRequests.containers:type_name -> journalet.v1.ExclusiveRequest
-	63, // 44: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
-	58, // 45: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	5,  // 46: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
-	58, // 47: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
-	31, // 48: journalet.v1.WaitingResize.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
-	5,  // 49: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
-	0,  // 50: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
-	54, // 51: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
-	55, // 52: journalet.v1.AdmittedPod.devices:type_name -> journalet.v1.ContainerDevices
-	51, // 53: journalet.v1.AdmittedPod.unhealthy_devices:type_name -> journalet.v1.AdmittedPod.UnhealthyDevicesEntry
-	56, // 54: journalet.v1.AdmittedPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	31, // 55: journalet.v1.AdmittedPod.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
-	64, // 56: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
-	64, // 57: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
-	4,  // 58: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
-	3,  // 59: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
-	34, // 60: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	36, // 61: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	33, // 62: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
-	35, // 63: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
-	54, // 64: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	65, // 65: journalet.v1.NodeState.DevicesEntry.value:type_name -> journalet.v1.DeviceResource
-	66, // 66: journalet.v1.NodeState.DeviceWaitsEntry.value:type_name -> journalet.v1.DeviceWait
-	31, // 67: journalet.v1.NodeState.ExclusiveRequestsEntry.value:type_name -> journalet.v1.ExclusiveRequests
-	30, // 68: journalet.v1.NodeState.ReservationsEntry.value:type_name -> journalet.v1.Reservation
-	67, // 69: journalet.v1.NodeState.KubeletPodsEntry.value:type_name -> journalet.v1.KubeletPod
-	68, // 70: journalet.v1.AdmittedPod.UnhealthyDevicesEntry.value:type_name -> journalet.v1.UnhealthyDevices
-	71, // [71:71] is the sub-list for method output_type
-	71, // [71:71] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	57, // 9: journalet.v1.OrphanConfirmed.grace:type_name -> google.protobuf.Duration
+	57, // 10: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
+	21, // 11: journalet.v1.PodEvictionDecided.containers:type_name -> journalet.v1.ContainerExcess
+	19, // 12: journalet.v1.PressureObserved.thresholds:type_name -> journalet.v1.ThresholdMet
+	20, // 13: journalet.v1.PressureObserved.pods:type_name -> journalet.v1.PodUsage
+	1,  // 14: journalet.v1.PressureObserved.layout:type_name -> journalet.v1.FilesystemLayout
+	58, // 15: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
+	58, // 16: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
+	21, // 17: journalet.v1.PodUsage.containers:type_name -> journalet.v1.ContainerExcess
+	2,  // 18: journalet.v1.EvictionProgressed.stage:type_name -> journalet.v1.EvictionStage
+	19, // 19: journalet.v1.NodePressure.thresholds:type_name -> journalet.v1.ThresholdMet
+	2,  // 20: journalet.v1.NodePressure.stage:type_name -> journalet.v1.EvictionStage
+	59, // 21: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
+	38, // 22: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
+	39, // 23: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
+	40, // 24: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
+	41, // 25: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
+	5,  // 26: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
+	42, // 27: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
+	43, // 28: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
+	44, // 29: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
+	4,  // 30: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
+	45, // 31: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
+	32, // 32: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
+	32, // 33: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
+	60, // 34: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
+	61, // 35: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
+	28, // 36: journalet.v1.NodeState.pressure:type_name -> journalet.v1.NodePressure
+	46, // 37: journalet.v1.NodeState.devices:type_name -> journalet.v1.NodeState.DevicesEntry
+	47, // 38: journalet.v1.NodeState.device_waits:type_name -> journalet.v1.NodeState.DeviceWaitsEntry
+	48, // 39: journalet.v1.NodeState.exclusive_requests:type_name -> journalet.v1.NodeState.ExclusiveRequestsEntry
+	49, // 40: journalet.v1.NodeState.reservations:type_name -> journalet.v1.NodeState.ReservationsEntry
+	50, // 41: journalet.v1.NodeState.kubelet_pods:type_name -> journalet.v1.NodeState.KubeletPodsEntry
+	55, // 42: journalet.v1.Reservation.devices:type_name -> journalet.v1.ContainerDevices
+	56, // 43: journalet.v1.Reservation.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	62, // 44: journalet.v1.ExclusiveRequests.containers:type_name -> journalet.v1.ExclusiveRequest
+	63, // 45: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
+	58, // 46: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	5,  // 47: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
+	58, // 48: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
+	31, // 49: journalet.v1.WaitingResize.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
+	5,  // 50: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
+	0,  // 51: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
+	54, // 52: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
+	55, // 53: journalet.v1.AdmittedPod.devices:type_name -> journalet.v1.ContainerDevices
+	51, // 54: journalet.v1.AdmittedPod.unhealthy_devices:type_name -> journalet.v1.AdmittedPod.UnhealthyDevicesEntry
+	56, // 55: journalet.v1.AdmittedPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	31, // 56: journalet.v1.AdmittedPod.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
+	64, // 57: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
+	64, // 58: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
+	4,  // 59: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
+	3,  // 60: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
+	34, // 61: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	36, // 62: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	33, // 63: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
+	35, // 64: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	54, // 65: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	65, // 66: journalet.v1.NodeState.DevicesEntry.value:type_name -> journalet.v1.DeviceResource
+	66, // 67: journalet.v1.NodeState.DeviceWaitsEntry.value:type_name -> journalet.v1.DeviceWait
+	31, // 68: journalet.v1.NodeState.ExclusiveRequestsEntry.value:type_name -> journalet.v1.ExclusiveRequests
+	30, // 69: journalet.v1.NodeState.ReservationsEntry.value:type_name -> journalet.v1.Reservation
+	67, // 70: journalet.v1.NodeState.KubeletPodsEntry.value:type_name -> journalet.v1.KubeletPod
+	68, // 71: journalet.v1.AdmittedPod.UnhealthyDevicesEntry.value:type_name -> journalet.v1.UnhealthyDevices
+	72, // [72:72] is the sub-list for method output_type
+	72, // [72:72] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_node_proto_init() }
