@@ -3,6 +3,8 @@ package node
 import (
 	"slices"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -123,7 +125,9 @@ func (a *Actor) confirmOrphans(emit actors.Emit) error {
 			// A source has requested it, and adds it next.
 			continue
 		}
-		if err := emit(messages.NewEvent(&journaletv1.OrphanConfirmed{Uid: uid})); err != nil {
+		if err := emit(messages.NewEvent(&journaletv1.OrphanConfirmed{
+			Uid: uid, Grace: durationpb.New(actors.GraceWithoutObject),
+		})); err != nil {
 			return err
 		}
 	}

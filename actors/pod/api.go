@@ -143,10 +143,10 @@ func removesNothing(r *journaletv1.CallRequested) bool {
 	return isNoHook(r) && r.GetRemoveSandbox() == nil && r.GetRemoveContainer() == nil && r.GetCleanPod() == nil
 }
 
-// shortenGrace clears the timer of the grace period when the pod was deleted again with a shorter one.
+// shortenGrace clears the timer of the grace period when the pod was deleted again with a shorter one, or by force.
 func (d *step) shortenGrace() error {
 	for _, e := range d.in.Events {
-		if e.Body.GetPodUpdated() != nil && d.deleted() {
+		if e.Body.GetPodUpdated() != nil && d.ends() {
 			return d.clearTimer(graceTimer)
 		}
 	}

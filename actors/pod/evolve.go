@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 
@@ -36,7 +37,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_OrphanFound:
 		s.OrphanFoundAt = timestamppb.New(e.Time)
 	case *journaletv1.Event_OrphanConfirmed:
-		a.evolveOrphanConfirmed(e)
+		a.evolveOrphanConfirmed(e, k.OrphanConfirmed.GetGrace())
 	case *journaletv1.Event_PodUpdated:
 		return a.evolveUpdated(e, k.PodUpdated)
 	case *journaletv1.Event_AdmissionRequested:
@@ -171,9 +172,9 @@ func (a *Actor) enter(stage journaletv1.PodStage, at time.Time) {
 	s.Stage = stage
 }
 
-func (a *Actor) evolveOrphanConfirmed(e actors.Event) {
+func (a *Actor) evolveOrphanConfirmed(e actors.Event, grace *durationpb.Duration) {
 	if a.state.GetStage() == unknown {
-		a.state.Orphan = true
+		a.state.Orphan, a.state.Grace = true, grace
 		a.enter(cleaning, e.Time)
 	}
 }
@@ -197,21 +198,25 @@ func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
 		case s.Removed, s.GetStage() == cleaning:
 			// The new manifest is for the next incarnation: what is cleaned up may be an orphan.
 		case s.GetStage() == admitting, s.Rejected, a.evicted(), !updateAllowed(a.desired, e.Manifest):
-			a.evolveRemoved(e)
+			a.evolveRemoved(e, nil)
 		default:
 			a.resetChangedImages(e.Manifest)
 			a.evolveDesired(u, e.Manifest)
 		}
 	case journaletv1.PodOperation_POD_OPERATION_REMOVE:
-		a.evolveRemoved(e)
+		a.evolveRemoved(e, u.GetGrace())
 	default:
 		return actors.Illegal(e, s.GetStage())
 	}
 	return nil
 }
 
-func (a *Actor) evolveRemoved(e actors.Event) {
+// evolveRemoved folds that no source names the pod any more. A grace period that has begun only shrinks.
+func (a *Actor) evolveRemoved(e actors.Event, most *durationpb.Duration) {
 	s := a.state
+	if most != nil {
+		s.Grace = durationpb.New(min(a.grace(), most.AsDuration()))
+	}
 	s.Removed = true
 	switch s.GetStage() {
 	case admitting, terminated:

@@ -16,7 +16,7 @@ func (a *Actor) evolveRestartRequested(e actors.Event, q *journaletv1.RestartReq
 		return
 	}
 	if s.GetStage() == terminated {
-		a.evolveRemoved(e)
+		a.evolveRemoved(e, nil)
 		return
 	}
 	if q.GetContainer() != "" {
@@ -87,6 +87,6 @@ func (a *Actor) evolveReadmitted(e actors.Event) {
 		return // a terminal phase is for good: its controller creates another pod
 	}
 	if s := a.state; s.GetEndedByNode() || s.GetRejected() {
-		a.evolveRemoved(e)
+		a.evolveRemoved(e, nil)
 	}
 }

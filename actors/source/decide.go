@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages"
@@ -111,6 +112,15 @@ func (a *Actor) decidePod(uid string, emit actors.Emit) error {
 		return nil
 	}
 	return emit(messages.NewEvent(&journaletv1.PodUpdated{
-		Operation: op, Pod: p.GetPod(), Source: a.state.GetName(),
+		Operation: op, Pod: p.GetPod(), Source: a.state.GetName(), Grace: graceOf(op, p.GetPod()),
 	}))
+}
+
+// graceOf returns the grace period of a pod whose object is gone from the API server: it was deleted by force, and
+// nobody waits for its end. Any other pod has its own.
+func graceOf(op journaletv1.PodOperation, ref *journaletv1.PodRef) *durationpb.Duration {
+	if op != journaletv1.PodOperation_POD_OPERATION_REMOVE || ref.GetApi() == nil {
+		return nil
+	}
+	return durationpb.New(actors.GraceWithoutObject)
 }

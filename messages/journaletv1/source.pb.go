@@ -11,6 +11,7 @@ package journaletv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -727,10 +728,13 @@ func (x *ManifestsRead) GetHeldNamesStay() bool {
 
 // PodUpdated sends a pod, its new manifest or its removal to the pod's actor.
 type PodUpdated struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Operation     PodOperation           `protobuf:"varint,1,opt,name=operation,proto3,enum=journalet.v1.PodOperation" json:"operation,omitempty"`
-	Pod           *PodRef                `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"`
-	Source        string                 `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Operation PodOperation           `protobuf:"varint,1,opt,name=operation,proto3,enum=journalet.v1.PodOperation" json:"operation,omitempty"`
+	Pod       *PodRef                `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"`
+	Source    string                 `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
+	// Of REMOVE: the longest grace period of the pod's containers, counted from when the pod began to end. Unset: the
+	// pod's own; 0.1.0 never sets it.
+	Grace         *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -784,6 +788,13 @@ func (x *PodUpdated) GetSource() string {
 		return x.Source
 	}
 	return ""
+}
+
+func (x *PodUpdated) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
 }
 
 // ManifestIgnored reports that a pod of a source is not run, and why.
@@ -1343,7 +1354,7 @@ var File_journalet_v1_source_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_source_proto_rawDesc = "" +
 	"\n" +
-	"\x19journalet/v1/source.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc7\x01\n" +
+	"\x19journalet/v1/source.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc7\x01\n" +
 	"\x06PodRef\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -1385,12 +1396,13 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x124\n" +
 	"\achanged\x18\x02 \x03(\v2\x1a.journalet.v1.ManifestFileR\achanged\x12\x16\n" +
 	"\x06synced\x18\x03 \x01(\bR\x06synced\x12&\n" +
-	"\x0fheld_names_stay\x18\x04 \x01(\bR\rheldNamesStay\"\x86\x01\n" +
+	"\x0fheld_names_stay\x18\x04 \x01(\bR\rheldNamesStay\"\xb7\x01\n" +
 	"\n" +
 	"PodUpdated\x128\n" +
 	"\toperation\x18\x01 \x01(\x0e2\x1a.journalet.v1.PodOperationR\toperation\x12&\n" +
 	"\x03pod\x18\x02 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
-	"\x06source\x18\x03 \x01(\tR\x06source\"\x7f\n" +
+	"\x06source\x18\x03 \x01(\tR\x06source\x12/\n" +
+	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x7f\n" +
 	"\x0fManifestIgnored\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12&\n" +
 	"\x03pod\x18\x02 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
@@ -1501,6 +1513,7 @@ var file_journalet_v1_source_proto_goTypes = []any{
 	nil,                           // 20: journalet.v1.SourceState.PodsEntry
 	nil,                           // 21: journalet.v1.SourceState.IgnoredEntry
 	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
 }
 var file_journalet_v1_source_proto_depIdxs = []int32{
 	22, // 0: journalet.v1.PodRef.created_at:type_name -> google.protobuf.Timestamp
@@ -1513,22 +1526,23 @@ var file_journalet_v1_source_proto_depIdxs = []int32{
 	8,  // 7: journalet.v1.ManifestsRead.changed:type_name -> journalet.v1.ManifestFile
 	1,  // 8: journalet.v1.PodUpdated.operation:type_name -> journalet.v1.PodOperation
 	3,  // 9: journalet.v1.PodUpdated.pod:type_name -> journalet.v1.PodRef
-	3,  // 10: journalet.v1.ManifestIgnored.pod:type_name -> journalet.v1.PodRef
-	19, // 11: journalet.v1.SourceState.files:type_name -> journalet.v1.SourceState.FilesEntry
-	20, // 12: journalet.v1.SourceState.pods:type_name -> journalet.v1.SourceState.PodsEntry
-	21, // 13: journalet.v1.SourceState.ignored:type_name -> journalet.v1.SourceState.IgnoredEntry
-	11, // 14: journalet.v1.IgnoredManifest.ignored:type_name -> journalet.v1.ManifestIgnored
-	3,  // 15: journalet.v1.SourcePod.pod:type_name -> journalet.v1.PodRef
-	2,  // 16: journalet.v1.SourcePod.stage:type_name -> journalet.v1.SourcePodStage
-	4,  // 17: journalet.v1.SourcePod.sent_api:type_name -> journalet.v1.ApiPod
-	8,  // 18: journalet.v1.SourceState.FilesEntry.value:type_name -> journalet.v1.ManifestFile
-	18, // 19: journalet.v1.SourceState.PodsEntry.value:type_name -> journalet.v1.SourcePod
-	17, // 20: journalet.v1.SourceState.IgnoredEntry.value:type_name -> journalet.v1.IgnoredManifest
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	23, // 10: journalet.v1.PodUpdated.grace:type_name -> google.protobuf.Duration
+	3,  // 11: journalet.v1.ManifestIgnored.pod:type_name -> journalet.v1.PodRef
+	19, // 12: journalet.v1.SourceState.files:type_name -> journalet.v1.SourceState.FilesEntry
+	20, // 13: journalet.v1.SourceState.pods:type_name -> journalet.v1.SourceState.PodsEntry
+	21, // 14: journalet.v1.SourceState.ignored:type_name -> journalet.v1.SourceState.IgnoredEntry
+	11, // 15: journalet.v1.IgnoredManifest.ignored:type_name -> journalet.v1.ManifestIgnored
+	3,  // 16: journalet.v1.SourcePod.pod:type_name -> journalet.v1.PodRef
+	2,  // 17: journalet.v1.SourcePod.stage:type_name -> journalet.v1.SourcePodStage
+	4,  // 18: journalet.v1.SourcePod.sent_api:type_name -> journalet.v1.ApiPod
+	8,  // 19: journalet.v1.SourceState.FilesEntry.value:type_name -> journalet.v1.ManifestFile
+	18, // 20: journalet.v1.SourceState.PodsEntry.value:type_name -> journalet.v1.SourcePod
+	17, // 21: journalet.v1.SourceState.IgnoredEntry.value:type_name -> journalet.v1.IgnoredManifest
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_source_proto_init() }

@@ -277,18 +277,11 @@ func (s *sim) deviations() (wrong deviations) {
 	return wrong
 }
 
-// fromFiles returns the digests of the pods in files, by UID. Of two pods with one name or one UID the first by path
-// counts.
+// fromFiles returns the digests of the pods in files, by UID. Of two pods with one name or one UID one counts.
 func (s *sim) fromFiles() map[string]string {
-	all, names := map[string]string{}, map[string]bool{}
-	for _, path := range s.directory.names() {
-		for _, p := range s.directory.files[path].GetPods() {
-			name := p.GetNamespace() + "/" + p.GetName()
-			if names[name] || all[p.GetUid()] != "" {
-				continue
-			}
-			names[name], all[p.GetUid()] = true, p.GetDigest()
-		}
+	all := map[string]string{}
+	for _, p := range s.judge.names.among(s.directory.files) {
+		all[p.uid] = p.digest
 	}
 	return all
 }

@@ -33,6 +33,7 @@ const (
 	onePull          = "an image is pulled once at a time"
 	namedStays       = "no pod that a source names is removed as an orphan"
 	graceKept        = "no container is killed before its grace period is over"
+	noGraceWithout   = "a pod whose object is gone has no grace period of its own"
 	countsGrow       = "restart counts never decrease"
 	newAttempts      = "an attempt number is used once"
 	onceMeansOnce    = "a container that is never restarted runs once"
@@ -108,6 +109,8 @@ type judge struct {
 	timers map[messages.Ref]map[string]*journaletv1.Timer
 	// urlFiles are the recorded reads of the manifest URL, by path.
 	urlFiles map[string]*journaletv1.ManifestFile
+	// names are the pods of the recorded reads of the directory, by name.
+	names *nameBook
 	// set are the timers that are set and have not fired, by actor and name, with their actor.
 	set map[string]setTimer
 	// due is when each timer has to fire. results are the last recorded probe results. onTheirWay counts pending results
@@ -171,7 +174,7 @@ func (j *judge) forgetRecords() {
 	j.fold.CreateSingletons()
 	j.states, j.intents, j.busy = map[decided][]byte{}, map[string]*intent{}, map[bound]int{}
 	j.read, j.configs, j.drain = map[string]time.Duration{}, nil, drainBook{}
-	j.set, j.urlFiles = map[string]setTimer{}, map[string]*journaletv1.ManifestFile{}
+	j.set, j.urlFiles, j.names = map[string]setTimer{}, map[string]*journaletv1.ManifestFile{}, newNameBook()
 	j.pressure.forgetRecords()
 	j.devices, j.exclusive.left = map[string]*deviceBook{}, nil
 	j.due, j.results, j.onTheirWay = map[string]due{}, map[string]bool{}, map[string]int{}

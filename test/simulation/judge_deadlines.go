@@ -102,7 +102,7 @@ func (j *judge) endsAtDeadline(faultless time.Duration) {
 }
 
 func longestGrace(m *corev1.Pod) time.Duration {
-	grace := unknownGrace
+	grace := defaultGrace
 	if g := m.Spec.TerminationGracePeriodSeconds; g != nil {
 		grace = max(2*time.Second, time.Duration(*g)*time.Second)
 	}

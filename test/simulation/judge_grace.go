@@ -28,6 +28,11 @@ func (j *judge) endRequested(h *podHistory, rec *journaletv1.Record, at time.Dur
 			h.endedUnknown[id] = true
 		}
 	}
+	if by := h.withoutObject; by > 0 && by <= rec.GetStep().GetCause() &&
+		c.GetStopContainer().GetGrace().AsDuration() > leastStop {
+		j.broken(noGraceWithout, rec.GetActor().GetId(), "%s has %s to end, and its object was gone by record %d", id,
+			c.GetStopContainer().GetGrace().AsDuration(), by)
+	}
 	if h.restarting && c.GetStopContainer() != nil {
 		h.endRequested[id] = at - time.Hour
 	}
@@ -116,13 +121,19 @@ func (h *podHistory) unknownEnd(c *container) bool { return h.vanished[c.id] && 
 // graceTolerance is how much too early a kill may come: timestamps are rounded.
 const graceTolerance = 100 * time.Millisecond
 
-// unknownGrace is the grace period of a pod whose manifest is not known. Kubernetes default: 30 s.
-const unknownGrace = 30 * time.Second
+const (
+	// defaultGrace is the grace period of a pod whose manifest has none. Kubernetes default: 30 s.
+	defaultGrace = 30 * time.Second
+	// withoutObjectGrace is the one of a pod that no source has any more. kubelet: 1 s.
+	withoutObjectGrace = time.Second
+	// leastStop is the least that a stop has. kubelet: minimumGracePeriodInSeconds.
+	leastStop = 2 * time.Second
+)
 
 // graceOf returns the shortest grace period that a container may have: its pod's, or one of its own probes'.
 // An end that began while no manifest was known keeps its grace period when a source adds the pod meanwhile.
 func (h *podHistory) graceOf(c *container) time.Duration {
-	least := unknownGrace
+	least := withoutObjectGrace
 	if h.evictedAs > 0 && h.evictedAs == h.incarnation {
 		return min(h.evictedGrace, h.graceIn(c.manifest, c))
 	}
@@ -133,7 +144,7 @@ func (h *podHistory) graceOf(c *container) time.Duration {
 }
 
 func (h *podHistory) graceIn(m *corev1.Pod, c *container) time.Duration {
-	least := unknownGrace
+	least := defaultGrace
 	if g := m.Spec.TerminationGracePeriodSeconds; g != nil {
 		least = time.Duration(*g) * time.Second
 	}

@@ -65,13 +65,15 @@ func (j *judge) mayNotKnow(uid string) bool {
 	return s.rightAt <= s.wrongAt || j.sim.clock.uptime-max(s.rightAt, j.runSince) < readsWithin
 }
 
-// bookRead notes what a read of the URL found.
+// bookRead notes what a read of the directory or of the URL found.
 func (j *judge) bookRead(ref messages.Ref, k *journaletv1.ManifestsRead) {
-	if ref != messages.Source(messages.HTTPSource) {
-		return
-	}
-	for _, f := range k.GetChanged() {
-		j.urlFiles[f.GetPath()] = f
+	switch ref {
+	case messages.Source(messages.FileSource):
+		j.names.read(k)
+	case messages.Source(messages.HTTPSource):
+		for _, f := range k.GetChanged() {
+			j.urlFiles[f.GetPath()] = f
+		}
 	}
 }
 

@@ -28,6 +28,8 @@ type podHistory struct {
 	deletionGrace   time.Duration
 	endedByDeletion bool
 	stops           int
+	// withoutObject is the record by which its object was gone, 0 while it may be there.
+	withoutObject uint64
 	// manifest is the manifest that it is to run: of this incarnation, as its source updated it last.
 	manifest *corev1.Pod
 	// objectReads are what was recorded of its objects, in order. setUps counts the requests to set up its volumes.
@@ -149,6 +151,7 @@ func (h *podHistory) onUpdate(s *sim, seq uint64, at time.Duration, u *journalet
 	switch {
 	case u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD:
 		h.gone, h.endsAt, h.endsBy, h.reported, h.updates = false, -1, 0, reportedStatus{}, nil
+		h.withoutObject = 0
 		h.addedAt = s.journal.storedAt[seq-1]
 		clear(h.restarts)
 		if !s.judge.rebuilding {
@@ -157,6 +160,10 @@ func (h *podHistory) onUpdate(s *sim, seq uint64, at time.Duration, u *journalet
 		h.onDeletion(seq, at, api)
 	case api != nil && u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_UPDATE:
 		h.onDeletion(seq, at, api)
+	case api != nil && u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_REMOVE:
+		h.withoutObject = seq
+		h.onDeletion(seq, at, &journaletv1.ApiPod{Deleted: true, DeletionGraceSeconds: int64(withoutObjectGrace.Seconds())})
+		return
 	case u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_REMOVE, !h.holdsShare, !isUpdate(h.manifest, m),
 		h.evictedAs > 0 && h.evictedAs == h.incarnation:
 		h.terminates(seq, at)
