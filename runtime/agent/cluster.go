@@ -88,7 +88,7 @@ func (a *agent) newCluster() (*cluster, error) {
 	c.node = a.newClusterNode(c)
 	a.newClaims(c)
 	c.reports = a.newReports(c.client, c.metrics.StatusSynced)
-	if c.pods, err = a.newAPISource(c.client, c.reports); err != nil {
+	if c.pods, err = a.newAPISource(c.client, c.reports, c.podsListed); err != nil {
 		return nil, err
 	}
 	var signed func() *tls.Certificate

@@ -18,6 +18,14 @@ func (a *agent) emit(kind, reason, message string) {
 	}
 }
 
+// podsListed reports a list of the node's pods; incomplete is why it may lack some, nil: it lacks none.
+func (c *cluster) podsListed(incomplete error) {
+	c.node.PodsListed(incomplete)
+	if incomplete != nil {
+		c.reports.events.Emit(corev1.EventTypeWarning, "PodListIncomplete", incomplete.Error())
+	}
+}
+
 // sandboxWarning emits a warning about a pod whose sandbox is created.
 func (r *reports) sandboxWarning(p *corev1.Pod, reason, message string) {
 	r.events.EmitPod(&journaletv1.PodRef{Uid: string(p.UID), Namespace: p.Namespace, Name: p.Name},

@@ -10,14 +10,14 @@ import (
 )
 
 // newAPISource creates the driver of the pods that the scheduler binds to this node.
-func (a *agent) newAPISource(c *client.Client, reports *reports) (*api.Driver, error) {
+func (a *agent) newAPISource(c *client.Client, reports *reports, listed func(error)) (*api.Driver, error) {
 	watch, err := client.ListWatch(c, client.Pods.With(api.Reduce), "", "spec.nodeName="+a.facts.NodeName)
 	if err != nil {
 		return nil, err
 	}
 	d := api.New(api.Options{
 		ListWatch: watch, NodeName: a.facts.NodeName, Store: a.bus.Manifests().PutAll, Prime: a.manifests.add,
-		Changed: reports.changed, Returned: c.Returned, Log: a.log,
+		Changed: reports.changed, Whole: listed, Returned: c.Returned, Log: a.log,
 		Sink: func(ctx context.Context, m *journaletv1.ManifestsRead) error {
 			return a.host.Fact(ctx, messages.Source(m.GetSource()), messages.NewEvent(m))
 		},

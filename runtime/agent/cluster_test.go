@@ -27,8 +27,11 @@ type clusterNode struct {
 }
 
 // startNode runs an agent until the test ends, with a pod of the API server that runs.
-func startNode(t *testing.T, pod *corev1.Pod) *clusterNode {
-	cfg, server := simulatedConfig(t), fakeapi.New()
+func startNode(t *testing.T, pod *corev1.Pod) *clusterNode { return startNodeOf(t, fakeapi.New(), pod) }
+
+// startNodeOf is startNode with an API server of one's own.
+func startNodeOf(t *testing.T, server *fakeapi.Server, pod *corev1.Pod) *clusterNode {
+	cfg := simulatedConfig(t)
 	cfg.EnableServer = false // its port is the machine's
 	cfg.Cluster.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	must.OK(t, os.WriteFile(cfg.Cluster.Kubeconfig, []byte(fakeapi.Kubeconfig(server.Start(t), "{}")), 0o600))

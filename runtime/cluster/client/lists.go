@@ -125,7 +125,7 @@ func (l *lists[T]) whole(list runtime.Object, meta metav1.ListMeta, items []T) r
 	if len(l.crowd.out) > 0 {
 		items = slices.DeleteFunc(items, func(o T) bool { return l.crowd.out[l.metaOf(&o).GetNamespace()] })
 		if l.resource.stubs {
-			items = append(items, *stub(&l.resource, identity{}, errCrowd))
+			items = append(items, *stub(&l.resource, identity{}, crowded(slices.Sorted(maps.Keys(l.crowd.out))[0])))
 		}
 	}
 	// Every list of the API has these two fields.
@@ -194,6 +194,9 @@ func identityOf(in item) identity {
 // errCrowd is why the objects of a namespace are left out of a list.
 var errCrowd = fmt.Errorf("the cluster has more than %d objects that this node follows, most of them in this "+
 	"namespace", maxListItems)
+
+// crowded returns errCrowd with a namespace that is left out.
+func crowded(namespace string) error { return fmt.Errorf("%w: %s", errCrowd, namespace) }
 
 // crowd bounds the objects of a list: beyond, those of the largest namespace are left out.
 type crowd struct {

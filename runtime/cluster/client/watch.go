@@ -134,7 +134,7 @@ func (e *events[T]) listed(in item) error {
 		e.add(watch.Deleted, stub(&e.resource, gone, errCrowd))
 	}
 	if len(e.crowd.gone) > 0 && e.resource.stubs {
-		e.add(watch.Added, stub(&e.resource, identity{}, errCrowd))
+		e.add(watch.Added, stub(&e.resource, identity{}, crowded(e.crowd.gone[0].namespace)))
 	}
 	e.crowd.gone = nil
 	if err == nil && object != nil {

@@ -136,6 +136,18 @@ func (d *Driver) SeedDevices(all map[string]*journaletv1.DeviceResource) {
 	}
 }
 
+// PodsListed takes why the list of the node's pods may lack some; nil: it lacks none. The Ready condition says so.
+func (d *Driver) PodsListed(incomplete error) {
+	message := ""
+	if incomplete != nil {
+		message = incomplete.Error()
+	}
+	d.change(func() {
+		d.urgent = d.urgent || d.world.PodsIncomplete != message
+		d.world.PodsIncomplete = message
+	})
+}
+
 // with returns a copy of what device plugins offer with one resource more, or another amount of it.
 func with(all map[string]Devices, name string, of Devices) map[string]Devices {
 	all = maps.Clone(all)

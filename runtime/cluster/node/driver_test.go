@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -302,6 +303,29 @@ func TestReadyFollowsTheRuntimeAndShutdown(t *testing.T) {
 	w.untilReady(corev1.ConditionFalse)
 	if _, message := ready(w.node()); message != "node is shutting down" {
 		t.Errorf("message %q", message)
+	}
+}
+
+// An object that cannot be read is no reason to evict everybody: the node says so, and stays Ready.
+func TestNodeThatMayLackPodsSaysSoAndStaysReady(t *testing.T) {
+	w := newWorld(t, Options{Register: true})
+	w.run()
+	w.untilReady(corev1.ConditionTrue)
+	for _, step := range []struct {
+		incomplete error
+		message    string
+	}{
+		{errors.New("the list has objects"), "kubelet is posting ready status. WARNING: the list has objects"},
+		{nil, "kubelet is posting ready status"},
+	} {
+		w.driver.PodsListed(step.incomplete)
+		w.until(step.message, func() bool {
+			status, message := ready(w.node())
+			if status != corev1.ConditionTrue {
+				t.Fatalf("Ready is %s: %s", status, message)
+			}
+			return message == step.message
+		})
 	}
 }
 

@@ -70,6 +70,8 @@ type World struct {
 	Pressure []string
 	// Devices are what device plugins offer, by resource.
 	Devices map[string]Devices
+	// PodsIncomplete is why pods of this node may be unknown to it, with the remedy; empty: none is.
+	PodsIncomplete string
 	// NoCSINode means that the CSINode does not exist yet.
 	NoCSINode bool
 	// VolumesInUse are the volumes that the control plane may not detach, sorted.
@@ -369,7 +371,13 @@ func setConditions(st *corev1.NodeStatus, w *World, now time.Time) {
 		set(corev1.NodeReady, corev1.ConditionFalse, "KubeletNotReady", message)
 		return
 	}
-	set(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
+	message := "kubelet is posting ready status"
+	if w.PodsIncomplete != "" {
+		// No reason of not Ready: the node controller would evict everybody for an object of one (ADR 074). This is the
+		// kubelet's form for what a node can do without.
+		message += ". WARNING: " + w.PodsIncomplete
+	}
+	set(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", message)
 }
 
 // notReady returns why the node is not ready.

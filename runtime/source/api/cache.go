@@ -28,18 +28,22 @@ type Pods struct {
 
 	node string // of the pods; empty: of any
 	log  *slog.Logger
+	// whole is called after each list, without the lock, with why it may lack pods; nil: it lacks none.
+	whole func(error)
 
 	mu     sync.Mutex
 	byUID  map[types.UID]*corev1.Pod
 	byName map[types.NamespacedName]types.UID
 	listed bool // there was a list in this run
-	// incomplete: the last list had an object of which not even a UID could be read. What it does not show may be there.
-	incomplete bool
+	// incomplete is why the last list may lack pods: it had an object of which not even a UID could be read. Nil: it
+	// lacks none.
+	incomplete error
 }
 
-func newPods(node string, log *slog.Logger, changed func(uid types.UID, mirror, onlyStatus bool)) *Pods {
+func newPods(node string, log *slog.Logger, changed func(uid types.UID, mirror, onlyStatus bool), whole func(error),
+) *Pods {
 	return &Pods{
-		node: node, log: log, changed: changed, byUID: map[types.UID]*corev1.Pod{},
+		node: node, log: log, changed: changed, whole: whole, byUID: map[types.UID]*corev1.Pod{},
 		byName: map[types.NamespacedName]types.UID{},
 	}
 }
@@ -79,8 +83,8 @@ func (p *Pods) Listed() bool {
 	return p.listed
 }
 
-// Incomplete reports whether the last list had objects that are not known.
-func (p *Pods) Incomplete() bool {
+// Incomplete returns why the last list may lack pods, with the remedy; nil: it lacks none.
+func (p *Pods) Incomplete() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.incomplete
@@ -164,10 +168,10 @@ func (s store) Delete(obj any) error {
 func (s store) Replace(list []any, _ string) error {
 	all := map[types.UID]*corev1.Pod{}
 	var first error
-	incomplete := false
+	nameless, why := 0, ""
 	for _, obj := range list {
 		if pod, ok := obj.(*corev1.Pod); ok && pod.UID == "" && client.Unreadable(pod) != "" {
-			incomplete = true
+			nameless, why = nameless+1, cmp.Or(why, client.Unreadable(pod))
 			continue
 		}
 		pod, err := s.ours(obj)
@@ -179,15 +183,31 @@ func (s store) Replace(list []any, _ string) error {
 	if first != nil {
 		s.log.Error("pods of the API server's list are left out", "left out", len(list)-len(all), "first", first)
 	}
-	if incomplete {
-		s.log.Error("the API server's list of pods has objects that cannot be read, nor their UIDs: no pod is removed for " +
-			"not being in it")
+	var incomplete error
+	if nameless > 0 {
+		incomplete = errIncomplete(nameless, why, s.node)
+		s.log.Error("no pod is removed for not being in a list", "error", incomplete)
 	}
+	s.replace(all, incomplete)
+	s.whole(incomplete)
+	return nil
+}
+
+// errIncomplete returns why a list may lack pods.
+func errIncomplete(nameless int, why, node string) error {
+	return fmt.Errorf("the API server's list of the pods of this node has objects that cannot be read, nor their names "+
+		"(%d, the first: %s): a pod that was deleted meanwhile runs on, and one of these does not start. Find them with "+
+		"`kubectl get pods -A --field-selector spec.nodeName=%s -o yaml`, and what changes answers between this node and "+
+		"the API server", nameless, why, node)
+}
+
+// replace keeps the pods of a list, and drops all others unless it may lack some.
+func (s store) replace(all map[types.UID]*corev1.Pod, incomplete error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.incomplete = incomplete
 	for _, uid := range slices.Sorted(maps.Keys(s.byUID)) { // one seed gives one journal
-		if all[uid] == nil && !incomplete {
+		if all[uid] == nil && incomplete == nil {
 			s.drop(uid)
 		}
 	}
@@ -196,7 +216,6 @@ func (s store) Replace(list []any, _ string) error {
 	}
 	s.listed = true
 	s.changed("", false, false) // there was a list, whatever it has
-	return nil
 }
 
 // ours returns a pod that this node may run. An API server sends no other, unless it or what is before it is broken:

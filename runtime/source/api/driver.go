@@ -56,6 +56,9 @@ type Options struct {
 	// Changed is called after each change of Pods, a change of status too, on the goroutine of the watch: it must not
 	// block, nor call Pods. May be nil. uid is empty after a complete list.
 	Changed func(uid types.UID, mirror bool)
+	// Whole is called after each list, on the same goroutine, with why it may lack pods and the remedy; nil: it lacks
+	// none. May be nil.
+	Whole func(error)
 	// Returned returns a channel that is closed when the API server answers again, which ends the wait after a failure.
 	// May be nil.
 	Returned func() <-chan struct{}
@@ -87,6 +90,9 @@ func New(opts Options) *Driver {
 	if opts.Prime == nil {
 		opts.Prime = func(string, *corev1.Pod) {}
 	}
+	if opts.Whole == nil {
+		opts.Whole = func(error) {}
+	}
 	if opts.Clock == nil {
 		opts.Clock = cri.RealClock{}
 	}
@@ -97,7 +103,7 @@ func New(opts Options) *Driver {
 		opts: opts, log: opts.Log.With("source", messages.APISource), clock: opts.Clock, wake: make(chan struct{}, 1),
 		dirty: map[types.UID]bool{},
 	}
-	d.pods = newPods(opts.NodeName, d.log, d.changed)
+	d.pods = newPods(opts.NodeName, d.log, d.changed, opts.Whole)
 	d.sender = feed.Sender{
 		Source: messages.APISource, Store: opts.Store, Prime: opts.Prime, Sink: opts.Sink, Log: d.log,
 	}
@@ -169,7 +175,7 @@ func (d *Driver) HandOver(ctx context.Context) error {
 	if !d.pods.Listed() {
 		return nil
 	}
-	complete := !d.pods.Incomplete()
+	complete := d.pods.Incomplete() == nil
 	d.mu.Lock()
 	changed := d.dirty
 	d.dirty = map[types.UID]bool{}
@@ -311,13 +317,8 @@ func (d *Driver) Complete() bool {
 	return d.sent
 }
 
-// errNoList is why the driver has no pods yet, errIncomplete why it may have too many. Neither is a reason to restart
-// the agent.
-var (
-	errNoList     = errors.New("the API server has not listed the pods of this node yet")
-	errIncomplete = errors.New("the API server's list of the pods of this node has objects that cannot be read; the log " +
-		"has the reason")
-)
+// errNoList is why the driver has no pods yet. It is no reason to restart the agent.
+var errNoList = errors.New("the API server has not listed the pods of this node yet")
 
 // Ready returns an error as long as no list of this run has been emitted, and while the last one was incomplete.
 func (d *Driver) Ready() error {
@@ -331,12 +332,7 @@ func (d *Driver) Ready() error {
 }
 
 // Whole returns an error while the last list was incomplete.
-func (d *Driver) Whole() error {
-	if d.pods.Incomplete() {
-		return errIncomplete
-	}
-	return nil
-}
+func (d *Driver) Whole() error { return d.pods.Incomplete() }
 
 // Healthy returns an error if a manifest cannot be stored or a fact cannot be emitted. An API server that does not
 // answer is healthy, because a restart of the agent does not fix it.

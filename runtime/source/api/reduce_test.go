@@ -155,6 +155,30 @@ func TestNothingIsRemovedOnTheGroundOfAnIncompleteList(t *testing.T) {
 	}
 }
 
+func TestAnIncompleteListIsReportedUntilTheNextCompleteOne(t *testing.T) {
+	var reported []error
+	r := idle(nil)
+	r.Pods().whole = func(err error) {
+		if err != nil && r.Ready() == nil {
+			t.Error("reported and ready")
+		}
+		reported = append(reported, err)
+	}
+	for _, list := range [][]any{{uidPod("a")}, {unreadable(""), unreadable("")}, {unreadable("b")}} {
+		must.OK(t, r.Store().Replace(list, "1"))
+	}
+	if len(reported) != 3 || reported[0] != nil || reported[2] != nil {
+		t.Fatalf("reported %v", reported)
+	}
+	for _, part := range []string{
+		"pods of this node", "(2, the first: it has 4000000 bytes", "kubectl get pods -A --field-selector spec.nodeName=n1",
+	} {
+		if !strings.Contains(reported[1].Error(), part) {
+			t.Errorf("%q lacks %q", reported[1], part)
+		}
+	}
+}
+
 func TestAPodThatHasEndedKeepsItsManifestButNotInMemory(t *testing.T) {
 	r := idle(nil)
 	pod := uidPod("a")
