@@ -114,12 +114,24 @@ func (d *deriver) started(uid string, s *journaletv1.StartContainer) {
 	}
 }
 
+// failedSetUp begins the message of a volume that is not set up.
+const failedSetUp = "MountVolume.SetUp failed for volume "
+
+// notMounted derives the event of a volume that is not set up. A status that begins to say the same adds none.
+func (d *deriver) notMounted(uid, message string) {
+	d.mounts[uid] = message
+	d.add(uid, "", corev1.EventTypeWarning, "FailedMount", "%s", message)
+}
+
 // volumes derives an event for each volume that failed.
 func (d *deriver) volumes(uid string, f *journaletv1.CallFinished) {
 	for _, v := range f.GetVolumes() {
-		if v.GetMessage() != "" {
-			d.add(uid, "", corev1.EventTypeWarning, "FailedMount", "MountVolume.SetUp failed for volume %q : %s", v.GetName(),
-				v.GetMessage())
+		message := v.GetMessage()
+		if message != "" && !strings.HasPrefix(message, failedSetUp) {
+			message = fmt.Sprintf(failedSetUp+"%q : %s", v.GetName(), message)
+		}
+		if message != "" {
+			d.notMounted(uid, message)
 		}
 	}
 	if len(f.GetVolumes()) == 0 {

@@ -38,6 +38,7 @@ type deriver struct {
 	calls    map[string]*journaletv1.CallRequested // by intent id
 	killing  map[string]bool                       // containers, by id, whose hook has emitted Killing
 	ending   map[string]time.Time                  // by pod: until when one that the node ends is to have ended
+	mounts   map[string]string                     // by pod: the message of its last FailedMount
 	health   *journaletv1.RuntimeHealthChanged
 	images   imageCollection
 	eviction journaletv1.EvictionStage
@@ -50,7 +51,7 @@ type deriver struct {
 func newDeriver(manifest func(string) (*corev1.Pod, error)) *deriver {
 	return &deriver{
 		manifest: manifest, pods: map[string]*journaletv1.PodRef{}, calls: map[string]*journaletv1.CallRequested{},
-		killing: map[string]bool{}, ending: map[string]time.Time{},
+		killing: map[string]bool{}, ending: map[string]time.Time{}, mounts: map[string]string{},
 	}
 }
 
@@ -108,6 +109,7 @@ func (d *deriver) event(id, author string, e *journaletv1.Event) {
 	case *journaletv1.Event_PodForgotten:
 		delete(d.pods, k.PodForgotten.GetUid())
 		delete(d.ending, k.PodForgotten.GetUid())
+		delete(d.mounts, k.PodForgotten.GetUid())
 	case *journaletv1.Event_AdmissionDecided:
 		if a := k.AdmissionDecided; !a.GetAdmitted() {
 			d.add(a.GetUid(), "", corev1.EventTypeWarning, a.GetReason(), "%s", strings.TrimPrefix(a.GetMessage(), rejected))
@@ -230,6 +232,10 @@ func (d *deriver) waits(uid string, c *journaletv1.PodStatusChanged) {
 	ref := d.pods[uid]
 	for _, name := range slices.Sorted(maps.Keys(c.GetWaiting())) {
 		w := c.GetWaiting()[name]
+		// One that waits for an object, which is missing or cannot be read, has no call that fails.
+		if m := w.GetMessage(); strings.HasPrefix(m, failedSetUp) && m != d.mounts[uid] {
+			d.notMounted(uid, m)
+		}
 		switch w.GetReason() {
 		case "CrashLoopBackOff":
 			d.add(uid, name, corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s in pod %s_%s(%s)",

@@ -131,6 +131,36 @@ Normal SandboxChanged Pod sandbox changed, it will be killed and re-created.`
 	}
 }
 
+func TestAVolumeThatIsNotSetUpHasOneEventForEachReason(t *testing.T) {
+	j := newJournal()
+	waits := func(message string) {
+		w := &journaletv1.ContainerWaiting{Reason: "ContainerCreating", Message: message}
+		j.step(&journaletv1.PodStatusChanged{Waiting: map[string]*journaletv1.ContainerWaiting{"main": w, "other": w}})
+	}
+	missing := `MountVolume.SetUp failed for volume "v" : configmap "c" not found`
+	busy := `MountVolume.SetUp failed for volume "v" : it is busy`
+	waits(missing)
+	waits(missing)
+	j.call(&journaletv1.SetUpVolumes{}, journaletv1.CallError_CALL_ERROR_VOLUME, "")
+	j.records[len(j.records)-1].GetFact().GetCallFinished().Volumes = []*journaletv1.VolumeOutcome{
+		{Name: "v", Message: busy}, {Name: "w", Message: "gone"},
+	}
+	waits(missing)
+	waits("")
+	var got []string
+	d := newDeriver(manifest)
+	for _, rec := range j.records {
+		for _, e := range d.derive(rec) {
+			got = append(got, e.reason+" "+e.message)
+		}
+	}
+	want := "FailedMount " + strings.Join([]string{missing, busy, `MountVolume.SetUp failed for volume "w" : gone`, missing},
+		"\nFailedMount ")
+	if s := strings.Join(got, "\n"); s != want {
+		t.Errorf("events\n%s\nwant\n%s", s, want)
+	}
+}
+
 // server is an API server that keeps events.
 type server struct {
 	mu     sync.Mutex
