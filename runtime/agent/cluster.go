@@ -70,11 +70,7 @@ func (a *agent) newCluster() (*cluster, error) {
 	c.contact.Explain(func() string { return a.explainRefusal(c, begin.Config) })
 	options := a.clientOptions(begin.Config, c.contact)
 	options.Requested, options.Limited = c.metrics.Requested, c.metrics.Limited
-	options.LeftOut = func(o client.LeftOut) {
-		c.metrics.LeftOut(o.Resource)
-		a.log.Error("an object of the API server is left out", "resource", o.Resource, "namespace", o.Namespace,
-			"name", o.Name, "uid", o.UID, "reason", o.Reason)
-	}
+	options.LeftOut = a.leftOut(c)
 	if begin.Managed {
 		if c.identity, err = a.newIdentity(c, begin); err != nil {
 			return nil, err

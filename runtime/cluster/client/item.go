@@ -24,11 +24,16 @@ const prefixBytes = 4 << 10
 // Without a UID not even these are known.
 func Unreadable(o metav1.Object) string { return o.GetAnnotations()[unreadable] }
 
+// ErrUnreadable is in the error of a list of the one object that a field selector names, if that cannot be read.
+var ErrUnreadable = errors.New("cannot be read")
+
 // LeftOut is an object of the API server that is left out of a list or watch.
 type LeftOut struct {
 	// Resource is its name in paths. Namespace, Name and UID are empty as far as they cannot be read.
 	Resource, Namespace, Name string
 	UID                       types.UID
+	// One means that it is followed alone: who follows it gets ErrUnreadable.
+	One bool
 	// Reason is why, without any of the object's contents.
 	Reason string
 }

@@ -170,9 +170,11 @@ func (l *lists[T]) object(in item) (*T, error) {
 	}
 	i := identityOf(in)
 	l.leftOut(LeftOut{
-		Resource: l.resource.Name, Namespace: i.namespace, Name: i.name, UID: types.UID(i.uid), Reason: err.Error(),
+		Resource: l.resource.Name, Namespace: i.namespace, Name: i.name, UID: types.UID(i.uid), One: l.one,
+		Reason: err.Error(),
 	})
-	err = fmt.Errorf("the API server's object %.*q of %s cannot be read: %w", maxReasonBytes, i.name, l.resource.Name, err)
+	err = fmt.Errorf("the API server's object %.*q of %s %w: %w", maxReasonBytes, i.name, l.resource.Name, ErrUnreadable,
+		err)
 	if !l.resource.stubs {
 		return nil, err
 	}

@@ -154,8 +154,8 @@ func TestAVolumeThatIsNotSetUpHasOneEventForEachReason(t *testing.T) {
 			got = append(got, e.reason+" "+e.message)
 		}
 	}
-	want := "FailedMount " + strings.Join([]string{missing, busy, `MountVolume.SetUp failed for volume "w" : gone`, missing},
-		"\nFailedMount ")
+	gone := `MountVolume.SetUp failed for volume "w" : gone`
+	want := "FailedMount " + strings.Join([]string{missing, busy, gone, missing}, "\nFailedMount ")
 	if s := strings.Join(got, "\n"); s != want {
 		t.Errorf("events\n%s\nwant\n%s", s, want)
 	}

@@ -98,7 +98,7 @@ func (b *Backing) reflect(ctx context.Context, e *entry, lw *cache.ListWatch, ki
 		case lagging && !b.read(e):
 		case err == nil:
 			wait = d.after()
-		case answer(err):
+		case answer(err), errors.Is(err, client.ErrUnreadable):
 			b.answered()
 			b.failed(e, objects.Object{State: unreadable, Message: text(err)})
 			wait = d.after()

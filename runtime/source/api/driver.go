@@ -59,6 +59,9 @@ type Options struct {
 	// Whole is called after each list, on the same goroutine, with why it may lack pods and the remedy; nil: it lacks
 	// none. May be nil.
 	Whole func(error)
+	// Refused is called with each update of a pod of this node that is not carried out, and why: it is beyond a bound, or
+	// cannot be read. The pod stays as it was. May be nil.
+	Refused func(pod *journaletv1.PodRef, why string)
 	// Returned returns a channel that is closed when the API server answers again, which ends the wait after a failure.
 	// May be nil.
 	Returned func() <-chan struct{}
@@ -89,6 +92,9 @@ func New(opts Options) *Driver {
 	}
 	if opts.Prime == nil {
 		opts.Prime = func(string, *corev1.Pod) {}
+	}
+	if opts.Refused == nil {
+		opts.Refused = func(*journaletv1.PodRef, string) {}
 	}
 	if opts.Whole == nil {
 		opts.Whole = func(error) {}
@@ -210,6 +216,9 @@ func (d *Driver) fileOf(uid types.UID) feed.File {
 	}
 	why := refusal(pod)
 	if known := d.sender.Files[string(uid)].GetPods(); len(known) == 1 && (why != "" || isBare(pod)) {
+		if why != "" && known[0].GetApi().GetUnsupported() == "" && pod.DeletionTimestamp == nil {
+			d.opts.Refused(known[0], why) // one that was not admitted has the event of its rejection
+		}
 		return feed.File{ManifestFile: &journaletv1.ManifestFile{Path: string(uid), Pods: []*journaletv1.PodRef{
 			keptRef(known[0], pod, why),
 		}}}
