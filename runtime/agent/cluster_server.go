@@ -47,6 +47,7 @@ func (a *agent) newSecureServer(c *cluster, certificate func() *tls.Certificate)
 		Handler: identifyUser(a.apiHandler), NodeName: a.facts.NodeName, MinVersion: s.TLSVersion(),
 		Anonymous: s.Anonymous, TokenTTL: s.ReviewTTL, AlwaysAllow: s.Authorization == config.AuthorizeAll,
 		AllowTTL: s.AuthorizedTTL, DenyTTL: s.UnauthorizedTTL, Log: a.log,
+		VerbOfMethod: !s.ExecRequiresCreate,
 		ReviewAccess: func(ctx context.Context, r *authorizationv1.SubjectAccessReview) (
 			*authorizationv1.SubjectAccessReview, error,
 		) {

@@ -22,7 +22,7 @@ func withCluster(all map[string]field) map[string]field {
 // clusterOnly are flags of cluster mode without a field of their own.
 var clusterOnly = []string{
 	"cert-dir", "cloud-provider", "offline-secrets", "register-deleted-node", flagAnonymous, flagTokenReview,
-	flagReviewTTL, flagClientCA, flagAuthorization, flagAuthorizedTTL, flagUnauthorizedTTL,
+	flagReviewTTL, flagClientCA, flagAuthorization, flagAuthorizedTTL, flagUnauthorizedTTL, flagExecCreate,
 }
 
 // clusterFlags returns a problem for each flag of cluster mode that is set on a node without a cluster.

@@ -51,12 +51,16 @@ type Server struct {
 	// kept.
 	Authorization                  string
 	AuthorizedTTL, UnauthorizedTTL time.Duration
+	// ExecRequiresCreate means that exec, attach, port-forward and run need the verb create on nodes/proxy whatever their
+	// method is; else a WebSocket needs get, as with a kubelet (ADR 058).
+	ExecRequiresCreate bool
 }
 
 func defaultServer() Server {
 	return Server{
 		Address: defaultAddress, Port: defaultPort, TokenReview: true, ReviewTTL: defaultReviewTTL,
 		Authorization: AuthorizeByWebhook, AuthorizedTTL: defaultAuthorizedTTL, UnauthorizedTTL: defaultUnauthorizedTTL,
+		ExecRequiresCreate: true,
 	}
 }
 
@@ -69,9 +73,10 @@ const (
 	flagAuthorization   = "authorization-mode"
 	flagAuthorizedTTL   = "authorization-webhook-cache-authorized-ttl"
 	flagUnauthorizedTTL = "authorization-webhook-cache-unauthorized-ttl"
+	flagExecCreate      = "exec-requires-create" // the only one that no kubelet has
 )
 
-// addServerFlags adds the flags of the server, which are the kubelet's.
+// addServerFlags adds the flags of the server. All but one are the kubelet's.
 func (c *Config) addServerFlags(fs *pflag.FlagSet) {
 	s := &c.Server
 	fs.StringVar(&s.Address, "address", s.Address, "address of the server in cluster mode")
@@ -91,6 +96,8 @@ func (c *Config) addServerFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.Authorization, flagAuthorization, s.Authorization, "Webhook or AlwaysAllow")
 	fs.DurationVar(&s.AuthorizedTTL, flagAuthorizedTTL, s.AuthorizedTTL, "how long a permission is kept")
 	fs.DurationVar(&s.UnauthorizedTTL, flagUnauthorizedTTL, s.UnauthorizedTTL, "how long a refusal is kept")
+	fs.BoolVar(&s.ExecRequiresCreate, flagExecCreate, s.ExecRequiresCreate,
+		"require create on nodes/proxy for exec, attach, port-forward and run, also by WebSocket; false: get, as a kubelet")
 }
 
 // applyAuthentication applies what the file sets and no flag.

@@ -14,6 +14,21 @@ var verbs = map[string]string{
 // proxy is the subresource of every path that has none of its own: exec, attach, port-forward, logs of containers.
 const proxy = "proxy"
 
+// sessions are the paths by which commands run in containers and connections lead into pods.
+var sessions = []string{"/exec", "/attach", "/portForward", "/run"}
+
+// verbOf returns the verb of a request's review; "" for a method that only a rule for all verbs permits. A WebSocket
+// begins with a GET, but what it opens is a session: the API server requires create of it, too.
+func (s *Server) verbOf(r *http.Request) string {
+	verb := verbs[r.Method]
+	for _, path := range sessions {
+		if verb != "" && !s.opts.VerbOfMethod && within(r.URL.Path, path) {
+			return verbs[http.MethodPost]
+		}
+	}
+	return verb
+}
+
 // fine are the subresources that are reviewed before proxy: who has the narrow permission needs no wide one.
 var fine = []struct{ path, subresource string }{
 	{"/pods", "pods"}, {"/allocatedPods", "pods"}, {"/runningpods", "pods"}, {"/healthz", "healthz"},

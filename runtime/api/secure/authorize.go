@@ -50,7 +50,7 @@ func (s *Server) authorize(ctx context.Context, u *User, verb, subresource strin
 
 // permitted returns 200 if one of the subresources is permitted, else the status and the text of the response.
 func (s *Server) permitted(r *http.Request, u *User) (code int, text string) {
-	verb, all := verbs[r.Method], subresources(r.URL.Path)
+	verb, all := s.verbOf(r), subresources(r.URL.Path)
 	for _, subresource := range all {
 		yes, err := s.authorize(r.Context(), u, verb, subresource)
 		if err != nil {

@@ -43,6 +43,9 @@ type Options struct {
 	ReviewAccess func(context.Context, *authorizationv1.SubjectAccessReview) (
 		*authorizationv1.SubjectAccessReview, error)
 	AllowTTL, DenyTTL time.Duration
+	// VerbOfMethod permits exec, attach, port-forward and run by the verb of their method, as a kubelet does: who may get
+	// nodes/proxy opens them by WebSocket. Else they need create.
+	VerbOfMethod bool
 
 	// Observe wraps what serves the requests of the port, refused ones too; it may be nil.
 	Observe func(http.Handler) http.Handler

@@ -41,7 +41,8 @@ func TestACertificateNamesUserAndGroups(t *testing.T) {
 	d := open(t, nil)
 	d.allow["kube-apiserver get proxy"] = true
 	who := as{cert: d.ca.Client(t, "kube-apiserver", "masters")}
-	if code, body := d.send(who, http.MethodGet, "/exec/ns/p/c"); code != 200 || body != "served to kube-apiserver" {
+	code, body := d.send(who, http.MethodGet, "/containerLogs/ns/p/c")
+	if code != 200 || body != "served to kube-apiserver" {
 		t.Fatalf("%d %q", code, body)
 	}
 	if got := d.served(); !slices.Equal(got, []string{"kube-apiserver (certificate) from 127.0.0.1"}) {
@@ -56,7 +57,7 @@ func TestACertificateNamesUserAndGroups(t *testing.T) {
 		t.Error("a certificate needs no TokenReview")
 	}
 	// POST is create, which is not permitted.
-	if code, body := d.send(who, http.MethodPost, "/exec/ns/p/c"); code != 403 ||
+	if code, body = d.send(who, http.MethodPost, "/exec/ns/p/c"); code != 403 ||
 		body != "Forbidden (user=kube-apiserver, verb=create, resource=nodes, subresource(s)=[proxy])\n" {
 		t.Errorf("%d %q", code, body)
 	}
@@ -150,8 +151,8 @@ func TestTheNarrowPermissionIsReviewedFirst(t *testing.T) {
 		t.Errorf("%d reviews, want 1", got)
 	}
 	d.want(200, wide, "/pods")
-	d.want(200, wide, "/exec/ns/p/c")
-	d.want(403, narrow, "/exec/ns/p/c")
+	d.want(200, wide, "/containerLogs/ns/p/c")
+	d.want(403, narrow, "/containerLogs/ns/p/c")
 	d.want(403, wide, "/metrics") // proxy does not open it
 }
 
@@ -455,6 +456,41 @@ func (d *door) upgrade(who as, protocols ...string) int {
 	return resp.StatusCode
 }
 
+// A WebSocket begins with a GET: who may get nodes/proxy reads logs, and opens no session by it, unless the node does
+// as a kubelet.
+func TestSessionsNeedCreateByAnyMethod(t *testing.T) {
+	const user = "u"
+	for _, asKubelet := range []bool{false, true} {
+		for _, verb := range []string{"get", "create"} {
+			d := open(t, func(_ *door, o *Options) { o.VerbOfMethod = asKubelet })
+			d.tokens["good"] = user
+			d.allow[user+" "+verb+" proxy"] = true
+			who := as{token: "good"}
+			code := func(yes bool) int {
+				if yes {
+					return http.StatusOK
+				}
+				return http.StatusForbidden
+			}
+			byGet := code(verb == "create" != asKubelet)
+			if got := d.upgrade(who, "v5.channel.k8s.io"); got != byGet {
+				t.Errorf("as a kubelet %v: who may %s nodes/proxy gets %d by WebSocket, want %d", asKubelet, verb, got, byGet)
+			}
+			for _, path := range []string{"/exec/ns/p/c", "/exec/ns/p/u/c", "/%65xec/ns/p/c", "/attach/ns/p/c",
+				"/portForward/ns/p", "/run/ns/p/c"} {
+				d.want(byGet, who, path)
+				if got, body := d.send(who, http.MethodPost, path); got != code(verb == "create") {
+					t.Errorf("who may %s nodes/proxy: POST %s is %d %q", verb, path, got, body)
+				}
+			}
+			d.want(code(verb == "get"), who, "/containerLogs/ns/p/c")
+			if got, _ := d.send(who, http.MethodOptions, "/exec/ns/p/c"); got != http.StatusForbidden {
+				t.Errorf("a method without a verb is %d", got)
+			}
+		}
+	}
+}
+
 func TestATokenMayBeASubprotocolOfAWebSocket(t *testing.T) {
 	headers := make(chan http.Header, 10)
 	d := open(t, func(_ *door, o *Options) {
@@ -462,7 +498,7 @@ func TestATokenMayBeASubprotocolOfAWebSocket(t *testing.T) {
 		o.Anonymous = true
 	})
 	d.tokens["good/ü"] = "u"
-	d.allow["u get proxy"] = true
+	d.allow["u create proxy"] = true
 	protocol := func(token string) string { return tokenProtocol + base64.RawURLEncoding.EncodeToString([]byte(token)) }
 	for what, c := range map[string]struct {
 		who       as
