@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os/exec"
 	"os/user"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/journalet/journalet/runtime/program"
 )
 
 const (
@@ -49,9 +50,9 @@ func getsubids(groups bool) (string, error) {
 	}
 	ctx, stop := context.WithTimeout(context.Background(), idsTimeout)
 	defer stop()
-	cmd := exec.CommandContext(ctx, tool, args...)
+	cmd := program.Command(ctx, tool, args...)
 	out, err := cmd.Output()
-	if errors.Is(err, exec.ErrNotFound) {
+	if errors.Is(err, program.ErrNotFound) {
 		return "", nil
 	}
 	if err != nil {

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os/exec"
 	"time"
 
 	"github.com/coreos/go-iptables/iptables"
+
+	"github.com/journalet/journalet/runtime/program"
 )
 
 const (
@@ -88,7 +89,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	families, err := d.o.Families()
 	if err != nil {
 		why := "error"
-		if errors.Is(err, exec.ErrNotFound) {
+		if errors.Is(err, program.ErrNotFound) {
 			why = "not installed"
 		}
 		d.o.Log.Info("no iptables on this machine: the chains KUBE-IPTABLES-HINT and KUBE-FIREWALL are not kept",

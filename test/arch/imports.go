@@ -66,6 +66,8 @@ var bans = []ban{
 	{in: "runtime/history", why: "what reads a journal reaches no network and starts nothing", pkgs: []string{
 		"net$", "net/http", "net/rpc", "os/exec", "google.golang.org/grpc", "github.com/nats-io",
 	}},
+	{in: "runtime", but: []string{"runtime/program"}, pkgs: []string{"os/exec"},
+		why: "a program gets nothing of the agent's environment: start it with package runtime/program"},
 	{in: "messages", why: "messages are data: what reads or sends them is in bus or runtime", pkgs: []string{
 		"os", "net$", "net/http", "github.com/nats-io", "google.golang.org/grpc",
 	}},

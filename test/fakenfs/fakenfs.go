@@ -13,6 +13,7 @@ import (
 
 // helper is mount.nfs: SERVER:PATH TARGET [-o OPTIONS]. As the real one it resolves the target by itself.
 const helper = `#!/bin/sh
+export FAKENFS="$0" # names its processes
 dir=$(dirname "$0")
 echo "$*" >>"$dir/mounts"
 spec=$1 target=$(readlink -f "$2") options=${4:-rw}

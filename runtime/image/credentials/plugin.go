@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +22,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/objects"
+	"github.com/journalet/journalet/runtime/program"
 )
 
 const (
@@ -181,7 +180,7 @@ func (p *plugin) keep(
 func (p *plugin) run(
 	ctx context.Context, r *protocol.CredentialProviderRequest,
 ) (*protocol.CredentialProviderResponse, error) {
-	program, err := programIn(p.binDir, p.config.Name)
+	path, err := programIn(p.binDir, p.config.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +191,7 @@ func (p *plugin) run(
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	out, unread := &limited{stop: cancel}, &limited{stop: cancel}
-	cmd := exec.CommandContext(ctx, program, p.config.Args...) //nolint:gosec // a plugin that the configuration names
+	cmd := program.Command(ctx, path, p.config.Args...)
 	cmd.Env = p.environment()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), out, unread
 	// A group of its own: what the plugin starts ends with it.
@@ -213,12 +212,9 @@ func (p *plugin) run(
 	return p.decode(out.data)
 }
 
-// environment is that of the agent without what systemd gave it for itself, and that of the configuration.
+// environment is that of every program, how to reach servers, and what the configuration sets.
 func (p *plugin) environment() []string {
-	env := slices.DeleteFunc(os.Environ(), func(e string) bool {
-		name, _, _ := strings.Cut(e, "=")
-		return name == "NOTIFY_SOCKET" || strings.HasPrefix(name, "WATCHDOG_")
-	})
+	env := program.Environment(program.Network()...)
 	for _, e := range p.config.Env {
 		env = append(env, e.Name+"="+e.Value)
 	}

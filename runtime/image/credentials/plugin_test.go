@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/program"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -103,6 +105,35 @@ func TestPluginGivesCredentialsAsTheyAreKept(t *testing.T) {
 				t.Errorf("%d runs after its time, want %d", got, runs+1)
 			}
 		})
+	}
+}
+
+func TestAPluginHasWhatItsConfigurationSetsAndTheProxy(t *testing.T) {
+	for name, value := range map[string]string{
+		"NOTIFY_SOCKET": "/n", "LISTEN_FDS": "1", "GOMEMLIMIT": "384MiB", "AWS_PROFILE": "p", "https_proxy": "http://proxy:1",
+	} {
+		t.Setenv(name, value)
+	}
+	p := newPluginDir(t)
+	path := filepath.Join(filepath.Dir(p.dir), "environment")
+	p.program("p", "env > "+path+"\n"+p.answers("Image", ""))
+	p.configure("p", "")
+	all := p.load()
+	d, _, _ := newDriver(t, func(o *Options) { o.Providers = all })
+	if f := d.Find(t.Context(), pullOf("r.example/a", "")); len(f.Problems) > 0 {
+		t.Fatalf("problems %q", f.Problems)
+	}
+	b, err := os.ReadFile(path)
+	must.OK(t, err)
+	got := slices.DeleteFunc(strings.Fields(string(b)), func(e string) bool {
+		return strings.HasPrefix(e, "PWD=") || strings.HasPrefix(e, "_=") || strings.HasPrefix(e, "SHLVL=") // the shell's
+	})
+	slices.Sort(got)
+	want := slices.Concat([]string{"HOME=/root", "LANG=C", "LC_ALL=C", "PATH=" + program.Path, "SUFFIX=-1"},
+		program.Network())
+	slices.Sort(want)
+	if !slices.Equal(got, want) || !slices.Contains(got, "https_proxy=http://proxy:1") {
+		t.Errorf("the environment is %q, want %q", got, want)
 	}
 }
 

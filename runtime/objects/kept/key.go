@@ -10,12 +10,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/program"
 )
 
 const (
@@ -133,7 +133,7 @@ func systemdKey(ctx context.Context, dir string) ([]byte, error) {
 func run(ctx context.Context, data []byte, verb string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, credentialTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, SystemdCreds, verb, "--name="+credential, "-", "-") //nolint:gosec // a constant
+	cmd := program.Command(ctx, SystemdCreds, verb, "--name="+credential, "-", "-")
 	cmd.Stdin = bytes.NewReader(data)
 	var failure bytes.Buffer
 	cmd.Stderr = &failure

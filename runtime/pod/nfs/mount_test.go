@@ -168,7 +168,6 @@ func TestAMountThatIsThereCountsWhateverItsProcessDoes(t *testing.T) {
 
 func TestAMountEndsWithItsContextAndWithItsChildren(t *testing.T) {
 	r := newRig(t)
-	t.Setenv(mark, r.target)
 	r.server.SetAway(true)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -193,9 +192,6 @@ func TestAMountEndsWithItsContextAndWithItsChildren(t *testing.T) {
 	r.expectFile(true)
 }
 
-// mark is a variable of the processes of one test.
-const mark = "NFS_TEST_TARGET"
-
 // sleeping returns the processes of this test that a hung server has left.
 func (r *rig) sleeping() (left []string) {
 	r.t.Helper()
@@ -204,7 +200,7 @@ func (r *rig) sleeping() (left []string) {
 	for _, path := range all {
 		comm, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "comm"))
 		env, _ := os.ReadFile(path)
-		if strings.TrimSpace(string(comm)) == "sleep" && strings.Contains(string(env), mark+"="+r.target) {
+		if strings.TrimSpace(string(comm)) == "sleep" && strings.Contains(string(env), "FAKENFS="+r.server.Dir) {
 			left = append(left, path)
 		}
 	}

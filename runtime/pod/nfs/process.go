@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/journalet/journalet/runtime/program"
 )
 
 const (
@@ -65,10 +65,10 @@ func (p *processes) run(ctx context.Context, c command) error {
 	p.running[key] = true
 	p.mu.Unlock()
 
-	cmd := exec.Command(c.program, c.args...) //nolint:gosec // mount(8) or umount(8); source.go checks what it gets
+	cmd := program.Command(context.Background(), c.program, c.args...) // it is killed below, with what it has started
 	out := new(output)
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, out, outputWait
-	cmd.Env, cmd.SysProcAttr = environment(), &unix.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	if c.file != nil {
 		cmd.ExtraFiles = []*os.File{c.file}
 	}
@@ -110,14 +110,6 @@ func (p *processes) end(key string) {
 	delete(p.running, key)
 }
 
-// environment is the agent's, with messages in English and without what systemd gave the agent for itself.
-func environment() []string {
-	return append(slices.DeleteFunc(os.Environ(), func(e string) bool {
-		name, _, _ := strings.Cut(e, "=")
-		return name == "NOTIFY_SOCKET" || strings.HasPrefix(name, "WATCHDOG_") || strings.HasPrefix(name, "LC_")
-	}), "LC_ALL=C")
-}
-
 // output keeps the beginning of what a process prints.
 type output struct {
 	mu   sync.Mutex
@@ -134,7 +126,7 @@ func (o *output) Write(b []byte) (int, error) {
 
 // failure returns the error of a process that has ended, with its output in one line.
 func (o *output) failure(err error) error {
-	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
+	if err == nil || errors.Is(err, program.ErrWaitDelay) {
 		return nil
 	}
 	o.mu.Lock()
