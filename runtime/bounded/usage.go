@@ -2,27 +2,19 @@ package bounded
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math"
 	"os"
 	"path"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// direntBytes is how much of a directory is read at once: some hundred names.
-	direntBytes = 8 << 10
-	// direntHeader is the size of an entry, as getdents64 returns it, before its name: inode, offset, length and type.
-	direntHeader = 19
-	// blockBytes is the unit of stat's block count.
-	blockBytes = 512
-)
+// blockBytes is the unit of stat's block count.
+const blockBytes = 512
 
 // Usage is what a tree takes on its file system: bytes of allocated blocks, and inodes.
 type Usage struct {
@@ -54,7 +46,7 @@ func DiskUsage(ctx context.Context, root *os.Root, name string, atMost int64, pa
 		return Usage{}, err
 	}
 	defer at.Close()
-	defer w.closeAll()
+	defer w.levels.close()
 	w.measure(int(at.Fd()), path.Base(name))
 	w.used.Inodes += int64(math.Round(w.linked))
 	if err := w.err; err != nil {
@@ -71,18 +63,10 @@ type measurer struct {
 	since  time.Time // when pace last returned
 
 	dev    uint64
-	levels []level
+	levels levels
 	used   Usage
 	linked float64 // inodes of files with several links: the part of each that its links in the tree are
 	err    error   // the first one
-}
-
-// level is a directory on the way down. The first window ones stay open, and of the others the deepest one.
-type level struct {
-	ino  uint64
-	fd   int    // -1: closed
-	rest []byte // what is read and not yet measured
-	next int64  // where the directory continues after the last entry that was measured
 }
 
 func (w *measurer) note(err error) {
@@ -144,11 +128,7 @@ func (w *measurer) entry(dir int, name string) {
 		w.note(err)
 		return
 	}
-	if n := len(w.levels); n > window {
-		_ = unix.Close(w.levels[n-1].fd)
-		w.levels[n-1].fd, w.levels[n-1].rest = -1, nil
-	}
-	w.levels = append(w.levels, level{ino: st.Ino, fd: fd})
+	w.levels.enter(fd, &st)
 }
 
 // refill reads more of a directory. It returns false at its end.
@@ -159,69 +139,17 @@ func (w *measurer) refill(l *level) bool {
 		return false
 	}
 	w.since = time.Now()
-	buf := make([]byte, direntBytes)
-	n, err := retry(func() (int, error) { return unix.Getdents(l.fd, buf) })
+	more, err := l.fill()
 	if err != nil {
 		w.note(err)
 	}
-	l.rest = buf[:max(0, n)]
-	return n > 0
+	return more
 }
 
-// take takes one entry off what was read.
-func (l *level) take() string {
-	length := int(binary.NativeEndian.Uint16(l.rest[16:]))
-	l.next = int64(binary.NativeEndian.Uint64(l.rest[8:]))
-	name, _, _ := strings.Cut(string(l.rest[direntHeader:length]), "\x00")
-	l.rest = l.rest[length:]
-	return name
-}
-
-// up leaves a directory. Its parent is opened again where needed; if it has another one by now, the next one that is
-// still open takes its place.
+// up leaves a directory.
 func (w *measurer) up() {
-	n := len(w.levels) - 1
-	child := w.levels[n].fd
-	defer func() { _ = unix.Close(child) }()
-	w.levels = w.levels[:n]
-	if n == 0 || w.levels[n-1].fd >= 0 {
-		return
-	}
-	parent := &w.levels[n-1]
-	if err := w.reopen(parent, child); err != nil {
+	if err := w.levels.leave(); err != nil {
 		w.note(err)
-		w.levels = w.levels[:min(n, window)]
-	}
-}
-
-func (w *measurer) reopen(parent *level, child int) error {
-	fd, err := retry(func() (int, error) {
-		return unix.Openat(child, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	})
-	if err != nil {
-		return err
-	}
-	var st unix.Stat_t
-	err = unix.Fstat(fd, &st)
-	if err == nil && (st.Dev != w.dev || st.Ino != parent.ino) {
-		err = errors.New("a directory was moved meanwhile")
-	}
-	if err == nil {
-		_, err = unix.Seek(fd, parent.next, unix.SEEK_SET)
-	}
-	if err != nil {
-		_ = unix.Close(fd)
-		return err
-	}
-	parent.fd = fd
-	return nil
-}
-
-func (w *measurer) closeAll() {
-	for _, l := range w.levels {
-		if l.fd >= 0 {
-			_ = unix.Close(l.fd)
-		}
 	}
 }
 

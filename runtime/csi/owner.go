@@ -2,12 +2,12 @@ package csi
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"os"
-	"path"
+	"strconv"
 	"syscall"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -78,46 +78,42 @@ func isOwned(root *os.Root, gid int) (bool, error) {
 	return int(st.Gid) == gid && info.Mode()&want == want, nil
 }
 
-// chown gives all files of a volume to a group. It follows no link, and has the root last: a walk that was cut short
-// does not count as a whole one.
+// chown gives all files of a volume to a group, and the root last: a walk that was cut short does not count as a whole
+// one. What it finds out of a file and what it changes are of one descriptor: a container that uses the volume already
+// can put no link and no other file between the two.
 func chown(ctx context.Context, root *os.Root, gid int) error {
-	dirs := []string{"."}
-	for len(dirs) > 0 {
-		dir := dirs[len(dirs)-1]
-		dirs = dirs[:len(dirs)-1]
-		for e, err := range bounded.EntriesIn(root, dir) {
-			if err == nil {
-				err = ctx.Err()
-			}
-			if err != nil {
-				return err
-			}
-			name := path.Join(dir, e.Name())
-			if err := chownOne(root, name, gid); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			if e.IsDir() {
-				dirs = append(dirs, name)
-			}
-		}
-	}
-	return chownOne(root, ".", gid)
-}
-
-func chownOne(root *os.Root, name string, gid int) error {
-	info, err := root.Lstat(name)
+	err := bounded.Each(ctx, root, func(fd int, st *unix.Stat_t) error { return chownOne(fd, st, gid) })
 	if err != nil {
 		return err
 	}
-	if err := root.Lchown(name, -1, gid); err != nil {
+	top, err := root.OpenFile(".", unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
 		return err
 	}
-	if info.Mode()&fs.ModeSymlink != 0 {
+	defer top.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(top.Fd()), &st); err != nil {
+		return err
+	}
+	return chownOne(int(top.Fd()), &st, gid)
+}
+
+// modeBits are the bits of a mode that a file keeps, the kubelet's: a change of the group takes setuid and setgid off.
+const modeBits = 0o7777
+
+// chownOne gives the file of a descriptor to a group.
+func chownOne(fd int, st *unix.Stat_t, gid int) error {
+	if err := unix.Fchownat(fd, "", -1, gid, unix.AT_EMPTY_PATH); err != nil {
+		return err
+	}
+	kind := st.Mode & unix.S_IFMT
+	if kind == unix.S_IFLNK {
 		return nil
 	}
-	mode := info.Mode()&(fs.ModePerm|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) | groupMode
-	if info.IsDir() {
-		mode |= fs.ModeSetgid | groupExecute
+	mode := st.Mode&modeBits | uint32(groupMode)
+	if kind == unix.S_IFDIR {
+		mode |= unix.S_ISGID | uint32(groupExecute)
 	}
-	return root.Chmod(name, mode)
+	// A descriptor of O_PATH takes no fchmod, and this name is that of its file, whatever is at its path by now.
+	return unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode)
 }
