@@ -250,7 +250,7 @@ func (h *Host) route(rec *journaletv1.Record) {
 		}
 		d.Resolve(h.manifest)
 		h.post(ref, m, d)
-		if m.current().Quarantined != nil && bringsManifest(d) {
+		if m.current().Quarantined != nil && (bringsManifest(d) || showsGone(d)) {
 			h.retry(ref)
 		}
 	}

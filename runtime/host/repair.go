@@ -144,26 +144,15 @@ func (h *Host) LiftQuarantine(ref messages.Ref, skip bool) error {
 	return nil
 }
 
-// giveBack records that a quarantined pod which its source has removed is gone, if the runtime was never used for it:
-// nothing of it is left, and what the node counts for it is free. What may run keeps its share, since nobody stops it
-// before the quarantine is lifted.
+// giveBack records that a quarantined pod which its source has removed is gone, if nothing of it is on the runtime:
+// what the node counts for it is free. What may run keeps its share, since nobody stops it before the quarantine is
+// lifted.
 func (h *Host) giveBack(ref messages.Ref, m *member, pending []*fold.Delivery) {
 	p, ok := m.current().Decider.(*pod.Actor)
-	if !ok || p.OnNode() {
+	if !ok {
 		return
 	}
-	removed := false
-	for _, d := range pending {
-		for _, i := range d.Indices {
-			switch k := messages.Events(d.Rec)[i].GetKind().(type) {
-			case *journaletv1.Event_PodUpdated:
-				removed = k.PodUpdated.GetOperation() == journaletv1.PodOperation_POD_OPERATION_REMOVE
-			case *journaletv1.Event_PodObserved:
-				return // the runtime has something of it, whatever the journal knows
-			}
-		}
-	}
-	if !removed || !m.gaveBack.CompareAndSwap(false, true) {
+	if removed, mayRun := remains(p, pending); !removed || mayRun || !m.gaveBack.CompareAndSwap(false, true) {
 		return
 	}
 	h.opts.Log.Warn("a quarantined pod that was removed holds nothing of the node any more", "actor", ref.String())
@@ -171,6 +160,62 @@ func (h *Host) giveBack(ref messages.Ref, m *member, pending []*fold.Delivery) {
 		Uid: ref.ID, Phase: journaletv1.PodPhase_POD_PHASE_FAILED,
 	}))
 	h.Outcome(ref, messages.NewEvent(&journaletv1.PodFinished{Uid: ref.ID, Source: p.Pod().GetSource()}))
+}
+
+// remains returns what is left of a quarantined pod by its last good state and the records that it has missed: whether
+// its source has removed it, and whether something of it may be on the runtime, or come there. It may not once an
+// inspection has found nothing that began after the last sandbox was created, and no call is left that creates one or
+// a container.
+func remains(p *pod.Actor, missed []*fold.Delivery) (removed, mayRun bool) {
+	state := p.Pod()
+	removed, mayRun = state.GetRemoved(), p.OnNode()
+	newest, created := state.GetObserved(), state.GetSandboxCreatedAt().AsTime()
+	creating := map[string]*journaletv1.CallRequested{}
+	for id, c := range state.GetCalls() {
+		if r := c.GetRequest(); r.GetRunSandbox() != nil || r.GetStartContainer() != nil {
+			creating[id] = r
+		}
+	}
+	for _, d := range missed {
+		events := messages.Events(d.Rec)
+		for _, i := range d.Indices {
+			switch k := events[i].GetKind().(type) {
+			case *journaletv1.Event_PodUpdated:
+				switch k.PodUpdated.GetOperation() {
+				case journaletv1.PodOperation_POD_OPERATION_REMOVE:
+					removed = true
+				case journaletv1.PodOperation_POD_OPERATION_ADD:
+					removed = false
+				}
+			case *journaletv1.Event_PodObserved:
+				mayRun = true // the runtime has had something of it, whatever the journal knows
+				if o := k.PodObserved; !o.GetObservedAt().AsTime().Before(newest.GetObservedAt().AsTime()) {
+					newest = o
+				}
+			case *journaletv1.Event_CallFinished:
+				f := k.CallFinished
+				if at := f.GetEndedAt().AsTime(); creating[f.GetIntentId()] != nil && at.After(created) {
+					created = at
+				}
+				delete(creating, f.GetIntentId())
+			case *journaletv1.Event_CallDropped:
+				delete(creating, k.CallDropped.GetIntentId())
+			}
+		}
+	}
+	return removed, mayRun && (len(creating) > 0 || !isGone(newest) || !newest.GetObservedAt().AsTime().After(created))
+}
+
+// isGone reports whether an inspection of a pod has found nothing of it.
+func isGone(o *journaletv1.PodObserved) bool {
+	return o != nil && len(o.GetSandboxes()) == 0 && len(o.GetContainers()) == 0
+}
+
+// showsGone reports whether a delivery shows that the runtime has nothing of a pod any more: a quarantined one that was
+// removed may give back what it holds.
+func showsGone(d *fold.Delivery) bool {
+	events := messages.Events(d.Rec)
+	return slices.ContainsFunc(d.Indices, func(i int) bool { return isGone(events[i].GetPodObserved()) })
 }
 
 // bringsManifest reports whether a delivery has a manifest that changed: the reason of a quarantine may be gone with
