@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/plain"
 )
 
 // Flat is one event as observers receive it: a fact, or one decision of a step.
@@ -84,11 +85,12 @@ func FlattenLazily(node string, rec *journaletv1.Record) []Flat {
 	return out
 }
 
-// Encode sets Data; false if the event cannot be encoded (text that is not UTF-8, which the contract forbids).
+// Encode sets Data; false if the event cannot be encoded (text that is not UTF-8, which the contract forbids). What a
+// terminal acts on is escaped in it, so an observer may print it as it comes.
 func (f *Flat) Encode() bool {
 	m := f.message.ProtoReflect()
 	b, err := dataForm.Marshal(m.Get(EventField(f.message)).Message().Interface())
-	f.Data = b
+	f.Data = plain.JSON(b)
 	return err == nil
 }
 

@@ -2,6 +2,7 @@ package messages
 
 import (
 	"bytes"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/plain"
 )
 
 func TestDecisionIDRoundTrips(t *testing.T) {
@@ -109,5 +111,27 @@ func TestEncodeRefusesRecordBeyondBound(t *testing.T) {
 	}}}
 	if _, err := Encode(rec); err == nil || !strings.Contains(err.Error(), "record 9") {
 		t.Fatalf("error %v", err)
+	}
+}
+
+func TestAnEventForObserversDrivesNoTerminal(t *testing.T) {
+	said := "\x1b[2J\u009b31m\x7f\u202e\u2028 ü"
+	rec := &journaletv1.Record{Seq: 1, Actor: Pod("p").Proto(), Body: &journaletv1.Record_Fact{Fact: NewEvent(
+		&journaletv1.PodObserved{Uid: "p", Containers: []*journaletv1.ContainerObservation{{Message: said}}})}}
+	flats := Flatten("n", rec)
+	b, err := json.Marshal(flats)
+	if err != nil || len(flats) != 1 {
+		t.Fatalf("%d events, %v", len(flats), err)
+	}
+	if !plain.Shown(string(b), true) {
+		t.Errorf("%q", b)
+	}
+	var back []struct {
+		Data struct {
+			Containers []struct{ Message string } `json:"containers"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(b, &back); err != nil || back[0].Data.Containers[0].Message != said {
+		t.Errorf("%v, %+v", err, back)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/messages/plain"
 	"github.com/journalet/journalet/runtime/api/kubelet"
 	"github.com/journalet/journalet/runtime/pod/logs"
 	"github.com/journalet/journalet/test/must"
@@ -132,7 +133,7 @@ func TestFollowedContainerIsWaitedFor(t *testing.T) {
 // Control characters are text on a terminal, also if a character comes in pieces.
 func TestTerminalGetsControlCharactersOfLogsAsText(t *testing.T) {
 	text := "a\x1b]0;title\x07\r\x9b2J é 漢 🙂 \u202e\xff\tb\n"
-	want := quote(text, true)
+	want := plain.Quote(text, true)
 	for size := 1; size <= len(text); size++ {
 		var out bytes.Buffer
 		q := &pieces{to: &screen{&out}}

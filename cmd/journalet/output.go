@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/journalet/journalet/messages/plain"
 )
 
 // Output formats.
@@ -48,7 +50,7 @@ type table struct {
 func (t *table) print(rows ...[]string) {
 	for _, row := range rows {
 		for i := range row {
-			row[i] = quote(row[i], false)
+			row[i] = plain.Quote(row[i], false)
 		}
 	}
 	for _, row := range rows {

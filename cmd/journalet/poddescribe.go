@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/messages/plain"
 	"github.com/journalet/journalet/runtime/api/query"
 	"github.com/journalet/journalet/runtime/history/describe"
 )
@@ -25,7 +26,7 @@ type description struct {
 func (d *description) line(format string, args ...any) {
 	for i, a := range args {
 		if s, ok := a.(string); ok {
-			args[i] = quote(strings.TrimRight(s, "\n"), false)
+			args[i] = plain.Quote(strings.TrimRight(s, "\n"), false)
 		}
 	}
 	fmt.Fprintf(d.w, format+"\n", args...)

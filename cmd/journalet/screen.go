@@ -5,9 +5,10 @@ import (
 	"io"
 	"os"
 	"strings"
-	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/journalet/journalet/messages/plain"
 )
 
 // screen is the only way to the user's terminal. What it prints may come from containers, manifests and other nodes, so
@@ -19,7 +20,7 @@ type screen struct{ w io.Writer }
 // JSON keeps its value.
 func (s *screen) Write(b []byte) (int, error) {
 	text := string(b)
-	if _, err := io.WriteString(s.w, quote(text, true)); err != nil {
+	if _, err := io.WriteString(s.w, plain.Quote(text, true)); err != nil {
 		return 0, err
 	}
 	return len(b), nil
@@ -41,7 +42,7 @@ const (
 func (s *screen) paint(colour bool, parts ...painted) error {
 	var b strings.Builder
 	for _, p := range parts {
-		text := quote(p.text, false)
+		text := plain.Quote(p.text, false)
 		if colour && p.code != "" && text != "" {
 			text = p.code + text + normal
 		}
@@ -53,7 +54,7 @@ func (s *screen) paint(colour bool, parts ...painted) error {
 }
 
 // status replaces the line of the cursor, on a terminal.
-func (s *screen) status(text string) { fmt.Fprint(s.w, "\r\x1b[K"+quote(text, false)) }
+func (s *screen) status(text string) { fmt.Fprint(s.w, "\r\x1b[K"+plain.Quote(text, false)) }
 
 // back moves the cursor of a terminal up by so many lines, and clears what is below.
 func (s *screen) back(lines int) {
@@ -79,7 +80,7 @@ func (s *screen) redraw(before int, lines []string) int {
 	width, _ := s.size()
 	var b strings.Builder
 	for _, line := range lines {
-		b.WriteString(cutTo(quote(line, false), width) + "\n")
+		b.WriteString(cutTo(plain.Quote(line, false), width) + "\n")
 	}
 	_, _ = io.WriteString(s.w, b.String())
 	return len(lines)
@@ -104,7 +105,7 @@ func (s *screen) fill(text string, first bool) {
 		if room--; room == 0 { // the last line holds the cursor
 			break
 		}
-		b.WriteString(quote(strings.TrimSuffix(line, "\n"), false) + "\x1b[K\r\n")
+		b.WriteString(plain.Quote(strings.TrimSuffix(line, "\n"), false) + "\x1b[K\r\n")
 	}
 	fmt.Fprint(s.w, b.String()+"\x1b[J")
 }
@@ -117,36 +118,3 @@ func (s *screen) terminal() bool {
 
 // colour reports whether it may have colours.
 func (s *screen) colour() bool { return os.Getenv("NO_COLOR") == "" && s.terminal() }
-
-// quote replaces characters that a terminal acts on by their escapes, such as \u001b: C0, DEL, C1, and those that
-// change the direction of text or begin a line. Tab and newline stay where lines is set. Invalid bytes become U+FFFD.
-func quote(s string, lines bool) string {
-	acts := func(r rune) bool { return controls(r) && (!lines || r != '\n' && r != '\t') }
-	if utf8.ValidString(s) && !strings.ContainsFunc(s, acts) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s { // an invalid byte is U+FFFD
-		switch {
-		case !acts(r):
-			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\t':
-			b.WriteByte(' ')
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
-}
-
-func controls(r rune) bool {
-	switch {
-	case r < 0x20, 0x7f <= r && r <= 0x9f, // C0, DEL, C1
-		r == 0x061c, r == 0x200e, r == 0x200f, 0x202a <= r && r <= 0x202e, 0x2066 <= r && r <= 0x2069, // direction
-		r == 0x2028, r == 0x2029: // separators of lines and paragraphs
-		return true
-	}
-	return false
-}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/plain"
 	"github.com/journalet/journalet/runtime/api/query"
 	"github.com/journalet/journalet/runtime/history/describe"
 	"github.com/journalet/journalet/test/must"
@@ -22,7 +23,7 @@ const hostile = "\x1b[2J\x1b]0;owned\x07\rok\x7f\u009b31m\x9b1m\u202egnp.exe\nER
 // wantPlain fails if text contains a character that a terminal acts on, or a line that hostile begins.
 func wantPlain(t *testing.T, what, text string) {
 	t.Helper()
-	if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && controls(r) }); i >= 0 {
+	if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && plain.Acts(r) }); i >= 0 {
 		t.Errorf("%s: a control character at byte %d of\n%q", what, i, text)
 	}
 	if strings.Contains(text, "\x9b") {

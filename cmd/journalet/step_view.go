@@ -9,6 +9,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/plain"
 )
 
 const reverse = "\x1b[7m"
@@ -109,7 +110,7 @@ func (m *stepModel) foot() string {
 }
 
 // fit quotes a text and cuts it to the width.
-func (m *stepModel) fit(s string) string { return ansi.Truncate(quote(s, false), m.width, "…") }
+func (m *stepModel) fit(s string) string { return ansi.Truncate(plain.Quote(s, false), m.width, "…") }
 
 func (m *stepModel) paint(code, s string) string {
 	s = m.fit(s)
