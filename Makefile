@@ -35,6 +35,7 @@ listed = $(GO) test -list '$(1)' $(2) | grep -E '^(Test|Fuzz)' >/dev/null || { e
 # What `make fuzz` runs, as function@package.
 FUZZ = FuzzDecode@./runtime/source/manifest FuzzDecodeObjects@./runtime/source/manifest \
 	FuzzBundle@./runtime/history/bundle FuzzBundleContent@./runtime/history/bundle \
+	FuzzFact@./messages/clean FuzzText@./messages/plain \
 	FuzzEvent@./runtime/history/describe FuzzRecord@./runtime/history/replay FuzzBlock@./bus \
 	FuzzLog@./runtime/pod/logs FuzzTime@./runtime/pod/logs FuzzRead@./runtime/kubeletstate
 # Tests run on the pinned containerd unless LAB_CONTAINERD names another: they need its event stream.

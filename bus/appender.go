@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/clean"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -104,12 +105,16 @@ func newAppender(node string, epoch, last uint64, hash []byte, l link, h *head, 
 	return a
 }
 
-// enqueue numbers, chains, encodes and queues records that follow each other, all or none. It refuses a record that
-// cannot be stored before any of them gets a number.
+// enqueue cleans, numbers, chains, encodes and queues records that follow each other, all or none. It refuses a record
+// that cannot be stored before any of them gets a number. It is the only way of a fact into the journal.
 func (a *appender) enqueue(recs ...*journaletv1.Record) error {
 	for _, rec := range recs {
 		if err := checkRecord(rec); err != nil {
 			return err
+		}
+		// Steps are left as they are: their actors have folded them.
+		if fact := rec.GetFact(); fact != nil {
+			rec.Body = &journaletv1.Record_Fact{Fact: clean.Fact(fact)}
 		}
 	}
 	a.mu.Lock()

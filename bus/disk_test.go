@@ -218,7 +218,6 @@ func TestOpenReportsChangedLastRecordAfterCleanStop(t *testing.T) {
 }
 
 func TestOpenReportsMissingBlock(t *testing.T) {
-	pad := strings.Repeat("x", 512<<10)
 	for _, harm := range []struct {
 		name  string
 		block uint64
@@ -229,7 +228,7 @@ func TestOpenReportsMissingBlock(t *testing.T) {
 			b := openBus(t, dir)
 			for range 64 { // 32 MiB, several blocks
 				rec := fact(messages.Pod("p"), 0)
-				rec.GetFact().GetPodObserved().Uid = pad
+				widen(rec, 512<<10)
 				must.OK(t, b.Journal().Append(rec))
 			}
 			must.OK(t, b.Journal().Flush(testContext(t)))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -104,6 +105,15 @@ func (h *received) seqs() []uint64 {
 		out[i] = r.GetSeq()
 	}
 	return out
+}
+
+// widen adds so many bytes to a fact, in strings that each may have their length.
+func widen(rec *journaletv1.Record, bytes int) {
+	ips := make([]string, bytes>>10)
+	for i := range ips {
+		ips[i] = strings.Repeat("x", 1<<10)
+	}
+	rec.GetFact().GetPodObserved().Sandboxes = []*journaletv1.SandboxObservation{{Ips: ips}}
 }
 
 func appendFacts(t testing.TB, b *Bus, n int) {

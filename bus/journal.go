@@ -66,10 +66,11 @@ func journalConfig(node string, firstSeq uint64) jetstream.StreamConfig {
 // stored meanwhile.
 func (j *Journal) OnStored(f func(recs []*journaletv1.Record)) { j.a.onStored = f }
 
-// Append queues a step, in one record or in parts that follow each other, or an outcome. It never blocks. It sets Seq,
-// Epoch and PreviousHash, in call order; the caller must not touch recs afterwards. On an error nothing was appended,
-// and nothing ever can be of these records: one is too large (messages.MaxRecordBytes), or its actor has no valid name.
-// After Close records are dropped without an error.
+// Append queues a step, in one record or in parts that follow each other, or an outcome, whose strings clean.Fact makes
+// storable. It never blocks. It sets Seq, Epoch and PreviousHash, in call order; the caller must not touch recs
+// afterwards. On an error nothing was appended, and nothing ever can be of these records: one is too large
+// (messages.MaxRecordBytes), a step is not UTF-8, or its actor has no valid name. After Close records are dropped
+// without an error.
 func (j *Journal) Append(recs ...*journaletv1.Record) error {
 	if err := j.a.enqueue(recs...); err != nil && !errors.Is(err, errClosed) {
 		return err
@@ -77,8 +78,8 @@ func (j *Journal) Append(recs ...*journaletv1.Record) error {
 	return nil
 }
 
-// AppendFact appends a new fact from outside. It blocks while MaxQueued records wait to be stored, until ctx ends. On
-// an error nothing was appended.
+// AppendFact appends a new fact from outside, with its strings made storable as by Append. It blocks while MaxQueued
+// records wait to be stored, until ctx ends. On an error nothing was appended.
 func (j *Journal) AppendFact(ctx context.Context, rec *journaletv1.Record) error {
 	return j.a.enqueueFact(ctx, rec)
 }

@@ -128,7 +128,7 @@ func TestRefusedRecordTakesNoNumber(t *testing.T) {
 	b := openBus(t, busDir(t))
 	j := b.Journal()
 	big := fact(messages.Pod("p"), 0)
-	big.GetFact().GetPodObserved().Uid = strings.Repeat("x", messages.MaxRecordBytes)
+	widen(big, messages.MaxRecordBytes)
 	bad := []*journaletv1.Record{
 		big,
 		fact(messages.Ref{}, 0),
@@ -172,10 +172,9 @@ func TestAcknowledgedRecordsAreInTheBlockFiles(t *testing.T) {
 
 func TestForceSyncsNewBlocks(t *testing.T) {
 	b := openBus(t, busDir(t))
-	pad := strings.Repeat("x", 512<<10)
 	for i := range 64 { // 32 MiB, several blocks
 		rec := fact(messages.Pod("p"), int64(i))
-		rec.GetFact().GetPodObserved().Uid = pad
+		widen(rec, 512<<10)
 		must.OK(t, b.Journal().Append(rec))
 	}
 	must.OK(t, b.Journal().Flush(testContext(t)))

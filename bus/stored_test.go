@@ -61,7 +61,7 @@ func appendWide(t *testing.T, b *Bus, n int) {
 	t.Helper()
 	for range n {
 		rec := fact(messages.Pod("p"), 0)
-		rec.GetFact().GetPodObserved().Uid = strings.Repeat("x", 512<<10)
+		widen(rec, 512<<10)
 		must.OK(t, b.Journal().Append(rec))
 	}
 	must.OK(t, b.Journal().Flush(testContext(t)))

@@ -4,20 +4,18 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
-	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/test/must"
 )
 
 func TestPruneOnRequestCutsBehindSnapshots(t *testing.T) {
 	a := openForRetention(t, filepath.Join(t.TempDir(), "bus"))
-	observed := &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{Uid: strings.Repeat("x", 512<<10)}}
+	lost := wide("p")
 	for i := range 60 {
-		a.host.Outcome(messages.Pod("p"), &journaletv1.Event{Kind: observed})
+		a.host.Outcome(messages.Pod("p"), lost)
 		if i == 20 {
 			must.OK(t, a.bus.Journal().Flush(t.Context()))
 			must.OK(t, a.host.Snapshot(t.Context()))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,10 +58,10 @@ func TestRetentionCutsOldRecordsAndTheNextRunKnowsItsState(t *testing.T) {
 	}
 	health := &journaletv1.RuntimeHealthChanged{RuntimeReady: true, RuntimeName: "kept " + digest(referenced)}
 	a.host.Outcome(messages.Runtime, messages.NewEvent(health))
-	// Observations of no existing pod: they only need space.
-	observed := &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{Uid: strings.Repeat("x", 512<<10)}}
+	// Facts about no existing pod: they only need space.
+	lost := wide("p")
 	for i := range 60 { // 30 MiB
-		a.host.Outcome(messages.Pod("p"), &journaletv1.Event{Kind: observed})
+		a.host.Outcome(messages.Pod("p"), lost)
 		if i == 20 {
 			must.OK(t, a.bus.Journal().Flush(t.Context()))
 			must.OK(t, a.host.Snapshot(t.Context())) // a cut ends behind snapshots
@@ -101,4 +102,10 @@ func TestRetentionCutsOldRecordsAndTheNextRunKnowsItsState(t *testing.T) {
 func digest(b []byte) string {
 	sum := sha256.Sum256(b)
 	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// wide returns a fact of half a MiB about a pod, which creates no actor.
+func wide(uid string) *journaletv1.Event {
+	names := slices.Repeat([]string{strings.Repeat("x", 1<<10)}, 512)
+	return messages.NewEvent(&journaletv1.VolumesLost{Uid: uid, Names: names})
 }

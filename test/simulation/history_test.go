@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/clean"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/history"
 	"github.com/journalet/journalet/runtime/history/replay"
@@ -82,6 +83,21 @@ func TestRecordedHistoriesFoldToTheirState(t *testing.T) {
 			t.Errorf("no history holds the event %s: add one, `make sim SEED=n OUT=test/simulation/%s`", name, histories)
 		case seen[name] && not:
 			t.Errorf("a history holds the event %s, which notSimulated names", name)
+		}
+	}
+}
+
+// A journal that was recorded before facts were cleaned holds what would be stored today.
+func TestFactsOfRecordedHistoriesAreClean(t *testing.T) {
+	all, err := filepath.Glob(histories + "/*.records")
+	if err != nil || len(all) == 0 {
+		t.Fatalf("no histories: %v", err)
+	}
+	for _, path := range all {
+		for _, rec := range readRecords(t, path) {
+			if fact := rec.GetFact(); fact != nil && clean.Fact(fact) != fact {
+				t.Errorf("%s: record %d would be changed: %.300v", filepath.Base(path), rec.GetSeq(), fact)
+			}
 		}
 	}
 }

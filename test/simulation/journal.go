@@ -9,6 +9,7 @@ import (
 
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/clean"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -43,8 +44,11 @@ func newJournal(c *clock, seed uint64) *journal {
 	return &journal{clock: c, noise: stream(seed, "disk"), sum: sha256.New()}
 }
 
-// append appends a record that must not be refused.
+// append appends a record that must not be refused. A fact is cleaned, as bus.Journal does.
 func (j *journal) append(epoch uint64, rec *journaletv1.Record) {
+	if fact := rec.GetFact(); fact != nil {
+		rec.Body = &journaletv1.Record_Fact{Fact: clean.Fact(fact)}
+	}
 	rec.Seq, rec.Epoch = uint64(len(j.stored)+len(j.pending))+1, epoch
 	j.pending = append(j.pending, rec)
 	j.write()

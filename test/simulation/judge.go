@@ -13,6 +13,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/plain"
 	"github.com/journalet/journalet/runtime/fold"
 )
 
@@ -41,6 +42,7 @@ const (
 	backOffKept      = "a container that crashes again and again waits in between"
 	statusIsFold     = "the reported status follows from the state"
 	noSecrets        = "the journal holds no secret"
+	factsAreClean    = "every fact can be stored, and messages in it drive no terminal"
 	withinBounds     = "queues stay within their bounds"
 	replayIsLive     = "the replayed state equals the live state"
 	noActorFails     = "no actor fails"
@@ -195,6 +197,7 @@ func (j *judge) broken(invariant, uid, format string, args ...any) {
 // record judges a record that was just stored.
 func (j *judge) record(rec *journaletv1.Record, encoded []byte) {
 	j.secrets(rec, encoded)
+	j.texts(rec)
 	if rec.GetSeq() == maxRecords {
 		j.broken(withinBounds, rec.GetActor().GetId(), "%d records: the agent repeats something without end", maxRecords)
 	}
@@ -240,6 +243,13 @@ func (j *judge) uptimeOf(rec *journaletv1.Record) time.Duration {
 	}
 	// the clock may have been set back since
 	return min(j.sim.clock.uptime, j.sim.clock.uptime-j.sim.clock.Now().Sub(at.AsTime()))
+}
+
+// texts: no message of the runtime reaches the journal with what a terminal obeys.
+func (j *judge) texts(rec *journaletv1.Record) {
+	if m := rec.GetFact().GetCallFinished().GetMessage(); plain.Quote(m, true) != m {
+		j.broken(factsAreClean, "", "record %d: %q", rec.GetSeq(), m)
+	}
 }
 
 // secrets: no record holds what a manifest has in its environment.

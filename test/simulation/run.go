@@ -146,6 +146,6 @@ func (s *sim) play(end time.Duration, crashAfter uint64) {
 		}
 	}
 	if s.journal.err != nil {
-		s.judge.broken(noActorFails, "", "%v", s.journal.err)
+		s.judge.broken(factsAreClean, "", "%v", s.journal.err)
 	}
 }
