@@ -3,7 +3,6 @@ package pod
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/plain"
 )
 
 // Node is what a pod's status reports of its node.
@@ -164,7 +164,7 @@ func shareMessages(lists ...[]corev1.ContainerStatus) {
 			now, last := list[i].State.Terminated, list[i].LastTerminationState.Terminated
 			for _, t := range []*corev1.ContainerStateTerminated{now, last} {
 				if t != nil && len(t.Message) > most {
-					t.Message = strings.ToValidUTF8(t.Message[:most], "")
+					t.Message = plain.Cut(t.Message, most)
 				}
 			}
 		}

@@ -74,7 +74,7 @@ func claimResult(ctx context.Context, out []*journaletv1.ClaimOutcome, err error
 func (c *call) withheldOutcomes(all []*journaletv1.ClaimOutcome) []*journaletv1.ClaimOutcome {
 	for _, o := range all {
 		// The whole text first: a value that the bound has cut would not be found.
-		o.Message = Truncate(c.withhold(o.GetMessage()), maxVolumeMessageBytes)
+		o.Message = c.withhold(o.GetMessage())
 	}
 	return all
 }

@@ -12,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/clean"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri"
 )
@@ -66,7 +67,7 @@ func TestCallsForClaimsHaveTheirOutcome(t *testing.T) {
 		messages.NewCall(&journaletv1.PrepareClaims{Claims: all}),
 		messages.NewCall(&journaletv1.UnprepareClaims{Claims: all}),
 	} {
-		out := perform(req)
+		out := clean.Fact(messages.NewEvent(perform(req))).GetCallFinished()
 		last := out.GetClaimOutcomes()[len(out.GetClaimOutcomes())-1].GetMessage()
 		if out.GetError() != journaletv1.CallError_CALL_ERROR_CLAIM || !out.GetRetryable() ||
 			!strings.HasPrefix(out.GetMessage(), "no *** x") || !strings.HasPrefix(last, "no *** x") || len(last) > 1<<10 {

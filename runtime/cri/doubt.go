@@ -52,11 +52,6 @@ func messageOf(err error) string {
 	return err.Error()
 }
 
-// Truncate returns the first maxBytes of a text, as valid UTF-8.
-func Truncate(s string, maxBytes int) string {
-	return strings.ToValidUTF8(s[:min(len(s), maxBytes)], "")
-}
-
 // backOff is the wait between attempts. It doubles up to its bound.
 type backOff struct {
 	clock     Clock

@@ -274,7 +274,7 @@ func (d *Driver) Perform(
 		f := failureOf(err)
 		out.Error, out.Retryable, out.MissingVolumeImage = f.code, f.retryable, f.missingImage
 		// The whole text first: a value that the bound has cut would not be found.
-		out.Message = Truncate(c.withhold(f.message), maxMessageBytes)
+		out.Message = c.withhold(f.message)
 		c.log.Warn("call failed", "code", f.code, "error", out.GetMessage(), "took", d.clock.Now().Sub(began))
 		return out
 	}
@@ -365,7 +365,8 @@ type failure struct {
 
 func (f *failure) Error() string { return f.message }
 
-// maxMessageBytes bounds the message of a failure: runtimes put whole command outputs into errors.
+// maxMessageBytes is what the journal keeps of a failure's message (messages/clean): runtimes put whole command outputs
+// into errors.
 const maxMessageBytes = 4 << 10
 
 func fail(code journaletv1.CallError, message string) *failure {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/plain"
 )
 
 // maxHookMessageBytes bounds the whole message of a failed hook in the journal. The kubelet's has all of the output.
@@ -48,7 +49,7 @@ func (c *call) runHook(ctx context.Context, req *journaletv1.RunHook) (result, e
 	case within.Err() != nil:
 		suffix = fmt.Sprintf(" (timeout %s)", req.GetTimeout().AsDuration().Round(time.Millisecond))
 	}
-	message = Truncate(c.withhold(message), maxHookMessageBytes-len(suffix)) + suffix
+	message = plain.Cut(c.withhold(message), maxHookMessageBytes-len(suffix)) + suffix
 	code := journaletv1.CallError_CALL_ERROR_HOOK
 	if exited, err := h.hasExited(ctx); err == nil && exited {
 		code = journaletv1.CallError_CALL_ERROR_NOT_DONE
@@ -153,7 +154,7 @@ func (h *hook) exec(ctx context.Context, command []string) (string, error) {
 
 // outputOf returns the beginning of a command's output, and an error if its exit code is not 0.
 func outputOf(resp *runtimeapi.ExecSyncResponse) (string, error) {
-	output := Truncate(string(slices.Concat(resp.GetStdout(), resp.GetStderr())), maxHookMessageBytes)
+	output := plain.Cut(string(slices.Concat(resp.GetStdout(), resp.GetStderr())), maxHookMessageBytes)
 	if code := resp.GetExitCode(); code != 0 {
 		return output, fmt.Errorf("the command exited with %d", code)
 	}

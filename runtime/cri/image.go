@@ -15,6 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/plain"
 	"github.com/journalet/journalet/runtime/image/credentials"
 )
 
@@ -147,7 +148,7 @@ func (c *call) tryPulls(
 		notes = append(notes, fmt.Sprintf("credentials tried: %d", n))
 	}
 	if notes = append(notes, found.Problems...); len(notes) > 0 {
-		f = retryable(f.code, Truncate(c.withhold(f.message), maxMessageBytes/2)+" ("+strings.Join(notes, "; ")+")")
+		f = retryable(f.code, plain.Cut(c.withhold(f.message), maxMessageBytes/2)+" ("+strings.Join(notes, "; ")+")")
 	}
 	return "", nil, f
 }

@@ -8,6 +8,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/plain"
 )
 
 // Volumes manages a pod's directories and volumes on the node. It is implemented by volume.Driver, which documents the
@@ -125,7 +126,7 @@ func (c *call) volumeOutcomes(outcomes []*journaletv1.VolumeOutcome) []*journale
 	most := min(maxVolumeMessageBytes, maxVolumeMessages/max(1, len(outcomes)))
 	for _, o := range outcomes {
 		// The whole text first: a value that the bound has cut would not be found.
-		o.Message = Truncate(c.withhold(o.GetMessage()), most)
+		o.Message = plain.Cut(c.withhold(o.GetMessage()), most)
 	}
 	return outcomes
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"golang.org/x/sync/semaphore"
@@ -242,7 +241,7 @@ func (c *Claims) Prepare(
 func inDoubt(uid string, why error) *journaletv1.ClaimOutcome {
 	return &journaletv1.ClaimOutcome{
 		Uid: uid, Stage: journaletv1.ClaimStage_CLAIM_STAGE_PREPARING,
-		Message: strings.ToValidUTF8(withhold.URLs(why.Error()), "?"),
+		Message: withhold.URLs(why.Error()),
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -22,6 +21,7 @@ import (
 	healthalpha "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
 
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/clean"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/withhold"
 )
@@ -421,11 +421,7 @@ func healthOf(in health.HealthStatus) journaletv1.DeviceHealth {
 
 // messageOf returns a driver's message as it may be shown: as in the kubelet, a longer one ends with "...".
 func messageOf(text string) string {
-	text = strings.ToValidUTF8(withhold.URLs(text), "?")
-	if len(text) <= corev1.ResourceHealthMessageMaxLength {
-		return text
-	}
-	return strings.ToValidUTF8(text[:corev1.ResourceHealthMessageMaxLength-3], "") + "..."
+	return clean.Text(withhold.URLs(text), corev1.ResourceHealthMessageMaxLength)
 }
 
 // timeoutOf returns how long a report holds.

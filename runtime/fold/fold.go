@@ -9,6 +9,7 @@ import (
 
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/clean"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -378,7 +379,7 @@ func (f *Failure) Quarantine(ref messages.Ref) *journaletv1.Quarantined {
 	message, _, _ := strings.Cut(f.Err.Error(), "\n")
 	return &journaletv1.Quarantined{
 		Kind: ref.KindName(), Id: ref.ID, Cause: f.Cause, Code: f.Code,
-		Message: strings.ToValidUTF8(message[:min(len(message), maxReasonBytes)], ""),
+		Message: clean.Text(message, maxReasonBytes),
 	}
 }
 

@@ -9,11 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/clean"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
 )
@@ -118,11 +118,7 @@ func (s *state) problem(format string, args ...any) {
 		s.more++
 		return
 	}
-	text := fmt.Sprintf(format, args...)
-	if len(text) > maxProblemBytes {
-		text = strings.ToValidUTF8(text[:maxProblemBytes], "") + "..."
-	}
-	s.out.Problems = append(s.out.Problems, text)
+	s.out.Problems = append(s.out.Problems, clean.Text(fmt.Sprintf(format, args...), maxProblemBytes))
 }
 
 // has reports whether a pod has a directory: one without has gone, and the kubelet has not cleared its files since.

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,8 +21,6 @@ const (
 	readTimeout = time.Second
 	// retryEvery is the wait after a fact that could not be emitted.
 	retryEvery = time.Second
-	// maxMessageBytes bounds the message of an object in a fact.
-	maxMessageBytes = 1 << 10
 )
 
 // Options configure a Store; RootDir, Backing and Sink must be set.
@@ -400,9 +397,5 @@ func (e *entry) fact(k Key, r *journaletv1.ObjectRef) *journaletv1.ObjectRead {
 	if out.GetState() == missing && out.GetMessage() == "" {
 		out.Message = k.Missing()
 	}
-	if len(out.GetMessage()) > maxMessageBytes {
-		out.Message = out.GetMessage()[:maxMessageBytes]
-	}
-	out.Message = strings.ToValidUTF8(out.GetMessage(), "")
 	return out
 }

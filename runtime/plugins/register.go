@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/journalet/journalet/messages/clean"
 )
 
 // The deadlines of a kubelet (pkg/kubelet/pluginmanager/operationexecutor).
@@ -138,11 +139,7 @@ func (w *Watcher) use(ctx context.Context, p Plugin) error {
 	return h.Register(ctx, p)
 }
 
-// Message returns what may be repeated of a plugin's error, in valid UTF-8 and bounded.
+// Message returns what may be repeated of a plugin's error: it also goes to the log, and back to the plugin.
 func Message(err error) string {
-	text := strings.ToValidUTF8(err.Error(), "?")
-	if len(text) > maxErrorBytes {
-		text = strings.ToValidUTF8(text[:maxErrorBytes], "") + "..."
-	}
-	return text
+	return clean.Text(err.Error(), maxErrorBytes)
 }

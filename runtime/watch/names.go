@@ -51,5 +51,5 @@ func Cause(err error) string {
 	if errors.As(err, &pe) {
 		err = pe.Err
 	}
-	return strings.ToValidUTF8(err.Error(), "?")
+	return err.Error()
 }

@@ -52,17 +52,23 @@ func checkBounds(t *tree) {
 		if f.test || within(f.path, bounding) || within(f.path, "test") || within(f.path, "deploy") {
 			continue
 		}
-		names := map[string]string{} // packages of unbounded by the name that they have in f
-		for _, spec := range f.ast.Imports {
-			pkg, _ := strconv.Unquote(spec.Path.Value) // of what the parser accepted
-			if spec.Name != nil {
-				names[spec.Name.Name] = pkg
-			} else {
-				names[packageName(pkg)] = pkg
-			}
-		}
+		names := imported(f)
 		t.inspect(f, func(n ast.Node) string { return reachesBeyond(f, n, names) })
 	}
+}
+
+// imported returns the packages that f imports, by the name that they have in it.
+func imported(f *file) map[string]string {
+	names := map[string]string{}
+	for _, spec := range f.ast.Imports {
+		pkg, _ := strconv.Unquote(spec.Path.Value) // of what the parser accepted
+		if spec.Name != nil {
+			names[spec.Name.Name] = pkg
+		} else {
+			names[packageName(pkg)] = pkg
+		}
+	}
+	return names
 }
 
 // reachesBeyond returns why a node of f has no bound, "" if it has one.

@@ -20,6 +20,7 @@ var rules = []rule{
 	{"imports run one way", true, checkImports},
 	{"deciders are pure", true, checkPurity},
 	{"what others write is read within bounds", true, checkBounds},
+	{"facts pass one door", true, checkFacts},
 	{"packages say what they are for", true, checkDocs},
 	{"files and functions fit a screen", true, checkSizes},
 	{"tests test", true, checkTests},

@@ -6,10 +6,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/clean"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -44,10 +45,14 @@ func TestARecordOfASessionCanBeStored(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/", http.NoBody).WithContext(WithClient(context.Background(), odd{}))
 	x := s.begin(httptest.NewRecorder(), r, webPod(), what{container: "main\xff", command: []string{"/bin/\xff\xfe"}})
 	x.end()
-	start, _ := n.record.last(t, 0)
-	_, err := proto.Marshal(start)
-	must.OK(t, err)
-	if c := start.GetClient(); len(c) > maxRecordedBytes || !strings.HasPrefix(c, "odd?ä") || !utf8.ValidString(c) {
-		t.Errorf("recorded of the client: %d bytes %.20q", len(c), c)
+	start, end := n.record.last(t, 0)
+	for _, m := range []proto.Message{start, end} {
+		_, err := proto.Marshal(clean.Fact(messages.NewEvent(m)))
+		must.OK(t, err)
+	}
+	if c := clean.Fact(messages.NewEvent(start)).GetSessionStarted(); !strings.HasPrefix(c.GetClient(), "odd\ufffdä") ||
+		!strings.HasPrefix(c.GetContainer(), "main\ufffd~") || c.GetCommand() != "\ufffd\ufffd" {
+		t.Errorf("recorded of the client: %d bytes %.20q, of the container %q, of the command %q", len(c.GetClient()),
+			c.GetClient(), c.GetContainer(), c.GetCommand())
 	}
 }

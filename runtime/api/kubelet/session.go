@@ -16,11 +16,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-const (
-	// maxNameBytes bounds the name of a program in a record, maxRecordedBytes any other text: the longest is a client's.
-	maxNameBytes     = 128
-	maxRecordedBytes = 512
-)
+const ()
 
 // Why sessions fail, for records. The runtime's own words may hold arguments of a command.
 const (
@@ -69,8 +65,7 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, p *corev1.Pod, k 
 	}
 	x := &session{s: s, share: share, begun: time.Now(), start: &journaletv1.SessionStarted{
 		Uid: string(p.UID), SessionId: string(uuid.NewUUID()), Kind: k.kind,
-		Container: recorded(k.container, maxRecordedBytes),
-		Client:    recorded(client.String(), maxRecordedBytes), Tty: k.tty,
+		Container: k.container, Client: client.String(), Tty: k.tty,
 	}}
 	if len(k.command) > 0 {
 		x.start.Command = programName(k.command[0])
@@ -84,27 +79,15 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, p *corev1.Pod, k 
 	return x
 }
 
-// programName returns the name of a program without its directory, printable and bounded. Of a whole script that was
-// passed as one word nothing is kept but its first word.
+// programName returns the name of a program without its directory. Of a whole script that was passed as one word
+// nothing is kept but its first word.
 func programName(arg string) string {
 	word, _, _ := strings.Cut(strings.TrimSpace(arg), " ")
-	word = path.Base(strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return '?'
-		}
-		return r
-	}, strings.ToValidUTF8(word, "?")))
+	word = path.Base(word)
 	if strings.Contains(word, "=") {
 		return "?" // a variable and its value
 	}
-	return recorded(word, maxNameBytes)
-}
-
-// recorded returns a text as a record may have it: with other bytes than UTF-8 nothing could be stored, and the session
-// would have no record.
-func recorded(text string, most int) string {
-	text = strings.ToValidUTF8(text, "?")
-	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+	return word
 }
 
 // fail keeps why the session failed; the first reason counts.

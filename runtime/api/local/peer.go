@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -91,11 +92,11 @@ func processName(pid int32) string {
 // printable replaces what would act on a terminal or forge the form of the text.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) || strings.ContainsRune("(),", r) {
+		if r == utf8.RuneError || !unicode.IsPrint(r) || strings.ContainsRune("(),", r) {
 			return '?'
 		}
 		return r
-	}, strings.ToValidUTF8(s, "?"))
+	}, s)
 }
 
 type peerKey struct{}

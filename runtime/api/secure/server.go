@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -143,9 +144,9 @@ func shown(name string) string {
 		name = name[:maxShownBytes]
 	}
 	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) || strings.ContainsRune("(),", r) {
+		if r == utf8.RuneError || !unicode.IsPrint(r) || strings.ContainsRune("(),", r) {
 			return '?'
 		}
 		return r
-	}, strings.ToValidUTF8(name, "?"))
+	}, name)
 }

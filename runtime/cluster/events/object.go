@@ -4,13 +4,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/journalet/journalet/actors/containers"
+	"github.com/journalet/journalet/messages/plain"
 )
 
 const (
@@ -45,7 +45,7 @@ func (e draft) object(node string, uid types.UID, d *deriver) *corev1.Event {
 	out := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: name + "." + suffix},
 		InvolvedObject: about, Reason: e.reason,
-		Message:        strings.ToValidUTF8(e.message[:min(len(e.message), maxMessage)], ""),
+		Message:        plain.Cut(e.message, maxMessage),
 		Source:         corev1.EventSource{Component: component, Host: node},
 		FirstTimestamp: at, LastTimestamp: at, Count: 1, Type: e.kind,
 		ReportingController: component, ReportingInstance: node,

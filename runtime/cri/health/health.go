@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/messages/clean"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri"
 )
@@ -21,7 +22,7 @@ const (
 	DefaultPeriod = 5 * time.Second
 	// DefaultTimeout bounds one poll.
 	DefaultTimeout = 10 * time.Second
-	// maxMessageBytes bounds the message about an unready runtime.
+	// maxMessageBytes bounds the message about an unready runtime, which is logged, too.
 	maxMessageBytes = 4 << 10
 )
 
@@ -136,5 +137,5 @@ func conditions(st *runtimeapi.RuntimeStatus) (runtimeReady, networkReady bool, 
 		return false
 	}
 	runtimeReady, networkReady = ready(runtimeapi.RuntimeReady), ready(runtimeapi.NetworkReady)
-	return runtimeReady, networkReady, cri.Truncate(strings.Join(problems, "; "), maxMessageBytes)
+	return runtimeReady, networkReady, clean.Text(strings.Join(problems, "; "), maxMessageBytes)
 }

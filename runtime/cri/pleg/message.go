@@ -12,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/plain"
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/own"
@@ -42,7 +43,7 @@ func (p *PLEG) terminationMessage(uid string, st *runtimeapi.ContainerStatus) st
 	if out != "" && text != "" {
 		out += ": "
 	}
-	return cri.Truncate(out+text, maxMessageBytes)
+	return plain.Cut(out+text, maxMessageBytes)
 }
 
 // maxObservationBytes bounds a pod's observation, which is one record of 1 MiB with what the journal adds: 80
@@ -55,7 +56,7 @@ func Fit(o *journaletv1.PodObserved) {
 		for i, c := range o.GetContainers() {
 			if len(c.GetMessage()) > limit {
 				c = proto.CloneOf(c) // it may be one of the last observation
-				c.Message = cri.Truncate(c.GetMessage(), limit)
+				c.Message = plain.Cut(c.GetMessage(), limit)
 				o.Containers[i] = c
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/plain"
 	"github.com/journalet/journalet/runtime/history"
 )
 
@@ -418,7 +419,7 @@ func withMessage(s, message string) string {
 func clip(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if len(s) > maxText {
-		return strings.ToValidUTF8(s[:maxText], "") + "..."
+		return plain.Cut(s, maxText) + "..."
 	}
 	return s
 }

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/journalet/journalet/messages/plain"
 )
 
 const (
@@ -200,7 +202,7 @@ func text(fd protoreflect.FieldDescriptor, v protoreflect.Value) string {
 		s = v.String()
 	}
 	if len(s) > maxValueBytes {
-		s = strings.ToValidUTF8(s[:maxValueBytes], "") + "..."
+		s = plain.Cut(s, maxValueBytes) + "..."
 	}
 	return s
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/plain"
 	"github.com/journalet/journalet/runtime/history/start"
 )
 
@@ -201,9 +202,9 @@ func failure(reason, message string) *tracepb.Status {
 
 // cut returns at most maxMessageBytes of a text, on one line.
 func cut(text string) string {
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
+	text = strings.Join(strings.Fields(text), " ")
 	if len(text) <= maxMessageBytes {
-		return text
+		return plain.Cut(text, maxMessageBytes)
 	}
-	return strings.ToValidUTF8(text[:maxMessageBytes], "") + " ..."
+	return plain.Cut(text, maxMessageBytes) + " ..."
 }

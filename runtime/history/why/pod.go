@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/plain"
 	"github.com/journalet/journalet/runtime/history/describe"
 )
 
@@ -250,7 +251,7 @@ const maxText = 240
 func oneLine(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if len(s) > maxText {
-		s = strings.ToValidUTF8(s[:maxText], "") + "..."
+		s = plain.Cut(s, maxText) + "..."
 	}
 	return s
 }

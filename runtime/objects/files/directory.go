@@ -8,11 +8,11 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"strings"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
+	"github.com/journalet/journalet/messages/plain"
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/watch"
 )
@@ -314,5 +314,5 @@ func (d *directory) warnOnce(name, what string) {
 		return
 	}
 	d.warned[name] = true
-	d.log.Warn(what, "file", strings.ToValidUTF8(name, "?"))
+	d.log.Warn(what, "file", plain.Quote(name, false))
 }

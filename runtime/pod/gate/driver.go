@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -28,8 +27,6 @@ const (
 	Period = time.Second
 	// maxFileBytes bounds a file; a longer one counts as unreadable.
 	maxFileBytes = 64 << 10
-	// maxStatusBytes bounds the status of a condition at the API server, which checks none.
-	maxStatusBytes = 64
 )
 
 // Options configure a Driver; Sink and one of RootDir and Read must be set.
@@ -246,7 +243,7 @@ func (d *Driver) ofObject(uid string) (all map[string]string, known bool) {
 	}
 	all = map[string]string{}
 	for _, c := range object.Status.Conditions {
-		all[string(c.Type)] = strings.ToValidUTF8(string(c.Status[:min(len(c.Status), maxStatusBytes)]), "")
+		all[string(c.Type)] = string(c.Status)
 	}
 	return all, true
 }

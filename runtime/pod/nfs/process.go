@@ -131,7 +131,7 @@ func (o *output) failure(err error) error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if text := strings.Join(strings.Fields(strings.ToValidUTF8(string(o.text), "?")), " "); text != "" {
+	if text := strings.Join(strings.Fields(string(o.text)), " "); text != "" {
 		return fmt.Errorf("%s (%w)", text, err)
 	}
 	return err

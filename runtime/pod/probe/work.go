@@ -2,19 +2,18 @@ package probe
 
 import (
 	"context"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/messages/clean"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/withhold"
 )
 
 const (
-	// maxMessageBytes bounds a message. The kubelet's has up to 10 KiB; this one is part of the pod's state.
+	// maxMessageBytes bounds a message in the log.
 	maxMessageBytes = 1 << 10
 	// maxOutputBytes bounds how much of a command's output or a response's body is read (kubelet: 10 KiB).
 	maxOutputBytes = cri.MaxExecOutputBytes
@@ -109,7 +108,7 @@ func (d *Driver) report(ctx context.Context, p *probe, out outcome) {
 		p.unknown++
 		if p.unknown == logUnknownAfter {
 			d.log.Warn("a probe cannot be run; its result stays unchanged", "pod", p.at.uid, "container", p.at.container,
-				"probe", Title(p.kind), "error", truncate(d.withhold(p, out.text)))
+				"probe", Title(p.kind), "error", clean.Text(d.withhold(p, out.text), maxMessageBytes))
 		}
 		return
 	}
@@ -198,9 +197,9 @@ func (d *Driver) observe(p *probe, out outcome, late, took time.Duration) {
 func messageOf(kind journaletv1.ProbeKind, out outcome) string {
 	switch out.result {
 	case failure:
-		return truncate(Title(kind) + " probe failed: " + out.text)
+		return Title(kind) + " probe failed: " + out.text
 	case warning:
-		return truncate(Title(kind) + " probe warning: " + out.text)
+		return Title(kind) + " probe warning: " + out.text
 	}
 	return ""
 }
@@ -214,18 +213,4 @@ func Title(kind journaletv1.ProbeKind) string {
 		return "Liveness"
 	}
 	return "Readiness"
-}
-
-// truncate returns the first maxMessageBytes of a text, without a partial character, and replaces invalid UTF-8.
-func truncate(s string) string {
-	if len(s) > maxMessageBytes {
-		s = s[:maxMessageBytes]
-		for len(s) > 0 && !utf8.RuneStart(s[len(s)-1]) {
-			s = s[:len(s)-1]
-		}
-		if r, _ := utf8.DecodeLastRuneInString(s); r == utf8.RuneError && len(s) > 0 {
-			s = s[:len(s)-1] // the first byte of the character that was cut
-		}
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
 }

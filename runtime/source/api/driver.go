@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -32,9 +31,6 @@ const (
 	retryMin = 100 * time.Millisecond
 	retryMax = 10 * time.Second
 )
-
-// maxUnsupportedBytes bounds the name of a field that is not supported.
-const maxUnsupportedBytes = 256
 
 const (
 	// maxExtended bounds the requests for extended resources that are kept of a pod's status, maxRequestBytes the name of
@@ -267,7 +263,7 @@ const leastGraceSeconds = 1
 func apiOf(pod *corev1.Pod, unsupported string) *journaletv1.ApiPod {
 	a := &journaletv1.ApiPod{
 		Deleted: pod.DeletionTimestamp != nil, Generation: pod.Generation,
-		Unsupported: strings.ToValidUTF8(unsupported[:min(len(unsupported), maxUnsupportedBytes)], ""),
+		Unsupported: unsupported,
 	}
 	if a.Deleted {
 		a.DeletionGraceSeconds = leastGraceSeconds

@@ -2,10 +2,10 @@ package feed
 
 import (
 	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/journalet/journalet/messages/clean"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
@@ -74,7 +74,5 @@ func Unreadable(name, code, message string) *journaletv1.ManifestFile {
 	}
 }
 
-// truncate returns the first maxTextBytes of a text, as valid UTF-8, which protobuf requires.
-func truncate(s string) string {
-	return strings.ToValidUTF8(s[:min(len(s), maxTextBytes)], "")
-}
+// truncate returns the first maxTextBytes of a text: problems are divided among facts by their size.
+func truncate(s string) string { return clean.Text(s, maxTextBytes) }

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 	"unicode/utf8"
 
+	"github.com/journalet/journalet/messages/plain"
 	"github.com/journalet/journalet/runtime/watch"
 )
 
@@ -119,7 +119,7 @@ func (d *Driver) warnOnce(name, what string) {
 		return
 	}
 	d.warned[name] = true
-	d.log.Warn(what, "file", strings.ToValidUTF8(name, "?"))
+	d.log.Warn(what, "file", plain.Quote(name, false))
 }
 
 // setPathErr sets why the path cannot be read; nil if it can. Its pods keep running.
