@@ -231,6 +231,7 @@ func (b *Bus) openJournal(writer *nats.Conn, r *reader, found *finding) error {
 	b.journal.cut.Store(found.cut)
 	b.journal.first.Store(found.first)
 	b.observers = newObservers(b.opts.Node, b.conns[3], b.accounts, b.opts.Log)
+	b.observers.withhold = b.opts.Withhold
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/clean"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -71,6 +72,7 @@ type Observers struct {
 	nc              *nats.Conn
 	agent, observer *server.Account
 	log             *slog.Logger
+	withhold        bool // see Options.Withhold
 
 	mu      sync.Mutex
 	waiting []waitingRecord
@@ -230,6 +232,9 @@ func (o *Observers) report(gap Missed) {
 
 // send publishes the events of a record, unless one of them costs too much.
 func (o *Observers) send(rec *journaletv1.Record) {
+	if o.withhold {
+		rec = clean.Withheld(rec)
+	}
 	for _, f := range messages.FlattenLazily(o.node, rec) {
 		n := o.agent.Interest(f.Subject())
 		if n == 0 || !f.Encode() {

@@ -9,6 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/clean"
+	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/test/must"
 	"github.com/journalet/journalet/test/observing"
 )
@@ -101,6 +103,29 @@ func TestConnectionHasABoundedNumberOfSubscriptions(t *testing.T) {
 	defer crowd.Leave()
 	if n := b.Observers().agent.Interest("event.n.pod.p.pod_observed"); n != 2*maxSubscriptions {
 		t.Fatalf("one event is delivered %d times, want %d", n, 2*maxSubscriptions)
+	}
+}
+
+func TestObserversGetNoWordsOfContainersIfTheyAreWithheld(t *testing.T) {
+	for _, withhold := range []bool{false, true} {
+		b := openBus(t, busDir(t), func(o *Options) { o.Withhold = withhold })
+		nc, _ := observe(t, b)
+		live, err := nc.SubscribeSync(messages.EventFilter(testNode))
+		must.OK(t, err)
+		must.OK(t, nc.Flush())
+		rec := fact(messages.Pod("p"), 0)
+		rec.Seq = 1
+		rec.GetFact().GetPodObserved().Containers = []*journaletv1.ContainerObservation{{Name: "c", Message: "my words"}}
+		b.Observers().Publish(rec)
+		m, err := live.NextMsgWithContext(testContext(t))
+		must.OK(t, err)
+		data := string(m.Data)
+		if strings.Contains(data, "my words") == withhold || strings.Contains(data, clean.Mark) != withhold {
+			t.Errorf("withheld %v: %s", withhold, m.Data)
+		}
+		if rec.GetFact().GetPodObserved().GetContainers()[0].GetMessage() != "my words" {
+			t.Error("the record itself was changed")
+		}
 	}
 }
 

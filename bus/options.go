@@ -69,6 +69,8 @@ type Options struct {
 	// TLSCertFile and TLSPrivateKeyFile are PEM files with the port's certificate, the server's first, and its key. They
 	// are read again when they have changed.
 	TLSCertFile, TLSPrivateKeyFile string
+	// Withhold leaves what containers and plugins say out of observers' events (clean.Withheld).
+	Withhold bool
 	// Log receives messages of the bus and of the NATS server; nil means slog's default.
 	Log *slog.Logger
 }

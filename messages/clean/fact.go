@@ -54,11 +54,13 @@ func Fact(e *journaletv1.Event) *journaletv1.Event {
 // Text returns a text as a field for people of at most so many bytes would hold it.
 func Text(s string, most int) string { return rule{text, most}.clean(s) }
 
-// pass is one walk over a fact: to see whether anything is to be changed, or to change it.
+// pass is one walk over an event: to see whether anything is to be changed, or to change it.
 type pass struct {
 	texts int // bound of each text, below its field's own
 	write bool
 	sum   int // bytes of the strings that were seen
+	// withhold changes what containers and plugins say, and nothing else: see Withheld.
+	withhold bool
 }
 
 // message walks over a message. It returns false, at once unless it writes, if anything in it is not as declared.
@@ -96,7 +98,7 @@ func (w *pass) field(f *field, m protoreflect.Message) bool {
 		return w.message(f.plan, v.Message())
 	default:
 		s := v.String()
-		c := w.clean(f.rule, s)
+		c := w.clean(f, s)
 		if c != s && w.write {
 			m.Set(f.fd, protoreflect.ValueOfString(c))
 		}
@@ -109,7 +111,7 @@ func (w *pass) element(f *field, m protoreflect.Message, l protoreflect.List, i 
 		return w.message(f.plan, l.Get(i).Message())
 	}
 	s := l.Get(i).String()
-	c := w.clean(f.rule, s)
+	c := w.clean(f, s)
 	if c != s && w.write {
 		m.Mutable(f.fd).List().Set(i, protoreflect.ValueOfString(c))
 	}
@@ -118,22 +120,22 @@ func (w *pass) element(f *field, m protoreflect.Message, l protoreflect.List, i 
 
 // entries walks over a map by name. Keys that differ stay different: a name that is changed gets a sum.
 func (w *pass) entries(f *field, m protoreflect.Message, all protoreflect.Map) bool {
-	var keys []string
+	var names []string
 	all.Range(func(k protoreflect.MapKey, _ protoreflect.Value) bool {
-		keys = append(keys, k.String())
+		names = append(names, k.String())
 		return true
 	})
-	slices.Sort(keys)
+	slices.Sort(names)
 	fine := true
-	for _, key := range keys {
+	for _, key := range names {
 		k := protoreflect.ValueOfString(key).MapKey()
 		v := all.Get(k)
-		name := w.clean(rule{class: name, most: maxNameBytes}, key)
+		name := w.clean(&keys, key)
 		same, to := name == key, v
 		if f.plan != nil {
 			same = w.message(f.plan, v.Message()) && same
 		} else if f.fd.MapValue().Kind() == protoreflect.StringKind {
-			c := w.clean(f.rule, v.String())
+			c := w.clean(f, v.String())
 			same, to = same && c == v.String(), protoreflect.ValueOfString(c)
 		}
 		if same {
@@ -149,8 +151,18 @@ func (w *pass) entries(f *field, m protoreflect.Message, all protoreflect.Map) b
 	return fine
 }
 
-func (w *pass) clean(r rule, s string) string {
+// keys are the keys of all maps.
+var keys = field{rule: rule{name, maxNameBytes}}
+
+func (w *pass) clean(f *field, s string) string {
+	if w.withhold {
+		if f.said && s != "" {
+			return Mark
+		}
+		return s
+	}
 	w.sum += len(s)
+	r := f.rule
 	if r.class == text || r.class == words {
 		r.most = min(r.most, w.texts)
 	}
@@ -198,6 +210,7 @@ type field struct {
 	fd   protoreflect.FieldDescriptor
 	plan *plan // of a message
 	rule rule  // of a string
+	said bool  // it is in said
 }
 
 // plans are those of all messages in events, by name: without an entry a message has no strings. They are built when
@@ -237,6 +250,7 @@ func (b *builder) plan(md protoreflect.MessageDescriptor) *plan {
 		if of.Message() != nil {
 			f.plan = b.plan(of.Message())
 		}
+		f.said = slices.Contains(said, Name(f.fd))
 		known := false
 		if f.rule, known = b.declared[Name(f.fd)]; !known {
 			f.rule = rule{name, maxFactBytes} // of a decision, which is no fact

@@ -165,7 +165,8 @@ func (a *agent) open(ctx context.Context) (err error) {
 	}
 	a.bus, err = bus.Prepare(ctx, bus.Options{
 		Dir: filepath.Join(a.cfg.RootDir, own.Bus), Node: a.facts.NodeName, Sync: sync, Log: a.log,
-		Listen: a.cfg.BusListen, TLSCertFile: a.cfg.BusTLSCertFile, TLSPrivateKeyFile: a.cfg.BusTLSPrivateKeyFile,
+		Withhold: !a.cfg.ObserveContainerOutput,
+		Listen:   a.cfg.BusListen, TLSCertFile: a.cfg.BusTLSCertFile, TLSPrivateKeyFile: a.cfg.BusTLSPrivateKeyFile,
 	})
 	if err != nil {
 		return err

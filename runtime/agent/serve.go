@@ -205,7 +205,8 @@ func (a *agent) notify(ctx context.Context) error {
 func (a *agent) serveQueries(ctx context.Context) (func(), error) {
 	return query.Serve(ctx, query.Options{
 		Conn: a.bus.Services(), Host: a.host, Journal: a.bus.Journal(), Node: a.facts.NodeName, NodeView: a.nodeView,
-		History: a.openHistory, Prune: a.prune, Images: a.listImages, Fact: a.host.Fact,
+		Withhold: !a.cfg.ObserveContainerOutput,
+		History:  a.openHistory, Prune: a.prune, Images: a.listImages, Fact: a.host.Fact,
 		Version: Version, Epoch: a.bus.Opening().Epoch, Simulated: simulated(a.cfg), Log: a.log,
 	})
 }

@@ -227,6 +227,9 @@ type Config struct {
 	// BusTLSCertFile and BusTLSPrivateKeyFile are the port's certificate and its key. They are not the kubelet's
 	// tlsCertFile and tlsPrivateKeyFile: those are its API's, which has other clients.
 	BusTLSCertFile, BusTLSPrivateKeyFile string
+	// ObserveContainerOutput shows observers what containers and device plugins say. Otherwise their events, live and of
+	// the past, have a mark in its place.
+	ObserveContainerOutput bool
 
 	// TracingEndpoint is host:port of an OTLP receiver. TracingSamplingRatePerMillion is how many of a million starts of
 	// pods are traced; 0: none, and nothing is connected.
@@ -286,7 +289,8 @@ func Defaults() *Config {
 		SandboxSeccompProfile: SandboxSeccompMinimal,
 		EnableServer:          true, StreamIdle: DefaultStreamIdle,
 		HealthzPort: DefaultHealthzPort, HealthzBindAddress: DefaultHealthzAddress,
-		JournalSync: "always", JournalRetentionAge: DefaultJournalAge, JournalRetentionBytes: DefaultJournalBytes,
+		ObserveContainerOutput: true,
+		JournalSync:            "always", JournalRetentionAge: DefaultJournalAge, JournalRetentionBytes: DefaultJournalBytes,
 		LogFormat: LogText, TracingEndpoint: DefaultTracingEndpoint,
 		Cluster: defaultCluster(), Server: defaultServer(),
 	}
@@ -440,6 +444,8 @@ func (c *Config) addBusFlags(fs *pflag.FlagSet) {
 		"PEM file with the certificate of --bus-listen; read again when it has changed")
 	fs.StringVar(&c.BusTLSPrivateKeyFile, "bus-tls-private-key-file", c.BusTLSPrivateKeyFile,
 		"PEM file with the key of --bus-tls-cert-file")
+	fs.BoolVar(&c.ObserveContainerOutput, "observe-container-output", c.ObserveContainerOutput,
+		"whether events for observers have termination messages, output of probes and hooks, and values of device plugins")
 }
 
 // Problem is a warning about a configuration file that does not prevent a start.

@@ -122,12 +122,13 @@ func added(uid, namespace, name string) *journaletv1.Event {
 
 // testAgent is an agent without its deciders: a real bus with the services on it.
 type testAgent struct {
-	t    testing.TB
-	bus  *bus.Bus
-	host *fakeHost
-	dir  string
-	stop func()
-	mute atomic.Bool // stored records are not published
+	t        testing.TB
+	bus      *bus.Bus
+	host     *fakeHost
+	dir      string
+	stop     func()
+	mute     atomic.Bool // stored records are not published
+	withhold bool        // from the next start on
 }
 
 func newTestAgent(t testing.TB) *testAgent {
@@ -161,7 +162,7 @@ func (w *testAgent) start(t testing.TB) {
 		Conn: b.Services(), Host: w.host, Journal: b.Journal(), Node: testNode, Version: "v1.2.3-rc.1",
 		Epoch:    b.Opening().Epoch,
 		NodeView: func() pod.Node { return pod.Node{HostIPs: []string{"192.0.2.1"}, RuntimeName: "containerd"} },
-		Started:  at(0), Log: quietLog,
+		Started:  at(0), Log: quietLog, Withhold: w.withhold,
 	})
 	must.OK(t, err)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages/clean"
 )
 
 // EventsRead is the request of observers, with the key for events: a page of the journal's events, as RecordsRead. It
@@ -52,9 +53,12 @@ type past struct {
 
 // servePast starts to serve observers' requests. They end with the server's context.
 func (s *server) servePast() (*nats.Subscription, error) {
-	p := &past{s: s, wake: make(chan struct{}, 1)}
+	p, view := &past{s: s, wake: make(chan struct{}, 1)}, whole
+	if s.Withhold {
+		view = clean.Withheld
+	}
 	p.e = endpoint{EventsRead, "a page of the journal's events", requestTimeout,
-		single(func(ctx context.Context, q ReadRequest) (*Page, error) { return s.readPage(ctx, q, pastLimits) })}
+		single(func(ctx context.Context, q ReadRequest) (*Page, error) { return s.readPage(ctx, q, pastLimits, view) })}
 	sub, err := s.Conn.Subscribe(bus.PastEvents(s.Node), p.take)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,8 @@ import (
 
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/clean"
+	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/test/must"
 	"github.com/journalet/journalet/test/strict"
 )
@@ -66,6 +68,26 @@ func TestObserverReadsThePastWithItsOwnKey(t *testing.T) {
 	}
 	if _, err := readPast(testContext(t), nc, strings.Repeat("x", maxRequest)); !errors.As(err, &e) || e.Code != 400 {
 		t.Errorf("a huge request gets %v", err)
+	}
+}
+
+func TestObserverReadsNoWordsOfContainersIfTheyAreWithheld(t *testing.T) {
+	w := newTestAgent(t)
+	w.end(t)
+	w.withhold = true
+	w.start(t)
+	w.fact(messages.Pod("u1"), 1, observed("u1", &journaletv1.ContainerObservation{Name: "c", Message: "my words"}))
+	w.flush(t)
+	page, err := readPast(testContext(t), w.observer(t), ReadRequest{})
+	must.OK(t, err)
+	if len(page.Events) != 1 || !strings.Contains(string(page.Events[0].Data), clean.Mark) ||
+		strings.Contains(string(page.Events[0].Data), "my words") {
+		t.Errorf("%+v", page.Events)
+	}
+	all, err := w.client(t).Read(testContext(t), ReadRequest{})
+	must.OK(t, err)
+	if len(all.Events) != 1 || !strings.Contains(string(all.Events[0].Data), "my words") {
+		t.Errorf("with the key for queries: %+v", all.Events)
 	}
 }
 

@@ -24,10 +24,16 @@ type limits struct {
 var pageLimits = limits{MaxPageEvents, maxPageBytes, maxScan}
 
 func (s *server) readRecords(ctx context.Context, q ReadRequest) (*Page, error) {
-	return s.readPage(ctx, q, pageLimits)
+	return s.readPage(ctx, q, pageLimits, whole)
 }
 
-func (s *server) readPage(ctx context.Context, q ReadRequest, most limits) (*Page, error) {
+// whole is the view of a record for who may see all of it.
+func whole(rec *journaletv1.Record) *journaletv1.Record { return rec }
+
+// readPage returns a page of the events in view's records.
+func (s *server) readPage(
+	ctx context.Context, q ReadRequest, most limits, view func(*journaletv1.Record) *journaletv1.Record,
+) (*Page, error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
@@ -44,7 +50,7 @@ func (s *server) readPage(ctx context.Context, q ReadRequest, most limits) (*Pag
 		return nil, err
 	}
 	q.Record = func(seq uint64) ([]messages.Flat, error) { return s.flatRecord(ctx, seq) }
-	p := pager{q: &q, most: most, node: s.Node, page: page}
+	p := pager{q: &q, most: most, node: s.Node, page: page, view: view}
 	page.Next = from
 	if from <= page.Last {
 		if err := s.Journal.Read(ctx, from, page.Last, "", p.take); err != nil && !errors.Is(err, errPageFull) {
@@ -126,6 +132,7 @@ type pager struct {
 	q             *ReadRequest
 	most          limits
 	node          string
+	view          func(*journaletv1.Record) *journaletv1.Record
 	page          *Page
 	records, size int
 	scanned       int
@@ -140,7 +147,7 @@ func (p *pager) take(rec *journaletv1.Record, _ int) error {
 		return errPageFull
 	}
 	before := len(p.page.Events)
-	for _, f := range messages.FlattenLazily(p.node, rec) {
+	for _, f := range messages.FlattenLazily(p.node, p.view(rec)) {
 		wanted, err := p.q.Match(&f)
 		if err != nil {
 			return err

@@ -56,6 +56,8 @@ type Options struct {
 	Images func(context.Context) (*ImageList, error)
 	// Fact records what an operator requests; nil: nothing of that is served.
 	Fact func(ctx context.Context, about messages.Ref, e *journaletv1.Event) error
+	// Withhold leaves what containers and plugins say out of what observers read (clean.Withheld).
+	Withhold bool
 	// Version is the agent's, as `journalet version` prints it.
 	Version string
 	// Epoch is the number of this run.
