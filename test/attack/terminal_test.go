@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/test/must"
 	"github.com/journalet/journalet/test/node"
@@ -35,6 +36,22 @@ func TestLogLinesWithEscapeSequences(t *testing.T) {
 			}
 		},
 		check: socketWorks,
+	}.run(t)
+}
+
+// A termination message that acts on a terminal, and is no UTF-8. The status has it as a kubelet's has.
+func TestTerminationMessageOfAnyBytes(t *testing.T) {
+	attack{
+		begin: func(g *target) {
+			script := `printf 'begin\033[2J\302\233 31m\377 end' >/dev/termination-log; exit 1`
+			g.put(node.Pod("attacker", node.Image, script))
+			g.await("attacker", "restarted, with its message", func(p *corev1.Pod) bool {
+				last := node.Container(p, "main").LastTerminationState.Terminated
+				return last != nil && last.Message == "begin\x1b[2J\u009b 31m\ufffd end"
+			})
+		},
+		restart: true,
+		check:   socketWorks,
 	}.run(t)
 }
 
