@@ -83,12 +83,12 @@ func (w *pass) message(p *plan, m protoreflect.Message) bool {
 
 func (w *pass) field(f *field, m protoreflect.Message) bool {
 	switch v := m.Get(f.fd); {
-	case f.fd.IsMap():
+	case f.isMap:
 		return w.entries(f, m, v.Map())
-	case f.fd.IsList():
-		fine := true
-		for i := range v.List().Len() {
-			fine = w.element(f, m, v.List(), i) && fine
+	case f.isList:
+		fine, l := true, v.List()
+		for i := range l.Len() {
+			fine = w.element(f, m, l, i) && fine
 			if !fine && !w.write {
 				return false
 			}
@@ -211,6 +211,8 @@ type field struct {
 	plan *plan // of a message
 	rule rule  // of a string
 	said bool  // it is in said
+	// isMap and isList are fd's, whose own take longer.
+	isMap, isList bool
 }
 
 // plans are those of all messages in events, by name: without an entry a message has no strings. They are built when
@@ -243,8 +245,9 @@ func (b *builder) plan(md protoreflect.MessageDescriptor) *plan {
 	p := new(plan)
 	for i := range md.Fields().Len() {
 		f := field{fd: md.Fields().Get(i)}
+		f.isMap, f.isList = f.fd.IsMap(), f.fd.IsList()
 		of := f.fd
-		if f.fd.IsMap() {
+		if f.isMap {
 			of = f.fd.MapValue()
 		}
 		if of.Message() != nil {
@@ -256,7 +259,7 @@ func (b *builder) plan(md protoreflect.MessageDescriptor) *plan {
 			f.rule = rule{name, maxFactBytes} // of a decision, which is no fact
 		}
 		if f.plan != nil || of.Kind() == protoreflect.StringKind ||
-			f.fd.IsMap() && f.fd.MapKey().Kind() == protoreflect.StringKind {
+			f.isMap && f.fd.MapKey().Kind() == protoreflect.StringKind {
 			p.fields = append(p.fields, f)
 		}
 	}
