@@ -163,11 +163,7 @@ func (a *agent) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	a.bus, err = bus.Prepare(ctx, bus.Options{
-		Dir: filepath.Join(a.cfg.RootDir, own.Bus), Node: a.facts.NodeName, Sync: sync, Log: a.log,
-		Withhold: !a.cfg.ObserveContainerOutput,
-		Listen:   a.cfg.BusListen, TLSCertFile: a.cfg.BusTLSCertFile, TLSPrivateKeyFile: a.cfg.BusTLSPrivateKeyFile,
-	})
+	a.bus, err = bus.Prepare(ctx, a.busOptions(sync))
 	if err != nil {
 		return err
 	}

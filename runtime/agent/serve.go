@@ -16,6 +16,7 @@ import (
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/dispatch"
 	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/api/query"
@@ -24,6 +25,7 @@ import (
 	"github.com/journalet/journalet/runtime/cri/calls"
 	"github.com/journalet/journalet/runtime/history"
 	"github.com/journalet/journalet/runtime/history/open"
+	"github.com/journalet/journalet/runtime/own"
 	"github.com/journalet/journalet/runtime/preflight"
 )
 
@@ -203,12 +205,24 @@ func (a *agent) notify(ctx context.Context) error {
 
 // serveQueries serves the command line and other clients.
 func (a *agent) serveQueries(ctx context.Context) (func(), error) {
-	return query.Serve(ctx, query.Options{
+	return query.Serve(ctx, a.queryOptions())
+}
+
+func (a *agent) queryOptions() query.Options {
+	return query.Options{
 		Conn: a.bus.Services(), Host: a.host, Journal: a.bus.Journal(), Node: a.facts.NodeName, NodeView: a.nodeView,
 		Withhold: !a.cfg.ObserveContainerOutput,
 		History:  a.openHistory, Prune: a.prune, Images: a.listImages, Fact: a.host.Fact,
 		Version: Version, Epoch: a.bus.Opening().Epoch, Simulated: simulated(a.cfg), Log: a.log,
-	})
+	}
+}
+
+func (a *agent) busOptions(sync bus.SyncPolicy) bus.Options {
+	return bus.Options{
+		Dir: filepath.Join(a.cfg.RootDir, own.Bus), Node: a.facts.NodeName, Sync: sync, Log: a.log,
+		Withhold: !a.cfg.ObserveContainerOutput,
+		Listen:   a.cfg.BusListen, TLSCertFile: a.cfg.BusTLSCertFile, TLSPrivateKeyFile: a.cfg.BusTLSPrivateKeyFile,
+	}
 }
 
 // openHistory opens the agent's own journal to read it back.

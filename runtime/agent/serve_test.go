@@ -1,12 +1,17 @@
 package agent
 
 import (
+	"context"
+	"errors"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri/calls"
+	"github.com/journalet/journalet/test/must"
 )
 
 func TestHealthNamesQuarantinedActorsThatAllPodsNeed(t *testing.T) {
@@ -48,4 +53,20 @@ func TestHealthNamesTheOldestHangingActorAndCall(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
+}
+
+func TestObserversGetWhatContainersSayUnlessTheFlagSaysOtherwise(t *testing.T) {
+	a := openForRetention(t, filepath.Join(t.TempDir(), "bus"))
+	if !a.cfg.ObserveContainerOutput {
+		t.Error("by default they do not")
+	}
+	for _, show := range []bool{true, false} {
+		a.cfg.ObserveContainerOutput = show
+		if live, past := a.busOptions(bus.SyncPolicy{}).Withhold, a.queryOptions().Withhold; live == show || past == show {
+			t.Errorf("shown %v: withheld in live events %v, in those of the past %v", show, live, past)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
+	defer cancel()
+	must.OK(t, errors.Join(a.bus.Journal().Flush(ctx), a.host.Stop(ctx), a.bus.Close(ctx)))
 }
