@@ -310,7 +310,13 @@ func (d *Driver) answered(uid string, object types.UID, got *corev1.Pod) {
 	defer d.mu.Unlock()
 	delete(d.refused, uid)
 	if got.UID == object {
-		d.answers[object] = answer{got, d.opts.Monotonic()}
+		// Of all pods at once, their specs would be most of the agent's memory.
+		d.answers[object] = answer{&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: got.Namespace, Name: got.Name, UID: got.UID, ResourceVersion: got.ResourceVersion,
+			},
+			Status: got.Status,
+		}, d.opts.Monotonic()}
 	}
 }
 

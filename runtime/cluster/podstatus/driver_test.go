@@ -102,7 +102,7 @@ func (w *world) add(uid string, phase corev1.PodPhase) {
 	w.version++
 	p := &corev1.Pod{}
 	p.UID, p.Name, p.ResourceVersion, p.Status.Phase = types.UID(uid), uid, strconv.Itoa(w.version), phase
-	p.Status.StartTime = &begun
+	p.Status.StartTime, p.Spec.NodeName = &begun, "n"
 	w.pods[uid] = p
 }
 
@@ -296,6 +296,9 @@ func TestResponseIsTheBaseUntilTheWatchShowsIt(t *testing.T) {
 			synctest.Wait()
 		}
 		w.requests(t, "0s patch Running u", "0s patch Pending u")
+		if kept := w.d.answers["u"].pod; kept == nil || kept.Spec.NodeName != "" {
+			t.Errorf("of the response is kept %v, want no spec: many may be large", kept)
+		}
 		// Somebody edits what is ours.
 		w.add("u", corev1.PodRunning)
 		w.d.Seen("u")
