@@ -176,7 +176,7 @@ func (a *agent) open(ctx context.Context) (err error) {
 	})
 	a.host = host.New(host.Options{
 		Node: a.facts.NodeName, Epoch: a.bus.Opening().Epoch, Journal: a.bus.Journal(), Snapshots: a.bus.Snapshots(),
-		Deciders: fold.AllDeciders, Manifest: a.manifests.get, Effects: a, Now: time.Now, Log: a.log,
+		Deciders: fold.AllDeciders, Manifest: a.manifests.light, Effects: a, Now: time.Now, Log: a.log,
 	})
 	a.bus.Journal().OnStored(a.dispatch)
 	a.bus.Journal().Measure(bus.Meter{Appended: a.metrics.Appended, Synced: a.metrics.Synced})

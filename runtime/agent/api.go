@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -176,15 +177,21 @@ func served(st *journaletv1.PodState) bool {
 		st.GetStage() != journaletv1.PodStage_POD_STAGE_UNSPECIFIED
 }
 
+// podOf is a pod as its actor shows it, and the digest of its manifest.
+type podOf struct {
+	*corev1.Pod
+	digest string
+}
+
 // Pods returns all pods, sorted by namespace and name. One whose actor does not answer in time is left out.
-func (p apiPods) Pods(ctx context.Context) ([]*corev1.Pod, error) {
+func (p apiPods) Pods(ctx context.Context) (iter.Seq[*corev1.Pod], error) {
 	on, left := p.a.nodeView(), podDeadline{requestTimeout}
-	var out []*corev1.Pod
+	var out []podOf
 	for _, ref := range p.a.host.Refs(journaletv1.ActorKind_ACTOR_KIND_POD) {
-		view := make(chan *corev1.Pod, 1)
+		view := make(chan podOf, 1)
 		err := p.inspect(ctx, ref, &left, func(actor *pod.Actor) {
 			if served(actor.Pod()) {
-				view <- actor.View(on)
+				view <- podOf{actor.View(on), actor.Pod().GetPod().GetDigest()}
 			}
 		})
 		if err != nil && ctx.Err() != nil {
@@ -196,14 +203,22 @@ func (p apiPods) Pods(ctx context.Context) ([]*corev1.Pod, error) {
 		default:
 		}
 	}
-	slices.SortFunc(out, func(x, y *corev1.Pod) int {
+	slices.SortFunc(out, func(x, y podOf) int {
 		return cmp.Or(strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name),
 			strings.Compare(string(x.UID), string(y.UID)))
 	})
-	return out, nil
+	return func(yield func(*corev1.Pod) bool) {
+		for i, v := range out {
+			p.a.manifests.whole(ctx, v.digest, v.Pod)
+			if out[i] = (podOf{}); !yield(v.Pod) {
+				return
+			}
+		}
+	}, nil
 }
 
-// Pod returns the pod with a name, nil if there is none. Of two incarnations it is the one that is not ending.
+// Pod returns the pod with a name, nil if there is none, without the large texts that its actor does not have. Of two
+// incarnations it is the one that is not ending.
 func (p apiPods) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	left := podDeadline{requestTimeout}
 	var best messages.Ref

@@ -217,8 +217,11 @@ func (r *reports) static(ctx context.Context, uid string) (mirror.Static, error)
 		return mirror.Static{}, err
 	}
 	select {
-	case a := <-out:
-		return a.Static, a.error
+	case got := <-out:
+		if got.Pod != nil {
+			r.a.manifests.whole(ctx, got.Digest, got.Pod)
+		}
+		return got.Static, got.error
 	default:
 		return mirror.Static{}, mirror.ErrNoPod
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/lru"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/source/manifest"
@@ -14,18 +15,32 @@ import (
 )
 
 // manifestCache caches decoded manifests by digest while an actor may need them, so that no event and no call reads the
-// disk or decodes JSON.
+// disk or decodes JSON. Of those with large texts it has what manifest.Light leaves, and the whole of the last few.
 type manifestCache struct {
 	load func(ctx context.Context, digest string) ([]byte, error)
 	// secrets returns the contents of the Secrets that a pod refers to; ok is false if they are unknown. Nil: none.
 	secrets func(uid string) (values []string, ok bool)
 
+	// large are the whole of large manifests.
+	large *lru.Cache
+
 	mu   sync.Mutex
-	pods map[string]*corev1.Pod
+	pods map[string]cached
 	// owned are the last two digests of each pod, the newest first: calls for the old manifest may still run during an
 	// update. They are dropped with their pod.
 	owned map[string][2]string
 }
+
+// cached is a manifest in memory. whole is nil for a large one; light is what manifest.Light leaves of it.
+type cached struct{ whole, light *corev1.Pod }
+
+const (
+	// maxSmallBytes is the size up to which a manifest is kept whole. Those of most pods have some KiB.
+	maxSmallBytes = 32 << 10
+	// maxLarge bounds the larger ones that are kept whole: at most 24 MiB, as etcd has no object of more than 1.5 MiB. A
+	// pod that starts or writes its log has its manifest read again and again.
+	maxLarge = 16
+)
 
 // maxManifests bounds the pods whose manifests are cached. It is more than a directory may hold (4096 files). It evicts
 // manifests that are read but never run, such as an edited duplicate: no event ends them. An evicted manifest is read
@@ -36,21 +51,29 @@ const maxManifests = 8192
 const withholdTimeout = 5 * time.Second
 
 func newManifestCache(load func(ctx context.Context, digest string) ([]byte, error)) *manifestCache {
-	return &manifestCache{load: load, pods: map[string]*corev1.Pod{}, owned: map[string][2]string{}}
+	return &manifestCache{
+		load: load, large: lru.New(maxLarge), pods: map[string]cached{}, owned: map[string][2]string{},
+	}
 }
 
 // add caches a pod that was just stored under its digest.
 func (c *manifestCache) add(digest string, pod *corev1.Pod) {
+	kept := cached{pod, manifest.Light(pod)}
+	if kept.light != pod && pod.Size() > maxSmallBytes {
+		kept.whole = nil
+		c.large.Add(digest, pod)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	uid := string(pod.UID)
-	c.pods[digest] = pod
+	c.pods[digest] = kept
 	had := c.owned[uid]
 	if had[0] == digest {
 		return
 	}
 	if had[1] != digest {
 		delete(c.pods, had[1])
+		c.large.Remove(had[1])
 	}
 	c.owned[uid] = [2]string{digest, had[0]}
 	for other := range c.owned {
@@ -67,34 +90,68 @@ func (c *manifestCache) add(digest string, pod *corev1.Pod) {
 func (c *manifestCache) drop(uid string) {
 	for _, digest := range c.owned[uid] {
 		delete(c.pods, digest)
+		c.large.Remove(digest)
 	}
 	delete(c.owned, uid)
 }
 
-// get returns a manifest from memory or from the bus.
+// get returns a manifest from memory or from the bus, whole.
 func (c *manifestCache) get(ctx context.Context, digest string) (*corev1.Pod, error) {
 	c.mu.Lock()
-	pod := c.pods[digest]
+	kept := c.pods[digest]
 	c.mu.Unlock()
-	if pod != nil {
-		return pod, nil
+	if kept.whole != nil {
+		return kept.whole, nil
+	}
+	if whole, ok := c.large.Get(digest); ok {
+		return whole.(*corev1.Pod), nil //nolint:forcetypeassert // add puts nothing else there
 	}
 	b, err := c.load(ctx, digest)
 	if err != nil {
 		return nil, fmt.Errorf("manifest %s: %w", digest, err)
 	}
-	if pod, err = manifest.Load(b); err != nil {
+	pod, err := manifest.Load(b)
+	if err != nil {
 		return nil, fmt.Errorf("manifest %s: %w", digest, err)
 	}
 	c.add(digest, pod)
 	return pod, nil
 }
 
-// newest returns the newest manifest of a pod; nil if none is in memory.
+// light returns a manifest as actors have it: see manifest.Light.
+func (c *manifestCache) light(ctx context.Context, digest string) (*corev1.Pod, error) {
+	c.mu.Lock()
+	kept := c.pods[digest]
+	c.mu.Unlock()
+	if kept.light != nil {
+		return kept.light, nil
+	}
+	pod, err := c.get(ctx, digest)
+	if err != nil {
+		return nil, err
+	}
+	return manifest.Light(pod), nil // it may have been evicted already
+}
+
+// whole gives a pod that an actor shows the texts that the actor does not have. It stays as it is if they cannot be
+// read any more.
+func (c *manifestCache) whole(ctx context.Context, digest string, pod *corev1.Pod) {
+	c.mu.Lock()
+	kept := c.pods[digest]
+	c.mu.Unlock()
+	if digest == "" || kept.light != nil && kept.light == kept.whole {
+		return
+	}
+	if all, err := c.get(ctx, digest); err == nil {
+		pod.Spec = *all.Spec.DeepCopy()
+	}
+}
+
+// newest returns the newest manifest of a pod, light; nil if none is in memory.
 func (c *manifestCache) newest(uid string) *corev1.Pod {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.pods[c.owned[uid][0]]
+	return c.pods[c.owned[uid][0]].light
 }
 
 // own sets the manifest of a pod of an earlier run.

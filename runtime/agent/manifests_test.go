@@ -2,8 +2,10 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
 )
 
 func named(uid string) *corev1.Pod {
@@ -52,6 +55,46 @@ func TestManifestCacheIsBounded(t *testing.T) {
 	}
 	if len(l.pods) > maxManifests || len(l.owned) > maxManifests {
 		t.Errorf("cached %d manifests of %d pods, at most %d", len(l.pods), len(l.owned), maxManifests)
+	}
+}
+
+func TestLargeManifestsAreInMemoryAsActorsHaveThem(t *testing.T) {
+	disk := map[string][]byte{}
+	loads := 0
+	l := newManifestCache(func(_ context.Context, digest string) ([]byte, error) { loads++; return disk[digest], nil })
+	const all = 4 * maxLarge
+	for i := range all {
+		pod := named(fmt.Sprint("uid-", i))
+		pod.Kind, pod.APIVersion = "Pod", "v1"
+		pod.Spec.Containers = []corev1.Container{{Name: "c", Args: []string{strings.Repeat("x", 100_000)}}}
+		digest := fmt.Sprint("digest-", i)
+		var err error
+		disk[digest], err = json.Marshal(pod)
+		must.OK(t, err)
+		l.add(digest, pod)
+	}
+	held, whole := 0, 0
+	for i := range all {
+		light, err := l.light(t.Context(), fmt.Sprint("digest-", i))
+		must.OK(t, err)
+		held += light.Size()
+	}
+	if n := l.large.Len(); held > all*1000 || loads > 0 || n > maxLarge {
+		t.Errorf("%d bytes are held for actors, %d manifests whole, %d were read", held, n, loads)
+	}
+	for i := range all {
+		digest := fmt.Sprint("digest-", i)
+		pod, err := l.get(t.Context(), digest)
+		must.OK(t, err)
+		whole += pod.Size()
+		shown := l.newest(fmt.Sprint("uid-", i)).DeepCopy()
+		l.whole(t.Context(), digest, shown)
+		if len(shown.Spec.Containers[0].Args[0]) != 100_000 {
+			t.Fatalf("the pod is shown with %s", shown.Spec.Containers[0].Args)
+		}
+	}
+	if whole < all*100_000 || loads == 0 || l.large.Len() > maxLarge {
+		t.Errorf("%d bytes are read, %d times; %d manifests are whole", whole, loads, l.large.Len())
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"net"
 	"net/http"
@@ -134,7 +135,7 @@ func webPod() *corev1.Pod {
 
 type fakePods []*corev1.Pod
 
-func (f fakePods) Pods(context.Context) ([]*corev1.Pod, error) { return f, nil }
+func (f fakePods) Pods(context.Context) (iter.Seq[*corev1.Pod], error) { return slices.Values(f), nil }
 
 func (f fakePods) Pod(_ context.Context, namespace, name string) (*corev1.Pod, error) {
 	for _, p := range f {

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -23,8 +24,9 @@ const (
 
 // Pods are the pods of the node, without orphans and those that have finished.
 type Pods interface {
-	// Pods returns all pods with their status, as the Kubernetes API shows them.
-	Pods(ctx context.Context) ([]*corev1.Pod, error)
+	// Pods returns all pods with their status, as the Kubernetes API shows them. All together may be large: the caller
+	// keeps one at a time.
+	Pods(ctx context.Context) (iter.Seq[*corev1.Pod], error)
 	// Pod returns the pod with a name, nil if there is none. Of several incarnations it is the newest.
 	Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 }

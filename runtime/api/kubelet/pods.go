@@ -1,10 +1,12 @@
 package kubelet
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"net/http"
 	"slices"
 
@@ -22,17 +24,27 @@ func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
 	s.allPods.serve(w, r, func(ctx context.Context) ([]byte, error) { return encodePods(s.Pods.Pods(ctx)) })
 }
 
-func encodePods(pods []*corev1.Pod, err error) ([]byte, error) {
+// encodePods returns pods as a v1.PodList, which is written pod by pod.
+func encodePods(pods iter.Seq[*corev1.Pod], err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{}}
-	for _, p := range pods {
+	var b bytes.Buffer
+	b.WriteString(`{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[`)
+	between := ""
+	for p := range pods {
 		item := *p
 		item.TypeMeta = metav1.TypeMeta{} // as in any list
-		list.Items = append(list.Items, item)
+		text, err := json.Marshal(&item)
+		if err != nil {
+			return nil, err
+		}
+		b.WriteString(between)
+		b.Write(text)
+		between = ","
 	}
-	return json.Marshal(&list)
+	b.WriteString("]}")
+	return b.Bytes(), nil
 }
 
 func writeJSON(w http.ResponseWriter, data []byte) {
@@ -45,7 +57,7 @@ func (s *Server) runningPods(w http.ResponseWriter, r *http.Request) {
 	s.allRunning.serve(w, r, func(ctx context.Context) ([]byte, error) { return encodePods(s.running(ctx)) })
 }
 
-func (s *Server) running(ctx context.Context) ([]*corev1.Pod, error) {
+func (s *Server) running(ctx context.Context) (iter.Seq[*corev1.Pod], error) {
 	sandboxes, err := s.Runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
 		State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY},
 	}})
@@ -74,7 +86,7 @@ func (s *Server) running(ctx context.Context) ([]*corev1.Pod, error) {
 			})
 		}
 	}
-	return sorted(pods), nil
+	return slices.Values(sorted(pods)), nil
 }
 
 // sorted returns pods by namespace and name.

@@ -151,6 +151,13 @@ func markQuarantine(p *corev1.Pod, q *journaletv1.Quarantined) {
 		describe.DecisionError(q.GetCode()), q.GetCause(), q.GetMessage())
 }
 
+// whole gives a pod the texts that its actor does not have. It is for one pod at a time: all together may be large.
+func (s *server) whole(ctx context.Context, v podView) {
+	if s.Whole != nil {
+		s.Whole(ctx, v.state.digest, v.pod)
+	}
+}
+
 func (s *server) listPods(ctx context.Context, q ListRequest) (*rawList, error) {
 	views, err := s.views(ctx)
 	if err != nil {
@@ -170,7 +177,9 @@ func (s *server) listPods(ctx context.Context, q ListRequest) (*rawList, error) 
 			left++
 			continue
 		}
+		s.whole(ctx, v)
 		b, err := json.Marshal(v.pod)
+		v.pod.Spec = corev1.PodSpec{} // it is in b
 		if err != nil {
 			return nil, fmt.Errorf("encode pod %s: %w", key, err)
 		}
@@ -231,6 +240,7 @@ func (s *server) getPod(ctx context.Context, q PodRequest) (*PodReport, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.whole(ctx, v)
 	r := &PodReport{
 		Pod: v.pod, Source: v.state.source, Digest: v.state.digest, Stage: stageName(v.state.stage),
 		Orphan: v.state.orphan, Waits: v.state.waits, PreemptedFor: v.state.preemptedFor,

@@ -16,6 +16,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/bus"
@@ -47,6 +49,8 @@ type Options struct {
 	Node    string
 	// NodeView returns what pods show of their node; it is called for each response.
 	NodeView func() pod.Node
+	// Whole gives a pod that an actor shows what the actor does not keep of the manifest with a digest; nil: it keeps all.
+	Whole func(ctx context.Context, digest string, pod *corev1.Pod)
 	// History opens the journal to read it back; nil: what needs that is not served.
 	History func(context.Context) (history.Reader, error)
 	// Prune cuts the journal's oldest records according to its bounds, or with dryRun reports what it would cut; nil: it
