@@ -2,6 +2,9 @@ package agent
 
 import (
 	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -9,13 +12,22 @@ import (
 	"github.com/journalet/journalet/runtime/source/api"
 )
 
+// storeTimeout bounds how long a pod that arrives waits for the disk.
+const storeTimeout = 10 * time.Second
+
 // newAPISource creates the driver of the pods that the scheduler binds to this node.
 func (a *agent) newAPISource(c *client.Client, reports *reports, listed func(error)) (*api.Driver, error) {
-	watch, err := client.ListWatch(c, client.Pods.With(api.Reduce), "", "spec.nodeName="+a.facts.NodeName)
+	var d *api.Driver
+	reduce := func(pod *corev1.Pod) {
+		ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+		defer cancel()
+		d.Reduce(ctx, pod)
+	}
+	watch, err := client.ListWatch(c, client.Pods.With(reduce), "", "spec.nodeName="+a.facts.NodeName)
 	if err != nil {
 		return nil, err
 	}
-	d := api.New(api.Options{
+	d = api.New(api.Options{
 		ListWatch: watch, NodeName: a.facts.NodeName, Store: a.bus.Manifests().PutAll, Prime: a.manifests.add,
 		Changed: reports.changed, Whole: listed, Refused: reports.updateRefused, Returned: c.Returned,
 		Log: a.log,

@@ -32,6 +32,9 @@ const (
 	retryMax = 10 * time.Second
 )
 
+// maxSendBytes bounds the manifests that are in memory at once to be stored, beside the last of them.
+const maxSendBytes = 4 << 20
+
 const (
 	// maxExtended bounds the requests for extended resources that are kept of a pod's status, maxRequestBytes the name of
 	// one and that of its claim. A container has a few.
@@ -78,6 +81,8 @@ type Driver struct {
 	dirty   map[types.UID]bool // changed since the last fact
 	sendErr error              // why a manifest could not be stored or a fact not emitted
 	sent    bool               // see Complete
+	// recorded are the digests of the pods that the journal has, before those that it had at the start of this run.
+	recorded, before map[types.UID]string
 }
 
 // New returns a driver. It sends nothing before Run. It panics if a required field of Options is missing: that is a
@@ -103,7 +108,7 @@ func New(opts Options) *Driver {
 	}
 	d := &Driver{
 		opts: opts, log: opts.Log.With("source", messages.APISource), clock: opts.Clock, wake: make(chan struct{}, 1),
-		dirty: map[types.UID]bool{},
+		dirty: map[types.UID]bool{}, recorded: map[types.UID]string{},
 	}
 	d.pods = newPods(opts.NodeName, d.log, d.changed, opts.Whole)
 	d.sender = feed.Sender{
@@ -119,10 +124,30 @@ func (d *Driver) Pods() *Pods { return d.pods }
 func (d *Driver) Store() cache.ReflectorStore { return store{d.pods} }
 
 // Seed adds the source's state in the journal, so that only differences are emitted.
-func (d *Driver) Seed(state *journaletv1.SourceState) { d.sender.Seed(state) }
+func (d *Driver) Seed(state *journaletv1.SourceState) {
+	d.sender.Seed(state)
+	d.record()
+	d.before = maps.Clone(d.recorded)
+}
 
 // SeedPending adds a fact of the journal that the source's state does not have yet.
-func (d *Driver) SeedPending(fact *journaletv1.ManifestsRead) { d.sender.Apply(fact) }
+func (d *Driver) SeedPending(fact *journaletv1.ManifestsRead) {
+	d.sender.Apply(fact)
+	d.record()
+	d.before = maps.Clone(d.recorded)
+}
+
+// record notes the digests that the journal has, for Reduce.
+func (d *Driver) record() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.recorded)
+	for uid, f := range d.sender.Files {
+		for _, p := range f.GetPods() {
+			d.recorded[types.UID(uid)] = p.GetDigest()
+		}
+	}
+}
 
 func (d *Driver) changed(uid types.UID, mirror, onlyStatus bool) {
 	if !mirror && !onlyStatus {
@@ -189,11 +214,8 @@ func (d *Driver) HandOver(ctx context.Context) error {
 		}
 	}
 	delete(changed, "")
-	var files []feed.File
-	for _, uid := range slices.Sorted(maps.Keys(changed)) {
-		files = append(files, d.fileOf(uid))
-	}
-	err := d.sender.Send(ctx, files, complete)
+	err := d.send(ctx, slices.Sorted(maps.Keys(changed)), complete)
+	d.record()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.sendErr, d.sent = err, d.sent || complete && err == nil
@@ -201,6 +223,24 @@ func (d *Driver) HandOver(ctx context.Context) error {
 		maps.Copy(d.dirty, changed)
 	}
 	return err
+}
+
+// send emits the entries of pods, as many at once as need maxSendBytes of memory.
+func (d *Driver) send(ctx context.Context, uids []types.UID, complete bool) error {
+	var files []feed.File
+	var failed error
+	size := 0
+	for _, uid := range uids {
+		f := d.fileOf(uid)
+		for _, p := range f.Pods {
+			size += len(p.Canonical)
+		}
+		if files = append(files, f); size > maxSendBytes {
+			failed = errors.Join(failed, d.sender.Send(ctx, files, false))
+			files, size = nil, 0
+		}
+	}
+	return errors.Join(failed, d.sender.Send(ctx, files, complete && failed == nil))
 }
 
 // fileOf returns the entry of a pod, an empty one if it is gone.
@@ -231,10 +271,13 @@ func (d *Driver) fileOf(uid types.UID) feed.File {
 	if at := pod.CreationTimestamp; !at.IsZero() {
 		ref.CreatedAt = timestamppb.New(at.Time)
 	}
-	return feed.File{
-		ManifestFile: &journaletv1.ManifestFile{Path: string(uid), Pods: []*journaletv1.PodRef{ref}},
-		Pods:         []manifest.Parsed{parsed},
+	file := feed.File{ManifestFile: &journaletv1.ManifestFile{Path: string(uid), Pods: []*journaletv1.PodRef{ref}}}
+	if digest := pod.Annotations[storedAs]; digest != "" {
+		ref.Digest = digest
+	} else {
+		file.Pods = []manifest.Parsed{parsed}
 	}
+	return file
 }
 
 // keptRef returns the entry of a pod whose manifest is not known any more, or was never to be: the recorded one stays.

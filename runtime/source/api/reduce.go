@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,14 @@ const kindReduced = "Reduced"
 // its value says what. One that the API server sends is dropped.
 const beyondBounds = "journalet.io/beyond-bounds"
 
+// storedAs is the annotation of a pod whose large texts are in the store of manifests already, see manifest.Light. Its
+// value is the digest of the whole. One that the API server sends is dropped.
+const storedAs = "journalet.io/stored-as"
+
+// minStored is the size in bytes from which the manifest of a pod is stored as it arrives. Below, many are stored at
+// once.
+const minStored = 32 << 10
+
 // maxMirrorValue bounds the annotations that are kept of a mirror pod: those that make it one are UIDs, digests, times.
 const maxMirrorValue = 256
 
@@ -31,6 +40,7 @@ func Reduce(pod *corev1.Pod) {
 	pod.Kind, pod.APIVersion = kindReduced, ""
 	pod.ManagedFields = nil // they are most of an object
 	delete(pod.Annotations, beyondBounds)
+	delete(pod.Annotations, storedAs)
 	switch {
 	case client.Unreadable(pod) != "":
 	case manifest.IsMirror(pod):
@@ -46,6 +56,42 @@ func Reduce(pod *corev1.Pod) {
 			pod.Annotations = map[string]string{beyondBounds: why}
 		}
 	}
+}
+
+// Reduce reduces a pod as the function of this name does, and stores the large texts of one that stays: many of them
+// would not fit into memory. It is called with one pod after the other, as the API server sends them. Where the store
+// fails the pod stays whole, and HandOver stores it.
+func (d *Driver) Reduce(ctx context.Context, pod *corev1.Pod) {
+	Reduce(pod)
+	switch {
+	case pod.ObjectMeta.Size()+pod.Spec.Size() < minStored, refusal(pod) != "", manifest.IsMirror(pod), isBare(pod),
+		d.opts.NodeName != "" && pod.Spec.NodeName != d.opts.NodeName:
+		return
+	}
+	parsed, _, err := manifest.FromAPI(pod)
+	if err != nil {
+		return
+	}
+	light := manifest.Light(parsed.Pod)
+	if light == parsed.Pod {
+		return
+	}
+	d.mu.Lock()
+	recorded, before := d.recorded[pod.UID], d.before[pod.UID]
+	d.mu.Unlock()
+	as := parsed.Digest
+	if recorded != "" && recorded != as && recorded == before && parsed.Escaped().Digest == recorded {
+		as = recorded
+	}
+	if as != recorded {
+		if err := d.opts.Store(ctx, maps.All(map[string][]byte{as: parsed.Canonical})); err != nil {
+			d.log.Warn("cannot store a pod as it arrives; it is tried again", "uid", pod.UID, "error", err)
+			return
+		}
+	}
+	d.opts.Prime(as, parsed.Pod)
+	pod.Spec = light.Spec
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, storedAs, as)
 }
 
 // refusal returns why a pod is rejected with no more than its names, "" for any other.

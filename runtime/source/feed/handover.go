@@ -33,6 +33,7 @@ type Sender struct {
 	Settled func(name string)
 
 	sent bool // a complete read of this run has been emitted
+	part bool // before it, a part of it was emitted
 }
 
 // File is the current content of a file, without pods and problems if it is gone, and its pods as decoded.
@@ -59,7 +60,8 @@ func (s *Sender) Send(ctx context.Context, files []File, complete bool) error {
 	}
 	// A read is complete only when all of it has been emitted.
 	complete = complete && len(failed) == 0
-	synced := complete && (!s.Synced || !s.sent && len(changed) > 0)
+	s.part = s.part || len(changed) > 0
+	synced := complete && (!s.Synced || !s.sent && s.part)
 	for synced || len(changed) > 0 {
 		fact, size, n := &journaletv1.ManifestsRead{Source: s.Source, HeldNamesStay: true}, 0, 0
 		for ; n < len(changed) && size < maxFactBytes; n++ {
