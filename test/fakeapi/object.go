@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"reflect"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -213,19 +214,27 @@ func (o object) hasLabels(selector string) bool {
 	return true
 }
 
-func equal(a, b any) bool { return reflect.DeepEqual(plain(a), plain(b)) }
+// equal reports whether values are the same whose numbers may come from different decoders.
+func equal(a, b any) bool {
+	switch a := asMap(a).(type) {
+	case map[string]any:
+		b, ok := asMap(b).(map[string]any)
+		return ok && maps.EqualFunc(a, b, equal)
+	case []any:
+		b, ok := b.([]any)
+		return ok && slices.EqualFunc(a, b, equal)
+	case string, bool, nil:
+		return a == b
+	default:
+		return b != nil && fmt.Sprint(a) == fmt.Sprint(b)
+	}
+}
 
-// plain lets values compare whose numbers come from different decoders.
-func plain(v any) any {
-	text, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
+func asMap(v any) any {
+	if o, ok := v.(object); ok {
+		return map[string]any(o)
 	}
-	var p any
-	if err := json.Unmarshal(text, &p); err != nil {
-		panic(err)
-	}
-	return p
+	return v
 }
 
 // status returns a Status of failure.

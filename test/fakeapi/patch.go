@@ -3,6 +3,7 @@ package fakeapi
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -27,7 +28,12 @@ func (s *Server) patch(k key, r APIRequest) (object, error) {
 	var next object
 	switch how, _, _ := strings.Cut(r.HTTP.Header.Get("Content-Type"), ";"); types.PatchType(how) {
 	case types.StrategicMergePatchType:
-		next, err = strategicMerge(old, r.Body, kinds[k.resource].typed)
+		part := old
+		if r.Subresource == "status" { // nothing else changes, and a spec may be large
+			part = maps.Clone(old)
+			delete(part, "spec")
+		}
+		next, err = strategicMerge(part, r.Body, kinds[k.resource].typed)
 	case types.MergePatchType:
 		next, _ = mergePatch(map[string]any(old.clone()), map[string]any(patch)).(map[string]any)
 	default:

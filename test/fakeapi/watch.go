@@ -2,7 +2,6 @@ package fakeapi
 
 import (
 	"cmp"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strconv"
@@ -163,7 +162,7 @@ func (s *Server) serveWatch(rw http.ResponseWriter, r APIRequest) error {
 	rw.WriteHeader(http.StatusOK)
 	flush := http.NewResponseController(rw).Flush
 	_ = flush()
-	out := json.NewEncoder(rw)
+	out := encoder(rw)
 	for {
 		select {
 		case f := <-w.frames:
