@@ -1,7 +1,6 @@
 package kubelet
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -21,17 +20,15 @@ import (
 
 // pods serves the node's pods as a v1.PodList.
 func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
-	s.allPods.serve(w, r, func(ctx context.Context) ([]byte, error) { return encodePods(s.Pods.Pods(ctx)) })
+	s.allPods.serve(w, r, func(ctx context.Context) (page, error) { return encodePods(s.Pods.Pods(ctx)) })
 }
 
 // encodePods returns pods as a v1.PodList, which is written pod by pod.
-func encodePods(pods iter.Seq[*corev1.Pod], err error) ([]byte, error) {
+func encodePods(pods iter.Seq[*corev1.Pod], err error) (page, error) {
 	if err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	b.WriteString(`{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[`)
-	between := ""
+	out := page{[]byte(`{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[`)}
 	for p := range pods {
 		item := *p
 		item.TypeMeta = metav1.TypeMeta{} // as in any list
@@ -39,22 +36,26 @@ func encodePods(pods iter.Seq[*corev1.Pod], err error) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.WriteString(between)
-		b.Write(text)
-		between = ","
+		if len(out) > 1 {
+			out = append(out, []byte(","))
+		}
+		out = append(out, text)
 	}
-	b.WriteString("]}")
-	return b.Bytes(), nil
+	return append(out, []byte("]}")), nil
 }
 
-func writeJSON(w http.ResponseWriter, data []byte) {
+func writeJSON(w http.ResponseWriter, data ...[]byte) {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(data) // the client has left
+	for _, piece := range data {
+		if _, err := w.Write(piece); err != nil {
+			return // the client has left
+		}
+	}
 }
 
 // runningPods serves what the runtime shows, in the form of pods: names, UIDs, containers with their images.
 func (s *Server) runningPods(w http.ResponseWriter, r *http.Request) {
-	s.allRunning.serve(w, r, func(ctx context.Context) ([]byte, error) { return encodePods(s.running(ctx)) })
+	s.allRunning.serve(w, r, func(ctx context.Context) (page, error) { return encodePods(s.running(ctx)) })
 }
 
 func (s *Server) running(ctx context.Context) (iter.Seq[*corev1.Pod], error) {

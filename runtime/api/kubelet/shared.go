@@ -12,6 +12,20 @@ import (
 // readers keep no memory, and nobody from reading.
 const maxHeld = 4
 
+// maxHeldBytes bounds the bytes of these encodings in the same way, but for the newest: a page may have a hundred
+// megabytes, with 110 pods of the largest size.
+const maxHeldBytes = 16 << 20
+
+// page is the body of a response, in pieces: in one, a large page would take twice its bytes while it grows.
+type page [][]byte
+
+func (p page) size() (n int) {
+	for _, piece := range p {
+		n += len(piece)
+	}
+	return n
+}
+
 // shared serves a page that grows with the node: all who request it during one encoding get the next one, and there is
 // no other meanwhile. So what a reader gets is never older than its request.
 type shared struct {
@@ -23,15 +37,15 @@ type shared struct {
 
 // encoding is a page at one moment. data and err are set once done is closed.
 type encoding struct {
-	encode  func(context.Context) ([]byte, error)
+	encode  func(context.Context) (page, error)
 	readers map[*http.ResponseController]bool // guarded by shared.mu
 	done    chan struct{}
-	data    []byte
+	data    page
 	err     error
 }
 
 // serve answers with what encode returns, to which it gives respondTimeout.
-func (s *shared) serve(w http.ResponseWriter, r *http.Request, encode func(context.Context) ([]byte, error)) {
+func (s *shared) serve(w http.ResponseWriter, r *http.Request, encode func(context.Context) (page, error)) {
 	on := http.NewResponseController(w)
 	e := s.join(on, encode)
 	defer s.leave(e, on)
@@ -45,10 +59,10 @@ func (s *shared) serve(w http.ResponseWriter, r *http.Request, encode func(conte
 		fail(w, http.StatusInternalServerError, e.err.Error())
 		return
 	}
-	writeJSON(w, e.data)
+	writeJSON(w, e.data...)
 }
 
-func (s *shared) join(on *http.ResponseController, encode func(context.Context) ([]byte, error)) *encoding {
+func (s *shared) join(on *http.ResponseController, encode func(context.Context) (page, error)) *encoding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.next == nil {
@@ -76,8 +90,29 @@ func (s *shared) run() {
 		ctx, cancel := context.WithTimeout(context.Background(), respondTimeout)
 		e.data, e.err = e.encode(ctx)
 		cancel()
+		s.mu.Lock()
+		for bytes := s.heldBytes(); bytes > maxHeldBytes && s.held[0] != e; bytes = s.heldBytes() {
+			s.cut()
+		}
+		s.mu.Unlock()
 		close(e.done)
 	}
+}
+
+// heldBytes returns how many bytes readers hold; s.mu is held.
+func (s *shared) heldBytes() (n int) {
+	for _, e := range s.held {
+		n += e.data.size()
+	}
+	return n
+}
+
+// cut ends the responses of the oldest encoding; s.mu is held.
+func (s *shared) cut() {
+	for on := range s.held[0].readers {
+		_ = on.SetWriteDeadline(time.Unix(1, 0)) // not every writer has one
+	}
+	s.held = s.held[1:]
 }
 
 // begin returns the next encoding, nil if nobody waits.
@@ -90,10 +125,7 @@ func (s *shared) begin() *encoding {
 		return e
 	}
 	if s.held = append(s.held, e); len(s.held) > maxHeld {
-		for on := range s.held[0].readers {
-			_ = on.SetWriteDeadline(time.Unix(1, 0)) // not every writer has one
-		}
-		s.held = s.held[1:]
+		s.cut()
 	}
 	return e
 }

@@ -29,11 +29,11 @@ func (s *shared) waiting() int {
 func TestReadersAtOneTimeShareOneEncoding(t *testing.T) {
 	s, begun, proceed := &shared{}, make(chan int, 10), make(chan struct{})
 	encoded := 0
-	encode := func(context.Context) ([]byte, error) {
+	encode := func(context.Context) (page, error) {
 		encoded++
 		begun <- encoded
 		<-proceed
-		return fmt.Appendf(nil, "encoding %d", encoded), nil
+		return page{[]byte("encoding "), fmt.Append(nil, encoded)}, nil
 	}
 	var all sync.WaitGroup
 	read := func(want string) {
@@ -86,7 +86,7 @@ func TestSlowReadersHoldFewEncodings(t *testing.T) {
 		w := &slowWriter{writes: make(chan struct{}), cut: make(chan struct{})}
 		writers = append(writers, w)
 		all.Go(func() {
-			s.serve(w, pageRequest(t), func(context.Context) ([]byte, error) { return []byte("page"), nil })
+			s.serve(w, pageRequest(t), func(context.Context) (page, error) { return page{[]byte("page")}, nil })
 		})
 		<-w.writes
 	}
@@ -113,9 +113,37 @@ func TestSlowReadersHoldFewEncodings(t *testing.T) {
 	}
 }
 
+func TestSlowReadersHoldFewBytes(t *testing.T) {
+	s := &shared{}
+	large := page{make([]byte, maxHeldBytes/3), make([]byte, maxHeldBytes/3)}
+	var all sync.WaitGroup
+	var writers []*slowWriter
+	for range maxHeld {
+		w := &slowWriter{writes: make(chan struct{}), cut: make(chan struct{})}
+		writers = append(writers, w)
+		all.Go(func() {
+			s.serve(w, pageRequest(t), func(context.Context) (page, error) { return large, nil })
+		})
+		<-w.writes
+	}
+	held := 0
+	for _, w := range writers {
+		select {
+		case <-w.cut:
+		default:
+			held++
+		}
+		_ = w.SetWriteDeadline(time.Unix(1, 0))
+	}
+	if held != 1 {
+		t.Errorf("%d readers hold %d bytes each, want the last one alone", held, large.size())
+	}
+	all.Wait()
+}
+
 func TestErrorOfASharedPageIsAnswered(t *testing.T) {
 	w := httptest.NewRecorder()
-	(&shared{}).serve(w, pageRequest(t), func(context.Context) ([]byte, error) { return nil, errors.New("no pods") })
+	(&shared{}).serve(w, pageRequest(t), func(context.Context) (page, error) { return nil, errors.New("no pods") })
 	if w.Code != http.StatusInternalServerError {
 		t.Errorf("%d", w.Code)
 	}

@@ -75,7 +75,10 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 	case len(r.Form[onlyCPUAndMemory]) == 1 && r.Form.Get(onlyCPUAndMemory) == "true":
 		view, read = onlyCPUAndMemory, s.Stats.CPUAndMemory
 	}
-	s.summaries[view].serve(w, r, func(ctx context.Context) ([]byte, error) { return json.Marshal(read(ctx)) })
+	s.summaries[view].serve(w, r, func(ctx context.Context) (page, error) {
+		data, err := json.Marshal(read(ctx))
+		return page{data}, err
+	})
 }
 
 // metrics serves collectors in the formats of Prometheus.

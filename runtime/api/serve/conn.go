@@ -1,7 +1,9 @@
 package serve
 
 import (
+	"errors"
 	"net"
+	"os"
 	"sync"
 	"time"
 )
@@ -49,11 +51,17 @@ type Conn struct {
 
 	mu       sync.Mutex
 	deadline time.Time // of writes, as the server has set it
+	late     bool      // a write has failed at its deadline
 }
 
-// Write writes, and fails once the client has not read for 4 h.
+// Write writes, and fails once the client has not read for 4 h. After a write that failed so, all fail at once: what
+// the client gets is cut, and the end of TLS, for which net/http waits 5 s within the handler, would keep its memory.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
+	if c.late {
+		c.mu.Unlock()
+		return 0, os.ErrDeadlineExceeded
+	}
 	at := time.Now().Add(stallTimeout)
 	if !c.deadline.IsZero() && c.deadline.Before(at) {
 		at = c.deadline
@@ -63,7 +71,13 @@ func (c *Conn) Write(p []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return c.Conn.Write(p)
+	n, err := c.Conn.Write(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.mu.Lock()
+		c.late = true
+		c.mu.Unlock()
+	}
+	return n, err
 }
 
 // SetWriteDeadline bounds writes beyond the 4 h.
