@@ -38,14 +38,15 @@ type world struct {
 	// clients and servers are the authorities of both sides of the port.
 	clients, servers *authority.Authority
 	dir, addr        string
+	kubeconfig       string // of the agent
 
 	mu     sync.Mutex
 	tokens map[string]string // users
 	denied map[string]bool   // users
 }
 
-// newWorld starts the API server, and has the agent join it.
-func newWorld(g *target) *world {
+// newWorld starts the API server, and has the agent join it; or the cluster of -attack.kubeconfig.
+func newWorld(g *target, join bool) *world {
 	g.Helper()
 	w := &world{
 		g: g, api: fakeapi.New(), clients: authority.New(g.T), servers: authority.New(g.T), dir: g.T.TempDir(),
@@ -69,8 +70,13 @@ func newWorld(g *target) *world {
 		defer w.mu.Unlock()
 		r.Status.Allowed = !w.denied[r.Spec.User]
 	}
-	kubeconfig := filepath.Join(w.dir, "kubeconfig")
-	must.OK(g.T, os.WriteFile(kubeconfig, []byte(fakeapi.Kubeconfig(w.api.Start(g.T), "{}")), 0o600))
+	kubeconfig := *realAPI
+	if !join {
+		kubeconfig = filepath.Join(w.dir, "kubeconfig")
+		must.OK(g.T, os.WriteFile(kubeconfig, []byte(fakeapi.Kubeconfig(w.api.Start(g.T), "{}")), 0o600))
+		g.Flags = append(g.Flags, "--kube-api-content-type", "application/json")
+	}
+	w.kubeconfig = kubeconfig
 	// The agent of a failed test outlives the server.
 	g.T.Cleanup(func() { w.breaks(nil); w.api.SetDown(true) })
 	ca := filepath.Join(w.dir, "ca.crt")
@@ -80,7 +86,7 @@ func newWorld(g *target) *world {
 	w.addr = net.JoinHostPort("127.0.0.1", port)
 	g.Flags = append(g.Flags, "--kubeconfig", kubeconfig, "--address", "127.0.0.1",
 		"--port", port, "--client-ca-file", ca, "--tls-cert-file", cert,
-		"--tls-private-key-file", key, "--kube-api-content-type", "application/json")
+		"--tls-private-key-file", key)
 	return w
 }
 

@@ -3,6 +3,11 @@
 // bounded, it does not restart, and it keeps no descriptor, goroutine or process of the attack.
 //
 // `make attack` runs it (root), with ARGS=-attack.short an attack of each kind, in two minutes: short_test.go lists
-// them. A new input of the agent gets a case here: in containers_test.go what a container does, in manifests_test.go
-// what a file or URL holds, in peers_test.go what a client or server does. Start with attack_test.go.
+// them. In tenants_*_test.go tenants of a cluster attack, with what its API server lets through, and other tenants are
+// the judges: on the API server in memory, and with ARGS=-attack.kubeconfig=FILE on that of `make cluster`, for which
+// `go run ./test/cluster/lab kubeconfig` prints the file.
+//
+// A new input of the agent gets a case here: in containers_test.go what a container does, in manifests_test.go what a
+// file or URL holds, in peers_test.go what a client or server does, in tenants_pods_test.go what an object of the API
+// server holds. Start with attack_test.go.
 package attack

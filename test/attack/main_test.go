@@ -14,6 +14,8 @@ import (
 
 var (
 	other   = flag.String("attack.program", "", "attack this build of the agent instead of the checkout's")
+	realAPI = flag.String("attack.kubeconfig", "", "the administrator's kubeconfig of a cluster that may be harmed: the "+
+		"agent joins it where tenants attack; empty: an API server in memory")
 	inShort = flag.Bool("attack.short", false, "an attack of each kind, in two minutes, instead of all; without -run")
 )
 

@@ -18,6 +18,7 @@ var short = []struct{ kind, name, reason string }{
 	{"container", "TestProbesThatPrintWithoutEnd", "a container's output is read with a bound, again and again"},
 	{"variables", "TestHostileFilesOfVariables", "files of a volume that block, act or lead out of it"},
 	{"API server", "TestImpossiblePods", "objects of the API server lead nowhere on the node, and do not stop its actors"},
+	{"tenant", "TestListsOfLargeObjects", "a tenant's objects are read one by one, and large ones do not stay in memory"},
 	{"peer", "TestObserversThatSubscribeToAll", "who follows the journal delays nobody who writes it"},
 	{"socket", "TestStrangersWithoutAKey", "connections without a word are bounded, and leave nothing"},
 	{"port", "TestClientsWithoutPermissions", "nobody gets by port 10250 what is not permitted to him"},
