@@ -160,14 +160,24 @@ func (p *publishing) publishAll(ctx context.Context, all iter.Seq2[string, []byt
 			continue
 		}
 		if len(data) > maxWhole {
-			list, err := p.publishParts(ctx, data)
-			if err != nil {
-				return fmt.Errorf("store manifest %s in parts: %w", digest, err)
+			if err := p.cutter.open(p.dir); err != nil {
+				return err
 			}
-			data = list
 		}
-		if err := p.publish(ctx, stored{subject, data, digest}); err != nil {
-			return fmt.Errorf("store manifest %s: %w", digest, err)
+		pieces, err := p.cutter.pieces(p.node, digest, data)
+		if err != nil {
+			return fmt.Errorf("store manifest %s in parts: %w", digest, err)
+		}
+		for _, s := range pieces {
+			switch {
+			case s.digest == "" && p.done[s.subject]:
+			case s.digest == "" && p.put[s.subject].stored:
+				p.done[s.subject] = true
+			default:
+				if err := p.publish(ctx, s); err != nil {
+					return fmt.Errorf("store manifest %s: %w", digest, err)
+				}
+			}
 		}
 	}
 	return p.await(ctx)

@@ -94,32 +94,50 @@ func (c *cutter) cut(data []byte) (parts [][]byte, err error) {
 	}
 }
 
-// publishParts publishes the parts of a manifest that this run has not stored, and returns what is stored under its
-// digest.
-func (p *publishing) publishParts(ctx context.Context, data []byte) ([]byte, error) {
-	if err := p.cutter.open(p.dir); err != nil {
-		return nil, err
-	}
-	parts, err := p.cutter.cut(data)
-	if err != nil {
-		return nil, err
-	}
-	list := &journaletv1.ManifestParts{}
-	for _, part := range parts {
-		sum := sha256.Sum256(part)
-		list.Sums = append(list.Sums, sum[:])
-		subject := messages.ManifestPartSubject(p.node, hex.EncodeToString(sum[:]))
-		switch {
-		case p.done[subject]:
-		case p.put[subject].stored:
-			p.done[subject] = true
-		default:
-			if err := p.publish(ctx, stored{subject: subject, data: part}); err != nil {
-				return nil, err
-			}
+// pieces returns what is stored of a manifest, in this order: its parts, if it is large, and then what is under its
+// digest, which is their list or the manifest.
+func (c *cutter) pieces(node, digest string, data []byte) (pieces []stored, err error) {
+	if len(data) > maxWhole {
+		parts, err := c.cut(data)
+		if err != nil {
+			return nil, err
+		}
+		list := &journaletv1.ManifestParts{}
+		for _, part := range parts {
+			sum := sha256.Sum256(part)
+			list.Sums = append(list.Sums, sum[:])
+			subject := messages.ManifestPartSubject(node, hex.EncodeToString(sum[:]))
+			pieces = append(pieces, stored{subject: subject, data: part})
+		}
+		if data, err = proto.Marshal(list); err != nil {
+			return nil, err
 		}
 	}
-	return proto.Marshal(list)
+	return append(pieces, stored{messages.ManifestSubject(node, digest), data, digest}), nil
+}
+
+// Measure counts the bytes that manifests take in a bus, without one: for a simulation, which cuts them at the same
+// places in each run.
+type Measure struct {
+	cutter cutter
+	has    map[string]bool
+}
+
+// NewMeasure returns the measure of an empty store that cuts by a polynomial.
+func NewMeasure(polynomial chunker.Pol) *Measure {
+	return &Measure{cutter: cutter{polynomial}, has: map[string]bool{}}
+}
+
+// Put returns how many bytes a manifest adds to the store.
+func (m *Measure) Put(node, digest string, data []byte) (bytes int, err error) {
+	pieces, err := m.cutter.pieces(node, digest, data)
+	for _, s := range pieces {
+		if !m.has[s.subject] {
+			m.has[s.subject] = true
+			bytes += len(s.data) + len(s.subject) + storedFrame
+		}
+	}
+	return bytes, err
 }
 
 // partsOf returns the sums of a manifest's parts in hex, nil if data is no list of parts.

@@ -115,7 +115,7 @@ func TestAListEnds(t *testing.T) {
 			as("application/json", `{"kind":"NodeList","apiVersion":"v1","metadata":{"continue":"more"},"items":[`+
 				page+`]}`)(w, r)
 		})
-		l := newLists(c, Nodes, false)
+		l := newLists(c.shared.leftOut, Nodes, false)
 		l.maxRead = 100_000
 		more := ""
 		var err error
@@ -150,7 +150,7 @@ func TestAWatchWithoutAnEndToItsEventFails(t *testing.T) {
 func TestWhatAWatchListsEnds(t *testing.T) {
 	event := `{"type":"ADDED","object":{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}}` + "\n"
 	c := serve(t, Options{}, func(w http.ResponseWriter, r *http.Request) { endless(w, r, "", event) })
-	l := newLists(c, Nodes, false)
+	l := newLists(c.shared.leftOut, Nodes, false)
 	l.maxRead = maxListItems + 50_000
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

@@ -180,14 +180,14 @@ func TestNoAnnotationMakesAnObjectUnreadable(t *testing.T) {
 func TestTheLargestNamespaceIsLeftOut(t *testing.T) {
 	var c crowd
 	for i := range maxListItems - 10 {
-		c.enter("many", fmt.Sprint(i))
+		c.enter("many", fmt.Sprint(i), maxListItems)
 	}
 	for i := range 20 {
-		if room, out := c.enter("few", fmt.Sprint(i)); !room || (out == "many") != (i == 10) {
+		if room, out := c.enter("few", fmt.Sprint(i), maxListItems); !room || (out == "many") != (i == 10) {
 			t.Fatalf("object %d: room %v, out %q", i, room, out)
 		}
 	}
-	if room, _ := c.enter("many", "another"); room || len(c.gone) != maxListItems-10 || c.total != 20 {
+	if room, _ := c.enter("many", "another", maxListItems); room || len(c.gone) != maxListItems-10 || c.total != 20 {
 		t.Errorf("%d are gone, %d there", len(c.gone), c.total)
 	}
 }

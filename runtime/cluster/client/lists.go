@@ -43,6 +43,7 @@ type lists[T any] struct {
 	one      bool   // of the one object that a field selector names
 	leftOut  func(LeftOut)
 	maxRead  int // maxListRead, unless a test sets it
+	maxItems int // maxListItems, unless a Reader has another bound
 
 	// Of the list under way.
 	crowd crowd
@@ -50,8 +51,8 @@ type lists[T any] struct {
 	pages int
 }
 
-func newLists[T any](c *Client, r Resource[T], one bool) *lists[T] {
-	l := &lists[T]{resource: r, one: one, leftOut: c.shared.leftOut, maxRead: maxListRead}
+func newLists[T any](leftOut func(LeftOut), r Resource[T], one bool) *lists[T] {
+	l := &lists[T]{resource: r, one: one, leftOut: leftOut, maxRead: maxListRead, maxItems: maxListItems}
 	kinds, _, err := Scheme().ObjectKinds(r.object(new(T)))
 	if err != nil {
 		panic("client: " + err.Error()) // a type that Scheme lacks
@@ -90,6 +91,11 @@ func (l *lists[T]) page(ctx context.Context, request *rest.Request, more string)
 		return nil, err
 	}
 	defer func() { _ = body.Close() }() // nothing was written
+	return l.decode(body, as)
+}
+
+// decode reads the next page of a list.
+func (l *lists[T]) decode(body io.Reader, as encoding) (runtime.Object, error) {
 	if l.pages++; l.pages > maxListPages {
 		return nil, l.endless()
 	}
@@ -150,7 +156,7 @@ func (l *lists[T]) next(in item) (*T, error) {
 		return object, nil
 	}
 	meta := l.metaOf(object)
-	room, out := l.crowd.enter(meta.GetNamespace(), meta.GetName())
+	room, out := l.crowd.enter(meta.GetNamespace(), meta.GetName(), l.maxItems)
 	if out != "" {
 		l.leftOut(LeftOut{Resource: l.resource.Name, Namespace: out, Reason: errCrowd.Error()})
 	}
@@ -220,16 +226,16 @@ func Largest[V any](all map[string]V, first string, size func(V) int) string {
 	return largest
 }
 
-// enter reports whether there is room for an object, and returns the namespace that is left out from now on, if any.
-// Objects without a namespace are left out one by one.
-func (c *crowd) enter(namespace, name string) (room bool, out string) {
+// enter reports whether there is room for an object among most, and returns the namespace that is left out from now on,
+// if any. Objects without a namespace are left out one by one.
+func (c *crowd) enter(namespace, name string, most int) (room bool, out string) {
 	if c.names == nil {
 		c.names, c.out = map[string][]string{}, map[string]bool{}
 	}
 	if c.out[namespace] {
 		return false, ""
 	}
-	if c.total >= maxListItems {
+	if c.total >= most {
 		out = Largest(c.names, namespace, func(names []string) int { return len(names) })
 		if out == "" {
 			return false, ""

@@ -33,7 +33,7 @@ func List[T any](ctx context.Context, c *Client, r Resource[T], namespace string
 	ctx, cancel := deadline(ctx)
 	defer cancel()
 	request := at(c.REST(r.GroupVersion).Get(), r, namespace).VersionedParams(&opts, ParameterCodec)
-	return newLists(c, r, false).page(ctx, request, "")
+	return newLists(c.shared.leftOut, r, false).page(ctx, request, "")
 }
 
 // Create creates an object and returns it as the API server has stored it.
@@ -118,7 +118,7 @@ func ListWatch[T any](c *Client, r Resource[T], namespace, fieldSelector string,
 		return out
 	}
 	_, one := selector.RequiresExactMatch(metav1.ObjectNameField)
-	all := newLists(c, r, one)
+	all := newLists(c.shared.leftOut, r, one)
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return all.page(ctx, request(o), o.Continue)

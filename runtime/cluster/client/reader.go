@@ -1,0 +1,39 @@
+package client
+
+import (
+	"bufio"
+	"io"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// Reader reads lists and events of watches in protobuf as those of ListWatch are read, from where its caller has them:
+// a simulation has no connection.
+type Reader[T any] struct{ lists *lists[T] }
+
+// NewReader returns a reader of a resource whose lists keep at most so many objects; 0: as many as those of ListWatch.
+func NewReader[T any](r Resource[T], most int) *Reader[T] {
+	l := newLists(func(LeftOut) {}, r, false)
+	if most > 0 {
+		l.maxItems = most
+	}
+	return &Reader[T]{l}
+}
+
+// List reads a list that has one page.
+func (r *Reader[T]) List(body io.Reader) (runtime.Object, error) {
+	r.lists.crowd, r.lists.read, r.lists.pages = crowd{}, 0, 0
+	return r.lists.decode(body, asProtobuf)
+}
+
+// Event reads an event of a watch that follows a list, and returns what it means to who follows it: nothing, if it is
+// one of an object that cannot be read, nor its name.
+func (r *Reader[T]) Event(body io.Reader) ([]watch.Event, error) {
+	e := &events[T]{lists: r.lists}
+	kind, of, in, err := readProtobufEvent(bufio.NewReaderSize(body, maxHeadBytes))
+	if err == nil {
+		err = e.event(watch.EventType(kind), of, in)
+	}
+	return e.pending, err
+}
