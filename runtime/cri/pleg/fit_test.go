@@ -36,3 +36,21 @@ func TestMessagesAreShortenedUntilAnObservationFits(t *testing.T) {
 		t.Error("the last observation was changed")
 	}
 }
+
+// A pod whose containers crash again and again is observed with each of them, and each observation has all messages.
+func TestMessagesOfAPodsContainersShareItsBound(t *testing.T) {
+	for n, want := range map[int]int{1: maxMessageBytes, 3: maxMessageBytes, 4: 3 << 10, 80: 153} {
+		o := &journaletv1.PodObserved{}
+		for i := range 2 * n {
+			o.Containers = append(o.Containers, &journaletv1.ContainerObservation{
+				Name: fmt.Sprint("c", i/2), Id: fmt.Sprint(i), Message: strings.Repeat("m", maxMessageBytes),
+			})
+		}
+		Fit(o)
+		for _, c := range o.GetContainers() {
+			if len(c.GetMessage()) != want {
+				t.Errorf("of %d containers %s has a message of %d bytes, want %d", n, c.GetName(), len(c.GetMessage()), want)
+			}
+		}
+	}
+}

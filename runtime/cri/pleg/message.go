@@ -18,9 +18,11 @@ import (
 	"github.com/journalet/journalet/runtime/own"
 )
 
-// Bounds of a termination message: of the file, and of the end of the log that may replace it. All as the kubelet's.
+// Bounds of a termination message: of the file, of all containers of a pod together, the same for each, and of the end
+// of the log that may replace it. All as the kubelet's.
 const (
 	maxMessageBytes    = 4096
+	maxPodMessageBytes = 12 << 10
 	maxLogMessageBytes = 2048
 	maxLogMessageLines = 80
 	// maxLogTailBytes bounds how much of the log is read. Every line begins with a time stamp, a stream and tags, which
@@ -50,15 +52,27 @@ func (p *PLEG) terminationMessage(uid string, st *runtimeapi.ContainerStatus) st
 // containers with two instances each, and 100 ephemeral ones, have 700 KiB at most without their messages.
 const maxObservationBytes = 768 << 10
 
-// Fit shortens the termination messages of an observation that no record would take, the longest first.
+// Fit shortens the termination messages of an observation to their container's share of the pod's bound: no status
+// shows more, and each observation of a pod that crashes repeats them all. Those that no record would take it shortens
+// further, the longest first.
 func Fit(o *journaletv1.PodObserved) {
-	for limit := maxMessageBytes / 2; limit > 0 && proto.Size(o) > maxObservationBytes; limit /= 2 {
-		for i, c := range o.GetContainers() {
-			if len(c.GetMessage()) > limit {
-				c = proto.CloneOf(c) // it may be one of the last observation
-				c.Message = plain.Cut(c.GetMessage(), limit)
-				o.Containers[i] = c
-			}
+	names := map[string]bool{}
+	for _, c := range o.GetContainers() {
+		names[c.GetName()] = true
+	}
+	limit := min(maxMessageBytes, maxPodMessageBytes/max(len(names), 1))
+	shorten(o, limit)
+	for limit /= 2; limit > 0 && proto.Size(o) > maxObservationBytes; limit /= 2 {
+		shorten(o, limit)
+	}
+}
+
+func shorten(o *journaletv1.PodObserved, limit int) {
+	for i, c := range o.GetContainers() {
+		if len(c.GetMessage()) > limit {
+			c = proto.CloneOf(c) // it may be one of the last observation
+			c.Message = plain.Cut(c.GetMessage(), limit)
+			o.Containers[i] = c
 		}
 	}
 }
