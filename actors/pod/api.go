@@ -71,7 +71,7 @@ func (a *Actor) evolveAPIUpdated(e actors.Event, u *journaletv1.PodUpdated) {
 // end for another reason: then it only shrinks.
 func (a *Actor) evolveDeleted(e actors.Event, before time.Duration) {
 	s := a.state
-	grace := time.Duration(max(1, s.GetPod().GetApi().GetDeletionGraceSeconds())) * time.Second
+	grace := graceOf(max(1, s.GetPod().GetApi().GetDeletionGraceSeconds()))
 	if s.GetStage() == terminating {
 		grace = min(grace, before)
 	}

@@ -84,7 +84,7 @@ func (d *step) probeGrace(p *corev1.Probe) time.Duration {
 	if p == nil || p.TerminationGracePeriodSeconds == nil {
 		return d.grace()
 	}
-	return time.Duration(*p.TerminationGracePeriodSeconds) * time.Second
+	return graceOf(*p.TerminationGracePeriodSeconds)
 }
 
 // unhealthy returns why a container is stopped after a failed probe, in the kubelet's words.

@@ -3,6 +3,7 @@ package pod
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -182,7 +183,16 @@ func (a *Actor) grace() time.Duration {
 	if seconds == nil {
 		return defaultGrace
 	}
-	return time.Duration(*seconds) * time.Second
+	return graceOf(*seconds)
+}
+
+// mostGraceSeconds bounds a grace period, which the API server does not: 68 years, as activeDeadlineSeconds. One of 300
+// years is beyond what a duration holds, and became the least.
+const mostGraceSeconds = math.MaxInt32
+
+// graceOf returns so many seconds as a grace period.
+func graceOf(seconds int64) time.Duration {
+	return time.Duration(min(seconds, mostGraceSeconds)) * time.Second
 }
 
 // graceSeconds returns the grace period of a manifest. As in the kubelet, that of a deletion replaces the pod's own.
