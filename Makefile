@@ -163,6 +163,7 @@ race: ## what runs concurrently, and a little of the simulation, under the race 
 .PHONY: sim
 sim: ## the agent in a world of faults on virtual time: the kept seeds and 40 constant ones (SEEDS=10000: so many fresh ones; SEED=123 repeats one, TEST= its test, KEEP= its ops; OUT=directory for journals)
 	$(GO) test -count=1 -timeout 24h -v ./test/simulation $(if $(SEED),-run '^$(or $(TEST),TestNothingBreaksUnderFaults)$$' -sim.seed=$(SEED) -sim.keep=$(KEEP)) \
+		$(if $(TENANT),-sim.tenant=$(TENANT)) \
 		$(if $(SEEDS),-sim.seeds=$(SEEDS) -sim.first=fresh) -sim.out=$(abspath $(OUT))
 
 .PHONY: bench-sim

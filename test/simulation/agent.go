@@ -33,6 +33,7 @@ type run struct {
 	epoch uint64
 	scope *scope
 	cells *fold.Cells
+	parts fold.Parts
 	// turns decides how long each actor waits before it handles its next record.
 	turns *rand.Rand
 	// late decides which timers fire late.
@@ -311,6 +312,9 @@ func (r *run) stored(recs []*journaletv1.Record, encoded [][]byte) {
 		for _, ref := range r.cells.Stored(rec) {
 			r.schedule(ref)
 		}
+		if rec = r.parts.Join(rec); rec == nil {
+			continue
+		}
 		r.timers.Stored(rec)
 		r.calls.Stored(rec)
 		r.prober.stored(rec)
@@ -363,7 +367,7 @@ func (r *run) schedule(ref messages.Ref) {
 
 func (r *run) handle(ref messages.Ref) {
 	steps, err := r.cells.Handle(ref, r.clock.Now())
-	if err != nil || len(steps) > 1 {
+	if err != nil || len(steps) > 1 && r.tenants == nil {
 		r.judge.broken(noActorFails, ref.ID, "a step in %d parts, of small pods: %v", len(steps), err)
 		return
 	}
@@ -372,7 +376,9 @@ func (r *run) handle(ref messages.Ref) {
 		return
 	}
 	r.judge.handled(r, ref, steps[0])
-	r.journal.append(r.epoch, steps[0])
+	for _, part := range steps {
+		r.journal.append(r.epoch, part)
+	}
 }
 
 // crash kills the agent, at whatever point it is.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -38,9 +39,11 @@ type podName = types.NamespacedName
 type apiServer struct {
 	sim   *sim
 	noise *rand.Rand
-	// version is that of the last change. history are the changes after compacted, oldest first.
+	// version is that of the last change. history are the changes after base, oldest first: what the server had when it
+	// forgot the changes before compacted.
 	version, compacted int64
 	history            []change
+	base               []any
 	// watchers are the coroutines that wait for the next change.
 	watchers []*proc
 
@@ -58,7 +61,9 @@ type apiServer struct {
 	saved   bool
 	renewed time.Duration
 	faults  apiFaults
-	books   apiBooks
+	// unreadable is the pod whose object is damaged, empty for none.
+	unreadable types.UID
+	books      apiBooks
 }
 
 // change is one change of an object that watches show.
@@ -144,6 +149,7 @@ func (a *apiServer) learn(p *corev1.Pod) {
 	}
 	if parsed, _, err := manifest.FromAPI(p); err == nil {
 		a.sim.manifests.put([]manifest.Parsed{parsed})
+		a.sim.tenants.learned(string(p.UID), parsed.Digest, len(parsed.Canonical))
 	}
 }
 
@@ -211,7 +217,7 @@ func (a *apiServer) deletePod(n podName, uid types.UID, grace int64) error {
 		return nil
 	}
 	next := p.DeepCopy()
-	at := metav1.NewTime(a.now().Add(time.Duration(grace) * time.Second))
+	at := metav1.NewTime(a.now().Add(time.Duration(min(grace, math.MaxInt32)) * time.Second))
 	if next.DeletionTimestamp == nil {
 		next.Generation++
 		a.sim.later(between(a.noise, time.Second, time.Minute), func() { a.finalize(n, p.UID) })

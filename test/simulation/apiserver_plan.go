@@ -285,8 +285,14 @@ func (s *sim) apiRefuses(o Op) {
 
 // apiForgets has watches that come back be refused with 410.
 func (s *sim) apiForgets(Op) {
-	s.api.compacted = s.api.version
+	s.api.compact()
 	s.api.drop()
+}
+
+// compact forgets all changes.
+func (a *apiServer) compact() {
+	a.base = append(a.at(a.version, true), a.at(a.version, false)...)
+	a.history, a.compacted = nil, a.version
 }
 
 func (s *sim) apiLies(o Op) {

@@ -148,6 +148,9 @@ func (m *member) list(nodes bool, to cache.ReflectorStore, synced *int64) (versi
 		items = a.at(version, nodes)
 		return nil
 	})
+	if err == nil && !nodes && m.reads != nil {
+		items, err = m.readList(version, items)
+	}
 	if err == nil {
 		err = to.Replace(items, fmt.Sprint(version))
 	}
@@ -189,7 +192,7 @@ func (m *member) follow(p *proc, nodes bool, to cache.ReflectorStore, version in
 			return version, nil
 		}
 		version = next.version
-		if err := next.store(to, nodes); err != nil {
+		if err := m.storeChange(to, next, nodes); err != nil {
 			return version, err
 		}
 		changed()
@@ -213,6 +216,13 @@ func (a *apiServer) after(version int64, nodes bool) *change {
 // at returns what a list of a version has.
 func (a *apiServer) at(version int64, nodes bool) (items []any) {
 	pods, node := map[podName]*corev1.Pod{}, (*corev1.Node)(nil)
+	for _, o := range a.base {
+		if p, ok := o.(*corev1.Pod); ok {
+			pods[nameOf(p)] = p
+		} else {
+			node = o.(*corev1.Node)
+		}
+	}
 	for _, c := range a.history {
 		switch {
 		case c.version > version:
@@ -235,6 +245,13 @@ func (a *apiServer) at(version int64, nodes bool) (items []any) {
 		}
 	}
 	return items
+}
+
+func (m *member) storeChange(to cache.ReflectorStore, c *change, nodes bool) error {
+	if !nodes && m.reads != nil {
+		return m.storeEvent(to, c)
+	}
+	return c.store(to, nodes)
 }
 
 func (c *change) store(to cache.ReflectorStore, nodes bool) error {

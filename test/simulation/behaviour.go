@@ -25,6 +25,8 @@ type behaviour struct {
 	uses int64
 	// postStart and preStop are how long a hook by exec or HTTP takes; negative: it fails after that.
 	postStart, preStop time.Duration
+	// message is what it leaves when it ends.
+	message string
 }
 
 // behaviourOf draws what an instance does.
@@ -72,6 +74,9 @@ func (w *world) behaviourOf(c *container) behaviour {
 	}
 	if w.calm {
 		b.heal(c)
+	}
+	if w.judge.sim.tenants != nil {
+		return tenantDoes(w, c, b)
 	}
 	return b
 }

@@ -82,7 +82,7 @@ func (f *performer) pull(ctx context.Context, out *journaletv1.CallFinished, ima
 		ctx, _ := driverClock{}.WithTimeout(ctx, 30*time.Minute)
 		err := r.rpc(ctx, between(r.world.noise, 200*time.Millisecond, 15*time.Second), func(gone bool) error {
 			if !r.world.registryUp || r.world.mishap() {
-				return failedCall("registry does not answer" + hostile)
+				return failedCall("registry does not answer" + wildText)
 			}
 			r.world.images[image] = true
 			if gone {
@@ -110,7 +110,7 @@ func (d disk) work() error {
 	w := d.run.world
 	d.run.clock.current.sleep(between(w.noise, time.Millisecond, 10*time.Millisecond))
 	if w.mishap() {
-		return failedCall("device or resource busy" + hostile)
+		return failedCall("device or resource busy" + wildText)
 	}
 	return nil
 }

@@ -338,7 +338,7 @@ func (c *container) listed() *runtimeapi.Container {
 
 func (c *container) status() *runtimeapi.ContainerStatus {
 	out := &runtimeapi.ContainerStatus{
-		Id: c.id, State: criStates[c.state], ExitCode: c.code, Reason: c.reason,
+		Id: c.id, State: criStates[c.state], ExitCode: c.code, Reason: c.reason, Message: c.message(),
 		Resources: &runtimeapi.ContainerResources{Linux: c.shown()},
 		Metadata:  &runtimeapi.ContainerMetadata{Name: c.name, Attempt: c.attempt},
 		Labels:    map[string]string{cri.LabelPodUID: c.uid, cri.LabelContainerName: c.name},
@@ -350,6 +350,14 @@ func (c *container) status() *runtimeapi.ContainerStatus {
 		out.FinishedAt = c.finished.UnixNano()
 	}
 	return out
+}
+
+// message returns what a container has left that has ended.
+func (c *container) message() string {
+	if c.state != exited {
+		return ""
+	}
+	return c.does.message
 }
 
 // shown returns what a runtime shows for the resources of a container.

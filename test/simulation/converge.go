@@ -176,6 +176,7 @@ func (s *sim) endFaults() {
 			s.directory.remove(path)
 		}
 	}
+	s.tenantGoes()
 	s.site.fix()
 	s.api.fix()
 	clear(w.others)

@@ -3,6 +3,7 @@ package simulation
 import (
 	"bytes"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -437,7 +438,7 @@ func (h *podHistory) onDeletion(seq uint64, at time.Duration, api *journaletv1.A
 		return
 	}
 	h.endedByDeletion = h.endedByDeletion || h.endsAt < 0
-	grace := time.Duration(api.GetDeletionGraceSeconds()) * time.Second
+	grace := time.Duration(min(api.GetDeletionGraceSeconds(), math.MaxInt32)) * time.Second
 	if h.deletionGrace == 0 || grace < h.deletionGrace {
 		h.deletionGrace = grace
 	}

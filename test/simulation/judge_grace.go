@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -146,7 +147,7 @@ func (h *podHistory) graceOf(c *container) time.Duration {
 func (h *podHistory) graceIn(m *corev1.Pod, c *container) time.Duration {
 	least := defaultGrace
 	if g := m.Spec.TerminationGracePeriodSeconds; g != nil {
-		least = time.Duration(*g) * time.Second
+		least = time.Duration(min(*g, math.MaxInt32)) * time.Second
 	}
 	began, ends := h.endRequested[c.id]
 	switch {

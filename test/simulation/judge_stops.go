@@ -18,6 +18,7 @@ func (j *judge) stopped(c *container, call string) {
 		return
 	}
 	x.stopJudged = true
+	j.othersStopped(c, call)
 	j.caused(x, call)
 	j.hookBeforeStop(x, call)
 }

@@ -267,6 +267,7 @@ func (j *judge) cutShort(c *container) {
 // containerStarted: never two instances at once, in order, and only once what may run only once.
 func (j *judge) containerStarted(o *objects, c *container) {
 	j.instances++
+	j.sim.tenants.happens(c.uid)
 	j.startedOfAPI(c)
 	h := j.history(c.uid)
 	h.ran[fmt.Sprint(c.name, " ", c.attempt)]++
@@ -368,6 +369,7 @@ func (h *podHistory) startLost(id string) {
 
 func (j *judge) containerEnded(c *container) {
 	j.instanceEnded(c)
+	j.sim.tenants.happens(c.uid)
 	if c.code == 0 {
 		j.history(c.uid).succeeded[c.inSandbox(c.name)] = true
 	}

@@ -40,6 +40,8 @@ type member struct {
 	events  *events.Driver
 	node    *node.Driver
 	names   *nameQueue
+	// reads is what reads lists and watches of pods, nil: they need not be read.
+	reads *client.Reader[corev1.Pod]
 
 	// working counts the workers of the status driver, due is when it has work again.
 	working int
@@ -53,7 +55,7 @@ var view = pod.Node{RuntimeName: "sim", HostIPs: []string{"192.0.2.1"}}
 
 func newMember(r *run) *member {
 	m := &member{run: r, noise: stream(r.seed, "member of the cluster", r.name())}
-	m.names = newNameQueue(r)
+	m.names, m.reads = newNameQueue(r), newPodReader(r)
 	m.contact = client.NewContact(func(_ context.Context, c *journaletv1.ApiServerContact) error {
 		return r.emit(messages.Agent, c)
 	}, r.clock.Now)
@@ -83,6 +85,7 @@ func newMember(r *run) *member {
 		Patch: func(_ context.Context, namespace, name string, patch []byte) (out *corev1.Pod, err error) {
 			n := podName{Namespace: namespace, Name: name}
 			sent := m.knownAt(n)
+			r.tenants.sendsPatch(r.api.pods[n])
 			err = m.request("patch", func(a *apiServer) (err error) {
 				out, err = a.patchStatus(n, patch, sent)
 				return err

@@ -137,6 +137,7 @@ func (m *member) store(_ context.Context, manifests iter.Seq2[string, []byte]) e
 	for digest, canonical := range manifests {
 		m.run.store(m.run.clock.current, m.noise)
 		m.run.manifests.canonical[digest] = canonical
+		m.run.tenants.storesManifest(digest, canonical)
 	}
 	return nil
 }

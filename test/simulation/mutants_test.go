@@ -85,7 +85,8 @@ func (m mutant) find(t *testing.T) (seeds, seed, by string) {
 	cmd := exec.Command("go", "test", "-overlay", filepath.Join(dir, "overlay.json"), "-count=1", "-run",
 		"^"+cmp.Or(m.run, "TestNothingBreaksUnderFaults")+"$",
 		".", fmt.Sprintf("-sim.seeds=%d", *mutantSeeds), "-sim.first=1", "-sim.stop", "-sim.shrink=false",
-		"-sim.clustered", "-sim.pressed", "-sim.exclusive", "-sim.sized", "-sim.only="+m.by)
+		"-sim.clustered", "-sim.hostile", "-sim.tenant=30m", "-sim.pressed", "-sim.exclusive", "-sim.sized",
+		"-sim.only="+m.by)
 	out, err := cmd.CombinedOutput()
 	found, done := foundBy.FindSubmatch(out), seedsDone.FindSubmatch(out)
 	if err == nil || found == nil || done == nil {

@@ -17,8 +17,7 @@ type Plan struct {
 	Seed   uint64
 	Ops    []Op
 	config config
-	// end is when the faults stop.
-	end time.Duration
+	end    time.Duration // when the faults stop
 }
 
 // Op is one action.
@@ -64,11 +63,12 @@ type config struct {
 	// server sends ETags.
 	url         string
 	urls, etags bool
-	// images is set if the agent observes images and removes them.
+	// images: the agent observes images and removes them.
 	images bool
-	// What the kind of the plan adds, by its function: Operated, Clustered, Sized, Pressed and Exclusive, or nothing.
+	// What the kind of the plan adds, by its function: Operated, Clustered, Sized, Pressed, Exclusive, Hostile.
 	operated, clustered, sized bool
 	pressed                    *pressed
+	hostile                    *hostile
 	managed                    *managed
 }
 
@@ -302,7 +302,7 @@ func (s *sim) do(o Op) {
 	case "serve":
 		s.serve(o.body)
 	default:
-		for _, do := range []func(*sim, Op){clusterOps[o.Kind], pluginOps[o.Kind], kubelets[o.Kind], faultKinds[o.Kind].do} {
+		for _, do := range []func(*sim, Op){clusterOp(o.Kind), pluginOps[o.Kind], kubelets[o.Kind], faultKinds[o.Kind].do} {
 			if do != nil {
 				do(s, o)
 			}

@@ -80,6 +80,12 @@ func concerns(author messages.Ref, e *journaletv1.Event, uid string) bool {
 // test returns the TEST argument for a plan that is none of TestNothingBreaksUnderFaults.
 func (p *Plan) test() string {
 	switch {
+	case p.config.hostile != nil:
+		text := " TEST=TestOthersNoticeNoHostileTenant"
+		if p.end != hostileFor(p.Seed) {
+			text += " TENANT=" + p.end.String()
+		}
+		return text
 	case p.config.clustered:
 		return " TEST=TestNothingBreaksInACluster"
 	case p.config.pressed != nil:
@@ -100,6 +106,8 @@ func (p *Plan) test() string {
 func (p *Plan) keep() string {
 	whole := PlanOf(p.Seed)
 	switch {
+	case p.config.hostile != nil:
+		whole = Hostile(p.Seed, p.end)
 	case p.config.clustered:
 		whole = Clustered(p.Seed)
 	case p.config.pressed != nil:

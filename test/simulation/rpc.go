@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// hostile is what a registry or a program may put into an error: it clears the screen, and is no UTF-8.
-const hostile = " \x1b[2J\xff"
+// wildText is what a registry or a program may put into an error: it clears the screen, and is no UTF-8.
+const wildText = " \x1b[2J\xff"
 
 // failedCall is an error of the runtime with a text that drivers match.
 func failedCall(text string) error { return status.Error(codes.Unknown, text) }

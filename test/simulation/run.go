@@ -21,7 +21,9 @@ type sim struct {
 	// api is the API server, nil for none. certificate is the one that it has signed.
 	api         *apiServer
 	certificate certificate
-	judge       *judge
+	// tenants are the hostile tenant and others, nil without them.
+	tenants *tenants
+	judge   *judge
 	// only are the invariants that count; none: all but except.
 	only, except []string
 	// cycles is Options.Cycles.
@@ -97,6 +99,9 @@ func Run(p *Plan, o Options) *Result {
 	s.world.mishaps, s.journal.failing = p.config.mishaps, p.config.failing
 	if s.config.clustered {
 		s.startAPIServer()
+	}
+	if s.config.hostile != nil {
+		s.startTenants()
 	}
 	if o.Quiet {
 		s.world.mishaps, s.journal.failing, s.world.calm = 0, 0, true

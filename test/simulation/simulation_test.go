@@ -226,6 +226,9 @@ func TestSameSeedGivesSameJournal(t *testing.T) {
 	t.Run("in a cluster", func(t *testing.T) { sameSeeds(t, Clustered, 1000, 1001, 1002, 1003, 6000139) })
 	t.Run("with operators", func(t *testing.T) { sameSeeds(t, Operated, 1000, 1001) })
 	t.Run("with exclusive resources", func(t *testing.T) { sameSeeds(t, Exclusive, 1000, 1001, 1002) })
+	t.Run("with a hostile tenant", func(t *testing.T) {
+		sameSeeds(t, func(seed uint64) *Plan { return Hostile(seed, 4*time.Minute) }, 1000)
+	})
 	t.Run("under pressure", func(t *testing.T) { sameSeeds(t, Pressed, 1000, 1001, 1002, 1003) })
 }
 
