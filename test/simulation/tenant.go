@@ -79,6 +79,7 @@ func otherName(i int) string { return fmt.Sprintf("%s/h%d", []string{"alpha", "b
 // tenant plans what the tenant does.
 func (p *Plan) tenant(r *rand.Rand) {
 	kinds := []string{
+		"tenant: create", "tenant: create", "tenant: create", "tenant: create", "tenant: create", "tenant: create",
 		"tenant: create", "tenant: create", "tenant: create", "tenant: create", "tenant: create and force",
 		"tenant: patch", "tenant: patch", "tenant: many patches", "tenant: delete", "tenant: delete", "tenant: delete",
 		"tenant: many deletions", "tenant: replace", "tenant: replace", "tenant: status", "tenant: objects",
@@ -97,7 +98,7 @@ func (p *Plan) tenant(r *rand.Rand) {
 // tenantFaults plans what goes wrong besides: seldom enough that it is no reason for a pod to wait for long.
 func (p *Plan) tenantFaults(r *rand.Rand) {
 	kinds := map[string]time.Duration{
-		"kill the agent": 10 * time.Second, "restart the agent": 10 * time.Second, "snapshot": 0,
+		"kill the agent": 90 * time.Second, "restart the agent": 90 * time.Second, "snapshot": 0,
 		"the journal is lost": 10 * time.Second, "watches are dropped": 0, "the API server forgets": 0,
 		"the API server is away": time.Minute, "the API server loses": 20 * time.Second,
 		"a pod cannot be read": 5 * time.Minute,
