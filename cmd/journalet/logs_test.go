@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,7 +43,9 @@ func newLogNode(t testing.TB, text string) *logNode {
 
 func (n *logNode) path() string { return filepath.Join(n.dir, "web", "app", "0.log") }
 
-func (n *logNode) Pods(context.Context) ([]*corev1.Pod, error) { return []*corev1.Pod{&n.pod}, nil }
+func (n *logNode) Pods(context.Context) (iter.Seq[*corev1.Pod], error) {
+	return slices.Values([]*corev1.Pod{&n.pod}), nil
+}
 
 func (n *logNode) Pod(context.Context, string, string) (*corev1.Pod, error) { return &n.pod, nil }
 
