@@ -338,7 +338,7 @@ func TestServicesAreFoundAsNATSMicroServices(t *testing.T) {
 	for _, e := range info.Endpoints {
 		subjects = append(subjects, e.Subject)
 	}
-	if info.Version != "1.2.3" || !slices.Contains(subjects, "journalet.node-1_example.pods.list") || len(subjects) != 17 {
+	if info.Version != "1.2.3" || !slices.Contains(subjects, "journalet.node-1_example.pods.list") || len(subjects) != 18 {
 		t.Fatalf("found %+v", info)
 	}
 }
