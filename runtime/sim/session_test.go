@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
@@ -148,8 +149,11 @@ func TestSessionEndsWithTheRuntime(t *testing.T) {
 	g, id := shop(t, "sleep", "1000")
 	for _, end := range []func(){g.Crash, g.Close} {
 		g.Restart()
-		resp, err := g.cri.Exec(g.ctx, &cri.ExecRequest{ContainerId: id, Cmd: []string{"cat"}, Stdin: true, Stdout: true},
-			grpc.WaitForReady(true))
+		run := &cri.ExecRequest{ContainerId: id, Cmd: []string{"cat"}, Stdin: true, Stdout: true}
+		resp, err := g.cri.Exec(g.ctx, run, grpc.WaitForReady(true))
+		for status.Code(err) == codes.Unavailable { // the client does not know yet that the runtime before is gone
+			resp, err = g.cri.Exec(g.ctx, run, grpc.WaitForReady(true))
+		}
 		must.OK(t, err)
 		in, w := io.Pipe()
 		ended := make(chan int)
