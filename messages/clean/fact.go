@@ -152,7 +152,7 @@ func (w *pass) entries(f *field, m protoreflect.Message, all protoreflect.Map) b
 }
 
 // keys are the keys of all maps.
-var keys = field{rule: rule{name, maxNameBytes}}
+var keys = field{rule: rule{name, maxStoredNameBytes}}
 
 func (w *pass) clean(f *field, s string) string {
 	if w.withhold {

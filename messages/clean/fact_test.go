@@ -119,22 +119,22 @@ func TestAFactThatIsFineIsNotCopied(t *testing.T) {
 
 // A container's id that is changed is another container's: a driver would no longer find it.
 func TestANameThatARecordCanHoldIsNeverChanged(t *testing.T) {
-	for _, s := range []string{"web\x1b[31m", "a\nb", "\u202e", "\x00", strings.Repeat("n", maxNameBytes)} {
-		if got := (rule{name, maxNameBytes}).clean(s); got != s {
+	for _, s := range []string{"web\x1b[31m", "a\nb", "\u202e", "\x00", strings.Repeat("n", maxStoredNameBytes)} {
+		if got := (rule{name, maxStoredNameBytes}).clean(s); got != s {
 			t.Errorf("%q became %q", s, got)
 		}
 	}
 }
 
 func TestNamesThatAreChangedStayDifferent(t *testing.T) {
-	long := strings.Repeat("n", maxNameBytes)
+	long := strings.Repeat("n", maxStoredNameBytes)
 	labels := map[string]string{"a\xff": "1", "a\xfe": "2", "a\ufffd": "3", long + "x": "4", long + "y": "5"}
 	c := check(t, messages.NewEvent(&journaletv1.NodeObserved{Uid: "u", Labels: labels})).GetNodeObserved()
 	if len(c.GetLabels()) != len(labels) || c.GetLabels()["a\ufffd"] != "3" {
 		t.Errorf("%q", c.GetLabels())
 	}
 	for name := range c.GetLabels() {
-		if len(name) > maxNameBytes {
+		if len(name) > maxStoredNameBytes {
 			t.Errorf("a name of %d bytes", len(name))
 		}
 	}

@@ -18,9 +18,9 @@ const (
 
 // Bounds of the classes, in bytes.
 const (
-	// maxNameBytes is twice the longest name that a manifest may have, an image (manifest.Gate): runtimes put a registry
+	// maxStoredNameBytes is twice the longest name that a manifest may have, an image (manifest.Gate): runtimes put a registry
 	// before it.
-	maxNameBytes = 2 << 10
+	maxStoredNameBytes = 2 << 10
 	// maxTextBytes is what a call to the runtime may report.
 	maxTextBytes = 4 << 10
 	// maxWordsBytes is the kubelet's bound of a termination message.
@@ -38,7 +38,7 @@ const (
 func (c class) most() int {
 	switch c {
 	case name:
-		return maxNameBytes
+		return maxStoredNameBytes
 	case text:
 		return maxTextBytes
 	case words:
