@@ -18,8 +18,8 @@ const (
 
 // Bounds of the classes, in bytes.
 const (
-	// maxStoredNameBytes is twice the longest name that a manifest may have, an image (manifest.Gate): runtimes put a registry
-	// before it.
+	// maxStoredNameBytes is twice the longest name that a manifest may have, an image (manifest.Gate): runtimes put a
+	// registry before what a pod says.
 	maxStoredNameBytes = 2 << 10
 	// maxTextBytes is what a call to the runtime may report.
 	maxTextBytes = 4 << 10
