@@ -19,8 +19,6 @@ import (
 )
 
 // testMachine returns a machine that passes all checks except that no runtime listens.
-const aPod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, image: x}]}\n"
-
 func testMachine(t *testing.T) *machine {
 	t.Helper()
 	// A short path: that of a socket may have 107 bytes at most.
@@ -54,9 +52,10 @@ func testMachine(t *testing.T) *machine {
 		"sys/fs/cgroup/cgroup.controllers":        "cpuset cpu io memory pids\n",
 		"sys/module/bridge/x":                     "",
 		"lib/modules/6.1/modules.builtin":         "kernel/drivers/net/veth.ko\n",
-		"etc/journalet/pods/a.yaml":               aPod,
-		"etc/resolv.conf":                         "nameserver 10.0.0.1\n",
-		"var/lib/x":                               "",
+		"etc/journalet/pods/a.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n" +
+			"spec: {containers: [{name: c, image: x}]}\n",
+		"etc/resolv.conf": "nameserver 10.0.0.1\n",
+		"var/lib/x":       "",
 	} {
 		m.write(t, path, text)
 	}
