@@ -73,7 +73,7 @@ func claimResult(ctx context.Context, out []*journaletv1.ClaimOutcome, err error
 // withheldOutcomes returns the outcomes as they may be recorded.
 func (c *call) withheldOutcomes(all []*journaletv1.ClaimOutcome) []*journaletv1.ClaimOutcome {
 	for _, o := range all {
-		// The whole text first: a value that the bound has cut would not be found.
+		// The whole text: in one that is cut, as the journal does it, a value would not be found.
 		o.Message = c.withhold(o.GetMessage())
 	}
 	return all

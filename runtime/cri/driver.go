@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/messages/clean"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
@@ -273,8 +274,8 @@ func (d *Driver) Perform(
 	if err != nil {
 		f := failureOf(err)
 		out.Error, out.Retryable, out.MissingVolumeImage = f.code, f.retryable, f.missingImage
-		// The whole text first: a value that the bound has cut would not be found.
-		out.Message = c.withhold(f.message)
+		// The whole text first: a value that the bound has cut would not be found. The log has no bound of its own.
+		out.Message = clean.Text(c.withhold(f.message), maxMessageBytes)
 		c.log.Warn("call failed", "code", f.code, "error", out.GetMessage(), "took", d.clock.Now().Sub(began))
 		return out
 	}

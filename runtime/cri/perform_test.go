@@ -49,6 +49,8 @@ func newRig(t *testing.T, change func(*cri.Options)) *rig {
 		Images: []string{busybox}, AnyImage: true, WriteMounts: true,
 		Behaviour: func(c *runtimeapi.ContainerConfig) (sim.Behaviour, bool) {
 			switch first := c.GetCommand()[0]; first {
+			case "/talkative":
+				return sim.Behaviour{StartError: "\x1b[2J" + strings.Repeat("x", 1<<20)}, true
 			case "/missing":
 				return sim.Behaviour{StartError: "exec: /missing: no such file"}, true
 			case "/canceled-early":
@@ -682,4 +684,15 @@ func TestManifestOfAnotherPodIsRefused(t *testing.T) {
 	r.pod.UID = "uid-2"
 	r.fails("s", runSandbox(0), journaletv1.CallError_CALL_ERROR_CONFIG, "is of pod uid-2")
 	r.fails("g", &journaletv1.CallRequested{}, journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE, "does not know")
+}
+
+// The message of a failure also goes to the log, which has no bound of its own.
+func TestMessageOfAFailedCallIsBounded(t *testing.T) {
+	const most = 4 << 10 // bytes
+	r := newRig(t, nil)
+	r.pod.Spec.Containers[0].Command = []string{"/talkative"}
+	out := r.perform("c", startContainer(r.sandbox(), 0), false)
+	if n := len(out.GetMessage()); n == 0 || n > most || strings.Contains(out.GetMessage(), "\x1b") {
+		t.Errorf("a message of %d bytes: %.60q", n, out.GetMessage())
+	}
 }
