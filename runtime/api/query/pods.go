@@ -46,35 +46,54 @@ func (p waitBudget) next() time.Duration {
 	return max(min(time.Duration(p), actorTimeout), minWait)
 }
 
-// inspect returns a pod's view. A channel hands it over, not a variable: the actor may run the function after the
-// wait has timed out.
-func (s *server) inspect(ctx context.Context, ref messages.Ref, on pod.Node, p *waitBudget) (podView, error) {
+// inspectAs returns what read takes from an actor within what is left of the time; found is false for an actor of
+// another kind. A channel hands the value over, not a variable: the actor may run the function after the wait has timed
+// out.
+func inspectAs[T any](ctx context.Context, s *server, ref messages.Ref, p *waitBudget,
+	read func(actors.Decider) (T, bool),
+) (value T, found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.next())
 	defer cancel()
 	begun := time.Now()
 	defer func() { *p -= waitBudget(time.Since(begun)) }()
-	out := make(chan podView, 1)
-	err := s.Host.Inspect(ctx, ref, func(d actors.Decider) {
+	out := make(chan T, 1)
+	err = s.Host.Inspect(ctx, ref, func(d actors.Decider) {
+		if v, ok := read(d); ok {
+			out <- v
+		}
+	})
+	if err != nil {
+		return value, false, err
+	}
+	select {
+	case value = <-out:
+		return value, true, nil
+	default:
+		return value, false, nil
+	}
+}
+
+// inspect returns a pod's view.
+func (s *server) inspect(ctx context.Context, ref messages.Ref, on pod.Node, p *waitBudget) (podView, error) {
+	v, found, err := inspectAs(ctx, s, ref, p, func(d actors.Decider) (podView, bool) {
 		a, ok := d.(*pod.Actor)
 		if !ok {
-			return
+			return podView{}, false
 		}
 		st := a.Pod()
-		out <- podView{ref: ref, pod: a.View(on), state: podDetails{
+		return podView{ref: ref, pod: a.View(on), state: podDetails{
 			source: st.GetSource(), digest: st.GetPod().GetDigest(), stage: st.GetStage(), orphan: st.GetOrphan(),
 			waits: podWaits(a.Waits()), preemptedFor: podNameOf(st.GetPreemptedFor()),
 			empty: st.GetPod() == nil && len(st.GetObserved().GetSandboxes())+len(st.GetObserved().GetContainers()) == 0,
-		}}
+		}}, true
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return podView{ref: ref}, err
-	}
-	select {
-	case v := <-out:
-		return v, nil
-	default:
+	case !found:
 		return podView{ref: ref}, fmt.Errorf("%s is not a pod", ref)
 	}
+	return v, nil
 }
 
 // podNameOf returns nil for nil.

@@ -2,7 +2,6 @@ package query
 
 import (
 	"context"
-	"time"
 
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/source"
@@ -46,23 +45,17 @@ func (s *server) listProblems(ctx context.Context, _ struct{}) (*ProblemList, er
 	return &ProblemList{Problems: shown, More: len(all) - len(shown)}, nil
 }
 
-// problemsOf returns the problems of one source. A channel hands them over, as in inspect.
+// problemsOf returns the problems of one source, none if it does not respond.
 func (s *server) problemsOf(ctx context.Context, ref messages.Ref, p *waitBudget) (all []Problem) {
-	ctx, cancel := context.WithTimeout(ctx, p.next())
-	defer cancel()
-	begun := time.Now()
-	defer func() { *p -= waitBudget(time.Since(begun)) }()
-	out := make(chan []source.Problem, 1)
-	err := s.Host.Inspect(ctx, ref, func(d actors.Decider) {
-		if a, ok := d.(*source.Actor); ok {
-			out <- source.Problems(a.Source())
+	found, _, _ := inspectAs(ctx, s, ref, p, func(d actors.Decider) ([]source.Problem, bool) {
+		a, ok := d.(*source.Actor)
+		if !ok {
+			return nil, false
 		}
+		return source.Problems(a.Source()), true
 	})
-	if err != nil || len(out) == 0 {
-		return nil
-	}
-	for _, found := range <-out {
-		all = append(all, Problem{ref.ID, found})
+	for _, one := range found {
+		all = append(all, Problem{ref.ID, one})
 	}
 	return all
 }
