@@ -45,8 +45,8 @@ func desiredOfAll(s *journaletv1.SourceState, heldStay bool) {
 	})
 }
 
-// allClaims returns what all files claim: those of the pods that the node has, those of the files whose pod has this
-// name, and then the others, each in order of the paths.
+// allClaims returns the claims of all files: first claims to pods that the node has from the same file, then claims of
+// files whose pod has this name, then all others, each in order of the paths.
 func allClaims(s *journaletv1.SourceState, heldStay bool) []claim {
 	byHeld := map[held][]claim{}
 	for _, path := range slices.Sorted(maps.Keys(s.Files)) {

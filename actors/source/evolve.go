@@ -111,9 +111,9 @@ func KeepFile(before, now *journaletv1.ManifestFile) *journaletv1.ManifestFile {
 	return kept
 }
 
-// updateDesired works out which pods are desired: the first claim to a full name or a UID gets it, in the order of
-// claims.order. It visits the pods that the changed files held before or hold now, and those that share a name or a UID
-// with them.
+// updateDesired works out which pods are desired: the first claim to a full name or a UID gets it, by path, or with
+// heldStay in the order of heldFirst. It visits the pods that the changed files held before or hold now, and the pods
+// that share a name or a UID with them.
 func (a *Actor) updateDesired(before, after []claim, heldStay bool) {
 	s := a.state
 	refs := make([]*journaletv1.PodRef, 0, len(before)+len(after))

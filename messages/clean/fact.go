@@ -215,8 +215,8 @@ type field struct {
 	isMap, isList bool
 }
 
-// plans are those of all messages in events, by name: without an entry a message has no strings. They are built when
-// they are first needed: that decodes the contract.
+// plans has a plan for each message in events that has strings, by the message's name. They are built when they are
+// first needed: that decodes the contract.
 var plans = sync.OnceValue(func() map[protoreflect.FullName]*plan {
 	declared := map[string]rule{}
 	for class, names := range fields {

@@ -16,8 +16,6 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-const ()
-
 // Why sessions fail, for records. The runtime's own words may hold arguments of a command.
 const (
 	failedRefused = "the runtime refused it"
