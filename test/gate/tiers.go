@@ -74,7 +74,7 @@ func landing(p *packages) []Tier {
 }
 
 // tags are the build tags of tests that need more than Go.
-var tags = []string{"integration", "cluster", "chaos", "attack", "vm", "clients"}
+var tags = []string{"integration", "cluster", "reports", "chaos", "attack", "vm", "clients"}
 
 // provide brings in what the tiers need from outside: Go modules, tools, the programs of the lab.
 func provide(p *packages) Tier {
