@@ -142,7 +142,7 @@ func TestRequestsBeyondAllNumbers(t *testing.T) {
 		},
 		check: func(g *target) {
 			for i := range 3 {
-				if _, err := g.startOf(fmt.Sprintf("attacker-%d", i)); err == nil {
+				if _, err := startOf(fmt.Sprintf("attacker-%d", i), g.Node); err == nil {
 					g.Errorf("a pod that requests more than any node has runs: attacker-%d", i)
 				}
 			}

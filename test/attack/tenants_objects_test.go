@@ -126,7 +126,7 @@ func TestObjectsThatCannotBeRead(t *testing.T) {
 		begin: func(g *target) {
 			all := lists(g)
 			for _, what := range slices.Sorted(maps.Keys(all)) {
-				before, err := g.startOf("bystander-1")
+				before, err := startOf("bystander-1", g.Node)
 				must.OK(t, err)
 				answered := g.world.relists("pods", 3, func(w http.ResponseWriter, _ *http.Request) {
 					var honest corev1.PodList
@@ -140,7 +140,7 @@ func TestObjectsThatCannotBeRead(t *testing.T) {
 					t.Errorf("%s: the list was not requested", what)
 				}
 				g.served()
-				if after, err := g.startOf("bystander-1"); err != nil || !after.Equal(before) {
+				if after, err := startOf("bystander-1", g.Node); err != nil || !after.Equal(before) {
 					t.Errorf("%s: another pod runs since %s, before the list since %s (%v)", what, after, before, err)
 				}
 			}
