@@ -3,12 +3,9 @@ package pod
 // startEphemeral starts the ephemeral containers that have not run. A created one is started, and one whose creation
 // failed is created again.
 func (d *step) startEphemeral() error {
-	if !d.volumesReady() {
-		return nil
-	}
 	for c := range d.ephemerals() {
 		r := d.record(c.Name)
-		if d.calling(forContainer(c.Name)) || !d.hasNotRun(c.Name) {
+		if d.calling(forContainer(c.Name)) || !d.hasNotRun(c.Name) || !d.volumesReady(c) {
 			continue
 		}
 		var err error

@@ -171,7 +171,7 @@ func (d *step) container(c *corev1.Container) error {
 			return err
 		}
 		return d.probe(c)
-	case !d.volumesReady() || !d.devicesReady(c.Name) || !d.claimsReady():
+	case !d.volumesReady(c) || !d.devicesReady(c.Name) || !d.claimsReady():
 		return nil
 	case d.created(r) != nil:
 		return d.startCreated(c, d.created(r))

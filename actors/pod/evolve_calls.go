@@ -168,6 +168,7 @@ func (a *Actor) evolveStarted(
 	now := timestamppb.New(e.Time)
 	r.ImageReady = false
 	eachVolumeImage(r, func(v *journaletv1.VolumeImage) { v.Ready = false })
+	a.evolveVolumesGone(f)
 	if f.GetContainerId() != "" {
 		r.NextAttempt = max(r.GetNextAttempt(), w.GetAttempt()+1)
 	}

@@ -108,7 +108,7 @@ func (a *Actor) evolveVolumesSetUp(e actors.Event, call *journaletv1.PodCall, f 
 		r, o := a.ensureVolume(v.GetName()), outcomeOf(f, v.GetName())
 		if o.GetMessage() == "" {
 			resetVolume(r)
-			r.Stage, r.Contents = volumeSetUp, v.GetContents()
+			r.Stage, r.Contents, r.Lost = volumeSetUp, v.GetContents(), false
 			continue
 		}
 		if call.GetObjectsChanged() && a.hasObjects(v.GetName()) {
@@ -187,6 +187,16 @@ func (a *Actor) evolveVolumesLost(k *journaletv1.VolumesLost) {
 		if r := a.state.Volumes[name]; r.GetStage() == volumeSetUp {
 			resetVolume(r)
 			r.Stage, r.Contents = absentVolume, ""
+		}
+	}
+}
+
+// evolveVolumesGone folds that the start of a container has found volumes gone that were set up.
+func (a *Actor) evolveVolumesGone(f *journaletv1.CallFinished) {
+	for _, o := range f.GetVolumes() {
+		if r := a.state.Volumes[o.GetName()]; r.GetStage() == volumeSetUp {
+			resetVolume(r)
+			r.Stage, r.Contents, r.Lost = absentVolume, "", true
 		}
 	}
 }

@@ -191,10 +191,19 @@ func (a *Actor) usesOf(c *corev1.Container) []references.Use {
 	return all
 }
 
-// volumesReady reports whether containers may start with the pod's volumes as they are: each is set up, and no newer
-// contents are about to appear. Contents that cannot be had hold up no container that has older ones.
-func (a *Actor) volumesReady() bool {
-	return !slices.ContainsFunc(a.derive().volumes, func(v desiredVolume) bool { return !a.volumeReady(v) })
+// volumesReady reports whether a container may start with the pod's volumes as they are: each is set up, and no newer
+// contents are about to appear. Contents that cannot be had hold up no container that has older ones, and a volume that
+// was lost holds up those that mount it only.
+func (a *Actor) volumesReady(c *corev1.Container) bool {
+	return !slices.ContainsFunc(a.derive().volumes, func(v desiredVolume) bool {
+		return !a.volumeReady(v) && (!a.state.Volumes[v.name].GetLost() || mounts(c, v.name))
+	})
+}
+
+// mounts reports whether a container has a volume, as files or as a block device.
+func mounts(c *corev1.Container, volume string) bool {
+	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume }) ||
+		slices.ContainsFunc(c.VolumeDevices, func(m corev1.VolumeDevice) bool { return m.Name == volume })
 }
 
 func (a *Actor) volumeReady(v desiredVolume) bool {

@@ -36,7 +36,7 @@ func (a *Actor) configProblem(c *corev1.Container) string {
 	r, timers := a.record(c.Name), a.state.GetTimers().GetSet()
 	if a.state.GetStage() != runningPod || a.state.GetSandboxId() == "" || awaitsImages(r) ||
 		alive(r.GetCurrent()) || timers[startTimer+c.Name] != nil || timers[backOffTimer+c.Name] != nil ||
-		a.created(r) != nil || !a.mayStart(c) || !a.volumesReady() || a.calling(forContainer(c.Name)) {
+		a.created(r) != nil || !a.mayStart(c) || !a.volumesReady(c) || a.calling(forContainer(c.Name)) {
 		return ""
 	}
 	if _, problem := a.lacking(references.OfContainer(c)); problem != "" {

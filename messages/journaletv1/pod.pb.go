@@ -155,7 +155,7 @@ const (
 	VolumeStage_VOLUME_STAGE_UNSPECIFIED VolumeStage = 0
 	// Its set-up failed, or it was lost. Left by a CallFinished that set it up.
 	VolumeStage_VOLUME_STAGE_ABSENT VolumeStage = 1
-	// It is set up. Left by VolumesLost, or by a CallFinished that tore it down.
+	// It is set up. Left by VolumesLost, or by a CallFinished that tore it down or found it gone.
 	VolumeStage_VOLUME_STAGE_SET_UP VolumeStage = 2
 	// The pod has ended, and a CallFinished tore it down. Never left.
 	VolumeStage_VOLUME_STAGE_TORN_DOWN VolumeStage = 3
@@ -2011,7 +2011,10 @@ type VolumeRecord struct {
 	Message        string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	FailedContents string                 `protobuf:"bytes,7,opt,name=failed_contents,json=failedContents,proto3" json:"failed_contents,omitempty"`
 	// The failure does not pass without a change of the manifest or of an object.
-	Permanent     bool `protobuf:"varint,8,opt,name=permanent,proto3" json:"permanent,omitempty"`
+	Permanent bool `protobuf:"varint,8,opt,name=permanent,proto3" json:"permanent,omitempty"`
+	// The start of a container has found that it is gone. Until it is set up again it holds up the containers that mount
+	// it, and no others.
+	Lost          bool `protobuf:"varint,9,opt,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2098,6 +2101,13 @@ func (x *VolumeRecord) GetFailedContents() string {
 func (x *VolumeRecord) GetPermanent() bool {
 	if x != nil {
 		return x.Permanent
+	}
+	return false
+}
+
+func (x *VolumeRecord) GetLost() bool {
+	if x != nil {
+		return x.Lost
 	}
 	return false
 }
@@ -3349,7 +3359,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"PodRestart\x120\n" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1d\n" +
 	"\n" +
-	"past_grace\x18\x02 \x01(\bR\tpastGrace\"\xa5\x02\n" +
+	"past_grace\x18\x02 \x01(\bR\tpastGrace\"\xb9\x02\n" +
 	"\fVolumeRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12/\n" +
 	"\x05stage\x18\x02 \x01(\x0e2\x19.journalet.v1.VolumeStageR\x05stage\x12\x1a\n" +
@@ -3358,7 +3368,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\tfailed_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bfailedAt\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12'\n" +
 	"\x0ffailed_contents\x18\a \x01(\tR\x0efailedContents\x12\x1c\n" +
-	"\tpermanent\x18\b \x01(\bR\tpermanent\"5\n" +
+	"\tpermanent\x18\b \x01(\bR\tpermanent\x12\x12\n" +
+	"\x04lost\x18\t \x01(\bR\x04lost\"5\n" +
 	"\vVolumesLost\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05names\x18\x02 \x03(\tR\x05names\"%\n" +

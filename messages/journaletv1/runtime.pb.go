@@ -2582,6 +2582,7 @@ type CallFinished struct {
 	// Always set.
 	EndedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	// Of SetUpVolumes and CleanPod: the outcome of each volume. The call fails if one of them does.
+	// Of StartContainer with CALL_ERROR_VOLUME: the volumes that were set up and are gone. They are set up again.
 	Volumes []*VolumeOutcome `protobuf:"bytes,12,rep,name=volumes,proto3" json:"volumes,omitempty"`
 	// With CALL_ERROR_IMAGE_NOT_PRESENT: the reference of the image volume that is missing. Empty: the container's image.
 	MissingVolumeImage string `protobuf:"bytes,13,opt,name=missing_volume_image,json=missingVolumeImage,proto3" json:"missing_volume_image,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/cri/expand"
 )
 
@@ -128,6 +130,34 @@ func deviceNodes(all []*journaletv1.ContainerDevices) []*runtimeapi.Device {
 		}
 	}
 	return out
+}
+
+// checkDevices fails unless what plugins mount into a container, and their device files, are on the node. The runtime
+// would create a directory for a mount that is missing.
+func (c *call) checkDevices(ctx context.Context, all []*journaletv1.ContainerDevices) error {
+	for _, d := range all {
+		var paths []string
+		for _, m := range d.GetAnswer().GetMounts() {
+			paths = append(paths, m.GetHostPath())
+		}
+		for _, n := range d.GetAnswer().GetNodes() {
+			paths = append(paths, n.GetHostPath())
+		}
+		for _, path := range paths {
+			_, err := bounded.Within(ctx, c.answers, path, bounded.AnswerTimeout, func() (os.FileInfo, error) {
+				return os.Stat(path)
+			})
+			switch {
+			case err == nil:
+			case ctx.Err() != nil:
+				return ctx.Err()
+			default:
+				return retryable(journaletv1.CallError_CALL_ERROR_CONFIG, fmt.Sprintf(
+					"what the plugin of %s gives the container is not on the node: %v", d.GetResource(), err))
+			}
+		}
+	}
+	return nil
 }
 
 // pluginCDIDevices returns the CDI devices that plugins name for a container.

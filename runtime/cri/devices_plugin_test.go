@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/cri/expand"
 	"github.com/journalet/journalet/test/must"
 )
@@ -93,4 +96,25 @@ func TestPreStartEndsWithTheFirstPluginThatFails(t *testing.T) {
 	if called := fmt.Sprint(plugins.called); called != "[example.com/one=a example.com/two=b]" {
 		t.Errorf("plugins were called for %s", called)
 	}
+}
+
+// The runtime creates a directory for a mount whose source is missing, in the place of what the plugin has there.
+func TestWhatAPluginGivesHasToBeOnTheNode(t *testing.T) {
+	dir := t.TempDir()
+	missing := filepath.Join(dir, "missing")
+	c := &call{Driver: &Driver{answers: new(bounded.Answers)}}
+	for name, answer := range map[string]*journaletv1.DeviceAnswer{
+		"mount": {Mounts: []*journaletv1.DeviceMount{{ContainerPath: "/a", HostPath: missing}}},
+		"node":  {Nodes: []*journaletv1.DeviceNode{{ContainerPath: "/a", HostPath: missing}}},
+	} {
+		given := []*journaletv1.ContainerDevices{{Resource: "example.com/one", Answer: answer}}
+		err := c.checkDevices(t.Context(), given)
+		if f := new(failure); !errors.As(err, &f) || !f.retryable || !strings.Contains(f.message, missing) ||
+			!strings.Contains(f.message, "example.com/one") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	must.OK(t, c.checkDevices(t.Context(), []*journaletv1.ContainerDevices{{Answer: &journaletv1.DeviceAnswer{
+		Mounts: []*journaletv1.DeviceMount{{HostPath: dir}}, Nodes: []*journaletv1.DeviceNode{{HostPath: "/dev/null"}},
+	}}}))
 }

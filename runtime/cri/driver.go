@@ -274,6 +274,9 @@ func (d *Driver) Perform(
 	if err != nil {
 		f := failureOf(err)
 		out.Error, out.Retryable, out.MissingVolumeImage = f.code, f.retryable, f.missingImage
+		if f.gone != nil {
+			out.Volumes = c.volumeOutcomes(f.gone)
+		}
 		// The whole text first: a value that the bound has cut would not be found. The log has no bound of its own.
 		out.Message = clean.Text(c.withhold(f.message), maxMessageBytes)
 		c.log.Warn("call failed", "code", f.code, "error", out.GetMessage(), "took", d.clock.Now().Sub(began))
@@ -362,6 +365,8 @@ type failure struct {
 	retryable bool
 	// missingImage is the image volume that CALL_ERROR_IMAGE_NOT_PRESENT is about; "": the container's own image.
 	missingImage string
+	// gone are the volumes that were set up and are gone, with CALL_ERROR_VOLUME of a StartContainer.
+	gone []*journaletv1.VolumeOutcome
 }
 
 func (f *failure) Error() string { return f.message }

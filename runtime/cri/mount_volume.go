@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,9 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/cri/expand"
 	"github.com/journalet/journalet/runtime/pod/hostpath"
 	"github.com/journalet/journalet/runtime/pod/subpath"
@@ -138,11 +135,6 @@ func (c *call) hostPathOf(in containerInput, i int, v *corev1.Volume, sub string
 	if err != nil {
 		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 	}
-	if err := c.isThere(v, path); err != nil {
-		// The runtime would create a directory instead, with the wrong mode and perhaps on the wrong medium.
-		return "", retryable(journaletv1.CallError_CALL_ERROR_VOLUME,
-			fmt.Sprintf("volume %q is not set up: %v", v.Name, err))
-	}
 	if sub == "" {
 		return path, nil
 	}
@@ -152,31 +144,17 @@ func (c *call) hostPathOf(in containerInput, i int, v *corev1.Volume, sub string
 	}
 	// The error itself goes to the log only: it names what is on the node.
 	c.log.Warn("subPath cannot be mounted", "container", in.container.Name, "volume", v.Name, "subPath", sub, "error", err)
+	if errors.Is(err, subpath.ErrGone) {
+		return "", retryable(journaletv1.CallError_CALL_ERROR_VOLUME, fmt.Sprintf(
+			"failed to prepare subPath for volumeMount %q of container %q: subPath %q: %v",
+			v.Name, in.container.Name, sub, subpath.ErrGone))
+	}
 	what := "failed to prepare subPath for"
 	if errors.Is(err, subpath.ErrCreate) {
 		what = "failed to create subPath directory for"
 	}
 	return "", retryable(journaletv1.CallError_CALL_ERROR_CONFIG,
 		fmt.Sprintf("%s volumeMount %q of container %q", what, v.Name, in.container.Name))
-}
-
-// isThere returns an error if nothing is at the path of a volume that was set up. The runtime creates the directory of
-// a hostPath.
-func (c *call) isThere(v *corev1.Volume, path string) error {
-	if v.HostPath != nil {
-		return nil
-	}
-	if !references.IsSetUpApart(v) {
-		_, err := os.Lstat(path)
-		return err
-	}
-	_, err := bounded.Within(context.Background(), c.answers, path, bounded.AnswerTimeout, func() (fs.FileInfo, error) {
-		return os.Lstat(path)
-	})
-	if errors.Is(err, fs.ErrPermission) {
-		return nil // the server refuses the node's root, and perhaps not the container's user
-	}
-	return err
 }
 
 // isReadOnly reports whether containers may not write a volume whatever their mounts ask for: the agent or the runtime

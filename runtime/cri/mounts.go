@@ -15,6 +15,12 @@ import (
 // prepareMounts creates the files that the agent mounts into a container, and returns all its mounts: volumes in the
 // order of the manifest, the hosts file unless the container mounts its own, and the termination message file.
 func (c *call) prepareMounts(ctx context.Context, in containerInput) ([]*runtimeapi.Mount, error) {
+	if err := c.checkVolumes(ctx, in); err != nil {
+		return nil, err
+	}
+	if err := c.checkDevices(ctx, in.devices); err != nil {
+		return nil, err
+	}
 	out, err := c.volumeMounts(ctx, in)
 	if err != nil {
 		return nil, err

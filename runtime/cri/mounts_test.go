@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,6 +44,16 @@ type subPaths struct {
 
 func (s subPaths) MountSubPath(_ *corev1.Pod, container string, index int, volume, path string) (string, error) {
 	return fmt.Sprintf("/subpaths/%s/%s/%d/%s", volume, container, index, path), s.err
+}
+
+// Check takes each volume for set up that has its directory.
+func (s subPaths) Check(_ context.Context, pod *corev1.Pod, name string) error {
+	path, err := s.Path(pod, name)
+	if err != nil || !strings.Contains(path, "/root/pods/") {
+		return nil
+	}
+	_, err = os.Lstat(path)
+	return err
 }
 
 // mountRig is a rig of which a test sees the requests.
@@ -234,4 +245,29 @@ func TestAnExportIsMountedAsItsVolumeSays(t *testing.T) {
 			t.Errorf("mount %v", m)
 		}
 	}
+}
+
+// The runtime creates a directory for a mount whose source is missing.
+func TestAStartNamesTheVolumesThatAreGone(t *testing.T) {
+	r := newRig(t, nil)
+	sandbox, kind := r.sandbox(), corev1.HostPathSocket
+	path := filepath.Join(r.dir, "d.sock")
+	r.pod.Spec.Volumes = append(r.pod.Spec.Volumes, corev1.Volume{Name: "sock", VolumeSource: corev1.VolumeSource{
+		HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind},
+	}})
+	r.pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{
+		{Name: "scratch", MountPath: "/scratch"}, {Name: "sock", MountPath: "/d.sock"}, {Name: "sock", MountPath: "/again"},
+	}
+	out := r.perform("c", startContainer(sandbox, 0), false)
+	if out.GetError() != journaletv1.CallError_CALL_ERROR_VOLUME || !out.GetRetryable() ||
+		!strings.Contains(out.GetMessage(), path+" is not a socket file (type Socket)") {
+		t.Errorf("the start ends in %v", out)
+	}
+	if len(out.GetVolumes()) != 1 || out.GetVolumes()[0].GetName() != "sock" {
+		t.Errorf("gone are %v", out.GetVolumes())
+	}
+	l, err := net.Listen("unix", path)
+	must.OK(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	r.done("d", startContainer(sandbox, 0), false)
 }

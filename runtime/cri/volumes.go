@@ -2,13 +2,16 @@ package cri
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/messages/plain"
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 // Volumes manages a pod's directories and volumes on the node. It is implemented by volume.Driver, which documents the
@@ -17,6 +20,7 @@ type Volumes interface {
 	SetUp(ctx context.Context, pod *corev1.Pod, req *journaletv1.SetUpVolumes) []*journaletv1.VolumeOutcome
 	TearDown(ctx context.Context, uid string) ([]*journaletv1.VolumeOutcome, error)
 	Clean(ctx context.Context, uid, namespace, name string) ([]*journaletv1.VolumeOutcome, error)
+	Check(ctx context.Context, pod *corev1.Pod, name string) error
 	Path(pod *corev1.Pod, name string) (string, error)
 	Relabels(pod *corev1.Pod, name string) bool
 	MountSubPath(pod *corev1.Pod, container string, index int, volume, path string) (string, error)
@@ -119,6 +123,48 @@ func volumeFailure(outcomes []*journaletv1.VolumeOutcome) error {
 		f.message += fmt.Sprintf(" (and %d more volumes)", more)
 	}
 	return f
+}
+
+// checkVolumes fails unless what was set up of the container's volumes is still there. It names all that are gone.
+func (c *call) checkVolumes(ctx context.Context, in containerInput) error {
+	var f *failure
+	for _, name := range volumesOf(in.container) {
+		v := volumeOf(in.pod, name)
+		if v == nil {
+			continue // the mount reports it
+		}
+		err := c.opts.Volumes.Check(ctx, in.pod, name)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err == nil {
+			continue
+		}
+		message := fmt.Sprintf("volume %q is not set up: %v", name, err)
+		if f == nil {
+			f = retryable(journaletv1.CallError_CALL_ERROR_VOLUME, message)
+		}
+		if !errors.Is(err, bounded.ErrNoAnswer) { // one whose server is away is mounted, and comes back as it was
+			f.gone = append(f.gone, &journaletv1.VolumeOutcome{Name: name, Message: message, Retryable: true})
+		}
+	}
+	if f == nil {
+		return nil
+	}
+	return f
+}
+
+// volumesOf returns the names of the volumes that a container has, each once.
+func volumesOf(c *corev1.Container) []string {
+	var all []string
+	for _, m := range c.VolumeMounts {
+		all = append(all, m.Name)
+	}
+	for _, m := range c.VolumeDevices {
+		all = append(all, m.Name)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // volumeOutcomes returns the outcomes as they may be recorded.

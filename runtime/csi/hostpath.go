@@ -20,6 +20,7 @@ func (s *setUp) useHostPath(r *record) error {
 		return err
 	}
 	r.HostPath = s.src.hostPath.Path
+	r.HostPathType = string(ptr.Deref(s.src.hostPath.Type, corev1.HostPathUnset))
 	return nil
 }
 

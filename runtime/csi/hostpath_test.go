@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,6 +51,7 @@ func TestAHostPathPersistentVolumeIsUsedWhereItIs(t *testing.T) {
 		t.Error("it is lost after a restart")
 	}
 	must.OK(t, r.setUp(p))
+	must.OK(t, r.Check("p1", v.Name))
 	must.OK(t, r.tearDown("p1"))
 	if _, err := os.Stat(filepath.Join(want, "file")); err != nil {
 		t.Error(err)
@@ -87,4 +89,28 @@ func TestAPersistentVolumeThatIsNotMountedSaysWhy(t *testing.T) {
 		change(r, &r.volumes["pv-a"].Spec)
 		r.refuses(v, want)
 	}
+}
+
+func TestAHostPathPersistentVolumeIsCheckedAgain(t *testing.T) {
+	r := newRig(t)
+	v := r.claimed("data")
+	path := r.hostPath("data", ptr.To(corev1.HostPathDirectory))
+	must.OK(t, os.MkdirAll(path, 0o700))
+	p := r.pod("p1", v)
+	must.OK(t, r.setUp(p))
+	must.OK(t, r.Check("p1", v.Name))
+	must.OK(t, os.Remove(path))
+	r.restart("boot-1")
+	for what, err := range map[string]error{"check": r.Check("p1", v.Name), "set-up": r.setUp(p)} {
+		if err == nil || !strings.Contains(err.Error(), path+" is not a directory (type Directory)") {
+			t.Errorf("%s without the directory: %v", what, err)
+		}
+	}
+	if _, err := os.Lstat(path); err == nil {
+		t.Error("something was created")
+	}
+	must.OK(t, os.MkdirAll(path, 0o700))
+	must.OK(t, r.setUp(p))
+	must.OK(t, r.Check("p1", v.Name))
+	must.OK(t, r.tearDown("p1"))
 }

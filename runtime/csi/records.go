@@ -67,6 +67,8 @@ type record struct {
 	Block string `json:"block,omitempty"`
 	// HostPath is the path of a hostPath PersistentVolume: nothing is mounted for it.
 	HostPath string `json:"hostPath,omitempty"`
+	// HostPathType is its type; empty: nothing is checked, also in the record of an older version.
+	HostPathType string `json:"hostPathType,omitempty"`
 	// Republish is "true" if the driver requires that the volume is published again and again.
 	Republish string `json:"republish,omitempty"`
 	// Expand is "true" if the driver expands volumes on nodes, and the pod may write to it. Size is what it has on

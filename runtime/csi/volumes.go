@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -246,21 +247,47 @@ func (v *Volumes) Relabels(uid, volume string) bool {
 	return r != nil && r.SELinux == "" && r.Driver != nfsDriver && r.Driver != hostPathDriver
 }
 
-// Lost reports whether a volume that was set up is not there: of another boot, or unmounted.
+// Lost reports whether a volume that was set up is not there: of another boot, or unmounted. It reads no volume, nor
+// the path of a hostPath PersistentVolume: that is Check's.
 func (v *Volumes) Lost(uid, volume string) bool {
 	dir, r := v.find(uid, volume)
 	if r == nil || r.Stage != "" && !r.isDone(published, v.opts.BootID) {
 		return true
 	}
+	if r.HostPath != "" {
+		return false
+	}
 	there, err := isThere(v.target(uid, dir), r)
 	return err == nil && !there
+}
+
+// Check returns an error if a volume that was set up is lost, or the path of a hostPath PersistentVolume is not what
+// its type says. It may block as long as the server of that path is away.
+func (v *Volumes) Check(uid, volume string) error {
+	dir, r := v.find(uid, volume)
+	switch {
+	case v.Lost(uid, volume):
+		return fmt.Errorf("nothing is mounted at %s", v.target(uid, cmp.Or(dir, volume)))
+	case r.HostPath != "":
+		return checkHostPath(r)
+	}
+	return nil
+}
+
+// checkHostPath checks the path of a hostPath PersistentVolume. Without a type, it has to exist.
+func checkHostPath(r *record) error {
+	err := hostpath.Check(r.HostPath, corev1.HostPathType(r.HostPathType))
+	if err == nil && r.HostPathType == "" {
+		_, err = os.Stat(r.HostPath)
+	}
+	return err
 }
 
 // isThere reports whether what a driver has published is still there. The mount table is read, and not the volume: a
 // file system whose server is gone would block.
 func isThere(target string, r *record) (bool, error) {
 	if r.HostPath != "" {
-		return true, nil
+		return checkHostPath(r) == nil, nil // its set-up says why it is not
 	}
 	if r.Mounted == "true" || r.Stage == "" {
 		return mounts.At(target)

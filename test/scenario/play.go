@@ -213,7 +213,16 @@ func (s *Scenario) lose(d *datadriven.TestData) (string, error) {
 	return "", err
 }
 
-// fail records a call's failure. The world does not change.
+// gone are the volumes that a start has found gone.
+func gone(names []string, message string) (all []*journaletv1.VolumeOutcome) {
+	for _, name := range names {
+		all = append(all, &journaletv1.VolumeOutcome{Name: name, Message: message, Retryable: true})
+	}
+	return all
+}
+
+// fail records a call's failure. The world does not change, but for volumes that a start has found gone:
+// "gone=(<name>,...)".
 func (s *Scenario) fail(d *datadriven.TestData) (string, error) {
 	c, err := s.call(d)
 	if err != nil {
@@ -234,6 +243,7 @@ func (s *Scenario) fail(d *datadriven.TestData) (string, error) {
 			IntentId: c.GetIntentId(), Requester: c.GetRequester(),
 			Error: journaletv1.CallError(code), Message: arg(d, "message", "it failed"),
 			MissingVolumeImage: arg(d, "volume-image", ""), Retryable: d.HasArg("retryable"),
+			Volumes: gone(values(d, "gone"), arg(d, "message", "it failed")),
 		})
 	})
 }

@@ -116,6 +116,7 @@ func (d disk) work() error {
 }
 
 // Path implements cri.Volumes, as do the methods below.
+func (disk) Check(context.Context, *corev1.Pod, string) error                      { return nil }
 func (disk) Path(*corev1.Pod, string) (string, error)                              { return "/", nil }
 func (disk) CreateLogDir(_, _, _, _ string) (string, error)                        { return "/", nil }
 func (disk) WriteHosts(string, []byte) (string, error)                             { return "/", nil }

@@ -15,6 +15,22 @@ const (
 	fileMode = 0o644
 )
 
+// Check returns an error unless the path of a hostPath volume has what its type says. It creates nothing: what an
+// OrCreate type would create has to be there. Without a type nothing is checked.
+func Check(path string, kind corev1.HostPathType) error {
+	if kind == corev1.HostPathUnset {
+		return nil
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return typeError(path, kind, err)
+	case err != nil:
+		return fmt.Errorf("hostPath type check failed: %s (type %s): %w", path, kind, err)
+	}
+	return checkType(info, path, kind)
+}
+
 // SetUp checks the path of a hostPath volume, and creates it for the OrCreate types. The path is the administrator's,
 // so links are followed. Errors are worded as the kubelet's.
 func SetUp(source *corev1.HostPathVolumeSource) error {
@@ -22,30 +38,17 @@ func SetUp(source *corev1.HostPathVolumeSource) error {
 	if source.Type != nil {
 		kind = *source.Type
 	}
-	if kind == corev1.HostPathUnset {
-		return nil
-	}
-	info, err := os.Stat(source.Path)
-	exists := err == nil
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("hostPath type check failed: %w", err)
+	err := Check(source.Path, kind)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	switch kind {
 	case corev1.HostPathDirectoryOrCreate:
-		if !exists {
-			return createHostDir(source.Path)
-		}
-		return checkType(info, source.Path, kind)
+		return createHostDir(source.Path)
 	case corev1.HostPathFileOrCreate:
-		if !exists {
-			return createHostFile(source.Path)
-		}
-		return checkType(info, source.Path, kind)
+		return createHostFile(source.Path)
 	}
-	if !exists {
-		return typeError(source.Path, kind)
-	}
-	return checkType(info, source.Path, kind)
+	return err
 }
 
 // IsBlockDevice reports whether a mode is that of a block device.
@@ -71,12 +74,15 @@ func checkType(info fs.FileInfo, path string, kind corev1.HostPathType) error {
 		return fmt.Errorf("%s is an invalid volume type", kind)
 	}
 	if !ok {
-		return typeError(path, kind)
+		return typeError(path, kind, nil)
 	}
 	return nil
 }
 
-func typeError(path string, kind corev1.HostPathType) error {
+// errNothing is in the error for a path that does not exist.
+var errNothing = fmt.Errorf("nothing is there: %w", fs.ErrNotExist)
+
+func typeError(path string, kind corev1.HostPathType, cause error) error {
 	what := map[corev1.HostPathType]string{
 		corev1.HostPathDirectory:         "a directory",
 		corev1.HostPathDirectoryOrCreate: "a directory",
@@ -86,7 +92,10 @@ func typeError(path string, kind corev1.HostPathType) error {
 		corev1.HostPathCharDev:           "a character device",
 		corev1.HostPathBlockDev:          "a block device",
 	}[kind]
-	return fmt.Errorf("hostPath type check failed: %s is not %s", path, what)
+	if cause != nil {
+		return fmt.Errorf("hostPath type check failed: %s is not %s (type %s): %w", path, what, kind, errNothing)
+	}
+	return fmt.Errorf("hostPath type check failed: %s is not %s (type %s)", path, what, kind)
 }
 
 func createHostDir(path string) error {

@@ -54,8 +54,9 @@ func (p Path) check() error {
 // Prepare mounts a path of a volume below the pod's directory and returns where: PodDir/volume-subpaths/<volume>/
 // <container>/<index>, as the kubelet. A missing path becomes a directory with the volume's mode. Prepare may be
 // repeated, also after a crash: a mount of the same file stays, any other is replaced. The error is ErrEscapes if the
-// path leads out of the volume, and ErrCreate if a directory cannot be created. The volume driver's tear-down removes
-// the mounts. Calls for one container must not overlap.
+// path leads out of the volume, ErrCreate if a directory cannot be created, and ErrGone if the path is missing and was
+// no directory when it was mounted before. The volume driver's tear-down removes the mounts. Calls for one container
+// must not overlap.
 func Prepare(p Path) (string, error) {
 	if err := p.check(); err != nil {
 		return "", err
@@ -65,16 +66,16 @@ func Prepare(p Path) (string, error) {
 		return "", err
 	}
 	defer v.close()
-	source, err := v.openOrCreate(filepath.Clean(p.SubPath))
-	if err != nil {
-		return "", fmt.Errorf("open subPath %q: %w", p.SubPath, err)
-	}
-	defer func() { _ = unix.Close(source) }()
 	point, err := openPoint(p)
 	if err != nil {
 		return "", err
 	}
 	defer point.close()
+	source, err := v.openOrCreate(filepath.Clean(p.SubPath), point.wasFile())
+	if err != nil {
+		return "", fmt.Errorf("open subPath %q: %w", p.SubPath, err)
+	}
+	defer func() { _ = unix.Close(source) }()
 	same, err := point.shows(source)
 	if err != nil {
 		return "", err
@@ -131,6 +132,13 @@ func (p point) mounted() (is bool, st unix.Statx_t, err error) {
 		return false, st, ErrKernel
 	}
 	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, st, nil
+}
+
+// wasFile reports whether something else than a directory was mounted at the point before. Also after a reboot: the
+// mount point has remained.
+func (p point) wasFile() bool {
+	_, st, err := p.mounted()
+	return err == nil && st.Mask&unix.STATX_TYPE != 0 && st.Mode&unix.S_IFMT != 0 && st.Mode&unix.S_IFMT != unix.S_IFDIR
 }
 
 // shows reports whether a mount of this file is there.

@@ -15,6 +15,8 @@ var (
 	ErrEscapes = errors.New("the path leads out of its volume; remove the link in the volume that does")
 	// ErrCreate means that a missing directory of the path cannot be created.
 	ErrCreate = errors.New("a directory of the path cannot be created")
+	// ErrGone means that nothing is at the path where a file, a socket or a device was mounted before.
+	ErrGone = errors.New("nothing is there, where a file was mounted before; no directory is created in its place")
 	// ErrKernel means that the kernel cannot open a path safely, or report what is a mount.
 	ErrKernel = errors.New("the kernel lacks openat2 or statx of mounts, which subPath needs; use Linux 5.8 or newer")
 )
@@ -93,11 +95,14 @@ func (v volume) resolve(path string) (string, error) {
 }
 
 // openOrCreate opens a clean path in the volume. What is missing of it becomes directories with the volume's mode,
-// whatever the umask is.
-func (v volume) openOrCreate(path string) (int, error) {
+// whatever the umask is. wasFile is whether it was no directory before: then it is ErrGone.
+func (v volume) openOrCreate(path string, wasFile bool) (int, error) {
 	fd, err := v.open(path, 0)
 	if !errors.Is(err, unix.ENOENT) {
 		return fd, err
+	}
+	if wasFile {
+		return -1, ErrGone
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(v.fd, &st); err != nil {

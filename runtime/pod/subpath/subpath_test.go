@@ -320,3 +320,38 @@ func BenchmarkPrepare(b *testing.B) {
 	b.StopTimer()
 	unmount(b, dir)
 }
+
+// A daemon's socket or a file that is gone for a while is not to become a directory.
+func TestAFileThatIsGoneIsNotReplacedByADirectory(t *testing.T) {
+	p := newPath(t, "run/d.sock")
+	at := filepath.Join(p.VolumePath, "run/d.sock")
+	write(t, at, "first")
+	target, err := Prepare(p)
+	must.OK(t, err)
+	gone := func(when string) {
+		t.Helper()
+		if _, err := Prepare(p); !errors.Is(err, ErrGone) {
+			t.Errorf("%s: %v", when, err)
+		}
+		if _, err := os.Lstat(at); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s something is there: %v", when, err)
+		}
+	}
+	must.OK(t, os.Remove(at))
+	gone("while it is mounted")
+	must.OK(t, unix.Unmount(target, unix.UMOUNT_NOFOLLOW))
+	gone("after a reboot")
+	write(t, at, "second")
+	target, err = Prepare(p)
+	must.OK(t, err)
+	if got := read(t, target); got != "second" {
+		t.Errorf("it has %q", got)
+	}
+	// What was a directory is created again.
+	dir := newPath(t, "data")
+	_, err = Prepare(dir)
+	must.OK(t, err)
+	must.OK(t, os.Remove(filepath.Join(dir.VolumePath, "data")))
+	_, err = Prepare(dir)
+	must.OK(t, err)
+}

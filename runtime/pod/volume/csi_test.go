@@ -46,7 +46,13 @@ func (d *drivers) TearDown(_ context.Context, uid string) ([]csi.Outcome, error)
 
 func (d *drivers) Path(uid, _ string) (string, error) { return d.dir(uid), nil }
 func (d *drivers) Lost(string, string) bool           { return d.lost }
-func (d *drivers) Relabels(string, string) bool       { return true }
+func (d *drivers) Check(string, string) error {
+	if d.lost {
+		return errors.New("nothing is mounted")
+	}
+	return nil
+}
+func (d *drivers) Relabels(string, string) bool { return true }
 
 func csiPod() *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{

@@ -45,6 +45,7 @@ type CSI interface {
 	SetUp(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) error
 	TearDown(ctx context.Context, uid string) ([]csi.Outcome, error)
 	Path(uid, volume string) (string, error)
+	Check(uid, volume string) error
 	Lost(uid, volume string) bool
 	Relabels(uid, volume string) bool
 }

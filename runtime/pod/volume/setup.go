@@ -10,7 +10,6 @@ import (
 
 	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/pod/hostpath"
 )
 
 // SetUp sets up the volumes that req names, or brings those that are set up to their newer contents. It returns an
@@ -70,7 +69,7 @@ func (d *Driver) setUp(ctx context.Context, pod *corev1.Pod, name string) error 
 		return permanent{fmt.Errorf("the pod has no volume %q", name)}
 	}
 	if v.HostPath != nil {
-		return hostpath.SetUp(v.HostPath)
+		return d.setUpHostPath(ctx, v.HostPath)
 	}
 	if v.Image != nil {
 		return nil // the runtime mounts it
