@@ -227,6 +227,10 @@ func (j *judge) sandboxCreated(o *objects, x *sandbox, gone bool, listed time.Du
 	if h := j.history(x.uid); h.gone {
 		j.broken(noneOfGonePods, x.uid, "sandbox %s is created", x.id)
 	}
+	if j.sim.api != nil && j.terminalAtAPI(x.uid) {
+		// Such a pod has no containers in memory, so that it would get a sandbox and nothing else.
+		j.broken(neverAgain, x.uid, "sandbox %s is created", x.id)
+	}
 	for _, other := range o.sandboxes {
 		if late := other.late > 0 && other.late >= listed; !late && (other.ready || !other.stopped) {
 			j.broken(oneSandbox, x.uid, "sandbox %s is created beside %s (ready %t, stopped %t)", x.id, other.id, other.ready,

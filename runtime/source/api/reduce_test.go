@@ -342,6 +342,11 @@ func TestAPodBeyondABoundIsRejectedByItsNamesAndCanBeDeleted(t *testing.T) {
 	if _, all = r.sent(t); !all["large"].GetApi().GetDeleted() || all["large"].GetApi().GetDeletionGraceSeconds() != 7 {
 		t.Errorf("after its deletion: %v", all)
 	}
+	large.Status.Phase = corev1.PodFailed
+	must.OK(t, r.Store().Update(large.DeepCopy()))
+	if _, all = r.sent(t); all["large"].GetApi().GetTerminalPhase() != journaletv1.PodPhase_POD_PHASE_FAILED {
+		t.Errorf("after its phase was written: %v; its object is deleted only then", all)
+	}
 	must.OK(t, r.Store().Delete(large))
 	if _, all = r.sent(t); len(all) != 1 || all["large"] != nil {
 		t.Errorf("after it went: %v", all)
