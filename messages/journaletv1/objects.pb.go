@@ -215,7 +215,10 @@ type ObjectRead struct {
 	// It never changes and is not watched any more.
 	Immutable bool `protobuf:"varint,5,opt,name=immutable,proto3" json:"immutable,omitempty"`
 	// Why it is missing or cannot be read, without any of its contents, bounded.
-	Message       string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	// Which object it is, if it is immutable: metadata.uid at the API server, the digest for an object of a file. The pod
+	// keeps this object, and no later one of its name counts for it. Empty in records of 0.1.0.
+	Uid           string `protobuf:"bytes,7,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -288,6 +291,13 @@ func (x *ObjectRead) GetImmutable() bool {
 func (x *ObjectRead) GetMessage() string {
 	if x != nil {
 		return x.Message
+	}
+	return ""
+}
+
+func (x *ObjectRead) GetUid() string {
+	if x != nil {
+		return x.Uid
 	}
 	return ""
 }
@@ -428,7 +438,7 @@ const file_journalet_v1_objects_proto_rawDesc = "" +
 	"\tObjectRef\x12,\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x18.journalet.v1.ObjectKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
-	"\bselector\x18\x03 \x01(\tR\bselector\"\xd2\x01\n" +
+	"\bselector\x18\x03 \x01(\tR\bselector\"\xe4\x01\n" +
 	"\n" +
 	"ObjectRead\x12)\n" +
 	"\x03ref\x18\x01 \x01(\v2\x17.journalet.v1.ObjectRefR\x03ref\x12/\n" +
@@ -436,7 +446,8 @@ const file_journalet_v1_objects_proto_rawDesc = "" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x12\x16\n" +
 	"\x06digest\x18\x04 \x01(\tR\x06digest\x12\x1c\n" +
 	"\timmutable\x18\x05 \x01(\bR\timmutable\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"\x84\x01\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\x12\x10\n" +
+	"\x03uid\x18\a \x01(\tR\x03uid\"\x84\x01\n" +
 	"\n" +
 	"ObjectsSet\x12+\n" +
 	"\x04refs\x18\x01 \x03(\v2\x17.journalet.v1.ObjectRefR\x04refs\x12\x1c\n" +

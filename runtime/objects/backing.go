@@ -3,6 +3,7 @@ package objects
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -33,6 +34,14 @@ type Key struct {
 	API bool
 	// Pod is whom a token of the API server is for; empty for all else.
 	Pod PodID
+	// UID makes it one immutable object, whatever else has its name later. Empty: whichever object has the name.
+	UID string `json:",omitempty"` // the key of a copy on disk is JSON (package kept)
+}
+
+// named returns the key of whichever object has the name.
+func (k Key) named() Key {
+	k.UID = ""
+	return k
 }
 
 // PodID is the name and the UID of a pod of the API server.
@@ -68,10 +77,15 @@ func (p *pod) keyOf(r *journaletv1.ObjectRef) Key {
 // Secret, or Data of a token or of trust bundles.
 type Object struct {
 	State journaletv1.ObjectState
+	// UID is metadata.uid at the API server; empty for an object of a file, which is known by its digest.
+	UID string
 	// Version is metadata.resourceVersion at the API server.
 	Version string
-	// Immutable means that the object never changes.
+	// Immutable means that the object never changes. Another one may have its name later.
 	Immutable bool
+	// Requested is when the backing requested it, on the clock of this process: it had its name then, or has got it since.
+	// Zero: it is a copy.
+	Requested time.Time
 	// Message is why it is unreadable, or what to do if it is missing, without contents.
 	Message string
 
@@ -84,6 +98,9 @@ type Object struct {
 	Away bool
 }
 
+// lasts reports whether the object stays as it is for as long as it exists.
+func (o *Object) lasts() bool { return o.Immutable && o.State == present }
+
 // hasContents reports whether there is something to give to a pod. An unreadable object keeps the contents that were
 // read before.
 func (o *Object) hasContents() bool { return o.ConfigMap != nil || o.Secret != nil || o.Data != nil }
@@ -92,7 +109,8 @@ func (o *Object) hasContents() bool { return o.ConfigMap != nil || o.Secret != n
 // selector) or read all and report some of them.
 type Backing interface {
 	// Watch begins to follow an object, and Unwatch ends it. They are called in turn for one key, never wait, and may be
-	// called before Run.
+	// called before Run. What is read of an object was requested after its Watch. A key with a UID is of that object only:
+	// if another one has the name, it is missing, unless the backing has a copy.
 	Watch(Key)
 	// WatchLater is Watch for an object that a pod was given before the agent started: it may be read after everything
 	// that something waits for. Something does once Watch follows for the same key.

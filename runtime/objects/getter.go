@@ -19,13 +19,13 @@ var _ Getter = (*Store)(nil)
 
 // ConfigMap implements Getter.
 func (s *Store) ConfigMap(ctx context.Context, of Owner, name string) (*corev1.ConfigMap, error) {
-	o, err := s.get(ctx, s.ownerOf(of, "").keyOf(&journaletv1.ObjectRef{Kind: configMap, Name: name}))
+	o, err := s.get(ctx, of, "", &journaletv1.ObjectRef{Kind: configMap, Name: name})
 	return o.ConfigMap, err
 }
 
 // Secret implements Getter.
 func (s *Store) Secret(ctx context.Context, of Owner, name string) (*corev1.Secret, error) {
-	o, err := s.get(ctx, s.ownerOf(of, "").keyOf(&journaletv1.ObjectRef{Kind: secret, Name: name}))
+	o, err := s.get(ctx, of, "", &journaletv1.ObjectRef{Kind: secret, Name: name})
 	return o.Secret, err
 }
 
@@ -33,23 +33,22 @@ func (s *Store) Secret(ctx context.Context, of Owner, name string) (*corev1.Secr
 func (s *Store) Token(
 	ctx context.Context, pod *corev1.Pod, source *corev1.ServiceAccountTokenProjection,
 ) (string, error) {
-	of, ref := s.ownerOf(OwnerOf(pod), pod.Name), references.Token(pod, source)
-	o, err := s.get(ctx, of.keyOf(ref))
-	if err != nil && o.Away && s.hadBefore(of.uid, ref) {
+	of, ref := OwnerOf(pod), references.Token(pod, source)
+	o, err := s.get(ctx, of, pod.Name, ref)
+	if err != nil && o.Away && s.hadBefore(of.UID, ref) {
 		err = ErrAway
 	}
 	return string(o.Data), err
 }
 
-// ownerOf returns the pod that is an owner. One that the store does not know is of the API server, if there is one: it
-// must not get what files of the node hold.
-func (s *Store) ownerOf(of Owner, name string) *pod {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// keyOf returns what a reference of an owner leads to. A pod that the store does not know is of the API server, if
+// there is one: it must not get what files of the node hold. s.mu is held.
+func (s *Store) keyOf(of Owner, name string, ref *journaletv1.ObjectRef) Key {
 	if p := s.pods[of.UID]; p != nil {
-		return &pod{uid: of.UID, name: p.name, namespace: p.namespace, api: p.api}
+		return p.keyNow(ref, p.keyOf(ref))
 	}
-	return &pod{uid: of.UID, name: name, namespace: of.Namespace, api: of.API && s.opts.API != nil}
+	p := &pod{uid: of.UID, name: name, namespace: of.Namespace, api: of.API && s.opts.API != nil}
+	return p.keyOf(ref)
 }
 
 // hadBefore reports whether the pod was once given an object, as the journal has it.
@@ -64,17 +63,36 @@ func (s *Store) hadBefore(uid string, ref *journaletv1.ObjectRef) bool {
 func (s *Store) TrustBundle(
 	ctx context.Context, of Owner, source *corev1.ClusterTrustBundleProjection,
 ) ([]byte, error) {
-	o, err := s.get(ctx, s.ownerOf(of, "").keyOf(references.TrustBundle(source)))
+	o, err := s.get(ctx, of, "", references.TrustBundle(source))
 	return o.Data, err
 }
 
-// get returns an object with contents, or an error. It waits for the first read.
-func (s *Store) get(ctx context.Context, k Key) (Object, error) {
+// get returns an object with contents, or an error. It waits for the first read. Of an immutable object that a pod was
+// given, and of which the node has no copy any more, it returns what has its name now.
+func (s *Store) get(ctx context.Context, of Owner, podName string, ref *journaletv1.ObjectRef) (Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	s.mu.Lock()
+	k := s.keyOf(of, podName, ref)
 	e := s.acquire(k, false)
 	s.mu.Unlock()
+	o, err := s.await(ctx, k, e)
+	if o.Away && of.UID == "" {
+		if had, ok := s.anyOf(k); ok {
+			return had, nil
+		}
+	}
+	if err == nil || k.UID == "" {
+		return o, err
+	}
+	s.mu.Lock()
+	e = s.acquire(k.named(), false)
+	s.mu.Unlock()
+	return s.await(ctx, k.named(), e)
+}
+
+// await returns the contents of an object that was acquired, and releases it.
+func (s *Store) await(ctx context.Context, k Key, e *entry) (Object, error) {
 	defer func() {
 		s.mu.Lock()
 		s.release(k)
@@ -154,12 +172,15 @@ func (s *Store) Secrets(uid string) (values []string, ok bool) {
 }
 
 // unread returns the channel of a Secret or token of a pod that has not been read. away reports that the API server has
-// a Secret and does not answer. A token is only in a file of the pod, and holds up no text. s.mu is held.
+// a Secret and does not answer, or that it is gone and the pod has it. A token is only in a file of the pod, and holds
+// up no text. s.mu is held.
 func (s *Store) unread(p *pod) (unread <-chan struct{}, away bool) {
-	for _, r := range p.refs {
-		k := p.keyOf(r)
+	for _, k := range p.keys {
 		switch e := s.entries[k]; {
-		case k.Kind != secret && k.Kind != token, e.known():
+		case k.Kind != secret && k.Kind != token:
+		case k.UID != "" && e.read && !e.object.hasContents():
+			return nil, true // the pod has contents that are unknown here
+		case e.known():
 		case !e.read:
 			return e.first, false
 		case k.Kind == secret:
@@ -171,8 +192,8 @@ func (s *Store) unread(p *pod) (unread <-chan struct{}, away bool) {
 
 // secretsOf returns the contents of the Secrets that a pod refers to; s.mu is held.
 func (s *Store) secretsOf(p *pod) (values []string) {
-	for _, r := range p.refs {
-		e := s.entries[p.keyOf(r)]
+	for _, k := range p.keys {
+		e := s.entries[k]
 		values = append(append(values, e.secrets[0]...), e.secrets[1]...)
 	}
 	return values

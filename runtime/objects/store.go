@@ -74,6 +74,8 @@ type pod struct {
 	// api: it is a pod of the API server.
 	api  bool
 	refs []*journaletv1.ObjectRef
+	// keys are what refs lead to, in their order: a name, or the one object of that name that the pod has (keep).
+	keys []Key
 	// reported is what the pod's actor was last given.
 	reported []*journaletv1.ObjectRead
 	// mustReport reports the next read in any case: the references have changed.
@@ -110,6 +112,7 @@ func (s *Store) SeedPending(r *journaletv1.ObjectsRead) {
 	defer s.mu.Unlock()
 	if p := s.pods[r.GetUid()]; p != nil {
 		p.reported, p.mustReport = r.GetObjects(), false
+		s.keepReported(p)
 	}
 }
 
@@ -144,14 +147,16 @@ func (s *Store) set(uid string, o *journaletv1.ObjectsSet, read []*journaletv1.O
 	}
 	before := *p
 	p.namespace, p.refs, p.mustReport, p.since = o.GetNamespace(), o.GetRefs(), true, time.Now()
-	p.api, p.name = o.GetApi(), o.GetPodName()
+	p.api, p.name, p.keys = o.GetApi(), o.GetPodName(), nil
 	for _, r := range p.refs {
-		s.acquire(p.keyOf(r), slices.ContainsFunc(read, func(o *journaletv1.ObjectRead) bool {
+		k := before.keyNow(r, p.keyOf(r))
+		p.keys = append(p.keys, k)
+		s.acquire(k, slices.ContainsFunc(read, func(o *journaletv1.ObjectRead) bool {
 			return o.GetState() == present && references.Equal(o.GetRef(), r)
 		}))
 	}
-	for _, r := range before.refs {
-		s.release(before.keyOf(r))
+	for _, k := range before.keys {
+		s.release(k)
 	}
 	s.stale[uid] = true
 	s.signal()
@@ -165,8 +170,8 @@ func (s *Store) forget(uid string) {
 	if p == nil {
 		return
 	}
-	for _, r := range p.refs {
-		s.release(p.keyOf(r))
+	for _, k := range p.keys {
+		s.release(k)
 	}
 	delete(s.pods, uid)
 }
@@ -183,9 +188,12 @@ func (s *Store) acquire(k Key, later bool) *entry {
 		} else {
 			s.backing(k).Watch(k)
 		}
-	case e.later && !later:
+	case e.later && e.watched && !later:
 		e.later = false
 		s.backing(k).Watch(k)
+	case k.UID == "" && e.object.lasts():
+		// A driver still has the object that had the name: by now another one may have it.
+		e = s.renew(k, e)
 	}
 	e.users++
 	return e
@@ -270,26 +278,35 @@ func (s *Store) read(all map[Key]Object) {
 		if e == nil || !e.watched {
 			continue
 		}
-		e.markRead()
-		if digests[k] != e.digest && o.hasContents() {
-			e.secrets = [2][]string{secretValues(k, &o), e.secrets[0]}
-		}
-		e.object, e.digest = o, digests[k]
-		// The API server's backing ends the watch itself: it has to know when the last pod is gone.
-		if o.Immutable && o.State == present && !k.API {
-			e.watched = false
-			s.opts.Backing.Unwatch(k)
-		}
+		s.take(k, e, o, digests[k])
 	}
 	for uid, p := range s.pods {
-		if slices.ContainsFunc(p.refs, func(r *journaletv1.ObjectRef) bool {
-			_, has := all[p.keyOf(r)]
-			return has
-		}) {
+		if slices.ContainsFunc(p.keys, func(k Key) bool { _, has := all[k]; return has }) {
 			s.stale[uid] = true
 		}
 	}
 	s.signal()
+}
+
+// take takes what was read of an object; s.mu is held.
+func (s *Store) take(k Key, e *entry, o Object, digest string) {
+	e.markRead()
+	if k.UID != "" {
+		s.takeOne(k, e, o, digest)
+		return
+	}
+	e.set(k, o, digest)
+	if o.lasts() {
+		s.keep(k, e)
+	}
+}
+
+// set replaces the contents of an entry.
+func (e *entry) set(k Key, o Object, digest string) {
+	if digest != e.digest && o.hasContents() {
+		e.secrets = [2][]string{secretValues(k, &o), e.secrets[0]}
+	}
+	e.object, e.digest = o, digest
 }
 
 // report emits facts until ctx ends.
@@ -354,13 +371,16 @@ func (s *Store) changed(uid string) (
 		return nil, since, nil, 0
 	}
 	fact = &journaletv1.ObjectsRead{Uid: uid}
-	for _, r := range p.refs {
-		k := p.keyOf(r)
+	for i, r := range p.refs {
+		k := p.keys[i]
 		switch e, before := s.entries[k], p.before(r); {
+		case k.UID != "" && !e.object.hasContents() && before != nil:
+			// The pod keeps what it was given, whatever has the name by now.
+			fact.Objects = append(fact.Objects, before)
 		case e.known():
 			fact.Objects = append(fact.Objects, e.fact(k, r))
-		case k.API && before != nil:
-			// The API server may be away. What the pod was given stays.
+		case before != nil:
+			// The API server may be away, or the name be read again. What the pod was given stays.
 			fact.Objects = append(fact.Objects, before)
 		}
 	}
@@ -392,7 +412,7 @@ func (p *pod) before(r *journaletv1.ObjectRef) *journaletv1.ObjectRead {
 func (e *entry) fact(k Key, r *journaletv1.ObjectRef) *journaletv1.ObjectRead {
 	out := &journaletv1.ObjectRead{
 		Ref: r, State: e.object.State, Version: e.object.Version, Digest: e.digest, Message: e.object.Message,
-		Immutable: e.object.Immutable && e.object.State == present,
+		Immutable: e.object.lasts(), Uid: k.UID,
 	}
 	if out.GetState() == missing && out.GetMessage() == "" {
 		out.Message = k.Missing()

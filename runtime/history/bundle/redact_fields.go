@@ -212,7 +212,7 @@ var fields = map[action][]string{
 		"ResizeDecided.message", "ResizePendingPreemption.message", "RunHook.pod_ips",
 		"RuntimeHealthChanged.message", "SandboxObservation.ips", "StartContainer.pod_ips",
 		"DesiredVolume.contents", "DesiredVolume.name", "ObjectRead.digest", "ObjectRead.message",
-		"ObjectRead.version", "ObjectRef.name", "ObjectRef.selector", "SetUpVolumes.pod_ips",
+		"ObjectRead.uid", "ObjectRead.version", "ObjectRef.name", "ObjectRef.selector", "SetUpVolumes.pod_ips",
 		"StorageExceeded.message", "StorageExceeded.volume", "VolumeOutcome.message", "VolumeOutcome.name",
 		"VolumesLost.names",
 		"AdmissionDeferred.message", "DrainRequested.client", "ImagePullRequested.pull_secrets",

@@ -102,7 +102,7 @@ func (b *Backing) Watch(k objects.Key) {
 	case e == nil:
 	case e.watched: // by WatchLater
 		e.later = false
-		if b.ctx != nil && e.cancel == nil {
+		if b.ctx != nil && e.cancel == nil && e.now == nil {
 			b.start(e)
 		}
 		return
@@ -146,14 +146,19 @@ func (b *Backing) Unwatch(k objects.Key) {
 	e.watched = false
 	delete(b.dirty, k)
 	// A token is of one pod, and a new object may have the name of an immutable one.
-	if k.Pod != (objects.PodID{}) || e.now == nil || e.now.Immutable {
+	if k.Pod != (objects.PodID{}) || k.UID != "" || e.now == nil || e.now.Immutable {
 		b.end(e)
 		return
 	}
+	b.idle(e)
+}
+
+// idle ends an object that nobody watches after a while; b.mu is held.
+func (b *Backing) idle(e *entry) {
 	e.idle = time.AfterFunc(idleAfter, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if b.entries[k] == e && !e.watched {
+		if b.entries[e.key] == e && !e.watched {
 			b.end(e)
 		}
 	})
@@ -269,6 +274,10 @@ func (b *Backing) set(e *entry, o objects.Object, until time.Time) {
 	}
 	e.now = &o
 	b.report(e.key)
+	if o.State == present && o.Immutable && e.key.UID == "" {
+		b.keep(e.key, o)
+		return
+	}
 	if kept := b.opts.Kept; kept != nil {
 		switch o.State {
 		case present:

@@ -182,7 +182,8 @@ func TestImmutableObjectsAreNotFollowedFurther(t *testing.T) {
 	r := newRig(t, nil, nil)
 	r.put("a", "one", true)
 	r.Watch(secret("a"))
-	if o := r.until(secret("a"), "one"); !o.Immutable {
+	o := r.until(secret("a"), "one")
+	if !o.Immutable {
 		t.Error("not reported as immutable")
 	}
 	for end := time.Now().Add(deadline); r.server.Watching("secrets") > 0; <-time.After(time.Millisecond) {
@@ -190,13 +191,41 @@ func TestImmutableObjectsAreNotFollowedFurther(t *testing.T) {
 			t.Fatal("it is still watched")
 		}
 	}
-	// Another object of this name is read again.
+	// Another object of this name is read again. Pods that have the first one keep it without a request.
+	first := secret("a")
+	first.UID = o.UID
+	r.Watch(first)
 	r.Unwatch(secret("a"))
 	r.server.Delete("secrets", "ns", "a", 0)
 	r.server.Create("secrets", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"},
 		Data: map[string][]byte{"k": []byte("other")}})
 	r.Watch(secret("a"))
 	r.until(secret("a"), "other")
+	r.until(first, "one")
+}
+
+func TestObjectsAreReadAsNewAsTheRequest(t *testing.T) {
+	r := newRig(t, nil, func(req fakeapi.APIRequest) *fakeapi.Fault {
+		if req.HTTP.URL.Query().Get("sendInitialEvents") != "" { // an API server that sends lists apart
+			return &fakeapi.Fault{Code: http.StatusUnprocessableEntity, Reason: "Invalid", Message: "no such list"}
+		}
+		return nil
+	})
+	r.put("a", "one", true)
+	requested := time.Now()
+	r.Watch(secret("a"))
+	if o := r.until(secret("a"), "one"); o.Requested.Before(requested) || time.Now().Before(o.Requested) {
+		t.Errorf("requested at %v, want after %v", o.Requested, requested)
+	}
+	lists := r.server.Requests("list secrets")
+	for _, req := range lists {
+		if req.HTTP.URL.Query().Get("resourceVersion") == "0" {
+			t.Errorf("%s takes a list of any age", req)
+		}
+	}
+	if len(lists) == 0 {
+		t.Error("nothing was listed")
+	}
 }
 
 func TestLagOfTheAuthorizerIsNotReported(t *testing.T) {

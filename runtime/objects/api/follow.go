@@ -32,6 +32,8 @@ const (
 	lagDelay    = 50 * time.Millisecond
 	maxLagDelay = time.Second
 	lagFor      = 10 * time.Second
+	// anyVersion is the resourceVersion of a list that may be of any age.
+	anyVersion = "0"
 )
 
 // delays are the waits between the tries of one object.
@@ -64,9 +66,11 @@ func (b *Backing) follow(ctx context.Context, e *entry) {
 	c, k := b.opts.Client, e.key
 	switch k.Kind {
 	case journaletv1.ObjectKind_OBJECT_KIND_CONFIG_MAP:
-		b.reflect(ctx, e, listWatch(c, client.ConfigMaps, k), &corev1.ConfigMap{})
+		s := &single{b: b, e: e}
+		b.reflect(ctx, s, listWatch(c, client.ConfigMaps, k, s.notesRequest), &corev1.ConfigMap{})
 	case journaletv1.ObjectKind_OBJECT_KIND_SECRET:
-		b.reflect(ctx, e, listWatch(c, client.Secrets, k), &corev1.Secret{})
+		s := &single{b: b, e: e}
+		b.reflect(ctx, s, listWatch(c, client.Secrets, k, s.notesRequest), &corev1.Secret{})
 	case journaletv1.ObjectKind_OBJECT_KIND_SERVICE_ACCOUNT_TOKEN:
 		b.renew(ctx, e)
 	default:
@@ -77,10 +81,11 @@ func (b *Backing) follow(ctx context.Context, e *entry) {
 }
 
 // reflect follows a ConfigMap or a Secret.
-func (b *Backing) reflect(ctx context.Context, e *entry, lw *cache.ListWatch, kind any) {
-	ctx, end := context.WithCancel(ctx)
-	defer end()
-	r := cache.NewReflectorWithOptions(lw, kind, &single{b, e, end}, cache.ReflectorOptions{
+func (b *Backing) reflect(ctx context.Context, s *single, lw *cache.ListWatch, kind any) {
+	ctx, s.end = context.WithCancel(ctx)
+	defer s.end()
+	e := s.e
+	r := cache.NewReflectorWithOptions(lw, kind, s, cache.ReflectorOptions{
 		Name: "object " + e.key.Namespace + "/" + e.key.Name,
 	})
 	d := newDelays()
@@ -111,8 +116,10 @@ func (b *Backing) reflect(ctx context.Context, e *entry, lw *cache.ListWatch, ki
 }
 
 // listWatch returns the lists and watches of one object. Client-go repeats nothing by itself: pods wait for what was
-// kept, and the first answer ends all waits.
-func listWatch[T any](c *client.Client, r client.Resource[T], k objects.Key) *cache.ListWatch {
+// kept, and the first answer ends all waits. The first list is no older than its request, which requests announces: the
+// Reflector would take one of a cache that has not heard of the newest object, and an immutable one is read no second
+// time.
+func listWatch[T any](c *client.Client, r client.Resource[T], k objects.Key, requests func()) *cache.ListWatch {
 	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, k.Name).String()
 	all, err := client.ListWatch(c, r, k.Namespace, selector,
 		func(q *rest.Request) *rest.Request { return q.MaxRetries(0) })
@@ -123,9 +130,16 @@ func listWatch[T any](c *client.Client, r client.Resource[T], k objects.Key) *ca
 	all.ListWithContextFunc = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 		defer cancel()
+		if o.ResourceVersion == anyVersion {
+			o.ResourceVersion, o.ResourceVersionMatch = "", ""
+		}
+		requests()
 		return list(ctx, o)
 	}
 	all.WatchFuncWithContext = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		if o.SendInitialEvents != nil && *o.SendInitialEvents {
+			requests()
+		}
 		w, err := follow(ctx, o)
 		if err != nil && !answer(err) {
 			err = errors.New(text(err)) // the Reflector repeats some errors by itself
@@ -165,29 +179,38 @@ func text(err error) string {
 	return client.Message(err)
 }
 
-// single is the store of a Reflector that follows one object.
+// single is the store of a Reflector that follows one object. The Reflector calls its methods in turn.
 type single struct {
-	b   *Backing
-	e   *entry
-	end context.CancelFunc
+	b         *Backing
+	e         *entry
+	end       context.CancelFunc
+	requested time.Time // for the last list
 }
+
+// notesRequest notes that a list is requested.
+func (s *single) notesRequest() { s.requested = time.Now() }
 
 // Add takes an object.
 func (s *single) Add(o any) error {
 	s.b.answered()
-	if is, ok := o.(metav1.Object); ok && (is.GetName() != s.e.key.Name || is.GetNamespace() != s.e.key.Namespace) {
+	is, ok := o.(metav1.Object)
+	if ok && (is.GetName() != s.e.key.Name || is.GetNamespace() != s.e.key.Namespace) {
 		return errors.New("the API server sent another object than the one that is followed")
 	}
-	out := objects.Object{State: present}
+	out := objects.Object{State: present, Requested: s.requested}
 	switch o := o.(type) {
 	case *corev1.ConfigMap:
-		o.ManagedFields = nil
-		out.ConfigMap, out.Version, out.Immutable = o, o.ResourceVersion, o.Immutable != nil && *o.Immutable
+		out.ConfigMap, out.Immutable = o, o.Immutable != nil && *o.Immutable
 	case *corev1.Secret:
-		o.ManagedFields = nil
-		out.Secret, out.Version, out.Immutable = o, o.ResourceVersion, o.Immutable != nil && *o.Immutable
+		out.Secret, out.Immutable = o, o.Immutable != nil && *o.Immutable
 	default:
 		return fmt.Errorf("the API server sent a %T", o)
+	}
+	out.UID, out.Version = string(is.GetUID()), is.GetResourceVersion()
+	is.SetManagedFields(nil)
+	if s.e.key.UID != "" && s.e.key.UID != out.UID {
+		s.gone()
+		return nil
 	}
 	s.b.set(s.e, out, time.Time{})
 	if out.Immutable {
@@ -196,11 +219,21 @@ func (s *single) Add(o any) error {
 	return nil
 }
 
+// gone takes that the object that is followed by its UID is not there any more. It does not come back.
+func (s *single) gone() {
+	s.b.gone(s.e)
+	s.end()
+}
+
 // Update takes a newer object.
 func (s *single) Update(o any) error { return s.Add(o) }
 
 // Delete takes that the object is gone.
 func (s *single) Delete(any) error {
+	if s.e.key.UID != "" {
+		s.gone()
+		return nil
+	}
 	s.b.set(s.e, objects.Object{State: missing, Message: s.e.key.Missing()}, time.Time{})
 	return nil
 }

@@ -144,10 +144,17 @@ func (s *Store) Load(k objects.Key) (objects.Object, bool) {
 		!c.Until.IsZero() && !time.Now().Before(c.Until) {
 		return objects.Object{}, false
 	}
-	return objects.Object{
+	o := objects.Object{
 		State: journaletv1.ObjectState_OBJECT_STATE_PRESENT, Version: c.Version, Immutable: c.Immutable,
 		ConfigMap: c.ConfigMap, Secret: c.Secret, Data: c.Data,
-	}, true
+	}
+	switch {
+	case c.ConfigMap != nil:
+		o.UID = string(c.ConfigMap.UID)
+	case c.Secret != nil:
+		o.UID = string(c.Secret.UID)
+	}
+	return o, true
 }
 
 func (s *Store) unseal(name string, data []byte) ([]byte, bool) {
