@@ -44,6 +44,12 @@ func (g *Gathering) AddEvent(e fsnotify.Event, open bool) {
 	}
 }
 
+// AddAll adds that everything may have changed.
+func (g *Gathering) AddAll() {
+	g.changes.All = true
+	g.holdOff()
+}
+
 // AddError adds what Path.Errors has received.
 func (g *Gathering) AddError(err error, open bool) {
 	if g.path.addError(err, open, &g.changes) {

@@ -48,8 +48,11 @@ type Backing struct {
 	watched map[objects.Key]*reported
 }
 
-// reported is what was last reported of a watched object; nil: nothing.
-type reported struct{ object *objects.Object }
+// reported is what was last reported of a watched object; nil: nothing. since is when its watch began.
+type reported struct {
+	object *objects.Object
+	since  time.Time
+}
 
 var _ objects.Backing = (*Backing)(nil)
 
@@ -74,7 +77,7 @@ func New(o Options) *Backing {
 func (b *Backing) Watch(k objects.Key) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.watched[k] = &reported{}
+	b.watched[k] = &reported{since: time.Now()}
 	b.signal()
 }
 
@@ -179,19 +182,30 @@ func (b *Backing) newSession() *session {
 }
 
 func (b *Backing) newDirectory(path string, log *slog.Logger, decode decodeFunc) *directory {
-	return &directory{path: path, reread: b.opts.Reread, clock: b.opts.Clock, log: log, decode: decode, changed: b.signal}
+	return &directory{
+		path: path, reread: b.opts.Reread, clock: b.opts.Clock, log: log, decode: decode, changed: b.signal,
+		check: make(chan struct{}, 1),
+	}
 }
 
-// changes returns the watched objects that differ from what was reported.
+// changes returns the watched objects that differ from what was reported. One that is watched since the files were
+// checked waits for the next check, which begins now: its file may have been replaced a moment ago, and a pod keeps an
+// immutable object.
 func (b *Backing) changes(s *session) map[objects.Key]objects.Object {
+	checked := s.checked()
 	s.load()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	batch := map[objects.Key]objects.Object{}
 	for k, last := range b.watched {
+		if last.object == nil && checked.Before(last.since) {
+			s.check(last.since)
+			continue
+		}
 		if now := s.object(k); last.object == nil || !same(last.object, &now) {
+			now.Requested = checked
 			batch[k] = now
-			b.watched[k] = &reported{&now}
+			b.watched[k] = &reported{&now, last.since}
 		}
 	}
 	return batch
@@ -212,6 +226,7 @@ type session struct {
 	views  []*view
 	index  map[id]object
 	twice  sets.Set[string] // logged duplicates
+	due    time.Time        // no check that is due begins before
 	faults []string         // files whose objects are unknown, and paths that cannot be read
 }
 
@@ -223,10 +238,34 @@ func (s *session) directories() []*directory {
 	return all
 }
 
+// checked returns when the check of all paths began that the session has the outcome of.
+func (s *session) checked() (oldest time.Time) {
+	for i, d := range s.directories() {
+		if at := *d.checked.Load(); i == 0 || at.Before(oldest) {
+			oldest = at
+		}
+	}
+	return oldest
+}
+
+// check has all paths checked, unless a check is due that begins after the given time.
+func (s *session) check(after time.Time) {
+	if !s.due.Before(after) {
+		return
+	}
+	s.due = time.Now()
+	for _, d := range s.directories() {
+		select {
+		case d.check <- struct{}{}:
+		default:
+		}
+	}
+}
+
 // ready reports whether every path has been read once.
 func (s *session) ready() bool {
 	for _, d := range s.directories() {
-		if d.view.Load() == nil {
+		if d.checked.Load() == nil {
 			return false
 		}
 	}

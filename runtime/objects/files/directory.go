@@ -46,8 +46,11 @@ type directory struct {
 	clock  cri.Clock
 	log    *slog.Logger
 	decode decodeFunc
-	// changed is called after each change of view.
+	// changed is called after each change of view, and after each check.
 	changed func()
+	// check asks for a check of all files; checked is when the last one began whose outcome is in view.
+	check   chan struct{}
+	checked atomic.Pointer[time.Time]
 
 	watch   *watch.Path
 	files   map[string]*file // by name
@@ -58,6 +61,9 @@ type directory struct {
 	warned  map[string]bool // names with a logged warning
 	dirty   bool            // the view differs from files
 	unready bool            // a file changed during its read
+	waits   bool            // its next read counts, whatever it is
+	begun   time.Time       // when the last check of all files began
+	fresh   bool            // checked does not have begun yet
 
 	view atomic.Pointer[view]
 }
@@ -85,6 +91,7 @@ func (d *directory) run(ctx context.Context) {
 	reread, changes := watch.NewAlarm(d.clock), d.watch.Gather(d.clock, quietPeriod, maxQuietPeriod)
 	defer reread.Clear()
 	defer changes.Clear()
+	d.begin()
 	d.scan()
 	for {
 		d.publish()
@@ -100,7 +107,11 @@ func (d *directory) run(ctx context.Context) {
 				return
 			case <-reread.C():
 				reread.Rang()
+				d.begin()
 				d.scan()
+			case <-d.check:
+				again = true
+				changes.AddAll() // and wait until nobody writes
 			case <-changes.C():
 				d.readNotified(changes.Take())
 			case e, open := <-d.watch.Events():
@@ -116,6 +127,7 @@ func (d *directory) run(ctx context.Context) {
 
 func (d *directory) readNotified(n watch.Changes) {
 	if n.All {
+		d.begin()
 		d.listed = false
 		d.scan()
 	}
@@ -124,12 +136,28 @@ func (d *directory) readNotified(n watch.Changes) {
 	}
 }
 
-// publish replaces the view if it has changed.
+// begin notes that a check of all files begins.
+func (d *directory) begin() { d.begun, d.fresh = time.Now(), true }
+
+// publish replaces the view if it has changed, and says how old it is. A file that changed during its read is read
+// once more before that.
 func (d *directory) publish() {
 	old := d.view.Load()
-	if old != nil && !d.dirty {
-		return
+	changed := old == nil || d.dirty
+	if changed {
+		d.replaceView()
 	}
+	if d.waits = d.unready && !d.waits; d.fresh && (!d.waits || old == nil) {
+		begun := d.begun
+		d.checked.Store(&begun)
+		changed, d.fresh = true, false
+	}
+	if changed {
+		d.changed()
+	}
+}
+
+func (d *directory) replaceView() {
 	d.dirty = false
 	now := &view{files: map[string]*content{}}
 	if d.failed != "" {
@@ -141,7 +169,6 @@ func (d *directory) publish() {
 		}
 	}
 	d.view.Store(now)
-	d.changed()
 }
 
 // scan checks the path, its names and each file, and reads files with another stamp.
