@@ -25,6 +25,13 @@ type Usage struct {
 // Bytes returns the sum.
 func (u Usage) Bytes() int64 { return u.FileBytes + u.DirBytes }
 
+// Add adds what another tree takes.
+func (u *Usage) Add(other Usage) {
+	u.FileBytes += other.FileBytes
+	u.DirBytes += other.DirBytes
+	u.Inodes += other.Inodes
+}
+
 // Pace is called while a tree is measured, with the time that was spent since its last call. It returns when the
 // measuring may continue.
 type Pace func(ctx context.Context, spent time.Duration) error

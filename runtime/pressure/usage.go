@@ -57,6 +57,11 @@ func usageOf(p *api.PodStats, m *corev1.Pod, signal pressure.Signal) *journaletv
 			u.LocalInodes += value(v.InodesUsed)
 		}
 	}
+	// The rest is what its containers share, such as the hosts file, and logs of containers that are gone.
+	if all := p.EphemeralStorage; all != nil {
+		u.LocalBytes = max(u.LocalBytes, value(all.UsedBytes)-u.LayerBytes)
+		u.LocalInodes = max(u.LocalInodes, value(all.InodesUsed)-u.LayerInodes)
+	}
 	return u
 }
 

@@ -40,6 +40,17 @@ func TestOnlyVolumesOfTheNodeCount(t *testing.T) {
 	}
 }
 
+// What is no container's and no volume's counts as the rest of the pod's sum.
+func TestWhatContainersShareCountsForTheRank(t *testing.T) {
+	layer, logs, all := bytes(100), bytes(10), bytes(117)
+	s := &api.Summary{Pods: []api.PodStats{{PodRef: api.PodReference{UID: "u"}, EphemeralStorage: &all,
+		Containers: []api.ContainerStats{{Name: "main", Rootfs: &layer, Logs: &logs}}}}}
+	got := UsageOf(s, pressure.NodeFsAvailable, func(string) *corev1.Pod { return &corev1.Pod{} })
+	if len(got) != 1 || got[0].GetLocalBytes() != 17 || got[0].GetLocalInodes() != 17 || got[0].GetLayerBytes() != 100 {
+		t.Errorf("%v, want 17 bytes and inodes beside a layer of 100", got)
+	}
+}
+
 // A container that may have requests is named if it uses more; an ephemeral one has none.
 func TestContainersAboveTheirRequests(t *testing.T) {
 	request := func(q string) corev1.ResourceRequirements {

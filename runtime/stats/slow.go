@@ -113,9 +113,10 @@ func nanos(n int64) time.Time {
 
 // disks are the measurements of pods' files, each on its own: a volume that hangs delays no other one.
 type disks struct {
-	mu      sync.Mutex
-	volumes map[string]*memo[storage.Measured] // by pod and volume
-	files   map[string]*memo[bounded.Usage]    // by pod and what: logs of a container or of the pod, the hosts file
+	mu       sync.Mutex
+	volumes  map[string]*memo[storage.Measured] // by pod and volume
+	files    map[string]*memo[bounded.Usage]    // by pod and what: logs of a container or of the pod, the hosts file
+	provided map[string]*memo[storage.Provided] // by pod: what the runtime has provided for it
 	// slots bounds those that measure at once.
 	slots chan struct{}
 }
@@ -168,10 +169,27 @@ func (s *Stats) file(
 	return m
 }
 
+// provided returns the measurement of what the runtime has provided for a pod.
+func (s *Stats) provided(p *corev1.Pod) *memo[storage.Provided] {
+	s.disks.mu.Lock()
+	defer s.disks.mu.Unlock()
+	uid := string(p.UID)
+	m := s.disks.provided[uid]
+	if m == nil {
+		m = &memo[storage.Provided]{period: VolumePeriod,
+			measure: inSlot(s.disks.slots, func(ctx context.Context) (storage.Provided, error) {
+				return s.opts.Storage.Provided(ctx, uid, 0)
+			})}
+		s.disks.provided[uid] = m
+	}
+	return m
+}
+
 // keep forgets the measurements of all but these pods, by UID. One that hangs ends with its file system.
 func (d *disks) keep(uids map[string]bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	maps.DeleteFunc(d.provided, func(uid string, _ *memo[storage.Provided]) bool { return !uids[uid] })
 	for _, drop := range []func(func(string) bool){
 		func(gone func(string) bool) {
 			maps.DeleteFunc(d.volumes, func(k string, _ *memo[storage.Measured]) bool { return gone(k) })

@@ -67,6 +67,7 @@ type Storage interface {
 	Volume(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (storage.Measured, error)
 	Logs(ctx context.Context, pod *corev1.Pod, container string) (bounded.Usage, error)
 	Hosts(ctx context.Context, pod *corev1.Pod) (bounded.Usage, error)
+	Provided(ctx context.Context, uid string, atMost int64) (storage.Provided, error)
 }
 
 // Options configure Stats. Node, Pods, Conn, Storage and RootDir must be set.
@@ -135,7 +136,8 @@ func New(o Options) *Stats {
 		maxWait: MaxWait, signalWait: signalWait,
 		rates: rates{}, places: places{known: map[string]found{}},
 		disks: disks{volumes: map[string]*memo[storage.Measured]{}, files: map[string]*memo[bounded.Usage]{},
-			slots: make(chan struct{}, maxWalks)},
+			provided: map[string]*memo[storage.Provided]{},
+			slots:    make(chan struct{}, maxWalks)},
 	}
 	s.nodeFS = memo[runtimeFS]{period: FilesystemPeriod, measure: s.measureNode}
 	s.server = memo[int]{period: FilesystemPeriod,

@@ -109,6 +109,14 @@ func (fakeStorage) Hosts(context.Context, *corev1.Pod) (bounded.Usage, error) {
 	return bounded.Usage{FileBytes: 512, Inodes: 1}, nil
 }
 
+func (fakeStorage) Provided(_ context.Context, uid string, _ int64) (storage.Provided, error) {
+	if uid != "uid-1" {
+		return storage.Provided{}, nil
+	}
+	return storage.Provided{Containers: map[string]bounded.Usage{"app": {FileBytes: 1000, DirBytes: 24, Inodes: 3}},
+		Pod: bounded.Usage{FileBytes: 100, Inodes: 2}}, nil
+}
+
 var created = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // web is a pod with one container and two volumes.

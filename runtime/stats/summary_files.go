@@ -15,10 +15,11 @@ import (
 
 // podFiles are the measurements of one pod's files, in the order of its manifest.
 type podFiles struct {
-	volumes []volumeMemo
-	logs    map[string]*memo[bounded.Usage]
-	podLogs *memo[bounded.Usage]
-	hosts   *memo[bounded.Usage]
+	volumes  []volumeMemo
+	logs     map[string]*memo[bounded.Usage]
+	podLogs  *memo[bounded.Usage]
+	hosts    *memo[bounded.Usage]
+	provided *memo[storage.Provided]
 }
 
 type volumeMemo struct {
@@ -45,6 +46,7 @@ func (s *Stats) filesOf(p *podReading) podFiles {
 		return s.opts.Storage.Logs(ctx, p, "")
 	})
 	f.hosts = s.file(m, "hosts", s.opts.Storage.Hosts)
+	f.provided = s.provided(m)
 	return f
 }
 
@@ -57,6 +59,7 @@ func (f *podFiles) start(now time.Time) {
 	}
 	f.podLogs.start(now)
 	f.hosts.start(now)
+	f.provided.start(now)
 }
 
 // startFiles begins all measurements that are due, so that none waits for another, and forgets those of pods that
@@ -87,11 +90,12 @@ func (s *Stats) addFilesystems(wait context.Context, out *api.PodStats, p *podRe
 		total.Time = later(total.Time, at)
 		total.UsedBytes, total.InodesUsed = add(total.UsedBytes, bytes), add(total.InodesUsed, inodes)
 	}
+	provided, providedAt, providedOK := f.provided.get(wait, now)
 	var ofContainers bounded.Usage
 	for i := range out.Containers {
 		c := &out.Containers[i]
 		if l, ok := layers[p.Containers[i].ID]; ok {
-			c.Rootfs = renderLayer(&l, &images)
+			c.Rootfs = renderLayer(&l, &images, provided.Containers[c.Name])
 			use(c.Rootfs.Time, c.Rootfs.UsedBytes, c.Rootfs.InodesUsed)
 		}
 		if u, at, ok := f.logs[c.Name].get(wait, now); ok {
@@ -120,6 +124,10 @@ func (s *Stats) addFilesystems(wait context.Context, out *api.PodStats, p *podRe
 		bytes, inodes := uint64(u.FileBytes), uint64(u.Inodes)
 		use(metav1.NewTime(at), &bytes, &inodes)
 	}
+	if providedOK {
+		bytes, inodes := uint64(provided.Pod.FileBytes), uint64(provided.Pod.Inodes)
+		use(metav1.NewTime(providedAt), &bytes, &inodes)
+	}
 	out.EphemeralStorage = &total
 }
 
@@ -134,12 +142,17 @@ func used(u bounded.Usage, at time.Time, node *storage.FileSystem) *api.FsStats 
 	return out
 }
 
-func renderLayer(l *layer, images *imageFS) *api.FsStats {
+// renderLayer returns what a container's writable layer takes, with the volumes that its image declares.
+func renderLayer(l *layer, images *imageFS, volumes bounded.Usage) *api.FsStats {
 	out := &api.FsStats{Time: metav1.NewTime(l.at)}
 	if fs := images.images.fs; fs != nil {
 		out = filesystem(fs, l.at)
 	}
+	bytes, inodes := uint64(volumes.Bytes()), uint64(volumes.Inodes)
 	out.UsedBytes, out.InodesUsed = l.bytes, l.inodes
+	if bytes > 0 {
+		out.UsedBytes, out.InodesUsed = add(l.bytes, &bytes), add(l.inodes, &inodes)
+	}
 	return out
 }
 

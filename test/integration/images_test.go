@@ -51,9 +51,10 @@ type hub struct {
 	host string
 
 	mu       sync.Mutex
-	requests map[string]int // that were allowed, by method and path
-	password string         // of its user, for reading; empty: everybody may
-	held     chan struct{}  // nil: nothing is held
+	requests map[string]int      // that were allowed, by method and path
+	password string              // of its user, for reading; empty: everybody may
+	held     chan struct{}       // nil: nothing is held
+	volumes  map[string]struct{} // that images declare
 }
 
 func newHub(t *testing.T) *hub {
@@ -108,7 +109,9 @@ func (h *hub) push(full string, layer []byte) {
 	h.t.Helper()
 	repo, tag, _ := strings.Cut(strings.TrimPrefix(full, h.host+"/"), ":")
 	config := mustBytes(json.Marshal(map[string]any{
-		"os": "linux", "architecture": goruntime.GOARCH, "config": map[string]any{"Entrypoint": []string{"/idler"}},
+		"os": "linux", "architecture": goruntime.GOARCH, "config": map[string]any{
+			"Entrypoint": []string{"/idler"}, "Volumes": h.volumes,
+		},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digestOf(layer)}},
 	}))
 	describe := func(kind string, b []byte) map[string]any {

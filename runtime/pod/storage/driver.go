@@ -60,6 +60,8 @@ type Driver struct {
 
 	mu   sync.Mutex
 	pods map[string]*pod // by UID
+	// provided has the places that the runtime has provided, by the pod's UID and the container's id.
+	provided map[string]map[string][]providedPlace
 	// imageDir is where the runtime keeps images; empty: not known yet.
 	imageDir string
 }
@@ -84,7 +86,7 @@ func New(o Options) *Driver {
 	return &Driver{
 		opts: o, runtime: cri.NewRuntimeServiceClient(o.Conn), images: cri.NewImageServiceClient(o.Conn),
 		walks: rate.NewLimiter(rate.Limit(share*1e6), int(burst.Microseconds())),
-		wake:  make(chan struct{}, 1), pods: map[string]*pod{},
+		wake:  make(chan struct{}, 1), pods: map[string]*pod{}, provided: map[string]map[string][]providedPlace{},
 	}
 }
 
@@ -139,6 +141,7 @@ func (d *Driver) forget(uid string) {
 		p.stop()
 	}
 	delete(d.pods, uid)
+	delete(d.provided, uid)
 }
 
 // Run measures until ctx ends.

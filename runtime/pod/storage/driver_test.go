@@ -29,14 +29,17 @@ type world struct {
 	d    *Driver
 	root string
 
-	mu       sync.Mutex
-	pods     map[string]*corev1.Pod // by digest
-	reads    int                    // of manifests
-	calls    map[string]int         // of the runtime, by type of request
-	stats    []*cri.ContainerStats
-	down     bool // the runtime does not answer
-	refuse   bool // the sink fails
-	reported []string
+	mu    sync.Mutex
+	pods  map[string]*corev1.Pod // by digest
+	reads int                    // of manifests
+	calls map[string]int         // of the runtime, by type of request
+	stats []*cri.ContainerStats
+	// containers are the runtime's, with its information on their mounts by id.
+	containers []*cri.Container
+	infos      map[string]string
+	down       bool // the runtime does not answer
+	refuse     bool // the sink fails
+	reported   []string
 }
 
 func newWorld(t *testing.T) *world {
@@ -87,6 +90,12 @@ func (w *world) Invoke(_ context.Context, _ string, args, reply any, _ ...grpc.C
 		out.ImageFilesystems = []*cri.FilesystemUsage{{FsId: &cri.FilesystemIdentifier{Mountpoint: w.root}}}
 	case *cri.ListContainerStatsResponse:
 		out.Stats = w.stats
+	case *cri.ListContainersResponse:
+		out.Containers = w.containers
+	case *cri.ContainerStatusResponse:
+		if id := args.(*cri.ContainerStatusRequest).GetContainerId(); w.infos[id] != "" {
+			out.Info = map[string]string{"info": w.infos[id]}
+		}
 	}
 	return nil
 }

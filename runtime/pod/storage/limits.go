@@ -88,9 +88,10 @@ func (l *Limits) None() bool { return len(l.Volumes) == 0 && l.Pod == nil && len
 type Sample struct {
 	// Volumes is by name, without those that do not exist yet.
 	Volumes map[string]int64
-	// Layers are the writable layers and Logs the log files of containers, by name.
+	// Layers are the writable layers of containers, with the volumes that their images declare, and Logs their log files
+	// and termination messages, by name.
 	Layers, Logs map[string]int64
-	// Other is the pod's hosts file, and log files that are no container's.
+	// Other is what containers of the pod share, such as its hosts file, and log files that are no container's.
 	Other int64
 	// OwnImageFS means that images and writable layers have a file system of their own. Layers then count for the pod, not
 	// for their container.

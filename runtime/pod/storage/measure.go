@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -96,13 +98,34 @@ func (d *Driver) Volume(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) 
 	return m, err
 }
 
-// Logs measures the log files of one container, or of the whole pod if the name is empty. Directories do not count.
+// Logs measures what one container, or the whole pod if the name is empty, has logged: its log files, with those
+// rotated, and the files of its termination messages, of all instances. Directories do not count. kubelet: the messages
+// count nowhere, so that a container can fill the disk through them.
 func (d *Driver) Logs(ctx context.Context, pod *corev1.Pod, container string) (bounded.Usage, error) {
 	dir := d.opts.PodLogDir(pod.Namespace, pod.Name, string(pod.UID))
-	return d.tree(ctx, filepath.Join(dir, container), 0)
+	u, err := d.tree(ctx, filepath.Join(dir, container), 0)
+	messages, failed := d.tree(ctx, filepath.Join(d.opts.PodDir(string(pod.UID)), messagesDir, container), 0)
+	u.Add(messages)
+	return u, errors.Join(err, failed)
 }
 
-// Hosts measures the hosts file of a pod.
+// Hosts measures the hosts file of a pod, with those that it replaced: containers may have them mounted still.
 func (d *Driver) Hosts(ctx context.Context, pod *corev1.Pod) (bounded.Usage, error) {
-	return d.tree(ctx, filepath.Join(d.opts.PodDir(string(pod.UID)), hostsFile), 0)
+	var u bounded.Usage
+	dir := d.opts.PodDir(string(pod.UID))
+	var failed []error
+	for e, err := range bounded.Entries(dir) {
+		if errors.Is(err, fs.ErrNotExist) {
+			return u, nil
+		}
+		if err != nil {
+			return u, fmt.Errorf("hosts files of a pod: %w", err)
+		}
+		if strings.HasPrefix(e.Name(), hostsFile) {
+			one, err := d.tree(ctx, filepath.Join(dir, e.Name()), 0)
+			failed = append(failed, err)
+			u.Add(one)
+		}
+	}
+	return u, errors.Join(failed...)
 }

@@ -23,8 +23,10 @@ import (
 const (
 	// runtimeTimeout bounds a request for usage. The runtime answers from memory.
 	runtimeTimeout = 10 * time.Second
-	// hostsFile is the pod's hosts file in its directory.
+	// hostsFile is the pod's hosts file in its directory. The names of those that another one replaced begin with it.
 	hostsFile = "etc-hosts"
+	// messagesDir has a directory of termination messages for each container, in the pod's directory.
+	messagesDir = "containers"
 )
 
 // sample measures a pod once. With an error it is what could be measured.
@@ -37,8 +39,8 @@ func (d *Driver) sample(ctx context.Context, pod *corev1.Pod, l *Limits) (*Sampl
 		s.Volumes[v.Name] = used
 	}
 	if l.Pod != nil || len(l.Containers) > 0 {
-		failed = append(failed, d.logs(ctx, pod, l, s), d.layers(ctx, string(pod.UID), s))
-		hosts, err := d.tree(ctx, filepath.Join(d.opts.PodDir(string(pod.UID)), hostsFile), 0)
+		failed = append(failed, d.logs(ctx, pod, l, s), d.layers(ctx, string(pod.UID), s), d.addProvided(ctx, pod, l, s))
+		hosts, err := d.Hosts(ctx, pod)
 		failed = append(failed, err)
 		s.Other += hosts.FileBytes
 	}
@@ -117,19 +119,33 @@ func memory(path string) (int64, error) {
 	return int64(st.Blocks-st.Bfree) * st.Bsize, nil
 }
 
-// logs measures the log files of a pod. As in the kubelet, directories do not count.
+// logs measures the logs and termination messages of a pod.
 func (d *Driver) logs(ctx context.Context, pod *corev1.Pod, l *Limits, s *Sample) error {
-	dir := d.opts.PodLogDir(pod.Namespace, pod.Name, string(pod.UID))
-	all, err := d.tree(ctx, dir, 0)
+	all, err := d.Logs(ctx, pod, "")
 	failed := []error{err}
 	s.Other += all.FileBytes
 	for _, c := range l.Containers {
-		u, err := d.tree(ctx, filepath.Join(dir, c.Name), 0)
+		u, err := d.Logs(ctx, pod, c.Name)
 		failed = append(failed, err)
 		s.Logs[c.Name] = u.FileBytes
 		s.Other -= min(s.Other, u.FileBytes)
 	}
 	return errors.Join(failed...)
+}
+
+// addProvided adds what the runtime has provided for a pod: a container's to its writable layer, which is on the same
+// file system. It follows layers.
+func (d *Driver) addProvided(ctx context.Context, pod *corev1.Pod, l *Limits, s *Sample) error {
+	var atMost int64
+	if l.Pod != nil {
+		atMost = l.Pod.Value()
+	}
+	provided, err := d.Provided(ctx, string(pod.UID), atMost)
+	for name, u := range provided.Containers {
+		s.Layers[name] += u.Bytes()
+	}
+	s.Other += provided.Pod.Bytes()
+	return err
 }
 
 // layers asks the runtime for the writable layer of the newest instance of each container.

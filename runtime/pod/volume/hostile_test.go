@@ -3,9 +3,11 @@ package volume
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,6 +69,33 @@ func TestLeasedHostsFileIsReplaced(t *testing.T) {
 	}
 	if got, err := os.ReadFile(hosts); err != nil || string(got) != "new content" || mode(t, hosts) != hostsFileMode {
 		t.Errorf("%q, %v", got, err)
+	}
+	held, err := holder.Stat()
+	must.OK(t, err)
+	if kept, err := os.Stat(hosts + ".0"); err != nil || !os.SameFile(held, kept) {
+		t.Errorf("what the container can write to has no name any more: %v", err)
+	}
+	must.OK(t, d.CreatePodDirs("u1"))
+	if !d.createdHere("u1") {
+		t.Error("with a replaced hosts file the pod's directory counts as another's")
+	}
+}
+
+func TestReplacedHostsFilesAreBounded(t *testing.T) {
+	d, _, _ := newTest(t)
+	hosts, err := d.WriteHosts("u1", []byte("first"))
+	for i := 0; err == nil && i <= 2*maxReplacedHosts; i++ {
+		holder, failed := os.Open(hosts)
+		must.OK(t, failed)
+		defer holder.Close()
+		if _, err := unix.FcntlInt(holder.Fd(), unix.F_SETLEASE, unix.F_RDLCK); err != nil {
+			t.Fatalf("set a lease: %v; run the test on a file system with leases, such as ext4 or tmpfs", err)
+		}
+		_, err = d.WriteHosts("u1", fmt.Append(nil, i))
+	}
+	kept, _ := filepath.Glob(hosts + ".[0-9]*")
+	if err == nil || !strings.Contains(err.Error(), "/etc/hosts") || len(kept) != maxReplacedHosts {
+		t.Errorf("%d files are kept, %v", len(kept), err)
 	}
 }
 

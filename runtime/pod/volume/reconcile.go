@@ -156,7 +156,9 @@ func (d *Driver) createdHere(uid string) bool {
 		case hostsFile, newHostsFile, usernsFile, newUsernsFile, resourcesFile, newResourcesFile,
 			conditionsFile:
 		default:
-			return false
+			if !strings.HasPrefix(e.Name(), hostsFile+".") { // one that was replaced
+				return false
+			}
 		}
 	}
 	return pods
