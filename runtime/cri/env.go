@@ -26,6 +26,7 @@ func (d *Driver) environment(
 	e := environment{
 		objectReader: objectReader{getter: d.opts.Objects, of: objects.OwnerOf(in.pod)},
 		volumes:      d.opts.Volumes, in: in, pod: d.downward(in), budget: budget, at: map[string]int{},
+		origin: map[string]string{},
 	}
 	if e.services, err = d.serviceEnv(ctx, in.pod); err == nil {
 		err = e.addContainer(ctx)
@@ -67,6 +68,8 @@ type environment struct {
 	at       map[string]int // where in out a name is
 	file     envFile
 	contents []string
+	// origin says where the value of a variable is from, if not from the manifest.
+	origin map[string]string
 }
 
 // lookup returns the value that a reference stands for.
@@ -113,6 +116,25 @@ func (e *environment) addContainer(ctx context.Context) error {
 			}
 		}
 	}
+	return e.checkText()
+}
+
+// checkText returns an error for the first variable that a runtime would not pass on as it is. Linux takes all bytes
+// but NUL in one. A runtime does not, although CRI's field is bytes: the OCI specification of a container is JSON, in
+// which other bytes become U+FFFD (ADR 081). What refers to such a variable, in command, args or subPathExpr, is
+// refused by this, too.
+func (e *environment) checkText() error {
+	for _, v := range e.out {
+		err := expand.CheckText(v.GetValue())
+		if err == nil {
+			continue
+		}
+		from := e.origin[v.GetKey()]
+		if from != "" {
+			from = ", from " + from + ","
+		}
+		return fmt.Errorf("environment variable %s%s %w", v.GetKey(), from, err)
+	}
 	return nil
 }
 
@@ -124,25 +146,26 @@ func (e *environment) addFrom(ctx context.Context, from *corev1.EnvFromSource) e
 		if err != nil || m == nil {
 			return err
 		}
-		return addAll(e, from.Prefix, m.Data)
+		return addAll(e, from.Prefix, m.Data, "ConfigMap "+e.of.Namespace+"/"+from.ConfigMapRef.Name)
 	case from.SecretRef != nil:
 		s, err := e.secret(ctx, from.SecretRef.Name, from.SecretRef.Optional)
 		if err != nil || s == nil {
 			return err
 		}
-		return addAll(e, from.Prefix, s.Data)
+		return addAll(e, from.Prefix, s.Data, "Secret "+e.of.Namespace+"/"+from.SecretRef.Name)
 	}
 	return nil
 }
 
 // addAll adds all keys of an object. Each of them is the name of a variable: those of objects, and prefixes, hold fewer
 // characters than names may.
-func addAll[T string | []byte](e *environment, prefix string, data map[string]T) error {
+func addAll[T string | []byte](e *environment, prefix string, data map[string]T, object string) error {
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		e.contents = append(e.contents, string(data[key]))
 		if err := e.set(prefix+key, string(data[key]), nil); err != nil {
 			return err
 		}
+		e.origin[prefix+key] = "key " + key + " of " + object
 	}
 	return nil
 }
@@ -151,6 +174,7 @@ func addAll[T string | []byte](e *environment, prefix string, data map[string]T)
 // stays.
 func (e *environment) add(ctx context.Context, v *corev1.EnvVar) error {
 	if v.Value != "" || v.ValueFrom == nil {
+		delete(e.origin, v.Name)
 		return e.set(v.Name, v.Value, e.lookup)
 	}
 	value, found, err := e.valueFrom(ctx, v.ValueFrom)
@@ -162,7 +186,22 @@ func (e *environment) add(ctx context.Context, v *corev1.EnvVar) error {
 	case !found:
 		return nil
 	}
+	e.origin[v.Name] = originOf(v.ValueFrom, e.of.Namespace)
 	return e.set(v.Name, value, nil) // what is read is literal
+}
+
+// originOf says for people where a value is from; "" for what is always text.
+func originOf(from *corev1.EnvVarSource, namespace string) string {
+	switch {
+	case from.ConfigMapKeyRef != nil:
+		return "key " + from.ConfigMapKeyRef.Key + " of ConfigMap " + namespace + "/" + from.ConfigMapKeyRef.Name
+	case from.SecretKeyRef != nil:
+		return "key " + from.SecretKeyRef.Key + " of Secret " + namespace + "/" + from.SecretKeyRef.Name
+	case from.FileKeyRef != nil:
+		return "key " + from.FileKeyRef.Key + " of the file " + from.FileKeyRef.Path + " in volume " +
+			from.FileKeyRef.VolumeName
+	}
+	return ""
 }
 
 func (e *environment) valueFrom(ctx context.Context, from *corev1.EnvVarSource) (value string, found bool, err error) {

@@ -70,7 +70,11 @@ func newStore() *store {
 			"settings": {"B": "map-b", "A": "map-a", "some.key": "$(A)"}, "empty": {},
 			"big": {"A": strings.Repeat("x", 140<<10)},
 		},
-		secrets: map[string]map[string]string{"login": {"B": "secret-b", "password": canary, "zero": ""}},
+		secrets: map[string]map[string]string{
+			"login": {"B": "secret-b", "password": canary, "zero": ""},
+			"bytes": {"blob": canary + "\xff\xfeA"}, "nul": {"N": canary + "\x00A"},
+			"some": {"good": "é", "blob": "\xe9"},
+		},
 	}
 }
 
@@ -204,24 +208,106 @@ var badEnv = map[string]struct {
 	"huge file":    {env: fromFile("huge", "A", true), says: "couldn't parse env file: read huge: more than 1048576"},
 }
 
+func (r *rig) scratch() string {
+	return filepath.Join(r.dir, "root", "pods", uid, "volumes", "kubernetes.io~empty-dir", "scratch")
+}
+
+func (r *rig) writeScratch(name, text string) {
+	r.t.Helper()
+	must.OK(r.t, os.WriteFile(filepath.Join(r.scratch(), name), []byte(text), 0o600))
+}
+
 // writeEnvFiles writes files into the pod's volume scratch.
 func (r *rig) writeEnvFiles() {
 	r.t.Helper()
 	r.done("v", &journaletv1.CallRequested{Work: &journaletv1.CallRequested_SetUpVolumes{
 		SetUpVolumes: &journaletv1.SetUpVolumes{Digest: digest},
 	}}, false)
-	dir := filepath.Join(r.dir, "root", "pods", uid, "volumes", "kubernetes.io~empty-dir", "scratch")
+	dir := r.scratch()
 	outside := filepath.Join(r.dir, "outside.env")
 	must.OK(r.t, os.WriteFile(outside, []byte("A='"+canary+"'\n"), 0o600))
 	for name, text := range map[string]string{
 		"good.env": "# written by init\nA='" + canary + "'\nEMPTY=''\n", "bad.env": "B='" + canary + "'\nA=" + canary,
-		"huge": strings.Repeat("#\n", 1<<19) + "A='1'",
+		"huge": strings.Repeat("#\n", 1<<19) + "A='1'", "bytes.env": "A='" + canary + "\xff'\n",
 	} {
-		must.OK(r.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		r.writeScratch(name, text)
 	}
 	must.OK(r.t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
 	must.OK(r.t, os.Symlink(outside, filepath.Join(dir, "out")))
 	must.OK(r.t, os.Symlink("/good.env", filepath.Join(dir, "in")))
+}
+
+// No runtime passes on what is no text. The error names the variable and where its value is from, not the value, and
+// the object may be fixed.
+func TestVariablesThatAreNoTextAreRefusedByName(t *testing.T) {
+	named := func(name string, v corev1.EnvVar) corev1.EnvVar { v.Name = name; return v }
+	x := "environment variable X, from key blob of Secret default/bytes, has bytes that are not UTF-8"
+	for name, c := range map[string]struct {
+		set  func(*corev1.Container)
+		says string
+	}{
+		"key": {func(c *corev1.Container) { c.Env = []corev1.EnvVar{fromSecret("bytes", "blob")} }, x},
+		"NUL": {func(c *corev1.Container) { c.Env = []corev1.EnvVar{fromSecret("nul", "N")} },
+			"environment variable X, from key N of Secret default/nul, has a NUL byte"},
+		"all keys": {func(c *corev1.Container) { c.EnvFrom = []corev1.EnvFromSource{allOfSecret("some", "P_", true)} },
+			"environment variable P_blob, from key blob of Secret default/some, has bytes that are not UTF-8"},
+		"argument": {func(c *corev1.Container) {
+			c.Env, c.Args = []corev1.EnvVar{fromSecret("bytes", "blob")}, []string{"$(X)"}
+		}, x},
+		"command": {func(c *corev1.Container) {
+			c.Env, c.Command = []corev1.EnvVar{fromSecret("bytes", "blob")}, []string{"sh", "$(X)"}
+		}, x},
+		"another variable": {func(c *corev1.Container) {
+			c.Env = []corev1.EnvVar{fromSecret("bytes", "blob"), {Name: "Y", Value: "$(X)"}, {Name: "X", Value: "text"}}
+		}, "environment variable Y has bytes that are not UTF-8"},
+		"itself": {func(c *corev1.Container) {
+			c.Env = []corev1.EnvVar{fromSecret("bytes", "blob"), {Name: "X", Value: "$(X)"}}
+		}, "environment variable X has bytes that are not UTF-8"},
+		"path": {func(c *corev1.Container) {
+			c.Env = []corev1.EnvVar{fromSecret("bytes", "blob")}
+			c.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/s", SubPathExpr: "$(X)"}}
+		}, x},
+		"file": {func(c *corev1.Container) { c.Env = []corev1.EnvVar{fromFile("bytes.env", "A")} },
+			"environment variable X, from key A of the file bytes.env in volume scratch, has bytes that are not UTF-8"},
+		"replaced, also where it came from": {func(c *corev1.Container) {
+			c.EnvFrom = []corev1.EnvFromSource{allOfSecret("bytes", "", false), allOfSecret("some", "", false)}
+			c.Env = []corev1.EnvVar{named("blob", fromSecret("nul", "N"))}
+		}, "environment variable blob, from key N of Secret default/nul, has a NUL byte"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, store, container, log := envRig(t)
+			r.writeEnvFiles()
+			c.set(container)
+			t.Cleanup(func() {
+				sub, _ := filepath.Glob(filepath.Join(r.dir, "root/pods/*/volume-subpaths/*/*/*"))
+				for _, path := range sub {
+					_ = unix.Unmount(path, unix.MNT_DETACH)
+				}
+			})
+			sandbox := r.sandbox()
+			out := r.fails("c", startContainer(sandbox, 0), journaletv1.CallError_CALL_ERROR_CONFIG, c.says)
+			if !out.GetRetryable() || strings.Contains(out.String()+log.String(), canary) {
+				t.Errorf("outcome %v and log %s: other contents cure it, and nothing shows them", out, log)
+			}
+			for _, keys := range store.secrets {
+				for key := range keys {
+					keys[key] = "text"
+				}
+			}
+			r.writeScratch("bytes.env", "A='text'\n")
+			r.done("again", startContainer(sandbox, 0), false)
+		})
+	}
+}
+
+// What env replaces is passed to nobody.
+func TestReplacedVariableMayBeAnything(t *testing.T) {
+	r, _, c, _ := envRig(t)
+	c.EnvFrom = []corev1.EnvFromSource{allOfSecret("some", "", false)}
+	c.Env = []corev1.EnvVar{{Name: "blob", Value: "text"}}
+	if got := r.envOf(); !slices.Equal(got, []string{"blob=text", "good=é"}) {
+		t.Errorf("got %q", got)
+	}
 }
 
 func TestMissingContentsFailTheStartInTheKubeletsWords(t *testing.T) {

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
@@ -314,7 +316,12 @@ func (s *setUp) read(ctx context.Context, ref *corev1.SecretReference) (map[stri
 		return nil, fmt.Errorf("read Secret %s/%s: %w", ref.Namespace, ref.Name, err)
 	}
 	out := make(map[string]string, len(o.Data))
-	for k, b := range o.Data {
+	for _, k := range slices.Sorted(maps.Keys(o.Data)) {
+		b := o.Data[k]
+		if !utf8.Valid(b) {
+			return nil, fmt.Errorf("key %s of Secret %s/%s has bytes that are not UTF-8, and CSI passes on only text; "+
+				"keep the value encoded, as base64 is", k, ref.Namespace, ref.Name)
+		}
 		out[k] = string(b)
 		s.secrets = append(s.secrets, string(b))
 	}

@@ -43,6 +43,7 @@ const (
 
 // cluster has the objects of a test, and the Node.
 type cluster struct {
+	secretEnd   string // what is behind the secret's text
 	mu          sync.Mutex
 	driver      *storagev1.CSIDriver
 	attachment  *storagev1.VolumeAttachment
@@ -184,7 +185,7 @@ func (c *cluster) Attachment(_ context.Context, name string) (*storagev1.VolumeA
 }
 
 func (c *cluster) Secret(context.Context, string, string) (*corev1.Secret, error) {
-	return &corev1.Secret{Data: map[string][]byte{"password": []byte(secretText)}}, nil
+	return &corev1.Secret{Data: map[string][]byte{"password": []byte(secretText + c.secretEnd)}}, nil
 }
 
 func (c *cluster) Token(
@@ -703,6 +704,22 @@ func TestAVolumeThatIsNotAttachedAnyMoreIsNotInUse(t *testing.T) {
 	}
 	must.OK(t, r.tearDown("p1"))
 	r.nothingLeft()
+}
+
+func TestSecretsThatAreNoTextAreRefusedByName(t *testing.T) {
+	r := newRig(t)
+	calls := 0
+	r.fake.Before = func(context.Context, string, any) error { calls++; return nil }
+	vol := inline("data")
+	vol.CSI.NodePublishSecretRef = &corev1.LocalObjectReference{Name: "s"}
+	r.cluster.secretEnd = "\xff\xfe"
+	err := r.setUp(r.pod("p1", vol))
+	if err == nil || strings.Contains(err.Error(), secretText) || calls != 0 ||
+		!strings.Contains(err.Error(), "key password of Secret default/s has bytes that are not UTF-8") {
+		t.Errorf("got %v after %d calls of the driver", err, calls)
+	}
+	r.cluster.secretEnd = ""
+	must.OK(t, r.setUp(r.pod("p1", vol)))
 }
 
 func TestADriverGetsPodInfoTokensAndSecretsAndNoErrorRepeatsThem(t *testing.T) {

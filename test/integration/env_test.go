@@ -4,6 +4,7 @@ package integration
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -109,4 +110,42 @@ func TestContainerWaitsForAKeyOfItsVariables(t *testing.T) {
 	if read == 0 || fired > read {
 		t.Errorf("the objects were read in record %d, and the back-off was over in record %d", read, fired)
 	}
+}
+
+// A runtime would give a container other bytes than a Secret has (ADR 081). In a volume they are as they are.
+func TestContainerWaitsWhileAVariableIsNoText(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "objects.yaml")
+	writeFile(t, file, "{apiVersion: v1, kind: Secret, metadata: {name: blob}, data: {bytes: //5B}}")
+	secret := corev1.LocalObjectReference{Name: "blob"}
+	a := newAgent(t, "--objects-path", dir)
+	a.put(newPod("variable", idle, func(p *corev1.Pod) {
+		c := &p.Spec.Containers[0]
+		c.Env = []corev1.EnvVar{{Name: "BLOB", ValueFrom: &corev1.EnvVarSource{
+			SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: secret, Key: "bytes"},
+		}}}
+		c.Args = []string{"$(BLOB)"}
+	}))
+	a.put(newPod("file", idle, func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "blob", VolumeSource: corev1.VolumeSource{
+			Secret: &corev1.SecretVolumeSource{SecretName: "blob"},
+		}}}
+		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "blob", MountPath: "/blob", ReadOnly: true},
+			{Name: "blob", MountPath: "/one", SubPath: "bytes", ReadOnly: true}}
+	}))
+	a.start()
+	a.pod("variable", "refused", func(p *corev1.Pod) bool {
+		for _, s := range p.Status.ContainerStatuses {
+			w := s.State.Waiting
+			return w != nil && w.Reason == "CreateContainerConfigError" && strings.HasPrefix(w.Message,
+				"environment variable BLOB, from key bytes of Secret default/blob, has bytes that are not UTF-8")
+		}
+		return false
+	})
+	p := a.pod("file", "ready", ready)
+	equal(t, "the file", inMain(t, p, "od -An -tx1 /blob/bytes"), "ff fe 41")
+	equal(t, "the file alone", inMain(t, p, "od -An -tx1 /one"), "ff fe 41")
+	replace(t, file, "{apiVersion: v1, kind: Secret, metadata: {name: blob}, stringData: {bytes: text}}")
+	equal(t, "BLOB", inMain(t, a.pod("variable", "ready with text", ready), "echo $BLOB"), "text")
 }

@@ -1,8 +1,11 @@
 package expand
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -23,6 +26,25 @@ var (
 	ErrTotal = fmt.Errorf("takes the variables and arguments of the container beyond %d bytes, and Linux starts no "+
 		"process with more; shorten them, or put them into a file", MaxTotalBytes)
 )
+
+// Errors of bytes that do not reach a process as they are.
+var (
+	ErrNUL = errors.New("has a NUL byte, with which a text ends in Linux; " +
+		"mount the object as a volume, or keep the value encoded, as base64 is")
+	ErrUTF8 = errors.New("has bytes that are not UTF-8, and container runtimes pass on only text, as JSON; " +
+		"mount the object as a volume, or keep the value encoded, as base64 is")
+)
+
+// CheckText returns ErrNUL or ErrUTF8 for a value that would not reach a process as it is.
+func CheckText(value []byte) error {
+	switch {
+	case bytes.IndexByte(value, 0) >= 0:
+		return ErrNUL
+	case !utf8.Valid(value):
+		return ErrUTF8
+	}
+	return nil
+}
 
 // Lookup returns the value of a variable, and whether there is one. A nil Lookup leaves a text as it is.
 type Lookup func(name string) (string, bool)
