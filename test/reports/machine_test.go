@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/journalet/journalet/test/cluster"
@@ -69,6 +70,11 @@ func prepare(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	// As the root directory is where systemd is process 1: volumes can propagate their mounts to the node.
+	err = errors.Join(unix.Mount(dir, dir, "", unix.MS_BIND, ""), unix.Mount("", dir, "", unix.MS_SHARED, ""))
+	if err != nil {
+		return 0, err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), begin)
 	defer cancel()
 	if it.Cluster, err = cluster.Start(ctx, cluster.Options{Dir: filepath.Join(dir, "cluster")}); err != nil {
@@ -80,7 +86,8 @@ func prepare(m *testing.M) (code int, err error) {
 			fmt.Fprintln(os.Stderr, "reports: the cluster's files are kept in", dir)
 			return
 		}
-		err = errors.Join(cluster.Remove(filepath.Join(dir, "cluster")), os.RemoveAll(dir))
+		err = cluster.Remove(filepath.Join(dir, "cluster"))
+		err = errors.Join(err, unix.Unmount(dir, unix.MNT_DETACH), os.RemoveAll(dir))
 	}()
 	if err := it.join(ctx, dir, endpoint); err != nil {
 		return 0, err

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/journalet/journalet/runtime/bounded"
 )
 
@@ -97,7 +99,11 @@ func (i *instanceFiles) add(root *os.Root, dir string) error {
 
 func (i *instanceFiles) remove() error {
 	for _, f := range i.found {
-		if err := f.root.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err := f.root.Remove(f.path)
+		if errors.Is(err, unix.EBUSY) {
+			continue // in a volume that propagates its mounts, the next instance has a mount on it: it goes with the pod
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove a file of a container's instance: %w", err)
 		}
 	}

@@ -57,11 +57,12 @@ type mounter interface {
 	below(path string) ([]mountPoint, error)
 }
 
-// mountPoint is a line of the mount table. device is major:minor. bound is whether it shows a part of a file system
-// only, as a bind mount of a directory does.
+// mountPoint is a line of the mount table. device is major:minor. root is the path in the file system that it shows,
+// and bound whether that is a part only, as with a bind mount of a directory. A root that was removed ends with
+// //deleted.
 type mountPoint struct {
-	path, fsType, device string
-	bound                bool
+	path, fsType, device, root string
+	bound                      bool
 }
 
 // kernelMounter calls the kernel. mount-utils would start mount(8), and systemd-run to ask for a scope (ADR 041).
@@ -137,7 +138,11 @@ func (kernelMounter) below(path string) ([]mountPoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	infos, err := mountinfo.GetMounts(mountinfo.PrefixFilter(resolved))
+	filter := mountinfo.PrefixFilter(resolved)
+	if resolved == "/" {
+		filter = nil // it would be "//"
+	}
+	infos, err := mountinfo.GetMounts(filter)
 	if err != nil {
 		return nil, fmt.Errorf("read the mount table: %w", err)
 	}
@@ -149,7 +154,7 @@ func (kernelMounter) below(path string) ([]mountPoint, error) {
 		}
 		points = append(points, mountPoint{
 			path: filepath.Join(path, rel), fsType: i.FSType, device: fmt.Sprintf("%d:%d", i.Major, i.Minor),
-			bound: i.Root != "/",
+			root: i.Root, bound: i.Root != "/",
 		})
 	}
 	return points, nil

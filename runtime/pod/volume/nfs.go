@@ -68,6 +68,13 @@ func (t *tearDown) unmountNFS(points []mountPoint) {
 	}
 }
 
+// isNFS reports whether a mount is an export that the agent has mounted, or shows one in another volume.
+func (t *tearDown) isNFS(p mountPoint) bool {
+	is, _ := t.exportOf(p)
+	inVolume := within(p.path, filepath.Join(t.PodDir(t.uid), volumesDir))
+	return is || inVolume && (p.fsType == "nfs" || p.fsType == "nfs4")
+}
+
 // exportOf reports whether a mount is at the directory of an NFS volume, whatever its file system is called, and
 // whether it is of a further export below one, which the kernel mounts, and unmounts by itself.
 func (t *tearDown) exportOf(p mountPoint) (is, below bool) {

@@ -24,10 +24,10 @@ const subpathsDir = "volume-subpaths"
 const maxNamedMounts = 5
 
 // TearDown unmounts the pod's volumes, the newest mount first, and removes them with their contents. It does nothing
-// for a pod without a directory. It unmounts only what the agent mounts, and removes nothing through a mount of others,
-// such as one that a container propagated to the host: that volume stays, and its outcome names the mounts. So it does
-// with a mount that is in use. The other volumes go. It returns an outcome for each volume that had a directory, sorted
-// by name. The error is what failed beside them.
+// for a pod without a directory. It unmounts only what the agent mounts, and what shows files of that (ownFiles). It
+// removes nothing through a mount of others, such as one that a container propagated to the host: that volume stays,
+// and its outcome names the mounts. So it does with a mount that is in use. The other volumes go. It returns an outcome
+// for each volume that had a directory, sorted by name. The error is what failed beside them.
 func (d *Driver) TearDown(ctx context.Context, uid string) ([]*journaletv1.VolumeOutcome, error) {
 	root, err := d.openPod(uid, false)
 	if errors.Is(err, errNoPod) {
@@ -72,12 +72,16 @@ func (t *tearDown) unmount() error {
 	if err != nil {
 		return err
 	}
+	files, err := t.ownFiles(points)
+	if err != nil {
+		return err
+	}
 	foreign := map[string][]string{}
 	var own, exports []mountPoint
 	for _, p := range points {
 		name, ours := t.volumeOf(p)
 		switch {
-		case ours:
+		case ours || name != "" && files.show(p):
 			own = append(own, p)
 		case name != "":
 			foreign[name] = append(foreign[name], p.path)
@@ -92,22 +96,34 @@ func (t *tearDown) unmount() error {
 		if t.failed[name] != nil {
 			continue
 		}
-		if isExport, _ := t.exportOf(p); isExport {
+		if t.isNFS(p) {
 			exports = append(exports, p)
 			continue
 		}
 		err := t.ctx.Err()
 		if err == nil {
-			err = t.mounts.unmount(p.path)
-		}
-		if errors.Is(err, unix.EBUSY) {
-			err = fmt.Errorf("%s is in use%s: %w", p.path, holdersOf(t.ctx, p), err)
+			err = t.release(p)
 		}
 		if err != nil {
-			t.failed[name] = fmt.Errorf("unmount: %w", err)
+			t.failed[name] = err
 		}
 	}
 	t.unmountNFS(exports) // after all subpaths in them
+	return t.unmountElsewhere(files)
+}
+
+// release unmounts one mount. It may be gone by now: an unmount is propagated, too.
+func (t *tearDown) release(p mountPoint) error {
+	err := t.mounts.unmount(p.path)
+	switch {
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT):
+		return nil
+	case errors.Is(err, unix.EBUSY):
+		err = fmt.Errorf("%s is in use%s: %w", p.path, holdersOf(t.ctx, p), err)
+	}
+	if err != nil {
+		return fmt.Errorf("unmount: %w", err)
+	}
 	return nil
 }
 
@@ -141,6 +157,8 @@ func (t *tearDown) volumeOf(p mountPoint) (name string, ours bool) {
 	}
 	parts := strings.Split(rel, "/")
 	switch {
+	case len(parts) > len([]string{volumesDir, csiPlugin, "name", "mount"}) && parts[1] == csiPlugin:
+		return parts[2], false
 	case len(parts) >= 2 && parts[0] == volumesDir && parts[1] == csiPlugin: // it has its own outcome
 	case len(parts) >= 3 && parts[0] == volumesDir:
 		if is, below := t.exportOf(p); below {
