@@ -356,13 +356,18 @@ func TestTokensAreRenewedAsByTheKubelet(t *testing.T) {
 }
 
 func TestTokenIsRenewedInTimeWhateverTheClockIsSetTo(t *testing.T) {
+	const at = 90 * time.Second
 	for set, want := range map[time.Duration]time.Duration{
-		0: time.Hour, -24 * time.Hour: time.Hour, 24 * time.Hour: wallCheck,
+		0: time.Hour, 24 * time.Hour: 2 * wallCheck,
+		// Until then the token is of the future (kubernetes/kubernetes#123415).
+		-24 * time.Hour: 2 * wallCheck, -5 * time.Minute: 2 * wallCheck,
+		// It was issued before the time that it is now, or hardly after it.
+		-time.Minute: time.Hour, -2 * time.Minute: time.Hour,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var off atomic.Int64
 			b := New(Options{Wall: func() time.Time { return time.Now().Round(0).Add(time.Duration(off.Load())) }})
-			time.AfterFunc(time.Minute, func() { off.Store(int64(set)) })
+			time.AfterFunc(at, func() { off.Store(int64(set)) })
 			begun := time.Now()
 			b.sleep(t.Context(), time.Hour)
 			if took := time.Since(begun); took != want {

@@ -23,7 +23,10 @@ const (
 	firstRenewal = time.Second
 	lastRenewal  = 30 * time.Second
 	// wallCheck is how often a wait is compared with the wall clock: timers do not run while a machine sleeps.
-	wallCheck = 5 * time.Minute
+	wallCheck = time.Minute
+	// maxClockSkew is by how much the wall clock may be behind the beginning of a wait. API servers and others that check
+	// tokens permit as much or less: the leeway of go-jose is one minute.
+	maxClockSkew = time.Minute
 	// maxSelectorBytes bounds the selector of a token as JSON.
 	maxSelectorBytes = 64 << 10
 	// minLifetime is that of a token whose answer has none: the API server's lower bound.
@@ -82,12 +85,14 @@ func renewAfter(lifetime, earlier time.Duration) time.Duration {
 	return min(max(lifetime*8/10-earlier, lifetime/2), maxAge-earlier)
 }
 
-// sleep waits for as long as the machine runs, and for no longer than the wall clock shows: that one may be set back.
+// sleep waits for as long as the machine runs, and for no longer than the wall clock shows. It also ends once that was
+// set back to before the wait began: a token that was issued then is of the future, and nobody takes it.
 func (b *Backing) sleep(ctx context.Context, wait time.Duration) {
-	begun, until := time.Now(), b.opts.Wall().Add(wait)
+	begun, issued := time.Now(), b.opts.Wall()
 	for ctx.Err() == nil {
-		left := min(wait-time.Since(begun), until.Sub(b.opts.Wall()))
-		if left <= 0 {
+		passed := b.opts.Wall().Sub(issued)
+		left := wait - max(time.Since(begun), passed)
+		if left <= 0 || passed < -maxClockSkew {
 			return
 		}
 		t := time.NewTimer(min(left, wallCheck))
