@@ -24,8 +24,8 @@ var (
 )
 
 // TestEveryMutantIsFound builds each defect of testdata/mutants.txt into the agent, and has the simulation find it
-// within 500 seeds, or as many as the file says, by the invariant that the file names. It ends with a table: the defect, how many seeds it took, and
-// the seed and invariant that found it.
+// within 500 seeds, or as many as the file says, by the invariant that it names. It ends with a table: the defect,
+// how many seeds it took, and the seed and invariant that found it.
 func TestEveryMutantIsFound(t *testing.T) {
 	all := readMutants(t)
 	if *someMutants > 0 {
