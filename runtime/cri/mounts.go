@@ -21,10 +21,11 @@ func (c *call) prepareMounts(ctx context.Context, in containerInput) ([]*runtime
 	if err := c.checkDevices(ctx, in.devices); err != nil {
 		return nil, err
 	}
-	out, err := c.volumeMounts(ctx, in)
+	volumes, err := c.volumeMounts(ctx, in)
 	if err != nil {
 		return nil, err
 	}
+	out := slices.Clone(volumes)
 	ownHosts := slices.ContainsFunc(out, func(m *runtimeapi.Mount) bool { return m.GetContainerPath() == hostsPath })
 	if !ownHosts && (in.pod.Spec.HostNetwork || len(in.podIPs) > 0) {
 		content, err := c.hostsContent(in.pod, in.podIPs)
@@ -47,6 +48,9 @@ func (c *call) prepareMounts(ctx context.Context, in containerInput) ([]*runtime
 		out = append(out, &runtimeapi.Mount{
 			ContainerPath: absolute(in.container.TerminationMessagePath), HostPath: path, SelinuxRelabel: c.opts.SELinux,
 		})
+	}
+	if err := c.mountPoints(ctx, in, volumes, append(deviceMounts(in.devices), out...)); err != nil {
+		return nil, err
 	}
 	return out, nil
 }

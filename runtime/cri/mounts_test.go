@@ -260,7 +260,7 @@ func TestAStartNamesTheVolumesThatAreGone(t *testing.T) {
 	}
 	out := r.perform("c", startContainer(sandbox, 0), false)
 	if out.GetError() != journaletv1.CallError_CALL_ERROR_VOLUME || !out.GetRetryable() ||
-		!strings.Contains(out.GetMessage(), path+" is not a socket file (type Socket)") {
+		!strings.Contains(out.GetMessage(), path+" is not a socket file") {
 		t.Errorf("the start ends in %v", out)
 	}
 	if len(out.GetVolumes()) != 1 || out.GetVolumes()[0].GetName() != "sock" {

@@ -12,6 +12,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/messages/plain"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/pod/subpath"
 )
 
 // Volumes manages a pod's directories and volumes on the node. It is implemented by volume.Driver, which documents the
@@ -24,6 +25,7 @@ type Volumes interface {
 	Path(pod *corev1.Pod, name string) (string, error)
 	Relabels(pod *corev1.Pod, name string) bool
 	MountSubPath(pod *corev1.Pod, container string, index int, volume, path string) (string, error)
+	CreateMountPoint(ctx context.Context, pod *corev1.Pod, p subpath.MountPoint) error
 	CreatePodDirs(uid string) error
 	CreateLogDir(namespace, name, uid, container string) (string, error)
 	CreateTerminationFile(uid, container string, attempt uint32) (string, error)

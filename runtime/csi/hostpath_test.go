@@ -102,7 +102,7 @@ func TestAHostPathPersistentVolumeIsCheckedAgain(t *testing.T) {
 	must.OK(t, os.Remove(path))
 	r.restart("boot-1")
 	for what, err := range map[string]error{"check": r.Check("p1", v.Name), "set-up": r.setUp(p)} {
-		if err == nil || !strings.Contains(err.Error(), path+" is not a directory (type Directory)") {
+		if err == nil || !strings.Contains(err.Error(), path+" is not a directory") {
 			t.Errorf("%s without the directory: %v", what, err)
 		}
 	}

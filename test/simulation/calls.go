@@ -11,6 +11,7 @@ import (
 	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/pod/subpath"
 )
 
 // performer performs calls with runtime/cri. Two parts are models: what the agent writes to the node's disk, and
@@ -116,13 +117,14 @@ func (d disk) work() error {
 }
 
 // Path implements cri.Volumes, as do the methods below.
-func (disk) Check(context.Context, *corev1.Pod, string) error                      { return nil }
-func (disk) Path(*corev1.Pod, string) (string, error)                              { return "/", nil }
-func (disk) CreateLogDir(_, _, _, _ string) (string, error)                        { return "/", nil }
-func (disk) WriteHosts(string, []byte) (string, error)                             { return "/", nil }
-func (disk) WriteUserNamespace(string, *journaletv1.UserNamespace) error           { return nil }
-func (disk) Relabels(*corev1.Pod, string) bool                                     { return false }
-func (disk) MountSubPath(*corev1.Pod, string, int, string, string) (string, error) { return "/", nil }
+func (disk) Check(context.Context, *corev1.Pod, string) error                        { return nil }
+func (disk) CreateMountPoint(context.Context, *corev1.Pod, subpath.MountPoint) error { return nil }
+func (disk) Path(*corev1.Pod, string) (string, error)                                { return "/", nil }
+func (disk) CreateLogDir(_, _, _, _ string) (string, error)                          { return "/", nil }
+func (disk) WriteHosts(string, []byte) (string, error)                               { return "/", nil }
+func (disk) WriteUserNamespace(string, *journaletv1.UserNamespace) error             { return nil }
+func (disk) Relabels(*corev1.Pod, string) bool                                       { return false }
+func (disk) MountSubPath(*corev1.Pod, string, int, string, string) (string, error)   { return "/", nil }
 
 // containerWork is a call on one container of a pod.
 type containerWork interface {

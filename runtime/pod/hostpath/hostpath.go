@@ -24,9 +24,9 @@ func Check(path string, kind corev1.HostPathType) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return typeError(path, kind, err)
+		return typeError(path, kind, fs.ErrNotExist)
 	case err != nil:
-		return fmt.Errorf("hostPath type check failed: %s (type %s): %w", path, kind, err)
+		return fmt.Errorf("hostPath type check failed: %w", err)
 	}
 	return checkType(info, path, kind)
 }
@@ -79,9 +79,6 @@ func checkType(info fs.FileInfo, path string, kind corev1.HostPathType) error {
 	return nil
 }
 
-// errNothing is in the error for a path that does not exist.
-var errNothing = fmt.Errorf("nothing is there: %w", fs.ErrNotExist)
-
 func typeError(path string, kind corev1.HostPathType, cause error) error {
 	what := map[corev1.HostPathType]string{
 		corev1.HostPathDirectory:         "a directory",
@@ -93,9 +90,9 @@ func typeError(path string, kind corev1.HostPathType, cause error) error {
 		corev1.HostPathBlockDev:          "a block device",
 	}[kind]
 	if cause != nil {
-		return fmt.Errorf("hostPath type check failed: %s is not %s (type %s): %w", path, what, kind, errNothing)
+		return fmt.Errorf("hostPath type check failed: %s is not %s: %w", path, what, cause)
 	}
-	return fmt.Errorf("hostPath type check failed: %s is not %s (type %s)", path, what, kind)
+	return fmt.Errorf("hostPath type check failed: %s is not %s", path, what)
 }
 
 func createHostDir(path string) error {

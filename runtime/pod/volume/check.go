@@ -52,7 +52,7 @@ func (d *Driver) setUpHostPath(ctx context.Context, source *corev1.HostPathVolum
 		return struct{}{}, hostpath.SetUp(source)
 	})
 	if errors.Is(err, bounded.ErrNoAnswer) {
-		return fmt.Errorf("hostPath type check failed: %s (type %s): %w", source.Path, *source.Type, err)
+		return fmt.Errorf("hostPath type check failed: %s: %w", source.Path, err)
 	}
 	return err
 }

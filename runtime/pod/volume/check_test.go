@@ -25,15 +25,16 @@ func TestTheTypeOfAHostPathIsCheckedAgain(t *testing.T) {
 	null := func(t *testing.T, path string) { t.Helper(); must.OK(t, os.Symlink("/dev/null", path)) }
 	for kind, c := range map[corev1.HostPathType]struct {
 		create, other func(*testing.T, string)
+		name          string
 		creates       bool
 	}{
-		corev1.HostPathSocket:            {socket, dir, false},
-		corev1.HostPathFile:              {file, dir, false},
-		corev1.HostPathDirectory:         {dir, file, false},
-		corev1.HostPathCharDev:           {null, dir, false},
-		corev1.HostPathBlockDev:          {nil, dir, false},
-		corev1.HostPathFileOrCreate:      {file, dir, true},
-		corev1.HostPathDirectoryOrCreate: {dir, file, true},
+		corev1.HostPathSocket:            {socket, dir, "a socket file", false},
+		corev1.HostPathFile:              {file, dir, "a file", false},
+		corev1.HostPathDirectory:         {dir, file, "a directory", false},
+		corev1.HostPathCharDev:           {null, dir, "a character device", false},
+		corev1.HostPathBlockDev:          {nil, dir, "a block device", false},
+		corev1.HostPathFileOrCreate:      {file, dir, "a file", true},
+		corev1.HostPathDirectoryOrCreate: {dir, file, "a directory", true},
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			d, _, root := newTest(t)
@@ -50,7 +51,7 @@ func TestTheTypeOfAHostPathIsCheckedAgain(t *testing.T) {
 			if _, there := os.Lstat(path); c.creates != (err == nil) || c.creates != (there == nil) {
 				t.Errorf("gone: %v, and at the path: %v", err, there)
 			}
-			if err != nil && !(strings.Contains(err.Error(), path) && strings.Contains(err.Error(), string(kind))) {
+			if err != nil && !strings.Contains(err.Error(), path+" is not "+c.name) {
 				t.Errorf("path or type is not in %q", err)
 			}
 			_ = os.Remove(path)

@@ -328,9 +328,10 @@ func (d *Driver) setUpContents(ctx context.Context, pod *corev1.Pod, v *corev1.V
 		return fmt.Errorf("open the volume: %w", err)
 	}
 	defer volume.Close()
-	if err := createMountPoints(volume, pod, v.Name, fsGroupOf(pod)); err != nil {
+	points := mountPoints(pod, v.Name)
+	if err := createParents(volume, points, fsGroupOf(pod)); err != nil {
 		return err
 	}
-	w := writer{ctx: ctx, root: volume, files: files, fsGroup: fsGroupOf(pod)}
+	w := writer{ctx: ctx, root: volume, files: files, fsGroup: fsGroupOf(pod), points: points}
 	return w.write()
 }

@@ -314,21 +314,3 @@ func TestFailureOfOneVolumeIsItsOwn(t *testing.T) {
 		t.Errorf("without a store: %v", err)
 	}
 }
-
-func TestMountPointsInAVolumeExist(t *testing.T) {
-	d, _, _ := newKernelTest(t)
-	pod := podWith(configMapVolume("conf", "conf"), emptyDir("inner", "", ""), emptyDir("other", "", ""))
-	pod.Spec.Containers = []corev1.Container{{Name: "c", VolumeMounts: []corev1.VolumeMount{
-		{Name: "conf", MountPath: "/etc/conf/"}, {Name: "inner", MountPath: "/etc/conf/in/side"},
-		{Name: "other", MountPath: "/etc/conf/in/side/deeper"}, {Name: "other", MountPath: "/etc/conf.d"},
-	}}}
-	if got := mountPoints(pod, "conf"); len(got) != 1 || got[0] != "in/side" {
-		t.Errorf("mount points %v", got)
-	}
-	for range 2 {
-		must.OK(t, setUp(t, d, pod))
-	}
-	if mode(t, filepath.Join(pathOf(t, d, pod, "conf"), "in/side")) != 0o755 {
-		t.Error("the mount point has another mode")
-	}
-}

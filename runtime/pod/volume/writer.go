@@ -51,6 +51,8 @@ type writer struct {
 	root    *os.Root // the volume
 	files   payload
 	fsGroup *int64
+	// points are where others are mounted in the volume, sorted.
+	points []string
 }
 
 // write brings the volume to the files. It writes nothing if it has them.
@@ -251,61 +253,27 @@ func (w *writer) publish(dir string) error {
 	return nil
 }
 
-// link creates the links that containers open. A directory in the place of one is a mount point (createMountPoints).
-func (w *writer) link() error {
-	for name := range w.visible() {
-		target := filepath.Join(dataLink, name)
-		info, err := w.root.Lstat(name)
-		if err == nil && info.Mode()&fs.ModeSymlink != 0 {
-			if to, err := w.root.Readlink(name); err == nil && to == target {
-				continue
-			}
-		}
-		if err == nil && info.IsDir() {
-			continue
-		}
-		if err == nil {
-			err = w.root.Remove(name)
-		}
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			err = w.root.Symlink(target, name)
-		}
-		if err != nil {
-			return fmt.Errorf("link to a file of the volume: %w", err)
-		}
-	}
-	return nil
-}
-
-// visible returns the first elements of the files' paths.
-func (w *writer) visible() map[string]bool {
-	out := make(map[string]bool, len(w.files))
-	for path := range w.files {
-		name, _, _ := strings.Cut(path, "/")
-		out[name] = true
-	}
-	return out
-}
-
 // prune removes links to files that are no more, and directories of earlier contents, also those that a crash has left.
 func (w *writer) prune(current string) error {
-	visible := w.visible()
+	links, err := w.staleLinks()
+	if err != nil {
+		return err
+	}
+	for _, at := range links {
+		if err := w.root.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove a link of the volume: %w", err)
+		}
+	}
 	var stale []string
 	for e, err := range bounded.EntriesIn(w.root, ".") {
 		if err != nil {
 			return fmt.Errorf("list the volume: %w", err)
 		}
-		name := e.Name()
-		switch {
-		case name == newDataLink || isStamp(name) && name != current:
-			stale = append(stale, name)
-		case e.Type()&fs.ModeSymlink != 0 && !visible[name] && name != dataLink:
-			if to, err := w.root.Readlink(name); err == nil && to == filepath.Join(dataLink, name) {
-				stale = append(stale, name)
-			}
-		}
-		if len(stale) == maxStale {
+		if len(stale) >= maxStale {
 			break // the next write removes more
+		}
+		if name := e.Name(); name == newDataLink || isStamp(name) && name != current {
+			stale = append(stale, name)
 		}
 	}
 	for _, name := range stale {
