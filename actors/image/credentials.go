@@ -23,21 +23,34 @@ const (
 	keepPulled = time.Hour
 )
 
-// references are the credentials that a pull may use, by name: PullImage, ImagePullRequested, ImageWait and Pull.
+// references are the image of a pull and the credentials that it may use, by name: PullImage, ImagePullRequested,
+// ImageWait and Pull.
 type references interface {
 	GetImage() string
 	GetNamespace() string
 	GetPullSecrets() []string
 	GetServiceAccount() string
 	GetApi() bool
+	GetIfNotPresent() bool
 }
 
 // apiPrefix distinguishes namespaces of the API server from those of static pods in a key. No namespace has a colon.
 const apiPrefix = "api:"
 
-// pullKey returns the key of a pull: pods with the same credentials share one. It is the image where there are none,
-// and else JSON, which no image's name is.
+// presentPrefix begins the key of a pull with if_not_present. No image's name begins with a space.
+const presentPrefix = " "
+
+// pullKey returns the key of a pull: pods with the same credentials share one, unless what is on the node is enough for
+// some of them only. It is the image where there are none, and else JSON, which no image's name is.
 func pullKey(r references) string {
+	key := credentialsKey(r)
+	if r.GetIfNotPresent() {
+		return presentPrefix + key
+	}
+	return key
+}
+
+func credentialsKey(r references) string {
 	image := r.GetImage()
 	if len(r.GetPullSecrets()) == 0 && r.GetServiceAccount() == "" && !strings.HasPrefix(image, "[") {
 		return image

@@ -27,6 +27,8 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 			if w := a.state.Waits[k.TimerFired.GetName()]; w != nil {
 				err = a.pull(w.GetUid(), w.GetImage(), emit)
 			}
+		case *journaletv1.Event_ImagesObserved:
+			err = a.pullArrived(emit)
 		case *journaletv1.Event_PodFinished:
 			err = a.clearTimersOf(k.PodFinished.GetUid(), emit)
 		case *journaletv1.Event_ImagePullWithdrawn:
@@ -79,12 +81,35 @@ func (a *Actor) pull(uid, image string, emit actors.Emit) error {
 	}
 	return emit(messages.NewEvent(messages.NewCall(&journaletv1.PullImage{
 		Image: image, Namespace: w.GetNamespace(), PullSecrets: w.GetPullSecrets(), ServiceAccount: w.GetServiceAccount(),
-		Api: w.GetApi(),
+		Api: w.GetApi(), IfNotPresent: w.GetIfNotPresent(),
 	})))
 }
 
+// pullArrived requests pulls for the pods whose back-off has ended because their image is now on the node by another
+// way. Whether they may have it, the pull finds out (ADR 084).
+func (a *Actor) pullArrived(emit actors.Emit) error {
+	for _, id := range slices.Sorted(maps.Keys(a.state.Waits)) {
+		w := a.state.Waits[id]
+		if !w.GetWaiting() || w.GetBackingOff() {
+			continue
+		}
+		ev := actors.ClearTimer(a.state.GetTimers(), id)
+		if ev == nil {
+			continue
+		}
+		if err := emit(ev); err != nil {
+			return err
+		}
+		if err := a.pull(w.GetUid(), w.GetImage(), emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // decidePulls emits the outcome of a finished pull for every pod that waits for it, in order of UID. One that failed
-// says nothing about pods whose credentials have changed since it began: for them another one is requested.
+// says nothing about pods whose credentials have changed since it began, or whose image has come by another way: for
+// them another one is requested.
 func (a *Actor) decidePulls(in actors.Input, f *journaletv1.CallFinished, emit actors.Emit) error {
 	image, ended := a.state.GetEnded().GetImage(), pullKey(a.state.GetEnded())
 	took := durationpb.New(in.Time.Sub(a.state.GetEnded().GetStartedAt().AsTime()))
@@ -95,7 +120,7 @@ func (a *Actor) decidePulls(in actors.Input, f *journaletv1.CallFinished, emit a
 		if pullKey(w) != ended || !w.GetWaiting() || w.GetBackingOff() {
 			continue
 		}
-		if failed && w.GetCredentialsChanged() {
+		if failed && (w.GetCredentialsChanged() || w.GetArrived()) {
 			again = append(again, w)
 			continue
 		}
@@ -103,7 +128,10 @@ func (a *Actor) decidePulls(in actors.Input, f *journaletv1.CallFinished, emit a
 		if failed {
 			r.RetryAfter = nextBackOff(w)
 		} else {
-			r.ImageRef, r.Duration, r.Bytes = f.GetImageRef(), took, f.GetImageBytes()
+			r.ImageRef, r.Bytes, r.AlreadyPresent = f.GetImageRef(), f.GetImageBytes(), f.GetImagePresent()
+			if !r.GetAlreadyPresent() {
+				r.Duration = took
+			}
 		}
 		if err := emit(messages.NewEvent(r)); err != nil {
 			return err

@@ -2,6 +2,7 @@ package image
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -50,6 +51,7 @@ func (a *Actor) evolveObserved(at time.Time, o *journaletv1.ImagesObserved) {
 			r = &journaletv1.ImageRecord{FirstSeen: now, LastUsed: now}
 			images[image.GetId()] = r
 		}
+		a.evolveArrived(r.GetObserved(), image)
 		if image.GetUsed() || r.GetObserved().GetUsed() {
 			r.LastUsed = now
 		}
@@ -60,6 +62,20 @@ func (a *Actor) evolveObserved(at time.Time, o *journaletv1.ImagesObserved) {
 	}
 	if o.GetComplete() {
 		maps.DeleteFunc(images, func(id string, _ *journaletv1.ImageRecord) bool { return !named[id] })
+	}
+}
+
+// evolveArrived ends the back-off of pods that wait for an image which has this name only now. A pull under way may
+// have inspected it before.
+func (a *Actor) evolveArrived(before, now *journaletv1.ImageObservation) {
+	for _, id := range slices.Sorted(maps.Keys(a.state.Waits)) {
+		w := a.state.Waits[id]
+		names := map[string]bool{w.GetImage(): true, FullName(w.GetImage()): true}
+		if !w.GetWaiting() || !w.GetIfNotPresent() || isRequested(before, names) || !isRequested(now, names) {
+			continue
+		}
+		w.Arrived = !w.GetBackingOff()
+		w.BackingOff = false
 	}
 }
 

@@ -29,6 +29,9 @@ const (
 	firstBackOff = 10 * time.Second
 	// defaultMaxBackOff bounds it. kubelet: MaxContainerBackOff, 300 s.
 	defaultMaxBackOff = 300 * time.Second
+	// maxAbsentDelay bounds the wait for an image that is never pulled. kubelet: its next sync, 10 s; here each start is
+	// recorded.
+	maxAbsentDelay = time.Minute
 	// firstSetUpDelay and maxSetUpDelay bound the wait after a failed sandbox or removal call. The kubelet tries
 	// again at its next sync, 10 s or more later; a transient failure is over sooner than that.
 	firstSetUpDelay = time.Second
@@ -127,6 +130,15 @@ func (d *step) left(from *timestamppb.Timestamp, delay time.Duration) time.Durat
 // setUpDelay returns the wait after so many failures in a row of a call that sets up or takes down a pod.
 func setUpDelay(failures uint32) time.Duration {
 	return doubled(failures, firstSetUpDelay, maxSetUpDelay)
+}
+
+// maxStartDelay returns the longest wait after a failed start. Of an image that is never pulled somebody loads it: the
+// next start looks for it.
+func (d *step) maxStartDelay(r *journaletv1.ContainerRecord) time.Duration {
+	if r.GetStartError().GetReason() == reasonNeverPull {
+		return min(maxAbsentDelay, d.maxBackOff())
+	}
+	return d.maxBackOff()
 }
 
 // startDelay returns the wait after so many failed starts in a row.

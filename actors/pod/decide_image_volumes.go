@@ -108,6 +108,7 @@ func (d *step) requestImages(c *corev1.Container, r *journaletv1.ContainerRecord
 func (d *step) pullRequest(image string) *journaletv1.ImagePullRequested {
 	r := &journaletv1.ImagePullRequested{
 		Uid: d.self.ID, Image: image, PullSecrets: references.PullSecrets(d.manifest),
+		IfNotPresent: !d.pullsAlways(image),
 	}
 	if !d.state.GetPullsWithoutServiceAccount() {
 		r.ServiceAccount = d.manifest.Spec.ServiceAccountName
@@ -116,6 +117,21 @@ func (d *step) pullRequest(image string) *journaletv1.ImagePullRequested {
 		r.Namespace, r.Api = d.manifest.Namespace, d.state.GetPod().GetApi() != nil
 	}
 	return r
+}
+
+// pullsAlways reports whether a container has this image, or mounts it, with the policy Always.
+func (d *step) pullsAlways(image string) bool {
+	for c := range containers.All(d.manifest) {
+		if c.Image == image && c.ImagePullPolicy == corev1.PullAlways {
+			return true
+		}
+		for reference, policy := range d.volumeImages(c) {
+			if reference == image && policy == corev1.PullAlways {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // renewPulls requests the pulls again that the pod waits for, once their credentials have changed.

@@ -183,7 +183,7 @@ func (d *step) container(c *corev1.Container) error {
 
 // start starts a container once its back-off has passed, its image is there, and so is what its environment refers to.
 func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error {
-	if wait := d.left(r.GetStartFailedAt(), startDelay(r.GetStartFailures(), d.maxBackOff())); wait > 0 {
+	if wait := d.left(r.GetStartFailedAt(), startDelay(r.GetStartFailures(), d.maxStartDelay(r))); wait > 0 {
 		return d.timer(startTimer+c.Name, wait)
 	}
 	if d.otherAlive(r) {

@@ -41,8 +41,10 @@ type ImagePullRequested struct {
 	// The pod requests it again because one of pull_secrets has appeared or changed, or because service_account counts
 	// now: the back-off ends, and the outcome of a pull under way does not count if it fails.
 	CredentialsChanged bool `protobuf:"varint,7,opt,name=credentials_changed,json=credentialsChanged,proto3" json:"credentials_changed,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// As in PullImage: no container of the pod that waits for the image has the policy Always.
+	IfNotPresent  bool `protobuf:"varint,8,opt,name=if_not_present,json=ifNotPresent,proto3" json:"if_not_present,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ImagePullRequested) Reset() {
@@ -124,6 +126,13 @@ func (x *ImagePullRequested) GetCredentialsChanged() bool {
 	return false
 }
 
+func (x *ImagePullRequested) GetIfNotPresent() bool {
+	if x != nil {
+		return x.IfNotPresent
+	}
+	return false
+}
+
 // ImagePullWithdrawn withdraws the request: the pod no longer waits for the image.
 type ImagePullWithdrawn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -189,10 +198,12 @@ type ImagePullDecided struct {
 	// After a failure: time until the image actor retries by itself.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,6,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// Duration of the pull and size of the image, if it is on the node.
-	Duration      *durationpb.Duration `protobuf:"bytes,7,opt,name=duration,proto3" json:"duration,omitempty"`
-	Bytes         int64                `protobuf:"varint,8,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Duration *durationpb.Duration `protobuf:"bytes,7,opt,name=duration,proto3" json:"duration,omitempty"`
+	Bytes    int64                `protobuf:"varint,8,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// The image is on the node by another way; nothing was pulled.
+	AlreadyPresent bool `protobuf:"varint,9,opt,name=already_present,json=alreadyPresent,proto3" json:"already_present,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ImagePullDecided) Reset() {
@@ -279,6 +290,13 @@ func (x *ImagePullDecided) GetBytes() int64 {
 		return x.Bytes
 	}
 	return 0
+}
+
+func (x *ImagePullDecided) GetAlreadyPresent() bool {
+	if x != nil {
+		return x.AlreadyPresent
+	}
+	return false
 }
 
 // PullProgressed reports that a pull is still under way. CRI reports no more than this.
@@ -1228,8 +1246,12 @@ type ImageWait struct {
 	Api bool `protobuf:"varint,9,opt,name=api,proto3" json:"api,omitempty"`
 	// ImagePullRequested.credentials_changed, of a pull under way since before.
 	CredentialsChanged bool `protobuf:"varint,10,opt,name=credentials_changed,json=credentialsChanged,proto3" json:"credentials_changed,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// As in PullImage.
+	IfNotPresent bool `protobuf:"varint,11,opt,name=if_not_present,json=ifNotPresent,proto3" json:"if_not_present,omitempty"`
+	// The image has appeared on the node during the pull under way: if that fails, the next one is at once.
+	Arrived       bool `protobuf:"varint,12,opt,name=arrived,proto3" json:"arrived,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ImageWait) Reset() {
@@ -1332,6 +1354,20 @@ func (x *ImageWait) GetCredentialsChanged() bool {
 	return false
 }
 
+func (x *ImageWait) GetIfNotPresent() bool {
+	if x != nil {
+		return x.IfNotPresent
+	}
+	return false
+}
+
+func (x *ImageWait) GetArrived() bool {
+	if x != nil {
+		return x.Arrived
+	}
+	return false
+}
+
 // Pull is one pull under way, for any number of pods with the same credentials.
 type Pull struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -1343,7 +1379,9 @@ type Pull struct {
 	PullSecrets    []string `protobuf:"bytes,5,rep,name=pull_secrets,json=pullSecrets,proto3" json:"pull_secrets,omitempty"`
 	ServiceAccount string   `protobuf:"bytes,6,opt,name=service_account,json=serviceAccount,proto3" json:"service_account,omitempty"`
 	// As in PullImage.
-	Api           bool `protobuf:"varint,7,opt,name=api,proto3" json:"api,omitempty"`
+	Api bool `protobuf:"varint,7,opt,name=api,proto3" json:"api,omitempty"`
+	// As in PullImage.
+	IfNotPresent  bool `protobuf:"varint,8,opt,name=if_not_present,json=ifNotPresent,proto3" json:"if_not_present,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1427,11 +1465,18 @@ func (x *Pull) GetApi() bool {
 	return false
 }
 
+func (x *Pull) GetIfNotPresent() bool {
+	if x != nil {
+		return x.IfNotPresent
+	}
+	return false
+}
+
 var File_journalet_v1_image_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_image_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/image.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/runtime.proto\"\xe9\x01\n" +
+	"\x18journalet/v1/image.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/runtime.proto\"\x8f\x02\n" +
 	"\x12ImagePullRequested\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x1c\n" +
@@ -1439,10 +1484,11 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\fpull_secrets\x18\x04 \x03(\tR\vpullSecrets\x12'\n" +
 	"\x0fservice_account\x18\x05 \x01(\tR\x0eserviceAccount\x12\x10\n" +
 	"\x03api\x18\x06 \x01(\bR\x03api\x12/\n" +
-	"\x13credentials_changed\x18\a \x01(\bR\x12credentialsChanged\"<\n" +
+	"\x13credentials_changed\x18\a \x01(\bR\x12credentialsChanged\x12$\n" +
+	"\x0eif_not_present\x18\b \x01(\bR\fifNotPresent\"<\n" +
 	"\x12ImagePullWithdrawn\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
-	"\x05image\x18\x02 \x01(\tR\x05image\"\xa9\x02\n" +
+	"\x05image\x18\x02 \x01(\tR\x05image\"\xd2\x02\n" +
 	"\x10ImagePullDecided\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12-\n" +
@@ -1452,7 +1498,8 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\vretry_after\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryAfter\x125\n" +
 	"\bduration\x18\a \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x14\n" +
-	"\x05bytes\x18\b \x01(\x03R\x05bytes\"q\n" +
+	"\x05bytes\x18\b \x01(\x03R\x05bytes\x12'\n" +
+	"\x0falready_present\x18\t \x01(\bR\x0ealreadyPresent\"q\n" +
 	"\x0ePullProgressed\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x123\n" +
 	"\aelapsed\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\x12\x14\n" +
@@ -1554,7 +1601,7 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.PulledImageR\x05value:\x028\x01\x1a;\n" +
 	"\rRemovalsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd1\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x91\x03\n" +
 	"\tImageWait\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x124\n" +
@@ -1567,7 +1614,9 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\x0fservice_account\x18\b \x01(\tR\x0eserviceAccount\x12\x10\n" +
 	"\x03api\x18\t \x01(\bR\x03api\x12/\n" +
 	"\x13credentials_changed\x18\n" +
-	" \x01(\bR\x12credentialsChanged\"\xf0\x01\n" +
+	" \x01(\bR\x12credentialsChanged\x12$\n" +
+	"\x0eif_not_present\x18\v \x01(\bR\fifNotPresent\x12\x18\n" +
+	"\aarrived\x18\f \x01(\bR\aarrived\"\x96\x02\n" +
 	"\x04Pull\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x12\x1b\n" +
 	"\tintent_id\x18\x02 \x01(\tR\bintentId\x129\n" +
@@ -1576,7 +1625,8 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12!\n" +
 	"\fpull_secrets\x18\x05 \x03(\tR\vpullSecrets\x12'\n" +
 	"\x0fservice_account\x18\x06 \x01(\tR\x0eserviceAccount\x12\x10\n" +
-	"\x03api\x18\a \x01(\bR\x03apiBAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
+	"\x03api\x18\a \x01(\bR\x03api\x12$\n" +
+	"\x0eif_not_present\x18\b \x01(\bR\fifNotPresentBAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
 
 var (
 	file_journalet_v1_image_proto_rawDescOnce sync.Once

@@ -1899,7 +1899,10 @@ type PullImage struct {
 	// The service account of the pods, for credential providers that want its token.
 	ServiceAccount string `protobuf:"bytes,4,opt,name=service_account,json=serviceAccount,proto3" json:"service_account,omitempty"`
 	// The pods are of the API server, and so are pull_secrets and service_account.
-	Api           bool `protobuf:"varint,5,opt,name=api,proto3" json:"api,omitempty"`
+	Api bool `protobuf:"varint,5,opt,name=api,proto3" json:"api,omitempty"`
+	// The runtime is asked first: an image that is on the node by now, and that the pods may have, is not pulled
+	// (imagePullPolicy IfNotPresent).
+	IfNotPresent  bool `protobuf:"varint,6,opt,name=if_not_present,json=ifNotPresent,proto3" json:"if_not_present,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1965,6 +1968,13 @@ func (x *PullImage) GetServiceAccount() string {
 func (x *PullImage) GetApi() bool {
 	if x != nil {
 		return x.Api
+	}
+	return false
+}
+
+func (x *PullImage) GetIfNotPresent() bool {
+	if x != nil {
+		return x.IfNotPresent
 	}
 	return false
 }
@@ -2590,6 +2600,8 @@ type CallFinished struct {
 	PullCredentials *PullCredentials `protobuf:"bytes,14,opt,name=pull_credentials,json=pullCredentials,proto3" json:"pull_credentials,omitempty"`
 	// Of a RemoveImage: the image is in use and stays.
 	ImageInUse bool `protobuf:"varint,15,opt,name=image_in_use,json=imageInUse,proto3" json:"image_in_use,omitempty"`
+	// Of a PullImage with if_not_present: the image was on the node, and nothing was pulled.
+	ImagePresent bool `protobuf:"varint,16,opt,name=image_present,json=imagePresent,proto3" json:"image_present,omitempty"`
 	// Of AllocateDevices: the plugin's answer.
 	DeviceAnswer *DeviceAnswer `protobuf:"bytes,20,opt,name=device_answer,json=deviceAnswer,proto3" json:"device_answer,omitempty"`
 	// Of ReadClaims: the pod's claims, in the order of its manifest.
@@ -2731,6 +2743,13 @@ func (x *CallFinished) GetPullCredentials() *PullCredentials {
 func (x *CallFinished) GetImageInUse() bool {
 	if x != nil {
 		return x.ImageInUse
+	}
+	return false
+}
+
+func (x *CallFinished) GetImagePresent() bool {
+	if x != nil {
+		return x.ImagePresent
 	}
 	return false
 }
@@ -3933,13 +3952,14 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\".\n" +
 	"\rRemoveSandbox\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"\x9d\x01\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"\xc3\x01\n" +
 	"\tPullImage\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12!\n" +
 	"\fpull_secrets\x18\x03 \x03(\tR\vpullSecrets\x12'\n" +
 	"\x0fservice_account\x18\x04 \x01(\tR\x0eserviceAccount\x12\x10\n" +
-	"\x03api\x18\x05 \x01(\bR\x03api\"T\n" +
+	"\x03api\x18\x05 \x01(\bR\x03api\x12$\n" +
+	"\x0eif_not_present\x18\x06 \x01(\bR\fifNotPresent\"T\n" +
 	"\vRemoveImage\x12\x19\n" +
 	"\bimage_id\x18\x01 \x01(\tR\aimageId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -3978,7 +3998,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\"H\n" +
 	"\vCallDropped\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x1c\n" +
-	"\trequester\x18\x02 \x01(\tR\trequester\"\xaa\x06\n" +
+	"\trequester\x18\x02 \x01(\tR\trequester\"\xcf\x06\n" +
 	"\fCallFinished\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x1c\n" +
 	"\trequester\x18\x02 \x01(\tR\trequester\x12-\n" +
@@ -3998,7 +4018,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x14missing_volume_image\x18\r \x01(\tR\x12missingVolumeImage\x12H\n" +
 	"\x10pull_credentials\x18\x0e \x01(\v2\x1d.journalet.v1.PullCredentialsR\x0fpullCredentials\x12 \n" +
 	"\fimage_in_use\x18\x0f \x01(\bR\n" +
-	"imageInUse\x12?\n" +
+	"imageInUse\x12#\n" +
+	"\rimage_present\x18\x10 \x01(\bR\fimagePresent\x12?\n" +
 	"\rdevice_answer\x18\x14 \x01(\v2\x1a.journalet.v1.DeviceAnswerR\fdeviceAnswer\x123\n" +
 	"\x06claims\x18\x15 \x03(\v2\x1b.journalet.v1.ResourceClaimR\x06claims\x12A\n" +
 	"\x0eclaim_outcomes\x18\x16 \x03(\v2\x1a.journalet.v1.ClaimOutcomeR\rclaimOutcomes\"\xb9\x01\n" +

@@ -29,21 +29,52 @@ func (k *keys) MustPull(_ context.Context, _ *corev1.Pod, image, id string) bool
 	return k.verify != nil && k.verify(image, id)
 }
 
+func (k *keys) StillPulls(_ context.Context, pull *journaletv1.PullImage, _, id string) bool {
+	return k.verify != nil && k.verify(pull.GetImage(), id)
+}
+
 // privateRig is a rig whose registry wants a password, and whose errors repeat what they were given.
 func privateRig(t *testing.T, k *keys) (r *rig, tried *[]string) {
 	tried = new([]string)
-	rt := sim.New(sim.Options{AnyImage: true, Authorize: func(_ string, auth *runtimeapi.AuthConfig) error {
+	authorize := func(_ string, auth *runtimeapi.AuthConfig) error {
 		*tried = append(*tried, auth.GetUsername())
 		if auth.GetPassword() == "the-right-one" {
 			return nil
 		}
 		return errors.New("no entry for " + auth.GetUsername() + " with " + auth.GetPassword())
-	}})
+	}
+	rt := sim.New(sim.Options{AnyImage: true, Images: []string{"example.com/loaded:1"}, Authorize: authorize})
 	t.Cleanup(rt.Close)
 	conn, err := rt.Dial()
 	must.OK(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return newRig(t, func(o *cri.Options) { o.Conn, o.Credentials = conn, k }), tried
+}
+
+// An image that came to the node by another way is taken from there without the registry, by pods that may have it and
+// want no newer one. What a pull in doubt has brought needs another one, which says with what.
+func TestPullTakesWhatIsOnTheNode(t *testing.T) {
+	verified := ""
+	k := &keys{verify: func(image, _ string) bool { return image == verified }}
+	r, tried := privateRig(t, k)
+	const image = "example.com/loaded:1"
+	loaded := messages.NewCall(&journaletv1.PullImage{Image: image, IfNotPresent: true})
+	out := r.done("p", loaded, false)
+	if !out.GetImagePresent() || out.GetImageRef() == "" || out.GetImageBytes() == 0 || out.GetPullCredentials() != nil {
+		t.Errorf("outcome %v", out)
+	}
+	if len(*tried) > 0 {
+		t.Errorf("the registry was asked as %q", *tried)
+	}
+	r.fails("q", pullImage(image), journaletv1.CallError_CALL_ERROR_RUNTIME, "failed to authorize")
+	other := messages.NewCall(&journaletv1.PullImage{Image: "example.com/a/b:2", IfNotPresent: true})
+	r.fails("r", other, journaletv1.CallError_CALL_ERROR_RUNTIME, "failed to authorize")
+	verified = image
+	r.fails("s", loaded, journaletv1.CallError_CALL_ERROR_RUNTIME, "failed to authorize")
+	verified = ""
+	if out := r.perform("t", loaded, true); out.GetImagePresent() {
+		t.Errorf("a pull in doubt took what it may have brought: %v", out)
+	}
 }
 
 func TestPullTriesEachCredential(t *testing.T) {

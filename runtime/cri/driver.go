@@ -154,6 +154,8 @@ type Credentials interface {
 	Find(context.Context, *journaletv1.PullImage) credentials.Found
 	// MustPull reports whether a pod may have an image that is on the node, with this id, only after a pull of its own.
 	MustPull(ctx context.Context, pod *corev1.Pod, image, id string) bool
+	// StillPulls reports the same of the pods of a pull, before it begins for this intent.
+	StillPulls(ctx context.Context, pull *journaletv1.PullImage, intent, id string) bool
 }
 
 // Driver performs the journal's calls on the container runtime. It decides nothing, and its only state is a rate limit.
@@ -241,6 +243,8 @@ type result struct {
 	// imageUsers is who uses the image that was to be removed; empty: it is removed.
 	imageUsers string
 	pulled     *journaletv1.PullCredentials
+	// imagePresent: nothing was pulled, since the image was there.
+	imagePresent bool
 	// devices is what a device plugin wants for a container.
 	devices *journaletv1.DeviceAnswer
 	// claims are those of a pod, as they were read.
@@ -269,7 +273,7 @@ func (d *Driver) Perform(
 		Reported: res.reported, Volumes: c.volumeOutcomes(res.volumes),
 		PullCredentials: res.pulled, DeviceAnswer: res.devices,
 		Claims: res.claims, ClaimOutcomes: c.withheldOutcomes(res.claimOutcomes),
-		ImageInUse: res.imageUsers != "", Message: res.imageUsers,
+		ImageInUse: res.imageUsers != "", Message: res.imageUsers, ImagePresent: res.imagePresent,
 	}
 	if err != nil {
 		f := failureOf(err)

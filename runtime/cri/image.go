@@ -99,6 +99,12 @@ func (c *call) pullImage(ctx context.Context, req *journaletv1.PullImage) (resul
 	if err != nil {
 		return result{}, fail(journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME, err.Error())
 	}
+	// After a pull in doubt the image may be there because of it: only another pull finds out what it needed.
+	if req.GetIfNotPresent() && !c.inDoubt {
+		if info, ok := c.allowed(ctx, req, full); ok {
+			return result{imageRef: info.ref, imageBytes: info.bytes, imagePresent: true}, nil
+		}
+	}
 	if err := c.pulls.Wait(ctx); err != nil {
 		return result{}, err
 	}
@@ -122,6 +128,16 @@ func (c *call) pullImage(ctx context.Context, req *journaletv1.PullImage) (resul
 	return result{
 		imageRef: cmp.Or(info.ref, ref), imageBytes: info.bytes, pulled: used.Used(credentials.Repository(image)),
 	}, nil
+}
+
+// allowed returns an image that is on the node and that the pods of a pull may have without it. The runtime may fail to
+// say so: then the pull does.
+func (c *call) allowed(ctx context.Context, req *journaletv1.PullImage, full string) (imageInfo, bool) {
+	info, found, err := c.imageStatus(ctx, full)
+	if err != nil || !found {
+		return imageInfo{}, false
+	}
+	return info, c.opts.Credentials == nil || !c.opts.Credentials.StillPulls(ctx, req, c.intent, info.ref)
 }
 
 // tryPulls pulls with each credential until one succeeds, and returns that one; nil if there are none. The error is

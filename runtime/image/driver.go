@@ -20,6 +20,9 @@ import (
 const (
 	// Period is the pause between two checks (kubelet: image garbage collection every 5 min).
 	Period = 5 * time.Minute
+	// AwaitedPeriod is the pause between two inspections while a pod waits for an image that it would take from the node
+	// without a pull: somebody may load it. A kubelet inspects it with each sync of the pod, every 60 to 90 s.
+	AwaitedPeriod = 20 * time.Second
 	// Pause is the shortest time between two inspections of the runtime that hints lead to.
 	Pause = 10 * time.Second
 	// Timeout bounds one inspection. With many new containers it takes as many calls.
@@ -40,8 +43,8 @@ type Options struct {
 	Unmeasured func(err error, times int)
 	// Statfs returns the size of a file system and what is available of it, in bytes. Default: the kernel's.
 	Statfs func(path string) (capacity, available int64, err error)
-	// Period, Pause and Timeout default to the constants of their names.
-	Period, Pause, Timeout time.Duration
+	// Period, AwaitedPeriod, Pause and Timeout default to the constants of their names.
+	Period, AwaitedPeriod, Pause, Timeout time.Duration
 	// Clock bounds calls; default: the machine's.
 	Clock cri.Clock
 	Log   *slog.Logger
@@ -60,6 +63,8 @@ type Driver struct {
 	last map[string]*journaletv1.ImageObservation
 	// removing are the images that the image actor has requested to remove, by intent.
 	removing map[string]string
+	// awaited are the images that pods wait for and would take from the node without a pull, by the pods' UID.
+	awaited map[string]map[string]bool
 	// reported: an observation of this run is in the journal.
 	reported bool
 	failed   map[string]string // the last error logged, by what failed
@@ -72,6 +77,9 @@ type Driver struct {
 func New(o Options) *Driver {
 	if o.Period == 0 {
 		o.Period = Period
+	}
+	if o.AwaitedPeriod == 0 {
+		o.AwaitedPeriod = AwaitedPeriod
 	}
 	if o.Pause == 0 {
 		o.Pause = Pause
@@ -91,7 +99,7 @@ func New(o Options) *Driver {
 	return &Driver{
 		opts: o, images: runtimeapi.NewImageServiceClient(o.Conn), wake: make(chan struct{}, 1),
 		last: map[string]*journaletv1.ImageObservation{}, removing: map[string]string{},
-		failed: map[string]string{},
+		awaited: map[string]map[string]bool{}, failed: map[string]string{},
 	}
 }
 
@@ -101,6 +109,11 @@ func (d *Driver) Seed(s *journaletv1.ImageState) {
 		d.last[id] = proto.CloneOf(r.GetObserved())
 	}
 	maps.Copy(d.removing, s.GetRemovals())
+	for _, w := range s.GetWaits() {
+		if w.GetWaiting() && w.GetIfNotPresent() {
+			d.await(w.GetUid(), w.GetImage())
+		}
+	}
 }
 
 // SeedPending handles a record that the image actor has not handled yet.
@@ -116,6 +129,9 @@ func (d *Driver) follow(rec *journaletv1.Record) {
 	if o := rec.GetFact().GetImagesObserved(); o != nil {
 		fold(d.last, o)
 	}
+	for _, e := range rec.GetStep().GetDecisions() {
+		d.followWait(e)
+	}
 	f := rec.GetFact().GetCallFinished()
 	id, ours := d.removing[f.GetIntentId()]
 	if !ours {
@@ -125,6 +141,45 @@ func (d *Driver) follow(rec *journaletv1.Record) {
 	if f.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED && !f.GetImageInUse() {
 		delete(d.last, id)
 	}
+}
+
+// followWait keeps which images are awaited; d.mu is held.
+func (d *Driver) followWait(e *journaletv1.Event) {
+	switch k := e.GetKind().(type) {
+	case *journaletv1.Event_ImagePullRequested:
+		if r := k.ImagePullRequested; r.GetIfNotPresent() {
+			d.await(r.GetUid(), r.GetImage())
+		}
+	case *journaletv1.Event_ImagePullDecided:
+		if r := k.ImagePullDecided; r.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
+			d.awaitNoMore(r.GetUid(), r.GetImage())
+		}
+	case *journaletv1.Event_ImagePullWithdrawn:
+		d.awaitNoMore(k.ImagePullWithdrawn.GetUid(), k.ImagePullWithdrawn.GetImage())
+	case *journaletv1.Event_PodFinished:
+		delete(d.awaited, k.PodFinished.GetUid())
+	}
+}
+
+func (d *Driver) await(uid, image string) {
+	if d.awaited[uid] == nil {
+		d.awaited[uid] = map[string]bool{}
+	}
+	d.awaited[uid][image] = true
+}
+
+func (d *Driver) awaitNoMore(uid, image string) {
+	delete(d.awaited[uid], image)
+	if len(d.awaited[uid]) == 0 {
+		delete(d.awaited, uid)
+	}
+}
+
+// Awaits reports whether a pod waits for an image that somebody may load.
+func (d *Driver) Awaits() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.awaited) > 0
 }
 
 // Stored handles a stored record: after the end of a pull or a removal, the end of a pod, and the start of a container
@@ -166,6 +221,8 @@ func (d *Driver) hint() {
 func (d *Driver) Run(ctx context.Context) error {
 	period := time.NewTicker(d.opts.Period)
 	defer period.Stop()
+	awaited := time.NewTicker(d.opts.AwaitedPeriod)
+	defer awaited.Stop()
 	full, hinted := true, false
 	for {
 		err := d.Check(ctx, full)
@@ -180,14 +237,26 @@ func (d *Driver) Run(ctx context.Context) error {
 		if (err != nil || hinted) && !d.pause(ctx) {
 			return ctx.Err()
 		}
-		hinted = false
+		if hinted, full = d.next(ctx, awaited.C, period.C, full); ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// next waits until there may be something to observe, and reports whether a hint or the period led to it.
+func (d *Driver) next(ctx context.Context, awaited, period <-chan time.Time, full bool) (hinted, again bool) {
+	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return false, full
 		case <-d.wake:
-			hinted = true
-		case <-period.C:
-			full = true
+			return true, full
+		case <-period:
+			return false, true
+		case <-awaited:
+			if d.Awaits() {
+				return false, full
+			}
 		}
 	}
 }

@@ -322,6 +322,46 @@ func TestTheKernelMeasuresARealFileSystem(t *testing.T) {
 	}
 }
 
+// While a pod waits for an image that it would take from the node, the driver looks for it.
+func TestAnAwaitedImageIsObservedSoonAfterItIsLoaded(t *testing.T) {
+	r := newRig(t, sim.Options{Images: []string{"app:1"}}, func(o *Options) { o.AwaitedPeriod = time.Millisecond })
+	stored := func(decision *journaletv1.Event) {
+		r.driver.Stored(&journaletv1.Record{Body: &journaletv1.Record_Step{
+			Step: &journaletv1.Step{Decisions: []*journaletv1.Event{decision}}}})
+	}
+	awaits := func(want bool, decision *journaletv1.Event) {
+		t.Helper()
+		if stored(decision); r.driver.Awaits() != want {
+			t.Errorf("awaits an image after %v: %v", decision, !want)
+		}
+	}
+	awaits(false, messages.NewEvent(&journaletv1.ImagePullRequested{Uid: "always", Image: "app:2"}))
+	requested := messages.NewEvent(&journaletv1.ImagePullRequested{Uid: "u", Image: "app:2", IfNotPresent: true})
+	awaits(true, requested)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.driver.Run(ctx) }()
+	r.want(text(<-r.facts), "complete +app:1 4194304")
+	r.pull("app:2")
+	r.want(text(<-r.facts), "+app:2 4194304")
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	failed := journaletv1.CallError_CALL_ERROR_RUNTIME
+	awaits(true, messages.NewEvent(&journaletv1.ImagePullDecided{Uid: "u", Image: "app:2", Error: failed}))
+	awaits(false, messages.NewEvent(&journaletv1.ImagePullDecided{Uid: "u", Image: "app:2"}))
+	awaits(true, requested)
+	awaits(false, messages.NewEvent(&journaletv1.ImagePullWithdrawn{Uid: "u", Image: "app:2"}))
+	awaits(true, requested)
+	awaits(false, messages.NewEvent(&journaletv1.PodFinished{Uid: "u"}))
+	r.driver.Seed(&journaletv1.ImageState{Waits: map[string]*journaletv1.ImageWait{
+		"": {Uid: "u", Image: "app:2", Waiting: true, IfNotPresent: true}}})
+	if !r.driver.Awaits() {
+		t.Error("a wait of the last run is not known")
+	}
+}
+
 func TestAPullLeadsToAnObservation(t *testing.T) {
 	r := newRig(t, sim.Options{Images: []string{"app:1"}}, nil)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -105,7 +105,7 @@ func (d *deriver) started(uid string, s *journaletv1.StartContainer) {
 	}
 	if s.GetPart() != journaletv1.StartPart_START_PART_START {
 		if image := d.imageOf(uid, s.GetContainer()); image != "" && !s.GetPulledForStart() {
-			add("Pulled", "Container image %q already present on machine and can be accessed by the pod", image)
+			add("Pulled", present, image)
 		}
 		add("Created", "Container created")
 	}

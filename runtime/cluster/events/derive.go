@@ -206,7 +206,10 @@ func (d *deriver) pullRequested(r *journaletv1.ImagePullRequested) {
 		r.GetImage())
 }
 
-const reasonFailed = "Failed"
+const (
+	reasonFailed = "Failed"
+	present      = "Container image %q already present on machine and can be accessed by the pod"
+)
 
 func (d *deriver) pullDecided(a *journaletv1.ImagePullDecided) {
 	uid, image := a.GetUid(), a.GetImage()
@@ -214,6 +217,10 @@ func (d *deriver) pullDecided(a *journaletv1.ImagePullDecided) {
 	took := a.GetDuration().AsDuration().Truncate(time.Millisecond)
 	switch a.GetError() {
 	case journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
+		if a.GetAlreadyPresent() {
+			d.add(uid, container, corev1.EventTypeNormal, "Pulled", present, image)
+			return
+		}
 		d.add(uid, container, corev1.EventTypeNormal, "Pulled",
 			"Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.", image, took, took, a.GetBytes())
 	case journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME:

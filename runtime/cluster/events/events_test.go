@@ -85,6 +85,7 @@ func TestEventsHaveTheKubeletsReasonsAndMessages(t *testing.T) {
 	j.call(&journaletv1.StartContainer{Container: "main", PulledForStart: true}, ok, "")
 	j.call(&journaletv1.StartContainer{Container: "init"}, ok, "")
 	j.step(&journaletv1.ImagePullRequested{Uid: "u", Image: "debug:1"})
+	j.add(messages.Image, false, &journaletv1.ImagePullDecided{Uid: "u", Image: "debug:1", AlreadyPresent: true})
 	j.call(&journaletv1.StartContainer{Container: "debug", Ephemeral: true, PulledForStart: true}, ok, "")
 	j.fact(&journaletv1.ProbeResult{Uid: "u", Container: "main", Message: "Readiness probe failed: no"})
 	j.fact(&journaletv1.ProbeResult{Uid: "u", Container: "main", Success: true, Message: "Liveness probe warning: moved"})
@@ -115,6 +116,7 @@ Normal Pulled Container image "setup:1" already present on machine and can be ac
 Normal Created Container created spec.initContainers{init}
 Normal Started Container started spec.initContainers{init}
 Normal Pulling Pulling image "debug:1" spec.ephemeralContainers{debug}
+Normal Pulled Container image "debug:1" already present on machine and can be accessed by the pod spec.ephemeralContainers{debug}
 Normal Created Container created spec.ephemeralContainers{debug}
 Normal Started Container started spec.ephemeralContainers{debug}
 Warning Unhealthy Readiness probe failed: no spec.containers{main}

@@ -126,6 +126,9 @@ func (d *Describer) imageEvent(_ string, e *journaletv1.Event) string {
 func (d *Describer) imagePullDecided(a *journaletv1.ImagePullDecided) string {
 	pod := d.podName(a.GetUid())
 	if a.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
+		if a.GetAlreadyPresent() {
+			return fmt.Sprintf("image %s was loaded by somebody, and is present for pod %s", a.GetImage(), pod)
+		}
 		pull := pullText(a.GetDuration().AsDuration(), a.GetBytes())
 		return fmt.Sprintf("image %s present for pod %s%s", a.GetImage(), pod, pull)
 	}

@@ -106,6 +106,10 @@ func (p *PodEvents) imagePullDecided(a *journaletv1.ImagePullDecided, add addEve
 	switch {
 	case a.GetUid() != p.ref.ID:
 	case a.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
+		if a.GetAlreadyPresent() {
+			add(corev1.EventTypeNormal, "Pulled", "Image %s was loaded on the node by somebody", a.GetImage())
+			return
+		}
 		pull := pullText(a.GetDuration().AsDuration(), a.GetBytes())
 		add(corev1.EventTypeNormal, "Pulled", "Image %s present on the node%s", a.GetImage(), pull)
 	default:

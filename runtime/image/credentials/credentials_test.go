@@ -233,15 +233,27 @@ func TestPodWithoutTheCredentialsMustPull(t *testing.T) {
 		}
 	}
 	const app = "r.example/app:1"
+	still := func(want bool, intent string, secrets ...string) {
+		t.Helper()
+		pull := &journaletv1.PullImage{Image: app, Namespace: "ns", PullSecrets: secrets}
+		if got := d.StillPulls(t.Context(), pull, intent, "sha256:a"); got != want {
+			t.Errorf("the pods of a pull with %q still pull it: %v", secrets, got)
+		}
+	}
 	pulls(false, "ns", app, "sha256:a") // preloaded
 	rec, intent := request(app)
 	d.Stored(rec)
 	pulls(true, "ns", app, "sha256:a", "one") // the pull may have brought it
+	still(true, "another", "one")
+	still(false, intent, "one") // it has not begun
 	d.Stored(pulledWith(intent, "sha256:a", &journaletv1.PullCredentials{Repository: "r.example/app",
 		Secrets: []*journaletv1.PullSecret{{Namespace: "ns", Name: "one", Digest: digestOf("registry", "user", "x")}}}))
 	pulls(true, "ns", app, "sha256:a")
 	pulls(false, "ns", app, "sha256:a", "none", "one")
 	pulls(false, "ns", app, "sha256:a", "same")
+	still(true, "next")
+	still(false, "next", "same")
+	still(true, "next", "other")
 	pulls(true, "ns", app, "sha256:a", "other")
 	pulls(true, "ns", app, "sha256:a", "elsewhere")
 	pulls(true, "next", app, "sha256:a", "one")

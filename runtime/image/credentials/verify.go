@@ -54,7 +54,30 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 // MustPull reports whether a pod may have an image that is on the node only after a pull of its own: it needed
 // credentials, and the pod does not have them as far as the journal knows. id is the runtime's id of the image.
 func (d *Driver) MustPull(ctx context.Context, pod *corev1.Pod, imageName, id string) bool {
-	record, pulled := d.recordOf(imageName, id)
+	return d.mustPull(ctx, imageName, id, "", puller{
+		objects.OwnerOf(pod), references.PullSecrets(pod), pod.Spec.ServiceAccountName, pod.Namespace + "/" + pod.Name,
+	})
+}
+
+// StillPulls is MustPull for the pods of a pull that is about to begin for an intent.
+func (d *Driver) StillPulls(ctx context.Context, pull *journaletv1.PullImage, intent, id string) bool {
+	return d.mustPull(ctx, pull.GetImage(), id, intent, puller{
+		objects.Owner{Namespace: pull.GetNamespace(), API: pull.GetApi()}, pull.GetPullSecrets(), pull.GetServiceAccount(),
+		"those that wait for the pull",
+	})
+}
+
+// puller is a pod that wants an image, or several with the same credentials.
+type puller struct {
+	owner   objects.Owner
+	secrets []string
+	account string
+	name    string // for people
+}
+
+// mustPull is MustPull. The pull of the intent, if there is one, has not begun and has brought nothing.
+func (d *Driver) mustPull(ctx context.Context, imageName, id, intent string, by puller) bool {
+	record, pulled := d.recordOf(imageName, id, intent)
 	switch {
 	case !d.opts.Policy.Verifies(imageName, pulled):
 		return false
@@ -63,18 +86,18 @@ func (d *Driver) MustPull(ctx context.Context, pod *corev1.Pod, imageName, id st
 	case record.GetNodeAccessible():
 		return false
 	}
-	if d.hasSecret(ctx, pod, imageName, record) || d.hasAccount(pod, imageName, record) {
+	if d.hasSecret(ctx, by, imageName, record) || d.hasAccount(by, imageName, record) {
 		return false
 	}
 	// The pod reports the image as missing, as with the kubelet: only the operator is to know that it is there.
 	d.opts.Log.Info("an image on the node was pulled with credentials that this pod does not have; it has to pull it",
-		"image", imageName, "pod", pod.Namespace+"/"+pod.Name)
+		"image", imageName, "pod", by.name)
 	return true
 }
 
 // recordOf returns with which credentials an image was pulled from the repository in its name, nil if that is not
-// known; pulled is whether the agent has pulled it, by any name, or is about to.
-func (d *Driver) recordOf(imageName, id string) (record *journaletv1.PullCredentials, pulled bool) {
+// known; pulled is whether the agent has pulled it, by any name, or is about to for another intent.
+func (d *Driver) recordOf(imageName, id, intent string) (record *journaletv1.PullCredentials, pulled bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p := d.pulled[id]
@@ -84,8 +107,8 @@ func (d *Driver) recordOf(imageName, id string) (record *journaletv1.PullCredent
 		}
 	}
 	pulled = p != nil
-	for _, other := range d.pending {
-		pulled = pulled || other == imageName
+	for pull, other := range d.pending {
+		pulled = pulled || other == imageName && pull != intent
 	}
 	return record, pulled
 }
@@ -93,7 +116,7 @@ func (d *Driver) recordOf(imageName, id string) (record *journaletv1.PullCredent
 // hasSecret reports whether a pod has one of the recorded Secrets, whatever it holds by now, or another one with one of
 // the recorded credentials.
 func (d *Driver) hasSecret(
-	ctx context.Context, pod *corev1.Pod, imageName string, record *journaletv1.PullCredentials,
+	ctx context.Context, by puller, imageName string, record *journaletv1.PullCredentials,
 ) bool {
 	if len(record.GetSecrets()) == 0 {
 		return false
@@ -102,7 +125,7 @@ func (d *Driver) hasSecret(
 	if err != nil {
 		return false
 	}
-	ring, _ := d.secrets(ctx, objects.OwnerOf(pod), references.PullSecrets(pod))
+	ring, _ := d.secrets(ctx, by.owner, by.secrets)
 	return slices.ContainsFunc(ring.lookup(repository), func(c Candidate) bool {
 		return slices.ContainsFunc(record.GetSecrets(), func(s *journaletv1.PullSecret) bool {
 			return image.SameSecret(s, c.secret) || s.GetDigest() == c.secret.GetDigest()
@@ -112,12 +135,11 @@ func (d *Driver) hasSecret(
 
 // hasAccount reports whether a plugin uses the token of the pod's service account for the image, and the image was
 // pulled with such a token of that account.
-func (d *Driver) hasAccount(pod *corev1.Pod, imageName string, record *journaletv1.PullCredentials) bool {
-	name := pod.Spec.ServiceAccountName
-	if name == "" || d.opts.Providers == nil {
+func (d *Driver) hasAccount(by puller, imageName string, record *journaletv1.PullCredentials) bool {
+	if by.account == "" || d.opts.Providers == nil {
 		return false
 	}
 	repository, err := registryName(imageName)
 	return err == nil && d.opts.Providers.useAccounts(repository) &&
-		slices.Contains(record.GetServiceAccounts(), accountID(pod.Namespace, name))
+		slices.Contains(record.GetServiceAccounts(), accountID(by.owner.Namespace, by.account))
 }
