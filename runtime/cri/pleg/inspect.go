@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -189,10 +190,36 @@ func (p *PLEG) container(
 	}
 	if out.State == journaletv1.ContainerState_CONTAINER_STATE_EXITED {
 		out.FinishedAt = timeOf(st.GetFinishedAt())
-		out.ExitCode, out.Reason = st.GetExitCode(), st.GetReason()
+		out.ExitCode, out.Reason = st.GetExitCode(), reasonOf(st)
 		out.Message = p.terminationMessage(uid, st)
 	}
 	return out, nil
+}
+
+// Reasons of an end, in the words of CRI runtimes, and what exit codes are.
+const (
+	reasonCompleted = "Completed"
+	reasonError     = "Error"
+	reasonOOMKilled = "OOMKilled"
+
+	signalled = 128 // more than this is 128 and the number of a signal
+	killed    = signalled + int32(unix.SIGKILL)
+	lastOf    = signalled + 64 // signals end with 64
+)
+
+// reasonOf returns why a container has ended. A runtime says OOMKilled once the kernel has killed any process of the
+// container for lack of memory, however long ago. The kernel kills by SIGKILL only, so a container that ended with
+// success or by another signal ended for another reason (kubernetes/kubernetes#140716, #131530).
+func reasonOf(st *runtimeapi.ContainerStatus) string {
+	code := st.GetExitCode()
+	switch {
+	case st.GetReason() != reasonOOMKilled:
+	case code == 0:
+		return reasonCompleted
+	case code > signalled && code <= lastOf && code != killed:
+		return reasonError
+	}
+	return st.GetReason()
 }
 
 func imageName(spec *runtimeapi.ImageSpec) string {
