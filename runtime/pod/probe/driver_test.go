@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -317,6 +319,30 @@ func TestRemovedProbeIsCanceledAndNotReported(t *testing.T) {
 			t.Errorf("canceled %t, reported %v, ran at %v", canceled.Load(), w.results(), w.ranAt("a-0"))
 		}
 	})
+}
+
+// A command that the container cannot run is a failure of the container, not of the runtime.
+func TestACommandThatCannotBeRunFails(t *testing.T) {
+	const missing = "failed to exec in container: failed to start exec: OCI runtime exec failed: exec failed: unable to " +
+		"start container process: exec: \"/nope\": stat /nope: no such file or directory"
+	const ofCRIO = "command error: exec failed, stdout: , stderr: , exit code -1"
+	for message, fails := range map[string]bool{
+		missing: true, ofCRIO: true, "the shim is gone": false,
+		"OCI runtime exec failed: exec failed: cannot exec in a stopped container": false,
+	} {
+		want := ""
+		if fails {
+			want = "Liveness probe failed: the command cannot be run: " + message
+		}
+		inBubble(t, func(t *testing.T, w *world) {
+			w.command = func(context.Context, string, int) (*runtimeapi.ExecSyncResponse, error) {
+				return nil, status.Error(codes.Unknown, message)
+			}
+			w.probe(t, kinds{liveness: exec(func(p *corev1.Probe) { p.FailureThreshold = 2 })}, liveness)
+			pass(5500 * time.Millisecond)
+			same(t, "reported after "+message, strings.Join(w.results(), "; "), want)
+		})
+	}
 }
 
 func TestUnknownRunDoesNotCount(t *testing.T) {

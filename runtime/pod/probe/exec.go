@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -17,8 +18,9 @@ import (
 const execSlack = 2 * time.Second
 
 // exec runs a command in a container. As in the kubelet, exit code 0 is success, any other and a timeout are failures,
-// and a call that fails otherwise has no result. The message has the output, not the command, which may contain a
-// secret.
+// and a call that fails otherwise has no result. A command that the container cannot run fails: the kubelet has no
+// result for it, and so never finds the container unhealthy (kubernetes/kubernetes#106682). The message has the output,
+// not the command, which may contain a secret.
 func (d *Driver) exec(
 	ctx context.Context, id string, c *corev1.Container, command []string, timeout time.Duration,
 ) outcome {
@@ -30,12 +32,29 @@ func (d *Driver) exec(
 	switch {
 	case status.Code(err) == codes.DeadlineExceeded:
 		return outcome{failure, "command timed out after " + timeout.String()}
+	case refused(status.Convert(err).Message()):
+		return outcome{failure, "the command cannot be run: " + status.Convert(err).Message()}
 	case err != nil:
 		return outcome{unknown, err.Error()}
 	case resp.GetExitCode() != 0:
 		return outcome{failure, output(resp)}
 	}
 	return outcome{success, ""}
+}
+
+// Texts by which a runtime says that a container cannot run a command: containerd's, and CRI-O's; and one of a
+// container that has just ended. CRI has no code for either.
+const (
+	markContainerd = "OCI runtime exec failed"
+	markCRIO       = "exit code -1"
+	markEnded      = "in a stopped container"
+)
+
+// refused reports whether an error says that the command cannot be run in this container: there is no such file, it is
+// no program, the container is paused.
+func refused(message string) bool {
+	return (strings.Contains(message, markContainerd) || strings.Contains(message, markCRIO)) &&
+		!strings.Contains(message, markEnded)
 }
 
 // output returns a command's output, first stdout and then stderr.

@@ -140,11 +140,11 @@ func TestProbePort(t *testing.T) {
 		}
 	}
 	other := intstr.FromString("other")
-	if out := httpGet(context.Background(), to, &corev1.HTTPGetAction{Port: other}, time.Second); out.result != unknown {
+	if out := httpGet(context.Background(), to, &corev1.HTTPGetAction{Port: other}, time.Second); out.result != failure {
 		t.Error(out)
 	}
 	if out := tcpSocket(context.Background(), to, &corev1.TCPSocketAction{Port: other},
-		time.Second); out.result != unknown {
+		time.Second); out.result != failure {
 		t.Error(out)
 	}
 }

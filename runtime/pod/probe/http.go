@@ -34,7 +34,7 @@ var transport = &http.Transport{
 func httpGet(ctx context.Context, t target, g *corev1.HTTPGetAction, timeout time.Duration) outcome {
 	port, err := t.port(g.Port)
 	if err != nil {
-		return outcome{unknown, err.Error()}
+		return outcome{failure, err.Error()} // the manifest has no such port, and never will
 	}
 	req, err := httpget.Request(ctx, g, t.host, port, userAgent)
 	if err != nil {

@@ -59,7 +59,7 @@ func (t target) port(p intstr.IntOrString) (int, error) {
 func tcpSocket(ctx context.Context, t target, s *corev1.TCPSocketAction, timeout time.Duration) outcome {
 	port, err := t.port(s.Port)
 	if err != nil {
-		return outcome{unknown, err.Error()}
+		return outcome{failure, err.Error()} // the manifest has no such port, and never will
 	}
 	host := s.Host
 	if host == "" {
