@@ -30,15 +30,15 @@ func TestReasonOOMKilledIsOfThisEnd(t *testing.T) {
 		} {
 			p.pod(pod(name, script, small))
 		}
-		for name, want := range map[string]string{"completed": "Completed", "term": "Error", "oom": "OOMKilled"} {
+		reasons := map[int32]string{0: "Completed", 143: "Error", 137: "OOMKilled"} // that of process 1, where it was killed
+		for _, name := range []string{"completed", "term", "oom"} {
 			state := node.Container(p.ended(name), "main").State.Terminated
-			if state == nil || state.Reason != want {
-				p.Errorf("pod %s ended: %v, want reason %s", name, state, want)
+			if state == nil || reasons[state.ExitCode] != state.Reason {
+				p.Errorf("pod %s ended: %v", name, state)
+				continue
 			}
-			if name != "oom" {
-				if code := p.output(name, "main", "killed "); code != "137" {
-					p.Errorf("the process of pod %s was not killed: %s", name, code)
-				}
+			if state.ExitCode != 137 && p.output(name, "main", "killed ") != "137" {
+				p.Errorf("no process of pod %s was killed", name)
 			}
 		}
 	})
