@@ -71,22 +71,33 @@ func Prepare(p Path) (string, error) {
 		return "", err
 	}
 	defer point.close()
-	source, err := v.openOrCreate(filepath.Clean(p.SubPath), point.wasFile())
+	for attempt := 1; ; attempt++ {
+		err := v.mountAt(point, p.SubPath)
+		// Another container has removed or replaced the file meanwhile: the kernel binds none that has no name any more.
+		if !errors.Is(err, errRemoved) || attempt == maxAttempts {
+			return point.path, err
+		}
+	}
+}
+
+// errRemoved means that what was opened has no name any more.
+var errRemoved = errors.New("it was removed or replaced meanwhile")
+
+// mountAt mounts a path of the volume at a point, unless the point shows it already.
+func (v volume) mountAt(p point, path string) error {
+	source, err := v.openOrCreate(filepath.Clean(path), p.wasFile())
 	if err != nil {
-		return "", fmt.Errorf("open subPath %q: %w", p.SubPath, err)
+		return fmt.Errorf("open subPath %q: %w", path, err)
 	}
 	defer func() { _ = unix.Close(source) }()
-	same, err := point.shows(source)
-	if err != nil {
-		return "", err
-	}
-	if !same {
-		err = point.bind(source)
+	same, err := p.shows(source)
+	if err == nil && !same {
+		err = p.bind(source)
 	}
 	if err != nil {
-		return "", fmt.Errorf("mount subPath %q: %w", p.SubPath, err)
+		return fmt.Errorf("mount subPath %q: %w", path, err)
 	}
-	return point.path, nil
+	return nil
 }
 
 // point is where a path is mounted: a name in an opened directory.
@@ -170,6 +181,9 @@ func (p point) bind(source int) error {
 	if err == nil {
 		err = unix.MoveMount(clone, "", p.at(), p.name, unix.MOVE_MOUNT_F_EMPTY_PATH)
 		_ = unix.Close(clone)
+	}
+	if errors.Is(err, unix.ENOENT) {
+		err = fmt.Errorf("%w: %w", errRemoved, err)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("bind it to %s: %w", p.path, err), p.clear())

@@ -355,3 +355,33 @@ func TestAFileThatIsGoneIsNotReplacedByADirectory(t *testing.T) {
 	_, err = Prepare(dir)
 	must.OK(t, err)
 }
+
+// A sidecar replaces the file all the time: what was opened may have lost its name before it is mounted.
+func TestFileThatIsReplacedAllTheTimeIsMounted(t *testing.T) {
+	p := newPath(t, "f")
+	write(t, filepath.Join(p.VolumePath, "f"), "text")
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_ = os.WriteFile(filepath.Join(p.VolumePath, "new"), []byte("text"), 0o600)
+			_ = os.Rename(filepath.Join(p.VolumePath, "new"), filepath.Join(p.VolumePath, "f"))
+		}
+	}()
+	defer func() {
+		close(stop)
+		<-done
+	}()
+	for range 300 {
+		at, err := Prepare(p)
+		must.OK(t, err)
+		if got := read(t, at); got != "text" {
+			t.Fatalf("the mount shows %q", got)
+		}
+	}
+}

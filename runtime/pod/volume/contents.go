@@ -14,6 +14,7 @@ import (
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/objects"
 	"github.com/journalet/journalet/runtime/pod/downward"
+	"github.com/journalet/journalet/runtime/pod/subpath"
 )
 
 const (
@@ -333,5 +334,9 @@ func (d *Driver) setUpContents(ctx context.Context, pod *corev1.Pod, v *corev1.V
 		return err
 	}
 	w := writer{ctx: ctx, root: volume, files: files, fsGroup: fsGroupOf(pod), points: points}
+	w.shown = func() (map[subpath.File]bool, error) { return subpath.Shown(d.PodDir(string(pod.UID)), v.Name) }
+	// A container may be created meanwhile: what it is to mount must not be removed between its opening and its mount.
+	d.contents.LockKey(string(pod.UID))
+	defer func() { _ = d.contents.UnlockKey(string(pod.UID)) }()
 	return w.write()
 }

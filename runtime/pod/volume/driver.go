@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/keymutex"
 
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/csi"
@@ -51,13 +52,15 @@ type CSI interface {
 }
 
 // Driver sets up and tears down volumes. Its only state is the disk and the mount table, so every method may be
-// repeated, also after a crash. Calls for one pod must not overlap.
+// repeated, also after a crash. Calls for one pod must not overlap, but for SetUp and MountSubPath.
 type Driver struct {
 	opts   Options
 	mounts mounter
 	// answers are what is done in volumes whose servers may be away.
 	answers bounded.Answers
 	hosts   sync.Mutex // held while a hosts file is written
+	// contents is held, by the pod's UID, while files of a volume are replaced or mounted by a subPath.
+	contents keymutex.KeyMutex
 	// given is the number of the last pod that got something alone.
 	given atomic.Uint64
 }
@@ -75,6 +78,9 @@ const (
 	defaultContainerLg = "/var/log/containers"
 )
 
+// contentLocks is among how many locks the pods are spread.
+const contentLocks = 64
+
 // New returns a driver and changes nothing yet.
 func New(opts Options) *Driver {
 	if opts.RootDir == "" {
@@ -89,7 +95,7 @@ func New(opts Options) *Driver {
 	if opts.NFS == nil {
 		opts.NFS = nfs.New(nfs.Options{})
 	}
-	return &Driver{opts: opts, mounts: kernelMounter{}}
+	return &Driver{opts: opts, mounts: kernelMounter{}, contents: keymutex.NewHashed(contentLocks)}
 }
 
 // PodDir returns the pod's directory, whether it exists or not.

@@ -30,10 +30,20 @@ func (d *Driver) MountSubPath(
 			Container: container, Index: index, SubPath: path,
 		})
 	}
-	if v := find(pod, volumeName); v == nil || !references.IsSetUpApart(v) {
+	v := find(pod, volumeName)
+	if hasContents(v) {
+		d.contents.LockKey(string(pod.UID))
+		defer func() { _ = d.contents.UnlockKey(string(pod.UID)) }()
+	}
+	if v == nil || !references.IsSetUpApart(v) {
 		return prepare()
 	}
 	// A mount that appears later is found by the tear-down, or by the next attempt.
 	key := fmt.Sprintf("%s %s %d", dir, container, index)
 	return bounded.Within(context.Background(), &d.answers, key, bounded.AnswerTimeout, prepare)
+}
+
+// hasContents reports whether the agent writes the files of a volume, and replaces them when objects change.
+func hasContents(v *corev1.Volume) bool {
+	return v != nil && v.EmptyDir == nil && v.NFS == nil && pluginOf(v) != ""
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/pod/subpath"
 )
 
 // file is one file of a volume.
@@ -53,6 +54,8 @@ type writer struct {
 	fsGroup *int64
 	// points are where others are mounted in the volume, sorted.
 	points []string
+	// shown returns what mounts of subPaths show: it stays although it is of earlier contents. Nil: nothing.
+	shown func() (map[subpath.File]bool, error)
 }
 
 // write brings the volume to the files. It writes nothing if it has them.
@@ -276,12 +279,57 @@ func (w *writer) prune(current string) error {
 			stale = append(stale, name)
 		}
 	}
+	var shown map[subpath.File]bool
+	if len(stale) > 0 && w.shown != nil {
+		var err error
+		if shown, err = w.shown(); err != nil {
+			return fmt.Errorf("find which earlier contents of the volume are mounted: %w", err)
+		}
+	}
 	for _, name := range stale {
-		if err := bounded.RemoveTree(w.ctx, w.root, name); err != nil {
+		if err := w.removeUnless(shown, name); err != nil {
 			return fmt.Errorf("remove earlier contents of the volume: %w", err)
 		}
 	}
 	return nil
+}
+
+// removeUnless removes a path of the volume, but for what is shown in or below it.
+func (w *writer) removeUnless(shown map[subpath.File]bool, path string) error {
+	info, err := w.root.Lstat(path)
+	if err == nil && len(shown) > 0 {
+		if file, ok := subpath.FileOf(info); ok && shown[file] {
+			return nil
+		}
+	}
+	if err != nil || len(shown) == 0 || !info.IsDir() || len(path) > maxPathBytes {
+		return w.removeTree(path)
+	}
+	for e, err := range bounded.EntriesIn(w.root, path) {
+		if err == nil {
+			err = w.ctx.Err()
+		}
+		if err == nil {
+			err = w.removeUnless(shown, filepath.Join(path, e.Name()))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := w.root.Remove(path); !errors.Is(err, unix.ENOTEMPTY) {
+		return err
+	}
+	return nil // something in it is shown
+}
+
+// removeTree removes a path of the volume with all that is below it.
+func (w *writer) removeTree(path string) error {
+	parent, err := w.root.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	return bounded.RemoveTree(w.ctx, parent, filepath.Base(path))
 }
 
 // maxStale bounds what one write removes: more than a ConfigMap can have.
