@@ -61,7 +61,7 @@ func (d *step) backOff(c *corev1.Container, r *journaletv1.ContainerRecord) (
 	begins *journaletv1.BackOffStarted, wait time.Duration,
 ) {
 	cur := r.GetCurrent()
-	if !exited(cur) || r.GetRestartRequested() || r.GetReplacing() && cur.GetHash() != ContainerHash(c) {
+	if !exited(cur) || notRun(r) || r.GetRestartRequested() || r.GetReplacing() && cur.GetHash() != ContainerHash(c) {
 		return nil, 0
 	}
 	if d.triedBefore(c, r) && r.GetBackOff().GetUpdatedAt() != nil &&

@@ -27,7 +27,8 @@ func (d *step) restartAll() (under bool, err error) {
 	if d.state.GetAllContainersRestarting() == nil && d.state.GetRestart() == nil {
 		for c := range d.all() {
 			r := d.record(c.Name)
-			if cur := r.GetCurrent(); d.hasInstance(c) && exited(cur) && !r.GetStoppedAsUnhealthy() && !r.GetReplacing() &&
+			if cur := r.GetCurrent(); d.hasInstance(c) && exited(cur) && !notRun(r) &&
+				!r.GetStoppedAsUnhealthy() && !r.GetReplacing() &&
 				ruleAction(c, cur.GetExitCode()) == corev1.ContainerRestartRuleActionRestartAllContainers {
 				err = d.decide(&journaletv1.AllContainersRestarting{Container: c.Name, ContainerId: cur.GetId()})
 				break

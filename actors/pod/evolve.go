@@ -246,7 +246,7 @@ func (a *Actor) resetChangedImages(manifest *corev1.Pod) {
 	for c := range containers.WithoutEphemeral(manifest) {
 		if r := a.state.Containers[c.Name]; r != nil && a.spec(c.Name).Image != c.Image {
 			r.ImageReady, r.ImageRequested, r.ImageMissing = false, false, false
-			r.StartFailures, r.StartError = 0, nil
+			r.StartFailures, r.StartError, r.StartsNotRun = 0, nil, 0
 		}
 	}
 }

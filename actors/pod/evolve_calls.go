@@ -186,7 +186,7 @@ func (a *Actor) evolveStarted(
 			evolveCreated(r, w, f)
 			return
 		}
-		r.StartFailures, r.StartError, r.ImageMissing, r.VolumeImages = 0, nil, false, nil
+		r.StartFailures, r.StartError, r.ImageMissing, r.VolumeImages, r.NotRun, r.StartsNotRun = 0, nil, false, nil, nil, 0
 		// An inspection may have shown it already, even before it was started.
 		seen := r.GetCurrent().GetId() == f.GetContainerId() &&
 			r.GetCurrent().GetState() != journaletv1.ContainerState_CONTAINER_STATE_CREATED
@@ -231,6 +231,7 @@ func (a *Actor) evolveStarted(
 		}
 		fallthrough
 	default:
+		a.evolveRefused(r, w, f)
 		r.StartFailures++
 		r.StartFailedAt, r.StartError = now, startError(f, false)
 	}
@@ -280,6 +281,7 @@ func (a *Actor) evolveStartLost(e actors.Event, r *journaletv1.ContainerRecord, 
 	gone.State, gone.ExitCode = journaletv1.ContainerState_CONTAINER_STATE_EXITED, exitStatusUnknown
 	gone.Reason, gone.Message, gone.FinishedAt = reasonStatusUnknown, messageStartLost, timestamppb.New(e.Time)
 	r.StartFailures, r.StartError = 0, nil
+	r.NotRun, r.StartsNotRun = nil, 0
 	a.setNewest(r, gone)
 	r.StoppedAsUnhealthy = true
 }
@@ -290,7 +292,7 @@ func (a *Actor) evolveStartLost(e actors.Event, r *journaletv1.ContainerRecord, 
 func (a *Actor) evolveNotRun(r *journaletv1.ContainerRecord, w *journaletv1.StartContainer) {
 	a.dropContainer(w.GetContainerId())
 	if r.GetCurrent().GetId() == w.GetContainerId() {
-		r.ReportedRestarts = max(r.GetReportedRestarts(), w.GetAttempt())
+		r.ReportedRestarts = max(r.GetReportedRestarts(), restarts(r))
 		r.Current, r.Last = r.GetLast(), nil
 	}
 	r.Replacing = exited(r.GetCurrent())

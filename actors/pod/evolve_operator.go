@@ -34,7 +34,7 @@ func (a *Actor) evolveRestartRequested(e actors.Event, q *journaletv1.RestartReq
 // requestRestart marks a container for its restart: what delayed its next start counts no more.
 func (a *Actor) requestRestart(name string) {
 	r := a.ensureRecord(name)
-	r.RestartRequested, r.StartFailedAt = true, nil
+	r.RestartRequested, r.StartFailedAt, r.StartsNotRun = true, nil, 0
 }
 
 // allRestarting reports whether no container has started since an operator requested the restart of all of them.

@@ -30,7 +30,7 @@ func (a *Actor) ephemerals() iter.Seq[*corev1.Container] {
 // hasNotRun reports whether no instance of a container has been started, as far as is known.
 func (a *Actor) hasNotRun(name string) bool {
 	r := a.record(name)
-	return r.GetCurrent() == nil || isCreated(r.GetCurrent()) || a.created(r) != nil
+	return r.GetCurrent() == nil || isCreated(r.GetCurrent()) || a.created(r) != nil || notRun(r)
 }
 
 // target returns the instance whose process namespace an ephemeral container is to join: the newest one of the

@@ -11,7 +11,8 @@ import (
 // restarts reports whether a container that does not run is to be started (again), once it may: see mayStart.
 func (a *Actor) restarts(c *corev1.Container, r *journaletv1.ContainerRecord) bool {
 	cur := r.GetCurrent()
-	if !exited(cur) || r.GetReplacing() || r.GetRestartRequested() || a.created(r) != nil || !afterRestartAll(r) {
+	if !exited(cur) || notRun(r) || r.GetReplacing() || r.GetRestartRequested() || a.created(r) != nil ||
+		!afterRestartAll(r) {
 		return true
 	}
 	if a.runsToCompletion(c) && cur.GetExitCode() == 0 && !r.GetStoppedAsUnhealthy() {

@@ -103,9 +103,16 @@ func (d *step) reportStatus() error {
 	return d.decide(c)
 }
 
-// restartCount returns how often a container was restarted.
+// restartCount returns how often a container was restarted. Instances that did not run are no restarts where the policy
+// knows none; for all others it is the attempt number, as with the kubelet.
 func restartCount(r *journaletv1.ContainerRecord) uint32 {
-	return max(r.GetCurrent().GetAttempt(), r.GetReportedRestarts())
+	return max(restarts(r), r.GetReportedRestarts())
+}
+
+// restarts returns how often a container was restarted, by the attempt number of its newest instance.
+func restarts(r *journaletv1.ContainerRecord) uint32 {
+	n := r.GetCurrent().GetAttempt()
+	return n - min(n, r.GetInstancesNotRun())
 }
 
 // terminalPhase returns the phase of a pod of which nothing will run again (kubelet: Succeeded if every main container
@@ -344,7 +351,7 @@ func (a *Actor) certain() *Actor {
 	for _, name := range uncertain {
 		r := k.state.Containers[name]
 		// Its restart may have been reported when it was observed as created: see evolveNotRun.
-		r.ReportedRestarts = max(r.GetReportedRestarts(), r.GetCurrent().GetAttempt())
+		r.ReportedRestarts = max(r.GetReportedRestarts(), restarts(r))
 		r.Current, r.Last = r.GetLast(), nil
 	}
 	return &k

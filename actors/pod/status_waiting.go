@@ -39,7 +39,7 @@ func (a *Actor) waiting(c *corev1.Container) *journaletv1.ContainerWaiting {
 		return &journaletv1.ContainerWaiting{Reason: reasonCrashLoop, Message: fmt.Sprintf(
 			"back-off %s restarting failed container=%s pod=%s_%s(%s)", r.GetBackOff().GetDelay().AsDuration(),
 			c.Name, a.state.GetPod().GetName(), a.state.GetPod().GetNamespace(), a.state.GetPod().GetUid())}
-	case exited(cur), a.last(r) != nil && r.GetWaiting() == nil && postStarted(c, r):
+	case exited(cur) && !notRun(r), !exited(cur) && a.last(r) != nil && r.GetWaiting() == nil && postStarted(c, r):
 		// A restart without a wait shows none: the container goes from terminated to running.
 		return nil
 	}

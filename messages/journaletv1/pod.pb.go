@@ -2526,6 +2526,13 @@ type ContainerRecord struct {
 	CpusFailedAt *timestamppb.Timestamp `protobuf:"bytes,28,opt,name=cpus_failed_at,json=cpusFailedAt,proto3" json:"cpus_failed_at,omitempty"`
 	// Plugins have prepared its devices for the next start. Cleared by its request, and by a start of the agent.
 	DevicesPrepared bool `protobuf:"varint,29,opt,name=devices_prepared,json=devicesPrepared,proto3" json:"devices_prepared,omitempty"`
+	// The newest instance whose start the runtime refused before a process of it ran, of a container that its policy does
+	// not restart. The start is tried again, as if it had not been. Unset: none, or it was tried often enough.
+	NotRun *CreatedContainer `protobuf:"bytes,30,opt,name=not_run,json=notRun,proto3" json:"not_run,omitempty"`
+	// How many such starts there were in a row. Cleared by one that succeeds, and by another image.
+	StartsNotRun uint32 `protobuf:"varint,31,opt,name=starts_not_run,json=startsNotRun,proto3" json:"starts_not_run,omitempty"`
+	// How many instances have not run in that way, over all. They count as no restart.
+	InstancesNotRun uint32 `protobuf:"varint,32,opt,name=instances_not_run,json=instancesNotRun,proto3" json:"instances_not_run,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2761,6 +2768,27 @@ func (x *ContainerRecord) GetDevicesPrepared() bool {
 		return x.DevicesPrepared
 	}
 	return false
+}
+
+func (x *ContainerRecord) GetNotRun() *CreatedContainer {
+	if x != nil {
+		return x.NotRun
+	}
+	return nil
+}
+
+func (x *ContainerRecord) GetStartsNotRun() uint32 {
+	if x != nil {
+		return x.StartsNotRun
+	}
+	return 0
+}
+
+func (x *ContainerRecord) GetInstancesNotRun() uint32 {
+	if x != nil {
+		return x.InstancesNotRun
+	}
+	return 0
 }
 
 // VolumeImage is the image of an image volume, before the next start of one container that mounts it.
@@ -3398,7 +3426,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"infeasible\x18\a \x01(\bR\n" +
 	"infeasible\x121\n" +
 	"\aapplied\x18\b \x01(\v2\x17.journalet.v1.ResourcesR\aapplied\x12(\n" +
-	"\x10sandbox_in_doubt\x18\t \x01(\bR\x0esandboxInDoubt\"\xdb\v\n" +
+	"\x10sandbox_in_doubt\x18\t \x01(\bR\x0esandboxInDoubt\"\xe6\f\n" +
 	"\x0fContainerRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fnext_attempt\x18\x02 \x01(\rR\vnextAttempt\x12<\n" +
@@ -3431,7 +3459,10 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x04cpus\x18\x1a \x01(\tR\x04cpus\x12#\n" +
 	"\rcpus_failures\x18\x1b \x01(\rR\fcpusFailures\x12@\n" +
 	"\x0ecpus_failed_at\x18\x1c \x01(\v2\x1a.google.protobuf.TimestampR\fcpusFailedAt\x12)\n" +
-	"\x10devices_prepared\x18\x1d \x01(\bR\x0fdevicesPrepared\x1aZ\n" +
+	"\x10devices_prepared\x18\x1d \x01(\bR\x0fdevicesPrepared\x127\n" +
+	"\anot_run\x18\x1e \x01(\v2\x1e.journalet.v1.CreatedContainerR\x06notRun\x12$\n" +
+	"\x0estarts_not_run\x18\x1f \x01(\rR\fstartsNotRun\x12*\n" +
+	"\x11instances_not_run\x18  \x01(\rR\x0finstancesNotRun\x1aZ\n" +
 	"\x11VolumeImagesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.VolumeImageR\x05value:\x028\x01\"[\n" +
@@ -3622,27 +3653,28 @@ var file_journalet_v1_pod_proto_depIdxs = []int32{
 	31, // 59: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
 	41, // 60: journalet.v1.ContainerRecord.volume_images:type_name -> journalet.v1.ContainerRecord.VolumeImagesEntry
 	42, // 61: journalet.v1.ContainerRecord.cpus_failed_at:type_name -> google.protobuf.Timestamp
-	42, // 62: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
-	44, // 63: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
-	1,  // 64: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
-	9,  // 65: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
-	9,  // 66: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
-	9,  // 67: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	44, // 68: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	42, // 69: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	58, // 70: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	42, // 71: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
-	5,  // 72: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
-	29, // 73: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	35, // 74: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	3,  // 75: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	23, // 76: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
-	30, // 77: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
-	78, // [78:78] is the sub-list for method output_type
-	78, // [78:78] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	31, // 62: journalet.v1.ContainerRecord.not_run:type_name -> journalet.v1.CreatedContainer
+	42, // 63: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
+	44, // 64: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
+	1,  // 65: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	9,  // 66: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	9,  // 67: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	9,  // 68: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	44, // 69: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	42, // 70: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	58, // 71: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	42, // 72: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
+	5,  // 73: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
+	29, // 74: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	35, // 75: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	3,  // 76: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	23, // 77: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
+	30, // 78: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
+	79, // [79:79] is the sub-list for method output_type
+	79, // [79:79] is the sub-list for method input_type
+	79, // [79:79] is the sub-list for extension type_name
+	79, // [79:79] is the sub-list for extension extendee
+	0,  // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_pod_proto_init() }

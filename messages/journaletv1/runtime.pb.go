@@ -245,6 +245,61 @@ func (CallError) EnumDescriptor() ([]byte, []int) {
 	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{2}
 }
 
+// FailedStart is what is known of a start that the runtime refused, beyond that it was refused.
+type FailedStart int32
+
+const (
+	// It is not known that no process of the container ran, or an older version recorded it.
+	FailedStart_FAILED_START_UNSPECIFIED FailedStart = 0
+	// No process of the container ran: the runtime gave up before, over a mount, a cgroup or a device. The same start may
+	// succeed later.
+	FailedStart_FAILED_START_NOT_RUN FailedStart = 1
+	// No process of the container ran, because its command cannot be executed: it is not in the image, or no program.
+	// The same start fails again.
+	FailedStart_FAILED_START_COMMAND FailedStart = 2
+)
+
+// Enum value maps for FailedStart.
+var (
+	FailedStart_name = map[int32]string{
+		0: "FAILED_START_UNSPECIFIED",
+		1: "FAILED_START_NOT_RUN",
+		2: "FAILED_START_COMMAND",
+	}
+	FailedStart_value = map[string]int32{
+		"FAILED_START_UNSPECIFIED": 0,
+		"FAILED_START_NOT_RUN":     1,
+		"FAILED_START_COMMAND":     2,
+	}
+)
+
+func (x FailedStart) Enum() *FailedStart {
+	p := new(FailedStart)
+	*p = x
+	return p
+}
+
+func (x FailedStart) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FailedStart) Descriptor() protoreflect.EnumDescriptor {
+	return file_journalet_v1_runtime_proto_enumTypes[3].Descriptor()
+}
+
+func (FailedStart) Type() protoreflect.EnumType {
+	return &file_journalet_v1_runtime_proto_enumTypes[3]
+}
+
+func (x FailedStart) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FailedStart.Descriptor instead.
+func (FailedStart) EnumDescriptor() ([]byte, []int) {
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{3}
+}
+
 // SandboxState is the state that CRI reports of a sandbox.
 type SandboxState int32
 
@@ -279,11 +334,11 @@ func (x SandboxState) String() string {
 }
 
 func (SandboxState) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_runtime_proto_enumTypes[3].Descriptor()
+	return file_journalet_v1_runtime_proto_enumTypes[4].Descriptor()
 }
 
 func (SandboxState) Type() protoreflect.EnumType {
-	return &file_journalet_v1_runtime_proto_enumTypes[3]
+	return &file_journalet_v1_runtime_proto_enumTypes[4]
 }
 
 func (x SandboxState) Number() protoreflect.EnumNumber {
@@ -292,7 +347,7 @@ func (x SandboxState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SandboxState.Descriptor instead.
 func (SandboxState) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{3}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{4}
 }
 
 // ContainerState is the state that CRI reports of a container.
@@ -336,11 +391,11 @@ func (x ContainerState) String() string {
 }
 
 func (ContainerState) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_runtime_proto_enumTypes[4].Descriptor()
+	return file_journalet_v1_runtime_proto_enumTypes[5].Descriptor()
 }
 
 func (ContainerState) Type() protoreflect.EnumType {
-	return &file_journalet_v1_runtime_proto_enumTypes[4]
+	return &file_journalet_v1_runtime_proto_enumTypes[5]
 }
 
 func (x ContainerState) Number() protoreflect.EnumNumber {
@@ -349,7 +404,7 @@ func (x ContainerState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ContainerState.Descriptor instead.
 func (ContainerState) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{5}
 }
 
 // NetworkMode is the network that a sandbox is in: one of its own, or the node's. It is unspecified where the runtime
@@ -387,11 +442,11 @@ func (x NetworkMode) String() string {
 }
 
 func (NetworkMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_runtime_proto_enumTypes[5].Descriptor()
+	return file_journalet_v1_runtime_proto_enumTypes[6].Descriptor()
 }
 
 func (NetworkMode) Type() protoreflect.EnumType {
-	return &file_journalet_v1_runtime_proto_enumTypes[5]
+	return &file_journalet_v1_runtime_proto_enumTypes[6]
 }
 
 func (x NetworkMode) Number() protoreflect.EnumNumber {
@@ -400,7 +455,7 @@ func (x NetworkMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NetworkMode.Descriptor instead.
 func (NetworkMode) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{6}
 }
 
 // Lane is a group of calls with a bound of its own.
@@ -461,11 +516,11 @@ func (x Lane) String() string {
 }
 
 func (Lane) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_runtime_proto_enumTypes[6].Descriptor()
+	return file_journalet_v1_runtime_proto_enumTypes[7].Descriptor()
 }
 
 func (Lane) Type() protoreflect.EnumType {
-	return &file_journalet_v1_runtime_proto_enumTypes[6]
+	return &file_journalet_v1_runtime_proto_enumTypes[7]
 }
 
 func (x Lane) Number() protoreflect.EnumNumber {
@@ -474,7 +529,7 @@ func (x Lane) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Lane.Descriptor instead.
 func (Lane) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{7}
 }
 
 // CallStage is where a call stands.
@@ -513,11 +568,11 @@ func (x CallStage) String() string {
 }
 
 func (CallStage) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_runtime_proto_enumTypes[7].Descriptor()
+	return file_journalet_v1_runtime_proto_enumTypes[8].Descriptor()
 }
 
 func (CallStage) Type() protoreflect.EnumType {
-	return &file_journalet_v1_runtime_proto_enumTypes[7]
+	return &file_journalet_v1_runtime_proto_enumTypes[8]
 }
 
 func (x CallStage) Number() protoreflect.EnumNumber {
@@ -526,7 +581,7 @@ func (x CallStage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CallStage.Descriptor instead.
 func (CallStage) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{8}
 }
 
 // CallRequested is an intent: one piece of work on the container runtime or in the pod's directories. Its id is the
@@ -2608,6 +2663,8 @@ type CallFinished struct {
 	Claims []*ResourceClaim `protobuf:"bytes,21,rep,name=claims,proto3" json:"claims,omitempty"`
 	// Of PrepareClaims and UnprepareClaims: the outcome of each claim. The call fails if one of them does.
 	ClaimOutcomes []*ClaimOutcome `protobuf:"bytes,22,rep,name=claim_outcomes,json=claimOutcomes,proto3" json:"claim_outcomes,omitempty"`
+	// With CALL_ERROR_START.
+	FailedStart   FailedStart `protobuf:"varint,23,opt,name=failed_start,json=failedStart,proto3,enum=journalet.v1.FailedStart" json:"failed_start,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2773,6 +2830,13 @@ func (x *CallFinished) GetClaimOutcomes() []*ClaimOutcome {
 		return x.ClaimOutcomes
 	}
 	return nil
+}
+
+func (x *CallFinished) GetFailedStart() FailedStart {
+	if x != nil {
+		return x.FailedStart
+	}
+	return FailedStart_FAILED_START_UNSPECIFIED
 }
 
 // PullCredentials are the credentials with which an image was pulled (KEP-2535). It holds no credential: a digest has a
@@ -3998,7 +4062,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\"H\n" +
 	"\vCallDropped\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x1c\n" +
-	"\trequester\x18\x02 \x01(\tR\trequester\"\xcf\x06\n" +
+	"\trequester\x18\x02 \x01(\tR\trequester\"\x8d\a\n" +
 	"\fCallFinished\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x1c\n" +
 	"\trequester\x18\x02 \x01(\tR\trequester\x12-\n" +
@@ -4022,7 +4086,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\rimage_present\x18\x10 \x01(\bR\fimagePresent\x12?\n" +
 	"\rdevice_answer\x18\x14 \x01(\v2\x1a.journalet.v1.DeviceAnswerR\fdeviceAnswer\x123\n" +
 	"\x06claims\x18\x15 \x03(\v2\x1b.journalet.v1.ResourceClaimR\x06claims\x12A\n" +
-	"\x0eclaim_outcomes\x18\x16 \x03(\v2\x1a.journalet.v1.ClaimOutcomeR\rclaimOutcomes\"\xb9\x01\n" +
+	"\x0eclaim_outcomes\x18\x16 \x03(\v2\x1a.journalet.v1.ClaimOutcomeR\rclaimOutcomes\x12<\n" +
+	"\ffailed_start\x18\x17 \x01(\x0e2\x19.journalet.v1.FailedStartR\vfailedStart\"\xb9\x01\n" +
 	"\x0fPullCredentials\x12'\n" +
 	"\x0fnode_accessible\x18\x01 \x01(\bR\x0enodeAccessible\x122\n" +
 	"\asecrets\x18\x02 \x03(\v2\x18.journalet.v1.PullSecretR\asecrets\x12)\n" +
@@ -4177,7 +4242,11 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x14CALL_ERROR_WITHDRAWN\x10\x0f\x12\x19\n" +
 	"\x15CALL_ERROR_START_LOST\x10\x10\x12\x15\n" +
 	"\x11CALL_ERROR_DEVICE\x10\x14\x12\x14\n" +
-	"\x10CALL_ERROR_CLAIM\x10\x15*c\n" +
+	"\x10CALL_ERROR_CLAIM\x10\x15*_\n" +
+	"\vFailedStart\x12\x1c\n" +
+	"\x18FAILED_START_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14FAILED_START_NOT_RUN\x10\x01\x12\x18\n" +
+	"\x14FAILED_START_COMMAND\x10\x02*c\n" +
 	"\fSandboxState\x12\x1d\n" +
 	"\x19SANDBOX_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SANDBOX_STATE_READY\x10\x01\x12\x1b\n" +
@@ -4220,153 +4289,155 @@ func file_journalet_v1_runtime_proto_rawDescGZIP() []byte {
 	return file_journalet_v1_runtime_proto_rawDescData
 }
 
-var file_journalet_v1_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_journalet_v1_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
 var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_journalet_v1_runtime_proto_goTypes = []any{
 	(StartPart)(0),                // 0: journalet.v1.StartPart
 	(HookKind)(0),                 // 1: journalet.v1.HookKind
 	(CallError)(0),                // 2: journalet.v1.CallError
-	(SandboxState)(0),             // 3: journalet.v1.SandboxState
-	(ContainerState)(0),           // 4: journalet.v1.ContainerState
-	(NetworkMode)(0),              // 5: journalet.v1.NetworkMode
-	(Lane)(0),                     // 6: journalet.v1.Lane
-	(CallStage)(0),                // 7: journalet.v1.CallStage
-	(*CallRequested)(nil),         // 8: journalet.v1.CallRequested
-	(*Resources)(nil),             // 9: journalet.v1.Resources
-	(*RunSandbox)(nil),            // 10: journalet.v1.RunSandbox
-	(*StartContainer)(nil),        // 11: journalet.v1.StartContainer
-	(*Placement)(nil),             // 12: journalet.v1.Placement
-	(*MemoryLimit)(nil),           // 13: journalet.v1.MemoryLimit
-	(*UpdateContainer)(nil),       // 14: journalet.v1.UpdateContainer
-	(*UpdateSandbox)(nil),         // 15: journalet.v1.UpdateSandbox
-	(*StopContainer)(nil),         // 16: journalet.v1.StopContainer
-	(*RunHook)(nil),               // 17: journalet.v1.RunHook
-	(*RemoveContainer)(nil),       // 18: journalet.v1.RemoveContainer
-	(*StopSandbox)(nil),           // 19: journalet.v1.StopSandbox
-	(*RemoveSandbox)(nil),         // 20: journalet.v1.RemoveSandbox
-	(*PullImage)(nil),             // 21: journalet.v1.PullImage
-	(*RemoveImage)(nil),           // 22: journalet.v1.RemoveImage
-	(*LogRotated)(nil),            // 23: journalet.v1.LogRotated
-	(*SetUpVolumes)(nil),          // 24: journalet.v1.SetUpVolumes
-	(*DesiredVolume)(nil),         // 25: journalet.v1.DesiredVolume
-	(*VolumeOutcome)(nil),         // 26: journalet.v1.VolumeOutcome
-	(*CleanPod)(nil),              // 27: journalet.v1.CleanPod
-	(*CallDispatched)(nil),        // 28: journalet.v1.CallDispatched
-	(*CallWithdrawn)(nil),         // 29: journalet.v1.CallWithdrawn
-	(*CallDropped)(nil),           // 30: journalet.v1.CallDropped
-	(*CallFinished)(nil),          // 31: journalet.v1.CallFinished
-	(*PullCredentials)(nil),       // 32: journalet.v1.PullCredentials
-	(*PullSecret)(nil),            // 33: journalet.v1.PullSecret
-	(*RuntimeHealthChanged)(nil),  // 34: journalet.v1.RuntimeHealthChanged
-	(*SandboxObservation)(nil),    // 35: journalet.v1.SandboxObservation
-	(*ContainerObservation)(nil),  // 36: journalet.v1.ContainerObservation
-	(*PodObserved)(nil),           // 37: journalet.v1.PodObserved
-	(*Call)(nil),                  // 38: journalet.v1.Call
-	(*RuntimeState)(nil),          // 39: journalet.v1.RuntimeState
-	(*StartingPod)(nil),           // 40: journalet.v1.StartingPod
-	(*LaneLimits)(nil),            // 41: journalet.v1.LaneLimits
-	(*CallQueue)(nil),             // 42: journalet.v1.CallQueue
-	(*PodCalls)(nil),              // 43: journalet.v1.PodCalls
-	nil,                           // 44: journalet.v1.RuntimeState.CallsEntry
-	nil,                           // 45: journalet.v1.RuntimeState.QueuesEntry
-	nil,                           // 46: journalet.v1.RuntimeState.BusyEntry
-	nil,                           // 47: journalet.v1.RuntimeState.PodsEntry
-	nil,                           // 48: journalet.v1.RuntimeState.StartingPodsEntry
-	nil,                           // 49: journalet.v1.RuntimeState.HooksEntry
-	nil,                           // 50: journalet.v1.PodCalls.ContainersEntry
-	(*AllocateDevices)(nil),       // 51: journalet.v1.AllocateDevices
-	(*ReadClaims)(nil),            // 52: journalet.v1.ReadClaims
-	(*PrepareClaims)(nil),         // 53: journalet.v1.PrepareClaims
-	(*UnprepareClaims)(nil),       // 54: journalet.v1.UnprepareClaims
-	(*PreStartContainer)(nil),     // 55: journalet.v1.PreStartContainer
-	(*UserNamespace)(nil),         // 56: journalet.v1.UserNamespace
-	(*GivenResources)(nil),        // 57: journalet.v1.GivenResources
-	(*ContainerDevices)(nil),      // 58: journalet.v1.ContainerDevices
-	(*durationpb.Duration)(nil),   // 59: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 60: google.protobuf.Timestamp
-	(*DeviceAnswer)(nil),          // 61: journalet.v1.DeviceAnswer
-	(*ResourceClaim)(nil),         // 62: journalet.v1.ResourceClaim
-	(*ClaimOutcome)(nil),          // 63: journalet.v1.ClaimOutcome
-	(*Timers)(nil),                // 64: journalet.v1.Timers
+	(FailedStart)(0),              // 3: journalet.v1.FailedStart
+	(SandboxState)(0),             // 4: journalet.v1.SandboxState
+	(ContainerState)(0),           // 5: journalet.v1.ContainerState
+	(NetworkMode)(0),              // 6: journalet.v1.NetworkMode
+	(Lane)(0),                     // 7: journalet.v1.Lane
+	(CallStage)(0),                // 8: journalet.v1.CallStage
+	(*CallRequested)(nil),         // 9: journalet.v1.CallRequested
+	(*Resources)(nil),             // 10: journalet.v1.Resources
+	(*RunSandbox)(nil),            // 11: journalet.v1.RunSandbox
+	(*StartContainer)(nil),        // 12: journalet.v1.StartContainer
+	(*Placement)(nil),             // 13: journalet.v1.Placement
+	(*MemoryLimit)(nil),           // 14: journalet.v1.MemoryLimit
+	(*UpdateContainer)(nil),       // 15: journalet.v1.UpdateContainer
+	(*UpdateSandbox)(nil),         // 16: journalet.v1.UpdateSandbox
+	(*StopContainer)(nil),         // 17: journalet.v1.StopContainer
+	(*RunHook)(nil),               // 18: journalet.v1.RunHook
+	(*RemoveContainer)(nil),       // 19: journalet.v1.RemoveContainer
+	(*StopSandbox)(nil),           // 20: journalet.v1.StopSandbox
+	(*RemoveSandbox)(nil),         // 21: journalet.v1.RemoveSandbox
+	(*PullImage)(nil),             // 22: journalet.v1.PullImage
+	(*RemoveImage)(nil),           // 23: journalet.v1.RemoveImage
+	(*LogRotated)(nil),            // 24: journalet.v1.LogRotated
+	(*SetUpVolumes)(nil),          // 25: journalet.v1.SetUpVolumes
+	(*DesiredVolume)(nil),         // 26: journalet.v1.DesiredVolume
+	(*VolumeOutcome)(nil),         // 27: journalet.v1.VolumeOutcome
+	(*CleanPod)(nil),              // 28: journalet.v1.CleanPod
+	(*CallDispatched)(nil),        // 29: journalet.v1.CallDispatched
+	(*CallWithdrawn)(nil),         // 30: journalet.v1.CallWithdrawn
+	(*CallDropped)(nil),           // 31: journalet.v1.CallDropped
+	(*CallFinished)(nil),          // 32: journalet.v1.CallFinished
+	(*PullCredentials)(nil),       // 33: journalet.v1.PullCredentials
+	(*PullSecret)(nil),            // 34: journalet.v1.PullSecret
+	(*RuntimeHealthChanged)(nil),  // 35: journalet.v1.RuntimeHealthChanged
+	(*SandboxObservation)(nil),    // 36: journalet.v1.SandboxObservation
+	(*ContainerObservation)(nil),  // 37: journalet.v1.ContainerObservation
+	(*PodObserved)(nil),           // 38: journalet.v1.PodObserved
+	(*Call)(nil),                  // 39: journalet.v1.Call
+	(*RuntimeState)(nil),          // 40: journalet.v1.RuntimeState
+	(*StartingPod)(nil),           // 41: journalet.v1.StartingPod
+	(*LaneLimits)(nil),            // 42: journalet.v1.LaneLimits
+	(*CallQueue)(nil),             // 43: journalet.v1.CallQueue
+	(*PodCalls)(nil),              // 44: journalet.v1.PodCalls
+	nil,                           // 45: journalet.v1.RuntimeState.CallsEntry
+	nil,                           // 46: journalet.v1.RuntimeState.QueuesEntry
+	nil,                           // 47: journalet.v1.RuntimeState.BusyEntry
+	nil,                           // 48: journalet.v1.RuntimeState.PodsEntry
+	nil,                           // 49: journalet.v1.RuntimeState.StartingPodsEntry
+	nil,                           // 50: journalet.v1.RuntimeState.HooksEntry
+	nil,                           // 51: journalet.v1.PodCalls.ContainersEntry
+	(*AllocateDevices)(nil),       // 52: journalet.v1.AllocateDevices
+	(*ReadClaims)(nil),            // 53: journalet.v1.ReadClaims
+	(*PrepareClaims)(nil),         // 54: journalet.v1.PrepareClaims
+	(*UnprepareClaims)(nil),       // 55: journalet.v1.UnprepareClaims
+	(*PreStartContainer)(nil),     // 56: journalet.v1.PreStartContainer
+	(*UserNamespace)(nil),         // 57: journalet.v1.UserNamespace
+	(*GivenResources)(nil),        // 58: journalet.v1.GivenResources
+	(*ContainerDevices)(nil),      // 59: journalet.v1.ContainerDevices
+	(*durationpb.Duration)(nil),   // 60: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 61: google.protobuf.Timestamp
+	(*DeviceAnswer)(nil),          // 62: journalet.v1.DeviceAnswer
+	(*ResourceClaim)(nil),         // 63: journalet.v1.ResourceClaim
+	(*ClaimOutcome)(nil),          // 64: journalet.v1.ClaimOutcome
+	(*Timers)(nil),                // 65: journalet.v1.Timers
 }
 var file_journalet_v1_runtime_proto_depIdxs = []int32{
-	10, // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
-	11, // 1: journalet.v1.CallRequested.start_container:type_name -> journalet.v1.StartContainer
-	16, // 2: journalet.v1.CallRequested.stop_container:type_name -> journalet.v1.StopContainer
-	18, // 3: journalet.v1.CallRequested.remove_container:type_name -> journalet.v1.RemoveContainer
-	19, // 4: journalet.v1.CallRequested.stop_sandbox:type_name -> journalet.v1.StopSandbox
-	20, // 5: journalet.v1.CallRequested.remove_sandbox:type_name -> journalet.v1.RemoveSandbox
-	21, // 6: journalet.v1.CallRequested.pull_image:type_name -> journalet.v1.PullImage
-	24, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
-	27, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
-	17, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
-	14, // 10: journalet.v1.CallRequested.update_container:type_name -> journalet.v1.UpdateContainer
-	22, // 11: journalet.v1.CallRequested.remove_image:type_name -> journalet.v1.RemoveImage
-	51, // 12: journalet.v1.CallRequested.allocate_devices:type_name -> journalet.v1.AllocateDevices
-	52, // 13: journalet.v1.CallRequested.read_claims:type_name -> journalet.v1.ReadClaims
-	53, // 14: journalet.v1.CallRequested.prepare_claims:type_name -> journalet.v1.PrepareClaims
-	54, // 15: journalet.v1.CallRequested.unprepare_claims:type_name -> journalet.v1.UnprepareClaims
-	55, // 16: journalet.v1.CallRequested.pre_start_container:type_name -> journalet.v1.PreStartContainer
-	15, // 17: journalet.v1.CallRequested.update_sandbox:type_name -> journalet.v1.UpdateSandbox
-	56, // 18: journalet.v1.RunSandbox.user_namespace:type_name -> journalet.v1.UserNamespace
-	57, // 19: journalet.v1.RunSandbox.given:type_name -> journalet.v1.GivenResources
+	11, // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
+	12, // 1: journalet.v1.CallRequested.start_container:type_name -> journalet.v1.StartContainer
+	17, // 2: journalet.v1.CallRequested.stop_container:type_name -> journalet.v1.StopContainer
+	19, // 3: journalet.v1.CallRequested.remove_container:type_name -> journalet.v1.RemoveContainer
+	20, // 4: journalet.v1.CallRequested.stop_sandbox:type_name -> journalet.v1.StopSandbox
+	21, // 5: journalet.v1.CallRequested.remove_sandbox:type_name -> journalet.v1.RemoveSandbox
+	22, // 6: journalet.v1.CallRequested.pull_image:type_name -> journalet.v1.PullImage
+	25, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
+	28, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
+	18, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
+	15, // 10: journalet.v1.CallRequested.update_container:type_name -> journalet.v1.UpdateContainer
+	23, // 11: journalet.v1.CallRequested.remove_image:type_name -> journalet.v1.RemoveImage
+	52, // 12: journalet.v1.CallRequested.allocate_devices:type_name -> journalet.v1.AllocateDevices
+	53, // 13: journalet.v1.CallRequested.read_claims:type_name -> journalet.v1.ReadClaims
+	54, // 14: journalet.v1.CallRequested.prepare_claims:type_name -> journalet.v1.PrepareClaims
+	55, // 15: journalet.v1.CallRequested.unprepare_claims:type_name -> journalet.v1.UnprepareClaims
+	56, // 16: journalet.v1.CallRequested.pre_start_container:type_name -> journalet.v1.PreStartContainer
+	16, // 17: journalet.v1.CallRequested.update_sandbox:type_name -> journalet.v1.UpdateSandbox
+	57, // 18: journalet.v1.RunSandbox.user_namespace:type_name -> journalet.v1.UserNamespace
+	58, // 19: journalet.v1.RunSandbox.given:type_name -> journalet.v1.GivenResources
 	0,  // 20: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
-	56, // 21: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
-	58, // 22: journalet.v1.StartContainer.devices:type_name -> journalet.v1.ContainerDevices
-	12, // 23: journalet.v1.StartContainer.placement:type_name -> journalet.v1.Placement
-	9,  // 24: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
-	13, // 25: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
-	12, // 26: journalet.v1.UpdateContainer.placement:type_name -> journalet.v1.Placement
-	9,  // 27: journalet.v1.UpdateSandbox.resources:type_name -> journalet.v1.Resources
-	59, // 28: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
+	57, // 21: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
+	59, // 22: journalet.v1.StartContainer.devices:type_name -> journalet.v1.ContainerDevices
+	13, // 23: journalet.v1.StartContainer.placement:type_name -> journalet.v1.Placement
+	10, // 24: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
+	14, // 25: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
+	13, // 26: journalet.v1.UpdateContainer.placement:type_name -> journalet.v1.Placement
+	10, // 27: journalet.v1.UpdateSandbox.resources:type_name -> journalet.v1.Resources
+	60, // 28: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
 	1,  // 29: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
-	59, // 30: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
-	25, // 31: journalet.v1.SetUpVolumes.volumes:type_name -> journalet.v1.DesiredVolume
-	56, // 32: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
-	59, // 33: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
+	60, // 30: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
+	26, // 31: journalet.v1.SetUpVolumes.volumes:type_name -> journalet.v1.DesiredVolume
+	57, // 32: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
+	60, // 33: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
 	2,  // 34: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
-	9,  // 35: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
-	60, // 36: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
-	26, // 37: journalet.v1.CallFinished.volumes:type_name -> journalet.v1.VolumeOutcome
-	32, // 38: journalet.v1.CallFinished.pull_credentials:type_name -> journalet.v1.PullCredentials
-	61, // 39: journalet.v1.CallFinished.device_answer:type_name -> journalet.v1.DeviceAnswer
-	62, // 40: journalet.v1.CallFinished.claims:type_name -> journalet.v1.ResourceClaim
-	63, // 41: journalet.v1.CallFinished.claim_outcomes:type_name -> journalet.v1.ClaimOutcome
-	33, // 42: journalet.v1.PullCredentials.secrets:type_name -> journalet.v1.PullSecret
-	3,  // 43: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
-	60, // 44: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
-	5,  // 45: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
-	4,  // 46: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	60, // 47: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	60, // 48: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	60, // 49: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
-	9,  // 50: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
-	60, // 51: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
-	35, // 52: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
-	36, // 53: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
-	8,  // 54: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
-	6,  // 55: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
-	7,  // 56: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	60, // 57: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	41, // 58: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	44, // 59: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	45, // 60: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	46, // 61: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	34, // 62: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	47, // 63: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	48, // 64: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
-	64, // 65: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
-	49, // 66: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
-	50, // 67: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	38, // 68: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	42, // 69: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	43, // 70: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	40, // 71: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
-	72, // [72:72] is the sub-list for method output_type
-	72, // [72:72] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	10, // 35: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
+	61, // 36: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
+	27, // 37: journalet.v1.CallFinished.volumes:type_name -> journalet.v1.VolumeOutcome
+	33, // 38: journalet.v1.CallFinished.pull_credentials:type_name -> journalet.v1.PullCredentials
+	62, // 39: journalet.v1.CallFinished.device_answer:type_name -> journalet.v1.DeviceAnswer
+	63, // 40: journalet.v1.CallFinished.claims:type_name -> journalet.v1.ResourceClaim
+	64, // 41: journalet.v1.CallFinished.claim_outcomes:type_name -> journalet.v1.ClaimOutcome
+	3,  // 42: journalet.v1.CallFinished.failed_start:type_name -> journalet.v1.FailedStart
+	34, // 43: journalet.v1.PullCredentials.secrets:type_name -> journalet.v1.PullSecret
+	4,  // 44: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
+	61, // 45: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
+	6,  // 46: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
+	5,  // 47: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
+	61, // 48: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	61, // 49: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	61, // 50: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	10, // 51: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
+	61, // 52: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	36, // 53: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
+	37, // 54: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
+	9,  // 55: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
+	7,  // 56: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
+	8,  // 57: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
+	61, // 58: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	42, // 59: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	45, // 60: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	46, // 61: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	47, // 62: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	35, // 63: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	48, // 64: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	49, // 65: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
+	65, // 66: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	50, // 67: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
+	51, // 68: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	39, // 69: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	43, // 70: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	44, // 71: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	41, // 72: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
+	73, // [73:73] is the sub-list for method output_type
+	73, // [73:73] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }
@@ -4402,7 +4473,7 @@ func file_journalet_v1_runtime_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_runtime_proto_rawDesc), len(file_journalet_v1_runtime_proto_rawDesc)),
-			NumEnums:      8,
+			NumEnums:      9,
 			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   0,

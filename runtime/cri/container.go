@@ -241,7 +241,7 @@ func (c *call) start(ctx context.Context, id string, fresh bool) error {
 		case isDoubt(err):
 			attempts++
 		case fresh:
-			return retryable(journaletv1.CallError_CALL_ERROR_START, messageOf(err))
+			return c.refusedStart(ctx, id, messageOf(err))
 		}
 		c.log.Log(ctx, b.level, "start in doubt; inspecting the container",
 			"container", id, "error", c.withhold(messageOf(err)))
@@ -262,7 +262,7 @@ func (c *call) hasStarted(ctx context.Context, id string) (bool, error) {
 		return false, err
 	}
 	if st.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && st.GetStartedAt() == 0 {
-		return false, retryable(journaletv1.CallError_CALL_ERROR_START, exitReason(st))
+		return false, failedStart(st, exitReason(st))
 	}
 	return st.GetState() != runtimeapi.ContainerState_CONTAINER_CREATED, nil
 }

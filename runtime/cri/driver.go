@@ -281,6 +281,7 @@ func (d *Driver) Perform(
 		if f.gone != nil {
 			out.Volumes = c.volumeOutcomes(f.gone)
 		}
+		out.FailedStart = f.failedStart
 		// The whole text first: a value that the bound has cut would not be found. The log has no bound of its own.
 		out.Message = clean.Text(c.withhold(f.message), maxMessageBytes)
 		c.log.Warn("call failed", "code", f.code, "error", out.GetMessage(), "took", d.clock.Now().Sub(began))
@@ -371,6 +372,8 @@ type failure struct {
 	missingImage string
 	// gone are the volumes that were set up and are gone, with CALL_ERROR_VOLUME of a StartContainer.
 	gone []*journaletv1.VolumeOutcome
+	// failedStart is what is known of CALL_ERROR_START.
+	failedStart journaletv1.FailedStart
 }
 
 func (f *failure) Error() string { return f.message }

@@ -35,7 +35,7 @@ func (c *call) startCreated(ctx context.Context, req *journaletv1.StartContainer
 		c.log.Warn("start in doubt; inspecting the container", "container", id, "error", c.withhold(messageOf(err)))
 		return res, c.resolveStart(ctx, id)
 	}
-	return res, retryable(journaletv1.CallError_CALL_ERROR_START, messageOf(err))
+	return res, c.refusedStart(ctx, id, messageOf(err))
 }
 
 // exitReason returns "reason: message" of an exited container.
@@ -65,7 +65,7 @@ func (c *call) resolveStart(ctx context.Context, id string) error {
 				return lostStart("the runtime reports the container as created, and its start was in doubt")
 			}
 		case st.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && st.GetStartedAt() == 0:
-			return c.failedStart(ctx, id, st)
+			return c.neverStarted(ctx, id, st)
 		default:
 			return nil
 		}
@@ -75,13 +75,13 @@ func (c *call) resolveStart(ctx context.Context, id string) error {
 	}
 }
 
-// failedStart returns the error of a container that exited without having started. It removes the container if
+// neverStarted returns the error of a container that exited without having started. It removes the container if
 // certainly nothing ran.
-func (c *call) failedStart(ctx context.Context, id string, st *runtimeapi.ContainerStatus) error {
+func (c *call) neverStarted(ctx context.Context, id string, st *runtimeapi.ContainerStatus) error {
 	why := exitReason(st)
 	switch {
 	case !isCanceledStart(why):
-		return retryable(journaletv1.CallError_CALL_ERROR_START, why)
+		return failedStart(st, why)
 	case !strings.Contains(why, noTaskText):
 		return lostStart(why)
 	}

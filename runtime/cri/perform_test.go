@@ -53,6 +53,8 @@ func newRig(t *testing.T, change func(*cri.Options)) *rig {
 				return sim.Behaviour{StartError: "\x1b[2J" + strings.Repeat("x", 1<<20)}, true
 			case "/missing":
 				return sim.Behaviour{StartError: "exec: /missing: no such file"}, true
+			case "/refused":
+				return sim.Behaviour{StartError: c.GetCommand()[1]}, true
 			case "/canceled-early":
 				return sim.Behaviour{StartError: "failed to create containerd task: context canceled"}, true
 			case "/canceled-shim":

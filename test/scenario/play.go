@@ -238,14 +238,21 @@ func (s *Scenario) fail(d *datadriven.TestData) (string, error) {
 	if code == 0 {
 		return "", fmt.Errorf("no such error")
 	}
-	return "", s.moment(func() error {
-		return s.g.finish(&journaletv1.CallFinished{
-			IntentId: c.GetIntentId(), Requester: c.GetRequester(),
-			Error: journaletv1.CallError(code), Message: arg(d, "message", "it failed"),
-			MissingVolumeImage: arg(d, "volume-image", ""), Retryable: d.HasArg("retryable"),
-			Volumes: gone(values(d, "gone"), arg(d, "message", "it failed")),
-		})
-	})
+	f := &journaletv1.CallFinished{
+		IntentId: c.GetIntentId(), Requester: c.GetRequester(),
+		Error: journaletv1.CallError(code), Message: arg(d, "message", "it failed"),
+		MissingVolumeImage: arg(d, "volume-image", ""), Retryable: d.HasArg("retryable"),
+		Volumes: gone(values(d, "gone"), arg(d, "message", "it failed")),
+	}
+	if known := arg(d, "failed-start", ""); known != "" {
+		v, ok := journaletv1.FailedStart_value["FAILED_START_"+strings.ToUpper(known)]
+		if !ok {
+			return "", fmt.Errorf("no such failed-start")
+		}
+		f.FailedStart = journaletv1.FailedStart(v)
+		f.ContainerId = c.GetRequest().GetStartContainer().GetContainerId()
+	}
+	return "", s.moment(func() error { return s.g.finish(f) })
 }
 
 func (s *Scenario) inspect(uid string) error {

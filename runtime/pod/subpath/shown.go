@@ -28,8 +28,8 @@ func FileOf(info fs.FileInfo) (f File, ok bool) {
 }
 
 // Shown returns what the mounts of a volume's paths show, for every container of the pod: the files that Prepare has
-// bound. A container may have been created with such a mount and not be started yet. The runtime binds it anew then,
-// and the kernel binds no file that has lost its name (ENOENT), although the mount holds it. So whoever removes earlier
+// bound. A container may have been created with such a mount and not be started yet. The runtime binds it again then,
+// and the kernel binds no file that has lost its name (ENOENT), although the mount holds it. So who removes earlier
 // contents of the volume leaves these.
 func Shown(podDir, volume string) (map[File]bool, error) {
 	shown := map[File]bool{}
