@@ -357,7 +357,7 @@ func (c *container) message() string {
 	if c.state != exited {
 		return ""
 	}
-	return c.does.message
+	return cmp.Or(c.refusal, c.does.message)
 }
 
 // shown returns what a runtime shows for the resources of a container.

@@ -38,6 +38,7 @@ const (
 	countsGrow       = "restart counts never decrease"
 	newAttempts      = "an attempt number is used once"
 	onceMeansOnce    = "a container that is never restarted runs once"
+	notRunIsTried    = "a start that ran nothing is tried again"
 	restartAllRule   = "all containers restart only for an exit code whose rule demands it"
 	backOffKept      = "a container that crashes again and again waits in between"
 	statusIsFold     = "the reported status follows from the state"

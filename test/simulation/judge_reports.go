@@ -29,6 +29,7 @@ func (j *judge) reports(uid string, v *corev1.Pod, rec *journaletv1.Record) {
 			j.broken(countsTrue, uid, "%s: %d restarts are reported, and it had between %d and %d", s.Name, n, from, to)
 		}
 		j.waitReported(uid, &s)
+		j.refusedAgain(uid, v, &s)
 	}
 	for _, e := range rec.GetStep().GetDecisions() {
 		if c := e.GetPodStatusChanged(); c != nil && (int(c.GetRestarts()) < sum || int(c.GetRestarts()) > most) {
@@ -86,4 +87,29 @@ func (j *judge) restarts(uid, name string, cause uint64) (from, to int) {
 		}
 	}
 	return max(from-1, 0), max(to-1, 0)
+}
+
+// startsTried is how many starts in a row may run nothing before a container of restartPolicy Never has failed.
+const startsTried = 6
+
+// refusedAgain: a start that ran no process did not happen. A pod does not fail for one, unless its command cannot be
+// executed or there were too many in a row.
+func (j *judge) refusedAgain(uid string, v *corev1.Pod, s *corev1.ContainerStatus) {
+	x := j.newest(uid, s.Name)
+	if s.State.Terminated == nil || x == nil || x.refusal != refusedMount || x.vanished || x.startLost ||
+		j.unrecorded(x) || !strings.HasSuffix(s.ContainerID, "://"+x.id) || !neverRestarts(x.manifest, x.spec) {
+		return
+	}
+	if v.Status.Phase != corev1.PodFailed || v.Status.Reason != "" || j.book.ending[uid] {
+		return // something else ended the pod, or may end it
+	}
+	row := 0
+	for _, other := range j.book.instancesOf(uid, s.Name) {
+		if row++; other.startedAt > 0 {
+			row = 0
+		}
+	}
+	if row < startsTried {
+		j.broken(notRunIsTried, uid, "%s has failed, and its start %d ran nothing: %s", s.Name, row, x.refusal)
+	}
 }

@@ -99,11 +99,13 @@ type container struct {
 	startedAt, createdAt                                time.Duration // uptime
 	code                                                int32
 	reason                                              string
-	manifest                                            *corev1.Pod
-	spec                                                *corev1.Container
-	once                                                bool // an init container other than a sidecar
-	has                                                 *journaletv1.Resources
-	does                                                behaviour
+	// refusal is why its start was refused. Empty: it was not.
+	refusal  string
+	manifest *corev1.Pod
+	spec     *corev1.Container
+	once     bool // an init container other than a sidecar
+	has      *journaletv1.Resources
+	does     behaviour
 	// cpus and memoryNodes are where it runs, alone how many of the CPUs it is to have alone. placedAt is when the runtime
 	// was requested that last, in uptime. unlimitedCPU is set if it has no CPU quota.
 	cpus, memoryNodes cpuset.CPUSet
@@ -244,6 +246,14 @@ const (
 	notYetRun = "failed to create containerd task"
 )
 
+// runc's words about a start that came to no process, as containerd reports them.
+const (
+	refusedMount = notYetRun + ": OCI runtime create failed: unable to start container process: error mounting \"/v/0\" " +
+		"to rootfs at \"/etc/x\": no such file or directory"
+	refusedCommand = notYetRun + ": OCI runtime create failed: unable to start container process: " +
+		"exec: \"/bin/x\": executable file not found in $PATH"
+)
+
 // startContainer is StartContainer. If the client is gone, containerd finishes, gives up, or records a failed start.
 func (w *world) startContainer(id string, clientGone bool) error {
 	c := w.container(id)
@@ -262,8 +272,10 @@ func (w *world) startContainer(id string, clientGone bool) error {
 		return nil
 	}
 	if w.mishap() {
-		w.fail(c, "OCI runtime create failed")
-		return failedCall("OCI runtime create failed")
+		// A file that it mounts was replaced, or a cgroup was not there yet; or its command is not in the image.
+		why := pick(w.noise, refusedMount, refusedMount, refusedCommand)
+		w.fail(c, why)
+		return failedCall(why)
 	}
 	if clientGone && chance(w.noise, 2) {
 		// Its process existed for a moment.
@@ -285,7 +297,7 @@ func (w *world) startContainer(id string, clientGone bool) error {
 
 // fail marks a container as never started.
 func (w *world) fail(c *container, why string) {
-	c.state, c.code, c.reason, c.finished = exited, 128, "StartError: "+why, w.clock.Now()
+	c.state, c.code, c.reason, c.refusal, c.finished = exited, 128, "StartError", why, w.clock.Now()
 	w.emit(c.uid)
 }
 
