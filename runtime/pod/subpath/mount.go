@@ -177,6 +177,12 @@ func (p point) bind(source int) error {
 	if err := p.create(st.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
 		return fmt.Errorf("create the mount point %s: %w", p.path, err)
 	}
+	if st.Mode&unix.S_IFMT == unix.S_IFREG {
+		if kept, err := p.keep(source); err == nil {
+			defer func() { _ = unix.Close(kept) }()
+			source = kept
+		}
+	}
 	clone, err := unix.OpenTree(source, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
 	if err == nil {
 		err = unix.MoveMount(clone, "", p.at(), p.name, unix.MOVE_MOUNT_F_EMPTY_PATH)
@@ -189,6 +195,21 @@ func (p point) bind(source int) error {
 		return errors.Join(fmt.Errorf("bind it to %s: %w", p.path, err), p.clear())
 	}
 	return nil
+}
+
+// keptSuffix ends the name of a link beside the mount point, which has the mounted file as well.
+const keptSuffix = ".kept"
+
+// keep gives an opened file one more name, beside the mount point, and opens it there. The runtime binds the mount once
+// more when it starts the container, and the kernel binds nothing that has lost its name: a container may have replaced
+// the file by then. It fails where the file is on another mount, as in a hostPath or in memory.
+func (p point) keep(source int) (int, error) {
+	name := p.name + keptSuffix
+	if err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", source), p.at(), name,
+		unix.AT_SYMLINK_FOLLOW); err != nil {
+		return -1, err
+	}
+	return openat2(p.at(), name, unix.O_PATH|unix.O_NOFOLLOW, inVolume|unix.RESOLVE_NO_SYMLINKS)
 }
 
 // create creates the mount point: an empty directory, or an empty file for every other type.
@@ -222,6 +243,9 @@ func (p point) clear() error {
 		if err := unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
 			return fmt.Errorf("unmount %s: %w", p.path, err)
 		}
+	}
+	if err := unix.Unlinkat(p.at(), p.name+keptSuffix, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove the link beside the mount point %s: %w", p.path, err)
 	}
 	err := unix.Unlinkat(p.at(), p.name, unix.AT_REMOVEDIR)
 	if errors.Is(err, unix.ENOTDIR) {

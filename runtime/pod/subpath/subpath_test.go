@@ -385,3 +385,23 @@ func TestFileThatIsReplacedAllTheTimeIsMounted(t *testing.T) {
 		}
 	}
 }
+
+// A container is created with the mount, a sidecar replaces the file, and the runtime binds the mount again.
+func TestFileThatIsReplacedAfterItsMountIsMountableAgain(t *testing.T) {
+	p := newPath(t, "f")
+	to := filepath.Join(t.TempDir(), "to")
+	write(t, to, "")
+	for _, text := range []string{"first", "second"} {
+		write(t, filepath.Join(p.VolumePath, "new"), text)
+		must.OK(t, os.Rename(filepath.Join(p.VolumePath, "new"), filepath.Join(p.VolumePath, "f")))
+		at, err := Prepare(p)
+		must.OK(t, err)
+		write(t, filepath.Join(p.VolumePath, "new"), "another")
+		must.OK(t, os.Rename(filepath.Join(p.VolumePath, "new"), filepath.Join(p.VolumePath, "f")))
+		must.OK(t, unix.Mount(at, to, "", unix.MS_BIND, ""))
+		if got := read(t, to); got != text {
+			t.Errorf("the mount shows %q, want %q", got, text)
+		}
+		must.OK(t, unix.Unmount(to, 0))
+	}
+}
