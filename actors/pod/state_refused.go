@@ -29,6 +29,7 @@ func (a *Actor) evolveRefused(
 	if f.GetFailedStart() != journaletv1.FailedStart_FAILED_START_NOT_RUN || spec == nil || !a.startsOnce(spec) {
 		return
 	}
+	r.ReportedRestarts = max(r.GetReportedRestarts(), restarts(r)) // what may have been reported never falls
 	r.InstancesNotRun++
 	if r.StartsNotRun++; r.StartsNotRun < maxStartsNotRun {
 		r.NotRun = &journaletv1.CreatedContainer{

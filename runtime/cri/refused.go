@@ -18,9 +18,10 @@ const (
 	startedTaskText = "failed to start containerd task"
 )
 
-// commandError matches what OCI runtimes report about a command that cannot be executed, or of a working directory that it
-// cannot have: runc, older runc, crun, and runsc. What a kernel reports for lack of something else, such as "text file
-// busy", is not among it, nor is a program of the node that is missing: exec: "runc": executable file not found.
+// commandError matches what OCI runtimes report about a command that cannot be executed, or about a working directory
+// that it cannot have: runc, older runc, crun, and runsc. What a kernel reports for lack of something else, such as
+// "text file busy", is not among it, nor is a program of the node that is missing: exec: "runc": executable file not
+// found.
 var commandError = regexp.MustCompile("(?is)" +
 	"(?:container process(?: caused)?: (?:error during container init: )?exec[: ]" +
 	"|exec user process caused|chdir to cwd" +
