@@ -25,9 +25,11 @@ const (
 	maxPodMessageBytes = 12 << 10
 	maxLogMessageBytes = 2048
 	maxLogMessageLines = 80
-	// maxLogTailBytes bounds how much of the log is read. Every line begins with a time stamp, a stream and tags, which
-	// in short lines are longer than the text.
-	maxLogTailBytes = maxLogMessageBytes + 128*maxLogMessageLines
+	// maxRecordBytes is the longest record of one line; longer lines have several. containerd and CRI-O: 16 KiB, 8 KiB.
+	maxRecordBytes = 16 << 10
+	// maxLogTailBytes bounds how much of the log is read: the record that the first bytes of the message are in, as a
+	// whole. Every record begins with a time stamp, a stream and tags, which in short lines are longer than the text.
+	maxLogTailBytes = maxLogMessageBytes + maxRecordBytes + 128*maxLogMessageLines
 )
 
 // terminationMessage returns the message of an exited container: the runtime's message, then the file at its
