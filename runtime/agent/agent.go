@@ -31,6 +31,7 @@ import (
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 	"github.com/journalet/journalet/runtime/cri/health"
 	"github.com/journalet/journalet/runtime/cri/pleg"
+	"github.com/journalet/journalet/runtime/cri/reap"
 	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/image"
@@ -73,6 +74,7 @@ type agent struct {
 	calls     *calls.Executor
 	pleg      *pleg.PLEG
 	probes    *probe.Driver
+	reaper    *reap.Reaper
 	gates     *gate.Driver
 	storage   *storage.Driver
 	rotation  *rotate.Driver // nil if no log is rotated
@@ -339,6 +341,7 @@ func (a *agent) recordDamage() {
 func (a *agent) serve(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
+	a.reaper.Sweep(ctx)
 	g, run := errgroup.WithContext(ctx)
 	drivers := map[string]func(context.Context) error{
 		"runtime health": a.health.Run, "pleg": a.pleg.Run, "probes": a.probes.Run, "readiness gates": a.gates.Run,

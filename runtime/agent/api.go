@@ -54,6 +54,7 @@ func (a *agent) apiOptions() kubelet.Options {
 	return kubelet.Options{
 		StaticUID: a.staticUID,
 		Pods:      apiPods{a}, Runtime: client, AgentID: a.id(), Sessions: apiSessions{a},
+		Reaper:  a.reaper,
 		Logs:    &logs.Instances{Reader: logs.New(logs.Options{Dir: a.cfg.PodLogDir, Log: a.log}), Runtime: client},
 		Stats:   a.stats,
 		Health:  a.apiHealth(),

@@ -164,6 +164,7 @@ func (a *agent) newDrivers() error {
 	if a.credentials, err = a.newCredentials(); err != nil {
 		return err
 	}
+	a.reaper = a.newReaper()
 	options := cri.Options{
 		Conn: a.conn, Node: a.facts.NodeName, AgentID: a.id(), Manifest: a.manifests.get, Hash: pod.ContainerHash,
 		PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
@@ -174,7 +175,7 @@ func (a *agent) newDrivers() error {
 		MemoryThrottling: a.cfg.MemoryThrottlingFactor, PodsMemory: a.facts.Enforced.MemoryBytes,
 		ReserveMemory: a.cfg.MemoryReservationPolicy == config.ReserveTiered,
 		LimitedSwap:   a.cfg.SwapBehavior == config.SwapLimited, SELinux: selinux.GetEnabled(),
-		Volumes: a.volumes.Driver, Objects: a.objects, Credentials: a.credentials,
+		Volumes: a.volumes.Driver, Objects: a.objects, Credentials: a.credentials, Reaper: a.reaper,
 		PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
 		PodCgroups: a.cgroups, CgroupDriver: a.cfg.CgroupDriver,
 		CgroupV2: cgroup.V2(), Cgroups: cri.DetectCgroups("/", cgroup.V2()), Allocatable: a.allocatable,

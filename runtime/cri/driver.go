@@ -18,6 +18,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
+	"github.com/journalet/journalet/runtime/cri/reap"
 	"github.com/journalet/journalet/runtime/image/credentials"
 	"github.com/journalet/journalet/runtime/objects"
 	"github.com/journalet/journalet/runtime/withhold"
@@ -121,6 +122,9 @@ type Options struct {
 	// RuntimeHandler returns the runtime handler of a pod of the API server; ok is false for another pod, whose manifest
 	// has it. Nil: there is no cluster.
 	RuntimeHandler func(pod *corev1.Pod) (handler string, ok bool, err error)
+
+	// Reaper ends what hooks that time out have started. Nil: that stays.
+	Reaper *reap.Reaper
 
 	Volumes  Volumes
 	Timeouts Timeouts

@@ -14,6 +14,7 @@ import (
 	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/messages/plain"
+	"github.com/journalet/journalet/runtime/cri/reap"
 )
 
 // maxHookMessageBytes bounds the whole message of a failed hook in the journal. The kubelet's has all of the output.
@@ -129,16 +130,17 @@ func (h *hook) run(ctx context.Context, handler *corev1.LifecycleHandler) (messa
 }
 
 // exec runs a command in the container and returns the beginning of its output. It retries while the runtime is
-// unavailable. A request without a timeout has no deadline: the hook may run as long as its container.
+// unavailable. A request without a timeout has no deadline: the hook may run as long as its container. Only its output
+// may not: 10 s after its first process, what that has left is ended.
 func (h *hook) exec(ctx context.Context, command []string) (string, error) {
 	began := h.clock.Now()
 	for b := h.backOff(); ; {
-		req := &runtimeapi.ExecSyncRequest{ContainerId: h.req.GetContainerId(), Cmd: command}
+		left := time.Duration(0)
 		if h.req.GetTimeout() != nil {
-			left := h.req.GetTimeout().AsDuration() - h.clock.Now().Sub(began)
-			req.Timeout = max(1, int64((left+time.Second-1)/time.Second))
+			left = max(1, h.req.GetTimeout().AsDuration()-h.clock.Now().Sub(began))
 		}
-		resp, err := h.rt.ExecSync(ctx, req)
+		resp, err := h.opts.Reaper.Exec(ctx, h.rt, h.req.GetContainerId(), command, left,
+			reap.Kind{Always: true, Drain: left == 0})
 		switch {
 		case err == nil:
 			return outputOf(resp)

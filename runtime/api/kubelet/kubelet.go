@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri/reap"
 )
 
 const (
@@ -61,6 +62,8 @@ type Options struct {
 	// AgentID is the label of the objects that this agent creates; others are not reached. Empty: all are.
 	AgentID  string
 	Sessions Sessions
+	// Reaper ends the processes of clients that have left. Nil: they stay.
+	Reaper *reap.Reaper
 	// StaticUID returns the UID of the static pod that a mirror pod shows, by the mirror pod's; "" for any other. Nil:
 	// there are no mirror pods.
 	StaticUID func(uid string) string

@@ -16,6 +16,7 @@ import (
 
 	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri/reap"
 )
 
 func (s *Server) runRoutes() {
@@ -48,7 +49,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	}
 	var resp *runtimeapi.ExecSyncResponse
 	if err == nil {
-		resp, err = s.Runtime.ExecSync(x.ctx, &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: cmd})
+		resp, err = s.Reaper.Exec(x.ctx, s.Runtime, id, cmd, 0, reap.Kind{Always: true})
 	}
 	switch code := resp.GetExitCode(); {
 	case err != nil:

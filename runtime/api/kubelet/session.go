@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri/reap"
 )
 
 // Why sessions fail, for records. The runtime's own words may hold arguments of a command.
@@ -36,6 +37,8 @@ type session struct {
 	cancel context.CancelFunc
 	// outcome reads the exit code of what passes through; nil: nothing does.
 	outcome *outcome
+	// processes are what the session has started; nil: nothing, or they cannot be seen.
+	processes *reap.Session
 	// aborted is set when the client has left.
 	aborted atomic.Bool
 
@@ -104,10 +107,29 @@ func (x *session) exited(code int32) {
 	x.exit = &code
 }
 
+// endProcesses ends the processes of a session whose command has not ended by itself: the client has left, the stream
+// broke, or the agent stops.
+func (x *session) endProcesses(broken bool) {
+	if x.processes == nil {
+		return
+	}
+	x.mu.Lock()
+	ended, failed := x.exit != nil, x.message != ""
+	x.mu.Unlock()
+	found, alive := x.processes.Known()
+	if alive || !ended && (broken && x.aborted.Load() || failed || !found) {
+		x.processes.Kill()
+		return
+	}
+	x.processes.Keep()
+}
+
 // end ends and records the session.
 func (x *session) end() {
+	broken := x.ctx.Err() != nil
 	x.cancel()
 	x.outcome.end(x)
+	x.endProcesses(broken)
 	x.s.limits.release(x.share)
 	if x.s.Sessions == nil {
 		return

@@ -18,6 +18,7 @@ import (
 
 	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri/reap"
 )
 
 const (
@@ -75,6 +76,10 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 		resp, err = s.Runtime.Exec(ctx, &runtimeapi.ExecRequest{
 			ContainerId: id, Cmd: cmd, Tty: opts.TTY, Stdin: opts.Stdin, Stdout: opts.Stdout, Stderr: opts.Stderr,
 		})
+	}
+	if err == nil {
+		// Nothing is refused: it is no probe's.
+		x.processes, _ = s.Reaper.Begin(x.ctx, id, cmd, reap.Kind{Always: true})
 	}
 	x.stream(w, r, resp.GetUrl(), err, opts)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/cri/reap"
 )
 
 const (
@@ -42,6 +43,8 @@ type Options struct {
 	Forget func(namespace, name, uid string)
 	// Withhold takes credentials of a pod out of a text, in addition to those of its manifest. May be nil.
 	Withhold func(uid, text string) string
+	// Reaper ends what commands that time out have started. Nil: that stays.
+	Reaper *reap.Reaper
 	// Workers and SlowWorkers default to the constants of these names.
 	Workers, SlowWorkers int
 	// Attempt runs one attempt of a probe. known is false if the attempt has no result. The default runs the handler of

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/cri/reap"
 )
 
 // execSlack is the runtime's time beyond a command's timeout to kill the command and respond. A call that takes longer
@@ -24,12 +26,15 @@ const execSlack = 2 * time.Second
 func (d *Driver) exec(
 	ctx context.Context, id string, c *corev1.Container, command []string, timeout time.Duration,
 ) outcome {
-	ctx, cancel := context.WithTimeout(ctx, timeout+execSlack)
-	defer cancel()
-	resp, err := d.rt.ExecSync(ctx, &runtimeapi.ExecSyncRequest{
-		ContainerId: id, Cmd: cri.ExpandStatic(command, c.Env), Timeout: int64(timeout / time.Second),
-	})
+	if d.opts.Reaper == nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout+execSlack)
+		defer cancel()
+	}
+	resp, err := d.opts.Reaper.Exec(ctx, d.rt, id, cri.ExpandStatic(command, c.Env), timeout, reap.Kind{Single: true})
 	switch {
+	case errors.Is(err, reap.ErrLeft):
+		return outcome{failure, err.Error()}
 	case status.Code(err) == codes.DeadlineExceeded:
 		return outcome{failure, "command timed out after " + timeout.String()}
 	case refused(status.Convert(err).Message()):
