@@ -76,7 +76,7 @@ func TestResizes(t *testing.T) {
 		p.await("larger", "without room", func(pod *core.Pod) bool {
 			return strings.HasPrefix(resizing(pod), string(core.PodResizePending))
 		})
-		p.exec("larger", "kill", "1")
+		p.end("larger")
 		again := p.await("larger", "restarted", func(pod *core.Pod) bool {
 			return node.Ready(pod) && node.Container(pod, "main").RestartCount == 1
 		})

@@ -65,7 +65,7 @@ func TestRestartAfterAConfigMapChanged(t *testing.T) {
 			}
 			return nil
 		})
-		p.exec("web", "kill", "1")
+		p.end("web")
 		p.await("web", "restarted", func(pod *core.Pod) bool {
 			return node.Ready(pod) && node.Container(pod, "main").RestartCount == 1
 		})
