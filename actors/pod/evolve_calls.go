@@ -202,18 +202,7 @@ func (a *Actor) evolveStarted(
 			})
 		}
 	case journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT:
-		spec := a.spec(w.GetContainer())
-		never := spec != nil && spec.ImagePullPolicy == corev1.PullNever
-		if f.GetMissingVolumeImage() != "" {
-			never = a.evolveVolumeImageMissing(r, f)
-		} else {
-			r.ImageMissing = true
-		}
-		r.StartError = startError(f, never)
-		if f.GetMissingVolumeImage() == "" && w.GetPulledForStart() || never {
-			r.StartFailures++
-			r.StartFailedAt = now
-		}
+		a.evolveImageMissing(e, r, w, f)
 	case journaletv1.CallError_CALL_ERROR_SANDBOX_GONE:
 		a.markSandboxDead(w.GetSandboxId())
 		if cur := r.GetCurrent(); w.GetPart() == journaletv1.StartPart_START_PART_START &&
@@ -234,6 +223,24 @@ func (a *Actor) evolveStarted(
 		a.evolveRefused(r, w, f)
 		r.StartFailures++
 		r.StartFailedAt, r.StartError = now, startError(f, false)
+	}
+}
+
+// evolveImageMissing folds that a container was not started for want of an image.
+func (a *Actor) evolveImageMissing(
+	e actors.Event, r *journaletv1.ContainerRecord, w *journaletv1.StartContainer, f *journaletv1.CallFinished,
+) {
+	spec := a.spec(w.GetContainer())
+	never := spec != nil && spec.ImagePullPolicy == corev1.PullNever
+	if f.GetMissingVolumeImage() != "" {
+		never = a.evolveVolumeImageMissing(r, f)
+	} else {
+		r.ImageMissing = true
+	}
+	r.StartError = startError(f, never)
+	if f.GetMissingVolumeImage() == "" && w.GetPulledForStart() || never {
+		r.StartFailures++
+		r.StartFailedAt = timestamppb.New(e.Time)
 	}
 }
 

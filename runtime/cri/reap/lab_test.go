@@ -1,4 +1,4 @@
-//go:build integration
+//go:build reports
 
 package reap_test
 
@@ -39,7 +39,7 @@ func newLab(t *testing.T, pid runtimeapi.NamespaceMode, table reap.Table) *lab {
 	t.Helper()
 	endpoint := os.Getenv("JOURNALET_TEST_CRI_ENDPOINT")
 	if endpoint == "" {
-		t.Fatal("JOURNALET_TEST_CRI_ENDPOINT is not set: run make integration, or see CONTRIBUTING.md")
+		t.Fatal("JOURNALET_TEST_CRI_ENDPOINT is not set: run make reports")
 	}
 	conn, err := grpc.NewClient(endpoint, append(cri.DialOptions(),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))...)
