@@ -101,7 +101,7 @@ func TestPodThatEndsIsNotRestartedByItsProbe(t *testing.T) {
 
 // A probe's own grace period counts for the restarts it asks for (kubernetes/kubernetes#64715).
 func TestGracePeriodOfAProbe(t *testing.T) {
-	everywhere(t, func(p *place) {
+	ofAPI(t, func(p *place) {
 		one := int64(1)
 		web := stubborn("web")
 		web.Spec.Containers[0].LivenessProbe = &core.Probe{
@@ -110,9 +110,6 @@ func TestGracePeriodOfAProbe(t *testing.T) {
 		}
 		p.pod(web)
 		p.await("web", "restarted", func(pod *core.Pod) bool { return node.Container(pod, "main").RestartCount > 0 })
-		if p.static {
-			return // the node ends it when its file goes: its grace period is an hour
-		}
 		p.kubectl("", "delete", "pod", "web", "--force", "--grace-period=0", "--wait=false")
 	})
 }
