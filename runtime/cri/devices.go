@@ -145,7 +145,7 @@ func (c *call) checkDevices(ctx context.Context, all []*journaletv1.ContainerDev
 		}
 		for _, path := range paths {
 			_, err := bounded.Within(ctx, c.answers, path, bounded.AnswerTimeout, func() (os.FileInfo, error) {
-				return os.Stat(path)
+				return c.opts.Stat(path)
 			})
 			switch {
 			case err == nil:

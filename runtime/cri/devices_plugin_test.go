@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -102,7 +103,7 @@ func TestPreStartEndsWithTheFirstPluginThatFails(t *testing.T) {
 func TestWhatAPluginGivesHasToBeOnTheNode(t *testing.T) {
 	dir := t.TempDir()
 	missing := filepath.Join(dir, "missing")
-	c := &call{Driver: &Driver{answers: new(bounded.Answers)}}
+	c := &call{Driver: &Driver{opts: Options{Stat: os.Stat}, answers: new(bounded.Answers)}}
 	for name, answer := range map[string]*journaletv1.DeviceAnswer{
 		"mount": {Mounts: []*journaletv1.DeviceMount{{ContainerPath: "/a", HostPath: missing}}},
 		"node":  {Nodes: []*journaletv1.DeviceNode{{ContainerPath: "/a", HostPath: missing}}},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -123,6 +124,9 @@ type Options struct {
 	// has it. Nil: there is no cluster.
 	RuntimeHandler func(pod *corev1.Pod) (handler string, ok bool, err error)
 
+	// Stat is os.Stat for what device plugins give containers. Nil: os.Stat. A simulated node has no such files.
+	Stat func(path string) (os.FileInfo, error)
+
 	// Reaper ends what hooks that time out have started. Nil: that stays.
 	Reaper *reap.Reaper
 
@@ -219,6 +223,9 @@ func setDefaults(o *Options) {
 	o.Clock = cmp.Or[Clock](o.Clock, RealClock{})
 	if o.HTTP == nil {
 		o.HTTP = send
+	}
+	if o.Stat == nil {
+		o.Stat = os.Stat
 	}
 	if o.Progress == nil {
 		o.Progress = func(*journaletv1.PullProgressed) {}

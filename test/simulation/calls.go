@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"net/http"
+	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,7 +40,7 @@ func newPerformer(r *run) *performer {
 	f := &performer{run: r, calls: map[*proc]*call{}}
 	f.Driver = cri.New(cri.Options{
 		Conn: criConn{r}, AgentID: agentID, Hash: pod.ContainerHash, Volumes: disk{f}, Clock: newSteadyClock(r),
-		Objects: r.things, Devices: r.plugins,
+		Objects: r.things, Devices: r.plugins, Stat: func(string) (os.FileInfo, error) { return nil, nil },
 		Manifest:        func(_ context.Context, digest string) (*corev1.Pod, error) { return r.manifests.get(digest) },
 		ContainerLogDir: "/dev/null/no links to logs", HostsFile: "testdata/hosts", HostIPs: []string{"192.0.2.1"},
 		HTTP: func(req *http.Request) error {
