@@ -347,6 +347,10 @@ func TestValuesOfASecretBeforeItIsReadAgainStayOutOfErrors(t *testing.T) {
 			r.backing.objects[k] = again
 		}
 		r.put(keyB, now)
+		synctest.Wait()
+		r.mu.Lock()
+		slices.Sort(r.facts) // one watch shows it to both pods
+		r.mu.Unlock()
 		r.reports("late b=PRESENT+!", "old b=PRESENT+!")
 		values, known := r.Secrets("late")
 		if !known || !slices.Contains(values, "hunter1") || !slices.Contains(values, "hunter3") {

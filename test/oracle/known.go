@@ -149,6 +149,10 @@ var known = with(map[string]meant{
 		"the API leaves the variable out; the kubelet cannot open the file",
 		"optional `fileKeyRef` to a file that does not exist",
 	},
+	"config: container with a variable that is no text, outcome": {
+		"a key with other bytes is another key",
+		"variable of a Secret whose bytes are not UTF-8",
+	},
 	"config: container linux.resources.unified[memory.low]": {"a new cgroup has 0", "memory.low and memory.min"},
 	"config: container linux.resources.unified[memory.min]": {"a new cgroup has 0", "memory.low and memory.min"},
 	// The end of a container.

@@ -49,7 +49,7 @@ var fields = map[action][]string{
 		"ApiPod.generation", "ApiPod.terminal_phase", "ApiServerContact.reachable", "CertificateChanged.kind",
 		"NodeRegistered.created", "ImagePullRequested.api", "ImagePullRequested.credentials_changed",
 		"ImagePullRequested.if_not_present", "PullImage.if_not_present", "ImagePullDecided.already_present",
-		"CallFinished.image_present",
+		"CallFinished.failed_start", "CallFinished.image_present",
 		"ObjectsSet.api", "PullImage.api", "ReadinessGatesSet.api", "StartContainer.ephemeral",
 		"EvictionProgressed.images", "EvictionProgressed.request_id", "EvictionProgressed.stage",
 		"ImagesReclaimed.bytes", "ImagesReclaimed.images", "PodReclaimRequested.containers", "PodUsage.layer_bytes",
