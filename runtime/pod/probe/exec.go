@@ -3,7 +3,6 @@ package probe
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -37,7 +36,7 @@ func (d *Driver) exec(
 		return outcome{failure, err.Error()}
 	case status.Code(err) == codes.DeadlineExceeded:
 		return outcome{failure, "command timed out after " + timeout.String()}
-	case refused(status.Convert(err).Message()):
+	case cri.IsCommandError(status.Convert(err).Message()):
 		return outcome{failure, "the command cannot be run: " + status.Convert(err).Message()}
 	case err != nil:
 		return outcome{unknown, err.Error()}
@@ -45,21 +44,6 @@ func (d *Driver) exec(
 		return outcome{failure, output(resp)}
 	}
 	return outcome{success, ""}
-}
-
-// Texts by which a runtime says that a container cannot run a command: containerd's, and CRI-O's; and one of a
-// container that has just ended. CRI has no code for either.
-const (
-	markContainerd = "OCI runtime exec failed"
-	markCRIO       = "exit code -1"
-	markEnded      = "in a stopped container"
-)
-
-// refused reports whether an error says that the command cannot be run in this container: there is no such file, it is
-// no program, the container is paused.
-func refused(message string) bool {
-	return (strings.Contains(message, markContainerd) || strings.Contains(message, markCRIO)) &&
-		!strings.Contains(message, markEnded)
 }
 
 // output returns a command's output, first stdout and then stderr.
