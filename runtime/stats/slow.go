@@ -137,52 +137,39 @@ func inSlot[T any](slots chan struct{}, measure func(context.Context) (T, error)
 	}
 }
 
-// volume returns the measurement of a volume, which it creates.
-func (s *Stats) volume(p *corev1.Pod, v *corev1.Volume) *memo[storage.Measured] {
-	s.disks.mu.Lock()
-	defer s.disks.mu.Unlock()
-	key := string(p.UID) + "/" + v.Name
-	m := s.disks.volumes[key]
+// measurement returns the measurement with a key, which it creates.
+func measurement[T any](
+	d *disks, all map[string]*memo[T], key string, period time.Duration, measure func(context.Context) (T, error),
+) *memo[T] {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m := all[key]
 	if m == nil {
-		m = &memo[storage.Measured]{period: s.opts.VolumePeriod,
-			measure: inSlot(s.disks.slots, func(ctx context.Context) (storage.Measured, error) {
-				return s.opts.Storage.Volume(ctx, p, v)
-			})}
-		s.disks.volumes[key] = m
+		m = &memo[T]{period: period, measure: inSlot(d.slots, measure)}
+		all[key] = m
 	}
 	return m
+}
+
+// volume returns the measurement of a volume.
+func (s *Stats) volume(p *corev1.Pod, v *corev1.Volume) *memo[storage.Measured] {
+	return measurement(&s.disks, s.disks.volumes, string(p.UID)+"/"+v.Name, s.opts.VolumePeriod,
+		func(ctx context.Context) (storage.Measured, error) { return s.opts.Storage.Volume(ctx, p, v) })
 }
 
 // file returns the measurement of other files of a pod.
 func (s *Stats) file(
 	p *corev1.Pod, what string, measure func(context.Context, *corev1.Pod) (bounded.Usage, error),
 ) *memo[bounded.Usage] {
-	s.disks.mu.Lock()
-	defer s.disks.mu.Unlock()
-	key := string(p.UID) + "/" + what
-	m := s.disks.files[key]
-	if m == nil {
-		m = &memo[bounded.Usage]{period: VolumePeriod,
-			measure: inSlot(s.disks.slots, func(ctx context.Context) (bounded.Usage, error) { return measure(ctx, p) })}
-		s.disks.files[key] = m
-	}
-	return m
+	return measurement(&s.disks, s.disks.files, string(p.UID)+"/"+what, VolumePeriod,
+		func(ctx context.Context) (bounded.Usage, error) { return measure(ctx, p) })
 }
 
 // provided returns the measurement of what the runtime has provided for a pod.
 func (s *Stats) provided(p *corev1.Pod) *memo[storage.Provided] {
-	s.disks.mu.Lock()
-	defer s.disks.mu.Unlock()
 	uid := string(p.UID)
-	m := s.disks.provided[uid]
-	if m == nil {
-		m = &memo[storage.Provided]{period: VolumePeriod,
-			measure: inSlot(s.disks.slots, func(ctx context.Context) (storage.Provided, error) {
-				return s.opts.Storage.Provided(ctx, uid, 0)
-			})}
-		s.disks.provided[uid] = m
-	}
-	return m
+	return measurement(&s.disks, s.disks.provided, uid, VolumePeriod,
+		func(ctx context.Context) (storage.Provided, error) { return s.opts.Storage.Provided(ctx, uid, 0) })
 }
 
 // keep forgets the measurements of all but these pods, by UID. One that hangs ends with its file system.
