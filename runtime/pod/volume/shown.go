@@ -3,6 +3,7 @@ package volume
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -11,7 +12,7 @@ type files struct{ device, root string }
 
 // show reports whether a mount shows some of the files and no others, also files that were removed.
 func (f files) show(p mountPoint) bool {
-	return p.device == f.device && (p.root == f.root || strings.HasPrefix(p.root, strings.TrimSuffix(f.root, "/")+"/"))
+	return p.device == f.device && within(p.root, f.root)
 }
 
 // ownFiles are the files of a pod. In a volume of mountPropagation Bidirectional each mount of the runtime for a
@@ -24,6 +25,8 @@ type ownFiles struct {
 	// mounted has what the agent has mounted below it. Some of it may be mounted elsewhere, too: a volume of a CSI driver
 	// is, where it is staged.
 	mounted []files
+	// outside means that the mount table shows some of pod outside the pod's directory.
+	outside bool
 }
 
 func (o ownFiles) show(p mountPoint) bool {
@@ -69,7 +72,13 @@ func (t *tearDown) ownFiles(points []mountPoint) (ownFiles, error) {
 		}
 		out.pod = append(out.pod, files{holder.device, filepath.Join(holder.root, rest)})
 	}
+	out.outside = slices.ContainsFunc(table, func(p mountPoint) bool { return out.showOutside(p, dir) })
 	return out, nil
+}
+
+// showOutside reports whether a mount shows files of the pod's directory outside it, and not the directory's own place.
+func (o ownFiles) showOutside(p mountPoint, dir string) bool {
+	return anyShows(o.pod, p) && !within(p.path, dir) && !within(dir, p.path)
 }
 
 // isPublished reports whether a mount is a volume of a CSI driver, <name>/mount.
@@ -79,8 +88,12 @@ func (t *tearDown) isPublished(p mountPoint) bool {
 }
 
 // unmountElsewhere unmounts what shows the pod's directory outside it, as below a hostPath of mountPropagation
-// Bidirectional. It leaves a volume in memory there: that its file system is the pod's alone is not certain.
+// Bidirectional. It leaves a volume in memory there: that its file system is the pod's alone is not certain. The table
+// is read again: what was unmounted meanwhile may have uncovered a mount of others.
 func (t *tearDown) unmountElsewhere(own ownFiles) error {
+	if !own.outside {
+		return nil
+	}
 	dir, err := filepath.EvalSymlinks(t.PodDir(t.uid))
 	if err != nil {
 		return err
@@ -92,7 +105,7 @@ func (t *tearDown) unmountElsewhere(own ownFiles) error {
 	var failed []error
 	for i := len(table) - 1; i >= 0; i-- { // a mount after those on it
 		p := table[i]
-		if anyShows(own.pod, p) && !within(p.path, dir) && !within(dir, p.path) {
+		if own.showOutside(p, dir) {
 			failed = append(failed, t.release(p))
 		}
 	}
