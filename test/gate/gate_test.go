@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
@@ -228,6 +229,35 @@ func TestSeedThatIsOpenForLongRefusesEachChange(t *testing.T) {
 	}
 	if found := g.open.overdue(); len(found) != 1 || found[0].What != "seed 7" {
 		t.Errorf("after %d commits: %v, want seed 7", mostCommitsOpen+1, found)
+	}
+}
+
+// In a fresh clone of main, no branch shows where a change of many commits began.
+func TestOnMainAChangeBeganAtTheLastNightlyRun(t *testing.T) {
+	t.Setenv("BREAKING_BASE", "")
+	g := checkout(t, "")
+	head := func() string {
+		out, err := git(g.root, "rev-parse", "HEAD")
+		must.OK(t, err)
+		return out
+	}
+	night := head()
+	commit(t, g.root)
+	page := filepath.Join(g.root, nightlyPage)
+	must.OK(t, os.Mkdir(filepath.Dir(page), 0o750))
+	for _, c := range []struct{ named, want string }{
+		{night[:12], night},
+		{"0123456789ab", ""},
+		{night[:12] + "-dirty", ""},
+	} {
+		before := head()
+		must.OK(t, os.WriteFile(page, []byte("# Night\n\nWritten by `make nightly`. Commit "+c.named+", begun.\n"), 0o600))
+		commit(t, g.root)
+		// The page that this run writes is not the one that counts.
+		must.OK(t, os.WriteFile(page, []byte("Written by `make nightly`. Commit "+head()[:12]+", begun.\n"), 0o600))
+		if got, want := baseOf(g.root), cmp.Or(c.want, before); got != want {
+			t.Errorf("the page names %s: the change began from %s, want %s", c.named, got, want)
+		}
 	}
 }
 

@@ -149,7 +149,12 @@ func (o *openSeeds) overdue() (found []Finding) {
 	return found
 }
 
-// baseOf returns the commit that a change began from: where the branch left main; on main itself, the commit before.
+// nightOf names the commit of a nightly run on its page.
+var nightOf = regexp.MustCompile(`(?m)^Written by .* Commit ([0-9a-f]{7,40})[,.]`)
+
+// baseOf returns the commit that a change began from: where the branch left main. On main itself, it is the commit of
+// the last nightly run, by its page at HEAD: what failed there was found or missed by that run, and what does not
+// fail there came since. Without such a page it is the commit before. BREAKING_BASE names another one.
 func baseOf(root string) string {
 	head, err := git(root, "rev-parse", "HEAD")
 	if err != nil {
@@ -161,6 +166,14 @@ func baseOf(root string) string {
 	for _, ref := range []string{"origin/main", "main"} {
 		if b, err := git(root, "merge-base", ref, "HEAD"); err == nil && b != head {
 			return b
+		}
+	}
+	if page, err := git(root, "show", "HEAD:"+nightlyPage); err == nil {
+		if m := nightOf.FindStringSubmatch(page); m != nil {
+			// A page may name a commit of another history.
+			if b, err := git(root, "merge-base", m[1], "HEAD"); err == nil && b != head && strings.HasPrefix(b, m[1]) {
+				return b
+			}
 		}
 	}
 	before, _ := git(root, "rev-parse", "HEAD^") // "": a checkout without history
