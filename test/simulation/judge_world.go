@@ -162,6 +162,7 @@ func (h *podHistory) onUpdate(s *sim, seq uint64, at time.Duration, u *journalet
 		h.onDeletion(seq, at, api)
 	case api != nil && u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_REMOVE:
 		h.withoutObject = seq
+		h.terminates(seq, at) // within its own grace period if that is shorter
 		h.onDeletion(seq, at, &journaletv1.ApiPod{Deleted: true, DeletionGraceSeconds: int64(withoutObjectGrace.Seconds())})
 		return
 	case u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_REMOVE, !h.holdsShare, !isUpdate(h.manifest, m),
