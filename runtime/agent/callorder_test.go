@@ -12,8 +12,8 @@ import (
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/config"
-	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/cri/pleg"
 	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/host"
@@ -22,7 +22,7 @@ import (
 
 // setClock is a clock that the test sets.
 type setClock struct {
-	cri.RealClock
+	clock.Real
 	now time.Time
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/opencontainers/selinux/go-selinux"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cluster/client"
-	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/csi"
 	"github.com/journalet/journalet/runtime/plugins"
 	"github.com/journalet/journalet/runtime/pod/volume"
@@ -39,7 +39,7 @@ func (a *agent) newCSI() (volume.CSI, error) {
 	c.disks, err = csi.New(csi.Options{
 		RootDir: root, NodeName: a.facts.NodeName, BootID: a.facts.BootID, Drivers: c.csi,
 		Objects: csi.FromAPI(c.client), Node: c.node, Pod: a.apiObject, Event: c.reports.events.EmitObject,
-		Clock: cri.RealClock{}, Log: a.log, SELinux: seLinux,
+		Clock: clock.Real{}, Log: a.log, SELinux: seLinux,
 	})
 	return c.disks, err
 }

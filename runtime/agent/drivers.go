@@ -20,6 +20,7 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/cri/calls"
@@ -210,7 +211,7 @@ func (a *agent) newDrivers() error {
 	if a.rotation, err = a.newRotation(); err != nil {
 		return err
 	}
-	a.timers = timer.New(timer.WallClock{}, a.host.Outcome)
+	a.timers = timer.New(clock.Real{}, a.host.Outcome)
 	a.calls = calls.New(calls.Options{
 		Performer: a.criDriver, Outcome: a.callFinished, Finished: a.inspectAfter,
 		Observe: a.measureCall,

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cri/calls"
 	"github.com/journalet/journalet/runtime/timer"
 	"github.com/journalet/journalet/test/must"
@@ -125,7 +126,7 @@ func TestPodsOwnActorDoesNotStopThePings(t *testing.T) {
 
 func TestHungDeliveryStopsThePings(t *testing.T) {
 	a := openForRetention(t, t.TempDir())
-	a.timers = timer.New(timer.WallClock{}, a.host.Outcome)
+	a.timers = timer.New(clock.Real{}, a.host.Outcome)
 	a.calls = calls.New(calls.Options{})
 	a.loops = a.newLoops()
 	must.OK(t, a.alive())

@@ -6,7 +6,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cri/reap"
 )
 
@@ -18,6 +18,6 @@ func (a *agent) newReaper() *reap.Reaper {
 	}
 	return reap.New(reap.Options{
 		Agent: a.id(), Run: strconv.FormatInt(time.Now().UnixNano(), 36), Log: a.log,
-		Runtime: runtimeapi.NewRuntimeServiceClient(a.conn), Table: reap.NewMachine(), Clock: cri.RealClock{},
+		Runtime: runtimeapi.NewRuntimeServiceClient(a.conn), Table: reap.NewMachine(), Clock: clock.Real{},
 	})
 }

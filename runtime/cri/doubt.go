@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/clock"
 )
 
 // maxAttempts bounds how often one intent is sent to the runtime after its call timed out or lost its connection and an
@@ -54,7 +55,7 @@ func messageOf(err error) string {
 
 // backOff is the wait between attempts. It doubles up to its bound.
 type backOff struct {
-	clock     Clock
+	clock     clock.Clock
 	next, max time.Duration
 	// level is for the log line about the wait: only the first one is a warning.
 	level slog.Level
@@ -68,7 +69,7 @@ func (c *call) backOff() *backOff {
 func (b *backOff) wait(ctx context.Context) error {
 	d := b.next
 	b.next, b.level = min(2*b.next, b.max), slog.LevelDebug
-	return Wait(ctx, b.clock, d)
+	return clock.Wait(ctx, b.clock, d)
 }
 
 // rpc is a method of a CRI client.
@@ -78,7 +79,7 @@ type rpc[Req, Resp any] = func(context.Context, *Req, ...grpc.CallOption) (*Resp
 func once[Req, Resp any](
 	ctx context.Context, c *call, timeout time.Duration, method rpc[Req, Resp], req *Req,
 ) (*Resp, error) {
-	ctx, cancel := WithTimeout(ctx, c.clock, timeout)
+	ctx, cancel := clock.WithTimeout(ctx, c.clock, timeout)
 	defer cancel()
 	return method(ctx, req)
 }
@@ -92,7 +93,7 @@ func onceDrained[Req, Resp any](
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	callCtx, cancel := WithTimeout(context.WithoutCancel(ctx), c.clock, timeout)
+	callCtx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), c.clock, timeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { c.clock.AfterFunc(c.opts.Timeouts.Drain, cancel) })()
 	return method(callCtx, req)
@@ -111,7 +112,7 @@ func retryFunc[T any](
 	ctx context.Context, c *call, name string, timeout time.Duration, f func(context.Context) (T, error),
 ) (T, error) {
 	attempt := func() (T, error) {
-		ctx, cancel := WithTimeout(ctx, c.clock, timeout)
+		ctx, cancel := clock.WithTimeout(ctx, c.clock, timeout)
 		defer cancel()
 		return f(ctx)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/journalet/journalet/messages/clean"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 	"github.com/journalet/journalet/runtime/cri/reap"
 	"github.com/journalet/journalet/runtime/image/credentials"
@@ -153,7 +154,7 @@ type Options struct {
 	// the kubelet's.
 	HTTP  func(*http.Request) error
 	Log   *slog.Logger
-	Clock Clock
+	Clock clock.Clock
 }
 
 // Credentials finds the credentials of pulls, and verifies pods (runtime/image/credentials).
@@ -172,7 +173,7 @@ type Credentials interface {
 type Driver struct {
 	opts   Options
 	log    *slog.Logger
-	clock  Clock
+	clock  clock.Clock
 	rt     runtimeapi.RuntimeServiceClient
 	images runtimeapi.ImageServiceClient
 	pulls  *rate.Limiter
@@ -220,7 +221,7 @@ func setDefaults(o *Options) {
 	t.ReservedName = cmp.Or(t.ReservedName, 2*time.Minute)
 	t.Drain = cmp.Or(t.Drain, 10*time.Second)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	o.Clock = cmp.Or[Clock](o.Clock, RealClock{})
+	o.Clock = cmp.Or[clock.Clock](o.Clock, clock.Real{})
 	if o.HTTP == nil {
 		o.HTTP = send
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/messages/plain"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cri/reap"
 )
 
@@ -118,7 +119,7 @@ func (h *hook) run(ctx context.Context, handler *corev1.LifecycleHandler) (messa
 			message = fmt.Sprintf("HTTP lifecycle hook %s - error: %v", about, withoutURL(err))
 		}
 	case handler.Sleep != nil:
-		if err = Wait(ctx, h.clock, time.Duration(handler.Sleep.Seconds)*time.Second); err != nil {
+		if err = clock.Wait(ctx, h.clock, time.Duration(handler.Sleep.Seconds)*time.Second); err != nil {
 			message = fmt.Sprintf("Sleep lifecycle hook (%d) %s - error: container terminated before sleep hook finished",
 				handler.Sleep.Seconds, about)
 		}

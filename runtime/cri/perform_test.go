@@ -21,6 +21,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/pod/volume"
 	"github.com/journalet/journalet/runtime/sim"
@@ -438,7 +439,7 @@ func TestOrderlyStopDrainsTheStopOfASandbox(t *testing.T) {
 
 // deadlines is the machine's clock, but that a deadline passes only when the test says so.
 type deadlines struct {
-	cri.RealClock
+	clock.Real
 	newest deadline
 }
 
@@ -457,7 +458,7 @@ func (d deadline) Err() error {
 }
 
 func (*deadlines) Wait(ctx context.Context, d time.Duration) error {
-	return cri.Wait(ctx, cri.RealClock{}, d)
+	return clock.Wait(ctx, clock.Real{}, d)
 }
 
 func (c *deadlines) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {

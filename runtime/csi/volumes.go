@@ -17,10 +17,10 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/pod/hostpath"
 	"github.com/journalet/journalet/runtime/pod/mounts"
 	"github.com/journalet/journalet/runtime/pod/nfs"
-	"github.com/journalet/journalet/runtime/watch"
 )
 
 // Options configure Volumes; RootDir, Drivers and Objects must be set.
@@ -35,7 +35,7 @@ type Options struct {
 	// Pod returns the newest object of a pod; nil: none is known. Event emits an event; it may be nil. Clock is for Run.
 	Pod   func(uid string) *corev1.Pod
 	Event func(about corev1.ObjectReference, kind, reason, message string)
-	Clock watch.Clock
+	Clock clock.Clock
 	// SELinux returns the label of files for a process with some options; nil: the node has no SELinux.
 	SELinux func(*corev1.SELinuxOptions) (string, error)
 	// NFS mounts exports of NFS servers. Default: by the node's mount(8).

@@ -57,24 +57,24 @@ type cluster struct {
 	patches     []string // of claims
 	tokens      int      // that were requested
 	lifetime    time.Duration
-	clock       *clock
+	clock       *stopwatch
 }
 
-// clock is a clock that a test moves.
-type clock struct {
+// stopwatch is a clock that a test moves.
+type stopwatch struct {
 	mu    sync.Mutex
 	now   time.Time
 	rings map[int]func()
 	set   int
 }
 
-func (c *clock) Now() time.Time {
+func (c *stopwatch) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-func (c *clock) AfterFunc(_ time.Duration, f func()) (stop func() bool) {
+func (c *stopwatch) AfterFunc(_ time.Duration, f func()) (stop func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.set++
@@ -90,7 +90,7 @@ func (c *clock) AfterFunc(_ time.Duration, f func()) (stop func() bool) {
 }
 
 // ring calls what waits for the clock, and returns how many did.
-func (c *clock) ring() int {
+func (c *stopwatch) ring() int {
 	c.mu.Lock()
 	all := c.rings
 	c.rings = map[int]func(){}
@@ -101,7 +101,7 @@ func (c *clock) ring() int {
 	return len(all)
 }
 
-func (c *clock) pass(d time.Duration) {
+func (c *stopwatch) pass(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
@@ -255,7 +255,7 @@ func newRig(t *testing.T, capabilities ...csi.NodeServiceCapability_RPC_Type) *r
 		t: t, root: filepath.Join(dir, "root"),
 		fake: &fakecsi.Driver{Dir: filepath.Join(dir, "volumes"), Capabilities: capabilities},
 		cluster: &cluster{
-			running: map[string]*corev1.Pod{}, clock: &clock{now: time.Unix(1e9, 0), rings: map[int]func(){}},
+			running: map[string]*corev1.Pod{}, clock: &stopwatch{now: time.Unix(1e9, 0), rings: map[int]func(){}},
 			pvcs: map[string]*corev1.PersistentVolumeClaim{}, volumes: map[string]*corev1.PersistentVolume{},
 			driver: &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{
 				AttachRequired:       ptr.To(false),

@@ -14,6 +14,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cri"
 )
 
@@ -46,7 +47,7 @@ type Options struct {
 	// Period, AwaitedPeriod, Pause and Timeout default to the constants of their names.
 	Period, AwaitedPeriod, Pause, Timeout time.Duration
 	// Clock bounds calls; default: the machine's.
-	Clock cri.Clock
+	Clock clock.Clock
 	Log   *slog.Logger
 }
 
@@ -91,7 +92,7 @@ func New(o Options) *Driver {
 		o.Statfs = statfs
 	}
 	if o.Clock == nil {
-		o.Clock = cri.RealClock{}
+		o.Clock = clock.Real{}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cri"
 )
 
@@ -46,7 +47,7 @@ func (f Filesystem) UsedPercent() int64 {
 
 // List returns the images on the node, by id, with their users.
 func (d *Driver) List(ctx context.Context) ([]Image, error) {
-	ctx, cancel := cri.WithTimeout(ctx, d.opts.Clock, d.opts.Timeout)
+	ctx, cancel := clock.WithTimeout(ctx, d.opts.Clock, d.opts.Timeout)
 	defer cancel()
 	resp, err := d.images.ListImages(ctx, &runtimeapi.ListImagesRequest{})
 	if err != nil {
@@ -151,7 +152,7 @@ func fold(last map[string]*journaletv1.ImageObservation, o *journaletv1.ImagesOb
 
 // Filesystem measures the file system of the images. One that hangs is not measured again before it returns.
 func (d *Driver) Filesystem(ctx context.Context) (Filesystem, error) {
-	ctx, cancel := cri.WithTimeout(ctx, d.opts.Clock, d.opts.Timeout)
+	ctx, cancel := clock.WithTimeout(ctx, d.opts.Clock, d.opts.Timeout)
 	defer cancel()
 	resp, err := d.images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -21,7 +22,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // rig is a runtime on a manual clock, and a client.
 type rig struct {
 	*Runtime
-	clock *ManualClock
+	clock *clock.Manual
 	conn  *grpc.ClientConn
 	cri   cri.RuntimeServiceClient
 	img   cri.ImageServiceClient
@@ -30,7 +31,7 @@ type rig struct {
 
 func newRig(t *testing.T, opts Options) *rig {
 	t.Helper()
-	clock := NewManualClock(epoch)
+	clock := clock.NewManual(epoch)
 	opts.Clock = clock
 	opts.Images = append(opts.Images, "busybox")
 	r := New(opts)

@@ -16,7 +16,7 @@ type process struct {
 	b     Behaviour
 	began time.Time
 	next  int // index of the next effect
-	timer Timer
+	stop  func() bool
 	log   *logWriter
 }
 
@@ -97,7 +97,7 @@ func (r *Runtime) play(c *container) {
 
 func (r *Runtime) arm(c *container, d time.Duration) {
 	p := c.process
-	p.timer = r.clock.AfterFunc(d, func() {
+	p.stop = r.clock.AfterFunc(d, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		// Only if the process of then is still the container's process: a stop may have won the lock.
@@ -138,8 +138,8 @@ func (c *container) haltProcess() {
 	if c.process == nil {
 		return
 	}
-	if c.process.timer != nil {
-		c.process.timer.Stop()
+	if c.process.stop != nil {
+		c.process.stop()
 	}
 	c.process.log.close()
 	c.process = nil
@@ -165,8 +165,8 @@ func (r *Runtime) terminate(c *container) {
 		r.exit(c, exitCodeKILL, "")
 	case p.b.IgnoreTERM:
 	case p.b.OnTERM != nil:
-		if p.timer != nil {
-			p.timer.Stop()
+		if p.stop != nil {
+			p.stop()
 		}
 		c.process = &process{b: *p.b.OnTERM, began: r.clock.Now(), log: p.log}
 		r.play(c)
@@ -305,8 +305,8 @@ func (r *Runtime) wait(ctx context.Context, d time.Duration, stop <-chan struct{
 		return nil
 	}
 	fired := make(chan struct{})
-	t := r.clock.AfterFunc(d, func() { close(fired) })
-	defer t.Stop()
+	end := r.clock.AfterFunc(d, func() { close(fired) })
+	defer end()
 	select {
 	case <-fired:
 		return nil

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -187,29 +186,6 @@ func TestSameSeedSameIDs(t *testing.T) {
 	}
 	if ids(1) == ids(2) {
 		t.Error("two seeds gave one set of ids")
-	}
-}
-
-func TestManualClockFiresInOrder(t *testing.T) {
-	c := NewManualClock(epoch)
-	var fired []string
-	note := func(s string) func() {
-		return func() { fired = append(fired, s+"@"+c.Now().Sub(epoch).String()) }
-	}
-	c.AfterFunc(2*time.Second, note("b"))
-	c.AfterFunc(time.Second, func() { note("a")(); c.AfterFunc(time.Second, note("c")) })
-	stopped := c.AfterFunc(time.Second, note("never"))
-	if !stopped.Stop() || stopped.Stop() {
-		t.Error("Stop must be true once")
-	}
-	c.Advance(time.Minute)
-	if got := strings.Join(fired, " "); got != "a@1s b@2s c@2s" {
-		t.Errorf("fired %q", got)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := c.WaitPending(ctx, 1); err == nil {
-		t.Error("WaitPending returned with no timer armed")
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/runtime/clock"
 )
 
 // RuntimeName is what Version calls this runtime.
@@ -31,7 +33,7 @@ const (
 // Options configure a simulated runtime. The zero value is usable: real clock, no images, no logging.
 type Options struct {
 	// Clock is the real one unless given.
-	Clock Clock
+	Clock clock.Clock
 	// Logger gets one debug line a state change; nil discards them.
 	Logger *slog.Logger
 	// Seed is what ids derive from: the same seed and the same order of calls yield the same ids.
@@ -62,7 +64,7 @@ type Options struct {
 // Runtime is one simulated runtime. All methods are safe for concurrent use.
 type Runtime struct {
 	opts  Options
-	clock Clock
+	clock clock.Clock
 	log   *slog.Logger
 
 	mu      sync.Mutex // guards everything below
@@ -93,7 +95,7 @@ type state struct {
 func New(opts Options) *Runtime {
 	r := &Runtime{opts: opts, clock: opts.Clock, log: opts.Logger}
 	if r.clock == nil {
-		r.clock = realClock{}
+		r.clock = clock.Real{}
 	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)

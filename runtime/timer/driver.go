@@ -8,23 +8,8 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/clock"
 )
-
-// Clock is the driver's view of time.
-type Clock interface {
-	Now() time.Time
-	// AfterFunc calls f once after d, unless stop is called before.
-	AfterFunc(d time.Duration, f func()) (stop func() bool)
-}
-
-// WallClock is the machine's clock.
-type WallClock struct{}
-
-// Now returns the time of day.
-func (WallClock) Now() time.Time { return time.Now() }
-
-// AfterFunc calls time.AfterFunc.
-func (WallClock) AfterFunc(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
 
 // Fire records that a timer fired.
 type Fire func(about messages.Ref, e *journaletv1.Event)
@@ -37,7 +22,7 @@ type key struct {
 // Driver holds the timers that are set, at most one for each actor and name. Each is only an entry in the Go runtime's
 // timer heap.
 type Driver struct {
-	clock Clock
+	clock clock.Clock
 	fire  Fire
 
 	mu     sync.Mutex
@@ -56,8 +41,8 @@ type seed struct {
 }
 
 // New returns a driver without timers.
-func New(clock Clock, fire Fire) *Driver {
-	return &Driver{clock: clock, fire: fire, timers: map[messages.Ref]map[string]*armed{}}
+func New(c clock.Clock, fire Fire) *Driver {
+	return &Driver{clock: c, fire: fire, timers: map[messages.Ref]map[string]*armed{}}
 }
 
 // Seed adds the timers of an actor's folded state, sorted by name because a simulation needs a fixed order. Begin arms

@@ -1,24 +1,21 @@
 package watch
 
-import "time"
+import (
+	"time"
 
-// Clock is what an Alarm and a Gathering need of a clock.
-type Clock interface {
-	Now() time.Time
-	// AfterFunc calls f once, d from now; stop reports whether it prevented the call.
-	AfterFunc(d time.Duration, f func()) (stop func() bool)
-}
+	"github.com/journalet/journalet/runtime/clock"
+)
 
 // Alarm is a timer that signals a channel. Its methods are for one goroutine.
 type Alarm struct {
-	clock Clock
+	clock clock.Clock
 	c     chan struct{}
 	stop  func() bool
 	armed bool
 }
 
 // NewAlarm returns an alarm that is not set.
-func NewAlarm(c Clock) *Alarm { return &Alarm{clock: c, c: make(chan struct{}, 1)} }
+func NewAlarm(c clock.Clock) *Alarm { return &Alarm{clock: c, c: make(chan struct{}, 1)} }
 
 // Set sets the alarm: it rings once, d from now, and not when it was to ring before.
 func (a *Alarm) Set(d time.Duration) {

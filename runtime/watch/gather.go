@@ -4,13 +4,15 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/journalet/journalet/runtime/clock"
 )
 
 // Gathering gathers the notifications of a path until the path is quiet: an editor makes several changes, and a copy
 // truncates a file before it writes it. Its methods are for one goroutine.
 type Gathering struct {
 	path        *Path
-	clock       Clock
+	clock       clock.Clock
 	alarm       *Alarm
 	quiet, most time.Duration
 	since       time.Time // of the first change that is not taken
@@ -19,7 +21,7 @@ type Gathering struct {
 
 // Gather begins to gather the path's notifications. They are to be read once there are no more for the time quiet, and
 // after the time most also if they do not stop. Clear ends it.
-func (w *Path) Gather(c Clock, quiet, most time.Duration) *Gathering {
+func (w *Path) Gather(c clock.Clock, quiet, most time.Duration) *Gathering {
 	return &Gathering{path: w, clock: c, alarm: NewAlarm(c), quiet: quiet, most: most}
 }
 

@@ -24,6 +24,7 @@ var layers = []layer{
 	{in: "bus", allow: []string{"messages", "bus", "runtime/bounded", "runtime/durable"}},
 	{in: "runtime/bounded", allow: nil}, // below everything: all that read what others write need it
 	{in: "runtime/durable", allow: nil},
+	{in: "runtime/clock", allow: nil},
 	{in: "runtime/fold", allow: []string{"messages", "actors"}},
 	{in: "runtime/history/open", allow: []string{"messages", "bus", "runtime/history"}}, // files
 	{in: "runtime/history", allow: []string{"messages", "actors", "runtime/bounded", "runtime/config", "runtime/fold",

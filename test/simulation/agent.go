@@ -63,7 +63,7 @@ func (r *run) name() string { return fmt.Sprint(r.epoch) }
 
 // runClock is the timer driver's clock. Its timers end with the run.
 type runClock struct {
-	*clock
+	*virtualTime
 	run *run
 }
 

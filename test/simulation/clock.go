@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// clock is virtual time and the queue of events. The seed decides the order of events that are due at one moment.
-type clock struct {
+// virtualTime is the time of a plan and the queue of its events. The seed decides the order of events that are due at
+// one moment.
+type virtualTime struct {
 	// uptime never goes back.
 	uptime time.Duration
 	// wall is the time of day at uptime 0. Setting the clock changes it.
@@ -25,12 +26,12 @@ type clock struct {
 	happened uint64
 }
 
-func newClock(seed uint64) *clock {
-	return &clock{wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), ties: stream(seed, "order of events")}
+func newClock(seed uint64) *virtualTime {
+	return &virtualTime{wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), ties: stream(seed, "order of events")}
 }
 
 // Now returns the time of day.
-func (c *clock) Now() time.Time { return c.wall.Add(c.uptime) }
+func (c *virtualTime) Now() time.Time { return c.wall.Add(c.uptime) }
 
 // event is something that is due. A cancelled one has nothing to do.
 type event struct {
@@ -56,7 +57,7 @@ type scope struct {
 	procs []*proc
 }
 
-func (c *clock) after(of *scope, d time.Duration, do func()) *event {
+func (c *virtualTime) after(of *scope, d time.Duration, do func()) *event {
 	c.seq++
 	e := &event{at: c.uptime + max(d, 0), tie: c.ties.Uint64(), seq: c.seq, of: of, do: do}
 	heap.Push(&c.due, e)
@@ -64,7 +65,7 @@ func (c *clock) after(of *scope, d time.Duration, do func()) *event {
 }
 
 // next has the next event take place that is due by end. It returns false if there is none.
-func (c *clock) next(end time.Duration) bool {
+func (c *virtualTime) next(end time.Duration) bool {
 	for len(c.due) > 0 && c.due[0].at <= end {
 		e := heap.Pop(&c.due).(*event)
 		if e.do == nil || e.of != nil && e.of.over {
@@ -106,7 +107,7 @@ func (h *dueHeap) Pop() any {
 
 // proc is a coroutine. It waits in virtual time; one runs at a time.
 type proc struct {
-	clock *clock
+	clock *virtualTime
 	of    *scope
 	next  func() (struct{}, bool)
 	stop  func()
@@ -119,7 +120,7 @@ type proc struct {
 type unwound struct{}
 
 // start runs f as a coroutine, from now on.
-func (c *clock) start(of *scope, f func(*proc)) {
+func (c *virtualTime) start(of *scope, f func(*proc)) {
 	p := &proc{clock: c, of: of}
 	p.next, p.stop = iter.Pull(func(yield func(struct{}) bool) {
 		defer func() {

@@ -396,17 +396,17 @@ func shownResources(r *journaletv1.Resources) *journaletv1.Resources {
 
 // driverClock is the virtual time of a driver that runs on coroutines.
 type driverClock struct {
-	*clock
+	*virtualTime
 	run *run
 }
 
-// AfterFunc implements cri.Clock.
+// AfterFunc implements clock.Clock.
 func (c driverClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 	e := c.after(c.run.scope, d, func() { f(); c.run.interruptEnded() })
 	return e.cancel
 }
 
-// Wait implements cri.VirtualClock.
+// Wait implements clock.Virtual.
 func (c driverClock) Wait(ctx context.Context, d time.Duration) error {
 	c.run.waits[c.current] = ctx
 	defer delete(c.run.waits, c.current)
@@ -416,7 +416,7 @@ func (c driverClock) Wait(ctx context.Context, d time.Duration) error {
 
 type timeoutKey struct{}
 
-// WithTimeout implements cri.VirtualClock. criConn enforces the timeout.
+// WithTimeout implements clock.Virtual. criConn enforces the timeout.
 func (driverClock) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithValue(ctx, timeoutKey{}, d), func() {}
 }
@@ -434,7 +434,7 @@ type steadyClock struct {
 
 func newSteadyClock(r *run) steadyClock { return steadyClock{driverClock{r.clock, r}, r.clock.wall} }
 
-// Now implements cri.Clock.
+// Now implements clock.Clock.
 func (c steadyClock) Now() time.Time { return c.wall.Add(c.uptime) }
 
 // interruptEnded wakes the coroutines whose context has ended.

@@ -44,11 +44,11 @@ type directory struct {
 	bodies map[string][]byte
 	// changed is called at each write; the reader may lose it. changedAt is the uptime of the last write.
 	changed   func()
-	clock     *clock
+	clock     *virtualTime
 	changedAt time.Duration
 }
 
-func newDirectory(c *clock) *directory {
+func newDirectory(c *virtualTime) *directory {
 	return &directory{clock: c, files: map[string]*journaletv1.ManifestFile{}, bodies: map[string][]byte{},
 		changed: func() {}}
 }

@@ -19,7 +19,7 @@ const maxBatch = 512
 // journal models bus.Journal: one order, and one sync for the records that wait together. A crash loses a tail of
 // what waits.
 type journal struct {
-	clock *clock
+	clock *virtualTime
 	noise *rand.Rand
 	// stored are the acknowledged records, pending those appended since, in order.
 	stored, pending []*journaletv1.Record
@@ -40,7 +40,7 @@ type journal struct {
 	err     error
 }
 
-func newJournal(c *clock, seed uint64) *journal {
+func newJournal(c *virtualTime, seed uint64) *journal {
 	return &journal{clock: c, noise: stream(seed, "disk"), sum: sha256.New()}
 }
 

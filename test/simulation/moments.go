@@ -54,7 +54,7 @@ func (s *sim) reached(m moment) {
 // lateness bounds how late a timer may be recorded after it fired: its goroutine has to run first.
 const lateness = 3 * time.Second
 
-// AfterFunc implements timer.Clock. Now and then a timer fires late, and cannot be stopped any more.
+// AfterFunc implements clock.Clock. Now and then a timer fires late, and cannot be stopped any more.
 func (c runClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 	fired := func() { f(); c.run.reached(timerFired) }
 	e := c.after(c.run.scope, d, func() {

@@ -32,7 +32,8 @@ func TestNothingBreaksUnderPressure(t *testing.T) {
 func TestAnEndThatComesTooLateEndsNoOtherIncarnation(t *testing.T) {
 	const uid = "pod"
 	for _, late := range []bool{false, true} {
-		j := newJudge(&sim{journal: &journal{stored: []*journaletv1.Record{{Seq: 1}, {Seq: 2}, {Seq: 3}}}, clock: &clock{}})
+		stored := &journal{stored: []*journaletv1.Record{{Seq: 1}, {Seq: 2}, {Seq: 3}}}
+		j := newJudge(&sim{journal: stored, clock: &virtualTime{}})
 		j.uptimes, j.rebuilding = make([]time.Duration, 3), true
 		h := j.history(uid)
 		if h.incarnation, h.holdsShare = 1, !late; late {
@@ -67,7 +68,7 @@ func TestTheNodeWaitsForWhatItKnowsThatAPodHolds(t *testing.T) {
 		"one from after the loss":             {disk: true, want: scratchVolume},
 		"one that outlived its pod":           {disk: true, hadVolume: true, ends: true, want: scratchVolume},
 	} {
-		s := &sim{clock: &clock{}}
+		s := &sim{clock: &virtualTime{}}
 		j := newJudge(s)
 		s.world = newWorld(s.clock, 1, j)
 		h := j.history(uid)

@@ -10,7 +10,7 @@ import (
 type sim struct {
 	seed    uint64
 	config  config
-	clock   *clock
+	clock   *virtualTime
 	world   *world
 	journal *journal
 	// left is what a kubelet had given to pods when it was last replaced; nil for none.

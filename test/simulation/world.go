@@ -28,7 +28,7 @@ const (
 // world is a node without the agent: a container runtime with its objects, images and their registry. Agent and
 // runtime may die independently.
 type world struct {
-	clock *clock
+	clock *virtualTime
 	seed  uint64
 	// noise draws latencies and mishaps.
 	noise *rand.Rand
@@ -128,7 +128,7 @@ type container struct {
 	stoppers []*proc
 }
 
-func newWorld(c *clock, seed uint64, j *judge) *world {
+func newWorld(c *virtualTime, seed uint64, j *judge) *world {
 	return &world{
 		clock: c, seed: seed, noise: stream(seed, "noise"), judge: j, byUID: map[string]*objects{}, images: map[string]bool{},
 		unawaited: map[string]time.Duration{},

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/clock"
 )
 
 const (
@@ -49,7 +49,7 @@ type Options struct {
 	Returned func() <-chan struct{}
 	// Cursor keeps the last record whose events the API server has; nil: in a file of RootDir.
 	Cursor Cursor
-	Clock  cri.Clock
+	Clock  clock.Clock
 	Log    *slog.Logger
 }
 
@@ -99,7 +99,7 @@ func New(o Options) *Driver {
 		o.Cursor = cursorIn(filepath.Join(o.RootDir, cursorFile))
 	}
 	if o.Clock == nil {
-		o.Clock = cri.RealClock{}
+		o.Clock = clock.Real{}
 	}
 	return &Driver{
 		opts: o, deriver: newDeriver(o.Manifest), spam: newCorrelator(), calls: map[string]*journaletv1.CallRequested{},
@@ -387,8 +387,8 @@ func (d *Driver) deliver(ctx context.Context, e *corev1.Event) bool {
 // pause waits after a failure: for the time, or until the API server answers again, but not less than backOffLeast. It
 // reports whether ctx has not ended.
 func (d *Driver) pause(ctx context.Context, most time.Duration) bool {
-	if _, virtual := d.opts.Clock.(cri.VirtualClock); virtual {
-		return cri.Wait(ctx, d.opts.Clock, most) == nil
+	if _, virtual := d.opts.Clock.(clock.Virtual); virtual {
+		return clock.Wait(ctx, d.opts.Clock, most) == nil
 	}
 	returned, least := d.opts.Returned(), time.After(backOffLeast)
 	select {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/journalet/journalet/messages/clean"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/clock"
 )
 
 const (
@@ -35,7 +35,7 @@ type Options struct {
 	Last *journaletv1.RuntimeHealthChanged
 	// Period and Timeout default to DefaultPeriod and DefaultTimeout.
 	Period, Timeout time.Duration
-	Clock           cri.Clock
+	Clock           clock.Clock
 	Log             *slog.Logger
 }
 
@@ -60,7 +60,7 @@ func New(opts Options) *Monitor {
 		opts.Timeout = DefaultTimeout
 	}
 	if opts.Clock == nil {
-		opts.Clock = cri.RealClock{}
+		opts.Clock = clock.Real{}
 	}
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -83,7 +83,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 				"runtime", now.GetRuntimeName(), "version", now.GetRuntimeVersion(), "message", now.GetMessage())
 			m.last = now
 		}
-		if err := cri.Wait(ctx, m.opts.Clock, m.opts.Period); err != nil {
+		if err := clock.Wait(ctx, m.opts.Clock, m.opts.Period); err != nil {
 			return err
 		}
 	}
@@ -91,7 +91,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 
 // Check polls once. A runtime that does not respond in time is not ready. The only error is ctx's.
 func (m *Monitor) Check(ctx context.Context) (*journaletv1.RuntimeHealthChanged, error) {
-	callCtx, cancel := cri.WithTimeout(ctx, m.opts.Clock, m.opts.Timeout)
+	callCtx, cancel := clock.WithTimeout(ctx, m.opts.Clock, m.opts.Timeout)
 	defer cancel()
 	st, err := m.rt.Status(callCtx, &runtimeapi.StatusRequest{})
 	if err == nil && m.name == "" {

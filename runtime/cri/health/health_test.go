@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cri/health"
 	"github.com/journalet/journalet/runtime/sim"
 )
 
 // gate is a clock by which a pause ends at a tick of the test, and a poll has no deadline, or with hurry a short one.
 type gate struct {
-	cri.RealClock
+	clock.Real
 	idle, tick chan struct{}
 	hurry      bool
 }

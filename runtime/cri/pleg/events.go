@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cri"
 )
 
@@ -46,7 +47,7 @@ func (p *PLEG) eventLoop(ctx context.Context) {
 			p.log.Log(ctx, level, "the runtime's event stream ended; relisting more often until it is back",
 				"error", err, "retryIn", pause)
 		}
-		if cri.Wait(ctx, p.clock, pause) != nil {
+		if clock.Wait(ctx, p.clock, pause) != nil {
 			return
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cri"
 )
 
@@ -20,7 +21,7 @@ import (
 func (p *PLEG) inspect(
 	ctx context.Context, uid string, began *timestamppb.Timestamp, last *journaletv1.PodObserved,
 ) (*journaletv1.PodObserved, error) {
-	ctx, cancel := cri.WithTimeout(ctx, p.clock, p.opts.InspectTimeout)
+	ctx, cancel := clock.WithTimeout(ctx, p.clock, p.opts.InspectTimeout)
 	defer cancel()
 	now := &journaletv1.PodObserved{Uid: uid, ObservedAt: began}
 	selector := map[string]string{cri.LabelPodUID: uid}

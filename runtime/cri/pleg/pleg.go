@@ -16,6 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cri"
 )
 
@@ -63,7 +64,7 @@ type Options struct {
 	Withhold func(uid, text string) string
 	// Relisted receives the duration of each relist. May be nil.
 	Relisted func(time.Duration)
-	Clock    cri.Clock
+	Clock    clock.Clock
 	Log      *slog.Logger
 }
 
@@ -71,7 +72,7 @@ type Options struct {
 type PLEG struct {
 	opts   Options
 	log    *slog.Logger
-	clock  cri.Clock
+	clock  clock.Clock
 	stamps *Stamps
 	rt     runtimeapi.RuntimeServiceClient
 
@@ -112,7 +113,7 @@ func New(opts Options) *PLEG {
 	opts.RelistTimeout = cmp.Or(opts.RelistTimeout, RelistTimeout)
 	opts.InspectTimeout = cmp.Or(opts.InspectTimeout, InspectTimeout)
 	opts.PodLogDir = cmp.Or(opts.PodLogDir, cri.DefaultPodLogDir)
-	opts.Clock = cmp.Or[cri.Clock](opts.Clock, cri.RealClock{})
+	opts.Clock = cmp.Or[clock.Clock](opts.Clock, clock.Real{})
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	return &PLEG{
 		opts: opts, log: opts.Log, clock: opts.Clock, stamps: NewStamps(opts.Clock.Now),
@@ -358,7 +359,7 @@ func (p *PLEG) relistNow() {
 // is never reported, because a later inspection of the same pod may be under way. Run calls Relist by the period.
 func (p *PLEG) Relist(ctx context.Context) error {
 	began := p.clock.Now()
-	listing, cancel := cri.WithTimeout(ctx, p.clock, p.opts.RelistTimeout)
+	listing, cancel := clock.WithTimeout(ctx, p.clock, p.opts.RelistTimeout)
 	defer cancel()
 	sandboxes, err := p.listSandboxes(listing)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/cri/pleg"
 	"github.com/journalet/journalet/runtime/sim"
@@ -29,20 +30,13 @@ const (
 	agent   = "agent-1"
 )
 
-// clock adapts a manual clock to the drivers.
-type clock struct{ *sim.ManualClock }
-
-func (c clock) AfterFunc(d time.Duration, f func()) func() bool {
-	return c.ManualClock.AfterFunc(d, f).Stop
-}
-
 type rig struct {
 	t       *testing.T
 	dir     string
 	runtime *sim.Runtime
 	rt      runtimeapi.RuntimeServiceClient
 	conn    *grpc.ClientConn
-	clock   clock
+	clock   *clock.Manual
 	pleg    *pleg.PLEG
 	// observed receives the reported observations.
 	observed chan *journaletv1.PodObserved
@@ -54,7 +48,7 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{t: t, dir: t.TempDir(), observed: make(chan *journaletv1.PodObserved, 100), timeout: time.Minute}
-	r.clock = clock{sim.NewManualClock(time.Unix(1_000_000, 0))}
+	r.clock = clock.NewManual(time.Unix(1_000_000, 0))
 	r.runtime = sim.New(sim.Options{
 		Images: []string{busybox}, WriteMounts: true,
 		Behaviour: func(*runtimeapi.ContainerConfig) (sim.Behaviour, bool) {

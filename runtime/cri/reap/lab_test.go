@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/cri/reap"
 	"github.com/journalet/journalet/test/must"
@@ -82,7 +83,7 @@ func newLab(t *testing.T, pid runtimeapi.NamespaceMode, table reap.Table) *lab {
 
 // run returns the Reaper of one run of an agent.
 func (l *lab) run(name string) *reap.Reaper {
-	return reap.New(reap.Options{Agent: "lab", Run: name, Runtime: l.rt, Table: l.table, Clock: cri.RealClock{}})
+	return reap.New(reap.Options{Agent: "lab", Run: name, Runtime: l.rt, Table: l.table, Clock: clock.Real{}})
 }
 
 // place finds the container's cgroup by its first process.

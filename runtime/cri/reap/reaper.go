@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/clock"
 )
 
 const (
@@ -32,12 +33,6 @@ const (
 	prefix = "journalet-"
 )
 
-// Clock is the clock of the drivers.
-type Clock interface {
-	Now() time.Time
-	AfterFunc(d time.Duration, f func()) (stop func() bool)
-}
-
 // Runtime is what a Reaper needs of a CRI client.
 type Runtime interface {
 	ContainerStatus(context.Context, *runtimeapi.ContainerStatusRequest, ...grpc.CallOption) (
@@ -55,7 +50,7 @@ type Options struct {
 	Agent, Run string
 	Runtime    Runtime
 	Table      Table
-	Clock      Clock
+	Clock      clock.Clock
 	Log        *slog.Logger
 }
 

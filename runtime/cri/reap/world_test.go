@@ -64,7 +64,7 @@ func newWorld(t *testing.T) *world {
 }
 
 func (w *world) run(name string) *reap.Reaper {
-	return reap.New(reap.Options{Agent: "agent", Run: name, Runtime: w, Table: w, Clock: clock{w}})
+	return reap.New(reap.Options{Agent: "agent", Run: name, Runtime: w, Table: w, Clock: worldClock{w}})
 }
 
 // add adds a process that is in the session of its parent.
@@ -116,15 +116,15 @@ func (w *world) advance(d time.Duration) {
 	w.now = until
 }
 
-// clock is the world's.
-type clock struct{ w *world }
+// worldClock is the clock of a world.
+type worldClock struct{ w *world }
 
-func (c clock) Now() time.Time { return c.w.now }
+func (c worldClock) Now() time.Time { return c.w.now }
 
 // killPause is the pause between two tries to kill. Nothing else happens in it, so it passes at once.
 const killPause = 10 * time.Millisecond
 
-func (c clock) AfterFunc(d time.Duration, f func()) func() bool {
+func (c worldClock) AfterFunc(d time.Duration, f func()) func() bool {
 	if d == killPause {
 		c.w.now = c.w.now.Add(d)
 		f()

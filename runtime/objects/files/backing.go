@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/objects"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
@@ -33,7 +33,7 @@ type Options struct {
 	Tokens map[string]string
 	// Reread defaults to DefaultReread.
 	Reread time.Duration
-	Clock  cri.Clock
+	Clock  clock.Clock
 	Log    *slog.Logger
 
 	total int // maxTotalBytes, unless a test sets it
@@ -65,7 +65,7 @@ func New(o Options) *Backing {
 		o.total = maxTotalBytes
 	}
 	if o.Clock == nil {
-		o.Clock = cri.RealClock{}
+		o.Clock = clock.Real{}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -9,14 +9,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/runtime/watch"
 	"github.com/journalet/journalet/test/must"
 )
 
 // later is a clock ten seconds ahead, so that no stamp of the test's files is racy.
-type later struct{ cri.Clock }
+type later struct{ clock.Clock }
 
 func (l later) Now() time.Time { return l.Clock.Now().Add(10 * time.Second) }
 
@@ -27,7 +27,7 @@ func thousand(tb testing.TB) *directory {
 		path := filepath.Join(dir, fmt.Sprintf("%04d.yaml", i))
 		must.OK(tb, os.WriteFile(path, []byte(configMapYAML(fmt.Sprint("c", i), "value")), 0o600))
 	}
-	b := New(Options{Objects: dir, Clock: later{cri.RealClock{}}})
+	b := New(Options{Objects: dir, Clock: later{clock.Real{}}})
 	decode := decoder{log: b.opts.Log, warned: sets.New[string]()}
 	d := b.newDirectory(dir, b.opts.Log, decode.decode)
 	d.limit, d.total = manifest.DefaultMaxBytes, maxTotalBytes

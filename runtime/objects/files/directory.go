@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/journalet/journalet/messages/plain"
-	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/watch"
 )
 
@@ -43,7 +43,7 @@ type directory struct {
 	one    bool  // the path is one file
 	quiet  bool  // the reader of manifests logs the problems of files
 	reread time.Duration
-	clock  cri.Clock
+	clock  clock.Clock
 	log    *slog.Logger
 	decode decodeFunc
 	// changed is called after each change of view, and after each check.

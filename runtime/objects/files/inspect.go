@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/runtime/watch"
 )
@@ -20,7 +20,7 @@ func Inspect(path string) (found map[string]int, problems []string) {
 	decode := decoder{log: log, warned: sets.New[string]()}
 	d := b.newDirectory(path, log, decode.decode)
 	d.limit, d.total = manifest.DefaultMaxBytes, maxTotalBytes
-	d.clock, d.changed = cri.RealClock{}, func() {}
+	d.clock, d.changed = clock.Real{}, func() {}
 	d.files, d.warned, d.watch = map[string]*file{}, map[string]bool{}, watch.Deaf(path, log)
 	d.scan()
 	d.publish()

@@ -14,7 +14,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cri/reap"
 )
 
@@ -53,7 +53,7 @@ type Options struct {
 	// Go runs a worker concurrently. Default: a goroutine, which Run waits for.
 	Go func(func())
 
-	Clock cri.Clock
+	Clock clock.Clock
 	Log   *slog.Logger
 }
 
@@ -99,7 +99,7 @@ type podName struct{ namespace, name string }
 type Driver struct {
 	opts  Options
 	log   *slog.Logger
-	clock cri.Clock
+	clock clock.Clock
 	rt    runtimeapi.RuntimeServiceClient
 	began time.Time // origin of the grid
 
@@ -128,7 +128,7 @@ func New(o Options) *Driver {
 		o.SlowWorkers = SlowWorkers
 	}
 	if o.Clock == nil {
-		o.Clock = cri.RealClock{}
+		o.Clock = clock.Real{}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -20,8 +20,8 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cluster/client"
-	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/source/feed"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
@@ -64,7 +64,7 @@ type Options struct {
 	// Returned returns a channel that is closed when the API server answers again, which ends the wait after a failure.
 	// May be nil.
 	Returned func() <-chan struct{}
-	Clock    cri.Clock
+	Clock    clock.Clock
 	Log      *slog.Logger
 }
 
@@ -72,7 +72,7 @@ type Options struct {
 type Driver struct {
 	opts   Options
 	log    *slog.Logger
-	clock  cri.Clock
+	clock  clock.Clock
 	pods   *Pods
 	sender feed.Sender // only Run uses it
 	wake   chan struct{}
@@ -101,7 +101,7 @@ func New(opts Options) *Driver {
 		opts.Whole = func(error) {}
 	}
 	if opts.Clock == nil {
-		opts.Clock = cri.RealClock{}
+		opts.Clock = clock.Real{}
 	}
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -187,7 +187,7 @@ func (d *Driver) Run(ctx context.Context) error {
 				return ctx.Err()
 			}
 			d.log.Warn("cannot store or emit pods, retrying", "in", wait, "error", err)
-			if err := cri.Wait(ctx, d.clock, wait); err != nil {
+			if err := clock.Wait(ctx, d.clock, wait); err != nil {
 				return err
 			}
 			wait = min(2*wait, retryMax)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/source/feed"
 	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/runtime/watch"
@@ -60,7 +60,7 @@ type Options struct {
 	Prime func(digest string, pod *corev1.Pod)
 	// Sink receives the facts in sequence. After an error the same changes, or newer ones, are emitted again.
 	Sink  func(context.Context, *journaletv1.ManifestsRead) error
-	Clock cri.Clock
+	Clock clock.Clock
 	Log   *slog.Logger
 }
 
@@ -68,7 +68,7 @@ type Options struct {
 type Driver struct {
 	opts  Options
 	log   *slog.Logger
-	clock cri.Clock
+	clock clock.Clock
 
 	// Only Run uses the fields from here to mu.
 	watch   *watch.Path
@@ -110,7 +110,7 @@ func New(opts Options) *Driver {
 		opts.Classes = func() *manifest.Classes { return nil }
 	}
 	if opts.Clock == nil {
-		opts.Clock = cri.RealClock{}
+		opts.Clock = clock.Real{}
 	}
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)

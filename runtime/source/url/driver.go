@@ -16,7 +16,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/source/feed"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
@@ -57,7 +57,7 @@ type Options struct {
 	Sink  func(context.Context, *journaletv1.ManifestsRead) error
 	// Transport makes the requests. Default: one of the driver's own, with bounds.
 	Transport http.RoundTripper
-	Clock     cri.Clock
+	Clock     clock.Clock
 	Log       *slog.Logger
 }
 
@@ -65,7 +65,7 @@ type Options struct {
 type Driver struct {
 	opts   Options
 	log    *slog.Logger
-	clock  cri.Clock
+	clock  clock.Clock
 	client *http.Client
 	// shownURL is the URL without secrets.
 	shownURL string
@@ -113,7 +113,7 @@ func New(opts Options) (*Driver, error) {
 		opts.Transport = newTransport()
 	}
 	if opts.Clock == nil {
-		opts.Clock = cri.RealClock{}
+		opts.Clock = clock.Real{}
 	}
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -188,13 +188,13 @@ func (d *Driver) Run(ctx context.Context) error {
 				return ctx.Err()
 			}
 			d.log.Warn("cannot store or emit manifests, retrying", "in", wait, "error", err)
-			if err := cri.Wait(ctx, d.clock, wait); err != nil {
+			if err := clock.Wait(ctx, d.clock, wait); err != nil {
 				return err
 			}
 			wait = min(2*wait, retryMax)
 			d.markAlive()
 		}
-		if err := cri.Wait(ctx, d.clock, d.opts.Every); err != nil {
+		if err := clock.Wait(ctx, d.clock, d.opts.Every); err != nil {
 			return err
 		}
 	}

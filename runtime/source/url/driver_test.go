@@ -22,7 +22,7 @@ import (
 	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/sim"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
@@ -33,18 +33,12 @@ func pod(name, image string) string {
 		"spec:\n  containers:\n  - name: c\n    image: %s\n", name, image)
 }
 
-type clock struct{ *sim.ManualClock }
-
-func (c clock) AfterFunc(d time.Duration, f func()) func() bool {
-	return c.ManualClock.AfterFunc(d, f).Stop
-}
-
 // world is a driver with a test server, and the source's actor that folds its facts.
 type world struct {
 	t *testing.T
 	*Driver
 	server *httptest.Server
-	clock  clock
+	clock  *clock.Manual
 	facts  chan *journaletv1.ManifestsRead
 	log    *bytes.Buffer // the log; read it only between two steps
 
@@ -58,7 +52,7 @@ type world struct {
 
 func newServer(t *testing.T) *world {
 	w := &world{t: t, facts: make(chan *journaletv1.ManifestsRead, 100), stored: map[string]bool{}, log: new(bytes.Buffer),
-		actor: source.New(messages.HTTPSource), clock: clock{sim.NewManualClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}}
+		actor: source.New(messages.HTTPSource), clock: clock.NewManual(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
 	w.server = httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, req *http.Request) {
 		w.mu.Lock()
 		handler := w.handler

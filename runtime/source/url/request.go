@@ -12,7 +12,7 @@ import (
 	"syscall"
 
 	"github.com/journalet/journalet/runtime/bounded"
-	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
@@ -81,7 +81,7 @@ func sameHost(a, b *url.URL) bool {
 
 // fetch sends one request. No error quotes the URL, a header or the response.
 func (d *Driver) fetch(ctx context.Context) (response, error) {
-	ctx, cancel := cri.WithTimeout(ctx, d.clock, d.opts.Timeout)
+	ctx, cancel := clock.WithTimeout(ctx, d.clock, d.opts.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.opts.URL, http.NoBody)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/cri/pleg"
 	"github.com/journalet/journalet/runtime/source/manifest"
@@ -307,7 +308,7 @@ const observeTimeout = 30 * time.Second
 // clockOf is the fake runtime's clock. Its timers never fire.
 type clockOf struct{ fake *fakecri.Runtime }
 
-var _ cri.Clock = clockOf{}
+var _ clock.Clock = clockOf{}
 
 func (c clockOf) Now() time.Time { return c.fake.Now() }
 

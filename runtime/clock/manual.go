@@ -1,4 +1,4 @@
-package sim
+package clock
 
 import (
 	"context"
@@ -7,60 +7,42 @@ import (
 	"time"
 )
 
-// Clock is all that the simulated runtime knows of time.
-type Clock interface {
-	// Now is the current time.
-	Now() time.Time
-	// AfterFunc calls f once, d from now, on a goroutine of the clock's choice. f may block only briefly.
-	AfterFunc(d time.Duration, f func()) Timer
-}
-
-// Timer is one pending call of AfterFunc.
-type Timer interface {
-	// Stop reports whether it kept the call from happening.
-	Stop() bool
-}
-
-type realClock struct{}
-
-func (realClock) Now() time.Time                            { return time.Now() }
-func (realClock) AfterFunc(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }
-
-// ManualClock stands still until Advance moves it. Timers fire on the goroutine that calls Advance, in order of their
-// deadline and, among equals, in the order they were set: one seed and one script of advances is one run.
-type ManualClock struct {
+// Manual is a clock of tests. It stands still until Advance moves it. Timers fire on the goroutine that calls Advance,
+// in order of their deadline and, among equals, in the order they were set: one seed and one script of advances is one
+// run.
+type Manual struct {
 	mu      sync.Mutex
 	now     time.Time
 	timers  []*manualTimer // in the order in which they fire
 	changed chan struct{}  // closed and replaced whenever the set of timers changes
 }
 
-// NewManualClock returns a clock that shows start.
-func NewManualClock(start time.Time) *ManualClock {
-	return &ManualClock{now: start, changed: make(chan struct{})}
+// NewManual returns a clock that shows start.
+func NewManual(start time.Time) *Manual {
+	return &Manual{now: start, changed: make(chan struct{})}
 }
 
 // Now is the time that the clock was last moved to.
-func (c *ManualClock) Now() time.Time {
+func (c *Manual) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
 // AfterFunc arms a timer. With d <= 0 it fires at the next Advance, Advance(0) included.
-func (c *ManualClock) AfterFunc(d time.Duration, f func()) Timer {
+func (c *Manual) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := &manualTimer{clock: c, at: c.now.Add(max(d, 0)), f: f}
 	c.timers = append(c.timers, t)
 	slices.SortStableFunc(c.timers, func(a, b *manualTimer) int { return a.at.Compare(b.at) })
 	c.signal()
-	return t
+	return t.stop
 }
 
 // Advance moves the clock by d and fires what becomes due on the way at its own time, including timers that the fired
 // ones set.
-func (c *ManualClock) Advance(d time.Duration) {
+func (c *Manual) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	end := c.now.Add(max(d, 0))
@@ -82,7 +64,7 @@ func (c *ManualClock) Advance(d time.Duration) {
 
 // WaitPending returns once at least n timers are armed, or with the context's error. A test uses it to move the clock
 // only after the call that it watches has begun to wait.
-func (c *ManualClock) WaitPending(ctx context.Context, n int) error {
+func (c *Manual) WaitPending(ctx context.Context, n int) error {
 	for {
 		c.mu.Lock()
 		enough, changed := len(c.timers) >= n, c.changed
@@ -99,18 +81,18 @@ func (c *ManualClock) WaitPending(ctx context.Context, n int) error {
 }
 
 // signal wakes WaitPending; c.mu is held.
-func (c *ManualClock) signal() {
+func (c *Manual) signal() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
 type manualTimer struct {
-	clock *ManualClock
+	clock *Manual
 	at    time.Time
 	f     func()
 }
 
-func (t *manualTimer) Stop() bool {
+func (t *manualTimer) stop() bool {
 	c := t.clock
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,0 +1,3 @@
+// Package clock is where drivers get time from: the machine's clock (Real), one that a test moves (Manual), or the
+// virtual time of the simulation (Virtual). It knows no driver. Start at Clock.
+package clock
