@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -14,12 +13,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
-	"github.com/journalet/journalet/actors"
-	"github.com/journalet/journalet/actors/dispatch"
-	imageactor "github.com/journalet/journalet/actors/image"
-	"github.com/journalet/journalet/actors/node"
-	"github.com/journalet/journalet/actors/pod"
-	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -32,11 +25,11 @@ import (
 	"github.com/journalet/journalet/runtime/cri/health"
 	"github.com/journalet/journalet/runtime/cri/pleg"
 	"github.com/journalet/journalet/runtime/cri/reap"
+	"github.com/journalet/journalet/runtime/drivers"
 	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/image"
 	"github.com/journalet/journalet/runtime/image/credentials"
-	"github.com/journalet/journalet/runtime/iptables"
 	"github.com/journalet/journalet/runtime/objects"
 	"github.com/journalet/journalet/runtime/oom"
 	"github.com/journalet/journalet/runtime/otlp"
@@ -46,10 +39,10 @@ import (
 	"github.com/journalet/journalet/runtime/pod/logs/rotate"
 	"github.com/journalet/journalet/runtime/pod/probe"
 	"github.com/journalet/journalet/runtime/pod/storage"
+	"github.com/journalet/journalet/runtime/pod/volume"
 	"github.com/journalet/journalet/runtime/preflight"
 	"github.com/journalet/journalet/runtime/pressure"
 	"github.com/journalet/journalet/runtime/shutdown"
-	"github.com/journalet/journalet/runtime/source/feed"
 	"github.com/journalet/journalet/runtime/source/file"
 	"github.com/journalet/journalet/runtime/source/url"
 	"github.com/journalet/journalet/runtime/stats"
@@ -70,6 +63,7 @@ type agent struct {
 	closers   []func()
 	manifests *manifestCache
 	host      *host.Host
+	drivers   *drivers.List
 	timers    *timer.Driver
 	calls     *calls.Executor
 	pleg      *pleg.PLEG
@@ -80,7 +74,7 @@ type agent struct {
 	rotation  *rotate.Driver // nil if no log is rotated
 	images    *image.Driver
 	stats     *stats.Stats
-	volumes   volumes
+	volumes   *volume.Driver
 	objects   *objects.Store
 	// credentials are those of pulls.
 	credentials *credentials.Driver
@@ -99,6 +93,7 @@ type agent struct {
 	cutting     sync.Mutex // held while the journal is cut
 	dispatching loop
 	once        once
+	end         context.CancelFunc // ends the run; set before the drivers run
 	loops       *server.Checks
 	starting    starting
 
@@ -129,7 +124,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) 
 	if err := a.bus.Begin(); err != nil {
 		return err
 	}
-	a.seed(recovered)
+	a.drivers.Recover(recovered)
 	a.recordDamage()
 	a.host.Start(recovered, a.started(recovered))
 	a.reportLost()
@@ -186,7 +181,11 @@ func (a *agent) open(ctx context.Context) (err error) {
 	if err := a.newTraces(); err != nil {
 		return err
 	}
-	return a.newDrivers()
+	if err := a.newDrivers(); err != nil {
+		return err
+	}
+	a.drivers = a.newList()
+	return nil
 }
 
 // createRoot creates the agent's directories: pods with the kubelet's mode (0750), the rest closed to others.
@@ -209,122 +208,7 @@ func createRoot(dir string) error {
 }
 
 // Stored passes a stored record to the drivers, in the journal's order.
-func (a *agent) Stored(rec *journaletv1.Record) {
-	a.timers.Stored(rec)
-	a.calls.Stored(rec)
-	a.probes.Stored(rec)
-	a.gates.Stored(rec)
-	a.storage.Stored(rec)
-	if a.rotation != nil {
-		a.rotation.Stored(rec)
-	}
-	a.images.Stored(rec)
-	a.objects.Stored(rec)
-	a.credentials.Stored(rec)
-	a.once.signal()
-	a.manifests.Stored(rec)
-	feed.LogIgnored(a.log, rec)
-	a.measureStored(rec)
-	if a.shutdown != nil {
-		a.shutdown.Stored(rec)
-	}
-	if a.pressure != nil {
-		a.pressure.Stored(rec)
-	}
-	if a.devices != nil {
-		a.devices.Stored(rec)
-	}
-	if a.traces != nil {
-		a.traces.Stored(rec)
-	}
-	if a.cluster != nil {
-		a.cluster.Stored(rec)
-	}
-	for i, e := range rec.GetStep().GetDecisions() {
-		if k := e.GetCallRequested(); k.GetStartContainer() != nil {
-			actor := messages.RefOf(rec.GetActor())
-			a.registerStart(messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), actor, i), k)
-		}
-		if k := e.GetPodForgotten(); k != nil {
-			a.pleg.Forget(k.GetUid())
-		}
-		if k := e.GetPodTerminated(); k != nil {
-			a.pleg.IgnoreEvents(k.GetUid())
-		}
-	}
-}
-
-// registerStart registers a call that creates a container at the PLEG.
-func (a *agent) registerStart(intent string, req *journaletv1.CallRequested) {
-	if k := req.GetStartContainer(); k != nil && k.GetPart() != journaletv1.StartPart_START_PART_START {
-		a.pleg.RegisterStart(req.GetPodUid(), k.GetContainer(), intent)
-	}
-}
-
-// seed gives the drivers the folded state, so that they do not record unchanged facts again. It includes facts that an
-// actor has received but not handled: they are not in its state yet.
-func (a *agent) seed(r *host.Recovered) {
-	var seen []*journaletv1.PodObserved
-	r.Each(func(ref messages.Ref, d actors.Decider) {
-		a.timers.Seed(ref, d.Timers())
-		r.Pending(ref, a.timers.SeedPending)
-		if a.cluster != nil {
-			a.cluster.seed(r, ref, d)
-		}
-		switch d := d.(type) {
-		case *source.Actor:
-			a.seedSource(r, ref, d)
-		case *dispatch.Actor:
-			a.calls.Seed(d.Runtime().GetCalls())
-			last := d.Runtime().GetHealth()
-			r.Pending(ref, func(rec *journaletv1.Record) {
-				a.calls.Stored(rec)
-				if fact := rec.GetFact().GetRuntimeHealthChanged(); fact != nil {
-					last = fact
-				}
-			})
-			a.health = health.New(a.healthOptions(last))
-		case *imageactor.Actor:
-			a.seedImages(r, ref, d)
-			a.credentials.Seed(d.Images())
-			r.Pending(ref, a.credentials.Stored)
-		case *node.Actor:
-			a.seedShutdown(r, ref, d)
-			a.seedPressure(r, ref, d)
-		case *pod.Actor:
-			a.manifests.own(ref.ID, d.Pod().GetPod().GetDigest())
-			a.seedCgroups(ref, d)
-			a.seedProbes(r, ref, d)
-			a.seedGates(r, ref, d)
-			a.seedStorage(r, ref, d)
-			a.seedRotation(r, ref, d)
-			a.seedVolumes(r, ref, d)
-			a.seedObjects(r, ref, d)
-			last, certain := d.Pod().GetObserved(), d.Observed()
-			r.Pending(ref, func(rec *journaletv1.Record) {
-				if o := rec.GetFact().GetPodObserved(); o != nil {
-					last = o
-				}
-				// The effect of the call must be observed once more.
-				certain = certain && rec.GetFact().GetCallFinished() == nil
-			})
-			switch {
-			case !certain:
-				a.pleg.Expect(ref.ID)
-				for name, c := range d.Pod().GetContainers() {
-					a.pleg.RegisterStart(ref.ID, name, c.GetCurrent().GetIntentId())
-				}
-			case last != nil:
-				seen = append(seen, last)
-			}
-			for id, call := range d.Pod().GetCalls() {
-				a.registerStart(id, call.GetRequest())
-			}
-		}
-	})
-	a.pleg.Seed(seen)
-	a.reconcileVolumes()
-}
+func (a *agent) Stored(rec *journaletv1.Record) { a.drivers.Stored(rec) }
 
 // recordDamage records damage of the journal that was found at the start.
 func (a *agent) recordDamage() {
@@ -343,49 +227,11 @@ func (a *agent) serve(ctx context.Context) error {
 	defer end()
 	a.reaper.Sweep(ctx)
 	g, run := errgroup.WithContext(ctx)
-	drivers := map[string]func(context.Context) error{
-		"runtime health": a.health.Run, "pleg": a.pleg.Run, "probes": a.probes.Run, "readiness gates": a.gates.Run,
-		"file source": a.files.Run, "health server": a.serveHTTP, "server": a.serveAPI,
-		"retention": a.retain, "cgroups": a.maintainCgroups, "reserved cgroups": a.enforceReserved,
-		"ephemeral storage": a.storage.Run, "directories of pods": a.reportDirectories,
-		"objects": a.objects.Run, "images": a.images.Run,
-	}
-	if a.url != nil {
-		drivers["http source"] = a.url.Run
-	}
-	if a.rotation != nil {
-		drivers["log rotation"] = a.rotation.Run
-	}
-	if a.shutdown != nil {
-		drivers["shutdown"] = a.shutdown.Run
-	}
-	if a.pressure != nil {
-		drivers["pressure"] = a.pressure.Run
-	}
-	if a.oom != nil {
-		drivers["oom"] = a.oom.Run
-	}
-	maps.Copy(drivers, a.pluginDrivers())
-	if a.traces != nil {
-		drivers["traces"] = a.traces.Run
-	}
-	if a.cluster != nil {
-		maps.Copy(drivers, a.cluster.drivers())
-		if !simulated(a.cfg) && !a.cfg.Cluster.NoIPTablesChains {
-			drivers["iptables"] = iptables.New(iptables.Options{Log: a.log}).Run
-		}
-	}
-	if a.cfg.Once {
-		drivers["once"] = func(ctx context.Context) error {
-			defer end()
-			a.once.err = a.untilOnce(ctx)
-			return nil
-		}
-	}
-	for name, driver := range drivers {
+	a.end = end
+	for _, driver := range a.drivers.Runs() {
 		g.Go(func() error {
-			if err := driver(run); err != nil && run.Err() == nil {
-				return fmt.Errorf("%s: %w", name, err)
+			if err := driver.Run(run); err != nil && run.Err() == nil {
+				return fmt.Errorf("%s: %w", driver.Name, err)
 			}
 			return nil
 		})

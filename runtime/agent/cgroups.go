@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/config"
@@ -37,17 +36,6 @@ func (a *agent) newCgroups() (*cgroup.Tree, error) {
 		ReserveMemory:    a.cfg.MemoryReservationPolicy == config.ReserveTiered,
 		Node:             cgroup.OfNode(has.MilliCPU, has.MemoryBytes, has.Pids),
 	})
-}
-
-// seedCgroups adds a pod of the folded state to the cgroup tree.
-func (a *agent) seedCgroups(ref messages.Ref, d *pod.Actor) {
-	if a.cgroups == nil {
-		return
-	}
-	a.cgroups.AddKnown(ref.ID)
-	if p := d.Manifest(); p != nil && d.Pod().GetStage() < journaletv1.PodStage_POD_STAGE_TERMINATED {
-		a.cgroups.Seed(p)
-	}
 }
 
 // reportLostCgroups records the pods that run outside their cgroups.

@@ -3,15 +3,11 @@ package agent
 import (
 	"context"
 	"crypto/tls"
-	"maps"
 	"runtime"
 	"time"
 
 	"k8s.io/client-go/rest"
 
-	"github.com/journalet/journalet/actors"
-	nodeactor "github.com/journalet/journalet/actors/node"
-	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/api/server"
@@ -20,7 +16,6 @@ import (
 	"github.com/journalet/journalet/runtime/cluster/node"
 	"github.com/journalet/journalet/runtime/csi"
 	"github.com/journalet/journalet/runtime/dra"
-	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/source/api"
 )
 
@@ -31,7 +26,6 @@ type cluster struct {
 	client  *client.Client
 	contact *client.Contact
 	node    *node.Driver
-	boot    string
 	pods    *api.Driver
 	csi     *csi.Drivers
 	disks   *csi.Volumes
@@ -65,7 +59,7 @@ func (a *agent) newCluster() (*cluster, error) {
 		// What runs needs no API server: this is no reason not to start.
 		a.log.Warn("the API server may refuse this node", "error", begin.Problem)
 	}
-	c := &cluster{boot: a.facts.BootID, metrics: a.metrics.Cluster()}
+	c := &cluster{metrics: a.metrics.Cluster()}
 	c.contact = client.NewContact(a.contacted, time.Now)
 	c.contact.Explain(func() string { return a.explainRefusal(c, begin.Config) })
 	options := a.clientOptions(begin.Config, c.contact)
@@ -128,41 +122,4 @@ func (a *agent) clientOptions(config *rest.Config, contact *client.Contact) clie
 		ContentType:      l.ContentType, Contact: contact,
 		UserAgent: "journalet/" + Version + " (" + runtime.GOOS + "/" + runtime.GOARCH + ")",
 	}
-}
-
-// Stored passes a stored record to the drivers, in the journal's order.
-func (c *cluster) Stored(rec *journaletv1.Record) {
-	c.node.Stored(rec)
-	c.claims.Stored(rec)
-	c.health.Stored(rec)
-	c.reports.Stored(rec)
-}
-
-// seed gives the drivers the folded state of an actor.
-func (c *cluster) seed(r *host.Recovered, ref messages.Ref, d actors.Decider) {
-	switch d := d.(type) {
-	case *nodeactor.Actor:
-		c.seedNode(r, ref, d, c.boot)
-	case *pod.Actor:
-		c.seedClaims(r, ref, d)
-	}
-	c.reports.seed(r, ref, d)
-}
-
-// drivers returns what runs, by name.
-func (c *cluster) drivers() map[string]func(context.Context) error {
-	all := map[string]func(context.Context) error{
-		"API server": c.contact.Run, "Node": c.node.Run, "api source": c.pods.Run,
-		"services": c.services.Run, "runtime classes": c.classes.Run, "CSI drivers": c.csi.Run,
-		"CSI volumes": c.disks.Run, "health of DRA devices": c.health.Run, "ResourceSlices": c.slices.Run,
-	}
-	maps.Copy(all, c.reports.drivers())
-	maps.Copy(all, c.ports)
-	if c.identity != nil {
-		all["client certificate"] = c.keepIdentity
-	}
-	if c.serving != nil {
-		all["serving certificate"] = c.serving.Run
-	}
-	return all
 }

@@ -11,13 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	nodeactor "github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/messages"
-	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/api/server"
 	"github.com/journalet/journalet/runtime/cluster/node"
 	"github.com/journalet/journalet/runtime/config"
-	"github.com/journalet/journalet/runtime/host"
 )
 
 // newClusterNode returns the driver of the Node. It runs after the drivers of reports are created.
@@ -38,7 +35,7 @@ func (a *agent) newClusterNode(c *cluster) *node.Driver {
 	}
 	s.Capacity, s.Reserved = nodeResources(a.facts, a.cfg.MaxPods)
 	return node.New(node.Options{
-		Client: c.client, Settings: s, Startup: c.started(time.Now()),
+		Client: c.client, Settings: s, BootID: a.facts.BootID, Startup: c.started(time.Now()),
 		Register: l.RegisterNode, RegisterDeleted: l.RegisterDeletedNode,
 		Update: l.UpdateEvery(), Report: l.ReportEvery(), Lease: time.Duration(l.LeaseSeconds) * time.Second,
 		Runtime: node.Inspect(a.conn), Log: a.log,
@@ -91,21 +88,4 @@ func nodeResources(f *config.NodeFacts, maxPods int32) (capacity, reserved corev
 		corev1.ResourceEphemeralStorage: bytes(
 			f.Capacity.EphemeralStorageBytes - left.EphemeralStorageBytes),
 	}
-}
-
-// seedNode gives the driver of the Node what was recorded.
-func (c *cluster) seedNode(r *host.Recovered, ref messages.Ref, d *nodeactor.Actor, boot string) {
-	active, _ := d.ShuttingDown(boot)
-	last := d.Node().GetNode()
-	r.Pending(ref, func(rec *journaletv1.Record) {
-		if s := rec.GetFact().GetShutdownSignaled(); s != nil {
-			active = s.GetActive()
-		}
-		if o := rec.GetFact().GetNodeObserved(); o != nil {
-			last = o
-		}
-	})
-	c.node.Seed(last, active)
-	c.node.SeedPressure(d.Node().GetPressure().GetConditions())
-	c.node.SeedDevices(d.Node().GetDevices())
 }

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/journalet/journalet/actors"
-	"github.com/journalet/journalet/actors/dispatch"
 	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
@@ -93,7 +92,7 @@ func (a *agent) newReports(cl *client.Client, synced func(time.Duration)) *repor
 		Read: func(ctx context.Context, from, to uint64, f func(*journaletv1.Record) error) error {
 			return a.bus.Journal().Read(ctx, from, to, "", func(rec *journaletv1.Record, _ int) error { return f(rec) })
 		},
-		Returned: cl.Returned, Log: a.log,
+		Returned: cl.Returned, Last: func() uint64 { return a.bus.Opening().Last }, Log: a.log,
 	})
 	return r
 }
@@ -114,59 +113,6 @@ func (r *reports) changed(uid types.UID, isMirror bool) {
 	default:
 		r.status.Seen(string(uid))
 		r.a.gates.Changed(string(uid))
-	}
-}
-
-// Stored passes a stored record to the drivers.
-func (r *reports) Stored(rec *journaletv1.Record) {
-	r.status.Stored(rec)
-	r.mirrors.Stored(rec)
-	r.events.Stored(rec)
-}
-
-// seed gives the drivers the folded state of an actor.
-func (r *reports) seed(recovered *host.Recovered, ref messages.Ref, d actors.Decider) {
-	switch d := d.(type) {
-	case *dispatch.Actor:
-		r.events.SeedHealth(d.Runtime().GetHealth())
-	case *pod.Actor:
-		r.seedPod(recovered, ref, d.Pod())
-		recovered.Pending(ref, func(rec *journaletv1.Record) { r.mirrors.SeedPending(ref.ID, rec) })
-	case *node.Actor:
-		uid := d.Node().GetNode().GetUid()
-		recovered.Pending(ref, func(rec *journaletv1.Record) {
-			if k := rec.GetFact().GetNodeObserved(); k != nil {
-				uid = k.GetUid()
-			}
-		})
-		r.mirrors.SeedNode(uid)
-		r.events.SeedNode(uid, d.Node().GetBootId(), r.a.bus.Opening().Last)
-	}
-}
-
-func (r *reports) seedPod(recovered *host.Recovered, ref messages.Ref, s *journaletv1.PodState) {
-	p := s.GetPod()
-	if p == nil || s.GetOrphan() {
-		return
-	}
-	r.events.Seed(p, s.GetCalls())
-	if p.GetApi() == nil {
-		r.mirrors.Seed(p)
-		return
-	}
-	deletes := s.GetApiDeleteRequested() && !s.GetApiDeleted()
-	recovered.Pending(ref, func(rec *journaletv1.Record) {
-		deletes = deletes && rec.GetFact().GetApiDeleteFinished() == nil
-	})
-	if deletes {
-		r.status.Seed(&journaletv1.ApiDeleteRequested{Uid: p.GetUid(), Namespace: p.GetNamespace(), Name: p.GetName()})
-	}
-}
-
-// drivers returns what runs, by name.
-func (r *reports) drivers() map[string]func(context.Context) error {
-	return map[string]func(context.Context) error{
-		"status of pods": r.status.Run, "mirror pods": r.mirrors.Run, "events": r.events.Run,
 	}
 }
 

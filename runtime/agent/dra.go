@@ -3,11 +3,9 @@ package agent
 import (
 	"context"
 
-	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/dra"
-	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/plugins"
 )
 
@@ -28,16 +26,6 @@ func (a *agent) newClaims(c *cluster) {
 	})
 	c.dra = dra.NewDrivers(dra.DriverOptions{NewConn: plugins.NewConn, Health: c.health, Slices: c.slices, Log: a.log})
 	c.claims = dra.New(dra.Options{BootID: a.facts.BootID, Drivers: c.dra, Objects: dra.FromAPI(c.client)})
-}
-
-// seedClaims adds the claims of a pod by its folded state.
-func (c *cluster) seedClaims(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
-	c.claims.Seed(ref.ID, d.Pod().GetClaims())
-	c.health.Seed(ref.ID, d.Pod().GetClaims())
-	r.Pending(ref, func(rec *journaletv1.Record) {
-		c.claims.SeedPending(ref.ID, rec)
-		c.health.Stored(rec)
-	})
 }
 
 // draPlugins returns what uses DRA drivers.

@@ -145,6 +145,7 @@ func (a *agent) newVolumes() (*volume.Driver, error) {
 		RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
 		AllocatableMemory: a.facts.AllocatableMemory(), Allocatable: a.allocatable,
 		Prepare: func(pod *corev1.Pod, volume, dir string) { storage.Prepare(pod, volume, dir, a.log) },
+		BootID:  a.facts.BootID, Log: a.log,
 	}), nil
 }
 
@@ -156,7 +157,7 @@ func (a *agent) newDrivers() error {
 	}
 	a.objects = a.newObjects()
 	a.manifests.secrets = a.objects.Secrets
-	if a.volumes.Driver, err = a.newVolumes(); err != nil {
+	if a.volumes, err = a.newVolumes(); err != nil {
 		return err
 	}
 	if a.cgroups, err = a.newCgroups(); err != nil {
@@ -176,7 +177,7 @@ func (a *agent) newDrivers() error {
 		MemoryThrottling: a.cfg.MemoryThrottlingFactor, PodsMemory: a.facts.Enforced.MemoryBytes,
 		ReserveMemory: a.cfg.MemoryReservationPolicy == config.ReserveTiered,
 		LimitedSwap:   a.cfg.SwapBehavior == config.SwapLimited, SELinux: selinux.GetEnabled(),
-		Volumes: a.volumes.Driver, Objects: a.objects, Credentials: a.credentials, Reaper: a.reaper,
+		Volumes: a.volumes, Objects: a.objects, Credentials: a.credentials, Reaper: a.reaper,
 		PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
 		PodCgroups: a.cgroups, CgroupDriver: a.cfg.CgroupDriver,
 		CgroupV2: cgroup.V2(), Cgroups: cri.DetectCgroups("/", cgroup.V2()), Allocatable: a.allocatable,
@@ -203,8 +204,8 @@ func (a *agent) newDrivers() error {
 				messages.NewEvent(o))
 		},
 	})
-	a.shutdown = a.newShutdown()
-	a.probes, a.gates, a.storage = a.newProbes(), a.newGates(), a.newStorage(a.volumes.Driver)
+	a.shutdown, a.health = a.newShutdown(), a.newHealth()
+	a.probes, a.gates, a.storage = a.newProbes(), a.newGates(), a.newStorage(a.volumes)
 	a.images = a.newImages()
 	a.stats = a.newStats()
 	a.pressure, a.oom = a.newPressure(), a.newOOM()
@@ -257,11 +258,12 @@ func pullQPS(qps int32) float64 {
 	return float64(qps)
 }
 
-func (a *agent) healthOptions(last *journaletv1.RuntimeHealthChanged) health.Options {
-	return health.Options{
-		Conn: a.conn, Last: last, Log: a.log,
+// newHealth creates the monitor of the runtime's health.
+func (a *agent) newHealth() *health.Monitor {
+	return health.New(health.Options{
+		Conn: a.conn, Log: a.log,
 		Sink: func(ctx context.Context, c *journaletv1.RuntimeHealthChanged) error {
 			return a.host.Fact(ctx, messages.Runtime, messages.NewEvent(c))
 		},
-	}
+	})
 }

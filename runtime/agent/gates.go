@@ -6,10 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/pod/gate"
 )
 
@@ -30,15 +28,4 @@ func (a *agent) apiObject(uid string) *corev1.Pod {
 		return nil
 	}
 	return a.cluster.reports.objects.Get(types.UID(uid))
-}
-
-// seedGates gives the driver a pod's readiness gates and their last conditions.
-func (a *agent) seedGates(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
-	kinds, conditions := d.Gates()
-	a.gates.Seed(ref.ID, kinds, d.Pod().GetPod().GetApi() != nil, conditions)
-	r.Pending(ref, func(rec *journaletv1.Record) {
-		if read := rec.GetFact().GetReadinessGatesRead(); read != nil {
-			a.gates.SeedPending(read)
-		}
-	})
 }

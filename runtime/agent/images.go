@@ -11,7 +11,6 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/api/query"
-	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/image"
 )
 
@@ -28,12 +27,6 @@ func (a *agent) newImages() *image.Driver {
 		o.HighPercent = int64(gc.GetHighPercent())
 	}
 	return image.New(o)
-}
-
-// seedImages gives the driver what the journal has.
-func (a *agent) seedImages(r *host.Recovered, ref messages.Ref, d *imageactor.Actor) {
-	a.images.Seed(d.Images())
-	r.Pending(ref, a.images.SeedPending)
 }
 
 // listImages returns the images on the node, with what the journal knows of them.

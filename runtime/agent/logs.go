@@ -3,10 +3,8 @@ package agent
 import (
 	"context"
 
-	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/pod/logs/rotate"
 )
 
@@ -26,15 +24,4 @@ func (a *agent) newRotation() (*rotate.Driver, error) {
 			return a.host.Fact(ctx, messages.Pod(r.GetUid()), e)
 		},
 	}), nil
-}
-
-// seedRotation gives the driver the containers of a pod that run.
-func (a *agent) seedRotation(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
-	if a.rotation == nil {
-		return
-	}
-	if last := d.Pod().GetObserved(); last != nil {
-		a.rotation.Seed(last)
-	}
-	r.Pending(ref, a.rotation.Stored)
 }

@@ -3,10 +3,8 @@ package agent
 import (
 	"context"
 
-	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/objects"
 	objectfiles "github.com/journalet/journalet/runtime/objects/files"
 )
@@ -23,17 +21,6 @@ func (a *agent) newObjects() *objects.Store {
 			e := messages.NewEvent(r)
 			return a.host.Fact(ctx, messages.Pod(r.GetUid()), e)
 		},
-	})
-}
-
-// seedObjects gives the store what a pod refers to, and what the pod was last given.
-func (a *agent) seedObjects(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
-	s := d.Pod()
-	a.objects.Seed(s.GetPod(), s.GetObjectRefs(), s.GetObjects())
-	r.Pending(ref, func(rec *journaletv1.Record) {
-		if read := rec.GetFact().GetObjectsRead(); read != nil {
-			a.objects.SeedPending(read)
-		}
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/drivers"
 	"github.com/journalet/journalet/runtime/plugins"
 	"github.com/journalet/journalet/runtime/plugins/devices"
 	"github.com/journalet/journalet/runtime/plugins/podresources"
@@ -41,7 +42,7 @@ func (a *agent) newDevices() *devices.Driver {
 }
 
 // pluginDrivers returns what serves and finds plugins. Where that is not possible, nothing else ends for it.
-func (a *agent) pluginDrivers() map[string]func(context.Context) error {
+func (a *agent) pluginDrivers() []drivers.Driver {
 	if a.devices == nil && a.cluster == nil {
 		return nil
 	}
@@ -54,27 +55,42 @@ func (a *agent) pluginDrivers() map[string]func(context.Context) error {
 	watcher := plugins.New(plugins.Options{
 		Dir: filepath.Join(a.absoluteRoot(), plugins.RegistryDir), Log: a.log, Handlers: handlers,
 	})
-	warn := func(what string, run func(context.Context) error) func(context.Context) error {
-		return func(ctx context.Context) error {
-			if err := run(ctx); err != nil && ctx.Err() == nil {
-				a.log.Error(what+" are not served until the next start", "error", err)
-			}
-			return nil
-		}
-	}
-	all := map[string]func(context.Context) error{"plugins": warn("plugins in "+plugins.RegistryDir, watcher.Run)}
+	all := []drivers.Driver{drivers.Only("plugins", a.orWarn("plugins in "+plugins.RegistryDir, watcher.Run))}
 	if a.devices != nil {
-		all["device plugins"] = warn("device plugins", a.devices.Run)
-		all["pod resources"] = warn("resources of pods", podresources.New(podresources.Options{
-			Dir: filepath.Join(a.absoluteRoot(), podresources.Dir), Pods: a.podResources, Devices: a.nodeDevices,
+		resources := podresources.New(podresources.Options{
+			Dir: filepath.Join(a.absoluteRoot(), podresources.Dir), Pods: a.podResources, Devices: a.offeredDevices,
 			Allocatable: a.nodeAllocatable,
-		}).Run)
+		})
+		all = append(all, nodeDevices{a.devices, a.orWarn("device plugins", a.devices.Run)},
+			drivers.Only("pod resources", a.orWarn("resources of pods", resources.Run)))
 	}
 	return all
 }
 
-// nodeDevices returns what device plugins offer.
-func (a *agent) nodeDevices(ctx context.Context) (all map[string]*journaletv1.DeviceResource, err error) {
+// orWarn returns what runs something, and warns where it cannot.
+func (a *agent) orWarn(what string, run func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := run(ctx); err != nil && ctx.Err() == nil {
+			a.log.Error(what+" are not served until the next start", "error", err)
+		}
+		return nil
+	}
+}
+
+// nodeDevices serves device plugins.
+type nodeDevices struct {
+	*devices.Driver
+	run func(context.Context) error
+}
+
+// Name implements drivers.Driver.
+func (nodeDevices) Name() string { return "device plugins" }
+
+// Run implements drivers.Runner.
+func (d nodeDevices) Run(ctx context.Context) error { return d.run(ctx) }
+
+// offeredDevices returns what device plugins offer.
+func (a *agent) offeredDevices(ctx context.Context) (all map[string]*journaletv1.DeviceResource, err error) {
 	err = a.host.Inspect(ctx, messages.Node, func(d actors.Decider) {
 		if actor, ok := d.(*node.Actor); ok {
 			all = proto.CloneOf(&journaletv1.NodeState{Devices: actor.Node().GetDevices()}).GetDevices()

@@ -7,12 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"github.com/journalet/journalet/actors/node"
 	limits "github.com/journalet/journalet/actors/pressure"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/config"
-	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/pressure"
 )
 
@@ -42,13 +40,4 @@ func (a *agent) podUsage(ctx context.Context, signal limits.Signal) []*journalet
 		s = a.stats.SummaryWithin(ctx, pressure.UsageTimeout)
 	}
 	return pressure.UsageOf(s, signal, a.manifests.newest)
-}
-
-// seedPressure gives the driver what the node knows.
-func (a *agent) seedPressure(r *host.Recovered, ref messages.Ref, d *node.Actor) {
-	if a.pressure == nil {
-		return
-	}
-	a.pressure.Seed(d.Node().GetPressure())
-	r.Pending(ref, a.pressure.SeedPending)
 }

@@ -3,11 +3,9 @@ package agent
 import (
 	"context"
 
-	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/api/server"
-	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/pod/probe"
 )
 
@@ -36,16 +34,4 @@ func (a *agent) countProbe(r probe.Run) {
 	a.metrics.Probed(server.Probe{
 		Type: probe.Title(r.Kind), Container: r.Container, Pod: r.Pod, Namespace: r.Namespace, PodUID: r.PodUID,
 	}, result, r.Took)
-}
-
-// seedProbes gives the driver a pod's probes and their last results.
-func (a *agent) seedProbes(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
-	for _, p := range d.Probed() {
-		a.probes.Seed(ref.ID, p.Set, p.Results)
-	}
-	r.Pending(ref, func(rec *journaletv1.Record) {
-		if result := rec.GetFact().GetProbeResult(); result != nil {
-			a.probes.SeedPending(result)
-		}
-	})
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/shutdown"
 )
 
@@ -21,7 +19,8 @@ func (a *agent) newShutdown() *shutdown.Driver {
 		return nil
 	}
 	return shutdown.New(shutdown.Options{
-		Dial: shutdown.Dial, Period: a.cfg.Shutdown.Delay(), RootDir: a.absoluteRoot(), Log: a.log,
+		Dial: shutdown.Dial, Period: a.cfg.Shutdown.Delay(), RootDir: a.absoluteRoot(), BootID: a.facts.BootID,
+		Log: a.log,
 		Record: func(ctx context.Context, s *journaletv1.ShutdownSignaled) error {
 			return a.host.Fact(ctx, messages.Node, messages.NewEvent(s))
 		},
@@ -41,18 +40,4 @@ func (a *agent) withdrawDropIn() {
 	case removed:
 		a.log.Info("removed logind's drop-in: no delay of shutdowns is configured")
 	}
-}
-
-// seedShutdown gives the driver the shutdown that was recorded last. One of an earlier boot is over.
-func (a *agent) seedShutdown(r *host.Recovered, ref messages.Ref, d *node.Actor) {
-	if a.shutdown == nil {
-		return
-	}
-	active, complete := d.ShuttingDown(a.facts.BootID)
-	r.Pending(ref, func(rec *journaletv1.Record) {
-		if s := rec.GetFact().GetShutdownSignaled(); s != nil {
-			active, complete = s.GetActive(), false
-		}
-	})
-	a.shutdown.Seed(active, complete)
 }

@@ -3,10 +3,8 @@ package agent
 import (
 	"context"
 
-	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/source/file"
 	"github.com/journalet/journalet/runtime/source/runtimeclass"
 	"github.com/journalet/journalet/runtime/source/url"
@@ -45,28 +43,4 @@ func (a *agent) newSources() (err error) {
 		})
 	}
 	return err
-}
-
-// seedSource gives a source's driver the folded state.
-func (a *agent) seedSource(r *host.Recovered, ref messages.Ref, d *source.Actor) {
-	var driver interface {
-		Seed(state *journaletv1.SourceState)
-		SeedPending(fact *journaletv1.ManifestsRead)
-	}
-	switch {
-	case ref == messages.Source(messages.FileSource):
-		driver = a.files
-	case ref == messages.Source(messages.HTTPSource) && a.url != nil:
-		driver = a.url
-	case ref == messages.Source(messages.APISource) && a.cluster != nil:
-		driver = a.cluster.pods
-	default:
-		return
-	}
-	driver.Seed(d.Source())
-	r.Pending(ref, func(rec *journaletv1.Record) {
-		if fact := rec.GetFact().GetManifestsRead(); fact != nil {
-			driver.SeedPending(fact)
-		}
-	})
 }

@@ -3,10 +3,8 @@ package agent
 import (
 	"context"
 
-	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/pod/storage"
 	"github.com/journalet/journalet/runtime/pod/volume"
 )
@@ -25,12 +23,4 @@ func (a *agent) newStorage(volumes *volume.Driver) *storage.Driver {
 		o.CSI = a.cluster.disks.Measure
 	}
 	return storage.New(o)
-}
-
-// seedStorage gives the driver a pod that runs.
-func (a *agent) seedStorage(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
-	if s := d.Pod(); s.GetStage() == journaletv1.PodStage_POD_STAGE_RUNNING && s.GetUsedRuntime() {
-		a.storage.Seed(ref.ID, s.GetPod().GetDigest())
-	}
-	r.Pending(ref, a.storage.SeedPending)
 }

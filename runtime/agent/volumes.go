@@ -7,11 +7,8 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/host"
-	"github.com/journalet/journalet/runtime/pod/volume"
 )
 
 const (
@@ -20,42 +17,13 @@ const (
 	sandboxesPause   = 10 * time.Second
 )
 
-// volumes are the volumes of the node at the start.
-type volumes struct {
-	*volume.Driver
-	recorded []volume.Recorded
-	found    volume.Found
-}
-
-// seedVolumes notes which volumes of a pod may count as set up. That a volume is lost which was never set up changes
-// nothing.
-func (a *agent) seedVolumes(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
-	if !d.OnNode() {
-		return // a directory that it has is of a time whose journal is lost
-	}
-	var pending []*journaletv1.Record
-	r.Pending(ref, func(rec *journaletv1.Record) { pending = append(pending, rec) })
-	a.volumes.recorded = append(a.volumes.recorded, volume.Recorded{
-		UID: ref.ID, Manifest: d.Manifest(), SetUp: d.VolumesSetUp(pending), Gone: d.Gone(pending),
-	})
-}
-
-// reconcileVolumes finds what differs between the journal and the disk. That prevents no start.
-func (a *agent) reconcileVolumes() {
-	var err error
-	if a.volumes.found, err = a.volumes.Reconcile(a.volumes.recorded, a.facts.BootID); err != nil {
-		a.log.Warn("cannot compare the volumes of pods with the journal; a restart tries again", "error", err)
-	}
-	a.volumes.recorded = nil
-}
-
 // reportLost records the volumes that are lost, before any driver reports a container that may have had them, and the
 // directories of pods that are gone, before the next incarnation of one can use it.
 func (a *agent) reportLost() {
-	for _, lost := range a.volumes.found.Lost {
+	for _, lost := range a.volumes.Found().Lost {
 		a.host.Outcome(messages.Pod(lost.GetUid()), messages.NewEvent(lost))
 	}
-	for _, uid := range a.volumes.found.Left {
+	for _, uid := range a.volumes.Found().Left {
 		a.host.Outcome(messages.Pod(uid), messages.NewEvent(&journaletv1.PodDirectoryFound{Uid: uid}))
 	}
 }
@@ -68,14 +36,14 @@ func (a *agent) reportDirectories(ctx context.Context) error {
 	if err := a.volumes.Reconciled(a.facts.BootID); err != nil {
 		a.log.Warn("files of volumes are written again at the next start", "error", err)
 	}
-	if len(a.volumes.found.Unknown) == 0 {
+	if len(a.volumes.Found().Unknown) == 0 {
 		return nil
 	}
 	running, err := a.sandboxes(ctx)
 	if err != nil {
 		return err
 	}
-	for _, uid := range a.volumes.found.Unknown {
+	for _, uid := range a.volumes.Found().Unknown {
 		if running[uid] {
 			continue // another agent's pod
 		}

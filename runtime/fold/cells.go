@@ -99,6 +99,13 @@ func (c *Cells) Handle(ref messages.Ref, now time.Time) ([]*journaletv1.Record, 
 // Refs returns the actors, sorted.
 func (c *Cells) Refs() []messages.Ref { return sortedRefs(c.fold.Cells) }
 
+// Each implements Recovered.
+func (c *Cells) Each(do func(messages.Ref, actors.Decider)) {
+	for _, ref := range c.Refs() {
+		do(ref, c.fold.Cells[ref].Decider)
+	}
+}
+
 // Decider returns an actor's decider, read-only; nil if there is no such actor.
 func (c *Cells) Decider(ref messages.Ref) actors.Decider {
 	if cell := c.fold.Cells[ref]; cell != nil {

@@ -65,13 +65,12 @@ func (h *Host) readInto(f *fold.Fold) error {
 // Recovered is the folded state of a host before it starts.
 type Recovered struct {
 	fold *fold.Fold
+	refs []messages.Ref // sorted by kind and id
 }
 
 // Each calls do for every actor's decider, sorted by kind and id. do must only read.
 func (r *Recovered) Each(do func(messages.Ref, actors.Decider)) {
-	refs := slices.Collect(maps.Keys(r.fold.Cells))
-	slices.SortFunc(refs, func(a, b messages.Ref) int { return strings.Compare(a.String(), b.String()) })
-	for _, ref := range refs {
+	for _, ref := range r.refs {
 		do(ref, r.fold.Cells[ref].Decider)
 	}
 }
@@ -93,7 +92,10 @@ func (h *Host) Recover() (*Recovered, error) {
 	if err := h.foldJournal(f); err != nil {
 		return nil, fmt.Errorf("recover: %w", err)
 	}
-	return &Recovered{f}, nil
+	refs := slices.SortedFunc(maps.Keys(f.Cells), func(a, b messages.Ref) int {
+		return strings.Compare(a.String(), b.String())
+	})
+	return &Recovered{f, refs}, nil
 }
 
 // Start runs the recovered actors. It first records the start of the run; the actors first handle their pending

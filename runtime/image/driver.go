@@ -128,7 +128,7 @@ func (d *Driver) follow(rec *journaletv1.Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if o := rec.GetFact().GetImagesObserved(); o != nil {
-		fold(d.last, o)
+		apply(d.last, o)
 	}
 	for _, e := range rec.GetStep().GetDecisions() {
 		d.followWait(e)

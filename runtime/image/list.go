@@ -137,8 +137,8 @@ func diff(last, now map[string]*journaletv1.ImageObservation, complete bool) *jo
 	return out
 }
 
-// fold folds an observation into what the journal has.
-func fold(last map[string]*journaletv1.ImageObservation, o *journaletv1.ImagesObserved) {
+// apply adds an observation to what the journal has.
+func apply(last map[string]*journaletv1.ImageObservation, o *journaletv1.ImagesObserved) {
 	if o.GetComplete() {
 		clear(last)
 	}

@@ -73,6 +73,9 @@ func New(o Options) (*Exporter, error) {
 	return &Exporter{o: o, conn: conn, newest: o.Last, wake: make(chan struct{}, 1), ready: make(chan struct{}, 1)}, nil
 }
 
+// Name implements drivers.Driver.
+func (*Exporter) Name() string { return "traces" }
+
 // Stored hands over a stored record, in the journal's order. It never waits.
 func (e *Exporter) Stored(rec *journaletv1.Record) {
 	e.mu.Lock()

@@ -54,6 +54,8 @@ type Options struct {
 	ConfigDir string
 	// RootDir is the agent's: the drop-in says whose it is.
 	RootDir string
+	// BootID is the machine's: a shutdown of an earlier boot is over.
+	BootID string
 	// Record records ShutdownSignaled.
 	Record func(context.Context, *journaletv1.ShutdownSignaled) error
 	Log    *slog.Logger

@@ -16,14 +16,10 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-var updateActors = flag.Bool("arch.update", false, "write the actors' table into docs/ARCHITECTURE.md")
+var updateActors = flag.Bool("arch.update", false, "write the tables of actors and drivers into docs/ARCHITECTURE.md")
 
-// Where the table is in the document.
-const (
-	actorsDoc   = "docs/ARCHITECTURE.md"
-	tableBegins = "<!-- actors: written by `go test ./test/arch -run ActorsTable -arch.update` -->\n"
-	tableEnds   = "<!-- end of actors -->\n"
-)
+// actorsDoc is where the tables are.
+const actorsDoc = "docs/ARCHITECTURE.md"
 
 // deciders are the actors in the order of the document: how it names them, their id on the bus, and their package.
 var deciders = []struct {
@@ -49,23 +45,31 @@ func TestActorsTableFollowsTheCode(t *testing.T) {
 	}
 	b.WriteString("\nEvery actor also receives AgentStarted, and TimerFired of the timers that it has set.\n\n")
 
+	keepTable(t, "actors", "ActorsTable", b.String())
+}
+
+// keepTable compares a table of docs/ARCHITECTURE.md with what it is to be, or writes it.
+func keepTable(t *testing.T, name, run, want string) {
+	t.Helper()
+	begins := fmt.Sprintf("<!-- %s: written by `go test ./test/arch -run %s -arch.update` -->\n", name, run)
+	ends := fmt.Sprintf("<!-- end of %s -->\n", name)
 	path := filepath.Join(root, actorsDoc)
 	doc, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, ok := strings.Cut(string(doc), tableBegins)
-	is, after, ok2 := strings.Cut(rest, tableEnds)
+	before, rest, ok := strings.Cut(string(doc), begins)
+	is, after, ok2 := strings.Cut(rest, ends)
 	if !ok || !ok2 {
-		t.Fatalf("%s has no place for the table: it is between %q and %q", actorsDoc, tableBegins, tableEnds)
+		t.Fatalf("%s has no place for the table: it is between %q and %q", actorsDoc, begins, ends)
 	}
-	if is == b.String() {
+	if is == want {
 		return
 	}
 	if !*updateActors {
-		t.Fatalf("the table in %s is out of date: go test ./test/arch -run ActorsTable -arch.update", actorsDoc)
+		t.Fatalf("the table in %s is out of date: go test ./test/arch -run %s -arch.update", actorsDoc, run)
 	}
-	if err := os.WriteFile(path, []byte(before+tableBegins+b.String()+tableEnds+after), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(before+begins+want+ends+after), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -107,7 +111,10 @@ func fillIn(m protoreflect.Message, requester string) {
 }
 
 // builders are functions that build an event, by its name.
-var builders = map[string]string{"SetTimer": "TimerSet", "ClearTimer": "TimerCleared", "NewCall": "CallRequested"}
+var builders = map[string]string{
+	"SetTimer": "TimerSet", "ClearTimer": "TimerCleared", "NewCall": "CallRequested",
+	"preferenceRequested": "PreferredDevicesRequested",
+}
 
 // decisionsOf returns the names of the events that a package of actors/ builds, in the order of the contract. It leaves
 // out those that the actor receives: of these it keeps copies.
@@ -123,6 +130,12 @@ func decisionsOf(t *testing.T, name string, received []string) []string {
 			case *ast.CompositeLit:
 				if sel, ok := n.Type.(*ast.SelectorExpr); ok {
 					built[strings.TrimPrefix(sel.Sel.Name, "Event_")] = true
+				}
+			case *ast.CallExpr:
+				if of, ok := n.Fun.(*ast.Ident); ok && of.Name == "new" && len(n.Args) == 1 {
+					if sel, ok := n.Args[0].(*ast.SelectorExpr); ok {
+						built[sel.Sel.Name] = true
+					}
 				}
 			case *ast.SelectorExpr:
 				if event := builders[n.Sel.Name]; event != "" {

@@ -11,15 +11,11 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/journalet/journalet/actors/dispatch"
-	imageactor "github.com/journalet/journalet/actors/image"
-	nodeactor "github.com/journalet/journalet/actors/node"
-	"github.com/journalet/journalet/actors/pod"
-	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri/calls"
 	"github.com/journalet/journalet/runtime/cri/health"
+	"github.com/journalet/journalet/runtime/drivers"
 	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/timer"
 )
@@ -44,8 +40,10 @@ type run struct {
 	// waits holds the coroutines that wait until a context ends.
 	waits map[*proc]context.Context
 
+	list      *drivers.List
 	timers    *timer.Driver
 	calls     *calls.Executor
+	health    *health.Monitor
 	performer *performer
 	watcher   *watcher
 	reader    *reader
@@ -88,7 +86,8 @@ func (s *sim) start() {
 	s.agent = r
 	s.judge.recovered(r.cells)
 	r.newDrivers()
-	r.seedDrivers()
+	r.list = r.newList()
+	r.list.Recover(r.cells)
 	s.journal.of, s.journal.onStored = r.scope, r.stored
 	if s.damage != nil {
 		r.outcome(messages.Agent, messages.NewEvent(s.damage))
@@ -104,19 +103,7 @@ func (s *sim) start() {
 	}
 	s.world.emit = r.watcher.event
 	s.directory.changed, s.world.files.changed = r.reader.notify, r.things.notify
-	last := r.cells.Decider(messages.Runtime).(*dispatch.Actor).Runtime().GetHealth()
-	r.cells.Pending(messages.Runtime, func(rec *journaletv1.Record) {
-		if fact := rec.GetFact().GetRuntimeHealthChanged(); fact != nil {
-			last = fact
-		}
-	})
-	monitor := health.New(health.Options{
-		Conn: criConn{r}, Last: last, Clock: driverClock{r.clock, r},
-		Sink: func(_ context.Context, h *journaletv1.RuntimeHealthChanged) error {
-			return r.emit(messages.Runtime, h)
-		},
-	})
-	s.clock.start(r.scope, func(*proc) { _ = monitor.Run(context.Background()) }) // it ends with its run
+	s.clock.start(r.scope, func(*proc) { _ = r.health.Run(context.Background()) }) // it ends with its run
 	s.clock.start(r.scope, r.watcher.relist)
 	s.clock.start(r.scope, r.reader.loop)
 	s.clock.start(r.scope, r.gates.loop)
@@ -179,6 +166,12 @@ func (r *run) newDrivers() {
 	if r.config.clustered {
 		r.cluster = newMember(r)
 	}
+	r.health = health.New(health.Options{
+		Conn: criConn{r}, Clock: driverClock{r.clock, r},
+		Sink: func(_ context.Context, h *journaletv1.RuntimeHealthChanged) error {
+			return r.emit(messages.Runtime, h)
+		},
+	})
 	r.timers = timer.New(runClock{r.clock, r}, r.outcome)
 	r.calls = calls.New(calls.Options{
 		Performer: r.performer, Outcome: r.ended, Finished: r.finished,
@@ -186,80 +179,21 @@ func (r *run) newDrivers() {
 	})
 }
 
-// seedDrivers does what runtime/agent does.
-func (r *run) seedDrivers() {
-	for _, ref := range r.cells.Refs() {
-		d := r.cells.Decider(ref)
-		r.timers.Seed(ref, d.Timers())
-		r.cells.Pending(ref, r.timers.SeedPending)
-		switch d := d.(type) {
-		case *source.Actor:
-			r.seedSource(ref, d)
-		case *dispatch.Actor:
-			r.calls.Seed(d.Runtime().GetCalls())
-			r.cluster.seedRuntime(d)
-			r.cells.Pending(ref, r.calls.Stored)
-		case *imageactor.Actor:
-			r.seedImages(ref, d)
-		case *nodeactor.Actor:
-			r.cluster.seedNode(ref, d)
-			r.pressure.seed(r, ref, d)
-		case *pod.Actor:
-			r.seedPod(ref, d)
-		}
+// newList returns the list of the drivers of this run, which is the agent's but for those that the simulation lacks.
+func (r *run) newList() *drivers.List {
+	all := []drivers.Driver{
+		r.timers, r.calls, r.health, r.prober, r.gates, r.images, r.things, r.plugins, r.watcher, r.reader,
 	}
-}
-
-func (r *run) seedSource(ref messages.Ref, d *source.Actor) {
-	var driver interface {
-		Seed(*journaletv1.SourceState)
-		SeedPending(*journaletv1.ManifestsRead)
+	if r.pressure != nil {
+		all = append(all, r.pressure)
 	}
-	switch {
-	case ref == messages.Source(messages.FileSource):
-		driver = r.reader
-	case ref == messages.Source(messages.APISource) && r.cluster != nil:
-		driver = r.cluster.pods
-	case r.fetcher != nil:
-		driver = r.fetcher
-	default:
-		return
+	if r.fetcher != nil {
+		all = append(all, r.fetcher)
 	}
-	driver.Seed(d.Source())
-	r.cells.Pending(ref, func(rec *journaletv1.Record) {
-		if fact := rec.GetFact().GetManifestsRead(); fact != nil {
-			driver.SeedPending(fact)
-		}
-	})
-}
-
-func (r *run) seedPod(ref messages.Ref, d *pod.Actor) {
-	r.prober.seed(ref.ID, d.Probed())
-	r.cluster.seedPod(ref, d.Pod())
-	r.seedGates(ref, d)
-	r.things.seed(ref, d)
-	last, certain := d.Pod().GetObserved(), d.Observed()
-	r.cells.Pending(ref, func(rec *journaletv1.Record) {
-		if o := rec.GetFact().GetPodObserved(); o != nil {
-			last = o
-		}
-		if result := rec.GetFact().GetProbeResult(); result != nil {
-			r.prober.SeedPending(result)
-		}
-		certain = certain && rec.GetFact().GetCallFinished() == nil
-	})
-	switch {
-	case !certain:
-		r.watcher.Expect(ref.ID)
-		for name, c := range d.Pod().GetContainers() {
-			r.watcher.RegisterStart(ref.ID, name, c.GetCurrent().GetIntentId())
-		}
-	case last != nil:
-		r.watcher.Seed([]*journaletv1.PodObserved{last})
+	if r.cluster != nil {
+		all = append(all, r.cluster.drivers()...)
 	}
-	for id, c := range d.Pod().GetCalls() {
-		r.watcher.registerStart(id, c.GetRequest())
-	}
+	return drivers.Simulated(all...)
 }
 
 // ended does what runtime/agent does.
@@ -315,29 +249,9 @@ func (r *run) stored(recs []*journaletv1.Record, encoded [][]byte) {
 		if rec = r.parts.Join(rec); rec == nil {
 			continue
 		}
-		r.timers.Stored(rec)
-		r.calls.Stored(rec)
-		r.prober.stored(rec)
-		r.gates.stored(rec)
-		r.things.stored(rec)
-		r.images.stored(rec)
-		r.pressure.stored(rec)
-		r.plugins.stored(rec)
-		r.cluster.stored(rec)
-		for i, e := range rec.GetStep().GetDecisions() {
-			if k := e.GetCallRequested(); k != nil {
-				r.watcher.registerStart(
-					messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), messages.RefOf(rec.GetActor()), i), k)
-			}
-			if e.GetCallWithdrawn() != nil {
-				r.interruptEnded()
-			}
-			if k := e.GetPodForgotten(); k != nil {
-				r.watcher.Forget(k.GetUid())
-			}
-			if k := e.GetPodTerminated(); k != nil {
-				r.watcher.IgnoreEvents(k.GetUid())
-			}
+		r.list.Stored(rec)
+		if decides(rec, func(e *journaletv1.Event) bool { return e.GetCallWithdrawn() != nil }) {
+			r.interruptEnded()
 		}
 	}
 	r.scope.dropEnded()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/source/feed"
 	"github.com/journalet/journalet/runtime/source/file"
 	"github.com/journalet/journalet/runtime/source/manifest"
@@ -92,6 +93,12 @@ type reader struct {
 	// readAt is when it read the directory last, in uptime.
 	readAt time.Duration
 }
+
+// Name implements drivers.Driver.
+func (*reader) Name() string { return "file source" }
+
+// Recover takes what was recorded of the source.
+func (f *reader) Recover(r fold.Recovered) { feed.Recover(r, messages.FileSource, f) }
 
 // SeedPending adds a fact that the journal holds and the source's state does not hold yet.
 func (f *reader) SeedPending(fact *journaletv1.ManifestsRead) { f.Apply(fact) }

@@ -107,8 +107,9 @@ func (g *gates) loop(p *proc) {
 	}
 }
 
-func (g *gates) stored(rec *journaletv1.Record) {
-	g.Stored(rec)
+// Stored implements drivers.Storer.
+func (g *gates) Stored(rec *journaletv1.Record) {
+	g.Driver.Stored(rec)
 	if g.p != nil && decides(rec, func(e *journaletv1.Event) bool { return e.GetReadinessGatesSet() != nil }) {
 		g.p.interrupt()
 	}
@@ -142,14 +143,3 @@ func (s *sim) judgeGates(uid string, v *corev1.Pod, say func(string, ...any)) {
 
 // isGate reports whether a condition comes from a pod's file of conditions.
 func isGate(kind corev1.PodConditionType) bool { return slices.Contains(gateTypes, string(kind)) }
-
-// seedGates does what runtime/agent does.
-func (r *run) seedGates(ref messages.Ref, d *pod.Actor) {
-	types, conditions := d.Gates()
-	r.gates.Seed(ref.ID, types, d.Pod().GetPod().GetApi() != nil, conditions)
-	r.cells.Pending(ref, func(rec *journaletv1.Record) {
-		if read := rec.GetFact().GetReadinessGatesRead(); read != nil {
-			r.gates.SeedPending(read)
-		}
-	})
-}

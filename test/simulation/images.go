@@ -12,7 +12,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	imageactor "github.com/journalet/journalet/actors/image"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/image"
@@ -180,17 +179,12 @@ func (m *imageWatch) loop(p *proc) {
 	}
 }
 
-func (m *imageWatch) stored(rec *journaletv1.Record) {
-	m.Stored(rec)
+// Stored implements drivers.Storer.
+func (m *imageWatch) Stored(rec *journaletv1.Record) {
+	m.Driver.Stored(rec)
 	if m.hinted = m.Hinted() || m.hinted; m.hinted && m.idle {
 		m.p.interrupt()
 	}
-}
-
-// seedImages does what runtime/agent does.
-func (r *run) seedImages(ref messages.Ref, d *imageactor.Actor) {
-	r.images.Seed(d.Images())
-	r.cells.Pending(ref, r.images.SeedPending)
 }
 
 // images plans that images arrive, in some plans, until the file system is nearly full or more.

@@ -23,6 +23,7 @@ import (
 	"github.com/journalet/journalet/runtime/cluster/mirror"
 	"github.com/journalet/journalet/runtime/cluster/node"
 	"github.com/journalet/journalet/runtime/cluster/podstatus"
+	"github.com/journalet/journalet/runtime/drivers"
 	"github.com/journalet/journalet/runtime/source/api"
 )
 
@@ -157,6 +158,7 @@ func (m *member) newEvents() {
 	r := m.run
 	m.events = events.New(events.Options{
 		NodeName: nodeName, Manifest: r.manifests.get, Cursor: cursor{r.api}, Clock: driverClock{r.clock, r},
+		Last: func() uint64 { return uint64(len(r.journal.stored)) },
 		Create: func(_ context.Context, e *corev1.Event) error {
 			return m.refused(e, m.request("create", func(a *apiServer) error { return a.createEvent(e) }))
 		},
@@ -187,7 +189,7 @@ func (m *member) newNode() {
 	r := m.run
 	amount := func(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.BinarySI) }
 	m.node = node.New(node.Options{
-		Requests: nodeRequests{m}, Register: true, RegisterDeleted: true,
+		Requests: nodeRequests{m}, BootID: r.bootID(), Register: true, RegisterDeleted: true,
 		Settings: node.Settings{
 			Name: nodeName, Version: "simulation", Addresses: view.HostIPs, MaxImages: 5,
 			Machine: node.Machine{Architecture: "simulated"},
@@ -276,18 +278,42 @@ func (m *member) serveStatus() {
 	}
 }
 
-// stored does what runtime/agent does with a stored record.
-func (m *member) stored(rec *journaletv1.Record) {
-	if m == nil {
-		return
+// drivers returns the drivers. Each wakes its coroutine after a record.
+func (m *member) drivers() []drivers.Driver {
+	return []drivers.Driver{
+		m.pods, m.mirrors, apiNode{m.node, m}, apiStatuses{m.status, m}, apiEvents{m.events, m},
 	}
-	m.node.Stored(rec)
-	m.keeper.wake()
-	m.status.Stored(rec)
-	m.serveStatus()
-	m.mirrors.Stored(rec)
-	m.events.Stored(rec)
-	m.deriver.wake()
+}
+
+type (
+	apiNode struct {
+		*node.Driver
+		m *member
+	}
+	apiStatuses struct {
+		*podstatus.Driver
+		m *member
+	}
+	apiEvents struct {
+		*events.Driver
+		m *member
+	}
+)
+
+// Stored implements drivers.Storer, as do the methods below.
+func (d apiNode) Stored(rec *journaletv1.Record) {
+	d.Driver.Stored(rec)
+	d.m.keeper.wake()
+}
+
+func (d apiStatuses) Stored(rec *journaletv1.Record) {
+	d.Driver.Stored(rec)
+	d.m.serveStatus()
+}
+
+func (d apiEvents) Stored(rec *journaletv1.Record) {
+	d.Driver.Stored(rec)
+	d.m.deriver.wake()
 }
 
 // start starts the drivers.

@@ -11,8 +11,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/journalet/journalet/actors/dispatch"
-	nodeactor "github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -140,57 +138,6 @@ func (m *member) store(_ context.Context, manifests iter.Seq2[string, []byte]) e
 		m.run.tenants.storesManifest(digest, canonical)
 	}
 	return nil
-}
-
-// seedPod does what runtime/agent does.
-func (m *member) seedPod(ref messages.Ref, s *journaletv1.PodState) {
-	p := s.GetPod()
-	if m == nil {
-		return
-	}
-	defer m.run.cells.Pending(ref, func(rec *journaletv1.Record) { m.mirrors.SeedPending(ref.ID, rec) })
-	if p == nil || s.GetOrphan() {
-		return
-	}
-	m.events.Seed(p, s.GetCalls())
-	if p.GetApi() == nil {
-		m.mirrors.Seed(p)
-		return
-	}
-	deletes := s.GetApiDeleteRequested() && !s.GetApiDeleted()
-	m.run.cells.Pending(ref, func(rec *journaletv1.Record) {
-		deletes = deletes && rec.GetFact().GetApiDeleteFinished() == nil
-	})
-	if deletes {
-		m.status.Seed(&journaletv1.ApiDeleteRequested{Uid: p.GetUid(), Namespace: p.GetNamespace(), Name: p.GetName()})
-	}
-}
-
-// seedRuntime does what runtime/agent does.
-func (m *member) seedRuntime(d *dispatch.Actor) {
-	if m != nil {
-		m.events.SeedHealth(d.Runtime().GetHealth())
-	}
-}
-
-// seedNode does what runtime/agent does.
-func (m *member) seedNode(ref messages.Ref, d *nodeactor.Actor) {
-	if m == nil {
-		return
-	}
-	active, _ := d.ShuttingDown(m.run.bootID())
-	last := d.Node().GetNode()
-	m.run.cells.Pending(ref, func(rec *journaletv1.Record) {
-		if s := rec.GetFact().GetShutdownSignaled(); s != nil {
-			active = s.GetActive()
-		}
-		if o := rec.GetFact().GetNodeObserved(); o != nil {
-			last = o
-		}
-	})
-	m.node.Seed(last, active)
-	m.mirrors.SeedNode(last.GetUid())
-	m.events.SeedNode(last.GetUid(), d.Node().GetBootId(), uint64(len(m.run.journal.stored)))
 }
 
 // certificate is the client certificate on the node's disk.

@@ -33,13 +33,6 @@ func newWatcher(r *run) *watcher {
 	return w
 }
 
-// registerStart registers a call that creates a container.
-func (w *watcher) registerStart(intent string, req *journaletv1.CallRequested) {
-	if k := req.GetStartContainer(); k != nil && k.GetPart() != journaletv1.StartPart_START_PART_START {
-		w.RegisterStart(req.GetPodUid(), k.GetContainer(), intent)
-	}
-}
-
 func (w *watcher) hint(uid string) {
 	w.Hint(uid)
 	w.serveQueues()

@@ -284,8 +284,11 @@ func (d *pluginWatch) PreStart(ctx context.Context, resource string, _ []string)
 	return err
 }
 
-// stored answers the requests for what a plugin prefers: some of the devices, others, or none.
-func (d *pluginWatch) stored(rec *journaletv1.Record) {
+// Name implements drivers.Driver.
+func (*pluginWatch) Name() string { return "device plugins" }
+
+// Stored answers the requests for what a plugin prefers: some of the devices, others, or none.
+func (d *pluginWatch) Stored(rec *journaletv1.Record) {
 	for _, e := range rec.GetStep().GetDecisions() {
 		q := e.GetPreferredDevicesRequested()
 		if q == nil {

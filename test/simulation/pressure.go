@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	nodeactor "github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/actors/pod"
 	limits "github.com/journalet/journalet/actors/pressure"
 	"github.com/journalet/journalet/messages"
@@ -297,13 +296,6 @@ func (w *world) summary(layout journaletv1.FilesystemLayout) *api.Summary {
 }
 
 // seed does what runtime/agent does.
-func (m *pressureWatch) seed(r *run, ref messages.Ref, d *nodeactor.Actor) {
-	if m != nil {
-		m.Seed(d.Node().GetPressure())
-		r.cells.Pending(ref, m.SeedPending)
-	}
-}
-
 func (m *pressureWatch) loop(p *proc) {
 	for m.p = p; ; {
 		m.wanted = false
@@ -316,11 +308,9 @@ func (m *pressureWatch) loop(p *proc) {
 	}
 }
 
-func (m *pressureWatch) stored(rec *journaletv1.Record) {
-	if m == nil {
-		return
-	}
-	m.Stored(rec)
+// Stored implements drivers.Storer.
+func (m *pressureWatch) Stored(rec *journaletv1.Record) {
+	m.Driver.Stored(rec)
 	if decides(rec, func(e *journaletv1.Event) bool { return e.GetEvictionProgressed().GetRequestId() != 0 }) {
 		if m.wanted = true; m.idle {
 			m.p.interrupt()

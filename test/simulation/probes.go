@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/pod/probe"
@@ -43,14 +42,9 @@ func (b *prober) interrupt() {
 	}
 }
 
-func (b *prober) seed(uid string, probed []pod.Probed) {
-	for _, p := range probed {
-		b.Seed(uid, p.Set, p.Results)
-	}
-}
-
-func (b *prober) stored(rec *journaletv1.Record) {
-	b.Stored(rec)
+// Stored implements drivers.Storer.
+func (b *prober) Stored(rec *journaletv1.Record) {
+	b.Driver.Stored(rec)
 	if decides(rec, func(e *journaletv1.Event) bool { return e.GetProbesSet() != nil }) {
 		b.interrupt()
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/fold"
 	objectstore "github.com/journalet/journalet/runtime/objects"
 )
 
@@ -288,8 +289,11 @@ func (s *store) report(uid string) {
 	_ = s.run.emit(messages.Pod(uid), read) // it does not fail
 }
 
-// stored follows which objects pods refer to.
-func (s *store) stored(rec *journaletv1.Record) {
+// Name implements drivers.Driver.
+func (*store) Name() string { return "objects" }
+
+// Stored follows which objects pods refer to.
+func (s *store) Stored(rec *journaletv1.Record) {
 	for _, e := range rec.GetStep().GetDecisions() {
 		if k := e.GetObjectsSet(); k != nil {
 			uid := rec.GetActor().GetId()
@@ -300,19 +304,21 @@ func (s *store) stored(rec *journaletv1.Record) {
 	}
 }
 
-// seed does what runtime/agent does.
-func (s *store) seed(ref messages.Ref, d *pod.Actor) {
-	if len(d.Pod().GetObjectRefs()) == 0 {
-		return
-	}
-	s.refs[ref.ID], s.api[ref.ID] = d.Pod().GetObjectRefs(), d.Pod().GetPod().GetApi() != nil
-	if read := d.Pod().GetObjects(); len(read) > 0 {
-		s.last[ref.ID] = read
-	}
-	s.run.cells.Pending(ref, func(rec *journaletv1.Record) {
-		if read := rec.GetFact().GetObjectsRead(); read != nil {
-			s.last[ref.ID] = read.GetObjects()
+// Recover takes what all pods refer to, and what each was given last.
+func (s *store) Recover(r fold.Recovered) {
+	fold.EachOf(r, func(ref messages.Ref, d *pod.Actor) {
+		if len(d.Pod().GetObjectRefs()) == 0 {
+			return
 		}
+		s.refs[ref.ID], s.api[ref.ID] = d.Pod().GetObjectRefs(), d.Pod().GetPod().GetApi() != nil
+		if read := d.Pod().GetObjects(); len(read) > 0 {
+			s.last[ref.ID] = read
+		}
+		fold.PendingFacts(r, ref, func(e *journaletv1.Event) {
+			if read := e.GetObjectsRead(); read != nil {
+				s.last[ref.ID] = read.GetObjects()
+			}
+		})
 	})
 }
 

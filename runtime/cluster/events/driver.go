@@ -49,8 +49,10 @@ type Options struct {
 	Returned func() <-chan struct{}
 	// Cursor keeps the last record whose events the API server has; nil: in a file of RootDir.
 	Cursor Cursor
-	Clock  clock.Clock
-	Log    *slog.Logger
+	// Last returns the last record before this run. Nil: there is none.
+	Last  func() uint64
+	Clock clock.Clock
+	Log   *slog.Logger
 }
 
 // Cursor is where the last record is kept whose events the API server has.

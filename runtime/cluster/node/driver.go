@@ -35,6 +35,8 @@ type Options struct {
 	// Requests are what is requested of the API server; nil: by Client.
 	Requests Requests
 	Settings Settings
+	// BootID is the machine's: a shutdown of an earlier boot is over.
+	BootID string
 	// Register creates a Node that does not exist; RegisterDeleted also one that was deleted during this run.
 	Register, RegisterDeleted bool
 	// Update is the shortest interval between two statuses for what is not urgent, Report the longest between two

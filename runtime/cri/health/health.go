@@ -31,8 +31,6 @@ type Options struct {
 	Conn grpc.ClientConnInterface
 	// Sink receives every change. An error ends Run.
 	Sink func(context.Context, *journaletv1.RuntimeHealthChanged) error
-	// Last is the health in the journal. With nil, the first poll is reported.
-	Last *journaletv1.RuntimeHealthChanged
 	// Period and Timeout default to DefaultPeriod and DefaultTimeout.
 	Period, Timeout time.Duration
 	Clock           clock.Clock
@@ -43,6 +41,7 @@ type Options struct {
 type Monitor struct {
 	opts Options
 	rt   runtimeapi.RuntimeServiceClient
+	// last was recorded last; nil: the first poll is reported.
 	last *journaletv1.RuntimeHealthChanged
 	// name and version are read again after every failed poll: the runtime may have been upgraded.
 	name, version string
@@ -65,7 +64,7 @@ func New(opts Options) *Monitor {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Monitor{opts: opts, rt: runtimeapi.NewRuntimeServiceClient(opts.Conn), last: opts.Last}
+	return &Monitor{opts: opts, rt: runtimeapi.NewRuntimeServiceClient(opts.Conn)}
 }
 
 // Run polls until ctx ends, and reports every change. It returns ctx's error or the sink's.

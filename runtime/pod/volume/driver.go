@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,6 +40,9 @@ type Options struct {
 	NFS *nfs.Mounter
 	// Allocatable replaces limits that a container does not set, in a downward API. May be nil.
 	Allocatable func() corev1.ResourceList
+	// BootID is the machine's: after a reboot, files that were not synced count as lost.
+	BootID string
+	Log    *slog.Logger
 }
 
 // CSI sets up and tears down volumes of CSI drivers. It is implemented by csi.Volumes, which documents the methods.
@@ -63,6 +67,8 @@ type Driver struct {
 	contents keymutex.KeyMutex
 	// given is the number of the last pod that got something alone.
 	given atomic.Uint64
+	// found is what Recover has found.
+	found Found
 }
 
 // Names and modes of the kubelet's directories and files.
@@ -91,6 +97,9 @@ func New(opts Options) *Driver {
 	}
 	if opts.ContainerLogDir == "" {
 		opts.ContainerLogDir = defaultContainerLg
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	if opts.NFS == nil {
 		opts.NFS = nfs.New(nfs.Options{})
