@@ -30,7 +30,9 @@ import (
 	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/image"
 	"github.com/journalet/journalet/runtime/image/credentials"
+	"github.com/journalet/journalet/runtime/manifests"
 	"github.com/journalet/journalet/runtime/objects"
+	"github.com/journalet/journalet/runtime/once"
 	"github.com/journalet/journalet/runtime/oom"
 	"github.com/journalet/journalet/runtime/otlp"
 	"github.com/journalet/journalet/runtime/own"
@@ -42,6 +44,7 @@ import (
 	"github.com/journalet/journalet/runtime/pod/volume"
 	"github.com/journalet/journalet/runtime/preflight"
 	"github.com/journalet/journalet/runtime/pressure"
+	"github.com/journalet/journalet/runtime/retention"
 	"github.com/journalet/journalet/runtime/shutdown"
 	"github.com/journalet/journalet/runtime/source/file"
 	"github.com/journalet/journalet/runtime/source/url"
@@ -61,7 +64,7 @@ type agent struct {
 	bus       *bus.Bus
 	conn      *grpc.ClientConn
 	closers   []func()
-	manifests *manifestCache
+	manifests *manifests.Cache
 	host      *host.Host
 	drivers   *drivers.List
 	timers    *timer.Driver
@@ -90,11 +93,10 @@ type agent struct {
 	metrics             *server.Metrics
 	traces              *otlp.Exporter // nil unless starts are traced
 
-	cutting     sync.Mutex // held while the journal is cut
 	dispatching loop
-	once        once
-	end         context.CancelFunc // ends the run; set before the drivers run
+	once        *once.Driver // nil unless the run ends with its pods
 	loops       *server.Checks
+	retention   *retention.Driver
 	starting    starting
 
 	apiOnce   sync.Once
@@ -108,7 +110,7 @@ type agent struct {
 // not start or that a required part failed.
 func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
 	a := &agent{
-		cfg: cfg, log: log, metrics: server.NewMetrics(), once: once{wake: make(chan struct{}, 1)}, starting: starting{},
+		cfg: cfg, log: log, metrics: server.NewMetrics(), starting: starting{},
 	}
 	defer func() { err = errors.Join(err, a.close()) }()
 	if err := a.open(ctx); err != nil {
@@ -167,13 +169,13 @@ func (a *agent) open(ctx context.Context) (err error) {
 	if err := a.connect(); err != nil {
 		return err
 	}
-	a.manifests = newManifestCache(func(ctx context.Context, digest string) ([]byte, error) {
+	a.manifests = manifests.New(func(ctx context.Context, digest string) ([]byte, error) {
 		defer a.dispatching.wait()()
 		return a.bus.Manifests().Get(ctx, digest)
 	})
 	a.host = host.New(host.Options{
 		Node: a.facts.NodeName, Epoch: a.bus.Opening().Epoch, Journal: a.bus.Journal(), Snapshots: a.bus.Snapshots(),
-		Deciders: fold.AllDeciders, Manifest: a.manifests.light, Effects: a, Now: time.Now, Log: a.log,
+		Deciders: fold.AllDeciders, Manifest: a.manifests.Light, Effects: a, Now: time.Now, Log: a.log,
 	})
 	a.bus.Journal().OnStored(a.dispatch)
 	a.bus.Journal().Measure(bus.Meter{Appended: a.metrics.Appended, Synced: a.metrics.Synced})
@@ -227,7 +229,12 @@ func (a *agent) serve(ctx context.Context) error {
 	defer end()
 	a.reaper.Sweep(ctx)
 	g, run := errgroup.WithContext(ctx)
-	a.end = end
+	if a.once != nil {
+		go func() {
+			<-a.once.Done()
+			end()
+		}()
+	}
 	for _, driver := range a.drivers.Runs() {
 		g.Go(func() error {
 			if err := driver.Run(run); err != nil && run.Err() == nil {
@@ -249,7 +256,10 @@ func (a *agent) serve(ctx context.Context) error {
 	if stopQueries != nil {
 		stopQueries()
 	}
-	return errors.Join(err, a.once.err, a.stop())
+	if a.once != nil {
+		err = errors.Join(err, a.once.Err())
+	}
+	return errors.Join(err, a.stop())
 }
 
 // stop writes the last record of the run.

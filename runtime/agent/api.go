@@ -210,7 +210,7 @@ func (p apiPods) Pods(ctx context.Context) (iter.Seq[*corev1.Pod], error) {
 	})
 	return func(yield func(*corev1.Pod) bool) {
 		for i, v := range out {
-			p.a.manifests.whole(ctx, v.digest, v.Pod)
+			p.a.manifests.Whole(ctx, v.digest, v.Pod)
 			if out[i] = (podOf{}); !yield(v.Pod) {
 				return
 			}

@@ -20,6 +20,22 @@ import (
 	"github.com/journalet/journalet/test/must"
 )
 
+// withHost returns an agent that has a bus and a host, and nothing else.
+func withHost(t *testing.T) *agent {
+	t.Helper()
+	a := &agent{cfg: config.Defaults(), facts: &config.NodeFacts{NodeName: "n"}, log: slog.New(slog.DiscardHandler)}
+	var err error
+	a.bus, err = bus.Open(t.Context(), bus.Options{Dir: filepath.Join(t.TempDir(), "bus"), Node: "n", Log: a.log})
+	must.OK(t, err)
+	t.Cleanup(func() { _ = a.bus.Close(context.Background()) })
+	a.host = host.New(host.Options{
+		Node: "n", Epoch: 1, Journal: a.bus.Journal(), Snapshots: a.bus.Snapshots(), Deciders: fold.AllDeciders,
+		Effects: noEffects{}, Now: time.Now, Log: a.log,
+	})
+	a.bus.Journal().OnStored(a.host.Stored)
+	return a
+}
+
 // setClock is a clock that the test sets.
 type setClock struct {
 	clock.Real
@@ -30,18 +46,7 @@ func (c *setClock) Now() time.Time { return c.now }
 
 // The order of calls and inspections is in the record's time, or in ended_at after the clock was set back.
 func TestOutcomeOfACallIsRecordedInOrderWithInspections(t *testing.T) {
-	a := &agent{cfg: config.Defaults(), facts: &config.NodeFacts{NodeName: "n"}, log: slog.New(slog.DiscardHandler)}
-	var err error
-	if a.bus, err = bus.Open(t.Context(), bus.Options{Dir: filepath.Join(t.TempDir(), "bus"), Node: "n",
-		Log: a.log}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = a.bus.Close(context.Background()) })
-	a.host = host.New(host.Options{
-		Node: "n", Epoch: 1, Journal: a.bus.Journal(), Snapshots: a.bus.Snapshots(), Deciders: fold.AllDeciders,
-		Effects: noEffects{}, Now: time.Now, Log: a.log,
-	})
-	a.bus.Journal().OnStored(a.host.Stored)
+	a := withHost(t)
 	clock := &setClock{now: time.Unix(1000, 0)}
 	a.pleg = pleg.New(pleg.Options{
 		Conn: struct{ grpc.ClientConnInterface }{}, AgentID: "a", Clock: clock,

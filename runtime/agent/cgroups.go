@@ -13,13 +13,6 @@ import (
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
-// Pauses between two attempts to create or bound the cgroup tree: the first, doubling to the last (kubelet: every
-// minute).
-const (
-	minCgroupPause = time.Second
-	maxCgroupPause = time.Minute
-)
-
 // newCgroups returns the cgroup tree, nil if no pod gets a cgroup. It fails if all pods need one and cgroups cannot be
 // created.
 func (a *agent) newCgroups() (*cgroup.Tree, error) {
@@ -53,7 +46,7 @@ func (a *agent) maintainCgroups(ctx context.Context) error {
 	if a.cgroups == nil || !a.cgroups.ShouldInit() {
 		return nil
 	}
-	for pause := minCgroupPause; ; pause = min(2*pause, maxCgroupPause) {
+	for pause := cgroup.MinPause; ; pause = min(2*pause, cgroup.MaxPause) {
 		err := a.criDriver.InitCgroups(ctx)
 		if err == nil {
 			err = a.reportLostCgroups(ctx)
@@ -65,7 +58,7 @@ func (a *agent) maintainCgroups(ctx context.Context) error {
 			return nil
 		}
 		a.log.Debug("cannot set up the cgroup tree yet", "error", err)
-		if a.cgroups.Ready() || pause == maxCgroupPause {
+		if a.cgroups.Ready() || pause == cgroup.MaxPause {
 			a.log.Warn("cannot set up the cgroup tree", "error", err, "retry in", pause)
 			a.emit(corev1.EventTypeWarning, "FailedNodeAllocatableEnforcement",
 				"Failed to update Node Allocatable Limits: "+err.Error())

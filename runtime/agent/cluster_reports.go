@@ -79,7 +79,7 @@ func (a *agent) newReports(cl *client.Client, synced func(time.Duration)) *repor
 		Manifest: func(digest string) (*corev1.Pod, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), reportTimeout)
 			defer cancel()
-			return a.manifests.get(ctx, digest)
+			return a.manifests.Get(ctx, digest)
 		},
 		Create: func(ctx context.Context, e *corev1.Event) error {
 			_, err := client.Create(ctx, cl.Events(), client.Events, e.Namespace, e)
@@ -165,7 +165,7 @@ func (r *reports) static(ctx context.Context, uid string) (mirror.Static, error)
 	select {
 	case got := <-out:
 		if got.Pod != nil {
-			r.a.manifests.whole(ctx, got.Digest, got.Pod)
+			r.a.manifests.Whole(ctx, got.Digest, got.Pod)
 		}
 		return got.Static, got.error
 	default:

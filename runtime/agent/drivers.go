@@ -28,8 +28,10 @@ import (
 	"github.com/journalet/journalet/runtime/cri/health"
 	"github.com/journalet/journalet/runtime/cri/pleg"
 	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/once"
 	"github.com/journalet/journalet/runtime/pod/storage"
 	"github.com/journalet/journalet/runtime/pod/volume"
+	"github.com/journalet/journalet/runtime/retention"
 	"github.com/journalet/journalet/runtime/sim"
 	"github.com/journalet/journalet/runtime/timer"
 )
@@ -156,7 +158,7 @@ func (a *agent) newDrivers() error {
 		return err
 	}
 	a.objects = a.newObjects()
-	a.manifests.secrets = a.objects.Secrets
+	a.manifests.Secrets = a.objects.Secrets
 	if a.volumes, err = a.newVolumes(); err != nil {
 		return err
 	}
@@ -167,38 +169,12 @@ func (a *agent) newDrivers() error {
 		return err
 	}
 	a.reaper = a.newReaper()
-	options := cri.Options{
-		Conn: a.conn, Node: a.facts.NodeName, AgentID: a.id(), Manifest: a.manifests.get, Hash: pod.ContainerHash,
-		PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
-		HostIPs: a.facts.HostIPs, ClusterDNS: a.cfg.ClusterDNS, ClusterDomain: a.cfg.ClusterDomain,
-		ResolvConf: a.cfg.ResolvConf, SeccompDefault: a.cfg.SeccompDefault,
-		SandboxSeccomp: a.sandboxSeccomp(), SeccompRoot: filepath.Join(a.cfg.RootDir, "seccomp"),
-		MemoryCapacity: a.facts.Capacity.MemoryBytes, SwapCapacity: a.facts.SwapBytes,
-		MemoryThrottling: a.cfg.MemoryThrottlingFactor, PodsMemory: a.facts.Enforced.MemoryBytes,
-		ReserveMemory: a.cfg.MemoryReservationPolicy == config.ReserveTiered,
-		LimitedSwap:   a.cfg.SwapBehavior == config.SwapLimited, SELinux: selinux.GetEnabled(),
-		Volumes: a.volumes, Objects: a.objects, Credentials: a.credentials, Reaper: a.reaper,
-		PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
-		PodCgroups: a.cgroups, CgroupDriver: a.cfg.CgroupDriver,
-		CgroupV2: cgroup.V2(), Cgroups: cri.DetectCgroups("/", cgroup.V2()), Allocatable: a.allocatable,
-		Timeouts: cri.Timeouts{Call: a.cfg.RuntimeRequestTimeout}, Withhold: a.manifests.withhold,
-		Progress: func(p *journaletv1.PullProgressed) {
-			a.host.Outcome(messages.Image, messages.NewEvent(p))
-		},
-		Log: a.log,
-	}
-	if a.cluster != nil {
-		options.ServiceEnv, options.RuntimeHandler = a.cluster.serviceEnv, a.cluster.runtimeHandler
-		options.Warn, options.Claims = a.cluster.reports.sandboxWarning, a.cluster.claims
-	}
-	if a.devices = a.newDevices(); a.devices != nil {
-		options.Devices = a.devices
-	}
-	a.criDriver = cri.New(options)
+	a.devices = a.newDevices()
+	a.criDriver = cri.New(a.criOptions())
 	a.pleg = pleg.New(pleg.Options{
 		HostIPs: a.facts.HostIPs, Conn: a.conn, AgentID: a.id(), RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir,
 		Log:      a.log,
-		Relisted: a.metrics.Relisted, Withhold: a.manifests.withhold,
+		Relisted: a.metrics.Relisted, Withhold: a.manifests.Withhold,
 		Sink: func(ctx context.Context, o *journaletv1.PodObserved) error {
 			return a.host.Fact(ctx, messages.Pod(o.GetUid()),
 				messages.NewEvent(o))
@@ -218,7 +194,58 @@ func (a *agent) newDrivers() error {
 		Observe: a.measureCall,
 	})
 	a.metrics.CgroupVersion(cgroupVersion())
-	return a.newSources()
+	keep, err := a.cfg.Retention()
+	if err != nil {
+		return err
+	}
+	a.retention = retention.New(retention.Options{Bus: a.bus, Host: a.host, Keep: keep, Log: a.log})
+	if err := a.newSources(); err != nil {
+		return err
+	}
+	if a.cfg.Once {
+		a.once = a.newOnce()
+	}
+	return nil
+}
+
+// criOptions returns the options of the driver of the runtime.
+func (a *agent) criOptions() cri.Options {
+	options := cri.Options{
+		Conn: a.conn, Node: a.facts.NodeName, AgentID: a.id(), Manifest: a.manifests.Get, Hash: pod.ContainerHash,
+		PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
+		HostIPs: a.facts.HostIPs, ClusterDNS: a.cfg.ClusterDNS, ClusterDomain: a.cfg.ClusterDomain,
+		ResolvConf: a.cfg.ResolvConf, SeccompDefault: a.cfg.SeccompDefault,
+		SandboxSeccomp: a.sandboxSeccomp(), SeccompRoot: filepath.Join(a.cfg.RootDir, "seccomp"),
+		MemoryCapacity: a.facts.Capacity.MemoryBytes, SwapCapacity: a.facts.SwapBytes,
+		MemoryThrottling: a.cfg.MemoryThrottlingFactor, PodsMemory: a.facts.Enforced.MemoryBytes,
+		ReserveMemory: a.cfg.MemoryReservationPolicy == config.ReserveTiered,
+		LimitedSwap:   a.cfg.SwapBehavior == config.SwapLimited, SELinux: selinux.GetEnabled(),
+		Volumes: a.volumes, Objects: a.objects, Credentials: a.credentials, Reaper: a.reaper,
+		PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
+		PodCgroups: a.cgroups, CgroupDriver: a.cfg.CgroupDriver,
+		CgroupV2: cgroup.V2(), Cgroups: cri.DetectCgroups("/", cgroup.V2()), Allocatable: a.allocatable,
+		Timeouts: cri.Timeouts{Call: a.cfg.RuntimeRequestTimeout}, Withhold: a.manifests.Withhold,
+		Progress: func(p *journaletv1.PullProgressed) {
+			a.host.Outcome(messages.Image, messages.NewEvent(p))
+		},
+		Log: a.log,
+	}
+	if a.cluster != nil {
+		options.ServiceEnv, options.RuntimeHandler = a.cluster.serviceEnv, a.cluster.runtimeHandler
+		options.Warn, options.Claims = a.cluster.reports.sandboxWarning, a.cluster.claims
+	}
+	if a.devices != nil {
+		options.Devices = a.devices
+	}
+	return options
+}
+
+// newOnce creates the driver that ends the run when its pods are done.
+func (a *agent) newOnce() *once.Driver {
+	return once.New(once.Options{
+		Actors: a.host, Sources: a.sources(), Flush: a.bus.Journal().Flush, Timeout: a.cfg.OnceTimeout, Log: a.log,
+		Read: func() bool { return a.pleg.Current() && a.files.Complete() && (a.url == nil || a.url.Complete()) },
+	})
 }
 
 // callFinished records the outcome of a call with its order relative to inspections.

@@ -5,12 +5,9 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/journalet/journalet/actors/pod"
-	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 	"github.com/journalet/journalet/runtime/drivers"
-	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/iptables"
 	"github.com/journalet/journalet/runtime/pod/volume"
 	"github.com/journalet/journalet/runtime/source/feed"
@@ -21,8 +18,8 @@ func (a *agent) newList() *drivers.List {
 	all := []drivers.Driver{
 		a.timers, a.calls, a.health, a.probes, a.gates, a.storage, a.images, a.objects, a.credentials, a.manifests,
 		storing{"log", func(rec *journaletv1.Record) { feed.LogIgnored(a.log, rec) }}, storing{"metrics", a.measureStored},
-		nodeVolumes{a.volumes, a}, a.pleg, a.files, drivers.Only("reserved cgroups", a.enforceReserved),
-		drivers.Only("retention", a.retain), drivers.Only("server", a.serveAPI),
+		nodeVolumes{a.volumes, a}, a.pleg, a.files, a.newEnforcer(),
+		a.retention, drivers.Only("server", a.serveAPI),
 		drivers.Only("health server", a.serveHTTP),
 	}
 	if a.rotation != nil {
@@ -46,8 +43,8 @@ func (a *agent) newList() *drivers.List {
 	if a.traces != nil {
 		all = append(all, a.traces)
 	}
-	if a.cfg.Once {
-		all = append(all, untilDone{a})
+	if a.once != nil {
+		all = append(all, a.once)
 	}
 	all = append(all, a.pluginDrivers()...)
 	if a.cluster != nil {
@@ -111,27 +108,3 @@ func (nodeCgroups) Name() string { return "cgroups" }
 
 // Run implements drivers.Runner.
 func (c nodeCgroups) Run(ctx context.Context) error { return c.a.maintainCgroups(ctx) }
-
-// untilDone ends the run of --once when every pod is done.
-type untilDone struct{ a *agent }
-
-// Name implements drivers.Driver.
-func (untilDone) Name() string { return "once" }
-
-// Stored implements drivers.Storer.
-func (u untilDone) Stored(*journaletv1.Record) { u.a.once.signal() }
-
-// Run implements drivers.Runner.
-func (u untilDone) Run(ctx context.Context) error {
-	defer u.a.end()
-	u.a.once.err = u.a.untilOnce(ctx)
-	return nil
-}
-
-// Name implements drivers.Driver.
-func (c *manifestCache) Name() string { return "manifests" }
-
-// Recover takes the manifests of all pods, without reading them.
-func (c *manifestCache) Recover(r fold.Recovered) {
-	fold.EachOf(r, func(ref messages.Ref, a *pod.Actor) { c.own(ref.ID, a.Pod().GetPod().GetDigest()) })
-}

@@ -125,7 +125,7 @@ func TestPodsOwnActorDoesNotStopThePings(t *testing.T) {
 }
 
 func TestHungDeliveryStopsThePings(t *testing.T) {
-	a := openForRetention(t, t.TempDir())
+	a := withHost(t)
 	a.timers = timer.New(clock.Real{}, a.host.Outcome)
 	a.calls = calls.New(calls.Options{})
 	a.loops = a.newLoops()

@@ -31,7 +31,7 @@ func (a *agent) newOOM() *oom.Driver {
 func (a *agent) placeOf(cgroup string) (oom.Place, bool) {
 	for _, o := range a.pleg.Observed() {
 		podPath := ""
-		if m := a.manifests.newest(o.GetUid()); m != nil && a.cgroups != nil {
+		if m := a.manifests.Newest(o.GetUid()); m != nil && a.cgroups != nil {
 			podPath = a.cgroups.Path(m)
 		}
 		if p, ok := placeIn(o, podPath, cgroup); ok {

@@ -39,5 +39,5 @@ func (a *agent) podUsage(ctx context.Context, signal limits.Signal) []*journalet
 	} else {
 		s = a.stats.SummaryWithin(ctx, pressure.UsageTimeout)
 	}
-	return pressure.UsageOf(s, signal, a.manifests.newest)
+	return pressure.UsageOf(s, signal, a.manifests.Newest)
 }

@@ -12,8 +12,8 @@ import (
 // newProbes creates the driver that runs probes.
 func (a *agent) newProbes() *probe.Driver {
 	return probe.New(probe.Options{
-		Conn: a.conn, Manifest: a.manifests.get, HostIPs: a.facts.HostIPs, Log: a.log,
-		Withhold: a.manifests.withhold, Reaper: a.reaper,
+		Conn: a.conn, Manifest: a.manifests.Get, HostIPs: a.facts.HostIPs, Log: a.log,
+		Withhold: a.manifests.Withhold, Reaper: a.reaper,
 		Sink: func(ctx context.Context, r *journaletv1.ProbeResult) error {
 			e := messages.NewEvent(r)
 			return a.host.Fact(ctx, messages.Pod(r.GetUid()), e)

@@ -19,7 +19,7 @@ import (
 // The state after a repair is the one before the loss, and no actor is quarantined.
 func TestRepairedJournalFoldsAtTheNextStart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "bus")
-	a := openForRetention(t, dir)
+	a := openIn(t, dir)
 	health := func(i int) string { return fmt.Sprintf("runtime-%03d", i) }
 	for i := range 50 {
 		e := messages.NewEvent(&journaletv1.RuntimeHealthChanged{RuntimeReady: true, RuntimeName: health(i)})
@@ -39,7 +39,7 @@ func TestRepairedJournalFoldsAtTheNextStart(t *testing.T) {
 		t.Fatalf("%+v", r.Report)
 	}
 	must.OK(t, r.Apply(t.Context(), slog.New(slog.DiscardHandler)))
-	a = openForRetention(t, dir)
+	a = openIn(t, dir)
 	must.OK(t, a.host.Snapshot(t.Context())) // all actors have handled their records
 	if name := a.nodeView().RuntimeName; name != health(19) || len(a.host.Quarantines()) > 0 {
 		t.Fatalf("the runtime's name is %q, quarantined: %v", name, a.host.Quarantines())

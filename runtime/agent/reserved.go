@@ -1,15 +1,12 @@
 package agent
 
 import (
-	"context"
 	"os"
 	"strconv"
 	"strings"
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
@@ -21,42 +18,13 @@ func (a *agent) checkReserved() error {
 	return cgroup.CheckReserved(a.cfg.ReservedCgroups())
 }
 
-// enforceReserved bounds the cgroups of daemons. Where the kernel refuses, because they use more memory than is
-// reserved for them, it tries again.
-func (a *agent) enforceReserved(ctx context.Context) error {
-	if simulated(a.cfg) {
-		return nil
+// newEnforcer creates the driver that bounds the cgroups of daemons.
+func (a *agent) newEnforcer() *cgroup.Enforcer {
+	e := &cgroup.Enforcer{Emit: a.emit, Clock: clock.Real{}, Log: a.log}
+	if !simulated(a.cfg) {
+		e.All = a.cfg.ReservedCgroups()
 	}
-	left := a.cfg.ReservedCgroups()
-	for pause := minCgroupPause; len(left) > 0; pause = min(2*pause, maxCgroupPause) {
-		left = a.enforce(left, cgroup.Reserved.Set)
-		if len(left) == 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(pause):
-		}
-	}
-	return nil
-}
-
-// enforce bounds cgroups of daemons and returns those that it could not, with the kubelet's events.
-func (a *agent) enforce(all []cgroup.Reserved, set func(cgroup.Reserved) error) (left []cgroup.Reserved) {
-	for _, r := range all {
-		if err := set(r); err != nil {
-			a.log.Warn("cannot bound the cgroup of daemons; trying again", "cgroup", r.Name, "error", err)
-			a.emit(corev1.EventTypeWarning, "FailedNodeAllocatableEnforcement", "Failed to enforce "+
-				strings.ToUpper(r.What[:1])+r.What[1:]+" Reserved Cgroup Limits on "+strconv.Quote(r.Name)+": "+err.Error())
-			left = append(left, r)
-			continue
-		}
-		a.log.Info("bounded the cgroup of daemons", "cgroup", r.Name, "reserved for", r.What)
-		a.emit(corev1.EventTypeNormal, "NodeAllocatableEnforced",
-			"Updated limits on "+r.What+" reserved cgroup "+r.Name)
-	}
-	return left
+	return e
 }
 
 // maxScoreBytes bounds what is read of oom_score_adj.

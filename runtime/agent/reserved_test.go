@@ -1,30 +1,14 @@
 package agent
 
 import (
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/journalet/journalet/runtime/config"
-	"github.com/journalet/journalet/runtime/cri/cgroup"
 	"github.com/journalet/journalet/test/must"
 )
-
-func TestCgroupThatCannotBeBoundedIsTriedAgain(t *testing.T) {
-	a := &agent{cfg: config.Defaults(), log: slog.New(slog.DiscardHandler)}
-	all := []cgroup.Reserved{{Name: "/a", What: "system"}, {Name: "/b", What: "kube"}}
-	left := a.enforce(all, func(r cgroup.Reserved) error {
-		if r.Name == "/a" {
-			return errors.New("device or resource busy")
-		}
-		return nil
-	})
-	if len(left) != 1 || left[0] != all[0] {
-		t.Errorf("left are %v, want the first", left)
-	}
-}
 
 func TestAgentSetsItsOwnScore(t *testing.T) {
 	a := &agent{cfg: config.Defaults(), log: slog.New(slog.DiscardHandler)}

@@ -18,6 +18,7 @@ import (
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 	"github.com/journalet/journalet/runtime/history/open"
 	"github.com/journalet/journalet/runtime/history/replay"
+	"github.com/journalet/journalet/runtime/manifests"
 	"github.com/journalet/journalet/runtime/pod/volume"
 	"github.com/journalet/journalet/runtime/preflight"
 	"github.com/journalet/journalet/runtime/reset"
@@ -97,14 +98,14 @@ func (a *agent) recordedPods(ctx context.Context) (map[string]reset.Recorded, er
 		return nil, fmt.Errorf("fold the journal: %w", err)
 	}
 	pods := map[string]reset.Recorded{}
-	manifests := newManifestCache(j.Manifest)
+	manifests := manifests.New(j.Manifest)
 	for _, s := range states {
 		state, ok := s.Message.(*journaletv1.PodState)
 		if !ok {
 			continue
 		}
 		p := reset.Recorded{Namespace: state.GetPod().GetNamespace(), Name: state.GetPod().GetName()}
-		m, err := manifests.get(ctx, state.GetPod().GetDigest())
+		m, err := manifests.Get(ctx, state.GetPod().GetDigest())
 		if err == nil && m.Spec.Priority != nil {
 			p.Priority = *m.Spec.Priority
 		}

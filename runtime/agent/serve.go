@@ -211,8 +211,8 @@ func (a *agent) serveQueries(ctx context.Context) (func(), error) {
 func (a *agent) queryOptions() query.Options {
 	return query.Options{
 		Conn: a.bus.Services(), Host: a.host, Journal: a.bus.Journal(), Node: a.facts.NodeName, NodeView: a.nodeView,
-		Withhold: !a.cfg.ObserveContainerOutput, Whole: a.manifests.whole,
-		History: a.openHistory, Prune: a.prune, Images: a.listImages, Fact: a.host.Fact,
+		Withhold: !a.cfg.ObserveContainerOutput, Whole: a.manifests.Whole,
+		History: a.openHistory, Prune: a.retention.Prune, Images: a.listImages, Fact: a.host.Fact,
 		Version: Version, Epoch: a.bus.Opening().Epoch, Simulated: simulated(a.cfg), Log: a.log,
 	}
 }

@@ -56,7 +56,7 @@ func TestHealthNamesTheOldestHangingActorAndCall(t *testing.T) {
 }
 
 func TestObserversGetWhatContainersSayUnlessTheFlagSaysOtherwise(t *testing.T) {
-	a := openForRetention(t, filepath.Join(t.TempDir(), "bus"))
+	a := openIn(t, filepath.Join(t.TempDir(), "bus"))
 	if !a.cfg.ObserveContainerOutput {
 		t.Error("by default they do not")
 	}

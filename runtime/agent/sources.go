@@ -33,13 +33,13 @@ func (a *agent) newSources() (err error) {
 	a.files = file.New(file.Options{
 		Path: a.cfg.StaticPodPath, Node: a.facts.NodeName, Source: messages.FileSource, Reread: a.cfg.FileCheckFrequency,
 		Classes: known, HasToken: a.hasToken,
-		Store: a.bus.Manifests().PutAll, Prime: a.manifests.add, Log: a.log, Sink: sink,
+		Store: a.bus.Manifests().PutAll, Prime: a.manifests.Add, Log: a.log, Sink: sink,
 	})
 	if a.cfg.StaticPodURL != "" {
 		a.url, err = url.New(url.Options{
 			URL: a.cfg.StaticPodURL, Header: a.cfg.URLHeader(), Node: a.facts.NodeName, Every: a.cfg.HTTPCheckFrequency,
 			Classes: known, HasToken: a.hasToken,
-			Store: a.bus.Manifests().PutAll, Prime: a.manifests.add, Log: a.log, Sink: sink,
+			Store: a.bus.Manifests().PutAll, Prime: a.manifests.Add, Log: a.log, Sink: sink,
 		})
 	}
 	return err

@@ -33,7 +33,7 @@ func (a *agent) newStats() *stats.Stats {
 func (a *agent) measuredPods() []stats.Pod {
 	var out []stats.Pod
 	for _, o := range a.pleg.Observed() {
-		m := a.manifests.newest(o.GetUid())
+		m := a.manifests.Newest(o.GetUid())
 		if m == nil {
 			continue // an orphan
 		}

@@ -1,4 +1,4 @@
-package agent
+package retention
 
 import (
 	"context"
@@ -12,12 +12,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/dispatch"
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/manifests"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -25,33 +28,45 @@ type noEffects struct{}
 
 func (noEffects) Stored(*journaletv1.Record) {}
 
-// openForRetention opens a bus and a host whose records are eight days old.
-func openForRetention(t *testing.T, dir string) *agent {
+// rig is a bus and a host whose records are eight days old, and their driver.
+type rig struct {
+	*Driver
+	bus  *bus.Bus
+	host *host.Host
+}
+
+func open(t *testing.T, dir string) *rig {
 	t.Helper()
-	a := &agent{cfg: config.Defaults(), facts: &config.NodeFacts{NodeName: "n"}, log: slog.New(slog.DiscardHandler)}
-	var err error
-	if a.bus, err = bus.Open(t.Context(), bus.Options{Dir: dir, Node: "n", Log: a.log}); err != nil {
-		t.Fatal(err)
-	}
-	a.manifests = newManifestCache(a.bus.Manifests().Get)
-	a.host = host.New(host.Options{
-		Node: "n", Epoch: a.bus.Opening().Epoch, Journal: a.bus.Journal(), Snapshots: a.bus.Snapshots(),
-		Deciders: fold.AllDeciders,
-		Manifest: a.manifests.get, Effects: noEffects{}, Log: a.log,
+	log := slog.New(slog.DiscardHandler)
+	b, err := bus.Open(t.Context(), bus.Options{Dir: dir, Node: "n", Log: log})
+	must.OK(t, err)
+	h := host.New(host.Options{
+		Node: "n", Epoch: b.Opening().Epoch, Journal: b.Journal(), Snapshots: b.Snapshots(), Deciders: fold.AllDeciders,
+		Manifest: manifests.New(b.Manifests().Get).Get, Effects: noEffects{}, Log: log,
 		Now: func() time.Time { return time.Now().Add(-8 * 24 * time.Hour) },
 	})
-	a.bus.Journal().OnStored(a.host.Stored)
-	r, err := a.host.Recover()
+	b.Journal().OnStored(h.Stored)
+	r, err := h.Recover()
 	must.OK(t, err)
-	a.host.Start(r, &journaletv1.AgentStarted{
-		Epoch: a.bus.Opening().Epoch, Config: &journaletv1.AgentConfig{NodeName: "n", MaxPods: 10},
+	h.Start(r, &journaletv1.AgentStarted{
+		Epoch: b.Opening().Epoch, Config: &journaletv1.AgentConfig{NodeName: "n", MaxPods: 10},
 	})
-	return a
+	keep, err := config.Defaults().Retention()
+	must.OK(t, err)
+	return &rig{New(Options{Bus: b, Host: h, Keep: keep, Log: log}), b, h}
+}
+
+// close bounds the wait for what the run has left to do.
+func (r *rig) close(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	defer cancel()
+	must.OK(t, errors.Join(r.host.Stop(ctx), r.bus.Close(ctx)))
 }
 
 func TestRetentionCutsOldRecordsAndTheNextRunKnowsItsState(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "bus")
-	a := openForRetention(t, dir)
+	a := open(t, dir)
 	referenced, unreferenced := []byte("referenced"), []byte("unreferenced")
 	for _, data := range [][]byte{referenced, unreferenced} {
 		must.OK(t, a.bus.Manifests().Put(t.Context(), digest(data), data))
@@ -68,9 +83,7 @@ func TestRetentionCutsOldRecordsAndTheNextRunKnowsItsState(t *testing.T) {
 		}
 	}
 	must.OK(t, a.bus.Journal().Flush(t.Context()))
-	keep, err := a.cfg.Retention()
-	must.OK(t, err)
-	must.OK(t, a.cut(t.Context(), keep))
+	must.OK(t, a.cut(t.Context()))
 	first := a.bus.Journal().First()
 	if first < 10 {
 		t.Fatalf("the first record is %d", first)
@@ -85,18 +98,17 @@ func TestRetentionCutsOldRecordsAndTheNextRunKnowsItsState(t *testing.T) {
 	if err != nil || len(left) != 1 || left[0] != digest(unreferenced) {
 		t.Fatalf("%v, %v", left, err)
 	}
-	must.OK(t, a.host.Stop(t.Context()))
-	must.OK(t, a.bus.Close(t.Context()))
-	a = openForRetention(t, dir)
+	a.close(t)
+	a = open(t, dir)
 	if o := a.bus.Opening(); o.Damage != nil || !o.Clean || a.bus.Journal().First() != first {
 		t.Fatalf("%+v", o)
 	}
-	if name := a.nodeView().RuntimeName; name != health.GetRuntimeName() {
-		t.Fatalf("the runtime's name is %q", name)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
-	defer cancel()
-	must.OK(t, errors.Join(a.host.Stop(ctx), a.bus.Close(ctx)))
+	must.OK(t, a.host.Inspect(t.Context(), messages.Runtime, func(d actors.Decider) {
+		if name := d.(*dispatch.Actor).Runtime().GetHealth().GetRuntimeName(); name != health.GetRuntimeName() {
+			t.Errorf("the runtime's name is %q", name)
+		}
+	}))
+	a.close(t)
 }
 
 func digest(b []byte) string {

@@ -1,4 +1,4 @@
-package agent
+package manifests
 
 import (
 	"context"
@@ -22,18 +22,18 @@ func named(uid string) *corev1.Pod {
 
 func TestManifestCacheKeepsTheLastTwoManifestsOfAPod(t *testing.T) {
 	missing := errors.New("not in memory")
-	l := newManifestCache(func(context.Context, string) ([]byte, error) { return nil, missing })
+	l := New(func(context.Context, string) ([]byte, error) { return nil, missing })
 	for gen := range 1000 {
-		l.add(fmt.Sprint("digest-", gen), named("a"))
+		l.Add(fmt.Sprint("digest-", gen), named("a"))
 	}
 	for digest, kept := range map[string]bool{"digest-999": true, "digest-998": true, "digest-997": false,
 		"digest-0": false} {
-		if _, err := l.get(t.Context(), digest); (err == nil) != kept {
+		if _, err := l.Get(t.Context(), digest); (err == nil) != kept {
 			t.Errorf("%s: %v, kept should be %v", digest, err, kept)
 		}
 	}
 	// The previous digest again is not a third one.
-	l.add("digest-998", named("a"))
+	l.Add("digest-998", named("a"))
 	if len(l.pods) != 2 || len(l.owned) != 1 {
 		t.Errorf("cached %d manifests of %d pods", len(l.pods), len(l.owned))
 	}
@@ -46,10 +46,10 @@ func TestManifestCacheKeepsTheLastTwoManifestsOfAPod(t *testing.T) {
 }
 
 func TestManifestCacheIsBounded(t *testing.T) {
-	l := newManifestCache(nil)
+	l := New(nil)
 	for i := range maxManifests + 100 {
-		l.add(fmt.Sprint("digest-", i), named(fmt.Sprint("uid-", i)))
-		if _, err := l.get(t.Context(), fmt.Sprint("digest-", i)); err != nil {
+		l.Add(fmt.Sprint("digest-", i), named(fmt.Sprint("uid-", i)))
+		if _, err := l.Get(t.Context(), fmt.Sprint("digest-", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -61,7 +61,7 @@ func TestManifestCacheIsBounded(t *testing.T) {
 func TestLargeManifestsAreInMemoryAsActorsHaveThem(t *testing.T) {
 	disk := map[string][]byte{}
 	loads := 0
-	l := newManifestCache(func(_ context.Context, digest string) ([]byte, error) { loads++; return disk[digest], nil })
+	l := New(func(_ context.Context, digest string) ([]byte, error) { loads++; return disk[digest], nil })
 	const all = 4 * maxLarge
 	for i := range all {
 		pod := named(fmt.Sprint("uid-", i))
@@ -71,11 +71,11 @@ func TestLargeManifestsAreInMemoryAsActorsHaveThem(t *testing.T) {
 		var err error
 		disk[digest], err = json.Marshal(pod)
 		must.OK(t, err)
-		l.add(digest, pod)
+		l.Add(digest, pod)
 	}
 	held, whole := 0, 0
 	for i := range all {
-		light, err := l.light(t.Context(), fmt.Sprint("digest-", i))
+		light, err := l.Light(t.Context(), fmt.Sprint("digest-", i))
 		must.OK(t, err)
 		held += light.Size()
 	}
@@ -84,11 +84,11 @@ func TestLargeManifestsAreInMemoryAsActorsHaveThem(t *testing.T) {
 	}
 	for i := range all {
 		digest := fmt.Sprint("digest-", i)
-		pod, err := l.get(t.Context(), digest)
+		pod, err := l.Get(t.Context(), digest)
 		must.OK(t, err)
 		whole += pod.Size()
-		shown := l.newest(fmt.Sprint("uid-", i)).DeepCopy()
-		l.whole(t.Context(), digest, shown)
+		shown := l.Newest(fmt.Sprint("uid-", i)).DeepCopy()
+		l.Whole(t.Context(), digest, shown)
 		if len(shown.Spec.Containers[0].Args[0]) != 100_000 {
 			t.Fatalf("the pod is shown with %s", shown.Spec.Containers[0].Args)
 		}
@@ -102,7 +102,7 @@ func TestLargeManifestsAreInMemoryAsActorsHaveThem(t *testing.T) {
 func TestTextOfTheRuntimeIsCleanedAfterARestart(t *testing.T) {
 	const stored = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"default","uid":"a"},` +
 		`"spec":{"containers":[{"name":"c","image":"x:1","env":[{"name":"PASSWORD","value":"hunter2"}]}]}}`
-	l := newManifestCache(func(_ context.Context, digest string) ([]byte, error) {
+	l := New(func(_ context.Context, digest string) ([]byte, error) {
 		if digest != "d" {
 			return nil, errors.New("not stored")
 		}
@@ -115,14 +115,14 @@ func TestTextOfTheRuntimeIsCleanedAfterARestart(t *testing.T) {
 		"a": "bad PASSWORD=(withheld) at http://x/?(withheld)", "b": "(withheld)",
 		"orphan": "bad PASSWORD=hunter2 at http://x/?(withheld)",
 	} {
-		if got := l.withhold(uid, "bad PASSWORD=hunter2 at http://x/?a=b"); got != want {
+		if got := l.Withhold(uid, "bad PASSWORD=hunter2 at http://x/?a=b"); got != want {
 			t.Errorf("of %s: %s", uid, got)
 		}
 	}
-	l.secrets = func(uid string) ([]string, bool) { return []string{"secret-of-" + uid}, uid != "unread" }
+	l.Secrets = func(uid string) ([]string, bool) { return []string{"secret-of-" + uid}, uid != "unread" }
 	for uid, want := range map[string]string{"a": "(withheld) (withheld)", "orphan": "hunter2 (withheld)",
 		"unread": "(withheld)"} {
-		if got := l.withhold(uid, "hunter2 secret-of-"+uid); got != want {
+		if got := l.Withhold(uid, "hunter2 secret-of-"+uid); got != want {
 			t.Errorf("of %s: %s", uid, got)
 		}
 	}

@@ -1,9 +1,10 @@
-package agent
+package once
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -19,25 +20,70 @@ import (
 )
 
 const (
-	// onceEvery bounds how often the pods of a run of --once are inspected.
-	onceEvery = 50 * time.Millisecond
-	// onceTimeout bounds one inspection of an actor. One that hangs is inspected again.
-	onceTimeout = time.Second
+	// every bounds how often the pods of a run of --once are inspected.
+	every = 50 * time.Millisecond
+	// inspectTimeout bounds one inspection of an actor. One that hangs is inspected again.
+	inspectTimeout = time.Second
 )
 
-// once is what a run of --once waits for (ADR 043).
-type once struct {
-	wake chan struct{}
-	// err is the result; it is read after the drivers have ended.
-	err error
+// Actors are the host of the actors, as host.Host documents it.
+type Actors interface {
+	Inspect(ctx context.Context, ref messages.Ref, f func(actors.Decider)) error
+	Backlog() int
+	Lagging() int
+	Quarantines() map[messages.Ref]*journaletv1.Quarantined
 }
 
-func (o *once) signal() {
+// Options configure a Driver; all must be set, but Timeout may be 0, for none.
+type Options struct {
+	Actors Actors
+	// Sources are the names of the sources. Read reports whether each was read once, and whether the states of an earlier
+	// run have been compared with the runtime.
+	Sources []string
+	Read    func() bool
+	// Flush waits until what was emitted is stored.
+	Flush   func(context.Context) error
+	Timeout time.Duration
+	Log     *slog.Logger
+}
+
+// Driver waits until every pod of every source is done (ADR 043).
+type Driver struct {
+	o    Options
+	wake chan struct{}
+	done chan struct{} // closed when Run has ended
+	err  error
+}
+
+// New returns a driver that Run runs.
+func New(o Options) *Driver {
+	return &Driver{o: o, wake: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+// Name implements drivers.Driver.
+func (*Driver) Name() string { return "once" }
+
+// Stored has the pods inspected after a record.
+func (d *Driver) Stored(*journaletv1.Record) {
 	select {
-	case o.wake <- struct{}{}:
+	case d.wake <- struct{}{}:
 	default:
 	}
 }
+
+// Run waits until every pod of every source is done, or ctx ends. Err has the result: a run of the agent that ends well
+// is no error of a driver.
+func (d *Driver) Run(ctx context.Context) error {
+	defer close(d.done)
+	d.err = d.wait(ctx)
+	return nil
+}
+
+// Done is closed when Run has ended.
+func (d *Driver) Done() <-chan struct{} { return d.done }
+
+// Err returns which pods failed, once Run has ended.
+func (d *Driver) Err() error { return d.err }
 
 // fate is how far a pod has come.
 type fate struct {
@@ -55,9 +101,9 @@ type fate struct {
 	state string
 }
 
-// untilOnce waits until every pod of every source is done, and returns which of them failed.
-func (a *agent) untilOnce(ctx context.Context) error {
-	if limit := a.cfg.OnceTimeout; limit > 0 {
+// wait waits until every pod of every source is done, and returns which of them failed.
+func (d *Driver) wait(ctx context.Context) error {
+	if limit := d.o.Timeout; limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
@@ -67,35 +113,35 @@ func (a *agent) untilOnce(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return a.onceResult(failed, fates)
+				return d.result(failed, fates)
 			}
 			return ctx.Err()
-		case <-a.once.wake:
-		case <-time.After(onceTimeout):
+		case <-d.wake:
+		case <-time.After(inspectTimeout):
 		}
 		var read bool
-		if failed, fates, read = a.fates(ctx); read && settled(fates) {
-			return a.onceResult(failed, fates)
+		if failed, fates, read = d.fates(ctx); read && settled(fates) {
+			return d.result(failed, fates)
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(onceEvery):
+		case <-time.After(every):
 		}
 	}
 }
 
 // fates returns what the sources refuse and how far their pods have come. read is false until every source was read
 // once and the states of an earlier run have been compared with the runtime.
-func (a *agent) fates(ctx context.Context) (failed []string, fates map[string]fate, read bool) {
+func (d *Driver) fates(ctx context.Context) (failed []string, fates map[string]fate, read bool) {
 	fates = map[string]fate{}
-	read = a.pleg.Current() && a.files.Complete() && (a.url == nil || a.url.Complete())
+	read = d.o.Read()
 	// What the drivers have emitted by now is handled before the actors are inspected: an inspection overtakes records.
-	read = a.bus.Journal().Flush(ctx) == nil && a.host.Backlog() == 0 && a.host.Lagging() == 0 && read
-	quarantines := a.host.Quarantines()
-	for _, name := range a.sources() {
+	read = d.o.Flush(ctx) == nil && d.o.Actors.Backlog() == 0 && d.o.Actors.Lagging() == 0 && read
+	quarantines := d.o.Actors.Quarantines()
+	for _, name := range d.o.Sources {
 		synced := false
-		a.inspectOnce(ctx, messages.Source(name), func(d actors.Decider) {
-			if s, ok := d.(*source.Actor); ok && s.Source().GetSyncedReported() {
+		d.inspect(ctx, messages.Source(name), func(a actors.Decider) {
+			if s, ok := a.(*source.Actor); ok && s.Source().GetSyncedReported() {
 				f, pods := ofSource(s.Source())
 				synced, failed = true, append(failed, f...)
 				maps.Copy(fates, pods)
@@ -110,8 +156,8 @@ func (a *agent) fates(ctx context.Context) (failed []string, fates map[string]fa
 			fates[uid] = f
 			continue
 		}
-		a.inspectOnce(ctx, messages.Pod(uid), func(d actors.Decider) {
-			if p, ok := d.(*pod.Actor); ok && !fates[uid].removed {
+		d.inspect(ctx, messages.Pod(uid), func(a actors.Decider) {
+			if p, ok := a.(*pod.Actor); ok && !fates[uid].removed {
 				fates[uid] = fateOf(fates[uid], p.Manifest(), p.Pod())
 			}
 		})
@@ -119,12 +165,12 @@ func (a *agent) fates(ctx context.Context) (failed []string, fates map[string]fa
 	return failed, fates, read
 }
 
-// inspectOnce calls f with an actor's decider. Without an answer, the next round tries again.
-func (a *agent) inspectOnce(ctx context.Context, ref messages.Ref, f func(actors.Decider)) {
-	ctx, cancel := context.WithTimeout(ctx, onceTimeout)
+// inspect calls f with an actor's decider. Without an answer, the next round tries again.
+func (d *Driver) inspect(ctx context.Context, ref messages.Ref, f func(actors.Decider)) {
+	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
 	defer cancel()
-	if err := a.host.Inspect(ctx, ref, f); err != nil {
-		a.log.Debug("cannot inspect an actor", "actor", ref.String(), "error", err)
+	if err := d.o.Actors.Inspect(ctx, ref, f); err != nil {
+		d.o.Log.Debug("cannot inspect an actor", "actor", ref.String(), "error", err)
 	}
 }
 
@@ -184,8 +230,8 @@ func settled(fates map[string]fate) bool {
 	return true
 }
 
-// onceResult logs the outcome of each pod and returns an error with those that failed.
-func (a *agent) onceResult(failed []string, fates map[string]fate) error {
+// result logs the outcome of each pod and returns an error with those that failed.
+func (d *Driver) result(failed []string, fates map[string]fate) error {
 	uids := slices.SortedFunc(maps.Keys(fates), func(x, y string) int {
 		return strings.Compare(fates[x].name, fates[y].name)
 	})
@@ -198,10 +244,10 @@ func (a *agent) onceResult(failed []string, fates map[string]fate) error {
 			f.failed = "is not done within --once-timeout: " + f.state
 		}
 		if f.failed == "" {
-			a.log.Info("pod is done", "pod", f.name, "state", f.state)
+			d.o.Log.Info("pod is done", "pod", f.name, "state", f.state)
 			continue
 		}
-		a.log.Error("pod failed", "pod", f.name, "why", f.failed)
+		d.o.Log.Error("pod failed", "pod", f.name, "why", f.failed)
 		failed = append(failed, f.name+": "+f.failed)
 	}
 	if len(failed) == 0 {

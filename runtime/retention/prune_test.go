@@ -1,8 +1,6 @@
-package agent
+package retention
 
 import (
-	"context"
-	"errors"
 	"path/filepath"
 	"testing"
 
@@ -12,7 +10,7 @@ import (
 )
 
 func TestPruneOnRequestCutsBehindSnapshots(t *testing.T) {
-	a := openForRetention(t, filepath.Join(t.TempDir(), "bus"))
+	a := open(t, filepath.Join(t.TempDir(), "bus"))
 	lost := wide("p")
 	for i := range 60 {
 		a.host.Outcome(messages.Pod("p"), lost)
@@ -23,11 +21,11 @@ func TestPruneOnRequestCutsBehindSnapshots(t *testing.T) {
 	}
 	must.OK(t, a.bus.Journal().Flush(t.Context()))
 	before := bus.Retention{Before: 28}
-	plan, err := a.prune(t.Context(), before, true)
+	plan, err := a.Prune(t.Context(), before, true)
 	if err != nil || plan.Keep <= 10 || plan.Keep > 28 || a.bus.Journal().First() != 1 {
 		t.Fatalf("%+v, %v", plan, err)
 	}
-	got, err := a.prune(t.Context(), before, false)
+	got, err := a.Prune(t.Context(), before, false)
 	if err != nil || got != plan || a.bus.Journal().First() != got.Keep {
 		t.Fatalf("%+v, %v, planned %+v", got, err, plan)
 	}
@@ -35,7 +33,5 @@ func TestPruneOnRequestCutsBehindSnapshots(t *testing.T) {
 	if err != nil || sets[0].Barrier+1 != got.Keep || len(sets) != 2 {
 		t.Fatalf("%+v, %v", sets, err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
-	defer cancel()
-	must.OK(t, errors.Join(a.host.Stop(ctx), a.bus.Close(ctx)))
+	a.close(t)
 }

@@ -1,4 +1,4 @@
-package agent
+package manifests
 
 import (
 	"context"
@@ -14,12 +14,12 @@ import (
 	"github.com/journalet/journalet/runtime/withhold"
 )
 
-// manifestCache caches decoded manifests by digest while an actor may need them, so that no event and no call reads the
+// Cache caches decoded manifests by digest while an actor may need them, so that no event and no call reads the
 // disk or decodes JSON. Of those with large texts it has what manifest.Light leaves, and the whole of the last few.
-type manifestCache struct {
+type Cache struct {
 	load func(ctx context.Context, digest string) ([]byte, error)
-	// secrets returns the contents of the Secrets that a pod refers to; ok is false if they are unknown. Nil: none.
-	secrets func(uid string) (values []string, ok bool)
+	// Secrets returns the contents of the Secrets that a pod refers to; ok is false if they are unknown. Nil: none.
+	Secrets func(uid string) (values []string, ok bool)
 
 	// large are the whole of large manifests.
 	large *lru.Cache
@@ -50,14 +50,15 @@ const maxManifests = 8192
 // withholdTimeout bounds the read of a manifest for a text of the runtime.
 const withholdTimeout = 5 * time.Second
 
-func newManifestCache(load func(ctx context.Context, digest string) ([]byte, error)) *manifestCache {
-	return &manifestCache{
+// New returns a cache without manifests. load reads one that is stored.
+func New(load func(ctx context.Context, digest string) ([]byte, error)) *Cache {
+	return &Cache{
 		load: load, large: lru.New(maxLarge), pods: map[string]cached{}, owned: map[string][2]string{},
 	}
 }
 
-// add caches a pod that was just stored under its digest.
-func (c *manifestCache) add(digest string, pod *corev1.Pod) {
+// Add caches a pod that was just stored under its digest.
+func (c *Cache) Add(digest string, pod *corev1.Pod) {
 	kept := cached{pod, manifest.Light(pod)}
 	if kept.light != pod && pod.Size() > maxSmallBytes {
 		kept.whole = nil
@@ -87,7 +88,7 @@ func (c *manifestCache) add(digest string, pod *corev1.Pod) {
 }
 
 // drop evicts a pod's manifests; c.mu is held.
-func (c *manifestCache) drop(uid string) {
+func (c *Cache) drop(uid string) {
 	for _, digest := range c.owned[uid] {
 		delete(c.pods, digest)
 		c.large.Remove(digest)
@@ -95,8 +96,8 @@ func (c *manifestCache) drop(uid string) {
 	delete(c.owned, uid)
 }
 
-// get returns a manifest from memory or from the bus, whole.
-func (c *manifestCache) get(ctx context.Context, digest string) (*corev1.Pod, error) {
+// Get returns a manifest from memory or from the bus, whole.
+func (c *Cache) Get(ctx context.Context, digest string) (*corev1.Pod, error) {
 	c.mu.Lock()
 	kept := c.pods[digest]
 	c.mu.Unlock()
@@ -114,48 +115,48 @@ func (c *manifestCache) get(ctx context.Context, digest string) (*corev1.Pod, er
 	if err != nil {
 		return nil, fmt.Errorf("manifest %s: %w", digest, err)
 	}
-	c.add(digest, pod)
+	c.Add(digest, pod)
 	return pod, nil
 }
 
-// light returns a manifest as actors have it: see manifest.Light.
-func (c *manifestCache) light(ctx context.Context, digest string) (*corev1.Pod, error) {
+// Light returns a manifest as actors have it: see manifest.Light.
+func (c *Cache) Light(ctx context.Context, digest string) (*corev1.Pod, error) {
 	c.mu.Lock()
 	kept := c.pods[digest]
 	c.mu.Unlock()
 	if kept.light != nil {
 		return kept.light, nil
 	}
-	pod, err := c.get(ctx, digest)
+	pod, err := c.Get(ctx, digest)
 	if err != nil {
 		return nil, err
 	}
 	return manifest.Light(pod), nil // it may have been evicted already
 }
 
-// whole gives a pod that an actor shows the texts that the actor does not have. It stays as it is if they cannot be
+// Whole gives a pod that an actor shows the texts that the actor does not have. It stays as it is if they cannot be
 // read any more.
-func (c *manifestCache) whole(ctx context.Context, digest string, pod *corev1.Pod) {
+func (c *Cache) Whole(ctx context.Context, digest string, pod *corev1.Pod) {
 	c.mu.Lock()
 	kept := c.pods[digest]
 	c.mu.Unlock()
 	if digest == "" || kept.light != nil && kept.light == kept.whole {
 		return
 	}
-	if all, err := c.get(ctx, digest); err == nil {
+	if all, err := c.Get(ctx, digest); err == nil {
 		pod.Spec = *all.Spec.DeepCopy()
 	}
 }
 
-// newest returns the newest manifest of a pod, light; nil if none is in memory.
-func (c *manifestCache) newest(uid string) *corev1.Pod {
+// Newest returns the newest manifest of a pod, light; nil if none is in memory.
+func (c *Cache) Newest(uid string) *corev1.Pod {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pods[c.owned[uid][0]].light
 }
 
 // own sets the manifest of a pod of an earlier run.
-func (c *manifestCache) own(uid, digest string) {
+func (c *Cache) own(uid, digest string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if digest != "" && c.owned[uid][0] == "" {
@@ -163,13 +164,13 @@ func (c *manifestCache) own(uid, digest string) {
 	}
 }
 
-// withhold takes out of a text of the runtime what the manifest of a pod, and the Secrets that it refers to, hold as
+// Withhold takes out of a text of the runtime what the manifest of a pod, and the Secrets that it refers to, hold as
 // credentials. A pod without a manifest is an orphan.
-func (c *manifestCache) withhold(uid, text string) string {
+func (c *Cache) Withhold(uid, text string) string {
 	var secrets []string
-	if c.secrets != nil && text != "" {
+	if c.Secrets != nil && text != "" {
 		known := false
-		if secrets, known = c.secrets(uid); !known {
+		if secrets, known = c.Secrets(uid); !known {
 			return withhold.Mark // the text is lost rather than a secret
 		}
 	}
@@ -181,7 +182,7 @@ func (c *manifestCache) withhold(uid, text string) string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), withholdTimeout)
 	defer cancel()
-	pod, err := c.get(ctx, digest)
+	pod, err := c.Get(ctx, digest)
 	if err != nil {
 		return withhold.Mark
 	}
@@ -189,7 +190,7 @@ func (c *manifestCache) withhold(uid, text string) string {
 }
 
 // Stored evicts the manifests of forgotten pods.
-func (c *manifestCache) Stored(rec *journaletv1.Record) {
+func (c *Cache) Stored(rec *journaletv1.Record) {
 	for _, e := range rec.GetStep().GetDecisions() {
 		k := e.GetPodForgotten()
 		if k == nil {
