@@ -28,7 +28,7 @@ func kinds(t testing.TB) []protoreflect.FieldDescriptor {
 		t.Fatal("event.proto has no group \"Facts.\" before those of decisions")
 	}
 	names := recordedByTheHost
-	for _, m := range regexp.MustCompile(`(\w+) = \d+;`).FindAllStringSubmatch(group, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^    \w+ (\w+) = \d+`).FindAllStringSubmatch(group, -1) {
 		names = append(names, m[1])
 	}
 	var out []protoreflect.FieldDescriptor

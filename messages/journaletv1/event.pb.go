@@ -23,7 +23,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Event is one fact or one decision. Its type decides which actors receive it: see messages.Audience.
+// Event is one fact or one decision. Its type decides which actors receive it: see messages.Audience. The options of
+// its kinds say what each means to a person: see messages/kind.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
@@ -1589,109 +1590,116 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/claims.proto\x1a\x1ajournalet/v1/cluster.proto\x1a\x1ajournalet/v1/devices.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xbc8\n" +
-	"\x05Event\x12A\n" +
-	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedH\x00R\fagentStarted\x12A\n" +
-	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedH\x00R\fagentStopped\x12G\n" +
-	"\x0fjournal_damaged\x18\x03 \x01(\v2\x1c.journalet.v1.JournalDamagedH\x00R\x0ejournalDamaged\x12=\n" +
-	"\vquarantined\x18\x04 \x01(\v2\x19.journalet.v1.QuarantinedH\x00R\vquarantined\x12M\n" +
-	"\x11quarantine_lifted\x18\x05 \x01(\v2\x1e.journalet.v1.QuarantineLiftedH\x00R\x10quarantineLifted\x12;\n" +
-	"\vtimer_fired\x18\x06 \x01(\v2\x18.journalet.v1.TimerFiredH\x00R\n" +
-	"timerFired\x12D\n" +
-	"\x0emanifests_read\x18\a \x01(\v2\x1b.journalet.v1.ManifestsReadH\x00R\rmanifestsRead\x12>\n" +
-	"\fpod_observed\x18\b \x01(\v2\x19.journalet.v1.PodObservedH\x00R\vpodObserved\x12A\n" +
-	"\rcall_finished\x18\t \x01(\v2\x1a.journalet.v1.CallFinishedH\x00R\fcallFinished\x12Z\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/claims.proto\x1a\x1ajournalet/v1/cluster.proto\x1a\x1ajournalet/v1/devices.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/kind.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xe8@\n" +
+	"\x05Event\x12O\n" +
+	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedB\fȰ&\x01а&\x03ذ&\x04H\x00R\fagentStarted\x12K\n" +
+	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedB\bȰ&\x01а&\x03H\x00R\fagentStopped\x12Q\n" +
+	"\x0fjournal_damaged\x18\x03 \x01(\v2\x1c.journalet.v1.JournalDamagedB\bȰ&\x01а&\x05H\x00R\x0ejournalDamaged\x12G\n" +
+	"\vquarantined\x18\x04 \x01(\v2\x19.journalet.v1.QuarantinedB\bȰ&\x01а&\x05H\x00R\vquarantined\x12W\n" +
+	"\x11quarantine_lifted\x18\x05 \x01(\v2\x1e.journalet.v1.QuarantineLiftedB\bȰ&\x01а&\x03H\x00R\x10quarantineLifted\x12E\n" +
+	"\vtimer_fired\x18\x06 \x01(\v2\x18.journalet.v1.TimerFiredB\bȰ&\vа&\x01H\x00R\n" +
+	"timerFired\x12R\n" +
+	"\x0emanifests_read\x18\a \x01(\v2\x1b.journalet.v1.ManifestsReadB\fȰ&\x02а&\x02ذ&\x05H\x00R\rmanifestsRead\x12L\n" +
+	"\fpod_observed\x18\b \x01(\v2\x19.journalet.v1.PodObservedB\fȰ&\x05а&\x02ذ&\x04H\x00R\vpodObserved\x12O\n" +
+	"\rcall_finished\x18\t \x01(\v2\x1a.journalet.v1.CallFinishedB\fȰ&\x06а&\x02ذ&\x05H\x00R\fcallFinished\x12h\n" +
 	"\x16runtime_health_changed\x18\n" +
-	" \x01(\v2\".journalet.v1.RuntimeHealthChangedH\x00R\x14runtimeHealthChanged\x12G\n" +
-	"\x0fpull_progressed\x18\v \x01(\v2\x1c.journalet.v1.PullProgressedH\x00R\x0epullProgressed\x12>\n" +
-	"\fprobe_result\x18\f \x01(\v2\x19.journalet.v1.ProbeResultH\x00R\vprobeResult\x12T\n" +
-	"\x14readiness_gates_read\x18\r \x01(\v2 .journalet.v1.ReadinessGatesReadH\x00R\x12readinessGatesRead\x12>\n" +
-	"\fobjects_read\x18\x0e \x01(\v2\x19.journalet.v1.ObjectsReadH\x00R\vobjectsRead\x12>\n" +
-	"\fvolumes_lost\x18\x0f \x01(\v2\x19.journalet.v1.VolumesLostH\x00R\vvolumesLost\x12Q\n" +
-	"\x13pod_directory_found\x18\x10 \x01(\v2\x1f.journalet.v1.PodDirectoryFoundH\x00R\x11podDirectoryFound\x12J\n" +
-	"\x10storage_exceeded\x18\x11 \x01(\v2\x1d.journalet.v1.StorageExceededH\x00R\x0fstorageExceeded\x12E\n" +
-	"\x0fpod_cgroup_lost\x18\x12 \x01(\v2\x1b.journalet.v1.PodCgroupLostH\x00R\rpodCgroupLost\x12G\n" +
-	"\x0fsession_started\x18\x13 \x01(\v2\x1c.journalet.v1.SessionStartedH\x00R\x0esessionStarted\x12A\n" +
-	"\rsession_ended\x18\x14 \x01(\v2\x1a.journalet.v1.SessionEndedH\x00R\fsessionEnded\x12G\n" +
-	"\x0fimages_observed\x18\x15 \x01(\v2\x1c.journalet.v1.ImagesObservedH\x00R\x0eimagesObserved\x12W\n" +
-	"\x15image_filesystem_full\x18\x16 \x01(\v2!.journalet.v1.ImageFilesystemFullH\x00R\x13imageFilesystemFull\x12;\n" +
-	"\vlog_rotated\x18\x17 \x01(\v2\x18.journalet.v1.LogRotatedH\x00R\n" +
-	"logRotated\x12M\n" +
-	"\x11restart_requested\x18\x18 \x01(\v2\x1e.journalet.v1.RestartRequestedH\x00R\x10restartRequested\x12G\n" +
-	"\x0fdrain_requested\x18\x19 \x01(\v2\x1c.journalet.v1.DrainRequestedH\x00R\x0edrainRequested\x12P\n" +
-	"\x12uncordon_requested\x18\x1a \x01(\v2\x1f.journalet.v1.UncordonRequestedH\x00R\x11uncordonRequested\x12M\n" +
-	"\x11shutdown_signaled\x18\x1b \x01(\v2\x1e.journalet.v1.ShutdownSignaledH\x00R\x10shutdownSignaled\x12]\n" +
-	"\x17operator_pull_requested\x18\x1c \x01(\v2#.journalet.v1.OperatorPullRequestedH\x00R\x15operatorPullRequested\x12]\n" +
-	"\x17image_removal_requested\x18\x1d \x01(\v2#.journalet.v1.ImageRemovalRequestedH\x00R\x15imageRemovalRequested\x12A\n" +
-	"\rnode_observed\x18\x1e \x01(\v2\x1a.journalet.v1.NodeObservedH\x00R\fnodeObserved\x12G\n" +
-	"\x0fnode_registered\x18\x1f \x01(\v2\x1c.journalet.v1.NodeRegisteredH\x00R\x0enodeRegistered\x12M\n" +
-	"\x11pressure_observed\x18u \x01(\v2\x1e.journalet.v1.PressureObservedH\x00R\x10pressureObserved\x12L\n" +
-	"\x11oom_kill_observed\x18\x82\x01 \x01(\v2\x1d.journalet.v1.OomKillObservedH\x00R\x0foomKillObserved\x12J\n" +
-	"\x10devices_observed\x18v \x01(\v2\x1d.journalet.v1.DevicesObservedH\x00R\x0fdevicesObserved\x12X\n" +
-	"\x15claim_health_observed\x18\x84\x01 \x01(\v2!.journalet.v1.ClaimHealthObservedH\x00R\x13claimHealthObserved\x12Z\n" +
-	"\x16preferred_devices_read\x18w \x01(\v2\".journalet.v1.PreferredDevicesReadH\x00R\x14preferredDevicesRead\x12N\n" +
-	"\x12api_server_contact\x18r \x01(\v2\x1e.journalet.v1.ApiServerContactH\x00R\x10apiServerContact\x12S\n" +
-	"\x13certificate_changed\x18s \x01(\v2 .journalet.v1.CertificateChangedH\x00R\x12certificateChanged\x12Q\n" +
-	"\x13api_delete_finished\x18t \x01(\v2\x1f.journalet.v1.ApiDeleteFinishedH\x00R\x11apiDeleteFinished\x12;\n" +
-	"\vpod_updated\x18  \x01(\v2\x18.journalet.v1.PodUpdatedH\x00R\n" +
-	"podUpdated\x12J\n" +
-	"\x10manifest_ignored\x18! \x01(\v2\x1d.journalet.v1.ManifestIgnoredH\x00R\x0fmanifestIgnored\x12A\n" +
-	"\rsource_synced\x18\" \x01(\v2\x1a.journalet.v1.SourceSyncedH\x00R\fsourceSynced\x12A\n" +
-	"\rpod_forgotten\x18# \x01(\v2\x1a.journalet.v1.PodForgottenH\x00R\fpodForgotten\x12A\n" +
-	"\ruid_requested\x18$ \x01(\v2\x1a.journalet.v1.UidRequestedH\x00R\fuidRequested\x12A\n" +
-	"\ruid_withdrawn\x18% \x01(\v2\x1a.journalet.v1.UidWithdrawnH\x00R\fuidWithdrawn\x12S\n" +
-	"\x13admission_requested\x180 \x01(\v2 .journalet.v1.AdmissionRequestedH\x00R\x12admissionRequested\x12T\n" +
-	"\x14image_pull_requested\x181 \x01(\v2 .journalet.v1.ImagePullRequestedH\x00R\x12imagePullRequested\x12T\n" +
-	"\x14image_pull_withdrawn\x182 \x01(\v2 .journalet.v1.ImagePullWithdrawnH\x00R\x12imagePullWithdrawn\x12D\n" +
-	"\x0ecall_requested\x183 \x01(\v2\x1b.journalet.v1.CallRequestedH\x00R\rcallRequested\x12D\n" +
-	"\x0ecall_withdrawn\x184 \x01(\v2\x1b.journalet.v1.CallWithdrawnH\x00R\rcallWithdrawn\x12N\n" +
-	"\x12pod_status_changed\x185 \x01(\v2\x1e.journalet.v1.PodStatusChangedH\x00R\x10podStatusChanged\x12D\n" +
-	"\x0epod_terminated\x186 \x01(\v2\x1b.journalet.v1.PodTerminatedH\x00R\rpodTerminated\x12>\n" +
-	"\fpod_finished\x187 \x01(\v2\x19.journalet.v1.PodFinishedH\x00R\vpodFinished\x12H\n" +
-	"\x10back_off_started\x188 \x01(\v2\x1c.journalet.v1.BackOffStartedH\x00R\x0ebackOffStarted\x12G\n" +
-	"\x0fpod_terminating\x189 \x01(\v2\x1c.journalet.v1.PodTerminatingH\x00R\x0epodTerminating\x128\n" +
+	" \x01(\v2\".journalet.v1.RuntimeHealthChangedB\fȰ&\x01а&\x03ذ&\x05H\x00R\x14runtimeHealthChanged\x12Q\n" +
+	"\x0fpull_progressed\x18\v \x01(\v2\x1c.journalet.v1.PullProgressedB\bȰ&\aа&\x02H\x00R\x0epullProgressed\x12L\n" +
+	"\fprobe_result\x18\f \x01(\v2\x19.journalet.v1.ProbeResultB\fȰ&\tа&\x03ذ&\x04H\x00R\vprobeResult\x12^\n" +
+	"\x14readiness_gates_read\x18\r \x01(\v2 .journalet.v1.ReadinessGatesReadB\bȰ&\tа&\x02H\x00R\x12readinessGatesRead\x12L\n" +
+	"\fobjects_read\x18\x0e \x01(\v2\x19.journalet.v1.ObjectsReadB\fȰ&\bа&\x02ذ&\x04H\x00R\vobjectsRead\x12H\n" +
+	"\fvolumes_lost\x18\x0f \x01(\v2\x19.journalet.v1.VolumesLostB\bȰ&\bа&\x04H\x00R\vvolumesLost\x12[\n" +
+	"\x13pod_directory_found\x18\x10 \x01(\v2\x1f.journalet.v1.PodDirectoryFoundB\bȰ&\bа&\x04H\x00R\x11podDirectoryFound\x12T\n" +
+	"\x10storage_exceeded\x18\x11 \x01(\v2\x1d.journalet.v1.StorageExceededB\bȰ&\bа&\x04H\x00R\x0fstorageExceeded\x12O\n" +
+	"\x0fpod_cgroup_lost\x18\x12 \x01(\v2\x1b.journalet.v1.PodCgroupLostB\bȰ&\x05а&\x04H\x00R\rpodCgroupLost\x12Q\n" +
+	"\x0fsession_started\x18\x13 \x01(\v2\x1c.journalet.v1.SessionStartedB\bȰ&\x05а&\x02H\x00R\x0esessionStarted\x12O\n" +
+	"\rsession_ended\x18\x14 \x01(\v2\x1a.journalet.v1.SessionEndedB\fȰ&\x05а&\x02ذ&\x04H\x00R\fsessionEnded\x12Q\n" +
+	"\x0fimages_observed\x18\x15 \x01(\v2\x1c.journalet.v1.ImagesObservedB\bȰ&\aа&\x02H\x00R\x0eimagesObserved\x12a\n" +
+	"\x15image_filesystem_full\x18\x16 \x01(\v2!.journalet.v1.ImageFilesystemFullB\bȰ&\aа&\x04H\x00R\x13imageFilesystemFull\x12I\n" +
+	"\vlog_rotated\x18\x17 \x01(\v2\x18.journalet.v1.LogRotatedB\fȰ&\x05а&\x02ذ&\x04H\x00R\n" +
+	"logRotated\x12W\n" +
+	"\x11restart_requested\x18\x18 \x01(\v2\x1e.journalet.v1.RestartRequestedB\bȰ&\x05а&\x02H\x00R\x10restartRequested\x12Q\n" +
+	"\x0fdrain_requested\x18\x19 \x01(\v2\x1c.journalet.v1.DrainRequestedB\bȰ&\x01а&\x02H\x00R\x0edrainRequested\x12Z\n" +
+	"\x12uncordon_requested\x18\x1a \x01(\v2\x1f.journalet.v1.UncordonRequestedB\bȰ&\x01а&\x02H\x00R\x11uncordonRequested\x12W\n" +
+	"\x11shutdown_signaled\x18\x1b \x01(\v2\x1e.journalet.v1.ShutdownSignaledB\bȰ&\x01а&\x02H\x00R\x10shutdownSignaled\x12g\n" +
+	"\x17operator_pull_requested\x18\x1c \x01(\v2#.journalet.v1.OperatorPullRequestedB\bȰ&\aа&\x02H\x00R\x15operatorPullRequested\x12g\n" +
+	"\x17image_removal_requested\x18\x1d \x01(\v2#.journalet.v1.ImageRemovalRequestedB\bȰ&\aа&\x02H\x00R\x15imageRemovalRequested\x12O\n" +
+	"\rnode_observed\x18\x1e \x01(\v2\x1a.journalet.v1.NodeObservedB\fȰ&\x01а&\x02ذ&\x04H\x00R\fnodeObserved\x12U\n" +
+	"\x0fnode_registered\x18\x1f \x01(\v2\x1c.journalet.v1.NodeRegisteredB\fȰ&\x01а&\x03ذ&\x04H\x00R\x0enodeRegistered\x12[\n" +
+	"\x11pressure_observed\x18u \x01(\v2\x1e.journalet.v1.PressureObservedB\fȰ&\x01а&\x02ذ&\x04H\x00R\x10pressureObserved\x12V\n" +
+	"\x11oom_kill_observed\x18\x82\x01 \x01(\v2\x1d.journalet.v1.OomKillObservedB\bȰ&\x05а&\x04H\x00R\x0foomKillObserved\x12X\n" +
+	"\x10devices_observed\x18v \x01(\v2\x1d.journalet.v1.DevicesObservedB\fȰ&\x01а&\x02ذ&\x04H\x00R\x0fdevicesObserved\x12f\n" +
+	"\x15claim_health_observed\x18\x84\x01 \x01(\v2!.journalet.v1.ClaimHealthObservedB\fȰ&\x04а&\x02ذ&\x04H\x00R\x13claimHealthObserved\x12h\n" +
+	"\x16preferred_devices_read\x18w \x01(\v2\".journalet.v1.PreferredDevicesReadB\fȰ&\x03а&\x02ذ&\x04H\x00R\x14preferredDevicesRead\x12\\\n" +
+	"\x12api_server_contact\x18r \x01(\v2\x1e.journalet.v1.ApiServerContactB\fȰ&\x01а&\x03ذ&\x04H\x00R\x10apiServerContact\x12a\n" +
+	"\x13certificate_changed\x18s \x01(\v2 .journalet.v1.CertificateChangedB\fȰ&\x01а&\x02ذ&\x04H\x00R\x12certificateChanged\x12_\n" +
+	"\x13api_delete_finished\x18t \x01(\v2\x1f.journalet.v1.ApiDeleteFinishedB\fȰ&\x04а&\x02ذ&\x04H\x00R\x11apiDeleteFinished\x12E\n" +
+	"\vpod_updated\x18  \x01(\v2\x18.journalet.v1.PodUpdatedB\bȰ&\x02а&\x03H\x00R\n" +
+	"podUpdated\x12T\n" +
+	"\x10manifest_ignored\x18! \x01(\v2\x1d.journalet.v1.ManifestIgnoredB\bȰ&\x02а&\x04H\x00R\x0fmanifestIgnored\x12K\n" +
+	"\rsource_synced\x18\" \x01(\v2\x1a.journalet.v1.SourceSyncedB\bȰ&\x02а&\x02H\x00R\fsourceSynced\x12K\n" +
+	"\rpod_forgotten\x18# \x01(\v2\x1a.journalet.v1.PodForgottenB\bȰ&\x02а&\x02H\x00R\fpodForgotten\x12K\n" +
+	"\ruid_requested\x18$ \x01(\v2\x1a.journalet.v1.UidRequestedB\bȰ&\x02а&\x02H\x00R\fuidRequested\x12K\n" +
+	"\ruid_withdrawn\x18% \x01(\v2\x1a.journalet.v1.UidWithdrawnB\bȰ&\x02а&\x02H\x00R\fuidWithdrawn\x12]\n" +
+	"\x13admission_requested\x180 \x01(\v2 .journalet.v1.AdmissionRequestedB\bȰ&\x03а&\x02H\x00R\x12admissionRequested\x12^\n" +
+	"\x14image_pull_requested\x181 \x01(\v2 .journalet.v1.ImagePullRequestedB\bȰ&\aа&\x02H\x00R\x12imagePullRequested\x12^\n" +
+	"\x14image_pull_withdrawn\x182 \x01(\v2 .journalet.v1.ImagePullWithdrawnB\bȰ&\aа&\x02H\x00R\x12imagePullWithdrawn\x12N\n" +
+	"\x0ecall_requested\x183 \x01(\v2\x1b.journalet.v1.CallRequestedB\bȰ&\x06а&\x02H\x00R\rcallRequested\x12N\n" +
+	"\x0ecall_withdrawn\x184 \x01(\v2\x1b.journalet.v1.CallWithdrawnB\bȰ&\x06а&\x02H\x00R\rcallWithdrawn\x12\\\n" +
+	"\x12pod_status_changed\x185 \x01(\v2\x1e.journalet.v1.PodStatusChangedB\fȰ&\x04а&\x02ذ&\x05H\x00R\x10podStatusChanged\x12R\n" +
+	"\x0epod_terminated\x186 \x01(\v2\x1b.journalet.v1.PodTerminatedB\fȰ&\x04а&\x03ذ&\x05H\x00R\rpodTerminated\x12H\n" +
+	"\fpod_finished\x187 \x01(\v2\x19.journalet.v1.PodFinishedB\bȰ&\x04а&\x03H\x00R\vpodFinished\x12R\n" +
+	"\x10back_off_started\x188 \x01(\v2\x1c.journalet.v1.BackOffStartedB\bȰ&\x05а&\x04H\x00R\x0ebackOffStarted\x12U\n" +
+	"\x0fpod_terminating\x189 \x01(\v2\x1c.journalet.v1.PodTerminatingB\fȰ&\x04а&\x03ذ&\x05H\x00R\x0epodTerminating\x12B\n" +
 	"\n" +
-	"probes_set\x18: \x01(\v2\x17.journalet.v1.ProbesSetH\x00R\tprobesSet\x12Q\n" +
-	"\x13readiness_gates_set\x18; \x01(\v2\x1f.journalet.v1.ReadinessGatesSetH\x00R\x11readinessGatesSet\x12J\n" +
-	"\x10resize_requested\x18< \x01(\v2\x1d.journalet.v1.ResizeRequestedH\x00R\x0fresizeRequested\x12J\n" +
-	"\x10resize_completed\x18= \x01(\v2\x1d.journalet.v1.ResizeCompletedH\x00R\x0fresizeCompleted\x12>\n" +
-	"\forphan_found\x18> \x01(\v2\x19.journalet.v1.OrphanFoundH\x00R\vorphanFound\x12c\n" +
-	"\x19all_containers_restarting\x18? \x01(\v2%.journalet.v1.AllContainersRestartingH\x00R\x17allContainersRestarting\x12D\n" +
-	"\x0eresize_started\x18@ \x01(\v2\x1b.journalet.v1.ResizeStartedH\x00R\rresizeStarted\x12J\n" +
-	"\x10resize_withdrawn\x18A \x01(\v2\x1d.journalet.v1.ResizeWithdrawnH\x00R\x0fresizeWithdrawn\x12;\n" +
-	"\vobjects_set\x18B \x01(\v2\x18.journalet.v1.ObjectsSetH\x00R\n" +
-	"objectsSet\x12T\n" +
-	"\x14api_delete_requested\x18C \x01(\v2 .journalet.v1.ApiDeleteRequestedH\x00R\x12apiDeleteRequested\x12A\n" +
-	"\rpod_reclaimed\x18D \x01(\v2\x1a.journalet.v1.PodReclaimedH\x00R\fpodReclaimed\x12M\n" +
-	"\x11admission_decided\x18P \x01(\v2\x1e.journalet.v1.AdmissionDecidedH\x00R\x10admissionDecided\x12P\n" +
-	"\x12admission_deferred\x18Q \x01(\v2\x1f.journalet.v1.AdmissionDeferredH\x00R\x11admissionDeferred\x12D\n" +
-	"\x0eresize_decided\x18R \x01(\v2\x1b.journalet.v1.ResizeDecidedH\x00R\rresizeDecided\x12l\n" +
-	"\x1cadmission_pending_preemption\x18S \x01(\v2(.journalet.v1.AdmissionPendingPreemptionH\x00R\x1aadmissionPendingPreemption\x12;\n" +
-	"\vuid_granted\x18T \x01(\v2\x18.journalet.v1.UidGrantedH\x00R\n" +
-	"uidGranted\x12>\n" +
-	"\fuid_deferred\x18U \x01(\v2\x19.journalet.v1.UidDeferredH\x00R\vuidDeferred\x12J\n" +
-	"\x10orphan_confirmed\x18V \x01(\v2\x1d.journalet.v1.OrphanConfirmedH\x00R\x0forphanConfirmed\x12c\n" +
-	"\x19resize_pending_preemption\x18W \x01(\v2%.journalet.v1.ResizePendingPreemptionH\x00R\x17resizePendingPreemption\x12T\n" +
-	"\x14pod_eviction_decided\x18X \x01(\v2 .journalet.v1.PodEvictionDecidedH\x00R\x12podEvictionDecided\x12D\n" +
-	"\x0epod_readmitted\x18Y \x01(\v2\x1b.journalet.v1.PodReadmittedH\x00R\rpodReadmitted\x12J\n" +
-	"\x10drain_progressed\x18Z \x01(\v2\x1d.journalet.v1.DrainProgressedH\x00R\x0fdrainProgressed\x12W\n" +
-	"\x15node_pressure_decided\x18[ \x01(\v2!.journalet.v1.NodePressureDecidedH\x00R\x13nodePressureDecided\x12S\n" +
-	"\x13eviction_progressed\x18\\ \x01(\v2 .journalet.v1.EvictionProgressedH\x00R\x12evictionProgressed\x12W\n" +
-	"\x15pod_reclaim_requested\x18] \x01(\v2!.journalet.v1.PodReclaimRequestedH\x00R\x13podReclaimRequested\x12]\n" +
-	"\x17image_reclaim_requested\x18^ \x01(\v2#.journalet.v1.ImageReclaimRequestedH\x00R\x15imageReclaimRequested\x12j\n" +
-	"\x1bpreferred_devices_requested\x18\x80\x01 \x01(\v2'.journalet.v1.PreferredDevicesRequestedH\x00R\x19preferredDevicesRequested\x12^\n" +
-	"\x17device_capacity_decided\x18\x81\x01 \x01(\v2#.journalet.v1.DeviceCapacityDecidedH\x00R\x15deviceCapacityDecided\x12X\n" +
-	"\x15device_health_decided\x18\x83\x01 \x01(\v2!.journalet.v1.DeviceHealthDecidedH\x00R\x13deviceHealthDecided\x12Q\n" +
-	"\x13shared_cpus_decided\x18x \x01(\v2\x1f.journalet.v1.SharedCpusDecidedH\x00R\x11sharedCpusDecided\x12N\n" +
-	"\x12image_pull_decided\x18` \x01(\v2\x1e.journalet.v1.ImagePullDecidedH\x00R\x10imagePullDecided\x12J\n" +
-	"\x10images_collected\x18a \x01(\v2\x1d.journalet.v1.ImagesCollectedH\x00R\x0fimagesCollected\x12W\n" +
-	"\x15operator_pull_decided\x18b \x01(\v2!.journalet.v1.OperatorPullDecidedH\x00R\x13operatorPullDecided\x12W\n" +
-	"\x15image_removal_decided\x18c \x01(\v2!.journalet.v1.ImageRemovalDecidedH\x00R\x13imageRemovalDecided\x12J\n" +
-	"\x10images_reclaimed\x18f \x01(\v2\x1d.journalet.v1.ImagesReclaimedH\x00R\x0fimagesReclaimed\x12G\n" +
-	"\x0fcall_dispatched\x18d \x01(\v2\x1c.journalet.v1.CallDispatchedH\x00R\x0ecallDispatched\x12>\n" +
-	"\fcall_dropped\x18e \x01(\v2\x19.journalet.v1.CallDroppedH\x00R\vcallDropped\x125\n" +
-	"\ttimer_set\x18p \x01(\v2\x16.journalet.v1.TimerSetH\x00R\btimerSet\x12A\n" +
-	"\rtimer_cleared\x18q \x01(\v2\x1a.journalet.v1.TimerClearedH\x00R\ftimerClearedB\x06\n" +
+	"probes_set\x18: \x01(\v2\x17.journalet.v1.ProbesSetB\bȰ&\tа&\x02H\x00R\tprobesSet\x12[\n" +
+	"\x13readiness_gates_set\x18; \x01(\v2\x1f.journalet.v1.ReadinessGatesSetB\bȰ&\tа&\x02H\x00R\x11readinessGatesSet\x12T\n" +
+	"\x10resize_requested\x18< \x01(\v2\x1d.journalet.v1.ResizeRequestedB\bȰ&\n" +
+	"а&\x02H\x00R\x0fresizeRequested\x12T\n" +
+	"\x10resize_completed\x18= \x01(\v2\x1d.journalet.v1.ResizeCompletedB\bȰ&\n" +
+	"а&\x03H\x00R\x0fresizeCompleted\x12H\n" +
+	"\forphan_found\x18> \x01(\v2\x19.journalet.v1.OrphanFoundB\bȰ&\x04а&\x04H\x00R\vorphanFound\x12q\n" +
+	"\x19all_containers_restarting\x18? \x01(\v2%.journalet.v1.AllContainersRestartingB\fȰ&\x05а&\x03ذ&\x04H\x00R\x17allContainersRestarting\x12N\n" +
+	"\x0eresize_started\x18@ \x01(\v2\x1b.journalet.v1.ResizeStartedB\bȰ&\n" +
+	"а&\x02H\x00R\rresizeStarted\x12T\n" +
+	"\x10resize_withdrawn\x18A \x01(\v2\x1d.journalet.v1.ResizeWithdrawnB\bȰ&\n" +
+	"а&\x02H\x00R\x0fresizeWithdrawn\x12E\n" +
+	"\vobjects_set\x18B \x01(\v2\x18.journalet.v1.ObjectsSetB\bȰ&\bа&\x02H\x00R\n" +
+	"objectsSet\x12^\n" +
+	"\x14api_delete_requested\x18C \x01(\v2 .journalet.v1.ApiDeleteRequestedB\bȰ&\x04а&\x02H\x00R\x12apiDeleteRequested\x12K\n" +
+	"\rpod_reclaimed\x18D \x01(\v2\x1a.journalet.v1.PodReclaimedB\bȰ&\x04а&\x02H\x00R\fpodReclaimed\x12[\n" +
+	"\x11admission_decided\x18P \x01(\v2\x1e.journalet.v1.AdmissionDecidedB\fȰ&\x03а&\x02ذ&\x05H\x00R\x10admissionDecided\x12^\n" +
+	"\x12admission_deferred\x18Q \x01(\v2\x1f.journalet.v1.AdmissionDeferredB\fȰ&\x03а&\x02ذ&\x04H\x00R\x11admissionDeferred\x12R\n" +
+	"\x0eresize_decided\x18R \x01(\v2\x1b.journalet.v1.ResizeDecidedB\fȰ&\n" +
+	"а&\x03ذ&\x04H\x00R\rresizeDecided\x12v\n" +
+	"\x1cadmission_pending_preemption\x18S \x01(\v2(.journalet.v1.AdmissionPendingPreemptionB\bȰ&\x03а&\x04H\x00R\x1aadmissionPendingPreemption\x12E\n" +
+	"\vuid_granted\x18T \x01(\v2\x18.journalet.v1.UidGrantedB\bȰ&\x02а&\x02H\x00R\n" +
+	"uidGranted\x12H\n" +
+	"\fuid_deferred\x18U \x01(\v2\x19.journalet.v1.UidDeferredB\bȰ&\x02а&\x04H\x00R\vuidDeferred\x12T\n" +
+	"\x10orphan_confirmed\x18V \x01(\v2\x1d.journalet.v1.OrphanConfirmedB\bȰ&\x04а&\x04H\x00R\x0forphanConfirmed\x12m\n" +
+	"\x19resize_pending_preemption\x18W \x01(\v2%.journalet.v1.ResizePendingPreemptionB\bȰ&\n" +
+	"а&\x04H\x00R\x17resizePendingPreemption\x12^\n" +
+	"\x14pod_eviction_decided\x18X \x01(\v2 .journalet.v1.PodEvictionDecidedB\bȰ&\x04а&\x04H\x00R\x12podEvictionDecided\x12N\n" +
+	"\x0epod_readmitted\x18Y \x01(\v2\x1b.journalet.v1.PodReadmittedB\bȰ&\x04а&\x02H\x00R\rpodReadmitted\x12T\n" +
+	"\x10drain_progressed\x18Z \x01(\v2\x1d.journalet.v1.DrainProgressedB\bȰ&\x01а&\x02H\x00R\x0fdrainProgressed\x12e\n" +
+	"\x15node_pressure_decided\x18[ \x01(\v2!.journalet.v1.NodePressureDecidedB\fȰ&\x01а&\x02ذ&\x04H\x00R\x13nodePressureDecided\x12a\n" +
+	"\x13eviction_progressed\x18\\ \x01(\v2 .journalet.v1.EvictionProgressedB\fȰ&\x01а&\x02ذ&\x04H\x00R\x12evictionProgressed\x12a\n" +
+	"\x15pod_reclaim_requested\x18] \x01(\v2!.journalet.v1.PodReclaimRequestedB\bȰ&\x04а&\x02H\x00R\x13podReclaimRequested\x12g\n" +
+	"\x17image_reclaim_requested\x18^ \x01(\v2#.journalet.v1.ImageReclaimRequestedB\bȰ&\aа&\x02H\x00R\x15imageReclaimRequested\x12t\n" +
+	"\x1bpreferred_devices_requested\x18\x80\x01 \x01(\v2'.journalet.v1.PreferredDevicesRequestedB\bȰ&\x03а&\x02H\x00R\x19preferredDevicesRequested\x12h\n" +
+	"\x17device_capacity_decided\x18\x81\x01 \x01(\v2#.journalet.v1.DeviceCapacityDecidedB\bȰ&\x01а&\x02H\x00R\x15deviceCapacityDecided\x12f\n" +
+	"\x15device_health_decided\x18\x83\x01 \x01(\v2!.journalet.v1.DeviceHealthDecidedB\fȰ&\x04а&\x02ذ&\x04H\x00R\x13deviceHealthDecided\x12[\n" +
+	"\x13shared_cpus_decided\x18x \x01(\v2\x1f.journalet.v1.SharedCpusDecidedB\bȰ&\n" +
+	"а&\x02H\x00R\x11sharedCpusDecided\x12\\\n" +
+	"\x12image_pull_decided\x18` \x01(\v2\x1e.journalet.v1.ImagePullDecidedB\fȰ&\aа&\x02ذ&\x05H\x00R\x10imagePullDecided\x12X\n" +
+	"\x10images_collected\x18a \x01(\v2\x1d.journalet.v1.ImagesCollectedB\fȰ&\aа&\x02ذ&\x05H\x00R\x0fimagesCollected\x12e\n" +
+	"\x15operator_pull_decided\x18b \x01(\v2!.journalet.v1.OperatorPullDecidedB\fȰ&\aа&\x02ذ&\x05H\x00R\x13operatorPullDecided\x12e\n" +
+	"\x15image_removal_decided\x18c \x01(\v2!.journalet.v1.ImageRemovalDecidedB\fȰ&\aа&\x02ذ&\x04H\x00R\x13imageRemovalDecided\x12T\n" +
+	"\x10images_reclaimed\x18f \x01(\v2\x1d.journalet.v1.ImagesReclaimedB\bȰ&\aа&\x02H\x00R\x0fimagesReclaimed\x12Q\n" +
+	"\x0fcall_dispatched\x18d \x01(\v2\x1c.journalet.v1.CallDispatchedB\bȰ&\x06а&\x02H\x00R\x0ecallDispatched\x12H\n" +
+	"\fcall_dropped\x18e \x01(\v2\x19.journalet.v1.CallDroppedB\bȰ&\x06а&\x02H\x00R\vcallDropped\x12?\n" +
+	"\ttimer_set\x18p \x01(\v2\x16.journalet.v1.TimerSetB\bȰ&\vа&\x01H\x00R\btimerSet\x12K\n" +
+	"\rtimer_cleared\x18q \x01(\v2\x1a.journalet.v1.TimerClearedB\bȰ&\vа&\x01H\x00R\ftimerClearedB\x06\n" +
 	"\x04kindBAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
 
 var (
@@ -1916,6 +1924,7 @@ func file_journalet_v1_event_proto_init() {
 	file_journalet_v1_cluster_proto_init()
 	file_journalet_v1_devices_proto_init()
 	file_journalet_v1_image_proto_init()
+	file_journalet_v1_kind_proto_init()
 	file_journalet_v1_node_proto_init()
 	file_journalet_v1_objects_proto_init()
 	file_journalet_v1_operator_proto_init()

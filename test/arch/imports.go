@@ -64,6 +64,8 @@ var bans = []ban{
 		"reflect", "google.golang.org/protobuf/reflect", "google.golang.org/protobuf/encoding/prototext",
 		"google.golang.org/protobuf/encoding/protojson",
 	}},
+	{in: "actors", pkgs: []string{module + "/messages/kind"},
+		why: "what an event means to a person may change, and replay must decide the same again"},
 	{in: "runtime/history", why: "what reads a journal reaches no network and starts nothing", pkgs: []string{
 		"net$", "net/http", "net/rpc", "os/exec", "google.golang.org/grpc", "github.com/nats-io",
 	}},
