@@ -34,7 +34,7 @@ const observeLong = `Show the journal's events as they are recorded, each decisi
 reconnects and continues: no event is missing and none is shown twice.
 
 Filters are combined: an event is shown if it passes all of them. --cause shows one record and what it led to.
-On a terminal failures are red, warnings yellow, and what brings a pod or the agent further is green; NO_COLOR=1 turns
+On a terminal failures are red, warnings yellow, and milestones of pods and the agent green; NO_COLOR=1 turns
 colours off.
 
 With -o json each line is one event, with -o cloudevents one CloudEvent 1.0 (CNCF). Plain NATS clients get the former on

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/messages/kind"
 	"github.com/journalet/journalet/runtime/api/stream"
 )
 
@@ -91,7 +92,7 @@ func whyNotRunning(p *corev1.Pod, name string) (isStarting bool, err error) {
 		return false, fmt.Errorf("%s: it ended with exit code %d%s", what, s.Terminated.ExitCode,
 			because(s.Terminated.Reason, s.Terminated.Message))
 	case s.Waiting != nil:
-		return starting[s.Waiting.Reason] && p.DeletionTimestamp == nil,
+		return kind.Starting(s.Waiting.Reason) && p.DeletionTimestamp == nil,
 			errors.New(what + because(s.Waiting.Reason, s.Waiting.Message))
 	}
 	return p.DeletionTimestamp == nil, errors.New(what + " yet")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/kind"
 )
 
 // Limits of what a Filter remembers, and passes on in a request: 64 KiB hold all of it.
@@ -134,14 +135,11 @@ func (f *Filter) matchAuthor(author messages.Ref) bool {
 	return (f.Kind == "" || f.Kind == author.KindName()) && (f.Author == "" || f.Author == author.String())
 }
 
-// bookkeeping are the events that Quiet leaves out.
-var bookkeeping = []string{"timer_set", "timer_cleared", "timer_fired"}
-
 func (f *Filter) matchEvent(name string) bool {
 	if len(f.Events) > 0 {
 		return slices.Contains(f.Events, name)
 	}
-	return !f.Quiet || !slices.Contains(bookkeeping, name)
+	return !f.Quiet || kind.Named(name).Severity != kind.Trace
 }
 
 func (f *Filter) matchPod(author messages.Ref, e *journaletv1.Event) bool {

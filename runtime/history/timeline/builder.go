@@ -9,6 +9,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/kind"
 	"github.com/journalet/journalet/runtime/history"
 	"github.com/journalet/journalet/runtime/history/describe"
 	"github.com/journalet/journalet/runtime/history/start"
@@ -89,7 +90,7 @@ func eventsOf(rec *journaletv1.Record, at time.Duration) []*Event {
 	for i, e := range messages.Events(rec) {
 		ev := &Event{
 			Seq: rec.GetSeq(), Index: i, Epoch: rec.GetEpoch(), Time: rec.GetTime().AsTime(), At: millis(at),
-			Author: author.String(), Name: messages.EventName(e), Kind: kindOf(e), Because: -1, Group: -1,
+			Author: author.String(), Name: messages.EventName(e), Kind: kind.Category(e), Because: -1, Group: -1,
 			place: at, author: author, event: e,
 		}
 		if step := rec.GetStep(); step != nil {

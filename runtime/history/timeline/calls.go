@@ -3,6 +3,7 @@ package timeline
 import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/kind"
 	"github.com/journalet/journalet/runtime/history"
 	"github.com/journalet/journalet/runtime/history/describe"
 )
@@ -50,7 +51,7 @@ func (b *builder) foldShared(ev *Event) {
 		f := k.CallFinished
 		class, how := ClassBusy, ""
 		switch {
-		case failed(f.GetError()):
+		case kind.Failed(f.GetError()):
 			class, how = ClassFail, "failed"
 		case f.GetError() == journaletv1.CallError_CALL_ERROR_WITHDRAWN:
 			class, how = ClassDone, "withdrawn"
@@ -190,7 +191,7 @@ func (p *pod) did(ev *Event, k *journaletv1.CallRequested, f *journaletv1.CallFi
 		c.doing = ""
 		c.show(ev)
 	case *journaletv1.CallRequested_RunSandbox:
-		p.sandbox.doing, p.sandbox.failed = "", f != nil && failed(f.GetError())
+		p.sandbox.doing, p.sandbox.failed = "", f != nil && kind.Failed(f.GetError())
 		if ok && p.sandbox.now.GetId() != f.GetSandboxId() {
 			p.sandbox.now = &journaletv1.SandboxObservation{
 				Id: f.GetSandboxId(), Attempt: w.RunSandbox.GetAttempt(), State: journaletv1.SandboxState_SANDBOX_STATE_READY,

@@ -89,7 +89,7 @@ type mark struct {
 func (x *text) marks() ([]mark, string) {
 	var all []*Event
 	for _, ev := range x.t.Events {
-		if ev.Group >= 0 && (ev.Alert || turningPoint(ev.event)) && !repeats(all, ev) {
+		if ev.Group >= 0 && (ev.Alert || turningPoint(ev.event)) && !x.repeats(all, ev) {
 			all = append(all, ev)
 		}
 	}
@@ -123,13 +123,21 @@ func (x *text) marks() ([]mark, string) {
 	return out, strings.TrimRight(string(row), " ")
 }
 
-// repeats reports whether an event only repeats the last one: a failed pull, and the decision for a pod that follows.
-func repeats(all []*Event, ev *Event) bool {
+// repeats reports whether an event only repeats what is listed: a failed pull, and the decision for a pod that follows;
+// an alert, and the status that it led to.
+func (x *text) repeats(all []*Event, ev *Event) bool {
+	status := ev.Alert && ev.event.GetPodStatusChanged() != nil
+	for i := ev.Because; status && i >= 0; i = x.t.Events[i].Because {
+		if x.t.Events[i].Alert {
+			return true
+		}
+	}
 	if len(all) == 0 {
 		return false
 	}
 	last := all[len(all)-1]
-	return last.Text == ev.Text && last.Seq == ev.Seq || ev.event.GetImagePullDecided() != nil && last.Seq == ev.Cause
+	return last.Seq == ev.Seq && (last.Text == ev.Text || status && last.Alert) ||
+		ev.event.GetImagePullDecided() != nil && last.Seq == ev.Cause
 }
 
 func (x *text) letters(marks []mark) {

@@ -160,12 +160,12 @@ type Event struct {
 	At     float64 `json:"at"`
 	Author string  `json:"author"`
 	Name   string  `json:"event"`
-	// Kind is a coarse sort of event: agent, source, admission, status, container, call, image, probe, resize, timer.
+	// Kind is the event's category in the contract, in lower case: agent, source, admission, ...
 	Kind string `json:"kind"`
 	// Container is the container that it is about, if it is about one.
 	Container string `json:"container,omitempty"`
 	Text      string `json:"text"`
-	// Alert is set for what needs attention: a failure, a rejection, a crash.
+	// Alert is set for what needs attention: a warning, a failure, a crash.
 	Alert bool `json:"alert,omitempty"`
 	// Cause is the record that led to a decision, 0 for a fact.
 	Cause uint64 `json:"cause,omitempty"`
