@@ -6,6 +6,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/kind"
 )
 
 // begin adds an open phase; nil if the start has too many.
@@ -144,15 +145,15 @@ func (c *Collector) callFinished(when at, k *journaletv1.CallFinished) {
 	if p.both && err != journaletv1.CallError_CALL_ERROR_UNSPECIFIED && err != journaletv1.CallError_CALL_ERROR_START {
 		p.Kind = Create
 	}
-	switch err {
-	case journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
+	switch {
+	case err == journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
 		s.close(when, p, Done)
 		if p.Kind == StartContainer {
 			s.started(when, p)
 		}
-	case journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT:
+	case err == journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT:
 		s.close(when, p, ImageMissing)
-	case journaletv1.CallError_CALL_ERROR_WITHDRAWN:
+	case !kind.Failed(err):
 		s.close(when, p, Withdrawn)
 	default:
 		p.Reason, p.Message = errorName(err), k.GetMessage()

@@ -55,7 +55,7 @@ const (
 	Failed Outcome = "failed"
 	// ImageMissing is a creation that did not find its image on the node: a pull follows. It is no failure.
 	ImageMissing Outcome = "image missing"
-	// Withdrawn is a phase that was given up before it ended.
+	// Withdrawn is a phase that was given up before it ended, or that a restart of the agent interrupted.
 	Withdrawn Outcome = "withdrawn"
 	// Unfinished is a phase that had not ended when its start did, and ends with it.
 	Unfinished Outcome = "unfinished"

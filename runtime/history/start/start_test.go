@@ -13,7 +13,10 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/history/start"
 	"github.com/journalet/journalet/test/must"
@@ -157,6 +160,38 @@ func TestStepInPartsCountsWithItsLastPart(t *testing.T) {
 		if len(whole[i].Phases) != len(split[i].Phases) || whole[i].Outcome != split[i].Outcome {
 			t.Errorf("%s has %d phases (%q), and %d (%q) in parts", whole[i].Name, len(whole[i].Phases), whole[i].Outcome,
 				len(split[i].Phases), split[i].Outcome)
+		}
+	}
+}
+
+func TestCallThatIsGivenUpIsNoFailedPhase(t *testing.T) {
+	record := func(seq uint64, actor messages.Ref, fact bool, m proto.Message) *journaletv1.Record {
+		rec := &journaletv1.Record{Seq: seq, Epoch: 1, Actor: actor.Proto(), Time: timestamppb.Now()}
+		if rec.Body = (&journaletv1.Record_Fact{Fact: messages.NewEvent(m)}); !fact {
+			rec.Body = &journaletv1.Record_Step{Step: &journaletv1.Step{
+				Cause: seq - 1, Decisions: []*journaletv1.Event{messages.NewEvent(m)}}}
+		}
+		return rec
+	}
+	for code, want := range map[journaletv1.CallError]start.Outcome{
+		journaletv1.CallError_CALL_ERROR_NOT_DONE:  start.Withdrawn,
+		journaletv1.CallError_CALL_ERROR_WITHDRAWN: start.Withdrawn,
+		journaletv1.CallError_CALL_ERROR_RUNTIME:   start.Failed,
+	} {
+		call := messages.NewCall(&journaletv1.RunSandbox{})
+		call.PodUid = "u"
+		all := fold([]*journaletv1.Record{
+			record(1, messages.Source("file"), false, &journaletv1.PodUpdated{
+				Operation: journaletv1.PodOperation_POD_OPERATION_ADD, Pod: &journaletv1.PodRef{Uid: "u"}}),
+			record(2, messages.Pod("u"), false, call),
+			record(3, messages.Pod("u"), true, &journaletv1.CallFinished{
+				IntentId: messages.DecisionID(1, 1, messages.Pod("u"), 0), Requester: "pod/u", Error: code}),
+		})
+		if len(all) != 1 || len(all[0].Phases) == 0 {
+			t.Fatalf("the starts are %v", all)
+		}
+		if p := all[0].Phases[len(all[0].Phases)-1]; p.Outcome != want {
+			t.Errorf("the phase %s whose call ended with %s is %q, want %q", p.Kind, code, p.Outcome, want)
 		}
 	}
 }

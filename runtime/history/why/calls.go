@@ -9,10 +9,12 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/kind"
 	"github.com/journalet/journalet/runtime/history/describe"
 )
 
-// failedCall returns the newest failure of the pod's calls that match, if no such call has succeeded since.
+// failedCall returns the newest failure of the pod's calls that match, if no such call has succeeded since. One that
+// was withdrawn, or that a restart interrupted, has done neither.
 func (s *subject) failedCall(match func(*journaletv1.CallRequested) bool) *Event {
 	var failed *Event
 	s.log.last(s.at+1, 0, func(e *Event) bool {
@@ -24,11 +26,11 @@ func (s *subject) failedCall(match func(*journaletv1.CallRequested) bool) *Event
 		if !match(req.call()) {
 			return false
 		}
-		if f.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
+		if kind.Failed(f.GetError()) {
 			at := *e
 			failed = &at
 		}
-		return true
+		return failed != nil || f.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED
 	})
 	return failed
 }

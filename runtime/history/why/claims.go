@@ -5,6 +5,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/kind"
 )
 
 // claims explains why the claims of the pod are not prepared: its sandbox waits for them.
@@ -15,7 +16,7 @@ func (s *subject) claims(a *Answer) {
 	if problem := s.actor.ClaimProblem(); problem != "" {
 		s.add(a, s.log.last(s.at+1, 0, func(e *Event) bool {
 			f := e.Body.GetCallFinished()
-			return f != nil && failed(f.GetError()) && f.GetRequester() == messages.Pod(s.uid).String() &&
+			return f != nil && kind.Failed(f.GetError()) && f.GetRequester() == messages.Pod(s.uid).String() &&
 				about(s.requestOf(f.GetIntentId(), e.Seq).call())
 		}), "")
 		a.because("%s", oneLine(problem))

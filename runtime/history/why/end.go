@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/kind"
 )
 
 // EndKind is what a chain of causes ends with: what the fact from outside is, or why the chain goes no further.
@@ -96,83 +97,72 @@ type End struct {
 
 // outside returns the end of a chain at e if it is a fact that needs no cause, whatever followed from it.
 func (x *explainer) outside(e Event) *End {
-	kind := EndKind("")
+	is := EndKind("")
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_ManifestsRead:
-		kind = Manifest
+		is = Manifest
 	case *journaletv1.Event_ProbeResult:
-		kind = Probe
+		is = Probe
 	case *journaletv1.Event_ReadinessGatesRead:
-		kind = Gates
+		is = Gates
 	case *journaletv1.Event_ObjectsRead:
-		kind = Object
+		is = Object
 	case *journaletv1.Event_StorageExceeded:
-		kind = Storage
+		is = Storage
 	case *journaletv1.Event_PressureObserved:
-		kind = Pressure
+		is = Pressure
 	case *journaletv1.Event_OomKillObserved:
-		kind = OutOfMemory
+		is = OutOfMemory
 	case *journaletv1.Event_VolumesLost, *journaletv1.Event_PodDirectoryFound, *journaletv1.Event_PodCgroupLost:
-		kind = Mount
+		is = Mount
 	case *journaletv1.Event_DevicesObserved, *journaletv1.Event_PreferredDevicesRead,
 		*journaletv1.Event_ClaimHealthObserved:
-		kind = Device
+		is = Device
 	case *journaletv1.Event_SessionStarted, *journaletv1.Event_SessionEnded:
-		kind = Session
+		is = Session
 	case *journaletv1.Event_RestartRequested, *journaletv1.Event_DrainRequested, *journaletv1.Event_UncordonRequested,
 		*journaletv1.Event_OperatorPullRequested, *journaletv1.Event_ImageRemovalRequested:
-		kind = Operator
+		is = Operator
 	case *journaletv1.Event_ShutdownSignaled:
-		kind = Shutdown
+		is = Shutdown
 	case *journaletv1.Event_ImagesObserved, *journaletv1.Event_ImageFilesystemFull:
-		kind = Images
+		is = Images
 	case *journaletv1.Event_LogRotated:
-		kind = Log
+		is = Log
 	case *journaletv1.Event_NodeObserved, *journaletv1.Event_NodeRegistered, *journaletv1.Event_ApiServerContact,
 		*journaletv1.Event_CertificateChanged, *journaletv1.Event_ApiDeleteFinished:
-		kind = Cluster
+		is = Cluster
 	case *journaletv1.Event_RuntimeHealthChanged:
-		kind = Health
+		is = Health
 	case *journaletv1.Event_PullProgressed:
-		kind = Progress
+		is = Progress
 	case *journaletv1.Event_AgentStarted:
-		kind = Started
+		is = Started
 	case *journaletv1.Event_AgentStopped:
-		kind = Stopped
+		is = Stopped
 	case *journaletv1.Event_JournalDamaged:
-		kind = Damage
+		is = Damage
 	case *journaletv1.Event_Quarantined:
-		kind = Defect
+		is = Defect
 	case *journaletv1.Event_QuarantineLifted:
-		kind = Lift
+		is = Lift
 	case *journaletv1.Event_TimerFired:
 		if strings.HasPrefix(k.TimerFired.GetName(), deadlineTimer) {
-			kind = Deadline
+			is = Deadline
 		}
 	case *journaletv1.Event_CallFinished:
-		if failed(k.CallFinished.GetError()) {
-			kind = Failure
+		if kind.Failed(k.CallFinished.GetError()) {
+			is = Failure
 		}
 	}
-	if kind == "" {
+	if is == "" {
 		return nil
 	}
-	return &End{Kind: kind, Seq: e.Seq}
+	return &End{Kind: is, Seq: e.Seq}
 }
 
 // deadlineTimer begins the name of the timer that ends a pod's active deadline (actors/pod).
 const deadlineTimer = "active deadline "
-
-// failed reports whether an outcome is a failure of what the agent asked for. An image that has to be pulled first, and
-// a call that the agent cancelled or that a restart interrupted, are none.
-func failed(e journaletv1.CallError) bool {
-	switch e {
-	case journaletv1.CallError_CALL_ERROR_UNSPECIFIED, journaletv1.CallError_CALL_ERROR_WITHDRAWN,
-		journaletv1.CallError_CALL_ERROR_NOT_DONE, journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT:
-		return false
-	}
-	return true
-}
 
 // cut returns the end of a chain at a record that retention has cut, with the snapshots that hold the state then.
 func (x *explainer) cut(seq uint64) *End {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/kind"
 	"github.com/journalet/journalet/runtime/history/describe"
 )
 
@@ -119,7 +120,7 @@ func (s *subject) stops(a *Answer, since *Event) {
 		hook, f := e.call().GetRunHook(), e.Body.GetCallFinished()
 		req := s.requestOf(f.GetIntentId(), e.Seq).call()
 		if e.call().GetStopContainer() != nil || hook.GetKind() == journaletv1.HookKind_HOOK_KIND_PRE_STOP ||
-			failed(f.GetError()) && (req.GetStopContainer() != nil || req.GetRunHook() != nil) {
+			kind.Failed(f.GetError()) && (req.GetStopContainer() != nil || req.GetRunHook() != nil) {
 			s.add(a, e, "")
 			n++
 		}

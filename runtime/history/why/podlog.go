@@ -79,23 +79,19 @@ func (l *podLog) extend() bool {
 // last returns the newest event before record seq that match accepts, nil for none. It reads back to the record from,
 // or to the pod's first one.
 func (l *podLog) last(seq, from uint64, match func(*Event) bool) *Event {
-	n := len(l.events)
-	for {
-		for i := n - 1; i >= 0; i-- {
-			e := &l.events[i]
-			if e.Seq < from {
+	for back := 1; ; back++ { // counted from the end: match may read further back itself
+		for back > len(l.events) {
+			if l.low <= from || !l.extend() {
 				return nil
 			}
-			if e.Seq < seq && match(e) {
-				found := *e
-				return &found
-			}
 		}
-		had := len(l.events)
-		if l.low <= from || !l.extend() {
+		e := l.events[len(l.events)-back]
+		if e.Seq < from {
 			return nil
 		}
-		n = len(l.events) - had
+		if e.Seq < seq && match(&e) {
+			return &e
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/kind"
 )
 
 // restart answers why a container was restarted: how the instance before it ended and what ended it, how long the start
@@ -178,7 +179,7 @@ func (s *subject) waited(a *Answer, container string, before *journaletv1.Contai
 	}
 	s.log.last(requested.Seq, from, func(e *Event) bool {
 		f := e.Body.GetCallFinished()
-		if failed(f.GetError()) && s.requestOf(f.GetIntentId(), e.Seq).call().GetRunSandbox() != nil ||
+		if kind.Failed(f.GetError()) && s.requestOf(f.GetIntentId(), e.Seq).call().GetRunSandbox() != nil ||
 			e.Body.GetImagePullDecided().GetUid() == s.uid || e.Body.GetAllContainersRestarting() != nil {
 			s.add(a, e, "")
 		}
@@ -206,7 +207,7 @@ func (s *subject) started(a *Answer, container string, attempt uint32, requested
 		if start.GetContainer() != container || start.GetAttempt() != attempt {
 			continue
 		}
-		if failed(f.GetError()) {
+		if kind.Failed(f.GetError()) {
 			s.add(a, e, "")
 		} else if f.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED &&
 			start.GetPart() != journaletv1.StartPart_START_PART_CREATE {

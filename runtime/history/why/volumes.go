@@ -5,6 +5,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/kind"
 )
 
 // volumes explains why volumes of the pod are not set up, or hold older contents than desired.
@@ -39,7 +40,7 @@ func (s *subject) volumes(a *Answer) {
 func (s *subject) failedVolume(name string) *Event {
 	return s.log.last(s.at+1, 0, func(e *Event) bool {
 		f := e.Body.GetCallFinished()
-		if f == nil || !failed(f.GetError()) || f.GetRequester() != messages.Pod(s.uid).String() {
+		if f == nil || !kind.Failed(f.GetError()) || f.GetRequester() != messages.Pod(s.uid).String() {
 			return false
 		}
 		for _, v := range s.requestOf(f.GetIntentId(), e.Seq).call().GetSetUpVolumes().GetVolumes() {
