@@ -14,9 +14,9 @@ import (
 // manifest with others sets another timer.
 const activeDeadlineTimer = "active deadline "
 
-// Reason and message of such a pod (pkg/kubelet/active_deadline.go).
+// ReasonDeadline is the status reason of such a pod (pkg/kubelet/active_deadline.go), messageDeadline its message.
 const (
-	reasonDeadline  = "DeadlineExceeded"
+	ReasonDeadline  = "DeadlineExceeded"
 	messageDeadline = "Pod was active on the node longer than the specified deadline"
 )
 
@@ -44,6 +44,6 @@ func (d *step) deadline() (passed bool, err error) {
 		return false, d.timer(name, left)
 	}
 	return true, d.decide(&journaletv1.PodTerminating{
-		Reason: reasonDeadline, Message: messageDeadline, Failed: true,
+		Reason: ReasonDeadline, Message: messageDeadline, Failed: true,
 	})
 }

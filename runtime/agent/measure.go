@@ -6,6 +6,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/kind"
 	"github.com/journalet/journalet/runtime/cri/calls"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
@@ -60,28 +61,33 @@ func (a *agent) measureStatus(rec *journaletv1.Record, s *journaletv1.PodStatusC
 
 var errFailed = errors.New("failed")
 
-// measureCall counts a finished call to the runtime.
+// measureCall counts a finished call to the runtime. One that neither succeeded nor failed, as it was withdrawn, or is
+// repeated when its image is there, is an operation without an error, and starts nothing.
 func (a *agent) measureCall(req *journaletv1.CallRequested, out *journaletv1.CallFinished, took time.Duration) {
 	var err error
-	failed := out.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED
+	failed, succeeded := kind.Failed(out.GetError()), out.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED
 	if failed {
 		err = errFailed
 	}
 	a.metrics.Operation(calls.Operation(req), took, err)
 	switch w := req.GetWork().(type) {
 	case *journaletv1.CallRequested_RunSandbox:
-		a.metrics.PodStarted(w.RunSandbox.GetUserNamespace() != nil, failed)
+		if failed || succeeded {
+			a.metrics.PodStarted(w.RunSandbox.GetUserNamespace() != nil, failed)
+		}
 	case *journaletv1.CallRequested_StartContainer:
-		a.measureStart(w.StartContainer, out.GetError())
+		if failed || succeeded {
+			a.measureStart(w.StartContainer, out.GetError())
+		}
 	case *journaletv1.CallRequested_PullImage:
-		if !failed {
+		if succeeded {
 			a.metrics.ImagePulled(out.GetImageBytes(), took)
 		}
 	}
 }
 
-// measureStart counts a start of a container. One whose image is missing is repeated after the pull, and one that a
-// start was divided into counts with its last part, or where it fails.
+// measureStart counts a start of a container that succeeded or failed. One that was divided into parts counts with its
+// last part, or where it fails.
 func (a *agent) measureStart(s *journaletv1.StartContainer, failure journaletv1.CallError) {
 	kind, code := "container", ""
 	switch {
@@ -95,9 +101,6 @@ func (a *agent) measureStart(s *journaletv1.StartContainer, failure journaletv1.
 		if s.GetPart() == journaletv1.StartPart_START_PART_CREATE {
 			return
 		}
-	case journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT, journaletv1.CallError_CALL_ERROR_NOT_DONE,
-		journaletv1.CallError_CALL_ERROR_WITHDRAWN:
-		return
 	case journaletv1.CallError_CALL_ERROR_IMAGE_INSPECT:
 		code = "ImageInspectError"
 	case journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME:

@@ -59,6 +59,10 @@ func TestWhatHappensToPodsIsCounted(t *testing.T) {
 	// The first start finds no image, the second one has it.
 	start(journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT, &journaletv1.StartContainer{})
 	start(ok, &journaletv1.StartContainer{})
+	// The agent has withdrawn it, and a restart interrupted the other: both are done again, if at all.
+	start(journaletv1.CallError_CALL_ERROR_WITHDRAWN, &journaletv1.StartContainer{})
+	call(journaletv1.CallError_CALL_ERROR_NOT_DONE, &journaletv1.CallRequested{
+		Work: &journaletv1.CallRequested_RunSandbox{RunSandbox: &journaletv1.RunSandbox{}}})
 	// One start in two parts.
 	start(ok, &journaletv1.StartContainer{Init: true, Part: journaletv1.StartPart_START_PART_CREATE})
 	start(ok, &journaletv1.StartContainer{Init: true, Part: journaletv1.StartPart_START_PART_START})
@@ -79,6 +83,8 @@ func TestWhatHappensToPodsIsCounted(t *testing.T) {
 		`kubelet_started_containers_total{container_type="ephemeral_container"} 1`,
 		`kubelet_started_containers_errors_total{code="CreateContainerConfigError",container_type="ephemeral_container"} 1`,
 		`kubelet_runtime_operations_errors_total{operation_type="pull_image"} 1`,
+		`kubelet_runtime_operations_errors_total{operation_type="run_podsandbox"} 1`,
+		`kubelet_runtime_operations_errors_total{operation_type="start_container"} 1`,
 	} {
 		if !strings.Contains(body, "\n"+line+"\n") {
 			t.Errorf("no %q", line)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/kind"
 )
 
 // maxCalls bounds the calls under way that are remembered.
@@ -73,7 +74,7 @@ func (d *deriver) callFinished(f *journaletv1.CallFinished) {
 	switch {
 	case hook.GetKind() == journaletv1.HookKind_HOOK_KIND_PRE_STOP:
 		warn(hook.GetContainer(), "FailedPreStopHook", "PreStopHook failed")
-	case f.GetError() == journaletv1.CallError_CALL_ERROR_WITHDRAWN:
+	case hook == nil && !kind.Failed(f.GetError()), f.GetError() == journaletv1.CallError_CALL_ERROR_WITHDRAWN:
 	case hook != nil:
 		warn(hook.GetContainer(), "FailedPostStartHook", "PostStartHook failed")
 	case c.GetRunSandbox() != nil:
@@ -89,9 +90,7 @@ func (d *deriver) callFinished(f *journaletv1.CallFinished) {
 	case c.GetPreStartContainer() != nil:
 		warn(c.GetPreStartContainer().GetContainer(), reasonFailed, "Error: %s", f.GetMessage())
 	case c.GetStartContainer() != nil:
-		if f.GetError() != journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT {
-			warn(c.GetStartContainer().GetContainer(), reasonFailed, "Error: %s", f.GetMessage())
-		}
+		warn(c.GetStartContainer().GetContainer(), reasonFailed, "Error: %s", f.GetMessage())
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/history/describe"
 )
 
 // draft is an event of a record, or one without a record.
@@ -103,6 +104,7 @@ func (d *deriver) updated(u *journaletv1.PodUpdated) {
 
 // event derives the events of one event; author is the id of the actor that it is of, id that of a decision.
 func (d *deriver) event(id, author string, e *journaletv1.Event) {
+	eventType := describe.EventType(e)
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_PodUpdated:
 		d.updated(k.PodUpdated)
@@ -112,21 +114,21 @@ func (d *deriver) event(id, author string, e *journaletv1.Event) {
 		delete(d.mounts, k.PodForgotten.GetUid())
 	case *journaletv1.Event_AdmissionDecided:
 		if a := k.AdmissionDecided; !a.GetAdmitted() {
-			d.add(a.GetUid(), "", corev1.EventTypeWarning, a.GetReason(), "%s", strings.TrimPrefix(a.GetMessage(), rejected))
+			d.add(a.GetUid(), "", eventType, a.GetReason(), "%s", strings.TrimPrefix(a.GetMessage(), rejected))
 		}
 	case *journaletv1.Event_AdmissionPendingPreemption:
-		d.preempted(k.AdmissionPendingPreemption.GetVictims())
+		d.preempted(eventType, k.AdmissionPendingPreemption.GetVictims())
 	case *journaletv1.Event_ResizePendingPreemption:
-		d.preempted(k.ResizePendingPreemption.GetVictims())
+		d.preempted(eventType, k.ResizePendingPreemption.GetVictims())
 	case *journaletv1.Event_PodEvictionDecided:
 		d.ends(k.PodEvictionDecided.GetUid(), k.PodEvictionDecided.GetGrace())
 		if k := k.PodEvictionDecided; k.GetReason() != "" {
-			d.add(k.GetUid(), "", corev1.EventTypeWarning, k.GetReason(), "%s", k.GetMessage())
+			d.add(k.GetUid(), "", eventType, k.GetReason(), "%s", k.GetMessage())
 		}
 	case *journaletv1.Event_ImagePullRequested:
-		d.pullRequested(k.ImagePullRequested)
+		d.pullRequested(eventType, k.ImagePullRequested)
 	case *journaletv1.Event_ImagePullDecided:
-		d.pullDecided(k.ImagePullDecided)
+		d.pullDecided(eventType, k.ImagePullDecided)
 	case *journaletv1.Event_CallRequested:
 		d.callRequested(id, author, k.CallRequested)
 	case *journaletv1.Event_CallDropped:
@@ -134,14 +136,10 @@ func (d *deriver) event(id, author string, e *journaletv1.Event) {
 	case *journaletv1.Event_CallFinished:
 		d.callFinished(k.CallFinished)
 	case *journaletv1.Event_ProbeResult:
-		d.probed(k.ProbeResult)
+		d.probed(eventType, k.ProbeResult)
 	case *journaletv1.Event_PodTerminating:
 		if k := k.PodTerminating; k.GetReason() != "" {
-			kind := corev1.EventTypeWarning
-			if k.GetReason() == "DeadlineExceeded" {
-				kind = corev1.EventTypeNormal
-			}
-			d.add(author, "", kind, k.GetReason(), "%s", k.GetMessage())
+			d.add(author, "", eventType, k.GetReason(), "%s", k.GetMessage())
 			if k.GetReason() == pod.ReasonEvicted {
 				d.ends(author, k.GetGrace())
 			}
@@ -157,20 +155,20 @@ func (d *deriver) event(id, author string, e *journaletv1.Event) {
 		d.collected(k.ImagesCollected)
 	case *journaletv1.Event_ResizeDecided:
 		if r := k.ResizeDecided; r.GetAllocated() {
-			d.resize(r.GetUid(), corev1.EventTypeNormal, "ResizeStarted", "Pod resize started", "")
+			d.resize(r.GetUid(), eventType, "ResizeStarted", "Pod resize started", "")
 		}
 	case *journaletv1.Event_ResizeCompleted:
-		d.resize(author, corev1.EventTypeNormal, "ResizeCompleted", "Pod resize completed", "")
+		d.resize(author, eventType, "ResizeCompleted", "Pod resize completed", "")
 	}
 }
 
 // rejected begins the status message of a rejected pod; its event has the rest.
 const rejected = "Pod was rejected: "
 
-func (d *deriver) preempted(victims []string) {
+func (d *deriver) preempted(eventType string, victims []string) {
 	for _, uid := range victims {
 		d.ends(uid, nil)
-		d.add(uid, "", corev1.EventTypeWarning, pod.ReasonPreempting, "%s", pod.MessagePreempting)
+		d.add(uid, "", eventType, pod.ReasonPreempting, "%s", pod.MessagePreempting)
 	}
 }
 
@@ -201,8 +199,8 @@ func (d *deriver) imageOf(uid, container string) string {
 	return ""
 }
 
-func (d *deriver) pullRequested(r *journaletv1.ImagePullRequested) {
-	d.add(r.GetUid(), d.containerWith(r.GetUid(), r.GetImage()), corev1.EventTypeNormal, "Pulling", "Pulling image %q",
+func (d *deriver) pullRequested(eventType string, r *journaletv1.ImagePullRequested) {
+	d.add(r.GetUid(), d.containerWith(r.GetUid(), r.GetImage()), eventType, "Pulling", "Pulling image %q",
 		r.GetImage())
 }
 
@@ -211,26 +209,26 @@ const (
 	present      = "Container image %q already present on machine and can be accessed by the pod"
 )
 
-func (d *deriver) pullDecided(a *journaletv1.ImagePullDecided) {
+func (d *deriver) pullDecided(eventType string, a *journaletv1.ImagePullDecided) {
 	uid, image := a.GetUid(), a.GetImage()
 	container := d.containerWith(uid, image)
 	took := a.GetDuration().AsDuration().Truncate(time.Millisecond)
 	switch a.GetError() {
 	case journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
 		if a.GetAlreadyPresent() {
-			d.add(uid, container, corev1.EventTypeNormal, "Pulled", present, image)
+			d.add(uid, container, eventType, "Pulled", present, image)
 			return
 		}
-		d.add(uid, container, corev1.EventTypeNormal, "Pulled",
+		d.add(uid, container, eventType, "Pulled",
 			"Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.", image, took, took, a.GetBytes())
 	case journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME:
-		d.add(uid, container, corev1.EventTypeWarning, "InspectFailed", "Failed to apply default image tag %q: %s", image,
+		d.add(uid, container, eventType, "InspectFailed", "Failed to apply default image tag %q: %s", image,
 			a.GetMessage())
-		d.add(uid, container, corev1.EventTypeWarning, reasonFailed, "Error: InvalidImageName")
+		d.add(uid, container, eventType, reasonFailed, "Error: InvalidImageName")
 	default:
 		d.missingSecrets(uid, a.GetMessage())
-		d.add(uid, container, corev1.EventTypeWarning, reasonFailed, "Failed to pull image %q: %s", image, a.GetMessage())
-		d.add(uid, container, corev1.EventTypeWarning, reasonFailed, "Error: ErrImagePull")
+		d.add(uid, container, eventType, reasonFailed, "Failed to pull image %q: %s", image, a.GetMessage())
+		d.add(uid, container, eventType, reasonFailed, "Error: ErrImagePull")
 	}
 }
 
@@ -261,7 +259,7 @@ func (d *deriver) waits(uid string, c *journaletv1.PodStatusChanged) {
 }
 
 // probed derives events of failures, and of successes with a warning.
-func (d *deriver) probed(r *journaletv1.ProbeResult) {
+func (d *deriver) probed(eventType string, r *journaletv1.ProbeResult) {
 	if r.GetMessage() == "" {
 		return
 	}
@@ -269,5 +267,5 @@ func (d *deriver) probed(r *journaletv1.ProbeResult) {
 	if r.GetSuccess() {
 		reason = "ProbeWarning"
 	}
-	d.add(r.GetUid(), r.GetContainer(), corev1.EventTypeWarning, reason, "%s", r.GetMessage())
+	d.add(r.GetUid(), r.GetContainer(), eventType, reason, "%s", r.GetMessage())
 }

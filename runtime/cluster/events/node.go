@@ -18,6 +18,7 @@ import (
 
 // agent derives events of the Node.
 func (d *deriver) agent(e *journaletv1.Event) {
+	eventType := describe.EventType(e)
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted:
 		d.node(corev1.EventTypeNormal, "Starting", "Starting kubelet.")
@@ -31,9 +32,9 @@ func (d *deriver) agent(e *journaletv1.Event) {
 		if !k.ShutdownSignaled.GetActive() {
 			message = "Shutdown manager detected shutdown cancellation"
 		}
-		d.node(corev1.EventTypeNormal, "Shutdown", message)
+		d.node(eventType, "Shutdown", message)
 	case *journaletv1.Event_OomKillObserved:
-		d.outOfMemory(k.OomKillObserved)
+		d.outOfMemory(eventType, k.OomKillObserved)
 	case *journaletv1.Event_RuntimeHealthChanged:
 		d.health = k.RuntimeHealthChanged
 		waiting := map[string]bool{}
@@ -49,13 +50,13 @@ func (d *deriver) agent(e *journaletv1.Event) {
 		d.images.full = k.ImageFilesystemFull
 	case *journaletv1.Event_NodeRegistered:
 		if o := k.NodeRegistered.GetOtherMachine(); o != nil {
-			d.node(corev1.EventTypeWarning, "NodeTakenOver", fmt.Sprintf(
+			d.node(eventType, "NodeTakenOver", fmt.Sprintf(
 				"This Node was of another machine (machine ID %s, address %s)", o.GetMachineId(), o.GetAddress()))
 		}
 	case *journaletv1.Event_NodeObserved:
 		o := k.NodeObserved.GetOtherMachine()
 		if o != nil && !proto.Equal(o, d.other) {
-			d.node(corev1.EventTypeWarning, "NodeNameConflict", fmt.Sprintf(
+			d.node(eventType, "NodeNameConflict", fmt.Sprintf(
 				"Another machine (machine ID %s, boot ID %s, address %s) reports itself as this Node, too: its pods run twice. "+
 					"Stop its agent, or give one of the two another name with --hostname-override",
 				o.GetMachineId(), o.GetBootId(), o.GetAddress()))

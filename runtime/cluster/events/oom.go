@@ -4,20 +4,18 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/history/describe"
 )
 
 // outOfMemory derives the events of a kill for lack of memory. That of the Node is the kubelet's, which has none of a
 // container; its reason there is that of the container's status.
-func (d *deriver) outOfMemory(k *journaletv1.OomKillObserved) {
+func (d *deriver) outOfMemory(eventType string, k *journaletv1.OomKillObserved) {
 	if k.GetScope() == journaletv1.OomScope_OOM_SCOPE_NODE {
-		d.node(corev1.EventTypeWarning, "SystemOOM",
+		d.node(eventType, "SystemOOM",
 			fmt.Sprintf("System OOM encountered, victim process: %s, pid: %d", k.GetProcess(), k.GetPid()))
 	}
 	of := describe.OomCause(k.GetScope())
-	d.add(k.GetUid(), k.GetContainer(), corev1.EventTypeWarning, "OOMKilled", "%s, victim process: %s, pid: %d",
+	d.add(k.GetUid(), k.GetContainer(), eventType, "OOMKilled", "%s, victim process: %s, pid: %d",
 		strings.ToUpper(of[:1])+of[1:], k.GetProcess(), k.GetPid())
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/kind"
 )
 
 // callText describes a call, such as "start" and "container main (attempt 2)".
@@ -66,13 +67,23 @@ func (d *Describer) callEvent(id string, e *journaletv1.Event) string {
 		if c.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
 			return d.call(c.GetIntentId()).done() + usedCredentials(c.GetPullCredentials())
 		}
-		reason := callError(c.GetError())
-		if c.GetRetryable() {
-			reason += ", will be retried"
-		}
-		return withMessage(fmt.Sprintf("failed to %s (%s)", d.call(c.GetIntentId()), reason), c.GetMessage())
+		return d.notDone(c)
 	}
 	return ""
+}
+
+// notDone describes a call that has not succeeded, which is no failure of each.
+func (d *Describer) notDone(c *journaletv1.CallFinished) string {
+	call, reason := d.call(c.GetIntentId()).String(), callError(c.GetError())
+	switch {
+	case c.GetError() == journaletv1.CallError_CALL_ERROR_WITHDRAWN:
+		return "withdrawn under way: " + call
+	case !kind.Failed(c.GetError()):
+		return withMessage(fmt.Sprintf("did not %s (%s)", call, reason), c.GetMessage())
+	case c.GetRetryable():
+		reason += ", will be retried"
+	}
+	return withMessage(fmt.Sprintf("failed to %s (%s)", call, reason), c.GetMessage())
 }
 
 // usedCredentials names whose credentials a pull needed; "" for none, and for those of the node.

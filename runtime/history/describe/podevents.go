@@ -12,6 +12,7 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/kind"
 )
 
 // ReasonQuarantined is the status reason of a pod whose actor is quarantined.
@@ -40,6 +41,15 @@ func NewPodEvents(ref messages.Ref) *PodEvents {
 	return &PodEvents{ref: ref, calls: map[string]*journaletv1.CallRequested{}, killing: map[string]bool{}}
 }
 
+// EventType returns the type of the Kubernetes event that follows from an event alone: Warning if it matters as a
+// warning or more. The kubelet's event of a pod whose deadline has passed is Normal.
+func EventType(e *journaletv1.Event) string {
+	if kind.Alerts(e) && e.GetPodTerminating().GetReason() != pod.ReasonDeadline {
+		return corev1.EventTypeWarning
+	}
+	return corev1.EventTypeNormal
+}
+
 // Add reads one event of the journal; events must come in the journal's order.
 func (p *PodEvents) Add(rec *journaletv1.Record, id string, e *journaletv1.Event) {
 	add := func(kind, reason, format string, args ...any) {
@@ -47,48 +57,46 @@ func (p *PodEvents) Add(rec *journaletv1.Record, id string, e *journaletv1.Event
 			Seq: rec.GetSeq(), Time: rec.GetTime().AsTime(), Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...),
 		})
 	}
+	eventType := EventType(e)
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_AdmissionDecided:
 		if a := k.AdmissionDecided; !a.GetAdmitted() && a.GetUid() == p.ref.ID {
-			add(corev1.EventTypeWarning, a.GetReason(), "%s", a.GetMessage())
+			add(eventType, a.GetReason(), "%s", a.GetMessage())
 		}
 	case *journaletv1.Event_AdmissionPendingPreemption:
-		p.preempted(k.AdmissionPendingPreemption.GetVictims(), add)
+		p.preempted(eventType, k.AdmissionPendingPreemption.GetVictims(), add)
 	case *journaletv1.Event_ResizePendingPreemption:
-		p.preempted(k.ResizePendingPreemption.GetVictims(), add)
+		p.preempted(eventType, k.ResizePendingPreemption.GetVictims(), add)
 	case *journaletv1.Event_ImagePullRequested:
-		// A pull begins with a start that found no image: that is no failure.
-		cause := rec.GetStep().GetCause()
-		p.list = slices.DeleteFunc(p.list, func(e PodEvent) bool { return e.Seq == cause && e.Reason == "Failed" })
-		add(corev1.EventTypeNormal, "Pulling", "Pulling image %s", k.ImagePullRequested.GetImage())
+		add(eventType, "Pulling", "Pulling image %s", k.ImagePullRequested.GetImage())
 	case *journaletv1.Event_ImagePullDecided:
-		p.imagePullDecided(k.ImagePullDecided, add)
+		p.imagePullDecided(eventType, k.ImagePullDecided, add)
 	case *journaletv1.Event_CallRequested:
 		p.callRequested(id, k.CallRequested, add)
 	case *journaletv1.Event_CallFinished:
 		p.callFinished(k.CallFinished, add)
 	case *journaletv1.Event_ProbeResult:
-		p.probeResult(k.ProbeResult, add)
+		p.probeResult(eventType, k.ProbeResult, add)
 	case *journaletv1.Event_PodTerminating:
-		if e := k.PodTerminating; e.GetReason() != "" {
-			add(corev1.EventTypeNormal, e.GetReason(), "%s", e.GetMessage())
+		if k := k.PodTerminating; k.GetReason() != "" {
+			add(eventType, k.GetReason(), "%s", k.GetMessage())
 		}
 	case *journaletv1.Event_PodStatusChanged:
-		p.backOffs(k.PodStatusChanged, add)
+		p.waits(k.PodStatusChanged, add)
 		p.resizeConditions(k.PodStatusChanged, add)
 	case *journaletv1.Event_ResizeDecided:
 		if d := k.ResizeDecided; d.GetAllocated() && d.GetUid() == p.ref.ID {
-			add(corev1.EventTypeNormal, "ResizeStarted", "Allocated the new resources")
+			add(eventType, "ResizeStarted", "Allocated the new resources")
 		}
 	case *journaletv1.Event_ResizeStarted:
-		add(corev1.EventTypeNormal, "ResizeStarted", "Containers run with other resources than allocated")
+		add(eventType, "ResizeStarted", "Containers run with other resources than allocated")
 	case *journaletv1.Event_ResizeCompleted:
 		if k.ResizeCompleted.GetUid() == p.ref.ID {
-			add(corev1.EventTypeNormal, "ResizeCompleted", "All running containers have their new resources")
+			add(eventType, "ResizeCompleted", "All running containers have their new resources")
 		}
 	case *journaletv1.Event_Quarantined:
 		if q := k.Quarantined; q.GetKind()+"/"+q.GetId() == p.ref.String() {
-			add(corev1.EventTypeWarning, ReasonQuarantined, "%s", withMessage(DecisionError(q.GetCode()), q.GetMessage()))
+			add(eventType, ReasonQuarantined, "%s", withMessage(DecisionError(q.GetCode()), q.GetMessage()))
 		}
 	}
 }
@@ -96,33 +104,38 @@ func (p *PodEvents) Add(rec *journaletv1.Record, id string, e *journaletv1.Event
 // List returns the events so far, the oldest first.
 func (p *PodEvents) List() []PodEvent { return p.list }
 
-func (p *PodEvents) preempted(victims []string, add addEvent) {
+func (p *PodEvents) preempted(eventType string, victims []string, add addEvent) {
 	if slices.Contains(victims, p.ref.ID) {
-		add(corev1.EventTypeWarning, pod.ReasonPreempting, "%s", pod.MessagePreempting)
+		add(eventType, pod.ReasonPreempting, "%s", pod.MessagePreempting)
 	}
 }
 
-func (p *PodEvents) imagePullDecided(a *journaletv1.ImagePullDecided, add addEvent) {
+func (p *PodEvents) imagePullDecided(eventType string, a *journaletv1.ImagePullDecided, add addEvent) {
 	switch {
 	case a.GetUid() != p.ref.ID:
 	case a.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
 		if a.GetAlreadyPresent() {
-			add(corev1.EventTypeNormal, "Pulled", "Image %s was loaded on the node by somebody", a.GetImage())
+			add(eventType, "Pulled", "Image %s was loaded on the node by somebody", a.GetImage())
 			return
 		}
 		pull := pullText(a.GetDuration().AsDuration(), a.GetBytes())
-		add(corev1.EventTypeNormal, "Pulled", "Image %s present on the node%s", a.GetImage(), pull)
+		add(eventType, "Pulled", "Image %s present on the node%s", a.GetImage(), pull)
 	default:
-		add(corev1.EventTypeWarning, "Failed", "%s", withMessage("Failed to pull image "+a.GetImage(), a.GetMessage()))
+		add(eventType, "Failed", "%s", withMessage("Failed to pull image "+a.GetImage(), a.GetMessage()))
 	}
 }
 
-// backOffs emits an event for each container that waits for a back-off to pass.
-func (p *PodEvents) backOffs(c *journaletv1.PodStatusChanged, add addEvent) {
+// waits emits an event for each container that waits for a back-off to pass, or for an image that is never pulled.
+func (p *PodEvents) waits(c *journaletv1.PodStatusChanged, add addEvent) {
 	for _, name := range slices.Sorted(maps.Keys(c.GetWaiting())) {
-		w := c.GetWaiting()[name]
-		if strings.HasSuffix(w.GetReason(), "BackOff") {
+		switch w := c.GetWaiting()[name]; {
+		case w.GetReason() == "ImagePullBackOff": // two events, as of the kubelet
+			add(corev1.EventTypeNormal, "BackOff", "container %s: %s", name, w.GetMessage())
+			add(corev1.EventTypeWarning, "Failed", "container %s: Error: %s", name, w.GetReason())
+		case strings.HasSuffix(w.GetReason(), "BackOff"):
 			add(corev1.EventTypeWarning, "BackOff", "container %s: %s", name, w.GetMessage())
+		case w.GetReason() == "ErrImageNeverPull": // no pull follows, and so no failure of one
+			add(corev1.EventTypeWarning, w.GetReason(), "container %s: %s", name, w.GetMessage())
 		}
 	}
 }
@@ -163,13 +176,14 @@ func (p *PodEvents) callFinished(f *journaletv1.CallFinished, add addEvent) {
 		}
 		return
 	}
-	withdrawn := f.GetError() == journaletv1.CallError_CALL_ERROR_WITHDRAWN
 	reason, what := "Failed", "Call failed"
 	switch hook := c.GetRunHook(); {
+	case hook == nil && !kind.Failed(f.GetError()):
+		return
 	case c == nil:
 	case hook.GetKind() == journaletv1.HookKind_HOOK_KIND_PRE_STOP:
 		reason, what = "FailedPreStopHook", "PreStop hook of container "+hook.GetContainer()+" failed"
-	case withdrawn:
+	case f.GetError() == journaletv1.CallError_CALL_ERROR_WITHDRAWN:
 		return
 	case hook != nil:
 		reason, what = "FailedPostStartHook", "PostStart hook of container "+hook.GetContainer()+" failed"
@@ -201,13 +215,13 @@ func (p *PodEvents) callFinished(f *journaletv1.CallFinished, add addEvent) {
 }
 
 // probeResult emits failures, and successes with a warning.
-func (p *PodEvents) probeResult(r *journaletv1.ProbeResult, add addEvent) {
+func (p *PodEvents) probeResult(eventType string, r *journaletv1.ProbeResult, add addEvent) {
 	reason := "Unhealthy"
 	if r.GetSuccess() {
 		reason = "ProbeWarning"
 	}
 	if r.GetUid() == p.ref.ID && r.GetMessage() != "" {
-		add(corev1.EventTypeWarning, reason, "container %s: %s", r.GetContainer(), r.GetMessage())
+		add(eventType, reason, "container %s: %s", r.GetContainer(), r.GetMessage())
 	}
 }
 
