@@ -69,4 +69,8 @@ something is missing, and where to resume: read the past after the last event th
 
 ## All events
 
+An event's category is what it is about, its severity how much it matters to a person; of a range, the content decides.
+` + "`observe`" + ` paints by severity, ` + "`timeline`" + ` lists milestones and alerts by it. Neither is in the JSON: both follow from
+the event, and are options in the contract (` + "`proto/journalet/v1/kind.proto`" + `).
+
 `

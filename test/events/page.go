@@ -11,6 +11,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/messages/kind"
 )
 
 // facts are the actors that facts are about, and who records them. An event that is not here is a decision.
@@ -80,10 +81,12 @@ func render(c comments, examples map[string]messages.Flat, authors map[string]ma
 	p := &page{comments: c, examples: examples, authors: authors}
 	p.WriteString(header)
 	all := (&journaletv1.Event{}).ProtoReflect().Descriptor().Fields()
-	p.WriteString("| event | recorded by | received by |\n|---|---|---|\n")
+	p.severities()
+	p.WriteString("\n| event | category | severity | recorded by | received by |\n|---|---|---|---|---|\n")
 	for i := range all.Len() {
 		name := string(all.Get(i).Name())
-		fmt.Fprintf(p, "| [%s](#%s) | %s | %s |\n", name, name, p.recorder(name), receivers(all.Get(i)))
+		fmt.Fprintf(p, "| [%s](#%s) | %s | %s | %s | %s |\n", name, name, kind.Named(name).Category, severity(name),
+			p.recorder(name), receivers(all.Get(i)))
 	}
 	for i := range all.Len() {
 		p.event(all.Get(i))
@@ -99,6 +102,23 @@ func render(c comments, examples map[string]messages.Flat, authors map[string]ma
 		p.enum(d)
 	}
 	return p
+}
+
+// severities writes what each severity means.
+func (p *page) severities() {
+	p.WriteString("| severity | |\n|---|---|\n")
+	for v := kind.Trace; kind.Word(v) != ""; v++ {
+		fmt.Fprintf(p, "| %s | %s |\n", kind.Word(v), cell(p.comments[v.String()]))
+	}
+}
+
+// severity returns how much an event of this name matters, in words.
+func severity(name string) string {
+	k := kind.Named(name)
+	if k.UpTo == kind.Unknown {
+		return kind.Word(k.Severity)
+	}
+	return kind.Word(k.Severity) + " to " + kind.Word(k.UpTo)
 }
 
 // recorder returns who records an event: the actor that decides it, or of a fact the part of the agent.
@@ -149,17 +169,17 @@ func (p *page) author(name string) string {
 }
 
 // event writes the section of one event.
-func (p *page) event(kind protoreflect.FieldDescriptor) {
-	name := string(kind.Name())
-	fmt.Fprintf(p, "\n## %s\n\n%s\n", name, paragraph(p.comments[string(kind.Message().Name())]))
+func (p *page) event(of protoreflect.FieldDescriptor) {
+	name := string(of.Name())
+	fmt.Fprintf(p, "\n## %s\n\n%s\n", name, paragraph(p.comments[string(of.Message().Name())]))
 	author := p.author(name)
 	actor := author + "." + ids[author]
 	if author == "any" {
 		actor = "<actor kind>.<actor id>"
 	}
 	fmt.Fprintf(p, "- Subject: `event.<node>.%s.%s`\n", actor, name)
-	fmt.Fprintf(p, "- Recorded by: %s\n- Received by: %s\n", p.recorder(name), receivers(kind))
-	p.fields(kind.Message())
+	fmt.Fprintf(p, "- Recorded by: %s\n- Received by: %s\n", p.recorder(name), receivers(of))
+	p.fields(of.Message())
 	example, ok := p.examples[name]
 	if !ok {
 		p.WriteString("\nNone of the recorded histories holds one that fits this page.\n")
