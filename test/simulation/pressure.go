@@ -295,7 +295,6 @@ func (w *world) summary(layout journaletv1.FilesystemLayout) *api.Summary {
 	return s
 }
 
-// seed does what runtime/agent does.
 func (m *pressureWatch) loop(p *proc) {
 	for m.p = p; ; {
 		m.wanted = false
