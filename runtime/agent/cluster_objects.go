@@ -33,12 +33,8 @@ func (a *agent) newClusterObjects(c *cluster) (err error) {
 	c.kept = kept.New(kept.Options{Dir: dir, Seal: seal, Log: a.log})
 	a.closers = append(a.closers, c.kept.Flush)
 	away := func() bool { return !c.contact.Reachable() }
-	if c.services, err = services.New(c.client, c.kept, away); err != nil {
-		return err
-	}
-	if c.classes, err = classes.New(c.client, c.kept, away); err != nil {
-		return err
-	}
+	c.services = services.New(c.client, c.kept, away, a.log)
+	c.classes = classes.New(c.client, c.kept, away, a.log)
 	c.clusterObjects.objects = objectapi.New(objectapi.Options{Client: c.client, Kept: c.kept, Log: a.log})
 	return nil
 }

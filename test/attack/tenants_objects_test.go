@@ -150,28 +150,49 @@ func TestObjectsThatCannotBeRead(t *testing.T) {
 	}.run(t)
 }
 
-// 100,000 Services of a tenant are all that a node follows: those of the largest namespace are left out.
+// servicesOf are lists of Services of a tenant, by what they are: so many, each with so many ports.
+var servicesOf = []struct {
+	what       string
+	all, ports int
+}{
+	{"more than a node keeps", 140_000, 1}, {"large ones", 500, 10_000}, {"nearly what a node keeps", 110_000, 1},
+}
+
+// A tenant has more Services than a node keeps, and just so many, and pods whose variables they are. Those of the
+// largest namespace are left out.
 func TestServicesBeyondAllNumbers(t *testing.T) {
 	*realAPI = "" // it would take an hour to create them
 	attack{
-		tenants: true, memory: 384 << 20, // each takes a kilobyte until the list is read
+		tenants: true,
 		begin: func(g *target) {
-			answered := g.world.relists("services", 1, func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", "application/json")
-				fmt.Fprintf(w, `{"kind":"ServiceList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[{}`,
-					g.world.api.Version())
-				for i := range 110_000 {
-					fmt.Fprintf(w, `,{"metadata":{"name":"s-%d","namespace":%q,"uid":"s-%d","resourceVersion":"1"},"spec":`+
-						`{"clusterIP":"10.0.0.1","ports":[{"port":80}]}}`, i, g.ns.mine, i)
-				}
-				fmt.Fprint(w, "]}")
-			})
-			node.Eventually(t, settle, "the list of Services", func() error {
-				if answered.Load() == 0 {
-					return errors.New("it was not requested")
-				}
-				return nil
-			})
+			for _, list := range servicesOf {
+				answered := g.world.relists("services", 1, func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", "application/json")
+					fmt.Fprintf(w, `{"kind":"ServiceList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[{}`,
+						g.world.api.Version())
+					ports := strings.Repeat(`,{"port":80}`, list.ports)[1:]
+					for i := range list.all {
+						fmt.Fprintf(w, `,{"metadata":{"name":"s-%d","namespace":%q,"uid":"s-%d","resourceVersion":"1"},"spec":`+
+							`{"clusterIP":"10.0.0.1","ports":[%s]}}`, i, g.ns.mine, i, ports)
+					}
+					fmt.Fprint(w, "]}")
+				})
+				node.Eventually(t, settle, "the list of Services: "+list.what, func() error {
+					if answered.Load() == 0 {
+						return errors.New("it was not requested")
+					}
+					return nil
+				})
+				g.bystander()
+			}
+			// As on a node with a kubelet, no process can be given the variables of so many.
+			each(20, func(i int) { g.create(g.ns.mine, node.Pod(fmt.Sprint("linked-", i), node.Image, node.Idle)) })
+			for i := range 20 {
+				g.awaitPod(g.ns.mine, fmt.Sprint("linked-", i), "to wait", func(p *corev1.Pod) bool {
+					waiting := node.Container(p, "main").State.Waiting
+					return waiting != nil && strings.Contains(waiting.Message, "enableServiceLinks")
+				})
+			}
 		},
 	}.run(t)
 }

@@ -3,6 +3,7 @@ package classes
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -17,12 +18,14 @@ type Classes struct {
 	handlers *listed.List[nodev1.RuntimeClass, string]
 }
 
-// New returns Classes that have not been read. kept may be nil; away reports whether the API server does not answer.
-func New(c *client.Client, kept listed.Kept, away func() bool) (*Classes, error) {
-	handlers, err := listed.New(c, client.RuntimeClasses, listed.Options[nodev1.RuntimeClass, string]{
-		Value: func(v *nodev1.RuntimeClass) (string, bool) { return v.Handler, true }, Kept: kept, Away: away,
-	})
-	return &Classes{handlers: handlers}, err
+// New returns Classes that have not been read. kept and log may be nil; away reports whether the API server does not
+// answer.
+func New(c *client.Client, kept listed.Kept, away func() bool, log *slog.Logger) *Classes {
+	return &Classes{handlers: listed.New(c, client.RuntimeClasses, listed.Options[nodev1.RuntimeClass, string]{
+		Value: func(v *nodev1.RuntimeClass) (string, bool) { return v.Handler, true },
+		Size:  func(handler string) int { return len(handler) },
+		Kept:  kept, Away: away, Log: log,
+	})}
 }
 
 // Run follows the classes until ctx ends.

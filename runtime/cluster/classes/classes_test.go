@@ -22,8 +22,7 @@ func TestHandlerIsThatOfTheClass(t *testing.T) {
 		Config: &rest.Config{Host: server.Start(t)}, NodeName: "n", ContentType: "application/json",
 	})
 	must.OK(t, err)
-	k, err := New(c, nil, nil)
-	must.OK(t, err)
+	k := New(c, nil, nil, nil)
 	done, ctx := make(chan struct{}), t.Context()
 	go func() {
 		defer close(done)

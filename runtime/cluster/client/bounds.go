@@ -29,7 +29,7 @@ const (
 	// maxHeadBytes bounds everything of a list but its items.
 	maxHeadBytes = 64 << 10
 	// maxListItems bounds the objects that are kept of a list, reduced: beyond it the largest namespace is left out. A
-	// cluster of the largest size has 10,000 Services, a node 12,500 pods that have ended.
+	// node has 12,500 pods that have ended at most. Who takes objects as they are read has a bound of its own.
 	maxListItems = 100_000
 	// maxListRead and maxListPages bound a list that does not end: no etcd stores that many objects of a kind.
 	maxListRead  = 2_000_000

@@ -38,6 +38,9 @@ type LeftOut struct {
 	Reason string
 }
 
+// LeaveOut reports what who follows a resource leaves out by itself.
+func (c *Client) LeaveOut(o LeftOut) { c.shared.leftOut(o) }
+
 // identity is what names an object, and its version.
 type identity struct {
 	namespace, name, uid, version string

@@ -161,6 +161,55 @@ func TestAnEventBeyondItsBoundIsLeftOutByItself(t *testing.T) {
 	}
 }
 
+// Who takes objects as they are read gets those of a list, and those that a watch sends as one, without those that
+// cannot be read. What the Reflector gets has none of them.
+func TestObjectsOfAListAreTakenAsTheyAreRead(t *testing.T) {
+	for as, kind := range contentTypes {
+		var all []corev1.Service
+		for _, name := range []string{"a", "large", "b"} {
+			all = append(all, corev1.Service{ObjectMeta: testPod(name, 0).ObjectMeta})
+		}
+		large := map[encoding]int{asJSON: maxJSONItemBytes / 6, asProtobuf: maxItemBytes}[as]
+		all[1].Annotations = map[string]string{"a": strings.Repeat("<", large)}
+		mark := corev1.Service{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "8",
+			Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
+		var stream []byte
+		for i := range all {
+			stream = append(stream, event(t, as, watch.Added, &all[i], "Service")...)
+		}
+		stream = slices.Concat(stream, event(t, as, watch.Bookmark, &mark, "Service"),
+			event(t, as, watch.Modified, &all[0], "Service"))
+		var out left
+		c := serve(t, Options{ContentType: kind, LeftOut: out.add}, func(w http.ResponseWriter, r *http.Request) {
+			body := stream
+			if w.Header().Set("Content-Type", kind); r.URL.Query().Get("watch") == "" {
+				body = encode(t, as, &corev1.ServiceList{Items: all}, "ServiceList")
+			}
+			_, _ = w.Write(body)
+		})
+		var taken []string // of each list
+		lw := ListWatchInto(c, Services, func() func(*corev1.Service) {
+			taken = append(taken, "")
+			now := len(taken) - 1
+			return func(s *corev1.Service) { taken[now] += s.Name }
+		})
+		got, err := lw.ListWithContext(t.Context(), metav1.ListOptions{})
+		must.OK(t, err)
+		initial := true
+		w, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{SendInitialEvents: &initial})
+		must.OK(t, err)
+		var events []string
+		for e := range w.ResultChan() {
+			events = append(events, string(e.Type))
+		}
+		w.Stop()
+		if n := len(got.(*corev1.ServiceList).Items); n != 0 || !slices.Equal(taken, []string{"ab", "ab"}) ||
+			!slices.Equal(events, []string{"BOOKMARK", "MODIFIED"}) || len(out.all) != 2 {
+			t.Errorf("%s: %d in the list, taken %q, events %q, left out %v", kind, n, taken, events, out.all)
+		}
+	}
+}
+
 func TestNoAnnotationMakesAnObjectUnreadable(t *testing.T) {
 	for as, kind := range contentTypes {
 		p := testPod("a", 0)

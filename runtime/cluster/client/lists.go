@@ -44,8 +44,11 @@ type lists[T any] struct {
 	leftOut  func(LeftOut)
 	maxRead  int // maxListRead, unless a test sets it
 	maxItems int // maxListItems, unless a Reader has another bound
+	// begin, if it is set, is called as a list begins, and returns what takes its objects instead of the list.
+	begin func() (take func(*T))
 
 	// Of the list under way.
+	take  func(*T)
 	crowd crowd
 	read  int
 	pages int
@@ -79,10 +82,18 @@ func open(ctx context.Context, request *rest.Request) (io.ReadCloser, encoding, 
 	return nil, 0, fmt.Errorf("the API server answered with Content-Type %.*q", maxReasonBytes, kind)
 }
 
+// restart begins another list.
+func (l *lists[T]) restart() {
+	l.crowd, l.read, l.pages = crowd{}, 0, 0
+	if l.begin != nil {
+		l.take = l.begin()
+	}
+}
+
 // page reads a page of the list that continue, if it is set, continues.
 func (l *lists[T]) page(ctx context.Context, request *rest.Request, more string) (runtime.Object, error) {
 	if more == "" {
-		l.crowd, l.read, l.pages = crowd{}, 0, 0
+		l.restart()
 	}
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -109,7 +120,7 @@ func (l *lists[T]) decode(body io.Reader, as encoding) (runtime.Object, error) {
 		if l.read++; l.read > l.maxRead {
 			return l.endless()
 		}
-		object, err := l.next(in)
+		object, err := l.next(in, l.take)
 		if object != nil {
 			items = append(items, *object)
 		}
@@ -146,14 +157,18 @@ func (l *lists[T]) metaOf(o *T) metav1.Object {
 	return meta
 }
 
-// next returns an object of a list, nil for one that is left out. An error ends the list.
-func (l *lists[T]) next(in item) (*T, error) {
+// next returns an object of a list, nil for one that is left out, or that take has taken. An error ends the list.
+func (l *lists[T]) next(in item, take func(*T)) (*T, error) {
 	object, err := l.object(in)
 	if err != nil {
 		if l.one {
 			return nil, err
 		}
 		return object, nil
+	}
+	if take != nil {
+		take(object)
+		return nil, nil
 	}
 	meta := l.metaOf(object)
 	room, out := l.crowd.enter(meta.GetNamespace(), meta.GetName(), l.maxItems)

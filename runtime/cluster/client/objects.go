@@ -118,22 +118,38 @@ func ListWatch[T any](c *Client, r Resource[T], namespace, fieldSelector string,
 		return out
 	}
 	_, one := selector.RequiresExactMatch(metav1.ObjectNameField)
-	all := newLists(c.shared.leftOut, r, one)
+	return newLists(c.shared.leftOut, r, one).listWatch(request), nil
+}
+
+// ListWatchInto is ListWatch for all objects of a resource, whose lists are never in memory: each object goes to who
+// takes it as soon as it is read. begin is called as a list begins, and returns what takes its objects, from any
+// goroutine. The list is complete when the store of the Reflector is replaced, by none: what was taken since the last
+// begin is the list. One that fails is never complete. Who takes objects bounds them; no number of them does.
+func ListWatchInto[T any](c *Client, r Resource[T], begin func() (take func(*T))) *cache.ListWatch {
+	all := newLists(c.shared.leftOut, r, false)
+	all.begin = begin
+	return all.listWatch(func(o metav1.ListOptions) *rest.Request {
+		return at(c.REST(r.GroupVersion).Get(), r, metav1.NamespaceAll).VersionedParams(&o, ParameterCodec)
+	})
+}
+
+// listWatch returns the lists and watches of requests.
+func (l *lists[T]) listWatch(request func(metav1.ListOptions) *rest.Request) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return all.page(ctx, request(o), o.Continue)
+			return l.page(ctx, request(o), o.Continue)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.Watch = true
 			ctx, end := withWatchTimeout(ctx, o.TimeoutSeconds)
-			w, err := all.watch(ctx, request(o), o.SendInitialEvents != nil && *o.SendInitialEvents, end)
+			w, err := l.watch(ctx, request(o), o.SendInitialEvents != nil && *o.SendInitialEvents, end)
 			if err != nil {
 				end()
 				return nil, err
 			}
 			return ending{w, end}, nil
 		},
-	}, nil
+	}
 }
 
 // send sends a request and returns the object of its answer.

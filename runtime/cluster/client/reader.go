@@ -23,7 +23,7 @@ func NewReader[T any](r Resource[T], most int) *Reader[T] {
 
 // List reads a list that has one page.
 func (r *Reader[T]) List(body io.Reader) (runtime.Object, error) {
-	r.lists.crowd, r.lists.read, r.lists.pages = crowd{}, 0, 0
+	r.lists.restart()
 	return r.lists.decode(body, asProtobuf)
 }
 

@@ -28,6 +28,8 @@ type events[T any] struct {
 	// listing: what a watch sends as a list has not ended; late ends a list that takes too long.
 	listing bool
 	late    *time.Timer
+	// take is that of this list: one that was ended is read on for a moment, beside the next.
+	take func(*T)
 	// pending are events that follow from the last one.
 	pending []watch.Event
 }
@@ -47,8 +49,8 @@ func (l *lists[T]) watch(ctx context.Context, request *rest.Request, listing boo
 		e.read = readProtobufEvent
 	}
 	if listing {
-		l.crowd, l.read, l.pages = crowd{}, 0, 0
-		e.listing, e.late = true, time.AfterFunc(listTimeout, late)
+		l.restart()
+		e.listing, e.take, e.late = true, l.take, time.AfterFunc(listTimeout, late)
 	}
 	return watch.NewStreamWatcher(e, apierrors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet,
 		"ClientWatchDecoding")), nil
@@ -128,7 +130,7 @@ func (e *events[T]) listed(in item) error {
 	if e.lists.read++; e.lists.read > e.maxRead {
 		return e.endless()
 	}
-	object, err := e.next(in)
+	object, err := e.next(in, e.take)
 	// Those of the namespace that are in the list already leave it.
 	for _, gone := range e.crowd.gone {
 		e.add(watch.Deleted, stub(&e.resource, gone, errCrowd))

@@ -2,11 +2,11 @@ package listed
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"sync"
 	"time"
 
@@ -25,10 +25,6 @@ const (
 	checkAway = 100 * time.Millisecond
 	// saveAfter is how long after a change the list is kept, which takes in the changes until then.
 	saveAfter = 2 * time.Second
-	// maxListBytes bounds the list that is kept, some 20,000 Services, and maxValues the values, more than a cluster of
-	// the largest size has. Beyond them the largest namespace is left out: no namespace takes the room of another.
-	maxListBytes = 4 << 20
-	maxValues    = 65536
 )
 
 // ErrNotRead means that there has been no list yet, and that none was kept.
@@ -42,8 +38,9 @@ type Kept interface {
 
 // Options configure a List. Kept and Log may be nil.
 type Options[T, V any] struct {
-	// Value returns the value of an object; false: the object has none. It keeps nothing of the object.
+	// Value returns the value of an object; false: the object has none. Size returns the bytes of its texts and lists.
 	Value func(*T) (V, bool)
+	Size  func(V) int
 	Kept  Kept
 	// Away reports whether the API server does not answer.
 	Away func() bool
@@ -61,26 +58,23 @@ type List[T, V any] struct {
 	mu sync.Mutex
 	// saving: the list is about to be kept.
 	saving bool
-	// out are the namespaces whose objects are left out until the next list; cut, the one that was last not kept.
-	out map[string]bool
+	// cut is the namespace that was last not kept.
 	cut string
-	// all are the values by namespace, empty for a resource without, and name; count is how many they are.
-	all   map[string]map[string]V
-	count int
+	now *values[V]
+	// next are those of the list that is being read.
+	next *values[V]
 }
 
 // New returns a List that has not been read. *T is the type of the resource.
-func New[T, V any](c *client.Client, r client.Resource[T], o Options[T, V]) (*List[T, V], error) {
-	lister, err := client.ListWatch(c, r, metav1.NamespaceAll, "")
-	if err != nil {
-		return nil, err
-	}
+func New[T, V any](c *client.Client, r client.Resource[T], o Options[T, V]) *List[T, V] {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &List[T, V]{
-		opts: o, client: c, lister: lister, name: r.Name, first: make(chan struct{}), all: map[string]map[string]V{},
-	}, nil
+	l := &List[T, V]{
+		opts: o, client: c, name: r.Name, first: make(chan struct{}), now: newValues(o.Size), next: newValues(o.Size),
+	}
+	l.lister = client.ListWatchInto(c, r, l.begin)
+	return l
 }
 
 // Run follows the objects until ctx ends.
@@ -95,15 +89,21 @@ func (l *List[T, V]) Run(ctx context.Context) error {
 func (l *List[T, V]) Get(namespace, name string) (V, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	v, ok := l.all[namespace][name]
-	return v, ok
+	return l.now.get(namespace, name)
 }
 
-// In returns the values of a namespace by name.
-func (l *List[T, V]) In(namespace string) map[string]V {
+// In returns the values of a namespace by name; ok is false if there are more than most.
+func (l *List[T, V]) In(namespace string, most int) (all map[string]V, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return maps.Clone(l.all[namespace])
+	in := l.now.all[namespace]
+	if in == nil {
+		return nil, true
+	}
+	if len(in.values) > most {
+		return nil, false
+	}
+	return maps.Clone(in.values), true
 }
 
 // Wait waits for the first list, at most 4 s, and fails with ErrNotRead. Without an answer of the API server it takes
@@ -143,10 +143,8 @@ func (l *List[T, V]) load() bool {
 	select {
 	case <-l.first: // a list came meanwhile
 	default:
-		l.all, l.count = all, 0
-		for _, of := range all {
-			l.count += len(of)
-		}
+		l.now = newValues(l.opts.Size)
+		l.now.take(all)
 	}
 	return true
 }
@@ -169,86 +167,54 @@ func (l *List[T, V]) changed() {
 
 // fitting returns the encoded list, without the largest namespaces if it would be too large; l.mu is held.
 func (l *List[T, V]) fitting() []byte {
-	parts, size := map[string]json.RawMessage{}, 2
-	for namespace, of := range l.all {
-		data, err := json.Marshal(of)
-		if err != nil {
-			return nil
-		}
-		parts[namespace] = data
-		size += len(data) + len(namespace) + len(`"":,`)
-	}
-	for size > maxListBytes {
-		largest := client.Largest(parts, "", func(data json.RawMessage) int { return len(data) })
-		if largest != l.cut {
-			l.cut = largest
-			l.opts.Log.Warn("a list is too large to be kept; it is kept without its largest namespace", "resource", l.name,
-				"namespace", largest, "bytes", maxListBytes)
-		}
-		size -= len(parts[largest]) + len(largest) + len(`"":,`)
-		delete(parts, largest)
-	}
-	data, err := json.Marshal(parts)
+	data, cut, err := l.now.encode()
 	if err != nil {
 		return nil
 	}
+	if cut != "" && cut != l.cut {
+		l.opts.Log.Warn("a list is too large to be kept; it is kept without its largest namespaces", "resource", l.name,
+			"namespace", cut, "bytes", maxListBytes)
+	}
+	l.cut = cut
 	return data
 }
 
-// set takes an object; l.mu is held.
-func (l *List[T, V]) set(o any) error {
-	v, ok := o.(*T)
-	if !ok {
-		return fmt.Errorf("the API server sent a %T", o)
+// begin begins a list. What was taken of one that did not end is forgotten.
+func (l *List[T, V]) begin() (take func(*T)) {
+	next := newValues(l.opts.Size)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next = next
+	return func(o *T) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.set(next, o)
 	}
-	is := o.(metav1.Object)
+}
+
+// set takes an object into values, and reports whether it changed them; l.mu is held.
+func (l *List[T, V]) set(into *values[V], o *T) bool {
+	is, ok := any(o).(metav1.Object)
+	if !ok {
+		return false // no object of the API
+	}
 	namespace, name := is.GetNamespace(), is.GetName()
-	value, ok := l.opts.Value(v)
-	if !ok {
-		l.remove(namespace, name)
-		return nil
+	before, had := into.get(namespace, name)
+	value, has := l.opts.Value(o)
+	switch {
+	case !has:
+		into.remove(namespace, name)
+		return had
+	case had && reflect.DeepEqual(before, value):
+		return false // another label, or another version
 	}
-	if l.out[namespace] {
-		return nil
+	if outNamespace, outName := into.set(namespace, name, value); outNamespace != "" || outName != "" {
+		l.client.LeaveOut(client.LeftOut{
+			Resource: l.name, Namespace: outNamespace, Name: outName,
+			Reason: fmt.Sprintf("what this node needs of all of them has more than %d bytes, and this has most", maxBytes),
+		})
 	}
-	if _, has := l.all[namespace][name]; !has {
-		if l.count >= maxValues && !l.makeRoom(namespace) {
-			return nil
-		}
-		l.count++
-	}
-	if l.all[namespace] == nil {
-		l.all[namespace] = map[string]V{}
-	}
-	l.all[namespace][name] = value
-	return nil
-}
-
-// makeRoom leaves out the largest namespace, and reports whether that is another than the given one; l.mu is held.
-func (l *List[T, V]) makeRoom(namespace string) bool {
-	largest := client.Largest(l.all, namespace, func(of map[string]V) int { return len(of) })
-	if l.opts.Log.Warn("the API server has more objects than are followed; those of the largest namespace are unknown to "+
-		"containers", "resource", l.name, "namespace", largest, "followed", maxValues); largest == "" {
-		return false // a resource without namespaces
-	}
-	if l.out == nil {
-		l.out = map[string]bool{}
-	}
-	l.out[largest] = true
-	l.count -= len(l.all[largest])
-	delete(l.all, largest)
-	return largest != namespace
-}
-
-// remove forgets an object; l.mu is held.
-func (l *List[T, V]) remove(namespace, name string) {
-	if _, has := l.all[namespace][name]; !has {
-		return
-	}
-	l.count--
-	if delete(l.all[namespace], name); len(l.all[namespace]) == 0 {
-		delete(l.all, namespace)
-	}
+	return true
 }
 
 // store is a List as the store of its Reflector.
@@ -258,10 +224,16 @@ func (s *store[T, V]) list() *List[T, V] { return (*List[T, V])(s) }
 
 // Add takes an object.
 func (s *store[T, V]) Add(o any) error {
+	object, ok := o.(*T)
+	if !ok {
+		return fmt.Errorf("the API server sent a %T", o)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.list().changed()
-	return s.list().set(o)
+	if l := s.list(); l.set(l.now, object) {
+		l.changed()
+	}
+	return nil
 }
 
 // Update takes a newer object.
@@ -275,22 +247,17 @@ func (s *store[T, V]) Delete(o any) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.list().remove(is.GetNamespace(), is.GetName())
+	s.now.remove(is.GetNamespace(), is.GetName())
 	s.list().changed()
 	return nil
 }
 
-// Replace takes a list.
-func (s *store[T, V]) Replace(all []any, _ string) error {
+// Replace takes that the list has been read whole.
+func (s *store[T, V]) Replace([]any, string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.list()
-	l.all, l.count, l.out = map[string]map[string]V{}, 0, nil
-	for _, o := range all {
-		if err := l.set(o); err != nil {
-			return err
-		}
-	}
+	l.now, l.next = l.next, newValues(l.opts.Size)
 	l.changed()
 	select {
 	case <-l.first:

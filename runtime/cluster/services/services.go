@@ -3,6 +3,8 @@ package services
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 
@@ -11,10 +13,14 @@ import (
 
 	"github.com/journalet/journalet/runtime/cluster/client"
 	"github.com/journalet/journalet/runtime/cluster/listed"
+	"github.com/journalet/journalet/runtime/cri/expand"
 )
 
 // apiServer is the Service of namespace default whose variables every container gets.
 const apiServer = "kubernetes"
+
+// maxLinked is more Services than a process can have the variables of: those of one take 120 bytes at least.
+const maxLinked = expand.MaxTotalBytes / 120
 
 // ErrNotRead means that the Services have not been read yet. The text is the kubelet's.
 var ErrNotRead = errors.New("services have not yet been read at least once, cannot construct envvars")
@@ -24,19 +30,20 @@ type Services struct {
 	all *listed.List[corev1.Service, service]
 }
 
-// New returns Services that have not been read. kept may be nil; away reports whether the API server does not answer.
-func New(c *client.Client, kept listed.Kept, away func() bool) (*Services, error) {
-	all, err := listed.New(c, client.Services, listed.Options[corev1.Service, service]{
-		Value: of, Kept: kept, Away: away,
-	})
-	return &Services{all: all}, err
+// New returns Services that have not been read. kept and log may be nil; away reports whether the API server does not
+// answer.
+func New(c *client.Client, kept listed.Kept, away func() bool, log *slog.Logger) *Services {
+	return &Services{all: listed.New(c, client.Services, listed.Options[corev1.Service, service]{
+		Value: of, Size: service.bytes, Kept: kept, Away: away, Log: log,
+	})}
 }
 
 // Run follows the Services until ctx ends.
 func (s *Services) Run(ctx context.Context) error { return s.all.Run(ctx) }
 
 // Env returns the variables of the API server's Service, and with links those of the Services of a namespace. With wait
-// it waits for the first list, at most 4 s, and fails with ErrNotRead; otherwise it returns what is known.
+// it waits for the first list, at most 4 s, and fails with ErrNotRead; otherwise it returns what is known. More than a
+// process can be given is an error, and takes no memory.
 func (s *Services) Env(ctx context.Context, namespace string, links, wait bool) (map[string]string, error) {
 	if wait {
 		switch err := s.all.Wait(ctx); {
@@ -46,16 +53,21 @@ func (s *Services) Env(ctx context.Context, namespace string, links, wait bool) 
 			return nil, err
 		}
 	}
-	env := map[string]string{}
+	env := variables{all: map[string]string{}, left: expand.MaxTotalBytes}
 	// As in the kubelet, the pod's own Service of that name wins over the API server's.
 	if api, ok := s.all.Get(metav1.NamespaceDefault, apiServer); ok {
-		api.addTo(env)
+		api.addTo(&env)
 	}
 	if links {
-		all := s.all.In(namespace)
+		all, ok := s.all.In(namespace, maxLinked)
 		for _, name := range slices.Sorted(maps.Keys(all)) {
-			all[name].addTo(env)
+			ok = ok && all[name].addTo(&env)
+		}
+		if !ok {
+			return nil, fmt.Errorf("the variables of the Services of namespace %s have more than %d bytes, and Linux starts "+
+				"no process with more; set enableServiceLinks of the pod to false, or delete Services", namespace,
+				expand.MaxTotalBytes)
 		}
 	}
-	return env, nil
+	return env.all, nil
 }

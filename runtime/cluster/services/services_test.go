@@ -30,8 +30,7 @@ func start(t *testing.T, server *fakeapi.Server, kept listed.Kept) *Services {
 		Config: &rest.Config{Host: server.Start(t)}, NodeName: "n", ContentType: "application/json",
 	})
 	must.OK(t, err)
-	s, err := New(c, kept, func() bool { return kept != nil })
-	must.OK(t, err)
+	s := New(c, kept, func() bool { return kept != nil }, nil)
 	done := make(chan struct{})
 	ctx := t.Context()
 	go func() {
@@ -118,6 +117,41 @@ MY_DB_SERVICE_PORT_M_X=53`
 		}
 		env, err = s.Env(t.Context(), "ns", true, true)
 		must.OK(t, err)
+	}
+}
+
+// As with a kubelet, such containers do not start: Linux starts no process with so many variables. Those of other
+// namespaces do.
+func TestVariablesBeyondWhatAProcessTakesAreAnError(t *testing.T) {
+	server := fakeapi.New()
+	server.Create("services", svc("few", "db", "10.0.0.1", corev1.ServicePort{Port: 5432}))
+	many := svc("ports", "s", "10.0.0.1")
+	for i := range 20_000 {
+		many.Spec.Ports = append(many.Spec.Ports, corev1.ServicePort{Port: int32(i)})
+	}
+	server.Create("services", many)
+	for i := range 3000 { // a kilobyte each
+		server.Create("services", svc("many", fmt.Sprintf("s-%060d", i), "10.0.0.1",
+			corev1.ServicePort{Port: 1}, corev1.ServicePort{Port: 2}))
+	}
+	s := start(t, server, nil)
+	for _, namespace := range []string{"many", "ports"} {
+		env, err := s.Env(t.Context(), namespace, true, true)
+		for errors.Is(err, ErrNotRead) {
+			env, err = s.Env(t.Context(), namespace, true, true)
+		}
+		if err == nil || !strings.Contains(err.Error(), namespace) || !strings.Contains(err.Error(), "enableServiceLinks") {
+			t.Errorf("%s: %d variables, %v", namespace, len(env), err)
+		}
+		env, err = s.Env(t.Context(), namespace, false, true)
+		if err != nil || len(env) != 0 {
+			t.Errorf("%s without links: %d variables, %v", namespace, len(env), err)
+		}
+	}
+	env, err := s.Env(t.Context(), "few", true, true)
+	must.OK(t, err)
+	if env["DB_SERVICE_HOST"] != "10.0.0.1" {
+		t.Errorf("got %v", env)
 	}
 }
 
