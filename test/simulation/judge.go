@@ -160,6 +160,8 @@ type decided struct {
 type intent struct {
 	req                  *journaletv1.CallRequested
 	dispatched, finished bool
+	// cause is the record that led to it.
+	cause uint64
 	// withdrawn is the record that withdrew it before its dispatch, 0 for none.
 	withdrawn uint64
 }
@@ -275,7 +277,7 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_CallRequested:
 		h := j.history(author.ID)
-		in := &intent{req: k.CallRequested}
+		in := &intent{req: k.CallRequested, cause: cause}
 		j.intents[id] = in
 		j.onePull(h, in)
 		j.admittedBefore(author.ID, h, in)

@@ -207,9 +207,16 @@ func (b *apiBooks) event(s *sim, e *corev1.Event) {
 
 // startedOfAPI: what has ended at the API server never runs again.
 func (j *judge) startedOfAPI(c *container) {
-	if j.sim.api != nil && !c.startedLate && j.terminalAtAPI(c.uid) {
+	if j.sim.api != nil && !c.startedLate && j.terminalAtAPI(c.uid) && !j.unheardEnd(c.uid, c.intent) {
 		j.broken(neverAgain, c.uid, "%s starts", c.id)
 	}
+}
+
+// unheardEnd reports whether a call was requested before the pod could know that the tenant has ended it, by a write of
+// its status: a pod of the journal continues before the first list of a run (ADR 057).
+func (j *judge) unheardEnd(uid, intent string) bool {
+	in, heard := j.intents[intent], j.history(uid).heardEnd
+	return in != nil && j.sim.tenants != nil && j.sim.tenants.ended[types.UID(uid)] && (heard == 0 || in.cause < heard)
 }
 
 // terminalAtAPI reports whether the API server has a terminal phase of a pod.

@@ -82,10 +82,12 @@ type leftShare struct {
 const cutsAt = chunker.Pol(0x3DA3358B4DC173)
 
 func (s *sim) startTenants() {
-	s.tenants = &tenants{s: s, mine: map[types.UID]bool{}, beyond: map[types.UID]bool{}, books: tenantBooks{
-		others: map[types.UID]*otherBook{}, left: map[string]*leftShare{}, measure: bus.NewMeasure(cutsAt),
-		seen: map[string]bool{}, changes: map[string]int{}, patches: map[string]int{}, recorded: map[string]int{},
-	}}
+	s.tenants = &tenants{
+		s: s, mine: map[types.UID]bool{}, beyond: map[types.UID]bool{}, ended: map[types.UID]bool{}, books: tenantBooks{
+			others: map[types.UID]*otherBook{}, left: map[string]*leftShare{}, measure: bus.NewMeasure(cutsAt),
+			seen: map[string]bool{}, changes: map[string]int{}, patches: map[string]int{}, recorded: map[string]int{},
+		},
+	}
 	var check func()
 	check = func() {
 		s.tenants.check()

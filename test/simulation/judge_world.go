@@ -115,6 +115,8 @@ type podHistory struct {
 	requests []admissionRequest
 	// openCalls are its calls without an outcome.
 	openCalls []*intent
+	// heardEnd is the first record by which its source has a terminal phase of it, 0 for none.
+	heardEnd uint64
 	// hadVolume is set if its scratchVolume was set up when records were lost, until it finishes.
 	hadVolume bool
 }
@@ -148,6 +150,9 @@ func (h *podHistory) onUpdate(s *sim, seq uint64, at time.Duration, u *journalet
 	digest, api := u.GetPod().GetDigest(), u.GetPod().GetApi()
 	m := s.manifests.byDigest[digest]
 	h.apiPod = h.apiPod || api != nil
+	if h.heardEnd == 0 && api.GetTerminalPhase() != journaletv1.PodPhase_POD_PHASE_UNSPECIFIED {
+		h.heardEnd = seq
+	}
 	switch {
 	case u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD:
 		h.gone, h.endsAt, h.endsBy, h.reported, h.updates = false, -1, 0, reportedStatus{}, nil
@@ -228,7 +233,7 @@ func (j *judge) sandboxCreated(o *objects, x *sandbox, gone bool, listed time.Du
 	if h := j.history(x.uid); h.gone {
 		j.broken(noneOfGonePods, x.uid, "sandbox %s is created", x.id)
 	}
-	if j.sim.api != nil && j.terminalAtAPI(x.uid) {
+	if j.sim.api != nil && j.terminalAtAPI(x.uid) && !j.unheardEnd(x.uid, x.intent) {
 		// Such a pod has no containers in memory, so that it would get a sandbox and nothing else.
 		j.broken(neverAgain, x.uid, "sandbox %s is created", x.id)
 	}

@@ -163,6 +163,8 @@ type tenants struct {
 	s *sim
 	// mine are the tenant's pods, beyond those that the node cannot take.
 	mine, beyond map[types.UID]bool
+	// ended are the tenant's pods whose status the tenant has written as ended.
+	ended map[types.UID]bool
 	// crashedAt is when a pod of many containers that crash was created last, in uptime, 0 for never.
 	crashedAt time.Duration
 	// patched is how many bytes of manifests have come from patches.
@@ -339,6 +341,8 @@ func (s *sim) tenantStatus(o Op) {
 	}
 	if hasEnded(p) {
 		next.Status.Phase = p.Status.Phase
+	} else if hasEnded(next) {
+		s.tenants.ended[p.UID] = true
 	}
 	s.api.put(next)
 }
