@@ -112,7 +112,13 @@ func TestPatchesOfALargePod(t *testing.T) {
 			g.create(g.ns.mine, node.Pod("large", node.Image, node.Idle, func(p *corev1.Pod) {
 				p.Spec.Containers[0].Args = []string{strings.Repeat("<", largeArgs)}
 			}))
-			each(patches, func(i int) { g.label("large", fmt.Sprint(i)) })
+			if *realAPI != "" { // it repeats each of several at once until it is the only one, or half a minute is over
+				for i := range patches {
+					g.label("large", fmt.Sprint(i))
+				}
+			} else {
+				each(patches, func(i int) { g.label("large", fmt.Sprint(i)) })
+			}
 			g.bystander() // comes after all of them in the watch
 		},
 		check: func(g *target) {

@@ -16,7 +16,7 @@ import (
 
 const (
 	// inBytes is how much of a file is read at once.
-	inBytes = 256 << 10
+	inBytes = 32 << 10
 	// maxProblems bounds the problems of one report.
 	maxProblems = 8
 	// sinceSlack is how much older than the requested time a rotated file must be to be left out unread: its clock is the
