@@ -8,7 +8,6 @@ require (
 	github.com/charmbracelet/x/ansi v0.11.7
 	github.com/cockroachdb/datadriven v1.0.3
 	github.com/containerd/containerd/api v1.11.1
-	github.com/coreos/go-iptables v0.8.0
 	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/creack/pty v1.1.24
 	github.com/euank/go-kmsg-parser v2.0.0+incompatible

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/coreos/go-iptables/iptables"
-
 	"github.com/journalet/journalet/runtime/program"
 )
 
@@ -20,7 +18,7 @@ const (
 	lockSeconds = 5
 )
 
-// Tables are the rules of one family of addresses. Its methods are those of go-iptables.
+// Tables are the rules of one family of addresses.
 type Tables interface {
 	ChainExists(table, chain string) (bool, error)
 	NewChain(table, chain string) error
@@ -66,11 +64,11 @@ func Machine() ([]Family, error) {
 	var out []Family
 	var errs []error
 	for _, f := range []Family{{Name: "IPv4"}, {Name: "IPv6", IPv6: true}} {
-		proto := iptables.ProtocolIPv4
+		name := "iptables"
 		if f.IPv6 {
-			proto = iptables.ProtocolIPv6
+			name = "ip6tables"
 		}
-		t, err := iptables.New(iptables.IPFamily(proto), iptables.Timeout(lockSeconds))
+		t, err := newTables(name)
 		if err != nil {
 			errs = append(errs, err)
 			continue

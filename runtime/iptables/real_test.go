@@ -36,21 +36,18 @@ func TestChainsOfAMachine(t *testing.T) {
 			t.Errorf("%s: the chain %s is there: %v", f.Name, firewallChain, ok)
 		}
 	}
-	exists, ok := families[0].Tables.(interface {
-		Exists(table, chain string, rule ...string) (bool, error)
-		List(table, chain string) ([]string, error)
-	})
-	if !ok {
-		t.Fatal("the tables cannot be listed")
-	}
+	v4 := tables{"iptables"}
 	for chain, rule := range map[string][]string{
 		"INPUT": {"-j", firewallChain}, "OUTPUT": {"-j", firewallChain}, firewallChain: dropRule,
 	} {
-		if ok, err := exists.Exists(filter, chain, rule...); err != nil || !ok {
+		if ok, err := v4.exists(filter, chain, rule...); err != nil || !ok {
 			t.Errorf("no rule %v in %s: %v", rule, chain, err)
 		}
-		if list, err := exists.List(filter, chain); err != nil || len(list) != 2 { // the chain, and one rule
-			t.Errorf("%s has %v (%v), want one rule", chain, list, err)
+		if err := v4.rule(filter, "-S", chain, "1"); err != nil {
+			t.Errorf("%s has no rule: %v", chain, err)
+		}
+		if err := v4.rule(filter, "-D", chain, "2"); err == nil {
+			t.Errorf("%s has another rule", chain)
 		}
 	}
 }

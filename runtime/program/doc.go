@@ -1,4 +1,3 @@
 // Package program is how the agent starts programs of its node, in an environment that is the same on each: what
-// systemd or an operator has given the agent is none of theirs. A rule of test/arch keeps os/exec to it. The one
-// program that is started without it is iptables, by go-iptables, which takes no environment.
+// systemd or an operator has given the agent is none of theirs. A rule of test/arch keeps os/exec to it.
 package program
