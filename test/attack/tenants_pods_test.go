@@ -105,20 +105,18 @@ func (g *target) label(pod, value string) {
 
 // A label of one's own large pod is changed again and again. Of each version the node stores what differs.
 func TestPatchesOfALargePod(t *testing.T) {
-	const bound, patches = 64 << 20, 300
+	const bound = 64 << 20
+	patches, patched := 300, each
+	if *realAPI != "" { // it repeats each of several at once until it is the only one, or half a minute is over
+		patches, patched = 100, inTurn
+	}
 	attack{
 		tenants: true, flags: []string{"--journal-retention-bytes", fmt.Sprint(bound)},
 		begin: func(g *target) {
 			g.create(g.ns.mine, node.Pod("large", node.Image, node.Idle, func(p *corev1.Pod) {
 				p.Spec.Containers[0].Args = []string{strings.Repeat("<", largeArgs)}
 			}))
-			if *realAPI != "" { // it repeats each of several at once until it is the only one, or half a minute is over
-				for i := range patches {
-					g.label("large", fmt.Sprint(i))
-				}
-			} else {
-				each(patches, func(i int) { g.label("large", fmt.Sprint(i)) })
-			}
+			patched(patches, func(i int) { g.label("large", fmt.Sprint(i)) })
 			g.bystander() // comes after all of them in the watch
 		},
 		check: func(g *target) {

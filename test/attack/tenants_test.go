@@ -50,6 +50,7 @@ func newNamespaces(g *target) *namespaces {
 	for _, name := range []string{n.mine, n.others} {
 		g.must(http.MethodPost, "/api/v1/namespaces", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil)
 	}
+	n.restrict(g)
 	g.AtTheEnd(func() {
 		for _, name := range []string{"namespaces/" + n.mine, "namespaces/" + n.others, "nodes/" + g.Node} {
 			_, _ = g.send(http.MethodDelete, "/api/v1/"+name, nil, nil) // the cluster removes what is in it
@@ -65,6 +66,18 @@ func newNamespaces(g *target) *namespaces {
 		}
 	}
 	return n
+}
+
+// restrict has a real API server let the attacker do what a tenant may who edits its namespace, and no more.
+func (n *namespaces) restrict(g *target) {
+	if *realAPI == "" {
+		return
+	}
+	g.must(http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/namespaces/"+n.mine+"/rolebindings", map[string]any{
+		"metadata": map[string]any{"name": "edit"},
+		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+		"subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": n.mine}},
+	}, nil)
 }
 
 // send sends a request to the API server, and returns its status. The error is that of an answer other than success,
@@ -85,6 +98,10 @@ func (g *target) send(method, path string, body, answer any) (int, error) {
 	request.Header.Set("Content-Type", "application/json")
 	if method == http.MethodPatch {
 		request.Header.Set("Content-Type", "application/merge-patch+json")
+	}
+	if *realAPI != "" && strings.HasPrefix(path, of(g.ns.mine, "")) { // what an administrator may, no tenant may
+		request.Header.Set("Impersonate-User", g.ns.mine)
+		request.Header.Set("Impersonate-Group", "system:authenticated")
 	}
 	res, err := g.ns.client.Do(request)
 	if err != nil {
@@ -167,6 +184,13 @@ func each(n int, do func(i int)) {
 	}
 	close(next)
 	all.Wait()
+}
+
+// inTurn does something so many times.
+func inTurn(n int, do func(i int)) {
+	for i := range n {
+		do(i)
+	}
 }
 
 // emptyNamespaces deletes all pods of the tenants, and waits until they are gone.

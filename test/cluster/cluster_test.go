@@ -73,6 +73,7 @@ func TestControlPlane(t *testing.T) {
 	t.Run("expired certificate is refused", func(t *testing.T) { expiredIsRefused(t, c) })
 	t.Run("bootstrap request is signed", func(t *testing.T) { bootstrapIsSigned(t, c) })
 	t.Run("kubectl reports its version", func(t *testing.T) { kubectlWorks(t, c) })
+	t.Run("tenant is answered", func(t *testing.T) { tenantIsAnswered(t, c) })
 	t.Run("requests are in the audit log", func(t *testing.T) { requestsAreAudited(t, c) })
 	t.Run("state survives kills", func(t *testing.T) { stateSurvivesKills(t, c) })
 	t.Run("frozen API server answers nothing", func(t *testing.T) { frozenAnswersNothing(t, c) })
