@@ -32,8 +32,9 @@ func TestSessionsOfOneTenant(t *testing.T) {
 	var mu sync.Mutex
 	var all []net.Conn
 	attack{
-		// The stream of a command to the runtime is SPDY, whose compression of headers takes 620 KiB.
-		tenants: true, memory: 336 << 20,
+		// The stream of a command to the runtime is SPDY, whose compression of headers takes 620 KiB. The bound is the
+		// unit's GOMEMLIMIT, from which on garbage is collected at once.
+		tenants: true, memory: 384 << 20,
 		begin: func(g *target) {
 			g.create(g.ns.mine, node.Pod("mine", node.Image, "echo hello; "+node.Idle))
 			g.awaitPod(g.ns.mine, "mine", "to run", node.Ready)
