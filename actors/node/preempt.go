@@ -97,13 +97,18 @@ func larger(x, y *journaletv1.PodDemand) bool {
 	return cmp.Or(cmp.Compare(x.GetMemoryBytes(), y.GetMemoryBytes()), cmp.Compare(x.GetMilliCpu(), y.GetMilliCpu())) > 0
 }
 
-// candidates returns the pods that a pod of this priority may preempt, those of the lowest priority last, since
-// nearest takes the last of equal pods.
-func (a *Actor) candidates(priority int32) []Candidate {
+// candidates returns the pods that a pod may preempt, those of the lowest priority last, since nearest takes the last
+// of equal pods. local is set for a pod of a local source.
+func (a *Actor) candidates(priority int32, local bool) []Candidate {
+	cluster := a.inCluster()
 	var all []Candidate
 	for _, uid := range slices.Sorted(maps.Keys(a.state.Pods)) {
 		p := a.state.Pods[uid]
-		if p.GetTerminated() || p.GetPreempted() || p.GetPriority() >= priority {
+		lower := p.GetPriority() < priority
+		if cluster {
+			lower = a.lowerInCluster(uid, priority, local)
+		}
+		if p.GetTerminated() || p.GetPreempted() || !lower {
 			continue
 		}
 		all = append(all, Candidate{UID: uid, Demand: p.GetDemand(), QOS: p.GetQos(), Priority: p.GetPriority()})
@@ -131,7 +136,7 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error
 	var victims []Candidate
 	if len(short) > 0 {
 		var err error
-		if victims, err = Victims(a.candidates(q.GetPriority()), short); err != nil {
+		if victims, err = Victims(a.candidates(q.GetPriority(), !q.GetSharesName()), short); err != nil {
 			return emit(rejected(q, a.noRoom(q.GetDemand())))
 		}
 	}

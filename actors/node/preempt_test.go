@@ -169,3 +169,28 @@ func TestAdmissionBesideAVictimCostsNoSearchOfAllPods(t *testing.T) {
 		t.Errorf("%v allocations with 10 pods, %v with 1000", few, many)
 	}
 }
+
+// inCluster has an event about a node with an API server, or about a pod of that server.
+func inCluster(e *journaletv1.Event) *journaletv1.Event {
+	if q := e.GetAdmissionRequested(); q != nil {
+		q.SharesName = true
+	} else {
+		e.GetAgentStarted().Config.Sources = []string{messages.APISource, messages.FileSource}
+	}
+	return e
+}
+
+func TestInAClusterOnlyCriticalPodsPreempt(t *testing.T) {
+	a := New()
+	expect(t, a, "admit web, reject mid OutOfcpu, pending critical[web]", inCluster(started(1000)),
+		inCluster(admission("web", 0, 600)), inCluster(admission("mid", 1000, 600)),
+		inCluster(admission("critical", systemCritical, 600)))
+}
+
+func TestInAClusterAPodOfAFileIsCritical(t *testing.T) {
+	a := New()
+	expect(t, a, "admit proxy, reject critical OutOfcpu, reject other OutOfcpu, admit web", inCluster(started(1000)),
+		admission("proxy", 0, 600), inCluster(admission("critical", systemCritical, 600)), admission("other", 0, 600),
+		inCluster(admission("web", 1000, 400)))
+	expect(t, a, "pending log[web], pending higher[proxy]", admission("log", -1, 400), admission("higher", 1, 600))
+}

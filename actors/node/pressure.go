@@ -35,6 +35,8 @@ const (
 	evictionRetry = time.Minute
 	// hardGrace is the grace period of a pod that a hard threshold ends. kubelet: immediateEvictionGracePeriodSeconds.
 	hardGrace = time.Second
+	// messageAgain follows the kubelet's message of a pod that comes back.
+	messageAgain = "The pod starts again when the node is no longer short."
 	// conditionTimer begins the names of the timers that end conditions.
 	conditionTimer = "pressure "
 )
@@ -70,8 +72,24 @@ func (a *Actor) evolvePressure(e actors.Event, fired string) {
 		a.noLongerWaits(k.PodReclaimed.GetUid())
 	case *journaletv1.Event_PodFinished:
 		a.noLongerWaits(k.PodFinished.GetUid())
+		a.forgetEvicted(k.PodFinished.GetUid())
 	case *journaletv1.Event_ImagesReclaimed:
 		p.Images = false
+	case *journaletv1.Event_PodEvictionDecided:
+		if at, found := slices.BinarySearch(p.GetEnded(), k.PodEvictionDecided.GetUid()); !found &&
+			k.PodEvictionDecided.GetReadmittedAfterPressure() {
+			p.Ended = slices.Insert(p.Ended, at, k.PodEvictionDecided.GetUid())
+		}
+	case *journaletv1.Event_PodReadmitted:
+		a.forgetEvicted(k.PodReadmitted.GetUid())
+	}
+}
+
+// forgetEvicted records that a pod that pressure ended is to be admitted again, or is gone.
+func (a *Actor) forgetEvicted(uid string) {
+	p := a.state.Pressure
+	if at, found := slices.BinarySearch(p.GetEnded(), uid); found {
+		p.Ended = slices.Delete(slices.Clone(p.GetEnded()), at, at+1)
 	}
 }
 
@@ -103,6 +121,9 @@ func (a *Actor) underPressure(q *journaletv1.AdmissionRequested, pod *corev1.Pod
 // pods end anyway.
 func (a *Actor) decidePressure(e actors.Event, emit actors.Emit) error {
 	if err := a.decideConditions(e, emit); err != nil || underWay(a.state.GetShutdown()) {
+		return err
+	}
+	if err := a.readmitEvicted(emit); err != nil {
 		return err
 	}
 	observed := e.Body.GetPressureObserved()
@@ -222,6 +243,20 @@ func (a *Actor) beginReclaim(o *journaletv1.PressureObserved, emit actors.Emit) 
 	return emit(messages.NewEvent(&journaletv1.ImageReclaimRequested{}))
 }
 
+// readmitEvicted admits again what pressure has ended, once the node has no condition of it: the transition period
+// keeps a pod that causes the pressure from coming back at once.
+func (a *Actor) readmitEvicted(emit actors.Emit) error {
+	if len(a.state.Pressure.GetConditions()) > 0 {
+		return nil
+	}
+	for _, uid := range slices.Clone(a.state.Pressure.GetEnded()) {
+		if err := emit(messages.NewEvent(&journaletv1.PodReadmitted{Uid: uid})); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // evictOne ends the first pod of the ranking. If there is none it is measured again after a while.
 func (a *Actor) evictOne(o *journaletv1.PressureObserved, emit actors.Emit) error {
 	t := pressure.Acting(o.GetThresholds())
@@ -239,24 +274,30 @@ func (a *Actor) evictOne(o *journaletv1.PressureObserved, emit actors.Emit) erro
 	if t.GetSoft() {
 		grace = a.state.GetConfig().GetEviction().GetMaxPodGrace()
 	}
+	again, message := a.local(victim.UID), evictionMessage(t, victim.Usage)
+	if again {
+		message += messageAgain
+	}
 	return emit(messages.NewEvent(&journaletv1.PodEvictionDecided{
-		Uid: victim.UID, Reason: ReasonEvicted, Message: evictionMessage(t, victim.Usage), Grace: grace,
+		Uid: victim.UID, Reason: ReasonEvicted, Message: message, Grace: grace,
 		Signal: t.GetSignal(), Resource: string(pressure.Signal(t.GetSignal()).Resource()),
-		Containers: victim.Usage.GetContainers(),
+		Containers: victim.Usage.GetContainers(), ReadmittedAfterPressure: again,
 	}))
 }
 
-// evictable returns the pods that run and are not critical, in no order that counts.
+// evictable returns the pods that run and are not critical, in no order that counts. In a cluster pods of local sources
+// are critical, as for the kubelet: they carry what the other pods need (ADR 086).
 func (a *Actor) evictable(o *journaletv1.PressureObserved) []pressure.Candidate {
 	usage := map[string]*journaletv1.PodUsage{}
 	for _, u := range o.GetPods() {
 		usage[u.GetUid()] = u
 	}
+	cluster := a.inCluster()
 	var all []pressure.Candidate
 	for _, uid := range slices.Sorted(maps.Keys(a.state.Pods)) {
 		p := a.state.Pods[uid]
 		// One without a sandbox has nothing to give back.
-		if p.GetTerminated() || p.GetPriority() >= systemCritical || usage[uid] == nil {
+		if p.GetTerminated() || p.GetPriority() >= systemCritical || usage[uid] == nil || cluster && a.local(uid) {
 			continue
 		}
 		all = append(all, pressure.Candidate{

@@ -153,7 +153,7 @@ func (a *Actor) decideResize(uid string) *journaletv1.Event {
 	}
 	if w.GetPriority() >= systemCritical {
 		short := a.shortages(want, a.usedAfterVictims().minus(mine))
-		if victims, err := Victims(a.candidates(w.GetPriority()), short); err == nil {
+		if victims, err := Victims(a.candidates(w.GetPriority(), a.local(uid)), short); err == nil {
 			h := &journaletv1.ResizePendingPreemption{
 				Uid: uid, FullName: p.GetFullName(), Digest: w.GetDigest(), RequestId: w.GetRequestId(),
 				Reason: r.reason, Message: r.message,

@@ -37,7 +37,8 @@ func (a *Actor) CanRestart(container string) error {
 	case s.GetStage() == admitting:
 		return Refusal("it is not admitted yet: there is nothing to restart")
 	case s.GetEndedByNode() && s.GetReason() == ReasonEvicted:
-		return Refusal("the node evicted it, and does not start it again: change its manifest, and another pod of it starts")
+		return Refusal("the node evicted it, and starts it again when it is no longer short; " +
+			"another pod of it starts at once if its manifest changes")
 	case s.GetEndedByNode():
 		return Refusal("the node ended it (" + s.GetReason() + "): it is admitted again after that, see journalet uncordon")
 	case s.GetStage() == terminating:

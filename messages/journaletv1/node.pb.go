@@ -721,8 +721,8 @@ func (x *AdmissionDeferred) GetMessage() string {
 type AdmissionPendingPreemption struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// UIDs of the pods to terminate, all of lower priority. None for a pod that waits for victims of an earlier
-	// preemption.
+	// UIDs of the pods to terminate: of lower priority, or, for a pod of a local source in a cluster, of the API server
+	// and not critical (ADR 086). None for a pod that waits for victims of an earlier preemption.
 	Victims []string `protobuf:"bytes,2,rep,name=victims,proto3" json:"victims,omitempty"`
 	// The pod's "namespace/name", for output.
 	FullName string `protobuf:"bytes,3,opt,name=full_name,json=fullName,proto3" json:"full_name,omitempty"`
@@ -1197,9 +1197,11 @@ type PodEvictionDecided struct {
 	// What is short by that signal: memory, ephemeral-storage, inodes, pids.
 	Resource string `protobuf:"bytes,6,opt,name=resource,proto3" json:"resource,omitempty"`
 	// The containers above their request of it.
-	Containers    []*ContainerExcess `protobuf:"bytes,7,rep,name=containers,proto3" json:"containers,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Containers []*ContainerExcess `protobuf:"bytes,7,rep,name=containers,proto3" json:"containers,omitempty"`
+	// Of an eviction under pressure: PodReadmitted follows once no condition of pressure is left (ADR 086).
+	ReadmittedAfterPressure bool `protobuf:"varint,8,opt,name=readmitted_after_pressure,json=readmittedAfterPressure,proto3" json:"readmitted_after_pressure,omitempty"`
+	unknownFields           protoimpl.UnknownFields
+	sizeCache               protoimpl.SizeCache
 }
 
 func (x *PodEvictionDecided) Reset() {
@@ -1281,7 +1283,15 @@ func (x *PodEvictionDecided) GetContainers() []*ContainerExcess {
 	return nil
 }
 
-// PodReadmitted ends the incarnation of a pod that a drain or a shutdown ended, so that its source adds it again.
+func (x *PodEvictionDecided) GetReadmittedAfterPressure() bool {
+	if x != nil {
+		return x.ReadmittedAfterPressure
+	}
+	return false
+}
+
+// PodReadmitted ends the incarnation of a pod that a drain, a shutdown or pressure ended, so that its source adds it
+// again.
 type PodReadmitted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -2083,8 +2093,10 @@ type NodePressure struct {
 	Signal     string        `protobuf:"bytes,4,opt,name=signal,proto3" json:"signal,omitempty"`
 	WaitingFor []string      `protobuf:"bytes,5,rep,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
 	// EvictionProgressed.request_id of the last request to measure.
-	RequestId     uint64 `protobuf:"varint,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Images        bool   `protobuf:"varint,7,opt,name=images,proto3" json:"images,omitempty"`
+	RequestId uint64 `protobuf:"varint,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Images    bool   `protobuf:"varint,7,opt,name=images,proto3" json:"images,omitempty"`
+	// UIDs of the pods that PodEvictionDecided ended with readmitted_after_pressure, sorted.
+	Ended         []string `protobuf:"bytes,8,rep,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2166,6 +2178,13 @@ func (x *NodePressure) GetImages() bool {
 		return x.Images
 	}
 	return false
+}
+
+func (x *NodePressure) GetEnded() []string {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
 }
 
 // NodeState is the fold of the node's events.
@@ -3241,7 +3260,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x06holder\x18\x04 \x01(\tR\x06holder\"T\n" +
 	"\x0fOrphanConfirmed\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12/\n" +
-	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xfc\x01\n" +
+	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xb8\x02\n" +
 	"\x12PodEvictionDecided\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -3251,7 +3270,8 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\bresource\x18\x06 \x01(\tR\bresource\x12=\n" +
 	"\n" +
 	"containers\x18\a \x03(\v2\x1d.journalet.v1.ContainerExcessR\n" +
-	"containers\"!\n" +
+	"containers\x12:\n" +
+	"\x19readmitted_after_pressure\x18\b \x01(\bR\x17readmittedAfterPressure\"!\n" +
 	"\rPodReadmitted\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"N\n" +
 	"\x0fDrainProgressed\x12\x1f\n" +
@@ -3320,7 +3340,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x15ImageReclaimRequested\"?\n" +
 	"\x0fImagesReclaimed\x12\x16\n" +
 	"\x06images\x18\x01 \x01(\rR\x06images\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\x8d\x02\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\xa3\x02\n" +
 	"\fNodePressure\x12:\n" +
 	"\n" +
 	"thresholds\x18\x01 \x03(\v2\x1a.journalet.v1.ThresholdMetR\n" +
@@ -3334,7 +3354,8 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"waitingFor\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x06 \x01(\x04R\trequestId\x12\x16\n" +
-	"\x06images\x18\a \x01(\bR\x06images\"\xdc\x15\n" +
+	"\x06images\x18\a \x01(\bR\x06images\x12\x14\n" +
+	"\x05ended\x18\b \x03(\tR\x05ended\"\xdc\x15\n" +
 	"\tNodeState\x121\n" +
 	"\x06config\x18\x01 \x01(\v2\x19.journalet.v1.AgentConfigR\x06config\x125\n" +
 	"\x04pods\x18\x02 \x03(\v2!.journalet.v1.NodeState.PodsEntryR\x04pods\x128\n" +

@@ -129,3 +129,29 @@ func TestDiskPressureEvictsThePodThatFillsTheDisk(t *testing.T) {
 	}
 	a.Verified()
 }
+
+// A pod fills the disk in its first run only. It ends for that, and runs again when the node is no longer short.
+func TestPodThatPressureEndedStartsAgain(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, "--eviction-hard", "nodefs.available<32Mi", "--eviction-pressure-transition-period", "1s")
+	must.OK(t, os.MkdirAll(a.Root, 0o755))
+	must.OK(t, syscall.Mount("tmpfs", a.Root, "tmpfs", 0, "size=64m,mode=0755"))
+	a.AtTheEnd(func() { _ = syscall.Unmount(a.Root, syscall.MNT_DETACH) })
+	a.start()
+	a.put(newPod("hog", "[ -e /ran/once ] || dd if=/dev/zero of=/v/f bs=1M count=40; touch /ran/once; "+idle, scratch,
+		func(p *corev1.Pod) {
+			ran := corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: t.TempDir()}}
+			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "ran", VolumeSource: ran})
+			c := &p.Spec.Containers[0]
+			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "ran", MountPath: "/ran"})
+		}))
+	first := event(t, a.journal.wait(t, 0, settle, "the eviction", named("pod_eviction_decided")))
+	a.journal.wait(t, 0, settle, "the end of the pressure", func(f messages.Flat) bool {
+		return event(t, f).GetPodReadmitted().GetUid() == first.GetPodEvictionDecided().GetUid()
+	})
+	a.pod("hog", "ready again", ready)
+	if n := len(a.journal.all(named("pod_eviction_decided"))); n != 1 {
+		t.Errorf("%d evictions", n)
+	}
+	a.Verified()
+}

@@ -179,10 +179,6 @@ var known = with(map[string]meant{
 		"memory of several NUMA nodes that a pod gives back",
 	},
 	// Pressure on the node.
-	"eviction: pods that end with static pods": {
-		"nobody else acts on a node without a cluster",
-		"limit of ephemeral storage exceeded, pressure on the node",
-	},
 	"eviction: pods that end within 10 s of the last crossing": {
 		"a swing of 10 s around a threshold is one crossing, whose grace period and minimum reclaim stay",
 		"pressure on the node | measured every 10 s",

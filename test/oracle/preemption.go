@@ -15,12 +15,21 @@ import (
 	"github.com/journalet/journalet/test/oracle/pods"
 )
 
-// generatePreemption returns pods of several priorities that request more than the node has.
+// generatePreemption returns pods of several priorities that request more than the node has: pods of files, and in part
+// of the cases of an API server. No pod of a file has a priority below a critical one of the API server: the kubelet
+// preempts it if its manifest names that priority (docs/SCOPE.md).
 func generatePreemption(m *pods.Generator) string {
-	all := "pods:\n"
+	all, cluster, critical := "pods:\n", m.Chance(60), m.Chance(50)
 	for i := range 2 + m.N(9) {
 		priority := pods.Pick[int32](m, 0, 0, 1, 1000)
 		p := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
+		if p.Annotations = map[string]string{}; cluster && m.Chance(60) {
+			if p.Annotations[configSource] = ofAPIServer; critical {
+				priority = pods.Pick[int32](m, 0, 1, 1000, 2_000_000_000)
+			}
+		} else if cluster && critical {
+			priority = pods.Pick[int32](m, 2_000_000_000, 2_000_001_000)
+		}
 		p.Spec.Priority = &priority
 		p.Name = fmt.Sprintf("p%d", i)
 		r := corev1.ResourceRequirements{}
@@ -67,6 +76,10 @@ func comparePreemption(c *testCase) {
 		if len(problems) > 0 || len(one) != 1 {
 			c.count("rejected")
 			continue
+		}
+		var source struct{ Metadata metav1.ObjectMeta }
+		if yaml.Unmarshal(data, &source) == nil && source.Metadata.Annotations[configSource] == ofAPIServer {
+			one[0].Pod.Annotations[configSource] = ofAPIServer
 		}
 		o, ended, err := ours.AdmitPreempting(one[0])
 		check("our node", err)

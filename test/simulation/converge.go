@@ -254,6 +254,9 @@ func (s *sim) deviations() (wrong deviations) {
 		if s.waitsForNamesake(uid, v, desired) {
 			continue
 		}
+		if s.judge.staysEvicted(uid, v) {
+			sayBy(startsAgain, uid, "%s: nothing is short, and it is %q", s.manifests.names[uid], v.Status.Message)
+		}
 		s.judgePod(uid, v, desired[uid],
 			func(format string, args ...any) { say(uid, s.manifests.names[uid]+": "+format, args...) })
 	}

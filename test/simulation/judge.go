@@ -53,7 +53,7 @@ const (
 	oneIncarnation   = "incarnations of a pod do not overlap"
 	sharesFitNode    = "running pods together fit the node"
 	onePort          = "no two running pods have the same host port"
-	preemptsLower    = "a pod is preempted only for one of higher priority"
+	preemptsLower    = "a pod is preempted only for one of higher priority, in a cluster for a critical one"
 	admittedFirst    = "a pod requests its sandbox after its admission"
 	preemptorStays   = "a pod that others are preempted for is admitted"
 	rejectedRightly  = "a pod is rejected only if it does not fit"

@@ -6,12 +6,14 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors/node"
 	limits "github.com/journalet/journalet/actors/pressure"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -25,6 +27,7 @@ const (
 	onlyCrossings    = "nothing about pressure is recorded but crossings and what the node requests"
 	trueFigures      = "what is recorded of pressure is what the world has"
 	pressureEnds     = "pods end until no threshold acts, or none is left"
+	startsAgain      = "what pressure ended of a local source starts again, once no condition is left and not before"
 )
 
 // sampleTaken is what the world had when the driver measured.
@@ -129,7 +132,17 @@ func (j *judge) bookPressure(rec *journaletv1.Record, e *journaletv1.Event) {
 		if k.PodEvictionDecided.GetReason() == node.ReasonEvicted {
 			j.evictedForNode(rec, k.PodEvictionDecided)
 		}
+	case *journaletv1.Event_PodReadmitted:
+		if j.sim.config.pressed != nil && len(b.conditions) > 0 && !j.rebuilding {
+			j.broken(startsAgain, k.PodReadmitted.GetUid(), "the node has %v", b.conditions)
+		}
 	}
+}
+
+// staysEvicted reports whether an ended pod still shows that pressure ended it, although it is of a local source.
+func (j *judge) staysEvicted(uid string, v *corev1.Pod) bool {
+	return !j.history(uid).apiPod && v.Status.Phase == corev1.PodFailed && v.Status.Reason == node.ReasonEvicted &&
+		strings.HasPrefix(v.Status.Message, "The node was low on resource")
 }
 
 // pressureObserved: a fact is a crossing or an answer, and has the world's figures.
@@ -397,6 +410,8 @@ const (
 	followsWithin = limits.MaxPause + 2*time.Second
 	// endsPressureWithin bounds a cycle on a node without faults: some pods, each with its grace period.
 	endsPressureWithin = 15 * time.Minute
+	// startsAgainWithin is how soon a pod that pressure ended makes way for its next incarnation.
+	startsAgainWithin = 10 * time.Second
 )
 
 // judgePressure has a node without faults run short of something, again and again: each time its condition follows,
@@ -447,6 +462,15 @@ func (s *sim) pressureCycle(r *rand.Rand) {
 	s.play(over+n.transition+limits.Hold+2*followsWithin, 0)
 	if has() {
 		s.judge.broken(conditionsFollow, "", "%s is there %s after the node was short", condition, s.clock.uptime-over)
+	}
+	if len(s.judge.pressure.conditions) > 0 {
+		return // the pods that ended had met another threshold before
+	}
+	s.play(s.clock.uptime+startsAgainWithin, 0)
+	for _, uid := range slices.Sorted(maps.Keys(s.judge.pods)) {
+		if v := s.reported(messages.Pod(uid)); v != nil && s.judge.staysEvicted(uid, v) {
+			s.judge.broken(startsAgain, uid, "%s after the last condition it is %q", startsAgainWithin, v.Status.Message)
+		}
 	}
 }
 

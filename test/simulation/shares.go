@@ -206,7 +206,7 @@ func (j *judge) rejectedForCause(cause uint64, k *journaletv1.AdmissionDecided, 
 			continue
 		case pending:
 			need = need.plus(x.pendingShare)
-		case holds && priorityOf(x.admittedAs) >= priorityOf(m):
+		case holds && !j.mayPreempt(m, j.history(k.GetUid()).apiPod, x):
 			need = need.plus(x.share.most(x.resizing))
 		}
 		ports := x.ports
@@ -254,19 +254,33 @@ func (j *judge) pendingPreemption(seq uint64, at time.Duration, cause uint64,
 	}
 }
 
-// preempted: the victims, as admitted, have a lower priority.
+// preempted: the victims, as admitted, may be preempted.
 func (j *judge) preempted(seq uint64, at time.Duration, by, digest string, uids []string) {
-	mine := priorityOf(j.sim.manifests.byDigest[digest])
+	m := j.sim.manifests.byDigest[digest]
 	for _, uid := range uids {
 		h := j.history(uid)
 		if h.holdsShare {
 			h.terminates(seq, at)
 			h.preemptedAs = h.incarnation
 		}
-		if its := priorityOf(h.admittedAs); its >= mine {
-			j.broken(preemptsLower, uid, "it is preempted for %s: priorities %d and %d", j.sim.manifests.names[by], its, mine)
+		if !j.mayPreempt(m, j.history(by).apiPod, h) {
+			j.broken(preemptsLower, uid, "it is preempted for %s: priorities %d and %d, of the API server %t and %t",
+				j.sim.manifests.names[by], priorityOf(h.admittedAs), priorityOf(m), h.apiPod, j.history(by).apiPod)
 		}
 	}
+}
+
+// mayPreempt reports whether a pod may preempt x. In a cluster that follows the kubelet, to which each static pod is
+// critical: only critical pods preempt, and those of files make way for no pod of the API server.
+func (j *judge) mayPreempt(m *corev1.Pod, api bool, x *podHistory) bool {
+	mine, its := priorityOf(m), priorityOf(x.admittedAs)
+	switch {
+	case !j.sim.config.clustered || !api && !x.apiPod:
+		return its < mine
+	case api:
+		return x.apiPod && mine >= systemCritical && its < mine
+	}
+	return its < max(mine, systemCritical)
 }
 
 func priorityOf(m *corev1.Pod) int32 {

@@ -128,7 +128,7 @@ func NewEvictions(o node.Eviction, w node.Pressured, now time.Time) (*Evictions,
 		},
 	})
 	e.happens(messages.Agent, nil, messages.NewEvent(&journaletv1.AgentStarted{Config: &journaletv1.AgentConfig{
-		NodeName: "n", MaxPods: 110,
+		NodeName: "n", MaxPods: 110, Sources: []string{messages.APISource, messages.FileSource},
 		Allocatable: &journaletv1.NodeCapacity{MilliCpu: 1 << 40, MemoryBytes: 1 << 50, EphemeralStorageBytes: 1 << 50},
 		Eviction: &journaletv1.NodeEviction{
 			TransitionPeriod: durationpb.New(o.Transition),
@@ -149,10 +149,10 @@ func NewEvictions(o node.Eviction, w node.Pressured, now time.Time) (*Evictions,
 // dead is the pod of all dead containers.
 const dead = "dead"
 
-// admission returns the request of a pod: one that a file has is not of the API server.
+// admission returns the request of a pod: to the kubelet, one that does not say where it comes from is not static.
 func admission(p *corev1.Pod) *journaletv1.AdmissionRequested {
 	ref := &journaletv1.PodRef{Uid: string(p.UID), Namespace: p.Namespace, Name: p.Name, Digest: p.Name}
-	if p.Annotations[cri.AnnotationConfigSource] == messages.APISource {
+	if source, named := p.Annotations[cri.AnnotationConfigSource]; !named || source == messages.APISource {
 		ref.Api = &journaletv1.ApiPod{}
 	}
 	q := pod.AdmissionRequest(ref, p)

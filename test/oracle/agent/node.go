@@ -9,6 +9,7 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/test/oracle/node"
 )
@@ -28,6 +29,7 @@ func NewNode(o node.Options) *Node {
 	n.err = n.actor.Evolve(actors.Event{Seq: n.seq, Author: messages.Agent, Body: &journaletv1.Event{
 		Kind: &journaletv1.Event_AgentStarted{AgentStarted: &journaletv1.AgentStarted{Config: &journaletv1.AgentConfig{
 			NodeName: o.NodeName, NodeLabels: o.NodeLabels, MaxPods: uint32(o.Allocatable.Pods().Value()),
+			Sources: []string{messages.APISource, messages.FileSource},
 			Allocatable: &journaletv1.NodeCapacity{
 				MilliCpu: o.Allocatable.Cpu().MilliValue(), MemoryBytes: o.Allocatable.Memory().Value(),
 				EphemeralStorageBytes: o.Allocatable.StorageEphemeral().Value(),
@@ -91,6 +93,11 @@ func (n *Node) Admit(p manifest.Parsed) (string, error) {
 }
 
 func request(p manifest.Parsed) *journaletv1.AdmissionRequested {
-	return pod.AdmissionRequest(
-		&journaletv1.PodRef{Uid: string(p.Pod.UID), Namespace: p.Pod.Namespace, Name: p.Pod.Name, Digest: p.Digest}, p.Pod)
+	ref := &journaletv1.PodRef{
+		Uid: string(p.Pod.UID), Namespace: p.Pod.Namespace, Name: p.Pod.Name, Digest: p.Digest,
+	}
+	if p.Pod.Annotations[cri.AnnotationConfigSource] == messages.APISource {
+		ref.Api = &journaletv1.ApiPod{}
+	}
+	return pod.AdmissionRequest(ref, p.Pod)
 }
