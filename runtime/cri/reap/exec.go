@@ -19,7 +19,7 @@ const (
 
 // Exec runs a command in a container by ExecSync. Past the timeout, and if ctx ends, all its processes are killed; the
 // error is DeadlineExceeded then, or the context's. A timeout of 0 is none: with Drain, the command ends 10 s after
-// its first process at the latest.
+// its first process at the latest, or with ErrLost after a minute if that was too short to be seen.
 func (r *Reaper) Exec(ctx context.Context, rt Execer, id string, command []string, timeout time.Duration, kind Kind) (
 	*runtimeapi.ExecSyncResponse, error,
 ) {
@@ -33,7 +33,13 @@ func (r *Reaper) Exec(ctx context.Context, rt Execer, id string, command []strin
 	}
 	call, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var late atomic.Bool
+	var late, lost atomic.Bool
+	if s != nil && timeout == 0 && kind.Drain {
+		s.onLost(func() {
+			lost.Store(true)
+			cancel()
+		})
+	}
 	if timeout > 0 {
 		within := timeout
 		if s != nil {
@@ -53,6 +59,9 @@ func (r *Reaper) Exec(ctx context.Context, rt Execer, id string, command []strin
 	case late.Load():
 		s.Kill() // waits for what the timer has begun
 		return nil, status.Errorf(codes.DeadlineExceeded, "the command did not end within %s", timeout)
+	case lost.Load():
+		s.Kill() // the runtime may start it all the same
+		return nil, ErrLost
 	case err != nil && s.begins(err):
 		s.Kill()
 	default:

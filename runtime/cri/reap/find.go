@@ -10,6 +10,7 @@ import (
 // seek searches for the session's first process and moves it into a cgroup of the session; s.mu is held.
 func (s *Session) seek() {
 	t := s.r.o.Table
+	s.none = false
 	dir, err := t.Group(s.c.init.PID)
 	if err != nil || !s.alive(s.c.init) {
 		return
@@ -32,6 +33,7 @@ func (s *Session) seek() {
 			found = append(found, p)
 		}
 	}
+	s.none = len(found) == 0 && s.c.own // in the host's namespace a program that another one has replaced is not seen
 	if first, ok := s.choose(found); ok {
 		s.first, s.dir = first, dir
 		s.members[first.PID] = first

@@ -252,6 +252,51 @@ func TestACommandWithoutADeadlineEndsAfterItsFirstProcess(t *testing.T) {
 	}
 }
 
+func TestACommandWithoutADeadlineEndsAlsoIfItsFirstProcessWasNotSeen(t *testing.T) {
+	w := newWorld(t)
+	w.exec = func(ctx context.Context) (*runtimeapi.ExecSyncResponse, error) {
+		w.advance(time.Second) // a slow runtime
+		w.enter(20)
+		w.fork(21, 20)
+		w.end(20)
+		if w.advance(50 * time.Second); ctx.Err() != nil {
+			t.Error("the runtime has less than a minute")
+		}
+		if w.advance(11 * time.Second); ctx.Err() == nil {
+			t.Error("it has no end")
+		}
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	_, err := w.r.Exec(t.Context(), w, "c", command, 0, reap.Kind{Always: true, Drain: true})
+	if !errors.Is(err, reap.ErrLost) {
+		t.Errorf("%v, want ErrLost", err)
+	}
+	w.advance(time.Minute)
+	w.wantAlive(init1, 21) // it could be the application's
+}
+
+func TestACommandWithoutADeadlineThatRunsIsNotLost(t *testing.T) {
+	for name, begin := range map[string]func(w *world){
+		"alone":                func(w *world) { w.enter(20) },
+		"beside another's":     func(w *world) { w.enter(20, "sh", "-c", "y"); w.enter(22, "sh", "-c", "z") },
+		"no process is known":  func(w *world) { w.end(init1) },
+		"in the host's spaces": func(w *world) { w.add(20, shim, "host", dir, "replaced") },
+	} {
+		w := newWorld(t)
+		if name == "in the host's spaces" {
+			w.procs[init1].namespace = "host"
+		}
+		w.exec = func(ctx context.Context) (*runtimeapi.ExecSyncResponse, error) {
+			begin(w)
+			w.advance(time.Hour)
+			return &runtimeapi.ExecSyncResponse{}, ctx.Err()
+		}
+		if _, err := w.r.Exec(t.Context(), w, "c", command, 0, reap.Kind{Always: true, Drain: true}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestOnlyEarlierRunsOfThisAgentAreSwept(t *testing.T) {
 	w := newWorld(t)
 	for pid, name := range map[int]string{20: "agent-a-1", 21: "agent-b-1", 22: "other-a-1"} {

@@ -19,11 +19,18 @@ const (
 	checkMost = time.Second
 	// drainTime is how long the output of a command without a deadline may stay open after its first process has ended.
 	drainTime = 10 * time.Second
+	// lostTime is how long no first process is seen of a command without a deadline until it counts as ended, unseen. No
+	// runtime needs as long to start one.
+	lostTime = time.Minute
 )
 
 // ErrLeft means that processes of the last run of a command could not be killed (state D), so it does not run again.
 var ErrLeft = errors.New("processes of the last run of the command cannot be killed: " +
 	"they wait for a device or a file server; `ps` shows them in state D")
+
+// ErrLost means that a command without a deadline has ended, how is not known, and something has its output open.
+var ErrLost = errors.New("the command has ended, and what it left in the background keeps its output open and cannot " +
+	"be found: redirect the output of that to a file or to /dev/null")
 
 // Kind says how a session is inspected.
 type Kind struct {
@@ -49,6 +56,7 @@ type Session struct {
 
 	mu     sync.Mutex
 	over   bool
+	lost   func()        // ends the runtime's call for ErrLost; nil for none
 	passed time.Duration // since the begin
 	stop   func() bool   // the next inspection
 	// older are processes that were there before the session.
@@ -56,6 +64,8 @@ type Session struct {
 	// first is the first process, in the container's cgroup dir; group is the session's own, "" if it has none.
 	first      Process
 	dir, group string
+	// none is set while no process of the container can be the first one, since it would be seen.
+	none bool
 	// members are the processes that were seen of a session without a cgroup.
 	members map[int]Process
 	gone    time.Duration // since when the first process has ended
@@ -94,6 +104,13 @@ func (r *Reaper) Begin(ctx context.Context, container string, command []string, 
 		s.next(checkLate)
 	}
 	return s, nil
+}
+
+// onLost has f called when the first process can no longer be seen.
+func (s *Session) onLost(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost = f
 }
 
 // await takes the container's turn; false: it was not free in time.
@@ -153,6 +170,9 @@ func (s *Session) check() {
 		if s.first.PID == 0 {
 			if s.passed >= maxTurn {
 				s.pass()
+			}
+			if s.passed >= lostTime && s.lost != nil && s.none {
+				s.lost()
 			}
 			return
 		}
