@@ -157,6 +157,8 @@ reports: ## what people reported of kubelets and others, tried on this agent, on
 	$(LAB) up
 	JOURNALET_TEST_CRI_ENDPOINT="$$($(LAB) endpoint)" $(GO) test -tags reports -count=1 -timeout 30m -v $(ARGS) ./test/reports \
 		-agent=$(or $(AGENT),journalet)
+	$(if $(filter kubelet,$(AGENT)),,JOURNALET_TEST_CRI_ENDPOINT="$$($(LAB) endpoint)" \
+		$(GO) test -tags reports -count=1 -timeout 10m -v $(or $(ARGS),-run TestLab) ./runtime/cri/reap)
 
 .PHONY: clients
 clients: $(NATS)/nats ## the NATS clients of docs/OBSERVING.md beside an agent that is killed while they follow it (Go, Python, JavaScript, nats)
