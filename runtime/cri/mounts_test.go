@@ -247,6 +247,19 @@ func TestAnExportIsMountedAsItsVolumeSays(t *testing.T) {
 	}
 }
 
+func TestAStartWithoutTheFilesOfADevicePluginCreatesNothing(t *testing.T) {
+	r := newRig(t, nil)
+	req, missing := startContainer(r.sandbox(), 0), filepath.Join(r.dir, "driver.so")
+	answer := &journaletv1.DeviceAnswer{Mounts: []*journaletv1.DeviceMount{{ContainerPath: "/m", HostPath: missing}}}
+	req.GetStartContainer().Devices = []*journaletv1.ContainerDevices{{Resource: "example.com/gpu", Answer: answer}}
+	r.fails("c", req, journaletv1.CallError_CALL_ERROR_CONFIG, "example.com/gpu")
+	if all := r.containers(); len(all) != 0 {
+		t.Errorf("containers %v", all)
+	}
+	must.OK(t, os.WriteFile(missing, nil, 0o600))
+	r.done("d", req, false)
+}
+
 // The runtime creates a directory for a mount whose source is missing.
 func TestAStartNamesTheVolumesThatAreGone(t *testing.T) {
 	r := newRig(t, nil)

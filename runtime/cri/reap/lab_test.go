@@ -263,7 +263,7 @@ func TestLabAHookWhoseOutputStaysOpenEnds(t *testing.T) {
 	l := newLab(t, runtimeapi.NamespaceMode_CONTAINER, reap.NewMachine())
 	var resp *runtimeapi.ExecSyncResponse
 	err, before := reap.ErrLost, 0
-	for round := 0; errors.Is(err, reap.ErrLost) && round < rounds; round++ { // a busy machine may not see its first process
+	for round := 0; errors.Is(err, reap.ErrLost) && round < rounds; round++ {
 		before = l.count("sleep", "888")
 		resp, err = l.reaper.Exec(t.Context(), l.rt, l.id, []string{"sh", "-c", "sleep 888 & exit 3"}, 0,
 			reap.Kind{Always: true, Drain: true})

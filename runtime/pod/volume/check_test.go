@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -93,6 +94,15 @@ func TestAVolumeThatIsGoneIsFoundAndSetUpAgain(t *testing.T) {
 		"files removed": {downward, func(_ *fakeMounts, path string) error {
 			return os.RemoveAll(filepath.Join(path, dataLink))
 		}},
+		"files are a file": {downward, func(_ *fakeMounts, path string) error {
+			link := filepath.Join(path, dataLink)
+			return errors.Join(os.Remove(link), os.Symlink("name", link), os.Remove(filepath.Join(path, "name")),
+				os.WriteFile(filepath.Join(path, "name"), nil, 0o600))
+		}},
+		"another file system": {downward, func(m *fakeMounts, path string) error {
+			m.points[0].fsType = "ext4"
+			return nil
+		}},
 		"directory is a file": {emptyDir("v", "", ""), func(_ *fakeMounts, path string) error {
 			must.OK(t, os.Remove(path))
 			return os.WriteFile(path, nil, 0o600)
@@ -109,8 +119,8 @@ func TestAVolumeThatIsGoneIsFoundAndSetUpAgain(t *testing.T) {
 			if err := d.Check(t.Context(), pod, "v"); err == nil {
 				t.Error("it is gone, and nobody notices")
 			}
-			if name == "directory is a file" {
-				return // the agent did not create it, and does not remove it
+			if name == "directory is a file" || name == "another file system" {
+				return // the agent did not create or mount it, and does not remove it
 			}
 			must.OK(t, setUp(t, d, pod))
 			must.OK(t, d.Check(t.Context(), pod, "v"))
