@@ -16,6 +16,7 @@ import (
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/own"
+	"github.com/journalet/journalet/runtime/pod/logs"
 )
 
 // Bounds of a termination message: of the file, of all containers of a pod together, the same for each, and of the end
@@ -101,15 +102,55 @@ func (p *PLEG) messageFile(st *runtimeapi.ContainerStatus) string {
 	return ""
 }
 
+// logTail returns the end of a container's log. Where that was rotated just before, it begins in the rotated file.
 func (p *PLEG) logTail(st *runtimeapi.ContainerStatus) string {
-	raw, err := readTail(p.opts.PodLogDir, st.GetLogPath(), maxLogTailBytes)
-	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			p.log.Warn("the end of a log cannot be read", "container", st.GetId(), "error", err)
-		}
-		return ""
+	raw, err := p.endOfLog(st.GetLogPath())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		p.log.Warn("the end of a log cannot be read", "container", st.GetId(), "error", err)
 	}
 	return tailOfLog(raw)
+}
+
+// maxRotations bounds how often the end of a log is read that is rotated meanwhile.
+const maxRotations = 3
+
+// endOfLog reads the end of a log with what its newest rotated file has before it, if that isn't compressed yet.
+func (p *PLEG) endOfLog(path string) (raw []byte, err error) {
+	for range maxRotations {
+		before := p.newestRotated(path)
+		raw, err = readTail(p.opts.PodLogDir, path, maxLogTailBytes)
+		switch {
+		case err != nil && !errors.Is(err, fs.ErrNotExist), len(raw) == maxLogTailBytes:
+			return raw, err
+		case p.newestRotated(path) != before:
+			continue // what was read may be rotated now
+		case before == "":
+			return raw, err
+		}
+		older, oerr := readTail(p.opts.PodLogDir, filepath.Join(filepath.Dir(path), before), maxLogTailBytes)
+		if oerr == nil {
+			return append(older, raw...), nil
+		}
+	}
+	return raw, err
+}
+
+// newestRotated returns the name of the newest file that was rotated from a log; empty for none.
+func (p *PLEG) newestRotated(path string) string {
+	below, err := filepath.Rel(p.opts.PodLogDir, filepath.Dir(path))
+	if err != nil || !filepath.IsLocal(below) {
+		return ""
+	}
+	dir, err := bounded.Hold(p.opts.PodLogDir, below)
+	if err != nil {
+		return ""
+	}
+	defer dir.Close()
+	name, err := logs.NewestRotated(dir, filepath.Base(path))
+	if err != nil {
+		return ""
+	}
+	return name
 }
 
 // tailOfLog returns the text of the last lines in CRI's log format: "<time> <stream> <tags> <text>".

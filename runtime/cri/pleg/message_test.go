@@ -31,3 +31,33 @@ func TestTheEndOfALongLineIsTheMessage(t *testing.T) {
 		}
 	}
 }
+
+// A log that was rotated just before the end still has its end: in the live file, and before that in the rotated one.
+func TestTheEndOfARotatedLogIsTheMessage(t *testing.T) {
+	const header = "2026-11-26T20:00:00.000000000Z stdout F "
+	const older, newer = "0.log.20261126-195900", "0.log.20261126-195959"
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"the live file is new":     {map[string]string{older: "a", newer: "b", "0.log": ""}, "b\n"},
+		"it has the last line":     {map[string]string{newer: "b", "0.log": "c"}, "b\nc\n"},
+		"there is no live file":    {map[string]string{newer: "b"}, "b\n"},
+		"the rotated one is older": {map[string]string{older + ".gz": "a", "0.log": "c"}, "c\n"},
+		"of another container":     {map[string]string{"1" + newer[1:]: "b", "0.log": "c"}, "c\n"},
+	} {
+		p := &PLEG{opts: Options{PodLogDir: t.TempDir()}}
+		dir := filepath.Join(p.opts.PodLogDir, "pod", "main")
+		must.OK(t, os.MkdirAll(dir, 0o700))
+		for file, text := range c.files {
+			if text != "" {
+				text = header + text + "\n"
+			}
+			must.OK(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+		}
+		got := p.logTail(&runtimeapi.ContainerStatus{LogPath: filepath.Join(dir, "0.log")})
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

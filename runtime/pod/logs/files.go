@@ -193,6 +193,16 @@ func (all *files) openRotated(dir *bounded.Held, base string, report *Report) (s
 	return before.Equal(after), err
 }
 
+// NewestRotated returns the name of the newest file that was rotated from the log base; empty for none, and where it is
+// compressed.
+func NewestRotated(dir *bounded.Held, base string) (string, error) {
+	names, err := rotatedNames(dir, base)
+	if err != nil || len(names) == 0 || strings.HasSuffix(names[len(names)-1], Packed) {
+		return "", err
+	}
+	return names[len(names)-1], nil
+}
+
 // rotatedNames returns the names of the newest rotated files, oldest first. While a file is compressed there are two of
 // it; the one that is not packed counts.
 func rotatedNames(dir *bounded.Held, base string) ([]string, error) {
