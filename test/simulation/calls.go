@@ -117,8 +117,7 @@ func (d disk) work() error {
 	return nil
 }
 
-// Path implements cri.Volumes, as do the methods below.
-func (disk) Check(context.Context, *corev1.Pod, string) error                        { return nil }
+// CreateMountPoint implements cri.Volumes, as do the methods below.
 func (disk) CreateMountPoint(context.Context, *corev1.Pod, subpath.MountPoint) error { return nil }
 func (disk) Path(*corev1.Pod, string) (string, error)                                { return "/", nil }
 func (disk) CreateLogDir(_, _, _, _ string) (string, error)                          { return "/", nil }

@@ -179,3 +179,8 @@ func (l *scope) end() {
 func (l *scope) dropEnded() {
 	l.procs = slices.DeleteFunc(l.procs, func(p *proc) bool { return p.ended })
 }
+
+func (s *sim) setClock(by time.Duration) {
+	s.clock.wall = s.clock.wall.Add(by)
+	s.judge.clockJumped(by)
+}

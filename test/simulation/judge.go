@@ -161,7 +161,8 @@ type intent struct {
 	req                  *journaletv1.CallRequested
 	dispatched, finished bool
 	// cause is the record that led to it.
-	cause uint64
+	cause        uint64
+	dispatchedAt time.Duration // uptime
 	// withdrawn is the record that withdrew it before its dispatch, 0 for none.
 	withdrawn uint64
 }

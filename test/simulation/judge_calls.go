@@ -74,7 +74,7 @@ func (j *judge) dispatched(cause uint64, d *journaletv1.CallDispatched) {
 	if !in.dispatched {
 		j.busy[of]++
 	}
-	in.dispatched = true
+	in.dispatched, in.dispatchedAt = true, j.sim.clock.uptime
 	j.bookDispatch(in)
 	if !d.GetInDoubt() && of != hookConcurrency {
 		j.withinLimits(j.configAt(cause), of, in.req)

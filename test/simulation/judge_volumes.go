@@ -45,7 +45,8 @@ func (j *judge) bookObjects(author string, e *journaletv1.Event, rec *journaletv
 // volumesOf: a container is created with all volumes of its pod set up.
 func (j *judge) volumesOf(c *container) {
 	for i := range c.manifest.Spec.Volumes {
-		if name := c.manifest.Spec.Volumes[i].Name; j.sim.world.files.disk[c.uid][name] == "" {
+		if name := c.manifest.Spec.Volumes[i].Name; j.sim.world.files.disk[c.uid][name] == "" &&
+			!j.mayLack(c, name) {
 			j.broken(volumesFirst, c.uid, "%s is created, and volume %s is not set up", c.name, name)
 		}
 	}
@@ -157,6 +158,9 @@ func (s *sim) judgeVolumes(uid string, m *corev1.Pod, runs bool, say func(string
 	}
 	for i := range m.Spec.Volumes {
 		v := &m.Spec.Volumes[i]
+		if _, lost := s.world.files.lost[uid]; lost && v.Name == scratchVolume {
+			continue // it is set up before the next start of a container that mounts it
+		}
 		if newest, problem, _ := s.world.files.holding(from, m, v); problem == "" && disk[v.Name] != newest {
 			say("its volume %s has %q and not %q", v.Name, disk[v.Name], newest)
 		}

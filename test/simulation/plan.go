@@ -194,6 +194,7 @@ var faultKinds = map[string]struct {
 	"kill around a timer":      {3, time.Millisecond, 10 * time.Second, killAt(timerFired, timerRecorded)},
 	"an object changes":        {0, 0, 0, (*sim).otherObject},
 	"storage is exceeded":      {0, 0, 0, (*sim).exceedStorage},
+	"a volume goes":            {0, 0, 0, (*sim).loseVolume},
 	"images arrive":            {0, 0, 0, (*sim).imagesArrive},
 	"an operator wants images": {0, 0, 0, (*sim).operatorWantsImages},
 	"mounts hang":              {0, 0, 0, (*sim).hangMounts},
@@ -475,11 +476,6 @@ func (s *sim) loseJournal(o Op) {
 	s.snapshots, s.barrier, s.epoch = nil, 0, 0
 	s.judge.rebuild()
 	s.later(o.lasts, s.start)
-}
-
-func (s *sim) setClock(by time.Duration) {
-	s.clock.wall = s.clock.wall.Add(by)
-	s.judge.clockJumped(by)
 }
 
 func (s *sim) wedgeActor(o Op) {

@@ -37,6 +37,8 @@ type nodeFiles struct {
 	versions int
 	// disk has the volumes that are set up, with what they hold, by UID and name. A pod without a directory is missing.
 	disk map[string]map[string]string
+	// lost are the uptimes at which the volume that containers mount went from a pod's disk, by UID.
+	lost map[string]time.Duration
 	// instances are the files of containers' instances, by UID: logs, links to them and termination messages. They are
 	// false where another client has removed the instance.
 	instances map[string]map[instanceFile]bool
@@ -53,7 +55,7 @@ type nodeFiles struct {
 }
 
 func newNodeFiles(seed uint64) *nodeFiles {
-	n := &nodeFiles{store: map[string]string{}, disk: map[string]map[string]string{},
+	n := &nodeFiles{store: map[string]string{}, disk: map[string]map[string]string{}, lost: map[string]time.Duration{},
 		instances: map[string]map[instanceFile]bool{}, resources: map[string]*journaletv1.GivenResources{},
 		noise: stream(seed, "noise of objects"), changed: func() {}, exports: exports{points: map[string]bool{}}}
 	for _, name := range planObjects {
@@ -168,7 +170,9 @@ func (d disk) SetUp(
 				continue
 			}
 		}
-		n.disk[string(m.UID)][v.GetName()] = contents
+		if n.disk[string(m.UID)][v.GetName()] = contents; v.GetName() == scratchVolume {
+			delete(n.lost, string(m.UID))
+		}
 	}
 	return all
 }
@@ -187,6 +191,7 @@ func (d disk) TearDown(_ context.Context, uid string) ([]*journaletv1.VolumeOutc
 	n := d.run.world.files
 	d.run.judge.volumesTornDown(uid)
 	d.unmountExport(uid)
+	delete(n.lost, uid)
 	delete(n.exports.points, uid)
 	if len(n.disk[uid]) == 0 {
 		return nil, d.work()
