@@ -89,7 +89,8 @@ func (a *Actor) status(on Node) corev1.PodStatus {
 		QOSClass: QOS(a.manifest),
 	}
 	if a.manifest != nil {
-		st.ObservedGeneration = a.manifest.Generation
+		// Of a pod that has ended its source keeps the manifest that ran, and only the generation follows.
+		st.ObservedGeneration = max(a.manifest.Generation, s.GetPod().GetApi().GetGeneration())
 	}
 	if t := s.GetAdmittedAt(); t != nil {
 		at := when(t)
