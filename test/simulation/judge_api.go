@@ -212,11 +212,13 @@ func (j *judge) startedOfAPI(c *container) {
 	}
 }
 
-// unheardEnd reports whether a call was requested before the pod could know that the tenant has ended it, by a write of
-// its status: a pod of the journal continues before the first list of a run (ADR 057).
+// unheardEnd reports whether a call was requested before the pod could know of an end that no record has: the tenant has
+// ended it by a write of its status, or the records of its end were lost. A pod of the journal continues before the
+// first list of a run (ADR 057).
 func (j *judge) unheardEnd(uid, intent string) bool {
-	in, heard := j.intents[intent], j.history(uid).heardEnd
-	return in != nil && j.sim.tenants != nil && j.sim.tenants.ended[types.UID(uid)] && (heard == 0 || in.cause < heard)
+	in, h := j.intents[intent], j.history(uid)
+	unknown := h.endLost || j.sim.tenants != nil && j.sim.tenants.ended[types.UID(uid)]
+	return in != nil && unknown && (h.heardEnd == 0 || in.cause < h.heardEnd)
 }
 
 // terminalAtAPI reports whether the API server has a terminal phase of a pod.

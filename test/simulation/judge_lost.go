@@ -22,7 +22,9 @@ func (j *judge) rebuild() {
 	j.uptimes = j.uptimes[:len(j.sim.journal.stored)]
 	j.forgetRecords()
 	j.book.forgetRecords(len(j.sim.journal.stored), j.sim.world)
+	ended := map[*podHistory]bool{}
 	for _, h := range j.pods {
+		ended[h] = h.endsAt >= 0 || h.terminatedBy > 0
 		h.forgetRecords()
 		for _, c := range h.all {
 			if c.state == created {
@@ -48,7 +50,9 @@ func (j *judge) rebuild() {
 	for uid, volumes := range j.sim.world.files.disk {
 		j.history(uid).hadVolume = volumes[scratchVolume] != ""
 	}
-	for _, h := range j.pods {
+	for uid, h := range j.pods {
+		known := j.sim.api != nil && j.terminalAtAPI(uid) // the status of another decision to end it
+		h.endLost = h.endLost || (ended[h] || known) && h.endsAt < 0 && h.terminatedBy == 0
 		h.undoRestartAll(len(j.sim.journal.stored))
 		for _, c := range h.all {
 			if !slices.Contains(j.sim.world.objectsOf(c.uid).containers, c) {
@@ -61,7 +65,8 @@ func (j *judge) rebuild() {
 // forgetRecords forgets what was read from records.
 func (h *podHistory) forgetRecords() {
 	h.source, h.objectReads, h.setUps, h.leftBehind, h.evictedAs, h.refusedAs = "", nil, 0, false, 0, 0
-	h.gone, h.manifest, h.endsAt, h.endsBy, h.reported, h.openCalls = false, nil, -1, 0, reportedStatus{}, nil
+	h.gone, h.manifest, h.endsAt, h.endsBy, h.heardEnd = false, nil, -1, 0, 0
+	h.reported, h.openCalls = reportedStatus{}, nil
 	h.requests, h.updates, h.restarting, h.pending = nil, nil, false, false
 	h.share, h.resizing, h.holdsShare, h.releasedBy = share{}, share{}, false, 0
 	h.ports, h.alone, h.devices, h.admittedAs, h.allocatedAs, h.name = nil, cpuset.CPUSet{}, nil, nil, nil, ""

@@ -117,6 +117,8 @@ type podHistory struct {
 	openCalls []*intent
 	// heardEnd is the first record by which its source has a terminal phase of it, 0 for none.
 	heardEnd uint64
+	// endLost is set if the records of its end were lost: the API server may know of the end before the agent does again.
+	endLost bool
 	// hadVolume is set if its scratchVolume was set up when records were lost, until it finishes.
 	hadVolume bool
 }
