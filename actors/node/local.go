@@ -8,7 +8,7 @@ import (
 
 // To a kubelet every static pod is critical (pkg/kubelet/types): nothing of a cluster creates it again when it has
 // ended. That holds here in a cluster; without one, pods of local sources are all that there is, and their priority
-// counts (ADR 086).
+// counts (ADR 088).
 
 // inCluster reports whether the node has an API server.
 func (a *Actor) inCluster() bool {

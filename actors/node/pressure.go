@@ -286,7 +286,7 @@ func (a *Actor) evictOne(o *journaletv1.PressureObserved, emit actors.Emit) erro
 }
 
 // evictable returns the pods that run and are not critical, in no order that counts. In a cluster pods of local sources
-// are critical, as for the kubelet: they carry what the other pods need (ADR 086).
+// are critical, as for the kubelet: they carry what the other pods need (ADR 088).
 func (a *Actor) evictable(o *journaletv1.PressureObserved) []pressure.Candidate {
 	usage := map[string]*journaletv1.PodUsage{}
 	for _, u := range o.GetPods() {

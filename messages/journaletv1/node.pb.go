@@ -722,7 +722,7 @@ type AdmissionPendingPreemption struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// UIDs of the pods to terminate: of lower priority, or, for a pod of a local source in a cluster, of the API server
-	// and not critical (ADR 086). None for a pod that waits for victims of an earlier preemption.
+	// and not critical (ADR 088). None for a pod that waits for victims of an earlier preemption.
 	Victims []string `protobuf:"bytes,2,rep,name=victims,proto3" json:"victims,omitempty"`
 	// The pod's "namespace/name", for output.
 	FullName string `protobuf:"bytes,3,opt,name=full_name,json=fullName,proto3" json:"full_name,omitempty"`
@@ -1198,7 +1198,7 @@ type PodEvictionDecided struct {
 	Resource string `protobuf:"bytes,6,opt,name=resource,proto3" json:"resource,omitempty"`
 	// The containers above their request of it.
 	Containers []*ContainerExcess `protobuf:"bytes,7,rep,name=containers,proto3" json:"containers,omitempty"`
-	// Of an eviction under pressure: PodReadmitted follows once no condition of pressure is left (ADR 086).
+	// Of an eviction under pressure: PodReadmitted follows once no condition of pressure is left (ADR 088).
 	ReadmittedAfterPressure bool `protobuf:"varint,8,opt,name=readmitted_after_pressure,json=readmittedAfterPressure,proto3" json:"readmitted_after_pressure,omitempty"`
 	unknownFields           protoimpl.UnknownFields
 	sizeCache               protoimpl.SizeCache
