@@ -212,8 +212,8 @@ func (j *judge) startedOfAPI(c *container) {
 	}
 }
 
-// unheardEnd reports whether a call was requested before the pod could know of an end that no record has: the tenant has
-// ended it by a write of its status, or the records of its end were lost. A pod of the journal continues before the
+// unheardEnd reports whether a call was requested before the pod could know of an end that no record has: the tenant
+// has ended it by a write of its status, or the records of its end were lost. A pod of the journal continues before the
 // first list of a run (ADR 057).
 func (j *judge) unheardEnd(uid, intent string) bool {
 	in, h := j.intents[intent], j.history(uid)

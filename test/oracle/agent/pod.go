@@ -16,7 +16,6 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/clock"
-	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/cri/pleg"
 	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/test/oracle/fakecri"
