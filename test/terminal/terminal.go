@@ -116,10 +116,12 @@ func (x *Terminal) Resize(columns, rows uint16) {
 	must.OK(x.t, pty.Setsize(x.pty, &pty.Winsize{Cols: columns, Rows: rows}))
 }
 
-// Signal sends a signal to the program.
+// Signal sends a signal to the command, unless the command has ended: a second one may come too late.
 func (x *Terminal) Signal(s os.Signal) {
 	x.t.Helper()
-	must.OK(x.t, x.cmd.Process.Signal(s))
+	if err := x.cmd.Process.Signal(s); !errors.Is(err, os.ErrProcessDone) {
+		must.OK(x.t, err)
+	}
 }
 
 // Raw reports whether the terminal passes on what is typed as it is.
