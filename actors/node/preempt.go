@@ -97,8 +97,8 @@ func larger(x, y *journaletv1.PodDemand) bool {
 	return cmp.Or(cmp.Compare(x.GetMemoryBytes(), y.GetMemoryBytes()), cmp.Compare(x.GetMilliCpu(), y.GetMilliCpu())) > 0
 }
 
-// candidates returns the pods that a pod may preempt, those of the lowest priority last, since nearest takes the last
-// of equal pods. local is set for a pod of a local source.
+// candidates returns the pods that a pod may preempt, the pods of the lowest priority last, since nearest takes the
+// last of equal pods. local is set for a pod of a local source.
 func (a *Actor) candidates(priority int32, local bool) []Candidate {
 	cluster := a.inCluster()
 	var all []Candidate

@@ -119,7 +119,7 @@ func either(then journaletv1.Severity, is bool, otherwise journaletv1.Severity) 
 	return otherwise
 }
 
-// status is the severity of a pod's status. Its conditions are only those that changed.
+// status is the severity of a pod's status. It has only the conditions that changed.
 func status(s *journaletv1.PodStatusChanged) journaletv1.Severity {
 	if s.GetPhase() == journaletv1.PodPhase_POD_PHASE_FAILED {
 		return Failure

@@ -76,8 +76,8 @@ func of(e *journaletv1.Event) Kind {
 	return contract().byType[reflect.TypeOf(e.GetKind())]
 }
 
-// kinds are those of the contract. An event's kind is found by its Go type: Event has no number to look up, and to ask
-// its descriptor takes some six times as long.
+// kinds has the kinds of the contract. An event's kind is found by its Go type: Event has no number to look up, and to
+// ask its descriptor takes some six times as long.
 type kinds struct {
 	byType map[reflect.Type]Kind
 	byName map[string]Kind

@@ -43,7 +43,7 @@ func (a *agent) reportLostCgroups(ctx context.Context) error {
 // maintainCgroups creates the cgroup tree once the runtime responds, sets the bound for all pods, and reports the pods
 // that are not in it.
 func (a *agent) maintainCgroups(ctx context.Context) error {
-	if a.cgroups == nil || !a.cgroups.ShouldInit() {
+	if !a.cgroups.ShouldInit() {
 		return nil
 	}
 	for pause := cgroup.MinPause; ; pause = min(2*pause, cgroup.MaxPause) {

@@ -35,74 +35,47 @@ type List struct {
 
 // New returns the list of the agent's drivers, which may be given in any order. It panics if they are not what Places
 // says: that is a mistake in the program, and each start shows it.
-func New(all ...Driver) *List {
-	l := sorted(Places, all)
-	for _, p := range Places {
-		d := l.named(p.Name)
-		switch {
-		case d == nil && !p.Optional:
-			panic(fmt.Sprintf("drivers: there is no %q", p.Name))
-		case d != nil && hooksOf(d) != p.Hooks:
-			panic(fmt.Sprintf("drivers: %q has the hooks %+v, its place has %+v", p.Name, hooksOf(d), p.Hooks))
-		}
-	}
-	return l
-}
+func New(all ...Driver) *List { return newList(all, true) }
 
 // Simulated returns the list of a simulation's drivers and models of drivers. It may lack any, and runs them itself.
-func Simulated(all ...Driver) *List {
-	l := sorted(Places, all)
-	for _, p := range Places {
-		if d := l.named(p.Name); d != nil {
-			if has := hooksOf(d); has.Recovers != p.Recovers || has.Stores != p.Stores {
-				panic(fmt.Sprintf("drivers: the model of %q has the hooks %+v, its place has %+v", p.Name, has, p.Hooks))
-			}
-		}
-	}
-	return l
-}
+func Simulated(all ...Driver) *List { return newList(all, false) }
 
-// sorted returns a list in the order of places.
-func sorted(places []Place, all []Driver) *List {
-	l := &List{}
-	for _, p := range places {
-		for _, d := range all {
-			if d.Name() != p.Name {
-				continue
-			}
-			if l.named(p.Name) != nil {
-				panic(fmt.Sprintf("drivers: two drivers are %q", p.Name))
-			}
-			l.drivers = append(l.drivers, d)
-			if s, ok := d.(Storer); ok {
-				l.storers = append(l.storers, s)
-			}
-		}
-	}
+// newList returns the list of some drivers. whole means that a node runs them: none is missing, and each that is to run
+// can.
+func newList(all []Driver, whole bool) *List {
+	byName := map[string]Driver{}
 	for _, d := range all {
-		if l.named(d.Name()) == nil {
-			panic(fmt.Sprintf("drivers: %q has no place: add one to Places", d.Name()))
+		if byName[d.Name()] != nil {
+			panic(fmt.Sprintf("drivers: two drivers are %q", d.Name()))
 		}
+		byName[d.Name()] = d
+	}
+	l := &List{}
+	for _, p := range Places {
+		d := byName[p.Name]
+		delete(byName, p.Name)
+		if d == nil {
+			if whole && !p.Optional {
+				panic(fmt.Sprintf("drivers: there is no %q", p.Name))
+			}
+			continue
+		}
+		has, of := hooksOf(d), ""
+		if !whole {
+			has.Runs, of = p.Runs, "the model of "
+		}
+		if has != p.Hooks {
+			panic(fmt.Sprintf("drivers: %s%q has the hooks %+v, its place has %+v", of, p.Name, has, p.Hooks))
+		}
+		l.drivers = append(l.drivers, d)
+		if s, ok := d.(Storer); ok {
+			l.storers = append(l.storers, s)
+		}
+	}
+	for name := range byName {
+		panic(fmt.Sprintf("drivers: %q has no place: add one to Places", name))
 	}
 	return l
-}
-
-// named returns the driver with a name, nil for none.
-func (l *List) named(name string) Driver {
-	for _, d := range l.drivers {
-		if d.Name() == name {
-			return d
-		}
-	}
-	return nil
-}
-
-// Names returns the drivers' names, in the list's order.
-func (l *List) Names() (all []string) {
-	for _, d := range l.drivers {
-		all = append(all, d.Name())
-	}
-	return all
 }
 
 // Recover gives each driver the recovered state.

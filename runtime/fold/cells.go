@@ -97,7 +97,7 @@ func (c *Cells) Handle(ref messages.Ref, now time.Time) ([]*journaletv1.Record, 
 }
 
 // Refs returns the actors, sorted.
-func (c *Cells) Refs() []messages.Ref { return sortedRefs(c.fold.Cells) }
+func (c *Cells) Refs() []messages.Ref { return c.fold.Refs() }
 
 // Each implements Recovered.
 func (c *Cells) Each(do func(messages.Ref, actors.Decider)) {
@@ -152,6 +152,9 @@ func (c *Cells) Snapshots() ([]*journaletv1.Snapshot, error) {
 	}
 	return snaps, nil
 }
+
+// Refs returns all actors, sorted by kind and id.
+func (f *Fold) Refs() []messages.Ref { return sortedRefs(f.Cells) }
 
 func sortedRefs[V any](m map[messages.Ref]V) []messages.Ref {
 	return slices.SortedFunc(maps.Keys(m), func(a, b messages.Ref) int {

@@ -2,6 +2,7 @@ package fold
 
 import (
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -23,6 +24,17 @@ func EachOf[A actors.Decider](r Recovered, do func(messages.Ref, A)) {
 			do(ref, a)
 		}
 	})
+}
+
+// ObservedNode returns what was observed last of the Node, nil for nothing.
+func ObservedNode(r Recovered, ref messages.Ref, a *node.Actor) *journaletv1.NodeObserved {
+	last := a.Node().GetNode()
+	PendingFacts(r, ref, func(e *journaletv1.Event) {
+		if o := e.GetNodeObserved(); o != nil {
+			last = o
+		}
+	})
+	return last
 }
 
 // PendingFacts calls do for the facts among the records that an actor has not handled yet.

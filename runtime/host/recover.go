@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -92,10 +91,7 @@ func (h *Host) Recover() (*Recovered, error) {
 	if err := h.foldJournal(f); err != nil {
 		return nil, fmt.Errorf("recover: %w", err)
 	}
-	refs := slices.SortedFunc(maps.Keys(f.Cells), func(a, b messages.Ref) int {
-		return strings.Compare(a.String(), b.String())
-	})
-	return &Recovered{f, refs}, nil
+	return &Recovered{f, f.Refs()}, nil
 }
 
 // Start runs the recovered actors. It first records the start of the run; the actors first handle their pending

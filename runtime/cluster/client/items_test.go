@@ -161,8 +161,8 @@ func TestAnEventBeyondItsBoundIsLeftOutByItself(t *testing.T) {
 	}
 }
 
-// Who takes objects as they are read gets those of a list, and those that a watch sends as one, without those that
-// cannot be read. What the Reflector gets has none of them.
+// Who takes objects as they are read gets the objects of a list, and of a watch that sends a list, but none that cannot
+// be read. The Reflector gets no object of the list.
 func TestObjectsOfAListAreTakenAsTheyAreRead(t *testing.T) {
 	for as, kind := range contentTypes {
 		var all []corev1.Service

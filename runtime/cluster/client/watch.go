@@ -28,7 +28,7 @@ type events[T any] struct {
 	// listing: what a watch sends as a list has not ended; late ends a list that takes too long.
 	listing bool
 	late    *time.Timer
-	// take is that of this list: one that was ended is read on for a moment, beside the next.
+	// take takes the objects of this list: a list that was ended is read on for a moment, beside the next.
 	take func(*T)
 	// pending are events that follow from the last one.
 	pending []watch.Event

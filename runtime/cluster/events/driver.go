@@ -49,7 +49,7 @@ type Options struct {
 	Returned func() <-chan struct{}
 	// Cursor keeps the last record whose events the API server has; nil: in a file of RootDir.
 	Cursor Cursor
-	// Last returns the last record before this run. Nil: there is none.
+	// Last returns the last record before this run. A nil function: no record came before.
 	Last  func() uint64
 	Clock clock.Clock
 	Log   *slog.Logger

@@ -6,7 +6,6 @@ import (
 	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
-	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/fold"
 )
 
@@ -29,13 +28,7 @@ func (d *Driver) Recover(r fold.Recovered) {
 				d.Seed(s.GetPod(), s.GetCalls())
 			}
 		case *node.Actor:
-			uid := a.Node().GetNode().GetUid()
-			fold.PendingFacts(r, ref, func(e *journaletv1.Event) {
-				if k := e.GetNodeObserved(); k != nil {
-					uid = k.GetUid()
-				}
-			})
-			d.SeedNode(uid, a.Node().GetBootId(), last)
+			d.SeedNode(fold.ObservedNode(r, ref, a).GetUid(), a.Node().GetBootId(), last)
 		}
 	})
 }

@@ -61,7 +61,7 @@ type List[T, V any] struct {
 	// cut is the namespace that was last not kept.
 	cut string
 	now *values[V]
-	// next are those of the list that is being read.
+	// next has the objects of the list that is being read.
 	next *values[V]
 }
 

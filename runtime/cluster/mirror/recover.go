@@ -22,13 +22,7 @@ func (d *Driver) Recover(r fold.Recovered) {
 			}
 			r.Pending(ref, func(rec *journaletv1.Record) { d.SeedPending(ref.ID, rec) })
 		case *node.Actor:
-			uid := a.Node().GetNode().GetUid()
-			fold.PendingFacts(r, ref, func(e *journaletv1.Event) {
-				if k := e.GetNodeObserved(); k != nil {
-					uid = k.GetUid()
-				}
-			})
-			d.SeedNode(uid)
+			d.SeedNode(fold.ObservedNode(r, ref, a).GetUid())
 		}
 	})
 }

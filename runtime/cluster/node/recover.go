@@ -14,16 +14,12 @@ func (*Driver) Name() string { return "Node" }
 func (d *Driver) Recover(r fold.Recovered) {
 	fold.EachOf(r, func(ref messages.Ref, a *node.Actor) {
 		active, _ := a.ShuttingDown(d.opts.BootID)
-		last := a.Node().GetNode()
 		fold.PendingFacts(r, ref, func(e *journaletv1.Event) {
 			if s := e.GetShutdownSignaled(); s != nil {
 				active = s.GetActive()
 			}
-			if o := e.GetNodeObserved(); o != nil {
-				last = o
-			}
 		})
-		d.Seed(last, active)
+		d.Seed(fold.ObservedNode(r, ref, a), active)
 		d.SeedPressure(a.Node().GetPressure().GetConditions())
 		d.SeedDevices(a.Node().GetDevices())
 	})

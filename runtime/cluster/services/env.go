@@ -35,7 +35,7 @@ func of(s *corev1.Service) (out service, ok bool) {
 	return out, true
 }
 
-// lower returns a protocol in lower case; those that there are take no memory.
+// lower returns a protocol in lower case; the protocols of the API take no memory.
 func lower(p corev1.Protocol) string {
 	switch p {
 	case corev1.ProtocolTCP, "":
