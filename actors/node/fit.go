@@ -170,7 +170,7 @@ func (a *Actor) portsFree(d *journaletv1.PodDemand) bool {
 func (a *Actor) portTaken(want string) bool {
 	protocol, ip, port := cutPort(want)
 	used := a.addresses[protocol+"/"+port]
-	return slices.ContainsFunc(used, func(i string) bool { return i == ip || i == "" || ip == "" })
+	return used[ip] || used[""] || ip == "" && len(used) > 0
 }
 
 // takePort gives a host port to a pod.
@@ -191,8 +191,8 @@ func (a *Actor) freePort(key, uid string) {
 }
 
 // addresses are the addresses on which a port is in use, by "protocol/port". They are derived from
-// NodeState.host_ports, and kept so that admission does not scan every port of the node.
-type addresses map[string][]string
+// NodeState.host_ports, and kept so that admission scans neither every port of the node nor every address of a port.
+type addresses map[string]map[string]bool
 
 func addressesOf(s *journaletv1.NodeState) addresses {
 	x := addresses{}
@@ -204,13 +204,17 @@ func addressesOf(s *journaletv1.NodeState) addresses {
 
 func (x addresses) add(key string) {
 	protocol, ip, port := cutPort(key)
-	x[protocol+"/"+port] = append(x[protocol+"/"+port], ip)
+	at := protocol + "/" + port
+	if x[at] == nil {
+		x[at] = map[string]bool{}
+	}
+	x[at][ip] = true
 }
 
 func (x addresses) remove(key string) {
 	protocol, ip, port := cutPort(key)
 	at := protocol + "/" + port
-	x[at] = slices.DeleteFunc(x[at], func(i string) bool { return i == ip })
+	delete(x[at], ip)
 	if len(x[at]) == 0 {
 		delete(x, at)
 	}

@@ -43,12 +43,15 @@ func deadlineAllowed(was, is *int64) bool { return was == nil || is != nil && *i
 
 // keepsTolerations reports whether every toleration is still there. Its seconds may differ.
 func keepsTolerations(was, is []corev1.Toleration) bool {
-	for _, old := range was {
-		if !slices.ContainsFunc(is, func(t corev1.Toleration) bool { return t.MatchToleration(&old) }) {
-			return false
-		}
+	has := make(map[corev1.Toleration]bool, len(is)) // a pod may have thousands
+	for _, t := range is {
+		t.TolerationSeconds = nil
+		has[t] = true
 	}
-	return true
+	return !slices.ContainsFunc(was, func(t corev1.Toleration) bool {
+		t.TolerationSeconds = nil
+		return !has[t]
+	})
 }
 
 // updatePodResources reports whether the resources of the pod as a whole may change in this way. It gives them back
