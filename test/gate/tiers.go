@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
@@ -111,6 +112,18 @@ func race(p *packages) []Step {
 	}
 }
 
+// raceAll is everything under the race detector. A simulation is one goroutine at a time, and a day of it takes ten
+// times its memory so: of it there are a few seeds.
+func raceAll(p *packages) []Step {
+	return []Step{
+		{Packages: append(slices.Clone(p.rest), p.concurrent...), Flags: []string{"-race", "-timeout", "1h"}},
+		{
+			Packages: []string{"./test/simulation"}, Steady: true, Args: []string{"-sim.seeds=20", "-sim.kept=false"},
+			Flags: []string{"-race", "-count=1", "-run", "^TestNothingBreaks"},
+		},
+	}
+}
+
 // target is a target of the Makefile.
 func target(args ...string) []Step { return []Step{{Command: append([]string{"make"}, args...)}} }
 
@@ -134,7 +147,7 @@ func nightly(p *packages) []Tier {
 		tiers[i].Skips = false
 		switch tiers[i].Name {
 		case "race":
-			tiers[i].Steps = []Step{{Packages: []string{"./..."}, Flags: []string{"-race", "-timeout", "1h"}, Args: nil}}
+			tiers[i].Steps = raceAll(p)
 		case "oracle":
 			tiers[i].Steps = target("oracle", fmt.Sprintf("SEED=%d", seed))
 		case "attack":
