@@ -29,6 +29,7 @@ func (a *agent) newAPISource(c *client.Client, reports *reports, listed func(err
 	}
 	d = api.New(api.Options{
 		ListWatch: watch, NodeName: a.facts.NodeName, Store: a.bus.Manifests().PutAll, Prime: a.manifests.Add,
+		Newest:  a.manifests.Newest,
 		Changed: reports.changed, Whole: listed, Refused: reports.updateRefused, Returned: c.Returned,
 		Log: a.log,
 		Sink: func(ctx context.Context, m *journaletv1.ManifestsRead) error {

@@ -57,17 +57,24 @@ func New(load func(ctx context.Context, digest string) ([]byte, error)) *Cache {
 	}
 }
 
-// Add caches a pod that was just stored under its digest.
+// Add caches a pod that was just stored under its digest. What is cached already stays: actors have it, and it is in
+// memory once.
 func (c *Cache) Add(digest string, pod *corev1.Pod) {
-	kept := cached{pod, manifest.Light(pod)}
-	if kept.light != pod && pod.Size() > maxSmallBytes {
-		kept.whole = nil
+	light := manifest.Light(pod)
+	large := light != pod && pod.Size() > maxSmallBytes
+	if large {
 		c.large.Add(digest, pod)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	uid := string(pod.UID)
-	c.pods[digest] = kept
+	switch _, has := c.pods[digest]; {
+	case has:
+	case large:
+		c.pods[digest] = cached{nil, light}
+	default:
+		c.pods[digest] = cached{pod, light}
+	}
 	had := c.owned[uid]
 	if had[0] == digest {
 		return

@@ -38,6 +38,37 @@ func large(i int) func(*corev1.Pod) {
 // nowhere lets no node admit a pod.
 func nowhere(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"no": "node"} }
 
+// tolerant gives a pod so many tolerations, which admission compares with the node's taints. 5000 are within what the
+// node takes of a pod, 11,000 are as many as the API server takes.
+func tolerant(n int) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		for i := range n {
+			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{
+				Key: fmt.Sprintf("%05d.%s", i, strings.Repeat("k", 57)), Operator: corev1.TolerationOpExists,
+			})
+		}
+	}
+}
+
+// Pods with tolerations are more memory than text, and stay in it. The agent is restarted.
+func TestListsOfTolerantPods(t *testing.T) {
+	attack{
+		tenants: true,
+		begin: func(g *target) {
+			each(shorter(52, 8), func(i int) {
+				p := node.Pod(fmt.Sprintf("tolerant-%d", i), node.Image, node.Idle, tolerant(5000))
+				if i%4 != 0 {
+					tolerant(6000)(p)
+				}
+				g.create(g.ns.mine, p)
+			})
+			g.awaitPod(g.ns.mine, "tolerant-1", "to be rejected", rejected)
+			g.awaitPod(g.ns.mine, "tolerant-0", "to run", node.Ready)
+		},
+		restart: true,
+	}.run(t)
+}
+
 // Large pods that use no quota, as the node rejects them, some that it runs, and Services with large annotations: more
 // than any bound of a list's bytes. The agent is restarted.
 func TestListsOfLargeObjects(t *testing.T) {

@@ -51,7 +51,10 @@ type Options struct {
 	// Store, Prime and Sink are those of package feed. Prime may be nil.
 	Store func(ctx context.Context, manifests iter.Seq2[string, []byte]) error
 	Prime func(digest string, pod *corev1.Pod)
-	Sink  func(context.Context, *journaletv1.ManifestsRead) error
+	// Newest returns the light manifest with which a pod was last primed, which is shared then; nil if it is not in
+	// memory. May be nil.
+	Newest func(uid string) *corev1.Pod
+	Sink   func(context.Context, *journaletv1.ManifestsRead) error
 	// Changed is called after each change of Pods, a change of status too, on the goroutine of the watch: it must not
 	// block, nor call Pods. May be nil. uid is empty after a complete list.
 	Changed func(uid types.UID, mirror bool)
@@ -93,6 +96,9 @@ func New(opts Options) *Driver {
 	}
 	if opts.Prime == nil {
 		opts.Prime = func(string, *corev1.Pod) {}
+	}
+	if opts.Newest == nil {
+		opts.Newest = func(string) *corev1.Pod { return nil }
 	}
 	if opts.Refused == nil {
 		opts.Refused = func(*journaletv1.PodRef, string) {}

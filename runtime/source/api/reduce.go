@@ -19,8 +19,8 @@ const kindReduced = "Reduced"
 // its value says what. One that the API server sends is dropped.
 const beyondBounds = "journalet.io/beyond-bounds"
 
-// storedAs is the annotation of a pod whose large texts are in the store of manifests already, see manifest.Light. Its
-// value is the digest of the whole. One that the API server sends is dropped.
+// storedAs is the annotation of a pod that is in the store of manifests already, and here without its large texts, see
+// manifest.Light. Its value is the digest of the whole. One that the API server sends is dropped.
 const storedAs = "journalet.io/stored-as"
 
 // minStored is the size in bytes from which the manifest of a pod is stored as it arrives. Below, many are stored at
@@ -58,9 +58,9 @@ func Reduce(pod *corev1.Pod) {
 	}
 }
 
-// Reduce reduces a pod as the function of this name does, and stores the large texts of one that stays: many of them
-// would not fit into memory. It is called with one pod after the other, as the API server sends them. Where the store
-// fails the pod stays whole, and HandOver stores it.
+// Reduce reduces a pod as the function of this name does, and stores a large one: many of them would not fit into
+// memory. It is called with one pod after the other, as the API server sends them. If the store fails, the pod stays
+// whole and HandOver stores it.
 func (d *Driver) Reduce(ctx context.Context, pod *corev1.Pod) {
 	Reduce(pod)
 	switch {
@@ -70,10 +70,6 @@ func (d *Driver) Reduce(ctx context.Context, pod *corev1.Pod) {
 	}
 	parsed, _, err := manifest.FromAPI(pod)
 	if err != nil {
-		return
-	}
-	light := manifest.Light(parsed.Pod)
-	if light == parsed.Pod {
 		return
 	}
 	d.mu.Lock()
@@ -90,6 +86,10 @@ func (d *Driver) Reduce(ctx context.Context, pod *corev1.Pod) {
 		}
 	}
 	d.opts.Prime(as, parsed.Pod)
+	light := d.opts.Newest(string(pod.UID)) // actors have the same: it is in memory once
+	if light == nil {
+		light = manifest.Light(parsed.Pod)
+	}
 	pod.Spec = light.Spec
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, storedAs, as)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cluster/client"
+	"github.com/journalet/journalet/runtime/manifests"
 	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/test/fakeapi"
 	"github.com/journalet/journalet/test/must"
@@ -128,6 +129,31 @@ func TestLargeTextsAreStoredAsTheyArriveAndDoNotStay(t *testing.T) {
 	arrives("a", "2")
 	if _, all := r.sent(t); all["a"].GetDigest() == digest || len(s.whole) != 1 {
 		t.Errorf("sent %v after a change, stored %d", all["a"], len(s.whole))
+	}
+}
+
+func TestALargePodWithoutLargeTextsIsInMemoryOnce(t *testing.T) {
+	s, kept := &shelf{whole: map[string]string{}}, manifests.New(nil)
+	r := idle(nil)
+	r.opts.Store, r.opts.Prime, r.opts.Newest = s.store, kept.Add, kept.Newest
+	must.OK(t, r.Store().Replace(nil, "1"))
+	var first *corev1.Toleration
+	for i := range 3 { // its status changes
+		pod := uidPod("a")
+		for i := range 1000 {
+			pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: fmt.Sprintf("%050d", i)})
+		}
+		r.Reduce(t.Context(), pod)
+		must.OK(t, r.Store().Update(pod))
+		if i == 0 {
+			first = &kept.Newest("a").Spec.Tolerations[0]
+		}
+		if &r.Pods().Get("a").Spec.Tolerations[0] != first || &kept.Newest("a").Spec.Tolerations[0] != first {
+			t.Fatalf("update %d is in memory beside what actors have", i)
+		}
+	}
+	if _, all := r.sent(t); len(all) != 1 || s.whole[all["a"].GetDigest()] == "" {
+		t.Errorf("sent %v, stored %d", all, len(s.whole))
 	}
 }
 

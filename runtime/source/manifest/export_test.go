@@ -10,5 +10,5 @@ var Limits = map[string]int{
 	"maxEphemeral": maxEphemeral, "maxVolumes": maxVolumes, "maxReferences": maxReferences,
 	"maxReferenceBytes": maxReferenceBytes, "maxAdmissionBytes": maxAdmissionBytes, "maxNameBytes": maxNameBytes,
 	"maxImageBytes": maxImageBytes, "maxHostIPBytes": maxHostIPBytes, "maxTextBytes": maxTextBytes,
-	"maxLabelBytes": maxLabelBytes, "maxPathBytes": maxPathBytes,
+	"maxLabelBytes": maxLabelBytes, "maxPathBytes": maxPathBytes, "maxReadBytes": maxReadBytes,
 }

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
@@ -38,6 +39,10 @@ const (
 	maxHostIPBytes = 64
 	// maxTextBytes bounds every other text that is none of the pod's own data: the longest are paths.
 	maxTextBytes = maxPathBytes + 1
+	// maxReadBytes bounds the memory of what the agent itself reads of a pod, which stays as long as the pod does: Light's
+	// spec. A byte of an object may be 10 of memory (an empty toleration, a value of a selector). 10,000 host ports take
+	// 0.6 MiB, 1000 volumes of Secrets with the longest names 0.7, the nodes of a cluster of 5000 in an affinity 0.3.
+	maxReadBytes = 1 << 20
 )
 
 // data are the fields of pods that hold what only the pod's own processes read. MaxPodBytes bounds them.
@@ -79,6 +84,7 @@ func Gate(pod *corev1.Pod) string {
 		beyond("references to objects", len(refs), "entries", maxReferences),
 		beyond("references to objects", size, "bytes", maxReferenceBytes),
 		beyond("host ports and extended resources", proto.Size(request), "bytes", maxAdmissionBytes),
+		beyond("spec without arguments, variables and the like", memory(Light(pod)), "bytes of memory", maxReadBytes),
 	)
 }
 
@@ -128,61 +134,77 @@ func gateTexts(pod *corev1.Pod) string {
 			return "metadata.annotations that are not UTF-8"
 		}
 	}
-	return texts(reflect.ValueOf(&pod.Spec).Elem(), "spec", maxTextBytes)
+	if at, why := texts(reflect.ValueOf(&pod.Spec).Elem(), maxTextBytes); why != "" {
+		return "spec" + at + why
+	}
+	return ""
 }
 
-// texts walks over the texts of a value, whose bound is most; 0: there is none.
-func texts(v reflect.Value, at string, most int) string {
+// texts walks over the texts of a value, whose bound is most; 0: there is none. It returns the path below the value of
+// the first that is refused, and why. A pod may have 100,000 texts, so paths of the others are never built.
+func texts(v reflect.Value, most int) (at, why string) {
 	switch v.Kind() {
 	case reflect.String:
 		switch {
 		case !utf8.ValidString(v.String()):
-			return at + " that is not UTF-8"
+			return "", " that is not UTF-8"
 		case most > 0:
-			return beyond(at, v.Len(), "bytes", most)
+			return "", beyond("", v.Len(), "bytes", most)
 		}
 	case reflect.Pointer:
 		if !v.IsNil() {
-			return texts(v.Elem(), at, most)
+			return texts(v.Elem(), most)
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			f := v.Type().Field(i)
-			if why := texts(v.Field(i), fieldPath(at, &f), boundOf(v.Type(), &f)); why != "" {
-				return why
+		for i, f := range fieldsOf(v.Type()) {
+			if at, why := texts(v.Field(i), f.most); why != "" {
+				return f.path + at, why
 			}
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
-			if why := texts(v.Index(i), fmt.Sprintf("%s[%d]", at, i), most); why != "" {
-				return why
+			if at, why := texts(v.Index(i), most); why != "" {
+				return fmt.Sprintf("[%d]%s", i, at), why
 			}
 		}
 	case reflect.Map:
 		keys := v.MapKeys() // in order: each read of a pod gives the same refusal
 		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 		for _, key := range keys {
-			if why := cmp.Or(texts(key, at, most), texts(v.MapIndex(key), at, most)); why != "" {
-				return why
+			_, ofKey := texts(key, most)
+			_, ofValue := texts(v.MapIndex(key), most)
+			if why := cmp.Or(ofKey, ofValue); why != "" {
+				return "", why
 			}
 		}
 	}
-	return ""
+	return "", ""
 }
 
-// fieldPath returns the path of a field below that of its struct. A field that is embedded has none of its own.
-func fieldPath(at string, f *reflect.StructField) string {
-	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-	if f.Anonymous {
-		return at
-	}
-	return at + "." + cmp.Or(name, f.Name)
+// boundField is a field of a struct of a pod: its path below that of its struct, and the bound of its texts.
+type boundField struct {
+	path string
+	most int
 }
 
-func boundOf(of reflect.Type, f *reflect.StructField) int {
-	name := of.Name() + "." + f.Name
-	if data[name] {
-		return 0
+// boundFields are those of each type that was walked over, by reflect.Type: some hundred.
+var boundFields sync.Map
+
+func fieldsOf(of reflect.Type) []boundField {
+	if has, ok := boundFields.Load(of); ok {
+		return has.([]boundField) //nolint:forcetypeassert // nothing else is put there
 	}
-	return cmp.Or(fieldBounds[name], maxTextBytes)
+	fields := make([]boundField, of.NumField())
+	for i := range fields {
+		f := of.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if !f.Anonymous { // one that is embedded has no path of its own
+			fields[i].path = "." + cmp.Or(name, f.Name)
+		}
+		if of := of.Name() + "." + f.Name; !data[of] {
+			fields[i].most = cmp.Or(fieldBounds[of], maxTextBytes)
+		}
+	}
+	boundFields.Store(of, fields)
+	return fields
 }

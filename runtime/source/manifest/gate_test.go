@@ -50,6 +50,32 @@ func TestWhatAPodMayHave(t *testing.T) {
 	gate := func(s *corev1.PodSpec, i int) {
 		s.ReadinessGates = append(s.ReadinessGates, corev1.PodReadinessGate{ConditionType: "t"})
 	}
+	containerPort := func(s *corev1.PodSpec, i int) {
+		s.Containers[0].Ports = append(s.Containers[0].Ports, corev1.ContainerPort{ContainerPort: int32(i + 1)})
+	}
+	toleration := func(s *corev1.PodSpec, i int) {
+		s.Tolerations = append(s.Tolerations, corev1.Toleration{
+			Key: fmt.Sprintf("%0100d", i), Operator: corev1.TolerationOpExists,
+		})
+	}
+	node := func(s *corev1.PodSpec, i int) {
+		if i == 0 {
+			s.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+					MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname}},
+				}}},
+			}}
+		}
+		in := &s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0]
+		in.Values = append(in.Values, fmt.Sprintf("node-%04d.of.a-cluster.example.org", i))
+	}
+	tiny := func(s *corev1.PodSpec, i int) {
+		c := &s.Containers[0]
+		if i == 0 {
+			c.SecurityContext = &corev1.SecurityContext{Capabilities: &corev1.Capabilities{}}
+		}
+		c.SecurityContext.Capabilities.Add = append(c.SecurityContext.Capabilities.Add, "A")
+	}
 	for name, test := range map[string]struct {
 		change func(*corev1.Pod)
 		want   string // what the refusal begins with; empty: none
@@ -91,7 +117,12 @@ func TestWhatAPodMayHave(t *testing.T) {
 		"a long host IP": {func(p *corev1.Pod) {
 			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostIP: strings.Repeat("1", 65)}}
 		}, "spec.containers[0].ports[0].hostIP of 65 bytes"},
-		"too many gates": {many(maxReadinessGates+1, gate), "spec.readinessGates of 101"},
+		"too many gates":           {many(maxReadinessGates+1, gate), "spec.readinessGates of 101"},
+		"ports of 1 MiB of memory": {many(19_000, containerPort), "spec without arguments, variables and the like of 1"},
+		"tolerations":              {many(3000, toleration), ""},
+		"too many tolerations":     {many(11_000, toleration), "spec without arguments, variables and the like of "},
+		"the nodes of a cluster":   {many(5000, node), ""},
+		"tiny values":              {many(80_000, tiny), "spec without arguments, variables and the like of "},
 		"labels": {func(p *corev1.Pod) {
 			p.Labels = map[string]string{"a": strings.Repeat("x", maxLabelBytes)}
 		}, "metadata.labels of 262145 bytes"},

@@ -116,3 +116,36 @@ func lightSum(all ...string) (sum string, large bool) {
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), true
 }
+
+// memory returns the bytes that the spec of a pod takes in memory, besides what allocations round up.
+func memory(pod *corev1.Pod) int {
+	spec := reflect.ValueOf(&pod.Spec).Elem()
+	return int(spec.Type().Size()) + refers(spec)
+}
+
+// refers returns the bytes of what a value refers to.
+func refers(v reflect.Value) (n int) {
+	switch v.Kind() {
+	case reflect.String:
+		return v.Len()
+	case reflect.Pointer:
+		if !v.IsNil() {
+			return int(v.Type().Elem().Size()) + refers(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			n += refers(v.Field(i))
+		}
+	case reflect.Slice:
+		n = v.Len() * int(v.Type().Elem().Size())
+		for i := range v.Len() {
+			n += refers(v.Index(i))
+		}
+	case reflect.Map:
+		n = v.Len() * int(v.Type().Key().Size()+v.Type().Elem().Size())
+		for key, value := range v.Seq2() {
+			n += refers(key) + refers(value)
+		}
+	}
+	return n
+}
