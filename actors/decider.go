@@ -37,9 +37,9 @@ type Input struct {
 	Events []Event
 }
 
-// Emit adds a decision to the current step and folds it at once, so that later decisions see it. An error comes from
-// that fold: the step is then discarded.
-type Emit func(*journaletv1.Event) error
+// Emit adds a decision to the current step and folds it at once, so that later decisions see it. It does not return if
+// the state does not allow the decision, which only a bug can bring about: Decide ends there.
+type Emit func(*journaletv1.Event)
 
 // Decider is one actor's logic and its state.
 type Decider interface {
@@ -48,7 +48,7 @@ type Decider interface {
 	Evolve(Event) error
 	// Decide emits what follows from the state, once all events of in are folded. It compares the desired state with the
 	// current state and with the calls under way, and emits only what is missing.
-	Decide(in Input, emit Emit) error
+	Decide(in Input, emit Emit)
 	// State returns the state, which the caller only reads.
 	State() proto.Message
 	// Restore replaces the state by one that State returned. The caller then passes every manifest of Digests to
@@ -61,6 +61,27 @@ type Decider interface {
 	// Timers returns the timers that are set; nil for an actor that never sets one.
 	Timers() *journaletv1.Timers
 }
+
+// Decide calls d.Decide. take gets each decision; its first error ends d.Decide and is returned (ADR 089).
+func Decide(d Decider, in Input, take func(*journaletv1.Event) error) (err error) {
+	defer func() {
+		if err == nil {
+			return // d has panicked, or nothing was refused
+		}
+		if p := recover(); p != nil && p != any(refused{}) {
+			panic(p)
+		}
+	}()
+	d.Decide(in, func(e *journaletv1.Event) {
+		if err = take(e); err != nil {
+			panic(refused{}) // deciders have no defer: nothing of them runs after this
+		}
+	})
+	return nil
+}
+
+// refused unwinds a decider from a decision that take refuses to its caller.
+type refused struct{}
 
 // IllegalError reports an event that is not allowed in a state.
 type IllegalError struct {

@@ -9,35 +9,29 @@ import (
 )
 
 // Decide dispatches every call that can run now.
-func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
+func (a *Actor) Decide(in actors.Input, emit actors.Emit) {
 	for _, e := range in.Events {
-		var err error
 		switch k := e.Body.GetKind().(type) {
 		case *journaletv1.Event_AgentStarted:
-			err = a.resume(in, emit)
+			a.resume(in, emit)
 		case *journaletv1.Event_CallWithdrawn:
-			err = a.drop(k.CallWithdrawn.GetIntentId(), emit)
-		}
-		if err != nil {
-			return err
+			a.drop(k.CallWithdrawn.GetIntentId(), emit)
 		}
 	}
 	if !a.state.GetHealth().GetRuntimeReady() {
-		return nil
+		return
 	}
 	for _, l := range lanes {
 		for c := a.next(l); c != nil; c = a.next(l) {
-			if err := emit(dispatched(&journaletv1.CallDispatched{IntentId: c.GetIntentId()})); err != nil {
-				return err
-			}
+			emit(dispatched(&journaletv1.CallDispatched{IntentId: c.GetIntentId()}))
 		}
 	}
-	return a.waitForIdlePods(emit)
+	a.waitForIdlePods(emit)
 }
 
 // resume dispatches the calls that were under way when the last run ended again, in doubt: the driver first inspects
 // the runtime to find out whether they took place.
-func (a *Actor) resume(in actors.Input, emit actors.Emit) error {
+func (a *Actor) resume(in actors.Input, emit actors.Emit) {
 	for _, c := range a.underWay() {
 		if !c.GetInDoubt() {
 			continue
@@ -46,20 +40,17 @@ func (a *Actor) resume(in actors.Input, emit actors.Emit) error {
 		if gone := in.Time.Sub(c.GetDispatchedAt().AsTime()); gone > 0 {
 			d.Elapsed = durationpb.New(gone)
 		}
-		if err := emit(dispatched(d)); err != nil {
-			return err
-		}
+		emit(dispatched(d))
 	}
-	return nil
 }
 
 // drop ends a withdrawn call that was not dispatched yet. A call under way ends with its outcome.
-func (a *Actor) drop(id string, emit actors.Emit) error {
+func (a *Actor) drop(id string, emit actors.Emit) {
 	c := a.state.Calls[id]
 	if c.GetStage() != journaletv1.CallStage_CALL_STAGE_QUEUED {
-		return nil
+		return
 	}
-	return emit(messages.NewEvent(&journaletv1.CallDropped{IntentId: id, Requester: c.GetRequester()}))
+	emit(messages.NewEvent(&journaletv1.CallDropped{IntentId: id, Requester: c.GetRequester()}))
 }
 
 func dispatched(d *journaletv1.CallDispatched) *journaletv1.Event {

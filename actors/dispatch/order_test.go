@@ -19,7 +19,7 @@ func requestHooks(t *testing.T, a *Actor, pod string, hooks int) {
 		req.PodUid = pod
 		ok(t, a.Evolve(actors.Event{ID: fmt.Sprintf("%s.%d", pod, i), Body: messages.NewEvent(req)}))
 	}
-	ok(t, a.Decide(actors.Input{}, func(d *journaletv1.Event) error { return a.Evolve(actors.Event{Body: d}) }))
+	ok(t, actors.Decide(a, actors.Input{}, func(d *journaletv1.Event) error { return a.Evolve(actors.Event{Body: d}) }))
 }
 
 func TestEndlessHooksOfOnePodHoldUpNoOther(t *testing.T) {
@@ -69,7 +69,7 @@ func TestSandboxIsNotStarvedByRestarts(t *testing.T) {
 			ended := messages.NewEvent(&journaletv1.CallFinished{IntentId: under[0].GetIntentId()})
 			ok(t, a.Evolve(actors.Event{Body: ended}))
 		}
-		ok(t, a.Decide(actors.Input{}, func(d *journaletv1.Event) error {
+		ok(t, actors.Decide(a, actors.Input{}, func(d *journaletv1.Event) error {
 			req := a.Runtime().GetCalls()[d.GetCallDispatched().GetIntentId()].GetRequest()
 			all += " " + req.GetPodUid()
 			return a.Evolve(actors.Event{Body: d})

@@ -102,15 +102,15 @@ func (a *Actor) mayStartPod(c *journaletv1.Call) bool {
 }
 
 // waitForIdlePods sets the timer if a sandbox could be created now but for idle starting pods.
-func (a *Actor) waitForIdlePods(emit actors.Emit) error {
+func (a *Actor) waitForIdlePods(emit actors.Emit) {
 	if a.full(journaletv1.Lane_LANE_SANDBOX) || !a.blockedByStartingPods() {
-		return nil
+		return
 	}
 	set := actors.SetTimer(a.state.GetTimers(), startingPodTimer, maxStartingIdle)
 	if set == nil || !slices.ContainsFunc(a.startingPods(), a.idle) {
-		return nil
+		return
 	}
-	return emit(set)
+	emit(set)
 }
 
 // blockedByStartingPods reports whether a queued sandbox waits only for starting pods.

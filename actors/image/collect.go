@@ -24,35 +24,32 @@ const (
 
 // decideImages emits what follows from what is on the node: removals for space and for age, and the outcomes of
 // operators' requests.
-func (a *Actor) decideImages(in actors.Input, e actors.Event, emit actors.Emit) error {
+func (a *Actor) decideImages(in actors.Input, e actors.Event, emit actors.Emit) {
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_ImageFilesystemFull:
-		return a.collect(in.Time, k.ImageFilesystemFull, emit)
+		a.collect(in.Time, k.ImageFilesystemFull, emit)
 	case *journaletv1.Event_ImageReclaimRequested:
-		return a.reclaim(in.Time, emit)
+		a.reclaim(in.Time, emit)
 	case *journaletv1.Event_AgentStarted, *journaletv1.Event_ImagesObserved:
-		return a.watchAge(in.Time, emit)
+		a.watchAge(in.Time, emit)
 	case *journaletv1.Event_TimerFired:
 		if k.TimerFired.GetName() == ageTimer {
-			return a.expire(in.Time, emit)
+			a.expire(in.Time, emit)
+			return
 		}
 	case *journaletv1.Event_OperatorPullRequested:
-		return a.operatorPull(k.OperatorPullRequested, emit)
+		a.operatorPull(k.OperatorPullRequested, emit)
 	case *journaletv1.Event_ImageRemovalRequested:
-		return a.operatorRemoval(k.ImageRemovalRequested, emit)
+		a.operatorRemoval(k.ImageRemovalRequested, emit)
 	case *journaletv1.Event_CallFinished:
 		if a.state.GetEndedRemoval() == "" {
-			return a.operatorPulled(in, k.CallFinished, emit)
+			a.operatorPulled(in, k.CallFinished, emit)
+			return
 		}
-		if err := a.operatorRemoved(k.CallFinished, emit); err != nil {
-			return err
-		}
-		if err := a.answerReclaim(emit); err != nil {
-			return err
-		}
-		return a.watchAge(in.Time, emit)
+		a.operatorRemoved(k.CallFinished, emit)
+		a.answerReclaim(emit)
+		a.watchAge(in.Time, emit)
 	}
-	return nil
 }
 
 // unused returns the images that may be removed: the least recently used first, then the first seen.
@@ -75,10 +72,10 @@ func (a *Actor) unused() []*journaletv1.ImageRecord {
 
 // collect removes unused images until the low threshold is reached. That it frees too little is reported once, until
 // the file system was not full for a while.
-func (a *Actor) collect(now time.Time, full *journaletv1.ImageFilesystemFull, emit actors.Emit) error {
+func (a *Actor) collect(now time.Time, full *journaletv1.ImageFilesystemFull, emit actors.Emit) {
 	gc := a.state.GetGarbageCollection()
 	if gc == nil {
-		return nil
+		return
 	}
 	// The capacity first, so that no product overflows.
 	free := full.GetCapacityBytes() / 100 * int64(100-min(gc.GetLowPercent(), 100))
@@ -96,17 +93,12 @@ func (a *Actor) collect(now time.Time, full *journaletv1.ImageFilesystemFull, em
 		out.FreedBytes += r.GetObserved().GetBytes()
 	}
 	if len(victims) == 0 && (out.GetWantedBytes() <= 0 || a.state.GetTooLittle()) {
-		return nil
+		return
 	}
-	if err := emit(messages.NewEvent(out)); err != nil {
-		return err
-	}
+	emit(messages.NewEvent(out))
 	for _, r := range victims {
-		if err := remove(r.GetObserved(), reasonSpace, emit); err != nil {
-			return err
-		}
+		remove(r.GetObserved(), reasonSpace, emit)
 	}
-	return nil
 }
 
 // beingRemoved returns the size of the images whose removal is under way.
@@ -120,29 +112,27 @@ func (a *Actor) beingRemoved() int64 {
 	return sum
 }
 
-func remove(o *journaletv1.ImageObservation, reason string, emit actors.Emit) error {
+func remove(o *journaletv1.ImageObservation, reason string, emit actors.Emit) {
 	work := &journaletv1.RemoveImage{ImageId: o.GetId(), Name: NameOf(o), Reason: reason}
-	return emit(messages.NewEvent(messages.NewCall(work)))
+	emit(messages.NewEvent(messages.NewCall(work)))
 }
 
 // watchAge sets the timer for the first image that will be too old, and clears one that is too late, or not needed. A
 // later use only moves that time back, so a timer that fires early is set again.
-func (a *Actor) watchAge(now time.Time, emit actors.Emit) error {
+func (a *Actor) watchAge(now time.Time, emit actors.Emit) {
 	wait, needed := a.untilTooOld(now)
 	timers := a.state.GetTimers()
 	if set := timers.GetSet()[ageTimer]; set != nil {
 		due := set.GetSetAt().AsTime().Add(set.GetDuration().AsDuration())
 		if needed && !due.After(now.Add(wait+ageRetry)) {
-			return nil
+			return
 		}
-		if err := emit(actors.ClearTimer(timers, ageTimer)); err != nil {
-			return err
-		}
+		emit(actors.ClearTimer(timers, ageTimer))
 	}
 	if !needed {
-		return nil
+		return
 	}
-	return emit(actors.SetTimer(timers, ageTimer, wait))
+	emit(actors.SetTimer(timers, ageTimer, wait))
 }
 
 // untilTooOld returns the time until the first unused image is too old, at least ageRetry; false if none will be.
@@ -156,18 +146,16 @@ func (a *Actor) untilTooOld(now time.Time) (time.Duration, bool) {
 }
 
 // expire removes the images that were not used for longer than the maximum age.
-func (a *Actor) expire(now time.Time, emit actors.Emit) error {
+func (a *Actor) expire(now time.Time, emit actors.Emit) {
 	maxAge := a.state.GetGarbageCollection().GetMaxAge().AsDuration()
 	for _, r := range a.unused() {
 		unused := now.Sub(r.GetLastUsed().AsTime())
 		if maxAge <= 0 || unused < maxAge {
 			break
 		}
-		if err := remove(r.GetObserved(), "not used for "+days(unused), emit); err != nil {
-			return err
-		}
+		remove(r.GetObserved(), "not used for "+days(unused), emit)
 	}
-	return a.watchAge(now, emit)
+	a.watchAge(now, emit)
 }
 
 // days returns a duration as people read it.

@@ -13,73 +13,61 @@ import (
 )
 
 // Decide answers the pods that wait for finished pulls, and requests the pulls and removals that are due.
-func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
+func (a *Actor) Decide(in actors.Input, emit actors.Emit) {
 	for _, e := range in.Events {
-		var err error
 		switch k := e.Body.GetKind().(type) {
 		case *journaletv1.Event_CallFinished:
 			if a.state.GetEndedRemoval() == "" {
-				err = a.decidePulls(in, k.CallFinished, emit)
+				a.decidePulls(in, k.CallFinished, emit)
 			}
 		case *journaletv1.Event_ImagePullRequested:
-			err = a.request(k.ImagePullRequested, emit)
+			a.request(k.ImagePullRequested, emit)
 		case *journaletv1.Event_TimerFired:
 			if w := a.state.Waits[k.TimerFired.GetName()]; w != nil {
-				err = a.pull(w.GetUid(), w.GetImage(), emit)
+				a.pull(w.GetUid(), w.GetImage(), emit)
 			}
 		case *journaletv1.Event_ImagesObserved:
-			err = a.pullArrived(emit)
+			a.pullArrived(emit)
 		case *journaletv1.Event_PodFinished:
-			err = a.clearTimersOf(k.PodFinished.GetUid(), emit)
+			a.clearTimersOf(k.PodFinished.GetUid(), emit)
 		case *journaletv1.Event_ImagePullWithdrawn:
 			w := k.ImagePullWithdrawn
 			if ev := actors.ClearTimer(a.state.GetTimers(), key(w.GetUid(), w.GetImage())); ev != nil {
-				err = emit(ev)
+				emit(ev)
 			}
 		}
-		if err == nil {
-			err = a.decideImages(in, e, emit)
-		}
-		if err != nil {
-			return err
-		}
+		a.decideImages(in, e, emit)
 	}
-	return nil
 }
 
 // clearTimersOf clears the back-off timers of a finished pod.
-func (a *Actor) clearTimersOf(uid string, emit actors.Emit) error {
+func (a *Actor) clearTimersOf(uid string, emit actors.Emit) {
 	for _, id := range slices.Sorted(maps.Keys(a.state.GetTimers().GetSet())) {
 		if owner, _, _ := strings.Cut(id, " "); owner != uid {
 			continue
 		}
-		if err := emit(actors.ClearTimer(a.state.GetTimers(), id)); err != nil {
-			return err
-		}
+		emit(actors.ClearTimer(a.state.GetTimers(), id))
 	}
-	return nil
 }
 
 // request requests a pull for a pod that has requested one. Its back-off is over if its credentials have changed.
-func (a *Actor) request(r *journaletv1.ImagePullRequested, emit actors.Emit) error {
+func (a *Actor) request(r *journaletv1.ImagePullRequested, emit actors.Emit) {
 	if r.GetCredentialsChanged() {
 		if ev := actors.ClearTimer(a.state.GetTimers(), key(r.GetUid(), r.GetImage())); ev != nil {
-			if err := emit(ev); err != nil {
-				return err
-			}
+			emit(ev)
 		}
 	}
-	return a.pull(r.GetUid(), r.GetImage(), emit)
+	a.pull(r.GetUid(), r.GetImage(), emit)
 }
 
 // pull requests a pull for a pod that waits for one, unless the pod backs off. A pull that is under way already serves
 // this pod too, if it has the same credentials: one with others proves nothing about this pod.
-func (a *Actor) pull(uid, image string, emit actors.Emit) error {
+func (a *Actor) pull(uid, image string, emit actors.Emit) {
 	w := a.state.Waits[key(uid, image)]
 	if w == nil || !w.GetWaiting() || w.GetBackingOff() || a.state.Pulls[pullKey(w)] != nil {
-		return nil
+		return
 	}
-	return emit(messages.NewEvent(messages.NewCall(&journaletv1.PullImage{
+	emit(messages.NewEvent(messages.NewCall(&journaletv1.PullImage{
 		Image: image, Namespace: w.GetNamespace(), PullSecrets: w.GetPullSecrets(), ServiceAccount: w.GetServiceAccount(),
 		Api: w.GetApi(), IfNotPresent: w.GetIfNotPresent(),
 	})))
@@ -87,7 +75,7 @@ func (a *Actor) pull(uid, image string, emit actors.Emit) error {
 
 // pullArrived requests pulls for the pods whose back-off has ended because their image is now on the node by another
 // way. Whether they may have it, the pull finds out (ADR 084).
-func (a *Actor) pullArrived(emit actors.Emit) error {
+func (a *Actor) pullArrived(emit actors.Emit) {
 	for _, id := range slices.Sorted(maps.Keys(a.state.Waits)) {
 		w := a.state.Waits[id]
 		if !w.GetWaiting() || w.GetBackingOff() {
@@ -97,20 +85,15 @@ func (a *Actor) pullArrived(emit actors.Emit) error {
 		if ev == nil {
 			continue
 		}
-		if err := emit(ev); err != nil {
-			return err
-		}
-		if err := a.pull(w.GetUid(), w.GetImage(), emit); err != nil {
-			return err
-		}
+		emit(ev)
+		a.pull(w.GetUid(), w.GetImage(), emit)
 	}
-	return nil
 }
 
 // decidePulls emits the outcome of a finished pull for every pod that waits for it, in order of UID. One that failed
 // says nothing about pods whose credentials have changed since it began, or whose image has come by another way: for
 // them another one is requested.
-func (a *Actor) decidePulls(in actors.Input, f *journaletv1.CallFinished, emit actors.Emit) error {
+func (a *Actor) decidePulls(in actors.Input, f *journaletv1.CallFinished, emit actors.Emit) {
 	image, ended := a.state.GetEnded().GetImage(), pullKey(a.state.GetEnded())
 	took := durationpb.New(in.Time.Sub(a.state.GetEnded().GetStartedAt().AsTime()))
 	failed := f.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED
@@ -133,22 +116,15 @@ func (a *Actor) decidePulls(in actors.Input, f *journaletv1.CallFinished, emit a
 				r.Duration = took
 			}
 		}
-		if err := emit(messages.NewEvent(r)); err != nil {
-			return err
-		}
+		emit(messages.NewEvent(r))
 		if r.GetRetryAfter() == nil {
 			continue
 		}
 		if ev := actors.SetTimer(a.state.GetTimers(), id, r.GetRetryAfter().AsDuration()); ev != nil {
-			if err := emit(ev); err != nil {
-				return err
-			}
+			emit(ev)
 		}
 	}
 	for _, w := range again {
-		if err := a.pull(w.GetUid(), w.GetImage(), emit); err != nil {
-			return err
-		}
+		a.pull(w.GetUid(), w.GetImage(), emit)
 	}
-	return nil
 }

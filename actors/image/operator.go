@@ -14,16 +14,16 @@ import (
 
 // operatorPull requests a pull with the node's own credentials, unless such a pull of the image is under way: its
 // outcome is this request's, too.
-func (a *Actor) operatorPull(r *journaletv1.OperatorPullRequested, emit actors.Emit) error {
+func (a *Actor) operatorPull(r *journaletv1.OperatorPullRequested, emit actors.Emit) {
 	work := &journaletv1.PullImage{Image: r.GetImage()}
 	if a.state.Pulls[pullKey(work)] != nil {
-		return nil
+		return
 	}
-	return emit(messages.NewEvent(messages.NewCall(work)))
+	emit(messages.NewEvent(messages.NewCall(work)))
 }
 
 // operatorPulled emits the outcome of a finished pull for the operators that requested it.
-func (a *Actor) operatorPulled(in actors.Input, f *journaletv1.CallFinished, emit actors.Emit) error {
+func (a *Actor) operatorPulled(in actors.Input, f *journaletv1.CallFinished, emit actors.Emit) {
 	ended := a.state.GetEnded()
 	for _, id := range slices.Sorted(maps.Keys(a.state.OperatorPulls)) {
 		if pullKey(&journaletv1.PullImage{Image: a.state.OperatorPulls[id].GetImage()}) != pullKey(ended) {
@@ -34,35 +34,33 @@ func (a *Actor) operatorPulled(in actors.Input, f *journaletv1.CallFinished, emi
 			ImageRef: f.GetImageRef(), Bytes: f.GetImageBytes(),
 			Duration: durationpb.New(in.Time.Sub(ended.GetStartedAt().AsTime())),
 		}
-		if err := emit(messages.NewEvent(d)); err != nil {
-			return err
-		}
+		emit(messages.NewEvent(d))
 	}
-	return nil
 }
 
 // operatorRemoval requests a removal, refuses it, or joins the one under way. Whether the image is in use is found out
 // right before it is removed: what was observed may be minutes old.
-func (a *Actor) operatorRemoval(r *journaletv1.ImageRemovalRequested, emit actors.Emit) error {
+func (a *Actor) operatorRemoval(r *journaletv1.ImageRemovalRequested, emit actors.Emit) {
 	record := a.state.Images[r.GetImageId()]
 	refusal := ""
 	switch {
 	case slices.Contains(slices.Sorted(maps.Values(a.state.Removals)), r.GetImageId()):
-		return nil
+		return
 	case record.GetObserved().GetPinned():
 		refusal = "the runtime keeps it for itself (pinned)"
 	case isRequested(record.GetObserved(), a.requested()):
 		refusal = "it is being pulled, or a pod waits for it"
 	}
 	if refusal != "" {
-		return emit(removalDecided(r, refusal))
+		emit(removalDecided(r, refusal))
+		return
 	}
 	work := &journaletv1.RemoveImage{ImageId: r.GetImageId(), Name: r.GetName(), Reason: "requested by an operator"}
-	return emit(messages.NewEvent(messages.NewCall(work)))
+	emit(messages.NewEvent(messages.NewCall(work)))
 }
 
 // operatorRemoved emits the outcome of a finished removal for the operators that requested it.
-func (a *Actor) operatorRemoved(f *journaletv1.CallFinished, emit actors.Emit) error {
+func (a *Actor) operatorRemoved(f *journaletv1.CallFinished, emit actors.Emit) {
 	why := ""
 	if f.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED || f.GetImageInUse() {
 		why = cmp.Or(f.GetMessage(), "the runtime failed to remove it")
@@ -72,11 +70,8 @@ func (a *Actor) operatorRemoved(f *journaletv1.CallFinished, emit actors.Emit) e
 		if r.GetImageId() != a.state.GetEndedRemoval() {
 			continue
 		}
-		if err := emit(removalDecided(r, why)); err != nil {
-			return err
-		}
+		emit(removalDecided(r, why))
 	}
-	return nil
 }
 
 func removalDecided(r *journaletv1.ImageRemovalRequested, why string) *journaletv1.Event {

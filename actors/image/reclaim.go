@@ -18,7 +18,7 @@ const (
 )
 
 // reclaim removes all unused images that are old enough, since the node is short of storage.
-func (a *Actor) reclaim(now time.Time, emit actors.Emit) error {
+func (a *Actor) reclaim(now time.Time, emit actors.Emit) {
 	minAge := reclaimMinAge
 	if gc := a.state.GetGarbageCollection(); gc != nil {
 		minAge = gc.GetMinAge().AsDuration()
@@ -27,19 +27,17 @@ func (a *Actor) reclaim(now time.Time, emit actors.Emit) error {
 		if now.Sub(r.GetFirstSeen().AsTime()) < minAge {
 			continue
 		}
-		if err := remove(r.GetObserved(), reasonPressure, emit); err != nil {
-			return err
-		}
+		remove(r.GetObserved(), reasonPressure, emit)
 	}
-	return a.answerReclaim(emit)
+	a.answerReclaim(emit)
 }
 
 // answerReclaim reports to the node that the removals that it requested have ended, if they have.
-func (a *Actor) answerReclaim(emit actors.Emit) error {
+func (a *Actor) answerReclaim(emit actors.Emit) {
 	if a.state.GetReclaim() == nil || len(a.state.GetRemovals()) > 0 {
-		return nil
+		return
 	}
-	return emit(messages.NewEvent(proto.CloneOf(a.state.GetReclaim())))
+	emit(messages.NewEvent(proto.CloneOf(a.state.GetReclaim())))
 }
 
 // evolveReclaim folds what concerns a request of the node.

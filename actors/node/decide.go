@@ -10,86 +10,70 @@ import (
 )
 
 // Decide answers the requests that can be answered now.
-func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
+func (a *Actor) Decide(in actors.Input, emit actors.Emit) {
 	for _, e := range in.Events {
-		var err error
 		switch k := e.Body.GetKind().(type) {
 		case *journaletv1.Event_AdmissionRequested:
-			err = a.decideAdmission(e, k.AdmissionRequested, emit)
+			a.decideAdmission(e, k.AdmissionRequested, emit)
 		case *journaletv1.Event_PodFinished:
-			if err = a.admitNext(emit); err == nil {
-				err = a.admitPending(emit)
-			}
+			a.admitNext(emit)
+			a.admitPending(emit)
 		case *journaletv1.Event_UidRequested:
-			err = a.decideUID(k.UidRequested, emit)
+			a.decideUID(k.UidRequested, emit)
 		case *journaletv1.Event_UidWithdrawn:
-			if err = a.grant(k.UidWithdrawn.GetUid(), emit); err == nil {
-				err = a.confirmOrphans(emit)
-			}
+			a.grant(k.UidWithdrawn.GetUid(), emit)
+			a.confirmOrphans(emit)
 		case *journaletv1.Event_OrphanFound, *journaletv1.Event_SourceSynced:
-			err = a.confirmOrphans(emit)
+			a.confirmOrphans(emit)
 		case *journaletv1.Event_PodTerminated:
-			err = a.admitPending(emit)
+			a.admitPending(emit)
 		case *journaletv1.Event_AgentStarted:
-			if err = a.admitPending(emit); err == nil {
-				err = a.confirmOrphans(emit)
-			}
+			a.admitPending(emit)
+			a.confirmOrphans(emit)
 		}
-		if err != nil {
-			return err
-		}
-		if err := a.decideDrain(e, emit); err != nil {
-			return err
-		}
-		if err := a.decidePressure(e, emit); err != nil {
-			return err
-		}
-		if err := a.decideDevices(e, emit); err != nil {
-			return err
-		}
-		if err := a.decideKubeletPods(e, emit); err != nil {
-			return err
-		}
+		a.decideDrain(e, emit)
+		a.decidePressure(e, emit)
+		a.decideDevices(e, emit)
+		a.decideKubeletPods(e, emit)
 		switch e.Body.GetKind().(type) {
 		case *journaletv1.Event_AgentStarted, *journaletv1.Event_ResizeRequested, *journaletv1.Event_ResizeWithdrawn,
 			*journaletv1.Event_PodTerminated, *journaletv1.Event_PodFinished:
 			// The node's resources, or the requests for them, may have changed.
-			if err := a.decideResizes(emit); err != nil {
-				return err
-			}
+			a.decideResizes(emit)
 		}
 		// Each of these may have admitted a pod.
-		if err := a.decideShared(emit); err != nil {
-			return err
-		}
+		a.decideShared(emit)
 	}
-	return nil
 }
 
 // decideAdmission decides on a new request. A pod that can never run here is rejected at once, and every pod while the
 // machine shuts down. A pod whose name is taken waits until the holder has finished, one of a drained node until the
 // end of the drain.
-func (a *Actor) decideAdmission(e actors.Event, q *journaletv1.AdmissionRequested, emit actors.Emit) error {
+func (a *Actor) decideAdmission(e actors.Event, q *journaletv1.AdmissionRequested, emit actors.Emit) {
 	if underWay(a.state.GetShutdown()) {
-		return emit(rejected(q, shuttingDown))
+		emit(rejected(q, shuttingDown))
+		return
 	}
 	if r := a.underPressure(q, e.Manifest); r != nil {
-		return emit(rejected(q, r))
+		emit(rejected(q, r))
+		return
 	}
 	if r := a.cannotRun(e.Manifest, q); r != nil {
-		return emit(rejected(q, r))
+		emit(rejected(q, r))
+		return
 	}
 	name := queueOf(q)
 	if holder := a.state.Names[name]; holder != "" || a.drained(q.GetPriority()) {
-		return emit(a.deferred(q, holder))
+		emit(a.deferred(q, holder))
+		return
 	}
-	return a.admit(q, emit)
+	a.admit(q, emit)
 }
 
 // admitNext decides on the first pod that waits for each freed name. Finished pods free names, at most one an event.
 // The end of a drain frees all whose pods waited for it: then pods of higher priority come first, of two the one that
 // requested its admission first.
-func (a *Actor) admitNext(emit actors.Emit) error {
+func (a *Actor) admitNext(emit actors.Emit) {
 	var next []*journaletv1.AdmissionRequested
 	for _, name := range a.freed() {
 		if q := a.state.Waiting[name].GetRequests()[0]; !a.closed(q.GetPriority()) {
@@ -100,21 +84,16 @@ func (a *Actor) admitNext(emit actors.Emit) error {
 		return cmp.Or(cmp.Compare(y.GetPriority(), x.GetPriority()), cmp.Compare(x.GetIncarnation(), y.GetIncarnation()))
 	})
 	for _, q := range next {
-		if err := a.admit(q, emit); err != nil {
-			return err
-		}
+		a.admit(q, emit)
 		// With several sources, further pods may wait for this name. They wait for another holder now.
 		name := queueOf(q)
 		if a.state.Names[name] == "" && a.waitingRequest(q.GetUid()) != nil {
 			continue // it waits for a device plugin, and keeps its place
 		}
 		for _, q := range a.state.Waiting[name].GetRequests() {
-			if err := emit(a.deferred(q, a.state.Names[name])); err != nil {
-				return err
-			}
+			emit(a.deferred(q, a.state.Names[name]))
 		}
 	}
-	return nil
 }
 
 // deferred returns the answer to a request that waits for the holder of its name, or for the end of a drain.

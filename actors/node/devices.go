@@ -230,18 +230,19 @@ func outOfDevices(c devices.Choice) *rejection {
 }
 
 // awaitsPlugin reports whether a pod waits for a device plugin, and defers its admission if that is new.
-func (a *Actor) awaitsPlugin(q *journaletv1.AdmissionRequested, emit actors.Emit) (bool, error) {
+func (a *Actor) awaitsPlugin(q *journaletv1.AdmissionRequested, emit actors.Emit) bool {
 	name := a.missingPlugin(q)
 	if name == "" {
-		return a.state.DeviceWaits[q.GetUid()].GetRequestId() != 0, nil
+		return a.state.DeviceWaits[q.GetUid()].GetRequestId() != 0
 	}
 	message := fmt.Sprintf("waits for the device plugin of %s; the pod is admitted when it registers", name)
 	if a.state.DeviceWaits[q.GetUid()].GetMessage() == message {
-		return true, nil
+		return true
 	}
-	return true, emit(messages.NewEvent(&journaletv1.AdmissionDeferred{
+	emit(messages.NewEvent(&journaletv1.AdmissionDeferred{
 		Uid: q.GetUid(), Reason: ReasonNoPlugin, Message: message,
 	}))
+	return true
 }
 
 // preferenceRequested returns the request to a plugin that says what it prefers for a pod.
@@ -254,15 +255,15 @@ func (a *Actor) preferenceRequested(
 
 // admitAwaiting decides on the pods that wait for a device plugin, in the order of their requests; once more, when
 // what was kept for one of them is kept no longer.
-func (a *Actor) admitAwaiting(emit actors.Emit) error {
+func (a *Actor) admitAwaiting(emit actors.Emit) {
 	kept := len(a.state.GetKubeletPods())
-	if err := a.admitAll(emit); err != nil || len(a.state.GetKubeletPods()) == kept {
-		return err
+	a.admitAll(emit)
+	if len(a.state.GetKubeletPods()) != kept {
+		a.admitKept(emit)
 	}
-	return a.admitKept(emit)
 }
 
-func (a *Actor) admitAll(emit actors.Emit) error {
+func (a *Actor) admitAll(emit actors.Emit) {
 	var all []*journaletv1.AdmissionRequested
 	for _, uid := range slices.Sorted(maps.Keys(a.state.DeviceWaits)) {
 		if q := a.waitingRequest(uid); q != nil && a.state.Names[queueOf(q)] == "" && !a.closed(q.GetPriority()) {
@@ -276,50 +277,39 @@ func (a *Actor) admitAll(emit actors.Emit) error {
 		if a.state.Names[queueOf(q)] != "" {
 			continue // the one before has taken their name
 		}
-		if err := a.admit(q, emit); err != nil {
-			return err
-		}
+		a.admit(q, emit)
 	}
-	return nil
 }
 
 // decideDevices decides what follows for devices, and for the pods that wait for them or have them.
-func (a *Actor) decideDevices(e actors.Event, emit actors.Emit) error {
+func (a *Actor) decideDevices(e actors.Event, emit actors.Emit) {
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted:
 		// The capacity stays as it was: pods wait until the plugins are back.
 		for _, name := range slices.Sorted(maps.Keys(a.state.Devices)) {
-			if err := a.timeAway(name, emit); err != nil {
-				return err
-			}
+			a.timeAway(name, emit)
 		}
 	case *journaletv1.Event_DevicesObserved:
 		name := k.DevicesObserved.GetResource()
 		if k.DevicesObserved.GetMore() {
-			return nil
+			return
 		}
-		if err := a.timeAway(name, emit); err != nil {
-			return err
-		}
-		if err := a.reportDevices(name, emit); err != nil {
-			return err
-		}
-		if err := a.admitAwaiting(emit); err != nil {
-			return err
-		}
-		return a.admitPending(emit)
+		a.timeAway(name, emit)
+		a.reportDevices(name, emit)
+		a.admitAwaiting(emit)
+		a.admitPending(emit)
 	case *journaletv1.Event_PreferredDevicesRead:
-		return a.admitAwaiting(emit)
+		a.admitAwaiting(emit)
 	case *journaletv1.Event_TimerFired:
 		if name, away := strings.CutPrefix(k.TimerFired.GetName(), pluginTimer); away {
-			return a.reportDevices(name, emit)
+			a.reportDevices(name, emit)
+			return
 		}
 	}
-	return nil
 }
 
 // timeAway sets the timer of a resource whose plugin is away, and clears that of another.
-func (a *Actor) timeAway(name string, emit actors.Emit) error {
+func (a *Actor) timeAway(name string, emit actors.Emit) {
 	r := a.state.Devices[name]
 	ev := actors.ClearTimer(a.state.Timers, pluginTimer+name)
 	if !r.GetConnected() {
@@ -329,34 +319,29 @@ func (a *Actor) timeAway(name string, emit actors.Emit) error {
 		}
 	}
 	if ev == nil {
-		return nil
+		return
 	}
-	return emit(ev)
+	emit(ev)
 }
 
 // reportDevices decides the capacity of a resource, and the health of the devices that pods have of it, where they have
 // changed.
-func (a *Actor) reportDevices(name string, emit actors.Emit) error {
+func (a *Actor) reportDevices(name string, emit actors.Emit) {
 	r := a.state.Devices[name]
 	if r == nil {
-		return nil
+		return
 	}
 	c := &journaletv1.DeviceCapacityDecided{
 		Resource: name, Capacity: int64(len(r.GetDevices())), Allocatable: devices.Allocatable(r),
 	}
 	if c.GetCapacity() != r.GetCapacity() || c.GetAllocatable() != r.GetAllocatable() {
-		if err := emit(messages.NewEvent(c)); err != nil {
-			return err
-		}
+		emit(messages.NewEvent(c))
 	}
 	for _, uid := range slices.Sorted(maps.Keys(a.state.Pods)) {
 		if h := a.healthOf(uid, name, r); h != nil {
-			if err := emit(messages.NewEvent(h)); err != nil {
-				return err
-			}
+			emit(messages.NewEvent(h))
 		}
 	}
-	return nil
 }
 
 // healthOf returns the health of a pod's devices of a resource; nil if it has none or was reported so.

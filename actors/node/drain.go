@@ -154,52 +154,42 @@ func (a *Actor) forgetEnded(uid string) {
 }
 
 // decideDrain decides what follows for the drain and the shutdown. Nothing of a drain is decided during a shutdown.
-func (a *Actor) decideDrain(e actors.Event, emit actors.Emit) error {
-	if err := a.clearGroupTimer(emit); err != nil {
-		return err
-	}
+func (a *Actor) decideDrain(e actors.Event, emit actors.Emit) {
+	a.clearGroupTimer(emit)
 	s := a.state
 	if underWay(s.GetShutdown()) {
-		return a.progress(s.Shutdown, a.shutdownGroup, emit)
+		a.progress(s.Shutdown, a.shutdownGroup, emit)
+		return
 	}
 	if e.Body.GetDrainRequested() != nil {
-		if err := a.shortenGrace(emit); err != nil {
-			return err
-		}
+		a.shortenGrace(emit)
 	}
 	if underWay(s.GetDrain()) {
-		if err := a.progress(s.Drain, a.drainGroup, emit); err != nil {
-			return err
-		}
+		a.progress(s.Drain, a.drainGroup, emit)
 	}
-	return a.readmit(e, emit)
+	a.readmit(e, emit)
 }
 
 // group returns the pods to end next, sorted, and how; no pods: none is left.
 type group func() (uids []string, how *journaletv1.PodEvictionDecided)
 
 // progress ends the next group of pods once the one before has ended.
-func (a *Actor) progress(d *journaletv1.Drain, next group, emit actors.Emit) error {
+func (a *Actor) progress(d *journaletv1.Drain, next group, emit actors.Emit) {
 	if d.GetComplete() || len(d.GetWaitingFor()) > 0 {
-		return nil
+		return
 	}
 	uids, how := next()
 	for _, uid := range uids {
-		if err := emit(messages.NewEvent(&journaletv1.PodEvictionDecided{
+		emit(messages.NewEvent(&journaletv1.PodEvictionDecided{
 			Uid: uid, Reason: how.GetReason(), Message: how.GetMessage(), Grace: how.GetGrace(),
-		})); err != nil {
-			return err
-		}
+		}))
 	}
 	shutdown := d == a.state.GetShutdown()
-	if err := emit(messages.NewEvent(&journaletv1.DrainProgressed{WaitingFor: uids, Shutdown: shutdown})); err != nil {
-		return err
-	}
+	emit(messages.NewEvent(&journaletv1.DrainProgressed{WaitingFor: uids, Shutdown: shutdown}))
 	if ev := actors.SetTimer(a.state.GetTimers(), shutdownTimer, how.GetGrace().AsDuration()); shutdown && len(uids) > 0 &&
 		ev != nil {
-		return emit(ev)
+		emit(ev)
 	}
-	return nil
 }
 
 // drainGroup returns the pods of the lowest priority that the drain has not ended.
@@ -262,76 +252,58 @@ func (a *Actor) lowest(d *journaletv1.Drain, of func(priority int32) (group int3
 }
 
 // clearGroupTimer clears the timer of a group that has ended in time, or of a shutdown that is over.
-func (a *Actor) clearGroupTimer(emit actors.Emit) error {
+func (a *Actor) clearGroupTimer(emit actors.Emit) {
 	if d := a.state.GetShutdown(); underWay(d) && len(d.GetWaitingFor()) > 0 {
-		return nil
+		return
 	}
 	if ev := actors.ClearTimer(a.state.GetTimers(), shutdownTimer); ev != nil {
-		return emit(ev)
+		emit(ev)
 	}
-	return nil
 }
 
 // deferWaiting reports to the pods that wait for their admission why: the drain, or the pod that has their name.
-func (a *Actor) deferWaiting(emit actors.Emit) error {
+func (a *Actor) deferWaiting(emit actors.Emit) {
 	for _, name := range slices.Sorted(maps.Keys(a.state.Waiting)) {
 		holder := a.state.Names[name]
 		for _, q := range a.state.Waiting[name].GetRequests() {
-			var err error
-			switch {
-			case a.drained(q.GetPriority()):
-				err = emit(a.deferred(q, holder))
-			case holder != "" && holder != q.GetUid():
-				err = emit(a.deferred(q, holder))
-			}
-			if err != nil {
-				return err
+			if a.drained(q.GetPriority()) || holder != "" && holder != q.GetUid() {
+				emit(a.deferred(q, holder))
 			}
 		}
 	}
-	return nil
 }
 
 // shortenGrace applies the grace period of a repeated request to the pods that end now.
-func (a *Actor) shortenGrace(emit actors.Emit) error {
+func (a *Actor) shortenGrace(emit actors.Emit) {
 	d := a.state.GetDrain()
 	if d.GetRequest().GetGrace() == nil {
-		return nil
+		return
 	}
 	for _, uid := range slices.Clone(d.GetWaitingFor()) {
-		if err := emit(messages.NewEvent(&journaletv1.PodEvictionDecided{
+		emit(messages.NewEvent(&journaletv1.PodEvictionDecided{
 			Uid: uid, Reason: ReasonDrained, Message: messageEnded, Grace: d.GetRequest().GetGrace(),
-		})); err != nil {
-			return err
-		}
+		}))
 	}
-	return nil
 }
 
 // readmit admits again what a drain or a shutdown ended that is over, and what waited meanwhile.
-func (a *Actor) readmit(e actors.Event, emit actors.Emit) error {
+func (a *Actor) readmit(e actors.Event, emit actors.Emit) {
 	s := a.state
 	for _, d := range []*journaletv1.Drain{s.GetDrain(), s.GetShutdown()} {
 		if !d.GetOver() {
 			continue
 		}
 		for _, uid := range slices.Clone(d.GetEnded()) {
-			if err := emit(messages.NewEvent(&journaletv1.PodReadmitted{Uid: uid})); err != nil {
-				return err
-			}
+			emit(messages.NewEvent(&journaletv1.PodReadmitted{Uid: uid}))
 		}
 	}
 	switch e.Body.GetKind().(type) {
 	case *journaletv1.Event_UncordonRequested, *journaletv1.Event_DrainRequested:
-		if err := a.deferWaiting(emit); err != nil {
-			return err
-		}
+		a.deferWaiting(emit)
 	case *journaletv1.Event_AgentStarted, *journaletv1.Event_ShutdownSignaled:
 	default:
-		return nil
+		return
 	}
-	if err := a.admitNext(emit); err != nil {
-		return err
-	}
-	return a.admitPending(emit)
+	a.admitNext(emit)
+	a.admitPending(emit)
 }

@@ -94,14 +94,14 @@ func (a *Actor) shared(taken []exclusive.Pod) string {
 }
 
 // decideShared reports the CPUs that all share to the pods that run, where they have changed.
-func (a *Actor) decideShared(emit actors.Emit) error {
+func (a *Actor) decideShared(emit actors.Emit) {
 	s := a.state
 	if s.GetAllCpus() == "" {
-		return nil
+		return
 	}
 	cpus := a.shared(a.taken())
 	if cpus == s.GetSharedCpus() {
-		return nil
+		return
 	}
 	d := &journaletv1.SharedCpusDecided{Cpus: cpus}
 	for _, uid := range slices.Sorted(maps.Keys(s.Pods)) {
@@ -109,7 +109,7 @@ func (a *Actor) decideShared(emit actors.Emit) error {
 			d.Pods = append(d.Pods, uid)
 		}
 	}
-	return emit(messages.NewEvent(d))
+	emit(messages.NewEvent(d))
 }
 
 // evolveManagers folds the machine's CPUs at the start of the agent. What is reserved is chosen again if the machine

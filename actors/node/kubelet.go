@@ -103,42 +103,40 @@ func (a *Actor) dropKubeletPods() {
 
 // decideKubeletPods decides on the pods that wait for what is kept for others, once one of these may be decided or
 // gone, and sets the timer of those that no source names, once all sources are synced.
-func (a *Actor) decideKubeletPods(e actors.Event, emit actors.Emit) error {
+func (a *Actor) decideKubeletPods(e actors.Event, emit actors.Emit) {
 	timed := false
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted, *journaletv1.Event_SourceSynced, *journaletv1.Event_UidWithdrawn:
 		timed = true
 	case *journaletv1.Event_AdmissionRequested, *journaletv1.Event_PodTerminated, *journaletv1.Event_PodFinished:
-		if err := a.admitKept(emit); err != nil {
-			return err
-		}
+		a.admitKept(emit)
 	case *journaletv1.Event_TimerFired:
 		if k.TimerFired.GetName() == kubeletTimer {
-			return a.admitKept(emit)
+			a.admitKept(emit)
+			return
 		}
 	}
 	if !timed || len(a.state.GetKubeletPods()) == 0 || !a.AllSynced() {
-		return nil
+		return
 	}
 	if ev := actors.SetTimer(a.state.Timers, kubeletTimer, kubeletGrace); ev != nil {
-		return emit(ev)
+		emit(ev)
 	}
-	return nil
 }
 
 // admitKept decides on the pods that wait, if some wait for what is kept for others.
-func (a *Actor) admitKept(emit actors.Emit) error {
+func (a *Actor) admitKept(emit actors.Emit) {
 	for _, uid := range slices.Sorted(maps.Keys(a.state.DeviceWaits)) {
 		if a.state.DeviceWaits[uid].GetKept() {
-			return a.admitAwaiting(emit)
+			a.admitAwaiting(emit)
+			return
 		}
 	}
-	return nil
 }
 
 // refuse rejects a pod for which CPUs, memory or devices are short. While some are kept for others, it waits instead:
 // these may not need them.
-func (a *Actor) refuse(q *journaletv1.AdmissionRequested, r *rejection, emit actors.Emit) error {
+func (a *Actor) refuse(q *journaletv1.AdmissionRequested, r *rejection, emit actors.Emit) {
 	reason, whose := "", ""
 	for _, uid := range slices.Sorted(maps.Keys(a.state.GetKubeletPods())) {
 		switch {
@@ -150,13 +148,14 @@ func (a *Actor) refuse(q *journaletv1.AdmissionRequested, r *rejection, emit act
 		}
 	}
 	if reason == "" {
-		return emit(rejected(q, r))
+		emit(rejected(q, r))
+		return
 	}
 	message := "waits for what is kept for " + whose + ": " + r.message
 	if a.state.DeviceWaits[q.GetUid()].GetMessage() == message {
-		return nil
+		return
 	}
-	return emit(messages.NewEvent(&journaletv1.AdmissionDeferred{Uid: q.GetUid(), Reason: reason, Message: message}))
+	emit(messages.NewEvent(&journaletv1.AdmissionDeferred{Uid: q.GetUid(), Reason: reason, Message: message}))
 }
 
 // waitsForKept reports whether the reason of a pod that waits is what is kept for others.

@@ -118,26 +118,29 @@ func (a *Actor) candidates(priority int32, local bool) []Candidate {
 }
 
 // admit admits a pod that belongs here, rejects it, or preempts others for it.
-func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error {
-	if waits, err := a.awaitsPlugin(q, emit); waits || err != nil {
-		return err
+func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) {
+	if a.awaitsPlugin(q, emit) {
+		return
 	}
 	short := a.shortages(q.GetDemand(), a.usedAfterVictims())
 	if !a.portsFree(q.GetDemand()) || a.outOfHugePages(q.GetDemand()) != nil {
 		// No pod is preempted for one that could not run even then.
-		return emit(rejected(q, a.noRoom(q.GetDemand())))
+		emit(rejected(q, a.noRoom(q.GetDemand())))
+		return
 	}
 	g, keeps := a.keep(q)
 	if !keeps {
 		if r := outOfDevices(a.chooser(q, nil).Finish()); r != nil {
-			return a.refuse(q, cmp.Or(a.noRoom(q.GetDemand()), r), emit)
+			a.refuse(q, cmp.Or(a.noRoom(q.GetDemand()), r), emit)
+			return
 		}
 	}
 	var victims []Candidate
 	if len(short) > 0 {
 		var err error
 		if victims, err = Victims(a.candidates(q.GetPriority(), !q.GetSharesName()), short); err != nil {
-			return emit(rejected(q, a.noRoom(q.GetDemand())))
+			emit(rejected(q, a.noRoom(q.GetDemand())))
+			return
 		}
 	}
 	var ended func(uid string) bool
@@ -152,10 +155,10 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error
 	}
 	switch {
 	case g.request != nil:
-		return emit(a.preferenceRequested(q, g.request))
+		emit(a.preferenceRequested(q, g.request))
 	case refusal != nil:
 		// No pod is preempted for one that could not have alone, even then, what it requests.
-		return a.refuse(q, refusal, emit)
+		a.refuse(q, refusal, emit)
 	case waits:
 		h := &journaletv1.AdmissionPendingPreemption{
 			Uid: q.GetUid(), FullName: q.GetNamespace() + "/" + q.GetName(), Devices: g.devices, Exclusive: g.alone,
@@ -164,19 +167,17 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error
 		for _, v := range victims {
 			h.Victims = append(h.Victims, v.UID)
 		}
-		return emit(messages.NewEvent(h))
+		emit(messages.NewEvent(h))
+	default:
+		emit(a.admitted(q, g))
 	}
-	return emit(a.admitted(q, g))
 }
 
 // admitPending decides on what waits for preempted pods, as far as there is room now: first the pending resizes, then
 // the pending pods in the order of their requests. A pod that no further termination can help, since the node has
 // shrunk, is rejected.
-func (a *Actor) admitPending(emit actors.Emit) error {
-	before, err := a.allocatePending(emit)
-	if err != nil {
-		return err
-	}
+func (a *Actor) admitPending(emit actors.Emit) {
+	before := a.allocatePending(emit)
 	for _, q := range slices.Clone(a.state.PendingPreemption) {
 		used := a.running().plus(before)
 		short := a.shortages(q.GetDemand(), used)
@@ -191,15 +192,11 @@ func (a *Actor) admitPending(emit actors.Emit) error {
 			continue
 		}
 		if r != nil {
-			err = emit(rejected(q, r))
+			emit(rejected(q, r))
 		} else {
-			err = emit(a.admitted(q, g))
-		}
-		if err != nil {
-			return err
+			emit(a.admitted(q, g))
 		}
 	}
-	return nil
 }
 
 // evolvePending reserves a pod's place, and marks its victims.

@@ -22,7 +22,7 @@ func expect(t *testing.T, a *Actor, want string, events ...*journaletv1.Event) {
 		if err := a.Evolve(e); err != nil {
 			t.Fatal(err)
 		}
-		err := a.Decide(actors.Input{Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
+		err := actors.Decide(a, actors.Input{Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
 			admission, resize := d.GetAdmissionPendingPreemption(), d.GetResizePendingPreemption()
 			for uid, name := range map[string]string{
 				admission.GetUid(): admission.GetFullName(), resize.GetUid(): resize.GetFullName(),

@@ -119,64 +119,64 @@ func (a *Actor) underPressure(q *journaletv1.AdmissionRequested, pod *corev1.Pod
 
 // decidePressure decides what follows for the node's conditions and for what is short. While the machine shuts down all
 // pods end anyway.
-func (a *Actor) decidePressure(e actors.Event, emit actors.Emit) error {
-	if err := a.decideConditions(e, emit); err != nil || underWay(a.state.GetShutdown()) {
-		return err
+func (a *Actor) decidePressure(e actors.Event, emit actors.Emit) {
+	a.decideConditions(e, emit)
+	if underWay(a.state.GetShutdown()) {
+		return
 	}
-	if err := a.readmitEvicted(emit); err != nil {
-		return err
-	}
+	a.readmitEvicted(emit)
 	observed := e.Body.GetPressureObserved()
 	switch p := a.state.Pressure; p.GetStage() {
 	case reclaiming, ending:
-		if err := a.reclaimVictim(e, emit); err != nil || len(p.GetWaitingFor()) > 0 || p.GetImages() {
-			return err
+		a.reclaimVictim(e, emit)
+		if len(p.GetWaitingFor()) > 0 || p.GetImages() {
+			return
 		}
 		next := measuring
 		if p.GetStage() == reclaiming {
 			next = reclaimed
 		}
-		return a.measure(next, emit)
+		a.measure(next, emit)
 	case reclaimed, measuring:
 		switch {
 		case observed == nil || observed.GetRequestId() != p.GetRequestId():
-			return nil // what was measured before the request says nothing about what was reclaimed
+			return // what was measured before the request says nothing about what was reclaimed
 		case pressure.Acting(observed.GetThresholds()) == nil:
-			return a.progressEviction(&journaletv1.EvictionProgressed{}, 0, emit)
+			a.progressEviction(&journaletv1.EvictionProgressed{}, 0, emit)
 		case p.GetStage() == reclaimed:
-			return a.evictOne(observed, emit)
+			a.evictOne(observed, emit)
+		default:
+			a.beginReclaim(observed, emit)
 		}
-		return a.beginReclaim(observed, emit)
 	default:
 		if pressure.Acting(observed.GetThresholds()) != nil {
-			return a.beginReclaim(observed, emit)
+			a.beginReclaim(observed, emit)
+			return
 		}
-		return a.retryEviction(e, emit)
+		a.retryEviction(e, emit)
 	}
 }
 
 // measure requests PressureObserved.
-func (a *Actor) measure(stage journaletv1.EvictionStage, emit actors.Emit) error {
+func (a *Actor) measure(stage journaletv1.EvictionStage, emit actors.Emit) {
 	next := &journaletv1.EvictionProgressed{Stage: stage, RequestId: a.state.Pressure.GetRequestId() + 1}
-	return a.progressEviction(next, 0, emit)
+	a.progressEviction(next, 0, emit)
 }
 
 // progressEviction emits a stage, and has it last no longer than a time; 0: without a bound.
-func (a *Actor) progressEviction(next *journaletv1.EvictionProgressed, most time.Duration, emit actors.Emit) error {
+func (a *Actor) progressEviction(next *journaletv1.EvictionProgressed, most time.Duration, emit actors.Emit) {
 	if ev := actors.ClearTimer(a.state.GetTimers(), evictionTimer); ev != nil {
-		if err := emit(ev); err != nil {
-			return err
-		}
+		emit(ev)
 	}
-	if err := emit(messages.NewEvent(next)); err != nil || most == 0 {
-		return err
+	emit(messages.NewEvent(next))
+	if most != 0 {
+		emit(actors.SetTimer(a.state.GetTimers(), evictionTimer, most))
 	}
-	return emit(actors.SetTimer(a.state.GetTimers(), evictionTimer, most))
 }
 
 // decideConditions decides the node's conditions: those of the thresholds that are met, and those that were true until
 // a moment ago.
-func (a *Actor) decideConditions(e actors.Event, emit actors.Emit) error {
+func (a *Actor) decideConditions(e actors.Event, emit actors.Emit) {
 	p, timers := a.state.Pressure, a.state.GetTimers()
 	now := map[string]bool{}
 	for _, t := range p.GetThresholds() {
@@ -194,9 +194,7 @@ func (a *Actor) decideConditions(e actors.Event, emit actors.Emit) error {
 			if ev == nil {
 				continue
 			}
-			if err := emit(ev); err != nil {
-				return err
-			}
+			emit(ev)
 		}
 	}
 	for _, c := range p.GetConditions() {
@@ -205,13 +203,13 @@ func (a *Actor) decideConditions(e actors.Event, emit actors.Emit) error {
 	maps.DeleteFunc(now, func(_ string, set bool) bool { return !set })
 	all := slices.Sorted(maps.Keys(now))
 	if slices.Equal(all, p.GetConditions()) {
-		return nil
+		return
 	}
-	return emit(messages.NewEvent(&journaletv1.NodePressureDecided{Conditions: all}))
+	emit(messages.NewEvent(&journaletv1.NodePressureDecided{Conditions: all}))
 }
 
 // beginReclaim requests that what nothing needs is removed, or ends a pod if there is nothing of that kind.
-func (a *Actor) beginReclaim(o *journaletv1.PressureObserved, emit actors.Emit) error {
+func (a *Actor) beginReclaim(o *journaletv1.PressureObserved, emit actors.Emit) {
 	signal := pressure.Signal(pressure.Acting(o.GetThresholds()).GetSignal())
 	containers, images := signal.Reclaim(o.GetLayout())
 	var from []string
@@ -223,53 +221,46 @@ func (a *Actor) beginReclaim(o *journaletv1.PressureObserved, emit actors.Emit) 
 		}
 	}
 	if len(from) == 0 && !images {
-		return a.evictOne(o, emit)
+		a.evictOne(o, emit)
+		return
 	}
 	next := &journaletv1.EvictionProgressed{
 		Stage: reclaiming, Signal: string(signal), WaitingFor: from, Images: images,
 	}
-	if err := a.progressEviction(next, evictionWait, emit); err != nil {
-		return err
-	}
+	a.progressEviction(next, evictionWait, emit)
 	for _, uid := range from {
 		q := &journaletv1.PodReclaimRequested{Uid: uid, Containers: true}
-		if err := emit(messages.NewEvent(q)); err != nil {
-			return err
-		}
+		emit(messages.NewEvent(q))
 	}
 	if !images {
-		return nil
+		return
 	}
-	return emit(messages.NewEvent(&journaletv1.ImageReclaimRequested{}))
+	emit(messages.NewEvent(&journaletv1.ImageReclaimRequested{}))
 }
 
 // readmitEvicted admits again what pressure has ended, once the node has no condition of it: the transition period
 // keeps a pod that causes the pressure from coming back at once.
-func (a *Actor) readmitEvicted(emit actors.Emit) error {
+func (a *Actor) readmitEvicted(emit actors.Emit) {
 	if len(a.state.Pressure.GetConditions()) > 0 {
-		return nil
+		return
 	}
 	for _, uid := range slices.Clone(a.state.Pressure.GetEnded()) {
-		if err := emit(messages.NewEvent(&journaletv1.PodReadmitted{Uid: uid})); err != nil {
-			return err
-		}
+		emit(messages.NewEvent(&journaletv1.PodReadmitted{Uid: uid}))
 	}
-	return nil
 }
 
 // evictOne ends the first pod of the ranking. If there is none it is measured again after a while.
-func (a *Actor) evictOne(o *journaletv1.PressureObserved, emit actors.Emit) error {
+func (a *Actor) evictOne(o *journaletv1.PressureObserved, emit actors.Emit) {
 	t := pressure.Acting(o.GetThresholds())
 	all := a.evictable(o)
 	if len(all) == 0 {
-		return a.nothingToEvict(t, emit)
+		a.nothingToEvict(t, emit)
+		return
 	}
 	pressure.Rank(all, pressure.Signal(t.GetSignal()), o.GetLayout())
 	victim := all[0]
 	next := &journaletv1.EvictionProgressed{Stage: ending, Signal: t.GetSignal(), WaitingFor: []string{victim.UID}}
-	if err := a.progressEviction(next, evictionWait, emit); err != nil {
-		return err
-	}
+	a.progressEviction(next, evictionWait, emit)
 	grace := durationpb.New(hardGrace)
 	if t.GetSoft() {
 		grace = a.state.GetConfig().GetEviction().GetMaxPodGrace()
@@ -278,7 +269,7 @@ func (a *Actor) evictOne(o *journaletv1.PressureObserved, emit actors.Emit) erro
 	if again {
 		message += messageAgain
 	}
-	return emit(messages.NewEvent(&journaletv1.PodEvictionDecided{
+	emit(messages.NewEvent(&journaletv1.PodEvictionDecided{
 		Uid: victim.UID, Reason: ReasonEvicted, Message: message, Grace: grace,
 		Signal: t.GetSignal(), Resource: string(pressure.Signal(t.GetSignal()).Resource()),
 		Containers: victim.Usage.GetContainers(), ReadmittedAfterPressure: again,
@@ -309,38 +300,39 @@ func (a *Actor) evictable(o *journaletv1.PressureObserved) []pressure.Candidate 
 }
 
 // nothingToEvict ends a cycle without a victim.
-func (a *Actor) nothingToEvict(t *journaletv1.ThresholdMet, emit actors.Emit) error {
+func (a *Actor) nothingToEvict(t *journaletv1.ThresholdMet, emit actors.Emit) {
 	retry := time.Duration(0)
 	if a.state.GetRunning() > 0 {
 		retry = evictionRetry
 	}
-	return a.progressEviction(&journaletv1.EvictionProgressed{Signal: t.GetSignal()}, retry, emit)
+	a.progressEviction(&journaletv1.EvictionProgressed{Signal: t.GetSignal()}, retry, emit)
 }
 
 // retryEviction requests that it is measured again if a threshold still acts after nothing was left to end.
-func (a *Actor) retryEviction(e actors.Event, emit actors.Emit) error {
+func (a *Actor) retryEviction(e actors.Event, emit actors.Emit) {
 	p := a.state.Pressure
 	waits := a.state.GetTimers().GetSet()[evictionTimer] != nil
 	if p.GetSignal() == "" || pressure.Acting(p.GetThresholds()) == nil || waits {
-		return nil
+		return
 	}
 	if e.Body.GetTimerFired() != nil {
-		return a.measure(measuring, emit)
+		a.measure(measuring, emit)
+		return
 	}
 	if e.Body.GetAdmissionRequested() == nil || a.state.GetRunning() == 0 {
-		return nil
+		return
 	}
-	return emit(actors.SetTimer(a.state.GetTimers(), evictionTimer, evictionRetry))
+	emit(actors.SetTimer(a.state.GetTimers(), evictionTimer, evictionRetry))
 }
 
 // reclaimVictim requests that a victim that has terminated frees what it holds.
-func (a *Actor) reclaimVictim(e actors.Event, emit actors.Emit) error {
+func (a *Actor) reclaimVictim(e actors.Event, emit actors.Emit) {
 	p, uid := a.state.Pressure, e.Body.GetPodTerminated().GetUid()
 	if p.GetStage() != ending || uid == "" || !slices.Contains(p.GetWaitingFor(), uid) {
-		return nil
+		return
 	}
 	onDisk := pressure.Signal(p.GetSignal()).Condition() == corev1.NodeDiskPressure
-	return emit(messages.NewEvent(&journaletv1.PodReclaimRequested{Uid: uid, Containers: onDisk}))
+	emit(messages.NewEvent(&journaletv1.PodReclaimRequested{Uid: uid, Containers: onDisk}))
 }
 
 // evictionMessage returns the message of a pod that is evicted, in the kubelet's words (pkg/kubelet/eviction).

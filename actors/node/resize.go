@@ -96,7 +96,7 @@ func (a *Actor) waitsForVictims(uid string) bool {
 // allocatePending allocates the pending resizes for which there is room now, and returns what the others reserve.
 // Resizes come before pending pods, whichever was first: a critical pod that runs must not wait for the victims of
 // others.
-func (a *Actor) allocatePending(emit actors.Emit) (rest share, err error) {
+func (a *Actor) allocatePending(emit actors.Emit) (rest share) {
 	for _, uid := range a.waitingResizes() {
 		if !a.state.Resizes[uid].GetPendingPreemption() {
 			continue
@@ -104,19 +104,17 @@ func (a *Actor) allocatePending(emit actors.Emit) (rest share, err error) {
 		p := a.state.Pods[uid]
 		want := a.demandAfter(p, a.state.Resizes[uid])
 		if len(a.shortages(want, a.running().plus(rest).minus(shareOf(p.GetDemand())))) == 0 {
-			if err := emit(a.resizeDecided(uid, nil)); err != nil {
-				return rest, err
-			}
+			emit(a.resizeDecided(uid, nil))
 		} else if a.state.GetPreempting() > 0 {
 			rest = rest.plus(a.reserved(uid))
 		}
 	}
-	return rest, nil
+	return rest
 }
 
 // decideResizes decides on the waiting resizes, and emits each answer that differs from the last one. A resize that
 // shrinks frees what another one waits for, so it repeats until no further resize fits.
-func (a *Actor) decideResizes(emit actors.Emit) error {
+func (a *Actor) decideResizes(emit actors.Emit) {
 	for again := true; again; {
 		again = false
 		for _, uid := range a.waitingResizes() {
@@ -128,12 +126,9 @@ func (a *Actor) decideResizes(emit actors.Emit) error {
 				continue
 			}
 			again = again || answer.GetResizeDecided().GetAllocated()
-			if err := emit(answer); err != nil {
-				return err
-			}
+			emit(answer)
 		}
 	}
-	return nil
 }
 
 // decideResize returns the decision on a waiting resize; nil if it is the same as the last one.

@@ -95,41 +95,39 @@ func (a *Actor) endClaims(uid string, match func(*journaletv1.UidRequested) bool
 }
 
 // grant grants a free UID to the first source that waits for it.
-func (a *Actor) grant(uid string, emit actors.Emit) error {
+func (a *Actor) grant(uid string, emit actors.Emit) {
 	c := a.state.Uids[uid]
 	if c.GetHolder() != nil || len(c.GetWaiting()) == 0 {
-		return nil
+		return
 	}
 	q := c.GetWaiting()[0]
-	return emit(messages.NewEvent(&journaletv1.UidGranted{Uid: uid, Source: q.GetSource(), RequestId: q.GetRequestId()}))
+	emit(messages.NewEvent(&journaletv1.UidGranted{Uid: uid, Source: q.GetSource(), RequestId: q.GetRequestId()}))
 }
 
 // decideUID answers a source's request for a UID.
-func (a *Actor) decideUID(q *journaletv1.UidRequested, emit actors.Emit) error {
+func (a *Actor) decideUID(q *journaletv1.UidRequested, emit actors.Emit) {
 	holder := a.state.Uids[q.GetUid()].GetHolder()
 	if holder == nil {
-		return a.grant(q.GetUid(), emit)
+		a.grant(q.GetUid(), emit)
+		return
 	}
-	return emit(messages.NewEvent(&journaletv1.UidDeferred{
+	emit(messages.NewEvent(&journaletv1.UidDeferred{
 		Uid: q.GetUid(), Source: q.GetSource(), RequestId: q.GetRequestId(), Holder: holder.GetSource(),
 	}))
 }
 
 // confirmOrphans confirms the orphans once every source is synced, so that they are garbage-collected.
-func (a *Actor) confirmOrphans(emit actors.Emit) error {
+func (a *Actor) confirmOrphans(emit actors.Emit) {
 	if !a.AllSynced() {
-		return nil
+		return
 	}
 	for _, uid := range slices.Clone(a.state.Orphans) {
 		if a.state.Uids[uid] != nil {
 			// A source has requested it, and adds it next.
 			continue
 		}
-		if err := emit(messages.NewEvent(&journaletv1.OrphanConfirmed{
+		emit(messages.NewEvent(&journaletv1.OrphanConfirmed{
 			Uid: uid, Grace: durationpb.New(actors.GraceWithoutObject),
-		})); err != nil {
-			return err
-		}
+		}))
 	}
-	return nil
 }

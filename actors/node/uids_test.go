@@ -18,7 +18,7 @@ func handle(t *testing.T, a *Actor, e *journaletv1.Event) []string {
 		t.Fatal(err)
 	}
 	var answers []string
-	if err := a.Decide(actors.Input{Events: []actors.Event{in}}, func(e *journaletv1.Event) error {
+	if err := actors.Decide(a, actors.Input{Events: []actors.Event{in}}, func(e *journaletv1.Event) error {
 		switch k := e.GetKind().(type) {
 		case *journaletv1.Event_UidGranted:
 			g := k.UidGranted

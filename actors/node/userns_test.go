@@ -19,7 +19,7 @@ func ids(t *testing.T, a *Actor, events ...*journaletv1.Event) string {
 		if err := a.Evolve(e); err != nil {
 			t.Fatal(err)
 		}
-		err := a.Decide(actors.Input{Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
+		err := actors.Decide(a, actors.Input{Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
 			switch x := d.GetAdmissionDecided(); {
 			case x.GetUserNamespace() != nil:
 				of := x.GetUserNamespace()

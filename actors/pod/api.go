@@ -99,13 +99,12 @@ func (a *Actor) evolveAPIDeleteFinished(e actors.Event, k *journaletv1.ApiDelete
 	s.CleanFailedAt = timestamppb.New(e.Time)
 }
 
-// leave ends a pod of which nothing is left on the node. The object of a deleted one goes first, and then the source
-// removes the pod; finalizers may hold it for long.
-func (d *step) leave() error {
+// finishIfGone finishes a pod once none of its objects is left. The object of a deleted pod, which deleteObject has
+// requested, goes first: then the source removes the pod. Finalizers may hold it for long.
+func (d *step) finishIfGone() {
 	if !d.hasObject() {
-		return d.finish()
+		d.finish()
 	}
-	return nil // deleteObject has requested what is to be requested
 }
 
 // hasObject reports whether the API server may have an object of the pod that this agent is to delete.
@@ -116,15 +115,15 @@ func (a *Actor) hasObject() bool {
 // deleteObject has the object deleted as soon as nothing of the pod runs, no sandbox holds its network, no CSI driver
 // or NFS server has a volume of it, and the API server has its terminal phase. What is dead is removed afterwards: a
 // deletion does not wait for the removals of all pods that were deleted at the same time.
-func (d *step) deleteObject() error {
+func (d *step) deleteObject() {
 	s := d.state
 	terminal := s.GetPod().GetApi().GetTerminalPhase() != journaletv1.PodPhase_POD_PHASE_UNSPECIFIED
 	if !d.hasObject() || !terminal || s.GetApiDeleteRequested() || s.GetApiDeleted() || d.tearDownWait() > 0 ||
 		d.mayRunUnseen() || d.hasApart() || d.AnyAlive() || d.calling(removesNothing) ||
 		slices.ContainsFunc(s.GetObserved().GetSandboxes(), d.holdsNetwork) {
-		return nil
+		return
 	}
-	return d.decide(&journaletv1.ApiDeleteRequested{
+	d.decide(&journaletv1.ApiDeleteRequested{
 		Uid: d.self.ID, Namespace: s.GetPod().GetNamespace(), Name: s.GetPod().GetName(),
 	})
 }
@@ -144,13 +143,13 @@ func removesNothing(r *journaletv1.CallRequested) bool {
 }
 
 // shortenGrace clears the timer of the grace period when the pod was deleted again with a shorter one, or by force.
-func (d *step) shortenGrace() error {
+func (d *step) shortenGrace() {
 	for _, e := range d.in.Events {
 		if e.Body.GetPodUpdated() != nil && d.ends() {
-			return d.clearTimer(graceTimer)
+			d.clearTimer(graceTimer)
+			return
 		}
 	}
-	return nil
 }
 
 // endUnknown gives a terminated state to containers of a pod that has ended, as far as they may have run: the API

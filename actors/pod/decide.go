@@ -32,58 +32,39 @@ type step struct {
 type actor = Actor
 
 // Decide emits what follows from the state.
-func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
+func (a *Actor) Decide(in actors.Input, emit actors.Emit) {
 	d := &step{actor: a, in: in, now: in.Time, emit: emit}
-	if err := d.withdrawPulls(in); err != nil {
-		return err
-	}
-	if err := d.renewPulls(); err != nil {
-		return err
-	}
-	if err := d.withdrawHooks(); err != nil {
-		return err
-	}
-	if err := d.withdrawDevices(); err != nil {
-		return err
-	}
+	d.withdrawPulls(in)
+	d.renewPulls()
+	d.withdrawHooks()
+	d.withdrawDevices()
 	// A decision may end a stage. What the next stage requires follows in the same step.
 	for {
 		before := a.state.GetStage()
-		if err := d.stage(before); err != nil {
-			return err
-		}
+		d.runStage(before)
 		if a.state.GetStage() == before {
 			break
 		}
 	}
-	if err := d.setProbes(in); err != nil {
-		return err
-	}
-	if err := d.setGates(); err != nil {
-		return err
-	}
-	if err := d.setObjects(); err != nil {
-		return err
-	}
+	d.setProbes(in)
+	d.setGates()
+	d.setObjects()
 	if a.state.GetStage() == finished || a.state.GetPod() == nil {
-		return nil
+		return
 	}
-	return d.reportStatus()
+	d.reportStatus()
 }
 
 // withdrawPulls withdraws what an earlier manifest of the pod requested. The image actor would otherwise try to pull it
 // for good.
-func (d *step) withdrawPulls(in actors.Input) error {
+func (d *step) withdrawPulls(in actors.Input) {
 	for _, e := range in.Events {
 		r := e.Body.GetImagePullDecided()
 		if r.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED || d.awaitsImage(r.GetImage()) {
 			continue
 		}
-		if err := d.decide(&journaletv1.ImagePullWithdrawn{Uid: d.self.ID, Image: r.GetImage()}); err != nil {
-			return err
-		}
+		d.decide(&journaletv1.ImagePullWithdrawn{Uid: d.self.ID, Image: r.GetImage()})
 	}
-	return nil
 }
 
 // awaitsImage reports whether a container of the pod waits for an image.
@@ -96,70 +77,68 @@ func (d *step) awaitsImage(image string) bool {
 	return false
 }
 
-func (d *step) stage(s journaletv1.PodStage) error {
+// runStage decides what a pod in this stage requires.
+func (d *step) runStage(s journaletv1.PodStage) {
 	switch s {
 	case unknown:
-		return d.reportOrphan()
+		d.reportOrphan()
 	case admitting:
-		return d.requestAdmission()
+		d.requestAdmission()
 	case runningPod:
-		return d.run()
+		d.run()
 	case terminating:
-		return d.terminate()
+		d.terminate()
 	case terminated:
-		return d.tearDown()
+		d.tearDown()
 	case cleaning:
-		return d.clean()
+		d.clean()
 	}
-	return nil
 }
 
 // reportOrphan waits for a source to name the pod, and reports to the node if none has.
-func (d *step) reportOrphan() error {
+func (d *step) reportOrphan() {
 	switch {
 	case d.state.GetOrphanFoundAt() != nil:
-		return nil
+		return
 	case !d.state.GetOrphanGraceOver():
-		return d.timer(orphanTimer, orphanWait)
+		d.timer(orphanTimer, orphanWait)
+	default:
+		d.decide(&journaletv1.OrphanFound{Uid: d.self.ID})
 	}
-	return d.decide(&journaletv1.OrphanFound{Uid: d.self.ID})
 }
 
 // requestAdmission requests admission from the node, once.
-func (d *step) requestAdmission() error {
+func (d *step) requestAdmission() {
 	if d.state.GetAdmissionRequested() {
-		return d.endOnDrainedNode()
+		d.endOnDrainedNode()
+		return
 	}
-	if err := d.clearTimer(orphanTimer); err != nil {
-		return err
-	}
+	d.clearTimer(orphanTimer)
 	q := AdmissionRequest(d.state.GetPod(), d.desired)
 	q.Incarnation = d.in.Seq
-	return d.decide(q)
+	d.decide(q)
 }
 
 // decide emits a decision: the event with this body.
-func (d *step) decide(body proto.Message) error { return d.emit(messages.NewEvent(body)) }
+func (d *step) decide(body proto.Message) { d.emit(messages.NewEvent(body)) }
 
 // requestCall requests a call for this pod: the one with this work.
-func (d *step) requestCall(work proto.Message) error {
+func (d *step) requestCall(work proto.Message) {
 	call := messages.NewCall(work)
 	call.PodUid = d.self.ID
-	return d.decide(call)
+	d.decide(call)
 }
 
-func (d *step) timer(name string, after time.Duration) error {
+func (d *step) timer(name string, after time.Duration) {
 	if ev := actors.SetTimer(d.state.GetTimers(), name, after); ev != nil {
-		return d.emit(ev)
+		d.emit(ev)
 	}
-	return nil
 }
 
-func (d *step) clearTimer(name string) error {
+func (d *step) clearTimer(name string) {
 	if ev := actors.ClearTimer(d.state.GetTimers(), name); ev != nil {
-		return d.emit(ev)
+		d.emit(ev)
 	}
-	return nil
 }
 
 // fired reports whether the step handles the end of a timer.

@@ -19,18 +19,19 @@ const (
 )
 
 // prepareClaims reads the pod's claims and has their drivers prepare them: all of them, before the sandbox is created.
-func (d *step) prepareClaims() error {
+func (d *step) prepareClaims() {
 	c := d.state.GetClaims()
 	if d.claimsReady() || d.calling(messages.IsAboutClaims) {
-		return nil
+		return
 	}
-	if waits, err := d.claimsWait(); waits || err != nil {
-		return err
+	if d.claimsWait() {
+		return
 	}
 	if !c.GetRead() {
-		return d.requestCall(&journaletv1.ReadClaims{
+		d.requestCall(&journaletv1.ReadClaims{
 			Digest: d.state.GetPod().GetDigest(), Extended: d.extended().GetName(),
 		})
+		return
 	}
 	var due []*journaletv1.ResourceClaim
 	for _, of := range c.GetClaims() {
@@ -38,12 +39,12 @@ func (d *step) prepareClaims() error {
 			due = append(due, of.GetClaim())
 		}
 	}
-	return d.requestCall(&journaletv1.PrepareClaims{Claims: due})
+	d.requestCall(&journaletv1.PrepareClaims{Claims: due})
 }
 
 // unprepareOrReport ends the termination of a pod of which nothing runs, after its drivers have undone what they have
 // prepared: the control plane takes the devices for free as soon as it has the pod's terminal phase.
-func (d *step) unprepareOrReport() error {
+func (d *step) unprepareOrReport() {
 	var due []*journaletv1.ResourceClaim
 	for _, of := range d.state.GetClaims().GetClaims() {
 		if inUse(of) {
@@ -51,22 +52,25 @@ func (d *step) unprepareOrReport() error {
 		}
 	}
 	if len(due) == 0 {
-		return d.reportTerminated()
+		d.reportTerminated()
+		return
 	}
 	if d.calling(func(r *journaletv1.CallRequested) bool { return r.GetUnprepareClaims() != nil }) {
-		return nil
+		return
 	}
-	if waits, err := d.claimsWait(); waits || err != nil {
-		return err
+	if d.claimsWait() {
+		return
 	}
-	return d.requestCall(&journaletv1.UnprepareClaims{Claims: due})
+	d.requestCall(&journaletv1.UnprepareClaims{Claims: due})
 }
 
 // claimsWait reports whether the delay after a call for claims that failed is not over.
-func (d *step) claimsWait() (waits bool, err error) {
+func (d *step) claimsWait() (waits bool) {
 	c := d.state.GetClaims()
 	if wait := d.left(c.GetFailedAt(), doubled(c.GetFailures(), firstClaimDelay, maxClaimDelay)); wait > 0 {
-		return true, d.timer(claimsTimer, wait)
+		d.timer(claimsTimer, wait)
+		return true
 	}
-	return false, d.clearTimer(claimsTimer)
+	d.clearTimer(claimsTimer)
+	return false
 }

@@ -11,56 +11,53 @@ import (
 // tearDown stops the sandboxes of a terminated pod, tears its volumes down and removes old instances. The rest stays
 // for its logs and its status until the source no longer names the pod. After a lost journal a pod may be rejected or
 // preempted before its containers are observed: they have their grace period first.
-func (d *step) tearDown() error {
-	if err := d.withdrawCleaning(); err != nil {
-		return err
-	}
+func (d *step) tearDown() {
+	d.withdrawCleaning()
 	if d.AnyAlive() {
-		return d.stopAll(d.stopReason())
+		d.stopAll(d.stopReason())
+		return
 	}
 	if d.endsUnobserved() {
-		return nil
+		return
 	}
-	if over, err := d.stopSandboxes(d.holdsNetwork); err != nil || !over {
-		return err
+	if !d.stopSandboxes(d.holdsNetwork) {
+		return
 	}
 	if d.tearsDown() && !d.calling(sandboxCall) && !d.calling(volumesCall) {
-		if err := d.cleanPod(false); err != nil {
-			return err
-		}
+		d.cleanPod(false)
 	}
-	if err := d.removeOld(); err != nil {
-		return err
-	}
-	return d.reclaimed()
+	d.removeOld()
+	d.reclaimed()
 }
 
 // reclaimed reports to the node that the pod holds nothing any more, if it has requested that.
-func (d *step) reclaimed() error {
+func (d *step) reclaimed() {
 	q := d.state.GetReclaim()
 	if q == nil || d.tearsDown() || d.calling(isNoHook) ||
 		q.GetContainers() && len(d.state.GetObserved().GetContainers()) > 0 {
-		return nil
+		return
 	}
-	return d.decide(&journaletv1.PodReclaimed{Uid: d.self.ID})
+	d.decide(&journaletv1.PodReclaimed{Uid: d.self.ID})
 }
 
 // stopSandboxes stops the pod's sandboxes that match, one after the other in the runtime's order. over reports that
 // none is left.
-func (d *step) stopSandboxes(match func(*journaletv1.SandboxObservation) bool) (over bool, err error) {
+func (d *step) stopSandboxes(match func(*journaletv1.SandboxObservation) bool) (over bool) {
 	for _, x := range d.state.GetObserved().GetSandboxes() {
 		if !match(x) {
 			continue
 		}
 		if d.calling(sandboxCall) {
-			return false, nil
+			return false
 		}
 		if wait := d.tearDownWait(); wait > 0 {
-			return false, d.timer(tearDownTimer, wait)
+			d.timer(tearDownTimer, wait)
+			return false
 		}
-		return false, d.requestCall(&journaletv1.StopSandbox{SandboxId: x.GetId()})
+		d.requestCall(&journaletv1.StopSandbox{SandboxId: x.GetId()})
+		return false
 	}
-	return true, nil
+	return true
 }
 
 func isReady(x *journaletv1.SandboxObservation) bool {
@@ -74,76 +71,66 @@ func (d *step) holdsNetwork(x *journaletv1.SandboxObservation) bool {
 }
 
 // clean removes everything that the pod left on the node, and then emits PodFinished.
-func (d *step) clean() error {
-	if err := d.withdrawCleaning(); err != nil {
-		return err
-	}
-	if err := d.deleteObject(); err != nil {
-		return err
-	}
+func (d *step) clean() {
+	d.withdrawCleaning()
+	d.deleteObject()
 	// A hook or a plugin that was withdrawn holds up nothing, even if it is slow to end.
 	if d.calling(isNoHook) {
-		return nil
+		return
 	}
 	if wait := d.tearDownWait(); wait > 0 {
-		return d.timer(tearDownTimer, wait)
+		d.timer(tearDownTimer, wait)
+		return
 	}
 	if d.AnyAlive() {
-		return d.stopAll("no source names this pod")
+		d.stopAll("no source names this pod")
+		return
 	}
 	if d.endsUnobserved() {
-		return nil
+		return
 	}
 	// Stops come first, and removals after the stops of every other pod: see LANE_REMOVE. A removal also stops a dead
 	// sandbox.
-	if over, err := d.stopSandboxes(isReady); err != nil || !over {
-		return err
+	if !d.stopSandboxes(isReady) {
+		return
 	}
 	for _, x := range d.state.GetObserved().GetSandboxes() {
-		if err := d.removeSandbox(x.GetId()); err != nil {
-			return err
-		}
+		d.removeSandbox(x.GetId())
 	}
 	if id := d.state.GetSandboxId(); id != "" {
-		if err := d.removeSandbox(id); err != nil {
-			return err
-		}
+		d.removeSandbox(id)
 	}
 	for _, c := range d.state.GetObserved().GetContainers() {
 		if d.inSandbox(c) {
 			continue
 		}
-		if err := d.requestCall(&journaletv1.RemoveContainer{Container: c.GetName(), ContainerId: c.GetId()}); err != nil {
-			return err
-		}
+		d.requestCall(&journaletv1.RemoveContainer{Container: c.GetName(), ContainerId: c.GetId()})
 	}
 	if d.calling(isNoHook) {
-		return nil
+		return
 	}
 	if (d.state.GetUsedRuntime() || d.hasObject()) && !d.state.GetCleanedAll() {
-		return d.cleanPod(true)
+		d.cleanPod(true)
+		return
 	}
 	if len(d.state.Calls) > 0 {
-		return nil
+		return
 	}
-	return d.leave()
+	d.finishIfGone()
 }
 
 // withdrawCleaning withdraws what would tear volumes down while a container runs. After a lost journal a container may
 // be observed only when this is requested: it is stopped first.
-func (d *step) withdrawCleaning() error {
+func (d *step) withdrawCleaning() {
 	if !d.AnyAlive() {
-		return nil
+		return
 	}
 	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
 		if d.state.Calls[id].GetRequest().GetCleanPod() == nil {
 			continue
 		}
-		if err := d.withdrawCall(id); err != nil {
-			return err
-		}
+		d.withdrawCall(id)
 	}
-	return nil
 }
 
 // endsUnobserved reports whether a container was stopped whose end is not observed yet. With its sandbox the runtime
@@ -160,35 +147,30 @@ func isNoHook(r *journaletv1.CallRequested) bool {
 
 // stopAll stops every container that is observed alive. Only an orphan, or a pod of a lost journal, can have one: every
 // other pod was terminated before.
-func (d *step) stopAll(reason string) error {
+func (d *step) stopAll(reason string) {
 	for _, c := range d.state.GetObserved().GetContainers() {
 		if alive(c) && !d.calling(forContainer(c.GetName())) {
-			if err := d.stop(c, reason); err != nil {
-				return err
-			}
+			d.stop(c, reason)
 		}
 	}
-	return nil
 }
 
-func (d *step) finish() error {
+func (d *step) finish() {
 	for _, name := range slices.Sorted(maps.Keys(d.state.GetTimers().GetSet())) {
-		if err := d.clearTimer(name); err != nil {
-			return err
-		}
+		d.clearTimer(name)
 	}
 	source := d.state.GetSource()
 	if source == "" {
 		source = orphanSource
 	}
-	return d.decide(&journaletv1.PodFinished{Uid: d.self.ID, Source: source, Orphan: d.state.GetSource() == ""})
+	d.decide(&journaletv1.PodFinished{Uid: d.self.ID, Source: source, Orphan: d.state.GetSource() == ""})
 }
 
 // removeOld removes dead instances of which a newer dead one is kept, and sandboxes without a container that is kept
 // (kubelet: MaxPerPodContainerCount 1; the newest sandbox stays). Nothing is removed while the start of the newest
 // instance is under way. If that instance is found dead it may turn out not to have run, and then the one before it is
 // the newest. A node that is short of storage has none of them kept.
-func (d *step) removeOld() error {
+func (d *step) removeOld() {
 	hold := map[string]bool{d.newestSandbox(): true}
 	for _, c := range d.state.GetObserved().GetContainers() {
 		hold[c.GetSandboxId()] = true
@@ -200,26 +182,23 @@ func (d *step) removeOld() error {
 			continue
 		}
 		if wait := d.tearDownWait(); wait > 0 {
-			return d.timer(tearDownTimer, wait)
+			d.timer(tearDownTimer, wait)
+			return
 		}
-		if err := d.requestCall(&journaletv1.RemoveContainer{
+		d.requestCall(&journaletv1.RemoveContainer{
 			Container: c.GetName(), ContainerId: c.GetId(), KeepAsLast: r.GetLast() == nil && c.GetId() == d.last(r).GetId(),
-		}); err != nil {
-			return err
-		}
+		})
 	}
 	for _, x := range d.state.GetObserved().GetSandboxes() {
 		if hold[x.GetId()] {
 			continue
 		}
 		if wait := d.tearDownWait(); wait > 0 {
-			return d.timer(tearDownTimer, wait)
+			d.timer(tearDownTimer, wait)
+			return
 		}
-		if err := d.removeSandbox(x.GetId()); err != nil {
-			return err
-		}
+		d.removeSandbox(x.GetId())
 	}
-	return nil
 }
 
 // startOfNewest matches the start of a container's newest instance.
@@ -261,22 +240,23 @@ func (d *step) inSandbox(c *journaletv1.ContainerObservation) bool {
 	return false
 }
 
-func (d *step) removeSandbox(id string) error {
+func (d *step) removeSandbox(id string) {
 	if d.calling(func(r *journaletv1.CallRequested) bool { return r.GetRemoveSandbox().GetSandboxId() == id }) {
-		return nil
+		return
 	}
-	return d.requestCall(&journaletv1.RemoveSandbox{SandboxId: id})
+	d.requestCall(&journaletv1.RemoveSandbox{SandboxId: id})
 }
 
-func (d *step) cleanPod(all bool) error {
+func (d *step) cleanPod(all bool) {
 	if d.calling(func(r *journaletv1.CallRequested) bool { return r.GetCleanPod() != nil }) {
-		return nil
+		return
 	}
 	if wait := d.tearDownWait(); wait > 0 {
-		return d.timer(tearDownTimer, wait)
+		d.timer(tearDownTimer, wait)
+		return
 	}
 	p := d.state.GetPod()
-	return d.requestCall(&journaletv1.CleanPod{
+	d.requestCall(&journaletv1.CleanPod{
 		Namespace: p.GetNamespace(), Name: p.GetName(), All: all, Csi: d.hasApart(),
 	})
 }

@@ -22,7 +22,7 @@ const (
 
 // deadline ends the pod whose activeDeadlineSeconds, counted from its start, have passed, or waits for them to pass.
 // The manifest bounds them to 68 years. passed reports whether the pod is ending.
-func (d *step) deadline() (passed bool, err error) {
+func (d *step) deadline() (passed bool) {
 	seconds := d.manifest.Spec.ActiveDeadlineSeconds
 	name := ""
 	if seconds != nil {
@@ -30,20 +30,20 @@ func (d *step) deadline() (passed bool, err error) {
 	}
 	for _, set := range slices.Sorted(maps.Keys(d.state.GetTimers().GetSet())) {
 		if strings.HasPrefix(set, activeDeadlineTimer) && set != name {
-			if err := d.clearTimer(set); err != nil {
-				return false, err
-			}
+			d.clearTimer(set)
 		}
 	}
 	if seconds == nil {
-		return false, nil
+		return false
 	}
 	// A timer that has fired counts even if the clock was set back since it was set.
 	fired := d.fired(name) && d.state.GetTimers().GetSet()[name] == nil
 	if left := d.left(d.state.GetAdmittedAt(), time.Duration(*seconds)*time.Second); left > 0 && !fired {
-		return false, d.timer(name, left)
+		d.timer(name, left)
+		return false
 	}
-	return true, d.decide(&journaletv1.PodTerminating{
+	d.decide(&journaletv1.PodTerminating{
 		Reason: ReasonDeadline, Message: messageDeadline, Failed: true,
 	})
+	return true
 }

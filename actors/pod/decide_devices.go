@@ -30,7 +30,7 @@ const (
 
 // allocateDevices requests what plugins want for the containers that have their devices: once for each container and
 // resource, and again where a plugin did not answer.
-func (d *step) allocateDevices() error {
+func (d *step) allocateDevices() {
 	for _, of := range d.state.GetDevices() {
 		dev := of.GetDevices()
 		timer := timerOf(dev)
@@ -38,21 +38,14 @@ func (d *step) allocateDevices() error {
 			continue
 		}
 		if wait := d.left(of.GetFailedAt(), doubled(of.GetFailures(), firstDeviceDelay, maxDeviceDelay)); wait > 0 {
-			if err := d.timer(timer, wait); err != nil {
-				return err
-			}
+			d.timer(timer, wait)
 			continue
 		}
-		if err := d.clearTimer(timer); err != nil {
-			return err
-		}
-		if err := d.requestCall(&journaletv1.AllocateDevices{
+		d.clearTimer(timer)
+		d.requestCall(&journaletv1.AllocateDevices{
 			Container: dev.GetContainer(), Resource: dev.GetResource(), Ids: dev.GetIds(),
-		}); err != nil {
-			return err
-		}
+		})
 	}
-	return nil
 }
 
 func timerOf(dev *journaletv1.ContainerDevices) string {
@@ -69,7 +62,7 @@ func allocationOf(dev *journaletv1.ContainerDevices) func(*journaletv1.CallReque
 
 // preStart requests that plugins prepare a container's devices for its next start, if one of them wants that. prepared
 // reports that there is nothing to wait for.
-func (d *step) preStart(c *corev1.Container, r *journaletv1.ContainerRecord) (prepared bool, err error) {
+func (d *step) preStart(c *corev1.Container, r *journaletv1.ContainerRecord) (prepared bool) {
 	var due []*journaletv1.ContainerDevices
 	for _, dev := range d.devicesOf(c.Name) {
 		if dev.GetPreStart() {
@@ -79,35 +72,34 @@ func (d *step) preStart(c *corev1.Container, r *journaletv1.ContainerRecord) (pr
 		}
 	}
 	if len(due) == 0 || r.GetDevicesPrepared() {
-		return true, nil
+		return true
 	}
-	return false, d.requestCall(&journaletv1.PreStartContainer{Container: c.Name, Devices: due})
+	d.requestCall(&journaletv1.PreStartContainer{Container: c.Name, Devices: due})
+	return false
 }
 
 // refusedDevices ends a pod whose devices a plugin refuses, as the kubelet does. refused reports that it ends.
-func (d *step) refusedDevices() (refused bool, err error) {
+func (d *step) refusedDevices() (refused bool) {
 	for _, of := range d.state.GetDevices() {
 		if of.GetRefused() {
-			return true, d.decide(&journaletv1.PodTerminating{
+			d.decide(&journaletv1.PodTerminating{
 				Reason: reasonDevices, Message: deviceRefused + of.GetMessage() + deviceWhy, Failed: true,
 			})
+			return true
 		}
 	}
-	return false, nil
+	return false
 }
 
 // withdrawDevices withdraws calls on plugins for a pod in which nothing will start any more.
-func (d *step) withdrawDevices() error {
+func (d *step) withdrawDevices() {
 	if d.state.GetStage() <= runningPod || len(d.state.GetDevices()) == 0 {
-		return nil
+		return
 	}
 	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
 		if !messages.IsAboutDevices(d.state.Calls[id].GetRequest()) {
 			continue
 		}
-		if err := d.withdrawCall(id); err != nil {
-			return err
-		}
+		d.withdrawCall(id)
 	}
-	return nil
 }

@@ -19,18 +19,19 @@ const evictionGrace = time.Second
 const systemCritical = 2_000_000_000
 
 // evict ends a pod that exceeds a limit of ephemeral storage. ending reports whether it does.
-func (d *step) evict() (ending bool, err error) {
+func (d *step) evict() (ending bool) {
 	if priority(d.manifest) >= systemCritical || d.done() || d.initFailed() {
-		return false, nil
+		return false
 	}
 	for _, e := range d.in.Events {
 		if x := e.Body.GetStorageExceeded(); x != nil {
-			return true, d.decide(&journaletv1.PodTerminating{
+			d.decide(&journaletv1.PodTerminating{
 				Reason: ReasonEvicted, Message: x.GetMessage(), Failed: true, Grace: durationpb.New(evictionGrace),
 			})
+			return true
 		}
 	}
-	return false, nil
+	return false
 }
 
 // evicted reports whether a pod ends, or has ended, because it exceeded a limit of ephemeral storage.

@@ -30,42 +30,45 @@ const preStopTimer = "pre-stop "
 
 // postStart runs the postStart hook of a container that has begun to run, and ends an instance whose hook failed. A
 // termination that has begun with a preStop hook is completed whatever became of its reason.
-func (d *step) postStart(c *corev1.Container) error {
+func (d *step) postStart(c *corev1.Container) {
 	r := d.record(c.Name)
 	cur := r.GetCurrent()
 	switch e := r.GetTermination(); {
 	case e != nil && e.GetContainerId() == cur.GetId():
-		return d.terminateContainer(cur, e.GetReason(), e.GetGrace().AsDuration())
+		d.terminateContainer(cur, e.GetReason(), e.GetGrace().AsDuration())
 	case r.GetStoppedAsUnhealthy() && r.GetStartError().GetReason() == reasonHookError:
-		return d.stop(cur, reasonPostStart)
+		d.stop(cur, reasonPostStart)
 	case postStarted(c, r) || d.hook(cur.GetId(), postStartHook) != "":
-		return nil
+		return
+	default:
+		d.runHook(cur, &journaletv1.RunHook{Kind: postStartHook})
 	}
-	return d.runHook(cur, &journaletv1.RunHook{Kind: postStartHook})
 }
 
 // preStop runs the preStop hook of an instance that is to end within what is left. over reports that its stop need not
 // wait for the hook, or no longer.
-func (d *step) preStop(c *journaletv1.ContainerObservation, reason string, left time.Duration) (over bool, err error) {
+func (d *step) preStop(c *journaletv1.ContainerObservation, reason string, left time.Duration) (over bool) {
 	id := d.hook(c.GetId(), preStopHook)
 	if d.record(c.GetName()).GetPreStoppedId() == c.GetId() || left <= 0 || !running(c) {
-		return true, d.withdrawCall(id)
+		d.withdrawCall(id)
+		return true
 	}
 	if id != "" {
-		return false, nil
+		return false
 	}
 	if spec := d.spec(c.GetName()); spec == nil || handler(spec, preStopHook) == nil {
-		return true, nil
+		return true
 	}
-	return false, d.runHook(c, &journaletv1.RunHook{Kind: preStopHook, Timeout: durationpb.New(left), Reason: reason})
+	d.runHook(c, &journaletv1.RunHook{Kind: preStopHook, Timeout: durationpb.New(left), Reason: reason})
+	return false
 }
 
-func (d *step) runHook(c *journaletv1.ContainerObservation, hook *journaletv1.RunHook) error {
+func (d *step) runHook(c *journaletv1.ContainerObservation, hook *journaletv1.RunHook) {
 	hook.Container, hook.ContainerId, hook.Digest = c.GetName(), c.GetId(), d.state.GetPod().GetDigest()
 	if spec := d.spec(c.GetName()); handler(spec, hook.Kind).HTTPGet != nil {
 		hook.PodIps = d.podIPs()
 	}
-	return d.requestCall(hook)
+	d.requestCall(hook)
 }
 
 // hook returns the id of the call under way that runs a hook of an instance, empty if there is none.
@@ -80,26 +83,21 @@ func (d *step) hook(containerID string, kind journaletv1.HookKind) string {
 }
 
 // withdrawHooks withdraws the hooks of instances that have ended: nothing waits for them.
-func (d *step) withdrawHooks() error {
+func (d *step) withdrawHooks() {
 	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
 		h := d.state.Calls[id].GetRequest().GetRunHook()
 		if h == nil || d.maybeRunning(h.GetContainer(), h.GetContainerId()) {
 			continue
 		}
-		if err := d.withdrawCall(id); err != nil {
-			return err
-		}
-		if err := d.clearTimer(preStopTimer + h.GetContainer()); err != nil {
-			return err
-		}
+		d.withdrawCall(id)
+		d.clearTimer(preStopTimer + h.GetContainer())
 	}
-	return nil
 }
 
 // withdrawCall withdraws a call, once.
-func (d *step) withdrawCall(id string) error {
+func (d *step) withdrawCall(id string) {
 	if c := d.state.Calls[id]; c == nil || c.GetWithdrawn() {
-		return nil
+		return
 	}
-	return d.decide(&journaletv1.CallWithdrawn{IntentId: id})
+	d.decide(&journaletv1.CallWithdrawn{IntentId: id})
 }

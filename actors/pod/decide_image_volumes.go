@@ -82,25 +82,18 @@ func needsVolumeImage(v *journaletv1.VolumeImage, policy corev1.PullPolicy) bool
 
 // requestImages requests the pulls that the next start needs, unless they are under way: all at once. A delay that is
 // over before its timer fires would have the container count as waiting for the delay, not for its images.
-func (d *step) requestImages(c *corev1.Container, r *journaletv1.ContainerRecord) error {
-	if err := d.clearDelays(c.Name); err != nil {
-		return err
-	}
+func (d *step) requestImages(c *corev1.Container, r *journaletv1.ContainerRecord) {
+	d.clearDelays(c.Name)
 	if d.needsImage(c, r) && !r.GetImageRequested() {
-		if err := d.decide(d.pullRequest(c.Image)); err != nil {
-			return err
-		}
+		d.decide(d.pullRequest(c.Image))
 	}
 	for reference, policy := range d.volumeImages(c) {
 		v := d.record(c.Name).GetVolumeImages()[reference]
 		if !needsVolumeImage(v, policy) || v.GetRequested() {
 			continue
 		}
-		if err := d.decide(d.pullRequest(reference)); err != nil {
-			return err
-		}
+		d.decide(d.pullRequest(reference))
 	}
-	return nil
 }
 
 // pullRequest requests the pull of an image with what the pod offers as credentials, by name. Without any the namespace
@@ -135,9 +128,9 @@ func (d *step) pullsAlways(image string) bool {
 }
 
 // renewPulls requests the pulls again that the pod waits for, once their credentials have changed.
-func (d *step) renewPulls() error {
+func (d *step) renewPulls() {
 	if !d.state.GetPullCredentialsChanged() || d.state.GetStage() != runningPod || d.manifest == nil {
-		return nil
+		return
 	}
 	var images []string
 	for c := range containers.All(d.manifest) {
@@ -147,11 +140,8 @@ func (d *step) renewPulls() error {
 	for _, image := range slices.Compact(images) {
 		r := d.pullRequest(image)
 		r.CredentialsChanged = true
-		if err := d.decide(r); err != nil {
-			return err
-		}
+		d.decide(r)
 	}
-	return nil
 }
 
 // pulledVolumeImages returns the references of the image volumes that were pulled for the next start, sorted.

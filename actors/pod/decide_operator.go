@@ -59,17 +59,15 @@ func (a *Actor) CanRestart(container string) error {
 
 // stopWithGrace stops a container of a pod whose containers are all restarted at an operator's request: sidecars last,
 // all of them within one grace period.
-func (d *step) stopWithGrace(c *journaletv1.ContainerObservation) error {
+func (d *step) stopWithGrace(c *journaletv1.ContainerObservation) {
 	left := d.restartLeft()
 	if left > 0 {
-		if err := d.timer(restartTimer, left); err != nil {
-			return err
-		}
+		d.timer(restartTimer, left)
 		if d.sidecarWaits(c.GetName()) {
-			return nil
+			return
 		}
 	}
-	return d.terminateContainer(c, reasonRestart, left)
+	d.terminateContainer(c, reasonRestart, left)
 }
 
 // restartLeft returns what is left of the grace period of a restart of all containers.
@@ -103,13 +101,13 @@ func (a *Actor) Ending() Ending {
 
 // endOnDrainedNode stops what runs of a pod that waits for the end of a drain. Only after a lost journal something
 // does: the drain ends the pods that were admitted.
-func (d *step) endOnDrainedNode() error {
+func (d *step) endOnDrainedNode() {
 	if d.state.GetReason() != ReasonDrained {
-		return nil
+		return
 	}
 	if d.AnyAlive() {
-		return d.stopAll(ReasonDrained)
+		d.stopAll(ReasonDrained)
+		return
 	}
-	_, err := d.stopSandboxes(isReady)
-	return err
+	d.stopSandboxes(isReady)
 }

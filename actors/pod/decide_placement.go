@@ -56,30 +56,26 @@ func (a *Actor) given() *journaletv1.GivenResources {
 
 // place moves the running containers whose CPUs have changed to those that they are to have, one call after the other.
 // Containers of a pod that ends are moved too, since their grace period may be long, but no failed call is repeated.
-func (d *step) place(ends bool) error {
+func (d *step) place(ends bool) {
 	if d.calling(updateCall) {
-		return nil
+		return
 	}
 	for c := range containers.All(d.manifest) {
 		r, p := d.record(c.Name), d.placement(c.Name)
 		if p.GetCpus() == "" || p.GetCpus() == r.GetCpus() || !d.placeable(r) || ends && r.GetCpusFailures() > 0 {
-			if err := d.clearTimer(cpusTimer + c.Name); err != nil {
-				return err
-			}
+			d.clearTimer(cpusTimer + c.Name)
 			continue
 		}
 		if wait := d.left(r.GetCpusFailedAt(), startDelay(r.GetCpusFailures(), d.maxBackOff())); wait > 0 {
-			if err := d.timer(cpusTimer+c.Name, wait); err != nil {
-				return err
-			}
+			d.timer(cpusTimer+c.Name, wait)
 			continue
 		}
-		return d.requestCall(&journaletv1.UpdateContainer{
+		d.requestCall(&journaletv1.UpdateContainer{
 			Container: c.Name, ContainerId: r.GetCurrent().GetId(), Digest: d.state.GetPod().GetDigest(),
 			AllocatedDigest: d.state.GetAllocatedDigest(), Placement: p,
 		})
+		return
 	}
-	return nil
 }
 
 // placeable reports whether a container's newest instance runs, also if it is being stopped.

@@ -38,7 +38,7 @@ func (d *step) due(c *corev1.Container, r *journaletv1.ContainerRecord) []journa
 
 // setProbes emits which probes of each container run from now on, where that has changed. After an update it does so in
 // any case: the new manifest may have other probes.
-func (d *step) setProbes(in actors.Input) error {
+func (d *step) setProbes(in actors.Input) {
 	updated := slices.ContainsFunc(in.Events, func(e actors.Event) bool {
 		return e.Body.GetPodUpdated().GetOperation() == journaletv1.PodOperation_POD_OPERATION_UPDATE
 	})
@@ -56,26 +56,22 @@ func (d *step) setProbes(in actors.Input) error {
 				PodIps: d.podIPs(), StartedAt: r.GetCurrent().GetStartedAt(),
 			}
 		}
-		if err := d.decide(next); err != nil {
-			return err
-		}
+		d.decide(next)
 	}
-	return nil
 }
 
 // probe ends a running instance that its probes found unhealthy, unless its stop was just requested.
-func (d *step) probe(c *corev1.Container) error {
+func (d *step) probe(c *corev1.Container) {
 	r := d.record(c.Name)
 	if d.calling(forContainer(c.Name)) {
-		return nil
+		return
 	}
 	switch p := probesOf(r); {
 	case failedProbe(p.GetStartup()):
-		return d.terminateContainer(r.GetCurrent(), d.unhealthy(c, "startup"), d.probeGrace(c.StartupProbe))
+		d.terminateContainer(r.GetCurrent(), d.unhealthy(c, "startup"), d.probeGrace(c.StartupProbe))
 	case failedProbe(p.GetLiveness()):
-		return d.terminateContainer(r.GetCurrent(), d.unhealthy(c, "liveness"), d.probeGrace(c.LivenessProbe))
+		d.terminateContainer(r.GetCurrent(), d.unhealthy(c, "liveness"), d.probeGrace(c.LivenessProbe))
 	}
-	return nil
 }
 
 // probeGrace returns the grace period after a failed probe. The probe's own comes before the pod's, be it shorter or
@@ -100,7 +96,7 @@ func (d *step) unhealthy(c *corev1.Container, probe string) string {
 }
 
 // setGates emits which conditions are to be read, when that has changed.
-func (d *step) setGates() error {
+func (d *step) setGates() {
 	var types []string
 	if s := d.state.GetStage(); d.manifest != nil && (s == runningPod || s == terminating) {
 		for _, gate := range d.manifest.Spec.ReadinessGates {
@@ -110,7 +106,7 @@ func (d *step) setGates() error {
 		types = slices.Compact(types)
 	}
 	if slices.Equal(types, d.state.GetReadinessGates()) {
-		return nil
+		return
 	}
-	return d.decide(&journaletv1.ReadinessGatesSet{Types: types, Api: d.ofAPI()})
+	d.decide(&journaletv1.ReadinessGatesSet{Types: types, Api: d.ofAPI()})
 }

@@ -28,21 +28,22 @@ func updateCall(r *journaletv1.CallRequested) bool {
 }
 
 // requestResize requests the desired resources from the node, or withdraws the request.
-func (d *step) requestResize() error {
+func (d *step) requestResize() {
 	requested, desired := d.state.GetResize().GetRequestedDigest(), d.state.GetPod().GetDigest()
 	switch {
 	case d.state.GetAllocatedDigest() == "" && requested == "",
 		d.state.GetAllocatedDigest() != "" && requested == desired:
-		return nil
+		return
 	case d.state.GetAllocatedDigest() == "":
-		return d.decide(&journaletv1.ResizeWithdrawn{Uid: d.self.ID})
+		d.decide(&journaletv1.ResizeWithdrawn{Uid: d.self.ID})
+		return
 	}
 	q := &journaletv1.ResizeRequested{
 		Uid: d.self.ID, Digest: desired, Demand: Demand(d.desired), Priority: priority(d.desired),
 		Guaranteed: QOS(d.desired) == corev1.PodQOSGuaranteed, RequestId: d.in.Seq,
 	}
 	q.Demand.HostPorts = nil
-	return d.decide(q)
+	d.decide(q)
 }
 
 // change is a change in place of one container's CPU, or of its memory.
@@ -112,40 +113,39 @@ func (a *Actor) inResizeOrder() []*corev1.Container {
 
 // applyResources gives running containers, and then the pod as a whole, their allocated resources, one call after the
 // other. A call for a container also widens the pod's cgroup before, and narrows it afterwards.
-func (d *step) applyResources() error {
+func (d *step) applyResources() {
 	if d.calling(updateCall) {
-		return nil
+		return
 	}
 	unapplied := d.unapplied()
 	if !d.state.GetResize().GetInProgress() && unapplied {
-		if err := d.decide(&journaletv1.ResizeStarted{Uid: d.self.ID}); err != nil {
-			return err
-		}
+		d.decide(&journaletv1.ResizeStarted{Uid: d.self.ID})
 	}
 	r := d.state.GetResize()
 	if !r.GetInProgress() {
-		return nil
+		return
 	}
 	list := d.changes()
 	wait := d.left(r.GetFailedAt(), startDelay(r.GetFailures(), d.maxBackOff()))
 	switch {
 	case unapplied && len(list) == 0 && !d.podUnapplied():
-		return nil // a container is not steady, or restarts
+		return // a container is not steady, or restarts
 	case unapplied && wait > 0 && (len(list) > 0 || r.GetError() != ""):
-		return d.timer(resizeTimer, wait)
+		d.timer(resizeTimer, wait)
+		return
 	}
-	if err := d.clearTimer(resizeTimer); err != nil {
-		return err
-	}
+	d.clearTimer(resizeTimer)
 	if !unapplied {
-		return d.decide(&journaletv1.ResizeCompleted{Uid: d.self.ID})
+		d.decide(&journaletv1.ResizeCompleted{Uid: d.self.ID})
+		return
 	}
 	if len(list) == 0 {
-		return d.requestCall(&journaletv1.UpdateSandbox{
+		d.requestCall(&journaletv1.UpdateSandbox{
 			SandboxId: d.state.GetSandboxId(), Digest: d.state.GetPod().GetDigest(),
 			AllocatedDigest: d.state.GetAllocatedDigest(), Resources: resources.OfPod(d.manifest),
 			ExclusiveCpus: d.exclusiveCPUs(),
 		})
+		return
 	}
 	w := &journaletv1.UpdateContainer{
 		Container: list[0].container, ContainerId: list[0].id, Resources: list[0].to,
@@ -157,5 +157,5 @@ func (d *step) applyResources() error {
 			w.FallingLimits = append(w.FallingLimits, c.lowered)
 		}
 	}
-	return d.requestCall(w)
+	d.requestCall(w)
 }

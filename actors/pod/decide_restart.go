@@ -23,37 +23,35 @@ const (
 
 // restartAll restarts all containers where the end of one requires it, or an operator requested it. under reports that
 // the old instances are still being stopped.
-func (d *step) restartAll() (under bool, err error) {
+func (d *step) restartAll() (under bool) {
 	if d.state.GetAllContainersRestarting() == nil && d.state.GetRestart() == nil {
 		for c := range d.all() {
 			r := d.record(c.Name)
 			if cur := r.GetCurrent(); d.hasInstance(c) && exited(cur) && !notRun(r) &&
 				!r.GetStoppedAsUnhealthy() && !r.GetReplacing() &&
 				ruleAction(c, cur.GetExitCode()) == corev1.ContainerRestartRuleActionRestartAllContainers {
-				err = d.decide(&journaletv1.AllContainersRestarting{Container: c.Name, ContainerId: cur.GetId()})
+				d.decide(&journaletv1.AllContainersRestarting{Container: c.Name, ContainerId: cur.GetId()})
 				break
 			}
 		}
-		if d.state.GetAllContainersRestarting() == nil || err != nil {
-			return false, err
+		if d.state.GetAllContainersRestarting() == nil {
+			return false
 		}
 	}
-	busy, err := d.stopForRestart()
-	if busy || err != nil {
-		return true, err
+	if d.stopForRestart() {
+		return true
 	}
-	if err := d.clearTimer(restartTimer); err != nil {
-		return true, err
-	}
+	d.clearTimer(restartTimer)
 	started := d.state.GetAllContainersRestarting()
-	return false, d.decide(&journaletv1.AllContainersRestarting{
+	d.decide(&journaletv1.AllContainersRestarting{
 		Container: started.GetContainer(), ContainerId: started.GetContainerId(), AllStopped: true,
 	})
+	return false
 }
 
 // stopForRestart stops what runs and withdraws what was to start, sidecars last; ephemeral containers stay, as with the
 // kubelet. busy reports that something is left.
-func (d *step) stopForRestart() (busy bool, err error) {
+func (d *step) stopForRestart() (busy bool) {
 	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
 		req := d.state.Calls[id].GetRequest()
 		start := req.GetStartContainer()
@@ -61,9 +59,7 @@ func (d *step) stopForRestart() (busy bool, err error) {
 			continue
 		}
 		busy = true
-		if err := d.withdrawCall(id); err != nil {
-			return true, err
-		}
+		d.withdrawCall(id)
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.state.Containers)) {
 		cur := d.state.Containers[name].GetCurrent()
@@ -75,23 +71,17 @@ func (d *step) stopForRestart() (busy bool, err error) {
 			continue
 		}
 		if d.state.GetAllContainersRestarting() == nil {
-			if err := d.stopWithGrace(cur); err != nil {
-				return true, err
-			}
+			d.stopWithGrace(cur)
 			continue
 		}
 		if d.sidecarWaits(name) {
 			continue
 		}
 		if wait := d.tearDownWait(); wait > 0 {
-			if err := d.timer(tearDownTimer, wait); err != nil {
-				return true, err
-			}
+			d.timer(tearDownTimer, wait)
 			continue
 		}
-		if err := d.requestStop(cur, reasonRestartAll, 0); err != nil {
-			return true, err
-		}
+		d.requestStop(cur, reasonRestartAll, 0)
 	}
-	return busy, nil
+	return busy
 }

@@ -11,64 +11,48 @@ import (
 // run brings an admitted pod to what its manifest desires: volumes and sandbox first, then the init containers in their
 // order, then every main container; an ephemeral container as soon as the sandbox is there. It corresponds to the
 // kubelet's computePodActions.
-func (d *step) run() error {
+func (d *step) run() {
 	if d.manifest == nil {
-		return nil
+		return
 	}
-	if err := d.stopStrays(); err != nil {
-		return err
+	d.stopStrays()
+	if d.evict() {
+		return
 	}
-	if ending, err := d.evict(); ending || err != nil {
-		return err
-	}
-	if under, err := d.restartAll(); under || err != nil {
-		return err
+	if d.restartAll() {
+		return
 	}
 	if d.done() || d.initFailed() {
-		return d.conclude()
+		d.conclude()
+		return
 	}
-	if passed, err := d.deadline(); passed || err != nil {
-		return err
+	if d.deadline() {
+		return
 	}
-	if err := d.requestResize(); err != nil {
-		return err
+	d.requestResize()
+	if d.refusedDevices() {
+		return
 	}
-	if refused, err := d.refusedDevices(); refused || err != nil {
-		return err
-	}
-	if err := d.setUp(); err != nil {
-		return err
-	}
+	d.setUp()
 	if d.state.GetSandboxId() == "" || d.unfit() != "" {
-		return nil
+		return
 	}
-	if err := d.startEphemeral(); err != nil {
-		return err
-	}
-	initialized, err := d.initialize()
-	if err != nil {
-		return err
-	}
+	d.startEphemeral()
+	initialized := d.initialize()
 	for i := range d.containers() {
 		if !initialized {
 			break
 		}
-		if err := d.container(&d.containers()[i]); err != nil {
-			return err
-		}
+		d.reconcileContainer(&d.containers()[i])
 	}
-	if err := d.applyResources(); err != nil {
-		return err
-	}
-	if err := d.place(false); err != nil {
-		return err
-	}
-	return d.removeOld()
+	d.applyResources()
+	d.place(false)
+	d.removeOld()
 }
 
 // stopStrays stops containers that run outside the pod's sandbox, and, after a lost journal, those that the manifest
 // does not have.
-func (d *step) stopStrays() error {
+func (d *step) stopStrays() {
 	for _, c := range d.state.GetObserved().GetContainers() {
 		if !alive(c) || d.calling(forContainer(c.GetName())) {
 			continue
@@ -89,41 +73,33 @@ func (d *step) stopStrays() error {
 		if reason == "" {
 			continue
 		}
-		if err := d.stop(c, reason); err != nil {
-			return err
-		}
+		d.stop(c, reason)
 	}
-	return nil
 }
 
 // setUp requests the sandbox and the volumes that the pod lacks.
-func (d *step) setUp() error {
-	if err := d.setUpVolumes(); err != nil {
-		return err
-	}
-	if err := d.allocateDevices(); err != nil {
-		return err
-	}
-	if err := d.prepareClaims(); err != nil {
-		return err
-	}
+func (d *step) setUp() {
+	d.setUpVolumes()
+	d.allocateDevices()
+	d.prepareClaims()
 	if d.state.GetSandboxId() != "" && d.unfit() == "" || d.calling(sandboxCall) || d.AnyAlive() {
-		return nil
+		return
 	}
 	if d.unfit() != "" && d.anyStarting() {
-		return nil // its grace period comes first
+		return // its grace period comes first
 	}
 	// A dead sandbox holds its address and the pod's host ports until it is stopped.
-	if over, err := d.stopSandboxes(d.holdsNetwork); err != nil || !over {
-		return err
+	if !d.stopSandboxes(d.holdsNetwork) {
+		return
 	}
 	if !d.claimsReady() {
-		return nil // a driver of network devices wants to know of them before the sandbox is there
+		return // a driver of network devices wants to know of them before the sandbox is there
 	}
 	if wait := d.sandboxWait(); wait > 0 {
-		return d.timer(sandboxTimer, wait)
+		d.timer(sandboxTimer, wait)
+		return
 	}
-	return d.requestCall(&journaletv1.RunSandbox{
+	d.requestCall(&journaletv1.RunSandbox{
 		Attempt: d.state.GetNextSandboxAttempt(), Digest: d.state.GetPod().GetDigest(),
 		HostNetwork: d.manifest.Spec.HostNetwork, AllocatedDigest: d.state.GetAllocatedDigest(),
 		UserNamespace: d.state.GetUserNamespace(), ExclusiveCpus: d.exclusiveCPUs(), Given: d.given(),
@@ -147,73 +123,72 @@ func sandboxCall(r *journaletv1.CallRequested) bool {
 // volumesCall matches the call that sets up volumes. What tears them down waits for it.
 func volumesCall(r *journaletv1.CallRequested) bool { return r.GetSetUpVolumes() != nil }
 
-// container brings one container to what its manifest desires.
-func (d *step) container(c *corev1.Container) error {
+// reconcileContainer brings one container to what its manifest desires.
+func (d *step) reconcileContainer(c *corev1.Container) {
 	r := d.record(c.Name)
 	if d.calling(forContainer(c.Name)) {
-		return nil
+		return
 	}
 	cur := r.GetCurrent()
 	switch {
 	case alive(cur) && d.wasStopped(cur):
-		return nil
+		return
 	case cur.GetState() == journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN:
-		return d.stop(cur, d.unknownReason(c))
+		d.stop(cur, d.unknownReason(c))
 	case running(cur) && cur.GetHash() != "" && cur.GetHash() != ContainerHash(c) && !d.runsToCompletion(c):
 		// A running init container keeps running to its end, as with the kubelet.
-		return d.stop(cur, reasonChanged)
+		d.stop(cur, reasonChanged)
 	case running(cur) && r.GetRestartRequested():
-		return d.stop(cur, reasonRestart)
+		d.stop(cur, reasonRestart)
 	case running(cur) && d.restartsToResize(c):
-		return d.stop(cur, reasonResize)
+		d.stop(cur, reasonResize)
 	case running(cur):
-		if err := d.postStart(c); err != nil {
-			return err
-		}
-		return d.probe(c)
+		d.postStart(c)
+		d.probe(c)
 	case !d.volumesReady(c) || !d.devicesReady(c.Name) || !d.claimsReady():
-		return nil
+		return
 	case d.created(r) != nil:
-		return d.startCreated(c, d.created(r))
+		d.startCreated(c, d.created(r))
 	case cur != nil && !d.restarts(c, r):
-		return nil
+		return
+	default:
+		d.start(c, r)
 	}
-	return d.start(c, r)
 }
 
 // start starts a container once its back-off has passed, its image is there, and so is what its environment refers to.
-func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error {
+func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) {
 	if wait := d.left(r.GetStartFailedAt(), startDelay(r.GetStartFailures(), d.maxStartDelay(r))); wait > 0 {
-		return d.timer(startTimer+c.Name, wait)
+		d.timer(startTimer+c.Name, wait)
+		return
 	}
 	if d.otherAlive(r) {
 		// The older instance is being stopped: two instances of a container never run at once.
-		return nil
+		return
 	}
 	if d.missesImage(c, r) {
 		// The wait of the back-off was over before the start that found no image.
-		return d.requestImages(c, r)
+		d.requestImages(c, r)
+		return
 	}
 	delay, wait := d.backOff(c, r)
 	if wait > 0 {
-		return d.timer(backOffTimer+c.Name, wait)
+		d.timer(backOffTimer+c.Name, wait)
+		return
 	}
 	if d.needsImages(c, r) {
-		return d.requestImages(c, r)
+		d.requestImages(c, r)
+		return
 	}
-	if err := d.clearDelays(c.Name); err != nil {
-		return err
-	}
+	d.clearDelays(c.Name)
 	if held, _ := d.lacking(references.OfContainer(c)); held || d.targetProblem(c.Name) != "" {
-		return nil
+		return
 	}
-	if prepared, err := d.preStart(c, r); !prepared || err != nil {
-		return err
+	if !d.preStart(c, r) {
+		return
 	}
 	if delay != nil {
-		if err := d.decide(delay); err != nil {
-			return err
-		}
+		d.decide(delay)
 	}
 	start := &journaletv1.StartContainer{
 		Container: c.Name, Attempt: r.GetNextAttempt(), Digest: d.state.GetPod().GetDigest(),
@@ -228,17 +203,14 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error 
 	} else {
 		start.AtLeastOnce = d.never(c)
 	}
-	return d.requestCall(start)
+	d.requestCall(start)
 }
 
 // clearDelays clears the timers of a container's delays. One that is no longer needed must not cut the next wait short.
-func (d *step) clearDelays(container string) error {
+func (d *step) clearDelays(container string) {
 	for _, timer := range []string{startTimer, backOffTimer} {
-		if err := d.clearTimer(timer + container); err != nil {
-			return err
-		}
+		d.clearTimer(timer + container)
 	}
-	return nil
 }
 
 // otherAlive reports whether an older instance of a container runs.
@@ -267,8 +239,8 @@ func (d *step) needsImage(c *corev1.Container, r *journaletv1.ContainerRecord) b
 }
 
 // startCreated starts the instance that is created.
-func (d *step) startCreated(c *corev1.Container, m *journaletv1.CreatedContainer) error {
-	return d.requestCall(&journaletv1.StartContainer{
+func (d *step) startCreated(c *corev1.Container, m *journaletv1.CreatedContainer) {
+	d.requestCall(&journaletv1.StartContainer{
 		Container: c.Name, Attempt: m.GetAttempt(), Digest: d.state.GetPod().GetDigest(), SandboxId: m.GetSandboxId(),
 		Part: journaletv1.StartPart_START_PART_START, ContainerId: m.GetContainerId(), Init: d.isInit(c.Name),
 		UserNamespace: d.state.GetUserNamespace(), Ephemeral: d.isEphemeral(c.Name),
@@ -276,17 +248,15 @@ func (d *step) startCreated(c *corev1.Container, m *journaletv1.CreatedContainer
 }
 
 // initialize brings the init containers to where they should be, and reports whether the main ones may start.
-func (d *step) initialize() (bool, error) {
+func (d *step) initialize() bool {
 	inits, current := d.initContainers(), d.currentInit()
 	for i := range inits {
 		if i > current || i < current && !isSidecar(&inits[i]) {
 			continue
 		}
-		if err := d.container(&inits[i]); err != nil {
-			return false, err
-		}
+		d.reconcileContainer(&inits[i])
 	}
-	return current == len(inits), nil
+	return current == len(inits)
 }
 
 // done reports whether every main container has ended and none is to start again. Sidecars do not keep a pod running.
@@ -302,14 +272,15 @@ func (d *step) done() bool {
 }
 
 // conclude ends a pod that has nothing left to do. What still runs, or is under way, is ended first.
-func (d *step) conclude() error {
+func (d *step) conclude() {
 	if d.anyUnderWay() || d.usesClaims() {
-		return d.decide(new(journaletv1.PodTerminating))
+		d.decide(new(journaletv1.PodTerminating))
+		return
 	}
 	if d.AnyAlive() {
-		return nil // a container that is not in the manifest is being stopped; until then it has the pod's resources
+		return // a container that is not in the manifest is being stopped; until then it has the pod's resources
 	}
-	return d.reportTerminated()
+	d.reportTerminated()
 }
 
 // anyUnderWay reports whether something of the pod runs or was requested. A pod with main containers alone has nothing

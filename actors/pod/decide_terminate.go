@@ -26,28 +26,25 @@ const orphanSource = messages.FileSource
 const graceTimer = "grace"
 
 // stop terminates one container while its pod keeps running, with the pod's whole grace period.
-func (d *step) stop(c *journaletv1.ContainerObservation, reason string) error {
-	return d.terminateContainer(c, reason, d.grace())
+func (d *step) stop(c *journaletv1.ContainerObservation, reason string) {
+	d.terminateContainer(c, reason, d.grace())
 }
 
 // terminateContainer ends one container while its pod keeps running. Its preStop hook and its stop share this grace
 // period. It is called again at each step until the container has ended.
-func (d *step) terminateContainer(c *journaletv1.ContainerObservation, reason string, grace time.Duration) error {
+func (d *step) terminateContainer(c *journaletv1.ContainerObservation, reason string, grace time.Duration) {
 	if wait := d.tearDownWait(); wait > 0 {
-		return d.timer(tearDownTimer, wait)
+		d.timer(tearDownTimer, wait)
+		return
 	}
 	reason, left := d.terminationOf(c, reason, grace)
-	over, err := d.preStop(c, reason, left)
-	if err != nil {
-		return err
-	}
+	over := d.preStop(c, reason, left)
 	if !over {
-		return d.timer(preStopTimer+c.GetName(), left)
+		d.timer(preStopTimer+c.GetName(), left)
+		return
 	}
-	if err := d.clearTimer(preStopTimer + c.GetName()); err != nil {
-		return err
-	}
-	return d.requestStop(c, reason, left)
+	d.clearTimer(preStopTimer + c.GetName())
+	d.requestStop(c, reason, left)
 }
 
 // terminationOf returns why an instance ends and what is left of its grace, where its termination has begun before.
@@ -61,8 +58,8 @@ func (d *step) terminationOf(c *journaletv1.ContainerObservation, reason string,
 	return e.GetReason(), min(grace, d.left(e.GetSince(), e.GetGrace().AsDuration()))
 }
 
-func (d *step) requestStop(c *journaletv1.ContainerObservation, reason string, left time.Duration) error {
-	return d.requestCall(&journaletv1.StopContainer{
+func (d *step) requestStop(c *journaletv1.ContainerObservation, reason string, left time.Duration) {
+	d.requestCall(&journaletv1.StopContainer{
 		Container: c.GetName(), ContainerId: c.GetId(), Grace: durationpb.New(stopGrace(left)), Reason: reason,
 	})
 }
@@ -80,16 +77,10 @@ func (d *step) tearDownWait() time.Duration {
 
 // terminate withdraws what has not begun, and ends every container: all at once, but for sidecars, which end in reverse
 // order after the others. One deadline holds for the whole pod.
-func (d *step) terminate() error {
-	if err := d.withdrawStarts(); err != nil {
-		return err
-	}
-	if err := d.shortenGrace(); err != nil {
-		return err
-	}
-	if err := d.place(true); err != nil {
-		return err
-	}
+func (d *step) terminate() {
+	d.withdrawStarts()
+	d.shortenGrace()
+	d.place(true)
 	busy := d.calling(func(r *journaletv1.CallRequested) bool {
 		return r.GetRunSandbox() != nil || r.GetStartContainer() != nil || r.GetSetUpVolumes() != nil ||
 			r.GetPrepareClaims() != nil
@@ -104,39 +95,41 @@ func (d *step) terminate() error {
 		if !alive(cur) || d.wasStopped(cur) {
 			continue
 		}
-		still, err := d.terminateWithPod(cur)
-		if err != nil {
-			return err
-		}
+		still := d.terminateWithPod(cur)
 		waits = waits || still
 	}
 	if !busy {
-		return d.unprepareOrReport()
+		d.unprepareOrReport()
+		return
 	}
 	if waits {
-		return d.timer(graceTimer, d.podLeft())
+		d.timer(graceTimer, d.podLeft())
+		return
 	}
-	return d.clearTimer(graceTimer)
+	d.clearTimer(graceTimer)
 }
 
 // terminateWithPod ends one container of a terminating pod. waits reports whether it waits for its hook or for others,
 // until the pod's deadline at most.
-func (d *step) terminateWithPod(c *journaletv1.ContainerObservation) (waits bool, err error) {
+func (d *step) terminateWithPod(c *journaletv1.ContainerObservation) (waits bool) {
 	if id := d.stopping(c.GetId()); id != "" {
-		return false, d.shortenStop(id)
+		d.shortenStop(id)
+		return false
 	}
 	if d.calling(forContainer(c.GetName())) {
-		return false, nil
+		return false
 	}
 	if wait := d.tearDownWait(); wait > 0 {
-		return false, d.timer(tearDownTimer, wait)
+		d.timer(tearDownTimer, wait)
+		return false
 	}
 	reason, left := d.terminationOf(c, d.stopReason(), d.podLeft())
-	over, err := d.preStop(c, reason, left)
-	if err != nil || !over || left > 0 && d.sidecarWaits(c.GetName()) {
-		return true, err
+	over := d.preStop(c, reason, left)
+	if !over || left > 0 && d.sidecarWaits(c.GetName()) {
+		return true
 	}
-	return false, d.requestStop(c, reason, left)
+	d.requestStop(c, reason, left)
+	return false
 }
 
 // podLeft returns what is left of the grace period of a terminating pod.
@@ -168,13 +161,13 @@ func (d *step) stopping(containerID string) string {
 }
 
 // shortenStop withdraws a stop that would last beyond the pod's deadline. Another one follows with less grace.
-func (d *step) shortenStop(id string) error {
+func (d *step) shortenStop(id string) {
 	c := d.state.Calls[id]
 	left := d.state.GetTerminatingAt().AsTime().Add(d.grace()).Sub(c.GetRequestedAt().AsTime())
 	if c.GetRequest().GetStopContainer().GetGrace().AsDuration() <= stopGrace(left) {
-		return nil
+		return
 	}
-	return d.withdrawCall(id)
+	d.withdrawCall(id)
 }
 
 // sidecarWaits reports whether a container is a sidecar, and something that started after it may still run. (The
@@ -194,16 +187,14 @@ func (d *step) sidecarWaits(name string) bool {
 }
 
 // withdrawStarts withdraws the calls that would start something, and the pod's image pulls.
-func (d *step) withdrawStarts() error {
+func (d *step) withdrawStarts() {
 	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
 		r := d.state.Calls[id].GetRequest()
 		if r.GetRunSandbox() == nil && r.GetStartContainer() == nil && r.GetSetUpVolumes() == nil &&
 			!updateCall(r) && r.GetReadClaims() == nil && r.GetPrepareClaims() == nil {
 			continue
 		}
-		if err := d.withdrawCall(id); err != nil {
-			return err
-		}
+		d.withdrawCall(id)
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.state.Containers)) {
 		c := d.spec(name)
@@ -211,22 +202,17 @@ func (d *step) withdrawStarts() error {
 			continue
 		}
 		for _, image := range d.awaitedImages(c) {
-			if err := d.decide(&journaletv1.ImagePullWithdrawn{Uid: d.self.ID, Image: image}); err != nil {
-				return err
-			}
+			d.decide(&journaletv1.ImagePullWithdrawn{Uid: d.self.ID, Image: image})
 		}
 	}
-	return nil
 }
 
 // reportTerminated ends the termination of a pod. Timers of starts that will not come are cleared.
-func (d *step) reportTerminated() error {
+func (d *step) reportTerminated() {
 	for _, name := range slices.Sorted(maps.Keys(d.state.GetTimers().GetSet())) {
-		if err := d.clearTimer(name); err != nil {
-			return err
-		}
+		d.clearTimer(name)
 	}
-	return d.decide(&journaletv1.PodTerminated{
+	d.decide(&journaletv1.PodTerminated{
 		Uid: d.self.ID, Phase: d.terminalPhase(),
 	})
 }

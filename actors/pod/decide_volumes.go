@@ -19,42 +19,40 @@ const (
 )
 
 // setObjects emits which objects the pod refers to, when that has changed.
-func (d *step) setObjects() error {
+func (d *step) setObjects() {
 	var refs []*journaletv1.ObjectRef
 	if s := d.state.GetStage(); s == runningPod || s == terminating {
 		refs = d.derive().refs
 	}
 	if references.Same(refs, d.state.GetObjectRefs()) {
-		return nil
+		return
 	}
 	set := &journaletv1.ObjectsSet{Refs: refs, Namespace: d.state.GetPod().GetNamespace()}
 	if d.state.GetPod().GetApi() != nil {
 		set.Api, set.PodName = true, d.state.GetPod().GetName()
 	}
-	return d.decide(set)
+	d.decide(set)
 }
 
 // setUpVolumes requests the set-up of all volumes that are not, or that have other contents than desired. Those of CSI
 // drivers and NFS servers have a call of their own, beside that for the others: they may take minutes. Before the store
 // has read the pod's objects, which takes milliseconds, none of the others is requested: one call does for all.
-func (d *step) setUpVolumes() error {
+func (d *step) setUpVolumes() {
 	if !slices.ContainsFunc(d.derive().volumes, desiredVolume.unread) {
-		if err := d.setUpVolumesOf(false); err != nil {
-			return err
-		}
+		d.setUpVolumesOf(false)
 	}
-	return d.setUpVolumesOf(true)
+	d.setUpVolumesOf(true)
 }
 
 // setUpVolumesOf requests the set-up of the volumes of CSI drivers and NFS servers, or of all others. A volume whose
 // object is missing waits for it, and one that failed for its back-off. A failure that nothing but another manifest or
 // object ends is not repeated.
-func (d *step) setUpVolumesOf(apart bool) error {
+func (d *step) setUpVolumesOf(apart bool) {
 	same := func(r *journaletv1.CallRequested) bool {
 		return volumesCall(r) && r.GetSetUpVolumes().GetCsi() == apart
 	}
 	if d.calling(same) {
-		return nil
+		return
 	}
 	var all []*journaletv1.DesiredVolume
 	for _, v := range d.derive().volumes {
@@ -65,24 +63,20 @@ func (d *step) setUpVolumesOf(apart bool) error {
 		due := v.contents != "" && (r.GetStage() != volumeSetUp || r.GetContents() != v.contents)
 		if due && r.GetFailedContents() == v.contents {
 			if wait := d.left(r.GetFailedAt(), volumeDelay(r.GetFailures())); wait > 0 && !r.GetPermanent() {
-				if err := d.timer(volumeTimer+v.name, wait); err != nil {
-					return err
-				}
+				d.timer(volumeTimer+v.name, wait)
 				continue
 			}
 			due = !r.GetPermanent()
 		}
-		if err := d.clearTimer(volumeTimer + v.name); err != nil {
-			return err
-		}
+		d.clearTimer(volumeTimer + v.name)
 		if due {
 			all = append(all, &journaletv1.DesiredVolume{Name: v.name, Contents: v.contents})
 		}
 	}
 	if len(all) == 0 {
-		return nil
+		return
 	}
-	return d.requestCall(&journaletv1.SetUpVolumes{
+	d.requestCall(&journaletv1.SetUpVolumes{
 		Digest: d.state.GetPod().GetDigest(), Volumes: all, AllocatedDigest: d.state.GetAllocatedDigest(),
 		UserNamespace: d.state.GetUserNamespace(), Csi: apart,
 	})

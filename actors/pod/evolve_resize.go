@@ -158,7 +158,6 @@ func (a *Actor) countResizeCall(e actors.Event, w sizingCall, f *journaletv1.Cal
 	case w.GetDigest() == a.state.GetPod().GetDigest() && w.GetAllocatedDigest() == a.state.GetAllocatedDigest():
 		resize.SandboxInDoubt = false
 	}
-	defer a.dropEmptyResize()
 	switch f.GetError() {
 	case journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
 		resize.Failures, resize.FailedAt = 0, nil
@@ -170,6 +169,7 @@ func (a *Actor) countResizeCall(e actors.Event, w sizingCall, f *journaletv1.Cal
 			resize.Error = f.GetMessage()
 		}
 	}
+	a.dropEmptyResize()
 }
 
 // An agent that lost its journal finds containers without a record of their start, and their manifest may have changed

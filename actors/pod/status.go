@@ -58,7 +58,7 @@ var conditionTypes = []corev1.PodConditionType{
 }
 
 // reportStatus emits PodStatusChanged if the status differs from what was last reported.
-func (d *step) reportStatus() error {
+func (d *step) reportStatus() {
 	d = &step{actor: d.certain(), in: d.in, now: d.now, emit: d.emit}
 	s := d.state
 	c := &journaletv1.PodStatusChanged{Phase: d.phase(), Reason: s.GetReason(), Message: s.GetMessage()}
@@ -98,9 +98,9 @@ func (d *step) reportStatus() error {
 		changed = true
 	}
 	if !changed {
-		return nil
+		return
 	}
-	return d.decide(c)
+	d.decide(c)
 }
 
 // restartCount returns how often a container was restarted. Instances that did not run are no restarts where the policy

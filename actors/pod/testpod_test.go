@@ -48,7 +48,8 @@ func (p *testPod) handleWith(event proto.Message, digest string) {
 	if err := p.Evolve(in); err != nil {
 		p.t.Fatal(err)
 	}
-	err := p.Decide(actors.Input{Seq: p.seq, Time: p.at, Events: []actors.Event{in}}, func(d *journaletv1.Event) error {
+	step := actors.Input{Seq: p.seq, Time: p.at, Events: []actors.Event{in}}
+	err := actors.Decide(p, step, func(d *journaletv1.Event) error {
 		id := messages.DecisionID(1, p.seq, p.self, len(p.decided))
 		p.decided = append(p.decided, d)
 		if c := d.GetCallRequested(); c != nil {

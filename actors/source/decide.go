@@ -15,49 +15,40 @@ import (
 )
 
 // Decide emits the difference between the desired pods of the source and what it has sent to their actors.
-func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
+func (a *Actor) Decide(in actors.Input, emit actors.Emit) {
 	for _, e := range in.Events {
-		var err error
 		switch k := e.Body.GetKind().(type) {
 		case *journaletv1.Event_AgentStarted:
-			err = a.decide(slices.Sorted(maps.Keys(a.state.Pods)), slices.Sorted(maps.Keys(a.state.Ignored)), emit)
+			a.decide(slices.Sorted(maps.Keys(a.state.Pods)), slices.Sorted(maps.Keys(a.state.Ignored)), emit)
 		case *journaletv1.Event_ManifestsRead:
 			// Whatever this read did not touch was decided before.
-			err = a.decide(a.touched.uids, a.touched.ignored, emit)
+			a.decide(a.touched.uids, a.touched.ignored, emit)
 		case *journaletv1.Event_PodFinished:
-			err = a.decidePod(k.PodFinished.GetUid(), emit)
+			a.decidePod(k.PodFinished.GetUid(), emit)
 		case *journaletv1.Event_UidGranted:
-			err = a.decideGranted(k.UidGranted, emit)
+			a.decideGranted(k.UidGranted, emit)
 		case *journaletv1.Event_UidDeferred:
-			err = a.decideDeferred(k.UidDeferred, emit)
-		}
-		if err != nil {
-			return err
+			a.decideDeferred(k.UidDeferred, emit)
 		}
 	}
-	return nil
 }
 
 // decide decides on pods by UID, and on ignored manifests by their keys in SourceState.ignored. Both are sorted.
-func (a *Actor) decide(uids, ignored []string, emit actors.Emit) error {
+func (a *Actor) decide(uids, ignored []string, emit actors.Emit) {
 	s := a.state
 	for _, key := range ignored {
 		if i := s.Ignored[key]; i != nil && !i.GetReported() {
 			e := messages.NewEvent(i.GetIgnored())
-			if err := emit(e); err != nil {
-				return err
-			}
+			emit(e)
 		}
 	}
 	for _, uid := range a.order(uids) {
-		if err := a.decidePod(uid, emit); err != nil {
-			return err
-		}
+		a.decidePod(uid, emit)
 	}
 	if !s.Synced || s.SyncedReported {
-		return nil
+		return
 	}
-	return emit(messages.NewEvent(&journaletv1.SourceSynced{Source: s.GetName()}))
+	emit(messages.NewEvent(&journaletv1.SourceSynced{Source: s.GetName()}))
 }
 
 // order sorts removals before additions, since they free names and resources. Additions are sorted by creation time,
@@ -81,24 +72,27 @@ func (a *Actor) order(uids []string) []string {
 }
 
 // decidePod sends one pod's actor what has changed for it, if anything.
-func (a *Actor) decidePod(uid string, emit actors.Emit) error {
+func (a *Actor) decidePod(uid string, emit actors.Emit) {
 	p := a.state.Pods[uid]
 	op := journaletv1.PodOperation_POD_OPERATION_UNSPECIFIED
 	switch p.GetStage() {
 	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW:
 		if a.state.GetSeveralSources() {
-			return a.requestUID(uid, emit)
+			a.requestUID(uid, emit)
+			return
 		}
 		op = journaletv1.PodOperation_POD_OPERATION_ADD
 	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_REQUESTING_UID:
 		if !p.GetDesired() {
-			return a.withdrawUID(uid, p.GetUidRequest(), emit)
+			a.withdrawUID(uid, p.GetUidRequest(), emit)
+			return
 		}
 	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_UID_GRANTED:
 		op = journaletv1.PodOperation_POD_OPERATION_ADD
 	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_FINISHED:
 		if !p.GetDesired() {
-			return a.forget(uid, p.GetUidRequest(), emit)
+			a.forget(uid, p.GetUidRequest(), emit)
+			return
 		}
 		op = journaletv1.PodOperation_POD_OPERATION_ADD
 	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_ADDED:
@@ -109,9 +103,9 @@ func (a *Actor) decidePod(uid string, emit actors.Emit) error {
 		}
 	}
 	if op == journaletv1.PodOperation_POD_OPERATION_UNSPECIFIED {
-		return nil
+		return
 	}
-	return emit(messages.NewEvent(&journaletv1.PodUpdated{
+	emit(messages.NewEvent(&journaletv1.PodUpdated{
 		Operation: op, Pod: p.GetPod(), Source: a.state.GetName(), Grace: graceOf(op, p.GetPod()),
 	}))
 }

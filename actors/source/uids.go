@@ -26,23 +26,22 @@ func (a *Actor) evolveStarted(sources []string) {
 }
 
 // forget ends the actor of a pod and then withdraws its UID, so that the next holder of the UID finds no actor.
-func (a *Actor) forget(uid string, requestID uint64, emit actors.Emit) error {
-	err := emit(messages.NewEvent(&journaletv1.PodForgotten{Uid: uid, Source: a.state.GetName()}))
-	if err != nil || !a.state.GetSeveralSources() {
-		return err
+func (a *Actor) forget(uid string, requestID uint64, emit actors.Emit) {
+	emit(messages.NewEvent(&journaletv1.PodForgotten{Uid: uid, Source: a.state.GetName()}))
+	if a.state.GetSeveralSources() {
+		a.withdrawUID(uid, requestID, emit)
 	}
-	return a.withdrawUID(uid, requestID, emit)
 }
 
 // requestUID requests a UID from the node, since another source may have it.
-func (a *Actor) requestUID(uid string, emit actors.Emit) error {
-	return emit(messages.NewEvent(&journaletv1.UidRequested{
+func (a *Actor) requestUID(uid string, emit actors.Emit) {
+	emit(messages.NewEvent(&journaletv1.UidRequested{
 		Uid: uid, Source: a.state.GetName(), RequestId: a.state.GetLastUidRequest() + 1,
 	}))
 }
 
-func (a *Actor) withdrawUID(uid string, requestID uint64, emit actors.Emit) error {
-	return emit(messages.NewEvent(&journaletv1.UidWithdrawn{Uid: uid, Source: a.state.GetName(), RequestId: requestID}))
+func (a *Actor) withdrawUID(uid string, requestID uint64, emit actors.Emit) {
+	emit(messages.NewEvent(&journaletv1.UidWithdrawn{Uid: uid, Source: a.state.GetName(), RequestId: requestID}))
 }
 
 func (a *Actor) evolveUID(e actors.Event) {
@@ -72,20 +71,20 @@ func (a *Actor) awaits(uid string, requestID uint64) bool {
 
 // decideGranted adds the pod whose UID this source was granted. The grant of a withdrawn request is ignored: the node
 // receives the withdrawal too.
-func (a *Actor) decideGranted(g *journaletv1.UidGranted, emit actors.Emit) error {
+func (a *Actor) decideGranted(g *journaletv1.UidGranted, emit actors.Emit) {
 	if p := a.state.Pods[g.GetUid()]; p.GetUidRequest() != g.GetRequestId() {
-		return nil
+		return
 	}
-	return a.decidePod(g.GetUid(), emit)
+	a.decidePod(g.GetUid(), emit)
 }
 
 // decideDeferred reports that a pod does not run as long as another source has its UID.
-func (a *Actor) decideDeferred(d *journaletv1.UidDeferred, emit actors.Emit) error {
+func (a *Actor) decideDeferred(d *journaletv1.UidDeferred, emit actors.Emit) {
 	if !a.awaits(d.GetUid(), d.GetRequestId()) {
-		return nil
+		return
 	}
 	p := a.state.Pods[d.GetUid()]
-	return emit(messages.NewEvent(&journaletv1.ManifestIgnored{
+	emit(messages.NewEvent(&journaletv1.ManifestIgnored{
 		Path: p.GetPath(), Pod: p.GetPod(), Reason: "DuplicateUID",
 		Message: "the UID " + d.GetUid() + " is taken by source " + d.GetHolder() +
 			": it runs when that pod has gone; give one of the two another UID",

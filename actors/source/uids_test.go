@@ -16,7 +16,7 @@ func TestAnswerToWithdrawnUIDRequestIsIgnored(t *testing.T) {
 		if err := a.Evolve(in); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Decide(actors.Input{Events: []actors.Event{in}}, func(e *journaletv1.Event) error {
+		if err := actors.Decide(a, actors.Input{Events: []actors.Event{in}}, func(e *journaletv1.Event) error {
 			decisions = append(decisions, e)
 			return a.Evolve(actors.Event{Body: e})
 		}); err != nil {

@@ -76,10 +76,9 @@ type slowPod struct {
 	hangs, release chan struct{}
 }
 
-func (p slowPod) Decide(in actors.Input, emit actors.Emit) error {
+func (p slowPod) Decide(in actors.Input, emit actors.Emit) {
 	close(p.hangs)
 	<-p.release
-	return nil
 }
 
 func TestHangingPodIsCountedAndHidesNoOther(t *testing.T) {

@@ -89,14 +89,14 @@ func (c *Cell) Handle(d *Delivery, epoch uint64, now time.Time) (step []*journal
 // Decide folds a record, decides and folds the decisions; each goes to take before it is folded. An error of take ends
 // it: the failure wraps that error, and the decisions before are folded. After any other failure the cell must be
 // dropped.
-func (c *Cell) Decide(d *Delivery, epoch uint64, take actors.Emit) (fail *Failure) {
+func (c *Cell) Decide(d *Delivery, epoch uint64, take func(*journaletv1.Event) error) (fail *Failure) {
 	defer c.guard(d.Rec.GetSeq(), &fail)
 	in := d.Input()
 	if fail := c.evolve(in); fail != nil {
 		return fail
 	}
 	n := 0
-	err := c.Decider.Decide(in, func(e *journaletv1.Event) error {
+	err := actors.Decide(c.Decider, in, func(e *journaletv1.Event) error {
 		if err := take(e); err != nil {
 			return err
 		}

@@ -222,7 +222,7 @@ func (c *counter) Evolve(e actors.Event) error {
 	return nil
 }
 
-func (c *counter) Decide(in actors.Input, emit actors.Emit) error {
+func (c *counter) Decide(in actors.Input, emit actors.Emit) {
 	if c.gate != nil {
 		c.gate()
 	}
@@ -230,11 +230,8 @@ func (c *counter) Decide(in actors.Input, emit actors.Emit) error {
 		if e.Body.GetPodObserved() == nil {
 			continue
 		}
-		if err := emit(messages.NewEvent(&journaletv1.PodStatusChanged{Restarts: uint32(c.state.Generation)})); err != nil {
-			return err
-		}
+		emit(messages.NewEvent(&journaletv1.PodStatusChanged{Restarts: uint32(c.state.Generation)}))
 	}
-	return nil
 }
 
 func (c *counter) State() proto.Message { return c.state }

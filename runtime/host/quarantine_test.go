@@ -26,17 +26,14 @@ type verbose struct {
 	n, size func() int
 }
 
-func (v *verbose) Decide(in actors.Input, emit actors.Emit) error {
-	if err := v.counter.Decide(in, emit); err != nil || in.Events[0].Body.GetPodObserved() == nil {
-		return err
+func (v *verbose) Decide(in actors.Input, emit actors.Emit) {
+	v.counter.Decide(in, emit)
+	if in.Events[0].Body.GetPodObserved() == nil {
+		return
 	}
 	for range v.n() {
-		e := messages.NewEvent(&journaletv1.PodStatusChanged{Message: "secret" + strings.Repeat("x", v.size())})
-		if err := emit(e); err != nil {
-			return err
-		}
+		emit(messages.NewEvent(&journaletv1.PodStatusChanged{Message: "secret" + strings.Repeat("x", v.size())}))
 	}
-	return nil
 }
 
 func verbosePods(n, size func() int) fold.Deciders {

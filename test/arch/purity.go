@@ -59,7 +59,7 @@ func checkPurity(t *tree) {
 		_, _ = conf.Check(module+"/"+dir, t.fset, asts, (*types.Info)(&p)) // conf.Error is given its errors
 		for _, f := range packages[dir] {
 			if !f.generated {
-				t.inspect(f, p.impure())
+				t.inspect(f, p.impure(dir))
 			}
 		}
 	}
@@ -110,13 +110,17 @@ const (
 	noText     = "the text of a message differs from build to build: print its fields"
 )
 
-// impure returns a function that returns what is wrong with a node of a file, "" where nothing is.
-func (p *purity) impure() func(ast.Node) string {
+// impure returns a function that returns what is wrong with a node of a file of a package, "" where nothing is.
+func (p *purity) impure(dir string) func(ast.Node) string {
 	sorted := map[ast.Node]bool{} // map walks that are sorted at once
 	return func(n ast.Node) string {
 		switch n := n.(type) {
 		case *ast.GoStmt:
 			return "a decider starts no goroutine: emit an intent"
+		case *ast.DeferStmt:
+			if dir != "actors" { // actors.Decide recovers
+				return "a decider defers nothing: it would run after a refused decision (ADR 089)"
+			}
 		case *ast.SelectStmt, *ast.ChanType, *ast.SendStmt:
 			return noChannels
 		case *ast.UnaryExpr:

@@ -75,7 +75,7 @@ func (b *Allocations) record(body *journaletv1.Event) error {
 		return err
 	}
 	var ends []string
-	err := n.actor.Decide(actors.Input{Seq: n.seq, Time: e.Time, Events: []actors.Event{e}},
+	err := actors.Decide(n.actor, actors.Input{Seq: n.seq, Time: e.Time, Events: []actors.Event{e}},
 		func(d *journaletv1.Event) error {
 			if h := d.GetResizePendingPreemption(); h != nil {
 				b.pods[h.GetUid()].waits = h.GetMessage()

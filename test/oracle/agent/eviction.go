@@ -203,7 +203,7 @@ func (e *Evictions) happens(author messages.Ref, m *corev1.Pod, body *journaletv
 			return
 		}
 		step := &journaletv1.Step{Cause: e.seq}
-		e.err = e.node.Decide(actors.Input{Seq: e.seq, Time: e.now, Events: []actors.Event{one}},
+		e.err = actors.Decide(e.node, actors.Input{Seq: e.seq, Time: e.now, Events: []actors.Event{one}},
 			func(d *journaletv1.Event) error {
 				step.Decisions = append(step.Decisions, d)
 				for _, then := range e.carryOut(d) {
@@ -290,7 +290,7 @@ func (e *Evictions) Admit(p *corev1.Pod) (string, error) {
 		return "", fmt.Errorf("request the admission of %s: %w", p.Name, err)
 	}
 	reason := ""
-	err = other.Decide(actors.Input{Seq: q.Seq, Events: []actors.Event{q}}, func(d *journaletv1.Event) error {
+	err = actors.Decide(other, actors.Input{Seq: q.Seq, Events: []actors.Event{q}}, func(d *journaletv1.Event) error {
 		if a := d.GetAdmissionDecided(); a != nil {
 			reason = a.GetReason()
 		}

@@ -54,7 +54,7 @@ func (n *Node) AdmitPreempting(p manifest.Parsed) (admitted bool, ended []string
 		if n.err = n.actor.Evolve(e); n.err != nil {
 			break
 		}
-		n.err = n.actor.Decide(actors.Input{Seq: n.seq, Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
+		n.err = actors.Decide(n.actor, actors.Input{Seq: n.seq, Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
 			admitted = admitted || d.GetAdmissionDecided().GetAdmitted()
 			for _, uid := range d.GetAdmissionPendingPreemption().GetVictims() {
 				ended = append(ended, fmt.Sprintf("%s: %s: %s", n.names[uid], pod.ReasonPreempting, pod.MessagePreempting))
@@ -80,7 +80,7 @@ func (n *Node) Admit(p manifest.Parsed) (string, error) {
 	}
 	verdict := "no decision"
 	if n.err == nil {
-		n.err = n.actor.Decide(actors.Input{Seq: n.seq, Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
+		n.err = actors.Decide(n.actor, actors.Input{Seq: n.seq, Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
 			if a := d.GetAdmissionDecided(); a.GetAdmitted() {
 				verdict = "admitted"
 			} else if a != nil {

@@ -165,7 +165,7 @@ func (p *Pod) record(ctx context.Context, body *journaletv1.Event) error {
 		return fmt.Errorf("fold %s: %w", messages.EventName(body), err)
 	}
 	var decided []actors.Event
-	err := p.actor.Decide(actors.Input{Seq: p.seq, Time: e.Time, Events: []actors.Event{e}},
+	err := actors.Decide(p.actor, actors.Input{Seq: p.seq, Time: e.Time, Events: []actors.Event{e}},
 		func(d *journaletv1.Event) error {
 			p.ids++
 			decision := actors.Event{
