@@ -17,7 +17,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/api/kubelet"
-	"github.com/journalet/journalet/runtime/api/server"
+	"github.com/journalet/journalet/runtime/api/monitoring"
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/cri/calls"
@@ -32,7 +32,6 @@ import (
 	"github.com/journalet/journalet/runtime/image/credentials"
 	"github.com/journalet/journalet/runtime/manifests"
 	"github.com/journalet/journalet/runtime/objects"
-	"github.com/journalet/journalet/runtime/once"
 	"github.com/journalet/journalet/runtime/oom"
 	"github.com/journalet/journalet/runtime/otlp"
 	"github.com/journalet/journalet/runtime/own"
@@ -45,6 +44,7 @@ import (
 	"github.com/journalet/journalet/runtime/preflight"
 	"github.com/journalet/journalet/runtime/pressure"
 	"github.com/journalet/journalet/runtime/retention"
+	"github.com/journalet/journalet/runtime/runonce"
 	"github.com/journalet/journalet/runtime/shutdown"
 	"github.com/journalet/journalet/runtime/source/file"
 	"github.com/journalet/journalet/runtime/source/url"
@@ -90,12 +90,12 @@ type agent struct {
 	pressure            *pressure.Driver // nil without a real runtime
 	oom                 *oom.Driver      // nil without a real runtime
 	devices             *devices.Driver  // as pressure
-	metrics             *server.Metrics
+	metrics             *monitoring.Metrics
 	traces              *otlp.Exporter // nil unless starts are traced
 
 	dispatching loop
-	once        *once.Driver // nil unless the run ends with its pods
-	loops       *server.Checks
+	once        *runonce.Driver // nil unless the run ends with its pods
+	loops       *monitoring.Checks
 	retention   *retention.Driver
 	starting    starting
 
@@ -110,7 +110,7 @@ type agent struct {
 // not start or that a required part failed.
 func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
 	a := &agent{
-		cfg: cfg, log: log, metrics: server.NewMetrics(), starting: starting{},
+		cfg: cfg, log: log, metrics: monitoring.NewMetrics(), starting: starting{},
 	}
 	defer func() { err = errors.Join(err, a.close()) }()
 	if err := a.open(ctx); err != nil {

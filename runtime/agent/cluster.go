@@ -10,25 +10,25 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/api/server"
+	"github.com/journalet/journalet/runtime/api/monitoring"
 	"github.com/journalet/journalet/runtime/cluster/certificate"
 	"github.com/journalet/journalet/runtime/cluster/client"
 	"github.com/journalet/journalet/runtime/cluster/node"
-	"github.com/journalet/journalet/runtime/csi"
 	"github.com/journalet/journalet/runtime/dra"
+	"github.com/journalet/journalet/runtime/persistentvolume"
 	"github.com/journalet/journalet/runtime/source/api"
 )
 
 // cluster is what the agent does as a node of a cluster (ADR 051). It is nil without a kubeconfig: then nothing of it
 // exists.
 type cluster struct {
-	metrics *server.ClusterMetrics
+	metrics *monitoring.ClusterMetrics
 	client  *client.Client
 	contact *client.Contact
 	node    *node.Driver
 	pods    *api.Driver
-	csi     *csi.Drivers
-	disks   *csi.Volumes
+	csi     *persistentvolume.Drivers
+	disks   *persistentvolume.Volumes
 	dra     *dra.Drivers
 	claims  *dra.Claims
 	health  *dra.Health

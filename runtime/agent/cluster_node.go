@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/journalet/journalet/messages"
-	"github.com/journalet/journalet/runtime/api/server"
+	"github.com/journalet/journalet/runtime/api/monitoring"
 	"github.com/journalet/journalet/runtime/cluster/node"
 	"github.com/journalet/journalet/runtime/config"
 )
@@ -60,7 +60,7 @@ func (c *cluster) started(now time.Time) func(node.Startup) {
 		return to.Sub(from)
 	}
 	return func(s node.Startup) {
-		c.metrics.Started(server.Startup{
+		c.metrics.Started(monitoring.Startup{
 			BeforeAgent: between(boot, s.Started), BeforeRegistration: between(s.Started, s.Attempted),
 			Registration: between(s.Attempted, s.Registered), AfterRegistration: between(s.Registered, s.Ready),
 			Total: between(boot, s.Ready),

@@ -10,7 +10,7 @@ import (
 	"github.com/journalet/journalet/runtime/cluster/services"
 	"github.com/journalet/journalet/runtime/objects"
 	objectapi "github.com/journalet/journalet/runtime/objects/api"
-	"github.com/journalet/journalet/runtime/objects/kept"
+	"github.com/journalet/journalet/runtime/objects/offlinecopy"
 	"github.com/journalet/journalet/runtime/own"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
@@ -20,17 +20,17 @@ type clusterObjects struct {
 	objects  *objectapi.Backing
 	services *services.Services
 	classes  *classes.Classes
-	kept     *kept.Store
+	kept     *offlinecopy.Store
 }
 
 // newClusterObjects creates the drivers without running them.
 func (a *agent) newClusterObjects(c *cluster) (err error) {
 	dir := filepath.Join(a.cfg.RootDir, own.Offline)
-	seal, err := kept.Seal(context.Background(), a.cfg.OfflineSecrets, a.cfg.RootDir, dir)
+	seal, err := offlinecopy.Seal(context.Background(), a.cfg.OfflineSecrets, a.cfg.RootDir, dir)
 	if err != nil {
 		return err
 	}
-	c.kept = kept.New(kept.Options{Dir: dir, Seal: seal, Log: a.log})
+	c.kept = offlinecopy.New(offlinecopy.Options{Dir: dir, Seal: seal, Log: a.log})
 	a.closers = append(a.closers, c.kept.Flush)
 	away := func() bool { return !c.contact.Reachable() }
 	c.services = services.New(c.client, c.kept, away, a.log)

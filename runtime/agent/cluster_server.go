@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/journalet/journalet/runtime/api/kubelet"
-	"github.com/journalet/journalet/runtime/api/secure"
+	"github.com/journalet/journalet/runtime/api/secureport"
 	"github.com/journalet/journalet/runtime/cluster/client"
 	"github.com/journalet/journalet/runtime/cluster/mirror"
 	"github.com/journalet/journalet/runtime/config"
@@ -41,9 +41,9 @@ func (a *agent) newPorts(c *cluster, certificate func() *tls.Certificate) (
 }
 
 // newSecureServer creates the kubelet server's door for the cluster, without listening.
-func (a *agent) newSecureServer(c *cluster, certificate func() *tls.Certificate) (*secure.Server, error) {
+func (a *agent) newSecureServer(c *cluster, certificate func() *tls.Certificate) (*secureport.Server, error) {
 	s := &a.cfg.Server
-	o := secure.Options{
+	o := secureport.Options{
 		Handler: identifyUser(a.apiHandler), NodeName: a.facts.NodeName, MinVersion: s.TLSVersion(),
 		Anonymous: s.Anonymous, TokenTTL: s.ReviewTTL, AlwaysAllow: s.Authorization == config.AuthorizeAll,
 		AllowTTL: s.AuthorizedTTL, DenyTTL: s.UnauthorizedTTL, Log: a.log,
@@ -74,14 +74,14 @@ func (a *agent) newSecureServer(c *cluster, certificate func() *tls.Certificate)
 		o.Curves = append(o.Curves, tls.CurveID(id))
 	}
 	if s.ClientCAFile != "" {
-		if o.ClientCA, err = secure.ClientCAFile(s.ClientCAFile, time.Now, a.log); err != nil {
+		if o.ClientCA, err = secureport.ClientCAFile(s.ClientCAFile, time.Now, a.log); err != nil {
 			return nil, err
 		}
 	}
 	if o.Certificate, err = a.serverCertificate(certificate); err != nil {
 		return nil, err
 	}
-	return secure.New(o), nil
+	return secureport.New(o), nil
 }
 
 // staticUID returns the UID of the static pod that a mirror pod shows, "" for a UID that is none of a mirror pod.
@@ -101,7 +101,7 @@ func (a *agent) serverCertificate(signed func() *tls.Certificate) (func() (*tls.
 	s := &a.cfg.Server
 	switch {
 	case s.TLSCertFile != "":
-		return secure.CertificateFiles(s.TLSCertFile, s.TLSPrivateKeyFile, time.Now, a.log)
+		return secureport.CertificateFiles(s.TLSCertFile, s.TLSPrivateKeyFile, time.Now, a.log)
 	case signed != nil:
 		return func() (*tls.Certificate, error) {
 			if c := signed(); c != nil {
@@ -114,13 +114,13 @@ func (a *agent) serverCertificate(signed func() *tls.Certificate) (func() (*tls.
 	if err != nil {
 		return nil, err
 	}
-	return secure.SelfSigned(host, a.facts.HostIPs, time.Now), nil
+	return secureport.SelfSigned(host, a.facts.HostIPs, time.Now), nil
 }
 
 // identifyUser names the authenticated user as the client.
 func identifyUser(handler func() *kubelet.Server) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if u, ok := secure.UserOf(r.Context()); ok {
+		if u, ok := secureport.UserOf(r.Context()); ok {
 			r = r.WithContext(kubelet.WithClient(r.Context(), u))
 		}
 		handler().ServeHTTP(w, r)
@@ -128,7 +128,7 @@ func identifyUser(handler func() *kubelet.Server) http.Handler {
 }
 
 // serveCluster returns what serves the port of cluster mode until its context ends.
-func (a *agent) serveCluster(s *secure.Server) func(context.Context) error {
+func (a *agent) serveCluster(s *secureport.Server) func(context.Context) error {
 	return func(ctx context.Context) error {
 		l, err := a.listenOn(ctx, a.cfg.Server.Port, "port")
 		if err != nil {
@@ -144,7 +144,7 @@ func (a *agent) serveReadOnly(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return secure.ServePlain(ctx, l, a.cluster.metrics.Observe("readonly", a.apiHandler()), secure.Limits{}, a.log)
+	return secureport.ServePlain(ctx, l, a.cluster.metrics.Observe("readonly", a.apiHandler()), secureport.Limits{}, a.log)
 }
 
 func (a *agent) listenOn(ctx context.Context, port int32, flag string) (net.Listener, error) {

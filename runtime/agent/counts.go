@@ -9,7 +9,7 @@ import (
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/api/server"
+	"github.com/journalet/journalet/runtime/api/monitoring"
 	"github.com/journalet/journalet/runtime/host"
 )
 
@@ -25,8 +25,8 @@ const (
 )
 
 // counts returns the values at the moment of a scrape.
-func (a *agent) counts() server.Counts {
-	c := server.Counts{
+func (a *agent) counts() monitoring.Counts {
+	c := monitoring.Counts{
 		Actors: map[string]int{}, Containers: map[string]int{}, Desired: map[string]int{"": 0, "true": 0},
 		Active: map[string]int{"": 0, "true": 0}, Lagging: a.host.Lagging(), Backlog: a.host.Backlog(),
 		Quarantined: len(a.host.Quarantines()),
@@ -49,7 +49,7 @@ func (a *agent) counts() server.Counts {
 }
 
 // countStores adds what the bus holds. A bus that does not answer in time leaves the bytes out.
-func (a *agent) countStores(c *server.Counts) {
+func (a *agent) countStores(c *monitoring.Counts) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
 	u, err := a.bus.Usage(ctx)
@@ -64,7 +64,7 @@ func (a *agent) countStores(c *server.Counts) {
 }
 
 // countPods adds what the pods' actors show, and how many do not answer.
-func (a *agent) countPods(c *server.Counts) {
+func (a *agent) countPods(c *monitoring.Counts) {
 	end := time.Now().Add(scrapeTimeout)
 	for _, ref := range a.host.Refs(journaletv1.ActorKind_ACTOR_KIND_POD) {
 		wait := max(min(podTimeout, time.Until(end)), shortest)
@@ -78,7 +78,7 @@ func (a *agent) countPods(c *server.Counts) {
 }
 
 // count adds one pod, with its observed sandboxes and containers.
-func count(c *server.Counts, s *journaletv1.PodState) {
+func count(c *monitoring.Counts, s *journaletv1.PodState) {
 	if s.GetPod() != nil && !s.GetOrphan() {
 		static := ""
 		if s.GetPod().GetApi() == nil {

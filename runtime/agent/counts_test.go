@@ -20,7 +20,7 @@ import (
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/api/server"
+	"github.com/journalet/journalet/runtime/api/monitoring"
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/host"
@@ -220,7 +220,7 @@ func isCatalog(t *testing.T, body string) {
 			got[m[1]] = m[2]
 		}
 	}
-	for _, m := range server.NewMetrics().Catalog() {
+	for _, m := range monitoring.NewMetrics().Catalog() {
 		if got[m.Name] != m.Type && !slices.Contains(notYet, m.Name) {
 			t.Errorf("%s of the catalog is a %q in the scrape, want a %s", m.Name, got[m.Name], m.Type)
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cluster/client"
-	"github.com/journalet/journalet/runtime/csi"
+	"github.com/journalet/journalet/runtime/persistentvolume"
 	"github.com/journalet/journalet/runtime/plugins"
 	"github.com/journalet/journalet/runtime/pod/volume"
 )
@@ -24,7 +24,7 @@ func (a *agent) newCSI() (volume.CSI, error) {
 		return nil, err
 	}
 	c := a.cluster
-	c.csi = csi.NewDrivers(csi.DriverOptions{
+	c.csi = persistentvolume.NewDrivers(persistentvolume.DriverOptions{
 		NewConn: plugins.NewConn, Log: a.log, Registered: c.node.SetCSIDriver,
 		Gone: func(ctx context.Context, name string) {
 			if err := c.node.RemoveCSIDriver(ctx, name); err != nil {
@@ -34,11 +34,11 @@ func (a *agent) newCSI() (volume.CSI, error) {
 	})
 	var seLinux func(*corev1.SELinuxOptions) (string, error)
 	if selinux.GetEnabled() {
-		seLinux = csi.FileLabel
+		seLinux = persistentvolume.FileLabel
 	}
-	c.disks, err = csi.New(csi.Options{
+	c.disks, err = persistentvolume.New(persistentvolume.Options{
 		RootDir: root, NodeName: a.facts.NodeName, BootID: a.facts.BootID, Drivers: c.csi,
-		Objects: csi.FromAPI(c.client), Node: c.node, Pod: a.apiObject, Event: c.reports.events.EmitObject,
+		Objects: persistentvolume.FromAPI(c.client), Node: c.node, Pod: a.apiObject, Event: c.reports.events.EmitObject,
 		Clock: clock.Real{}, Log: a.log, SELinux: seLinux,
 	})
 	return c.disks, err
@@ -53,7 +53,7 @@ func (a *agent) csiPlugins() plugins.Handler {
 }
 
 // csiPlugins registers CSI drivers that the watcher of plugins finds. It implements plugins.Handler.
-type csiPlugins struct{ drivers *csi.Drivers }
+type csiPlugins struct{ drivers *persistentvolume.Drivers }
 
 // Validate returns why a driver cannot be used.
 func (c csiPlugins) Validate(p plugins.Plugin) error { return c.drivers.Validate(p.Name, p.Versions) }

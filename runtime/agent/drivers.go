@@ -28,10 +28,10 @@ import (
 	"github.com/journalet/journalet/runtime/cri/health"
 	"github.com/journalet/journalet/runtime/cri/pleg"
 	"github.com/journalet/journalet/runtime/host"
-	"github.com/journalet/journalet/runtime/once"
 	"github.com/journalet/journalet/runtime/pod/storage"
 	"github.com/journalet/journalet/runtime/pod/volume"
 	"github.com/journalet/journalet/runtime/retention"
+	"github.com/journalet/journalet/runtime/runonce"
 	"github.com/journalet/journalet/runtime/sim"
 	"github.com/journalet/journalet/runtime/timer"
 )
@@ -174,7 +174,7 @@ func (a *agent) newDrivers() error {
 	a.pleg = pleg.New(pleg.Options{
 		HostIPs: a.facts.HostIPs, Conn: a.conn, AgentID: a.id(), RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir,
 		Log:      a.log,
-		Relisted: a.metrics.Relisted, Withhold: a.manifests.Withhold,
+		Relisted: a.metrics.Relisted, Redact: a.manifests.Redact,
 		Sink: func(ctx context.Context, o *journaletv1.PodObserved) error {
 			return a.host.Fact(ctx, messages.Pod(o.GetUid()),
 				messages.NewEvent(o))
@@ -224,7 +224,7 @@ func (a *agent) criOptions() cri.Options {
 		PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
 		PodCgroups: a.cgroups, CgroupDriver: a.cfg.CgroupDriver,
 		CgroupV2: cgroup.V2(), Cgroups: cri.DetectCgroups("/", cgroup.V2()), Allocatable: a.allocatable,
-		Timeouts: cri.Timeouts{Call: a.cfg.RuntimeRequestTimeout}, Withhold: a.manifests.Withhold,
+		Timeouts: cri.Timeouts{Call: a.cfg.RuntimeRequestTimeout}, Redact: a.manifests.Redact,
 		Progress: func(p *journaletv1.PullProgressed) {
 			a.host.Outcome(messages.Image, messages.NewEvent(p))
 		},
@@ -241,8 +241,8 @@ func (a *agent) criOptions() cri.Options {
 }
 
 // newOnce creates the driver that ends the run when its pods are done.
-func (a *agent) newOnce() *once.Driver {
-	return once.New(once.Options{
+func (a *agent) newOnce() *runonce.Driver {
+	return runonce.New(runonce.Options{
 		Actors: a.host, Sources: a.sources(), Flush: a.bus.Journal().Flush, Timeout: a.cfg.OnceTimeout, Log: a.log,
 		Read: func() bool { return a.pleg.Current() && a.files.Complete() && (a.url == nil || a.url.Complete()) },
 	})

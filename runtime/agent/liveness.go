@@ -8,7 +8,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/api/server"
+	"github.com/journalet/journalet/runtime/api/monitoring"
 )
 
 // alive returns an error if a loop of the agent's own hangs. It is all that the watchdog depends on, because a restart
@@ -17,13 +17,13 @@ func (a *agent) alive() error { return a.loops.Within(maxDecisionTime) }
 
 // newLoops returns the checks of the agent's loops. Those without an error of their own take the lock that the loop
 // takes for each item: a deadlock leaves them without a response.
-func (a *agent) newLoops() *server.Checks {
-	return server.NewChecks(
-		server.Check{Name: "dispatch", Probe: func() error { return a.dispatching.stuck(maxDecisionTime) }},
-		server.Check{Name: "actors", Probe: a.checkSharedActors},
-		server.Check{Name: "appender", Probe: func() error { _ = a.bus.Journal().Queued(); return nil }},
-		server.Check{Name: "timers", Probe: func() error { _ = a.timers.Armed(); return nil }},
-		server.Check{Name: "calls", Probe: func() error { _ = a.calls.Overdue(maxCallTime); return nil }},
+func (a *agent) newLoops() *monitoring.Checks {
+	return monitoring.NewChecks(
+		monitoring.Check{Name: "dispatch", Probe: func() error { return a.dispatching.stuck(maxDecisionTime) }},
+		monitoring.Check{Name: "actors", Probe: a.checkSharedActors},
+		monitoring.Check{Name: "appender", Probe: func() error { _ = a.bus.Journal().Queued(); return nil }},
+		monitoring.Check{Name: "timers", Probe: func() error { _ = a.timers.Armed(); return nil }},
+		monitoring.Check{Name: "calls", Probe: func() error { _ = a.calls.Overdue(maxCallTime); return nil }},
 	)
 }
 

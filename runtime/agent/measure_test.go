@@ -12,11 +12,11 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/api/server"
+	"github.com/journalet/journalet/runtime/api/monitoring"
 )
 
 func TestWhatHappensToPodsIsCounted(t *testing.T) {
-	a := &agent{metrics: server.NewMetrics(), starting: starting{}}
+	a := &agent{metrics: monitoring.NewMetrics(), starting: starting{}}
 	stored := func(seconds int64, actor messages.Ref, decisions ...proto.Message) {
 		rec := &journaletv1.Record{Actor: actor.Proto(), Time: &timestamppb.Timestamp{Seconds: seconds}}
 		step := &journaletv1.Step{}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/api/server"
+	"github.com/journalet/journalet/runtime/api/monitoring"
 	"github.com/journalet/journalet/runtime/pod/probe"
 )
 
@@ -13,7 +13,7 @@ import (
 func (a *agent) newProbes() *probe.Driver {
 	return probe.New(probe.Options{
 		Conn: a.conn, Manifest: a.manifests.Get, HostIPs: a.facts.HostIPs, Log: a.log,
-		Withhold: a.manifests.Withhold, Reaper: a.reaper,
+		Redact: a.manifests.Redact, Reaper: a.reaper,
 		Sink: func(ctx context.Context, r *journaletv1.ProbeResult) error {
 			e := messages.NewEvent(r)
 			return a.host.Fact(ctx, messages.Pod(r.GetUid()), e)
@@ -24,14 +24,14 @@ func (a *agent) newProbes() *probe.Driver {
 
 // countProbe counts one run of a probe.
 func (a *agent) countProbe(r probe.Run) {
-	result := server.ProbeFailed
+	result := monitoring.ProbeFailed
 	switch {
 	case r.Unknown:
-		result = server.ProbeUnknown
+		result = monitoring.ProbeUnknown
 	case r.Success:
-		result = server.ProbeSuccessful
+		result = monitoring.ProbeSuccessful
 	}
-	a.metrics.Probed(server.Probe{
+	a.metrics.Probed(monitoring.Probe{
 		Type: probe.Title(r.Kind), Container: r.Container, Pod: r.Pod, Namespace: r.Namespace, PodUID: r.PodUID,
 	}, result, r.Took)
 }

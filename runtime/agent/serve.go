@@ -19,8 +19,8 @@ import (
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/api/monitoring"
 	"github.com/journalet/journalet/runtime/api/query"
-	"github.com/journalet/journalet/runtime/api/server"
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/cri/calls"
 	"github.com/journalet/journalet/runtime/history"
@@ -57,8 +57,8 @@ func protectKernelDefaults(cfg *config.Config) error {
 }
 
 // checks returns the checks of the agent's health, and more. They are independent of each other.
-func (a *agent) checks(more ...server.Check) *server.Checks {
-	checks := []server.Check{
+func (a *agent) checks(more ...monitoring.Check) *monitoring.Checks {
+	checks := []monitoring.Check{
 		{Name: "journal", Probe: func() error {
 			since, err := a.bus.Journal().Stalled()
 			if err != nil {
@@ -70,9 +70,9 @@ func (a *agent) checks(more ...server.Check) *server.Checks {
 		{Name: "file source", Probe: a.files.Healthy},
 	}
 	if a.url != nil {
-		checks = append(checks, server.Check{Name: "http source", Probe: a.url.Healthy})
+		checks = append(checks, monitoring.Check{Name: "http source", Probe: a.url.Healthy})
 	}
-	return server.NewChecks(append(checks, more...)...)
+	return monitoring.NewChecks(append(checks, more...)...)
 }
 
 // A decision or a call that takes longer is unhealthy. A decision takes microseconds. A call to the runtime times out
@@ -84,10 +84,13 @@ const (
 
 // healthz returns checks, and those of single actors and calls. All are reported only: see alive for what makes systemd
 // restart the agent.
-func (a *agent) healthz() *server.Checks {
-	return a.checks(server.Check{Name: "actors", Probe: a.checkActors}, server.Check{Name: "calls", Probe: a.checkCalls},
-		server.Check{Name: "quarantine", Probe: func() error { return quarantined(a.host.Quarantines()) }},
-		server.Check{Name: "outcomes", Probe: a.checkOutcomes})
+func (a *agent) healthz() *monitoring.Checks {
+	return a.checks(
+		monitoring.Check{Name: "actors", Probe: a.checkActors},
+		monitoring.Check{Name: "calls", Probe: a.checkCalls},
+		monitoring.Check{Name: "quarantine", Probe: func() error { return quarantined(a.host.Quarantines()) }},
+		monitoring.Check{Name: "outcomes", Probe: a.checkOutcomes},
+	)
 }
 
 // quarantined returns an error that names the quarantined actors that every pod needs, each with the reason. A pod's
@@ -154,13 +157,13 @@ func andMore(n int, what string) string {
 }
 
 // ready returns the checks of /readyz beyond health.
-func (a *agent) ready() *server.Checks {
-	checks := []server.Check{{Name: "runtime", Probe: a.runtimeReady}}
+func (a *agent) ready() *monitoring.Checks {
+	checks := []monitoring.Check{{Name: "runtime", Probe: a.runtimeReady}}
 	if a.cluster != nil {
-		checks = append(checks, server.Check{Name: "API server", Probe: a.cluster.contact.Refused},
-			server.Check{Name: "pods of the API server", Probe: a.cluster.pods.Whole})
+		checks = append(checks, monitoring.Check{Name: "API server", Probe: a.cluster.contact.Refused},
+			monitoring.Check{Name: "pods of the API server", Probe: a.cluster.pods.Whole})
 	}
-	return server.NewChecks(checks...)
+	return monitoring.NewChecks(checks...)
 }
 
 func (a *agent) runtimeReady() error {
@@ -183,7 +186,7 @@ func (a *agent) serveHTTP(ctx context.Context) error {
 	}
 	a.metrics.Build(Version, a.facts.NodeName)
 	a.metrics.Count(a.counts)
-	s, err := server.Listen(server.Options{
+	s, err := monitoring.Listen(monitoring.Options{
 		Address: net.JoinHostPort(a.cfg.HealthzBindAddress, strconv.Itoa(int(a.cfg.HealthzPort))), Flag: "--healthz-port",
 		Health: a.healthz(), Ready: a.ready(), Metrics: a.metrics, Profiling: a.cfg.Profiling, Log: a.log,
 	})
@@ -195,7 +198,7 @@ func (a *agent) serveHTTP(ctx context.Context) error {
 
 // notify notifies systemd.
 func (a *agent) notify(ctx context.Context) error {
-	s := server.NewSystemd(a.alive, a.log)
+	s := monitoring.NewSystemd(a.alive, a.log)
 	s.Ready("running on node " + a.facts.NodeName)
 	s.Watch(ctx)
 	<-ctx.Done()

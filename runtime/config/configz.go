@@ -11,7 +11,7 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/journalet/journalet/runtime/image/credentials"
-	"github.com/journalet/journalet/runtime/withhold"
+	"github.com/journalet/journalet/runtime/redact"
 )
 
 // KubeletConfiguration returns the configuration in effect, for those who read /configz. What this agent ignores has
@@ -23,11 +23,11 @@ func (c *Config) KubeletConfiguration() (any, error) {
 	}
 	k.APIVersion, k.Kind = apiVersion, apiKind
 	k.StaticPodPath, k.FileCheckFrequency.Duration = c.StaticPodPath, c.FileCheckFrequency
-	k.StaticPodURL, k.HTTPCheckFrequency.Duration = withhold.URLs(c.StaticPodURL), c.HTTPCheckFrequency
+	k.StaticPodURL, k.HTTPCheckFrequency.Duration = redact.URLs(c.StaticPodURL), c.HTTPCheckFrequency
 	if len(c.StaticPodURLHeader) > 0 {
 		k.StaticPodURLHeader = map[string][]string{}
 		for name := range c.StaticPodURLHeader {
-			k.StaticPodURLHeader[name] = []string{withhold.Mark}
+			k.StaticPodURLHeader[name] = []string{redact.Mark}
 		}
 	}
 	k.EnableServer, k.EnableDebuggingHandlers = new(c.EnableServer), new(!c.NoDebugging)
@@ -144,7 +144,7 @@ func Values(flags *pflag.FlagSet) map[string]string {
 	flags.VisitAll(func(f *pflag.Flag) {
 		out[f.Name] = f.Value.String()
 		if slices.Contains(secretFlags, f.Name) && f.Value.String() != f.DefValue {
-			out[f.Name] = withhold.Mark
+			out[f.Name] = redact.Mark
 		}
 	})
 	return out

@@ -74,7 +74,7 @@ func claimResult(ctx context.Context, out []*journaletv1.ClaimOutcome, err error
 func (c *call) withheldOutcomes(all []*journaletv1.ClaimOutcome) []*journaletv1.ClaimOutcome {
 	for _, o := range all {
 		// The whole text: in one that is cut, as the journal does it, a value would not be found.
-		o.Message = c.withhold(o.GetMessage())
+		o.Message = c.redact(o.GetMessage())
 	}
 	return all
 }

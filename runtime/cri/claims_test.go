@@ -46,7 +46,7 @@ func TestCallsForClaimsHaveTheirOutcome(t *testing.T) {
 	var with claims
 	r := newRig(t, func(o *cri.Options) {
 		o.Claims = &with
-		o.Withhold = func(_, text string) string { return strings.ReplaceAll(text, "secret", "***") }
+		o.Redact = func(_, text string) string { return strings.ReplaceAll(text, "secret", "***") }
 	})
 	perform := func(req *journaletv1.CallRequested) *journaletv1.CallFinished {
 		req.PodUid = uid

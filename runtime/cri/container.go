@@ -32,7 +32,7 @@ func (c *call) startContainer(ctx context.Context, req *journaletv1.StartContain
 	// replaced by one with the same number, so that the restart count counts restarts only.
 	if _, err := c.removeContainer(ctx, res.containerID); err != nil {
 		c.log.Warn("a container whose start was canceled cannot be removed; it counts as an instance",
-			"container", res.containerID, "error", c.withhold(messageOf(err)))
+			"container", res.containerID, "error", c.redact(messageOf(err)))
 		return res, retryable(journaletv1.CallError_CALL_ERROR_START, messageOf(err))
 	}
 	c.inDoubt = false
@@ -244,7 +244,7 @@ func (c *call) start(ctx context.Context, id string, fresh bool) error {
 			return c.refusedStart(ctx, id, messageOf(err))
 		}
 		c.log.Log(ctx, b.level, "start in doubt; inspecting the container",
-			"container", id, "error", c.withhold(messageOf(err)))
+			"container", id, "error", c.redact(messageOf(err)))
 		last, fresh = err, false
 		if err := b.wait(ctx); err != nil {
 			return err

@@ -173,7 +173,7 @@ func (c *call) createOrFind(ctx context.Context, create creator, find finder) (s
 		default:
 			return "", err
 		}
-		c.log.Log(ctx, b.level, "call in doubt; inspecting the runtime", "error", c.withhold(messageOf(err)))
+		c.log.Log(ctx, b.level, "call in doubt; inspecting the runtime", "error", c.redact(messageOf(err)))
 		last = err
 		if err := b.wait(ctx); err != nil {
 			return "", err

@@ -23,7 +23,7 @@ import (
 	"github.com/journalet/journalet/runtime/cri/reap"
 	"github.com/journalet/journalet/runtime/image/credentials"
 	"github.com/journalet/journalet/runtime/objects"
-	"github.com/journalet/journalet/runtime/withhold"
+	"github.com/journalet/journalet/runtime/redact"
 )
 
 // The directories that log shippers expect.
@@ -142,9 +142,9 @@ type Options struct {
 	// PullQPS and PullBurst limit how often pulls begin; zero: the defaults, negative QPS: no limit.
 	PullQPS   float64
 	PullBurst int
-	// Withhold takes credentials of a pod out of a text that repeats them: also those of a manifest and of objects that
+	// Redact takes credentials of a pod out of a text that repeats them: also those of a manifest and of objects that
 	// the call has not read. Nil: only those go that it has read.
-	Withhold func(uid, text string) string
+	Redact func(uid, text string) string
 	// Warn receives what a person should know of a sandbox although it is created: the kubelet's reason and message. May
 	// be nil.
 	Warn func(pod *corev1.Pod, reason, message string)
@@ -295,7 +295,7 @@ func (d *Driver) Perform(
 		}
 		out.FailedStart = f.failedStart
 		// The whole text first: a value that the bound has cut would not be found. The log has no bound of its own.
-		out.Message = clean.Text(c.withhold(f.message), maxMessageBytes)
+		out.Message = clean.Text(c.redact(f.message), maxMessageBytes)
 		c.log.Warn("call failed", "code", f.code, "error", out.GetMessage(), "took", d.clock.Now().Sub(began))
 		return out
 	}
@@ -303,16 +303,16 @@ func (d *Driver) Perform(
 	return out
 }
 
-// withhold takes credentials out of an error: those of the manifest that the call has read, those of objects and files
-// that it has put into a container, and those that Options.Withhold knows of the pod.
-func (c *call) withhold(text string) string {
+// redact takes credentials out of an error: those of the manifest that the call has read, those of objects and files
+// that it has put into a container, and those that Options.Redact knows of the pod.
+func (c *call) redact(text string) string {
 	if c.pod != nil || len(c.contents) > 0 {
-		text = withhold.Text(text, c.pod, c.contents...)
+		text = redact.Text(text, c.pod, c.contents...)
 	}
-	if c.uid != "" && c.opts.Withhold != nil {
-		return c.opts.Withhold(c.uid, text)
+	if c.uid != "" && c.opts.Redact != nil {
+		return c.opts.Redact(c.uid, text)
 	}
-	return withhold.URLs(text)
+	return redact.URLs(text)
 }
 
 func (c *call) do(ctx context.Context, req *journaletv1.CallRequested) (result, error) {

@@ -51,7 +51,7 @@ func (c *call) runHook(ctx context.Context, req *journaletv1.RunHook) (result, e
 	case within.Err() != nil:
 		suffix = fmt.Sprintf(" (timeout %s)", req.GetTimeout().AsDuration().Round(time.Millisecond))
 	}
-	message = plain.Cut(c.withhold(message), maxHookMessageBytes-len(suffix)) + suffix
+	message = plain.Cut(c.redact(message), maxHookMessageBytes-len(suffix)) + suffix
 	code := journaletv1.CallError_CALL_ERROR_HOOK
 	if exited, err := h.hasExited(ctx); err == nil && exited {
 		code = journaletv1.CallError_CALL_ERROR_NOT_DONE

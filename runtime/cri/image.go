@@ -164,7 +164,7 @@ func (c *call) tryPulls(
 		notes = append(notes, fmt.Sprintf("credentials tried: %d", n))
 	}
 	if notes = append(notes, found.Problems...); len(notes) > 0 {
-		f = retryable(f.code, plain.Cut(c.withhold(f.message), maxMessageBytes/2)+" ("+strings.Join(notes, "; ")+")")
+		f = retryable(f.code, plain.Cut(c.redact(f.message), maxMessageBytes/2)+" ("+strings.Join(notes, "; ")+")")
 	}
 	return "", nil, f
 }
@@ -185,7 +185,7 @@ func (c *call) retryPull(ctx context.Context, image, full string, auth *runtimea
 			return "", f
 		}
 		c.log.Log(ctx, b.level, "no response to a pull; retrying once the runtime is back",
-			"image", image, "error", c.withhold(messageOf(err)))
+			"image", image, "error", c.redact(messageOf(err)))
 		if err := b.wait(ctx); err != nil {
 			return "", err
 		}

@@ -144,7 +144,7 @@ func (c *call) hostPathOf(in containerInput, i int, v *corev1.Volume, sub string
 	}
 	// The error itself goes to the log only: it names what is on the node.
 	c.log.Warn("subPath cannot be mounted", "container", in.container.Name, "volume", v.Name,
-		"subPath", c.withhold(sub), "error", c.withhold(err.Error()))
+		"subPath", c.redact(sub), "error", c.redact(err.Error()))
 	if errors.Is(err, subpath.ErrGone) {
 		return "", retryable(journaletv1.CallError_CALL_ERROR_VOLUME, fmt.Sprintf(
 			"failed to prepare subPath for volumeMount %q of container %q: subPath %q: %v",

@@ -174,7 +174,7 @@ func (c *call) volumeOutcomes(outcomes []*journaletv1.VolumeOutcome) []*journale
 	most := min(maxVolumeMessageBytes, maxVolumeMessages/max(1, len(outcomes)))
 	for _, o := range outcomes {
 		// The whole text first: a value that the bound has cut would not be found.
-		o.Message = plain.Cut(c.withhold(o.GetMessage()), most)
+		o.Message = plain.Cut(c.redact(o.GetMessage()), most)
 	}
 	return outcomes
 }

@@ -12,7 +12,7 @@ import (
 	dra "k8s.io/kubelet/pkg/apis/dra/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/withhold"
+	"github.com/journalet/journalet/runtime/redact"
 )
 
 // Options configure Claims. All must be set.
@@ -241,7 +241,7 @@ func (c *Claims) Prepare(
 func inDoubt(uid string, why error) *journaletv1.ClaimOutcome {
 	return &journaletv1.ClaimOutcome{
 		Uid: uid, Stage: journaletv1.ClaimStage_CLAIM_STAGE_PREPARING,
-		Message: withhold.URLs(why.Error()),
+		Message: redact.URLs(why.Error()),
 	}
 }
 

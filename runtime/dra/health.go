@@ -23,7 +23,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/clean"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/withhold"
+	"github.com/journalet/journalet/runtime/redact"
 )
 
 const (
@@ -337,7 +337,7 @@ func (h *Health) watch(ctx context.Context, driver, service string, conn *grpc.C
 		if ctx.Err() != nil || status.Code(err) == codes.Unimplemented {
 			return
 		}
-		if text := withhold.URLs(err.Error()); text != failed {
+		if text := redact.URLs(err.Error()); text != failed {
 			failed = text
 			h.opts.Log.Warn("the health of a DRA driver's devices is not known", "driver", driver, "error", text)
 		}
@@ -421,7 +421,7 @@ func healthOf(in health.HealthStatus) journaletv1.DeviceHealth {
 
 // messageOf returns a driver's message as it may be shown: as in the kubelet, a longer one ends with "...".
 func messageOf(text string) string {
-	return clean.Text(withhold.URLs(text), corev1.ResourceHealthMessageMaxLength)
+	return clean.Text(redact.URLs(text), corev1.ResourceHealthMessageMaxLength)
 }
 
 // timeoutOf returns how long a report holds.

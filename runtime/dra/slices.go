@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/journalet/journalet/runtime/cluster/client"
-	"github.com/journalet/journalet/runtime/withhold"
+	"github.com/journalet/journalet/runtime/redact"
 )
 
 const (
@@ -166,7 +166,7 @@ func (s *Slices) perform(ctx context.Context, driver string) {
 		d.delay = min(max(2*d.delay, firstSliceDelay), maxSliceDelay)
 		d.at = s.opts.Now().Add(d.delay)
 		s.opts.Log.Debug("the ResourceSlices of DRA drivers were not deleted", "driver", driver,
-			"again", d.delay, "error", withhold.URLs(err.Error()))
+			"again", d.delay, "error", redact.URLs(err.Error()))
 	}
 }
 

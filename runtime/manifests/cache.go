@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/redact"
 	"github.com/journalet/journalet/runtime/source/manifest"
-	"github.com/journalet/journalet/runtime/withhold"
 )
 
 // Cache caches decoded manifests by digest while an actor may need them, so that no event and no call reads the
@@ -47,8 +47,8 @@ const (
 // from the bus again.
 const maxManifests = 8192
 
-// withholdTimeout bounds the read of a manifest for a text of the runtime.
-const withholdTimeout = 5 * time.Second
+// redactTimeout bounds the read of a manifest for a text of the runtime.
+const redactTimeout = 5 * time.Second
 
 // New returns a cache without manifests. load reads one that is stored.
 func New(load func(ctx context.Context, digest string) ([]byte, error)) *Cache {
@@ -171,29 +171,29 @@ func (c *Cache) own(uid, digest string) {
 	}
 }
 
-// Withhold takes out of a text of the runtime what the manifest of a pod, and the Secrets that it refers to, hold as
+// Redact takes out of a text of the runtime what the manifest of a pod, and the Secrets that it refers to, hold as
 // credentials. A pod without a manifest is an orphan.
-func (c *Cache) Withhold(uid, text string) string {
+func (c *Cache) Redact(uid, text string) string {
 	var secrets []string
 	if c.Secrets != nil && text != "" {
 		known := false
 		if secrets, known = c.Secrets(uid); !known {
-			return withhold.Mark // the text is lost rather than a secret
+			return redact.Mark // the text is lost rather than a secret
 		}
 	}
 	c.mu.Lock()
 	digest := c.owned[uid][0]
 	c.mu.Unlock()
 	if digest == "" {
-		return withhold.Text(text, nil, secrets...)
+		return redact.Text(text, nil, secrets...)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), withholdTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), redactTimeout)
 	defer cancel()
 	pod, err := c.Get(ctx, digest)
 	if err != nil {
-		return withhold.Mark
+		return redact.Mark
 	}
-	return withhold.Text(text, pod, secrets...)
+	return redact.Text(text, pod, secrets...)
 }
 
 // Stored evicts the manifests of forgotten pods.

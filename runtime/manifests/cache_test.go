@@ -115,14 +115,14 @@ func TestTextOfTheRuntimeIsCleanedAfterARestart(t *testing.T) {
 		"a": "bad PASSWORD=(withheld) at http://x/?(withheld)", "b": "(withheld)",
 		"orphan": "bad PASSWORD=hunter2 at http://x/?(withheld)",
 	} {
-		if got := l.Withhold(uid, "bad PASSWORD=hunter2 at http://x/?a=b"); got != want {
+		if got := l.Redact(uid, "bad PASSWORD=hunter2 at http://x/?a=b"); got != want {
 			t.Errorf("of %s: %s", uid, got)
 		}
 	}
 	l.Secrets = func(uid string) ([]string, bool) { return []string{"secret-of-" + uid}, uid != "unread" }
 	for uid, want := range map[string]string{"a": "(withheld) (withheld)", "orphan": "hunter2 (withheld)",
 		"unread": "(withheld)"} {
-		if got := l.Withhold(uid, "hunter2 secret-of-"+uid); got != want {
+		if got := l.Redact(uid, "hunter2 secret-of-"+uid); got != want {
 			t.Errorf("of %s: %s", uid, got)
 		}
 	}

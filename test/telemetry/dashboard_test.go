@@ -16,7 +16,7 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/journalet/journalet/runtime/api/server"
+	"github.com/journalet/journalet/runtime/api/monitoring"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -131,7 +131,7 @@ func TestDashboardShowsWhatTheAgentExports(t *testing.T) {
 	if queries < 20 {
 		t.Errorf("only %d queries", queries)
 	}
-	for _, m := range server.NewMetrics().Catalog() {
+	for _, m := range monitoring.NewMetrics().Catalog() {
 		if strings.HasPrefix(m.Name, "journalet_journal_") && !used[m.Name] {
 			t.Errorf("no panel shows %s", m.Name)
 		}
@@ -217,7 +217,7 @@ func metricsIn(page string) map[string][]string {
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) \S+$`).FindAllStringSubmatch(page, -1) {
 		out[m[1]] = nil
 	}
-	for _, m := range server.NewMetrics().Catalog() {
+	for _, m := range monitoring.NewMetrics().Catalog() {
 		if _, there := out[m.Name]; there || slices.Contains(notYet, m.Name) {
 			out[m.Name] = m.Labels
 		}

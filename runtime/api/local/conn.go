@@ -5,7 +5,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/journalet/journalet/runtime/api/serve"
+	"github.com/journalet/journalet/runtime/api/door"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 
 // users counts the open connections.
 type users struct {
-	conns serve.Conns
+	conns door.Conns
 
 	mu          sync.Mutex
 	byID        map[uint32]int
@@ -28,7 +28,7 @@ type users struct {
 
 // conn is one client's connection.
 type conn struct {
-	*serve.Conn
+	*door.Conn
 	peer Peer
 }
 

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/journalet/journalet/runtime/api/serve"
+	"github.com/journalet/journalet/runtime/api/door"
 )
 
 const (
@@ -17,9 +17,9 @@ const (
 	idleTimeout = 90 * time.Second
 )
 
-// Serve serves h until ctx ends, as serve.HTTP does. PeerOf returns who sends a request.
+// Serve serves h until ctx ends, as door.HTTP does. PeerOf returns who sends a request.
 func Serve(ctx context.Context, l *Listener, h http.Handler, log *slog.Logger) error {
-	return serve.HTTP(ctx, l, serve.Options{
+	return door.HTTP(ctx, l, door.Options{
 		Name: "socket " + l.path, Handler: h, Header: headerTimeout, Idle: idleTimeout, Conns: &l.users.conns, Log: log,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			if mine, ok := c.(*conn); ok {

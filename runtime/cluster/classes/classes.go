@@ -9,19 +9,19 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 
 	"github.com/journalet/journalet/runtime/cluster/client"
-	"github.com/journalet/journalet/runtime/cluster/listed"
+	"github.com/journalet/journalet/runtime/cluster/objectcache"
 )
 
 // Classes follows the RuntimeClasses of the cluster. Its methods may be called concurrently.
 type Classes struct {
 	// handlers are the runtime handlers of classes, by the name of the class.
-	handlers *listed.List[nodev1.RuntimeClass, string]
+	handlers *objectcache.List[nodev1.RuntimeClass, string]
 }
 
 // New returns Classes that have not been read. kept and log may be nil; away reports whether the API server does not
 // answer.
-func New(c *client.Client, kept listed.Kept, away func() bool, log *slog.Logger) *Classes {
-	return &Classes{handlers: listed.New(c, client.RuntimeClasses, listed.Options[nodev1.RuntimeClass, string]{
+func New(c *client.Client, kept objectcache.Kept, away func() bool, log *slog.Logger) *Classes {
+	return &Classes{handlers: objectcache.New(c, client.RuntimeClasses, objectcache.Options[nodev1.RuntimeClass, string]{
 		Value: func(v *nodev1.RuntimeClass) (string, bool) { return v.Handler, true },
 		Size:  func(handler string) int { return len(handler) },
 		Kept:  kept, Away: away, Log: log,

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/withhold"
+	"github.com/journalet/journalet/runtime/redact"
 )
 
 const (
@@ -274,7 +274,7 @@ func Message(err error) string {
 	if errors.As(err, &of) {
 		err = of.Err
 	}
-	text := withhold.URLs(err.Error())
+	text := redact.URLs(err.Error())
 	if len(text) > maxContactMessage {
 		text = text[:maxContactMessage]
 	}

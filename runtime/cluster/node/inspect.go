@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/journalet/journalet/runtime/withhold"
+	"github.com/journalet/journalet/runtime/redact"
 )
 
 // inspectTimeout bounds an inspection of the runtime.
@@ -31,7 +31,7 @@ func inspect(ctx context.Context, rt runtimeapi.RuntimeServiceClient, images run
 	out := Runtime{}
 	state, err := rt.Status(ctx, &runtimeapi.StatusRequest{})
 	if err != nil {
-		out.Down = withhold.URLs(status.Convert(err).Message())
+		out.Down = redact.URLs(status.Convert(err).Message())
 		return out
 	}
 	problem := func(kind string) string {
@@ -41,7 +41,7 @@ func inspect(ctx context.Context, rt runtimeapi.RuntimeServiceClient, images run
 			case c.GetStatus():
 				return ""
 			default:
-				return kind + "=false reason:" + c.GetReason() + " message:" + withhold.URLs(c.GetMessage())
+				return kind + "=false reason:" + c.GetReason() + " message:" + redact.URLs(c.GetMessage())
 			}
 		}
 		return "the runtime does not report its condition " + kind

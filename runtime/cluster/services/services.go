@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/journalet/journalet/runtime/cluster/client"
-	"github.com/journalet/journalet/runtime/cluster/listed"
+	"github.com/journalet/journalet/runtime/cluster/objectcache"
 	"github.com/journalet/journalet/runtime/cri/expand"
 )
 
@@ -27,13 +27,13 @@ var ErrNotRead = errors.New("services have not yet been read at least once, cann
 
 // Services follows the Services of the cluster. Its methods may be called concurrently.
 type Services struct {
-	all *listed.List[corev1.Service, service]
+	all *objectcache.List[corev1.Service, service]
 }
 
 // New returns Services that have not been read. kept and log may be nil; away reports whether the API server does not
 // answer.
-func New(c *client.Client, kept listed.Kept, away func() bool, log *slog.Logger) *Services {
-	return &Services{all: listed.New(c, client.Services, listed.Options[corev1.Service, service]{
+func New(c *client.Client, kept objectcache.Kept, away func() bool, log *slog.Logger) *Services {
+	return &Services{all: objectcache.New(c, client.Services, objectcache.Options[corev1.Service, service]{
 		Value: of, Size: service.bytes, Kept: kept, Away: away, Log: log,
 	})}
 }
@@ -47,7 +47,7 @@ func (s *Services) Run(ctx context.Context) error { return s.all.Run(ctx) }
 func (s *Services) Env(ctx context.Context, namespace string, links, wait bool) (map[string]string, error) {
 	if wait {
 		switch err := s.all.Wait(ctx); {
-		case errors.Is(err, listed.ErrNotRead):
+		case errors.Is(err, objectcache.ErrNotRead):
 			return nil, ErrNotRead
 		case err != nil:
 			return nil, err

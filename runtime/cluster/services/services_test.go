@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/journalet/journalet/runtime/cluster/client"
-	"github.com/journalet/journalet/runtime/cluster/listed"
+	"github.com/journalet/journalet/runtime/cluster/objectcache"
 	"github.com/journalet/journalet/test/fakeapi"
 	"github.com/journalet/journalet/test/must"
 )
@@ -24,7 +24,7 @@ func svc(namespace, name, ip string, ports ...corev1.ServicePort) *corev1.Servic
 		Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: ports}}
 }
 
-func start(t *testing.T, server *fakeapi.Server, kept listed.Kept) *Services {
+func start(t *testing.T, server *fakeapi.Server, kept objectcache.Kept) *Services {
 	t.Helper()
 	c, err := client.New(client.Options{
 		Config: &rest.Config{Host: server.Start(t)}, NodeName: "n", ContentType: "application/json",

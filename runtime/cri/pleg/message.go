@@ -37,8 +37,8 @@ const (
 // terminationMessagePath, or the end of its log if the policy says so and it failed with an empty file.
 func (p *PLEG) terminationMessage(uid string, st *runtimeapi.ContainerStatus) string {
 	out := st.GetMessage()
-	if out != "" && p.opts.Withhold != nil {
-		out = p.opts.Withhold(uid, out)
+	if out != "" && p.opts.Redact != nil {
+		out = p.opts.Redact(uid, out)
 	}
 	text := p.messageFile(st)
 	policy := corev1.TerminationMessagePolicy(st.GetAnnotations()[cri.AnnotationTerminationMessagePolicy])

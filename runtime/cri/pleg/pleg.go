@@ -60,8 +60,8 @@ type Options struct {
 	// Sink receives every new observation, from several goroutines, but for one pod in sequence. After an error the next
 	// relist reports the observation again.
 	Sink func(context.Context, *journaletv1.PodObserved) error
-	// Withhold takes credentials of a pod out of a text of the runtime. Nil: it stays as it is.
-	Withhold func(uid, text string) string
+	// Redact takes credentials of a pod out of a text of the runtime. Nil: it stays as it is.
+	Redact func(uid, text string) string
 	// Relisted receives the duration of each relist. May be nil.
 	Relisted func(time.Duration)
 	Clock    clock.Clock

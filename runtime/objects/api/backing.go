@@ -27,7 +27,7 @@ const (
 	laterEvery = 50 * time.Millisecond
 )
 
-// Kept keeps contents on disk for a start without the API server (runtime/objects/kept).
+// Kept keeps contents on disk for a start without the API server (runtime/objects/offlinecopy).
 type Kept interface {
 	// Save keeps an object that is present, until the given time if that is not zero.
 	Save(objects.Key, *objects.Object, time.Time)

@@ -21,7 +21,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cluster/client"
 	"github.com/journalet/journalet/runtime/objects"
-	"github.com/journalet/journalet/runtime/objects/kept"
+	"github.com/journalet/journalet/runtime/objects/offlinecopy"
 	"github.com/journalet/journalet/test/fakeapi"
 	"github.com/journalet/journalet/test/must"
 )
@@ -408,10 +408,10 @@ func TestTokenStaysInUseWhileARenewalFails(t *testing.T) {
 func TestCopiesCountUntilTheServerAnswers(t *testing.T) {
 	root, keys := t.TempDir(), t.TempDir()
 	dir := filepath.Join(root, "offline")
-	seal, err := kept.Seal(t.Context(), keys, root, dir)
+	seal, err := offlinecopy.Seal(t.Context(), keys, root, dir)
 	must.OK(t, err)
-	store := func() *kept.Store {
-		s := kept.New(kept.Options{Dir: dir, Seal: seal})
+	store := func() *offlinecopy.Store {
+		s := offlinecopy.New(offlinecopy.Options{Dir: dir, Seal: seal})
 		t.Cleanup(s.Flush)
 		return s
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/journalet/journalet/runtime/objects"
-	"github.com/journalet/journalet/runtime/objects/kept"
+	"github.com/journalet/journalet/runtime/objects/offlinecopy"
 	"github.com/journalet/journalet/test/fakeapi"
 	"github.com/journalet/journalet/test/must"
 )
@@ -17,14 +17,14 @@ func afterRestart(t *testing.T, of objects.Key, sealed bool, change func(*rig), 
 	t.Helper()
 	root, keys := t.TempDir(), t.TempDir()
 	dir := filepath.Join(root, "offline")
-	seal, err := kept.Seal(t.Context(), keys, root, dir)
+	seal, err := offlinecopy.Seal(t.Context(), keys, root, dir)
 	must.OK(t, err)
-	store := func() *kept.Store {
-		o := kept.Options{Dir: dir}
+	store := func() *offlinecopy.Store {
+		o := offlinecopy.Options{Dir: dir}
 		if sealed {
 			o.Seal = seal
 		}
-		s := kept.New(o)
+		s := offlinecopy.New(o)
 		t.Cleanup(s.Flush)
 		return s
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/journalet/journalet/messages/clean"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri"
-	"github.com/journalet/journalet/runtime/withhold"
+	"github.com/journalet/journalet/runtime/redact"
 )
 
 const (
@@ -91,7 +91,7 @@ func (d *Driver) runOnce(ctx context.Context, p *probe) (took time.Duration, don
 	began := d.clock.Now()
 	late := began.Sub(p.due)
 	out := d.try(ctx, p, t)
-	out.text = withhold.Container(out.text, t.container)
+	out.text = redact.Container(out.text, t.container)
 	if ctx.Err() != nil {
 		return 0, false
 	}
@@ -108,7 +108,7 @@ func (d *Driver) report(ctx context.Context, p *probe, out outcome) {
 		p.unknown++
 		if p.unknown == logUnknownAfter {
 			d.log.Warn("a probe cannot be run; its result stays unchanged", "pod", p.at.uid, "container", p.at.container,
-				"probe", Title(p.kind), "error", clean.Text(d.withhold(p, out.text), maxMessageBytes))
+				"probe", Title(p.kind), "error", clean.Text(d.redact(p, out.text), maxMessageBytes))
 		}
 		return
 	}
@@ -117,7 +117,7 @@ func (d *Driver) report(ctx context.Context, p *probe, out outcome) {
 	if !changed && (out.result != warning || !p.tally.firstWarning()) {
 		return
 	}
-	out.text = d.withhold(p, out.text)
+	out.text = d.redact(p, out.text)
 	result := &journaletv1.ProbeResult{
 		Uid: p.at.uid, Container: p.at.container, ContainerId: p.id, Kind: p.kind, Success: judged == healthy,
 		Message: messageOf(p.kind, out),
@@ -135,12 +135,12 @@ func (d *Driver) report(ctx context.Context, p *probe, out outcome) {
 	d.mu.Unlock()
 }
 
-// withhold takes the contents of Secrets out of a text that is reported.
-func (d *Driver) withhold(p *probe, text string) string {
-	if d.opts.Withhold == nil || text == "" {
+// redact takes the contents of Secrets out of a text that is reported.
+func (d *Driver) redact(p *probe, text string) string {
+	if d.opts.Redact == nil || text == "" {
 		return text
 	}
-	return d.opts.Withhold(p.at.uid, text)
+	return d.opts.Redact(p.at.uid, text)
 }
 
 // try repeats a probe until it has a result, at most maxAttempts times.

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/csi"
+	"github.com/journalet/journalet/runtime/persistentvolume"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -34,14 +34,14 @@ func (d *drivers) SetUp(_ context.Context, pod *corev1.Pod, v *corev1.Volume) er
 	return os.MkdirAll(d.dir(string(pod.UID)), 0o700)
 }
 
-func (d *drivers) TearDown(_ context.Context, uid string) ([]csi.Outcome, error) {
+func (d *drivers) TearDown(_ context.Context, uid string) ([]persistentvolume.Outcome, error) {
 	if _, err := os.Stat(d.dir(uid)); err != nil {
 		return nil, nil
 	}
 	if err := d.fail["unpublish"]; err != nil {
-		return []csi.Outcome{{Volumes: []string{"disk"}, Err: err}}, nil
+		return []persistentvolume.Outcome{{Volumes: []string{"disk"}, Err: err}}, nil
 	}
-	return []csi.Outcome{{Volumes: []string{"disk"}}}, os.Remove(d.dir(uid))
+	return []persistentvolume.Outcome{{Volumes: []string{"disk"}}}, os.Remove(d.dir(uid))
 }
 
 func (d *drivers) Path(uid, _ string) (string, error) { return d.dir(uid), nil }

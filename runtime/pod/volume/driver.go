@@ -16,9 +16,9 @@ import (
 	"k8s.io/utils/keymutex"
 
 	"github.com/journalet/journalet/runtime/bounded"
-	"github.com/journalet/journalet/runtime/csi"
 	"github.com/journalet/journalet/runtime/objects"
 	"github.com/journalet/journalet/runtime/own"
+	"github.com/journalet/journalet/runtime/persistentvolume"
 	"github.com/journalet/journalet/runtime/pod/nfs"
 )
 
@@ -45,10 +45,11 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// CSI sets up and tears down volumes of CSI drivers. It is implemented by csi.Volumes, which documents the methods.
+// CSI sets up and tears down volumes of CSI drivers. It is implemented by persistentvolume.Volumes, which
+// documents the methods.
 type CSI interface {
 	SetUp(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) error
-	TearDown(ctx context.Context, uid string) ([]csi.Outcome, error)
+	TearDown(ctx context.Context, uid string) ([]persistentvolume.Outcome, error)
 	Path(uid, volume string) (string, error)
 	Check(uid, volume string) error
 	Lost(uid, volume string) bool

@@ -1,0 +1,71 @@
+package door
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// MaxHeaderBytes bounds a request's header: the URL of an exec holds its command.
+	MaxHeaderBytes = 256 << 10
+	// stopGrace bounds the wait for handlers at the end.
+	stopGrace = 5 * time.Second
+)
+
+// Options configure HTTP. All are required.
+type Options struct {
+	// Name is the door in errors: "socket /run/x.sock".
+	Name    string
+	Handler http.Handler
+	// ConnContext adds what the door knows of a connection to the contexts of its requests.
+	ConnContext func(context.Context, net.Conn) context.Context
+	// Header is how long a client may take to send the header of a request; Idle is how long a connection waits for its
+	// next request.
+	Header, Idle time.Duration
+	// Conns are the open connections, which the door's listener adds.
+	Conns *Conns
+	Log   *slog.Logger
+}
+
+// HTTP serves requests of l until ctx ends, and closes l. Then the contexts of all requests are cancelled and all
+// connections closed, those that a handler has taken over too. HTTP returns when the handlers have, or after 5 s with
+// an error.
+func HTTP(ctx context.Context, l net.Listener, o Options) error {
+	var working sync.WaitGroup
+	srv := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			working.Add(1)
+			defer working.Done()
+			o.Handler.ServeHTTP(w, r)
+		}),
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ConnContext: o.ConnContext, ReadHeaderTimeout: o.Header, IdleTimeout: o.Idle, MaxHeaderBytes: MaxHeaderBytes,
+		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+	}
+	stop := context.AfterFunc(ctx, func() { srv.Close() })
+	defer stop()
+	err := srv.Serve(l)
+	srv.Close()
+	l.Close()
+	o.Conns.CloseAll()
+	done := make(chan struct{})
+	go func() {
+		working.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(stopGrace):
+		return fmt.Errorf("%s: a request did not end within %s", o.Name, stopGrace)
+	}
+	if errors.Is(err, http.ErrServerClosed) || ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", o.Name, err)
+}

@@ -1,0 +1,140 @@
+package persistentvolume
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/watch"
+)
+
+const (
+	// firstUnstage and maxUnstage bound the pause before volumes that no pod claims are unstaged again; it doubles between
+	// the two. kubelet: from 0.5 s to 2 min 2 s.
+	firstUnstage, maxUnstage = time.Second, 2*time.Minute + 2*time.Second
+	// maxUnstages bounds how many of them are unstaged at once.
+	maxUnstages = 8
+)
+
+// release has a volume unstaged whose last claim is going. One that its driver does not unstage is left to Run, as with
+// the kubelet: the pod has ended, and another one may need its name or the volume. The next agent has its record.
+func (v *Volumes) release(ctx context.Context, r *record) error {
+	err := v.unstage(ctx, r.key())
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if staged, other := readRecord(v.stageDir(r.key())); staged == nil || other != nil || staged.key() != r.key() {
+		return err
+	}
+	v.opts.Log.Warn("a volume that no pod uses is still staged, and will be unstaged again", "driver", r.Driver,
+		"volume", r.Name, "error", err)
+	v.leave(r.key(), r.Attach == "true")
+	return nil
+}
+
+// leave notes a volume that no pod claims and that may be staged.
+func (v *Volumes) leave(k key, attach bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.left[k] = attach
+	select {
+	case v.leaves <- struct{}{}:
+	default:
+	}
+}
+
+// loadLeft notes the staged volumes that no pod claims: an earlier agent has left them.
+func (v *Volumes) loadLeft() error {
+	all := filepath.Join(v.opts.RootDir, stagedDir)
+	for driver, err := range bounded.Entries(all) {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !driver.IsDir() {
+			continue
+		}
+		for e, err := range bounded.Entries(filepath.Join(all, driver.Name())) {
+			if err != nil {
+				return err
+			}
+			// One that cannot be read is left alone; the set-up of its next pod reports it.
+			r, err := readRecord(filepath.Join(all, driver.Name(), e.Name()))
+			if err == nil && r != nil && !v.claims(r.key(), "", "") {
+				v.leave(r.key(), r.Attach == "true")
+			}
+		}
+	}
+	return nil
+}
+
+// runLeft has left volumes unstaged until ctx ends. While there are none, no timer runs.
+func (v *Volumes) runLeft(ctx context.Context) {
+	alarm := watch.NewAlarm(v.opts.Clock)
+	defer alarm.Clear()
+	pause := firstUnstage
+	for {
+		switch {
+		case len(v.allLeft()) == 0:
+			alarm.Clear()
+			pause = firstUnstage
+		case !alarm.Armed():
+			alarm.Set(pause)
+			pause = min(2*pause, maxUnstage)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-v.leaves:
+		case <-alarm.C():
+			alarm.Rang()
+			v.unstageLeft(ctx)
+		}
+	}
+}
+
+func (v *Volumes) allLeft() []key {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	out := make([]key, 0, len(v.left))
+	for k := range v.left {
+		out = append(out, k)
+	}
+	return out
+}
+
+// unstageLeft tries once to have each left volume unstaged that no pod claims by now. A driver that hangs holds up the
+// next round, for the deadline of its RPC.
+func (v *Volumes) unstageLeft(ctx context.Context) {
+	var g errgroup.Group
+	g.SetLimit(maxUnstages)
+	for _, k := range v.allLeft() {
+		g.Go(func() error {
+			release, err := v.locks.lock(ctx, k)
+			if err != nil {
+				return nil // it ends
+			}
+			defer release()
+			if !v.claims(k, "", "") {
+				err = v.unstage(ctx, k)
+			}
+			if err != nil {
+				v.opts.Log.Warn("a volume that no pod uses is still staged", "driver", k.driver, "error", err)
+				return nil
+			}
+			v.mu.Lock()
+			delete(v.left, k)
+			v.mu.Unlock()
+			return nil
+		})
+	}
+	_ = g.Wait()
+	v.reportInUse()
+}

@@ -1,0 +1,78 @@
+package persistentvolume
+
+import (
+	"context"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/journalet/journalet/runtime/pod/storage"
+)
+
+const (
+	// statsTimeout bounds the measurement of one volume, which is repeated when somebody asks again (kubelet: 2 min).
+	statsTimeout = 10 * time.Second
+	// maxStats bounds the measurements of one driver at once, so that one that hangs in them leaves RPCs for pods.
+	maxStats = 4
+)
+
+// Measure has a driver measure a volume that is set up. It returns storage.ErrNotMeasured for one that is not, and for
+// a driver that measures none: no volume of a driver is walked.
+func (v *Volumes) Measure(ctx context.Context, uid, volume string) (storage.Measured, error) {
+	dir, r := v.find(uid, volume)
+	if !r.isDone(published, v.opts.BootID) {
+		return storage.Measured{}, storage.ErrNotMeasured
+	}
+	if r.HostPath != "" {
+		return storage.Measured{}, storage.ErrNotMeasured // the node's files, which nothing of the pod bounds
+	}
+	if r.Driver == nfsDriver {
+		return storage.Export(ctx, &v.answers, v.target(uid, dir))
+	}
+	if r.Driver == localDriver {
+		return measureLocal(v.target(uid, dir), r)
+	}
+	d, err := v.opts.Drivers.get(r.Driver)
+	if err != nil {
+		return storage.Measured{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
+	defer cancel()
+	select {
+	case d.stats <- struct{}{}:
+		defer func() { <-d.stats }()
+	case <-ctx.Done():
+		return storage.Measured{}, ctx.Err()
+	}
+	if can, err := d.capabilities(ctx); err != nil || !can.stats {
+		if err == nil {
+			err = storage.ErrNotMeasured
+		}
+		return storage.Measured{}, err
+	}
+	var m storage.Measured
+	err = v.call(ctx, r.Driver, "NodeGetVolumeStats", func(ctx context.Context, c csi.NodeClient) error {
+		a, err := c.NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{
+			VolumeId: r.Handle, VolumePath: v.target(uid, dir),
+		})
+		m = measured(a.GetUsage())
+		return err
+	})
+	return m, err
+}
+
+// measured returns what a driver has measured. A negative figure counts as 0; of two of one unit the last one counts.
+func measured(all []*csi.VolumeUsage) (m storage.Measured) {
+	size := func(n int64) uint64 { return uint64(max(0, n)) }
+	for _, u := range all {
+		switch u.GetUnit() {
+		case csi.VolumeUsage_BYTES:
+			m.Bytes, m.FS.Used = max(0, u.GetUsed()), size(u.GetUsed())
+			m.FS.Capacity, m.FS.Available = size(u.GetTotal()), size(u.GetAvailable())
+		case csi.VolumeUsage_INODES:
+			m.Inodes, m.FS.Inodes, m.FS.InodesFree = max(0, u.GetUsed()), size(u.GetTotal()), size(u.GetAvailable())
+		default:
+		}
+	}
+	return m
+}
