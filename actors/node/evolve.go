@@ -80,7 +80,7 @@ func (a *Actor) evolveDecided(d *journaletv1.AdmissionDecided) {
 	name := q.GetNamespace() + "/" + q.GetName()
 	a.dequeue(queueOf(q), d.GetUid())
 	a.endPending(d.GetUid())
-	a.dropKubeletPod(d.GetUid())
+	a.keepRest(d)
 	if s.Names[name] == "" && !q.GetSharesName() {
 		s.Names[name] = d.GetUid()
 	}

@@ -14,8 +14,9 @@ import (
 )
 
 // What a kubelet (ADR 070), or an agent whose journal is lost (ADR 072), had given to pods before the journal began is
-// theirs when they are admitted, and nobody else's until then. It ends with a pod that no source names: an orphan's
-// when that has finished, any other's some time after all sources are synced.
+// theirs when they are admitted, and nobody else's until then; devices that a pod does not request any more are nobody
+// else's until it ends. It ends with a pod that no source names: an orphan's when that has finished, any other's some
+// time after all sources are synced.
 
 // Reasons of a pod that waits for what is kept for others: for pods of a kubelet, and for those of a lost journal.
 const (
@@ -89,6 +90,31 @@ func (a *Actor) dropKubeletPod(uid string) {
 	}
 }
 
+// keepRest folds that a pod is decided. Devices that it had and does not get stay kept: its manifest has changed
+// meanwhile, and its containers have these until they end. CPUs and memory do not: containers move to others at once.
+func (a *Actor) keepRest(d *journaletv1.AdmissionDecided) {
+	had := a.state.KubeletPods[d.GetUid()]
+	a.dropKubeletPod(d.GetUid())
+	if had == nil || !d.GetAdmitted() {
+		return
+	}
+	rest := &journaletv1.KubeletPod{Lost: had.GetLost()}
+	for _, c := range had.GetDevices() {
+		ids := slices.DeleteFunc(slices.Clone(c.GetIds()), func(id string) bool {
+			one := &journaletv1.ContainerDevices{Resource: c.GetResource(), Ids: []string{id}}
+			return sharesDevice([]*journaletv1.ContainerDevices{one}, d.GetDevices())
+		})
+		if len(ids) > 0 {
+			rest.Devices = append(rest.Devices, &journaletv1.ContainerDevices{
+				Container: c.GetContainer(), Resource: c.GetResource(), Ids: ids,
+			})
+		}
+	}
+	if len(rest.GetDevices()) > 0 {
+		a.state.KubeletPods[d.GetUid()] = rest
+	}
+}
+
 // dropKubeletPods folds that nothing is kept any more for pods that no source names, and that are no orphans. Nor is it
 // for pods that wait for what is kept for others: these may wait for them.
 func (a *Actor) dropKubeletPods() {
@@ -110,9 +136,11 @@ func (a *Actor) decideKubeletPods(e actors.Event, emit actors.Emit) {
 		timed = true
 	case *journaletv1.Event_AdmissionRequested, *journaletv1.Event_PodTerminated, *journaletv1.Event_PodFinished:
 		a.admitKept(emit)
+		a.admitPending(emit)
 	case *journaletv1.Event_TimerFired:
 		if k.TimerFired.GetName() == kubeletTimer {
 			a.admitKept(emit)
+			a.admitPending(emit)
 			return
 		}
 	}
@@ -137,16 +165,7 @@ func (a *Actor) admitKept(emit actors.Emit) {
 // refuse rejects a pod for which CPUs, memory or devices are short. While some are kept for others, it waits instead:
 // these may not need them.
 func (a *Actor) refuse(q *journaletv1.AdmissionRequested, r *rejection, emit actors.Emit) {
-	reason, whose := "", ""
-	for _, uid := range slices.Sorted(maps.Keys(a.state.GetKubeletPods())) {
-		switch {
-		case uid == q.GetUid():
-		case a.state.KubeletPods[uid].GetLost():
-			reason, whose = ReasonLostResources, "pods that were admitted before the journal was lost"
-		default:
-			reason, whose = ReasonKubeletState, "pods that a kubelet had admitted"
-		}
-	}
+	reason, whose := a.keptFrom(q.GetUid())
 	if reason == "" {
 		emit(rejected(q, r))
 		return
@@ -156,6 +175,21 @@ func (a *Actor) refuse(q *journaletv1.AdmissionRequested, r *rejection, emit act
 		return
 	}
 	emit(messages.NewEvent(&journaletv1.AdmissionDeferred{Uid: q.GetUid(), Reason: reason, Message: message}))
+}
+
+// keptFrom returns the reason to wait for what is kept for other pods than one, and whose it is; "" if nothing is kept.
+// What is kept for a decided pod stays with it: nobody waits for that.
+func (a *Actor) keptFrom(but string) (reason, whose string) {
+	for _, uid := range slices.Sorted(maps.Keys(a.state.GetKubeletPods())) {
+		switch {
+		case uid == but, a.state.Pods[uid] != nil:
+		case a.state.KubeletPods[uid].GetLost():
+			reason, whose = ReasonLostResources, "pods that were admitted before the journal was lost"
+		default:
+			reason, whose = ReasonKubeletState, "pods that a kubelet had admitted"
+		}
+	}
+	return reason, whose
 }
 
 // waitsForKept reports whether the reason of a pod that waits is what is kept for others.

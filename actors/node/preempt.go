@@ -186,8 +186,9 @@ func (a *Actor) admitPending(emit actors.Emit) {
 		if r == nil {
 			g, r = a.allocatePreemptor(q)
 		}
-		// There may be enough, and a pod that ends still have what this one is to have.
-		if r != nil && a.state.GetPreempting() > 0 || a.closed(q.GetPriority()) || a.missingPlugin(q) != "" {
+		// There may be enough, and a pod that ends still have what this one is to have, or something be kept for another.
+		kept, _ := a.keptFrom(q.GetUid())
+		if r != nil && (a.state.GetPreempting() > 0 || kept != "") || a.closed(q.GetPriority()) || a.missingPlugin(q) != "" {
 			before = before.plus(shareOf(q.GetDemand()))
 			continue
 		}

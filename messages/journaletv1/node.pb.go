@@ -2246,8 +2246,8 @@ type NodeState struct {
 	// By UID, of pods in pending_preemption: what no other pod gets. Missing: the pod requests nothing of that kind, or
 	// the resource managers have changed since.
 	Reservations map[string]*Reservation `protobuf:"bytes,26,rep,name=reservations,proto3" json:"reservations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// By UID: what a kubelet, or an agent whose journal is lost, had given to pods that are not decided yet. No other pod
-	// gets any of it.
+	// By UID: what a kubelet, or an agent whose journal is lost, had given to pods that are not decided yet, and the
+	// devices of admitted ones that these do not request any more. No other pod gets any of it.
 	KubeletPods map[string]*KubeletPod `protobuf:"bytes,27,rep,name=kubelet_pods,json=kubeletPods,proto3" json:"kubelet_pods,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// UIDs of those that are orphans, sorted: theirs until they have finished.
 	KubeletOrphans []string `protobuf:"bytes,28,rep,name=kubelet_orphans,json=kubeletOrphans,proto3" json:"kubelet_orphans,omitempty"`

@@ -185,6 +185,7 @@ func (j *judge) forgetRecords() {
 	j.set, j.urlFiles, j.names = map[string]setTimer{}, map[string]*journaletv1.ManifestFile{}, newNameBook()
 	j.pressure.forgetRecords()
 	j.devices, j.exclusive.left = map[string]*deviceBook{}, nil
+	j.exclusive.found = map[string][]*journaletv1.ContainerDevices{}
 	j.due, j.results, j.onTheirWay = map[string]due{}, map[string]bool{}, map[string]int{}
 }
 

@@ -122,7 +122,8 @@ func (j *judge) outOfDevices(cause uint64, k *journaletv1.AdmissionDecided, m *c
 func (j *judge) devicesChosen(cause uint64, k *journaletv1.AdmissionDecided) {
 	for _, d := range k.GetDevices() {
 		for _, id := range d.GetIds() {
-			if b := j.devices[d.GetResource()]; b == nil || b.changedBy <= cause && !b.healthy[id] && !j.had(k.GetUid(), d, id) {
+			b := j.devices[d.GetResource()]
+			if b == nil || b.changedBy <= cause && !b.healthy[id] && !j.had(k.GetUid(), d.GetResource(), id) {
 				j.broken(devicesHealthy, k.GetUid(), "%s gets %s of %s", d.GetContainer(), id, d.GetResource())
 			}
 		}
@@ -139,7 +140,8 @@ func (j *judge) lacksDevices(cause uint64, uid, resource string, m *corev1.Pod) 
 	for id, healthy := range b.healthy {
 		taken := false
 		for of, h := range j.pods {
-			taken = taken || of != uid && (h.holdsShare || h.releasedBy > cause) && slices.Contains(h.devices, id) ||
+			has := slices.Contains(h.devices, id) || j.had(of, resource, id) // what it had and does not request, it keeps
+			taken = taken || of != uid && (h.holdsShare || h.releasedBy > cause) && has ||
 				of != uid && h.reserves(cause) && h.isReserved(resource, id)
 		}
 		if healthy && !taken {

@@ -39,8 +39,9 @@ type exclusiveBook struct {
 	failedAt time.Duration
 	// left is what a kubelet had given to pods that are not decided yet, by UID.
 	left map[string]*journaletv1.KubeletPod
-	// found are what pods had by their directories at the last start. What the world shows of them is judged, as always.
-	found map[string]*journaletv1.GivenResources
+	// found are the devices that pods had before the journal began, by UID: a kubelet had given them, or their directories
+	// showed them. What the world shows of these is judged, as always.
+	found map[string][]*journaletv1.ContainerDevices
 }
 
 // placed judges where the runtime is to run a container, and notes it. m is the pod with what is allocated to it.
@@ -129,6 +130,9 @@ func (j *judge) apart(c *container) {
 		for _, x := range o.containers {
 			if !x.alive() || j.leaves(x) {
 				continue
+			}
+			if x.uid == c.uid && x.excused(j) {
+				continue // its manifest changed while the journal was lost: two containers swap CPUs, one after the other
 			}
 			if both := c.cpus.Intersection(x.cpus); x != c && c.alone > 0 && x.alone > 0 && !both.IsEmpty() {
 				j.broken(cpusAlone, c.uid, "%s and %s of %s both have %s", c.id, x.id, x.uid, both)

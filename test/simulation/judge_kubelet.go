@@ -19,7 +19,12 @@ func (j *judge) bookKubelet(author messages.Ref, e *journaletv1.Event) {
 		if left := k.AgentStarted.GetKubeletState(); left != nil {
 			j.exclusive.left = maps.Clone(left.GetPods())
 		}
-		j.exclusive.found = k.AgentStarted.GetFoundResources()
+		for uid, had := range k.AgentStarted.GetKubeletState().GetPods() {
+			j.exclusive.found[uid] = append(j.exclusive.found[uid], had.GetDevices()...)
+		}
+		for uid, had := range k.AgentStarted.GetFoundResources() {
+			j.exclusive.found[uid] = append(j.exclusive.found[uid], had.GetDevices()...)
+		}
 	case *journaletv1.Event_AdmissionDecided:
 		d := k.AdmissionDecided
 		delete(j.exclusive.left, d.GetUid())
@@ -56,7 +61,7 @@ func (j *judge) keptFor(
 		}
 		for _, d := range devices {
 			for _, id := range d.GetIds() {
-				if j.had(other, d, id) && j.exclusive.left[other] != nil {
+				if j.had(other, d.GetResource(), id) {
 					j.broken(keptForThem, other, "%s gets its device %s", uid, id)
 				}
 			}
@@ -64,10 +69,9 @@ func (j *judge) keptFor(
 	}
 }
 
-// had reports whether a pod that is not decided yet had a device before the journal began.
-func (j *judge) had(uid string, of *journaletv1.ContainerDevices, id string) bool {
-	return slices.ContainsFunc(slices.Concat(j.exclusive.left[uid].GetDevices(), j.exclusive.found[uid].GetDevices()),
-		func(d *journaletv1.ContainerDevices) bool {
-			return d.GetResource() == of.GetResource() && slices.Contains(d.GetIds(), id)
-		})
+// had reports whether a pod had a device before the journal began.
+func (j *judge) had(uid, resource, id string) bool {
+	return slices.ContainsFunc(j.exclusive.found[uid], func(d *journaletv1.ContainerDevices) bool {
+		return d.GetResource() == resource && slices.Contains(d.GetIds(), id)
+	})
 }

@@ -103,6 +103,13 @@ func (j *judge) refusedAgain(uid string, v *corev1.Pod, s *corev1.ContainerStatu
 	if v.Status.Phase != corev1.PodFailed || v.Status.Reason != "" || j.book.ending[uid] {
 		return // something else ended the pod, or may end it
 	}
+	for i := range x.manifest.Spec.InitContainers {
+		if c := &x.manifest.Spec.InitContainers[i]; !isSidecar(c) {
+			if init := j.newest(uid, c.Name); init != nil && (init.vanished || init.code != 0) {
+				return // the init container has failed, or nobody knows how it ended, and neither is tried again
+			}
+		}
+	}
 	row := 0
 	for _, other := range j.book.instancesOf(uid, s.Name) {
 		if row++; other.startedAt > 0 {
