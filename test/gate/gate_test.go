@@ -121,6 +121,19 @@ func TestLaterTiersRunAfterAFailure(t *testing.T) {
 	}
 }
 
+func TestTierSaysWhatItLeftUnchecked(t *testing.T) {
+	g := checkout(t, "")
+	must.OK(t, os.MkdirAll(g.logs, 0o750))
+	for text, want := range map[string]string{
+		"vulns: NOT CHECKED: no route to it": "not checked: no route to it", "all is CHECKED": "",
+	} {
+		r := g.carryOut(t.Context(), Tier{Name: "vulns", Exit: 27, Steps: []Step{{Command: []string{"echo", text}}}})
+		if r.Left != want || r.Exit != 0 || (r.word() == "green") != (want == "") {
+			t.Errorf("%q: %q is left, the tier is %s", text, r.Left, r.word())
+		}
+	}
+}
+
 func TestTierIsSkippedOnlyWhileItsInputsAreTheSame(t *testing.T) {
 	g := checkout(t, "")
 	tier := Tier{Name: "oracle", Exit: 15, Skips: true, Apart: []string{"docs"}, Steps: []Step{{

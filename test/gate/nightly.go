@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -101,7 +102,9 @@ func (n *night) ended(tier string) bool {
 
 // add replaces what an earlier try of the same tier left.
 func (n *night) add(r Result) {
-	k := kept{Tier: r.Tier, Word: r.word(), Note: r.Skipped, Exit: r.Exit, Seconds: int(r.Usage.took.Seconds())}
+	k := kept{
+		Tier: r.Tier, Word: r.word(), Note: cmp.Or(r.Skipped, r.Left), Exit: r.Exit, Seconds: int(r.Usage.took.Seconds()),
+	}
 	for _, f := range r.Findings {
 		k.Failed = append(k.Failed, strings.TrimSpace(fmt.Sprintf("%s %s: `%s`", f.What, f.Test, f.Repeat)))
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -44,6 +45,7 @@ type Result struct {
 	Tier     string
 	Exit     int // 0: green
 	Skipped  string
+	Left     string // what a step left unchecked, as it says itself
 	Usage    usage
 	Findings []Finding
 }
@@ -56,6 +58,8 @@ func (r Result) word() string {
 		return "AWAY"
 	case r.Exit != 0:
 		return "RED"
+	case r.Left != "":
+		return "left"
 	}
 	return "green"
 }
@@ -80,9 +84,25 @@ func (g *gate) carryOut(ctx context.Context, t Tier) Result {
 			r.Exit = t.Exit
 		}
 	}
+	r.Left = leftOut(log.Name())
 	r.Usage = l.end()
 	fmt.Fprintf(g.out, "=== %-12s %-5s %s\n", t.Name, r.word(), r.Usage)
 	return r
+}
+
+// unchecked is the line of a step that succeeds although it could not check everything.
+var unchecked = regexp.MustCompile(`(?m)^(?:\w+: )?NOT CHECKED: (.{1,200})`)
+
+// leftOut returns what the log of a tier says was not checked.
+func leftOut(path string) string {
+	log, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	if line := unchecked.FindSubmatch(log); line != nil {
+		return "not checked: " + string(line[1])
+	}
+	return ""
 }
 
 // step runs one step, and reports whether the environment failed instead of a test.
