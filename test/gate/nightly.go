@@ -120,6 +120,9 @@ func (n *night) write() error {
 	return os.WriteFile(n.path, b, 0o600)
 }
 
+// cell returns a text as one of a table, whose lines may be long.
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+
 // page writes docs/NIGHTLY.md.
 func (g *gate) page(n *night) error {
 	var b strings.Builder
@@ -127,11 +130,13 @@ func (g *gate) page(n *night) error {
 		n.Commit, n.Begun.Format("2006-01-02 15:04 MST"), runtime.NumCPU(), runtime.Version())
 	b.WriteString("| tier | result | s | |\n|---|---|---|---|\n")
 	for _, k := range n.Results {
-		fmt.Fprintf(&b, "| %s | %s | %d | %s |\n", k.Tier, k.Word, k.Seconds, k.Note)
+		fmt.Fprintf(&b, "| %s | %s | %d | %s |\n", k.Tier, k.Word, k.Seconds, cell(k.Note))
 	}
+	header := "\n## Failed\n\n| tier | what, and what repeats it |\n|---|---|\n"
 	for _, k := range n.Results {
 		for _, failed := range k.Failed {
-			fmt.Fprintf(&b, "\n- %s: %s", k.Tier, failed)
+			fmt.Fprintf(&b, "%s| %s | %s |\n", header, k.Tier, cell(failed))
+			header = ""
 		}
 	}
 	open, err := g.open.listed()
@@ -141,9 +146,11 @@ func (g *gate) page(n *night) error {
 	b.WriteString("\n## Open seeds\n\n")
 	if len(open) == 0 {
 		b.WriteString("None.\n")
+	} else {
+		b.WriteString("| seed, test, commit on which it first failed, invariant |\n|---|\n")
 	}
 	for _, line := range open {
-		fmt.Fprintf(&b, "- %s\n", line)
+		fmt.Fprintf(&b, "| %s |\n", cell(line))
 	}
 	return os.WriteFile(filepath.Join(g.root, nightlyPage), []byte(b.String()), 0o644) //nolint:gosec // a document
 }
