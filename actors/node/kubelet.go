@@ -61,13 +61,7 @@ func (a *Actor) evolveFoundResources(found map[string]*journaletv1.GivenResource
 // overlap reports whether two pods were given the same CPU or device.
 func overlap(x, y *journaletv1.GivenResources) bool {
 	both := exclusive.Pod(x.GetExclusive()).CPUs().Intersection(exclusive.Pod(y.GetExclusive()).CPUs())
-	return !both.IsEmpty() || slices.ContainsFunc(x.GetDevices(), func(d *journaletv1.ContainerDevices) bool {
-		return slices.ContainsFunc(y.GetDevices(), func(o *journaletv1.ContainerDevices) bool {
-			return d.GetResource() == o.GetResource() && slices.ContainsFunc(d.GetIds(), func(id string) bool {
-				return slices.Contains(o.GetIds(), id)
-			})
-		})
-	})
+	return !both.IsEmpty() || sharesDevice(x.GetDevices(), y.GetDevices())
 }
 
 // HasResources reports whether the journal has what a pod has alone: it has its admission, or what was found of it.
@@ -98,11 +92,10 @@ func (a *Actor) keepRest(d *journaletv1.AdmissionDecided) {
 	if had == nil || !d.GetAdmitted() {
 		return
 	}
-	rest := &journaletv1.KubeletPod{Lost: had.GetLost()}
+	rest, gets := &journaletv1.KubeletPod{Lost: had.GetLost()}, deviceSet(d.GetDevices())
 	for _, c := range had.GetDevices() {
 		ids := slices.DeleteFunc(slices.Clone(c.GetIds()), func(id string) bool {
-			one := &journaletv1.ContainerDevices{Resource: c.GetResource(), Ids: []string{id}}
-			return sharesDevice([]*journaletv1.ContainerDevices{one}, d.GetDevices())
+			return gets[[2]string{c.GetResource(), id}]
 		})
 		if len(ids) > 0 {
 			rest.Devices = append(rest.Devices, &journaletv1.ContainerDevices{
@@ -135,12 +128,10 @@ func (a *Actor) decideKubeletPods(e actors.Event, emit actors.Emit) {
 	case *journaletv1.Event_AgentStarted, *journaletv1.Event_SourceSynced, *journaletv1.Event_UidWithdrawn:
 		timed = true
 	case *journaletv1.Event_AdmissionRequested, *journaletv1.Event_PodTerminated, *journaletv1.Event_PodFinished:
-		a.admitKept(emit)
-		a.admitPending(emit)
+		a.admitAfterKept(emit)
 	case *journaletv1.Event_TimerFired:
 		if k.TimerFired.GetName() == kubeletTimer {
-			a.admitKept(emit)
-			a.admitPending(emit)
+			a.admitAfterKept(emit)
 			return
 		}
 	}
@@ -149,6 +140,15 @@ func (a *Actor) decideKubeletPods(e actors.Event, emit actors.Emit) {
 	}
 	if ev := actors.SetTimer(a.state.Timers, kubeletTimer, kubeletGrace); ev != nil {
 		emit(ev)
+	}
+}
+
+// admitAfterKept decides on all pods that may wait for what is kept for others: also on pods that others were preempted
+// for.
+func (a *Actor) admitAfterKept(emit actors.Emit) {
+	a.admitKept(emit)
+	if len(a.state.GetPendingPreemption()) > 0 {
+		a.admitPending(emit)
 	}
 }
 

@@ -71,13 +71,19 @@ func memoryNodes(list []*journaletv1.ExclusiveContainer) (m exclusive.Mask) {
 }
 
 func sharesDevice(x, y []*journaletv1.ContainerDevices) bool {
-	has := map[[2]string]bool{}
-	for _, d := range x {
-		for _, id := range d.GetIds() {
-			has[[2]string{d.GetResource(), id}] = true
-		}
-	}
+	has := deviceSet(x)
 	return slices.ContainsFunc(y, func(d *journaletv1.ContainerDevices) bool {
 		return slices.ContainsFunc(d.GetIds(), func(id string) bool { return has[[2]string{d.GetResource(), id}] })
 	})
+}
+
+// deviceSet returns the devices of a list, each as its resource and id.
+func deviceSet(list []*journaletv1.ContainerDevices) map[[2]string]bool {
+	set := map[[2]string]bool{}
+	for _, d := range list {
+		for _, id := range d.GetIds() {
+			set[[2]string{d.GetResource(), id}] = true
+		}
+	}
+	return set
 }
