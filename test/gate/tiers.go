@@ -105,10 +105,16 @@ func unit(p *packages) []Step {
 func race(p *packages) []Step {
 	return []Step{
 		{Packages: p.concurrent, Flags: []string{"-race", "-skip", oneGoroutine()}},
-		{
-			Packages: []string{"./test/simulation"}, Steady: true, Args: []string{"-sim.seeds=3", "-sim.kept=false"},
-			Flags: []string{"-race", "-count=1", "-run", "^TestNothingBreaksUnderFaults$"},
-		},
+		raceSimulation(3, "^TestNothingBreaksUnderFaults$"),
+	}
+}
+
+// raceSimulation is so many seeds of tests of the simulation under the race detector.
+func raceSimulation(seeds int, tests string) Step {
+	return Step{
+		Packages: []string{"./test/simulation"}, Steady: true,
+		Args:  []string{fmt.Sprintf("-sim.seeds=%d", seeds), "-sim.kept=false"},
+		Flags: []string{"-race", "-count=1", "-run", tests},
 	}
 }
 
@@ -116,11 +122,8 @@ func race(p *packages) []Step {
 // times its memory so: of it there are a few seeds.
 func raceAll(p *packages) []Step {
 	return []Step{
-		{Packages: append(slices.Clone(p.rest), p.concurrent...), Flags: []string{"-race", "-timeout", "1h"}},
-		{
-			Packages: []string{"./test/simulation"}, Steady: true, Args: []string{"-sim.seeds=20", "-sim.kept=false"},
-			Flags: []string{"-race", "-count=1", "-run", "^TestNothingBreaks"},
-		},
+		{Packages: slices.Concat(p.rest, p.concurrent), Flags: []string{"-race", "-timeout", "1h"}},
+		raceSimulation(20, "^TestNothingBreaks"),
 	}
 }
 
