@@ -142,8 +142,8 @@ type Options struct {
 	// PullQPS and PullBurst limit how often pulls begin; zero: the defaults, negative QPS: no limit.
 	PullQPS   float64
 	PullBurst int
-	// Redact takes credentials of a pod out of a text that repeats them: also those of a manifest and of objects that
-	// the call has not read. Nil: only those go that it has read.
+	// Redact takes credentials of a pod out of a text that repeats them, also what a manifest or an object holds that
+	// the call has not read. Nil: only what the call has read is taken out.
 	Redact func(uid, text string) string
 	// Warn receives what a person should know of a sandbox although it is created: the kubelet's reason and message. May
 	// be nil.
@@ -303,8 +303,8 @@ func (d *Driver) Perform(
 	return out
 }
 
-// redact takes credentials out of an error: those of the manifest that the call has read, those of objects and files
-// that it has put into a container, and those that Options.Redact knows of the pod.
+// redact takes credentials out of an error: what the manifest that the call has read holds, what objects and files that
+// the call has put into a container hold, and what Options.Redact knows of the pod.
 func (c *call) redact(text string) string {
 	if c.pod != nil || len(c.contents) > 0 {
 		text = redact.Text(text, c.pod, c.contents...)

@@ -41,7 +41,7 @@ type Options struct {
 	Observe func(Run)
 	// Forget is called when no more runs of a pod will be observed. May be nil; must not block.
 	Forget func(namespace, name, uid string)
-	// Redact takes credentials of a pod out of a text, in addition to those of its manifest. May be nil.
+	// Redact takes credentials of a pod out of a text, beside the credentials in its manifest. May be nil.
 	Redact func(uid, text string) string
 	// Reaper ends what commands that time out have started. Nil: that stays.
 	Reaper *reap.Reaper
