@@ -60,20 +60,23 @@ func New(load func(ctx context.Context, digest string) ([]byte, error)) *Cache {
 // Add caches a pod that was just stored under its digest. What is cached already stays: actors have it, and it is in
 // memory once.
 func (c *Cache) Add(digest string, pod *corev1.Pod) {
-	light := manifest.Light(pod)
-	large := light != pod && pod.Size() > maxSmallBytes
-	if large {
+	c.mu.Lock()
+	kept, has := c.pods[digest]
+	c.mu.Unlock()
+	if !has { // without the lock: of a large pod this takes milliseconds
+		kept = cached{pod, manifest.Light(pod)}
+		if kept.light != pod && pod.Size() > maxSmallBytes {
+			kept.whole = nil
+		}
+	}
+	if kept.whole == nil {
 		c.large.Add(digest, pod)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	uid := string(pod.UID)
-	switch _, has := c.pods[digest]; {
-	case has:
-	case large:
-		c.pods[digest] = cached{nil, light}
-	default:
-		c.pods[digest] = cached{pod, light}
+	if _, has := c.pods[digest]; !has {
+		c.pods[digest] = kept
 	}
 	had := c.owned[uid]
 	if had[0] == digest {

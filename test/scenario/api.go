@@ -51,10 +51,11 @@ func (s *Scenario) apiPod(d *datadriven.TestData) (string, error) {
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}})
 	}
 	addClaims(pod, values(d, "resource-claims"))
-	p, unsupported, err := manifest.FromAPI(pod)
+	p, err := manifest.FromAPI(pod)
 	if err != nil {
 		return "", err
 	}
+	unsupported := manifest.UnsupportedOfAPI(&pod.Spec)
 	if v := arg(d, "unsupported", ""); v != "" {
 		unsupported = v
 	}

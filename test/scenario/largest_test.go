@@ -87,7 +87,7 @@ func (s *Scenario) readLargest(t *testing.T, p *corev1.Pod, deleted bool) {
 	if why := manifest.Gate(p); why != "" {
 		t.Fatal(why)
 	}
-	parsed, _, err := manifest.FromAPI(p)
+	parsed, err := manifest.FromAPI(p)
 	must.OK(t, err)
 	s.name(string(p.UID), "largest")
 	s.g.names.manifests[parsed.Digest], s.g.names.canonical[parsed.Digest] = parsed.Pod, parsed.Canonical

@@ -147,7 +147,7 @@ func (a *apiServer) learn(p *corev1.Pod) {
 	if !isBound(p) || manifest.IsMirror(p) {
 		return
 	}
-	if parsed, _, err := manifest.FromAPI(p); err == nil {
+	if parsed, err := manifest.FromAPI(p); err == nil {
 		a.sim.manifests.put([]manifest.Parsed{parsed})
 		a.sim.tenants.learned(string(p.UID), parsed.Digest, len(parsed.Canonical))
 	}

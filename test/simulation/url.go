@@ -280,7 +280,7 @@ func (s *sim) fromAPI() map[string]string {
 			all[string(p.UID)] = kept
 			continue
 		}
-		if parsed, _, err := manifest.FromAPI(p); err == nil {
+		if parsed, err := manifest.FromAPI(p); err == nil {
 			all[string(p.UID)] = parsed.Digest
 		}
 	}

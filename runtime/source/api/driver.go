@@ -265,23 +265,21 @@ func (d *Driver) fileOf(uid types.UID) feed.File {
 			keptRef(known[0], pod, why),
 		}}}
 	}
-	parsed, unsupported, err := manifest.FromAPI(pod)
-	if err != nil {
-		d.log.Error("cannot write a pod as JSON; it does not run", "pod", pod.Namespace+"/"+pod.Name, "uid", uid)
-		return none
-	}
 	ref := &journaletv1.PodRef{
-		Uid: string(uid), Namespace: pod.Namespace, Name: pod.Name, Digest: parsed.Digest,
-		Api: apiOf(pod, cmp.Or(why, unsupported)),
+		Uid: string(uid), Namespace: pod.Namespace, Name: pod.Name, Digest: pod.Annotations[storedAs],
+		Api: apiOf(pod, cmp.Or(why, manifest.UnsupportedOfAPI(&pod.Spec))),
 	}
 	if at := pod.CreationTimestamp; !at.IsZero() {
 		ref.CreatedAt = timestamppb.New(at.Time)
 	}
 	file := feed.File{ManifestFile: &journaletv1.ManifestFile{Path: string(uid), Pods: []*journaletv1.PodRef{ref}}}
-	if digest := pod.Annotations[storedAs]; digest != "" {
-		ref.Digest = digest
-	} else {
-		file.Pods = []manifest.Parsed{parsed}
+	if ref.Digest == "" { // it is not stored yet
+		parsed, err := manifest.FromAPI(pod)
+		if err != nil {
+			d.log.Error("cannot write a pod as JSON; it does not run", "pod", pod.Namespace+"/"+pod.Name, "uid", uid)
+			return none
+		}
+		ref.Digest, file.Pods = parsed.Digest, []manifest.Parsed{parsed}
 	}
 	return file
 }

@@ -68,7 +68,7 @@ func (d *Driver) Reduce(ctx context.Context, pod *corev1.Pod) {
 		d.opts.NodeName != "" && pod.Spec.NodeName != d.opts.NodeName:
 		return
 	}
-	parsed, _, err := manifest.FromAPI(pod)
+	parsed, err := manifest.FromAPI(pod)
 	if err != nil {
 		return
 	}

@@ -187,7 +187,7 @@ func TestLargePodOfAnEarlierVersionKeepsItsDigest(t *testing.T) {
 	pod := largePod("a")
 	pod.Spec.Containers[0].Args[0] = "<"
 	Reduce(pod)
-	parsed, _, err := manifest.FromAPI(pod)
+	parsed, err := manifest.FromAPI(pod)
 	must.OK(t, err)
 	r := idle(&journaletv1.SourceState{Synced: true, Files: map[string]*journaletv1.ManifestFile{
 		"a": {Path: "a", Pods: []*journaletv1.PodRef{{Uid: "a", Namespace: "default", Name: "a",

@@ -14,10 +14,10 @@ import (
 	"github.com/journalet/journalet/actors/references"
 )
 
-// FromAPI returns a pod of the API server as it is stored, and what of it this version does not carry out, with the
-// field's path; "" is nothing. The API server has validated and defaulted it. What changes without a change of the pod
-// is left out: resourceVersion, managedFields, finalizers, the annotations of other sources, the status.
-func FromAPI(from *corev1.Pod) (p Parsed, unsupported string, err error) {
+// FromAPI returns a pod of the API server as it is stored. The API server has validated and defaulted it. What changes
+// without a change of the pod is left out: resourceVersion, managedFields, finalizers, the annotations of other
+// sources, the status.
+func FromAPI(from *corev1.Pod) (p Parsed, err error) {
 	pod := &corev1.Pod{ObjectMeta: *from.ObjectMeta.DeepCopy(), Spec: *from.Spec.DeepCopy()}
 	pod.Kind, pod.APIVersion = "Pod", "v1"
 	pod.ResourceVersion, pod.ManagedFields, pod.Finalizers = "", nil, nil
@@ -29,7 +29,7 @@ func FromAPI(from *corev1.Pod) (p Parsed, unsupported string, err error) {
 	}
 	p = Parsed{Pod: pod}
 	p.Canonical, p.Digest, err = canonical(pod)
-	return p, unsupportedOfAPI(&pod.Spec), err
+	return p, err
 }
 
 // CheckNames returns an error if a name of a pod is none that an API server accepts. Those of the pod, its containers
@@ -61,8 +61,9 @@ func IsMirror(pod *corev1.Pod) bool {
 // onlyAtAPI are fields of a pod's spec that are set by the API server and need nothing of the node.
 var onlyAtAPI = []string{"spec.ephemeralContainers"}
 
-// unsupportedOfAPI returns the first field that a pod of the API server sets and this version does not support.
-func unsupportedOfAPI(spec *corev1.PodSpec) string {
+// UnsupportedOfAPI returns the path of the first field that a pod of the API server sets and this version does not
+// support; "" if there is none. A light pod (Light) has the same answer.
+func UnsupportedOfAPI(spec *corev1.PodSpec) string {
 	r := &report{root: new(node)}
 	for i := range spec.Volumes {
 		at := field.NewPath("spec", "volumes").Index(i)

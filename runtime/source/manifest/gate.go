@@ -84,8 +84,18 @@ func Gate(pod *corev1.Pod) string {
 		beyond("references to objects", len(refs), "entries", maxReferences),
 		beyond("references to objects", size, "bytes", maxReferenceBytes),
 		beyond("host ports and extended resources", proto.Size(request), "bytes", maxAdmissionBytes),
-		beyond("spec without arguments, variables and the like", memory(Light(pod)), "bytes of memory", maxReadBytes),
+		gateMemory(pod),
 	)
+}
+
+// gateMemory refuses a pod of which the agent itself reads too much for its memory. Only large pods are counted: what a
+// pod may have without a bound of its number takes less than 32 times its bytes in protobuf (an empty term of a node
+// selector 24).
+func gateMemory(pod *corev1.Pod) string {
+	if pod.Spec.Size() <= maxReadBytes/32 {
+		return ""
+	}
+	return beyond("spec without arguments, variables and the like", memory(Light(pod)), "bytes of memory", maxReadBytes)
 }
 
 func beyond(what string, n int, unit string, most int) string {
@@ -140,8 +150,8 @@ func gateTexts(pod *corev1.Pod) string {
 	return ""
 }
 
-// texts walks over the texts of a value, whose bound is most; 0: there is none. It returns the path below the value of
-// the first that is refused, and why. A pod may have 100,000 texts, so paths of the others are never built.
+// texts checks each text of a value against the bound most; 0 is no bound. It returns the path, below the value, of the
+// first text that is refused, and why. A pod may have 100,000 texts, so a path is built for the refused text alone.
 func texts(v reflect.Value, most int) (at, why string) {
 	switch v.Kind() {
 	case reflect.String:
@@ -181,13 +191,13 @@ func texts(v reflect.Value, most int) (at, why string) {
 	return "", ""
 }
 
-// boundField is a field of a struct of a pod: its path below that of its struct, and the bound of its texts.
+// boundField is one field of a pod's struct: the path from the struct to the field, and the bound of the field's texts.
 type boundField struct {
 	path string
 	most int
 }
 
-// boundFields are those of each type that was walked over, by reflect.Type: some hundred.
+// boundFields caches the fields of each type that texts has met, by reflect.Type: some hundred types.
 var boundFields sync.Map
 
 func fieldsOf(of reflect.Type) []boundField {
