@@ -12,11 +12,12 @@ import (
 )
 
 // mutant is a deliberate defect: lines of code that are replaced, the invariant that has to find it, alone, or with ""
-// whichever does, and the test that has to, in place of TestNothingBreaksUnderFaults.
+// whichever does, and the test that has to, in place of TestNothingBreaksUnderFaults, or a scenario.
 type mutant struct {
 	name, file, old, new, by, run string
-	seeds                         int // 0: the usual number
-	number                        int // its place in the list, from 1
+	scenario                      string // "" if the simulation has to find it
+	seeds                         int    // 0: the usual number
+	number                        int    // its place in the list, from 1
 }
 
 // apply returns code, in which the lines that m replaces occur once, with m in it.
@@ -41,6 +42,10 @@ func readMutants(t *testing.T) []mutant {
 				m.new += line[1:] + "\n"
 			case strings.HasPrefix(line, runPrefix):
 				m.run = strings.TrimPrefix(line, runPrefix)
+			case strings.HasPrefix(line, scenarioPrefix):
+				m.scenario = strings.TrimPrefix(line, scenarioPrefix)
+				_, err := os.Stat("../scenario/testdata/" + m.scenario + ".txt")
+				must.OK(t, err)
 			case strings.HasPrefix(line, seedsPrefix):
 				n, err := strconv.Atoi(strings.TrimPrefix(line, seedsPrefix))
 				must.OK(t, err)
@@ -60,6 +65,10 @@ const byPrefix = "by: "
 
 // runPrefix begins a line that names a test.
 const runPrefix = "run: "
+
+// scenarioPrefix begins a line that names a file of scenarios: a defect that takes so many things at once that no seed
+// has them.
+const scenarioPrefix = "scenario: "
 
 // seedsPrefix begins a line with the number of seeds of a mutant that is found within, where the usual number is too
 // small: what it needs is rare in the plans of all.

@@ -24,8 +24,8 @@ var (
 )
 
 // TestEveryMutantIsFound builds each defect of testdata/mutants.txt into the agent, and has the simulation find it
-// within 500 seeds, or as many as the file says, by the invariant that it names. It ends with a table: the defect,
-// how many seeds it took, and the seed and invariant that found it.
+// within 500 seeds, or as many as the file says, by the invariant that it names, or the scenario that it names. It ends
+// with a table: the defect, how many seeds it took, and the seed and invariant that found it.
 func TestEveryMutantIsFound(t *testing.T) {
 	all := readMutants(t)
 	if *someMutants > 0 {
@@ -41,15 +41,22 @@ func TestEveryMutantIsFound(t *testing.T) {
 	fmt.Fprintln(w, "DEFECT\tSEEDS\tAT\tINVARIANT")
 	all = slices.DeleteFunc(all, func(m mutant) bool { return !strings.Contains(m.name, *oneMutant) })
 	to := buildTogether(t, all)
-	most := program(t, to.files)
+	most := program(t, ".", to.files)
 	for _, m := range all {
 		seeds, at, by := "", "", "NOT FOUND"
 		t.Run(m.name, func(t *testing.T) {
-			path, number := most, m.number
+			files, number := to.files, m.number
 			if slices.ContainsFunc(to.alone, func(a mutant) bool { return a.number == m.number }) {
-				path, number = program(t, map[string]string{m.file: m.apply(readCode(t, m.file))}), 0
+				files, number = map[string]string{m.file: m.apply(readCode(t, m.file))}, 0
 			}
-			seeds, at, by = m.find(t, path, number)
+			switch {
+			case m.scenario != "":
+				by = m.fails(t, program(t, "../scenario", files), number)
+			case number == 0:
+				seeds, at, by = m.find(t, program(t, ".", files), number)
+			default:
+				seeds, at, by = m.find(t, most, number)
+			}
 		})
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", m.name, seeds, at, by)
 	}
@@ -82,11 +89,25 @@ func (m mutant) find(t *testing.T, program string, number int) (seeds, seed, by 
 	return string(done[1]), string(found[1]), string(found[2])
 }
 
-// program builds the simulation with other files, by path below the repository, and returns its path.
-func program(t *testing.T, files map[string]string) string {
+// fails has a scenario of a program with the defect, if number says so, fail.
+func (m mutant) fails(t *testing.T, program string, number int) string {
+	test := "TestScenarios/" + m.scenario
+	cmd := exec.Command(program, "-test.run=^"+strings.ReplaceAll(test, "/", "$/^")+"$")
+	cmd.Dir = "../scenario"
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", mutantEnv, number))
+	if out, err := cmd.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("--- FAIL: "+test+" ")) {
+		t.Errorf("%s does not fail: %v\n%s", test, err, tailOf(out))
+		return "NOT FOUND"
+	}
+	t.Logf("found, by %s", test)
+	return test
+}
+
+// program builds the tests of a package with other files, by path below the repository, and returns its path.
+func program(t *testing.T, pkg string, files map[string]string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "simulation.test")
-	out, err := exec.Command("go", "test", "-c", "-overlay", overlay(t, files), "-o", path, ".").CombinedOutput()
+	path := filepath.Join(t.TempDir(), "program.test")
+	out, err := exec.Command("go", "test", "-c", "-overlay", overlay(t, files), "-o", path, pkg).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, tailOf(out))
 	}
