@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/importer"
@@ -213,7 +214,11 @@ func check(t *testing.T, exported types.Importer, dir string, others map[string]
 		files = append(files, f)
 	}
 	conf := types.Config{Importer: exported, Error: func(err error) {
-		e := err.(types.Error)
+		var e types.Error
+		if !errors.As(err, &e) {
+			t.Error(err)
+			return
+		}
 		at := e.Fset.Position(e.Pos)
 		if code, ok := others[at.Filename]; ok {
 			t.Errorf("%s: %s: %s", filepath.Join(dir, at.Filename), markBefore(code, at.Offset), e.Msg)
