@@ -5,6 +5,7 @@ package simulation
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -15,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"text/tabwriter"
+
+	"github.com/journalet/journalet/test/must"
 )
 
 var (
@@ -111,6 +114,26 @@ func program(t *testing.T, pkg string, files map[string]string) string {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, tailOf(out))
 	}
+	return path
+}
+
+// overlay writes files, by path below the repository, and the one by which the go command takes them in place of what
+// is there, and returns its path.
+func overlay(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	must.OK(t, err)
+	dir := t.TempDir()
+	replace := map[string]string{}
+	for file, code := range files {
+		path := filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
+		must.OK(t, os.WriteFile(path, []byte(code), 0o600))
+		replace[filepath.Join(root, file)] = path
+	}
+	b, err := json.Marshal(map[string]any{"Replace": replace})
+	must.OK(t, err)
+	path := filepath.Join(dir, "overlay.json")
+	must.OK(t, os.WriteFile(path, b, 0o600))
 	return path
 }
 

@@ -3,7 +3,6 @@ package simulation
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -145,26 +144,6 @@ func parse(t *testing.T, file, code string) *ast.File {
 		t.Fatalf("%s: %v", file, err)
 	}
 	return f
-}
-
-// overlay writes files, by path below the repository, and the one by which the go command takes them in place of what
-// is there, and returns its path.
-func overlay(t *testing.T, files map[string]string) string {
-	t.Helper()
-	root, err := filepath.Abs("../..")
-	must.OK(t, err)
-	dir := t.TempDir()
-	replace := map[string]string{}
-	for file, code := range files {
-		path := filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
-		must.OK(t, os.WriteFile(path, []byte(code), 0o600))
-		replace[filepath.Join(root, file)] = path
-	}
-	b, err := json.Marshal(map[string]any{"Replace": replace})
-	must.OK(t, err)
-	path := filepath.Join(dir, "overlay.json")
-	must.OK(t, os.WriteFile(path, b, 0o600))
-	return path
 }
 
 // compiles reports each mutant that is no Go, by the types of the code.
