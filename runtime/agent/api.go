@@ -53,7 +53,7 @@ func (a *agent) apiOptions() kubelet.Options {
 	client := runtimeapi.NewRuntimeServiceClient(a.conn)
 	return kubelet.Options{
 		StaticUID: a.staticUID,
-		Pods:      apiPods{a}, Runtime: client, AgentID: a.id(), Sessions: apiSessions{a},
+		Pods:      apiPods{a}, Runtime: client, Owner: a.owner(), Sessions: apiSessions{a},
 		Reaper:  a.reaper,
 		Logs:    &logs.Instances{Reader: logs.New(logs.Options{Dir: a.cfg.PodLogDir, Log: a.log}), Runtime: client},
 		Stats:   a.stats,

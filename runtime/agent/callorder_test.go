@@ -14,6 +14,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/cri/pleg"
 	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/host"
@@ -49,7 +50,7 @@ func TestOutcomeOfACallIsRecordedInOrderWithInspections(t *testing.T) {
 	a := withHost(t)
 	clock := &setClock{now: time.Unix(1000, 0)}
 	a.pleg = pleg.New(pleg.Options{
-		Conn: struct{ grpc.ClientConnInterface }{}, AgentID: "a", Clock: clock,
+		Conn: struct{ grpc.ClientConnInterface }{}, Owner: cri.Owner{AgentID: "a"}, Clock: clock,
 		Sink: func(context.Context, *journaletv1.PodObserved) error { return nil },
 	})
 	for _, at := range []int64{1000, 400} {

@@ -28,6 +28,7 @@ import (
 	"github.com/journalet/journalet/runtime/cri/health"
 	"github.com/journalet/journalet/runtime/cri/pleg"
 	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/kubeletstate"
 	"github.com/journalet/journalet/runtime/pod/storage"
 	"github.com/journalet/journalet/runtime/pod/volume"
 	"github.com/journalet/journalet/runtime/retention"
@@ -81,6 +82,11 @@ func connectParams() grpc.ConnectParams {
 func (a *agent) id() string {
 	sum := sha256.Sum256([]byte(a.facts.NodeName + "\n" + a.absoluteRoot()))
 	return hex.EncodeToString(sum[:8])
+}
+
+// owner says which objects of the runtime are this agent's.
+func (a *agent) owner() cri.Owner {
+	return cri.Owner{AgentID: a.id(), Kubelet: kubeletstate.In(a.cfg.RootDir)}
 }
 
 // absoluteRoot returns the path of the root directory.
@@ -172,7 +178,7 @@ func (a *agent) newDrivers() error {
 	a.devices = a.newDevices()
 	a.criDriver = cri.New(a.criOptions())
 	a.pleg = pleg.New(pleg.Options{
-		HostIPs: a.facts.HostIPs, Conn: a.conn, AgentID: a.id(), RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir,
+		HostIPs: a.facts.HostIPs, Conn: a.conn, Owner: a.owner(), RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir,
 		Log:      a.log,
 		Relisted: a.metrics.Relisted, Redact: a.manifests.Redact,
 		Sink: func(ctx context.Context, o *journaletv1.PodObserved) error {
@@ -211,7 +217,7 @@ func (a *agent) newDrivers() error {
 // criOptions returns the options of the driver of the runtime.
 func (a *agent) criOptions() cri.Options {
 	options := cri.Options{
-		Conn: a.conn, Node: a.facts.NodeName, AgentID: a.id(), Manifest: a.manifests.Get, Hash: pod.ContainerHash,
+		Conn: a.conn, Node: a.facts.NodeName, Owner: a.owner(), Manifest: a.manifests.Get, Hash: pod.ContainerHash,
 		PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
 		HostIPs: a.facts.HostIPs, ClusterDNS: a.cfg.ClusterDNS, ClusterDomain: a.cfg.ClusterDomain,
 		ResolvConf: a.cfg.ResolvConf, SeccompDefault: a.cfg.SeccompDefault,

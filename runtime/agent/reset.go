@@ -47,7 +47,7 @@ func ResetOptions(cfg *config.Config, log *slog.Logger) (o reset.Options, node s
 		RootDir: cfg.RootDir, PodLogDir: cfg.PodLogDir, ContainerLogDir: cfg.ContainerLogDir,
 	})
 	o = reset.Options{
-		AgentID: a.id(), RootDir: cfg.RootDir, Socket: cfg.Socket(), Volumes: volumes, Recorded: a.recordedPods,
+		Owner: a.owner(), RootDir: cfg.RootDir, Socket: cfg.Socket(), Volumes: volumes, Recorded: a.recordedPods,
 	}
 	if simulated(cfg) {
 		// Of a simulated runtime only files are left: no call of a pod reaches it.
@@ -72,7 +72,7 @@ func ResetOptions(cfg *config.Config, log *slog.Logger) (o reset.Options, node s
 	}
 	o.Runtime = runtimeapi.NewRuntimeServiceClient(a.conn)
 	o.Calls = cri.New(cri.Options{
-		Conn: a.conn, Node: a.facts.NodeName, AgentID: a.id(), Hash: pod.ContainerHash,
+		Conn: a.conn, Node: a.facts.NodeName, Owner: a.owner(), Hash: pod.ContainerHash,
 		Manifest:  func(context.Context, string) (*corev1.Pod, error) { return nil, errors.New("a reset starts nothing") },
 		PodLogDir: cfg.PodLogDir, ContainerLogDir: cfg.ContainerLogDir, Volumes: volumes,
 		PodCgroups: tree, CgroupDriver: cfg.CgroupDriver, CgroupV2: cgroup.V2(),

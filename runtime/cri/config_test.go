@@ -23,7 +23,8 @@ import (
 
 func testDriver() *Driver {
 	return &Driver{opts: Options{
-		Node: "node-1", AgentID: "agent-1", HostIPs: []string{"192.0.2.1", "2001:db8::1"}, ClusterDomain: "cluster.local",
+		Node: "node-1", Owner: Owner{AgentID: "agent-1"},
+		HostIPs: []string{"192.0.2.1", "2001:db8::1"}, ClusterDomain: "cluster.local",
 		Hash: func(*corev1.Container) string { return "cafe" }, SeccompRoot: "/seccomp", MemoryCapacity: 16 << 30,
 	}}
 }

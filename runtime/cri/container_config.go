@@ -135,7 +135,7 @@ func (d *Driver) containerAnnotations(in containerInput) (map[string]string, err
 		AnnotationTerminationMessagePath:   c.TerminationMessagePath,
 		AnnotationTerminationMessagePolicy: string(c.TerminationMessagePolicy),
 		AnnotationIntent:                   in.intent,
-		AnnotationAgent:                    d.opts.AgentID,
+		AnnotationAgent:                    d.opts.Owner.AgentID,
 	})
 	if s := in.pod.DeletionGracePeriodSeconds; s != nil {
 		a[AnnotationDeletionGracePeriod] = strconv.FormatInt(*s, 10)

@@ -61,7 +61,7 @@ type Timeouts struct {
 	Drain time.Duration
 }
 
-// Options configure a Driver. Conn, AgentID, Manifest, Hash and Volumes must be set.
+// Options configure a Driver. Conn, Owner, Manifest, Hash and Volumes must be set.
 type Options struct {
 	Conn grpc.ClientConnInterface
 	// ImageConn is the connection to the image service; nil: Conn.
@@ -70,8 +70,8 @@ type Options struct {
 	Node string
 	// PodLogDir and ContainerLogDir default to /var/log/pods and /var/log/containers.
 	PodLogDir, ContainerLogDir string
-	// AgentID marks the objects of this agent, in annotation AnnotationAgent.
-	AgentID string
+	// Owner marks the objects of this agent, and knows them.
+	Owner Owner
 	// Manifest returns the pod with this manifest digest.
 	Manifest func(ctx context.Context, digest string) (*corev1.Pod, error)
 	// Hash is the kubelet's container hash, in hex.
@@ -185,8 +185,8 @@ type Driver struct {
 // New returns a driver. It calls nothing, so the runtime need not be up yet. It panics if a required field of Options
 // is missing: that is a programming error.
 func New(opts Options) *Driver {
-	if opts.Conn == nil || opts.AgentID == "" || opts.Manifest == nil || opts.Hash == nil || opts.Volumes == nil {
-		panic("cri: Options needs Conn, AgentID, Manifest, Hash and Volumes")
+	if opts.Conn == nil || opts.Owner.AgentID == "" || opts.Manifest == nil || opts.Hash == nil || opts.Volumes == nil {
+		panic("cri: Options needs Conn, Owner, Manifest, Hash and Volumes")
 	}
 	setDefaults(&opts)
 	d := &Driver{opts: opts, log: opts.Log, clock: opts.Clock, uses: new(imageUses), answers: new(bounded.Answers)}

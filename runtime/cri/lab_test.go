@@ -50,7 +50,8 @@ func newLab(t *testing.T, drain time.Duration) *rig {
 	agent, logs, links := "lab-"+t.Name(), filepath.Join(r.dir, "logs"), filepath.Join(r.dir, "links")
 	r.driver = cri.New(cri.Options{
 		Timeouts: cri.Timeouts{Drain: drain},
-		Conn:     conn, Node: "node-1", AgentID: agent, PodLogDir: logs, ContainerLogDir: links, MemoryCapacity: 16 << 30,
+		Conn:     conn, Node: "node-1", Owner: cri.Owner{AgentID: agent},
+		PodLogDir: logs, ContainerLogDir: links, MemoryCapacity: 16 << 30,
 		Log:      slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Manifest: func(context.Context, string) (*corev1.Pod, error) { return r.pod, nil },
 		Hash:     func(*corev1.Container) string { return "cafe" },

@@ -20,6 +20,6 @@ const (
 
 	// AnnotationIntent holds the id of the intent that created the object. It resolves an intent in doubt.
 	AnnotationIntent = "journalet.io/intent"
-	// AnnotationAgent holds the AgentID of the agent that created the object. Objects without it are never touched.
+	// AnnotationAgent holds the AgentID of the agent that created the object: see Owner.
 	AnnotationAgent = "journalet.io/agent"
 )

@@ -92,7 +92,7 @@ func newRig(t *testing.T, change func(*cri.Options)) *rig {
 	}
 	logs, links := filepath.Join(r.dir, "logs"), filepath.Join(r.dir, "links")
 	opts := cri.Options{
-		Conn: conn, Node: "node-1", AgentID: "agent-1", PodLogDir: logs, ContainerLogDir: links,
+		Conn: conn, Node: "node-1", Owner: cri.Owner{AgentID: "agent-1"}, PodLogDir: logs, ContainerLogDir: links,
 		Manifest: func(_ context.Context, d string) (*corev1.Pod, error) {
 			if d != digest {
 				return nil, errors.New("no such manifest")

@@ -48,7 +48,7 @@ func (d *Driver) LostCgroups(ctx context.Context) ([]string, error) {
 	}
 	return slices.DeleteFunc(slices.Clone(lost), func(uid string) bool {
 		return !slices.ContainsFunc(running.GetContainers(), func(c *runtimeapi.Container) bool {
-			return c.GetLabels()[LabelPodUID] == uid && c.GetAnnotations()[AnnotationAgent] == d.opts.AgentID
+			return c.GetLabels()[LabelPodUID] == uid && d.opts.Owner.Owns(c)
 		})
 	}), nil
 }

@@ -68,7 +68,7 @@ func (d *Driver) sandboxAnnotations(pod *corev1.Pod, intent string) map[string]s
 	if a == nil {
 		a = map[string]string{}
 	}
-	a[AnnotationAgent] = d.opts.AgentID
+	a[AnnotationAgent] = d.opts.Owner.AgentID
 	delete(a, AnnotationIntent)
 	if intent != "" {
 		a[AnnotationIntent] = intent

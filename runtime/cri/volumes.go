@@ -92,8 +92,7 @@ func (c *call) noneRuns(ctx context.Context) error {
 		return err
 	}
 	for _, x := range resp.GetContainers() {
-		ours := x.GetAnnotations()[AnnotationAgent] == c.opts.AgentID
-		if !ours || x.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		if !c.opts.Owner.Owns(x) || x.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
 			continue
 		}
 		return retryable(journaletv1.CallError_CALL_ERROR_VOLUME,

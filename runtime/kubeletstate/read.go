@@ -69,6 +69,13 @@ type state struct {
 	present map[string]bool
 }
 
+// In reports whether a directory is or was a kubelet's root directory: every kubelet writes this file when it starts,
+// and no agent removes it (ADR 090).
+func In(dir string) bool {
+	info, err := os.Lstat(filepath.Join(dir, CPUFile))
+	return err == nil && info.Mode().IsRegular()
+}
+
 // Read returns what a kubelet had given to the pods that still have a directory below a root directory; nil if none of
 // its files is there. What cannot be read is in its problems.
 func Read(dir string) *journaletv1.KubeletState {

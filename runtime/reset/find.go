@@ -39,8 +39,8 @@ type Cgroups interface {
 
 // Options say what there is to reset.
 type Options struct {
-	// AgentID marks the agent's objects on the runtime.
-	AgentID string
+	// Owner knows the agent's objects on the runtime.
+	Owner   cri.Owner
 	RootDir string
 	// Socket is the path of the API's socket; empty: there is none.
 	Socket string
@@ -188,14 +188,14 @@ func findOnRuntime(ctx context.Context, o Options, pods map[string]*Pod) error {
 		return fmt.Errorf("%w: list its containers: %w", ErrRuntime, err)
 	}
 	for _, s := range boxes.GetItems() {
-		if s.GetAnnotations()[cri.AnnotationAgent] == o.AgentID {
+		if o.Owner.Owns(s) {
 			p := of(pods, s.GetLabels()[cri.LabelPodUID])
 			p.Namespace, p.Name = s.GetLabels()[cri.LabelPodNamespace], s.GetLabels()[cri.LabelPodName]
 			p.sandboxes = append(p.sandboxes, s.GetId())
 		}
 	}
 	for _, c := range all.GetContainers() {
-		if c.GetAnnotations()[cri.AnnotationAgent] != o.AgentID {
+		if !o.Owner.Owns(c) {
 			continue
 		}
 		p := of(pods, c.GetLabels()[cri.LabelPodUID])

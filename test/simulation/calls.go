@@ -39,7 +39,7 @@ type call struct {
 func newPerformer(r *run) *performer {
 	f := &performer{run: r, calls: map[*proc]*call{}}
 	f.Driver = cri.New(cri.Options{
-		Conn: criConn{r}, AgentID: agentID, Hash: pod.ContainerHash, Volumes: disk{f}, Clock: newSteadyClock(r),
+		Conn: criConn{r}, Owner: r.owner(), Hash: pod.ContainerHash, Volumes: disk{f}, Clock: newSteadyClock(r),
 		Objects: r.things, Devices: r.plugins, Stat: func(string) (os.FileInfo, error) { return nil, nil },
 		Manifest:        func(_ context.Context, digest string) (*corev1.Pod, error) { return r.manifests.get(digest) },
 		ContainerLogDir: "/dev/null/no links to logs", HostsFile: "testdata/hosts", HostIPs: []string{"192.0.2.1"},

@@ -293,8 +293,16 @@ func (x *sandbox) listed() *runtimeapi.PodSandbox {
 		Id: x.id, Metadata: &runtimeapi.PodSandboxMetadata{Uid: x.uid, Attempt: x.attempt}, State: x.state(),
 		CreatedAt:   x.created.UnixNano(),
 		Labels:      map[string]string{cri.LabelPodUID: x.uid},
-		Annotations: map[string]string{cri.AnnotationAgent: agentID, cri.AnnotationIntent: x.intent},
+		Annotations: marks(x.intent, x.ofKubelet),
 	}
+}
+
+// marks returns the annotations by which an object is known: a kubelet's has none of an agent.
+func marks(intent string, ofKubelet bool) map[string]string {
+	if ofKubelet {
+		return map[string]string{}
+	}
+	return map[string]string{cri.AnnotationAgent: agentID, cri.AnnotationIntent: intent}
 }
 
 func (x *sandbox) state() runtimeapi.PodSandboxState {
@@ -325,14 +333,14 @@ var criStates = map[journaletv1.ContainerState]runtimeapi.ContainerState{
 }
 
 func (c *container) listed() *runtimeapi.Container {
+	annotations := marks(c.intent, c.ofKubelet)
+	annotations[cri.AnnotationHash] = c.hash
 	return &runtimeapi.Container{
 		Id: c.id, PodSandboxId: c.sandbox, Metadata: &runtimeapi.ContainerMetadata{Name: c.name, Attempt: c.attempt},
 		State: criStates[c.state],
 		Image: &runtimeapi.ImageSpec{Image: c.image}, ImageRef: "sha256:" + c.image, CreatedAt: c.created.UnixNano(),
-		Labels: map[string]string{cri.LabelPodUID: c.uid},
-		Annotations: map[string]string{
-			cri.AnnotationAgent: agentID, cri.AnnotationIntent: c.intent, cri.AnnotationHash: c.hash,
-		},
+		Labels:      map[string]string{cri.LabelPodUID: c.uid},
+		Annotations: annotations,
 	}
 }
 

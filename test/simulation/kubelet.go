@@ -8,6 +8,7 @@ import (
 	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri"
 )
 
 // InAKubeletsPlace returns the plan of a node like Exclusive's, on which the journal is always lost once, and the files
@@ -32,8 +33,8 @@ func InAKubeletsPlace(seed uint64) *Plan {
 // kubelets is what happens to such a node, by kind.
 var kubelets = map[string]func(*sim, Op){"a kubelet was here": (*sim).takeKubeletsPlace}
 
-// takeKubeletsPlace starts the agent with an empty journal beside pods that run, and beside files that have what the
-// node had given to them.
+// takeKubeletsPlace starts the agent with an empty journal beside pods that run as a kubelet has left them, and beside
+// files that have what it had given to them.
 func (s *sim) takeKubeletsPlace(o Op) {
 	if s.config.syncs == 0 || s.agent == nil {
 		return
@@ -50,6 +51,14 @@ func (s *sim) takeKubeletsPlace(o Op) {
 	}
 	s.loseJournal(o)
 	s.left = left
+	for _, pod := range s.world.objects {
+		for _, x := range pod.sandboxes {
+			x.ofKubelet = true
+		}
+		for _, c := range pod.containers {
+			c.ofKubelet = true
+		}
+	}
 }
 
 // kubeletState returns what a kubelet has left; nil but for a start with an empty journal.
@@ -58,4 +67,9 @@ func (s *sim) kubeletState() *journaletv1.KubeletState {
 		return nil
 	}
 	return proto.CloneOf(s.left)
+}
+
+// owner says which objects of the runtime are the agent's.
+func (s *sim) owner() cri.Owner {
+	return cri.Owner{AgentID: agentID, Kubelet: s.config.managed != nil && s.config.managed.kubelet}
 }

@@ -25,7 +25,7 @@ type watcher struct {
 func newWatcher(r *run) *watcher {
 	w := &watcher{run: r, noise: stream(r.seed, "runtime events", r.name())}
 	w.PLEG = pleg.New(pleg.Options{
-		Conn: criConn{r}, AgentID: agentID, Clock: driverClock{r.clock, r},
+		Conn: criConn{r}, Owner: r.owner(), Clock: driverClock{r.clock, r},
 		Sink: func(_ context.Context, o *journaletv1.PodObserved) error {
 			return r.emit(messages.Pod(o.GetUid()), o)
 		},

@@ -83,6 +83,7 @@ type sandbox struct {
 	attempt         uint32
 	ready, stopped  bool
 	hostNetwork     bool
+	ofKubelet       bool
 	created         time.Time
 	ips             []string
 	// has is what the pod as a whole was last given; nil: nothing is known.
@@ -104,8 +105,10 @@ type container struct {
 	manifest *corev1.Pod
 	spec     *corev1.Container
 	once     bool // an init container other than a sidecar
-	has      *journaletv1.Resources
-	does     behaviour
+	// ofKubelet is set if a kubelet has created it.
+	ofKubelet bool
+	has       *journaletv1.Resources
+	does      behaviour
 	// cpus and memoryNodes are where it runs, alone how many of the CPUs it is to have alone. placedAt is when the runtime
 	// was requested that last, in uptime. unlimitedCPU is set if it has no CPU quota.
 	cpus, memoryNodes cpuset.CPUSet

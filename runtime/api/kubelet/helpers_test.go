@@ -53,7 +53,7 @@ const podUID = "uid-1"
 func newNode(t *testing.T, change func(*Options)) *node {
 	t.Helper()
 	n := &node{t: t, rt: newFakeRuntime(t), record: &recorder{}}
-	n.opts = Options{Pods: fakePods{webPod()}, Runtime: n.rt, Sessions: n.record, AgentID: "agent"}
+	n.opts = Options{Pods: fakePods{webPod()}, Runtime: n.rt, Sessions: n.record, Owner: cri.Owner{AgentID: "agent"}}
 	if change != nil {
 		change(&n.opts)
 	}

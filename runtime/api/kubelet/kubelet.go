@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/cri/reap"
 )
 
@@ -59,8 +60,8 @@ type Sessions interface {
 type Options struct {
 	Pods    Pods
 	Runtime Runtime
-	// AgentID is the label of the objects that this agent creates; others are not reached. Empty: all are.
-	AgentID  string
+	// Owner knows this agent's objects; others are not reached.
+	Owner    cri.Owner
 	Sessions Sessions
 	// Reaper ends the processes of clients that have left. Nil: they stay.
 	Reaper *reap.Reaper

@@ -73,7 +73,7 @@ func (s *Server) running(ctx context.Context) (iter.Seq[*corev1.Pod], error) {
 	}
 	pods := map[string]*corev1.Pod{}
 	for _, x := range sandboxes.GetItems() {
-		if s.ours(x.GetAnnotations()) {
+		if s.Owner.Owns(x) {
 			m := x.GetMetadata()
 			pods[x.GetId()] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 				UID: types.UID(m.GetUid()), Name: m.GetName(), Namespace: m.GetNamespace(),
@@ -101,11 +101,6 @@ func sorted(pods map[string]*corev1.Pod) []*corev1.Pod {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
 	return out
-}
-
-// ours reports whether this agent has created an object of the runtime.
-func (s *Server) ours(annotations map[string]string) bool {
-	return s.AgentID == "" || annotations[cri.AnnotationAgent] == s.AgentID
 }
 
 // pod returns the pod that the path names. Otherwise it has answered, and returns nil.
@@ -141,7 +136,7 @@ func (s *Server) containerID(ctx context.Context, p *corev1.Pod, uid, name strin
 	}
 	var newest *runtimeapi.Container
 	for _, c := range resp.GetContainers() {
-		if s.ours(c.GetAnnotations()) && (newest == nil || c.GetCreatedAt() > newest.GetCreatedAt()) {
+		if s.Owner.Owns(c) && (newest == nil || c.GetCreatedAt() > newest.GetCreatedAt()) {
 			newest = c
 		}
 	}
@@ -165,7 +160,7 @@ func (s *Server) sandboxID(ctx context.Context, p *corev1.Pod) (string, error) {
 	}
 	var newest *runtimeapi.PodSandbox
 	for _, x := range resp.GetItems() {
-		if s.ours(x.GetAnnotations()) && (newest == nil || x.GetCreatedAt() > newest.GetCreatedAt()) {
+		if s.Owner.Owns(x) && (newest == nil || x.GetCreatedAt() > newest.GetCreatedAt()) {
 			newest = x
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/runtime/clock"
-	"github.com/journalet/journalet/runtime/cri"
 )
 
 // Waits before the event stream is opened again: they double between the first two. The third is for a runtime without
@@ -114,7 +113,7 @@ func (p *PLEG) hintFrom(e *runtimeapi.ContainerEventResponse) {
 		return
 	}
 	if s := e.GetPodSandboxStatus(); s != nil {
-		if s.GetAnnotations()[cri.AnnotationAgent] == p.opts.AgentID {
+		if p.opts.Owner.Owns(s) {
 			p.HintByEvent(s.GetMetadata().GetUid())
 		}
 		return

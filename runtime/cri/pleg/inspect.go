@@ -38,7 +38,7 @@ func (p *PLEG) inspect(
 		return nil, fmt.Errorf("list the pod's containers: %w", err)
 	}
 	for _, c := range containers.GetContainers() {
-		if c.GetAnnotations()[cri.AnnotationAgent] != p.opts.AgentID {
+		if !p.opts.Owner.Owns(c) {
 			continue
 		}
 		o, err := p.container(ctx, uid, c, last)
@@ -52,7 +52,7 @@ func (p *PLEG) inspect(
 	}
 	ended := anyEnded(now, last)
 	for _, s := range sandboxes.GetItems() {
-		if s.GetAnnotations()[cri.AnnotationAgent] != p.opts.AgentID {
+		if !p.opts.Owner.Owns(s) {
 			continue
 		}
 		o, err := p.sandbox(ctx, s, last, ended)

@@ -42,9 +42,9 @@ func (l listed) same(o *journaletv1.PodObserved) bool {
 // group groups this agent's objects by pod.
 func (p *PLEG) group(sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Container) map[string]listed {
 	out := map[string]listed{}
-	add := func(annotations, labels map[string]string, id string, s objectState) {
-		uid := labels[cri.LabelPodUID]
-		if uid == "" || annotations[cri.AnnotationAgent] != p.opts.AgentID {
+	add := func(x cri.Object, id string, s objectState) {
+		uid := x.GetLabels()[cri.LabelPodUID]
+		if uid == "" || !p.opts.Owner.Owns(x) {
 			return
 		}
 		if out[uid] == nil {
@@ -53,10 +53,10 @@ func (p *PLEG) group(sandboxes []*runtimeapi.PodSandbox, containers []*runtimeap
 		out[uid][id] = s
 	}
 	for _, s := range sandboxes {
-		add(s.GetAnnotations(), s.GetLabels(), s.GetId(), objectState{sandbox: sandboxState(s.GetState())})
+		add(s, s.GetId(), objectState{sandbox: sandboxState(s.GetState())})
 	}
 	for _, c := range containers {
-		add(c.GetAnnotations(), c.GetLabels(), c.GetId(), objectState{container: containerState(c.GetState())})
+		add(c, c.GetId(), objectState{container: containerState(c.GetState())})
 	}
 	return out
 }

@@ -42,11 +42,11 @@ const (
 	maxQueued = 4096
 )
 
-// Options configure a PLEG; Conn, AgentID and Sink must be set.
+// Options configure a PLEG; Conn, Owner and Sink must be set.
 type Options struct {
 	Conn grpc.ClientConnInterface
-	// AgentID selects the inspected objects: those that have it in annotation cri.AnnotationAgent.
-	AgentID string
+	// Owner selects the inspected objects.
+	Owner cri.Owner
 	// RootDir is the agent's root directory. Termination messages are read only from below RootDir/pods.
 	RootDir string
 	// PodLogDir has the logs that may replace a termination message. Default /var/log/pods.
@@ -105,8 +105,8 @@ type pod struct {
 
 // New returns a PLEG. It does nothing before Run.
 func New(opts Options) *PLEG {
-	if opts.Conn == nil || opts.AgentID == "" || opts.Sink == nil {
-		panic("pleg: Options needs Conn, AgentID and Sink")
+	if opts.Conn == nil || opts.Owner.AgentID == "" || opts.Sink == nil {
+		panic("pleg: Options needs Conn, Owner and Sink")
 	}
 	opts.Relist = cmp.Or(opts.Relist, RelistWithEvents)
 	opts.RelistWithoutEvents = cmp.Or(opts.RelistWithoutEvents, min(RelistWithoutEvents, opts.Relist))

@@ -71,7 +71,8 @@ func (r *rig) sink(_ context.Context, o *journaletv1.PodObserved) error {
 
 func (r *rig) newPLEG(sink func(context.Context, *journaletv1.PodObserved) error) *pleg.PLEG {
 	return pleg.New(pleg.Options{
-		Conn: r.conn, AgentID: agent, RootDir: r.dir, PodLogDir: filepath.Join(r.dir, "logs"), Clock: r.clock,
+		Conn: r.conn, Owner: cri.Owner{AgentID: agent}, RootDir: r.dir,
+		PodLogDir: filepath.Join(r.dir, "logs"), Clock: r.clock,
 		InspectTimeout: r.timeout, Sink: sink,
 	})
 }

@@ -44,7 +44,7 @@ func NewDriver(o node.Options, fake *fakecri.Runtime, parsed manifest.Parsed) *D
 		Allocatable: func() corev1.ResourceList { return o.Allocatable },
 	})
 	d.Driver = cri.New(cri.Options{
-		Conn: fakecri.Conn{Runtime: fake}, Node: o.NodeName, AgentID: ID, Hash: pod.ContainerHash,
+		Conn: fakecri.Conn{Runtime: fake}, Node: o.NodeName, Owner: cri.Owner{AgentID: ID}, Hash: pod.ContainerHash,
 		Manifest: func(_ context.Context, digest string) (*corev1.Pod, error) {
 			if pod := d.later[digest]; pod != nil {
 				return pod, nil

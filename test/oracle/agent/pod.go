@@ -16,6 +16,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/clock"
+	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/cri/pleg"
 	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/test/oracle/fakecri"
@@ -271,9 +272,10 @@ func (p *Pod) observe(ctx context.Context) error {
 	defer stop()
 	observed := make(chan *journaletv1.PodObserved, 1)
 	watcher := pleg.New(pleg.Options{
-		Conn: fakecri.Conn{Runtime: p.fake}, AgentID: ID, RootDir: p.opts.RootDir, PodLogDir: p.opts.PodLogDir,
-		HostIPs: p.opts.HostIPs,
-		Clock:   clockOf{p.fake},
+		Conn: fakecri.Conn{Runtime: p.fake}, Owner: cri.Owner{AgentID: ID}, RootDir: p.opts.RootDir,
+		PodLogDir: p.opts.PodLogDir,
+		HostIPs:   p.opts.HostIPs,
+		Clock:     clockOf{p.fake},
 		Sink: func(_ context.Context, o *journaletv1.PodObserved) error {
 			select {
 			case observed <- o:
