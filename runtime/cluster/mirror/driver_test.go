@@ -289,3 +289,41 @@ func TestRefusedMirrorPodIsTriedAgainWithPauses(t *testing.T) {
 		w.did(t, "create web-n", "changed u")
 	})
 }
+
+func TestMirrorPodOfAKubeletStaysUntilItIsTerminal(t *testing.T) {
+	kubelets := func(hash string, phase corev1.PodPhase) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web-n", UID: "kubelets", Annotations: map[string]string{
+				Annotation: hash, "kubernetes.io/config.hash": hash, annotationSeen: "2026-11-27T08:05:59.881897415Z",
+			}},
+			Status: corev1.PodStatus{Phase: phase},
+		}
+	}
+	for name, test := range map[string]struct {
+		mirror *corev1.Pod
+		stays  bool
+	}{
+		"of this pod":            {kubelets("u", corev1.PodRunning), true},
+		"of another one":         {kubelets("v", corev1.PodRunning), false},
+		"of this pod, failed":    {kubelets("u", corev1.PodFailed), false},
+		"of this pod, succeeded": {kubelets("u", corev1.PodSucceeded), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(w *world) {
+				w.show(test.mirror)
+				w.d.SeedNode("node-uid")
+				w.add("u", "web-n", "d1")
+				w.synced = true
+				w.mu.Lock()
+				log := strings.Join(w.log, ", ")
+				w.mu.Unlock()
+				if replaced := strings.Contains(log, "delete web-n kubelets"); replaced == test.stays {
+					t.Errorf("did %s", log)
+				}
+				if m := w.d.Mirror(w.statics["u"].Pod); test.stays && (m == nil || m.UID != "kubelets") {
+					t.Errorf("it shows its status in %v", m)
+				}
+			})
+		})
+	}
+}

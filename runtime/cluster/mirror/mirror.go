@@ -60,12 +60,19 @@ func seen(static *corev1.Pod) string { return static.CreationTimestamp.UTC().For
 
 // shows reports whether a mirror pod shows this static pod as it is now.
 func (s Static) shows(mirror *corev1.Pod) bool {
-	return showsIncarnation(mirror, s.Pod) && mirror.Annotations[annotationDigest] == s.Digest
+	return showsIncarnation(mirror, s.Pod) && (ofKubelet(mirror) || mirror.Annotations[annotationDigest] == s.Digest)
 }
 
 // showsIncarnation reports whether a mirror pod shows the present incarnation of a static pod, and may have its status.
 // The status of an earlier one may be terminal, which is for good.
 func showsIncarnation(mirror, static *corev1.Pod) bool {
 	return mirror.DeletionTimestamp == nil && Of(mirror) == string(static.UID) &&
-		mirror.Annotations[annotationSeen] == seen(static)
+		(ofKubelet(mirror) || mirror.Annotations[annotationSeen] == seen(static))
+}
+
+// ofKubelet reports whether a kubelet has created a mirror pod, whose static pod has been taken over. It stays until
+// its status is terminal. The hash says which content it shows.
+func ofKubelet(mirror *corev1.Pod) bool {
+	return mirror.Annotations[annotationDigest] == "" && mirror.Status.Phase != corev1.PodSucceeded &&
+		mirror.Status.Phase != corev1.PodFailed
 }
