@@ -20,12 +20,22 @@ const (
 // if any. What comes after a sidecar waits for this.
 func (a *Actor) started(c *corev1.Container) bool {
 	r := a.record(c.Name)
-	return isUp(c, r) && (c.StartupProbe == nil || probesOf(r).GetStartup().GetSuccess())
+	return isUp(c, r) && (c.StartupProbe == nil || a.succeeded(r, probesOf(r).GetStartup()))
 }
 
 // ready reports whether a container is ready: it has started, and its readiness probe, if any, last succeeded.
 func (a *Actor) ready(c *corev1.Container) bool {
-	return a.started(c) && (c.ReadinessProbe == nil || probesOf(a.record(c.Name)).GetReadiness().GetSuccess())
+	r := a.record(c.Name)
+	return a.started(c) && (c.ReadinessProbe == nil || a.succeeded(r, probesOf(r).GetReadiness()))
+}
+
+// succeeded reports whether a probe of a container last succeeded. One without a result did if the container was found
+// running, and the API server shows it ready.
+func (a *Actor) succeeded(r *journaletv1.ContainerRecord, last *journaletv1.ProbeResult) bool {
+	if last == nil {
+		return slices.Contains(a.state.GetPod().GetApi().GetReadyContainers(), r.GetCurrent().GetId())
+	}
+	return last.GetSuccess()
 }
 
 // isUp reports whether a container is observed to run, with its postStart hook done.

@@ -308,8 +308,11 @@ type ApiPod struct {
 	Unsupported string `protobuf:"bytes,5,opt,name=unsupported,proto3" json:"unsupported,omitempty"`
 	// status.extendedResourceClaimStatus: the ResourceClaim that stands for extended resources of the pod (KEP-5004).
 	ExtendedClaim *ExtendedClaim `protobuf:"bytes,6,opt,name=extended_claim,json=extendedClaim,proto3" json:"extended_claim,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Ids of the containers that status shows ready when the pod is first read. Until a probe says otherwise, those that
+	// are found running are ready (ADR 090). 0.1.0 never sets it.
+	ReadyContainers []string `protobuf:"bytes,7,rep,name=ready_containers,json=readyContainers,proto3" json:"ready_containers,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ApiPod) Reset() {
@@ -380,6 +383,13 @@ func (x *ApiPod) GetUnsupported() string {
 func (x *ApiPod) GetExtendedClaim() *ExtendedClaim {
 	if x != nil {
 		return x.ExtendedClaim
+	}
+	return nil
+}
+
+func (x *ApiPod) GetReadyContainers() []string {
+	if x != nil {
+		return x.ReadyContainers
 	}
 	return nil
 }
@@ -1362,7 +1372,7 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\x06digest\x18\x04 \x01(\tR\x06digest\x129\n" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12&\n" +
-	"\x03api\x18\x06 \x01(\v2\x14.journalet.v1.ApiPodR\x03api\"\x9d\x02\n" +
+	"\x03api\x18\x06 \x01(\v2\x14.journalet.v1.ApiPodR\x03api\"\xc8\x02\n" +
 	"\x06ApiPod\x12\x18\n" +
 	"\adeleted\x18\x01 \x01(\bR\adeleted\x124\n" +
 	"\x16deletion_grace_seconds\x18\x02 \x01(\x03R\x14deletionGraceSeconds\x12=\n" +
@@ -1371,7 +1381,8 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"generation\x18\x04 \x01(\x03R\n" +
 	"generation\x12 \n" +
 	"\vunsupported\x18\x05 \x01(\tR\vunsupported\x12B\n" +
-	"\x0eextended_claim\x18\x06 \x01(\v2\x1b.journalet.v1.ExtendedClaimR\rextendedClaim\"^\n" +
+	"\x0eextended_claim\x18\x06 \x01(\v2\x1b.journalet.v1.ExtendedClaimR\rextendedClaim\x12)\n" +
+	"\x10ready_containers\x18\a \x03(\tR\x0freadyContainers\"^\n" +
 	"\rExtendedClaim\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
 	"\brequests\x18\x02 \x03(\v2\x1d.journalet.v1.ExtendedRequestR\brequests\"e\n" +

@@ -18,8 +18,9 @@ import (
 
 // apiPod records that the API server has a pod of this UID, as the body and the arguments give it: deleted=(grace in
 // seconds), phase=, generation=, claims=(name, ...), volumes that are claims of their names,
-// resource-claims=(name, ...), ResourceClaims that its first container has, and ephemeral=(name or name:target, ...),
-// whose image is debug:1. The body is a pod in YAML, without apiVersion and kind.
+// resource-claims=(name, ...), ResourceClaims that its first container has, ready=(id, ...), containers that its status
+// shows ready, and ephemeral=(name or name:target, ...), whose image is debug:1. The body is a pod in YAML, without
+// apiVersion and kind.
 func (s *Scenario) apiPod(d *datadriven.TestData) (string, error) {
 	body := strings.ReplaceAll("\n"+d.Input, "\nmetadata:", "\napiVersion: v1\nkind: Pod\nmetadata:")
 	node := s.started.GetConfig().GetNodeName()
@@ -65,7 +66,8 @@ func (s *Scenario) apiPod(d *datadriven.TestData) (string, error) {
 		Uid: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Digest: p.Digest,
 		Api: &journaletv1.ApiPod{
 			Deleted: pod.DeletionTimestamp != nil, Generation: pod.Generation, Unsupported: unsupported,
-			TerminalPhase: terminalPhases[corev1.PodPhase(arg(d, "phase", ""))],
+			TerminalPhase:   terminalPhases[corev1.PodPhase(arg(d, "phase", ""))],
+			ReadyContainers: values(d, "ready"),
 		},
 	}
 	if ref.Api.Deleted {

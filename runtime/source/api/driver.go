@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -269,6 +270,11 @@ func (d *Driver) fileOf(uid types.UID) feed.File {
 		Uid: string(uid), Namespace: pod.Namespace, Name: pod.Name, Digest: pod.Annotations[storedAs],
 		Api: apiOf(pod, cmp.Or(why, manifest.UnsupportedOfAPI(&pod.Spec))),
 	}
+	if known := d.sender.Files[string(uid)].GetPods(); len(known) == 1 {
+		ref.Api.ReadyContainers = known[0].GetApi().GetReadyContainers()
+	} else {
+		ref.Api.ReadyContainers = readyContainers(pod)
+	}
 	if at := pod.CreationTimestamp; !at.IsZero() {
 		ref.CreatedAt = timestamppb.New(at.Time)
 	}
@@ -349,6 +355,26 @@ func extendedClaim(pod *corev1.Pod) *journaletv1.ExtendedClaim {
 		}
 	}
 	return out
+}
+
+const (
+	// maxContainerIDBytes bounds the id of a container, without the name of its runtime. Of containerd and CRI-O: 64.
+	maxContainerIDBytes = 128
+	// maxReady bounds the containers whose ids are recorded: who may patch a status can write any number.
+	maxReady = 80
+)
+
+// readyContainers returns the ids of the containers that a pod's status shows ready. Only a pod that a node agent has
+// run before has any.
+func readyContainers(pod *corev1.Pod) []string {
+	var ids []string
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		_, id, _ := strings.Cut(c.ContainerID, "://")
+		if c.Ready && c.State.Running != nil && id != "" && len(id) <= maxContainerIDBytes && len(ids) < maxReady {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // terminal returns the phase of a pod that has ended at the API server, else none.

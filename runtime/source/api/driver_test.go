@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net/http"
 	goruntime "runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -303,5 +304,41 @@ func TestClaimOfExtendedResourcesIsKept(t *testing.T) {
 	st.ResourceClaimName = strings.Repeat("x", 300)
 	if got := extendedClaim(p); got != nil {
 		t.Errorf("a name of 300 bytes is kept: %v", got)
+	}
+}
+
+func TestReadyContainersAreThoseOfTheFirstRead(t *testing.T) {
+	s := fakeapi.New()
+	pod := testPod("a")
+	status := func(id string, ready bool) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: "c", ContainerID: id, Ready: ready,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
+	}
+	ended := status("containerd://ended", true)
+	ended.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+	uid := s.Create("pods", pod)
+	s.Change("pods", "status", "default", "a", pod, func() {
+		pod.Status.InitContainerStatuses = []corev1.ContainerStatus{ended, status("containerd://sidecar", true)}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+			status("containerd://main", true), status("containerd://unready", false), status("", true),
+			status("containerd://"+strings.Repeat("x", maxContainerIDBytes+1), true),
+		}
+	})
+	r := start(t, s.Start(t), nil, Options{})
+	want := []string{"sidecar", "main"}
+	if got := r.one(t, uid).GetReadyContainers(); !slices.Equal(got, want) {
+		t.Errorf("first read: %v, want %v", got, want)
+	}
+	s.Change("pods", "status", "default", "a", pod, func() { pod.Status.ContainerStatuses[0].ContainerID = "x://later" })
+	s.Change("pods", "", "default", "a", pod, func() { pod.Spec.Containers[0].Image = "j" })
+	if got := r.one(t, uid).GetReadyContainers(); !slices.Equal(got, want) {
+		t.Errorf("after an update: %v, want %v: what is recorded stays", got, want)
+	}
+	pod.Status.ContainerStatuses = nil
+	for range 2 * maxReady {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, status("cri-o://many", true))
+	}
+	if got := readyContainers(pod); len(got) != maxReady {
+		t.Errorf("%d ids are recorded, want %d at most", len(got), maxReady)
 	}
 }
