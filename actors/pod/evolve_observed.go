@@ -55,6 +55,7 @@ func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 		c := newest[name]
 		recorded := a.hasStartRecord(c)
 		if a.evolveContainer(c); !recorded {
+			a.adoptHook(c)
 			a.evolveFound(c, reported[c.GetId()])
 		}
 	}

@@ -257,7 +257,8 @@ func (s *Scenario) restart(d *datadriven.TestData) (string, error) {
 }
 
 // loseJournal continues with an empty journal beside the running pods. End plays no crash before it.
-func (s *Scenario) loseJournal(*datadriven.TestData) (string, error) {
+// loseJournal has the agent begin with an empty journal; with `kubelet`, beside what a kubelet has created.
+func (s *Scenario) loseJournal(d *datadriven.TestData) (string, error) {
 	s.g.epoch++
 	s.g.core = fold.NewCore(fold.AllDeciders, s.g.names.manifest, s.g.epoch)
 	s.g.armed, s.g.absorbed, s.printed, s.moments, s.started = map[timerKey]armedTimer{}, 0, 0, nil, nil
@@ -265,6 +266,9 @@ func (s *Scenario) loseJournal(*datadriven.TestData) (string, error) {
 	clear(s.g.world.expected)
 	clear(s.g.probed)
 	s.g.world.forgetStarts()
+	if d.HasArg("kubelet") {
+		s.g.world.forgetIntents()
+	}
 	return "", nil
 }
 

@@ -452,3 +452,15 @@ func (w *world) uids() []string {
 	}
 	return slices.Sorted(maps.Keys(all))
 }
+
+// forgetIntents makes all that runs a kubelet's.
+func (w *world) forgetIntents() {
+	for _, o := range w.pods {
+		for _, x := range o.sandboxes {
+			x.IntentId = ""
+		}
+		for _, c := range o.containers {
+			c.IntentId = ""
+		}
+	}
+}
