@@ -23,6 +23,7 @@ const (
 	SandboxSeccomp  = "sandbox-seccomp.json"
 	Socket          = "kubelet.sock"
 	Staged          = "plugins/kubernetes.io/csi"
+	StaticPods      = "static-pods.json"
 	VolumesBoot     = "volumes.boot"
 	// Probe is a pattern of os.CreateTemp.
 	Probe = ".writable-*"
@@ -62,6 +63,7 @@ var All = []Entry{
 	{Checkpoints + "/", "checkpoints of containers, with their memory", true, Removed},
 	{Staged + "/", "volumes of CSI drivers that are staged; their drivers unstage them", true, Left},
 	{EventsCursor, "the last record whose events the API server has", false, Removed},
+	{StaticPods, "the UIDs of static pods that were taken over from a kubelet", false, Removed},
 	{VolumesBoot, "the boot of the last run that reported lost volumes", false, Removed},
 	{SandboxSeccomp, "the seccomp profile of pause processes", false, Removed},
 	{Socket, "the socket of the kubelet's paths, unless `--api-socket` names another", false, Removed},

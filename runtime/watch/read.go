@@ -42,6 +42,9 @@ func (s *Stamp) IsRegular() bool { return s.mode&unix.S_IFMT == unix.S_IFREG }
 // Shared reports whether others than the owner may read, write or execute it.
 func (s *Stamp) Shared() bool { return s.mode&0o077 != 0 }
 
+// Modified returns when the content was written.
+func (s *Stamp) Modified() time.Time { return time.Unix(s.mtime.Unix()) }
+
 // Racy reports whether a change at the time now might not change this stamp.
 func (s *Stamp) Racy(now time.Time) bool {
 	return now.Sub(time.Unix(s.ctime.Unix())) < racyWindow || now.Sub(time.Unix(s.mtime.Unix())) < racyWindow

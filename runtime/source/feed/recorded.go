@@ -46,6 +46,16 @@ func (t *Recorded) set(name string, f *journaletv1.ManifestFile) {
 	t.Files[name] = f
 }
 
+// Added reports whether a file that is recorded has a pod with a UID.
+func (t *Recorded) Added(uid string) bool {
+	for _, f := range t.Files {
+		if slices.ContainsFunc(f.GetPods(), func(p *journaletv1.PodRef) bool { return p.GetUid() == uid }) {
+			return true
+		}
+	}
+	return false
+}
+
 // Differs reports whether a fact with the current content of a file would change the state.
 func (t *Recorded) Differs(now *journaletv1.ManifestFile) bool {
 	before := t.Files[now.GetPath()]

@@ -17,6 +17,7 @@ import (
 	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/source/feed"
 	"github.com/journalet/journalet/runtime/source/manifest"
+	"github.com/journalet/journalet/runtime/takeover"
 	"github.com/journalet/journalet/runtime/watch"
 )
 
@@ -51,6 +52,8 @@ type Options struct {
 	Classes func() *manifest.Classes
 	// HasToken is that of manifest.Options. May be nil.
 	HasToken func(namespace, account string) bool
+	// TakenOver are the static pods of a kubelet that had this node before. May be nil.
+	TakenOver *takeover.Static
 	// Reread defaults to DefaultReread.
 	Reread time.Duration
 	// Store stores canonical manifests of pods under their digests; they are durable when Store returns. It must be

@@ -83,6 +83,9 @@ func (d *Driver) read(f *file, name, path string) {
 	}
 	result, parsed := feed.Decode(name, path, data, manifest.Options{
 		NodeName: d.opts.Node, Source: manifest.SourceFile, Classes: d.classes, HasToken: d.opts.HasToken,
+		UID: func(namespace, name, uid string) string {
+			return d.opts.TakenOver.UID(namespace, name, uid, st.Modified(), d.sender.Added)
+		},
 	})
 	*f = file{stamp: st, racy: racy, sum: sum, result: result, parsed: parsed}
 	d.pending[name] = true

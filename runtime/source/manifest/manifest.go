@@ -68,6 +68,9 @@ type Options struct {
 	Classes *Classes
 	// HasToken reports whether the node has a token of a service account, for pods that use one; nil: it has none.
 	HasToken func(namespace, account string) bool
+	// UID returns the UID of a pod that sets none, by its namespace, its name and the UID that it gets otherwise. May be
+	// nil.
+	UID func(namespace, name, uid string) string
 	// MaxBytes bounds the manifest, in bytes. Zero or less means DefaultMaxBytes.
 	MaxBytes int64
 }

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"crypto/md5" //nolint:gosec // for a UID, as in the kubelet, not for security
 	"encoding/hex"
 	"encoding/json"
@@ -132,13 +133,18 @@ func checkNodeName(r *report, pod *corev1.Pod, node string) {
 // annotations and the toleration that keeps static pods when the node has problems.
 func applyStatic(r *report, pod *corev1.Pod, path string, opts Options) {
 	pod.Kind, pod.APIVersion = "Pod", "v1"
+	var uid types.UID
 	if pod.UID == "" {
-		pod.UID = stableUID(r, pod, path, opts)
+		uid = stableUID(r, pod, path, opts)
 	}
 	pod.Name += "-" + opts.NodeName
 	if pod.Namespace == "" {
 		pod.Namespace = metav1.NamespaceDefault
 	}
+	if uid != "" && opts.UID != nil {
+		uid = types.UID(opts.UID(pod.Namespace, pod.Name, string(uid)))
+	}
+	pod.UID = cmp.Or(pod.UID, uid)
 	pod.Spec.NodeName = opts.NodeName
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}

@@ -19,6 +19,7 @@ import (
 	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/source/feed"
 	"github.com/journalet/journalet/runtime/source/manifest"
+	"github.com/journalet/journalet/runtime/takeover"
 )
 
 const (
@@ -49,6 +50,8 @@ type Options struct {
 	Classes func() *manifest.Classes
 	// HasToken is that of manifest.Options. May be nil.
 	HasToken func(namespace, account string) bool
+	// TakenOver are the static pods of a kubelet, as for package file. May be nil.
+	TakenOver *takeover.Static
 	// Every defaults to DefaultEvery, Timeout to DefaultTimeout.
 	Every, Timeout time.Duration
 	// Store, Prime and Sink are those of package file.
@@ -248,6 +251,9 @@ func (d *Driver) read(ctx context.Context) {
 		d.contentSum = sum
 		d.content, d.parsed = feed.Decode(d.shownURL, d.shownURL, a.body, manifest.Options{
 			NodeName: d.opts.Node, Source: manifest.SourceHTTP, Classes: d.classes, HasToken: d.opts.HasToken,
+			UID: func(namespace, name, uid string) string {
+				return d.opts.TakenOver.UID(namespace, name, uid, time.Time{}, d.sender.Added)
+			},
 		})
 		// An empty body is valid and removes no pod, as in the kubelet.
 		d.valid = !d.content.GetUnreadable() || len(a.body) == 0
