@@ -74,18 +74,27 @@ func (c *Cluster) StartKubelet(ctx context.Context, n Node) error {
 	if err != nil {
 		return err
 	}
-	config, err := c.KubeletConfig(n)
+	flags, err := c.KubeletFlags(n)
 	if err != nil {
 		return err
+	}
+	return c.StartNode(ctx, n.Name, filepath.Join(programs, string(Kubelet)), flags...)
+}
+
+// KubeletFlags writes the files of a node's kubelet, and returns its command line.
+func (c *Cluster) KubeletFlags(n Node) ([]string, error) {
+	config, err := c.KubeletConfig(n)
+	if err != nil {
+		return nil, err
 	}
 	kubeconfig, err := c.Node(n.Name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	dir := c.NodeDir(n.Name)
-	return c.StartNode(ctx, n.Name, filepath.Join(programs, string(Kubelet)), append([]string{"--config", config,
+	return append([]string{"--config", config,
 		"--kubeconfig", kubeconfig, "--root-dir", filepath.Join(dir, "root"), "--cert-dir", filepath.Join(dir, "pki"),
-		"--hostname-override", n.Name, "--node-ip", c.Address}, n.Flags...)...)
+		"--hostname-override", n.Name, "--node-ip", c.Address}, n.Flags...), nil
 }
 
 // KubeletConfig writes the configuration file of a node's kubelet, which our agent reads, too, and returns its path.

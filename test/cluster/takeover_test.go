@@ -1,0 +1,194 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/journalet/journalet/test/must"
+)
+
+// beside runs beside workload on the node that is taken over: a sidecar with hooks and all three probes, and a crash
+// loop.
+const beside = `
+apiVersion: v1
+kind: Pod
+metadata: {name: probed, labels: {app: web}}
+spec:
+  terminationGracePeriodSeconds: 1
+  volumes: [{name: data, emptyDir: {}}, {name: memory, emptyDir: {medium: Memory}}]
+  initContainers:
+  - {name: init, image: "docker.io/library/busybox:1.36", command: [sh, -c, "echo begun >> /data/init"],
+     volumeMounts: [{name: data, mountPath: /data}]}
+  - {name: sidecar, image: "docker.io/library/busybox:1.36", command: [sleep, "100000"], restartPolicy: Always}
+  containers:
+  - name: web
+    image: docker.io/library/busybox:1.36
+    command: [sleep, "100000"]
+    lifecycle: {postStart: {exec: {command: [sh, -c, "echo begun >> /data/hook"]}}}
+    startupProbe: {exec: {command: ['true']}, periodSeconds: 1}
+    livenessProbe: {exec: {command: ['true']}, periodSeconds: 1}
+    readinessProbe: {exec: {command: ['true']}, periodSeconds: 5}
+    resources: {requests: {cpu: 10m, memory: 16Mi}, limits: {memory: 64Mi}}
+    volumeMounts: [{name: data, mountPath: /data}, {name: memory, mountPath: /memory}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: crashes}
+spec:
+  containers: [{name: c, image: "docker.io/library/busybox:1.36", command: [sh, -c, "exit 3"]}]
+`
+
+const static = `
+apiVersion: v1
+kind: Pod
+metadata: {name: static, labels: {app: web}}
+spec:
+  hostNetwork: true
+  priorityClassName: system-node-critical
+  terminationGracePeriodSeconds: 1
+  volumes: [{name: data, emptyDir: {}}]
+  containers:
+  - name: c
+    image: docker.io/library/busybox:1.36
+    command: [sleep, "100000"]
+    readinessProbe: {exec: {command: ['true']}, periodSeconds: 5}
+    volumeMounts: [{name: data, mountPath: /data}]
+`
+
+// taken is a node that a kubelet had.
+type taken struct {
+	*ours
+	flags []string
+}
+
+// TestKubeletsNodeIsTakenOverAndHandedBack starts pods by a kubelet, ends it, starts the agent by its command line, and
+// goes the way back. No container may notice.
+func TestKubeletsNodeIsTakenOverAndHandedBack(t *testing.T) {
+	n := &taken{ours: newOurs(t, Options{})}
+	manifests := t.TempDir()
+	must.OK(t, os.WriteFile(filepath.Join(manifests, "static.yaml"), []byte(static), 0o600))
+	n.node.Config = fmt.Sprintf("staticPodPath: %q", manifests)
+	programs, err := Provide(t.Context(), Kubelet)
+	must.OK(t, err)
+	n.flags, err = n.KubeletFlags(n.node)
+	must.OK(t, err)
+	kubelet := filepath.Join(programs, string(Kubelet))
+	must.OK(t, n.StartNode(t.Context(), n.node.Name, kubelet, n.flags...))
+	n.kubectl(t, workload+"---"+beside, "apply", "-f", "-")
+	n.kubectl(t, "", "rollout", "status", "deployment/web", "--timeout=60s")
+	n.kubectl(t, "", "wait", "--for=condition=Ready", "pod/probed", "pod/static-ours", "--timeout=60s")
+
+	link := filepath.Join(t.TempDir(), "kubelet")
+	must.OK(t, os.Symlink(n.program, link))
+	t.Run("the agent takes over", func(t *testing.T) {
+		for _, what := range n.changes(t, link) {
+			if !strings.Contains(what, "static-ours") { // of which it does not know that it was ready
+				t.Error(what)
+			}
+		}
+	})
+	t.Run("the kubelet takes over", func(t *testing.T) {
+		// A kubelet that starts shows each pod with a probe as not ready, and gives mirror pods another start time.
+		t.Logf("not ready meanwhile: %d times", len(n.changes(t, kubelet)))
+	})
+	must.OK(t, os.Remove(filepath.Join(manifests, "static.yaml")))
+	n.deletes(t)
+}
+
+// changes has a program take the place of the one that runs, and returns which pods were not ready meanwhile.
+func (n *taken) changes(t *testing.T, program string) []string {
+	t.Helper()
+	before := n.whatRuns(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	unready := n.watchReadiness(ctx, t)
+	must.OK(t, n.stop(processOf(n.node.Name)))
+	begun := time.Now()
+	must.OK(t, n.StartNode(t.Context(), n.node.Name, program, n.flags...))
+	t.Logf("its Node is ready after %s", time.Since(begun).Round(time.Millisecond))
+	// A new pod shows that it works, and that all that it does at its start has been done.
+	n.kubectl(t, "", "run", "new", "--image", busybox, "--restart=Never", "--", "true")
+	n.kubectl(t, "", "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/new", "--timeout=60s")
+	n.kubectl(t, "", "delete", "pod", "new", "--timeout=60s")
+	cancel()
+	after := n.whatRuns(t)
+	for what, was := range before {
+		if after[what] != was {
+			t.Errorf("%s: %s, was %s", what, after[what], was)
+		}
+	}
+	for _, file := range []string{"/data/init", "/data/hook"} {
+		if out := n.kubectl(t, "", "exec", "probed", "-c", "web", "--", "cat", file); out != "begun\n" {
+			t.Errorf("%s is %q", file, out)
+		}
+	}
+	return <-unready
+}
+
+// whatRuns returns what must not change: of each pod its UID and address, and its containers' ids, starts and restarts.
+func (n *taken) whatRuns(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, p := range n.pods(t) {
+		out[p.Name] = fmt.Sprintf("%s on %s", p.UID, p.Status.PodIP)
+		for _, c := range append(p.Status.ContainerStatuses, p.Status.InitContainerStatuses...) {
+			out[p.Name+"/"+c.Name] = fmt.Sprintf("%s, %d restarts, %v", c.ContainerID, c.RestartCount, c.State)
+		}
+	}
+	if len(out) < 10 {
+		t.Fatalf("too little runs: %v", out)
+	}
+	return out
+}
+
+// watchReadiness sends, when ctx ends, which pods were not ready meanwhile, or not running.
+func (n *taken) watchReadiness(ctx context.Context, t *testing.T) <-chan []string {
+	t.Helper()
+	w, err := n.MustClient(t).CoreV1().Pods("default").Watch(t.Context(), meta.ListOptions{LabelSelector: "app=web"})
+	must.OK(t, err)
+	out := make(chan []string, 1)
+	go func() {
+		defer w.Stop()
+		var all []string
+		for {
+			select {
+			case <-ctx.Done():
+				out <- all
+				return
+			case e := <-w.ResultChan():
+				if p, ok := e.Object.(*core.Pod); ok && (e.Type == watch.Deleted || !isReady(p)) {
+					all = append(all, fmt.Sprintf("%s of pod %s: %s, %s", e.Type, p.Name, p.Status.Phase, conditionsOf(p)))
+				}
+			}
+		}
+	}()
+	return out
+}
+
+func isReady(p *core.Pod) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == core.PodReady {
+			return c.Status == core.ConditionTrue && p.Status.Phase == core.PodRunning
+		}
+	}
+	return false
+}
+
+func conditionsOf(p *core.Pod) string {
+	var all []string
+	for _, c := range p.Status.Conditions {
+		all = append(all, fmt.Sprintf("%s=%s", c.Type, c.Status))
+	}
+	return strings.Join(all, " ")
+}
