@@ -39,7 +39,7 @@ FUZZ = FuzzDecode@./runtime/source/manifest FuzzDecodeObjects@./runtime/source/m
 	FuzzEvent@./runtime/history/describe FuzzRecord@./runtime/history/replay FuzzBlock@./bus \
 	FuzzLog@./runtime/pod/logs FuzzTime@./runtime/pod/logs FuzzRead@./runtime/kubeletstate
 # Tests run on the pinned containerd unless LAB_CONTAINERD names another: they need its event stream.
-integration cluster cluster-test reports conformance storage-specs chaos chaos-short chaos-cluster leftovers attack: export LAB_CONTAINERD ?= built
+integration cluster cluster-test take-over reports conformance storage-specs chaos chaos-short chaos-cluster leftovers attack: export LAB_CONTAINERD ?= built
 # The tests of test/chaos bring up their lab by themselves: they also kill it.
 CHAOS = $(GO) test ./test/chaos -tags chaos -count=1 -timeout 30m
 # The tests of test/vm build, boot and stop their machine by themselves.
@@ -150,6 +150,13 @@ cluster-test: LAB_NAME = cluster
 cluster-test: ## the tests against a control plane of Kubernetes, on the lab "cluster" (root; the first build takes some 20 min)
 	$(LAB) up
 	JOURNALET_TEST_CRI_ENDPOINT="$$($(LAB) endpoint)" $(GO) test -tags cluster -count=1 -p 1 -timeout 30m $(CLUSTERED)
+
+.PHONY: take-over
+take-over: LAB_NAME = cluster
+take-over: ## pods that a kubelet has started are taken over by the agent, and handed back, on the lab "cluster": no container restarts (root)
+	$(LAB) up
+	JOURNALET_TEST_CRI_ENDPOINT="$$($(LAB) endpoint)" $(GO) test -tags cluster -count=1 -timeout 30m -v \
+		-run '^TestKubeletsNodeIsTakenOverAndHandedBack$$' ./test/cluster
 
 .PHONY: reports
 reports: LAB_NAME = reports
