@@ -220,8 +220,8 @@ const (
 	maxRowColumns = 900 // of a Markdown table, whose rows cannot be wrapped
 )
 
-// urls finds what cannot be wrapped.
-var urls = regexp.MustCompile(`(?:https?://|\]\()\S+`)
+// urls finds what cannot be wrapped, and names no file: URLs, and hosts that end like one.
+var urls = regexp.MustCompile(`(?:https?://|\]\()\S+|\b(?:[a-z0-9-]+\.)+dev\b`)
 
 // checkColumns holds Go, protobuf, scripts and documents to the limits.
 func checkColumns(t *tree) {
