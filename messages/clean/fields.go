@@ -83,7 +83,8 @@ var fields = map[class][]string{
 	name: {
 		"AgentConfig.node_labels", "AgentConfig.node_name", "AgentConfig.sources", "AgentStarted.agent_id",
 		"AgentStarted.boot_id", "AgentStarted.found_resources", "AgentStarted.found_user_namespaces",
-		"AgentStarted.version", "ApiDeleteFinished.uid", "CallFinished.container_id", "CallFinished.image_ref",
+		"AgentStarted.version", "ApiDeleteFinished.uid", "ApiPod.ready_containers",
+		"CallFinished.container_id", "CallFinished.image_ref",
 		"CallFinished.intent_id", "CallFinished.missing_volume_image", "CallFinished.requester",
 		"CallFinished.sandbox_id", "CertificateChanged.request", "ClaimDevice.cdi_devices", "ClaimDevice.device",
 		"ClaimDevice.driver", "ClaimDevice.pool", "ClaimDevice.requests", "ClaimDevice.share_id",
