@@ -141,7 +141,8 @@ var fields = map[action][]string{
 		"LogRotated.container", "RestartRequested.container", "SessionEnded.container", "SessionStarted.container",
 	},
 	containerID: {
-		"AllContainersRestarting.container_id", "CallFinished.container_id", "ContainerObservation.id",
+		"AllContainersRestarting.container_id", "ApiPod.ready_containers", "CallFinished.container_id",
+		"ContainerObservation.id",
 		"MemoryLimit.container_id", "ProbeResult.container_id", "ProbesSet.container_id",
 		"RemoveContainer.container_id", "RunHook.container_id", "StartContainer.container_id",
 		"StopContainer.container_id", "UpdateContainer.container_id",
