@@ -59,10 +59,11 @@ func (a *Actor) adoptHooks() {
 	}
 }
 
-// adoptHook folds the same of a container that a kubelet has started: it carries no intent. One of an agent that is
-// found after its pod was added may be of the end of a journal, which is lost: its hook is run.
+// adoptHook folds the same of a container that a kubelet has started, which carries no intent. A container of an agent
+// that is found after its pod was added may have been started at the end of a journal, which is lost: its hook is run.
 func (a *Actor) adoptHook(c *journaletv1.ContainerObservation) {
-	if cur := a.record(c.GetName()).GetCurrent(); c.GetIntentId() == "" && running(cur) && cur.GetId() == c.GetId() {
-		a.state.Containers[c.GetName()].PostStartedId = c.GetId()
+	r := a.record(c.GetName())
+	if c.GetIntentId() == "" && running(r.GetCurrent()) && r.GetCurrent().GetId() == c.GetId() {
+		r.PostStartedId = c.GetId()
 	}
 }

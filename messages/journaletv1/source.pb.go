@@ -308,8 +308,8 @@ type ApiPod struct {
 	Unsupported string `protobuf:"bytes,5,opt,name=unsupported,proto3" json:"unsupported,omitempty"`
 	// status.extendedResourceClaimStatus: the ResourceClaim that stands for extended resources of the pod (KEP-5004).
 	ExtendedClaim *ExtendedClaim `protobuf:"bytes,6,opt,name=extended_claim,json=extendedClaim,proto3" json:"extended_claim,omitempty"`
-	// Ids of the containers that status shows ready when the pod is first read. Until a probe says otherwise, those that
-	// are found running are ready (ADR 090). 0.1.0 never sets it.
+	// Ids of the containers that status shows ready when the pod is first read. Such a container that is found running is
+	// ready until a probe says otherwise (ADR 090). 0.1.0 never sets it.
 	ReadyContainers []string `protobuf:"bytes,7,rep,name=ready_containers,json=readyContainers,proto3" json:"ready_containers,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache

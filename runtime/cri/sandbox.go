@@ -139,7 +139,7 @@ func (c *call) findSandbox(ctx context.Context, attempt uint32) (string, error) 
 }
 
 // sandboxTaken returns the failure of a call whose attempt, or a later one, another sandbox of the pod has; nil for no
-// sandbox. One of another agent, such as a kubelet that had this node before, is never touched (ADR 006).
+// sandbox. A sandbox of another agent, such as a kubelet with another root directory, is never touched (ADR 006).
 func (c *call) sandboxTaken(s *runtimeapi.PodSandbox) error {
 	if s == nil || c.opts.Owner.Owns(s) {
 		return attemptTaken(s.GetId(), "sandbox", s.GetMetadata().GetAttempt())

@@ -21,7 +21,7 @@ import (
 const (
 	// maxFound bounds the pods of a kubelet that are remembered: more than a node runs.
 	maxFound = 4096
-	// maxFileBytes bounds the file of those that were taken over: so many take 300 KiB.
+	// maxFileBytes bounds the file that notes the pods that were taken over: maxFound pods take 300 KiB.
 	maxFileBytes = 1 << 20
 )
 
@@ -34,8 +34,8 @@ type Static struct {
 	log *slog.Logger
 
 	mu    sync.Mutex
-	found map[string]pod    // not taken over, by the start of their directory's name: namespace and name
-	taken map[string]string // UIDs of those that are, by the UID that the agent would have given; in own.StaticPods
+	found map[string]pod    // pods not taken over, by the start of their directory's name: namespace and name
+	taken map[string]string // UIDs of pods taken over, by the UID that the agent would have given; in own.StaticPods
 }
 
 type pod struct {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	core "k8s.io/api/core/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,9 +113,7 @@ func (n *taken) changes(t *testing.T, program string) []string {
 	defer cancel()
 	unready := n.watchReadiness(ctx, t)
 	must.OK(t, n.stop(processOf(n.node.Name)))
-	begun := time.Now()
 	must.OK(t, n.StartNode(t.Context(), n.node.Name, program, n.flags...))
-	t.Logf("its Node is ready after %s", time.Since(begun).Round(time.Millisecond))
 	// A new pod shows that it works, and that all that it does at its start has been done.
 	n.kubectl(t, "", "run", "new", "--image", busybox, "--restart=Never", "--", "true")
 	n.kubectl(t, "", "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/new", "--timeout=60s")
@@ -166,7 +163,11 @@ func (n *taken) watchReadiness(ctx context.Context, t *testing.T) <-chan []strin
 			case <-ctx.Done():
 				out <- all
 				return
-			case e := <-w.ResultChan():
+			case e, open := <-w.ResultChan():
+				if !open {
+					out <- append(all, "the watch has ended")
+					return
+				}
 				if p, ok := e.Object.(*core.Pod); ok && (e.Type == watch.Deleted || !isReady(p)) {
 					all = append(all, fmt.Sprintf("%s of pod %s: %s, %s", e.Type, p.Name, p.Status.Phase, conditionsOf(p)))
 				}

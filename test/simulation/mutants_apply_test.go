@@ -20,7 +20,7 @@ type mutant struct {
 	number                        int    // its place in the list, from 1
 }
 
-// apply returns code, in which the lines that m replaces occur once, with m in it.
+// apply puts m into code, which has the lines to replace once, and returns the result.
 func (m mutant) apply(code string) string { return strings.Replace(code, m.old, m.new, 1) }
 
 func readMutants(t *testing.T) []mutant {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"go/ast"
+	"go/build"
 	"go/importer"
 	"go/parser"
 	"go/token"
@@ -15,7 +16,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,17 +23,17 @@ import (
 	"github.com/journalet/journalet/test/must"
 )
 
-// together is the code with many mutants in it, one of which is on at a time: each function that mutants change has a
-// body for each, chosen by mutantEnv when the program starts. One build so serves all of them.
+// together is the code with many mutants in it, of which one mutant is on at a time: a function that mutants change has
+// a body for each mutant, chosen by mutantEnv when the program starts. One build so serves all mutants.
 type together struct {
 	files map[string]string // by path below the repository
-	alone []mutant          // those that change more than the body of one function: each needs a build of its own
+	alone []mutant          // mutants that change more than the body of one function: each needs a build of its own
 }
 
 // mutantEnv is the variable of the environment with the number of the mutant that is on.
 const mutantEnv = "JOURNALET_MUTANT"
 
-// buildTogether puts mutants into the code, each of which applies to it.
+// buildTogether puts mutants into the code. Each mutant has to apply to it.
 func buildTogether(t *testing.T, all []mutant) together {
 	t.Helper()
 	to := together{files: map[string]string{}}
@@ -80,8 +80,8 @@ type body struct {
 	text   string
 }
 
-// body returns what m makes of the body of which declaration; false if it changes anything else, or a function with
-// labels, which no two bodies in one function can have.
+// body returns the body that m gives to a function, and the function's place among the declarations; false if m changes
+// anything else, or a function with labels, which no two bodies in one function can have.
 func (m mutant) body(t *testing.T, code string) (body, int, bool) {
 	t.Helper()
 	mutated := m.apply(code)
@@ -175,7 +175,10 @@ func check(t *testing.T, exported types.Importer, dir string, others map[string]
 	must.OK(t, err)
 	codes := maps.Clone(others)
 	for _, path := range paths {
-		if name := filepath.Base(path); !strings.HasSuffix(name, "_test.go") && codes[name] == "" {
+		name := filepath.Base(path)
+		builds, err := build.Default.MatchFile(filepath.Dir(path), name)
+		must.OK(t, err)
+		if builds && !strings.HasSuffix(name, "_test.go") && codes[name] == "" {
 			codes[name] = readCode(t, filepath.Join(dir, name))
 		}
 	}
@@ -184,9 +187,6 @@ func check(t *testing.T, exported types.Importer, dir string, others map[string]
 	for name, code := range codes {
 		f, err := parser.ParseFile(fset, name, code, parser.SkipObjectResolution)
 		must.OK(t, err)
-		if !buildsHere(code) {
-			continue
-		}
 		if others[name] == "" {
 			dropBodies(f)
 		}
@@ -213,14 +213,6 @@ func dropBodies(f *ast.File) {
 			f.Body = nil
 		}
 	}
-}
-
-var buildLine = regexp.MustCompile(`(?m)^//go:build (.*)$`)
-
-// buildsHere reports whether a file without a constraint, or with one that Linux fulfils, is meant.
-func buildsHere(code string) bool {
-	m := buildLine.FindStringSubmatch(code)
-	return m == nil || m[1] == "linux"
 }
 
 // markBefore returns the name of the mutant that a place in code is in.

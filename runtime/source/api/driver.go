@@ -258,7 +258,8 @@ func (d *Driver) fileOf(uid types.UID) feed.File {
 		return none
 	}
 	why := refusal(pod)
-	if known := d.sender.Files[string(uid)].GetPods(); len(known) == 1 && (why != "" || isBare(pod)) {
+	known := d.sender.Files[string(uid)].GetPods()
+	if len(known) == 1 && (why != "" || isBare(pod)) {
 		if why != "" && known[0].GetApi().GetUnsupported() == "" && pod.DeletionTimestamp == nil {
 			d.opts.Refused(known[0], why) // one that was not admitted has the event of its rejection
 		}
@@ -270,7 +271,7 @@ func (d *Driver) fileOf(uid types.UID) feed.File {
 		Uid: string(uid), Namespace: pod.Namespace, Name: pod.Name, Digest: pod.Annotations[storedAs],
 		Api: apiOf(pod, cmp.Or(why, manifest.UnsupportedOfAPI(&pod.Spec))),
 	}
-	if known := d.sender.Files[string(uid)].GetPods(); len(known) == 1 {
+	if len(known) == 1 {
 		ref.Api.ReadyContainers = known[0].GetApi().GetReadyContainers()
 	} else {
 		ref.Api.ReadyContainers = readyContainers(pod)
