@@ -22,6 +22,9 @@ import (
 // victims is how many containers start while another one exchanges what they mount.
 const victims = 8
 
+// exchanges is how often a container exchanges a file and a FIFO while the victims start.
+const exchanges = 3000
+
 // mounts returns a change of a container: it mounts a path of the volume of node.Scratch at /mnt.
 func mounts(c corev1.Container, path string) corev1.Container {
 	c.VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/mnt", SubPath: path}}
@@ -223,12 +226,15 @@ func (g *target) endVictim(p *corev1.Pod) {
 }
 
 // A container that may write the directory above a hostPath exchanges a file and a FIFO there, while pods with a typed
-// hostPath start. A caller that opens the FIFO waits for good.
+// hostPath start. A caller that opens the FIFO waits for good. The exchanges end after a count, with the file in
+// place: whatever a victim met before (nothing, the FIFO, or the directory that containerd makes where it finds
+// nothing), its next try sets the volume up.
 func TestHostPathThatIsExchangedWithAFIFO(t *testing.T) {
 	dir := t.TempDir()
 	attack{
 		begin: func(g *target) {
-			must.OK(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+			must.OK(t, os.WriteFile(filepath.Join(dir, "plain"), nil, 0o600))
+			must.OK(t, os.Link(filepath.Join(dir, "plain"), filepath.Join(dir, "file")))
 			must.OK(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
 			at := func(name, path string, kind corev1.HostPathType) func(*corev1.Pod) {
 				return func(p *corev1.Pod) {
@@ -237,8 +243,9 @@ func TestHostPathThatIsExchangedWithAFIFO(t *testing.T) {
 					p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: name, MountPath: "/h"}}
 				}
 			}
-			g.put(node.Pod("attacker", node.Image,
-				"cd /h && while :; do mv file x; mv fifo file; mv file fifo; rm -f file; mv x file; done",
+			g.put(node.Pod("attacker", node.Image, fmt.Sprintf("cd /h; place() { ln $1 x; mv x file; }; i=0; "+
+				"while [ $i -lt %d ]; do i=$((i+1)); rm -rf file x; place fifo; place plain; done; "+
+				"until [ -f file ]; do rm -rf file x; place plain; done; sleep 100000", exchanges),
 				at("h", dir, corev1.HostPathDirectory)))
 			g.await("attacker", "ready", node.Ready)
 			for i := range victims {
