@@ -55,7 +55,7 @@ func (a *agent) newReports(cl *client.Client, synced func(time.Duration)) *repor
 	r.status = podstatus.New(podstatus.Options{
 		Desired: r.desired, Object: func(uid string) *corev1.Pod { return r.objects.Get(types.UID(uid)) },
 		Mirror: func(static *corev1.Pod) *corev1.Pod { return r.mirrors.Mirror(static) },
-		Listed: func() bool { return r.objects.Listed() },
+		Listed: func() bool { return r.objects.Listed() }, Inspected: func(uid string) bool { return a.pleg.Inspected(uid) },
 		Patch: func(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error) {
 			return client.Patch(ctx, cl, client.Pods, namespace, name, types.StrategicMergePatchType, patch, "status")
 		},

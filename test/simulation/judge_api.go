@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"bytes"
 	"maps"
 	"math"
 	"slices"
@@ -27,6 +26,7 @@ const (
 	neverAgain    = "a pod that has ended at the API server never runs again"
 	statusIsWorld = "in the end the API server has each pod's status as the world shows it"
 	terminalStays = "a terminal phase, or a container's end, stays at the API server"
+	runsReported  = "a container that runs on is not reported as one that waits"
 	deletedLast   = "a pod ends and goes at the API server after nothing of it runs"
 	deletedOnly   = "the agent deletes no pod that nobody has deleted"
 	noSecretsSent = "no status and no event holds a secret"
@@ -94,80 +94,6 @@ func (j *judge) runningOf(p *corev1.Pod) string {
 		}
 	}
 	return ""
-}
-
-// patched judges a status that the agent sends, and returns why the API server refuses it, "" if it does not. If the
-// answer to a patch was lost, the agent knows of that no sooner than from its watch: then the API server only refuses
-// the status. What an inspection shows while a patch is under way comes too late for it.
-func (b *apiBooks) patched(s *sim, was, next *corev1.Pod, patch []byte, sent patchSent) string {
-	j, uid := s.judge, onNode(was)
-	if bytes.Contains(patch, []byte(secret)) {
-		j.broken(noSecretsSent, uid, "the patch of its status does: %s", patch)
-	}
-	if hasEnded(was) && next.Status.Phase != was.Status.Phase {
-		j.broken(terminalStays, uid, "it was %s, and becomes %s", was.Status.Phase, next.Status.Phase)
-	}
-	if id := j.runningOf(was); id != "" && sent.runs && hasEnded(next) && !hasEnded(was) {
-		j.broken(deletedLast, uid, "it becomes %s, and %s runs", next.Status.Phase, id)
-	}
-	if h := j.history(uid); h.rejectedAs != 0 && h.rejectedAs == h.incarnation && len(next.Status.ContainerStatuses) == 0 {
-		return "" // it was rejected, after the journal was lost: then it has no containers, as with the kubelet
-	}
-	for _, lists := range [][2][]corev1.ContainerStatus{
-		{was.Status.InitContainerStatuses, next.Status.InitContainerStatuses},
-		{was.Status.ContainerStatuses, next.Status.ContainerStatuses},
-	} {
-		if name := revived(was, lists[0], lists[1]); name != "" {
-			if sent.shown >= b.unanswered[was.UID] {
-				j.broken(terminalStays, uid, "container %s had ended, and has not any more", name)
-			}
-			return "container " + name + " may not be restarted"
-		}
-	}
-	return ""
-}
-
-// revived returns a container that had ended for good and has not any more, "" for none.
-func revived(p *corev1.Pod, was, next []corev1.ContainerStatus) string {
-	for _, c := range was {
-		t := c.State.Terminated
-		i := slices.IndexFunc(next, func(n corev1.ContainerStatus) bool { return n.Name == c.Name })
-		if t == nil || i >= 0 && next[i].State.Terminated != nil {
-			continue
-		}
-		if hasEnded(p) || !mayRevive(p, findSpec(p, c.Name), t.ExitCode) {
-			return c.Name
-		}
-	}
-	return ""
-}
-
-// mayRevive reports whether a container of a pod that runs may run again after an end with a code. The rule is written
-// here a second time, independent of runtime/cluster/podstatus.
-func mayRevive(p *corev1.Pod, spec *corev1.Container, code int32) bool {
-	if spec == nil {
-		return true
-	}
-	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range list {
-			for _, r := range list[i].RestartPolicyRules {
-				if r.Action == corev1.ContainerRestartRuleActionRestartAllContainers {
-					return true
-				}
-			}
-		}
-	}
-	policy := string(p.Spec.RestartPolicy)
-	if policy == "Always" || policy == "OnFailure" && code != 0 {
-		return true
-	}
-	if spec.RestartPolicy != nil {
-		if ruleFor(spec, code) != "" {
-			return true
-		}
-		policy = string(*spec.RestartPolicy)
-	}
-	return policy == "Always" || policy == "OnFailure" && code != 0
 }
 
 // deleted judges a DELETE of the agent. p is the pod of that name, nil for none.

@@ -81,7 +81,7 @@ func newMember(r *run) *member {
 			return podstatus.Desired{}, podstatus.ErrNoPod
 		},
 		Object: func(uid string) *corev1.Pod { return m.pods.Pods().Get(types.UID(uid)) },
-		Listed: func() bool { return m.pods.Pods().Listed() },
+		Listed: func() bool { return m.pods.Pods().Listed() }, Inspected: r.watcher.Inspected,
 		Mirror: func(static *corev1.Pod) *corev1.Pod { return m.mirrors.Mirror(static) },
 		Patch: func(_ context.Context, namespace, name string, patch []byte) (out *corev1.Pod, err error) {
 			n := podName{Namespace: namespace, Name: name}

@@ -41,6 +41,8 @@ type Desired struct {
 	View *corev1.Pod
 	// MayRun: a container of the pod runs, or may start again.
 	MayRun bool
+	// Unseen: nothing of the pod was observed yet.
+	Unseen bool
 	// Static: the API server has it as a mirror pod.
 	Static bool
 }
@@ -62,6 +64,8 @@ type Options struct {
 	// 0 and its UID as a precondition. Errors are those of apimachinery.
 	Patch  func(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error)
 	Delete func(ctx context.Context, namespace, name string, uid types.UID) error
+	// Inspected reports whether what the runtime had of a pod when the agent started was observed. Nil: always.
+	Inspected func(uid string) bool
 	// Turn waits for the turn of one request under the client's limit, an urgent one before others, and gives up with an
 	// error when giveUp is closed. It returns the context to send it with, and whether it had to wait. Nil: no limit.
 	Turn func(ctx context.Context, urgent bool, giveUp <-chan struct{}) (send context.Context, waited bool, err error)
@@ -105,6 +109,9 @@ type answer struct {
 func New(o Options) *Driver {
 	if o.Workers == 0 {
 		o.Workers = Workers
+	}
+	if o.Inspected == nil {
+		o.Inspected = func(string) bool { return true }
 	}
 	if o.Turn == nil {
 		o.Turn = func(ctx context.Context, _ bool, _ <-chan struct{}) (context.Context, bool, error) {
@@ -252,6 +259,9 @@ func (d *Driver) request(ctx context.Context, w *work) (send func(context.Contex
 	}
 	if err != nil {
 		return nil, ctx.Err() == nil
+	}
+	if pod.Unseen && !d.opts.Inspected(uid) {
+		return nil, true // what runs of it would be reported as not ready
 	}
 	object := d.opts.Object(uid)
 	if pod.Static {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,8 +37,9 @@ type world struct {
 	begun   time.Time
 	// returned is closed when the server answers again.
 	returned chan struct{}
-	// unlisted: the pods are not known yet.
-	unlisted bool
+	// unlisted: the pods are not known yet. uninspected: the runtime is not.
+	unlisted    bool
+	uninspected atomic.Bool
 }
 
 // run runs a driver on virtual time.
@@ -61,7 +63,8 @@ func run(t *testing.T, workers int, test func(*world)) {
 				}
 				return Desired{}, ErrNoPod
 			},
-			Patch: w.patch, Delete: w.delete, Returned: func() <-chan struct{} { return w.back() },
+			Inspected: func(string) bool { return !w.uninspected.Load() },
+			Patch:     w.patch, Delete: w.delete, Returned: func() <-chan struct{} { return w.back() },
 			Synced: func(took time.Duration) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
@@ -323,6 +326,28 @@ func TestPodThatIsGoneIsNotPatchedAgain(t *testing.T) {
 		}
 		<-time.After(time.Minute)
 		w.requests(t, "0s patch Running u")
+	})
+}
+
+func TestPodIsReportedOnceItWasInspected(t *testing.T) {
+	run(t, 1, func(w *world) {
+		w.uninspected.Store(true)
+		for _, uid := range []string{"observed", "unseen"} {
+			w.add(uid, corev1.PodRunning)
+			w.want(uid, corev1.PodPending, true)
+		}
+		unseen := w.wanted["unseen"]
+		unseen.Unseen = true
+		w.wanted["unseen"] = unseen
+		w.d.Stored(exit("unseen"))
+		w.d.Stored(exit("observed"))
+		<-time.After(time.Minute)
+		w.requests(t, "0s patch Pending observed")
+		w.uninspected.Store(false)
+		<-time.After(time.Minute)
+		if all := w.all(); len(all) != 2 || !strings.HasSuffix(all[1], "patch Pending unseen") {
+			t.Errorf("got %q", all)
+		}
 	})
 }
 

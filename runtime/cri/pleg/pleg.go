@@ -3,7 +3,6 @@ package pleg
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -97,6 +96,7 @@ type pod struct {
 	inspecting    bool                     // an inspection is under way
 	requeue       bool                     // a hint came during the inspection
 	expected      bool                     // the next inspection is reported, even without a change
+	awaited       bool                     // the first relist has found a change that no inspection has shown yet
 	ignoreEvents  bool                     // the runtime's events do not trigger inspections
 	newestIntents map[string]string        // by container, from RegisterStart
 	forgets       uint64                   // calls to Forget
@@ -255,49 +255,9 @@ func (p *PLEG) Forget(uid string) {
 
 // drop deletes a pod without state and without an inspection under way or queued; p.mu is held.
 func (p *PLEG) drop(uid string, s *pod) {
-	if s.last == nil && !s.queued && !s.inspecting && !s.expected && s.newestIntents == nil {
+	if s.last == nil && !s.queued && !s.inspecting && !s.expected && !s.awaited && s.newestIntents == nil {
 		delete(p.pods, uid)
 	}
-}
-
-// Healthy returns an error if the last successful relist is older than Threshold.
-func (p *PLEG) Healthy() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.relisted.IsZero() {
-		return errors.New("PLEG has not begun to relist")
-	}
-	if age := p.clock.Now().Sub(p.relisted); age > Threshold {
-		return fmt.Errorf("PLEG is not healthy: pleg was last seen active %s ago; threshold is %s; "+
-			"check whether the container runtime responds", age.Round(time.Second), Threshold)
-	}
-	return nil
-}
-
-// Observed returns the last observation of every pod, in no order. They must not be changed.
-func (p *PLEG) Observed() []*journaletv1.PodObserved {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	out := make([]*journaletv1.PodObserved, 0, len(p.pods))
-	for _, s := range p.pods {
-		if s.last != nil {
-			out = append(out, s.last)
-		}
-	}
-	return out
-}
-
-// Current reports whether all pods are as the runtime shows them: it was listed in this run, and no inspection waits,
-// is under way or has failed.
-func (p *PLEG) Current() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, s := range p.pods {
-		if s.queued || s.inspecting || s.failed || s.expected {
-			return false
-		}
-	}
-	return p.listed
 }
 
 // Run watches until ctx ends, and returns its error when all its goroutines have ended.
@@ -372,6 +332,7 @@ func (p *PLEG) Relist(ctx context.Context) error {
 	shown := p.group(sandboxes, containers)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	first := !p.listed
 	p.relisted, p.listed = began, true
 	if p.opts.Relisted != nil {
 		p.opts.Relisted(p.clock.Now().Sub(began))
@@ -383,6 +344,7 @@ func (p *PLEG) Relist(ctx context.Context) error {
 	}
 	for _, uid := range slices.Sorted(maps.Keys(shown)) {
 		s, l := p.entry(uid), shown[uid]
+		s.awaited = s.awaited || first && !l.same(s.last)
 		switch {
 		case s.queued || l.same(s.last) && !s.expected:
 		case s.inspecting:
@@ -451,7 +413,7 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.inspecting, s.failed = false, err != nil
+	s.inspecting, s.failed, s.awaited = false, err != nil, s.awaited && err != nil
 	s.expected = s.expected || owed && s.forgets == forgets && (err != nil || now == nil)
 	// If Forget was called during the report, that stays, and the pod's next observation is that of a new pod.
 	if err == nil && now != nil && s.forgets == forgets {

@@ -431,6 +431,35 @@ func TestFailedReportIsRepeated(t *testing.T) {
 	}
 }
 
+func TestPodIsInspectedOnceWhatTheRuntimeHadWasReported(t *testing.T) {
+	r := newRig(t)
+	r.start("u1", agent, nil)
+	refused := true
+	r.pleg = r.newPLEG(func(context.Context, *journaletv1.PodObserved) error {
+		if refused {
+			return fmt.Errorf("journal full")
+		}
+		return nil
+	})
+	is := func(when string, found, other bool) {
+		t.Helper()
+		if r.pleg.Inspected("u1") != found || r.pleg.Inspected("u2") != other {
+			t.Errorf("%s: the pod with a container %v, the other %v", when, !found, !other)
+		}
+	}
+	is("before the first relist", false, false)
+	must.OK(t, r.pleg.Relist(t.Context()))
+	is("listed", false, true)
+	r.inspect()
+	is("after a report that failed", false, true)
+	refused = false
+	r.relist()
+	is("reported", true, true)
+	r.start("u2", agent, nil)
+	must.OK(t, r.pleg.Relist(t.Context()))
+	is("a pod that came later", true, true)
+}
+
 func TestFailingRelistIsUnhealthy(t *testing.T) {
 	r := newRig(t)
 	if r.pleg.Healthy() == nil {
