@@ -31,9 +31,12 @@ func (a *app) kubeletCommand() *cobra.Command {
 		"To query it: JOURNALET_ROOT_DIR=" + kubeletDir + " journalet pods."
 	cmd.Version = node.KubeletVersion(agent.Version)
 	cmd.SetVersionTemplate("Kubernetes {{.Version}}\n")
-	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
-	})
+	cmd.Flags().SetNormalizeFunc(dashes)
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	return silent(cmd)
+}
+
+// dashes lets a flag's name have underscores, as the kubelet does.
+func dashes(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 }

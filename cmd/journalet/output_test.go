@@ -19,6 +19,7 @@ import (
 	"github.com/journalet/journalet/runtime/api/query"
 	"github.com/journalet/journalet/runtime/history/describe"
 	"github.com/journalet/journalet/runtime/preflight"
+	"github.com/journalet/journalet/runtime/takeover/preview"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -132,6 +133,21 @@ func TestChecksAsATableWithRemedies(t *testing.T) {
 	if err := a.printChecks([]checkRow{{"swap", string(preflight.Warn), "on", "off"}}); err != nil {
 		t.Errorf("a warning ends with %v", err)
 	}
+}
+
+func TestPreviewOfATakeOverAsATable(t *testing.T) {
+	a, out := testApp()
+	a.printPreview(&preview.Report{
+		Pods: []preview.Pod{
+			{Namespace: "default", Name: "web-0", Source: "api", Running: 2, Outcome: preview.TakenOver},
+			{Namespace: "default", Name: "web-1", Source: "api", Running: 1, Outcome: preview.TakenOver,
+				Details: []string{"container c does not run: its restart policy decides"}},
+			{Namespace: "kube-system", Name: "etcd-n1", Running: 1, Outcome: preview.Ends,
+				Details: []string{"no source names it: its containers end after a minute"}},
+		},
+		Unread: []string{"http"}, Problems: []string{"etcd.yaml: spec.x: unknown field"},
+	})
+	golden(t, "adopt", out.String())
 }
 
 func TestJournalReportsAsTables(t *testing.T) {

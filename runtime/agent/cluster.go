@@ -78,9 +78,12 @@ func (a *agent) newCluster() (*cluster, error) {
 	c.node = a.newClusterNode(c)
 	a.newClaims(c)
 	c.reports = a.newReports(c.client, c.metrics.StatusSynced)
-	if c.pods, err = a.newAPISource(c.client, c.reports, c.podsListed); err != nil {
+	if c.pods, err = a.newAPISource(c.client, a.intake(), api.Options{
+		Newest: a.manifests.Newest, Changed: c.reports.changed, Whole: c.podsListed, Refused: c.reports.updateRefused,
+	}); err != nil {
 		return nil, err
 	}
+	c.reports.objects = c.pods.Pods()
 	var signed func() *tls.Certificate
 	if a.cfg.Cluster.ServerTLSBootstrap {
 		if c.serving, err = a.newServing(c); err != nil {

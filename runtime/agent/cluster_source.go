@@ -6,8 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/journalet/journalet/messages"
-	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cluster/client"
 	"github.com/journalet/journalet/runtime/source/api"
 )
@@ -15,8 +13,9 @@ import (
 // storeTimeout bounds how long a pod that arrives waits for the disk.
 const storeTimeout = 10 * time.Second
 
-// newAPISource creates the driver of the pods that the scheduler binds to this node.
-func (a *agent) newAPISource(c *client.Client, reports *reports, listed func(error)) (*api.Driver, error) {
+// newAPISource creates the driver of the pods that the scheduler binds to this node. It sets what it reads and where it
+// puts that; the other options are the caller's.
+func (a *agent) newAPISource(c *client.Client, in intake, o api.Options) (*api.Driver, error) {
 	var d *api.Driver
 	reduce := func(pod *corev1.Pod) {
 		ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
@@ -27,15 +26,8 @@ func (a *agent) newAPISource(c *client.Client, reports *reports, listed func(err
 	if err != nil {
 		return nil, err
 	}
-	d = api.New(api.Options{
-		ListWatch: watch, NodeName: a.facts.NodeName, Store: a.bus.Manifests().PutAll, Prime: a.manifests.Add,
-		Newest:  a.manifests.Newest,
-		Changed: reports.changed, Whole: listed, Refused: reports.updateRefused, Returned: c.Returned,
-		Log: a.log,
-		Sink: func(ctx context.Context, m *journaletv1.ManifestsRead) error {
-			return a.host.Fact(ctx, messages.Source(m.GetSource()), messages.NewEvent(m))
-		},
-	})
-	reports.objects = d.Pods()
+	o.ListWatch, o.NodeName, o.Returned, o.Log = watch, a.facts.NodeName, c.Returned, a.log
+	o.Store, o.Prime, o.Sink = in.store, in.prime, in.sink
+	d = api.New(o)
 	return d, nil
 }

@@ -100,28 +100,32 @@ func (a *agent) absoluteRoot() string {
 
 // started returns the first event of this run.
 func (a *agent) started(r *host.Recovered) *journaletv1.AgentStarted {
-	concurrency := uint32(max(1, a.cfg.CRIConcurrency))
 	return &journaletv1.AgentStarted{
 		Epoch: a.bus.Opening().Epoch, Version: Version, BootId: a.facts.BootID, AgentId: a.id(),
 		FoundUserNamespaces: a.foundUserNamespaces(r), KubeletState: a.kubeletState(),
-		FoundResources: a.foundResources(r),
-		Config: &journaletv1.AgentConfig{
-			NodeName: a.facts.NodeName, NodeLabels: a.facts.Labels,
-			Allocatable: &journaletv1.NodeCapacity{
-				MilliCpu: a.facts.Allocatable.MilliCPU, MemoryBytes: a.facts.AllocatableMemory(),
-				EphemeralStorageBytes: a.facts.Allocatable.EphemeralStorageBytes, HugePages: a.hugePages(),
-			},
-			MaxPods:          uint32(max(0, a.cfg.MaxPods)),
-			StartConcurrency: concurrency, StopConcurrency: stopPerStart * concurrency,
-			PullConcurrency:     uint32(max(1, a.cfg.MaxParallelImagePulls)),
-			MaxContainerBackOff: durationpb.New(a.cfg.MaxContainerRestartPeriod),
-			ShutdownGroups:      a.cfg.Shutdown.Groups(),
-			Sources:             a.sources(), AppArmor: a.facts.AppArmor, UserNamespaces: a.userNamespaces(),
-			ImageGarbageCollection:     a.cfg.ImageGC.Config(),
-			Eviction:                   a.cfg.Eviction.Config(),
-			Managers:                   a.facts.Managers,
-			PullsWithoutServiceAccount: !a.serviceAccountPulls,
+		FoundResources: a.foundResources(r), Config: a.recordedConfig(),
+	}
+}
+
+// recordedConfig returns what of the configuration decides.
+func (a *agent) recordedConfig() *journaletv1.AgentConfig {
+	concurrency := uint32(max(1, a.cfg.CRIConcurrency))
+	return &journaletv1.AgentConfig{
+		NodeName: a.facts.NodeName, NodeLabels: a.facts.Labels,
+		Allocatable: &journaletv1.NodeCapacity{
+			MilliCpu: a.facts.Allocatable.MilliCPU, MemoryBytes: a.facts.AllocatableMemory(),
+			EphemeralStorageBytes: a.facts.Allocatable.EphemeralStorageBytes, HugePages: a.hugePages(),
 		},
+		MaxPods:          uint32(max(0, a.cfg.MaxPods)),
+		StartConcurrency: concurrency, StopConcurrency: stopPerStart * concurrency,
+		PullConcurrency:     uint32(max(1, a.cfg.MaxParallelImagePulls)),
+		MaxContainerBackOff: durationpb.New(a.cfg.MaxContainerRestartPeriod),
+		ShutdownGroups:      a.cfg.Shutdown.Groups(),
+		Sources:             a.sources(), AppArmor: a.facts.AppArmor, UserNamespaces: a.userNamespaces(),
+		ImageGarbageCollection:     a.cfg.ImageGC.Config(),
+		Eviction:                   a.cfg.Eviction.Config(),
+		Managers:                   a.facts.Managers,
+		PullsWithoutServiceAccount: !a.serviceAccountPulls,
 	}
 }
 
@@ -205,7 +209,11 @@ func (a *agent) newDrivers() error {
 		return err
 	}
 	a.retention = retention.New(retention.Options{Bus: a.bus, Host: a.host, Keep: keep, Log: a.log})
-	if err := a.newSources(); err != nil {
+	in := a.intake()
+	if in.taken, err = a.kubeletsPods(); err != nil {
+		return err
+	}
+	if a.files, a.url, err = a.newSources(in); err != nil {
 		return err
 	}
 	if a.cfg.Once {

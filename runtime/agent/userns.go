@@ -6,12 +6,13 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/pod/volume"
 )
 
 // foundUserNamespaces returns the ids of pods whose directories are on the node and which the journal does not have
 // (ADR 042).
 func (a *agent) foundUserNamespaces(r *host.Recovered) map[string]*journaletv1.UserNamespace {
-	found, err := a.volumes.FindUserNamespaces()
+	found, err := volume.FindUserNamespaces(a.cfg.RootDir)
 	if err != nil {
 		a.log.Warn("cannot read which ids pods have; if the journal does not have these pods either, others may get "+
 			"the same", "error", err)

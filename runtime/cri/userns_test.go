@@ -20,24 +20,24 @@ func TestIDsOutliveTheJournal(t *testing.T) {
 	req := runSandbox(0)
 	req.GetRunSandbox().UserNamespace = &journaletv1.UserNamespace{HostId: 131072, Length: 65536}
 	r.done("s", req, false)
-	volumes := volume.New(volume.Options{RootDir: filepath.Join(r.dir, "root")})
-	found, err := volumes.FindUserNamespaces()
+	root := filepath.Join(r.dir, "root")
+	found, err := volume.FindUserNamespaces(root)
 	must.OK(t, err)
 	if len(found) != 1 || found[uid].GetHostId() != 131072 || found[uid].GetLength() != 65536 {
 		t.Errorf("found %v", found)
 	}
-	file := filepath.Join(r.dir, "root", "pods", uid, "userns")
+	file := filepath.Join(root, "pods", uid, "userns")
 	const kubelets = `{"uidMappings":[{"hostId":131072,"containerId":0,"length":65536}],` +
 		`"gidMappings":[{"hostId":131072,"containerId":0,"length":65536}]}`
 	if text, err := os.ReadFile(file); err != nil || string(text) != kubelets {
 		t.Errorf("%s, %v; want the kubelet's file %s", text, err, kubelets)
 	}
 	must.OK(t, os.WriteFile(file, []byte(`{"uidMappings":[]}`), 0o600))
-	if found, err = volumes.FindUserNamespaces(); err == nil || len(found) != 0 {
+	if found, err = volume.FindUserNamespaces(root); err == nil || len(found) != 0 {
 		t.Errorf("a broken file gave %v, %v", found, err)
 	}
 	r.done("c", cleanPod("web"), false)
-	if found, err = volumes.FindUserNamespaces(); err != nil || len(found) != 0 {
+	if found, err = volume.FindUserNamespaces(root); err != nil || len(found) != 0 {
 		t.Errorf("a removed pod has %v, %v", found, err)
 	}
 }

@@ -101,6 +101,9 @@ func (c *Core) run(at time.Time, waiting []*journaletv1.Record) error {
 // Records returns the journal so far.
 func (c *Core) Records() []*journaletv1.Record { return c.records }
 
+// Refs returns the actors, sorted.
+func (c *Core) Refs() []messages.Ref { return c.cells.Refs() }
+
 // Decider returns an actor's decider, nil if there is no such actor.
 func (c *Core) Decider(ref messages.Ref) actors.Decider {
 	return c.cells.Decider(ref)

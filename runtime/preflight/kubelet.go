@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -40,6 +41,43 @@ func KubeletRunning(endpoint string) (pid int, found bool) {
 	cfg := config.Defaults()
 	cfg.ContainerRuntimeEndpoint = endpoint
 	return thisMachine(cfg).kubeletRunning()
+}
+
+// KubeletArgs returns the arguments of the kubelet that runs on this machine, without its name. It is an error if none
+// does, or several do.
+func KubeletArgs() ([]string, error) {
+	args, err := thisMachine(config.Defaults()).kubeletArgs()
+	if err == nil && args == nil {
+		err = errors.New("no kubelet runs on this machine: start it, or give its flags")
+	}
+	return args, err
+}
+
+func (m *machine) kubeletArgs() (found []string, err error) {
+	for e, err := range bounded.Entries(m.path("proc")) {
+		if err != nil {
+			return nil, err
+		}
+		pid, err := strconv.Atoi(e.Name())
+		dir := fmt.Sprintf("proc/%d/", pid)
+		if err != nil || pid == m.pid || !m.hasOurRoot(pid) || !m.isRoots(dir) || m.isOurProgram(pid) {
+			continue
+		}
+		args := m.args(dir)
+		if filepath.Base(args[0]) != "kubelet" {
+			continue
+		}
+		if found != nil {
+			return nil, errors.New("several kubelets run on this machine: give the flags of one")
+		}
+		found = args[1:]
+	}
+	return found, nil
+}
+
+// args returns the arguments of a process, its name first.
+func (m *machine) args(dir string) []string {
+	return strings.Split(strings.TrimRight(m.read(dir+"cmdline"), "\x00"), "\x00")
 }
 
 func (m *machine) kubelet() Check {
@@ -97,7 +135,7 @@ func (m *machine) isRival(pid int) bool {
 		return m.hasOurSocket(pid) && !m.isOurProgram(pid)
 	}
 	// Both names, since either may have been changed.
-	args := strings.Split(strings.TrimRight(m.read(dir+"cmdline"), "\x00"), "\x00")
+	args := m.args(dir)
 	if !is {
 		fallback, is = kubeletNamed(filepath.Base(args[0]))
 	}

@@ -75,6 +75,25 @@ func TestKubeletInAContainerWithTheHostsSocketIsFound(t *testing.T) {
 	}
 }
 
+func TestArgumentsOfTheKubelet(t *testing.T) {
+	m := testMachine(t)
+	m.contained(t, 30, "kubelet", "kubelet", "--root-dir=/forged")
+	m.process(t, 31, "kubelet", "kubelet", "--root-dir=/another-users")
+	m.write(t, "proc/31/status", "Name:\tkubelet\nState:\tS (sleeping)\nUid:\t1000\t1000\t1000\t1000\n")
+	m.process(t, 32, "k3s-agent", "k3s", "agent")
+	if args, err := m.kubeletArgs(); err != nil || args != nil {
+		t.Errorf("no kubelet: got %q, %v", args, err)
+	}
+	m.process(t, 40, "kubelet", "/usr/bin/kubelet", "--config", "/etc/k.yaml", "--v=2")
+	if args, err := m.kubeletArgs(); err != nil || strings.Join(args, " ") != "--config /etc/k.yaml --v=2" {
+		t.Errorf("got %q, %v", args, err)
+	}
+	m.process(t, 41, "kubelet", "kubelet")
+	if args, err := m.kubeletArgs(); err == nil {
+		t.Errorf("two kubelets: got %q", args)
+	}
+}
+
 // What a kubelet names as its configuration costs little, whatever it is; unreadable, its runtime is unknown.
 func TestHostileConfigurationOfAKubeletIsBounded(t *testing.T) {
 	for name, prepare := range map[string]func(*testing.T, *machine) (args []string){

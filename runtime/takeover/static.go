@@ -30,7 +30,7 @@ var generated = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 // Static are the static pods that a kubelet ran. Its methods may be called concurrently. A nil one has none.
 type Static struct {
-	dir string // the agent's root directory
+	dir string // the agent's root directory; empty: nothing is noted
 	log *slog.Logger
 
 	mu    sync.Mutex
@@ -141,8 +141,19 @@ func (s *Static) UID(namespace, name, mine string, changed time.Time, added func
 	return p.uid
 }
 
+// Unnoted returns s without its notes on the disk: UID changes no file.
+func (s *Static) Unnoted() *Static {
+	if s != nil {
+		s.dir = ""
+	}
+	return s
+}
+
 // write notes which pods are taken over.
 func (s *Static) write() error {
+	if s.dir == "" {
+		return nil
+	}
 	data, err := json.Marshal(s.taken)
 	if err != nil {
 		return err

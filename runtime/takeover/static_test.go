@@ -70,6 +70,17 @@ func TestStaticPodOfAKubeletKeepsItsUID(t *testing.T) {
 	}
 }
 
+func TestPreviewNotesNothing(t *testing.T) {
+	n := newNode(t)
+	n.ran("etcd-n1", kubelets, started)
+	if got := n.read().Unnoted().UID("default", "etcd-n1", mine, started.Add(-time.Minute), none); got != kubelets {
+		t.Errorf("got %s, want the kubelet's", got)
+	}
+	if _, err := os.Lstat(filepath.Join(n.root, own.StaticPods)); !os.IsNotExist(err) {
+		t.Errorf("a file is left: %v", err)
+	}
+}
+
 func TestStaticPodThatIsNoKubeletsHasItsOwnUID(t *testing.T) {
 	before, after := started.Add(-time.Minute), started.Add(time.Minute)
 	for name, test := range map[string]struct {

@@ -4,8 +4,10 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/journalet/journalet/runtime/takeover/preview"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -88,6 +91,7 @@ func TestKubeletsNodeIsTakenOverAndHandedBack(t *testing.T) {
 	n.kubectl(t, "", "rollout", "status", "deployment/web", "--timeout=60s")
 	n.kubectl(t, "", "wait", "--for=condition=Ready", "pod/probed", "pod/static-ours", "--timeout=60s")
 
+	t.Run("what will be is shown", n.shows)
 	link := filepath.Join(t.TempDir(), "kubelet")
 	must.OK(t, os.Symlink(n.program, link))
 	t.Run("the agent takes over", func(t *testing.T) {
@@ -103,6 +107,24 @@ func TestKubeletsNodeIsTakenOverAndHandedBack(t *testing.T) {
 	})
 	must.OK(t, os.Remove(filepath.Join(manifests, "static.yaml")))
 	n.deletes(t)
+}
+
+// shows checks what `journalet adopt --check` prints while the kubelet runs.
+func (n *taken) shows(t *testing.T) {
+	args := append([]string{"adopt", "--check", "-o", "json"}, n.flags...)
+	cmd := exec.CommandContext(t.Context(), n.program, args...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	var report preview.Report
+	must.OK(t, json.Unmarshal(out, &report))
+	counts := report.Counts() // the lab may have something of an earlier run, which nothing names
+	if taken := counts[preview.TakenOver]; taken < len(n.pods(t)) || taken+counts[preview.Removed] != len(report.Pods) ||
+		len(report.Problems) > 0 {
+		t.Errorf("%d of %d pods are taken over: %s", taken, len(n.pods(t)), out)
+	}
 }
 
 // changes has a program take the place of the one that runs, and returns which pods were not ready meanwhile.

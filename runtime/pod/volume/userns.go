@@ -54,10 +54,10 @@ func (d *Driver) WriteUserNamespace(uid string, ids *journaletv1.UserNamespace) 
 	return nil
 }
 
-// FindUserNamespaces returns the ids of the pods whose directories are on the node, by UID, and which files it could
-// not read: the ids in these may be given to another pod.
-func (d *Driver) FindUserNamespaces() (map[string]*journaletv1.UserNamespace, error) {
-	return readAll(d.opts.RootDir, usernsFile, readUserNamespace)
+// FindUserNamespaces returns the ids of the pods whose directories are below a root directory, by UID, and which files
+// it could not read: the ids in these may be given to another pod.
+func FindUserNamespaces(rootDir string) (map[string]*journaletv1.UserNamespace, error) {
+	return readAll(rootDir, usernsFile, readUserNamespace)
 }
 
 func readUserNamespace(root *os.Root, name string) (*journaletv1.UserNamespace, error) {

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/journalet/journalet/runtime/agent"
+	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/runtime/preflight"
+	"github.com/journalet/journalet/runtime/takeover/preview"
+)
+
+// adoptOptions are the flags of `journalet adopt` that are not flags of `journalet run`.
+type adoptOptions struct{ check, fromKubelet bool }
+
+func (a *app) adoptCommand() *cobra.Command {
+	cfg := a.defaults()
+	cfg.RootDir = cmp.Or(os.Getenv(rootDirEnv), kubeletDir)
+	var o adoptOptions
+	cmd := &cobra.Command{
+		Use:   "adopt --check",
+		Short: "Show what becomes of a kubelet's pods when the agent takes its place",
+		Long: "Show what the agent would do with each pod that a kubelet runs, if it started in the kubelet's place\n" +
+			"now: in its root directory, with its flags. Nothing is changed, and the kubelet may run.\n\n" +
+			"A pod is taken over, or restarts, or ends, with the reason; one that is not on the runtime yet starts.\n" +
+			"The start itself is `journalet run` with the same flags once the kubelet is stopped; `journalet check`\n" +
+			"with them checks the machine. Exit code 1 if a running container would end, or if a source could not be\n" +
+			"read.",
+		Example: "  journalet adopt --check --from-kubelet\n" +
+			"  journalet adopt --check --config /var/lib/kubelet/config.yaml --kubeconfig /etc/kubernetes/kubelet.conf",
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !o.check {
+				return usagef("adopt changes nothing by itself, and needs --check; `journalet run` in the kubelet's root " +
+					"directory takes over")
+			}
+			flags := cmd.Flags()
+			if o.fromKubelet {
+				var err error
+				if flags, err = kubeletsFlags(flags, cfg); err != nil {
+					return err
+				}
+			}
+			return a.adoptCheck(cmd.Context(), flags, cfg)
+		},
+	}
+	cfg.AddFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&o.check, "check", false, "only show what would become of the pods")
+	cmd.Flags().BoolVar(&o.fromKubelet, "from-kubelet", false, "use the flags of the kubelet that runs on this machine")
+	return a.outputFlag(cmd, formatTable, formatJSON, formatYAML)
+}
+
+// kubeletsFlags sets cfg by the flags of the kubelet that runs on this machine, and returns these.
+func kubeletsFlags(given *pflag.FlagSet, cfg *config.Config) (*pflag.FlagSet, error) {
+	var other string
+	given.Visit(func(f *pflag.Flag) {
+		if f.Name != "check" && f.Name != "from-kubelet" && f.Name != "output" {
+			other = f.Name
+		}
+	})
+	if other != "" {
+		return nil, usagef("--from-kubelet takes all flags from the kubelet: leave out --%s, or give all flags yourself",
+			other)
+	}
+	args, err := preflight.KubeletArgs()
+	if err != nil {
+		return nil, err
+	}
+	flags := pflag.NewFlagSet(kubeletName, pflag.ContinueOnError)
+	flags.SetNormalizeFunc(dashes)
+	cfg.AddFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		return nil, fmt.Errorf("the flags of the kubelet that runs: %w", err)
+	}
+	return flags, nil
+}
+
+func (a *app) adoptCheck(ctx context.Context, flags *pflag.FlagSet, cfg *config.Config) error {
+	problems, err := cfg.Load(flags)
+	if err != nil {
+		return err
+	}
+	if err := cfg.Validate(); err != nil {
+		return usageError{err}
+	}
+	for _, p := range problems {
+		a.notice("configuration: " + p.String())
+	}
+	log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelError}))
+	report, err := agent.Preview(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	if a.output != formatTable {
+		err = printValue(a.out, a.output, report)
+	} else {
+		a.printPreview(report)
+	}
+	if err == nil && !report.Safe() {
+		err = errCheckFailed
+	}
+	return err
+}
+
+// printPreview prints what becomes of pods: those with a reason to look first.
+func (a *app) printPreview(r *preview.Report) {
+	cells := [][]string{{"POD", "SOURCE", "RUNNING", "OUTCOME", "DETAILS"}}
+	for _, p := range r.Pods {
+		cells = append(cells, []string{
+			p.Namespace + "/" + p.Name, cmp.Or(p.Source, "<none>"), strconv.Itoa(p.Running), string(p.Outcome),
+			oneLine(strings.Join(p.Details, "; ")),
+		})
+	}
+	(&table{w: a.out}).print(cells...)
+	counts, text := r.Counts(), ""
+	for _, o := range preview.Outcomes {
+		if counts[o] > 0 {
+			text += fmt.Sprintf(", %d %s", counts[o], o)
+		}
+	}
+	fmt.Fprintf(a.out, "\n%d pods%s\n", len(r.Pods), strings.Replace(text, ",", ":", 1))
+	for _, source := range r.Unread {
+		fmt.Fprintf(a.out, "not read: source %s; its pods are missing here, or named by no source\n", source)
+	}
+	for _, problem := range r.Problems {
+		fmt.Fprintf(a.out, "manifest: %s\n", oneLine(problem))
+	}
+}
