@@ -49,7 +49,7 @@ func (a *app) adoptCommand() *cobra.Command {
 					return err
 				}
 			}
-			return a.adoptCheck(cmd.Context(), flags, cfg)
+			return a.preview(cmd.Context(), flags, cfg, agent.Preview)
 		},
 	}
 	cfg.AddFlags(cmd.Flags())
@@ -83,7 +83,35 @@ func kubeletsFlags(given *pflag.FlagSet, cfg *config.Config) (*pflag.FlagSet, er
 	return flags, nil
 }
 
-func (a *app) adoptCheck(ctx context.Context, flags *pflag.FlagSet, cfg *config.Config) error {
+func (a *app) handbackCommand() *cobra.Command {
+	cfg := a.defaults()
+	cfg.RootDir = cmp.Or(os.Getenv(rootDirEnv), kubeletDir)
+	check := false
+	cmd := &cobra.Command{
+		Use:   "handback --check",
+		Short: "Show what becomes of the agent's pods when a kubelet takes its place",
+		Long: "Show what a kubelet would do with each pod that the agent runs in the kubelet's root directory, if it\n" +
+			"started in the agent's place now. Nothing is changed, and the agent may run. The flags are those of the\n" +
+			"agent.\n\n" +
+			"A pod is kept, or restarts, or is to be drained before, with the reason and what to do. Exit code 1 unless\n" +
+			"each is kept.",
+		Example: "  journalet handback --check --config /var/lib/kubelet/config.yaml",
+		Args:    usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !check {
+				return usagef("handback changes nothing by itself, and needs --check; stop the agent and start the kubelet")
+			}
+			return a.preview(cmd.Context(), cmd.Flags(), cfg, agent.Handback)
+		},
+	}
+	cfg.AddFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&check, "check", false, "only show what would become of the pods")
+	return a.outputFlag(cmd, formatTable, formatJSON, formatYAML)
+}
+
+// preview prints the report on a node with the configuration of flags.
+func (a *app) preview(ctx context.Context, flags *pflag.FlagSet, cfg *config.Config,
+	report func(context.Context, *config.Config, *slog.Logger) (*preview.Report, error)) error {
 	problems, err := cfg.Load(flags)
 	if err != nil {
 		return err
@@ -95,22 +123,22 @@ func (a *app) adoptCheck(ctx context.Context, flags *pflag.FlagSet, cfg *config.
 		a.notice("configuration: " + p.String())
 	}
 	log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelError}))
-	report, err := agent.Preview(ctx, cfg, log)
+	found, err := report(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
 	if a.output != formatTable {
-		err = printValue(a.out, a.output, report)
+		err = printValue(a.out, a.output, found)
 	} else {
-		a.printPreview(report)
+		a.printPreview(found)
 	}
-	if err == nil && !report.Safe() {
+	if err == nil && !found.Safe() {
 		err = errCheckFailed
 	}
 	return err
 }
 
-// printPreview prints what becomes of pods: those with a reason to look first.
+// printPreview prints what becomes of pods.
 func (a *app) printPreview(r *preview.Report) {
 	cells := [][]string{{"POD", "SOURCE", "RUNNING", "OUTCOME", "DETAILS"}}
 	for _, p := range r.Pods {

@@ -26,3 +26,13 @@ func TestAdoptSaysWhatItNeeds(t *testing.T) {
 		})
 	}
 }
+
+func TestHandbackSaysWhatItNeeds(t *testing.T) {
+	if code, _, text := run(t.Context(), "handback"); code != exitUsage || !strings.Contains(text, "needs --check") {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+	code, _, text := run(t.Context(), "handback", "--check", "--root-dir", t.TempDir())
+	if code != exitError || !strings.Contains(text, "is not the root directory of a kubelet") {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+}

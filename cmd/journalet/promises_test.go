@@ -76,8 +76,8 @@ func TestExitCodesAreKept(t *testing.T) {
 func TestOutputIsKept(t *testing.T) {
 	var lines []string
 	for command, v := range map[string]any{
-		"adopt": preview.Report{}, "check": checkRow{}, "export": exported{}, "images": query.ImageList{},
-		"journal size":   bus.SizeReport{},
+		"adopt": preview.Report{}, "handback": preview.Report{}, "check": checkRow{}, "export": exported{},
+		"images": query.ImageList{}, "journal size": bus.SizeReport{},
 		"journal verify": bus.VerifyReport{}, "journal verify FILE": verifiedBundle{}, "journal prune": bus.Pruned{},
 		"journal repair": bus.RepairReport{}, "pod": query.PodReport{}, "observe": messages.Flat{},
 		"replay": replay.Report{}, "replay --what-if": replay.Forecast{}, "replay --diff": diffView{},

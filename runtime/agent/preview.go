@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/journalet/journalet/messages"
@@ -17,6 +18,7 @@ import (
 	"github.com/journalet/journalet/runtime/kubeletstate"
 	"github.com/journalet/journalet/runtime/pod/volume"
 	"github.com/journalet/journalet/runtime/source/api"
+	"github.com/journalet/journalet/runtime/takeover"
 	"github.com/journalet/journalet/runtime/takeover/preview"
 )
 
@@ -27,61 +29,83 @@ const previewSourcesWait = 15 * time.Second
 // nothing, and the kubelet may run. A source that cannot be read is one of the report's Unread; an error means that
 // nothing can be said.
 func Preview(ctx context.Context, cfg *config.Config, log *slog.Logger) (*preview.Report, error) {
+	if volume.Known(cfg.RootDir) {
+		return nil, fmt.Errorf("an agent has run in %s since the kubelet: what it runs is in its journal; see "+
+			"`journalet pods`", cfg.RootDir)
+	}
 	a := &agent{cfg: cfg, log: log}
 	defer func() { _ = a.close() }()
-	if err := a.previewable(); err != nil {
-		return nil, err
-	}
-	var err error
-	if a.facts, err = cfg.NodeFacts(); err != nil {
-		return nil, err
-	}
-	if err := a.connect(); err != nil {
-		return nil, err
-	}
-	start := &journaletv1.AgentStarted{
-		Epoch: 1, Version: Version, BootId: a.facts.BootID, AgentId: a.id(), Config: a.recordedConfig(),
-		KubeletState: kubeletstate.Read(cfg.RootDir),
-	}
-	if start.FoundUserNamespaces, err = volume.FindUserNamespaces(cfg.RootDir); err != nil {
-		log.Warn("cannot read which ids pods have", "error", err)
-	}
-	p, err := preview.New(time.Now(), start)
+	p, _, err := a.preview(ctx, a.sources(), kubeletstate.Read(cfg.RootDir))
 	if err != nil {
-		return nil, err
-	}
-	// The runtime first: a pod that is read before it was inspected asks for what it has.
-	if err := a.previewRuntime(ctx, p); err != nil {
-		return nil, err
-	}
-	if err := a.previewSources(ctx, p); err != nil {
 		return nil, err
 	}
 	return p.Report(), nil
 }
 
-// previewable returns an error if the root directory is not a kubelet's that no agent has begun in.
-func (a *agent) previewable() error {
+// Handback says what a kubelet would do with the pods that the agent runs in a kubelet's root directory. It changes
+// nothing, and the agent may run. Pods of the API server are known from what runs.
+func Handback(ctx context.Context, cfg *config.Config, log *slog.Logger) (*preview.Report, error) {
+	a := &agent{cfg: cfg, log: log}
+	defer func() { _ = a.close() }()
+	static := slices.DeleteFunc(a.sources(), func(source string) bool { return source == messages.APISource })
+	p, pods, err := a.preview(ctx, static, nil)
+	if err != nil {
+		return nil, err
+	}
+	none := func(string) bool { return false }
+	alone, err := volume.New(volume.Options{RootDir: cfg.RootDir}).FindResources(none)
+	if err != nil {
+		return nil, fmt.Errorf("read what pods have alone: %w", err)
+	}
+	return p.Handback(pods.Given, alone), nil
+}
+
+// preview folds what the runtime and some sources have.
+func (a *agent) preview(
+	ctx context.Context, sources []string, left *journaletv1.KubeletState,
+) (p *preview.Preview, pods *takeover.Static, err error) {
 	switch {
 	case simulated(a.cfg):
-		return errors.New("no kubelet uses the simulated runtime: set --container-runtime-endpoint to the kubelet's")
-	case volume.Known(a.cfg.RootDir):
-		return fmt.Errorf("an agent has run in %s since the kubelet: what it runs is in its journal; see `journalet pods`",
-			a.cfg.RootDir)
+		return nil, nil, errors.New("no kubelet uses the simulated runtime: set --container-runtime-endpoint to the " +
+			"kubelet's")
 	case !kubeletstate.In(a.cfg.RootDir):
-		return fmt.Errorf("%s is not the root directory of a kubelet: it has no file %s; set --root-dir to the kubelet's",
-			a.cfg.RootDir, kubeletstate.CPUFile)
+		return nil, nil, fmt.Errorf("%s is not the root directory of a kubelet: it has no file %s; set --root-dir to the "+
+			"kubelet's", a.cfg.RootDir, kubeletstate.CPUFile)
 	}
-	return nil
+	if a.facts, err = a.cfg.NodeFacts(); err != nil {
+		return nil, nil, err
+	}
+	if err := a.connect(); err != nil {
+		return nil, nil, err
+	}
+	if pods, err = a.kubeletsPods(); err != nil {
+		return nil, nil, err
+	}
+	start := &journaletv1.AgentStarted{
+		Epoch: 1, Version: Version, BootId: a.facts.BootID, AgentId: a.id(), Config: a.recordedConfig(), KubeletState: left,
+	}
+	start.Config.Sources = sources
+	if start.FoundUserNamespaces, err = volume.FindUserNamespaces(a.cfg.RootDir); err != nil {
+		a.log.Warn("cannot read which ids pods have", "error", err)
+	}
+	if p, err = preview.New(time.Now(), start); err != nil {
+		return nil, nil, err
+	}
+	// The runtime first: a pod that is read before it was inspected requests what it has.
+	if err := a.previewRuntime(ctx, p); err != nil {
+		return nil, nil, err
+	}
+	return p, pods, a.previewSources(ctx, p, pods.Unnoted(), slices.Contains(sources, messages.APISource))
 }
 
 // previewSources reads the sources, each until all of it was read or the time is over.
-func (a *agent) previewSources(ctx context.Context, p *preview.Preview) error {
+func (a *agent) previewSources(ctx context.Context, p *preview.Preview, taken *takeover.Static, withAPI bool) error {
 	ctx, cancel := context.WithTimeout(ctx, previewSourcesWait)
 	defer cancel()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	in := intake{
+		taken: taken,
 		store: func(context.Context, iter.Seq2[string, []byte]) error { return nil },
 		prime: p.Prime,
 		fact: func(_ context.Context, about messages.Ref, e *journaletv1.Event) error {
@@ -93,11 +117,6 @@ func (a *agent) previewSources(ctx context.Context, p *preview.Preview) error {
 			return nil
 		},
 	}
-	taken, err := a.kubeletsPods()
-	if err != nil {
-		return err
-	}
-	in.taken = taken.Unnoted()
 	files, at, err := a.newSources(in)
 	if err != nil {
 		return err
@@ -106,7 +125,7 @@ func (a *agent) previewSources(ctx context.Context, p *preview.Preview) error {
 	if at != nil {
 		runs = append(runs, at.Run)
 	}
-	if a.cfg.InCluster() {
+	if withAPI {
 		pods, err := a.previewPods(in)
 		if err != nil {
 			return err

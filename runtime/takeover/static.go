@@ -36,6 +36,7 @@ type Static struct {
 	mu    sync.Mutex
 	found map[string]pod    // pods not taken over, by the start of their directory's name: namespace and name
 	taken map[string]string // UIDs of pods taken over, by the UID that the agent would have given; in own.StaticPods
+	given map[string]bool   // UIDs that the agent has given, of pods in manifests without one
 }
 
 type pod struct {
@@ -45,7 +46,7 @@ type pod struct {
 
 // Read finds the static pods of a kubelet that had the root directory, and wrote their logs into logDir.
 func Read(rootDir, logDir string, log *slog.Logger) (*Static, error) {
-	s := &Static{dir: rootDir, log: log, found: map[string]pod{}, taken: map[string]string{}}
+	s := &Static{dir: rootDir, log: log, found: map[string]pod{}, taken: map[string]string{}, given: map[string]bool{}}
 	pods, err := os.OpenRoot(filepath.Join(rootDir, own.Pods))
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
@@ -121,14 +122,15 @@ func (s *Static) UID(namespace, name, mine string, changed time.Time, added func
 	if uid := s.taken[mine]; uid != "" {
 		return uid
 	}
-	full := namespace + "_" + name
-	p, ok := s.found[full]
+	p, ok := s.found[namespace+"_"+name]
 	if !ok || p.uid == mine || added(mine) || added(p.uid) {
+		s.given[mine] = true
 		return mine
 	}
 	if changed.After(p.created) {
 		s.log.Warn("the manifest of a static pod was written after a kubelet started the pod: the pod is replaced",
 			"pod", namespace+"/"+name, "written", changed, "started", p.created)
+		s.given[mine] = true
 		return mine
 	}
 	s.taken[mine] = p.uid
@@ -147,6 +149,13 @@ func (s *Static) Unnoted() *Static {
 		s.dir = ""
 	}
 	return s
+}
+
+// Given reports whether UID has given a pod the agent's own UID: a kubelet would give it another one.
+func (s *Static) Given(uid string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.given[uid]
 }
 
 // write notes which pods are taken over.

@@ -70,6 +70,21 @@ func TestStaticPodOfAKubeletKeepsItsUID(t *testing.T) {
 	}
 }
 
+func TestGivenUIDsAreThoseThatAKubeletWouldNotGive(t *testing.T) {
+	n := newNode(t)
+	n.ran("etcd-n1", kubelets, started)
+	s := n.read()
+	s.UID("default", "etcd-n1", mine, started.Add(-time.Minute), none)
+	s.UID("default", "other-n1", other, time.Time{}, none)
+	if s.Given(mine) || s.Given(kubelets) || !s.Given(other) {
+		t.Errorf("given: %v, %v, %v", s.Given(mine), s.Given(kubelets), s.Given(other))
+	}
+	s.UID("default", "etcd-n1", strings.Repeat("d", 32), started.Add(time.Hour), none)
+	if !s.Given(strings.Repeat("d", 32)) {
+		t.Error("a manifest that changed has the agent's UID")
+	}
+}
+
 func TestPreviewNotesNothing(t *testing.T) {
 	n := newNode(t)
 	n.ran("etcd-n1", kubelets, started)

@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -91,7 +92,7 @@ func TestKubeletsNodeIsTakenOverAndHandedBack(t *testing.T) {
 	n.kubectl(t, "", "rollout", "status", "deployment/web", "--timeout=60s")
 	n.kubectl(t, "", "wait", "--for=condition=Ready", "pod/probed", "pod/static-ours", "--timeout=60s")
 
-	t.Run("what will be is shown", n.shows)
+	n.all(t, n.shows(t, "adopt"), preview.TakenOver, 6)
 	link := filepath.Join(t.TempDir(), "kubelet")
 	must.OK(t, os.Symlink(n.program, link))
 	t.Run("the agent takes over", func(t *testing.T) {
@@ -101,30 +102,72 @@ func TestKubeletsNodeIsTakenOverAndHandedBack(t *testing.T) {
 			}
 		}
 	})
+	n.returns(t, manifests)
 	t.Run("the kubelet takes over", func(t *testing.T) {
 		// A kubelet that starts shows each pod with a probe as not ready, and gives mirror pods another start time.
 		t.Logf("not ready meanwhile: %d times", len(n.changes(t, kubelet)))
 	})
-	must.OK(t, os.Remove(filepath.Join(manifests, "static.yaml")))
+	for _, name := range []string{"static.yaml", "later.yaml"} {
+		must.OK(t, os.Remove(filepath.Join(manifests, name)))
+	}
 	n.deletes(t)
 }
 
-// shows checks what `journalet adopt --check` prints while the kubelet runs.
-func (n *taken) shows(t *testing.T) {
-	args := append([]string{"adopt", "--check", "-o", "json"}, n.flags...)
-	cmd := exec.CommandContext(t.Context(), n.program, args...)
+// shows returns what `journalet adopt` or `journalet handback` shows of the pods that run. Others are left by earlier
+// runs of the lab, and nothing names them.
+func (n *taken) shows(t *testing.T, command string) map[string]preview.Pod {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), n.program, append([]string{command, "--check", "-o", "json"}, n.flags...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
-	if err != nil {
-		t.Errorf("%v: %s", err, out)
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
 	}
 	var report preview.Report
 	must.OK(t, json.Unmarshal(out, &report))
-	counts := report.Counts() // the lab may have something of an earlier run, which nothing names
-	if taken := counts[preview.TakenOver]; taken < len(n.pods(t)) || taken+counts[preview.Removed] != len(report.Pods) ||
-		len(report.Problems) > 0 {
-		t.Errorf("%d of %d pods are taken over: %s", taken, len(n.pods(t)), out)
+	if report.Safe() != (err == nil) || len(report.Problems) > 0 {
+		t.Errorf("%v: %s", err, out)
 	}
+	pods := map[string]preview.Pod{}
+	for _, p := range report.Pods {
+		if p.Outcome != preview.Removed {
+			pods[p.Name] = p
+		}
+	}
+	return pods
+}
+
+// all checks that all pods that run have an outcome.
+func (n *taken) all(t *testing.T, pods map[string]preview.Pod, want preview.Outcome, running int) {
+	t.Helper()
+	if len(pods) < running {
+		t.Errorf("%d pods are shown, %d run", len(pods), running)
+	}
+	for name, p := range pods {
+		if p.Outcome != want {
+			t.Errorf("pod %s: %s %q", name, p.Outcome, p.Details)
+		}
+	}
+}
+
+// returns checks what is shown of the way back, and follows it for a static pod that the agent has started.
+func (n *taken) returns(t *testing.T, manifests string) {
+	later := strings.Replace(static, "{name: static,", "{name: later,", 1)
+	file := filepath.Join(manifests, "later.yaml")
+	must.OK(t, os.WriteFile(file, []byte(later), 0o600))
+	n.kubectl(t, "", "wait", "--for=create", "pod/later-ours", "--timeout=60s")
+	n.kubectl(t, "", "wait", "--for=condition=Ready", "pod/later-ours", "--timeout=60s")
+	shown := n.shows(t, "handback")
+	p := shown["later-ours"]
+	if p.Outcome != preview.Restarts || !strings.Contains(strings.Join(p.Details, ""), p.UID) {
+		t.Errorf("a static pod of the agent: %+v", p)
+	}
+	delete(shown, "later-ours")
+	n.all(t, shown, preview.Kept, 5)
+	given := strings.Replace(later, "{name: later,", "{name: later, uid: "+p.UID+",", 1)
+	must.OK(t, os.WriteFile(file, []byte(given), 0o600))
+	n.all(t, n.shows(t, "handback"), preview.Kept, 6)
 }
 
 // changes has a program take the place of the one that runs, and returns which pods were not ready meanwhile.

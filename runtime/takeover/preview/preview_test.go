@@ -220,3 +220,35 @@ func TestSourceThatIsNotReadIsNotSafe(t *testing.T) {
 		t.Errorf("got %+v", n.Report())
 	}
 }
+
+func TestPodsOfAnAgentAreHandedBack(t *testing.T) {
+	n := newNode(t)
+	p, f := n.decode(web)
+	_, idle := n.decode(strings.Replace(web, "{name: web}", "{name: idle}", 1))
+	idle.Path = "idle.yaml"
+	n.runs(p)
+	n.reads(f, idle)
+	uid := string(p.UID)
+	for name, test := range map[string]struct {
+		given   bool
+		alone   map[string]*journaletv1.GivenResources
+		outcome preview.Outcome
+		says    string
+	}{
+		"with a UID of its own, or a kubelet's": {outcome: preview.Kept},
+		"with the agent's UID":                  {given: true, outcome: preview.Restarts, says: "write uid: " + uid},
+		"with CPUs that it has alone": {alone: map[string]*journaletv1.GivenResources{uid: {}}, outcome: preview.Drain,
+			says: "drain it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := n.Handback(func(got string) bool { return got == uid && test.given }, test.alone)
+			if len(r.Pods) != 1 || r.Pods[0].Outcome != test.outcome ||
+				!strings.Contains(strings.Join(r.Pods[0].Details, ""), test.says) {
+				t.Errorf("got %+v", r.Pods)
+			}
+			if r.Safe() != (test.outcome == preview.Kept) {
+				t.Errorf("safe is %v", r.Safe())
+			}
+		})
+	}
+}

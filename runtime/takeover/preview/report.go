@@ -22,8 +22,14 @@ const (
 	Removed   Outcome = "removed"    // no source names it, and nothing of it runs
 )
 
+// Outcomes of a pod when a kubelet comes back, beside Restarts.
+const (
+	Kept  Outcome = "kept"
+	Drain Outcome = "drain" // what it has alone is not in the kubelet's state files
+)
+
 // Outcomes are all outcomes, what people hope for first.
-var Outcomes = []Outcome{TakenOver, Restarts, Ends, Starts, Ended, Removed}
+var Outcomes = []Outcome{TakenOver, Kept, Restarts, Drain, Ends, Starts, Ended, Removed}
 
 // Report is what becomes of a node's pods.
 type Report struct {
@@ -61,7 +67,7 @@ func (r *Report) Counts() map[Outcome]int {
 // Safe reports whether everything was read, and no container ends that runs.
 func (r *Report) Safe() bool {
 	counts := r.Counts()
-	return counts[Restarts]+counts[Ends]+len(r.Unread) == 0
+	return counts[Restarts]+counts[Ends]+counts[Drain]+len(r.Unread) == 0
 }
 
 // Report returns what becomes of the pods that were found or read.
