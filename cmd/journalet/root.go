@@ -100,7 +100,7 @@ func (a *app) command() *cobra.Command {
 		a.execCommand(), a.attachCommand(), a.portForwardCommand(), a.cpCommand(),
 		a.logsCommand(), a.versionCommand())
 	root.AddCommand(a.imagesCommand(), a.pullCommand())
-	root.AddCommand(a.topCommand())
+	root.AddCommand(a.topCommand(), a.commandsCommand())
 	return root
 }
 
