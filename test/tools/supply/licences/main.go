@@ -1,6 +1,7 @@
 // Command licences writes docs/third-party.txt: every module that is built into journalet, or into what tests it, with
-// its version and licence. With -check it compares the file instead. It fails for a module in journalet itself whose
-// licence is not in allowed, or that it does not know.
+// its version and licence. With -check it compares the file instead, and with -texts it prints the licences and notices
+// that have to go with the binary, in full. It fails for a module in journalet itself whose licence is not in allowed,
+// or that it does not know.
 package main
 
 import (
@@ -23,8 +24,13 @@ import (
 func main() {
 	root := flag.String("root", ".", "root of the repository")
 	check := flag.Bool("check", false, "only report whether the file is current")
+	full := flag.Bool("texts", false, "only print the texts of the licences of what is built into journalet")
 	flag.Parse()
-	if err := run(*root, *check); err != nil {
+	do := func() error { return run(*root, *check) }
+	if *full {
+		do = func() error { return printTexts(*root, os.Stdout) }
+	}
+	if err := do(); err != nil {
 		fmt.Fprintln(os.Stderr, "licences:", err)
 		os.Exit(1)
 	}
@@ -143,9 +149,7 @@ func licencesOf(d dependency) ([]string, error) {
 	}
 	found := map[string]bool{}
 	for _, e := range entries {
-		name := strings.ToUpper(e.Name())
-		if e.IsDir() || !strings.HasPrefix(name, "LICEN") && !strings.HasPrefix(name, "COPYING") ||
-			strings.HasSuffix(name, ".DOCS") { // that of the documents, which are not built in
+		if !isLicence(e) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(d.dir, e.Name()))
@@ -161,4 +165,11 @@ func licencesOf(d dependency) ([]string, error) {
 		return nil, fmt.Errorf("%s %s has no licence that licensecheck knows: read %s", d.path, d.version, d.dir)
 	}
 	return slices.Sorted(maps.Keys(found)), nil
+}
+
+// isLicence reports whether a file is the licence of what is built in.
+func isLicence(e os.DirEntry) bool {
+	name := strings.ToUpper(e.Name())
+	return !e.IsDir() && (strings.HasPrefix(name, "LICEN") || strings.HasPrefix(name, "COPYING")) &&
+		!strings.HasSuffix(name, ".DOCS") // of the documents, which are not built in
 }

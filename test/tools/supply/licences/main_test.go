@@ -35,3 +35,16 @@ func TestLicenceOfAModuleIsFound(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestTextsAreThoseThatGoWithABinary(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"LICENSE", "NOTICE.txt", "COPYING", "README.md", "LICENSE.docs"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	texts, err := textsOf(dir)
+	if got := strings.Join(texts, ","); err != nil || got != "COPYING,LICENSE,NOTICE.txt" {
+		t.Errorf("texts %s, %v", got, err)
+	}
+}
