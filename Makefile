@@ -45,7 +45,7 @@ CHAOS = $(GO) test ./test/chaos -tags chaos -count=1 -timeout 30m
 # The tests of test/vm build, boot and stop their machine by themselves.
 VM = $(GO) test ./test/vm -tags vm -count=1
 # The other modules of the repository that hold programs of ours.
-MODULES = $(foreach dir,$(patsubst %/main.go,%,$(wildcard test/*/main.go)),$(if $(wildcard $(dir)/go.mod),$(dir))) \
+MODULES = $(foreach dir,$(patsubst %/main.go,%,$(wildcard test/*/main.go deploy/*/main.go)),$(if $(wildcard $(dir)/go.mod),$(dir))) \
 	test/tools/supply
 
 .PHONY: help
@@ -58,6 +58,10 @@ help: ## this list
 .PHONY: build
 build: ## bin/journalet
 	$(GO) build -ldflags "-X github.com/journalet/journalet/runtime/agent.Version=$(VERSION)" -o bin/journalet ./cmd/journalet
+
+.PHONY: dist
+dist: ## dist/: deb, rpm, static binary and SBOM for amd64 and arm64, an OCI image, checksums (VERSION=v0.2.0; the first time five minutes)
+	cd deploy/dist && $(GO) run . -root $(CURDIR) -out $(CURDIR)/dist -version "$(VERSION)"
 
 .PHONY: generate
 generate: tools-buf ## Go from proto/, into messages/journaletv1
@@ -118,7 +122,7 @@ licences: ## docs/third-party.txt: the modules that are built in, with their lic
 
 .PHONY: clean
 clean: ## remove what was built, but for the tools and the labs
-	rm -rf bin
+	rm -rf bin dist
 
 ##@ trust
 
@@ -320,6 +324,10 @@ vm-join: ## kubeadm joins that machine to a cluster, with the agent in the kubel
 .PHONY: vm-short
 vm-short: ## the same in five minutes; the user's cache keeps the image of the machine
 	$(VM) -v -timeout 40m $(ARGS)
+
+.PHONY: dist-test
+dist-test: ## make dist twice, in two directories: every file is the same byte by byte
+	cd deploy/dist && $(GO) test -tags dist -count=1 -timeout 1h -v -run '^TestReleaseIsTheSameFromTwoDirectories$$' .
 
 ##@ parts of check
 

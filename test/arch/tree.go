@@ -58,7 +58,7 @@ type tree struct {
 	found []finding
 }
 
-// load reads the checkout at root, without bin and the directories whose name starts with a dot, except .ci.
+// load reads the checkout at root, without bin, dist and the directories whose name starts with a dot, except .ci.
 func load(root string) (*tree, error) {
 	t := &tree{root: root, fset: token.NewFileSet()}
 	var modules []string
@@ -71,7 +71,7 @@ func load(root string) (*tree, error) {
 		switch {
 		case err != nil || rel == "." || rel == ".ci":
 			return err
-		case d.IsDir() && (rel == "bin" || d.Name()[0] == '.'):
+		case d.IsDir() && (rel == "bin" || rel == "dist" || d.Name()[0] == '.'):
 			return fs.SkipDir
 		case d.IsDir() && !strings.Contains(rel, "/"):
 			t.top = append(t.top, rel)

@@ -171,6 +171,7 @@ func nightly(p *packages) []Tier {
 		Tier{Name: "timeline", Exit: 25, Skips: true, Apart: others, Steps: target("timeline-test", "ARGS=-strict.time")},
 		Tier{Name: "vm", Exit: 26, Skips: true, Apart: others, Steps: target("vm-short")},
 		Tier{Name: "vulns", Exit: 27, Steps: target("vulns")},
+		Tier{Name: "dist", Exit: 30, Skips: true, Steps: target("dist-test")},
 		Tier{Name: "mutants", Exit: 28, Skips: true, Steps: target("mutants"),
 			Apart: []string{"docs", "README.md", "CONTRIBUTING.md", "test/gate", "test/arch"}},
 		Tier{Name: "half", Exit: 29, Steps: []Step{{Command: []string{"go", "run", "./test/gate", "half"}}}},
