@@ -315,11 +315,15 @@ chaos-debian: ## the short form on Debian's containerd 1.6, which has no event s
 .PHONY: vm
 vm: ## the shipped unit under a real systemd with cgroup v2, in an emulated machine: disk, runtime and directory fail for 5 min each (root)
 	$(VM) -v -timeout 60m -vm.full $(ARGS)
-	$(MAKE) vm-join
+	$(MAKE) vm-join vm-packages
 
 .PHONY: vm-join
 vm-join: ## kubeadm joins that machine to a cluster, with the agent in the kubelet's place, a part of make vm (root, and the programs of make cluster)
 	$(GO) test ./test/vm/join -tags vm -count=1 -v -timeout 60m $(ARGS)
+
+.PHONY: vm-packages
+vm-packages: ## the deb of make dist is installed, upgraded, removed and purged on that machine, a part of make vm (root)
+	$(GO) test ./test/vm/packages -tags vm -count=1 -v -timeout 60m $(ARGS)
 
 .PHONY: vm-short
 vm-short: ## the same in five minutes; the user's cache keeps the image of the machine
