@@ -67,6 +67,20 @@ func TestBinaryIsTheSameFromTwoDirectories(t *testing.T) {
 	}
 }
 
+func TestListHasSizeAndChecksumOfEachFile(t *testing.T) {
+	dir := t.TempDir()
+	ok(t, put(filepath.Join(dir, "a"), make([]byte, 3<<19)))
+	ok(t, put(filepath.Join(dir, "longer"), []byte("x")))
+	ok(t, writeSums(dir))
+	var out strings.Builder
+	ok(t, printSums(dir, &out))
+	want := "a        1.5 MiB  106f0647ae10a6516b1ab2968038161e287ef40d1b22ca047531ed768e594ef1\n" +
+		"longer   0.0 MiB  2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881\n"
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", &out, want)
+	}
+}
+
 func TestSizeBeyondItsBoundIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journalet-linux-amd64")
 	ok(t, put(path, nil))

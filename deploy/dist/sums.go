@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"text/tabwriter"
 )
 
 const sumsFile = "SHA256SUMS"
@@ -46,13 +47,14 @@ func printSums(dir string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for line := range strings.Lines(string(sums)) {
 		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "%-50s %6.1f MiB  %s\n", name, float64(info.Size())/(1<<20), sum)
+		fmt.Fprintf(w, "%s\t%4.1f MiB\t%s\n", name, float64(info.Size())/(1<<20), sum)
 	}
-	return nil
+	return w.Flush()
 }
