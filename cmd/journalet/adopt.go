@@ -112,12 +112,9 @@ func (a *app) handbackCommand() *cobra.Command {
 // preview prints the report on a node with the configuration of flags.
 func (a *app) preview(ctx context.Context, flags *pflag.FlagSet, cfg *config.Config,
 	report func(context.Context, *config.Config, *slog.Logger) (*preview.Report, error)) error {
-	problems, err := cfg.Load(flags)
+	problems, err := a.load(flags, cfg)
 	if err != nil {
 		return err
-	}
-	if err := cfg.Validate(); err != nil {
-		return usageError{err}
 	}
 	for _, p := range problems {
 		a.notice("configuration: " + p.String())

@@ -34,7 +34,7 @@ func (a *app) checkCommand() *cobra.Command {
 			"  journalet check -o json",
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			problems, err := a.load(cmd, cfg)
+			problems, err := a.load(cmd.Flags(), cfg)
 			if err != nil {
 				return err
 			}

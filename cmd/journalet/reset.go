@@ -55,7 +55,7 @@ func (a *app) resetCommand() *cobra.Command {
 			if o.grace < 0 {
 				return usagef("--grace-period: %s is less than no time", o.grace)
 			}
-			if _, err := a.load(cmd, cfg); err != nil {
+			if _, err := a.load(cmd.Flags(), cfg); err != nil {
 				return err
 			}
 			return a.reset(cmd.Context(), cfg, o)

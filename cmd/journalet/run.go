@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/journalet/journalet/cmd/journalet/early"
 	"github.com/journalet/journalet/runtime/agent"
@@ -30,7 +31,7 @@ func (a *app) runCommand() *cobra.Command {
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			early.CollectAsUsual()
-			problems, err := a.load(cmd, cfg)
+			problems, err := a.load(cmd.Flags(), cfg)
 			if err != nil {
 				return err
 			}
@@ -56,8 +57,8 @@ func (a *app) defaults() *config.Config {
 }
 
 // load reads the configuration files and validates the result.
-func (a *app) load(cmd *cobra.Command, cfg *config.Config) ([]config.Problem, error) {
-	problems, err := cfg.Load(cmd.Flags())
+func (a *app) load(flags *pflag.FlagSet, cfg *config.Config) ([]config.Problem, error) {
+	problems, err := cfg.Load(flags)
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func (a *app) validateCommand() *cobra.Command {
 			"  journalet validate --strict -o sarif pods/ > journalet.sarif",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			problems, err := a.load(cmd, cfg)
+			problems, err := a.load(cmd.Flags(), cfg)
 			if err != nil {
 				return err
 			}

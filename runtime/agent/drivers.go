@@ -181,15 +181,9 @@ func (a *agent) newDrivers() error {
 	a.reaper = a.newReaper()
 	a.devices = a.newDevices()
 	a.criDriver = cri.New(a.criOptions())
-	a.pleg = pleg.New(pleg.Options{
-		HostIPs: a.facts.HostIPs, Conn: a.conn, Owner: a.owner(), RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir,
-		Log:      a.log,
-		Relisted: a.metrics.Relisted, Redact: a.manifests.Redact,
-		Sink: func(ctx context.Context, o *journaletv1.PodObserved) error {
-			return a.host.Fact(ctx, messages.Pod(o.GetUid()),
-				messages.NewEvent(o))
-		},
-	})
+	watch := a.plegOptions(a.host.Fact)
+	watch.Relisted, watch.Redact = a.metrics.Relisted, a.manifests.Redact
+	a.pleg = pleg.New(watch)
 	a.shutdown, a.health = a.newShutdown(), a.newHealth()
 	a.probes, a.gates, a.storage = a.newProbes(), a.newGates(), a.newStorage(a.volumes)
 	a.images = a.newImages()
@@ -220,6 +214,17 @@ func (a *agent) newDrivers() error {
 		a.once = a.newOnce()
 	}
 	return nil
+}
+
+// plegOptions returns the options of the PLEG, which reports to fact.
+func (a *agent) plegOptions(fact func(context.Context, messages.Ref, *journaletv1.Event) error) pleg.Options {
+	return pleg.Options{
+		HostIPs: a.facts.HostIPs, Conn: a.conn, Owner: a.owner(), RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir,
+		Log: a.log,
+		Sink: func(ctx context.Context, o *journaletv1.PodObserved) error {
+			return fact(ctx, messages.Pod(o.GetUid()), messages.NewEvent(o))
+		},
+	}
 }
 
 // criOptions returns the options of the driver of the runtime.

@@ -167,13 +167,9 @@ func (a *agent) previewPods(in intake) (*api.Driver, error) {
 
 // previewRuntime reads what the runtime has.
 func (a *agent) previewRuntime(ctx context.Context, p *preview.Preview) error {
-	watch := pleg.New(pleg.Options{
-		HostIPs: a.facts.HostIPs, Conn: a.conn, Owner: a.owner(), RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir,
-		Log: a.log,
-		Sink: func(_ context.Context, o *journaletv1.PodObserved) error {
-			return p.Fact(messages.Pod(o.GetUid()), messages.NewEvent(o))
-		},
-	})
+	watch := pleg.New(a.plegOptions(func(_ context.Context, about messages.Ref, e *journaletv1.Event) error {
+		return p.Fact(about, e)
+	}))
 	if err := watch.Relist(ctx); err != nil {
 		return fmt.Errorf("read what the container runtime %s has: %w", a.cfg.ContainerRuntimeEndpoint, err)
 	}

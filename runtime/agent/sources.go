@@ -47,7 +47,7 @@ func (a *agent) intake() intake {
 	return intake{store: a.bus.Manifests().PutAll, prime: a.manifests.Add, fact: a.host.Fact}
 }
 
-// newSources creates the drivers of the sources on this node; that of a URL is nil without one.
+// newSources creates the drivers of the sources on this node; the driver of a URL is nil without one.
 func (a *agent) newSources(in intake) (files *file.Driver, at *url.Driver, err error) {
 	known := runtimeclass.New(a.cfg.RuntimeClassPath, a.log, a.cfg.StaticPodPath, a.cfg.ObjectsPath).Current
 	files = file.New(file.Options{

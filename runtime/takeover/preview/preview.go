@@ -33,7 +33,7 @@ type Preview struct {
 	order     []string                              // intent ids
 }
 
-// New returns a preview of a start at a time. Its record of the start is that of the agent, with as many calls at once
+// New returns a preview of a start at a time. It records the start as the agent does, with as many calls at once
 // as there are.
 func New(now time.Time, started *journaletv1.AgentStarted) (*Preview, error) {
 	p := &Preview{
