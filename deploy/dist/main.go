@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -25,7 +27,7 @@ const (
 
 func main() {
 	root := flag.String("root", ".", "root of the repository")
-	out := flag.String("out", "dist", "directory for the files; what is in it is removed")
+	out := flag.String("out", "dist", "directory for the files; those of another build are removed")
 	describe := flag.String("version", "", "version, as of git describe --tags --always --dirty")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -60,16 +62,33 @@ func run(ctx context.Context, root, out, describe string) error {
 	if r.number, err = packageVersion(describe, r.date); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(r.out); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(r.out, 0o755); err != nil { //nolint:gosec // for everybody
+	if err := prepare(r.out); err != nil {
 		return err
 	}
 	if err := r.build(ctx); err != nil {
 		return err
 	}
 	return printSums(r.out, os.Stdout)
+}
+
+// prepare creates a directory, or empties one that has files of another build. In one that has anything else nothing is
+// removed: its name may be a mistake.
+func prepare(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() || e.Name() != sumsFile && !strings.HasPrefix(e.Name(), "journalet") {
+			return fmt.Errorf("%s holds %s, which is of no build: name another directory with -out", dir, e.Name())
+		}
+	}
+	for _, e := range entries {
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return os.MkdirAll(dir, 0o755) //nolint:gosec // for everybody
 }
 
 // build writes all files of a release.

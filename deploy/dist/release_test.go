@@ -226,3 +226,25 @@ func TestLicencesAreReadFromTheListOfTheRepository(t *testing.T) {
 		t.Errorf("read %q, want %q", got, want)
 	}
 }
+
+func TestOnlyFilesOfBuildsAreRemoved(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "dist")
+	for range 2 {
+		ok(t, prepare(dir))
+		for _, name := range []string{sumsFile, "journalet_1.0_amd64.deb"} {
+			ok(t, put(filepath.Join(dir, name), []byte("x")))
+		}
+	}
+	for _, name := range []string{"letter.txt", "journalet-photos/1.jpg"} {
+		ok(t, put(filepath.Join(dir, name), []byte("x")))
+		top, _, _ := strings.Cut(name, "/")
+		if err := prepare(dir); err == nil || !strings.Contains(err.Error(), top) {
+			t.Errorf("with %s: %v", name, err)
+		}
+		ok(t, os.RemoveAll(filepath.Join(dir, top)))
+	}
+	ok(t, prepare(dir))
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
