@@ -38,7 +38,7 @@ func (a *app) commandsCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e := json.NewEncoder(a.out)
 			e.SetIndent("", "  ")
-			return e.Encode(commandTexts(cmd.Root()))
+			return e.Encode(append(commandTexts(cmd.Root()), commandTexts(a.pluginCommand())...))
 		},
 	}
 }

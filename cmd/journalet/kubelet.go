@@ -1,7 +1,6 @@
 package main
 
 import (
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,9 +16,6 @@ const (
 	// kubeletDir is the kubelet's root directory, which kubeadm writes into and empties again.
 	kubeletDir = "/var/lib/kubelet"
 )
-
-// isKubelet reports whether the program was called by the kubelet's name.
-func isKubelet(program string) bool { return filepath.Base(program) == kubeletName }
 
 // kubeletCommand returns `journalet run` as the kubelet's callers expect it: with the kubelet's root directory, its
 // --version, which kubeadm reads, and underscores for dashes in the names of flags.

@@ -73,13 +73,24 @@ func (a *app) observeCommand() *cobra.Command {
 }
 
 func (a *app) observeFlags(cmd *cobra.Command, o *observeOptions) {
+	f := cmd.Flags()
+	f.StringVarP(&o.filter.Namespace, "namespace", "n", "", "only events about pods of this namespace")
+	f.StringSliceVar(&o.filter.Pods, "pod", nil,
+		"only events about this pod: its name, namespace/name or UID; may be repeated")
+	eventFlags(cmd, o)
+	a.journalFlag(cmd)
+	f.Lookup("journal").Usage = "show the events of these files instead of an agent's: a root directory,\n" +
+		"a copy of one, or a bundle"
+	complete(cmd, "pod", a.completePods)
+	complete(cmd, "namespace", a.completeNamespaces)
+}
+
+// eventFlags adds the flags that choose events of any pod.
+func eventFlags(cmd *cobra.Command, o *observeOptions) {
 	kinds := []string{"agent", "source", "pod", "runtime", "node", "image"}
 	f := cmd.Flags()
 	f.Uint64Var(&o.from, "from", 0, "start with this record")
 	f.DurationVar(&o.since, "since", 0, "start with the events of this last period, such as 10m")
-	f.StringVarP(&o.filter.Namespace, "namespace", "n", "", "only events about pods of this namespace")
-	f.StringSliceVar(&o.filter.Pods, "pod", nil,
-		"only events about this pod: its name, namespace/name or UID; may be repeated")
 	f.Uint64Var(&o.filter.Cause, "cause", 0, "only this record and what it led to: decisions, outcomes of the\n"+
 		"calls that they request, timers that they set, and so on. Starts there")
 	f.StringVar(&o.filter.Kind, "kind", "", "only events of this kind of actor: "+strings.Join(kinds, ", "))
@@ -88,16 +99,24 @@ func (a *app) observeFlags(cmd *cobra.Command, o *observeOptions) {
 	f.BoolVarP(&o.filter.Quiet, "quiet", "q", false, "hide the actors' timers, unless --event names them")
 	f.BoolVarP(&o.follow, "follow", "f", true, "continue with new events")
 	f.BoolVar(&o.noFollow, "no-follow", false, "stop at the journal's end")
-	a.journalFlag(cmd)
-	f.Lookup("journal").Usage = "show the events of these files instead of an agent's: a root directory,\n" +
-		"a copy of one, or a bundle"
 	complete(cmd, "event", cobra.FixedCompletions(history.EventNames(), cobra.ShellCompDirectiveNoFileComp))
 	complete(cmd, "kind", cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp))
-	complete(cmd, "pod", a.completePods)
-	complete(cmd, "namespace", a.completeNamespaces)
 }
 
 func (a *app) checkObserve(cmd *cobra.Command, o *observeOptions) error {
+	switch {
+	case a.journal != "" && cmd.Flags().Changed("follow") && o.follow:
+		return usagef("--journal reads files, to which no events are added: leave out --follow")
+	case a.journal != "" && a.server != "":
+		return usagef("--journal and --server exclude each other")
+	}
+	err := o.check(cmd)
+	o.follow = o.follow && a.journal == ""
+	return err
+}
+
+// check checks what eventFlags has added.
+func (o *observeOptions) check(cmd *cobra.Command) error {
 	changed := cmd.Flags().Changed
 	switch {
 	case changed("from") && changed("since"):
@@ -106,17 +125,13 @@ func (a *app) checkObserve(cmd *cobra.Command, o *observeOptions) error {
 		return usagef("--since is %s: want a positive duration, such as 10m", o.since)
 	case changed("follow") && o.follow && o.noFollow:
 		return usagef("--follow and --no-follow exclude each other")
-	case a.journal != "" && changed("follow") && o.follow:
-		return usagef("--journal reads files, to which no events are added: leave out --follow")
-	case a.journal != "" && a.server != "":
-		return usagef("--journal and --server exclude each other")
 	case changed("cause") && o.filter.Cause == 0:
 		return usagef("--cause is 0: want the number of a record, as observe prints it after #")
 	}
 	if err := o.filter.Check(); err != nil {
 		return usageError{err}
 	}
-	o.follow = o.follow && !o.noFollow && a.journal == ""
+	o.follow = o.follow && !o.noFollow
 	return nil
 }
 
@@ -192,10 +207,15 @@ func (v *eventView) print(f messages.Flat) error {
 	if r, err := messages.ParseRef(f.Author); err == nil {
 		who = v.d.Actor(r)
 	}
-	event, _ := history.Event(&f)
+	return v.a.paintEvent(v.colour, who, l)
+}
+
+// paintEvent prints an event as text: who decided it, or whom it is about, and what it says.
+func (a *app) paintEvent(colour bool, who string, l describe.Line) error {
+	event, _ := history.Event(&l.Flat)
 	text := painted{text: l.Text, code: tone(event)}
 	gap := painted{text: "  "}
-	return v.a.out.paint(v.colour, painted{dim, clock(v.a.now(), f.Time)}, gap, painted{dim, fmt.Sprintf("#%-6d", f.Seq)},
-		gap, painted{bold, fmt.Sprintf("%-16s", who)}, gap, painted{text: fmt.Sprintf("%-22s  ", f.Event)}, text,
+	return a.out.paint(colour, painted{dim, clock(a.now(), l.Time)}, gap, painted{dim, fmt.Sprintf("#%-6d", l.Seq)},
+		gap, painted{bold, fmt.Sprintf("%-16s", who)}, gap, painted{text: fmt.Sprintf("%-22s  ", l.Event)}, text,
 		painted{dim, causeSuffix(l)})
 }

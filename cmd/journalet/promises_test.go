@@ -42,6 +42,7 @@ func TestCommandsAreKept(t *testing.T) {
 	}
 	a, _ := testApp()
 	walk(a.command())
+	walk(a.pluginCommand())
 	promises.Keep(t, "commands", lines)
 }
 

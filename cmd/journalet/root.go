@@ -54,9 +54,14 @@ func execute(ctx context.Context, program string, args []string, out, errs io.Wr
 	logLibraries(slog.DiscardHandler)
 	a := &app{in: os.Stdin, out: &screen{out}, err: &screen{errs}, now: time.Now}
 	var root *cobra.Command
-	if isKubelet(program) {
+	switch filepath.Base(program) {
+	case kubeletName:
 		root = a.kubeletCommand()
-	} else {
+	case pluginName:
+		root = a.pluginCommand()
+	case pluginCompleteName:
+		root, args = a.pluginCommand(), append([]string{cobra.ShellCompRequestCmd}, args...)
+	default:
 		root = a.command()
 	}
 	root.SetArgs(args)
@@ -182,12 +187,7 @@ func (a *app) connect(ctx context.Context, follow bool) (*query.Client, error) {
 			c, err = query.NewClient(ctx, nc, listen, a.node)
 		}
 	default:
-		if nc, err = bus.Dial(ctx, filepath.Join(a.rootDir, busDir), opts...); err == nil {
-			listen := func(ctx context.Context) (*nats.Conn, error) {
-				return bus.Listen(ctx, filepath.Join(a.rootDir, busDir), opts...)
-			}
-			c, err = query.NewLocalClient(ctx, nc, listen)
-		}
+		c, err = query.Dial(ctx, filepath.Join(a.rootDir, busDir), opts...)
 	}
 	if err == nil {
 		return c, nil

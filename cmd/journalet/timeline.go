@@ -48,25 +48,35 @@ func (a *app) timelineCommand() *cobra.Command {
 		Args:              usageArgs(cobra.ArbitraryArgs),
 		ValidArgsFunction: a.completePods,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.width != 0 && o.width < timeline.MinWidth {
-				return usagef("--width is %d: want at least %d", o.width, timeline.MinWidth)
-			}
-			if o.limit < 1 {
-				return usagef("--limit is %d: want at least 1", o.limit)
-			}
-			switch {
-			case o.file != "" && !cmd.Flags().Changed("output"):
-				a.output = formatHTML
-			case o.file != "" && a.output != formatHTML:
-				return usagef("--file is for -o html: redirect the output instead")
-			case o.force && o.file == "":
-				return usagef("--force needs --file")
-			case a.output == formatHTML && o.file == "" && a.out.terminal():
-				return usagef("a page is no text for a terminal: name a file with --file")
+			if err := a.checkTimeline(cmd, &o); err != nil {
+				return err
 			}
 			return a.timeline(cmd.Context(), args, o)
 		},
 	}
+	a.journalFlag(cmd)
+	return a.timelineFlags(cmd, &o)
+}
+
+func (a *app) checkTimeline(cmd *cobra.Command, o *timelineOptions) error {
+	switch {
+	case o.width != 0 && o.width < timeline.MinWidth:
+		return usagef("--width is %d: want at least %d", o.width, timeline.MinWidth)
+	case o.limit < 1:
+		return usagef("--limit is %d: want at least 1", o.limit)
+	case o.file != "" && !cmd.Flags().Changed("output"):
+		a.output = formatHTML
+	case o.file != "" && a.output != formatHTML:
+		return usagef("--file is for -o html: redirect the output instead")
+	case o.force && o.file == "":
+		return usagef("--force needs --file")
+	case a.output == formatHTML && o.file == "" && a.out.terminal():
+		return usagef("a page is no text for a terminal: name a file with --file")
+	}
+	return nil
+}
+
+func (a *app) timelineFlags(cmd *cobra.Command, o *timelineOptions) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.since, "since", "", "begin with this time, duration before the end, or record")
 	f.StringVar(&o.until, "until", "", "end with this time, duration before the end, or record")
@@ -75,7 +85,6 @@ func (a *app) timelineCommand() *cobra.Command {
 	f.BoolVar(&o.ascii, "ascii", false, "draw with ASCII characters only")
 	f.IntVar(&o.width, "width", 0, "columns; 0: those of the terminal, or 80")
 	f.IntVar(&o.limit, "limit", timeline.DefaultLimit, "events to show at most; of more, short ones are merged")
-	a.journalFlag(cmd)
 	return a.outputFlag(cmd, formatText, formatHTML, formatJSON, formatYAML)
 }
 

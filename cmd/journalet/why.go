@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/journalet/journalet/runtime/api/query"
 	"github.com/journalet/journalet/runtime/history/why"
@@ -28,32 +29,44 @@ func (a *app) whyCommand() *cobra.Command {
 			"  journalet why web --journal bundle.journalet -o json",
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			seq, err := strconv.ParseUint(strings.TrimPrefix(args[0], "#"), 10, 64)
-			switch {
-			case err == nil && seq > 0:
-				q.Seq = seq
-			default:
-				q.Pod = args[0]
-			}
-			if q.Seq > 0 && (q.Container != "" || q.UID != "" || q.Namespace != "") {
-				return usagef("--container, --uid and --namespace go with a pod, and %s is a record; write "+
-					"namespace/%s for a pod of this name", args[0], args[0])
-			}
-			if cmd.Flags().Changed("restart") && (q.Container == "" || q.Restart == 0) {
-				return usagef("--restart is the number of a restart, from 1, and needs --container")
+			if err := whyQuery(cmd, args[0], &q); err != nil {
+				return err
 			}
 			return a.why(cmd, q)
 		},
 		ValidArgsFunction: a.completePods,
 	}
-	f := cmd.Flags()
-	f.StringVarP(&q.Namespace, "namespace", "n", "", "the pod's namespace, if several pods have the name")
+	cmd.Flags().StringVarP(&q.Namespace, "namespace", "n", "", "the pod's namespace, if several pods have the name")
+	whyFlags(cmd.Flags(), &q)
+	a.journalFlag(cmd)
+	return a.clientFlags(cmd, formatText, formatJSON, formatYAML)
+}
+
+// whyFlags adds the flags of a query about a pod.
+func whyFlags(f *pflag.FlagSet, q *why.Query) {
 	f.StringVar(&q.UID, "uid", "", "the pod's UID, if several pods have had the name")
 	f.StringVarP(&q.Container, "container", "c", "", "explain a restart of this container")
 	f.Uint32Var(&q.Restart, "restart", 0, "with --container: the number of the restart, from 1; the last one if not given")
 	f.BoolVar(&q.All, "all", false, "show the whole chain of causes, with the events as they were recorded")
-	a.journalFlag(cmd)
-	return a.clientFlags(cmd, formatText, formatJSON, formatYAML)
+}
+
+// whyQuery completes a query by what the command line names: a record, or a pod.
+func whyQuery(cmd *cobra.Command, name string, q *why.Query) error {
+	seq, err := strconv.ParseUint(strings.TrimPrefix(name, "#"), 10, 64)
+	switch {
+	case err == nil && seq > 0:
+		q.Seq = seq
+	default:
+		q.Pod = name
+	}
+	if q.Seq > 0 && (q.Container != "" || q.UID != "" || q.Namespace != "") {
+		return usagef("--container, --uid and --namespace go with a pod, and %s is a record; write "+
+			"namespace/%s for a pod of this name", name, name)
+	}
+	if cmd.Flags().Changed("restart") && (q.Container == "" || q.Restart == 0) {
+		return usagef("--restart is the number of a restart, from 1, and needs --container")
+	}
+	return nil
 }
 
 func (a *app) why(cmd *cobra.Command, q why.Query) error {

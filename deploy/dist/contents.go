@@ -17,11 +17,11 @@ import (
 //go:embed files
 var ours embed.FS
 
-// A file is one of a package, or a directory of its own.
+// A file is one of a package, a directory of its own, or a link.
 type file struct {
 	path   string
 	mode   fs.FileMode
-	data   []byte
+	data   []byte // of a link: where it leads
 	source string // instead of data
 	config bool   // the operator's: an upgrade keeps what was changed
 }
@@ -52,6 +52,9 @@ func contents(k kind, root, binary string, t texts) ([]file, error) {
 	at := places[k]
 	files := []file{
 		{path: "/usr/bin/journalet", mode: 0o755, source: binary},
+		// A plugin of kubectl is a program of this name, and so is what completes its command lines (ADR 093).
+		{path: "/usr/bin/kubectl-journalet", mode: fs.ModeSymlink | 0o777, data: []byte("journalet")},
+		{path: "/usr/bin/kubectl_complete-journalet", mode: fs.ModeSymlink | 0o777, data: []byte("journalet")},
 		{path: "/usr/lib/systemd/system/journalet.service", mode: 0o644,
 			data: packaged(read("deploy/systemd/journalet.service"))},
 		{path: at.config, mode: 0o644, data: must(ours.ReadFile("files/journalet.default")), config: true},

@@ -89,13 +89,22 @@ func TestDebHasItsFilesScriptsAndFields(t *testing.T) {
 		}
 	}
 	for _, e := range untar(t, inside["data.tar.gz"]) {
-		fmt.Fprintf(&got, "%s %s/%s %s\n", e.header.FileInfo().Mode(), e.header.Uname, e.header.Gname, e.header.Name)
+		fmt.Fprintf(&got, "%s %s/%s %s%s\n", e.header.FileInfo().Mode(), e.header.Uname, e.header.Gname, e.header.Name,
+			arrow(e.header.Linkname))
 		sum := fmt.Sprintf("%x  %s", md5.Sum(e.data), strings.TrimPrefix(e.header.Name, "./"))
-		if !e.header.FileInfo().IsDir() && !strings.Contains(sums, sum) {
+		if e.header.Typeflag == tar.TypeReg && !strings.Contains(sums, sum) {
 			t.Errorf("md5sums lacks %q", sum)
 		}
 	}
 	compare(t, "deb.txt", got.String())
+}
+
+// arrow shows where a link leads, as ls does.
+func arrow(to string) string {
+	if to == "" {
+		return ""
+	}
+	return " -> " + to
 }
 
 // withoutSize drops the size, which is of the stand-in.

@@ -88,10 +88,12 @@ func (r release) stage(dir string, all []file) (files.Contents, error) {
 		switch {
 		case f.mode.IsDir():
 			c.Type = files.TypeDir
+		case f.mode.Type() == fs.ModeSymlink:
+			c.Type, c.Source = files.TypeSymlink, string(f.data)
 		case f.config:
 			c.Type = files.TypeConfigNoReplace
 		}
-		if f.source == "" && !f.mode.IsDir() {
+		if c.Source == "" && !f.mode.IsDir() {
 			c.Source = filepath.Join(dir, f.path)
 			if err := put(c.Source, f.data); err != nil {
 				return nil, err

@@ -66,8 +66,11 @@ func writeFiles(t *testing.T, pkg *rpmutils.Rpm, out io.Writer) {
 	ok(t, err)
 	for _, f := range files {
 		mode := fs.FileMode(f.Mode()).Perm()
-		if f.Mode()&0o170000 == 0o040000 {
+		switch f.Mode() & 0o170000 {
+		case 0o040000:
 			mode |= fs.ModeDir
+		case 0o120000:
+			mode |= fs.ModeSymlink
 		}
 		flags := ""
 		if f.Flags()&rpmutils.RPMFILE_CONFIG != 0 {
@@ -76,7 +79,7 @@ func writeFiles(t *testing.T, pkg *rpmutils.Rpm, out io.Writer) {
 		if f.Flags()&rpmutils.RPMFILE_NOREPLACE != 0 {
 			flags += " noreplace"
 		}
-		fmt.Fprintf(out, "%s %s/%s %s%s\n", mode, f.UserName(), f.GroupName(), f.Name(), flags)
+		fmt.Fprintf(out, "%s %s/%s %s%s%s\n", mode, f.UserName(), f.GroupName(), f.Name(), arrow(f.Linkname()), flags)
 		if int64(f.Mtime()) != someDate.Unix() {
 			t.Errorf("%s is of %d, want the date of the commit", f.Name(), f.Mtime())
 		}

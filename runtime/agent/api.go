@@ -20,8 +20,10 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/api/journal"
 	"github.com/journalet/journalet/runtime/api/kubelet"
 	"github.com/journalet/journalet/runtime/api/local"
+	"github.com/journalet/journalet/runtime/api/query"
 	"github.com/journalet/journalet/runtime/own"
 	"github.com/journalet/journalet/runtime/pod/logs"
 )
@@ -59,11 +61,19 @@ func (a *agent) apiOptions() kubelet.Options {
 		Stats:   a.stats,
 		Health:  a.apiHealth(),
 		Metrics: a.metrics.Handler(), ProbeMetrics: a.metrics.ProbeHandler(),
+		Journal: journal.New(journal.Options{
+			Connect: a.connectToBus, History: a.openHistory, Version: Version, Now: time.Now, Log: a.log,
+		}),
 		Config: a.apiConfig, Flags: a.apiFlags, About: kubelet.About{Version: Version, Started: time.Now()},
 		SetVerbosity: SetVerbosity, SystemLogs: a.systemLogs(), CheckpointDir: filepath.Join(a.cfg.RootDir, own.Checkpoints),
 		NoDebugging: a.cfg.NoDebugging, NoProfiling: a.cfg.NoProfiling, NoDebugFlags: a.cfg.NoDebugFlags,
 		Limits: kubelet.Limits{Idle: a.cfg.StreamIdle}, Log: a.log,
 	}
+}
+
+// connectToBus returns a client of the agent's own bus, as any on this machine has it.
+func (a *agent) connectToBus(ctx context.Context) (*query.Client, error) {
+	return query.Dial(ctx, filepath.Join(a.cfg.RootDir, own.Bus))
 }
 
 // systemLogDir is what /logs/ serves, as the kubelet.

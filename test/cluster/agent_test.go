@@ -89,6 +89,7 @@ func TestAgentIsANodeOfACluster(t *testing.T) {
 	must.OK(t, n.StartAgent(t.Context(), n.program, n.node))
 	t.Run("deployment becomes ready", n.deploys)
 	t.Run("kubectl works in pods", n.kubectlInPods)
+	t.Run("kubectl explains pods", n.explains)
 	t.Run("kubectl debug sees the processes of its target", n.debugs)
 	t.Run("readiness gate is read", n.gates)
 	t.Run("ended pod keeps its exit code", n.exitCode)

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"log/slog"
@@ -74,6 +75,8 @@ type Options struct {
 	Stats  Stats
 	// Metrics are the agent's own, ProbeMetrics those of /metrics/probes.
 	Metrics, ProbeMetrics http.Handler
+	// Journal serves what is below /journal/.
+	Journal http.Handler
 	// Config returns the KubeletConfiguration in effect, Flags the flags by name. Neither holds secrets.
 	Config func() any
 	Flags  func() []Flag
@@ -128,7 +131,7 @@ func (s *Server) route() {
 	s.metricRoutes()
 	if s.NoDebugging {
 		for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/",
-			"/debug/pprof/", "/logs/"} {
+			"/debug/pprof/", "/logs/", "/journal/"} {
 			s.handle("", path, disabled("Debug endpoints are disabled."))
 		}
 		return
@@ -139,6 +142,7 @@ func (s *Server) route() {
 	s.logRoutes()
 	s.systemLogRoutes()
 	s.pageRoutes()
+	s.handle("", "/journal/", cmp.Or(s.Journal, absent("the journal")))
 }
 
 // metricRoutes registers the agent's own metrics.

@@ -172,6 +172,7 @@ func TestWithoutDebuggingPodsAreOutOfReach(t *testing.T) {
 		{"POST /run/default/web/main?cmd=id", 405, "Debug endpoints are disabled."},
 		{"GET /containerLogs/default/web/main", 405, "Debug endpoints are disabled."},
 		{"GET /runningpods/", 405, "Debug endpoints are disabled."},
+		{"GET /journal/why", 405, "Debug endpoints are disabled."},
 		{"GET /configz", 404, ""},
 	})
 }

@@ -46,6 +46,20 @@ func NewClient(ctx context.Context, nc *nats.Conn, listen Listener, node string)
 	return newClient(ctx, nc, listen, node, discoverMore)
 }
 
+// Dial connects to the agent whose bus has its files in dir. The errors are those of bus.Dial, and ErrNoAgent.
+func Dial(ctx context.Context, dir string, opts ...nats.Option) (*Client, error) {
+	nc, err := bus.Dial(ctx, dir, opts...)
+	if err != nil {
+		return nil, err
+	}
+	listen := func(ctx context.Context) (*nats.Conn, error) { return bus.Listen(ctx, dir, opts...) }
+	c, err := NewLocalClient(ctx, nc, listen)
+	if err != nil {
+		nc.Close()
+	}
+	return c, err
+}
+
 // NewLocalClient returns a client of the agent behind its own socket, where there is no other.
 func NewLocalClient(ctx context.Context, nc *nats.Conn, listen Listener) (*Client, error) {
 	return newClient(ctx, nc, listen, "", 0)

@@ -32,7 +32,7 @@ func (s *Server) verbOf(r *http.Request) string {
 // fine are the subresources that are reviewed before proxy: who has the narrow permission needs no wide one.
 var fine = []struct{ path, subresource string }{
 	{"/pods", "pods"}, {"/allocatedPods", "pods"}, {"/runningpods", "pods"}, {"/healthz", "healthz"},
-	{"/configz", "configz"},
+	{"/configz", "configz"}, {"/journal", "journal"}, // the journal is ours (ADR 093)
 }
 
 // own are the subresources of paths that proxy does not open.

@@ -26,8 +26,8 @@ func TestPathsHaveTheKubeletsSubresources(t *testing.T) {
 	for path, want := range map[string]string{
 		"/pods": "pods proxy", "/pods/": "pods proxy", "/runningpods/": "pods proxy", "/allocatedPods": "pods proxy",
 		"/healthz": "healthz proxy", "/healthz/ping": "healthz proxy", "/configz": "configz proxy", "/flagz": "configz",
-		"/stats/summary": "stats", "/metrics": "metrics", "/metrics/cadvisor": "metrics", "/logs/": "log",
-		"/logs/syslog": "log", "/checkpoint/ns/pod/c": "checkpoint", "/statusz": "statusz",
+		"/journal/why": "journal proxy", "/stats/summary": "stats", "/metrics": "metrics", "/metrics/cadvisor": "metrics",
+		"/logs/": "log", "/logs/syslog": "log", "/checkpoint/ns/pod/c": "checkpoint", "/statusz": "statusz",
 		"/exec/ns/pod/c": "proxy", "/containerLogs/ns/pod/c": "proxy", "/debug/pprof/": "proxy", "/": "proxy",
 		"/metricsx": "proxy", "/podsecret": "proxy",
 	} {
@@ -419,6 +419,7 @@ func TestTheReadOnlyPortServesNoSession(t *testing.T) {
 	for what, want := range map[string]int{
 		"GET /pods": 200, "GET /metrics/cadvisor": 200, "GET /stats/summary": 200, "POST /pods": 404,
 		"GET /exec/ns/p/c": 404, "GET /containerLogs/ns/p/c": 404, "GET /configz": 404, "GET /debug/pprof/": 404,
+		"GET /journal/why": 404,
 	} {
 		method, path, _ := strings.Cut(what, " ")
 		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+d.addr+path, http.NoBody)
