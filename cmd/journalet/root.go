@@ -100,7 +100,7 @@ func (a *app) command() *cobra.Command {
 		"root directory of the agent (env "+rootDirEnv+")")
 	silent(root).AddCommand(a.runCommand(), a.podsCommand(), a.podCommand(), a.observeCommand(), a.whyCommand(),
 		a.timelineCommand(), a.traceCommand(), a.replayCommand(), a.journalCommand(), a.liftCommand(), a.checkCommand(),
-		a.adoptCommand(), a.handbackCommand(),
+		a.adoptCommand(), a.handbackCommand(), a.installCommand(), a.uninstallCommand(),
 		a.validateCommand(), a.restartCommand(), a.drainCommand(), a.uncordonCommand(), a.resetCommand(),
 		a.execCommand(), a.attachCommand(), a.portForwardCommand(), a.cpCommand(),
 		a.logsCommand(), a.versionCommand())

@@ -57,7 +57,7 @@ func contents(k kind, root, binary string, t texts) ([]file, error) {
 		{path: "/usr/bin/kubectl_complete-journalet", mode: fs.ModeSymlink | 0o777, data: []byte("journalet")},
 		{path: "/usr/lib/systemd/system/journalet.service", mode: 0o644,
 			data: packaged(read("deploy/systemd/journalet.service"))},
-		{path: at.config, mode: 0o644, data: must(ours.ReadFile("files/journalet.default")), config: true},
+		{path: at.config, mode: 0o644, data: read("deploy/systemd/journalet.default"), config: true},
 		{path: "/etc/journalet", mode: fs.ModeDir | 0o755},
 		{path: "/etc/journalet/pods", mode: fs.ModeDir | 0o750}, // env of pods may be secret
 
