@@ -217,6 +217,7 @@ release: tools-buf ## record what a release promises (VERSION=v0.1.0): commands,
 	cp test/upgrade/testdata/root.tar.gz test/upgrade/testdata/$(VERSION).tar.gz
 	$(GO) test -count=1 -run 'Kept$$' ./cmd/journalet ./runtime/api/query ./runtime/config ./test/promises -promises.record=$(VERSION)
 	$(BUF)/buf build --exclude-source-info -o test/promises/released/$(VERSION)/proto.binpb
+	git rev-parse HEAD >test/promises/released/$(VERSION)/commit
 
 .PHONY: corpus
 corpus: LAB_NAME = corpus
