@@ -96,7 +96,7 @@ func TestKubeletsNodeIsTakenOverAndHandedBack(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "kubelet")
 	must.OK(t, os.Symlink(n.program, link))
 	t.Run("the agent takes over", func(t *testing.T) {
-		for _, what := range n.changes(t, link) {
+		for _, what := range n.changes(t, link, 1, 5, 7, 9, 11, 13) {
 			if !strings.Contains(what, "static-ours") { // of which it does not know that it was ready
 				t.Error(what)
 			}
@@ -170,14 +170,18 @@ func (n *taken) returns(t *testing.T, manifests string) {
 	n.all(t, n.shows(t, "handback"), preview.Kept, 6)
 }
 
-// changes has a program take the place of the one that runs, and returns which pods were not ready meanwhile.
-func (n *taken) changes(t *testing.T, program string) []string {
+// changes has a program take the place of the one that runs, and returns which pods were not ready meanwhile. Before it
+// may run on, it is killed when it has written so many lines of its log, once for each number.
+func (n *taken) changes(t *testing.T, program string, kills ...int) []string {
 	t.Helper()
 	before := n.whatRuns(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	unready := n.watchReadiness(ctx, t)
 	must.OK(t, n.stop(processOf(n.node.Name)))
+	for _, lines := range kills {
+		n.kill(t, program, lines)
+	}
 	must.OK(t, n.StartNode(t.Context(), n.node.Name, program, n.flags...))
 	// A new pod shows that it works, and that all that it does at its start has been done.
 	n.kubectl(t, "", "run", "new", "--image", busybox, "--restart=Never", "--", "true")
@@ -196,6 +200,27 @@ func (n *taken) changes(t *testing.T, program string) []string {
 		}
 	}
 	return <-unready
+}
+
+// kill starts a program and kills it when it has written so many lines of its log.
+func (n *taken) kill(t *testing.T, program string, lines int) {
+	t.Helper()
+	name := processOf(n.node.Name)
+	written := func() int {
+		text, err := os.ReadFile(n.log(name))
+		must.OK(t, err)
+		return strings.Count(string(text), "\n")
+	}
+	before := written()
+	must.OK(t, n.spawn(name, program, n.flags...))
+	eventually(t, func() error {
+		if got := written() - before; got < lines {
+			return fmt.Errorf("it has written %d lines, and not yet %d", got, lines)
+		}
+		return nil
+	})
+	t.Logf("killed after %d lines of its log", written()-before)
+	must.OK(t, n.KillNode(n.node.Name))
 }
 
 // whatRuns returns what must not change: of each pod its UID and address, and its containers' ids, starts and restarts.
