@@ -82,7 +82,7 @@ func (k *kubectl) addFlags() {
 	f.StringArray("as-group", nil, "kubectl's: a group to impersonate; may be repeated")
 }
 
-// command returns a command of kubectl. It has the user's environment: his credentials may be there.
+// command returns a command of kubectl. It has the environment of this program: credentials may be there.
 func (k *kubectl) command(ctx context.Context, args ...string) *exec.Cmd {
 	var line []string
 	k.flags.VisitAll(func(f *pflag.Flag) {
@@ -156,9 +156,7 @@ type nodePod struct{ node, pod, uid string }
 
 // find finds a pod.
 func (k *kubectl) find(ctx context.Context, name string) (at nodePod, err error) {
-	for _, kind := range []string{"pod/", "pods/", "po/"} {
-		name = strings.TrimPrefix(name, kind)
-	}
+	name = withoutKind(name)
 	if k.node != "" {
 		if k.namespace != "" && !strings.Contains(name, "/") {
 			name = k.namespace + "/" + name

@@ -99,13 +99,7 @@ func (t *target) pod(ctx context.Context, c *stream.Client, name string) (*corev
 
 // findPod returns the pod of a name, namespace/name, pod/name or UID, in a namespace unless that is empty.
 func findPod(pods []corev1.Pod, namespace, name string) (*corev1.Pod, error) {
-	for _, kind := range []string{"pod/", "pods/", "po/"} {
-		if short, ok := strings.CutPrefix(name, kind); ok {
-			name = short
-			break
-		}
-	}
-	if name == "" {
+	if name = withoutKind(name); name == "" {
 		return nil, usagef("no pod given: want its name, namespace/name or UID")
 	}
 	var hits []*corev1.Pod
@@ -133,6 +127,16 @@ func findPod(pods []corev1.Pod, namespace, name string) (*corev1.Pod, error) {
 	}
 	return nil, usagef("%d pods match %q: %s; give namespace/name or the UID", len(hits), name,
 		strings.Join(which, ", "))
+}
+
+// withoutKind returns the name of pod/name, which kubectl takes, too.
+func withoutKind(name string) string {
+	for _, kind := range []string{"pod/", "pods/", "po/"} {
+		if short, ok := strings.CutPrefix(name, kind); ok {
+			return short
+		}
+	}
+	return name
 }
 
 // currentOf leaves out pods that wait until another one of their namespace and name has finished.

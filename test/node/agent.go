@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/runtime/api/query"
 )
 
@@ -119,19 +118,11 @@ func (a *Agent) Connect() {
 			_, err := a.Client.Info(ctx)
 			return err
 		}
-		nc, err := bus.Dial(ctx, a.bus(), forever()...)
-		if err != nil {
-			return err
+		c, err := query.Dial(ctx, a.bus(), forever()...)
+		if err == nil {
+			a.Client = c
 		}
-		c, err := query.NewLocalClient(ctx, nc, func(ctx context.Context) (*nats.Conn, error) {
-			return bus.Listen(ctx, a.bus(), forever()...)
-		})
-		if err != nil {
-			nc.Close()
-			return err
-		}
-		a.Client = c
-		return nil
+		return err
 	})
 }
 
