@@ -172,6 +172,8 @@ func nightly(p *packages) []Tier {
 		Tier{Name: "vm", Exit: 26, Skips: true, Apart: others, Steps: target("vm-short")},
 		Tier{Name: "vulns", Exit: 27, Steps: target("vulns")},
 		Tier{Name: "dist", Exit: 30, Skips: true, Steps: target("dist-test")},
+		Tier{Name: "emulated", Exit: 31, Skips: true, Steps: target("emulated"),
+			Apart: []string{"docs", "README.md", "CONTRIBUTING.md", "test/gate", "test/arch", "deploy"}},
 		Tier{Name: "mutants", Exit: 28, Skips: true, Steps: target("mutants"),
 			Apart: []string{"docs", "README.md", "CONTRIBUTING.md", "test/gate", "test/arch"}},
 		Tier{Name: "half", Exit: 29, Steps: []Step{{Command: []string{"go", "run", "./test/gate", "half"}}}},

@@ -2,8 +2,12 @@ package simulation
 
 import (
 	"bufio"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -15,10 +19,14 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+
+	"github.com/journalet/journalet/test/must"
 )
 
 var (
-	oneSeed      = flag.Int64("sim.seed", -1, "carry out the plan of this seed alone, and print the hash of its journal")
+	oneSeed    = flag.Int64("sim.seed", -1, "carry out the plan of this seed alone, and print the hash of its journal")
+	hashesFile = flag.String("sim.hashes", "", "file with the hashes of the journals that have to be the same on each "+
+		"machine; it is written if it is not there")
 	withKept     = flag.Bool("sim.kept", true, "try the kept seeds too")
 	keepOps      = flag.String("sim.keep", "", "of that plan, only the ops with these numbers, as a failure prints them")
 	outDir       = flag.String("sim.out", "", "directory to write the journals of that seed, and of failures, to")
@@ -221,18 +229,55 @@ func TestRunLeavesNoGoroutines(t *testing.T) {
 // TestSameSeedGivesSameJournal runs every seed several times, in parallel with others. Two runs store the same records,
 // byte for byte, and the clock has as many events: what happens beside the journal is the same, too.
 func TestSameSeedGivesSameJournal(t *testing.T) {
-	t.Run("alone", func(t *testing.T) { sameSeeds(t, PlanOf, 1000, 1001, 1002, 1003) })
-	// 6000139: what the Node reports without a change was random once.
-	t.Run("in a cluster", func(t *testing.T) { sameSeeds(t, Clustered, 1000, 1001, 1002, 1003, 6000139) })
-	t.Run("with operators", func(t *testing.T) { sameSeeds(t, Operated, 1000, 1001) })
-	t.Run("with exclusive resources", func(t *testing.T) { sameSeeds(t, Exclusive, 1000, 1001, 1002) })
-	t.Run("with a hostile tenant", func(t *testing.T) {
-		sameSeeds(t, func(seed uint64) *Plan { return Hostile(seed, 4*time.Minute) }, 1000)
-	})
-	t.Run("under pressure", func(t *testing.T) { sameSeeds(t, Pressed, 1000, 1001, 1002, 1003) })
+	hashes := map[string]string{}
+	for _, c := range []struct {
+		name   string
+		planOf func(uint64) *Plan
+		seeds  []uint64
+	}{
+		{"alone", PlanOf, []uint64{1000, 1001, 1002, 1003}},
+		// 6000139: what the Node reports without a change was random once.
+		{"in a cluster", Clustered, []uint64{1000, 1001, 1002, 1003, 6000139}},
+		{"with operators", Operated, []uint64{1000, 1001}},
+		{"with exclusive resources", Exclusive, []uint64{1000, 1001, 1002}},
+		{"with a hostile tenant", func(seed uint64) *Plan { return Hostile(seed, 4*time.Minute) }, []uint64{1000}},
+		{"under pressure", Pressed, []uint64{1000, 1001, 1002, 1003}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for seed, r := range sameSeeds(t, c.planOf, c.seeds...) {
+				hashes[fmt.Sprint(c.name, ", seed ", seed)] = r.Hash
+			}
+		})
+	}
+	if *hashesFile != "" {
+		compareHashes(t, hashes)
+	}
 }
 
-func sameSeeds(t *testing.T, planOf func(uint64) *Plan, seeds ...uint64) {
+// compareHashes compares with the hashes that another machine has written to the file, or writes it.
+func compareHashes(t *testing.T, got map[string]string) {
+	t.Helper()
+	b, err := os.ReadFile(*hashesFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		b, err = json.MarshalIndent(got, "", "  ")
+		must.OK(t, err)
+		must.OK(t, os.WriteFile(*hashesFile, b, 0o600))
+		return
+	}
+	must.OK(t, err)
+	want := map[string]string{}
+	must.OK(t, json.Unmarshal(b, &want))
+	for _, plan := range slices.Sorted(maps.Keys(want)) {
+		if got[plan] != want[plan] {
+			t.Errorf("%s: the journal has the hash %s here, and %s where %s was written", plan, got[plan], want[plan],
+				*hashesFile)
+		}
+	}
+	t.Logf("%d journals are the same as where %s was written", len(want), *hashesFile)
+}
+
+// sameSeeds returns the first run of each seed.
+func sameSeeds(t *testing.T, planOf func(uint64) *Plan, seeds ...uint64) map[uint64]*Result {
 	t.Helper()
 	const times = 3
 	var mu sync.Mutex
@@ -258,6 +303,7 @@ func sameSeeds(t *testing.T, planOf func(uint64) *Plan, seeds ...uint64) {
 	if len(distinct) != len(seeds) {
 		t.Errorf("%d seeds gave %d journals", len(seeds), len(distinct))
 	}
+	return first
 }
 
 // firstDifference names the first record that differs in the journals of two runs.
