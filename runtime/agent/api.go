@@ -62,7 +62,7 @@ func (a *agent) apiOptions() kubelet.Options {
 		Health:  a.apiHealth(),
 		Metrics: a.metrics.Handler(), ProbeMetrics: a.metrics.ProbeHandler(),
 		Journal: journal.New(journal.Options{
-			Connect: a.connectToBus, History: a.openHistory, Version: Version, Now: time.Now, Log: a.log,
+			Connect: a.connectToBus, History: a.openHistory, Version: Version, Now: time.Now,
 		}),
 		Config: a.apiConfig, Flags: a.apiFlags, About: kubelet.About{Version: Version, Started: time.Now()},
 		SetVerbosity: SetVerbosity, SystemLogs: a.systemLogs(), CheckpointDir: filepath.Join(a.cfg.RootDir, own.Checkpoints),

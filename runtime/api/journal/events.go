@@ -49,8 +49,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// watch writes the events. Those of the past are collected; when the first that is to come is awaited, the client has
-// all of them.
+// watch writes the events: with follow each as it comes, otherwise many at once.
 func (s *server) watch(ctx context.Context, c *query.Client, q query.WatchRequest, w http.ResponseWriter) error {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	out := bufio.NewWriterSize(w, eventsBuffer)

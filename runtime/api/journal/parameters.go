@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// parameters reads the parameters of a request. The first that is wrong is kept: a typo would widen what is asked.
+// parameters reads the parameters of a request. It keeps the error of the first that is wrong, or unknown: a typo would
+// widen what is requested.
 type parameters struct {
 	values url.Values
 	read   map[string]bool
@@ -77,7 +78,7 @@ func (p *parameters) since(name string, now time.Time) time.Time {
 
 func (p *parameters) wrong(name, format string, args ...any) {
 	if p.err == nil {
-		p.err = fmt.Errorf("parameter "+name+" "+format, args...)
+		p.err = fmt.Errorf("parameter %s %s", name, fmt.Sprintf(format, args...))
 	}
 }
 

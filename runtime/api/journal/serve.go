@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
@@ -29,7 +28,7 @@ const (
 	retryAfter = 1
 )
 
-// Options configure a handler. All but Log must be set.
+// Options configure a handler. All must be set.
 type Options struct {
 	// Connect connects to the agent's own bus. The handler closes the client's connection.
 	Connect func(context.Context) (*query.Client, error)
@@ -38,19 +37,13 @@ type Options struct {
 	// Version is the program's, Now its clock.
 	Version string
 	Now     func() time.Time
-	Log     *slog.Logger
 }
 
-type server struct {
-	Options
-}
+type server struct{ Options }
 
 // New returns the handler of the paths /journal/why, /journal/events and /journal/export. It answers GET only; who may
 // ask is up to the caller. Errors are a Status of the Kubernetes API.
 func New(o Options) http.Handler {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	s := &server{o}
 	mux := http.NewServeMux()
 	mux.Handle("GET /journal/why", atOnce(maxAnswers, "queries", s.why))

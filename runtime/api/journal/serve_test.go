@@ -132,6 +132,7 @@ func TestErrorsAreAStatus(t *testing.T) {
 		"/journal/export":                    {400, metav1.StatusReasonBadRequest, "no pod is given"},
 		"/journal/export?pod=none":           {404, metav1.StatusReasonNotFound, "name no such pod"},
 		"/journal/export?pod=web&redact=yes": {400, metav1.StatusReasonBadRequest, `"redact" is unknown`},
+		"/journal/why?%25d=1":                {400, metav1.StatusReasonBadRequest, `parameter "%d" is unknown: want of all`},
 		"/journal/why?%zz":                   {400, metav1.StatusReasonBadRequest, "invalid URL escape"},
 	} {
 		res := a.get(path)
