@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,9 @@ const (
 	// systemdDir is there while systemd runs.
 	systemdDir  = "/run/systemd/system"
 	unitName    = "journalet.service"
+	kubeletUnit = "kubelet.service"
+	// kubeletPath is where kubelet.service has its program.
+	kubeletPath = "/usr/bin/kubelet"
 	maxSaidText = 4 << 10
 )
 
@@ -47,7 +51,8 @@ func (a *app) installCommand() *cobra.Command {
 		Short: "Install this program and its systemd unit, where there is no package of it",
 		Long: "Copy this program to /usr/local/bin, with its names as a plugin of kubectl, and write the unit\n" +
 			"journalet.service, the file with the agent's flags and the directory of manifests. Nothing is started or\n" +
-			"enabled. Over an older installation it is an upgrade: an agent that runs is restarted, and no pod ends.\n\n" +
+			"enabled. Over an older installation it is an upgrade: an agent that runs is restarted, also in the\n" +
+			"kubelet's place, and no pod ends.\n\n" +
 			"A file with flags that is there stays as it is. A unit that differs is renamed to journalet.service.old:\n" +
 			"use `systemctl edit` for changes. It may be repeated: what is as it should be is left alone.",
 		Example: "  journalet install --dry-run\n" +
@@ -82,12 +87,28 @@ func (a *app) install(ctx context.Context, p *install.Plan, o installOptions) er
 	if err := systemctl(ctx, "daemon-reload"); err != nil {
 		return err
 	}
-	if systemctl(ctx, "is-active", "--quiet", unitName) == nil {
-		a.notice("restarting " + unitName + ": no pod ends")
-		return systemctl(ctx, "try-restart", unitName)
+	for _, unit := range o.units() {
+		if systemctl(ctx, "is-active", "--quiet", unit) == nil {
+			a.notice("restarting " + unit + ": no pod ends")
+			return systemctl(ctx, "try-restart", unit)
+		}
 	}
 	a.notice("installed, and not started: `journalet check && systemctl enable --now journalet`")
 	return nil
+}
+
+// units are the units that may run the program.
+func (o *installOptions) units() []string {
+	if o.isKubelet() {
+		return []string{unitName, kubeletUnit}
+	}
+	return []string{unitName}
+}
+
+// isKubelet reports whether the program is in the kubelet's place (ADR 060).
+func (o *installOptions) isKubelet() bool {
+	to, err := os.Readlink(filepath.Join(o.Root, kubeletPath))
+	return err == nil && to == filepath.Join(o.Prefix, "bin", "journalet")
 }
 
 func (a *app) uninstallCommand() *cobra.Command {
@@ -102,6 +123,9 @@ func (a *app) uninstallCommand() *cobra.Command {
 			"  systemctl stop journalet && journalet reset && journalet uninstall",
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.isKubelet() {
+				return fmt.Errorf("%s leads to the program: give the kubelet its place back first", kubeletPath)
+			}
 			p, err := install.Uninstall(o.Options)
 			if err != nil {
 				return err

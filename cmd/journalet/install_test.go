@@ -30,6 +30,14 @@ func TestInstallAndUninstallBelowAnotherRoot(t *testing.T) {
 		!strings.HasSuffix(string(flags), "\nJOURNALET_ARGS=\n") {
 		t.Errorf("%s\n%s", unit, flags)
 	}
+	kubelet := filepath.Join(root, kubeletPath)
+	must.OK(t, os.MkdirAll(filepath.Dir(kubelet), 0o750))
+	must.OK(t, os.Symlink("/usr/local/bin/journalet", kubelet))
+	if code, _, errs = run(t.Context(), "uninstall", "--root", root); code != exitError ||
+		!strings.Contains(errs, "give the kubelet its place back first") {
+		t.Fatalf("in the kubelet's place: exit code %d, %s", code, errs)
+	}
+	must.OK(t, os.Remove(kubelet))
 	var changes []install.Change
 	if code, out, errs = run(t.Context(), "uninstall", "--root", root, "-o", "json"); code != exitOK {
 		t.Fatalf("exit code %d\n%s%s", code, out, errs)
