@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/url"
 	"time"
 
@@ -92,6 +93,7 @@ func (k *kubectl) observe(ctx context.Context, node string, o observeOptions) er
 		return err
 	}
 	s := &events{show: show}
+	said := messages.Position{Seq: math.MaxUint64} // where the last cut was that the user knows of
 	for {
 		err := k.request(ctx, node, "events", values, s.read)
 		var lost noAgentError
@@ -103,7 +105,10 @@ func (k *kubectl) observe(ctx context.Context, node string, o observeOptions) er
 		case s.last.Seq == 0 && time.Since(begun) < firstTry:
 			return err
 		}
-		k.a.notice("lost the connection to the agent of node " + node + "; continuing")
+		if said != s.last {
+			k.a.notice("lost the connection to the agent of node " + node + "; continuing")
+			said = s.last
+		}
 		select {
 		case <-ctx.Done():
 			return nil
