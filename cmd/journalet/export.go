@@ -17,6 +17,7 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/agent"
+	"github.com/journalet/journalet/runtime/durable"
 	"github.com/journalet/journalet/runtime/history/bundle"
 	"github.com/journalet/journalet/runtime/history/describe"
 )
@@ -255,39 +256,13 @@ func buffered(w io.Writer, write func(io.Writer) error) error {
 
 // writeNew writes a file of permission 0600, so that it is there whole or not at all. Without replace it never
 // replaces one.
-func writeNew(path string, replace bool, write func(io.Writer) error) (err error) {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*.part") // of permission 0600
-	if err != nil {
-		return err
+func writeNew(path string, replace bool, write func(io.Writer) error) error {
+	err := durable.Stream(path, 0o600, func(from, to string) error { return moveTo(from, to, replace) },
+		func(w io.Writer) error { return buffered(w, write) })
+	if err == nil {
+		_ = durable.SyncDir(filepath.Dir(path)) // where the file system can
 	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(f.Name())
-		}
-	}()
-	if err := buffered(f, write); err != nil {
-		return err
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := moveTo(f.Name(), path, replace); err != nil {
-		return err
-	}
-	syncDir(dir)
-	return nil
-}
-
-// syncDir makes a new name in a directory survive a power cut, where the file system can.
-func syncDir(dir string) {
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return
-	}
-	_ = unix.Fsync(fd)
-	_ = unix.Close(fd)
+	return err
 }
 
 // moveTo gives a written file its name.

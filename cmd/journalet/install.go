@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,8 +18,6 @@ const (
 	systemdDir  = "/run/systemd/system"
 	unitName    = "journalet.service"
 	kubeletUnit = "kubelet.service"
-	// kubeletPath is where kubelet.service has its program.
-	kubeletPath = "/usr/bin/kubelet"
 	maxSaidText = 4 << 10
 )
 
@@ -30,7 +27,7 @@ type installOptions struct {
 }
 
 func (o *installOptions) addFlags(cmd *cobra.Command) {
-	o.Unit, o.Flags = systemd.Unit, systemd.Flags
+	o.Unit, o.Flags, o.Links = systemd.Unit, systemd.Flags, []string{pluginName, pluginCompleteName}
 	f := cmd.Flags()
 	f.StringVar(&o.Root, "root", "/", "install below this directory, such as that of an image; systemd is left alone then")
 	f.StringVar(&o.Prefix, "prefix", "/usr/local", "directory whose bin has the program")
@@ -99,16 +96,10 @@ func (a *app) install(ctx context.Context, p *install.Plan, o installOptions) er
 
 // units are the units that may run the program.
 func (o *installOptions) units() []string {
-	if o.isKubelet() {
+	if o.IsKubelet() {
 		return []string{unitName, kubeletUnit}
 	}
 	return []string{unitName}
-}
-
-// isKubelet reports whether the program is in the kubelet's place (ADR 060).
-func (o *installOptions) isKubelet() bool {
-	to, err := os.Readlink(filepath.Join(o.Root, kubeletPath))
-	return err == nil && to == filepath.Join(o.Prefix, "bin", "journalet")
 }
 
 func (a *app) uninstallCommand() *cobra.Command {
@@ -123,9 +114,6 @@ func (a *app) uninstallCommand() *cobra.Command {
 			"  systemctl stop journalet && journalet reset && journalet uninstall",
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.isKubelet() {
-				return fmt.Errorf("%s leads to the program: give the kubelet its place back first", kubeletPath)
-			}
 			p, err := install.Uninstall(o.Options)
 			if err != nil {
 				return err

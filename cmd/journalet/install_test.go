@@ -30,7 +30,7 @@ func TestInstallAndUninstallBelowAnotherRoot(t *testing.T) {
 		!strings.HasSuffix(string(flags), "\nJOURNALET_ARGS=\n") {
 		t.Errorf("%s\n%s", unit, flags)
 	}
-	kubelet := filepath.Join(root, kubeletPath)
+	kubelet := filepath.Join(root, "usr/bin/kubelet")
 	must.OK(t, os.MkdirAll(filepath.Dir(kubelet), 0o750))
 	must.OK(t, os.Symlink("/usr/local/bin/journalet", kubelet))
 	if code, _, errs = run(t.Context(), "uninstall", "--root", root); code != exitError ||

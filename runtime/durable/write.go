@@ -2,6 +2,7 @@ package durable
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -53,6 +54,25 @@ func WriteIn(root *os.Root, name string, data []byte) error {
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// Stream writes a file with a mode of its own, so that it is there whole or not at all: write gets a new file beside
+// it, which rename gives its name once it is synced. The directory is left to SyncDir.
+func Stream(path string, mode fs.FileMode, rename func(from, to string) error, write func(io.Writer) error) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*"+PartSuffix)
+	if err != nil {
+		return err
+	}
+	if err = write(f); err == nil {
+		err = errors.Join(f.Chmod(mode), f.Sync())
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // what failed is the error
+	}
+	return err
 }
 
 // SyncDir makes names of a directory, new and removed ones, survive a crash.

@@ -15,26 +15,22 @@ import (
 
 // program plans to copy the program. A program that runs is replaced, not written to.
 func (p *Plan) program(o *Options) error {
-	path := o.bin(name)
-	info, err := os.Lstat(o.at(path))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		p.add(path, Create, "", func() error { return copyFile(o.Program, o.at(path)) })
-		return nil
-	case err != nil:
-		return err
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is no regular file: remove it first", o.at(path))
-	}
-	same, err := equal(o.Program, o.at(path))
+	path, action := o.bin(name), Create
+	there, err := o.regular(path)
 	if err != nil {
 		return err
 	}
-	if same {
-		p.add(path, Unchanged, "", nothing)
-		return nil
+	if there {
+		same, err := equal(o.Program, o.at(path))
+		if err != nil {
+			return err
+		}
+		if action = Replace; same {
+			p.add(path, Unchanged, "", nothing)
+			return nil
+		}
 	}
-	p.add(path, Replace, "", func() error { return copyFile(o.Program, o.at(path)) })
+	p.add(path, action, "", func() error { return copyFile(o.Program, o.at(path)) })
 	return nil
 }
 
@@ -121,28 +117,16 @@ func put(path string, mode fs.FileMode, data []byte) error {
 	return write(path, mode, bytes.NewReader(data))
 }
 
-func write(path string, mode fs.FileMode, from io.Reader) (err error) {
+func write(path string, mode fs.FileMode, from io.Reader) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // for everybody, as the directories of a system are
 		return err
 	}
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+	err := durable.Stream(path, mode, os.Rename, func(w io.Writer) error {
+		_, err := io.Copy(w, from)
+		return err
+	})
 	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(f.Name())
-		}
-	}()
-	if _, err := io.Copy(f, from); err != nil {
-		return err
-	}
-	if err := errors.Join(f.Chmod(mode), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
 	return durable.SyncDir(dir)

@@ -16,6 +16,8 @@ const (
 	name = "journalet"
 	// packaged is where packages have the program.
 	packaged = "/usr/bin/journalet"
+	// kubelet is where kubelet.service has its program.
+	kubelet = "/usr/bin/kubelet"
 	// UnitPath is the unit.
 	UnitPath = "/etc/systemd/system/journalet.service"
 	// FlagsPath is the file with the agent's flags, which the unit reads.
@@ -27,9 +29,6 @@ const (
 	// old is what a file is named after that had been changed.
 	old = ".old"
 )
-
-// links are the names under which the program is a plugin of kubectl.
-var links = []string{"kubectl-journalet", "kubectl_complete-journalet"}
 
 // Action is what becomes of a path.
 type Action string
@@ -58,8 +57,9 @@ type Options struct {
 	Root string
 	// Prefix is the directory whose bin has the program: /usr/local.
 	Prefix string
-	// Program is the file to copy.
+	// Program is the file to copy, Links are the other names that it has beside it.
 	Program string
+	Links   []string
 	// Unit is the systemd unit for the program in /usr/local/bin, Flags the file with the agent's flags.
 	Unit, Flags []byte
 }
@@ -111,7 +111,7 @@ func Install(o Options) (*Plan, error) {
 	if err := p.program(&o); err != nil {
 		return nil, err
 	}
-	for _, link := range links {
+	for _, link := range o.Links {
 		if err := p.link(&o, o.bin(link)); err != nil {
 			return nil, err
 		}
@@ -119,25 +119,39 @@ func Install(o Options) (*Plan, error) {
 	if err := p.unitFile(&o); err != nil {
 		return nil, err
 	}
-	if there, err := exists(o.at(FlagsPath)); err != nil {
+	err := p.ifMissing(&o, FlagsPath, func() error { return put(o.at(FlagsPath), 0o644, o.Flags) })
+	if err != nil {
 		return nil, err
-	} else if there {
-		p.add(FlagsPath, Unchanged, "", nothing)
-	} else {
-		p.add(FlagsPath, Create, "", func() error { return put(o.at(FlagsPath), 0o644, o.Flags) })
 	}
-	if there, err := exists(o.at(pods)); err != nil {
-		return nil, err
-	} else if there {
-		p.add(pods, Unchanged, "", nothing)
-	} else {
-		p.add(pods, Create, "", func() error { return os.MkdirAll(o.at(pods), 0o750) })
-	}
-	return p, nil
+	return p, p.ifMissing(&o, pods, func() error { return os.MkdirAll(o.at(pods), 0o750) })
 }
 
-// Uninstall plans the removal. What is the operator's stays, as do pods, journal and volumes.
+// ifMissing plans to create what is the operator's once it is there.
+func (p *Plan) ifMissing(o *Options, path string, create func() error) error {
+	there, err := exists(o.at(path))
+	switch {
+	case err != nil:
+		return err
+	case there:
+		p.add(path, Unchanged, "", nothing)
+	default:
+		p.add(path, Create, "", create)
+	}
+	return nil
+}
+
+// IsKubelet reports whether the program is in the kubelet's place (ADR 060).
+func (o *Options) IsKubelet() bool {
+	to, err := os.Readlink(o.at(kubelet))
+	return err == nil && to == o.bin(name)
+}
+
+// Uninstall plans the removal. It fails while the program is in the kubelet's place. What is the operator's stays, and
+// so do pods, journal and volumes.
 func Uninstall(o Options) (*Plan, error) {
+	if o.IsKubelet() {
+		return nil, fmt.Errorf("%s leads to the program: give the kubelet its place back first", kubelet)
+	}
 	p := &Plan{}
 	unit, err := o.read(UnitPath)
 	switch {
@@ -148,7 +162,7 @@ func Uninstall(o Options) (*Plan, error) {
 	case unit != nil:
 		p.setAside(&o, UnitPath)
 	}
-	for _, link := range links {
+	for _, link := range o.Links {
 		to, err := os.Readlink(o.at(o.bin(link)))
 		if err == nil && to == name {
 			p.remove(&o, o.bin(link))
@@ -173,16 +187,23 @@ func Uninstall(o Options) (*Plan, error) {
 
 // read returns a file below the root, nil if it is not there. It is a regular file, or an error.
 func (o *Options) read(path string) ([]byte, error) {
-	info, err := os.Lstat(o.at(path))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err == nil && !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no regular file: remove it first", o.at(path))
-	case err != nil:
+	there, err := o.regular(path)
+	if err != nil || !there {
 		return nil, err
 	}
 	return bounded.ReadFile(o.at(path), maxUnit)
+}
+
+// regular reports whether a path below the root is there. It is a regular file, or an error.
+func (o *Options) regular(path string) (there bool, err error) {
+	info, err := os.Lstat(o.at(path))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err == nil && !info.Mode().IsRegular():
+		return false, fmt.Errorf("%s is no regular file: remove it first", o.at(path))
+	}
+	return err == nil, err
 }
 
 func exists(path string) (bool, error) {

@@ -19,7 +19,8 @@ func machine(t *testing.T) Options {
 	must.OK(t, os.WriteFile(program, bytes.Repeat([]byte("v1"), 1<<20), 0o600))
 	return Options{
 		Root: t.TempDir(), Prefix: "/usr/local", Program: program,
-		Unit: []byte("ExecStart=/usr/local/bin/journalet run\n"), Flags: []byte("JOURNALET_ARGS=\n"),
+		Links: []string{"kubectl-journalet", "kubectl_complete-journalet"},
+		Unit:  []byte("ExecStart=/usr/local/bin/journalet run\n"), Flags: []byte("JOURNALET_ARGS=\n"),
 	}
 }
 
