@@ -65,7 +65,7 @@ func (a *app) pluginCommand() *cobra.Command {
 // kubectl sends requests to the API server, and through it to agents.
 type kubectl struct {
 	a *app
-	// flags are those that it gets itself, but for --node.
+	// flags are --node and the flags that are kubectl's own.
 	flags           *pflag.FlagSet
 	node, namespace string
 }
@@ -123,10 +123,10 @@ func (k *kubectl) run(cmd *exec.Cmd, f func(io.Reader) error) error {
 	return failed
 }
 
-// output returns what kubectl prints, at most limit bytes.
-func (k *kubectl) output(ctx context.Context, limit int64, args ...string) (out []byte, err error) {
+// output returns a short text that kubectl prints.
+func (k *kubectl) output(ctx context.Context, args ...string) (out []byte, err error) {
 	err = k.run(k.command(ctx, args...), func(r io.Reader) error {
-		out, err = bounded.ReadAll(r, limit)
+		out, err = bounded.ReadAll(r, maxChildAnswer)
 		return err
 	})
 	return out, err
@@ -150,8 +150,8 @@ func (k *kubectl) request(ctx context.Context, node, name string, q url.Values, 
 	return err
 }
 
-// nodePod is a pod, and the node that it is or was on. The UID is empty if the API server was not asked; a static pod
-// has that of its mirror pod.
+// nodePod is a pod, and the node that it is or was on. The UID is empty if the API server was not asked; for a static
+// pod it is the mirror pod's UID.
 type nodePod struct{ node, pod, uid string }
 
 // find finds a pod.
@@ -170,7 +170,7 @@ func (k *kubectl) find(ctx context.Context, name string) (at nodePod, err error)
 	} else {
 		args = append(args, "--", name)
 	}
-	out, err := k.output(ctx, maxChildAnswer, args...)
+	out, err := k.output(ctx, args...)
 	var missing notFoundError
 	if errors.As(err, &missing) {
 		return at, notFoundError{fmt.Errorf("%w; if it was deleted, name the node that it ran on with --node", err)}
@@ -189,7 +189,7 @@ func (k *kubectl) completeNames(resource string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
-		out, err := k.output(ctx, maxChildAnswer, "get", resource, "-o", "jsonpath={.items[*].metadata.name}")
+		out, err := k.output(ctx, "get", resource, "-o", "jsonpath={.items[*].metadata.name}")
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

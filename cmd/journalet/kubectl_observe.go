@@ -100,7 +100,7 @@ func (k *kubectl) observe(ctx context.Context, node string, o observeOptions) er
 		switch {
 		case o.follow && ctx.Err() != nil:
 			return nil
-		case !o.follow, s.failed != nil, err != nil && !errors.As(err, &lost):
+		case !o.follow, err != nil && !errors.As(err, &lost):
 			return err
 		case s.last.Seq == 0 && time.Since(begun) < firstTry:
 			return err
@@ -136,9 +136,8 @@ func (a *app) eventPrinter(node string) (func(*journal.Event) error, error) {
 
 // events prints a stream of events, each once.
 type events struct {
-	show   func(*journal.Event) error
-	last   messages.Position // of the last event that was printed
-	failed error             // of printing
+	show func(*journal.Event) error
+	last messages.Position // of the last event that was printed
 }
 
 func (s *events) read(r io.Reader) error {
@@ -155,8 +154,8 @@ func (s *events) read(r io.Reader) error {
 		if !s.last.Before(e.Position()) {
 			continue
 		}
-		if s.failed = s.show(&e); s.failed != nil {
-			return s.failed
+		if err := s.show(&e); err != nil {
+			return err
 		}
 		s.last = e.Position()
 	}

@@ -136,11 +136,6 @@ func (o *observeOptions) check(cmd *cobra.Command) error {
 }
 
 func (a *app) observe(ctx context.Context, c *query.Client, o observeOptions) error {
-	if o.filter.Cause > 0 {
-		if _, err := c.Record(ctx, o.filter.Cause); err != nil {
-			return err
-		}
-	}
 	q := query.WatchRequest{From: o.from, All: !o.follow, Filter: o.filter, Follow: o.follow, Notice: a.notice}
 	if o.since > 0 {
 		q.Since = a.now().Add(-o.since)
@@ -190,14 +185,8 @@ type eventView struct {
 }
 
 func newEventView(ctx context.Context, a *app, c *query.Client) *eventView {
-	v := &eventView{a: a, ctx: ctx, d: describe.New(), colour: a.out.colour()}
+	v := &eventView{a: a, ctx: ctx, d: c.Names(ctx), colour: a.out.colour()}
 	v.renderer = describe.NewRenderer(v.d, c.Lines)
-	// Without names pods are shown by their UIDs.
-	if pods, err := c.Pods(ctx, ""); err == nil {
-		for i := range pods.Items {
-			v.d.Name(string(pods.Items[i].UID), pods.Items[i].Namespace, pods.Items[i].Name)
-		}
-	}
 	return v
 }
 

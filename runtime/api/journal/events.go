@@ -40,11 +40,6 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 		return badRequest(err.Error())
 	}
 	return s.connect(r.Context(), func(c *query.Client) error {
-		if q.Cause > 0 {
-			if _, err := c.Record(r.Context(), q.Cause); err != nil {
-				return err
-			}
-		}
 		return s.watch(r.Context(), c, q, w)
 	})
 }
@@ -54,7 +49,7 @@ func (s *server) watch(ctx context.Context, c *query.Client, q query.WatchReques
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	out := bufio.NewWriterSize(w, eventsBuffer)
 	encoder := json.NewEncoder(out)
-	names := named(ctx, c)
+	names := c.Names(ctx)
 	renderer := describe.NewRenderer(names, c.Lines)
 	err := c.Watch(ctx, q, func(f messages.Flat) error {
 		e := Event{renderer.Render(ctx, f), f.Author}
@@ -73,17 +68,4 @@ func (s *server) watch(ctx context.Context, c *query.Client, q query.WatchReques
 		return err
 	}
 	return out.Flush()
-}
-
-// named returns a describer with the names of the pods that there are. Others are shown by their UIDs until an event
-// names them.
-func named(ctx context.Context, c *query.Client) *describe.Describer {
-	d := describe.New()
-	if pods, err := c.Pods(ctx, ""); err == nil {
-		for i := range pods.Items {
-			p := &pods.Items[i]
-			d.Name(string(p.UID), p.Namespace, p.Name)
-		}
-	}
-	return d
 }

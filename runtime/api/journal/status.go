@@ -13,7 +13,7 @@ import (
 	"github.com/journalet/journalet/runtime/history/bundle"
 )
 
-// reasons are those of a Status by its code; of others the client knows the code alone.
+// reasons are the reasons of a Status, by its code. A Status with another code has no reason.
 var reasons = map[int]metav1.StatusReason{
 	http.StatusBadRequest: metav1.StatusReasonBadRequest, http.StatusNotFound: metav1.StatusReasonNotFound,
 	http.StatusTooManyRequests:     metav1.StatusReasonTooManyRequests,

@@ -46,7 +46,7 @@ func NewClient(ctx context.Context, nc *nats.Conn, listen Listener, node string)
 	return newClient(ctx, nc, listen, node, discoverMore)
 }
 
-// Dial connects to the agent whose bus has its files in dir. The errors are those of bus.Dial, and ErrNoAgent.
+// Dial connects to the agent whose bus has its files in dir. Its errors are bus.Dial's, and ErrNoAgent.
 func Dial(ctx context.Context, dir string, opts ...nats.Option) (*Client, error) {
 	nc, err := bus.Dial(ctx, dir, opts...)
 	if err != nil {
@@ -202,6 +202,19 @@ func (c *Client) Pod(ctx context.Context, q PodRequest) (*PodReport, error) {
 func (c *Client) Read(ctx context.Context, q ReadRequest) (*Page, error) {
 	a := &Page{}
 	return a, c.request(ctx, RecordsRead, q, a, clientTimeout)
+}
+
+// Names returns a describer that knows the names of the pods that there are. Others are shown by their UIDs until an
+// event names them.
+func (c *Client) Names(ctx context.Context) *describe.Describer {
+	d := describe.New()
+	if pods, err := c.Pods(ctx, ""); err == nil {
+		for i := range pods.Items {
+			p := &pods.Items[i]
+			d.Name(string(p.UID), p.Namespace, p.Name)
+		}
+	}
+	return d
 }
 
 // Record returns one record.

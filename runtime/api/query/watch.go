@@ -85,10 +85,15 @@ type watcher struct {
 }
 
 // Watch calls f for each event, once and in the journal's order: for the past ones, then, with Follow, for new ones. It
-// returns the context's error, f's error, or, without Follow, nil at the journal's end.
+// returns the context's error, f's error, or, without Follow, nil at the journal's end. A Cause has to be there.
 func (c *Client) Watch(ctx context.Context, q WatchRequest, f func(messages.Flat) error) error {
 	if err := q.Check(); err != nil {
 		return err
+	}
+	if q.Cause > 0 {
+		if _, err := c.Record(ctx, q.Cause); err != nil {
+			return err
+		}
 	}
 	q.Node, q.Record = c.node, c.flats(ctx)
 	w := &watcher{c: c, q: q, f: f, resync: make(chan struct{}, 1)}
