@@ -32,7 +32,7 @@ func (a *Actor) cannotRun(pod *corev1.Pod, q *journaletv1.AdmissionRequested) *r
 	if what := q.GetUnsupported(); what != "" {
 		return &rejection{ReasonUnsupported, "this node does not support " + what}
 	}
-	if r := unsupported(pod); r != nil {
+	if r := unsupported(c, pod); r != nil {
 		return r
 	}
 	if r := a.misfit(pod); r != nil {
@@ -55,13 +55,14 @@ func unconfinable(c *journaletv1.AgentConfig, pod *corev1.Pod) *rejection {
 	return &rejection{"AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host"}
 }
 
-// unsupported returns the rejection of a pod that needs what no Linux node of ours supports; nil for none.
-func unsupported(pod *corev1.Pod) *rejection {
+// unsupported returns the rejection of a pod that needs what this node does not support, whatever is free; nil for
+// none.
+func unsupported(c *journaletv1.AgentConfig, pod *corev1.Pod) *rejection {
 	if pod == nil {
 		return nil
 	}
-	if name := unsafeSysctl(pod); name != "" {
-		return &rejection{"SysctlForbidden", fmt.Sprintf("forbidden sysctl: %q not allowlisted", name)}
+	if why := forbiddenSysctl(c, pod); why != "" {
+		return &rejection{"SysctlForbidden", "forbidden sysctl: " + why}
 	}
 	if system, named := pod.Labels[corev1.LabelOSStable]; named && system != string(corev1.Linux) {
 		return &rejection{"PodOSSelectorNodeLabelDoesNotMatch",
@@ -115,32 +116,6 @@ func (a *Actor) untolerated(pod *corev1.Pod, q *journaletv1.AdmissionRequested) 
 		}
 	}
 	return nil
-}
-
-// safeSysctls are the sysctls that affect only their pod (kubelet: SafeSysctlAllowlist, for kernels that have them in a
-// namespace). No other is allowed: there is no setting to allow one yet.
-var safeSysctls = []string{
-	"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range",
-	"net.ipv4.ip_unprivileged_port_start", "net.ipv4.ip_local_reserved_ports", "net.ipv4.tcp_keepalive_time",
-	"net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes",
-	"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem",
-}
-
-// unsafeSysctl returns the first sysctl of a pod that would affect more than the pod; "" for none. It is not on the
-// list, or its namespace is shared with the node.
-func unsafeSysctl(pod *corev1.Pod) string {
-	if pod.Spec.SecurityContext == nil {
-		return ""
-	}
-	for _, s := range pod.Spec.SecurityContext.Sysctls {
-		name := strings.ReplaceAll(s.Name, "/", ".")
-		if !slices.Contains(safeSysctls, name) ||
-			pod.Spec.HostNetwork && strings.HasPrefix(name, "net.") ||
-			pod.Spec.HostIPC && strings.HasPrefix(name, "kernel.shm") {
-			return s.Name
-		}
-	}
-	return ""
 }
 
 // noRoom returns the rejection of a pod for which resources or host ports are short; nil if it fits, at the latest

@@ -64,6 +64,7 @@ func (a *app) otherConfig(o replayOptions) (func(*journaletv1.AgentConfig), erro
 			// As runtime/agent does, for the fields of a KubeletConfiguration. The concurrency of calls is a flag.
 			c.MaxPods, c.PullConcurrency = uint32(max(0, cfg.MaxPods)), uint32(max(1, cfg.MaxParallelImagePulls))
 			c.MaxContainerBackOff = durationpb.New(cfg.MaxContainerRestartPeriod)
+			c.AllowedUnsafeSysctls = cfg.AllowedUnsafeSysctls
 		})
 	}
 	if o.allocatable != "" {

@@ -81,8 +81,8 @@ var bounds = map[string]int{
 // field of a fact needs a decision here.
 var fields = map[class][]string{
 	name: {
-		"AgentConfig.node_labels", "AgentConfig.node_name", "AgentConfig.sources", "AgentStarted.agent_id",
-		"AgentStarted.boot_id", "AgentStarted.found_resources", "AgentStarted.found_user_namespaces",
+		"AgentConfig.allowed_unsafe_sysctls", "AgentConfig.node_labels", "AgentConfig.node_name", "AgentConfig.sources",
+		"AgentStarted.agent_id", "AgentStarted.boot_id", "AgentStarted.found_resources", "AgentStarted.found_user_namespaces",
 		"AgentStarted.version", "ApiDeleteFinished.uid", "ApiPod.ready_containers",
 		"CallFinished.container_id", "CallFinished.image_ref",
 		"CallFinished.intent_id", "CallFinished.missing_volume_image", "CallFinished.requester",

@@ -122,6 +122,7 @@ func (a *agent) recordedConfig() *journaletv1.AgentConfig {
 		MaxContainerBackOff: durationpb.New(a.cfg.MaxContainerRestartPeriod),
 		ShutdownGroups:      a.cfg.Shutdown.Groups(),
 		Sources:             a.sources(), AppArmor: a.facts.AppArmor, UserNamespaces: a.userNamespaces(),
+		Kernel: a.facts.Kernel, AllowedUnsafeSysctls: a.cfg.AllowedUnsafeSysctls,
 		ImageGarbageCollection:     a.cfg.ImageGC.Config(),
 		Eviction:                   a.cfg.Eviction.Config(),
 		Managers:                   a.facts.Managers,

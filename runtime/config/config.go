@@ -140,6 +140,8 @@ type Config struct {
 	SwapBehavior string
 	// UserNamespaceIDs is how many ids a pod with a user namespace of its own gets.
 	UserNamespaceIDs int64
+	// AllowedUnsafeSysctls are sysctls that pods may set besides the safe ones, by name or as patterns that end in *.
+	AllowedUnsafeSysctls []string
 	// ProtectKernelDefaults refuses to start while a kernel setting differs from the one that pods rely on.
 	ProtectKernelDefaults bool
 	// CRIConcurrency bounds the start calls under way; 1 serializes all calls.

@@ -57,7 +57,7 @@ func (c *Config) KubeletConfiguration() (any, error) {
 	k.EvictionPressureTransitionPeriod.Duration = c.Eviction.Transition
 	k.UserNamespaces = &kubeletconfig.UserNamespaces{IDsPerPod: new(c.UserNamespaceIDs)}
 	k.VolumeStatsAggPeriod.Duration = c.VolumeStatsAggPeriod
-	k.ProtectKernelDefaults = c.ProtectKernelDefaults
+	k.ProtectKernelDefaults, k.AllowedUnsafeSysctls = c.ProtectKernelDefaults, c.AllowedUnsafeSysctls
 	k.MemorySwap.SwapBehavior = c.SwapBehavior
 	if c.MemoryThrottlingFactor != 0 {
 		k.MemoryThrottlingFactor = new(c.MemoryThrottlingFactor)

@@ -279,6 +279,7 @@ oomScoreAdj: -500
 memoryThrottlingFactor: 0.9
 memoryReservationPolicy: TieredReservation
 makeIPTablesUtilChains: false
+allowedUnsafeSysctls: [net.core.*]
 `
 	c := Defaults()
 	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)

@@ -249,8 +249,9 @@ var fields = withCluster(map[string]field{
 	"runOnce":      {ignored: "the kubelet refuses it by now; pass --once to journalet run"},
 	"protectKernelDefaults": {flag: "protect-kernel-defaults",
 		apply: set(func(c *Config, k *kubeletConfig) { c.ProtectKernelDefaults = k.ProtectKernelDefaults })},
-	"allowedUnsafeSysctls": {ignored: notSupported},
-	"defaultPodSysctls":    {ignored: notSupported},
+	"allowedUnsafeSysctls": {apply: set(
+		func(c *Config, k *kubeletConfig) { c.AllowedUnsafeSysctls = k.AllowedUnsafeSysctls })},
+	"defaultPodSysctls": {ignored: notSupported},
 })
 
 func noop(*Config, *kubeletConfig, string) error { return nil }

@@ -108,7 +108,6 @@ func TestEveryFlagOfTheKubeletIsTaken(t *testing.T) {
 
 func TestFlagOfTheKubeletIsAFieldOfTheConfiguration(t *testing.T) {
 	for flag, field := range map[string]string{
-		"--allowed-unsafe-sysctls=net.core.*,kernel.msg*":     "allowedUnsafeSysctls",
 		"--eviction-soft-grace-period=memory.available=1m30s": "evictionSoftGracePeriod",
 		"--feature-gates=AllAlpha=true":                       "featureGates",
 		"--vmodule=a=1,b*=2":                                  "logging.vmodule",

@@ -55,6 +55,8 @@ type NodeFacts struct {
 	SwapBytes int64
 	// AppArmor: the kernel confines processes by AppArmor profiles.
 	AppArmor bool
+	// Kernel is its version; nil: unknown.
+	Kernel *journaletv1.KernelVersion
 	// UserNamespaces are the ids for pods with user namespaces of their own.
 	UserNamespaces IDRange
 	// Managers are how CPUs and memory are given to containers alone; nil: they are not.
@@ -110,6 +112,7 @@ func (c *Config) nodeFacts(root, host string, n network) (*NodeFacts, error) {
 		return nil, err
 	}
 	f.AppArmor, f.HugePages, f.SwapBytes = appArmor(root), hugePages(root), memoryField(root, "SwapTotal")
+	f.Kernel = kernelVersion(root)
 	return f, nil
 }
 

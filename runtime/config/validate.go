@@ -236,7 +236,7 @@ func (c *Config) validateNode() []error {
 			errs = append(errs, err)
 		}
 	}
-	return slices.Concat(errs, c.Eviction.validate(), c.Managers.validate())
+	return slices.Concat(errs, c.Eviction.validate(), c.Managers.validate(), c.validateSysctls())
 }
 
 // parseNodeIPs parses one address, or one of each family.

@@ -134,6 +134,7 @@ func nodeOptions() node.Options {
 			"kubernetes.io/hostname": nodeName, "kubernetes.io/os": "linux", "disk": "ssd", "cores": "8",
 		},
 		MemoryCapacity: 8 << 30, Clock: clock.RealClock{},
+		AllowedUnsafeSysctls: []string{"kernel.msg*", "user.*", "net/core/*"},
 		Allocatable: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("7Gi"),
 			corev1.ResourceEphemeralStorage: resource.MustParse("10Gi"), corev1.ResourcePods: quantity(110),

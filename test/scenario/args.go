@@ -1,11 +1,14 @@
 package scenario
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/cockroachdb/datadriven"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/journalet/journalet/messages/journaletv1"
 )
 
 // arg returns the value of a command's argument, or def. The functions below panic if a value is invalid: the scenario
@@ -45,4 +48,17 @@ func duration(d *datadriven.TestData, key string, def time.Duration) time.Durati
 func quantity(d *datadriven.TestData, key, def string) *resource.Quantity {
 	q := resource.MustParse(arg(d, key, def))
 	return &q
+}
+
+// kernel returns the kernel's version of a command, such as 5.4; nil if it has none.
+func kernel(d *datadriven.TestData) *journaletv1.KernelVersion {
+	text := arg(d, "kernel", "")
+	if text == "" {
+		return nil
+	}
+	v := &journaletv1.KernelVersion{}
+	if _, err := fmt.Sscanf(text, "%d.%d", &v.Major, &v.Minor); err != nil {
+		panic(err)
+	}
+	return v
 }

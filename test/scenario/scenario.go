@@ -194,6 +194,7 @@ func (s *Scenario) start(d *datadriven.TestData) (string, error) {
 			First: 65536, Pods: uint32(number(d, "user-namespaces", 200)), IdsPerPod: 65536,
 		},
 	}
+	c.AllowedUnsafeSysctls, c.Kernel = values(d, "sysctls"), kernel(d)
 	c.Managers = managers(d)
 	c.ShutdownGroups = shutdownGroups(d)
 	c.Eviction = nodeEviction

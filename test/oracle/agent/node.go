@@ -29,7 +29,10 @@ func NewNode(o node.Options) *Node {
 	n.err = n.actor.Evolve(actors.Event{Seq: n.seq, Author: messages.Agent, Body: &journaletv1.Event{
 		Kind: &journaletv1.Event_AgentStarted{AgentStarted: &journaletv1.AgentStarted{Config: &journaletv1.AgentConfig{
 			NodeName: o.NodeName, NodeLabels: o.NodeLabels, MaxPods: uint32(o.Allocatable.Pods().Value()),
-			Sources: []string{messages.APISource, messages.FileSource},
+			Sources:              []string{messages.APISource, messages.FileSource},
+			AllowedUnsafeSysctls: o.AllowedUnsafeSysctls,
+			// The kubelet's side reads the machine's, which has every safe sysctl from this version on.
+			Kernel: &journaletv1.KernelVersion{Major: 4, Minor: 15},
 			Allocatable: &journaletv1.NodeCapacity{
 				MilliCpu: o.Allocatable.Cpu().MilliValue(), MemoryBytes: o.Allocatable.Memory().Value(),
 				EphemeralStorageBytes: o.Allocatable.StorageEphemeral().Value(),

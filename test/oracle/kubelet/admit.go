@@ -27,7 +27,8 @@ func NewAdmission(o Options) *Admission {
 	here := nodeOf(o)
 	find := func(context.Context, bool) (*v1.Node, error) { return here.DeepCopy(), nil }
 	none := func(*framework.NodeInfo, *lifecycle.PodAdmitAttributes) error { return nil }
-	sysctls, err := sysctl.NewAllowlist(sysctl.SafeSysctlAllowlist(context.Background()))
+	sysctls, err := sysctl.NewAllowlist(append(sysctl.SafeSysctlAllowlist(context.Background()),
+		o.AllowedUnsafeSysctls...))
 	if err != nil {
 		panic(fmt.Sprintf("the kubelet's list of sysctls: %v", err))
 	}

@@ -19,7 +19,9 @@ type Options struct {
 	// RootDir and PodLogDir are directories of this test.
 	RootDir, PodLogDir string
 	SeccompDefault     bool
-	CgroupV2           bool
+	// AllowedUnsafeSysctls are allowed besides the safe ones.
+	AllowedUnsafeSysctls []string
+	CgroupV2             bool
 	// HugePages are the machine's sizes of huge pages. Swap: the node's cgroups can limit swap.
 	HugePages      []string
 	Swap           bool

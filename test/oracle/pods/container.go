@@ -32,7 +32,8 @@ func (m *Generator) podSecurity(s *corev1.PodSpec) corev1.PodSecurityContext {
 	for range m.r.IntN(3) {
 		name := value(m, []string{"net.ipv4.tcp_syncookies", "kernel.shm_rmid_forced", "net.ipv4.ip_unprivileged_port_start",
 			"net/ipv4/ip_local_port_range", "kernel.msgmax", "vm.swappiness", "fs.mqueue.msg_max",
-			"net.ipv4.conf.eth0/1.forwarding"},
+			"net.ipv4.conf.eth0/1.forwarding", "net.ipv4.tcp_notsent_lowat", "net/core/somaxconn",
+			"user.max_net_namespaces"},
 			[]string{"", "Kernel.x", "net..x", "a b", strings.Repeat("a", 254), "."})
 		if m.r.IntN(1000) >= m.Bad && (seen[name] || s.HostNetwork && strings.HasPrefix(name, "net") ||
 			s.HostIPC && (strings.HasPrefix(name, "kernel") || strings.HasPrefix(name, "fs"))) {
