@@ -2,6 +2,7 @@ package pod
 
 import (
 	"cmp"
+	"math"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -85,6 +86,26 @@ func (a *Actor) unapplied() bool {
 	return false
 }
 
+// The units of a CPU quota: microseconds. leastQuotaMicros is the kernel's (kubelet: cm.MinQuotaPeriod).
+const (
+	defaultPeriodMicros = 100_000
+	leastQuotaMicros    = 1000
+	milliPerCPU         = 1000
+)
+
+// enforcedLimit returns the limit of CPU that a runtime reports of a container with a limit, in thousandths of a CPU;
+// 0: none. The shorter the period, the larger the least limit, and the coarser what lies between.
+func enforcedLimit(by *journaletv1.CpuQuota, millis int64) int64 {
+	period := cmp.Or(by.GetPeriod().AsDuration().Microseconds(), defaultPeriodMicros)
+	switch {
+	case by.GetOff() || millis == 0:
+		return 0
+	case millis > math.MaxInt64/period: // more than any machine has
+		return millis
+	}
+	return max(millis*period/milliPerCPU, leastQuotaMicros) * milliPerCPU / period
+}
+
 // The bounds of a cgroup's CPU values. All values at or below the least ones are the same to the kernel: the allocated
 // value is reported then (kubelet: cm.MinShares and cm.MinMilliCPULimit).
 const (
@@ -99,10 +120,6 @@ const (
 func (a *Actor) appliedBy(c *corev1.Container, reported *journaletv1.Resources) *journaletv1.Resources {
 	applied := resources.OfContainer(a.manifest, c)
 	shares := func(millis int64) int64 { return min(max(millis, leastCPURequestMillis), mostCPURequestMillis) }
-	quota := applied.GetCpuLimitMillis()
-	if quota > 0 {
-		quota = max(quota, leastCPULimitMillis)
-	}
 	sharesOfRequest := shares(applied.GetCpuRequestMillis())
 	if applied.GetCpuRequestMillis() == 0 && reported.GetCpuRequestMillis() == shares(applied.GetCpuLimitMillis()) {
 		// A container without a CPU request is created with shares by its limit.
@@ -111,7 +128,7 @@ func (a *Actor) appliedBy(c *corev1.Container, reported *journaletv1.Resources) 
 	if reported.GetCpuRequestMillis() != sharesOfRequest {
 		applied.CpuRequestMillis = reported.GetCpuRequestMillis()
 	}
-	if reported.GetCpuLimitMillis() != quota {
+	if reported.GetCpuLimitMillis() != enforcedLimit(a.state.GetCpuQuota(), applied.GetCpuLimitMillis()) {
 		applied.CpuLimitMillis = reported.GetCpuLimitMillis()
 	}
 	applied.MemoryLimitBytes = reported.GetMemoryLimitBytes()

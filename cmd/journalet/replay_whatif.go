@@ -60,11 +60,14 @@ func (a *app) otherConfig(o replayOptions) (func(*journaletv1.AgentConfig), erro
 		if cfg.UserNamespaceIDs != config.Defaults().UserNamespaceIDs {
 			a.notice("userNamespaces of the file is left out: which ids pods share is the node's matter")
 		}
+		if cfg.PodsPerCore > 0 {
+			a.notice("podsPerCore of the file is left out: the journal does not hold the number of CPUs; set maxPods")
+		}
 		changes = append(changes, func(c *journaletv1.AgentConfig) {
 			// As runtime/agent does, for the fields of a KubeletConfiguration. The concurrency of calls is a flag.
 			c.MaxPods, c.PullConcurrency = uint32(max(0, cfg.MaxPods)), uint32(max(1, cfg.MaxParallelImagePulls))
 			c.MaxContainerBackOff = durationpb.New(cfg.MaxContainerRestartPeriod)
-			c.AllowedUnsafeSysctls = cfg.AllowedUnsafeSysctls
+			c.AllowedUnsafeSysctls, c.CpuQuota = cfg.AllowedUnsafeSysctls, cfg.RecordedCPUQuota()
 		})
 	}
 	if o.allocatable != "" {

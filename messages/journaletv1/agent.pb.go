@@ -472,7 +472,9 @@ type AgentConfig struct {
 	// allowedUnsafeSysctls).
 	AllowedUnsafeSysctls []string `protobuf:"bytes,18,rep,name=allowed_unsafe_sysctls,json=allowedUnsafeSysctls,proto3" json:"allowed_unsafe_sysctls,omitempty"`
 	// The kernel's version, by which sysctls are safe or not. Unset: unknown, also in journals from before the field.
-	Kernel        *KernelVersion `protobuf:"bytes,19,opt,name=kernel,proto3" json:"kernel,omitempty"`
+	Kernel *KernelVersion `protobuf:"bytes,19,opt,name=kernel,proto3" json:"kernel,omitempty"`
+	// Unset: limits of CPU are enforced within each 100 ms.
+	CpuQuota      *CpuQuota `protobuf:"bytes,20,opt,name=cpu_quota,json=cpuQuota,proto3" json:"cpu_quota,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -633,6 +635,68 @@ func (x *AgentConfig) GetKernel() *KernelVersion {
 	return nil
 }
 
+func (x *AgentConfig) GetCpuQuota() *CpuQuota {
+	if x != nil {
+		return x.CpuQuota
+	}
+	return nil
+}
+
+// CpuQuota is how limits of CPU are enforced (kubelet: cpuCFSQuota, cpuCFSQuotaPeriod).
+type CpuQuota struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// None is.
+	Off bool `protobuf:"varint,1,opt,name=off,proto3" json:"off,omitempty"`
+	// The time in which a container may use what its limit allows, 1 ms to 1 s. Unset: 100 ms.
+	Period        *durationpb.Duration `protobuf:"bytes,2,opt,name=period,proto3" json:"period,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CpuQuota) Reset() {
+	*x = CpuQuota{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CpuQuota) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CpuQuota) ProtoMessage() {}
+
+func (x *CpuQuota) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CpuQuota.ProtoReflect.Descriptor instead.
+func (*CpuQuota) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CpuQuota) GetOff() bool {
+	if x != nil {
+		return x.Off
+	}
+	return false
+}
+
+func (x *CpuQuota) GetPeriod() *durationpb.Duration {
+	if x != nil {
+		return x.Period
+	}
+	return nil
+}
+
 // KernelVersion is what the kernel calls itself, without what follows the second number.
 type KernelVersion struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -646,7 +710,7 @@ type KernelVersion struct {
 
 func (x *KernelVersion) Reset() {
 	*x = KernelVersion{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	mi := &file_journalet_v1_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -658,7 +722,7 @@ func (x *KernelVersion) String() string {
 func (*KernelVersion) ProtoMessage() {}
 
 func (x *KernelVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	mi := &file_journalet_v1_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -671,7 +735,7 @@ func (x *KernelVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KernelVersion.ProtoReflect.Descriptor instead.
 func (*KernelVersion) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *KernelVersion) GetMajor() uint32 {
@@ -715,7 +779,7 @@ type ResourceManagers struct {
 
 func (x *ResourceManagers) Reset() {
 	*x = ResourceManagers{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[6]
+	mi := &file_journalet_v1_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -727,7 +791,7 @@ func (x *ResourceManagers) String() string {
 func (*ResourceManagers) ProtoMessage() {}
 
 func (x *ResourceManagers) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[6]
+	mi := &file_journalet_v1_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -740,7 +804,7 @@ func (x *ResourceManagers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceManagers.ProtoReflect.Descriptor instead.
 func (*ResourceManagers) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ResourceManagers) GetTopology() *NodeTopology {
@@ -827,7 +891,7 @@ type CpuOptions struct {
 
 func (x *CpuOptions) Reset() {
 	*x = CpuOptions{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	mi := &file_journalet_v1_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -839,7 +903,7 @@ func (x *CpuOptions) String() string {
 func (*CpuOptions) ProtoMessage() {}
 
 func (x *CpuOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	mi := &file_journalet_v1_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -852,7 +916,7 @@ func (x *CpuOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CpuOptions.ProtoReflect.Descriptor instead.
 func (*CpuOptions) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CpuOptions) GetFullCores() bool {
@@ -910,7 +974,7 @@ type NodeTopology struct {
 
 func (x *NodeTopology) Reset() {
 	*x = NodeTopology{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[8]
+	mi := &file_journalet_v1_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -922,7 +986,7 @@ func (x *NodeTopology) String() string {
 func (*NodeTopology) ProtoMessage() {}
 
 func (x *NodeTopology) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[8]
+	mi := &file_journalet_v1_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -935,7 +999,7 @@ func (x *NodeTopology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeTopology.ProtoReflect.Descriptor instead.
 func (*NodeTopology) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *NodeTopology) GetCores() []*CpuCore {
@@ -969,7 +1033,7 @@ type CpuCore struct {
 
 func (x *CpuCore) Reset() {
 	*x = CpuCore{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[9]
+	mi := &file_journalet_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -981,7 +1045,7 @@ func (x *CpuCore) String() string {
 func (*CpuCore) ProtoMessage() {}
 
 func (x *CpuCore) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[9]
+	mi := &file_journalet_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -994,7 +1058,7 @@ func (x *CpuCore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CpuCore.ProtoReflect.Descriptor instead.
 func (*CpuCore) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CpuCore) GetNumaNode() uint32 {
@@ -1042,7 +1106,7 @@ type NumaNode struct {
 
 func (x *NumaNode) Reset() {
 	*x = NumaNode{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[10]
+	mi := &file_journalet_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +1118,7 @@ func (x *NumaNode) String() string {
 func (*NumaNode) ProtoMessage() {}
 
 func (x *NumaNode) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[10]
+	mi := &file_journalet_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +1131,7 @@ func (x *NumaNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NumaNode.ProtoReflect.Descriptor instead.
 func (*NumaNode) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *NumaNode) GetId() uint32 {
@@ -1113,7 +1177,7 @@ type NumaMemory struct {
 
 func (x *NumaMemory) Reset() {
 	*x = NumaMemory{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[11]
+	mi := &file_journalet_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1125,7 +1189,7 @@ func (x *NumaMemory) String() string {
 func (*NumaMemory) ProtoMessage() {}
 
 func (x *NumaMemory) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[11]
+	mi := &file_journalet_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1138,7 +1202,7 @@ func (x *NumaMemory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NumaMemory.ProtoReflect.Descriptor instead.
 func (*NumaMemory) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NumaMemory) GetNode() uint32 {
@@ -1179,7 +1243,7 @@ type ExclusiveContainer struct {
 
 func (x *ExclusiveContainer) Reset() {
 	*x = ExclusiveContainer{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[12]
+	mi := &file_journalet_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1255,7 @@ func (x *ExclusiveContainer) String() string {
 func (*ExclusiveContainer) ProtoMessage() {}
 
 func (x *ExclusiveContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[12]
+	mi := &file_journalet_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +1268,7 @@ func (x *ExclusiveContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExclusiveContainer.ProtoReflect.Descriptor instead.
 func (*ExclusiveContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExclusiveContainer) GetContainer() string {
@@ -1253,7 +1317,7 @@ type ExclusiveRequest struct {
 
 func (x *ExclusiveRequest) Reset() {
 	*x = ExclusiveRequest{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[13]
+	mi := &file_journalet_v1_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1265,7 +1329,7 @@ func (x *ExclusiveRequest) String() string {
 func (*ExclusiveRequest) ProtoMessage() {}
 
 func (x *ExclusiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[13]
+	mi := &file_journalet_v1_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1278,7 +1342,7 @@ func (x *ExclusiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExclusiveRequest.ProtoReflect.Descriptor instead.
 func (*ExclusiveRequest) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExclusiveRequest) GetContainer() string {
@@ -1329,7 +1393,7 @@ type NodeEviction struct {
 
 func (x *NodeEviction) Reset() {
 	*x = NodeEviction{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[14]
+	mi := &file_journalet_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1405,7 @@ func (x *NodeEviction) String() string {
 func (*NodeEviction) ProtoMessage() {}
 
 func (x *NodeEviction) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[14]
+	mi := &file_journalet_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1418,7 @@ func (x *NodeEviction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEviction.ProtoReflect.Descriptor instead.
 func (*NodeEviction) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *NodeEviction) GetTransitionPeriod() *durationpb.Duration {
@@ -1389,7 +1453,7 @@ type ImageGarbageCollection struct {
 
 func (x *ImageGarbageCollection) Reset() {
 	*x = ImageGarbageCollection{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[15]
+	mi := &file_journalet_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1465,7 @@ func (x *ImageGarbageCollection) String() string {
 func (*ImageGarbageCollection) ProtoMessage() {}
 
 func (x *ImageGarbageCollection) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[15]
+	mi := &file_journalet_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1478,7 @@ func (x *ImageGarbageCollection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageGarbageCollection.ProtoReflect.Descriptor instead.
 func (*ImageGarbageCollection) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ImageGarbageCollection) GetHighPercent() uint32 {
@@ -1459,7 +1523,7 @@ type ShutdownGroup struct {
 
 func (x *ShutdownGroup) Reset() {
 	*x = ShutdownGroup{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[16]
+	mi := &file_journalet_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1471,7 +1535,7 @@ func (x *ShutdownGroup) String() string {
 func (*ShutdownGroup) ProtoMessage() {}
 
 func (x *ShutdownGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[16]
+	mi := &file_journalet_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1484,7 +1548,7 @@ func (x *ShutdownGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownGroup.ProtoReflect.Descriptor instead.
 func (*ShutdownGroup) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ShutdownGroup) GetPriority() int32 {
@@ -1515,7 +1579,7 @@ type NodeCapacity struct {
 
 func (x *NodeCapacity) Reset() {
 	*x = NodeCapacity{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[17]
+	mi := &file_journalet_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1591,7 @@ func (x *NodeCapacity) String() string {
 func (*NodeCapacity) ProtoMessage() {}
 
 func (x *NodeCapacity) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[17]
+	mi := &file_journalet_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1604,7 @@ func (x *NodeCapacity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCapacity.ProtoReflect.Descriptor instead.
 func (*NodeCapacity) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *NodeCapacity) GetMilliCpu() int64 {
@@ -1584,7 +1648,7 @@ type HugePages struct {
 
 func (x *HugePages) Reset() {
 	*x = HugePages{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[18]
+	mi := &file_journalet_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1596,7 +1660,7 @@ func (x *HugePages) String() string {
 func (*HugePages) ProtoMessage() {}
 
 func (x *HugePages) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[18]
+	mi := &file_journalet_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1609,7 +1673,7 @@ func (x *HugePages) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HugePages.ProtoReflect.Descriptor instead.
 func (*HugePages) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HugePages) GetPageBytes() int64 {
@@ -1636,7 +1700,7 @@ type AgentStopped struct {
 
 func (x *AgentStopped) Reset() {
 	*x = AgentStopped{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[19]
+	mi := &file_journalet_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1648,7 +1712,7 @@ func (x *AgentStopped) String() string {
 func (*AgentStopped) ProtoMessage() {}
 
 func (x *AgentStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[19]
+	mi := &file_journalet_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1661,7 +1725,7 @@ func (x *AgentStopped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentStopped.ProtoReflect.Descriptor instead.
 func (*AgentStopped) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AgentStopped) GetReason() string {
@@ -1684,7 +1748,7 @@ type JournalDamaged struct {
 
 func (x *JournalDamaged) Reset() {
 	*x = JournalDamaged{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[20]
+	mi := &file_journalet_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1696,7 +1760,7 @@ func (x *JournalDamaged) String() string {
 func (*JournalDamaged) ProtoMessage() {}
 
 func (x *JournalDamaged) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[20]
+	mi := &file_journalet_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1709,7 +1773,7 @@ func (x *JournalDamaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalDamaged.ProtoReflect.Descriptor instead.
 func (*JournalDamaged) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *JournalDamaged) GetExpectedSeq() uint64 {
@@ -1748,7 +1812,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[21]
+	mi := &file_journalet_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1760,7 +1824,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[21]
+	mi := &file_journalet_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1773,7 +1837,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Quarantined) GetKind() string {
@@ -1824,7 +1888,7 @@ type QuarantineLifted struct {
 
 func (x *QuarantineLifted) Reset() {
 	*x = QuarantineLifted{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[22]
+	mi := &file_journalet_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1836,7 +1900,7 @@ func (x *QuarantineLifted) String() string {
 func (*QuarantineLifted) ProtoMessage() {}
 
 func (x *QuarantineLifted) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[22]
+	mi := &file_journalet_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1849,7 +1913,7 @@ func (x *QuarantineLifted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineLifted.ProtoReflect.Descriptor instead.
 func (*QuarantineLifted) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *QuarantineLifted) GetKind() string {
@@ -1887,7 +1951,7 @@ type TimerSet struct {
 
 func (x *TimerSet) Reset() {
 	*x = TimerSet{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[23]
+	mi := &file_journalet_v1_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1899,7 +1963,7 @@ func (x *TimerSet) String() string {
 func (*TimerSet) ProtoMessage() {}
 
 func (x *TimerSet) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[23]
+	mi := &file_journalet_v1_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1912,7 +1976,7 @@ func (x *TimerSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerSet.ProtoReflect.Descriptor instead.
 func (*TimerSet) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TimerSet) GetName() string {
@@ -1946,7 +2010,7 @@ type TimerCleared struct {
 
 func (x *TimerCleared) Reset() {
 	*x = TimerCleared{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[24]
+	mi := &file_journalet_v1_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1958,7 +2022,7 @@ func (x *TimerCleared) String() string {
 func (*TimerCleared) ProtoMessage() {}
 
 func (x *TimerCleared) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[24]
+	mi := &file_journalet_v1_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1971,7 +2035,7 @@ func (x *TimerCleared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerCleared.ProtoReflect.Descriptor instead.
 func (*TimerCleared) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{24}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TimerCleared) GetName() string {
@@ -1992,7 +2056,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[25]
+	mi := &file_journalet_v1_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2068,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[25]
+	mi := &file_journalet_v1_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2081,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{25}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TimerFired) GetName() string {
@@ -2047,7 +2111,7 @@ type Timer struct {
 
 func (x *Timer) Reset() {
 	*x = Timer{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[26]
+	mi := &file_journalet_v1_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2059,7 +2123,7 @@ func (x *Timer) String() string {
 func (*Timer) ProtoMessage() {}
 
 func (x *Timer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[26]
+	mi := &file_journalet_v1_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2072,7 +2136,7 @@ func (x *Timer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timer.ProtoReflect.Descriptor instead.
 func (*Timer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{26}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Timer) GetName() string {
@@ -2115,7 +2179,7 @@ type Timers struct {
 
 func (x *Timers) Reset() {
 	*x = Timers{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[27]
+	mi := &file_journalet_v1_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2127,7 +2191,7 @@ func (x *Timers) String() string {
 func (*Timers) ProtoMessage() {}
 
 func (x *Timers) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[27]
+	mi := &file_journalet_v1_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2140,7 +2204,7 @@ func (x *Timers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timers.ProtoReflect.Descriptor instead.
 func (*Timers) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{27}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Timers) GetGeneration() uint64 {
@@ -2170,7 +2234,7 @@ type UserNamespace struct {
 
 func (x *UserNamespace) Reset() {
 	*x = UserNamespace{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[28]
+	mi := &file_journalet_v1_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2182,7 +2246,7 @@ func (x *UserNamespace) String() string {
 func (*UserNamespace) ProtoMessage() {}
 
 func (x *UserNamespace) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[28]
+	mi := &file_journalet_v1_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2195,7 +2259,7 @@ func (x *UserNamespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserNamespace.ProtoReflect.Descriptor instead.
 func (*UserNamespace) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{28}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *UserNamespace) GetHostId() uint32 {
@@ -2227,7 +2291,7 @@ type UserNamespaceRange struct {
 
 func (x *UserNamespaceRange) Reset() {
 	*x = UserNamespaceRange{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[29]
+	mi := &file_journalet_v1_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2239,7 +2303,7 @@ func (x *UserNamespaceRange) String() string {
 func (*UserNamespaceRange) ProtoMessage() {}
 
 func (x *UserNamespaceRange) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[29]
+	mi := &file_journalet_v1_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2252,7 +2316,7 @@ func (x *UserNamespaceRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserNamespaceRange.ProtoReflect.Descriptor instead.
 func (*UserNamespaceRange) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{29}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UserNamespaceRange) GetFirst() uint32 {
@@ -2310,7 +2374,7 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\x0eGivenResources\x12>\n" +
 	"\texclusive\x18\x01 \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x128\n" +
 	"\adevices\x18\x02 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x04R\x06number\"\xab\b\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\"\xe0\b\n" +
 	"\vAgentConfig\x12\x1b\n" +
 	"\tnode_name\x18\x01 \x01(\tR\bnodeName\x12<\n" +
 	"\vallocatable\x18\x02 \x01(\v2\x1a.journalet.v1.NodeCapacityR\vallocatable\x12\x19\n" +
@@ -2331,10 +2395,14 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\beviction\x18\x10 \x01(\v2\x1a.journalet.v1.NodeEvictionR\beviction\x12:\n" +
 	"\bmanagers\x18\x11 \x01(\v2\x1e.journalet.v1.ResourceManagersR\bmanagers\x124\n" +
 	"\x16allowed_unsafe_sysctls\x18\x12 \x03(\tR\x14allowedUnsafeSysctls\x123\n" +
-	"\x06kernel\x18\x13 \x01(\v2\x1b.journalet.v1.KernelVersionR\x06kernel\x1a=\n" +
+	"\x06kernel\x18\x13 \x01(\v2\x1b.journalet.v1.KernelVersionR\x06kernel\x123\n" +
+	"\tcpu_quota\x18\x14 \x01(\v2\x16.journalet.v1.CpuQuotaR\bcpuQuota\x1a=\n" +
 	"\x0fNodeLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\";\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"O\n" +
+	"\bCpuQuota\x12\x10\n" +
+	"\x03off\x18\x01 \x01(\bR\x03off\x121\n" +
+	"\x06period\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06period\";\n" +
 	"\rKernelVersion\x12\x14\n" +
 	"\x05major\x18\x01 \x01(\rR\x05major\x12\x14\n" +
 	"\x05minor\x18\x02 \x01(\rR\x05minor\"\xbe\x03\n" +
@@ -2491,7 +2559,7 @@ func file_journalet_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_journalet_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_journalet_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_journalet_v1_agent_proto_goTypes = []any{
 	(TopologyPolicy)(0),            // 0: journalet.v1.TopologyPolicy
 	(DecisionError)(0),             // 1: journalet.v1.DecisionError
@@ -2500,88 +2568,91 @@ var file_journalet_v1_agent_proto_goTypes = []any{
 	(*KubeletPod)(nil),             // 4: journalet.v1.KubeletPod
 	(*GivenResources)(nil),         // 5: journalet.v1.GivenResources
 	(*AgentConfig)(nil),            // 6: journalet.v1.AgentConfig
-	(*KernelVersion)(nil),          // 7: journalet.v1.KernelVersion
-	(*ResourceManagers)(nil),       // 8: journalet.v1.ResourceManagers
-	(*CpuOptions)(nil),             // 9: journalet.v1.CpuOptions
-	(*NodeTopology)(nil),           // 10: journalet.v1.NodeTopology
-	(*CpuCore)(nil),                // 11: journalet.v1.CpuCore
-	(*NumaNode)(nil),               // 12: journalet.v1.NumaNode
-	(*NumaMemory)(nil),             // 13: journalet.v1.NumaMemory
-	(*ExclusiveContainer)(nil),     // 14: journalet.v1.ExclusiveContainer
-	(*ExclusiveRequest)(nil),       // 15: journalet.v1.ExclusiveRequest
-	(*NodeEviction)(nil),           // 16: journalet.v1.NodeEviction
-	(*ImageGarbageCollection)(nil), // 17: journalet.v1.ImageGarbageCollection
-	(*ShutdownGroup)(nil),          // 18: journalet.v1.ShutdownGroup
-	(*NodeCapacity)(nil),           // 19: journalet.v1.NodeCapacity
-	(*HugePages)(nil),              // 20: journalet.v1.HugePages
-	(*AgentStopped)(nil),           // 21: journalet.v1.AgentStopped
-	(*JournalDamaged)(nil),         // 22: journalet.v1.JournalDamaged
-	(*Quarantined)(nil),            // 23: journalet.v1.Quarantined
-	(*QuarantineLifted)(nil),       // 24: journalet.v1.QuarantineLifted
-	(*TimerSet)(nil),               // 25: journalet.v1.TimerSet
-	(*TimerCleared)(nil),           // 26: journalet.v1.TimerCleared
-	(*TimerFired)(nil),             // 27: journalet.v1.TimerFired
-	(*Timer)(nil),                  // 28: journalet.v1.Timer
-	(*Timers)(nil),                 // 29: journalet.v1.Timers
-	(*UserNamespace)(nil),          // 30: journalet.v1.UserNamespace
-	(*UserNamespaceRange)(nil),     // 31: journalet.v1.UserNamespaceRange
-	nil,                            // 32: journalet.v1.AgentStarted.FoundUserNamespacesEntry
-	nil,                            // 33: journalet.v1.AgentStarted.FoundResourcesEntry
-	nil,                            // 34: journalet.v1.KubeletState.PodsEntry
-	nil,                            // 35: journalet.v1.AgentConfig.NodeLabelsEntry
-	nil,                            // 36: journalet.v1.Timers.SetEntry
-	(*ContainerDevices)(nil),       // 37: journalet.v1.ContainerDevices
-	(*durationpb.Duration)(nil),    // 38: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 39: google.protobuf.Timestamp
+	(*CpuQuota)(nil),               // 7: journalet.v1.CpuQuota
+	(*KernelVersion)(nil),          // 8: journalet.v1.KernelVersion
+	(*ResourceManagers)(nil),       // 9: journalet.v1.ResourceManagers
+	(*CpuOptions)(nil),             // 10: journalet.v1.CpuOptions
+	(*NodeTopology)(nil),           // 11: journalet.v1.NodeTopology
+	(*CpuCore)(nil),                // 12: journalet.v1.CpuCore
+	(*NumaNode)(nil),               // 13: journalet.v1.NumaNode
+	(*NumaMemory)(nil),             // 14: journalet.v1.NumaMemory
+	(*ExclusiveContainer)(nil),     // 15: journalet.v1.ExclusiveContainer
+	(*ExclusiveRequest)(nil),       // 16: journalet.v1.ExclusiveRequest
+	(*NodeEviction)(nil),           // 17: journalet.v1.NodeEviction
+	(*ImageGarbageCollection)(nil), // 18: journalet.v1.ImageGarbageCollection
+	(*ShutdownGroup)(nil),          // 19: journalet.v1.ShutdownGroup
+	(*NodeCapacity)(nil),           // 20: journalet.v1.NodeCapacity
+	(*HugePages)(nil),              // 21: journalet.v1.HugePages
+	(*AgentStopped)(nil),           // 22: journalet.v1.AgentStopped
+	(*JournalDamaged)(nil),         // 23: journalet.v1.JournalDamaged
+	(*Quarantined)(nil),            // 24: journalet.v1.Quarantined
+	(*QuarantineLifted)(nil),       // 25: journalet.v1.QuarantineLifted
+	(*TimerSet)(nil),               // 26: journalet.v1.TimerSet
+	(*TimerCleared)(nil),           // 27: journalet.v1.TimerCleared
+	(*TimerFired)(nil),             // 28: journalet.v1.TimerFired
+	(*Timer)(nil),                  // 29: journalet.v1.Timer
+	(*Timers)(nil),                 // 30: journalet.v1.Timers
+	(*UserNamespace)(nil),          // 31: journalet.v1.UserNamespace
+	(*UserNamespaceRange)(nil),     // 32: journalet.v1.UserNamespaceRange
+	nil,                            // 33: journalet.v1.AgentStarted.FoundUserNamespacesEntry
+	nil,                            // 34: journalet.v1.AgentStarted.FoundResourcesEntry
+	nil,                            // 35: journalet.v1.KubeletState.PodsEntry
+	nil,                            // 36: journalet.v1.AgentConfig.NodeLabelsEntry
+	nil,                            // 37: journalet.v1.Timers.SetEntry
+	(*ContainerDevices)(nil),       // 38: journalet.v1.ContainerDevices
+	(*durationpb.Duration)(nil),    // 39: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 40: google.protobuf.Timestamp
 }
 var file_journalet_v1_agent_proto_depIdxs = []int32{
 	6,  // 0: journalet.v1.AgentStarted.config:type_name -> journalet.v1.AgentConfig
-	32, // 1: journalet.v1.AgentStarted.found_user_namespaces:type_name -> journalet.v1.AgentStarted.FoundUserNamespacesEntry
+	33, // 1: journalet.v1.AgentStarted.found_user_namespaces:type_name -> journalet.v1.AgentStarted.FoundUserNamespacesEntry
 	3,  // 2: journalet.v1.AgentStarted.kubelet_state:type_name -> journalet.v1.KubeletState
-	33, // 3: journalet.v1.AgentStarted.found_resources:type_name -> journalet.v1.AgentStarted.FoundResourcesEntry
-	34, // 4: journalet.v1.KubeletState.pods:type_name -> journalet.v1.KubeletState.PodsEntry
-	14, // 5: journalet.v1.KubeletPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	37, // 6: journalet.v1.KubeletPod.devices:type_name -> journalet.v1.ContainerDevices
-	14, // 7: journalet.v1.GivenResources.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	37, // 8: journalet.v1.GivenResources.devices:type_name -> journalet.v1.ContainerDevices
-	19, // 9: journalet.v1.AgentConfig.allocatable:type_name -> journalet.v1.NodeCapacity
-	35, // 10: journalet.v1.AgentConfig.node_labels:type_name -> journalet.v1.AgentConfig.NodeLabelsEntry
-	38, // 11: journalet.v1.AgentConfig.max_container_back_off:type_name -> google.protobuf.Duration
-	31, // 12: journalet.v1.AgentConfig.user_namespaces:type_name -> journalet.v1.UserNamespaceRange
-	17, // 13: journalet.v1.AgentConfig.image_garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
-	18, // 14: journalet.v1.AgentConfig.shutdown_groups:type_name -> journalet.v1.ShutdownGroup
-	16, // 15: journalet.v1.AgentConfig.eviction:type_name -> journalet.v1.NodeEviction
-	8,  // 16: journalet.v1.AgentConfig.managers:type_name -> journalet.v1.ResourceManagers
-	7,  // 17: journalet.v1.AgentConfig.kernel:type_name -> journalet.v1.KernelVersion
-	10, // 18: journalet.v1.ResourceManagers.topology:type_name -> journalet.v1.NodeTopology
-	9,  // 19: journalet.v1.ResourceManagers.cpu_options:type_name -> journalet.v1.CpuOptions
-	13, // 20: journalet.v1.ResourceManagers.reserved_memory:type_name -> journalet.v1.NumaMemory
-	0,  // 21: journalet.v1.ResourceManagers.topology_policy:type_name -> journalet.v1.TopologyPolicy
-	11, // 22: journalet.v1.NodeTopology.cores:type_name -> journalet.v1.CpuCore
-	12, // 23: journalet.v1.NodeTopology.nodes:type_name -> journalet.v1.NumaNode
-	20, // 24: journalet.v1.NumaNode.huge_pages:type_name -> journalet.v1.HugePages
-	20, // 25: journalet.v1.ExclusiveContainer.memory:type_name -> journalet.v1.HugePages
-	20, // 26: journalet.v1.ExclusiveRequest.memory:type_name -> journalet.v1.HugePages
-	38, // 27: journalet.v1.NodeEviction.transition_period:type_name -> google.protobuf.Duration
-	38, // 28: journalet.v1.NodeEviction.max_pod_grace:type_name -> google.protobuf.Duration
-	38, // 29: journalet.v1.ImageGarbageCollection.min_age:type_name -> google.protobuf.Duration
-	38, // 30: journalet.v1.ImageGarbageCollection.max_age:type_name -> google.protobuf.Duration
-	38, // 31: journalet.v1.ShutdownGroup.grace:type_name -> google.protobuf.Duration
-	20, // 32: journalet.v1.NodeCapacity.huge_pages:type_name -> journalet.v1.HugePages
-	1,  // 33: journalet.v1.Quarantined.code:type_name -> journalet.v1.DecisionError
-	38, // 34: journalet.v1.TimerSet.duration:type_name -> google.protobuf.Duration
-	39, // 35: journalet.v1.Timer.set_at:type_name -> google.protobuf.Timestamp
-	38, // 36: journalet.v1.Timer.duration:type_name -> google.protobuf.Duration
-	36, // 37: journalet.v1.Timers.set:type_name -> journalet.v1.Timers.SetEntry
-	30, // 38: journalet.v1.AgentStarted.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	5,  // 39: journalet.v1.AgentStarted.FoundResourcesEntry.value:type_name -> journalet.v1.GivenResources
-	4,  // 40: journalet.v1.KubeletState.PodsEntry.value:type_name -> journalet.v1.KubeletPod
-	28, // 41: journalet.v1.Timers.SetEntry.value:type_name -> journalet.v1.Timer
-	42, // [42:42] is the sub-list for method output_type
-	42, // [42:42] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	34, // 3: journalet.v1.AgentStarted.found_resources:type_name -> journalet.v1.AgentStarted.FoundResourcesEntry
+	35, // 4: journalet.v1.KubeletState.pods:type_name -> journalet.v1.KubeletState.PodsEntry
+	15, // 5: journalet.v1.KubeletPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	38, // 6: journalet.v1.KubeletPod.devices:type_name -> journalet.v1.ContainerDevices
+	15, // 7: journalet.v1.GivenResources.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	38, // 8: journalet.v1.GivenResources.devices:type_name -> journalet.v1.ContainerDevices
+	20, // 9: journalet.v1.AgentConfig.allocatable:type_name -> journalet.v1.NodeCapacity
+	36, // 10: journalet.v1.AgentConfig.node_labels:type_name -> journalet.v1.AgentConfig.NodeLabelsEntry
+	39, // 11: journalet.v1.AgentConfig.max_container_back_off:type_name -> google.protobuf.Duration
+	32, // 12: journalet.v1.AgentConfig.user_namespaces:type_name -> journalet.v1.UserNamespaceRange
+	18, // 13: journalet.v1.AgentConfig.image_garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
+	19, // 14: journalet.v1.AgentConfig.shutdown_groups:type_name -> journalet.v1.ShutdownGroup
+	17, // 15: journalet.v1.AgentConfig.eviction:type_name -> journalet.v1.NodeEviction
+	9,  // 16: journalet.v1.AgentConfig.managers:type_name -> journalet.v1.ResourceManagers
+	8,  // 17: journalet.v1.AgentConfig.kernel:type_name -> journalet.v1.KernelVersion
+	7,  // 18: journalet.v1.AgentConfig.cpu_quota:type_name -> journalet.v1.CpuQuota
+	39, // 19: journalet.v1.CpuQuota.period:type_name -> google.protobuf.Duration
+	11, // 20: journalet.v1.ResourceManagers.topology:type_name -> journalet.v1.NodeTopology
+	10, // 21: journalet.v1.ResourceManagers.cpu_options:type_name -> journalet.v1.CpuOptions
+	14, // 22: journalet.v1.ResourceManagers.reserved_memory:type_name -> journalet.v1.NumaMemory
+	0,  // 23: journalet.v1.ResourceManagers.topology_policy:type_name -> journalet.v1.TopologyPolicy
+	12, // 24: journalet.v1.NodeTopology.cores:type_name -> journalet.v1.CpuCore
+	13, // 25: journalet.v1.NodeTopology.nodes:type_name -> journalet.v1.NumaNode
+	21, // 26: journalet.v1.NumaNode.huge_pages:type_name -> journalet.v1.HugePages
+	21, // 27: journalet.v1.ExclusiveContainer.memory:type_name -> journalet.v1.HugePages
+	21, // 28: journalet.v1.ExclusiveRequest.memory:type_name -> journalet.v1.HugePages
+	39, // 29: journalet.v1.NodeEviction.transition_period:type_name -> google.protobuf.Duration
+	39, // 30: journalet.v1.NodeEviction.max_pod_grace:type_name -> google.protobuf.Duration
+	39, // 31: journalet.v1.ImageGarbageCollection.min_age:type_name -> google.protobuf.Duration
+	39, // 32: journalet.v1.ImageGarbageCollection.max_age:type_name -> google.protobuf.Duration
+	39, // 33: journalet.v1.ShutdownGroup.grace:type_name -> google.protobuf.Duration
+	21, // 34: journalet.v1.NodeCapacity.huge_pages:type_name -> journalet.v1.HugePages
+	1,  // 35: journalet.v1.Quarantined.code:type_name -> journalet.v1.DecisionError
+	39, // 36: journalet.v1.TimerSet.duration:type_name -> google.protobuf.Duration
+	40, // 37: journalet.v1.Timer.set_at:type_name -> google.protobuf.Timestamp
+	39, // 38: journalet.v1.Timer.duration:type_name -> google.protobuf.Duration
+	37, // 39: journalet.v1.Timers.set:type_name -> journalet.v1.Timers.SetEntry
+	31, // 40: journalet.v1.AgentStarted.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	5,  // 41: journalet.v1.AgentStarted.FoundResourcesEntry.value:type_name -> journalet.v1.GivenResources
+	4,  // 42: journalet.v1.KubeletState.PodsEntry.value:type_name -> journalet.v1.KubeletPod
+	29, // 43: journalet.v1.Timers.SetEntry.value:type_name -> journalet.v1.Timer
+	44, // [44:44] is the sub-list for method output_type
+	44, // [44:44] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_agent_proto_init() }
@@ -2596,7 +2667,7 @@ func file_journalet_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_agent_proto_rawDesc), len(file_journalet_v1_agent_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1481,7 +1481,9 @@ type PodState struct {
 	// From AdmissionDecided and SharedCpusDecided.
 	SharedCpus string `protobuf:"bytes,69,opt,name=shared_cpus,json=sharedCpus,proto3" json:"shared_cpus,omitempty"`
 	// Unset: it has none, or none was tried to read.
-	Claims        *PodClaims `protobuf:"bytes,81,opt,name=claims,proto3" json:"claims,omitempty"`
+	Claims *PodClaims `protobuf:"bytes,81,opt,name=claims,proto3" json:"claims,omitempty"`
+	// From AgentStarted.
+	CpuQuota      *CpuQuota `protobuf:"bytes,82,opt,name=cpu_quota,json=cpuQuota,proto3" json:"cpu_quota,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1939,6 +1941,13 @@ func (x *PodState) GetSharedCpus() string {
 func (x *PodState) GetClaims() *PodClaims {
 	if x != nil {
 		return x.Claims
+	}
+	return nil
+}
+
+func (x *PodState) GetCpuQuota() *CpuQuota {
+	if x != nil {
+		return x.CpuQuota
 	}
 	return nil
 }
@@ -3290,7 +3299,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
-	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\x98\x1a\n" +
+	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xcd\x1a\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -3369,7 +3378,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\texclusive\x18D \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x12\x1f\n" +
 	"\vshared_cpus\x18E \x01(\tR\n" +
 	"sharedCpus\x12/\n" +
-	"\x06claims\x18Q \x01(\v2\x17.journalet.v1.PodClaimsR\x06claims\x1a\\\n" +
+	"\x06claims\x18Q \x01(\v2\x17.journalet.v1.PodClaimsR\x06claims\x123\n" +
+	"\tcpu_quota\x18R \x01(\v2\x16.journalet.v1.CpuQuotaR\bcpuQuota\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +
@@ -3586,9 +3596,10 @@ var file_journalet_v1_pod_proto_goTypes = []any{
 	(*DeviceAllocation)(nil),        // 53: journalet.v1.DeviceAllocation
 	(*ExclusiveContainer)(nil),      // 54: journalet.v1.ExclusiveContainer
 	(*PodClaims)(nil),               // 55: journalet.v1.PodClaims
-	(*Resources)(nil),               // 56: journalet.v1.Resources
-	(*ContainerObservation)(nil),    // 57: journalet.v1.ContainerObservation
-	(*CallRequested)(nil),           // 58: journalet.v1.CallRequested
+	(*CpuQuota)(nil),                // 56: journalet.v1.CpuQuota
+	(*Resources)(nil),               // 57: journalet.v1.Resources
+	(*ContainerObservation)(nil),    // 58: journalet.v1.ContainerObservation
+	(*CallRequested)(nil),           // 59: journalet.v1.CallRequested
 }
 var file_journalet_v1_pod_proto_depIdxs = []int32{
 	42, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
@@ -3635,46 +3646,47 @@ var file_journalet_v1_pod_proto_depIdxs = []int32{
 	53, // 41: journalet.v1.PodState.devices:type_name -> journalet.v1.DeviceAllocation
 	54, // 42: journalet.v1.PodState.exclusive:type_name -> journalet.v1.ExclusiveContainer
 	55, // 43: journalet.v1.PodState.claims:type_name -> journalet.v1.PodClaims
-	42, // 44: journalet.v1.PodRestart.since:type_name -> google.protobuf.Timestamp
-	2,  // 45: journalet.v1.VolumeRecord.stage:type_name -> journalet.v1.VolumeStage
-	42, // 46: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
-	42, // 47: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
-	56, // 48: journalet.v1.PodResize.applied:type_name -> journalet.v1.Resources
-	57, // 49: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	57, // 50: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
-	5,  // 51: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
-	34, // 52: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	42, // 53: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
-	5,  // 54: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
-	33, // 55: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	32, // 56: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
-	56, // 57: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
-	56, // 58: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
-	31, // 59: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
-	41, // 60: journalet.v1.ContainerRecord.volume_images:type_name -> journalet.v1.ContainerRecord.VolumeImagesEntry
-	42, // 61: journalet.v1.ContainerRecord.cpus_failed_at:type_name -> google.protobuf.Timestamp
-	31, // 62: journalet.v1.ContainerRecord.not_run:type_name -> journalet.v1.CreatedContainer
-	42, // 63: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
-	44, // 64: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
-	1,  // 65: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
-	9,  // 66: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
-	9,  // 67: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
-	9,  // 68: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	44, // 69: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	42, // 70: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	58, // 71: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	42, // 72: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
-	5,  // 73: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
-	29, // 74: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	35, // 75: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	3,  // 76: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	23, // 77: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
-	30, // 78: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
-	79, // [79:79] is the sub-list for method output_type
-	79, // [79:79] is the sub-list for method input_type
-	79, // [79:79] is the sub-list for extension type_name
-	79, // [79:79] is the sub-list for extension extendee
-	0,  // [0:79] is the sub-list for field type_name
+	56, // 44: journalet.v1.PodState.cpu_quota:type_name -> journalet.v1.CpuQuota
+	42, // 45: journalet.v1.PodRestart.since:type_name -> google.protobuf.Timestamp
+	2,  // 46: journalet.v1.VolumeRecord.stage:type_name -> journalet.v1.VolumeStage
+	42, // 47: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
+	42, // 48: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
+	57, // 49: journalet.v1.PodResize.applied:type_name -> journalet.v1.Resources
+	58, // 50: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	58, // 51: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	5,  // 52: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
+	34, // 53: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	42, // 54: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	5,  // 55: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
+	33, // 56: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	32, // 57: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
+	57, // 58: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
+	57, // 59: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
+	31, // 60: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
+	41, // 61: journalet.v1.ContainerRecord.volume_images:type_name -> journalet.v1.ContainerRecord.VolumeImagesEntry
+	42, // 62: journalet.v1.ContainerRecord.cpus_failed_at:type_name -> google.protobuf.Timestamp
+	31, // 63: journalet.v1.ContainerRecord.not_run:type_name -> journalet.v1.CreatedContainer
+	42, // 64: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
+	44, // 65: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
+	1,  // 66: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	9,  // 67: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	9,  // 68: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	9,  // 69: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	44, // 70: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	42, // 71: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	59, // 72: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	42, // 73: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
+	5,  // 74: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
+	29, // 75: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	35, // 76: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	3,  // 77: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	23, // 78: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
+	30, // 79: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
+	80, // [80:80] is the sub-list for method output_type
+	80, // [80:80] is the sub-list for method input_type
+	80, // [80:80] is the sub-list for extension type_name
+	80, // [80:80] is the sub-list for extension extendee
+	0,  // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_pod_proto_init() }

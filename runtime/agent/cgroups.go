@@ -25,6 +25,7 @@ func (a *agent) newCgroups() (*cgroup.Tree, error) {
 	}
 	return cgroup.New(cgroup.Options{
 		All: a.cfg.CgroupsPerQOS, Root: a.cfg.CgroupRoot, PodPids: a.cfg.PodPidsLimit, Log: a.log,
+		CPUQuota:         a.cfg.CgroupCPUQuota(),
 		MemoryThrottling: a.cfg.MemoryThrottlingFactor,
 		ReserveMemory:    a.cfg.MemoryReservationPolicy == config.ReserveTiered,
 		Node:             cgroup.OfNode(has.MilliCPU, has.MemoryBytes, has.Pids),

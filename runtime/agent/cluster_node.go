@@ -33,7 +33,7 @@ func (a *agent) newClusterNode(c *cluster) *node.Driver {
 	if a.cfg.EnableServer {
 		s.Port = a.cfg.Server.Port
 	}
-	s.Capacity, s.Reserved = nodeResources(a.facts, a.cfg.MaxPods)
+	s.Capacity, s.Reserved = nodeResources(a.facts)
 	return node.New(node.Options{
 		Client: c.client, Settings: s, BootID: a.facts.BootID, Startup: c.started(time.Now()),
 		Register: l.RegisterNode, RegisterDeleted: l.RegisterDeletedNode,
@@ -69,13 +69,13 @@ func (c *cluster) started(now time.Time) func(node.Startup) {
 }
 
 // nodeResources returns the capacity of the node, and what of it pods cannot have.
-func nodeResources(f *config.NodeFacts, maxPods int32) (capacity, reserved corev1.ResourceList) {
+func nodeResources(f *config.NodeFacts) (capacity, reserved corev1.ResourceList) {
 	bytes := func(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.BinarySI) }
 	capacity = corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewMilliQuantity(f.Capacity.MilliCPU, resource.DecimalSI),
 		corev1.ResourceMemory:           bytes(f.Capacity.MemoryBytes),
 		corev1.ResourceEphemeralStorage: bytes(f.Capacity.EphemeralStorageBytes),
-		corev1.ResourcePods:             *resource.NewQuantity(int64(maxPods), resource.DecimalSI),
+		corev1.ResourcePods:             *resource.NewQuantity(int64(f.MaxPods), resource.DecimalSI),
 	}
 	for _, h := range f.HugePages {
 		size := bytes(h.PageBytes)

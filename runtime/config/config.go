@@ -48,6 +48,8 @@ const (
 	MaxConcurrency = 16
 	// DefaultMaxRestartPeriod is the kubelet's longest container back-off.
 	DefaultMaxRestartPeriod = 5 * time.Minute
+	// DefaultCPUQuotaPeriod is the kubelet's cpuCFSQuotaPeriod.
+	DefaultCPUQuotaPeriod = cgroup.PeriodMicros * time.Microsecond
 	// DefaultHealthzPort and DefaultHealthzAddress are the kubelet's.
 	DefaultHealthzPort    = 10248
 	DefaultHealthzAddress = "127.0.0.1"
@@ -131,6 +133,11 @@ type Config struct {
 	EnforceNodeAllocatable []string
 	// PodPidsLimit bounds the processes of a pod; 0 and less: no bound.
 	PodPidsLimit int64
+	// CPUQuota enforces limits of CPU, within each CPUQuotaPeriod.
+	CPUQuota       bool
+	CPUQuotaPeriod time.Duration
+	// SingleProcessOOMKill has the kernel kill one process that lacks memory, not its container (cgroup v2).
+	SingleProcessOOMKill bool
 	// MemoryThrottlingFactor is the part of the memory beyond its request, above 0 and at most 1, from which on a
 	// container is throttled on cgroup v2; 0: none is.
 	MemoryThrottlingFactor float64
@@ -172,7 +179,8 @@ type Config struct {
 	// NodeIP is the node's address, or an IPv4 and an IPv6 one separated by a comma; empty: the host's.
 	NodeIP     string
 	NodeLabels map[string]string
-	MaxPods    int32
+	// MaxPods bounds the pods, and PodsPerCore those for each CPU; a PodsPerCore of 0 is no bound.
+	MaxPods, PodsPerCore int32
 	// SystemReserved and KubeReserved are not allocatable to pods: cpu, memory, ephemeral-storage, pid.
 	// ReservedSystemCPUs is a list of CPUs whose number replaces the cpu of both; empty: none.
 	SystemReserved, KubeReserved map[string]string
@@ -279,6 +287,7 @@ func Defaults() *Config {
 		SwapBehavior: SwapNone, UserNamespaceIDs: idsUnit,
 		CgroupsPerQOS: cgroup.AllByDefault(), CgroupDriver: cgroup.Cgroupfs,
 		EnforceNodeAllocatable: []string{EnforcePods}, PodPidsLimit: -1, OOMScoreAdj: defaultOOMScore,
+		CPUQuota: true, CPUQuotaPeriod: DefaultCPUQuotaPeriod,
 		ContainerRuntimeEndpoint: DefaultEndpoint, RuntimeRequestTimeout: DefaultRequestTimeout,
 		CRIConcurrency:  defaultConcurrency(),
 		RegistryPullQPS: DefaultPullQPS, RegistryBurst: DefaultPullBurst, MaxParallelImagePulls: DefaultParallelPulls,

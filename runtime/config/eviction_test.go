@@ -280,6 +280,10 @@ memoryThrottlingFactor: 0.9
 memoryReservationPolicy: TieredReservation
 makeIPTablesUtilChains: false
 allowedUnsafeSysctls: [net.core.*]
+cpuCFSQuota: false
+cpuCFSQuotaPeriod: 50ms
+singleProcessOOMKill: true
+podsPerCore: 3
 `
 	c := Defaults()
 	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)

@@ -188,8 +188,11 @@ var fields = withCluster(map[string]field{
 		func(c *Config, k *kubeletConfig) { c.KubeReservedCgroup = k.KubeReservedCgroup })},
 	"reservedSystemCPUs": {flag: "reserved-cpus", apply: set(
 		func(c *Config, k *kubeletConfig) { c.ReservedSystemCPUs = k.ReservedSystemCPUs })},
-	"qosReserved": {ignored: notSupported}, "singleProcessOOMKill": {ignored: notSupported, def: `false`},
-	"cpuCFSQuota": {ignored: notSupported, def: `true`}, "cpuCFSQuotaPeriod": {ignored: notSupported, def: `"100ms"`},
+	"qosReserved": {ignored: notSupported}, "singleProcessOOMKill": {def: `false`, apply: set(
+		func(c *Config, k *kubeletConfig) { c.SingleProcessOOMKill = *k.SingleProcessOOMKill })},
+	"cpuCFSQuota": {def: `true`, apply: set(func(c *Config, k *kubeletConfig) { c.CPUQuota = *k.CPUCFSQuota })},
+	"cpuCFSQuotaPeriod": {def: `"100ms"`, apply: set(
+		func(c *Config, k *kubeletConfig) { c.CPUQuotaPeriod = k.CPUCFSQuotaPeriod.Duration })},
 	"cpuManagerPolicy": {def: `"none"`, apply: set(
 		func(c *Config, k *kubeletConfig) { c.Managers.CPUPolicy = k.CPUManagerPolicy })},
 	"cpuManagerPolicyOptions": {apply: set(
@@ -240,7 +243,7 @@ var fields = withCluster(map[string]field{
 		func(c *Config, k *kubeletConfig) { c.Eviction.MinReclaim = k.EvictionMinimumReclaim })},
 	"kernelMemcgNotification": {ignored: "memory is measured every 1 to 5 s, ignored"},
 
-	"podsPerCore": {ignored: notSupported + ": set maxPods"},
+	"podsPerCore": {apply: set(func(c *Config, k *kubeletConfig) { c.PodsPerCore = k.PodsPerCore })},
 	"podCIDR":     {ignored: "the CNI plugin assigns pod addresses, ignored"},
 	"hairpinMode": {ignored: "set hairpin mode in the CNI configuration, ignored", def: `"promiscuous-bridge"`},
 	"oomScoreAdj": {apply: set(

@@ -115,7 +115,6 @@ func TestFlagOfTheKubeletIsAFieldOfTheConfiguration(t *testing.T) {
 		"--log-json-split-stream":                             "logging.options.json",
 		"--max-open-files=5":                                  "maxOpenFiles",
 		"--fail-swap-on=false":                                "failSwapOn",
-		"--cpu-cfs-quota=false":                               "cpuCFSQuota",
 		"--streaming-connection-idle-timeout=0":               "streamingConnectionIdleTimeout",
 		"--cpu-manager-reconcile-period=5s":                   "cpuManagerReconcilePeriod",
 	} {

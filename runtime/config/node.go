@@ -53,6 +53,8 @@ type NodeFacts struct {
 	HugePages []HugePages
 	// SwapBytes is the size of all swap.
 	SwapBytes int64
+	// MaxPods bounds the pods: maxPods, or less by podsPerCore.
+	MaxPods int32
 	// AppArmor: the kernel confines processes by AppArmor profiles.
 	AppArmor bool
 	// Kernel is its version; nil: unknown.
@@ -112,7 +114,7 @@ func (c *Config) nodeFacts(root, host string, n network) (*NodeFacts, error) {
 		return nil, err
 	}
 	f.AppArmor, f.HugePages, f.SwapBytes = appArmor(root), hugePages(root), memoryField(root, "SwapTotal")
-	f.Kernel = kernelVersion(root)
+	f.Kernel, f.MaxPods = kernelVersion(root), c.maxPods(f.Capacity)
 	return f, nil
 }
 

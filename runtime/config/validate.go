@@ -236,7 +236,7 @@ func (c *Config) validateNode() []error {
 			errs = append(errs, err)
 		}
 	}
-	return slices.Concat(errs, c.Eviction.validate(), c.Managers.validate(), c.validateSysctls())
+	return slices.Concat(errs, c.Eviction.validate(), c.Managers.validate(), c.validateSysctls(), c.validateCPU())
 }
 
 // parseNodeIPs parses one address, or one of each family.

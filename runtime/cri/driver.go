@@ -100,6 +100,11 @@ type Options struct {
 	CgroupV2 bool
 	// Cgroups says which further limits the node supports: of swap, of huge pages.
 	Cgroups Cgroups
+	// CPUQuota is how limits of CPU are enforced.
+	CPUQuota cgroup.CPUQuota
+	// SingleProcessOOMKill has the kernel kill one process that lacks memory, not all of its container, on cgroup v2; on
+	// v1 it always does.
+	SingleProcessOOMKill bool
 	// MemoryCapacity is the node's memory in bytes, for OOM scores and swap.
 	MemoryCapacity int64
 	// MemoryThrottling is the part of the memory beyond its request from which on a container is throttled, on cgroup v2;

@@ -37,13 +37,15 @@ func (d *Driver) linuxResources(requests, limits corev1.ResourceList) *runtimeap
 	}
 	r := &runtimeapi.LinuxContainerResources{
 		CpuShares:          int64(cgroup.SharesOf(cpu)),
-		CpuPeriod:          cgroup.PeriodMicros,
-		CpuQuota:           cgroup.QuotaOf(resources.Millis(limits.Cpu())),
 		MemoryLimitInBytes: resources.Bytes(limits.Memory()),
 	}
+	r.CpuQuota, r.CpuPeriod = d.opts.CPUQuota.Of(resources.Millis(limits.Cpu()))
 	if d.opts.CgroupV2 {
-		// The kernel kills all processes of a container together, so that none runs on without the others.
-		r.Unified = map[string]string{"memory.oom.group": "1"}
+		r.Unified = map[string]string{}
+		if !d.opts.SingleProcessOOMKill {
+			// The kernel kills all processes of a container together, so that none runs on without the others.
+			r.Unified["memory.oom.group"] = "1"
+		}
 	}
 	return r
 }
@@ -72,13 +74,13 @@ func (d *Driver) containerResources(pod *corev1.Pod, container *corev1.Container
 }
 
 // placed adds where a container runs. One that has its CPUs alone has no CPU quota: it would be throttled on CPUs that
-// nobody else uses (kubelet: the same).
+// nobody else uses (kubelet: the same; where no limit of CPU is enforced, it sends none of the two).
 func placed(r *runtimeapi.LinuxContainerResources, p *journaletv1.Placement) *runtimeapi.LinuxContainerResources {
 	if p == nil {
 		return r
 	}
 	r.CpusetCpus, r.CpusetMems = p.GetCpus(), nodeList(p.GetMemoryNodes())
-	if p.GetExclusive() {
+	if p.GetExclusive() && r.GetCpuPeriod() != 0 {
 		r.CpuQuota = -1
 	}
 	return r

@@ -15,6 +15,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/cri/cgroup"
 	"github.com/journalet/journalet/runtime/sim"
 )
 
@@ -22,9 +23,12 @@ const allocatedDigest = "sha256:2"
 
 // sizedRig has a running container with 100m to 200m of CPU and 64 to 128 MiB of memory, of which it uses 1 MiB. In the
 // manifest allocatedDigest it has 50m and 32 MiB.
-func sizedRig(t *testing.T) (r *rig, sandbox, container string) {
+func sizedRig(t *testing.T, change ...func(*cri.Options)) (r *rig, sandbox, container string) {
 	t.Helper()
 	r = newRig(t, func(o *cri.Options) {
+		for _, f := range change {
+			f(o)
+		}
 		first := o.Manifest
 		o.Manifest = func(ctx context.Context, d string) (*corev1.Pod, error) {
 			if d != allocatedDigest {
@@ -157,6 +161,20 @@ func TestContainerIsMovedAndKeepsItsResources(t *testing.T) {
 	r.fails("gone", messages.NewCall(&journaletv1.UpdateContainer{
 		Container: "main", ContainerId: "gone", Digest: digest, Placement: &journaletv1.Placement{Cpus: "0"},
 	}), journaletv1.CallError_CALL_ERROR_NOT_DONE, "container gone is gone")
+}
+
+func TestUpdateFollowsTheNodesPeriod(t *testing.T) {
+	r, sandbox, container := sizedRig(t, func(o *cri.Options) { o.CPUQuota = cgroup.CPUQuota{Period: 10_000} })
+	size := &journaletv1.Resources{CpuRequestMillis: 300, CpuLimitMillis: 400, MemoryRequestBytes: 64 << 20,
+		MemoryLimitBytes: 256 << 20}
+	out := r.done("update", update(sandbox, container, size, false), false)
+	want := &journaletv1.Resources{CpuRequestMillis: 300, CpuLimitMillis: 400, MemoryLimitBytes: 256 << 20}
+	if !proto.Equal(out.GetReported(), want) {
+		t.Errorf("the runtime reports %v, want %v", out.GetReported(), want)
+	}
+	if got := r.status(container).GetResources().GetLinux(); got.GetCpuQuota() != 4000 || got.GetCpuPeriod() != 10_000 {
+		t.Errorf("the container has %v", got)
+	}
 }
 
 func TestContainerWithCPUsAloneHasNoQuota(t *testing.T) {

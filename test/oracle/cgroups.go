@@ -16,7 +16,7 @@ func compareCgroups(c *testCase) {
 		return
 	}
 	pod := parsed[0].Pod
-	ours, theirs := cgroup.OfPod(pod), kubelet.CgroupOf(pod)
+	ours, theirs := cgroup.OfPod(pod, cgroup.CPUQuota{}), kubelet.CgroupOf(pod)
 	c.differs("shares", ours.Shares, theirs.Shares)
 	c.differs("quota", fmt.Sprint(ours.QuotaMicros, ours.PeriodMicros), fmt.Sprint(theirs.Quota, theirs.Period))
 	c.differs("memory", ours.MemoryBytes, theirs.Memory)

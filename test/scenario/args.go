@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -61,4 +62,15 @@ func kernel(d *datadriven.TestData) *journaletv1.KernelVersion {
 		panic(err)
 	}
 	return v
+}
+
+// cpuQuota returns how limits of CPU are enforced: off, or the period; nil: by default.
+func cpuQuota(d *datadriven.TestData) *journaletv1.CpuQuota {
+	switch arg(d, "cpu-quota", "") {
+	case "":
+		return nil
+	case "off":
+		return &journaletv1.CpuQuota{Off: true}
+	}
+	return &journaletv1.CpuQuota{Period: durationpb.New(duration(d, "cpu-quota", 0))}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
 // updateContainer sets the resources of a running container. CPU and memory must not change in one call.
@@ -38,14 +39,21 @@ func (w *world) updateContainer(
 	out.Reported = proto.CloneOf(after)
 	out.Reported.MemoryRequestBytes = 0
 	if c := o.containers[i]; c.GetResources() != nil {
-		c.Resources = reported(after)
+		c.Resources = w.reported(after)
 	}
 }
 
 // reported returns what a runtime reports of applied resources: CPU shares, of which a cgroup has at least 2, and no
-// memory request.
-func reported(r *journaletv1.Resources) *journaletv1.Resources {
+// memory request; no limit of CPU where none is enforced, and with a short period a coarser one.
+func (w *world) reported(r *journaletv1.Resources) *journaletv1.Resources {
 	r = proto.CloneOf(r)
+	if q := w.cpuQuota; q != nil && r.GetCpuLimitMillis() > 0 {
+		quota, period := cgroup.CPUQuota{Off: q.GetOff(), Period: q.GetPeriod().AsDuration().Microseconds()}.
+			Of(r.GetCpuLimitMillis())
+		if r.CpuLimitMillis = 0; period > 0 {
+			r.CpuLimitMillis = quota * cgroup.MilliPerCPU / period
+		}
+	}
 	r.CpuRequestMillis, r.MemoryRequestBytes = max(r.GetCpuRequestMillis(), 2), 0
 	return r
 }
@@ -59,7 +67,7 @@ func (w *world) forgetStarts() {
 		for _, c := range o.containers {
 			size := o.resources[c.GetId()]
 			if size != nil && c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_RUNNING {
-				c.Resources = reported(size)
+				c.Resources = w.reported(size)
 			}
 		}
 	}
@@ -76,7 +84,7 @@ func (g *engine) checkResources(a *pod.Actor, c *journaletv1.ContainerObservatio
 		for i := range list {
 			want := resources.OfContainer(a.Manifest(), &list[i])
 			if c.GetResources() != nil {
-				size, want = reported(size), reported(want)
+				size, want = g.world.reported(size), g.world.reported(want)
 			}
 			if list[i].Name == c.GetName() && !resources.Equal(size, want) {
 				report("container %s has %s, allocated are %s", c.GetId(), resourcesText(size), resourcesText(want))

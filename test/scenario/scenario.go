@@ -195,6 +195,7 @@ func (s *Scenario) start(d *datadriven.TestData) (string, error) {
 		},
 	}
 	c.AllowedUnsafeSysctls, c.Kernel = values(d, "sysctls"), kernel(d)
+	c.CpuQuota = cpuQuota(d)
 	c.Managers = managers(d)
 	c.ShutdownGroups = shutdownGroups(d)
 	c.Eviction = nodeEviction
@@ -206,7 +207,7 @@ func (s *Scenario) start(d *datadriven.TestData) (string, error) {
 	s.started = &journaletv1.AgentStarted{
 		Epoch: s.g.epoch, Version: arg(d, "version", "scenario"), Config: c, BootId: "boot", AgentId: "agent",
 	}
-	s.g.world.boot = s.started.GetBootId()
+	s.g.world.boot, s.g.world.cpuQuota = s.started.GetBootId(), c.GetCpuQuota()
 	first := proto.CloneOf(s.started)
 	left := s.kubeletState(d) // neither is read again
 	if first.KubeletState = left; d.HasArg("found") {

@@ -35,6 +35,8 @@ type world struct {
 	plugins map[string]*journaletv1.DevicesObserved
 	// boot is that of the machine.
 	boot string
+	// cpuQuota is how limits of CPU are enforced.
+	cpuQuota *journaletv1.CpuQuota
 	// violations are broken rules, such as two instances of a container at once.
 	violations []string
 }
@@ -113,7 +115,7 @@ func (w *world) clone() *world {
 	maps.Copy(c.created, w.created)
 	maps.Copy(c.store, w.store)
 	maps.Copy(c.plugins, w.plugins)
-	c.stamped, c.boot = w.stamped, w.boot
+	c.stamped, c.boot, c.cpuQuota = w.stamped, w.boot, w.cpuQuota
 	return c
 }
 

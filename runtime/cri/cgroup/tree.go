@@ -28,6 +28,8 @@ type Options struct {
 	MemoryThrottling float64
 	// ReserveMemory keeps the memory that pods request from being reclaimed, on cgroup v2 (KEP-2570, TieredReservation).
 	ReserveMemory bool
+	// CPUQuota is how limits of CPU are enforced.
+	CPUQuota CPUQuota
 	// PodPids is the maximum number of processes of a pod; 0 and less set no limit.
 	PodPids int64
 	Log     *slog.Logger
@@ -261,7 +263,7 @@ func (t *Tree) Ensure(p *corev1.Pod, exclusive bool) error {
 }
 
 func (t *Tree) valuesOf(p *corev1.Pod, exclusive bool) Values {
-	v := OfPod(p)
+	v := OfPod(p, t.opts.CPUQuota)
 	if exclusive {
 		v.QuotaMicros, v.PeriodMicros = 0, 0
 	}

@@ -113,6 +113,27 @@ func ensure(t *testing.T, tree *Tree, pods ...*corev1.Pod) {
 	}
 }
 
+// A node that is configured otherwise after a restart changes the cgroup of a pod that runs.
+func TestCgroupOfARunningPodFollowsTheNodesQuota(t *testing.T) {
+	tree, p := newTree(t), podWith("u1", size("1", "64Mi", "1", "64Mi"))
+	at, none := tree.layout.pod("u1", corev1.PodQOSGuaranteed), "-1"
+	if tree.unified {
+		none = "max"
+	}
+	ensure(t, tree, p)
+	equal(t, "quota by default", tree.quotaOf(at), "100000")
+	for _, c := range []struct {
+		by   CPUQuota
+		want string
+	}{{CPUQuota{Period: 10_000}, "10000"}, {CPUQuota{Off: true}, none}} {
+		next := reopened(t, tree.opts.Root)
+		next.opts.CPUQuota = c.by
+		initTree(t, next, p)
+		ensure(t, next, p)
+		equal(t, fmt.Sprintf("quota with %+v", c.by), next.quotaOf(at), c.want)
+	}
+}
+
 func TestTreeLimitsAllPodsTogether(t *testing.T) {
 	tree := newTree(t)
 	top := tree.layout.top()

@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"math"
 	"os"
 	"strconv"
@@ -17,7 +18,7 @@ import (
 const (
 	SharesPerCPU = 1024
 	MilliPerCPU  = 1000
-	// PeriodMicros is the period of every quota, in microseconds.
+	// PeriodMicros is the period of every quota, in microseconds, unless the node is configured otherwise.
 	PeriodMicros = 100_000
 )
 
@@ -30,11 +31,39 @@ const (
 	minQuota  = 1_000
 )
 
+// CPUQuota is how limits of CPU are enforced (kubelet: cpuCFSQuota, cpuCFSQuotaPeriod). The zero value is the kubelet's
+// default: within each PeriodMicros.
+type CPUQuota struct {
+	// Off: none is enforced.
+	Off bool
+	// Period is in microseconds, 1000 to 1000000; 0: PeriodMicros.
+	Period int64
+}
+
+// Of returns the CPU time in each period for thousandths of a CPU, and the period, both in microseconds. The time is at
+// least 1000, and 0, no limit, for 0. Both are 0 where no limit is enforced.
+func (q CPUQuota) Of(milli int64) (quota, period int64) {
+	if q.Off {
+		return 0, 0
+	}
+	period = cmp.Or(q.Period, PeriodMicros)
+	switch {
+	case milli == 0:
+		return 0, period
+	case milli <= math.MaxInt64/period:
+		return max(milli*period/MilliPerCPU, minQuota), period
+	}
+	return min(milli/MilliPerCPU, math.MaxInt64/period) * period, period // the product must fit
+}
+
+// unlimited ends an earlier quota.
+const unlimited = -1
+
 // Values are the limits of a cgroup. A zero is not written, so a new cgroup has no such limit.
 type Values struct {
 	// Shares are CPU shares of cgroup v1, 2 to 262144; on v2 the corresponding weight is written.
 	Shares uint64
-	// QuotaMicros is the CPU time in each PeriodMicros.
+	// QuotaMicros is the CPU time in each PeriodMicros; -1 ends an earlier quota.
 	QuotaMicros  int64
 	PeriodMicros uint64
 	MemoryBytes  int64
@@ -58,19 +87,25 @@ func OfNode(milliCPU, memoryBytes, pids int64) Values {
 
 // OfPod returns the values of a pod's cgroup, from its allocated resources (kubelet: ResourceConfigForPod). The pod is
 // limited only if it or every container has a limit: a container without one may use what is there.
-func OfPod(p *corev1.Pod) Values {
+func OfPod(p *corev1.Pod, cpu CPUQuota) Values {
 	all := resourcehelper.PodResourcesOptions{}
 	requests, limits := resourcehelper.PodRequests(p, all), resourcehelper.PodLimits(p, all)
 	v := Values{Shares: SharesOf(resources.Millis(requests.Cpu()))}
+	limitCPU := func() {
+		quota, period := cpu.Of(resources.Millis(limits.Cpu()))
+		if v.QuotaMicros, v.PeriodMicros = quota, uint64(period); cpu.Off {
+			v.QuotaMicros = unlimited // the cgroup may be of a time when limits were enforced
+		}
+	}
 	switch pod.QOS(p) {
 	case corev1.PodQOSBestEffort:
 		return Values{Shares: minShares}
 	case corev1.PodQOSGuaranteed:
-		v.QuotaMicros, v.PeriodMicros = QuotaOf(resources.Millis(limits.Cpu())), PeriodMicros
+		limitCPU()
 		v.MemoryBytes = resources.Bytes(limits.Memory())
 	default:
 		if hasLimit(p, corev1.ResourceCPU) {
-			v.QuotaMicros, v.PeriodMicros = QuotaOf(resources.Millis(limits.Cpu())), PeriodMicros
+			limitCPU()
 		}
 		if hasLimit(p, corev1.ResourceMemory) {
 			v.MemoryBytes = resources.Bytes(limits.Memory())
@@ -125,16 +160,6 @@ func hasLimit(p *corev1.Pod, of corev1.ResourceName) bool {
 func SharesOf(milli int64) uint64 {
 	milli = min(milli, maxShares) // more than that many CPUs have the largest shares too, and the product must fit
 	return uint64(min(max(milli*SharesPerCPU/MilliPerCPU, minShares), maxShares))
-}
-
-// QuotaOf returns the CPU time in each PeriodMicros, in microseconds, for thousandths of a CPU: at least 1000, and 0,
-// no limit, for 0.
-func QuotaOf(milli int64) int64 {
-	if milli == 0 {
-		return 0
-	}
-	const each = PeriodMicros / MilliPerCPU
-	return max(min(milli, math.MaxInt64/each)*each, minQuota)
 }
 
 // weightOf returns the weight of cgroup v2, 1 to 10000, for shares of v1 (KEP-2254).
@@ -201,8 +226,19 @@ func widened(from, to Values) Values {
 	default:
 		out.MemoryHigh = max(from.MemoryHigh, to.MemoryHigh)
 	}
-	if out.QuotaMicros = wider(from.QuotaMicros, to.QuotaMicros); out.QuotaMicros == 0 {
+	if to.QuotaMicros < 0 {
+		return out
+	}
+	if out.QuotaMicros = wider(quotaIn(from, to.PeriodMicros), to.QuotaMicros); out.QuotaMicros == 0 {
 		out.PeriodMicros = 0
 	}
 	return out
+}
+
+// quotaIn returns the quota of a cgroup as it would be with another period, rounded up.
+func quotaIn(v Values, period uint64) int64 {
+	if v.QuotaMicros <= 0 || v.PeriodMicros == 0 || v.PeriodMicros == period {
+		return max(0, v.QuotaMicros)
+	}
+	return int64(math.Ceil(float64(v.QuotaMicros) / float64(v.PeriodMicros) * float64(period)))
 }

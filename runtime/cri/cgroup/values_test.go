@@ -54,7 +54,7 @@ func TestPodCgroupSumsContainers(t *testing.T) {
 		"the pod's own, whatever its containers lack": {podOf(&whole, size("", "", "", ""), size("100m", "", "1", "")),
 			Values{Shares: 1024, QuotaMicros: 200_000, PeriodMicros: 100_000, MemoryBytes: 2 << 30}},
 	} {
-		if got := OfPod(c.pod); got != c.want {
+		if got := OfPod(c.pod, CPUQuota{}); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
@@ -89,6 +89,62 @@ func TestWidenedKeepsLargerLimits(t *testing.T) {
 	}
 	if got, want := widened(Values{Shares: 2}, to), (Values{Shares: 50}); got != want {
 		t.Errorf("a first limit must come after the containers: %+v, want %+v", got, want)
+	}
+}
+
+func TestLimitsOfCPUAreEnforcedWithinThePeriodOrNotAtAll(t *testing.T) {
+	type pair struct{ quota, period int64 }
+	for _, c := range []struct {
+		by    CPUQuota
+		milli int64
+		want  pair
+	}{
+		{CPUQuota{}, 250, pair{25_000, 100_000}}, {CPUQuota{}, 0, pair{0, 100_000}}, {CPUQuota{}, 1, pair{1000, 100_000}},
+		{CPUQuota{Period: 10_000}, 250, pair{2500, 10_000}}, {CPUQuota{Period: 10_000}, 3000, pair{30_000, 10_000}},
+		{CPUQuota{Period: 10_000}, 50, pair{1000, 10_000}}, {CPUQuota{Period: 1500}, 1333, pair{1999, 1500}},
+		{CPUQuota{Period: 1_000_000}, 1, pair{1000, 1_000_000}},
+		{CPUQuota{Off: true}, 250, pair{}}, {CPUQuota{Off: true, Period: 10_000}, 0, pair{}},
+	} {
+		if quota, period := c.by.Of(c.milli); (pair{quota, period}) != c.want {
+			t.Errorf("%+v of %dm: %d in %d, want %+v", c.by, c.milli, quota, period, c.want)
+		}
+	}
+	limited, open := podOf(nil, size("1", "1Gi", "1", "1Gi")), podOf(nil, size("1", "1Gi", "", ""))
+	for _, c := range []struct {
+		pod  *corev1.Pod
+		by   CPUQuota
+		want Values
+	}{
+		{limited, CPUQuota{Period: 10_000}, Values{Shares: 1024, QuotaMicros: 10_000, PeriodMicros: 10_000,
+			MemoryBytes: 1 << 30}},
+		{limited, CPUQuota{Off: true}, Values{Shares: 1024, QuotaMicros: -1, MemoryBytes: 1 << 30}},
+		{open, CPUQuota{Off: true}, Values{Shares: 1024}},
+	} {
+		if got := OfPod(c.pod, c.by); got != c.want {
+			t.Errorf("%+v: %+v, want %+v", c.by, got, c.want)
+		}
+	}
+	if r := (Values{QuotaMicros: -1}).resources(true); r.CpuQuota != -1 {
+		t.Errorf("an earlier quota stays: %+v", r)
+	}
+}
+
+func TestWideningComparesQuotasOfOnePeriod(t *testing.T) {
+	half := Values{Shares: 2, QuotaMicros: 50_000, PeriodMicros: 100_000}
+	for name, c := range map[string]struct{ to, want Values }{
+		"more, in a shorter period": {Values{Shares: 2, QuotaMicros: 9000, PeriodMicros: 10_000},
+			Values{Shares: 2, QuotaMicros: 9000, PeriodMicros: 10_000}},
+		"less, in a shorter period": {Values{Shares: 2, QuotaMicros: 2000, PeriodMicros: 10_000},
+			Values{Shares: 2, QuotaMicros: 5000, PeriodMicros: 10_000}},
+		"none any more": {Values{Shares: 2, QuotaMicros: -1}, Values{Shares: 2, QuotaMicros: -1}},
+	} {
+		if got := widened(half, c.to); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+	none, to := Values{Shares: 2, QuotaMicros: -1}, Values{Shares: 2, QuotaMicros: 9000, PeriodMicros: 10_000}
+	if got := widened(none, to); got != (Values{Shares: 2}) {
+		t.Errorf("a first limit comes after the containers: %+v", got)
 	}
 }
 
@@ -161,8 +217,10 @@ func TestCPUBeyondWhatACgroupHoldsIsTheLargest(t *testing.T) {
 			t.Errorf("%d thousandths: %d shares", milli, got)
 		}
 	}
-	if got := QuotaOf(math.MaxInt64); got < math.MaxInt64/2 {
-		t.Errorf("the largest quota is %d", got)
+	for _, period := range []int64{0, 1000, 1_000_000} {
+		if got, _ := (CPUQuota{Period: period}).Of(math.MaxInt64); got < math.MaxInt64/2 {
+			t.Errorf("the largest quota is %d", got)
+		}
 	}
 }
 

@@ -11,7 +11,7 @@ var fields = map[action][]string{
 		"AgentConfig.start_concurrency", "AgentConfig.stop_concurrency", "AgentStarted.epoch",
 		"AllContainersRestarting.all_stopped", "CallDispatched.in_doubt", "CallFinished.error",
 		"CallFinished.image_bytes", "CallFinished.retryable", "CleanPod.all", "CleanPod.csi",
-		"Condition.status", "SetUpVolumes.csi",
+		"Condition.status", "CpuQuota.off", "SetUpVolumes.csi",
 		"ContainerObservation.attempt", "ContainerObservation.exit_code", "ContainerObservation.state",
 		"Duration.nanos", "Duration.seconds", "ImagePullDecided.bytes", "ImagePullDecided.error",
 		"JournalDamaged.expected_seq", "JournalDamaged.found_seq", "KernelVersion.major", "KernelVersion.minor",

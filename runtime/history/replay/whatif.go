@@ -175,7 +175,9 @@ func reconfigured(s *journaletv1.Snapshot, started *journaletv1.AgentStarted) ([
 		m, set = st, func() { st.Config = started.GetConfig() }
 	case journaletv1.ActorKind_ACTOR_KIND_POD:
 		st := &journaletv1.PodState{}
-		m, set = st, func() { st.MaxBackOff = started.GetConfig().GetMaxContainerBackOff() }
+		m, set = st, func() {
+			st.MaxBackOff, st.CpuQuota = started.GetConfig().GetMaxContainerBackOff(), started.GetConfig().GetCpuQuota()
+		}
 	case journaletv1.ActorKind_ACTOR_KIND_RUNTIME:
 		st := &journaletv1.RuntimeState{}
 		m, set = st, func() {

@@ -19,7 +19,7 @@ const newPrefix = ".new-"
 // memory limit of its pod and the memory that is allocatable to all pods; 0 if there is none of them.
 func MemorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource, allocatable int64) int64 {
 	least := max(0, allocatable)
-	limits := []int64{cgroup.OfPod(pod).MemoryBytes}
+	limits := []int64{cgroup.OfPod(pod, cgroup.CPUQuota{}).MemoryBytes}
 	if source.SizeLimit != nil {
 		limits = append(limits, source.SizeLimit.Value())
 	}
