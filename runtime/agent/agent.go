@@ -30,6 +30,7 @@ import (
 	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/image"
 	"github.com/journalet/journalet/runtime/image/credentials"
+	"github.com/journalet/journalet/runtime/lockfile"
 	"github.com/journalet/journalet/runtime/manifests"
 	"github.com/journalet/journalet/runtime/objects"
 	"github.com/journalet/journalet/runtime/oom"
@@ -109,6 +110,11 @@ type agent struct {
 // Run runs the agent until ctx ends, then stops it cleanly, without touching a container. An error means that it could
 // not start or that a required part failed.
 func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
+	ctx, release, err := lockfile.Hold(ctx, cfg.LockFile, cfg.ExitOnLockContention, log)
+	if err != nil {
+		return err
+	}
+	defer release()
 	a := &agent{
 		cfg: cfg, log: log, metrics: monitoring.NewMetrics(), starting: starting{},
 	}

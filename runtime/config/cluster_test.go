@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/tls"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,13 +48,36 @@ func TestWhatKubeadmWritesIsTakenInACluster(t *testing.T) {
 	}
 }
 
+func TestOldTLSVersionBecomesTheLowestSecureOne(t *testing.T) {
+	file := write(t, filepath.Join(t.TempDir(), "c.yaml"), head+"tlsMinVersion: VersionTLS10\n")
+	for from, args := range map[string][]string{
+		file:                {"--config", file, "--kubeconfig", "/k"},
+		"--tls-min-version": {"--config", file, "--kubeconfig", "/k", "--tls-min-version", "VersionTLS11"},
+	} {
+		c, problems := mustLoad(t, args...)
+		if len(problems) != 1 || problems[0].File != from || problems[0].Field != "tlsMinVersion" ||
+			c.Server.TLSVersion() != tls.VersionTLS12 {
+			t.Errorf("%v: %v, TLS %x", args, problems, c.Server.TLSVersion())
+		}
+	}
+	// Without a cluster there is no such server, and one remark is enough.
+	if _, problems := mustLoad(t, "--config", file); len(problems) != 1 || problems[0].Message != noCluster {
+		t.Errorf("without a cluster: %v", problems)
+	}
+	c, problems := mustLoad(t, "--kubeconfig", "/k", "--tls-min-version", "VersionTLS13")
+	if len(problems) > 0 || c.Server.TLSVersion() != tls.VersionTLS13 {
+		t.Errorf("a newer version: %v, TLS %x", problems, c.Server.TLSVersion())
+	}
+}
+
 func TestContradictionsOfAClusterAreRejected(t *testing.T) {
 	for want, args := range map[string][]string{
-		"is reserved":      {"--node-labels", "node-role.kubernetes.io/worker=yes"},
-		"--cloud-provider": {"--cloud-provider", "aws"},
-		"belong together":  {"--tls-cert-file", "/c"},
-		"tlsMinVersion":    {"--tls-min-version", "VersionTLS10"},
-		"kubeAPIQPS":       {"--kube-api-qps", "-1"},
+		"is reserved":       {"--node-labels", "node-role.kubernetes.io/worker=yes"},
+		"--cloud-provider":  {"--cloud-provider", "aws"},
+		"belong together":   {"--tls-cert-file", "/c"},
+		"tlsMinVersion":     {"--tls-min-version", "VersionSSL30"},
+		"kubeAPIQPS":        {"--kube-api-qps", "-1"},
+		"needs --lock-file": {"--exit-on-lock-contention"},
 	} {
 		c, _, err := load(t, append(args, "--kubeconfig", "/k")...)
 		if err == nil {

@@ -255,6 +255,11 @@ type Config struct {
 	Once        bool
 	OnceTimeout time.Duration
 
+	// LockFile is a file whose lock the agent waits for before it starts; empty: none. With ExitOnLockContention the
+	// agent stops when another process opens it.
+	LockFile             string
+	ExitOnLockContention bool
+
 	// AllowBesideKubelet permits a start although a kubelet runs on the same runtime.
 	AllowBesideKubelet bool
 }
@@ -402,6 +407,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.dead.addFlags(fs)
 	c.addTracingFlags(fs)
 	c.addOutputFlags(fs)
+	c.addLockFlags(fs)
 	addKubeletFlags(fs)
 	fs.BoolVar(&c.AllowBesideKubelet, "allow-beside-kubelet", c.AllowBesideKubelet,
 		"start even if a kubelet runs on the same runtime")

@@ -13,7 +13,6 @@ import (
 // Reasons for ignoring a field.
 const (
 	notSupported = "not supported yet, ignored"
-	noServer     = "needs an API server or the kubelet's own server, ignored"
 	noCluster    = "needs a cluster (--kubeconfig), ignored"
 	obsolete     = "has no effect in the kubelet either, ignored"
 )
@@ -130,9 +129,9 @@ var fields = withCluster(map[string]field{
 	"enableDebuggingHandlers": {apply: set(
 		func(c *Config, k *kubeletConfig) { c.NoDebugging = !*k.EnableDebuggingHandlers })},
 	"featureGates":                {ignored: "the kubelet's feature gates do not apply, ignored"},
-	"showHiddenMetricsForVersion": {ignored: noServer},
+	"showHiddenMetricsForVersion": {ignored: "no metric is hidden, ignored"},
 
-	"enableContentionProfiling": {ignored: noServer},
+	"enableContentionProfiling": {ignored: notSupported},
 	"enableProfilingHandler": {def: `true`, apply: set(
 		func(c *Config, k *kubeletConfig) { c.NoProfiling = !*k.EnableProfilingHandler })},
 	"enableDebugFlagsHandler": {def: `true`, apply: set(
@@ -142,11 +141,12 @@ var fields = withCluster(map[string]field{
 	"streamingConnectionIdleTimeout": {def: `"4h"`, apply: duration(
 		func(k *kubeletConfig) time.Duration { return k.StreamingConnectionIdleTimeout.Duration },
 		func(c *Config) *time.Duration { return &c.StreamIdle })},
-	"enableSystemLogQuery":                      {ignored: noServer, def: `false`},
-	"configMapAndSecretChangeDetectionStrategy": {ignored: noServer, def: `"Watch"`},
-	"enableControllerAttachDetach":              {ignored: noServer, def: `true`},
-	"iptablesMasqueradeBit":                     {ignored: obsolete, def: `14`},
-	"iptablesDropBit":                           {ignored: obsolete, def: `15`},
+	"enableSystemLogQuery": {ignored: notSupported, def: `false`},
+	"configMapAndSecretChangeDetectionStrategy": {def: `"Watch"`,
+		ignored: "each object that a pod refers to is watched, ignored"},
+	"enableControllerAttachDetach": {ignored: "the control plane attaches volumes, ignored", def: `true`},
+	"iptablesMasqueradeBit":        {ignored: obsolete, def: `14`},
+	"iptablesDropBit":              {ignored: obsolete, def: `15`},
 
 	"imagePullCredentialsVerificationPolicy": {apply: set(func(c *Config, k *kubeletConfig) {
 		c.ImagePullVerification = string(k.ImagePullCredentialsVerificationPolicy)

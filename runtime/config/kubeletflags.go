@@ -51,8 +51,6 @@ var kubeletFlags = []struct {
 
 // idleFlags are flags of the kubelet that set no field and nothing here, with the reason.
 var idleFlags = map[string]string{
-	"exit-on-lock-contention": "one agent a root directory, which is locked; ignored",
-	"lock-file":               "one agent a root directory, which is locked; ignored",
 	"experimental-allocatable-ignore-eviction": "hard eviction thresholds are not allocatable to pods, ignored",
 	"experimental-mounter-path":                notSupported,
 	"housekeeping-interval":                    "statistics are read when somebody asks, ignored",
@@ -215,7 +213,7 @@ func addKubeletFlags(fs *pflag.FlagSet) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(idleFlags)) {
 		kind := textKind()
-		if name == "exit-on-lock-contention" || name == "experimental-allocatable-ignore-eviction" {
+		if name == "experimental-allocatable-ignore-eviction" {
 			kind = boolKind()
 		}
 		add(kind, name, "")

@@ -72,13 +72,13 @@ func (c *Config) Load(flags *pflag.FlagSet) ([]Problem, error) {
 	}
 	problems = append(problems, ignored...)
 	return slices.Concat(problems, c.evictionProblems(m.from), c.shownSecrets(given), c.dead.problems(given),
-		c.clusterFlags(flags)), nil
+		c.clusterFlags(flags), c.raiseTLS(m.from, given)), nil
 }
 
 // absolute makes the paths absolute.
 func (c *Config) absolute() (err error) {
 	for _, path := range []*string{&c.RootDir, &c.StaticPodPath, &c.PodLogDir, &c.ContainerLogDir, &c.RuntimeClassPath,
-		&c.ObjectsPath, &c.APISocket, &c.ImageCredentialProviderConfig, &c.ImageCredentialProviderBinDir,
+		&c.ObjectsPath, &c.APISocket, &c.LockFile, &c.ImageCredentialProviderConfig, &c.ImageCredentialProviderBinDir,
 		&c.Cluster.Kubeconfig, &c.Cluster.BootstrapKubeconfig, &c.Cluster.CertDir, &c.Server.TLSCertFile,
 		&c.Server.TLSPrivateKeyFile, &c.Server.ClientCAFile} {
 		if *path != "" {

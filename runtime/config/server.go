@@ -131,9 +131,26 @@ func (s *Server) applyAuthorization(k *kubeletConfig, given func(string) bool) {
 	}
 }
 
-// tlsVersions are the values of tlsMinVersion. Versions before 1.2 are refused.
+// tlsVersions are the values of tlsMinVersion; older ones have become TLS 1.2 by then (raiseTLS).
 var tlsVersions = map[string]uint16{
 	"": tls.VersionTLS12, "VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13,
+}
+
+// raiseTLS replaces a lowest version before TLS 1.2, which the kubelet serves, and returns a problem for it: the node
+// starts, and speaks no version that RFC 8996 forbids (ADR 094). from is where fields are set that no flag wins over.
+func (c *Config) raiseTLS(from map[string]string, given func(string) bool) []Problem {
+	const field, flag = "tlsMinVersion", "tls-min-version"
+	s := &c.Server
+	if !c.InCluster() || s.TLSMinVersion != "VersionTLS10" && s.TLSMinVersion != "VersionTLS11" {
+		return nil
+	}
+	p := Problem{File: from[field], Field: field,
+		Message: s.TLSMinVersion + " is not secure: the server speaks TLS 1.2 and newer; set VersionTLS12, or remove it"}
+	if given(flag) {
+		p.File = "--" + flag
+	}
+	s.TLSMinVersion = "VersionTLS12"
+	return []Problem{p}
 }
 
 // TLSVersion returns the lowest version that the server speaks.

@@ -236,7 +236,8 @@ func (c *Config) validateNode() []error {
 			errs = append(errs, err)
 		}
 	}
-	return slices.Concat(errs, c.Eviction.validate(), c.Managers.validate(), c.validateSysctls(), c.validateCPU())
+	return slices.Concat(errs, c.Eviction.validate(), c.Managers.validate(), c.validateSysctls(), c.validateCPU(),
+		c.validateLock())
 }
 
 // parseNodeIPs parses one address, or one of each family.
