@@ -68,6 +68,9 @@ func (a *app) otherConfig(o replayOptions) (func(*journaletv1.AgentConfig), erro
 			c.MaxPods, c.PullConcurrency = uint32(max(0, cfg.MaxPods)), uint32(max(1, cfg.MaxParallelImagePulls))
 			c.MaxContainerBackOff = durationpb.New(cfg.MaxContainerRestartPeriod)
 			c.AllowedUnsafeSysctls, c.CpuQuota = cfg.AllowedUnsafeSysctls, cfg.RecordedCPUQuota()
+			if !cfg.LocalStorage && c.Allocatable != nil {
+				c.Allocatable.EphemeralStorageBytes = 0
+			}
 		})
 	}
 	if o.allocatable != "" {

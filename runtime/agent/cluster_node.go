@@ -72,20 +72,23 @@ func (c *cluster) started(now time.Time) func(node.Startup) {
 func nodeResources(f *config.NodeFacts) (capacity, reserved corev1.ResourceList) {
 	bytes := func(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.BinarySI) }
 	capacity = corev1.ResourceList{
-		corev1.ResourceCPU:              *resource.NewMilliQuantity(f.Capacity.MilliCPU, resource.DecimalSI),
-		corev1.ResourceMemory:           bytes(f.Capacity.MemoryBytes),
-		corev1.ResourceEphemeralStorage: bytes(f.Capacity.EphemeralStorageBytes),
-		corev1.ResourcePods:             *resource.NewQuantity(int64(f.MaxPods), resource.DecimalSI),
+		corev1.ResourceCPU:    *resource.NewMilliQuantity(f.Capacity.MilliCPU, resource.DecimalSI),
+		corev1.ResourceMemory: bytes(f.Capacity.MemoryBytes),
+		corev1.ResourcePods:   *resource.NewQuantity(int64(f.MaxPods), resource.DecimalSI),
 	}
 	for _, h := range f.HugePages {
 		size := bytes(h.PageBytes)
 		capacity[corev1.ResourceName(corev1.ResourceHugePagesPrefix+size.String())] = bytes(h.Bytes)
 	}
 	left := f.Allocatable
-	return capacity, corev1.ResourceList{
+	reserved = corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewMilliQuantity(f.Capacity.MilliCPU-left.MilliCPU, resource.DecimalSI),
 		corev1.ResourceMemory: bytes(f.Capacity.MemoryBytes - left.MemoryBytes),
-		corev1.ResourceEphemeralStorage: bytes(
-			f.Capacity.EphemeralStorageBytes - left.EphemeralStorageBytes),
 	}
+	// Without isolation of storage the Node has no such resource.
+	if has := f.Capacity.EphemeralStorageBytes; has > 0 {
+		capacity[corev1.ResourceEphemeralStorage] = bytes(has)
+		reserved[corev1.ResourceEphemeralStorage] = bytes(has - left.EphemeralStorageBytes)
+	}
+	return capacity, reserved
 }

@@ -12,7 +12,7 @@ import (
 // newStorage creates the driver that measures ephemeral storage.
 func (a *agent) newStorage(volumes *volume.Driver) *storage.Driver {
 	o := storage.Options{
-		Conn: a.conn, Manifest: a.manifests.Get, Log: a.log,
+		Conn: a.conn, Manifest: a.manifests.Get, NoLimits: !a.cfg.LocalStorage, Log: a.log,
 		PodDir: volumes.PodDir, Path: volumes.Path, PodLogDir: volumes.PodLogDir,
 		Sink: func(ctx context.Context, e *journaletv1.StorageExceeded) error {
 			event := messages.NewEvent(e)

@@ -133,6 +133,8 @@ type Config struct {
 	EnforceNodeAllocatable []string
 	// PodPidsLimit bounds the processes of a pod; 0 and less: no bound.
 	PodPidsLimit int64
+	// LocalStorage counts and limits ephemeral storage; else the node offers none, and no pod is evicted for a limit.
+	LocalStorage bool
 	// CPUQuota enforces limits of CPU, within each CPUQuotaPeriod.
 	CPUQuota       bool
 	CPUQuotaPeriod time.Duration
@@ -292,7 +294,7 @@ func Defaults() *Config {
 		SwapBehavior: SwapNone, UserNamespaceIDs: idsUnit,
 		CgroupsPerQOS: cgroup.AllByDefault(), CgroupDriver: cgroup.Cgroupfs,
 		EnforceNodeAllocatable: []string{EnforcePods}, PodPidsLimit: -1, OOMScoreAdj: defaultOOMScore,
-		CPUQuota: true, CPUQuotaPeriod: DefaultCPUQuotaPeriod,
+		CPUQuota: true, CPUQuotaPeriod: DefaultCPUQuotaPeriod, LocalStorage: true,
 		ContainerRuntimeEndpoint: DefaultEndpoint, RuntimeRequestTimeout: DefaultRequestTimeout,
 		CRIConcurrency:  defaultConcurrency(),
 		RegistryPullQPS: DefaultPullQPS, RegistryBurst: DefaultPullBurst, MaxParallelImagePulls: DefaultParallelPulls,

@@ -50,6 +50,7 @@ func (c *Config) KubeletConfiguration() (any, error) {
 	k.SystemReservedCgroup, k.KubeReservedCgroup = c.SystemReservedCgroup, c.KubeReservedCgroup
 	k.OOMScoreAdj = new(c.OOMScoreAdj)
 	k.CPUCFSQuota, k.CPUCFSQuotaPeriod = new(c.CPUQuota), &metav1.Duration{Duration: c.CPUQuotaPeriod}
+	k.LocalStorageCapacityIsolation = new(c.LocalStorage)
 	k.SingleProcessOOMKill, k.PodsPerCore = new(c.SingleProcessOOMKill), c.PodsPerCore
 	k.ReservedSystemCPUs, k.EvictionHard = c.ReservedSystemCPUs, c.Eviction.Thresholds()
 	c.Managers.inEffect(k)

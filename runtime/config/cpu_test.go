@@ -35,6 +35,21 @@ func TestLimitsOfCPUAreConfigured(t *testing.T) {
 	}
 }
 
+func TestWithoutIsolationOfStorageTheNodeHasNone(t *testing.T) {
+	file := write(t, filepath.Join(t.TempDir(), "c.yaml"), head+"localStorageCapacityIsolation: false\n"+
+		"systemReserved: {ephemeral-storage: 1Gi}\n")
+	for _, args := range [][]string{{"--config", file},
+		{"--local-storage-capacity-isolation=false", "--kube-reserved=ephemeral-storage=1Gi"}} {
+		c, problems := mustLoad(t, append(args, "--root-dir", t.TempDir())...)
+		f, err := c.nodeFacts(machine(t), "h", networkOf("", "", addr(t, "10.0.0.5/24")))
+		must.OK(t, err)
+		if len(problems) > 0 || f.Capacity.EphemeralStorageBytes != 0 || f.Allocatable.EphemeralStorageBytes != 0 ||
+			f.Allocatable.MemoryBytes == 0 {
+			t.Errorf("%v: %v, %+v", args, problems, f)
+		}
+	}
+}
+
 func TestPodsPerCoreBoundsThePodsOfTheMachine(t *testing.T) {
 	for _, one := range []struct{ most, perCore, want int32 }{
 		{110, 0, 110}, {110, 10, 50}, {110, 22, 110}, {110, 1 << 30, 110}, {7, 10, 7},

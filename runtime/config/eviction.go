@@ -289,7 +289,7 @@ func (c *Config) withoutThresholds(has, left Capacity) (Capacity, error) {
 		nodefsAvailable: {has.EphemeralStorageBytes, &left.EphemeralStorageBytes},
 	} {
 		threshold, ok := all[signal]
-		if !ok {
+		if !ok || signal == nodefsAvailable && !c.LocalStorage {
 			continue
 		}
 		amount, err := amountOf(threshold, of.capacity)

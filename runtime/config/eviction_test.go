@@ -284,6 +284,7 @@ cpuCFSQuota: false
 cpuCFSQuotaPeriod: 50ms
 singleProcessOOMKill: true
 podsPerCore: 3
+localStorageCapacityIsolation: false
 `
 	c := Defaults()
 	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)

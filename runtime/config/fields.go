@@ -179,7 +179,8 @@ var fields = withCluster(map[string]field{
 	})},
 	"volumePluginDir": {ignored: notSupported,
 		def: `"/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"`},
-	"localStorageCapacityIsolation": {ignored: notSupported, def: `true`},
+	"localStorageCapacityIsolation": {def: `true`, apply: set(
+		func(c *Config, k *kubeletConfig) { c.LocalStorage = *k.LocalStorageCapacityIsolation })},
 
 	"kubeletCgroups": {ignored: notSupported}, "systemCgroups": {ignored: notSupported},
 	"systemReservedCgroup": {apply: set(

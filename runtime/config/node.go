@@ -104,7 +104,7 @@ func (c *Config) nodeFacts(root, host string, n network) (*NodeFacts, error) {
 		"kubernetes.io/hostname": name, "kubernetes.io/os": runtime.GOOS, "kubernetes.io/arch": runtime.GOARCH,
 	}
 	maps.Copy(f.Labels, c.NodeLabels)
-	if f.Capacity, err = capacity(root, c.RootDir); err != nil {
+	if f.Capacity, err = c.capacity(root); err != nil {
 		return nil, err
 	}
 	if f.Enforced, f.Allocatable, err = c.allocatable(root, f.Capacity); err != nil {
@@ -223,7 +223,7 @@ func fourFirst(ips []net.IP) []netip.Addr {
 // byFamily orders IPv4 before IPv6.
 func byFamily(a, b netip.Addr) int { return a.BitLen() - b.BitLen() }
 
-func capacity(root, rootDir string) (Capacity, error) {
+func (c *Config) capacity(root string) (Capacity, error) {
 	var out Capacity
 	cpus, err := onlineCPUs(root)
 	if err != nil {
@@ -233,7 +233,18 @@ func capacity(root, rootDir string) (Capacity, error) {
 	if out.MemoryBytes, err = memTotal(root); err != nil {
 		return out, err
 	}
-	// The root directory may not exist yet: its closest existing parent is on the same file system.
+	if c.LocalStorage {
+		if out.EphemeralStorageBytes, err = sizeOf(c.RootDir); err != nil {
+			return out, err
+		}
+	}
+	out.Pids = maxPids(root)
+	return out, nil
+}
+
+// sizeOf returns the size of the file system of a directory. It may not exist yet: its closest existing parent is on
+// the same file system.
+func sizeOf(rootDir string) (bytes int64, err error) {
 	var st unix.Statfs_t
 	for dir := rootDir; ; dir = filepath.Dir(dir) {
 		err = unix.Statfs(dir, &st)
@@ -242,11 +253,9 @@ func capacity(root, rootDir string) (Capacity, error) {
 		}
 	}
 	if err != nil {
-		return out, fmt.Errorf("measure the file system of %s: %w; check the agent's permissions", rootDir, err)
+		return 0, fmt.Errorf("measure the file system of %s: %w; check the agent's permissions", rootDir, err)
 	}
-	out.EphemeralStorageBytes = int64(st.Blocks) * st.Bsize
-	out.Pids = maxPids(root)
-	return out, nil
+	return int64(st.Blocks) * st.Bsize, nil
 }
 
 // maxPids returns the kernel's maximum number of processes, which two settings bound; 0 if it is unknown.
@@ -321,7 +330,9 @@ func (c *Config) allocatable(root string, has Capacity) (enforced, allocatable C
 			case "memory":
 				left.MemoryBytes = minus(left.MemoryBytes, resources.Bytes(&q))
 			case "ephemeral-storage":
-				left.EphemeralStorageBytes = minus(left.EphemeralStorageBytes, resources.Bytes(&q))
+				if c.LocalStorage {
+					left.EphemeralStorageBytes = minus(left.EphemeralStorageBytes, resources.Bytes(&q))
+				}
 			case "pid":
 				if has.Pids > 0 {
 					left.Pids = minus(left.Pids, resources.Bytes(&q))

@@ -161,7 +161,7 @@ func takeOver(n *corev1.Node, s *Settings) {
 	// What another agent offered here is there no longer, until its plugins register with this one; its names stay known.
 	for name := range n.Status.Capacity {
 		switch {
-		case strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
+		case strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) || name == corev1.ResourceEphemeralStorage:
 			if _, has := s.Capacity[name]; !has {
 				delete(n.Status.Capacity, name)
 				delete(n.Status.Allocatable, name)

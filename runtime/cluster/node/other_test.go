@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -92,4 +93,20 @@ func TestTwoMachinesOfOneNameAreReportedOnce(t *testing.T) {
 		_, beside := w.others()
 		return beside[len(beside)-1] == nil
 	})
+}
+
+func TestResourceThatTheAgentNoLongerHasIsTakenOffTheNode(t *testing.T) {
+	is := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceEphemeralStorage: resource.MustParse("10Gi"),
+		"hugepages-2Mi": resource.MustParse("4Mi"), "hugepages-1Gi": resource.MustParse("1Gi"),
+	}
+	n := &corev1.Node{Status: corev1.NodeStatus{Capacity: is, Allocatable: is.DeepCopy()}}
+	takeOver(n, &Settings{Capacity: corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("4"), "hugepages-2Mi": resource.MustParse("4Mi"),
+	}})
+	for _, list := range []corev1.ResourceList{n.Status.Capacity, n.Status.Allocatable} {
+		if _, cpu := list[corev1.ResourceCPU]; len(list) != 2 || !cpu {
+			t.Errorf("the Node has %v", list)
+		}
+	}
 }

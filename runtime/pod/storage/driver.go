@@ -28,7 +28,7 @@ const (
 	retryPause = time.Second
 )
 
-// Options configure a Driver. All but Period and Log must be set.
+// Options configure a Driver. All but CSI, NoLimits, Period and Log must be set.
 type Options struct {
 	// Conn reaches the container runtime.
 	Conn grpc.ClientConnInterface
@@ -42,6 +42,8 @@ type Options struct {
 	CSI func(ctx context.Context, uid, volume string) (Measured, error)
 	// Sink receives the first limit that a pod exceeds. After an error it is reported again.
 	Sink func(context.Context, *journaletv1.StorageExceeded) error
+	// NoLimits enforces none: a pod is measured only when somebody asks.
+	NoLimits bool
 	// Period defaults to the constant of this name.
 	Period time.Duration
 	Log    *slog.Logger
@@ -124,7 +126,7 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 func (d *Driver) add(uid, digest string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.pods[uid] != nil {
+	if d.pods[uid] != nil || d.opts.NoLimits {
 		return
 	}
 	d.pods[uid] = &pod{uid: uid, digest: digest}

@@ -194,6 +194,18 @@ func TestVolumeBeyondItsLimitIsReportedOnce(t *testing.T) {
 	})
 }
 
+func TestWithoutIsolationOfStorageNoLimitCounts(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.d.opts.NoLimits = true
+		w.write(filepath.Join(w.path("u", "data"), "f"), 2*mi)
+		w.runs("u", limited())
+		w.after(10 * Period)
+		if w.reads != 0 {
+			t.Errorf("%d manifests read, want none", w.reads)
+		}
+	})
+}
+
 func TestPodThatTerminatesIsNotMeasured(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.runs("u", limited())
