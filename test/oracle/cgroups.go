@@ -16,9 +16,16 @@ func compareCgroups(c *testCase) {
 		return
 	}
 	pod := parsed[0].Pod
-	ours, theirs := cgroup.OfPod(pod, cgroup.CPUQuota{}), kubelet.CgroupOf(pod)
+	ours, theirs := cgroup.OfPod(pod, cgroup.CPUQuota{}), kubelet.CgroupOf(pod, true, cgroup.PeriodMicros)
 	c.differs("shares", ours.Shares, theirs.Shares)
 	c.differs("quota", fmt.Sprint(ours.QuotaMicros, ours.PeriodMicros), fmt.Sprint(theirs.Quota, theirs.Period))
+	for _, period := range []int64{1000, 7500, 1_000_000} {
+		at := kubelet.CgroupOf(pod, true, uint64(period))
+		by := cgroup.OfPod(pod, cgroup.CPUQuota{Period: period})
+		c.differs("quota of another period", fmt.Sprint(by.QuotaMicros, by.PeriodMicros), fmt.Sprint(at.Quota, at.Period))
+	}
+	c.differs("quota that is not enforced", cgroup.OfPod(pod, cgroup.CPUQuota{Off: true}).QuotaMicros,
+		kubelet.CgroupOf(pod, false, cgroup.PeriodMicros).Quota)
 	c.differs("memory", ours.MemoryBytes, theirs.Memory)
 	c.count("class " + theirs.Class)
 	if ours.QuotaMicros > 0 {

@@ -17,9 +17,9 @@ type PodCgroup struct {
 	Period        uint64
 }
 
-// CgroupOf returns the values of a pod's cgroup.
-func CgroupOf(pod *corev1.Pod) PodCgroup {
-	r := cm.ResourceConfigForPod(pod, true, cm.QuotaPeriod, false, kubeletconfig.NoneMemoryReservationPolicy)
+// CgroupOf returns the values of a pod's cgroup. Limits of CPU are enforced within a period, in microseconds, or not.
+func CgroupOf(pod *corev1.Pod, enforced bool, period uint64) PodCgroup {
+	r := cm.ResourceConfigForPod(pod, enforced, period, false, kubeletconfig.NoneMemoryReservationPolicy)
 	out := PodCgroup{Class: string(qos.GetPodQOS(pod)), Shares: *r.CPUShares}
 	if r.CPUQuota != nil && *r.CPUQuota != 0 {
 		out.Quota, out.Period = *r.CPUQuota, *r.CPUPeriod
