@@ -156,6 +156,9 @@ func (a *Actor) lacking(uses []references.Use) (held bool, problem string) {
 	return held, strings.Join(problems, "")
 }
 
+// noTrustBundles is why a selector of trust bundles cannot be used, in the kubelet's words.
+const noTrustBundles = "combination of signerName and labelSelector matched zero ClusterTrustBundles"
+
 // objectProblem returns why an object cannot be used, in the kubelet's words where it has some.
 func objectProblem(o *journaletv1.ObjectRead) string {
 	missing := o.GetState() == journaletv1.ObjectState_OBJECT_STATE_MISSING
@@ -169,6 +172,9 @@ func objectProblem(o *journaletv1.ObjectRead) string {
 		name = fmt.Sprintf("token of service account %q", ref.GetName())
 	case journaletv1.ObjectKind_OBJECT_KIND_CLUSTER_TRUST_BUNDLE:
 		name = fmt.Sprintf("clustertrustbundle %q", ref.GetName()+ref.GetSelector())
+		if missing && ref.GetName() == "" {
+			return noTrustBundles
+		}
 	}
 	switch {
 	case missing:

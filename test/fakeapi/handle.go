@@ -152,6 +152,9 @@ func (s *Server) serve(rw http.ResponseWriter, r APIRequest) error {
 
 // carryOut performs a request, but for watches.
 func (s *Server) carryOut(r APIRequest, f Fault) (int, any, error) {
+	if group, version, ok := discovered(r.Resource); ok {
+		return http.StatusOK, resources(group, version), nil
+	}
 	if strings.HasPrefix(r.Resource, "/") {
 		return http.StatusOK, object{"major": "1", "minor": "37", "gitVersion": "v1.37.1"}, nil // health, version
 	}
@@ -185,6 +188,28 @@ func (s *Server) carryOut(r APIRequest, f Fault) (int, any, error) {
 		o, err = s.deleteBody(k, r.Body)
 	}
 	return http.StatusOK, o, err
+}
+
+// discovered returns the group and the version that a path /apis/<group>/<version> discovers.
+func discovered(path string) (group, version string, ok bool) {
+	parts := strings.Split(strings.TrimPrefix(path, "/apis/"), "/")
+	if !strings.HasPrefix(path, "/apis/") || len(parts) != 2 {
+		return "", "", false
+	}
+	return parts[0], parts[1], true
+}
+
+// resources returns what a group has. Every version of a group has all of it, unless Faults says otherwise.
+func resources(group, version string) object {
+	all := []any{}
+	for name, k := range kinds {
+		if plural, ok := strings.CutSuffix(name, "."+group); ok {
+			all = append(all, object{"name": plural, "kind": k.kind, "namespaced": !k.clusterScoped, "verbs": []any{"list"}})
+		}
+	}
+	return object{
+		"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group + "/" + version, "resources": all,
+	}
 }
 
 // post creates an object, or binds a pod. The caller holds s.mu.

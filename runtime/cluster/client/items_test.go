@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/types"
@@ -188,7 +189,7 @@ func TestObjectsOfAListAreTakenAsTheyAreRead(t *testing.T) {
 			_, _ = w.Write(body)
 		})
 		var taken []string // of each list
-		lw := ListWatchInto(c, Services, func() func(*corev1.Service) {
+		lw := ListWatchInto(c, Services, fields.Everything(), func() func(*corev1.Service) {
 			taken = append(taken, "")
 			now := len(taken) - 1
 			return func(s *corev1.Service) { taken[now] += s.Name }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -121,16 +123,39 @@ func ListWatch[T any](c *Client, r Resource[T], namespace, fieldSelector string,
 	return newLists(c.shared.leftOut, r, one).listWatch(request), nil
 }
 
-// ListWatchInto is ListWatch for all objects of a resource, whose lists are never in memory: each object goes to who
-// takes it as soon as it is read. begin is called as a list begins, and returns what takes its objects, from any
-// goroutine. The list is complete when the store of the Reflector is replaced, by none: what was taken since the last
-// begin is the list. One that fails is never complete. Who takes objects bounds them; no number of them does.
-func ListWatchInto[T any](c *Client, r Resource[T], begin func() (take func(*T))) *cache.ListWatch {
+// ListWatchInto is ListWatch for all objects of a resource, or those that a field selector selects, whose lists are
+// never in memory: each object goes to who takes it as soon as it is read. begin is called as a list begins, and
+// returns what takes its objects, from any goroutine. The list is complete when the store of the Reflector is replaced,
+// by none: what was taken since the last begin is the list. One that fails is never complete. Who takes objects bounds
+// them; no number of them does. change changes each request.
+func ListWatchInto[T any](c *Client, r Resource[T], selected fields.Selector, begin func() (take func(*T)),
+	change ...func(*rest.Request) *rest.Request,
+) *cache.ListWatch {
 	all := newLists(c.shared.leftOut, r, false)
 	all.begin = begin
 	return all.listWatch(func(o metav1.ListOptions) *rest.Request {
-		return at(c.REST(r.GroupVersion).Get(), r, metav1.NamespaceAll).VersionedParams(&o, ParameterCodec)
+		o.FieldSelector = selected.String()
+		out := at(c.REST(r.GroupVersion).Get(), r, metav1.NamespaceAll).VersionedParams(&o, ParameterCodec)
+		for _, f := range change {
+			out = f(out)
+		}
+		return out
 	})
+}
+
+// Serves reports whether the API server has a resource of a group, by discovery.
+func Serves[T any](ctx context.Context, c *Client, r Resource[T]) (bool, error) {
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	all, err := decode[metav1.APIResourceList](c.REST(r.GroupVersion).Get().MaxRetries(0).
+		AbsPath("/apis", r.GroupVersion.Group, r.GroupVersion.Version).Do(ctx))
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(all.APIResources, func(one metav1.APIResource) bool { return one.Name == r.Name }), nil
 }
 
 // listWatch returns the lists and watches of requests.

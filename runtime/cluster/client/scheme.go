@@ -87,8 +87,6 @@ var (
 	CertificateSigningRequests = of[
 		certificatesv1.CertificateSigningRequest, certificatesv1.CertificateSigningRequestList,
 	](certificatesv1.SchemeGroupVersion, "certificatesigningrequests", false)
-	ClusterTrustBundles = of[certificatesv1beta1.ClusterTrustBundle, certificatesv1beta1.ClusterTrustBundleList](
-		certificatesv1beta1.SchemeGroupVersion, "clustertrustbundles", false)
 	RuntimeClasses = of[nodev1.RuntimeClass, nodev1.RuntimeClassList](
 		nodev1.SchemeGroupVersion, "runtimeclasses", false).With(bareClass)
 
@@ -98,6 +96,17 @@ var (
 	SubjectAccessReviews = of[authorizationv1.SubjectAccessReview, metav1.Status](
 		authorizationv1.SchemeGroupVersion, "subjectaccessreviews", false)
 )
+
+// ClusterTrustBundles are the versions of this resource that a node reads, the best first. An API server has one or
+// more of them, or none. Objects of v1beta1 have the fields of v1, also in protobuf.
+var ClusterTrustBundles = []Resource[certificatesv1.ClusterTrustBundle]{
+	trustBundles(certificatesv1.SchemeGroupVersion), trustBundles(certificatesv1beta1.SchemeGroupVersion),
+}
+
+func trustBundles(gv schema.GroupVersion) Resource[certificatesv1.ClusterTrustBundle] {
+	return of[certificatesv1.ClusterTrustBundle, certificatesv1.ClusterTrustBundleList](
+		gv, "clustertrustbundles", false).With(bareBundle)
+}
 
 // pointer is a pointer to an API object.
 type pointer[T any] interface {
@@ -142,4 +151,11 @@ func bareService(s *corev1.Service) {
 
 func bareClass(c *nodev1.RuntimeClass) {
 	*c = nodev1.RuntimeClass{ObjectMeta: bare(&c.ObjectMeta), Handler: c.Handler}
+}
+
+// bareBundle leaves what selects a trust bundle, and its certificates.
+func bareBundle(b *certificatesv1.ClusterTrustBundle) {
+	m := bare(&b.ObjectMeta)
+	m.Labels = b.Labels
+	*b = certificatesv1.ClusterTrustBundle{ObjectMeta: m, Spec: b.Spec}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/journalet/journalet/runtime/bounded"
@@ -73,7 +74,7 @@ func New[T, V any](c *client.Client, r client.Resource[T], o Options[T, V]) *Lis
 	l := &List[T, V]{
 		opts: o, client: c, name: r.Name, first: make(chan struct{}), now: newValues(o.Size), next: newValues(o.Size),
 	}
-	l.lister = client.ListWatchInto(c, r, l.begin)
+	l.lister = client.ListWatchInto(c, r, fields.Everything(), l.begin)
 	return l
 }
 

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"log/slog"
@@ -56,6 +57,7 @@ type Backing struct {
 	opts    Options
 	wake    chan struct{}
 	running sync.WaitGroup
+	trust   trust
 
 	mu      sync.Mutex
 	ctx     context.Context // of Run; nil before
@@ -90,7 +92,7 @@ func New(o Options) *Backing {
 	o.LaterAfter = cmp.Or(o.LaterAfter, laterAfter)
 	return &Backing{
 		opts: o, wake: make(chan struct{}, 1), entries: map[objects.Key]*entry{}, dirty: map[objects.Key]bool{},
-		back: make(chan struct{}),
+		back: make(chan struct{}), trust: trust{signers: map[string]*signer{}, most: maxSignerBytes, again: findAgain},
 	}
 }
 
@@ -285,6 +287,16 @@ func (b *Backing) set(e *entry, o objects.Object, until time.Time) {
 		case missing:
 			kept.Remove(e.key)
 		}
+	}
+}
+
+// replace is set for an object that may be as it was.
+func (b *Backing) replace(e *entry, o objects.Object) {
+	b.mu.Lock()
+	had := e.now
+	b.mu.Unlock()
+	if had == nil || had.State != o.State || had.Message != o.Message || !bytes.Equal(had.Data, o.Data) {
+		b.set(e, o, time.Time{})
 	}
 }
 

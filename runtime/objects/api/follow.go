@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,20 +68,22 @@ func (b *Backing) follow(ctx context.Context, e *entry) {
 	switch k.Kind {
 	case journaletv1.ObjectKind_OBJECT_KIND_CONFIG_MAP:
 		s := &single{b: b, e: e}
-		b.reflect(ctx, s, listWatch(c, client.ConfigMaps, k, s.notesRequest), &corev1.ConfigMap{})
+		b.reflect(ctx, s, oneByName(c, client.ConfigMaps, k, s.notesRequest), &corev1.ConfigMap{})
 	case journaletv1.ObjectKind_OBJECT_KIND_SECRET:
 		s := &single{b: b, e: e}
-		b.reflect(ctx, s, listWatch(c, client.Secrets, k, s.notesRequest), &corev1.Secret{})
+		b.reflect(ctx, s, oneByName(c, client.Secrets, k, s.notesRequest), &corev1.Secret{})
 	case journaletv1.ObjectKind_OBJECT_KIND_SERVICE_ACCOUNT_TOKEN:
 		b.renew(ctx, e)
-	default:
-		// Behind a gate that is off, as in the kubelet, and in its words.
-		b.set(e, objects.Object{State: unreadable,
-			Message: "ClusterTrustBundle projection is not supported in static kubelet mode"}, time.Time{})
+	case journaletv1.ObjectKind_OBJECT_KIND_CLUSTER_TRUST_BUNDLE:
+		if k.Name != "" {
+			b.followBundle(ctx, e)
+		} else {
+			b.followBundles(ctx, e)
+		}
 	}
 }
 
-// reflect follows a ConfigMap or a Secret.
+// reflect follows an object by its name.
 func (b *Backing) reflect(ctx context.Context, s *single, lw *cache.ListWatch, kind any) {
 	ctx, s.end = context.WithCancel(ctx)
 	defer s.end()
@@ -88,10 +91,28 @@ func (b *Backing) reflect(ctx context.Context, s *single, lw *cache.ListWatch, k
 	r := cache.NewReflectorWithOptions(lw, kind, s, cache.ReflectorOptions{
 		Name: "object " + e.key.Namespace + "/" + e.key.Name,
 	})
+	b.repeat(ctx, attempts{
+		begin: r.ListAndWatchWithContext, read: func() bool { return b.read(e) },
+		failed: func(err error) { b.fault(err, e) },
+	})
+}
+
+// attempts are lists and watches.
+type attempts struct {
+	// begin lists and watches until something fails.
+	begin func(context.Context) error
+	// read reports whether there was a list.
+	read func() bool
+	// failed takes a failure that does not pass by itself.
+	failed func(error)
+}
+
+// repeat repeats attempts until ctx ends.
+func (b *Backing) repeat(ctx context.Context, a attempts) {
 	d := newDelays()
 	for {
 		began := time.Now()
-		err := r.ListAndWatchWithContext(ctx)
+		err := a.begin(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -99,61 +120,80 @@ func (b *Backing) reflect(ctx context.Context, s *single, lw *cache.ListWatch, k
 			d.next = firstDelay
 		}
 		wait, lagging := d.lagging(err)
-		switch {
-		case lagging && !b.read(e):
-		case err == nil:
+		if !lagging || a.read() {
 			wait = d.after()
-		case answer(err), errors.Is(err, client.ErrUnreadable):
-			b.answered()
-			b.failed(e, objects.Object{State: unreadable, Message: text(err)})
-			wait = d.after()
-		default:
-			b.unanswered(e, text(err))
-			wait = d.after()
+			if decided(err) {
+				b.answered()
+			}
+			if err != nil {
+				a.failed(err)
+			}
 		}
 		b.wait(ctx, wait)
 	}
 }
 
-// listWatch returns the lists and watches of one object. Client-go repeats nothing by itself: pods wait for what was
-// kept, and the first answer ends all waits. The first list is no older than its request, which requests announces: the
-// Reflector would take one of a cache that has not heard of the newest object, and an immutable one is read no second
-// time.
-func listWatch[T any](c *client.Client, r client.Resource[T], k objects.Key, requests func()) *cache.ListWatch {
+// fault takes what keeps an object from being read.
+func (b *Backing) fault(err error, e *entry) {
+	if decided(err) {
+		b.failed(e, objects.Object{State: unreadable, Message: text(err)})
+	} else {
+		b.unanswered(e, text(err))
+	}
+}
+
+// decided reports whether an error concerns the object, and not whether the API server answers.
+func decided(err error) bool {
+	return answer(err) || errors.Is(err, client.ErrUnreadable) || errors.Is(err, errUnserved) ||
+		errors.Is(err, errTooLarge)
+}
+
+// oneByName returns the lists and watches of one object.
+func oneByName[T any](c *client.Client, r client.Resource[T], k objects.Key, requests func()) *cache.ListWatch {
 	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, k.Name).String()
-	all, err := client.ListWatch(c, r, k.Namespace, selector,
-		func(q *rest.Request) *rest.Request { return q.MaxRetries(0) })
+	all, err := client.ListWatch(c, r, k.Namespace, selector, once)
 	if err != nil {
 		panic("objects: " + err.Error()) // a selector of ours
 	}
+	return patient(all, requests)
+}
+
+// once has client-go repeat nothing by itself: pods wait for what was kept, and the first answer ends all waits.
+func once(q *rest.Request) *rest.Request { return q.MaxRetries(0) }
+
+// patient returns lists and watches of which the first list is no older than its request, which requests announces: the
+// Reflector would take one of a cache that has not heard of the newest object, and an immutable one is read no second
+// time.
+func patient(all *cache.ListWatch, requests func()) *cache.ListWatch {
 	list, follow := all.ListWithContextFunc, all.WatchFuncWithContext
-	all.ListWithContextFunc = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
-		defer cancel()
-		if o.ResourceVersion == anyVersion {
-			o.ResourceVersion, o.ResourceVersionMatch = "", ""
-		}
-		requests()
-		return list(ctx, o)
-	}
-	all.WatchFuncWithContext = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-		if o.SendInitialEvents != nil && *o.SendInitialEvents {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
+			defer cancel()
+			if o.ResourceVersion == anyVersion {
+				o.ResourceVersion, o.ResourceVersionMatch = "", ""
+			}
 			requests()
-		}
-		w, err := follow(ctx, o)
-		if err != nil && !answer(err) {
-			err = errors.New(text(err)) // the Reflector repeats some errors by itself
-		}
-		return w, err
+			return list(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			if o.SendInitialEvents != nil && *o.SendInitialEvents {
+				requests()
+			}
+			w, err := follow(ctx, o)
+			if err != nil && !decided(err) {
+				err = errors.New(text(err)) // the Reflector repeats some errors by itself
+			}
+			return w, err
+		},
 	}
-	return all
 }
 
 // failed takes that the API server refuses an object. What was read before stays in use.
 func (b *Backing) failed(e *entry, o objects.Object) {
 	b.mu.Lock()
 	if e.now != nil {
-		o.ConfigMap, o.Secret, o.Version = e.now.ConfigMap, e.now.Secret, e.now.Version
+		o.ConfigMap, o.Secret, o.Data, o.Version = e.now.ConfigMap, e.now.Secret, e.now.Data, e.now.Version
 	}
 	b.mu.Unlock()
 	b.set(e, o, time.Time{})
@@ -175,6 +215,9 @@ func text(err error) string {
 	var s apierrors.APIStatus
 	if errors.As(err, &s) && s.Status().Message != "" {
 		return s.Status().Message
+	}
+	if errors.Is(err, errUnserved) {
+		return errUnserved.Error()
 	}
 	return client.Message(err)
 }
@@ -203,6 +246,10 @@ func (s *single) Add(o any) error {
 		out.ConfigMap, out.Immutable = o, o.Immutable != nil && *o.Immutable
 	case *corev1.Secret:
 		out.Secret, out.Immutable = o, o.Immutable != nil && *o.Immutable
+	case *certificatesv1.ClusterTrustBundle:
+		var certificates objects.Certificates
+		certificates.Add(o.Spec.TrustBundle)
+		out.Data = certificates.PEM()
 	default:
 		return fmt.Errorf("the API server sent a %T", o)
 	}

@@ -2,19 +2,15 @@ package files
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/pem"
 	"fmt"
 	"maps"
 	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/objects"
 )
 
@@ -22,9 +18,6 @@ const (
 	present    = journaletv1.ObjectState_OBJECT_STATE_PRESENT
 	missing    = journaletv1.ObjectState_OBJECT_STATE_MISSING
 	unreadable = journaletv1.ObjectState_OBJECT_STATE_UNREADABLE
-
-	// maxSelectorBytes bounds a selector of trust bundles as JSON. The kubelet's bound of a label selector is 100 KiB.
-	maxSelectorBytes = 128 << 10
 )
 
 // object returns an object of the index.
@@ -141,19 +134,15 @@ func (s *session) bundle(k objects.Key) objects.Object {
 // bundles returns the trust bundles that a selector matches. As in the kubelet, no label selector matches nothing, and
 // an empty one everything.
 func (s *session) bundles(k objects.Key) objects.Object {
-	var want corev1.ClusterTrustBundleProjection
-	if err := bounded.JSON([]byte(k.Selector), maxSelectorBytes, &want); err != nil {
-		return objects.Object{State: unreadable, Message: "the label selector of the trust bundles cannot be read"}
-	}
-	matches, err := metav1.LabelSelectorAsSelector(want.LabelSelector)
+	signer, matches, err := objects.TrustSelector(k)
 	if err != nil {
-		return objects.Object{State: unreadable, Message: "label selector of trust bundles: " + err.Error()}
+		return objects.Object{State: unreadable, Message: err.Error()}
 	}
 	var found []object
 	for _, key := range s.keys("ClusterTrustBundle") {
 		o := s.index[key]
 		b, ok := o.Value.(*certificatesv1.ClusterTrustBundle)
-		if ok && want.SignerName != nil && b.Spec.SignerName == *want.SignerName && matches.Matches(labels.Set(b.Labels)) {
+		if ok && b.Spec.SignerName == signer && matches.Matches(labels.Set(b.Labels)) {
 			found = append(found, o)
 		}
 	}
@@ -163,31 +152,18 @@ func (s *session) bundles(k objects.Key) objects.Object {
 	return trust(found)
 }
 
-// trust returns the certificates of bundles, each once, sorted by their hash, which no reader can depend on.
+// trust returns the certificates of bundles.
 func trust(all []object) objects.Object {
 	out := objects.Object{State: present}
-	certificates := map[[sha256.Size]byte][]byte{}
+	var certificates objects.Certificates
 	for _, o := range all {
 		if o.problem != "" {
 			out.State, out.Message = unreadable, o.problem
 		}
-		b, ok := o.Value.(*certificatesv1.ClusterTrustBundle)
-		if !ok {
-			continue
-		}
-		for rest := []byte(b.Spec.TrustBundle); ; {
-			var block *pem.Block
-			if block, rest = pem.Decode(rest); block == nil {
-				break
-			}
-			certificates[sha256.Sum256(block.Bytes)] = block.Bytes
+		if b, ok := o.Value.(*certificatesv1.ClusterTrustBundle); ok {
+			certificates.Add(b.Spec.TrustBundle)
 		}
 	}
-	sums := slices.SortedFunc(maps.Keys(certificates), func(a, b [sha256.Size]byte) int {
-		return slices.Compare(a[:], b[:])
-	})
-	for _, sum := range sums {
-		out.Data = append(out.Data, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificates[sum]})...)
-	}
+	out.Data = certificates.PEM()
 	return out
 }
