@@ -1,17 +1,16 @@
 package node
 
 import (
-	"maps"
 	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-helpers/nodedeclaredfeatures"
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cluster/features"
 )
 
 func TestChangesOfTheNodeAreEmitted(t *testing.T) {
@@ -154,33 +153,10 @@ func TestStartOfACreatedNodeIsMeasured(t *testing.T) {
 	}
 }
 
-// TestEveryFeatureOfAKubeletIsDecidedOn fails for a feature of a new version of the library.
-func TestEveryFeatureOfAKubeletIsDecidedOn(t *testing.T) {
-	requested := map[string]bool{}
-	cfg := &nodedeclaredfeatures.NodeConfiguration{
-		FeatureGates:    all(requested),
-		RuntimeFeatures: nodedeclaredfeatures.RuntimeFeatures{UserNamespacesHostNetwork: true, MountOptions: true},
-	}
-	nodedeclaredfeatures.DefaultFramework.DiscoverNodeFeatures(cfg)
-	if want := slices.Sorted(maps.Keys(requested)); !slices.Equal(slices.Sorted(maps.Keys(features)), want) {
-		t.Errorf("decided on %v, want %v", features, want)
-	}
-	want := []string{
-		"ExtendWebSocketsToKubelet", "InPlacePodLevelResourcesVerticalScaling",
-		"InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits",
-	}
-	if got := declaredFeatures(); !slices.Equal(got, want) {
-		t.Errorf("declared %v, want %v", got, want)
-	}
+func TestNodeDeclaresItsFeatures(t *testing.T) {
 	w := newWorld(t, Options{Register: true})
 	n := initial(&w.driver.opts.Settings, &World{}, w.now)
-	if !slices.Equal(n.Status.DeclaredFeatures, want) {
+	if want := features.Declared(); len(want) == 0 || !slices.Equal(n.Status.DeclaredFeatures, want) {
 		t.Errorf("the Node declares %v", n.Status.DeclaredFeatures)
 	}
 }
-
-// all are gates that are on, and remember who has requested them.
-type all map[string]bool
-
-// Enabled returns true.
-func (a all) Enabled(name string) bool { a[name] = true; return true }

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeletapis "k8s.io/kubelet/pkg/apis"
+
+	"github.com/journalet/journalet/runtime/cluster/features"
 )
 
 const (
@@ -24,8 +26,6 @@ const (
 	uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 	// maxNames bounds the names of one image, as the kubelet does.
 	maxNames = 5
-	// KubernetesVersion is the version of the kubelet that this node stands for.
-	KubernetesVersion = "v1.37.1"
 )
 
 // Settings are what the configuration and the machine say once.
@@ -200,7 +200,7 @@ func setStatus(n *corev1.Node, s *Settings, w *World, now time.Time) {
 	n.Status.DaemonEndpoints.KubeletEndpoint.Port = s.Port
 	n.Status.RuntimeHandlers = w.Runtime.Handlers
 	n.Status.Features = &corev1.NodeFeatures{SupplementalGroupsPolicy: new(w.Runtime.Groups)}
-	n.Status.DeclaredFeatures = declaredFeatures()
+	n.Status.DeclaredFeatures = features.Declared()
 	n.Status.Images = images(w.Runtime.Images, s.MaxImages)
 	n.Status.VolumesInUse = nil
 	for _, name := range w.VolumesInUse {
@@ -230,7 +230,7 @@ func KubeletVersion(ours string) string {
 		}
 		return '-'
 	}, strings.TrimPrefix(ours, "v"))
-	return KubernetesVersion + "+journalet." + cmp.Or(strings.Trim(clean, ".-"), "dev")
+	return features.KubernetesVersion + "+journalet." + cmp.Or(strings.Trim(clean, ".-"), "dev")
 }
 
 func setAddresses(n *corev1.Node, s *Settings) {

@@ -426,3 +426,21 @@ func TestAPodOfPlainSizeKeepsItsManifest(t *testing.T) {
 		t.Errorf("sent %v", all)
 	}
 }
+
+// What only the control plane reads rejects no pod; what the node would have to carry out does.
+func TestFieldsOfTheControlPlaneRejectNoPod(t *testing.T) {
+	r := idle(nil)
+	grouped, mapped := uidPod("grouped"), uidPod("mapped")
+	grouped.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("g")}
+	grouped.Spec.EvictionResponders = []corev1.EvictionResponder{{Name: "example.com/responder"}}
+	mapped.Spec.HostNetwork, mapped.Spec.HostUsers = true, new(false)
+	must.OK(t, r.Store().Replace([]any{grouped, mapped}, "1"))
+	_, all := r.sent(t)
+	if why := all["grouped"].GetApi().GetUnsupported(); all["grouped"] == nil || why != "" {
+		t.Errorf("it is rejected for %q", why)
+	}
+	const want = "the node feature UserNamespacesHostNetworkSupport, which the pod requires"
+	if why := all["mapped"].GetApi().GetUnsupported(); why != want {
+		t.Errorf("it is rejected for %q, want %q", why, want)
+	}
+}

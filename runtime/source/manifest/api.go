@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/actors/references"
+	"github.com/journalet/journalet/runtime/cluster/features"
 )
 
 // FromAPI returns a pod of the API server as it is stored. The API server has validated and defaulted it. What changes
@@ -61,9 +63,19 @@ func IsMirror(pod *corev1.Pod) bool {
 // onlyAtAPI are fields of a pod's spec that are set by the API server and need nothing of the node.
 var onlyAtAPI = []string{"spec.ephemeralContainers"}
 
-// UnsupportedOfAPI returns the path of the first field that a pod of the API server sets and this version does not
-// support; "" if there is none. A light pod (Light) has the same answer.
+// controlPlaneFields are the fields of a pod of the API server that its scheduler and controllers read, and no kubelet.
+// Both are behind feature gates that are off by default in Kubernetes 1.37. In a manifest they are refused: there,
+// nobody would read them.
+var controlPlaneFields = []string{"spec.schedulingGroup", "spec.evictionResponders"}
+
+// UnsupportedOfAPI returns what a pod of the API server needs of its node and this version does not carry out: a
+// feature that the Node does not declare, or the path of the first field; "" if there is none. A light pod (Light) has
+// the same answer. Fields that the types of this version do not have are not in the spec: as in the kubelet, what a
+// newer API server knows and this node does not has no effect, unless it is a feature that the scheduler knows of.
 func UnsupportedOfAPI(spec *corev1.PodSpec) string {
+	if lacking := features.Lacking(spec); len(lacking) > 0 {
+		return "the node feature " + strings.Join(lacking, ", ") + ", which the pod requires"
+	}
 	r := &report{root: new(node)}
 	for i := range spec.Volumes {
 		at := field.NewPath("spec", "volumes").Index(i)
@@ -82,7 +94,9 @@ func UnsupportedOfAPI(spec *corev1.PodSpec) string {
 	}
 	var fields []string
 	for _, p := range r.problems {
-		fields = append(fields, p.Field)
+		if !slices.Contains(controlPlaneFields, p.Field) {
+			fields = append(fields, p.Field)
+		}
 	}
 	slices.SortFunc(fields, cmp.Compare[string])
 	if len(fields) == 0 {
