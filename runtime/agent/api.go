@@ -65,7 +65,8 @@ func (a *agent) apiOptions() kubelet.Options {
 			Connect: a.connectToBus, History: a.openHistory, Version: Version, Now: time.Now,
 		}),
 		Config: a.apiConfig, Flags: a.apiFlags, About: kubelet.About{Version: Version, Started: time.Now()},
-		SetVerbosity: SetVerbosity, SystemLogs: a.systemLogs(), CheckpointDir: filepath.Join(a.cfg.RootDir, own.Checkpoints),
+		SetVerbosity: SetVerbosity, CheckpointDir: filepath.Join(a.cfg.RootDir, own.Checkpoints),
+		SystemLogs: a.systemLogs(), SystemLogQuery: a.cfg.SystemLogQuery,
 		NoDebugging: a.cfg.NoDebugging, NoProfiling: a.cfg.NoProfiling, NoDebugFlags: a.cfg.NoDebugFlags,
 		Limits: kubelet.Limits{Idle: a.cfg.StreamIdle}, Log: a.log,
 	}

@@ -210,6 +210,8 @@ type Config struct {
 	// the others each one of its pages.
 	EnableServer, NoDebugging               bool
 	NoProfiling, NoDebugFlags, NoSystemLogs bool
+	// SystemLogQuery serves queries of system logs.
+	SystemLogQuery bool
 	// StreamIdle is how long a session may send and receive nothing.
 	StreamIdle time.Duration
 	// FlagValues are the values of the flags by name, without secrets, for those who read /flagz.

@@ -32,7 +32,7 @@ func (c *Config) KubeletConfiguration() (any, error) {
 	}
 	k.EnableServer, k.EnableDebuggingHandlers = new(c.EnableServer), new(!c.NoDebugging)
 	k.EnableProfilingHandler, k.EnableDebugFlagsHandler = new(!c.NoProfiling), new(!c.NoDebugFlags)
-	k.EnableSystemLogHandler = new(!c.NoSystemLogs)
+	k.EnableSystemLogHandler, k.EnableSystemLogQuery = new(!c.NoSystemLogs), new(c.SystemLogQuery)
 	k.StreamingConnectionIdleTimeout.Duration = c.StreamIdle
 	k.HealthzPort, k.HealthzBindAddress = new(c.HealthzPort), c.HealthzBindAddress
 	k.ClusterDomain, k.ClusterDNS, k.ResolverConfig = c.ClusterDomain, c.ClusterDNS, new(c.ResolvConf)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -195,7 +196,8 @@ enableServer: false
 enableDebuggingHandlers: false
 enableProfilingHandler: false
 enableDebugFlagsHandler: false
-enableSystemLogHandler: false
+enableSystemLogHandler: true
+enableSystemLogQuery: true
 streamingConnectionIdleTimeout: 1h0m0s
 healthzPort: 10249
 healthzBindAddress: 127.0.0.2
@@ -314,6 +316,37 @@ localStorageCapacityIsolation: false
 			t.Errorf("%s is honoured, and this test does not set it", name)
 		} else if !reflect.DeepEqual(got[name], want[name]) {
 			t.Errorf("%s is %v in effect, want %v", name, got[name], want[name])
+		}
+	}
+}
+
+func TestQueriesOfSystemLogsNeedTheirHandler(t *testing.T) {
+	for text, want := range map[string]string{
+		"enableSystemLogHandler: false\n":                             "",
+		"enableSystemLogQuery: true\n":                                "",
+		"enableSystemLogHandler: false\nenableSystemLogQuery: true\n": "enableSystemLogQuery: it is true",
+	} {
+		c := Defaults()
+		flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+		c.AddFlags(flags)
+		must.OK(t, flags.Parse([]string{"--config", write(t, filepath.Join(t.TempDir(), "c.yaml"), head+text)}))
+		_, err := c.Load(flags)
+		must.OK(t, err)
+		err = c.Validate()
+		if got := fmt.Sprint(err); err == nil && want != "" || err != nil && (want == "" || !strings.Contains(got, want)) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+		k, err := c.KubeletConfiguration()
+		must.OK(t, err)
+		data, err := json.Marshal(k)
+		must.OK(t, err)
+		for _, shown := range []string{
+			fmt.Sprintf(`"enableSystemLogHandler":%v`, !strings.Contains(text, "Handler: false")),
+			fmt.Sprintf(`"enableSystemLogQuery":%v`, strings.Contains(text, "Query: true")),
+		} {
+			if !strings.Contains(string(data), shown) {
+				t.Errorf("%s: %s is not in effect: %s", text, shown, data)
+			}
 		}
 	}
 }

@@ -138,10 +138,11 @@ var fields = withCluster(map[string]field{
 		func(c *Config, k *kubeletConfig) { c.NoDebugFlags = !*k.EnableDebugFlagsHandler })},
 	"enableSystemLogHandler": {def: `true`, apply: set(
 		func(c *Config, k *kubeletConfig) { c.NoSystemLogs = !*k.EnableSystemLogHandler })},
+	"enableSystemLogQuery": {def: `false`, apply: set(
+		func(c *Config, k *kubeletConfig) { c.SystemLogQuery = *k.EnableSystemLogQuery })},
 	"streamingConnectionIdleTimeout": {def: `"4h"`, apply: duration(
 		func(k *kubeletConfig) time.Duration { return k.StreamingConnectionIdleTimeout.Duration },
 		func(c *Config) *time.Duration { return &c.StreamIdle })},
-	"enableSystemLogQuery": {ignored: notSupported, def: `false`},
 	"configMapAndSecretChangeDetectionStrategy": {def: `"Watch"`,
 		ignored: "each object that a pod refers to is watched, ignored"},
 	"enableControllerAttachDetach": {ignored: "the control plane attaches volumes, ignored", def: `true`},

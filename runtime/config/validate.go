@@ -231,6 +231,9 @@ func (c *Config) validateNode() []error {
 			}
 		}
 	}
+	if c.SystemLogQuery && c.NoSystemLogs {
+		bad("enableSystemLogQuery: it is true, and enableSystemLogHandler false; set both to true, or neither")
+	}
 	if c.ReservedSystemCPUs != "" {
 		if _, err := c.parseReservedCPUs(); err != nil {
 			errs = append(errs, err)

@@ -85,6 +85,12 @@ type Options struct {
 	SetVerbosity func(level int)
 	// SystemLogs is the directory that /logs/ serves; empty: it is disabled. CheckpointDir is where checkpoints go.
 	SystemLogs, CheckpointDir string
+	// SystemLogQuery permits queries of system logs on /logs/. Journalctl is the program that reads the journal of
+	// systemd; empty: the one of this name.
+	SystemLogQuery bool
+	Journalctl     string
+	// queryTimeout bounds a query; zero: logQueryTimeout.
+	queryTimeout time.Duration
 
 	// NoProfiling and NoDebugFlags disable /debug/pprof/ and /debug/flags/v.
 	NoProfiling, NoDebugFlags bool
@@ -102,6 +108,8 @@ type Server struct {
 	// allPods, allRunning and summaries, by their view, are pages that grow with the node.
 	allPods, allRunning shared
 	summaries           map[string]*shared
+	// logQueries has a place for each query of system logs at once.
+	logQueries chan struct{}
 	// paths are the registered paths.
 	paths []string
 }
@@ -115,7 +123,12 @@ func New(o Options) *Server {
 		o.About.Started = time.Now()
 	}
 	o.Limits.fill()
-	s := &Server{Options: o, mux: http.NewServeMux(), limits: newLimiter(&o.Limits), summaries: map[string]*shared{}}
+	o.queryTimeout = cmp.Or(o.queryTimeout, logQueryTimeout)
+	o.Journalctl = cmp.Or(o.Journalctl, "journalctl")
+	s := &Server{
+		Options: o, mux: http.NewServeMux(), limits: newLimiter(&o.Limits), summaries: map[string]*shared{},
+		logQueries: make(chan struct{}, maxLogQueries),
+	}
 	for _, view := range []string{"", viewTop, viewWide, viewNode, onlyCPUAndMemory} {
 		s.summaries[view] = &shared{}
 	}

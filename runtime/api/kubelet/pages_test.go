@@ -201,7 +201,7 @@ func TestSystemLogsAreRegularFilesOfTheirDirectory(t *testing.T) {
 		{"GET /logs/..%2fsecret", 404, ""},
 		{"GET /logs/%2e%2e/secret", 404, ""},
 		{"GET /logs/none", 404, ""},
-		{"GET /logs/?query=kubelet", 405, "queries"},
+		{"GET /logs/?query=kubelet", 405, "set enableSystemLogQuery"},
 		{"POST /logs/sys.log", 405, ""},
 	})
 }

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"html"
@@ -9,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -29,25 +31,48 @@ func (s *Server) systemLogRoutes() {
 		return
 	}
 	s.handle(http.MethodGet, "/logs/{path...}", within(fileTimeout, http.HandlerFunc(s.systemLogs)))
+	if s.SystemLogQuery {
+		s.handle(http.MethodPost, "/logs/{path...}", within(fileTimeout, http.HandlerFunc(s.systemLogs)))
+	}
 }
 
-// systemLogs serves the files of the node's log directory: regular ones alone, and none through a link.
+// systemLogs serves files of the node's log directory, or what a query names.
 func (s *Server) systemLogs(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Query().Has("query") {
-		fail(w, http.StatusMethodNotAllowed, "queries of system logs are not served by this agent.")
+	name := r.PathValue("path")
+	switch {
+	case !s.SystemLogQuery && r.URL.Query().Has("query"):
+		fail(w, http.StatusMethodNotAllowed, "queries of system logs are disabled; set enableSystemLogQuery.")
 		return
+	case s.SystemLogQuery:
+		q, code, err := s.systemQuery(r)
+		switch {
+		case err != nil:
+			fail(w, code, err.Error())
+			return
+		case q != nil && len(q.services) > 0:
+			s.queryServices(w, r, q)
+			return
+		case q != nil:
+			name = q.file
+		case r.Method == http.MethodPost:
+			w.Header().Set("Allow", http.MethodGet)
+			fail(w, http.StatusMethodNotAllowed, "only queries of services may be posted.")
+			return
+		}
 	}
+	s.systemLog(w, r, strings.TrimPrefix(path.Clean("/"+name), "/"))
+}
+
+// systemLog serves a file of the node's log directory, or the names of a directory there: regular files alone, and no
+// link that leads out of it.
+func (s *Server) systemLog(w http.ResponseWriter, r *http.Request, name string) {
 	root, err := os.OpenRoot(s.SystemLogs)
 	if err != nil {
 		fail(w, http.StatusInternalServerError, err.Error())
 		return
 	}
 	defer root.Close()
-	name := path.Clean("/" + r.PathValue("path"))[1:]
-	if name == "" {
-		name = "."
-	}
-	info, err := root.Lstat(name)
+	name, info, err := s.follow(root, cmp.Or(name, "."))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		http.NotFound(w, r)
@@ -67,6 +92,15 @@ func (s *Server) systemLogs(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		http.ServeContent(w, r, "", info.ModTime(), f)
 	}
+}
+
+// follow follows the links of a name that stay in the log directory: those of /var/log/containers are absolute.
+func (s *Server) follow(root *os.Root, name string) (string, fs.FileInfo, error) {
+	known := []string{s.SystemLogs}
+	if target, err := filepath.EvalSymlinks(s.SystemLogs); err == nil {
+		known = append(known, target)
+	}
+	return bounded.FollowIn(root, name, known...)
 }
 
 // list serves the names of a directory, as a page with links.
