@@ -156,8 +156,12 @@ func (a *Actor) lacking(uses []references.Use) (held bool, problem string) {
 	return held, strings.Join(problems, "")
 }
 
-// noTrustBundles is why a selector of trust bundles cannot be used, in the kubelet's words.
-const noTrustBundles = "combination of signerName and labelSelector matched zero ClusterTrustBundles"
+// noTrustBundles and noTrustBundle are why a selector of trust bundles, or one of a name, cannot be used, in the
+// kubelet's words (pkg/kubelet/clustertrustbundle).
+const (
+	noTrustBundles = "combination of signerName and labelSelector matched zero ClusterTrustBundles"
+	noTrustBundle  = "while getting ClusterTrustBundle: clustertrustbundle.certificates.k8s.io %q not found"
+)
 
 // objectProblem returns why an object cannot be used, in the kubelet's words where it has some.
 func objectProblem(o *journaletv1.ObjectRead) string {
@@ -172,8 +176,11 @@ func objectProblem(o *journaletv1.ObjectRead) string {
 		name = fmt.Sprintf("token of service account %q", ref.GetName())
 	case journaletv1.ObjectKind_OBJECT_KIND_CLUSTER_TRUST_BUNDLE:
 		name = fmt.Sprintf("clustertrustbundle %q", ref.GetName()+ref.GetSelector())
-		if missing && ref.GetName() == "" {
+		switch {
+		case missing && ref.GetName() == "":
 			return noTrustBundles
+		case missing:
+			return fmt.Sprintf(noTrustBundle, ref.GetName())
 		}
 	}
 	switch {

@@ -143,7 +143,7 @@ func (k Key) Missing() string {
 		if k.Name == "" {
 			return "combination of signerName and labelSelector matched zero ClusterTrustBundles"
 		}
-		return fmt.Sprintf("clustertrustbundle %q not found", k.Name)
+		return fmt.Sprintf("while getting ClusterTrustBundle: clustertrustbundle.certificates.k8s.io %q not found", k.Name)
 	}
 	return "object not found"
 }

@@ -97,7 +97,7 @@ func TestTrustBundlesAreSelectedAsByTheKubelet(t *testing.T) {
 	r.has(web, "a", "b")
 	before := r.has(all, "a", "b", "c")
 	r.says(none, missing, "combination of signerName and labelSelector matched zero ClusterTrustBundles")
-	r.says(late, missing, `clustertrustbundle "late" not found`)
+	r.says(late, missing, `while getting ClusterTrustBundle: clustertrustbundle.certificates.k8s.io "late" not found`)
 	if o := r.says(bundleKey("garbage", ""), present, ""); o.Data == nil || len(o.Data) > 0 {
 		t.Errorf("of a bundle without certificates %q was read, and not an empty file", o.Data)
 	}

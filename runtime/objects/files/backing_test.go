@@ -345,7 +345,8 @@ func TestTrustBundlesAreJoined(t *testing.T) {
 	r.start()
 	for _, c := range []struct{ name, selector, want string }{
 		{"own", "", "own PRESENT 1 certificates"},
-		{"none", "", `none MISSING: clustertrustbundle "none" not found`},
+		{"none", "", `none MISSING: while getting ClusterTrustBundle: ` +
+			`clustertrustbundle.certificates.k8s.io "none" not found`},
 		{"", `{"signerName":"example.com/ca","labelSelector":{"matchLabels":{"for":"web"}},"path":""}`,
 			" PRESENT 2 certificates"},
 		{"", `{"signerName":"example.com/ca","labelSelector":{}}`, " PRESENT 3 certificates"},
