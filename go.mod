@@ -23,6 +23,7 @@ require (
 	github.com/nats-io/nkeys v0.4.16
 	github.com/opencontainers/cgroups v0.1.0
 	github.com/opencontainers/selinux v1.15.1
+	github.com/pelletier/go-toml/v2 v2.4.3
 	github.com/prometheus/client_golang v1.25.0
 	github.com/restic/chunker v0.4.0
 	github.com/spf13/cobra v1.10.2

@@ -27,6 +27,7 @@ var unbounded = map[string]map[string]string{
 	"sigs.k8s.io/yaml": {"": "YAMLToJSON"}, "k8s.io/apimachinery/pkg/util/yaml": {"": "YAMLToJSON"},
 	"go.yaml.in/yaml/v3": {"": "YAMLToJSON"}, "go.yaml.in/yaml/v2": {"": "YAMLToJSON"},
 	"gopkg.in/yaml.v3": {"": "YAMLToJSON"}, "gopkg.in/yaml.v2": {"": "YAMLToJSON"},
+	"github.com/pelletier/go-toml/v2": {"": "TOML"}, "github.com/BurntSushi/toml": {"": "TOML"},
 }
 
 // unboundedMethods are the same of os.Root and of directories: no other type of ours has methods of these names.
