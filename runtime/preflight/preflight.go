@@ -33,7 +33,7 @@ type Check struct {
 	Remedy  string // a command or setting; never empty if Status is Fail
 }
 
-// timeout bounds all calls to the runtime together.
+// timeout bounds all checks together, the calls to the runtime most of all.
 const timeout = 10 * time.Second
 
 // machine is the machine to check.
@@ -45,11 +45,14 @@ type machine struct {
 	pid          int // this process, which is no second agent
 	now          time.Time
 	cfg          *config.Config
+	// pause waits while something is measured, and returns how long.
+	pause func(context.Context, time.Duration) time.Duration
 }
 
 func thisMachine(cfg *config.Config) *machine {
 	return &machine{
 		root: "/", uid: os.Geteuid(), owner: os.Geteuid(), group: os.Getegid(), pid: os.Getpid(), now: time.Now(), cfg: cfg,
+		pause: pauseFor,
 	}
 }
 

@@ -1,7 +1,9 @@
 package preflight
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -27,7 +29,7 @@ func testMachine(t *testing.T) *machine {
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
 	m := &machine{
 		root: root, pid: 1, owner: os.Geteuid(), group: os.Getegid(), now: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC),
-		cfg: config.Defaults(),
+		cfg: config.Defaults(), pause: func(_ context.Context, d time.Duration) time.Duration { return d },
 	}
 	m.cfg.HealthzPort = 0
 	for path, text := range map[string]string{
@@ -76,12 +78,15 @@ func (m *machine) remove(t *testing.T, path string) {
 // fakeRuntime is a CRI runtime that responds to the checks.
 type fakeRuntime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
-	network, events bool
-	message, config string
+	network, events       bool
+	name, message, config string // name: containerd if it is empty
 }
 
+// tuned is the configuration of a containerd that does nothing beyond what the agent needs.
+const tuned = `{"containerd":{},"statsCollectPeriod":"24h"}`
+
 func (c *fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{RuntimeName: "fake", RuntimeVersion: "v1"}, nil
+	return &runtimeapi.VersionResponse{RuntimeName: cmp.Or(c.name, "containerd"), RuntimeVersion: "v1"}, nil
 }
 
 func (c *fakeRuntime) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
@@ -111,7 +116,7 @@ func (m *machine) serve(t *testing.T, c *fakeRuntime) {
 	go func() { done <- s.Serve(l) }()
 	t.Cleanup(func() {
 		s.Stop()
-		if err := <-done; err != nil {
+		if err := <-done; err != nil && !errors.Is(err, grpc.ErrServerStopped) { // before it has begun
 			t.Error(err)
 		}
 	})
@@ -130,7 +135,7 @@ func (m *machine) find(t *testing.T, name string) Check {
 
 func TestHealthyMachinePassesAllChecks(t *testing.T) {
 	m := testMachine(t)
-	m.serve(t, &fakeRuntime{network: true, events: true})
+	m.serve(t, &fakeRuntime{network: true, events: true, config: tuned})
 	seen := map[string]bool{}
 	for _, c := range m.run(context.Background()) {
 		if c.Status != OK && !(c.Name == "disk" && c.Status == Warn) {

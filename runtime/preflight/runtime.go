@@ -67,7 +67,7 @@ func (m *machine) runtime(ctx context.Context) []Check {
 	events.Name = "runtime-events"
 	driver := m.cgroupDriver(ctx, rt)
 	driver.Name = "cgroup-driver"
-	return append(out, network, events, driver)
+	return append(append(out, network, events, driver), m.settings(ctx, rt, version.GetRuntimeName())...)
 }
 
 // cgroupDriver checks that the agent can know the runtime's cgroup driver: with the wrong one no container starts.
