@@ -14,7 +14,8 @@ import (
 	"github.com/journalet/journalet/runtime/stats/usage"
 )
 
-// newStats creates what measures the node and its pods, when somebody asks.
+// newStats creates what measures the node and its pods, when somebody asks, and adds what it exports of volumes to the
+// agent's own metrics, as the kubelet.
 func (a *agent) newStats() *stats.Stats {
 	o := stats.Options{
 		Node: a.facts.NodeName, Pods: a.measuredPods, Conn: a.conn, Storage: a.storage, RootDir: a.cfg.RootDir,
@@ -26,7 +27,9 @@ func (a *agent) newStats() *stats.Stats {
 			o.PodsCgroup = a.cgroups.Top
 		}
 	}
-	return stats.New(o)
+	s := stats.New(o)
+	a.metrics.Registry().MustRegister(s.VolumeMetrics())
+	return s
 }
 
 // measuredPods returns the pods that have a sandbox, as the runtime showed them last.

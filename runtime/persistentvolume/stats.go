@@ -50,15 +50,18 @@ func (v *Volumes) Measure(ctx context.Context, uid, volume string) (storage.Meas
 		}
 		return storage.Measured{}, err
 	}
-	var m storage.Measured
+	var found []*csi.VolumeUsage
 	err = v.call(ctx, r.Driver, "NodeGetVolumeStats", func(ctx context.Context, c csi.NodeClient) error {
 		a, err := c.NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{
 			VolumeId: r.Handle, VolumePath: v.target(uid, dir),
 		})
-		m = measured(a.GetUsage())
+		found = a.GetUsage()
 		return err
 	})
-	return m, err
+	if err == nil && len(found) == 0 {
+		err = storage.ErrNotMeasured // it is no volume of 0 bytes (kubelet: failed to get usage from response)
+	}
+	return measured(found), err
 }
 
 // measured returns what a driver has measured. A negative figure counts as 0; of two of one unit the last one counts.

@@ -45,6 +45,10 @@ func TestAVolumeIsMeasuredByItsDriver(t *testing.T) {
 	if got, err := measure(t.Context()); err != nil || got != (storage.Measured{}) {
 		t.Errorf("negative figures: %+v, %v", got, err)
 	}
+	r.fake.Usage = nil
+	if _, err := measure(t.Context()); !errors.Is(err, storage.ErrNotMeasured) {
+		t.Errorf("no figures at all: %v", err)
+	}
 	must.OK(t, r.tearDown("p1"))
 }
 

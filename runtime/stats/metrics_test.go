@@ -7,9 +7,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/journalet/journalet/test/must"
 )
@@ -42,6 +46,76 @@ func TestMetricsHaveTheNamesAndLabelsOfDashboards(t *testing.T) {
 	golden(t, "resource.txt", []byte(timed))
 }
 
+// claiming is a pod with volumes by name, each of a claim of that name.
+func claiming(namespace, name string, claims ...string) Pod {
+	p := Pod{Manifest: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name, UID: types.UID(namespace + name),
+	}}}
+	for _, c := range claims {
+		p.Manifest.Spec.Volumes = append(p.Manifest.Spec.Volumes, corev1.Volume{
+			Name: c, VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: c},
+			}})
+	}
+	return p
+}
+
+// Each claim has one series, also if two pods have it, or if the first pod's volume cannot be measured.
+func TestVolumesOfClaimsAreExportedOnce(t *testing.T) {
+	first, second := claiming("a", "one", "data", "hangs"), claiming("a", "two", "data")
+	first.Manifest.Spec.Volumes = append(first.Manifest.Spec.Volumes,
+		web("").Manifest.Spec.Volumes[0], // without a claim
+		corev1.Volume{Name: "cache", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})
+	third := claiming("b", "one", "data")
+	third.Manifest.Spec.Volumes = append(claiming("b", "x", "hangs").Manifest.Spec.Volumes, third.Manifest.Spec.Volumes...)
+	third.Manifest.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "data"
+	s := newStats(t, t.TempDir(), true, &fakeRuntime{}, third, second, first)
+	s.maxWait = MaxWait
+	var series string
+	for end := time.Now().Add(time.Minute); ; {
+		text := exposition(t, s.VolumeMetrics())
+		series = regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(text, "")
+		if strings.Count(series, "\n") == 18 || time.Now().After(end) {
+			break // all but what hangs
+		}
+	}
+	var want strings.Builder
+	for _, m := range []string{
+		"available_bytes V 5.36870912e+08", "capacity_bytes V 1.073741824e+09", "inodes V 1000", "inodes_free V 900",
+		"inodes_used V 2", "used_bytes V 4096",
+	} {
+		for _, claim := range [][2]string{{"a", "data"}, {"a", "one-cache"}, {"b", "data"}} {
+			want.WriteString("kubelet_volume_stats_" + strings.Replace(m, " V",
+				fmt.Sprintf(`{namespace="%s",persistentvolumeclaim="%s"}`, claim[0], claim[1]), 1) + "\n")
+		}
+	}
+	if series != want.String() {
+		t.Errorf("exported:\n%swant:\n%s", series, want.String())
+	}
+}
+
+// Without claims a scrape measures nothing, nor with a negative volumeStatsAggPeriod; and pods that have ended leave
+// nothing.
+func TestVolumesWithoutAClaimAreNotMeasuredForMetrics(t *testing.T) {
+	s := newStats(t, t.TempDir(), true, &fakeRuntime{}, web(""))
+	if text := exposition(t, s.VolumeMetrics()); text != "" || len(s.disks.volumes) != 0 {
+		t.Errorf("%d measurements, exported: %s", len(s.disks.volumes), text)
+	}
+	pods := []Pod{claiming("a", "one", "data")}
+	s.opts.Pods = func() []Pod { return pods }
+	if text := exposition(t, s.VolumeMetrics()); text == "" || len(s.disks.volumes) != 1 {
+		t.Errorf("%d measurements, exported: %s", len(s.disks.volumes), text)
+	}
+	s.opts.VolumePeriod = -1
+	if text := exposition(t, s.VolumeMetrics()); text != "" {
+		t.Errorf("volumeStatsAggPeriod: -1: %s", text)
+	}
+	s.opts.VolumePeriod, pods = VolumePeriod, nil
+	if text := exposition(t, s.VolumeMetrics()); text != "" || len(s.disks.volumes) != 0 {
+		t.Errorf("after the pod's end: %d measurements, exported: %s", len(s.disks.volumes), text)
+	}
+}
+
 const (
 	metricsDoc = "../../docs/METRICS.md"
 	tableBegin = "<!-- metrics of pods: written by `go test ./runtime/stats -run MetricsAreDocumented -stats.update` -->"
@@ -61,7 +135,9 @@ func TestMetricsAreDocumented(t *testing.T) {
 	for _, path := range []struct {
 		name string
 		all  []Metric
-	}{{"/metrics/resource", ResourceCatalog()}, {"/metrics/cadvisor", CadvisorCatalog()}} {
+	}{
+		{"/metrics", VolumeCatalog()}, {"/metrics/resource", ResourceCatalog()}, {"/metrics/cadvisor", CadvisorCatalog()},
+	} {
 		fmt.Fprintf(&b, "\n`%s`:\n\n| metric | type | labels | what it is |\n|---|---|---|---|\n", path.name)
 		for _, m := range path.all {
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.Name, m.Type, strings.Join(m.Labels, ", "), m.Help)

@@ -91,10 +91,7 @@ func (s *Stats) read(ctx context.Context, scope Scope) *reading {
 // listPods lists the pods, by namespace and name, and finds their cgroups.
 func (s *Stats) listPods(ctx context.Context, r *reading) {
 	pods := s.opts.Pods()
-	slices.SortFunc(pods, func(a, b Pod) int {
-		return cmp.Or(cmp.Compare(a.Manifest.Namespace, b.Manifest.Namespace), cmp.Compare(a.Manifest.Name, b.Manifest.Name),
-			cmp.Compare(a.Manifest.UID, b.Manifest.UID))
-	})
+	sortPods(pods)
 	r.pods = make([]podReading, len(pods))
 	ids := map[string]bool{}
 	var missing []string
@@ -124,6 +121,14 @@ func (s *Stats) listPods(ctx context.Context, r *reading) {
 		s.placeMissing(r)
 	}
 	s.places.keep(ids)
+}
+
+// sortPods sorts pods by namespace and name.
+func sortPods(pods []Pod) {
+	slices.SortFunc(pods, func(a, b Pod) int {
+		return cmp.Or(cmp.Compare(a.Manifest.Namespace, b.Manifest.Namespace), cmp.Compare(a.Manifest.Name, b.Manifest.Name),
+			cmp.Compare(a.Manifest.UID, b.Manifest.UID))
+	})
 }
 
 // placeMissing sets the cgroups that the runtime has named meanwhile.

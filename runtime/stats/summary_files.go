@@ -160,12 +160,16 @@ func renderVolume(p *corev1.Pod, v *corev1.Volume, m *storage.Measured, at time.
 	fs := filesystem(&m.FS, at)
 	bytes, inodes := uint64(max(0, m.Bytes)), uint64(max(0, m.Inodes))
 	fs.UsedBytes, fs.InodesUsed = &bytes, &inodes
-	out := api.VolumeStats{FsStats: *fs, Name: v.Name}
+	return api.VolumeStats{FsStats: *fs, Name: v.Name, PVCRef: claimOf(p, v)}
+}
+
+// claimOf returns the claim of a volume, nil for one without a claim.
+func claimOf(p *corev1.Pod, v *corev1.Volume) *api.PVCReference {
 	switch {
 	case v.PersistentVolumeClaim != nil:
-		out.PVCRef = &api.PVCReference{Name: v.PersistentVolumeClaim.ClaimName, Namespace: p.Namespace}
+		return &api.PVCReference{Name: v.PersistentVolumeClaim.ClaimName, Namespace: p.Namespace}
 	case v.Ephemeral != nil:
-		out.PVCRef = &api.PVCReference{Name: ephemeral.VolumeClaimName(p, v), Namespace: p.Namespace}
+		return &api.PVCReference{Name: ephemeral.VolumeClaimName(p, v), Namespace: p.Namespace}
 	}
-	return out
+	return nil
 }

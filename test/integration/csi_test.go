@@ -236,7 +236,7 @@ func TestVolumesOfACSIDriverOverKillsOfItAndOfTheAgent(t *testing.T) {
 	s.Verified()
 }
 
-// measured checks that the Summary has what the driver has measured.
+// measured checks that the Summary and the metrics have what the driver has measured.
 func (s *storage) measured(pod string) {
 	s.T.Helper()
 	eventually(s.T, settle, "the volume in the Summary", func() error {
@@ -248,6 +248,11 @@ func (s *storage) measured(pod string) {
 		if v.PVCRef == nil || v.PVCRef.Name != "data" || *v.UsedBytes != uint64(want.GetUsed()) ||
 			*v.CapacityBytes != uint64(want.GetTotal()) {
 			return fmt.Errorf("it has %+v, %+v", v, v.PVCRef)
+		}
+		series := fmt.Sprintf(`kubelet_volume_stats_used_bytes{namespace="default",persistentvolumeclaim="data"} %d`+"\n",
+			want.GetUsed())
+		if body := s.get("/metrics"); !strings.Contains(body, series) {
+			return fmt.Errorf("no series %s in the metrics", series)
 		}
 		return nil
 	})
