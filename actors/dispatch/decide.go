@@ -18,6 +18,7 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) {
 			a.drop(k.CallWithdrawn.GetIntentId(), emit)
 		}
 	}
+	a.decideConfig(emit)
 	if !a.state.GetHealth().GetRuntimeReady() {
 		return
 	}

@@ -12,7 +12,15 @@ import (
 // Evolve folds one event.
 func (a *Actor) Evolve(e actors.Event) error {
 	s := a.state
-	a.evolveStartingPods(e)
+	if e.Body.GetTimerSet() != nil && s.Timers == nil {
+		s.Timers = new(journaletv1.Timers)
+	}
+	fired := ""
+	if s.Timers != nil {
+		fired = actors.FoldTimer(s.Timers, e)
+	}
+	a.evolveStartingPods(e, fired)
+	a.evolveConfig(e, fired)
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted:
 		a.evolveStarted(k.AgentStarted)

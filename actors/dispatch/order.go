@@ -34,7 +34,8 @@ func laneOf(req *journaletv1.CallRequested) journaletv1.Lane {
 		return journaletv1.Lane_LANE_STOP
 	case *journaletv1.CallRequested_RunHook, *journaletv1.CallRequested_AllocateDevices,
 		*journaletv1.CallRequested_PreStartContainer, *journaletv1.CallRequested_ReadClaims,
-		*journaletv1.CallRequested_PrepareClaims, *journaletv1.CallRequested_UnprepareClaims:
+		*journaletv1.CallRequested_PrepareClaims, *journaletv1.CallRequested_UnprepareClaims,
+		*journaletv1.CallRequested_UpdateRuntimeConfig:
 		return journaletv1.Lane_LANE_HOOK
 	}
 	return journaletv1.Lane_LANE_REMOVE
@@ -71,10 +72,13 @@ func scopeOf(req *journaletv1.CallRequested) (name string, whole bool) {
 	return "", true
 }
 
-// isHook reports whether a call runs a hook or calls a plugin. Such a call excludes no other and waits for no other,
-// even if all others are serial: a hook runs the container's own program, which may wait for the effect of another
-// call, a plugin may hang, and no stop may wait for either.
-func isHook(req *journaletv1.CallRequested) bool { return req.GetRunHook() != nil || callsPlugin(req) }
+// isHook reports whether a call runs a hook, calls a plugin, or configures the runtime. Such a call excludes no other
+// and waits for no other, even if all others are serial: a hook runs the container's own program, which may wait for
+// the effect of another call, a plugin may hang, and no stop may wait for either. All sandboxes may wait for the
+// network that the runtime has once it is configured.
+func isHook(req *journaletv1.CallRequested) bool {
+	return req.GetRunHook() != nil || callsPlugin(req) || isConfig(req)
+}
 
 // callsPlugin reports whether a call waits for a plugin, of devices, for claims or of CSI, or for an NFS server.
 func callsPlugin(req *journaletv1.CallRequested) bool {
@@ -121,6 +125,9 @@ func (a *Actor) free(c *journaletv1.Call) bool {
 	run := c.GetRequest().GetRunSandbox()
 	if run != nil && !run.GetHostNetwork() && !a.state.GetHealth().GetNetworkReady() {
 		return false
+	}
+	if isConfig(c.GetRequest()) {
+		return !a.configUnderWay()
 	}
 	if isHook(c.GetRequest()) {
 		return a.mayRunHook(c.GetRequest().GetPodUid())

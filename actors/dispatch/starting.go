@@ -23,11 +23,11 @@ const startingPodTimer = "starting pods"
 const maxStartingIdle = 250 * time.Millisecond
 
 // evolveStartingPods folds which pods are starting, and which of them are idle.
-func (a *Actor) evolveStartingPods(e actors.Event) {
+func (a *Actor) evolveStartingPods(e actors.Event, fired string) {
 	s := a.state
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_TimerFired:
-		if s.Timers == nil || actors.FoldTimer(s.Timers, e) != startingPodTimer {
+		if fired != startingPodTimer {
 			return
 		}
 		for _, uid := range a.startingPods() {
@@ -37,10 +37,9 @@ func (a *Actor) evolveStartingPods(e actors.Event) {
 			}
 		}
 	case *journaletv1.Event_TimerSet:
-		if s.Timers == nil {
-			s.Timers = new(journaletv1.Timers)
+		if k.TimerSet.GetName() != startingPodTimer {
+			return
 		}
-		actors.FoldTimer(s.Timers, e)
 		for _, uid := range a.startingPods() {
 			s.StartingPods[uid].Idle = a.idle(uid)
 		}

@@ -78,5 +78,5 @@ func (a *Actor) Digests() []string { return nil }
 // Resolve is never called.
 func (a *Actor) Resolve(string, *corev1.Pod) {}
 
-// Timers returns the one timer of starting.go, if it is set.
+// Timers returns the timers of starting.go and config.go that are set.
 func (a *Actor) Timers() *journaletv1.Timers { return a.state.GetTimers() }

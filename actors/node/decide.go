@@ -35,6 +35,7 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) {
 		a.decidePressure(e, emit)
 		a.decideDevices(e, emit)
 		a.decideKubeletPods(e, emit)
+		a.decidePodCIDR(e, emit)
 		switch e.Body.GetKind().(type) {
 		case *journaletv1.Event_AgentStarted, *journaletv1.Event_ResizeRequested, *journaletv1.Event_ResizeWithdrawn,
 			*journaletv1.Event_PodTerminated, *journaletv1.Event_PodFinished:

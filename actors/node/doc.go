@@ -9,8 +9,9 @@
 // ResizePendingPreemption (they terminate pods of lower priority), UidGranted, UidDeferred, OrphanConfirmed,
 // SharedCpusDecided, PodEvictionDecided, PodReadmitted, DrainProgressed, NodePressureDecided, EvictionProgressed,
 // PodReclaimRequested, ImageReclaimRequested, DeviceCapacityDecided, DeviceHealthDecided and
-// PreferredDevicesRequested.
+// PreferredDevicesRequested, and CallRequested for the pod CIDR that the runtime is given.
 //
 // An incarnation of a pod is admitted once: a restart of the agent requests no admission again. This package does not
-// know what runs. Start with decide.go, then preempt.go, exclusive.go, drain.go, pressure.go and devices.go.
+// know what runs. Start with decide.go, then preempt.go, exclusive.go, drain.go, pressure.go, devices.go and
+// podcidr.go.
 package node

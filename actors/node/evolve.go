@@ -45,6 +45,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.evolveShared(k.SharedCpusDecided)
 	case *journaletv1.Event_NodeObserved:
 		s.Node = k.NodeObserved
+	case *journaletv1.Event_CallRequested:
+		s.PodCidr = k.CallRequested.GetUpdateRuntimeConfig().GetPodCidr()
 	}
 	fired := actors.FoldTimer(s.Timers, e)
 	a.evolveSources(e)

@@ -474,7 +474,9 @@ type AgentConfig struct {
 	// The kernel's version, by which sysctls are safe or not. Unset: unknown, also in journals from before the field.
 	Kernel *KernelVersion `protobuf:"bytes,19,opt,name=kernel,proto3" json:"kernel,omitempty"`
 	// Unset: limits of CPU are enforced within each 100 ms.
-	CpuQuota      *CpuQuota `protobuf:"bytes,20,opt,name=cpu_quota,json=cpuQuota,proto3" json:"cpu_quota,omitempty"`
+	CpuQuota *CpuQuota `protobuf:"bytes,20,opt,name=cpu_quota,json=cpuQuota,proto3" json:"cpu_quota,omitempty"`
+	// What the runtime is configured with. Unset, by an earlier version: it is not configured.
+	RuntimeConfig *RuntimeConfig `protobuf:"bytes,21,opt,name=runtime_config,json=runtimeConfig,proto3" json:"runtime_config,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -642,6 +644,13 @@ func (x *AgentConfig) GetCpuQuota() *CpuQuota {
 	return nil
 }
 
+func (x *AgentConfig) GetRuntimeConfig() *RuntimeConfig {
+	if x != nil {
+		return x.RuntimeConfig
+	}
+	return nil
+}
+
 // CpuQuota is how limits of CPU are enforced (kubelet: cpuCFSQuota, cpuCFSQuotaPeriod).
 type CpuQuota struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -752,6 +761,52 @@ func (x *KernelVersion) GetMinor() uint32 {
 	return 0
 }
 
+// RuntimeConfig is what the runtime is given.
+type RuntimeConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The pod CIDR while the Node has none (kubelet: podCIDR). Empty: none.
+	PodCidr       string `protobuf:"bytes,1,opt,name=pod_cidr,json=podCidr,proto3" json:"pod_cidr,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RuntimeConfig) Reset() {
+	*x = RuntimeConfig{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RuntimeConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RuntimeConfig) ProtoMessage() {}
+
+func (x *RuntimeConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RuntimeConfig.ProtoReflect.Descriptor instead.
+func (*RuntimeConfig) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RuntimeConfig) GetPodCidr() string {
+	if x != nil {
+		return x.PodCidr
+	}
+	return ""
+}
+
 // ResourceManagers are the settings by which containers get CPUs and memory that no other container has (kubelet: CPU,
 // memory and topology manager), and what there is to give.
 type ResourceManagers struct {
@@ -779,7 +834,7 @@ type ResourceManagers struct {
 
 func (x *ResourceManagers) Reset() {
 	*x = ResourceManagers{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	mi := &file_journalet_v1_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -791,7 +846,7 @@ func (x *ResourceManagers) String() string {
 func (*ResourceManagers) ProtoMessage() {}
 
 func (x *ResourceManagers) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	mi := &file_journalet_v1_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -804,7 +859,7 @@ func (x *ResourceManagers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceManagers.ProtoReflect.Descriptor instead.
 func (*ResourceManagers) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ResourceManagers) GetTopology() *NodeTopology {
@@ -891,7 +946,7 @@ type CpuOptions struct {
 
 func (x *CpuOptions) Reset() {
 	*x = CpuOptions{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[8]
+	mi := &file_journalet_v1_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -903,7 +958,7 @@ func (x *CpuOptions) String() string {
 func (*CpuOptions) ProtoMessage() {}
 
 func (x *CpuOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[8]
+	mi := &file_journalet_v1_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -916,7 +971,7 @@ func (x *CpuOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CpuOptions.ProtoReflect.Descriptor instead.
 func (*CpuOptions) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CpuOptions) GetFullCores() bool {
@@ -974,7 +1029,7 @@ type NodeTopology struct {
 
 func (x *NodeTopology) Reset() {
 	*x = NodeTopology{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[9]
+	mi := &file_journalet_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -986,7 +1041,7 @@ func (x *NodeTopology) String() string {
 func (*NodeTopology) ProtoMessage() {}
 
 func (x *NodeTopology) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[9]
+	mi := &file_journalet_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -999,7 +1054,7 @@ func (x *NodeTopology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeTopology.ProtoReflect.Descriptor instead.
 func (*NodeTopology) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *NodeTopology) GetCores() []*CpuCore {
@@ -1033,7 +1088,7 @@ type CpuCore struct {
 
 func (x *CpuCore) Reset() {
 	*x = CpuCore{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[10]
+	mi := &file_journalet_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1045,7 +1100,7 @@ func (x *CpuCore) String() string {
 func (*CpuCore) ProtoMessage() {}
 
 func (x *CpuCore) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[10]
+	mi := &file_journalet_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1058,7 +1113,7 @@ func (x *CpuCore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CpuCore.ProtoReflect.Descriptor instead.
 func (*CpuCore) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CpuCore) GetNumaNode() uint32 {
@@ -1106,7 +1161,7 @@ type NumaNode struct {
 
 func (x *NumaNode) Reset() {
 	*x = NumaNode{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[11]
+	mi := &file_journalet_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1118,7 +1173,7 @@ func (x *NumaNode) String() string {
 func (*NumaNode) ProtoMessage() {}
 
 func (x *NumaNode) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[11]
+	mi := &file_journalet_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1131,7 +1186,7 @@ func (x *NumaNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NumaNode.ProtoReflect.Descriptor instead.
 func (*NumaNode) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NumaNode) GetId() uint32 {
@@ -1177,7 +1232,7 @@ type NumaMemory struct {
 
 func (x *NumaMemory) Reset() {
 	*x = NumaMemory{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[12]
+	mi := &file_journalet_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1189,7 +1244,7 @@ func (x *NumaMemory) String() string {
 func (*NumaMemory) ProtoMessage() {}
 
 func (x *NumaMemory) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[12]
+	mi := &file_journalet_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1202,7 +1257,7 @@ func (x *NumaMemory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NumaMemory.ProtoReflect.Descriptor instead.
 func (*NumaMemory) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NumaMemory) GetNode() uint32 {
@@ -1243,7 +1298,7 @@ type ExclusiveContainer struct {
 
 func (x *ExclusiveContainer) Reset() {
 	*x = ExclusiveContainer{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[13]
+	mi := &file_journalet_v1_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1255,7 +1310,7 @@ func (x *ExclusiveContainer) String() string {
 func (*ExclusiveContainer) ProtoMessage() {}
 
 func (x *ExclusiveContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[13]
+	mi := &file_journalet_v1_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1268,7 +1323,7 @@ func (x *ExclusiveContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExclusiveContainer.ProtoReflect.Descriptor instead.
 func (*ExclusiveContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExclusiveContainer) GetContainer() string {
@@ -1317,7 +1372,7 @@ type ExclusiveRequest struct {
 
 func (x *ExclusiveRequest) Reset() {
 	*x = ExclusiveRequest{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[14]
+	mi := &file_journalet_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1384,7 @@ func (x *ExclusiveRequest) String() string {
 func (*ExclusiveRequest) ProtoMessage() {}
 
 func (x *ExclusiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[14]
+	mi := &file_journalet_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1397,7 @@ func (x *ExclusiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExclusiveRequest.ProtoReflect.Descriptor instead.
 func (*ExclusiveRequest) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExclusiveRequest) GetContainer() string {
@@ -1393,7 +1448,7 @@ type NodeEviction struct {
 
 func (x *NodeEviction) Reset() {
 	*x = NodeEviction{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[15]
+	mi := &file_journalet_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1405,7 +1460,7 @@ func (x *NodeEviction) String() string {
 func (*NodeEviction) ProtoMessage() {}
 
 func (x *NodeEviction) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[15]
+	mi := &file_journalet_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1418,7 +1473,7 @@ func (x *NodeEviction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEviction.ProtoReflect.Descriptor instead.
 func (*NodeEviction) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *NodeEviction) GetTransitionPeriod() *durationpb.Duration {
@@ -1453,7 +1508,7 @@ type ImageGarbageCollection struct {
 
 func (x *ImageGarbageCollection) Reset() {
 	*x = ImageGarbageCollection{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[16]
+	mi := &file_journalet_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1520,7 @@ func (x *ImageGarbageCollection) String() string {
 func (*ImageGarbageCollection) ProtoMessage() {}
 
 func (x *ImageGarbageCollection) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[16]
+	mi := &file_journalet_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1533,7 @@ func (x *ImageGarbageCollection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageGarbageCollection.ProtoReflect.Descriptor instead.
 func (*ImageGarbageCollection) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ImageGarbageCollection) GetHighPercent() uint32 {
@@ -1523,7 +1578,7 @@ type ShutdownGroup struct {
 
 func (x *ShutdownGroup) Reset() {
 	*x = ShutdownGroup{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[17]
+	mi := &file_journalet_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1590,7 @@ func (x *ShutdownGroup) String() string {
 func (*ShutdownGroup) ProtoMessage() {}
 
 func (x *ShutdownGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[17]
+	mi := &file_journalet_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1603,7 @@ func (x *ShutdownGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownGroup.ProtoReflect.Descriptor instead.
 func (*ShutdownGroup) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ShutdownGroup) GetPriority() int32 {
@@ -1579,7 +1634,7 @@ type NodeCapacity struct {
 
 func (x *NodeCapacity) Reset() {
 	*x = NodeCapacity{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[18]
+	mi := &file_journalet_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1591,7 +1646,7 @@ func (x *NodeCapacity) String() string {
 func (*NodeCapacity) ProtoMessage() {}
 
 func (x *NodeCapacity) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[18]
+	mi := &file_journalet_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1604,7 +1659,7 @@ func (x *NodeCapacity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCapacity.ProtoReflect.Descriptor instead.
 func (*NodeCapacity) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *NodeCapacity) GetMilliCpu() int64 {
@@ -1648,7 +1703,7 @@ type HugePages struct {
 
 func (x *HugePages) Reset() {
 	*x = HugePages{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[19]
+	mi := &file_journalet_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1660,7 +1715,7 @@ func (x *HugePages) String() string {
 func (*HugePages) ProtoMessage() {}
 
 func (x *HugePages) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[19]
+	mi := &file_journalet_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1673,7 +1728,7 @@ func (x *HugePages) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HugePages.ProtoReflect.Descriptor instead.
 func (*HugePages) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HugePages) GetPageBytes() int64 {
@@ -1700,7 +1755,7 @@ type AgentStopped struct {
 
 func (x *AgentStopped) Reset() {
 	*x = AgentStopped{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[20]
+	mi := &file_journalet_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1712,7 +1767,7 @@ func (x *AgentStopped) String() string {
 func (*AgentStopped) ProtoMessage() {}
 
 func (x *AgentStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[20]
+	mi := &file_journalet_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1725,7 +1780,7 @@ func (x *AgentStopped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentStopped.ProtoReflect.Descriptor instead.
 func (*AgentStopped) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AgentStopped) GetReason() string {
@@ -1748,7 +1803,7 @@ type JournalDamaged struct {
 
 func (x *JournalDamaged) Reset() {
 	*x = JournalDamaged{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[21]
+	mi := &file_journalet_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1760,7 +1815,7 @@ func (x *JournalDamaged) String() string {
 func (*JournalDamaged) ProtoMessage() {}
 
 func (x *JournalDamaged) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[21]
+	mi := &file_journalet_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1773,7 +1828,7 @@ func (x *JournalDamaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalDamaged.ProtoReflect.Descriptor instead.
 func (*JournalDamaged) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *JournalDamaged) GetExpectedSeq() uint64 {
@@ -1812,7 +1867,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[22]
+	mi := &file_journalet_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1824,7 +1879,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[22]
+	mi := &file_journalet_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1837,7 +1892,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Quarantined) GetKind() string {
@@ -1888,7 +1943,7 @@ type QuarantineLifted struct {
 
 func (x *QuarantineLifted) Reset() {
 	*x = QuarantineLifted{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[23]
+	mi := &file_journalet_v1_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1900,7 +1955,7 @@ func (x *QuarantineLifted) String() string {
 func (*QuarantineLifted) ProtoMessage() {}
 
 func (x *QuarantineLifted) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[23]
+	mi := &file_journalet_v1_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1913,7 +1968,7 @@ func (x *QuarantineLifted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineLifted.ProtoReflect.Descriptor instead.
 func (*QuarantineLifted) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *QuarantineLifted) GetKind() string {
@@ -1951,7 +2006,7 @@ type TimerSet struct {
 
 func (x *TimerSet) Reset() {
 	*x = TimerSet{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[24]
+	mi := &file_journalet_v1_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1963,7 +2018,7 @@ func (x *TimerSet) String() string {
 func (*TimerSet) ProtoMessage() {}
 
 func (x *TimerSet) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[24]
+	mi := &file_journalet_v1_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1976,7 +2031,7 @@ func (x *TimerSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerSet.ProtoReflect.Descriptor instead.
 func (*TimerSet) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{24}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TimerSet) GetName() string {
@@ -2010,7 +2065,7 @@ type TimerCleared struct {
 
 func (x *TimerCleared) Reset() {
 	*x = TimerCleared{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[25]
+	mi := &file_journalet_v1_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2022,7 +2077,7 @@ func (x *TimerCleared) String() string {
 func (*TimerCleared) ProtoMessage() {}
 
 func (x *TimerCleared) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[25]
+	mi := &file_journalet_v1_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2035,7 +2090,7 @@ func (x *TimerCleared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerCleared.ProtoReflect.Descriptor instead.
 func (*TimerCleared) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{25}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TimerCleared) GetName() string {
@@ -2056,7 +2111,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[26]
+	mi := &file_journalet_v1_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2068,7 +2123,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[26]
+	mi := &file_journalet_v1_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2081,7 +2136,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{26}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TimerFired) GetName() string {
@@ -2111,7 +2166,7 @@ type Timer struct {
 
 func (x *Timer) Reset() {
 	*x = Timer{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[27]
+	mi := &file_journalet_v1_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2123,7 +2178,7 @@ func (x *Timer) String() string {
 func (*Timer) ProtoMessage() {}
 
 func (x *Timer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[27]
+	mi := &file_journalet_v1_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2136,7 +2191,7 @@ func (x *Timer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timer.ProtoReflect.Descriptor instead.
 func (*Timer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{27}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Timer) GetName() string {
@@ -2179,7 +2234,7 @@ type Timers struct {
 
 func (x *Timers) Reset() {
 	*x = Timers{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[28]
+	mi := &file_journalet_v1_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2191,7 +2246,7 @@ func (x *Timers) String() string {
 func (*Timers) ProtoMessage() {}
 
 func (x *Timers) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[28]
+	mi := &file_journalet_v1_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2204,7 +2259,7 @@ func (x *Timers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timers.ProtoReflect.Descriptor instead.
 func (*Timers) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{28}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Timers) GetGeneration() uint64 {
@@ -2234,7 +2289,7 @@ type UserNamespace struct {
 
 func (x *UserNamespace) Reset() {
 	*x = UserNamespace{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[29]
+	mi := &file_journalet_v1_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2246,7 +2301,7 @@ func (x *UserNamespace) String() string {
 func (*UserNamespace) ProtoMessage() {}
 
 func (x *UserNamespace) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[29]
+	mi := &file_journalet_v1_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2259,7 +2314,7 @@ func (x *UserNamespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserNamespace.ProtoReflect.Descriptor instead.
 func (*UserNamespace) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{29}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UserNamespace) GetHostId() uint32 {
@@ -2291,7 +2346,7 @@ type UserNamespaceRange struct {
 
 func (x *UserNamespaceRange) Reset() {
 	*x = UserNamespaceRange{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[30]
+	mi := &file_journalet_v1_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2303,7 +2358,7 @@ func (x *UserNamespaceRange) String() string {
 func (*UserNamespaceRange) ProtoMessage() {}
 
 func (x *UserNamespaceRange) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[30]
+	mi := &file_journalet_v1_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2316,7 +2371,7 @@ func (x *UserNamespaceRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserNamespaceRange.ProtoReflect.Descriptor instead.
 func (*UserNamespaceRange) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{30}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *UserNamespaceRange) GetFirst() uint32 {
@@ -2374,7 +2429,7 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\x0eGivenResources\x12>\n" +
 	"\texclusive\x18\x01 \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x128\n" +
 	"\adevices\x18\x02 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x04R\x06number\"\xe0\b\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\"\xa4\t\n" +
 	"\vAgentConfig\x12\x1b\n" +
 	"\tnode_name\x18\x01 \x01(\tR\bnodeName\x12<\n" +
 	"\vallocatable\x18\x02 \x01(\v2\x1a.journalet.v1.NodeCapacityR\vallocatable\x12\x19\n" +
@@ -2396,7 +2451,8 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\bmanagers\x18\x11 \x01(\v2\x1e.journalet.v1.ResourceManagersR\bmanagers\x124\n" +
 	"\x16allowed_unsafe_sysctls\x18\x12 \x03(\tR\x14allowedUnsafeSysctls\x123\n" +
 	"\x06kernel\x18\x13 \x01(\v2\x1b.journalet.v1.KernelVersionR\x06kernel\x123\n" +
-	"\tcpu_quota\x18\x14 \x01(\v2\x16.journalet.v1.CpuQuotaR\bcpuQuota\x1a=\n" +
+	"\tcpu_quota\x18\x14 \x01(\v2\x16.journalet.v1.CpuQuotaR\bcpuQuota\x12B\n" +
+	"\x0eruntime_config\x18\x15 \x01(\v2\x1b.journalet.v1.RuntimeConfigR\rruntimeConfig\x1a=\n" +
 	"\x0fNodeLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"O\n" +
@@ -2405,7 +2461,9 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\x06period\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06period\";\n" +
 	"\rKernelVersion\x12\x14\n" +
 	"\x05major\x18\x01 \x01(\rR\x05major\x12\x14\n" +
-	"\x05minor\x18\x02 \x01(\rR\x05minor\"\xbe\x03\n" +
+	"\x05minor\x18\x02 \x01(\rR\x05minor\"*\n" +
+	"\rRuntimeConfig\x12\x19\n" +
+	"\bpod_cidr\x18\x01 \x01(\tR\apodCidr\"\xbe\x03\n" +
 	"\x10ResourceManagers\x126\n" +
 	"\btopology\x18\x01 \x01(\v2\x1a.journalet.v1.NodeTopologyR\btopology\x12\x1f\n" +
 	"\vstatic_cpus\x18\x02 \x01(\bR\n" +
@@ -2559,7 +2617,7 @@ func file_journalet_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_journalet_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_journalet_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_journalet_v1_agent_proto_goTypes = []any{
 	(TopologyPolicy)(0),            // 0: journalet.v1.TopologyPolicy
 	(DecisionError)(0),             // 1: journalet.v1.DecisionError
@@ -2570,89 +2628,91 @@ var file_journalet_v1_agent_proto_goTypes = []any{
 	(*AgentConfig)(nil),            // 6: journalet.v1.AgentConfig
 	(*CpuQuota)(nil),               // 7: journalet.v1.CpuQuota
 	(*KernelVersion)(nil),          // 8: journalet.v1.KernelVersion
-	(*ResourceManagers)(nil),       // 9: journalet.v1.ResourceManagers
-	(*CpuOptions)(nil),             // 10: journalet.v1.CpuOptions
-	(*NodeTopology)(nil),           // 11: journalet.v1.NodeTopology
-	(*CpuCore)(nil),                // 12: journalet.v1.CpuCore
-	(*NumaNode)(nil),               // 13: journalet.v1.NumaNode
-	(*NumaMemory)(nil),             // 14: journalet.v1.NumaMemory
-	(*ExclusiveContainer)(nil),     // 15: journalet.v1.ExclusiveContainer
-	(*ExclusiveRequest)(nil),       // 16: journalet.v1.ExclusiveRequest
-	(*NodeEviction)(nil),           // 17: journalet.v1.NodeEviction
-	(*ImageGarbageCollection)(nil), // 18: journalet.v1.ImageGarbageCollection
-	(*ShutdownGroup)(nil),          // 19: journalet.v1.ShutdownGroup
-	(*NodeCapacity)(nil),           // 20: journalet.v1.NodeCapacity
-	(*HugePages)(nil),              // 21: journalet.v1.HugePages
-	(*AgentStopped)(nil),           // 22: journalet.v1.AgentStopped
-	(*JournalDamaged)(nil),         // 23: journalet.v1.JournalDamaged
-	(*Quarantined)(nil),            // 24: journalet.v1.Quarantined
-	(*QuarantineLifted)(nil),       // 25: journalet.v1.QuarantineLifted
-	(*TimerSet)(nil),               // 26: journalet.v1.TimerSet
-	(*TimerCleared)(nil),           // 27: journalet.v1.TimerCleared
-	(*TimerFired)(nil),             // 28: journalet.v1.TimerFired
-	(*Timer)(nil),                  // 29: journalet.v1.Timer
-	(*Timers)(nil),                 // 30: journalet.v1.Timers
-	(*UserNamespace)(nil),          // 31: journalet.v1.UserNamespace
-	(*UserNamespaceRange)(nil),     // 32: journalet.v1.UserNamespaceRange
-	nil,                            // 33: journalet.v1.AgentStarted.FoundUserNamespacesEntry
-	nil,                            // 34: journalet.v1.AgentStarted.FoundResourcesEntry
-	nil,                            // 35: journalet.v1.KubeletState.PodsEntry
-	nil,                            // 36: journalet.v1.AgentConfig.NodeLabelsEntry
-	nil,                            // 37: journalet.v1.Timers.SetEntry
-	(*ContainerDevices)(nil),       // 38: journalet.v1.ContainerDevices
-	(*durationpb.Duration)(nil),    // 39: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 40: google.protobuf.Timestamp
+	(*RuntimeConfig)(nil),          // 9: journalet.v1.RuntimeConfig
+	(*ResourceManagers)(nil),       // 10: journalet.v1.ResourceManagers
+	(*CpuOptions)(nil),             // 11: journalet.v1.CpuOptions
+	(*NodeTopology)(nil),           // 12: journalet.v1.NodeTopology
+	(*CpuCore)(nil),                // 13: journalet.v1.CpuCore
+	(*NumaNode)(nil),               // 14: journalet.v1.NumaNode
+	(*NumaMemory)(nil),             // 15: journalet.v1.NumaMemory
+	(*ExclusiveContainer)(nil),     // 16: journalet.v1.ExclusiveContainer
+	(*ExclusiveRequest)(nil),       // 17: journalet.v1.ExclusiveRequest
+	(*NodeEviction)(nil),           // 18: journalet.v1.NodeEviction
+	(*ImageGarbageCollection)(nil), // 19: journalet.v1.ImageGarbageCollection
+	(*ShutdownGroup)(nil),          // 20: journalet.v1.ShutdownGroup
+	(*NodeCapacity)(nil),           // 21: journalet.v1.NodeCapacity
+	(*HugePages)(nil),              // 22: journalet.v1.HugePages
+	(*AgentStopped)(nil),           // 23: journalet.v1.AgentStopped
+	(*JournalDamaged)(nil),         // 24: journalet.v1.JournalDamaged
+	(*Quarantined)(nil),            // 25: journalet.v1.Quarantined
+	(*QuarantineLifted)(nil),       // 26: journalet.v1.QuarantineLifted
+	(*TimerSet)(nil),               // 27: journalet.v1.TimerSet
+	(*TimerCleared)(nil),           // 28: journalet.v1.TimerCleared
+	(*TimerFired)(nil),             // 29: journalet.v1.TimerFired
+	(*Timer)(nil),                  // 30: journalet.v1.Timer
+	(*Timers)(nil),                 // 31: journalet.v1.Timers
+	(*UserNamespace)(nil),          // 32: journalet.v1.UserNamespace
+	(*UserNamespaceRange)(nil),     // 33: journalet.v1.UserNamespaceRange
+	nil,                            // 34: journalet.v1.AgentStarted.FoundUserNamespacesEntry
+	nil,                            // 35: journalet.v1.AgentStarted.FoundResourcesEntry
+	nil,                            // 36: journalet.v1.KubeletState.PodsEntry
+	nil,                            // 37: journalet.v1.AgentConfig.NodeLabelsEntry
+	nil,                            // 38: journalet.v1.Timers.SetEntry
+	(*ContainerDevices)(nil),       // 39: journalet.v1.ContainerDevices
+	(*durationpb.Duration)(nil),    // 40: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 41: google.protobuf.Timestamp
 }
 var file_journalet_v1_agent_proto_depIdxs = []int32{
 	6,  // 0: journalet.v1.AgentStarted.config:type_name -> journalet.v1.AgentConfig
-	33, // 1: journalet.v1.AgentStarted.found_user_namespaces:type_name -> journalet.v1.AgentStarted.FoundUserNamespacesEntry
+	34, // 1: journalet.v1.AgentStarted.found_user_namespaces:type_name -> journalet.v1.AgentStarted.FoundUserNamespacesEntry
 	3,  // 2: journalet.v1.AgentStarted.kubelet_state:type_name -> journalet.v1.KubeletState
-	34, // 3: journalet.v1.AgentStarted.found_resources:type_name -> journalet.v1.AgentStarted.FoundResourcesEntry
-	35, // 4: journalet.v1.KubeletState.pods:type_name -> journalet.v1.KubeletState.PodsEntry
-	15, // 5: journalet.v1.KubeletPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	38, // 6: journalet.v1.KubeletPod.devices:type_name -> journalet.v1.ContainerDevices
-	15, // 7: journalet.v1.GivenResources.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	38, // 8: journalet.v1.GivenResources.devices:type_name -> journalet.v1.ContainerDevices
-	20, // 9: journalet.v1.AgentConfig.allocatable:type_name -> journalet.v1.NodeCapacity
-	36, // 10: journalet.v1.AgentConfig.node_labels:type_name -> journalet.v1.AgentConfig.NodeLabelsEntry
-	39, // 11: journalet.v1.AgentConfig.max_container_back_off:type_name -> google.protobuf.Duration
-	32, // 12: journalet.v1.AgentConfig.user_namespaces:type_name -> journalet.v1.UserNamespaceRange
-	18, // 13: journalet.v1.AgentConfig.image_garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
-	19, // 14: journalet.v1.AgentConfig.shutdown_groups:type_name -> journalet.v1.ShutdownGroup
-	17, // 15: journalet.v1.AgentConfig.eviction:type_name -> journalet.v1.NodeEviction
-	9,  // 16: journalet.v1.AgentConfig.managers:type_name -> journalet.v1.ResourceManagers
+	35, // 3: journalet.v1.AgentStarted.found_resources:type_name -> journalet.v1.AgentStarted.FoundResourcesEntry
+	36, // 4: journalet.v1.KubeletState.pods:type_name -> journalet.v1.KubeletState.PodsEntry
+	16, // 5: journalet.v1.KubeletPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	39, // 6: journalet.v1.KubeletPod.devices:type_name -> journalet.v1.ContainerDevices
+	16, // 7: journalet.v1.GivenResources.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	39, // 8: journalet.v1.GivenResources.devices:type_name -> journalet.v1.ContainerDevices
+	21, // 9: journalet.v1.AgentConfig.allocatable:type_name -> journalet.v1.NodeCapacity
+	37, // 10: journalet.v1.AgentConfig.node_labels:type_name -> journalet.v1.AgentConfig.NodeLabelsEntry
+	40, // 11: journalet.v1.AgentConfig.max_container_back_off:type_name -> google.protobuf.Duration
+	33, // 12: journalet.v1.AgentConfig.user_namespaces:type_name -> journalet.v1.UserNamespaceRange
+	19, // 13: journalet.v1.AgentConfig.image_garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
+	20, // 14: journalet.v1.AgentConfig.shutdown_groups:type_name -> journalet.v1.ShutdownGroup
+	18, // 15: journalet.v1.AgentConfig.eviction:type_name -> journalet.v1.NodeEviction
+	10, // 16: journalet.v1.AgentConfig.managers:type_name -> journalet.v1.ResourceManagers
 	8,  // 17: journalet.v1.AgentConfig.kernel:type_name -> journalet.v1.KernelVersion
 	7,  // 18: journalet.v1.AgentConfig.cpu_quota:type_name -> journalet.v1.CpuQuota
-	39, // 19: journalet.v1.CpuQuota.period:type_name -> google.protobuf.Duration
-	11, // 20: journalet.v1.ResourceManagers.topology:type_name -> journalet.v1.NodeTopology
-	10, // 21: journalet.v1.ResourceManagers.cpu_options:type_name -> journalet.v1.CpuOptions
-	14, // 22: journalet.v1.ResourceManagers.reserved_memory:type_name -> journalet.v1.NumaMemory
-	0,  // 23: journalet.v1.ResourceManagers.topology_policy:type_name -> journalet.v1.TopologyPolicy
-	12, // 24: journalet.v1.NodeTopology.cores:type_name -> journalet.v1.CpuCore
-	13, // 25: journalet.v1.NodeTopology.nodes:type_name -> journalet.v1.NumaNode
-	21, // 26: journalet.v1.NumaNode.huge_pages:type_name -> journalet.v1.HugePages
-	21, // 27: journalet.v1.ExclusiveContainer.memory:type_name -> journalet.v1.HugePages
-	21, // 28: journalet.v1.ExclusiveRequest.memory:type_name -> journalet.v1.HugePages
-	39, // 29: journalet.v1.NodeEviction.transition_period:type_name -> google.protobuf.Duration
-	39, // 30: journalet.v1.NodeEviction.max_pod_grace:type_name -> google.protobuf.Duration
-	39, // 31: journalet.v1.ImageGarbageCollection.min_age:type_name -> google.protobuf.Duration
-	39, // 32: journalet.v1.ImageGarbageCollection.max_age:type_name -> google.protobuf.Duration
-	39, // 33: journalet.v1.ShutdownGroup.grace:type_name -> google.protobuf.Duration
-	21, // 34: journalet.v1.NodeCapacity.huge_pages:type_name -> journalet.v1.HugePages
-	1,  // 35: journalet.v1.Quarantined.code:type_name -> journalet.v1.DecisionError
-	39, // 36: journalet.v1.TimerSet.duration:type_name -> google.protobuf.Duration
-	40, // 37: journalet.v1.Timer.set_at:type_name -> google.protobuf.Timestamp
-	39, // 38: journalet.v1.Timer.duration:type_name -> google.protobuf.Duration
-	37, // 39: journalet.v1.Timers.set:type_name -> journalet.v1.Timers.SetEntry
-	31, // 40: journalet.v1.AgentStarted.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	5,  // 41: journalet.v1.AgentStarted.FoundResourcesEntry.value:type_name -> journalet.v1.GivenResources
-	4,  // 42: journalet.v1.KubeletState.PodsEntry.value:type_name -> journalet.v1.KubeletPod
-	29, // 43: journalet.v1.Timers.SetEntry.value:type_name -> journalet.v1.Timer
-	44, // [44:44] is the sub-list for method output_type
-	44, // [44:44] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	9,  // 19: journalet.v1.AgentConfig.runtime_config:type_name -> journalet.v1.RuntimeConfig
+	40, // 20: journalet.v1.CpuQuota.period:type_name -> google.protobuf.Duration
+	12, // 21: journalet.v1.ResourceManagers.topology:type_name -> journalet.v1.NodeTopology
+	11, // 22: journalet.v1.ResourceManagers.cpu_options:type_name -> journalet.v1.CpuOptions
+	15, // 23: journalet.v1.ResourceManagers.reserved_memory:type_name -> journalet.v1.NumaMemory
+	0,  // 24: journalet.v1.ResourceManagers.topology_policy:type_name -> journalet.v1.TopologyPolicy
+	13, // 25: journalet.v1.NodeTopology.cores:type_name -> journalet.v1.CpuCore
+	14, // 26: journalet.v1.NodeTopology.nodes:type_name -> journalet.v1.NumaNode
+	22, // 27: journalet.v1.NumaNode.huge_pages:type_name -> journalet.v1.HugePages
+	22, // 28: journalet.v1.ExclusiveContainer.memory:type_name -> journalet.v1.HugePages
+	22, // 29: journalet.v1.ExclusiveRequest.memory:type_name -> journalet.v1.HugePages
+	40, // 30: journalet.v1.NodeEviction.transition_period:type_name -> google.protobuf.Duration
+	40, // 31: journalet.v1.NodeEviction.max_pod_grace:type_name -> google.protobuf.Duration
+	40, // 32: journalet.v1.ImageGarbageCollection.min_age:type_name -> google.protobuf.Duration
+	40, // 33: journalet.v1.ImageGarbageCollection.max_age:type_name -> google.protobuf.Duration
+	40, // 34: journalet.v1.ShutdownGroup.grace:type_name -> google.protobuf.Duration
+	22, // 35: journalet.v1.NodeCapacity.huge_pages:type_name -> journalet.v1.HugePages
+	1,  // 36: journalet.v1.Quarantined.code:type_name -> journalet.v1.DecisionError
+	40, // 37: journalet.v1.TimerSet.duration:type_name -> google.protobuf.Duration
+	41, // 38: journalet.v1.Timer.set_at:type_name -> google.protobuf.Timestamp
+	40, // 39: journalet.v1.Timer.duration:type_name -> google.protobuf.Duration
+	38, // 40: journalet.v1.Timers.set:type_name -> journalet.v1.Timers.SetEntry
+	32, // 41: journalet.v1.AgentStarted.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	5,  // 42: journalet.v1.AgentStarted.FoundResourcesEntry.value:type_name -> journalet.v1.GivenResources
+	4,  // 43: journalet.v1.KubeletState.PodsEntry.value:type_name -> journalet.v1.KubeletPod
+	30, // 44: journalet.v1.Timers.SetEntry.value:type_name -> journalet.v1.Timer
+	45, // [45:45] is the sub-list for method output_type
+	45, // [45:45] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_agent_proto_init() }
@@ -2667,7 +2727,7 @@ func file_journalet_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_agent_proto_rawDesc), len(file_journalet_v1_agent_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   36,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

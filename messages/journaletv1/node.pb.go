@@ -2251,8 +2251,10 @@ type NodeState struct {
 	KubeletPods map[string]*KubeletPod `protobuf:"bytes,27,rep,name=kubelet_pods,json=kubeletPods,proto3" json:"kubelet_pods,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// UIDs of those that are orphans, sorted: theirs until they have finished.
 	KubeletOrphans []string `protobuf:"bytes,28,rep,name=kubelet_orphans,json=kubeletOrphans,proto3" json:"kubelet_orphans,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The pod CIDR that the runtime is given. Empty: none.
+	PodCidr       string `protobuf:"bytes,35,opt,name=pod_cidr,json=podCidr,proto3" json:"pod_cidr,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeState) Reset() {
@@ -2500,6 +2502,13 @@ func (x *NodeState) GetKubeletOrphans() []string {
 		return x.KubeletOrphans
 	}
 	return nil
+}
+
+func (x *NodeState) GetPodCidr() string {
+	if x != nil {
+		return x.PodCidr
+	}
+	return ""
 }
 
 // Reservation is what a pod gets when those that it waits for have terminated.
@@ -3355,7 +3364,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x06 \x01(\x04R\trequestId\x12\x16\n" +
 	"\x06images\x18\a \x01(\bR\x06images\x12\x14\n" +
-	"\x05ended\x18\b \x03(\tR\x05ended\"\xdc\x15\n" +
+	"\x05ended\x18\b \x03(\tR\x05ended\"\xf7\x15\n" +
 	"\tNodeState\x121\n" +
 	"\x06config\x18\x01 \x01(\v2\x19.journalet.v1.AgentConfigR\x06config\x125\n" +
 	"\x04pods\x18\x02 \x03(\v2!.journalet.v1.NodeState.PodsEntryR\x04pods\x128\n" +
@@ -3392,7 +3401,8 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\ball_cpus\x18\x19 \x01(\tR\aallCpus\x12M\n" +
 	"\freservations\x18\x1a \x03(\v2).journalet.v1.NodeState.ReservationsEntryR\freservations\x12K\n" +
 	"\fkubelet_pods\x18\x1b \x03(\v2(.journalet.v1.NodeState.KubeletPodsEntryR\vkubeletPods\x12'\n" +
-	"\x0fkubelet_orphans\x18\x1c \x03(\tR\x0ekubeletOrphans\x1aR\n" +
+	"\x0fkubelet_orphans\x18\x1c \x03(\tR\x0ekubeletOrphans\x12\x19\n" +
+	"\bpod_cidr\x18# \x01(\tR\apodCidr\x1aR\n" +
 	"\tPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.AdmittedPodR\x05value:\x028\x01\x1a8\n" +

@@ -610,6 +610,7 @@ type CallRequested struct {
 	//	*CallRequested_UnprepareClaims
 	//	*CallRequested_PreStartContainer
 	//	*CallRequested_UpdateSandbox
+	//	*CallRequested_UpdateRuntimeConfig
 	Work          isCallRequested_Work `protobuf_oneof:"work"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -821,6 +822,15 @@ func (x *CallRequested) GetUpdateSandbox() *UpdateSandbox {
 	return nil
 }
 
+func (x *CallRequested) GetUpdateRuntimeConfig() *UpdateRuntimeConfig {
+	if x != nil {
+		if x, ok := x.Work.(*CallRequested_UpdateRuntimeConfig); ok {
+			return x.UpdateRuntimeConfig
+		}
+	}
+	return nil
+}
+
 type isCallRequested_Work interface {
 	isCallRequested_Work()
 }
@@ -897,6 +907,10 @@ type CallRequested_UpdateSandbox struct {
 	UpdateSandbox *UpdateSandbox `protobuf:"bytes,21,opt,name=update_sandbox,json=updateSandbox,proto3,oneof"`
 }
 
+type CallRequested_UpdateRuntimeConfig struct {
+	UpdateRuntimeConfig *UpdateRuntimeConfig `protobuf:"bytes,22,opt,name=update_runtime_config,json=updateRuntimeConfig,proto3,oneof"`
+}
+
 func (*CallRequested_RunSandbox) isCallRequested_Work() {}
 
 func (*CallRequested_StartContainer) isCallRequested_Work() {}
@@ -932,6 +946,8 @@ func (*CallRequested_UnprepareClaims) isCallRequested_Work() {}
 func (*CallRequested_PreStartContainer) isCallRequested_Work() {}
 
 func (*CallRequested_UpdateSandbox) isCallRequested_Work() {}
+
+func (*CallRequested_UpdateRuntimeConfig) isCallRequested_Work() {}
 
 // Resources are CPU and memory of a container, or of a pod as a whole. 0 means that none is set.
 type Resources struct {
@@ -2098,6 +2114,52 @@ func (x *RemoveImage) GetReason() string {
 	return ""
 }
 
+// UpdateRuntimeConfig gives the runtime its configuration (CRI UpdateRuntimeConfig). Idempotent.
+type UpdateRuntimeConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The addresses of the node's pods: one CIDR, or one of each family separated by a comma.
+	PodCidr       string `protobuf:"bytes,1,opt,name=pod_cidr,json=podCidr,proto3" json:"pod_cidr,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateRuntimeConfig) Reset() {
+	*x = UpdateRuntimeConfig{}
+	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateRuntimeConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateRuntimeConfig) ProtoMessage() {}
+
+func (x *UpdateRuntimeConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateRuntimeConfig.ProtoReflect.Descriptor instead.
+func (*UpdateRuntimeConfig) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *UpdateRuntimeConfig) GetPodCidr() string {
+	if x != nil {
+		return x.PodCidr
+	}
+	return ""
+}
+
 // LogRotated reports that the log of a running container was rotated, or that this failed. A failure is reported once,
 // until a rotation succeeds.
 type LogRotated struct {
@@ -2115,7 +2177,7 @@ type LogRotated struct {
 
 func (x *LogRotated) Reset() {
 	*x = LogRotated{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2127,7 +2189,7 @@ func (x *LogRotated) String() string {
 func (*LogRotated) ProtoMessage() {}
 
 func (x *LogRotated) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2140,7 +2202,7 @@ func (x *LogRotated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRotated.ProtoReflect.Descriptor instead.
 func (*LogRotated) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LogRotated) GetUid() string {
@@ -2199,7 +2261,7 @@ type SetUpVolumes struct {
 
 func (x *SetUpVolumes) Reset() {
 	*x = SetUpVolumes{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2211,7 +2273,7 @@ func (x *SetUpVolumes) String() string {
 func (*SetUpVolumes) ProtoMessage() {}
 
 func (x *SetUpVolumes) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2224,7 +2286,7 @@ func (x *SetUpVolumes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetUpVolumes.ProtoReflect.Descriptor instead.
 func (*SetUpVolumes) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SetUpVolumes) GetDigest() string {
@@ -2282,7 +2344,7 @@ type DesiredVolume struct {
 
 func (x *DesiredVolume) Reset() {
 	*x = DesiredVolume{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2294,7 +2356,7 @@ func (x *DesiredVolume) String() string {
 func (*DesiredVolume) ProtoMessage() {}
 
 func (x *DesiredVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2307,7 +2369,7 @@ func (x *DesiredVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredVolume.ProtoReflect.Descriptor instead.
 func (*DesiredVolume) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DesiredVolume) GetName() string {
@@ -2339,7 +2401,7 @@ type VolumeOutcome struct {
 
 func (x *VolumeOutcome) Reset() {
 	*x = VolumeOutcome{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2351,7 +2413,7 @@ func (x *VolumeOutcome) String() string {
 func (*VolumeOutcome) ProtoMessage() {}
 
 func (x *VolumeOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2364,7 +2426,7 @@ func (x *VolumeOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeOutcome.ProtoReflect.Descriptor instead.
 func (*VolumeOutcome) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *VolumeOutcome) GetName() string {
@@ -2406,7 +2468,7 @@ type CleanPod struct {
 
 func (x *CleanPod) Reset() {
 	*x = CleanPod{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2418,7 +2480,7 @@ func (x *CleanPod) String() string {
 func (*CleanPod) ProtoMessage() {}
 
 func (x *CleanPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2431,7 +2493,7 @@ func (x *CleanPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanPod.ProtoReflect.Descriptor instead.
 func (*CleanPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CleanPod) GetNamespace() string {
@@ -2476,7 +2538,7 @@ type CallDispatched struct {
 
 func (x *CallDispatched) Reset() {
 	*x = CallDispatched{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2488,7 +2550,7 @@ func (x *CallDispatched) String() string {
 func (*CallDispatched) ProtoMessage() {}
 
 func (x *CallDispatched) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2501,7 +2563,7 @@ func (x *CallDispatched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDispatched.ProtoReflect.Descriptor instead.
 func (*CallDispatched) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CallDispatched) GetIntentId() string {
@@ -2536,7 +2598,7 @@ type CallWithdrawn struct {
 
 func (x *CallWithdrawn) Reset() {
 	*x = CallWithdrawn{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2548,7 +2610,7 @@ func (x *CallWithdrawn) String() string {
 func (*CallWithdrawn) ProtoMessage() {}
 
 func (x *CallWithdrawn) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2561,7 +2623,7 @@ func (x *CallWithdrawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallWithdrawn.ProtoReflect.Descriptor instead.
 func (*CallWithdrawn) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CallWithdrawn) GetIntentId() string {
@@ -2583,7 +2645,7 @@ type CallDropped struct {
 
 func (x *CallDropped) Reset() {
 	*x = CallDropped{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2595,7 +2657,7 @@ func (x *CallDropped) String() string {
 func (*CallDropped) ProtoMessage() {}
 
 func (x *CallDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2608,7 +2670,7 @@ func (x *CallDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDropped.ProtoReflect.Descriptor instead.
 func (*CallDropped) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CallDropped) GetIntentId() string {
@@ -2671,7 +2733,7 @@ type CallFinished struct {
 
 func (x *CallFinished) Reset() {
 	*x = CallFinished{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2683,7 +2745,7 @@ func (x *CallFinished) String() string {
 func (*CallFinished) ProtoMessage() {}
 
 func (x *CallFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2696,7 +2758,7 @@ func (x *CallFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallFinished.ProtoReflect.Descriptor instead.
 func (*CallFinished) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CallFinished) GetIntentId() string {
@@ -2857,7 +2919,7 @@ type PullCredentials struct {
 
 func (x *PullCredentials) Reset() {
 	*x = PullCredentials{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2869,7 +2931,7 @@ func (x *PullCredentials) String() string {
 func (*PullCredentials) ProtoMessage() {}
 
 func (x *PullCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2882,7 +2944,7 @@ func (x *PullCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullCredentials.ProtoReflect.Descriptor instead.
 func (*PullCredentials) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{24}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PullCredentials) GetNodeAccessible() bool {
@@ -2928,7 +2990,7 @@ type PullSecret struct {
 
 func (x *PullSecret) Reset() {
 	*x = PullSecret{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2940,7 +3002,7 @@ func (x *PullSecret) String() string {
 func (*PullSecret) ProtoMessage() {}
 
 func (x *PullSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2953,7 +3015,7 @@ func (x *PullSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullSecret.ProtoReflect.Descriptor instead.
 func (*PullSecret) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{25}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PullSecret) GetNamespace() string {
@@ -2998,7 +3060,7 @@ type RuntimeHealthChanged struct {
 
 func (x *RuntimeHealthChanged) Reset() {
 	*x = RuntimeHealthChanged{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3010,7 +3072,7 @@ func (x *RuntimeHealthChanged) String() string {
 func (*RuntimeHealthChanged) ProtoMessage() {}
 
 func (x *RuntimeHealthChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3023,7 +3085,7 @@ func (x *RuntimeHealthChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeHealthChanged.ProtoReflect.Descriptor instead.
 func (*RuntimeHealthChanged) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{26}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RuntimeHealthChanged) GetRuntimeReady() bool {
@@ -3079,7 +3141,7 @@ type SandboxObservation struct {
 
 func (x *SandboxObservation) Reset() {
 	*x = SandboxObservation{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3091,7 +3153,7 @@ func (x *SandboxObservation) String() string {
 func (*SandboxObservation) ProtoMessage() {}
 
 func (x *SandboxObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3104,7 +3166,7 @@ func (x *SandboxObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxObservation.ProtoReflect.Descriptor instead.
 func (*SandboxObservation) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{27}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SandboxObservation) GetId() string {
@@ -3193,7 +3255,7 @@ type ContainerObservation struct {
 
 func (x *ContainerObservation) Reset() {
 	*x = ContainerObservation{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[28]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3205,7 +3267,7 @@ func (x *ContainerObservation) String() string {
 func (*ContainerObservation) ProtoMessage() {}
 
 func (x *ContainerObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[28]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3218,7 +3280,7 @@ func (x *ContainerObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerObservation.ProtoReflect.Descriptor instead.
 func (*ContainerObservation) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{28}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ContainerObservation) GetId() string {
@@ -3353,7 +3415,7 @@ type PodObserved struct {
 
 func (x *PodObserved) Reset() {
 	*x = PodObserved{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[29]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3365,7 +3427,7 @@ func (x *PodObserved) String() string {
 func (*PodObserved) ProtoMessage() {}
 
 func (x *PodObserved) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[29]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3378,7 +3440,7 @@ func (x *PodObserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodObserved.ProtoReflect.Descriptor instead.
 func (*PodObserved) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{29}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PodObserved) GetUid() string {
@@ -3444,7 +3506,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[30]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3456,7 +3518,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[30]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3469,7 +3531,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{30}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Call) GetIntentId() string {
@@ -3557,14 +3619,16 @@ type RuntimeState struct {
 	// Sandboxes do not wait for starting pods until none is queued: a starting pod waits for something slow (ADR 002).
 	IgnoreStartingPods bool `protobuf:"varint,10,opt,name=ignore_starting_pods,json=ignoreStartingPods,proto3" json:"ignore_starting_pods,omitempty"`
 	// Hooks under way by pod.
-	Hooks         map[string]uint32 `protobuf:"bytes,11,rep,name=hooks,proto3" json:"hooks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Hooks map[string]uint32 `protobuf:"bytes,11,rep,name=hooks,proto3" json:"hooks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// What the runtime was given, or is to be. Unset: nothing.
+	Config        *RuntimeConfigState `protobuf:"bytes,12,opt,name=config,proto3" json:"config,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RuntimeState) Reset() {
 	*x = RuntimeState{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[31]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3576,7 +3640,7 @@ func (x *RuntimeState) String() string {
 func (*RuntimeState) ProtoMessage() {}
 
 func (x *RuntimeState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[31]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3589,7 +3653,7 @@ func (x *RuntimeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeState.ProtoReflect.Descriptor instead.
 func (*RuntimeState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{31}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RuntimeState) GetLimits() *LaneLimits {
@@ -3669,6 +3733,86 @@ func (x *RuntimeState) GetHooks() map[string]uint32 {
 	return nil
 }
 
+func (x *RuntimeState) GetConfig() *RuntimeConfigState {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+// RuntimeConfigState is the configuration of the runtime.
+type RuntimeConfigState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As it was requested last.
+	Desired *UpdateRuntimeConfig `protobuf:"bytes,1,opt,name=desired,proto3" json:"desired,omitempty"`
+	// The newest call, while it is queued or under way. Empty: it has ended.
+	IntentId string `protobuf:"bytes,2,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
+	// It is requested again once the runtime is ready.
+	Due bool `protobuf:"varint,3,opt,name=due,proto3" json:"due,omitempty"`
+	// The pause after the last call, which failed. Unset: it succeeded.
+	BackOff       *durationpb.Duration `protobuf:"bytes,4,opt,name=back_off,json=backOff,proto3" json:"back_off,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RuntimeConfigState) Reset() {
+	*x = RuntimeConfigState{}
+	mi := &file_journalet_v1_runtime_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RuntimeConfigState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RuntimeConfigState) ProtoMessage() {}
+
+func (x *RuntimeConfigState) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_runtime_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RuntimeConfigState.ProtoReflect.Descriptor instead.
+func (*RuntimeConfigState) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *RuntimeConfigState) GetDesired() *UpdateRuntimeConfig {
+	if x != nil {
+		return x.Desired
+	}
+	return nil
+}
+
+func (x *RuntimeConfigState) GetIntentId() string {
+	if x != nil {
+		return x.IntentId
+	}
+	return ""
+}
+
+func (x *RuntimeConfigState) GetDue() bool {
+	if x != nil {
+		return x.Due
+	}
+	return false
+}
+
+func (x *RuntimeConfigState) GetBackOff() *durationpb.Duration {
+	if x != nil {
+		return x.BackOff
+	}
+	return nil
+}
+
 // StartingPod is a pod that is being started.
 type StartingPod struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3680,7 +3824,7 @@ type StartingPod struct {
 
 func (x *StartingPod) Reset() {
 	*x = StartingPod{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[32]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3692,7 +3836,7 @@ func (x *StartingPod) String() string {
 func (*StartingPod) ProtoMessage() {}
 
 func (x *StartingPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[32]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3705,7 +3849,7 @@ func (x *StartingPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartingPod.ProtoReflect.Descriptor instead.
 func (*StartingPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{32}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *StartingPod) GetIdle() bool {
@@ -3730,7 +3874,7 @@ type LaneLimits struct {
 
 func (x *LaneLimits) Reset() {
 	*x = LaneLimits{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[33]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3742,7 +3886,7 @@ func (x *LaneLimits) String() string {
 func (*LaneLimits) ProtoMessage() {}
 
 func (x *LaneLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[33]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3755,7 +3899,7 @@ func (x *LaneLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneLimits.ProtoReflect.Descriptor instead.
 func (*LaneLimits) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{33}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LaneLimits) GetStart() uint32 {
@@ -3803,7 +3947,7 @@ type CallQueue struct {
 
 func (x *CallQueue) Reset() {
 	*x = CallQueue{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[34]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3815,7 +3959,7 @@ func (x *CallQueue) String() string {
 func (*CallQueue) ProtoMessage() {}
 
 func (x *CallQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[34]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3828,7 +3972,7 @@ func (x *CallQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallQueue.ProtoReflect.Descriptor instead.
 func (*CallQueue) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{34}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CallQueue) GetIntentIds() []string {
@@ -3853,7 +3997,7 @@ type PodCalls struct {
 
 func (x *PodCalls) Reset() {
 	*x = PodCalls{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[35]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3865,7 +4009,7 @@ func (x *PodCalls) String() string {
 func (*PodCalls) ProtoMessage() {}
 
 func (x *PodCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[35]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3878,7 +4022,7 @@ func (x *PodCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCalls.ProtoReflect.Descriptor instead.
 func (*PodCalls) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{35}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PodCalls) GetSandboxCall() string {
@@ -3906,7 +4050,8 @@ var File_journalet_v1_runtime_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\n" +
-	"\x1ajournalet/v1/runtime.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/claims.proto\x1a\x1ajournalet/v1/devices.proto\"\xf7\t\n" +
+	"\x1ajournalet/v1/runtime.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/claims.proto\x1a\x1ajournalet/v1/devices.proto\"\xd0\n" +
+	"\n" +
 	"\rCallRequested\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12;\n" +
 	"\vrun_sandbox\x18\x02 \x01(\v2\x18.journalet.v1.RunSandboxH\x00R\n" +
@@ -3930,7 +4075,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x0eprepare_claims\x18\x12 \x01(\v2\x1b.journalet.v1.PrepareClaimsH\x00R\rprepareClaims\x12J\n" +
 	"\x10unprepare_claims\x18\x13 \x01(\v2\x1d.journalet.v1.UnprepareClaimsH\x00R\x0funprepareClaims\x12Q\n" +
 	"\x13pre_start_container\x18\x14 \x01(\v2\x1f.journalet.v1.PreStartContainerH\x00R\x11preStartContainer\x12D\n" +
-	"\x0eupdate_sandbox\x18\x15 \x01(\v2\x1b.journalet.v1.UpdateSandboxH\x00R\rupdateSandboxB\x06\n" +
+	"\x0eupdate_sandbox\x18\x15 \x01(\v2\x1b.journalet.v1.UpdateSandboxH\x00R\rupdateSandbox\x12W\n" +
+	"\x15update_runtime_config\x18\x16 \x01(\v2!.journalet.v1.UpdateRuntimeConfigH\x00R\x13updateRuntimeConfigB\x06\n" +
 	"\x04work\"\xc3\x01\n" +
 	"\tResources\x12,\n" +
 	"\x12cpu_request_millis\x18\x01 \x01(\x03R\x10cpuRequestMillis\x12(\n" +
@@ -4027,7 +4173,9 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\vRemoveImage\x12\x19\n" +
 	"\bimage_id\x18\x01 \x01(\tR\aimageId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x8f\x01\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"0\n" +
+	"\x13UpdateRuntimeConfig\x12\x19\n" +
+	"\bpod_cidr\x18\x01 \x01(\tR\apodCidr\"\x8f\x01\n" +
 	"\n" +
 	"LogRotated\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
@@ -4159,7 +4307,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\aarrival\x18\x06 \x01(\x04R\aarrival\x12\x19\n" +
 	"\bin_doubt\x18\a \x01(\bR\ainDoubt\x12?\n" +
 	"\rdispatched_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\fdispatchedAt\x12\x1c\n" +
-	"\twithdrawn\x18\t \x01(\bR\twithdrawn\"\xbb\b\n" +
+	"\twithdrawn\x18\t \x01(\bR\twithdrawn\"\xf5\b\n" +
 	"\fRuntimeState\x120\n" +
 	"\x06limits\x18\x01 \x01(\v2\x18.journalet.v1.LaneLimitsR\x06limits\x12;\n" +
 	"\x05calls\x18\x02 \x03(\v2%.journalet.v1.RuntimeState.CallsEntryR\x05calls\x12>\n" +
@@ -4172,7 +4320,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x06timers\x18\t \x01(\v2\x14.journalet.v1.TimersR\x06timers\x120\n" +
 	"\x14ignore_starting_pods\x18\n" +
 	" \x01(\bR\x12ignoreStartingPods\x12;\n" +
-	"\x05hooks\x18\v \x03(\v2%.journalet.v1.RuntimeState.HooksEntryR\x05hooks\x1aL\n" +
+	"\x05hooks\x18\v \x03(\v2%.journalet.v1.RuntimeState.HooksEntryR\x05hooks\x128\n" +
+	"\x06config\x18\f \x01(\v2 .journalet.v1.RuntimeConfigStateR\x06config\x1aL\n" +
 	"\n" +
 	"CallsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12(\n" +
@@ -4192,7 +4341,12 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\n" +
 	"HooksEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"!\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\xb6\x01\n" +
+	"\x12RuntimeConfigState\x12;\n" +
+	"\adesired\x18\x01 \x01(\v2!.journalet.v1.UpdateRuntimeConfigR\adesired\x12\x1b\n" +
+	"\tintent_id\x18\x02 \x01(\tR\bintentId\x12\x10\n" +
+	"\x03due\x18\x03 \x01(\bR\x03due\x124\n" +
+	"\bback_off\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\abackOff\"!\n" +
 	"\vStartingPod\x12\x12\n" +
 	"\x04idle\x18\x01 \x01(\bR\x04idle\"x\n" +
 	"\n" +
@@ -4290,7 +4444,7 @@ func file_journalet_v1_runtime_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_journalet_v1_runtime_proto_goTypes = []any{
 	(StartPart)(0),                // 0: journalet.v1.StartPart
 	(HookKind)(0),                 // 1: journalet.v1.HookKind
@@ -4316,48 +4470,50 @@ var file_journalet_v1_runtime_proto_goTypes = []any{
 	(*RemoveSandbox)(nil),         // 21: journalet.v1.RemoveSandbox
 	(*PullImage)(nil),             // 22: journalet.v1.PullImage
 	(*RemoveImage)(nil),           // 23: journalet.v1.RemoveImage
-	(*LogRotated)(nil),            // 24: journalet.v1.LogRotated
-	(*SetUpVolumes)(nil),          // 25: journalet.v1.SetUpVolumes
-	(*DesiredVolume)(nil),         // 26: journalet.v1.DesiredVolume
-	(*VolumeOutcome)(nil),         // 27: journalet.v1.VolumeOutcome
-	(*CleanPod)(nil),              // 28: journalet.v1.CleanPod
-	(*CallDispatched)(nil),        // 29: journalet.v1.CallDispatched
-	(*CallWithdrawn)(nil),         // 30: journalet.v1.CallWithdrawn
-	(*CallDropped)(nil),           // 31: journalet.v1.CallDropped
-	(*CallFinished)(nil),          // 32: journalet.v1.CallFinished
-	(*PullCredentials)(nil),       // 33: journalet.v1.PullCredentials
-	(*PullSecret)(nil),            // 34: journalet.v1.PullSecret
-	(*RuntimeHealthChanged)(nil),  // 35: journalet.v1.RuntimeHealthChanged
-	(*SandboxObservation)(nil),    // 36: journalet.v1.SandboxObservation
-	(*ContainerObservation)(nil),  // 37: journalet.v1.ContainerObservation
-	(*PodObserved)(nil),           // 38: journalet.v1.PodObserved
-	(*Call)(nil),                  // 39: journalet.v1.Call
-	(*RuntimeState)(nil),          // 40: journalet.v1.RuntimeState
-	(*StartingPod)(nil),           // 41: journalet.v1.StartingPod
-	(*LaneLimits)(nil),            // 42: journalet.v1.LaneLimits
-	(*CallQueue)(nil),             // 43: journalet.v1.CallQueue
-	(*PodCalls)(nil),              // 44: journalet.v1.PodCalls
-	nil,                           // 45: journalet.v1.RuntimeState.CallsEntry
-	nil,                           // 46: journalet.v1.RuntimeState.QueuesEntry
-	nil,                           // 47: journalet.v1.RuntimeState.BusyEntry
-	nil,                           // 48: journalet.v1.RuntimeState.PodsEntry
-	nil,                           // 49: journalet.v1.RuntimeState.StartingPodsEntry
-	nil,                           // 50: journalet.v1.RuntimeState.HooksEntry
-	nil,                           // 51: journalet.v1.PodCalls.ContainersEntry
-	(*AllocateDevices)(nil),       // 52: journalet.v1.AllocateDevices
-	(*ReadClaims)(nil),            // 53: journalet.v1.ReadClaims
-	(*PrepareClaims)(nil),         // 54: journalet.v1.PrepareClaims
-	(*UnprepareClaims)(nil),       // 55: journalet.v1.UnprepareClaims
-	(*PreStartContainer)(nil),     // 56: journalet.v1.PreStartContainer
-	(*UserNamespace)(nil),         // 57: journalet.v1.UserNamespace
-	(*GivenResources)(nil),        // 58: journalet.v1.GivenResources
-	(*ContainerDevices)(nil),      // 59: journalet.v1.ContainerDevices
-	(*durationpb.Duration)(nil),   // 60: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 61: google.protobuf.Timestamp
-	(*DeviceAnswer)(nil),          // 62: journalet.v1.DeviceAnswer
-	(*ResourceClaim)(nil),         // 63: journalet.v1.ResourceClaim
-	(*ClaimOutcome)(nil),          // 64: journalet.v1.ClaimOutcome
-	(*Timers)(nil),                // 65: journalet.v1.Timers
+	(*UpdateRuntimeConfig)(nil),   // 24: journalet.v1.UpdateRuntimeConfig
+	(*LogRotated)(nil),            // 25: journalet.v1.LogRotated
+	(*SetUpVolumes)(nil),          // 26: journalet.v1.SetUpVolumes
+	(*DesiredVolume)(nil),         // 27: journalet.v1.DesiredVolume
+	(*VolumeOutcome)(nil),         // 28: journalet.v1.VolumeOutcome
+	(*CleanPod)(nil),              // 29: journalet.v1.CleanPod
+	(*CallDispatched)(nil),        // 30: journalet.v1.CallDispatched
+	(*CallWithdrawn)(nil),         // 31: journalet.v1.CallWithdrawn
+	(*CallDropped)(nil),           // 32: journalet.v1.CallDropped
+	(*CallFinished)(nil),          // 33: journalet.v1.CallFinished
+	(*PullCredentials)(nil),       // 34: journalet.v1.PullCredentials
+	(*PullSecret)(nil),            // 35: journalet.v1.PullSecret
+	(*RuntimeHealthChanged)(nil),  // 36: journalet.v1.RuntimeHealthChanged
+	(*SandboxObservation)(nil),    // 37: journalet.v1.SandboxObservation
+	(*ContainerObservation)(nil),  // 38: journalet.v1.ContainerObservation
+	(*PodObserved)(nil),           // 39: journalet.v1.PodObserved
+	(*Call)(nil),                  // 40: journalet.v1.Call
+	(*RuntimeState)(nil),          // 41: journalet.v1.RuntimeState
+	(*RuntimeConfigState)(nil),    // 42: journalet.v1.RuntimeConfigState
+	(*StartingPod)(nil),           // 43: journalet.v1.StartingPod
+	(*LaneLimits)(nil),            // 44: journalet.v1.LaneLimits
+	(*CallQueue)(nil),             // 45: journalet.v1.CallQueue
+	(*PodCalls)(nil),              // 46: journalet.v1.PodCalls
+	nil,                           // 47: journalet.v1.RuntimeState.CallsEntry
+	nil,                           // 48: journalet.v1.RuntimeState.QueuesEntry
+	nil,                           // 49: journalet.v1.RuntimeState.BusyEntry
+	nil,                           // 50: journalet.v1.RuntimeState.PodsEntry
+	nil,                           // 51: journalet.v1.RuntimeState.StartingPodsEntry
+	nil,                           // 52: journalet.v1.RuntimeState.HooksEntry
+	nil,                           // 53: journalet.v1.PodCalls.ContainersEntry
+	(*AllocateDevices)(nil),       // 54: journalet.v1.AllocateDevices
+	(*ReadClaims)(nil),            // 55: journalet.v1.ReadClaims
+	(*PrepareClaims)(nil),         // 56: journalet.v1.PrepareClaims
+	(*UnprepareClaims)(nil),       // 57: journalet.v1.UnprepareClaims
+	(*PreStartContainer)(nil),     // 58: journalet.v1.PreStartContainer
+	(*UserNamespace)(nil),         // 59: journalet.v1.UserNamespace
+	(*GivenResources)(nil),        // 60: journalet.v1.GivenResources
+	(*ContainerDevices)(nil),      // 61: journalet.v1.ContainerDevices
+	(*durationpb.Duration)(nil),   // 62: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 63: google.protobuf.Timestamp
+	(*DeviceAnswer)(nil),          // 64: journalet.v1.DeviceAnswer
+	(*ResourceClaim)(nil),         // 65: journalet.v1.ResourceClaim
+	(*ClaimOutcome)(nil),          // 66: journalet.v1.ClaimOutcome
+	(*Timers)(nil),                // 67: journalet.v1.Timers
 }
 var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	11, // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
@@ -4367,77 +4523,81 @@ var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	20, // 4: journalet.v1.CallRequested.stop_sandbox:type_name -> journalet.v1.StopSandbox
 	21, // 5: journalet.v1.CallRequested.remove_sandbox:type_name -> journalet.v1.RemoveSandbox
 	22, // 6: journalet.v1.CallRequested.pull_image:type_name -> journalet.v1.PullImage
-	25, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
-	28, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
+	26, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
+	29, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
 	18, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
 	15, // 10: journalet.v1.CallRequested.update_container:type_name -> journalet.v1.UpdateContainer
 	23, // 11: journalet.v1.CallRequested.remove_image:type_name -> journalet.v1.RemoveImage
-	52, // 12: journalet.v1.CallRequested.allocate_devices:type_name -> journalet.v1.AllocateDevices
-	53, // 13: journalet.v1.CallRequested.read_claims:type_name -> journalet.v1.ReadClaims
-	54, // 14: journalet.v1.CallRequested.prepare_claims:type_name -> journalet.v1.PrepareClaims
-	55, // 15: journalet.v1.CallRequested.unprepare_claims:type_name -> journalet.v1.UnprepareClaims
-	56, // 16: journalet.v1.CallRequested.pre_start_container:type_name -> journalet.v1.PreStartContainer
+	54, // 12: journalet.v1.CallRequested.allocate_devices:type_name -> journalet.v1.AllocateDevices
+	55, // 13: journalet.v1.CallRequested.read_claims:type_name -> journalet.v1.ReadClaims
+	56, // 14: journalet.v1.CallRequested.prepare_claims:type_name -> journalet.v1.PrepareClaims
+	57, // 15: journalet.v1.CallRequested.unprepare_claims:type_name -> journalet.v1.UnprepareClaims
+	58, // 16: journalet.v1.CallRequested.pre_start_container:type_name -> journalet.v1.PreStartContainer
 	16, // 17: journalet.v1.CallRequested.update_sandbox:type_name -> journalet.v1.UpdateSandbox
-	57, // 18: journalet.v1.RunSandbox.user_namespace:type_name -> journalet.v1.UserNamespace
-	58, // 19: journalet.v1.RunSandbox.given:type_name -> journalet.v1.GivenResources
-	0,  // 20: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
-	57, // 21: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
-	59, // 22: journalet.v1.StartContainer.devices:type_name -> journalet.v1.ContainerDevices
-	13, // 23: journalet.v1.StartContainer.placement:type_name -> journalet.v1.Placement
-	10, // 24: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
-	14, // 25: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
-	13, // 26: journalet.v1.UpdateContainer.placement:type_name -> journalet.v1.Placement
-	10, // 27: journalet.v1.UpdateSandbox.resources:type_name -> journalet.v1.Resources
-	60, // 28: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
-	1,  // 29: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
-	60, // 30: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
-	26, // 31: journalet.v1.SetUpVolumes.volumes:type_name -> journalet.v1.DesiredVolume
-	57, // 32: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
-	60, // 33: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
-	2,  // 34: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
-	10, // 35: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
-	61, // 36: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
-	27, // 37: journalet.v1.CallFinished.volumes:type_name -> journalet.v1.VolumeOutcome
-	33, // 38: journalet.v1.CallFinished.pull_credentials:type_name -> journalet.v1.PullCredentials
-	62, // 39: journalet.v1.CallFinished.device_answer:type_name -> journalet.v1.DeviceAnswer
-	63, // 40: journalet.v1.CallFinished.claims:type_name -> journalet.v1.ResourceClaim
-	64, // 41: journalet.v1.CallFinished.claim_outcomes:type_name -> journalet.v1.ClaimOutcome
-	3,  // 42: journalet.v1.CallFinished.failed_start:type_name -> journalet.v1.FailedStart
-	34, // 43: journalet.v1.PullCredentials.secrets:type_name -> journalet.v1.PullSecret
-	4,  // 44: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
-	61, // 45: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
-	6,  // 46: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
-	5,  // 47: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	61, // 48: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	61, // 49: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	61, // 50: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
-	10, // 51: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
-	61, // 52: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
-	36, // 53: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
-	37, // 54: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
-	9,  // 55: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
-	7,  // 56: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
-	8,  // 57: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	61, // 58: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	42, // 59: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	45, // 60: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	46, // 61: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	47, // 62: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	35, // 63: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	48, // 64: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	49, // 65: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
-	65, // 66: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
-	50, // 67: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
-	51, // 68: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	39, // 69: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	43, // 70: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	44, // 71: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	41, // 72: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
-	73, // [73:73] is the sub-list for method output_type
-	73, // [73:73] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	24, // 18: journalet.v1.CallRequested.update_runtime_config:type_name -> journalet.v1.UpdateRuntimeConfig
+	59, // 19: journalet.v1.RunSandbox.user_namespace:type_name -> journalet.v1.UserNamespace
+	60, // 20: journalet.v1.RunSandbox.given:type_name -> journalet.v1.GivenResources
+	0,  // 21: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
+	59, // 22: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
+	61, // 23: journalet.v1.StartContainer.devices:type_name -> journalet.v1.ContainerDevices
+	13, // 24: journalet.v1.StartContainer.placement:type_name -> journalet.v1.Placement
+	10, // 25: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
+	14, // 26: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
+	13, // 27: journalet.v1.UpdateContainer.placement:type_name -> journalet.v1.Placement
+	10, // 28: journalet.v1.UpdateSandbox.resources:type_name -> journalet.v1.Resources
+	62, // 29: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
+	1,  // 30: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
+	62, // 31: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
+	27, // 32: journalet.v1.SetUpVolumes.volumes:type_name -> journalet.v1.DesiredVolume
+	59, // 33: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
+	62, // 34: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
+	2,  // 35: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
+	10, // 36: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
+	63, // 37: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
+	28, // 38: journalet.v1.CallFinished.volumes:type_name -> journalet.v1.VolumeOutcome
+	34, // 39: journalet.v1.CallFinished.pull_credentials:type_name -> journalet.v1.PullCredentials
+	64, // 40: journalet.v1.CallFinished.device_answer:type_name -> journalet.v1.DeviceAnswer
+	65, // 41: journalet.v1.CallFinished.claims:type_name -> journalet.v1.ResourceClaim
+	66, // 42: journalet.v1.CallFinished.claim_outcomes:type_name -> journalet.v1.ClaimOutcome
+	3,  // 43: journalet.v1.CallFinished.failed_start:type_name -> journalet.v1.FailedStart
+	35, // 44: journalet.v1.PullCredentials.secrets:type_name -> journalet.v1.PullSecret
+	4,  // 45: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
+	63, // 46: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
+	6,  // 47: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
+	5,  // 48: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
+	63, // 49: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	63, // 50: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	63, // 51: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	10, // 52: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
+	63, // 53: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	37, // 54: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
+	38, // 55: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
+	9,  // 56: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
+	7,  // 57: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
+	8,  // 58: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
+	63, // 59: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	44, // 60: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	47, // 61: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	48, // 62: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	49, // 63: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	36, // 64: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	50, // 65: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	51, // 66: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
+	67, // 67: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	52, // 68: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
+	42, // 69: journalet.v1.RuntimeState.config:type_name -> journalet.v1.RuntimeConfigState
+	24, // 70: journalet.v1.RuntimeConfigState.desired:type_name -> journalet.v1.UpdateRuntimeConfig
+	62, // 71: journalet.v1.RuntimeConfigState.back_off:type_name -> google.protobuf.Duration
+	53, // 72: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	40, // 73: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	45, // 74: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	46, // 75: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	43, // 76: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
+	77, // [77:77] is the sub-list for method output_type
+	77, // [77:77] is the sub-list for method input_type
+	77, // [77:77] is the sub-list for extension type_name
+	77, // [77:77] is the sub-list for extension extendee
+	0,  // [0:77] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }
@@ -4467,6 +4627,7 @@ func file_journalet_v1_runtime_proto_init() {
 		(*CallRequested_UnprepareClaims)(nil),
 		(*CallRequested_PreStartContainer)(nil),
 		(*CallRequested_UpdateSandbox)(nil),
+		(*CallRequested_UpdateRuntimeConfig)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4474,7 +4635,7 @@ func file_journalet_v1_runtime_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_runtime_proto_rawDesc), len(file_journalet_v1_runtime_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   43,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -144,7 +144,7 @@ func TestEveryMetricIsFilled(t *testing.T) {
 	cfg := config.Defaults()
 	cfg.ContainerRuntimeEndpoint, cfg.RootDir, cfg.HostnameOverride = simScheme,
 		filepath.Join(t.TempDir(), "root"), "node-1"
-	cfg.StaticPodPath, cfg.HealthzPort = t.TempDir(), int32(port)
+	cfg.StaticPodPath, cfg.HealthzPort, cfg.PodCIDR = t.TempDir(), int32(port), "10.1.0.0/24"
 	must.OK(t, os.WriteFile(filepath.Join(cfg.StaticPodPath, "web.yaml"), []byte(simulatedPod), 0o600))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -168,6 +168,7 @@ func TestEveryMetricIsFilled(t *testing.T) {
 		`kubelet_started_containers_total{container_type="container"}`, "kubelet_pod_start_duration_seconds_count",
 		`kubelet_image_pull_duration_seconds_count{image_size_in_bytes="0-10MB"}`,
 		`kubelet_runtime_operations_total{operation_type="start_container"}`,
+		`kubelet_runtime_operations_total{operation_type="update_runtime_config"}`,
 		`kubelet_runtime_operations_duration_seconds_count{operation_type="start_container"}`,
 	} {
 		want[line] = "[1-9]"

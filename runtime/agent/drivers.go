@@ -127,6 +127,7 @@ func (a *agent) recordedConfig() *journaletv1.AgentConfig {
 		Eviction:                   a.cfg.Eviction.Config(),
 		Managers:                   a.facts.Managers,
 		PullsWithoutServiceAccount: !a.serviceAccountPulls,
+		RuntimeConfig:              &journaletv1.RuntimeConfig{PodCidr: a.cfg.PodCIDR},
 	}
 }
 

@@ -183,6 +183,9 @@ type Config struct {
 	NodeLabels map[string]string
 	// MaxPods bounds the pods, and PodsPerCore those for each CPU; a PodsPerCore of 0 is no bound.
 	MaxPods, PodsPerCore int32
+	// PodCIDR is what the runtime is given as the addresses of pods while the Node has none: a CIDR, or one of each family
+	// separated by a comma; empty: nothing.
+	PodCIDR string
 	// SystemReserved and KubeReserved are not allocatable to pods: cpu, memory, ephemeral-storage, pid.
 	// ReservedSystemCPUs is a list of CPUs whose number replaces the cpu of both; empty: none.
 	SystemReserved, KubeReserved map[string]string

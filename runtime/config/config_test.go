@@ -213,6 +213,8 @@ func TestContradictionsAndValuesOutOfBoundsAreRejected(t *testing.T) {
 		"no pulls":    {"maxParallelImagePulls: 0", "maxParallelImagePulls"},
 		"pods":        {"maxPods: -1", "maxPods"},
 		"type":        {"maxPods: many", "maxPods"},
+		"pod CIDR":    {"podCIDR: 10.1.0.0", "podCIDR (--pod-cidr): \"10.1.0.0\" is no CIDR"},
+		"pod CIDRs":   {"podCIDR: 10.1.0.0/24,10.2.0.0/24", "one family"},
 		"image":       {"imageServiceEndpoint: unix:///other.sock", "imageServiceEndpoint"},
 		"verify":      {"imagePullCredentialsVerificationPolicy: Sometimes", "imagePullCredentialsVerificationPolicy"},
 		"verify all":  {"preloadedImagesVerificationAllowlist: [a]", "preloadedImagesVerificationAllowlist"},

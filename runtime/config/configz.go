@@ -59,6 +59,7 @@ func (c *Config) KubeletConfiguration() (any, error) {
 	k.EvictionMinimumReclaim, k.EvictionMaxPodGracePeriod = c.Eviction.MinReclaim, c.Eviction.MaxPodGraceSeconds
 	k.EvictionPressureTransitionPeriod.Duration = c.Eviction.Transition
 	k.UserNamespaces = &kubeletconfig.UserNamespaces{IDsPerPod: new(c.UserNamespaceIDs)}
+	k.PodCIDR = c.PodCIDR
 	k.VolumeStatsAggPeriod.Duration = c.VolumeStatsAggPeriod
 	k.ProtectKernelDefaults, k.AllowedUnsafeSysctls = c.ProtectKernelDefaults, c.AllowedUnsafeSysctls
 	k.MemorySwap.SwapBehavior = c.SwapBehavior

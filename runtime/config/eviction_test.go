@@ -215,6 +215,7 @@ serializeImagePulls: true
 imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages
 preloadedImagesVerificationAllowlist: [a/b]
 maxPods: 7
+podCIDR: 10.1.0.0/24,fd00:1::/64
 podPidsLimit: 99
 seccompDefault: true
 cgroupRoot: /c

@@ -246,7 +246,7 @@ var fields = withCluster(map[string]field{
 	"kernelMemcgNotification": {ignored: "memory is measured every 1 to 5 s, ignored"},
 
 	"podsPerCore": {apply: set(func(c *Config, k *kubeletConfig) { c.PodsPerCore = k.PodsPerCore })},
-	"podCIDR":     {ignored: "the CNI plugin assigns pod addresses, ignored"},
+	"podCIDR":     {apply: set(func(c *Config, k *kubeletConfig) { c.PodCIDR = k.PodCIDR })},
 	"hairpinMode": {ignored: "set hairpin mode in the CNI configuration, ignored", def: `"promiscuous-bridge"`},
 	"oomScoreAdj": {apply: set(
 		func(c *Config, k *kubeletConfig) { c.OOMScoreAdj = *k.OOMScoreAdj })},

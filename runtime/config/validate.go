@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
@@ -107,7 +108,7 @@ func (c *Config) Validate() error {
 	if _, err := credentials.NewPolicy(c.ImagePullVerification, c.PreloadedImages); err != nil {
 		errs = append(errs, err)
 	}
-	errs = append(errs, c.validateUserNamespaces()...)
+	errs = append(append(errs, c.validateUserNamespaces()...), c.validatePodCIDR()...)
 	errs = append(errs, c.validateTokenFiles()...)
 	errs = append(errs, c.validateCgroups()...)
 	errs = append(errs, c.validateNetwork()...)
@@ -140,6 +141,17 @@ func (c *Config) validateCgroups() []error {
 		errs = append(errs, errors.New("podPidsLimit (--pod-max-pids): needs pod cgroups; add --cgroups-per-qos"))
 	}
 	return append(errs, c.validateReserved()...)
+}
+
+// validatePodCIDR wants what the runtime can be given, or nothing.
+func (c *Config) validatePodCIDR() []error {
+	if c.PodCIDR == "" {
+		return nil
+	}
+	if _, err := node.PodCIDR(strings.Split(c.PodCIDR, ",")); err != nil {
+		return []error{fmt.Errorf("podCIDR (--pod-cidr): %w", err)}
+	}
+	return nil
 }
 
 // Retention returns the bounds of the journal. An error names the flag that is out of bounds.

@@ -342,6 +342,8 @@ func (c *call) do(ctx context.Context, req *journaletv1.CallRequested) (result, 
 		return c.pullImage(ctx, w.PullImage)
 	case *journaletv1.CallRequested_RemoveImage:
 		return c.removeImage(ctx, w.RemoveImage)
+	case *journaletv1.CallRequested_UpdateRuntimeConfig:
+		return c.updateRuntimeConfig(ctx, w.UpdateRuntimeConfig)
 	case *journaletv1.CallRequested_SetUpVolumes:
 		return c.setUpVolumes(ctx, w.SetUpVolumes)
 	case *journaletv1.CallRequested_CleanPod:

@@ -3,7 +3,11 @@ package sim
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"strings"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -62,8 +66,28 @@ func (s *runtimeService) RuntimeConfig(context.Context, *cri.RuntimeConfigReques
 	return &cri.RuntimeConfigResponse{Linux: &cri.LinuxRuntimeConfiguration{CgroupDriver: cri.CgroupDriver_CGROUPFS}}, nil
 }
 
+// UpdateRuntimeConfig takes the pod CIDR. As containerd, it refuses what is none, and keeps what it has without one.
 func (s *runtimeService) UpdateRuntimeConfig(
-	context.Context, *cri.UpdateRuntimeConfigRequest,
+	_ context.Context, req *cri.UpdateRuntimeConfigRequest,
 ) (*cri.UpdateRuntimeConfigResponse, error) {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	text := req.GetRuntimeConfig().GetNetworkConfig().GetPodCidr()
+	if text == "" {
+		return &cri.UpdateRuntimeConfigResponse{}, nil
+	}
+	for _, c := range strings.Split(text, ",") {
+		if _, err := netip.ParsePrefix(strings.TrimSpace(c)); err != nil {
+			return nil, status.Errorf(codes.Unknown, "get routes: %v", err)
+		}
+	}
+	s.r.state.podCIDR = text
 	return &cri.UpdateRuntimeConfigResponse{}, nil
+}
+
+// PodCIDR returns the pod CIDR that the runtime was given last; empty: none.
+func (r *Runtime) PodCIDR() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state.podCIDR
 }

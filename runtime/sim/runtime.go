@@ -87,6 +87,7 @@ type state struct {
 	lastStamp      int64
 	runtimeDown    string // reason why RuntimeReady is false; empty when ready
 	networkDown    string
+	podCIDR        string
 	sandboxImage   string // named in the verbose status; empty: none is
 }
 

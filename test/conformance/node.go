@@ -26,5 +26,7 @@ func (s *suite) node(t *testing.T) {
 	t.Run("takes a pod range", func(t *testing.T) {
 		req := &cri.UpdateRuntimeConfigRequest{RuntimeConfig: &cri.RuntimeConfig{}}
 		must(t, s.runtime.UpdateRuntimeConfig, req)
+		req.RuntimeConfig.NetworkConfig = &cri.NetworkConfig{PodCidr: "10.1.0.0/24,fd00:1::/64"}
+		must(t, s.runtime.UpdateRuntimeConfig, req)
 	})
 }

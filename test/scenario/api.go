@@ -111,6 +111,7 @@ func (s *Scenario) node(d *datadriven.TestData) (string, error) {
 		k, effect, _ := strings.Cut(t, ":")
 		n.Taints = append(n.Taints, &journaletv1.NodeTaint{Key: k, Effect: effect})
 	}
+	n.PodCidrs = values(d, "pod-cidrs")
 	return "", s.put(messages.Node, messages.NewEvent(n))
 }
 

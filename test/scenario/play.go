@@ -134,10 +134,12 @@ func (s *Scenario) call(d *datadriven.TestData) (*journaletv1.Call, error) {
 	return found[0], nil
 }
 
-// idOf returns the id of the object that a call removes or runs a hook in: a container may have several such calls.
+// idOf returns the id of the object that a call removes or runs a hook in, or the pod CIDR: a container, or the
+// runtime, may have several such calls.
 func idOf(r *journaletv1.CallRequested) string {
 	return r.GetRemoveContainer().GetContainerId() + r.GetRemoveSandbox().GetSandboxId() +
-		r.GetRunHook().GetContainerId() + r.GetRemoveImage().GetImageId()
+		r.GetRunHook().GetContainerId() + r.GetRemoveImage().GetImageId() +
+		r.GetUpdateRuntimeConfig().GetPodCidr()
 }
 
 // done performs a call and records its outcome. With "seen" it then inspects the pod. "done all" does so with all calls

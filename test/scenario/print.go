@@ -210,6 +210,9 @@ func (n *names) intent(id string) string {
 	if r := n.intents[id].GetRemoveImage(); r != nil {
 		return text + " " + r.GetImageId()
 	}
+	if r := n.intents[id].GetUpdateRuntimeConfig(); r != nil {
+		return text + " " + r.GetPodCidr()
+	}
 	return text + " of pod/" + n.of(n.intents[id].GetPodUid())
 }
 
@@ -273,6 +276,8 @@ func (n *names) call(r *journaletv1.CallRequested) string {
 		text += " " + k.PullImage.GetImage() + credentials(k.PullImage)
 	case *journaletv1.CallRequested_RemoveImage:
 		text += " " + k.RemoveImage.GetImageId() + " (" + k.RemoveImage.GetReason() + ")"
+	case *journaletv1.CallRequested_UpdateRuntimeConfig:
+		text += " " + k.UpdateRuntimeConfig.GetPodCidr()
 	case *journaletv1.CallRequested_SetUpVolumes:
 		text += volumesText(k.SetUpVolumes)
 	case *journaletv1.CallRequested_CleanPod:
@@ -346,6 +351,8 @@ func opOf(r *journaletv1.CallRequested) (op, container string) {
 		return "pull-image", ""
 	case *journaletv1.CallRequested_RemoveImage:
 		return "remove-image", ""
+	case *journaletv1.CallRequested_UpdateRuntimeConfig:
+		return "update-runtime-config", ""
 	case *journaletv1.CallRequested_SetUpVolumes:
 		if k.SetUpVolumes.GetCsi() {
 			return "set-up-csi-volumes", ""

@@ -204,6 +204,9 @@ func (s *Scenario) start(d *datadriven.TestData) (string, error) {
 		k, v, _ := strings.Cut(l, "=")
 		c.NodeLabels[k] = v
 	}
+	if d.HasArg("pod-cidr") {
+		c.RuntimeConfig = &journaletv1.RuntimeConfig{PodCidr: arg(d, "pod-cidr", "")}
+	}
 	s.started = &journaletv1.AgentStarted{
 		Epoch: s.g.epoch, Version: arg(d, "version", "scenario"), Config: c, BootId: "boot", AgentId: "agent",
 	}
@@ -247,6 +250,9 @@ func (s *Scenario) restart(d *datadriven.TestData) (string, error) {
 	s.g.world.boot = s.started.GetBootId()
 	if d.HasArg("managers") {
 		s.started.Config.Managers = managers(d)
+	}
+	if d.HasArg("pod-cidr") {
+		s.started.Config.RuntimeConfig = &journaletv1.RuntimeConfig{PodCidr: arg(d, "pod-cidr", "")}
 	}
 	return "", s.moment(func() error {
 		f, err := s.g.fork(len(s.g.core.Records()), s.g.world, s.started, false)

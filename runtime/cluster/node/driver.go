@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	decider "github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cluster/client"
 )
@@ -400,6 +401,10 @@ func (d *Driver) record(ctx context.Context) error {
 		d.opts.Log.Warn("another machine reports itself as this Node, too: its pods run twice; stop its agent, or give one "+
 			"of the two another name with --hostname-override", "node", d.opts.Settings.Name, "machine ID", o.GetMachineId(),
 			"boot ID", o.GetBootId(), "address", o.GetAddress())
+	}
+	if _, err := decider.PodCIDR(now.GetPodCidrs()); err != nil {
+		d.opts.Log.Warn("spec.podCIDRs of the Node is not passed on to the runtime, which keeps what it has; correct it",
+			"node", d.opts.Settings.Name, "err", err)
 	}
 	if err := d.opts.Sink(ctx, now); err != nil {
 		return err

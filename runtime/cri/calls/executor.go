@@ -270,6 +270,8 @@ func Operation(req *journaletv1.CallRequested) string {
 		return "pull_image"
 	case *journaletv1.CallRequested_RemoveImage:
 		return "remove_image"
+	case *journaletv1.CallRequested_UpdateRuntimeConfig:
+		return "update_runtime_config"
 	case *journaletv1.CallRequested_SetUpVolumes:
 		return "set_up_volumes"
 	case *journaletv1.CallRequested_CleanPod:

@@ -20,6 +20,7 @@ func (c callText) String() string { return c.verb + " " + c.object }
 var verbForms = map[string][2]string{
 	"allocate":  {"allocating", "allocated"},
 	"clean up":  {"cleaning up", "cleaned up"},
+	"configure": {"configuring", "configured"},
 	"create":    {"creating", "created"},
 	"move":      {"moving", "moved"},
 	"perform":   {"performing", "performed"},
@@ -168,6 +169,8 @@ func describeCall(c *journaletv1.CallRequested) callText {
 		return callText{"pull", "image " + w.PullImage.GetImage()}
 	case *journaletv1.CallRequested_RemoveImage:
 		return callText{"remove", withReason("image "+w.RemoveImage.GetName(), w.RemoveImage.GetReason())}
+	case *journaletv1.CallRequested_UpdateRuntimeConfig:
+		return callText{"configure", "the runtime with pod CIDR " + w.UpdateRuntimeConfig.GetPodCidr()}
 	case *journaletv1.CallRequested_SetUpVolumes:
 		if w.SetUpVolumes.GetCsi() {
 			return callText{"prepare", "volumes of CSI drivers and NFS servers"}
