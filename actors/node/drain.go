@@ -76,13 +76,16 @@ func (a *Actor) evolveDrain(e actors.Event, fired string) {
 		}
 		if d != nil {
 			d.WaitingFor, d.Complete = k.DrainProgressed.GetWaitingFor(), len(k.DrainProgressed.GetWaitingFor()) == 0
+			d.Volumes = k.DrainProgressed.GetVolumes()
 		}
 	case *journaletv1.Event_PodTerminated:
-		a.stopWaiting(k.PodTerminated.GetUid())
+		a.stopWaiting(k.PodTerminated.GetUid(), false)
+	case *journaletv1.Event_PodReclaimed:
+		a.stopWaiting(k.PodReclaimed.GetUid(), true)
 	case *journaletv1.Event_PodReadmitted:
 		a.forgetEnded(k.PodReadmitted.GetUid())
 	case *journaletv1.Event_PodFinished:
-		a.stopWaiting(k.PodFinished.GetUid())
+		a.stopWaiting(k.PodFinished.GetUid(), true)
 		a.forgetEnded(k.PodFinished.GetUid())
 	}
 }
@@ -128,9 +131,12 @@ func (a *Actor) evolveEviction(uid string) {
 	}
 }
 
-// stopWaiting records that a pod runs no more.
-func (a *Actor) stopWaiting(uid string) {
+// stopWaiting records that a pod runs no more, or that it is reclaimed: its volumes are torn down, too.
+func (a *Actor) stopWaiting(uid string, reclaimed bool) {
 	for _, d := range []*journaletv1.Drain{a.state.GetDrain(), a.state.GetShutdown()} {
+		if d.GetVolumes() && !reclaimed {
+			continue
+		}
 		if at, found := slices.BinarySearch(d.GetWaitingFor(), uid); found {
 			d.WaitingFor = slices.Delete(slices.Clone(d.WaitingFor), at, at+1)
 		}
@@ -158,6 +164,7 @@ func (a *Actor) decideDrain(e actors.Event, emit actors.Emit) {
 	a.clearGroupTimer(emit)
 	s := a.state
 	if underWay(s.GetShutdown()) {
+		a.reclaimEnded(e, emit)
 		a.progress(s.Shutdown, a.shutdownGroup, emit)
 		return
 	}
@@ -185,10 +192,21 @@ func (a *Actor) progress(d *journaletv1.Drain, next group, emit actors.Emit) {
 		}))
 	}
 	shutdown := d == a.state.GetShutdown()
-	emit(messages.NewEvent(&journaletv1.DrainProgressed{WaitingFor: uids, Shutdown: shutdown}))
+	emit(messages.NewEvent(&journaletv1.DrainProgressed{
+		WaitingFor: uids, Shutdown: shutdown, Volumes: shutdown && len(uids) > 0,
+	}))
 	if ev := actors.SetTimer(a.state.GetTimers(), shutdownTimer, how.GetGrace().AsDuration()); shutdown && len(uids) > 0 &&
 		ev != nil {
 		emit(ev)
+	}
+}
+
+// reclaimEnded requests that a pod of the shutdown's group that runs no more frees its volumes. The next group may have
+// the CSI driver that unpublishes them (as in pkg/kubelet/nodeshutdown), so it waits for that, within the group's time.
+func (a *Actor) reclaimEnded(e actors.Event, emit actors.Emit) {
+	d, uid := a.state.GetShutdown(), e.Body.GetPodTerminated().GetUid()
+	if _, waits := slices.BinarySearch(d.GetWaitingFor(), uid); d.GetVolumes() && waits && !a.endsVictim(uid) {
+		emit(messages.NewEvent(&journaletv1.PodReclaimRequested{Uid: uid}))
 	}
 }
 

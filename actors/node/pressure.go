@@ -328,11 +328,17 @@ func (a *Actor) retryEviction(e actors.Event, emit actors.Emit) {
 // reclaimVictim requests that a victim that has terminated frees what it holds.
 func (a *Actor) reclaimVictim(e actors.Event, emit actors.Emit) {
 	p, uid := a.state.Pressure, e.Body.GetPodTerminated().GetUid()
-	if p.GetStage() != ending || uid == "" || !slices.Contains(p.GetWaitingFor(), uid) {
+	if !a.endsVictim(uid) {
 		return
 	}
 	onDisk := pressure.Signal(p.GetSignal()).Condition() == corev1.NodeDiskPressure
 	emit(messages.NewEvent(&journaletv1.PodReclaimRequested{Uid: uid, Containers: onDisk}))
+}
+
+// endsVictim reports whether a pod is a victim of pressure that is to end and to free what it holds.
+func (a *Actor) endsVictim(uid string) bool {
+	p := a.state.Pressure
+	return p.GetStage() == ending && uid != "" && slices.Contains(p.GetWaitingFor(), uid)
 }
 
 // evictionMessage returns the message of a pod that is evicted, in the kubelet's words (pkg/kubelet/eviction).

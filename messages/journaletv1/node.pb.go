@@ -1342,7 +1342,9 @@ type DrainProgressed struct {
 	// UIDs of the pods that it waits for, sorted. None: the drain is complete.
 	WaitingFor []string `protobuf:"bytes,1,rep,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
 	// It is the machine's shutdown.
-	Shutdown      bool `protobuf:"varint,2,opt,name=shutdown,proto3" json:"shutdown,omitempty"`
+	Shutdown bool `protobuf:"varint,2,opt,name=shutdown,proto3" json:"shutdown,omitempty"`
+	// It waits until the volumes of these pods are torn down, too. Earlier versions waited for their containers alone.
+	Volumes       bool `protobuf:"varint,3,opt,name=volumes,proto3" json:"volumes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1387,6 +1389,13 @@ func (x *DrainProgressed) GetWaitingFor() []string {
 func (x *DrainProgressed) GetShutdown() bool {
 	if x != nil {
 		return x.Shutdown
+	}
+	return false
+}
+
+func (x *DrainProgressed) GetVolumes() bool {
+	if x != nil {
+		return x.Volumes
 	}
 	return false
 }
@@ -2635,7 +2644,9 @@ type Drain struct {
 	// No pod is left that it would end.
 	Complete bool `protobuf:"varint,6,opt,name=complete,proto3" json:"complete,omitempty"`
 	// It is over, and its pods are being admitted again. Left when ended is empty.
-	Over          bool `protobuf:"varint,7,opt,name=over,proto3" json:"over,omitempty"`
+	Over bool `protobuf:"varint,7,opt,name=over,proto3" json:"over,omitempty"`
+	// DrainProgressed.volumes.
+	Volumes       bool `protobuf:"varint,8,opt,name=volumes,proto3" json:"volumes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2715,6 +2726,13 @@ func (x *Drain) GetComplete() bool {
 func (x *Drain) GetOver() bool {
 	if x != nil {
 		return x.Over
+	}
+	return false
+}
+
+func (x *Drain) GetVolumes() bool {
+	if x != nil {
+		return x.Volumes
 	}
 	return false
 }
@@ -3282,11 +3300,12 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"containers\x12:\n" +
 	"\x19readmitted_after_pressure\x18\b \x01(\bR\x17readmittedAfterPressure\"!\n" +
 	"\rPodReadmitted\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\tR\x03uid\"N\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"h\n" +
 	"\x0fDrainProgressed\x12\x1f\n" +
 	"\vwaiting_for\x18\x01 \x03(\tR\n" +
 	"waitingFor\x12\x1a\n" +
-	"\bshutdown\x18\x02 \x01(\bR\bshutdown\"\xd1\x01\n" +
+	"\bshutdown\x18\x02 \x01(\bR\bshutdown\x12\x18\n" +
+	"\avolumes\x18\x03 \x01(\bR\avolumes\"\xd1\x01\n" +
 	"\x10PressureObserved\x12:\n" +
 	"\n" +
 	"thresholds\x18\x01 \x03(\v2\x1a.journalet.v1.ThresholdMetR\n" +
@@ -3450,7 +3469,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x11ExclusiveRequests\x12>\n" +
 	"\n" +
 	"containers\x18\x01 \x03(\v2\x1e.journalet.v1.ExclusiveRequestR\n" +
-	"containers\"\xf1\x01\n" +
+	"containers\"\x8b\x02\n" +
 	"\x05Drain\x126\n" +
 	"\arequest\x18\x01 \x01(\v2\x1c.journalet.v1.DrainRequestedR\arequest\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x17\n" +
@@ -3459,7 +3478,8 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\vwaiting_for\x18\x05 \x03(\tR\n" +
 	"waitingFor\x12\x1a\n" +
 	"\bcomplete\x18\x06 \x01(\bR\bcomplete\x12\x12\n" +
-	"\x04over\x18\a \x01(\bR\x04over\"\x9e\x03\n" +
+	"\x04over\x18\a \x01(\bR\x04over\x12\x18\n" +
+	"\avolumes\x18\b \x01(\bR\avolumes\"\x9e\x03\n" +
 	"\rWaitingResize\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1a\n" +

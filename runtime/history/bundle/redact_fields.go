@@ -38,7 +38,7 @@ var fields = map[action][]string{
 		"StorageExceeded.used_bytes", "UserNamespace.host_id", "UserNamespace.length", "VolumeOutcome.retryable",
 		"AdmissionRequested.user_namespace", "HugePages.bytes", "HugePages.page_bytes", "SandboxObservation.no_address",
 		"UserNamespaceRange.first", "UserNamespaceRange.ids_per_pod", "UserNamespaceRange.pods",
-		"CallFinished.image_in_use", "DrainProgressed.shutdown", "DrainRequested.critical",
+		"CallFinished.image_in_use", "DrainProgressed.shutdown", "DrainProgressed.volumes", "DrainRequested.critical",
 		"ImageFilesystemFull.available_bytes", "ImageFilesystemFull.capacity_bytes",
 		"ImageGarbageCollection.high_percent", "ImageGarbageCollection.low_percent", "ImageObservation.bytes",
 		"ImageObservation.pinned", "ImageObservation.used", "ImagesCollected.freed_bytes",

@@ -64,7 +64,11 @@ func (d *Describer) drainProgressed(p *journaletv1.DrainProgressed) string {
 	for i, uid := range p.GetWaitingFor() {
 		names[i] = d.podName(uid)
 	}
-	return what + " waits for " + list(names, 6)
+	text := what + " waits for " + list(names, 6)
+	if p.GetVolumes() {
+		text += ", and until their volumes are torn down"
+	}
+	return text
 }
 
 // session returns what a client does: "exec of sh in container web".
