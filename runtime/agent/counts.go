@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -28,7 +30,8 @@ const (
 func (a *agent) counts() monitoring.Counts {
 	c := monitoring.Counts{
 		Actors: map[string]int{}, Containers: map[string]int{}, Desired: map[string]int{"": 0, "true": 0},
-		Active: map[string]int{"": 0, "true": 0}, Lagging: a.host.Lagging(), Backlog: a.host.Backlog(),
+		Active: map[string]int{"": 0, "true": 0}, Volumes: map[monitoring.VolumeCount]int{},
+		Lagging: a.host.Lagging(), Backlog: a.host.Backlog(),
 		Quarantined: len(a.host.Quarantines()),
 		Queued:      a.bus.Journal().Queued(),
 	}
@@ -69,7 +72,11 @@ func (a *agent) countPods(c *monitoring.Counts) {
 	for _, ref := range a.host.Refs(journaletv1.ActorKind_ACTOR_KIND_POD) {
 		wait := max(min(podTimeout, time.Until(end)), shortest)
 		ctx, cancel := context.WithTimeout(context.Background(), wait)
-		err := a.host.Inspect(ctx, ref, func(d actors.Decider) { count(c, d.(*pod.Actor).Pod()) })
+		manifest := a.manifests.Newest(ref.ID)
+		err := a.host.Inspect(ctx, ref, func(d actors.Decider) {
+			count(c, d.(*pod.Actor).Pod())
+			countVolumes(c, d.(*pod.Actor).Pod(), manifest)
+		})
 		cancel()
 		if err != nil && !errors.Is(err, host.ErrNoActor) {
 			c.Unanswered++
@@ -104,4 +111,54 @@ func count(c *monitoring.Counts, s *journaletv1.PodState) {
 	for _, x := range s.GetObserved().GetContainers() {
 		c.Containers[strings.ToLower(strings.TrimPrefix(x.GetState().String(), "CONTAINER_STATE_"))]++
 	}
+}
+
+// countVolumes adds the volumes of one pod that are to be set up, and those that are.
+func countVolumes(c *monitoring.Counts, s *journaletv1.PodState, m *corev1.Pod) {
+	if m == nil || s.GetRejected() {
+		return
+	}
+	up := map[string]bool{}
+	for _, r := range s.GetVolumes() {
+		up[r.GetName()] = r.GetStage() == journaletv1.VolumeStage_VOLUME_STAGE_SET_UP
+	}
+	desired := s.GetStage() > journaletv1.PodStage_POD_STAGE_ADMITTING &&
+		s.GetStage() < journaletv1.PodStage_POD_STAGE_TERMINATED
+	for i := range m.Spec.Volumes {
+		v := &m.Spec.Volumes[i]
+		plugin := pluginOf(v)
+		if desired {
+			c.Volumes[monitoring.VolumeCount{Plugin: plugin, State: monitoring.DesiredVolumes}]++
+		}
+		if up[v.Name] {
+			c.Volumes[monitoring.VolumeCount{Plugin: plugin, State: monitoring.ActualVolumes}]++
+		}
+	}
+}
+
+// pluginOf returns the kubelet's name of a volume's plugin. That of a claim is its PersistentVolume's, which a manifest
+// does not have.
+func pluginOf(v *corev1.Volume) string {
+	const kubernetes = "kubernetes.io/"
+	switch {
+	case v.CSI != nil:
+		return kubernetes + "csi:" + v.CSI.Driver
+	case v.EmptyDir != nil:
+		return kubernetes + "empty-dir"
+	case v.HostPath != nil:
+		return kubernetes + "host-path"
+	case v.ConfigMap != nil:
+		return kubernetes + "configmap"
+	case v.Secret != nil:
+		return kubernetes + "secret"
+	case v.DownwardAPI != nil:
+		return kubernetes + "downward-api"
+	case v.Projected != nil:
+		return kubernetes + "projected"
+	case v.NFS != nil:
+		return kubernetes + "nfs"
+	case v.Image != nil:
+		return kubernetes + "image"
+	}
+	return "N/A" // kubelet: as for a plugin that is not known
 }

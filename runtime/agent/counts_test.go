@@ -2,9 +2,11 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -15,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/bus"
@@ -24,6 +28,7 @@ import (
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/manifests"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -83,6 +88,7 @@ func (p slowPod) Decide(in actors.Input, emit actors.Emit) {
 
 func TestHangingPodIsCountedAndHidesNoOther(t *testing.T) {
 	a := &agent{cfg: config.Defaults(), facts: &config.NodeFacts{NodeName: "n"}, log: slog.New(slog.DiscardHandler)}
+	a.manifests = manifests.New(func(context.Context, string) ([]byte, error) { return nil, errors.New("there is none") })
 	var err error
 	a.bus, err = bus.Open(t.Context(), bus.Options{Dir: filepath.Join(t.TempDir(), "bus"), Node: "n", Log: a.log})
 	must.OK(t, err)
@@ -132,7 +138,48 @@ metadata: {name: web}
 spec:
   containers:
   - {name: a, image: "docker.io/library/busybox:1.36", imagePullPolicy: IfNotPresent}
+  volumes:
+  - {name: data, emptyDir: {}}
 `
+
+func TestVolumesAreCountedByPluginAndState(t *testing.T) {
+	volume := func(name string, s corev1.VolumeSource) corev1.Volume {
+		return corev1.Volume{Name: name, VolumeSource: s}
+	}
+	m := &corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{
+		volume("up", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
+		volume("failed", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
+		volume("inline", corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d.example.com"}}),
+		volume("claim", corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}),
+	}}}
+	state := func(stage journaletv1.PodStage) *journaletv1.PodState {
+		s := &journaletv1.PodState{Stage: stage, Volumes: map[string]*journaletv1.VolumeRecord{}}
+		for name, v := range map[string]journaletv1.VolumeStage{
+			"up": journaletv1.VolumeStage_VOLUME_STAGE_SET_UP, "failed": journaletv1.VolumeStage_VOLUME_STAGE_ABSENT,
+			"claim": journaletv1.VolumeStage_VOLUME_STAGE_SET_UP,
+		} {
+			s.Volumes[name] = &journaletv1.VolumeRecord{Name: name, Stage: v}
+		}
+		return s
+	}
+	c := monitoring.Counts{Volumes: map[monitoring.VolumeCount]int{}}
+	countVolumes(&c, state(journaletv1.PodStage_POD_STAGE_RUNNING), m)
+	countVolumes(&c, state(journaletv1.PodStage_POD_STAGE_TERMINATED), m) // not torn down yet
+	rejected := state(journaletv1.PodStage_POD_STAGE_RUNNING)
+	rejected.Rejected = true
+	countVolumes(&c, rejected, m)
+	countVolumes(&c, state(journaletv1.PodStage_POD_STAGE_RUNNING), nil)
+	want := map[monitoring.VolumeCount]int{
+		{Plugin: "kubernetes.io/empty-dir", State: monitoring.DesiredVolumes}:         2,
+		{Plugin: "kubernetes.io/csi:d.example.com", State: monitoring.DesiredVolumes}: 1,
+		{Plugin: "N/A", State: monitoring.DesiredVolumes}:                             1,
+		{Plugin: "kubernetes.io/empty-dir", State: monitoring.ActualVolumes}:          2,
+		{Plugin: "N/A", State: monitoring.ActualVolumes}:                              2,
+	}
+	if !maps.Equal(c.Volumes, want) {
+		t.Errorf("counted %v, want %v", c.Volumes, want)
+	}
+}
 
 // The running agent fills every metric. Failed calls, lagging and quarantined actors and queued records are 0 on a
 // healthy node: they have tests of their own.
@@ -168,6 +215,7 @@ func TestEveryMetricIsFilled(t *testing.T) {
 		`kubelet_started_containers_total{container_type="container"}`, "kubelet_pod_start_duration_seconds_count",
 		`kubelet_image_pull_duration_seconds_count{image_size_in_bytes="0-10MB"}`,
 		`kubelet_runtime_operations_total{operation_type="start_container"}`,
+		`volume_manager_total_volumes{plugin_name="kubernetes.io/empty-dir",state="actual_state_of_world"}`,
 		`kubelet_runtime_operations_total{operation_type="update_runtime_config"}`,
 		`kubelet_runtime_operations_duration_seconds_count{operation_type="start_container"}`,
 	} {

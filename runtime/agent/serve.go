@@ -21,6 +21,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/api/monitoring"
 	"github.com/journalet/journalet/runtime/api/query"
+	"github.com/journalet/journalet/runtime/cluster/node"
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/cri/calls"
 	"github.com/journalet/journalet/runtime/history"
@@ -185,6 +186,7 @@ func (a *agent) serveHTTP(ctx context.Context) error {
 		return nil
 	}
 	a.metrics.Build(Version, a.facts.NodeName)
+	a.metrics.Kubernetes(node.KubeletVersion(Version))
 	a.metrics.Count(a.counts)
 	s, err := monitoring.Listen(monitoring.Options{
 		Address: net.JoinHostPort(a.cfg.HealthzBindAddress, strconv.Itoa(int(a.cfg.HealthzPort))), Flag: "--healthz-port",

@@ -20,17 +20,18 @@ const metricsTimeout = 10 * time.Second
 type family[T any] struct {
 	name, help string
 	counter    bool
-	// label is one more label, "" for none.
-	label string
-	// each calls emit with every value.
-	each func(m T, emit func(value float64, label string))
+	// label is one more label, "" for none, and others are those behind it.
+	label  string
+	others []string
+	// each calls emit with every value and its label values.
+	each func(m T, emit func(value float64, labels ...string))
 }
 
 // one returns the values of a metric without a label of its own. ok false: it has none.
-func one[T any](value func(m T) (float64, bool)) func(T, func(float64, string)) {
-	return func(m T, emit func(float64, string)) {
+func one[T any](value func(m T) (float64, bool)) func(T, func(float64, ...string)) {
+	return func(m T, emit func(float64, ...string)) {
 		if v, ok := value(m); ok {
-			emit(v, "")
+			emit(v)
 		}
 	}
 }
@@ -63,7 +64,7 @@ func (f *family[T]) labels(base []string) []string {
 	if f.label != "" {
 		all = append(all, f.label)
 	}
-	return all
+	return append(all, f.others...)
 }
 
 // Describe implements prometheus.Collector.
@@ -82,10 +83,10 @@ func (c *collector[T]) Collect(out chan<- prometheus.Metric) {
 			if f.counter {
 				kind = prometheus.CounterValue
 			}
-			f.each(m, func(value float64, label string) {
+			f.each(m, func(value float64, more ...string) {
 				values := labels
-				if f.label != "" {
-					values = append(append([]string{}, labels...), label)
+				if len(more) > 0 {
+					values = append(append([]string{}, labels...), more...)
 				}
 				metric, err := prometheus.NewConstMetric(c.descs[i], kind, value, values...)
 				if err != nil {

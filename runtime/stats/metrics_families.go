@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/journalet/journalet/runtime/stats/usage"
@@ -20,7 +21,7 @@ func cadvisorFamilies() []family[measured] {
 }
 
 func timeFamilies() []family[measured] {
-	at := func(of func(measured) time.Time) func(measured, func(float64, string)) {
+	at := func(of func(measured) time.Time) func(measured, func(float64, ...string)) {
 		return one(func(m measured) (float64, bool) { return float64(of(m).Unix()), !of(m).IsZero() })
 	}
 	return []family[measured]{
@@ -38,7 +39,7 @@ func timeFamilies() []family[measured] {
 	}
 }
 
-func ofCPU(value func(*usage.CPU) float64) func(measured, func(float64, string)) {
+func ofCPU(value func(*usage.CPU) float64) func(measured, func(float64, ...string)) {
 	return one(func(m measured) (float64, bool) {
 		if m.used == nil || m.used.CPU == nil {
 			return 0, false
@@ -48,9 +49,9 @@ func ofCPU(value func(*usage.CPU) float64) func(measured, func(float64, string))
 }
 
 // ofQuota is ofCPU for cgroups with a quota.
-func ofQuota(value func(*usage.CPU) float64) func(measured, func(float64, string)) {
+func ofQuota(value func(*usage.CPU) float64) func(measured, func(float64, ...string)) {
 	each := ofCPU(value)
-	return func(m measured, emit func(float64, string)) {
+	return func(m measured, emit func(float64, ...string)) {
 		if m.used != nil && m.used.Limits != nil && m.used.Limits.QuotaMicros > 0 {
 			each(m, emit)
 		}
@@ -60,7 +61,7 @@ func ofQuota(value func(*usage.CPU) float64) func(measured, func(float64, string
 func cpuFamilies() []family[measured] {
 	return []family[measured]{
 		{name: "container_cpu_usage_seconds_total", help: "CPU time used, in core-seconds.", counter: true, label: "cpu",
-			each: func(m measured, emit func(float64, string)) {
+			each: func(m measured, emit func(float64, ...string)) {
 				if m.used != nil && m.used.CPU != nil {
 					emit(seconds(m.used.CPU.Usage), "total")
 				}
@@ -82,7 +83,7 @@ func cpuFamilies() []family[measured] {
 	}
 }
 
-func ofMemory(value func(*usage.Memory) uint64) func(measured, func(float64, string)) {
+func ofMemory(value func(*usage.Memory) uint64) func(measured, func(float64, ...string)) {
 	return one(func(m measured) (float64, bool) {
 		if m.used == nil || m.used.Memory == nil {
 			return 0, false
@@ -97,11 +98,19 @@ func memoryFamilies() []family[measured] {
 	}
 	faults := gauge("failures_total", "Page faults by type: pgfault and pgmajfault.", nil)
 	faults.counter, faults.label = true, "failure_type"
-	faults.each = func(m measured, emit func(float64, string)) {
+	faults.each = func(m measured, emit func(float64, ...string)) {
 		if m.used != nil && m.used.Memory != nil {
 			emit(float64(m.used.Memory.Faults), "pgfault")
 			emit(float64(m.used.Memory.MajorFaults), "pgmajfault")
 		}
+	}
+	event := func(name, help string, value func(*usage.MemoryEvents) uint64) family[measured] {
+		return family[measured]{name: name, help: help, counter: true, each: one(func(m measured) (float64, bool) {
+			if m.used == nil || m.used.Memory == nil || m.used.Memory.Events == nil {
+				return 0, false
+			}
+			return float64(value(m.used.Memory.Events)), true
+		})}
 	}
 	hits := gauge("failcnt", "Allocations that hit the memory limit.",
 		func(m *usage.Memory) uint64 { return m.LimitHits })
@@ -121,13 +130,19 @@ func memoryFamilies() []family[measured] {
 		gauge("total_inactive_file_bytes", "File pages that can be dropped first.",
 			func(m *usage.Memory) uint64 { return m.InactiveFile }),
 		hits, faults,
+		event("container_memory_events_high_total",
+			"Times that tasks were throttled above memory.high; cgroup v2 only.",
+			func(e *usage.MemoryEvents) uint64 { return e.High }),
+		event("container_memory_events_max_total",
+			"Times that memory was about to go beyond memory.max; cgroup v2 only.",
+			func(e *usage.MemoryEvents) uint64 { return e.Max }),
 		{name: "container_oom_events_total", help: "Processes of the container killed for lack of memory.", counter: true,
 			each: ofMemory(func(m *usage.Memory) uint64 { return m.OOMKills })},
 	}
 }
 
 // ofLimits leaves out what is not limited where unlimited is 0 in cAdvisor's metrics, too.
-func ofLimits(value func(*usage.Limits) uint64) func(measured, func(float64, string)) {
+func ofLimits(value func(*usage.Limits) uint64) func(measured, func(float64, ...string)) {
 	return one(func(m measured) (float64, bool) {
 		if m.used == nil || m.used.Limits == nil {
 			return 0, false
@@ -144,9 +159,9 @@ func limitFamilies() []family[measured] {
 		{name: "container_spec_cpu_period", help: "Period of the CPU quota, in microseconds.",
 			each: ofLimits(func(l *usage.Limits) uint64 { return l.PeriodMicros })},
 		{name: "container_spec_cpu_quota", help: "CPU quota in each period, in microseconds.",
-			each: func(m measured, emit func(float64, string)) {
+			each: func(m measured, emit func(float64, ...string)) {
 				if m.used != nil && m.used.Limits != nil && m.used.Limits.QuotaMicros > 0 {
-					emit(float64(m.used.Limits.QuotaMicros), "")
+					emit(float64(m.used.Limits.QuotaMicros))
 				}
 			}},
 		{name: "container_spec_cpu_shares", help: "CPU shares.",
@@ -163,7 +178,7 @@ func limitFamilies() []family[measured] {
 func fileFamilies() []family[measured] {
 	layer := func(name, help string, value func(m measured) *uint64) family[measured] {
 		return family[measured]{name: "container_fs_" + name, help: help, label: "device",
-			each: func(m measured, emit func(float64, string)) {
+			each: func(m measured, emit func(float64, ...string)) {
 				if m.layer == nil || m.layerFS == nil {
 					return
 				}
@@ -183,7 +198,7 @@ func fileFamilies() []family[measured] {
 	}
 	device := func(name, help string, value func(usage.Device) uint64) family[measured] {
 		return family[measured]{name: "container_fs_" + name, help: help, counter: true, label: "device",
-			each: func(m measured, emit func(float64, string)) {
+			each: func(m measured, emit func(float64, ...string)) {
 				if m.used == nil {
 					return
 				}
@@ -201,6 +216,22 @@ func fileFamilies() []family[measured] {
 			of(func(m measured) uint64 { return m.layerFS.fs.Inodes })),
 		layer("inodes_free", "Free inodes of the file system with the layer.",
 			of(func(m measured) uint64 { return m.layerFS.fs.InodesFree })),
+		{name: "container_blkio_device_usage_total", counter: true, label: "device",
+			others: []string{"major", "minor", "operation"},
+			help:   "Bytes by block device and operation, Read or Write.",
+			each: func(m measured, emit func(float64, ...string)) {
+				if m.used == nil {
+					return
+				}
+				for _, d := range m.used.Devices {
+					at := []string{
+						m.device(d.Major, d.Minor), strconv.FormatUint(d.Major, 10), strconv.FormatUint(d.Minor, 10), "Read",
+					}
+					emit(float64(d.ReadBytes), at...)
+					at[len(at)-1] = "Write"
+					emit(float64(d.WrittenBytes), at...)
+				}
+			}},
 		device("reads_bytes_total", "Bytes read from the device.", func(d usage.Device) uint64 { return d.ReadBytes }),
 		device("writes_bytes_total", "Bytes written to the device.", func(d usage.Device) uint64 { return d.WrittenBytes }),
 		device("reads_total", "Reads from the device.", func(d usage.Device) uint64 { return d.Reads }),
@@ -211,7 +242,7 @@ func fileFamilies() []family[measured] {
 func networkFamilies() []family[measured] {
 	counter := func(name, help string, value func(*Interface) uint64) family[measured] {
 		return family[measured]{name: "container_network_" + name, help: help, counter: true, label: "interface",
-			each: func(m measured, emit func(float64, string)) {
+			each: func(m measured, emit func(float64, ...string)) {
 				for i := range m.network {
 					emit(float64(value(&m.network[i])), m.network[i].Name)
 				}
@@ -232,7 +263,7 @@ func networkFamilies() []family[measured] {
 }
 
 func processFamilies() []family[measured] {
-	known := func(value func(measured) *uint64) func(measured, func(float64, string)) {
+	known := func(value func(measured) *uint64) func(measured, func(float64, ...string)) {
 		return one(func(m measured) (float64, bool) {
 			n := value(m)
 			if n == nil {
@@ -241,7 +272,7 @@ func processFamilies() []family[measured] {
 			return float64(*n), true
 		})
 	}
-	count := func(value func(*usage.Cgroup) *uint64) func(measured, func(float64, string)) {
+	count := func(value func(*usage.Cgroup) *uint64) func(measured, func(float64, ...string)) {
 		return known(func(m measured) *uint64 {
 			if m.used == nil {
 				return nil
@@ -251,7 +282,7 @@ func processFamilies() []family[measured] {
 	}
 	limit := family[measured]{name: "container_ulimits_soft", label: "ulimit",
 		help: "Soft limit of the container's first process, of open files (max_open_files); -1 without one."}
-	limit.each = func(m measured, emit func(float64, string)) {
+	limit.each = func(m measured, emit func(float64, ...string)) {
 		switch n := m.files.Limit; {
 		case n == nil:
 		case *n == usage.Unlimited:
@@ -285,7 +316,7 @@ func pressureFamilies() []family[measured] {
 		{"io", func(p *usage.Pressure) *usage.Stall { return p.IO }},
 	} {
 		name, of := r.name, r.of
-		total := func(share func(*usage.Stall) usage.Share) func(measured, func(float64, string)) {
+		total := func(share func(*usage.Stall) usage.Share) func(measured, func(float64, ...string)) {
 			return one(func(m measured) (float64, bool) {
 				if m.used == nil || of(&m.used.Pressure) == nil {
 					return 0, false

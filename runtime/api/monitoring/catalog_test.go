@@ -61,6 +61,9 @@ func metricsTable() string {
 	return b.String()
 }
 
+var prefixed = regexp.MustCompile(
+	`^(journalet|kubelet|kubernetes|prober|volume_manager|rest_client|apiserver_delegated)(_[a-z]+)+$`)
+
 // TestMetricsFollowTheConventions holds names and units to those of Prometheus.
 func TestMetricsFollowTheConventions(t *testing.T) {
 	names := map[string]bool{}
@@ -69,7 +72,7 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 			t.Errorf("%s is there twice", m.Name)
 		}
 		names[m.Name] = true
-		if !regexp.MustCompile(`^(journalet|kubelet|prober|rest_client|apiserver_delegated)(_[a-z]+)+$`).MatchString(m.Name) {
+		if !prefixed.MatchString(m.Name) {
 			t.Errorf("%s has none of the agent's prefixes", m.Name)
 		}
 		// Dashboards have the kubelet's names.

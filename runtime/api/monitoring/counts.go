@@ -25,6 +25,8 @@ type Counts struct {
 	// under "", others under "true". Mirrors are those that are to have a mirror pod, none without a cluster.
 	Desired, Active map[string]int
 	Mirrors         int
+	// Volumes of pods.
+	Volumes map[VolumeCount]int
 
 	// Queued are records that are not stored yet.
 	Queued int
@@ -41,6 +43,18 @@ type Counts struct {
 	Lag                time.Duration
 	Missed, Sent       uint64
 }
+
+// VolumeCount is what volumes are counted by: the kubelet's name of the plugin, and whether they are of
+// DesiredVolumes or of ActualVolumes.
+type VolumeCount struct{ Plugin, State string }
+
+// States of a VolumeCount, in the kubelet's words.
+const (
+	// DesiredVolumes are those of the manifests of admitted pods that have not terminated.
+	DesiredVolumes = "desired_state_of_world"
+	// ActualVolumes are set up.
+	ActualVolumes = "actual_state_of_world"
+)
 
 // counted is one metric that is read from Counts.
 type counted struct {
@@ -89,6 +103,13 @@ func countedMetrics() []*counted {
 			"static", func(c *Counts) map[string]int { return c.Active }),
 		one("kubelet_mirror_pods", gauge, "Static pods that are to have a mirror pod.",
 			func(c *Counts) float64 { return float64(c.Mirrors) }),
+		{Metric: Metric{Name: "volume_manager_total_volumes", Type: gauge, Labels: []string{"plugin_name", "state"},
+			Help: "Volumes of pods that are to be set up, and that are; the plugin of a claim is N/A."},
+			values: func(c *Counts, send func(float64, ...string)) {
+				for k, n := range c.Volumes {
+					send(float64(n), k.Plugin, k.State)
+				}
+			}},
 
 		one("journalet_journal_queued", gauge, "Records that are not stored yet.",
 			func(c *Counts) float64 { return float64(c.Queued) }),

@@ -2,6 +2,7 @@ package monitoring
 
 import (
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -29,6 +30,7 @@ type Metrics struct {
 	pluginErrors         *prometheus.CounterVec
 	pluginDurations      *prometheus.HistogramVec
 	build, node          *prometheus.GaugeVec
+	kubernetes           *prometheus.GaugeVec
 	foldTook, folded     prometheus.Gauge
 	probes               probeMetrics
 	pods                 podMetrics
@@ -66,6 +68,9 @@ func NewMetrics() *Metrics {
 	m.pluginDurations = m.histograms("kubelet_credential_provider_plugin_duration",
 		"Duration of runs of credential provider plugins, in seconds.", prometheus.DefBuckets, plugin)
 	m.build = m.gauges("journalet_build_info", "1, labelled with the version and the node.", "version", "node")
+	m.kubernetes = m.gauges("kubernetes_build_info",
+		"1, labelled with the version of Kubernetes that this node stands for: the kubeletVersion of the Node's status.",
+		"major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform")
 	m.node = m.gauges("kubelet_node_name", "1, labelled with the node.", "node")
 	m.probes = m.newProbes()
 	m.pods = m.newPods()
@@ -153,6 +158,15 @@ func (m *Metrics) TraceExportFailed() { m.traces.failures.Inc() }
 func (m *Metrics) Build(version, node string) {
 	m.build.WithLabelValues(version, node).Set(1)
 	m.node.WithLabelValues(node).Set(1)
+}
+
+// Kubernetes sets the version of Kubernetes that this node stands for, such as v1.37.1+journalet.0.1.0. Of which commit
+// it was built and when is not known, and empty.
+func (m *Metrics) Kubernetes(version string) {
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	parts = append(parts, "", "")
+	m.kubernetes.WithLabelValues(parts[0], parts[1], version, "", "", "", runtime.Version(), runtime.Compiler,
+		runtime.GOOS+"/"+runtime.GOARCH).Set(1)
 }
 
 // Registry returns the registry, for metrics of other packages.

@@ -115,11 +115,15 @@ func (m *Metrics) Rejected(reason string) {
 	m.pods.rejections.WithLabelValues(reason).Inc()
 }
 
-// knownRejections bound the values of the label.
+// knownRejections bound the values of the label: those of the kubelet, also those that this agent has no reason for
+// yet, and those that a kubelet counts as other.
 var knownRejections = []string{
-	"AppArmor", "NodeAffinity", "NodeName", "NodePorts", "NodeShutdown", "OutOfUserNamespaces", "OutOfcpu",
-	"OutOfephemeral-storage", "OutOfmemory", "OutOfpods", "PodFeatureUnsupported", "PodOSNotSupported",
-	"PodOSSelectorNodeLabelDoesNotMatch", "SysctlForbidden", "TaintToleration",
+	"AppArmor", "Evicted", "InitContainerRestartPolicyForbidden", "InvalidNodeInfo", "NodeAffinity", "NodeName",
+	"NodePorts", "NodeShutdown", "OutOfUserNamespaces", "OutOfcpu", "OutOfephemeral-storage", "OutOfmemory", "OutOfpods",
+	"PodFeatureUnsupported", "PodLevelResourcesNotSupported", "PodOSNotSupported", "PodOSSelectorNodeLabelDoesNotMatch",
+	"SMTAlignmentError", "SupplementalGroupsPolicyNotSupported", "SysctlForbidden", "TaintToleration",
+	"TopologyAffinityError", "UnexpectedAdmissionError", "UnexpectedPredicateFailureType", "UnknownReason",
+	"VolumeAttachmentLimitExceeded",
 }
 
 // OrphanFound counts a pod that the runtime had, and that no record explained.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -183,6 +184,7 @@ func TestMetricsAreServedUnderTheKubeletsNames(t *testing.T) {
 	m.Operation("start_container", time.Second, nil)
 	m.Operation("start_container", time.Second, errors.New("no"))
 	m.Build("1.0.0", "node-1")
+	m.Kubernetes("v1.37.1+journalet.1.0.0")
 	m.PodStarted(true, true)
 	m.PodStarted(false, false)
 	m.ContainerStarted("container", "")
@@ -190,7 +192,8 @@ func TestMetricsAreServedUnderTheKubeletsNames(t *testing.T) {
 	m.ImagePulled(100<<20, 2*time.Second)
 	m.ImagePulled(1<<40, 2*time.Second)
 	m.PodRan(1500 * time.Millisecond)
-	for _, reason := range []string{"OutOfcpu", "OutOfhugepages-3Mi", "canary"} {
+	for _, reason := range []string{"OutOfcpu", "OutOfhugepages-3Mi", "canary", "Evicted", "TopologyAffinityError",
+		"UnexpectedAdmissionError"} {
 		m.Rejected(reason)
 	}
 	m.OrphanFound()
@@ -200,6 +203,7 @@ func TestMetricsAreServedUnderTheKubeletsNames(t *testing.T) {
 			Actors: map[string]int{"pod": 3}, Lagging: 1, Quarantined: 5, Unanswered: 6, Queued: 7,
 			RunningPods: 2, Containers: map[string]int{"running": 4},
 			Backlog: 8, FirstRecord: 9, LastRecord: 10, Bytes: map[string]uint64{"journal": 11},
+			Volumes:     map[VolumeCount]int{{"kubernetes.io/nfs", ActualVolumes}: 16},
 			SnapshotsAt: time.UnixMilli(1500), Observers: 12, Waiting: 13, Lag: 1500 * time.Millisecond, Missed: 14, Sent: 15,
 		}
 	})
@@ -213,6 +217,14 @@ func TestMetricsAreServedUnderTheKubeletsNames(t *testing.T) {
 		"journalet_journal_record_bytes_total 500",
 		"journalet_journal_sync_seconds_count 1",
 		"journalet_start_fold_seconds 1",
+		`kubelet_admission_rejections_total{reason="Evicted"} 1`,
+		`kubelet_admission_rejections_total{reason="TopologyAffinityError"} 1`,
+		`kubelet_admission_rejections_total{reason="UnexpectedAdmissionError"} 1`,
+		`kubelet_admission_rejections_total{reason="Other"} 1`,
+		`volume_manager_total_volumes{plugin_name="kubernetes.io/nfs",state="actual_state_of_world"} 16`,
+		`kubernetes_build_info{build_date="",compiler="` + runtime.Compiler +
+			`",git_commit="",git_tree_state="",git_version="v1.37.1+journalet.1.0.0",go_version="` + runtime.Version() +
+			`",major="1",minor="37",platform="` + runtime.GOOS + "/" + runtime.GOARCH + `"} 1`,
 		"journalet_start_last_record 8",
 		"journalet_mailbox_backlog 8",
 		"journalet_journal_first_record 9",

@@ -166,10 +166,13 @@ func (c *Cgroup) memoryV2(f file, want Want) {
 	if want&WantDetails != 0 {
 		m.Max, _ = f.number("memory.peak")
 		if data, ok := f.read("memory.events"); ok {
+			m.Events = new(MemoryEvents)
 			fields(data, func(key string, n uint64) {
 				switch key {
+				case "high":
+					m.Events.High = n
 				case "max":
-					m.LimitHits = n
+					m.LimitHits, m.Events.Max = n, n
 				case "oom_kill":
 					m.OOMKills = n
 				}

@@ -39,7 +39,13 @@ type Memory struct {
 	Faults, MajorFaults uint64
 	// LimitHits counts the allocations that hit the limit, and OOMKills the processes killed for lack of memory.
 	LimitHits, OOMKills uint64
+	// Events is nil on cgroup v1, and without WantDetails.
+	Events *MemoryEvents
 }
+
+// MemoryEvents counts how often a cgroup of v2 was throttled above memory.high, and was about to go beyond memory.max,
+// with those below it.
+type MemoryEvents struct{ High, Max uint64 }
 
 // Device is what a cgroup read and wrote on one block device.
 type Device struct {
