@@ -188,6 +188,7 @@ func (a *Actor) containerStatus(on Node, c *corev1.Container) corev1.ContainerSt
 		st.AllocatedResources = c.Resources.DeepCopy().Requests
 		st.Resources = a.reportedResources(c, r)
 	}
+	st.User, st.VolumeMounts = userOf(cur), mountStatuses(c, cur)
 	st.AllocatedResourcesStatus = append(a.deviceStatus(c.Name), a.claimStatus(c)...)
 	st.State = a.containerState(on, cur, a.waiting(c))
 	if a.presumedDone(c) {

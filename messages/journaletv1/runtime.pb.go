@@ -3248,9 +3248,14 @@ type ContainerObservation struct {
 	IntentId string `protobuf:"bytes,15,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
 	// The CPU and memory that the runtime reports; it reports no memory request. Set only for a running container whose
 	// start is not in this journal: the journal with its resources was lost. PodState keeps it in ContainerRecord.
-	Resources     *Resources `protobuf:"bytes,16,opt,name=resources,proto3" json:"resources,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Resources *Resources `protobuf:"bytes,16,opt,name=resources,proto3" json:"resources,omitempty"`
+	// Of a container that has run. Unset: the runtime does not report it.
+	User *ContainerUser `protobuf:"bytes,17,opt,name=user,proto3" json:"user,omitempty"`
+	// How many of its mounts are read-only with everything that is mounted below them (CRI: RecursiveReadOnly), of a
+	// container that has run.
+	RecursiveReadOnlyMounts uint32 `protobuf:"varint,18,opt,name=recursive_read_only_mounts,json=recursiveReadOnlyMounts,proto3" json:"recursive_read_only_mounts,omitempty"`
+	unknownFields           protoimpl.UnknownFields
+	sizeCache               protoimpl.SizeCache
 }
 
 func (x *ContainerObservation) Reset() {
@@ -3395,6 +3400,85 @@ func (x *ContainerObservation) GetResources() *Resources {
 	return nil
 }
 
+func (x *ContainerObservation) GetUser() *ContainerUser {
+	if x != nil {
+		return x.User
+	}
+	return nil
+}
+
+func (x *ContainerObservation) GetRecursiveReadOnlyMounts() uint32 {
+	if x != nil {
+		return x.RecursiveReadOnlyMounts
+	}
+	return 0
+}
+
+// ContainerUser is who the first process of a container was at its start (CRI LinuxContainerUser): by the manifest, the
+// image's user, and, unless supplementalGroupsPolicy is Strict, the image's /etc/group.
+type ContainerUser struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// User id, as the container sees it.
+	Uid int64 `protobuf:"varint,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Primary group id.
+	Gid int64 `protobuf:"varint,2,opt,name=gid,proto3" json:"gid,omitempty"`
+	// In the order of the runtime; at most 256, and fewer if an observation would have no room for them.
+	SupplementalGroups []int64 `protobuf:"varint,3,rep,packed,name=supplemental_groups,json=supplementalGroups,proto3" json:"supplemental_groups,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *ContainerUser) Reset() {
+	*x = ContainerUser{}
+	mi := &file_journalet_v1_runtime_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContainerUser) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContainerUser) ProtoMessage() {}
+
+func (x *ContainerUser) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_runtime_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContainerUser.ProtoReflect.Descriptor instead.
+func (*ContainerUser) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ContainerUser) GetUid() int64 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *ContainerUser) GetGid() int64 {
+	if x != nil {
+		return x.Gid
+	}
+	return 0
+}
+
+func (x *ContainerUser) GetSupplementalGroups() []int64 {
+	if x != nil {
+		return x.SupplementalGroups
+	}
+	return nil
+}
+
 // PodObserved is what the runtime shows of one pod, when it differs from what it showed before.
 type PodObserved struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3415,7 +3499,7 @@ type PodObserved struct {
 
 func (x *PodObserved) Reset() {
 	*x = PodObserved{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[30]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3427,7 +3511,7 @@ func (x *PodObserved) String() string {
 func (*PodObserved) ProtoMessage() {}
 
 func (x *PodObserved) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[30]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3440,7 +3524,7 @@ func (x *PodObserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodObserved.ProtoReflect.Descriptor instead.
 func (*PodObserved) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{30}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PodObserved) GetUid() string {
@@ -3506,7 +3590,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[31]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3518,7 +3602,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[31]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3531,7 +3615,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{31}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Call) GetIntentId() string {
@@ -3628,7 +3712,7 @@ type RuntimeState struct {
 
 func (x *RuntimeState) Reset() {
 	*x = RuntimeState{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[32]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3640,7 +3724,7 @@ func (x *RuntimeState) String() string {
 func (*RuntimeState) ProtoMessage() {}
 
 func (x *RuntimeState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[32]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3653,7 +3737,7 @@ func (x *RuntimeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeState.ProtoReflect.Descriptor instead.
 func (*RuntimeState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{32}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RuntimeState) GetLimits() *LaneLimits {
@@ -3757,7 +3841,7 @@ type RuntimeConfigState struct {
 
 func (x *RuntimeConfigState) Reset() {
 	*x = RuntimeConfigState{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[33]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3769,7 +3853,7 @@ func (x *RuntimeConfigState) String() string {
 func (*RuntimeConfigState) ProtoMessage() {}
 
 func (x *RuntimeConfigState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[33]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3782,7 +3866,7 @@ func (x *RuntimeConfigState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeConfigState.ProtoReflect.Descriptor instead.
 func (*RuntimeConfigState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{33}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RuntimeConfigState) GetDesired() *UpdateRuntimeConfig {
@@ -3824,7 +3908,7 @@ type StartingPod struct {
 
 func (x *StartingPod) Reset() {
 	*x = StartingPod{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[34]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3836,7 +3920,7 @@ func (x *StartingPod) String() string {
 func (*StartingPod) ProtoMessage() {}
 
 func (x *StartingPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[34]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3849,7 +3933,7 @@ func (x *StartingPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartingPod.ProtoReflect.Descriptor instead.
 func (*StartingPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{34}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *StartingPod) GetIdle() bool {
@@ -3874,7 +3958,7 @@ type LaneLimits struct {
 
 func (x *LaneLimits) Reset() {
 	*x = LaneLimits{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[35]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3886,7 +3970,7 @@ func (x *LaneLimits) String() string {
 func (*LaneLimits) ProtoMessage() {}
 
 func (x *LaneLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[35]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3899,7 +3983,7 @@ func (x *LaneLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneLimits.ProtoReflect.Descriptor instead.
 func (*LaneLimits) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{35}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LaneLimits) GetStart() uint32 {
@@ -3947,7 +4031,7 @@ type CallQueue struct {
 
 func (x *CallQueue) Reset() {
 	*x = CallQueue{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[36]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3959,7 +4043,7 @@ func (x *CallQueue) String() string {
 func (*CallQueue) ProtoMessage() {}
 
 func (x *CallQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[36]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3972,7 +4056,7 @@ func (x *CallQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallQueue.ProtoReflect.Descriptor instead.
 func (*CallQueue) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{36}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CallQueue) GetIntentIds() []string {
@@ -3997,7 +4081,7 @@ type PodCalls struct {
 
 func (x *PodCalls) Reset() {
 	*x = PodCalls{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[37]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4009,7 +4093,7 @@ func (x *PodCalls) String() string {
 func (*PodCalls) ProtoMessage() {}
 
 func (x *PodCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[37]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4022,7 +4106,7 @@ func (x *PodCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCalls.ProtoReflect.Descriptor instead.
 func (*PodCalls) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{37}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PodCalls) GetSandboxCall() string {
@@ -4265,7 +4349,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tintent_id\x18\x06 \x01(\tR\bintentId\x123\n" +
 	"\anetwork\x18\a \x01(\x0e2\x19.journalet.v1.NetworkModeR\anetwork\x12\x1d\n" +
 	"\n" +
-	"no_address\x18\b \x01(\bR\tnoAddress\"\xc4\x04\n" +
+	"no_address\x18\b \x01(\bR\tnoAddress\"\xb2\x05\n" +
 	"\x14ContainerObservation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -4287,7 +4371,13 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\timage_ref\x18\r \x01(\tR\bimageRef\x12\x12\n" +
 	"\x04hash\x18\x0e \x01(\tR\x04hash\x12\x1b\n" +
 	"\tintent_id\x18\x0f \x01(\tR\bintentId\x125\n" +
-	"\tresources\x18\x10 \x01(\v2\x17.journalet.v1.ResourcesR\tresources\"\xa0\x02\n" +
+	"\tresources\x18\x10 \x01(\v2\x17.journalet.v1.ResourcesR\tresources\x12/\n" +
+	"\x04user\x18\x11 \x01(\v2\x1b.journalet.v1.ContainerUserR\x04user\x12;\n" +
+	"\x1arecursive_read_only_mounts\x18\x12 \x01(\rR\x17recursiveReadOnlyMounts\"d\n" +
+	"\rContainerUser\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\x03R\x03uid\x12\x10\n" +
+	"\x03gid\x18\x02 \x01(\x03R\x03gid\x12/\n" +
+	"\x13supplemental_groups\x18\x03 \x03(\x03R\x12supplementalGroups\"\xa0\x02\n" +
 	"\vPodObserved\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12;\n" +
 	"\vobserved_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
@@ -4444,7 +4534,7 @@ func file_journalet_v1_runtime_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_journalet_v1_runtime_proto_goTypes = []any{
 	(StartPart)(0),                // 0: journalet.v1.StartPart
 	(HookKind)(0),                 // 1: journalet.v1.HookKind
@@ -4485,35 +4575,36 @@ var file_journalet_v1_runtime_proto_goTypes = []any{
 	(*RuntimeHealthChanged)(nil),  // 36: journalet.v1.RuntimeHealthChanged
 	(*SandboxObservation)(nil),    // 37: journalet.v1.SandboxObservation
 	(*ContainerObservation)(nil),  // 38: journalet.v1.ContainerObservation
-	(*PodObserved)(nil),           // 39: journalet.v1.PodObserved
-	(*Call)(nil),                  // 40: journalet.v1.Call
-	(*RuntimeState)(nil),          // 41: journalet.v1.RuntimeState
-	(*RuntimeConfigState)(nil),    // 42: journalet.v1.RuntimeConfigState
-	(*StartingPod)(nil),           // 43: journalet.v1.StartingPod
-	(*LaneLimits)(nil),            // 44: journalet.v1.LaneLimits
-	(*CallQueue)(nil),             // 45: journalet.v1.CallQueue
-	(*PodCalls)(nil),              // 46: journalet.v1.PodCalls
-	nil,                           // 47: journalet.v1.RuntimeState.CallsEntry
-	nil,                           // 48: journalet.v1.RuntimeState.QueuesEntry
-	nil,                           // 49: journalet.v1.RuntimeState.BusyEntry
-	nil,                           // 50: journalet.v1.RuntimeState.PodsEntry
-	nil,                           // 51: journalet.v1.RuntimeState.StartingPodsEntry
-	nil,                           // 52: journalet.v1.RuntimeState.HooksEntry
-	nil,                           // 53: journalet.v1.PodCalls.ContainersEntry
-	(*AllocateDevices)(nil),       // 54: journalet.v1.AllocateDevices
-	(*ReadClaims)(nil),            // 55: journalet.v1.ReadClaims
-	(*PrepareClaims)(nil),         // 56: journalet.v1.PrepareClaims
-	(*UnprepareClaims)(nil),       // 57: journalet.v1.UnprepareClaims
-	(*PreStartContainer)(nil),     // 58: journalet.v1.PreStartContainer
-	(*UserNamespace)(nil),         // 59: journalet.v1.UserNamespace
-	(*GivenResources)(nil),        // 60: journalet.v1.GivenResources
-	(*ContainerDevices)(nil),      // 61: journalet.v1.ContainerDevices
-	(*durationpb.Duration)(nil),   // 62: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 63: google.protobuf.Timestamp
-	(*DeviceAnswer)(nil),          // 64: journalet.v1.DeviceAnswer
-	(*ResourceClaim)(nil),         // 65: journalet.v1.ResourceClaim
-	(*ClaimOutcome)(nil),          // 66: journalet.v1.ClaimOutcome
-	(*Timers)(nil),                // 67: journalet.v1.Timers
+	(*ContainerUser)(nil),         // 39: journalet.v1.ContainerUser
+	(*PodObserved)(nil),           // 40: journalet.v1.PodObserved
+	(*Call)(nil),                  // 41: journalet.v1.Call
+	(*RuntimeState)(nil),          // 42: journalet.v1.RuntimeState
+	(*RuntimeConfigState)(nil),    // 43: journalet.v1.RuntimeConfigState
+	(*StartingPod)(nil),           // 44: journalet.v1.StartingPod
+	(*LaneLimits)(nil),            // 45: journalet.v1.LaneLimits
+	(*CallQueue)(nil),             // 46: journalet.v1.CallQueue
+	(*PodCalls)(nil),              // 47: journalet.v1.PodCalls
+	nil,                           // 48: journalet.v1.RuntimeState.CallsEntry
+	nil,                           // 49: journalet.v1.RuntimeState.QueuesEntry
+	nil,                           // 50: journalet.v1.RuntimeState.BusyEntry
+	nil,                           // 51: journalet.v1.RuntimeState.PodsEntry
+	nil,                           // 52: journalet.v1.RuntimeState.StartingPodsEntry
+	nil,                           // 53: journalet.v1.RuntimeState.HooksEntry
+	nil,                           // 54: journalet.v1.PodCalls.ContainersEntry
+	(*AllocateDevices)(nil),       // 55: journalet.v1.AllocateDevices
+	(*ReadClaims)(nil),            // 56: journalet.v1.ReadClaims
+	(*PrepareClaims)(nil),         // 57: journalet.v1.PrepareClaims
+	(*UnprepareClaims)(nil),       // 58: journalet.v1.UnprepareClaims
+	(*PreStartContainer)(nil),     // 59: journalet.v1.PreStartContainer
+	(*UserNamespace)(nil),         // 60: journalet.v1.UserNamespace
+	(*GivenResources)(nil),        // 61: journalet.v1.GivenResources
+	(*ContainerDevices)(nil),      // 62: journalet.v1.ContainerDevices
+	(*durationpb.Duration)(nil),   // 63: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 64: google.protobuf.Timestamp
+	(*DeviceAnswer)(nil),          // 65: journalet.v1.DeviceAnswer
+	(*ResourceClaim)(nil),         // 66: journalet.v1.ResourceClaim
+	(*ClaimOutcome)(nil),          // 67: journalet.v1.ClaimOutcome
+	(*Timers)(nil),                // 68: journalet.v1.Timers
 }
 var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	11, // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
@@ -4528,76 +4619,77 @@ var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	18, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
 	15, // 10: journalet.v1.CallRequested.update_container:type_name -> journalet.v1.UpdateContainer
 	23, // 11: journalet.v1.CallRequested.remove_image:type_name -> journalet.v1.RemoveImage
-	54, // 12: journalet.v1.CallRequested.allocate_devices:type_name -> journalet.v1.AllocateDevices
-	55, // 13: journalet.v1.CallRequested.read_claims:type_name -> journalet.v1.ReadClaims
-	56, // 14: journalet.v1.CallRequested.prepare_claims:type_name -> journalet.v1.PrepareClaims
-	57, // 15: journalet.v1.CallRequested.unprepare_claims:type_name -> journalet.v1.UnprepareClaims
-	58, // 16: journalet.v1.CallRequested.pre_start_container:type_name -> journalet.v1.PreStartContainer
+	55, // 12: journalet.v1.CallRequested.allocate_devices:type_name -> journalet.v1.AllocateDevices
+	56, // 13: journalet.v1.CallRequested.read_claims:type_name -> journalet.v1.ReadClaims
+	57, // 14: journalet.v1.CallRequested.prepare_claims:type_name -> journalet.v1.PrepareClaims
+	58, // 15: journalet.v1.CallRequested.unprepare_claims:type_name -> journalet.v1.UnprepareClaims
+	59, // 16: journalet.v1.CallRequested.pre_start_container:type_name -> journalet.v1.PreStartContainer
 	16, // 17: journalet.v1.CallRequested.update_sandbox:type_name -> journalet.v1.UpdateSandbox
 	24, // 18: journalet.v1.CallRequested.update_runtime_config:type_name -> journalet.v1.UpdateRuntimeConfig
-	59, // 19: journalet.v1.RunSandbox.user_namespace:type_name -> journalet.v1.UserNamespace
-	60, // 20: journalet.v1.RunSandbox.given:type_name -> journalet.v1.GivenResources
+	60, // 19: journalet.v1.RunSandbox.user_namespace:type_name -> journalet.v1.UserNamespace
+	61, // 20: journalet.v1.RunSandbox.given:type_name -> journalet.v1.GivenResources
 	0,  // 21: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
-	59, // 22: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
-	61, // 23: journalet.v1.StartContainer.devices:type_name -> journalet.v1.ContainerDevices
+	60, // 22: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
+	62, // 23: journalet.v1.StartContainer.devices:type_name -> journalet.v1.ContainerDevices
 	13, // 24: journalet.v1.StartContainer.placement:type_name -> journalet.v1.Placement
 	10, // 25: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
 	14, // 26: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
 	13, // 27: journalet.v1.UpdateContainer.placement:type_name -> journalet.v1.Placement
 	10, // 28: journalet.v1.UpdateSandbox.resources:type_name -> journalet.v1.Resources
-	62, // 29: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
+	63, // 29: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
 	1,  // 30: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
-	62, // 31: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
+	63, // 31: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
 	27, // 32: journalet.v1.SetUpVolumes.volumes:type_name -> journalet.v1.DesiredVolume
-	59, // 33: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
-	62, // 34: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
+	60, // 33: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
+	63, // 34: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
 	2,  // 35: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
 	10, // 36: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
-	63, // 37: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
+	64, // 37: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
 	28, // 38: journalet.v1.CallFinished.volumes:type_name -> journalet.v1.VolumeOutcome
 	34, // 39: journalet.v1.CallFinished.pull_credentials:type_name -> journalet.v1.PullCredentials
-	64, // 40: journalet.v1.CallFinished.device_answer:type_name -> journalet.v1.DeviceAnswer
-	65, // 41: journalet.v1.CallFinished.claims:type_name -> journalet.v1.ResourceClaim
-	66, // 42: journalet.v1.CallFinished.claim_outcomes:type_name -> journalet.v1.ClaimOutcome
+	65, // 40: journalet.v1.CallFinished.device_answer:type_name -> journalet.v1.DeviceAnswer
+	66, // 41: journalet.v1.CallFinished.claims:type_name -> journalet.v1.ResourceClaim
+	67, // 42: journalet.v1.CallFinished.claim_outcomes:type_name -> journalet.v1.ClaimOutcome
 	3,  // 43: journalet.v1.CallFinished.failed_start:type_name -> journalet.v1.FailedStart
 	35, // 44: journalet.v1.PullCredentials.secrets:type_name -> journalet.v1.PullSecret
 	4,  // 45: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
-	63, // 46: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
+	64, // 46: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
 	6,  // 47: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
 	5,  // 48: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	63, // 49: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	63, // 50: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	63, // 51: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	64, // 49: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	64, // 50: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	64, // 51: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
 	10, // 52: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
-	63, // 53: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
-	37, // 54: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
-	38, // 55: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
-	9,  // 56: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
-	7,  // 57: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
-	8,  // 58: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	63, // 59: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	44, // 60: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	47, // 61: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	48, // 62: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	49, // 63: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	36, // 64: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	50, // 65: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	51, // 66: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
-	67, // 67: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
-	52, // 68: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
-	42, // 69: journalet.v1.RuntimeState.config:type_name -> journalet.v1.RuntimeConfigState
-	24, // 70: journalet.v1.RuntimeConfigState.desired:type_name -> journalet.v1.UpdateRuntimeConfig
-	62, // 71: journalet.v1.RuntimeConfigState.back_off:type_name -> google.protobuf.Duration
-	53, // 72: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	40, // 73: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	45, // 74: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	46, // 75: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	43, // 76: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
-	77, // [77:77] is the sub-list for method output_type
-	77, // [77:77] is the sub-list for method input_type
-	77, // [77:77] is the sub-list for extension type_name
-	77, // [77:77] is the sub-list for extension extendee
-	0,  // [0:77] is the sub-list for field type_name
+	39, // 53: journalet.v1.ContainerObservation.user:type_name -> journalet.v1.ContainerUser
+	64, // 54: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	37, // 55: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
+	38, // 56: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
+	9,  // 57: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
+	7,  // 58: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
+	8,  // 59: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
+	64, // 60: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	45, // 61: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	48, // 62: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	49, // 63: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	50, // 64: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	36, // 65: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	51, // 66: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	52, // 67: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
+	68, // 68: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	53, // 69: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
+	43, // 70: journalet.v1.RuntimeState.config:type_name -> journalet.v1.RuntimeConfigState
+	24, // 71: journalet.v1.RuntimeConfigState.desired:type_name -> journalet.v1.UpdateRuntimeConfig
+	63, // 72: journalet.v1.RuntimeConfigState.back_off:type_name -> google.protobuf.Duration
+	54, // 73: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	41, // 74: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	46, // 75: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	47, // 76: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	44, // 77: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
+	78, // [78:78] is the sub-list for method output_type
+	78, // [78:78] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }
@@ -4635,7 +4727,7 @@ func file_journalet_v1_runtime_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_runtime_proto_rawDesc), len(file_journalet_v1_runtime_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   45,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -99,6 +99,9 @@ func TestSecurityContextIsApplied(t *testing.T) {
 		return sh(name, "grep ^"+key+": /proc/1/status | cut -f2")
 	}
 	equal(t, "user and group", sh("main", "echo $(id -u) $(id -g)"), "1234 2345")
+	if u := container(p, "main").User; u == nil || u.Linux == nil || u.Linux.UID != user || u.Linux.GID != group {
+		t.Errorf("the user in the status is %v", u)
+	}
 	equal(t, "the write to a read-only root", sh("main", "touch /x 2>/dev/null && echo written || echo refused"),
 		"refused")
 	equal(t, "the bounding set of capabilities", status("main", "CapBnd"), "0000000000000000")

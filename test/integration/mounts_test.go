@@ -23,7 +23,7 @@ func TestPathsAndImagesAreMounted(t *testing.T) {
 	must.OK(t, os.MkdirAll(inner, 0o777))
 	must.OK(t, unix.Mount("tmpfs", inner, "tmpfs", 0, "size=1m"))
 	t.Cleanup(func() { must.OK(t, unix.Unmount(inner, unix.MNT_DETACH)) })
-	recursive := corev1.RecursiveReadOnlyEnabled
+	recursive, possible := corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyIfPossible
 	a.put(newPod("mounts", idle, func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{
 			{Name: "disk", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
@@ -39,6 +39,7 @@ func TestPathsAndImagesAreMounted(t *testing.T) {
 			{Name: "image", MountPath: "/image"}, {Name: "image", MountPath: "/programs", SubPath: "bin"},
 			{Name: "host", MountPath: "/read", ReadOnly: true},
 			{Name: "host", MountPath: "/never", ReadOnly: true, RecursiveReadOnly: &recursive},
+			{Name: "host", MountPath: "/possible", ReadOnly: true, RecursiveReadOnly: &possible},
 		}
 	}))
 	a.start()
@@ -54,6 +55,17 @@ func TestPathsAndImagesAreMounted(t *testing.T) {
 	equal(t, "a write to an image", writes("/image/x"), "refused")
 	equal(t, "a write to a mount below a read-only one", writes("/read/inner/x"), "written")
 	equal(t, "a write to one below a recursively read-only one", writes("/never/inner/x"), "refused")
+
+	modes := map[string]corev1.RecursiveReadOnlyMode{"/read": corev1.RecursiveReadOnlyDisabled, "/never": recursive}
+	modes["/possible"] = corev1.RecursiveReadOnlyDisabled
+	if writes("/possible/inner/x") == "refused" {
+		modes["/possible"] = recursive
+	}
+	for _, m := range container(p, "main").VolumeMounts {
+		if mode := modes[m.MountPath]; m.ReadOnly != (mode != "") || m.ReadOnly && *m.RecursiveReadOnly != mode {
+			t.Errorf("the status of mount %s is %+v, want mode %q", m.MountPath, m, mode)
+		}
+	}
 
 	before := mountsBelow(t, a.Root)
 	if n := strings.Count(before, "/volume-subpaths/"); n != 2 {

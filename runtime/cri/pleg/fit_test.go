@@ -54,3 +54,34 @@ func TestMessagesOfAPodsContainersShareItsBound(t *testing.T) {
 		}
 	}
 }
+
+// The image's /etc/group says in how many groups a user is, and each observation of the pod repeats them.
+func TestGroupsOfAnImageDoNotFillTheJournal(t *testing.T) {
+	observed := func(containers int) *journaletv1.PodObserved {
+		o := &journaletv1.PodObserved{}
+		for i := range containers {
+			u := &journaletv1.ContainerUser{Uid: 7}
+			for g := range int64(65536) {
+				u.SupplementalGroups = append(u.SupplementalGroups, 1<<31+g)
+			}
+			o.Containers = append(o.Containers, &journaletv1.ContainerObservation{Id: fmt.Sprintf("%064d", i), User: u})
+		}
+		return o
+	}
+	one := observed(1)
+	Fit(one)
+	if got := one.GetContainers()[0].GetUser().GetSupplementalGroups(); len(got) != maxGroups || got[0] != 1<<31 {
+		t.Errorf("%d groups, the first is %d", len(got), got[0])
+	}
+	many, last := &journaletv1.PodObserved{}, observed(1).GetContainers()[0]
+	for range 1000 {
+		many.Containers = append(many.Containers, last)
+	}
+	Fit(many)
+	if n := proto.Size(many); n > maxObservationBytes || many.GetContainers()[0].GetUser().GetUid() != 7 {
+		t.Errorf("%d bytes, the first user is %d", n, many.GetContainers()[0].GetUser().GetUid())
+	}
+	if len(last.GetUser().GetSupplementalGroups()) != 65536 {
+		t.Error("the last observation was changed")
+	}
+}

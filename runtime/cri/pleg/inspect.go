@@ -184,6 +184,7 @@ func (p *PLEG) container(
 	if st.GetImageRef() != "" {
 		out.ImageRef = st.GetImageRef()
 	}
+	out.User, out.RecursiveReadOnlyMounts = userOf(st, before), recursiveMounts(st)
 	first := before == nil || before.GetState() == journaletv1.ContainerState_CONTAINER_STATE_CREATED
 	running := out.State == journaletv1.ContainerState_CONTAINER_STATE_RUNNING
 	if first && running && !p.isNewestStart(uid, out.GetName(), out.GetIntentId()) {
@@ -195,6 +196,31 @@ func (p *PLEG) container(
 		out.Message = p.terminationMessage(uid, st)
 	}
 	return out, nil
+}
+
+// userOf returns who the first process of a container is, or was: a runtime that has forgotten it with the end of the
+// container takes nothing back.
+func userOf(
+	st *runtimeapi.ContainerStatus, before *journaletv1.ContainerObservation,
+) *journaletv1.ContainerUser {
+	u := st.GetUser().GetLinux()
+	if u == nil {
+		return before.GetUser()
+	}
+	return &journaletv1.ContainerUser{
+		Uid: u.GetUid(), Gid: u.GetGid(), SupplementalGroups: u.GetSupplementalGroups(),
+	}
+}
+
+// recursiveMounts returns how many mounts of a container are read-only with everything that is mounted below them.
+func recursiveMounts(st *runtimeapi.ContainerStatus) uint32 {
+	var n uint32
+	for _, m := range st.GetMounts() {
+		if m.GetReadonly() && m.GetRecursiveReadOnly() {
+			n++
+		}
+	}
+	return n
 }
 
 // Reasons of an end, in the words of CRI runtimes, and what exit codes are.

@@ -52,31 +52,40 @@ func (p *PLEG) terminationMessage(uid string, st *runtimeapi.ContainerStatus) st
 }
 
 // maxObservationBytes bounds a pod's observation, which is one record of 1 MiB with what the journal adds: 80
-// containers with two instances each, and 100 ephemeral ones, have 700 KiB at most without their messages.
+// containers with two instances each, and 100 ephemeral ones, have 700 KiB at most without their messages and groups.
 const maxObservationBytes = 768 << 10
 
+// maxGroups bounds the supplemental groups of a container: an image's /etc/group may put its user into 65536, which is
+// the kernel's bound, and each observation of the pod repeats them.
+const maxGroups = 256
+
 // Fit shortens the termination messages of an observation to their container's share of the pod's bound: no status
-// shows more, and each observation of a pod that crashes repeats them all. Those that no record would take it shortens
-// further, the longest first.
+// shows more, and each observation of a pod that crashes repeats them all. Of the groups of a container it leaves
+// maxGroups. What no record would take it shortens further, the longest first.
 func Fit(o *journaletv1.PodObserved) {
 	names := map[string]bool{}
 	for _, c := range o.GetContainers() {
 		names[c.GetName()] = true
 	}
 	limit := min(maxMessageBytes, maxPodMessageBytes/max(len(names), 1))
-	shorten(o, limit)
+	shorten(o, limit, maxGroups)
 	for limit /= 2; limit > 0 && proto.Size(o) > maxObservationBytes; limit /= 2 {
-		shorten(o, limit)
+		shorten(o, limit, min(limit, maxGroups))
 	}
 }
 
-func shorten(o *journaletv1.PodObserved, limit int) {
+// shorten leaves so many bytes of each message, and so many groups of each container.
+func shorten(o *journaletv1.PodObserved, bytes, groups int) {
 	for i, c := range o.GetContainers() {
-		if len(c.GetMessage()) > limit {
-			c = proto.CloneOf(c) // it may be one of the last observation
-			c.Message = plain.Cut(c.GetMessage(), limit)
-			o.Containers[i] = c
+		if len(c.GetMessage()) <= bytes && len(c.GetUser().GetSupplementalGroups()) <= groups {
+			continue
 		}
+		c = proto.CloneOf(c) // it may be one of the last observation
+		c.Message = plain.Cut(c.GetMessage(), bytes)
+		if u := c.GetUser(); len(u.GetSupplementalGroups()) > groups {
+			u.SupplementalGroups = u.GetSupplementalGroups()[:groups]
+		}
+		o.Containers[i] = c
 	}
 }
 

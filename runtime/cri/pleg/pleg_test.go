@@ -538,6 +538,33 @@ func TestResourcesAreReportedOfContainersOfUnknownIntents(t *testing.T) {
 	}
 }
 
+// The runtime reports who runs and how it is mounted, and may have forgotten who ran.
+func TestUserAndRecursiveMountsAreReportedAndKept(t *testing.T) {
+	r := newRig(t)
+	_, container := r.start("u1", agent, func(c *runtimeapi.ContainerConfig) {
+		c.Linux.SecurityContext = &runtimeapi.LinuxContainerSecurityContext{
+			RunAsUser: &runtimeapi.Int64Value{Value: 1000}, RunAsGroup: &runtimeapi.Int64Value{Value: 3000},
+			SupplementalGroups: []int64{4000},
+		}
+		c.Mounts = []*runtimeapi.Mount{
+			{ContainerPath: "/a", HostPath: r.dir, Readonly: true, RecursiveReadOnly: true},
+			{ContainerPath: "/b", HostPath: r.dir, Readonly: true},
+		}
+	})
+	want := &journaletv1.ContainerUser{Uid: 1000, Gid: 3000, SupplementalGroups: []int64{3000, 4000}}
+	r.relist()
+	if c := r.next().GetContainers()[0]; !proto.Equal(c.GetUser(), want) || c.GetRecursiveReadOnlyMounts() != 1 {
+		t.Errorf("user %v, %d mounts; want %v and 1", c.GetUser(), c.GetRecursiveReadOnlyMounts(), want)
+	}
+	_, err := r.rt.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: container})
+	must.OK(t, err)
+	r.relist()
+	ended := r.until("ended", shows(journaletv1.ContainerState_CONTAINER_STATE_EXITED)).GetContainers()[0]
+	if !proto.Equal(ended.GetUser(), want) || ended.GetRecursiveReadOnlyMounts() != 1 {
+		t.Errorf("once it has ended: user %v, %d mounts", ended.GetUser(), ended.GetRecursiveReadOnlyMounts())
+	}
+}
+
 func TestInspectionDuringWhichItsPodIsForgottenIsNotReported(t *testing.T) {
 	r := newRig(t)
 	r.start("u1", agent, nil)

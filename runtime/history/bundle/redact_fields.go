@@ -13,6 +13,8 @@ var fields = map[action][]string{
 		"CallFinished.image_bytes", "CallFinished.retryable", "CleanPod.all", "CleanPod.csi",
 		"Condition.status", "CpuQuota.off", "SetUpVolumes.csi",
 		"ContainerObservation.attempt", "ContainerObservation.exit_code", "ContainerObservation.state",
+		"ContainerObservation.recursive_read_only_mounts",
+		"ContainerUser.gid", "ContainerUser.supplemental_groups", "ContainerUser.uid",
 		"Duration.nanos", "Duration.seconds", "ImagePullDecided.bytes", "ImagePullDecided.error",
 		"JournalDamaged.expected_seq", "JournalDamaged.found_seq", "KernelVersion.major", "KernelVersion.minor",
 		"ManifestFile.unreadable",
