@@ -88,7 +88,9 @@ type NodeObserved struct {
 	// spec.podCIDRs.
 	PodCidrs []string `protobuf:"bytes,4,rep,name=pod_cidrs,json=podCidrs,proto3" json:"pod_cidrs,omitempty"`
 	// Another machine that reports itself as this Node, too, by its status. Unset: none is known.
-	OtherMachine  *OtherMachine `protobuf:"bytes,5,opt,name=other_machine,json=otherMachine,proto3" json:"other_machine,omitempty"`
+	OtherMachine *OtherMachine `protobuf:"bytes,5,opt,name=other_machine,json=otherMachine,proto3" json:"other_machine,omitempty"`
+	// Unset: not known, since an earlier version has recorded it.
+	Ips           *NodeIPs `protobuf:"bytes,6,opt,name=ips,proto3" json:"ips,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -158,6 +160,69 @@ func (x *NodeObserved) GetOtherMachine() *OtherMachine {
 	return nil
 }
 
+func (x *NodeObserved) GetIps() *NodeIPs {
+	if x != nil {
+		return x.Ips
+	}
+	return nil
+}
+
+// NodeIPs are the IP addresses of a Node's status: of each type the first one of each family, in the order of the
+// object.
+type NodeIPs struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of type InternalIP.
+	Internal []string `protobuf:"bytes,1,rep,name=internal,proto3" json:"internal,omitempty"`
+	// Of type ExternalIP.
+	External      []string `protobuf:"bytes,2,rep,name=external,proto3" json:"external,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeIPs) Reset() {
+	*x = NodeIPs{}
+	mi := &file_journalet_v1_cluster_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeIPs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeIPs) ProtoMessage() {}
+
+func (x *NodeIPs) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_cluster_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeIPs.ProtoReflect.Descriptor instead.
+func (*NodeIPs) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *NodeIPs) GetInternal() []string {
+	if x != nil {
+		return x.Internal
+	}
+	return nil
+}
+
+func (x *NodeIPs) GetExternal() []string {
+	if x != nil {
+		return x.External
+	}
+	return nil
+}
+
 // OtherMachine is a machine that has this node's name, as its status of the Node shows it.
 type OtherMachine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -173,7 +238,7 @@ type OtherMachine struct {
 
 func (x *OtherMachine) Reset() {
 	*x = OtherMachine{}
-	mi := &file_journalet_v1_cluster_proto_msgTypes[1]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -185,7 +250,7 @@ func (x *OtherMachine) String() string {
 func (*OtherMachine) ProtoMessage() {}
 
 func (x *OtherMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_cluster_proto_msgTypes[1]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -198,7 +263,7 @@ func (x *OtherMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OtherMachine.ProtoReflect.Descriptor instead.
 func (*OtherMachine) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{1}
+	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *OtherMachine) GetMachineId() string {
@@ -237,7 +302,7 @@ type NodeTaint struct {
 
 func (x *NodeTaint) Reset() {
 	*x = NodeTaint{}
-	mi := &file_journalet_v1_cluster_proto_msgTypes[2]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -249,7 +314,7 @@ func (x *NodeTaint) String() string {
 func (*NodeTaint) ProtoMessage() {}
 
 func (x *NodeTaint) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_cluster_proto_msgTypes[2]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -262,7 +327,7 @@ func (x *NodeTaint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeTaint.ProtoReflect.Descriptor instead.
 func (*NodeTaint) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{2}
+	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *NodeTaint) GetKey() string {
@@ -301,7 +366,7 @@ type NodeRegistered struct {
 
 func (x *NodeRegistered) Reset() {
 	*x = NodeRegistered{}
-	mi := &file_journalet_v1_cluster_proto_msgTypes[3]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -313,7 +378,7 @@ func (x *NodeRegistered) String() string {
 func (*NodeRegistered) ProtoMessage() {}
 
 func (x *NodeRegistered) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_cluster_proto_msgTypes[3]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -326,7 +391,7 @@ func (x *NodeRegistered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRegistered.ProtoReflect.Descriptor instead.
 func (*NodeRegistered) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{3}
+	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *NodeRegistered) GetUid() string {
@@ -364,7 +429,7 @@ type ApiServerContact struct {
 
 func (x *ApiServerContact) Reset() {
 	*x = ApiServerContact{}
-	mi := &file_journalet_v1_cluster_proto_msgTypes[4]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -376,7 +441,7 @@ func (x *ApiServerContact) String() string {
 func (*ApiServerContact) ProtoMessage() {}
 
 func (x *ApiServerContact) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_cluster_proto_msgTypes[4]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -389,7 +454,7 @@ func (x *ApiServerContact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiServerContact.ProtoReflect.Descriptor instead.
 func (*ApiServerContact) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ApiServerContact) GetReachable() bool {
@@ -425,7 +490,7 @@ type CertificateChanged struct {
 
 func (x *CertificateChanged) Reset() {
 	*x = CertificateChanged{}
-	mi := &file_journalet_v1_cluster_proto_msgTypes[5]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -437,7 +502,7 @@ func (x *CertificateChanged) String() string {
 func (*CertificateChanged) ProtoMessage() {}
 
 func (x *CertificateChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_cluster_proto_msgTypes[5]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -450,7 +515,7 @@ func (x *CertificateChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateChanged.ProtoReflect.Descriptor instead.
 func (*CertificateChanged) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CertificateChanged) GetKind() CertificateKind {
@@ -502,7 +567,7 @@ type ApiDeleteRequested struct {
 
 func (x *ApiDeleteRequested) Reset() {
 	*x = ApiDeleteRequested{}
-	mi := &file_journalet_v1_cluster_proto_msgTypes[6]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -514,7 +579,7 @@ func (x *ApiDeleteRequested) String() string {
 func (*ApiDeleteRequested) ProtoMessage() {}
 
 func (x *ApiDeleteRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_cluster_proto_msgTypes[6]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -527,7 +592,7 @@ func (x *ApiDeleteRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiDeleteRequested.ProtoReflect.Descriptor instead.
 func (*ApiDeleteRequested) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ApiDeleteRequested) GetUid() string {
@@ -566,7 +631,7 @@ type ApiDeleteFinished struct {
 
 func (x *ApiDeleteFinished) Reset() {
 	*x = ApiDeleteFinished{}
-	mi := &file_journalet_v1_cluster_proto_msgTypes[7]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -578,7 +643,7 @@ func (x *ApiDeleteFinished) String() string {
 func (*ApiDeleteFinished) ProtoMessage() {}
 
 func (x *ApiDeleteFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_cluster_proto_msgTypes[7]
+	mi := &file_journalet_v1_cluster_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -591,7 +656,7 @@ func (x *ApiDeleteFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiDeleteFinished.ProtoReflect.Descriptor instead.
 func (*ApiDeleteFinished) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_cluster_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ApiDeleteFinished) GetUid() string {
@@ -619,16 +684,20 @@ var File_journalet_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x1ajournalet/v1/cluster.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaa\x02\n" +
+	"\x1ajournalet/v1/cluster.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\x02\n" +
 	"\fNodeObserved\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12>\n" +
 	"\x06labels\x18\x02 \x03(\v2&.journalet.v1.NodeObserved.LabelsEntryR\x06labels\x12/\n" +
 	"\x06taints\x18\x03 \x03(\v2\x17.journalet.v1.NodeTaintR\x06taints\x12\x1b\n" +
 	"\tpod_cidrs\x18\x04 \x03(\tR\bpodCidrs\x12?\n" +
-	"\rother_machine\x18\x05 \x01(\v2\x1a.journalet.v1.OtherMachineR\fotherMachine\x1a9\n" +
+	"\rother_machine\x18\x05 \x01(\v2\x1a.journalet.v1.OtherMachineR\fotherMachine\x12'\n" +
+	"\x03ips\x18\x06 \x01(\v2\x15.journalet.v1.NodeIPsR\x03ips\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"`\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"A\n" +
+	"\aNodeIPs\x12\x1a\n" +
+	"\binternal\x18\x01 \x03(\tR\binternal\x12\x1a\n" +
+	"\bexternal\x18\x02 \x03(\tR\bexternal\"`\n" +
 	"\fOtherMachine\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x17\n" +
@@ -678,33 +747,35 @@ func file_journalet_v1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_journalet_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_journalet_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_journalet_v1_cluster_proto_goTypes = []any{
 	(CertificateKind)(0),          // 0: journalet.v1.CertificateKind
 	(*NodeObserved)(nil),          // 1: journalet.v1.NodeObserved
-	(*OtherMachine)(nil),          // 2: journalet.v1.OtherMachine
-	(*NodeTaint)(nil),             // 3: journalet.v1.NodeTaint
-	(*NodeRegistered)(nil),        // 4: journalet.v1.NodeRegistered
-	(*ApiServerContact)(nil),      // 5: journalet.v1.ApiServerContact
-	(*CertificateChanged)(nil),    // 6: journalet.v1.CertificateChanged
-	(*ApiDeleteRequested)(nil),    // 7: journalet.v1.ApiDeleteRequested
-	(*ApiDeleteFinished)(nil),     // 8: journalet.v1.ApiDeleteFinished
-	nil,                           // 9: journalet.v1.NodeObserved.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*NodeIPs)(nil),               // 2: journalet.v1.NodeIPs
+	(*OtherMachine)(nil),          // 3: journalet.v1.OtherMachine
+	(*NodeTaint)(nil),             // 4: journalet.v1.NodeTaint
+	(*NodeRegistered)(nil),        // 5: journalet.v1.NodeRegistered
+	(*ApiServerContact)(nil),      // 6: journalet.v1.ApiServerContact
+	(*CertificateChanged)(nil),    // 7: journalet.v1.CertificateChanged
+	(*ApiDeleteRequested)(nil),    // 8: journalet.v1.ApiDeleteRequested
+	(*ApiDeleteFinished)(nil),     // 9: journalet.v1.ApiDeleteFinished
+	nil,                           // 10: journalet.v1.NodeObserved.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
 }
 var file_journalet_v1_cluster_proto_depIdxs = []int32{
-	9,  // 0: journalet.v1.NodeObserved.labels:type_name -> journalet.v1.NodeObserved.LabelsEntry
-	3,  // 1: journalet.v1.NodeObserved.taints:type_name -> journalet.v1.NodeTaint
-	2,  // 2: journalet.v1.NodeObserved.other_machine:type_name -> journalet.v1.OtherMachine
-	2,  // 3: journalet.v1.NodeRegistered.other_machine:type_name -> journalet.v1.OtherMachine
-	0,  // 4: journalet.v1.CertificateChanged.kind:type_name -> journalet.v1.CertificateKind
-	10, // 5: journalet.v1.CertificateChanged.not_before:type_name -> google.protobuf.Timestamp
-	10, // 6: journalet.v1.CertificateChanged.not_after:type_name -> google.protobuf.Timestamp
-	7,  // [7:7] is the sub-list for method output_type
-	7,  // [7:7] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	10, // 0: journalet.v1.NodeObserved.labels:type_name -> journalet.v1.NodeObserved.LabelsEntry
+	4,  // 1: journalet.v1.NodeObserved.taints:type_name -> journalet.v1.NodeTaint
+	3,  // 2: journalet.v1.NodeObserved.other_machine:type_name -> journalet.v1.OtherMachine
+	2,  // 3: journalet.v1.NodeObserved.ips:type_name -> journalet.v1.NodeIPs
+	3,  // 4: journalet.v1.NodeRegistered.other_machine:type_name -> journalet.v1.OtherMachine
+	0,  // 5: journalet.v1.CertificateChanged.kind:type_name -> journalet.v1.CertificateKind
+	11, // 6: journalet.v1.CertificateChanged.not_before:type_name -> google.protobuf.Timestamp
+	11, // 7: journalet.v1.CertificateChanged.not_after:type_name -> google.protobuf.Timestamp
+	8,  // [8:8] is the sub-list for method output_type
+	8,  // [8:8] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_cluster_proto_init() }
@@ -718,7 +789,7 @@ func file_journalet_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_cluster_proto_rawDesc), len(file_journalet_v1_cluster_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

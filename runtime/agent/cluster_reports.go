@@ -55,6 +55,7 @@ func (a *agent) newReports(cl *client.Client, synced func(time.Duration)) *repor
 	r.status = podstatus.New(podstatus.Options{
 		Desired: r.desired, Object: func(uid string) *corev1.Pod { return r.objects.Get(types.UID(uid)) },
 		Mirror: func(static *corev1.Pod) *corev1.Pod { return r.mirrors.Mirror(static) },
+		Pods:   a.podUIDs,
 		Listed: func() bool { return r.objects.Listed() }, Inspected: func(uid string) bool { return a.pleg.Inspected(uid) },
 		Patch: func(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error) {
 			return client.Patch(ctx, cl, client.Pods, namespace, name, types.StrategicMergePatchType, patch, "status")
@@ -75,7 +76,7 @@ func (a *agent) newReports(cl *client.Client, synced func(time.Duration)) *repor
 		Delete: r.delete, Changed: r.status.Seen, Log: a.log,
 	})
 	r.events = events.New(events.Options{
-		NodeName: a.facts.NodeName, RootDir: a.cfg.RootDir,
+		NodeName: a.facts.NodeName, RootDir: a.cfg.RootDir, HostIPs: a.facts.HostIPs,
 		Manifest: func(digest string) (*corev1.Pod, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), reportTimeout)
 			defer cancel()
@@ -95,6 +96,15 @@ func (a *agent) newReports(cl *client.Client, synced func(time.Duration)) *repor
 		Returned: cl.Returned, Last: func() uint64 { return a.bus.Opening().Last }, Log: a.log,
 	})
 	return r
+}
+
+// podUIDs returns the UIDs of all pods of the node.
+func (a *agent) podUIDs() []string {
+	var all []string
+	for _, ref := range a.host.Refs(journaletv1.ActorKind_ACTOR_KIND_POD) {
+		all = append(all, ref.ID)
+	}
+	return all
 }
 
 func (r *reports) delete(ctx context.Context, namespace, name string, uid types.UID) error {

@@ -234,7 +234,7 @@ func (a *agent) criOptions() cri.Options {
 	options := cri.Options{
 		Conn: a.conn, Node: a.facts.NodeName, Owner: a.owner(), Manifest: a.manifests.Get, Hash: pod.ContainerHash,
 		PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
-		HostIPs: a.facts.HostIPs, ClusterDNS: a.cfg.ClusterDNS, ClusterDomain: a.cfg.ClusterDomain,
+		HostIPs: a.facts.HostIPs, NodeIPs: a.nodeIPs, ClusterDNS: a.cfg.ClusterDNS, ClusterDomain: a.cfg.ClusterDomain,
 		ResolvConf: a.cfg.ResolvConf, SeccompDefault: a.cfg.SeccompDefault,
 		SandboxSeccomp: a.sandboxSeccomp(), SeccompRoot: filepath.Join(a.cfg.RootDir, "seccomp"),
 		CPUQuota: a.cfg.CgroupCPUQuota(), SingleProcessOOMKill: a.cfg.SingleProcessOOMKill,

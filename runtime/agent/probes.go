@@ -12,7 +12,7 @@ import (
 // newProbes creates the driver that runs probes.
 func (a *agent) newProbes() *probe.Driver {
 	return probe.New(probe.Options{
-		Conn: a.conn, Manifest: a.manifests.Get, HostIPs: a.facts.HostIPs, Log: a.log,
+		Conn: a.conn, Manifest: a.manifests.Get, HostIPs: a.hostIPs, Log: a.log,
 		Redact: a.manifests.Redact, Reaper: a.reaper,
 		Sink: func(ctx context.Context, r *journaletv1.ProbeResult) error {
 			e := messages.NewEvent(r)

@@ -245,5 +245,6 @@ func (a *agent) nodeView() pod.Node {
 			name = n
 		}
 	})
-	return pod.Node{HostIPs: a.facts.HostIPs, RuntimeName: name}
+	ips, _ := a.nodeIPs() // without one the status has none
+	return pod.Node{HostIPs: ips, RuntimeName: name}
 }

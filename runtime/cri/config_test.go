@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -88,6 +89,34 @@ func TestEnvironmentReadsPodFieldsAndEarlierVariables(t *testing.T) {
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "X", ValueFrom: field("status.phase")}}
 	if _, _, err := testDriver().environment(t.Context(), in, &expand.Budget{}); err == nil {
 		t.Error("status.phase must be refused")
+	}
+}
+
+// In a cluster pods get the addresses of the Node. Without one their containers wait, as by a kubelet.
+func TestHostIPIsTheNodesWhereItHasOne(t *testing.T) {
+	pod := testPod(func(p *corev1.Pod) {
+		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "H", ValueFrom: &corev1.EnvVarSource{
+			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.hostIP"}}}}
+	})
+	in, d := containerInput{pod: pod, container: &pod.Spec.Containers[0]}, testDriver()
+	ips, missing := []string{"198.51.100.7"}, error(nil)
+	d.opts.NodeIPs = func() ([]string, error) { return ips, missing }
+	on := &call{Driver: d, pod: pod}
+	pod.Spec.HostNetwork = true
+	envs, _, err := d.environment(t.Context(), in, &expand.Budget{})
+	if err != nil || string(envs[0].GetValue()) != ips[0] {
+		t.Errorf("%v, %v", envs, err)
+	}
+	if got := on.podIPs(pod, nil, nil); !reflect.DeepEqual(got, ips) {
+		t.Errorf("a pod on the node's network is at %q", got)
+	}
+	ips, missing = nil, errors.New("no address yet")
+	_, _, err = d.environment(t.Context(), in, &expand.Budget{})
+	if f := (*failure)(nil); !errors.As(err, &f) || !f.retryable || !strings.Contains(f.message, "no address yet") {
+		t.Errorf("without an address: %v", err)
+	}
+	if got := on.podIPs(pod, nil, nil); !reflect.DeepEqual(got, d.opts.HostIPs) {
+		t.Errorf("without an address of the Node a pod on its network is at %q", got)
 	}
 }
 

@@ -169,9 +169,20 @@ func (c *call) podIPs(pod *corev1.Pod, requested, sandbox []string) []string {
 	case len(requested) > 0:
 		return requested
 	case pod.Spec.HostNetwork:
+		if ips, err := c.nodeIPs(); err == nil {
+			return ips
+		}
 		return c.opts.HostIPs
 	}
 	return sandbox
+}
+
+// nodeIPs returns the addresses that pods get as the node's.
+func (d *Driver) nodeIPs() ([]string, error) {
+	if d.opts.NodeIPs == nil {
+		return d.opts.HostIPs, nil
+	}
+	return d.opts.NodeIPs()
 }
 
 // checkSandbox returns the addresses of a sandbox. It fails unless the sandbox is ready for containers.

@@ -77,8 +77,10 @@ type Options struct {
 	// Hash is the kubelet's container hash, in hex.
 	Hash func(*corev1.Container) string
 
-	// HostIPs are the node's addresses, the primary one first.
+	// HostIPs are the machine's addresses, the primary one first: the pods' addresses follow its family. NodeIPs returns
+	// those that pods get as the node's, or why they are not known. Nil: HostIPs.
 	HostIPs []string
+	NodeIPs func() ([]string, error)
 	// ClusterDNS and ClusterDomain are for DNS policy ClusterFirst. Without servers, it uses the host's resolver file.
 	ClusterDNS    []string
 	ClusterDomain string

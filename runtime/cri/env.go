@@ -49,7 +49,10 @@ func (d *Driver) serviceEnv(ctx context.Context, pod *corev1.Pod) (map[string]st
 
 // downward returns what variables may read of the pod and its node.
 func (d *Driver) downward(in containerInput) downward.Pod {
-	pod := downward.Pod{Pod: in.pod, Node: d.opts.Node, HostIPs: d.opts.HostIPs, PodIPs: in.podIPs}
+	pod := downward.Pod{Pod: in.pod, Node: d.opts.Node, PodIPs: in.podIPs}
+	if pod.HostIPs, pod.NoHostIP = d.nodeIPs(); pod.NoHostIP != nil {
+		pod.NoHostIP = retryable(journaletv1.CallError_CALL_ERROR_CONFIG, pod.NoHostIP.Error())
+	}
 	if d.opts.Allocatable != nil {
 		pod.Allocatable = downward.WithPodLimits(d.opts.Allocatable(), in.pod)
 	}

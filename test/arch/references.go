@@ -47,7 +47,7 @@ var theirs = strings.Fields(`
 	            RestartingAllContainers SyncTerminatingPod SystemCriticalPriority UnexpectedAdmissionError
 	            ValidatePodResize ValidatePodUpdate
             CheckLimitsForResolvConf EvictionThresholdMet FailedCreatePodContainer FailedNodeDeclaredFeaturesCheck
-            FailedPodSandBoxStatus FailedValidation HostIPsIPFamilyMismatch
+            FailedPodSandBoxStatus FailedValidation
             InvalidImageID KubeletSetupFailed PossibleMemoryBackedVolumesOnDisk SystemOOM
             SuccessfulAttachVolume SuccessfulMountVolume
 	Kubernetes: AllocationResultsMaxSize DriverNameMaxLength ResourceSlices

@@ -45,6 +45,8 @@ type deriver struct {
 	eviction journaletv1.EvictionStage
 	bootID   string
 	other    *journaletv1.OtherMachine // that reports itself as this Node, too
+	hostIP   string                    // the machine's first address; empty: none
+	families string                    // the message of the last mismatch of families; empty: there is none
 	out      []draft
 	rec      *journaletv1.Record
 }

@@ -35,9 +35,11 @@ const (
 // reasonLost reports events that were lost. It is sent whatever the rules against floods say.
 const reasonLost = "EventsLost"
 
-// Options configure a Driver. All but Returned, Cursor, Clock and Log must be set.
+// Options configure a Driver. All but HostIPs, Returned, Cursor, Clock and Log must be set.
 type Options struct {
 	NodeName, RootDir string
+	// HostIPs are the addresses that the agent has found on its machine, or was given; the first one counts.
+	HostIPs []string
 	// Manifest returns the manifest with a digest.
 	Manifest func(digest string) (*corev1.Pod, error)
 	// Create creates an event, Patch changes one by a JSON merge patch. Errors are those of apimachinery.
@@ -103,8 +105,12 @@ func New(o Options) *Driver {
 	if o.Clock == nil {
 		o.Clock = clock.Real{}
 	}
+	derived := newDeriver(o.Manifest)
+	if len(o.HostIPs) > 0 {
+		derived.hostIP = o.HostIPs[0]
+	}
 	return &Driver{
-		opts: o, deriver: newDeriver(o.Manifest), spam: newCorrelator(), calls: map[string]*journaletv1.CallRequested{},
+		opts: o, deriver: derived, spam: newCorrelator(), calls: map[string]*journaletv1.CallRequested{},
 		stored: make(chan struct{}, 1), added: make(chan struct{}, 1),
 	}
 }

@@ -10,7 +10,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	corev1 "k8s.io/api/core/v1"
+	netutils "k8s.io/utils/net"
 
+	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/actors/pressure"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/history/describe"
@@ -62,6 +64,24 @@ func (d *deriver) agent(e *journaletv1.Event) {
 				o.GetMachineId(), o.GetBootId(), o.GetAddress()))
 		}
 		d.other = o
+		d.familiesOf(k.NodeObserved)
+	}
+}
+
+// familiesOf derives the event of a Node whose first address is of another family than the machine's, by which the
+// addresses of pods are ordered. The kubelet has it with each status of each pod; one of the Node says it once.
+func (d *deriver) familiesOf(o *journaletv1.NodeObserved) {
+	ips, _ := node.HostIPs(o)
+	before := d.families
+	d.families = ""
+	if len(ips) == 0 || d.hostIP == "" || netutils.IsIPv6String(ips[0]) == netutils.IsIPv6String(d.hostIP) {
+		return
+	}
+	d.families = fmt.Sprintf("Kubelet detected an IPv%s node IP (%s), but the cloud provider selected an IPv%s node IP "+
+		"(%s); pass an explicit `--node-ip` to kubelet to fix this.",
+		netutils.IPFamilyOfString(d.hostIP), d.hostIP, netutils.IPFamilyOfString(ips[0]), ips[0])
+	if d.families != before {
+		d.node(corev1.EventTypeWarning, "HostIPsIPFamilyMismatch", d.families)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 // emitted returns the events of a journal, one a line.
 func emitted(j *journal, of func(string) (*corev1.Pod, error)) string {
 	d := newDeriver(of)
+	d.hostIP = "10.0.0.1"
 	var out []string
 	for _, rec := range j.records {
 		for _, e := range d.derive(rec) {
@@ -292,6 +293,26 @@ func TestOtherMachinesOfThisNameHaveEvents(t *testing.T) {
 		conflict + "\n" + conflict
 	if got := emitted(j, manifest); got != want {
 		t.Errorf("events\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A cloud provider that gives the Node addresses of another family is reported once, and again after it was in order.
+func TestAddressesOfAnotherFamilyHaveAnEvent(t *testing.T) {
+	j := newJournal()
+	for _, ip := range []string{"10.0.0.9", "fd00::1", "fd00::1", "10.0.0.1", "fd00::2", ""} {
+		o := &journaletv1.NodeObserved{Uid: "node-uid", Ips: &journaletv1.NodeIPs{}}
+		if ip != "" {
+			o.Ips.Internal = []string{ip}
+		}
+		j.add(messages.Node, true, o)
+	}
+	var want []string
+	for _, ip := range []string{"fd00::1", "fd00::2"} {
+		want = append(want, "Node Warning HostIPsIPFamilyMismatch Kubelet detected an IPv4 node IP (10.0.0.1), but the "+
+			"cloud provider selected an IPv6 node IP ("+ip+"); pass an explicit `--node-ip` to kubelet to fix this.")
+	}
+	if got := emitted(j, manifest); got != strings.Join(want, "\n") {
+		t.Errorf("events\n%s\nwant\n%s", got, strings.Join(want, "\n"))
 	}
 }
 

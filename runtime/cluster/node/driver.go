@@ -80,7 +80,9 @@ type Driver struct {
 	inspect bool
 	world   World
 
+	// observed is what was recorded last; stored is what is stored of that, which other drivers have seen or see next.
 	observed   *journaletv1.NodeObserved
+	stored     *journaletv1.NodeObserved
 	registered types.UID
 	gone       time.Time     // since when there is no Node, after there was one
 	deletedUID types.UID     // of that one
@@ -118,7 +120,7 @@ func (d *Driver) Seed(last *journaletv1.NodeObserved, shuttingDown bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if last != nil {
-		d.observed = last
+		d.observed, d.stored = last, last
 	}
 	d.world.ShuttingDown = d.world.ShuttingDown || shuttingDown
 }
@@ -179,6 +181,10 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 		d.change(func() { d.inspect, d.urgent = true, true })
 	case *journaletv1.Event_ShutdownSignaled:
 		d.change(func() { d.world.ShuttingDown, d.urgent = k.ShutdownSignaled.GetActive(), true })
+	case *journaletv1.Event_NodeObserved:
+		d.mu.Lock()
+		d.stored = k.NodeObserved
+		d.mu.Unlock()
 	case *journaletv1.Event_ImagesObserved:
 		d.change(func() { d.inspect, d.lazy = true, true })
 	}
@@ -390,6 +396,9 @@ func (d *Driver) record(ctx context.Context) error {
 	if d.node != nil {
 		now.OtherMachine = d.others.present(d.opts.Monotonic())
 	}
+	if foreign(d.node, &d.opts.Settings.Machine) {
+		now.Ips = d.observed.GetIps() // those in its status are not this machine's
+	}
 	known := d.node != nil || d.synced
 	same := d.observed != nil && proto.Equal(now, d.observed)
 	before := d.observed.GetOtherMachine()
@@ -413,18 +422,6 @@ func (d *Driver) record(ctx context.Context) error {
 	d.observed = now
 	d.mu.Unlock()
 	return nil
-}
-
-// observation returns what is recorded of a Node.
-func observation(n *corev1.Node) *journaletv1.NodeObserved {
-	if n == nil {
-		return &journaletv1.NodeObserved{}
-	}
-	out := &journaletv1.NodeObserved{Uid: string(n.UID), Labels: n.Labels, PodCidrs: n.Spec.PodCIDRs}
-	for _, t := range n.Spec.Taints {
-		out.Taints = append(out.Taints, &journaletv1.NodeTaint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
-	}
-	return out
 }
 
 // Node returns the Node that the API server has shown last; nil: there is none. It is not to be changed.

@@ -108,6 +108,7 @@ func TestReportAfterAChangeIsJittered(t *testing.T) {
 func TestNodeThatWasRecordedIsNotRecordedAgain(t *testing.T) {
 	w := newWorld(t, Options{Register: true})
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: defaultLabels(&w.driver.opts.Settings)}}
+	setAddresses(n, &w.driver.opts.Settings)
 	w.api.Create("nodes", n)
 	w.driver.Seed(observation(w.node()), false)
 	w.run()

@@ -35,6 +35,12 @@ func (o *others) show(n *corev1.Node, machine *Machine, now time.Time) {
 	}
 }
 
+// foreign reports whether the status of a Node is of another machine, or of another boot.
+func foreign(n *corev1.Node, machine *Machine) bool {
+	return n != nil && n.Status.NodeInfo.BootID != "" && machine.BootID != "" &&
+		n.Status.NodeInfo.BootID != machine.BootID
+}
+
 // present returns the other machine that reports itself as this Node; nil: none does.
 func (o *others) present(now time.Time) *journaletv1.OtherMachine {
 	if o.last == nil || now.Sub(o.seen) >= otherFor {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -85,6 +86,11 @@ func TestTwoMachinesOfOneNameAreReportedOnce(t *testing.T) {
 			reports = append(reports, o.GetMachineId()+" "+o.GetBootId()+" "+o.GetAddress())
 		}
 	}
+	w.driver.mu.Lock()
+	if ips := w.driver.observed.GetIps().GetInternal(); !slices.Equal(ips, []string{"10.0.0.1"}) {
+		t.Errorf("the addresses that count are %q", ips)
+	}
+	w.driver.mu.Unlock()
 	if len(reports) != 1 || reports[0] != "m theirs 6.6.6.6" {
 		t.Errorf("recorded %q, want the other machine once", reports)
 	}

@@ -64,6 +64,8 @@ type Options struct {
 	// 0 and its UID as a precondition. Errors are those of apimachinery.
 	Patch  func(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error)
 	Delete func(ctx context.Context, namespace, name string, uid types.UID) error
+	// Pods returns the UIDs of all pods of the node: their status has the Node's addresses. Nil: there are none.
+	Pods func() []string
 	// Inspected reports whether what the runtime had of a pod when the agent started was observed. Nil: always.
 	Inspected func(uid string) bool
 	// Turn waits for the turn of one request under the client's limit, an urgent one before others, and gives up with an
@@ -98,6 +100,8 @@ type Driver struct {
 	// refused is the last refusal that was logged, by UID.
 	refused map[string]string
 	phases  map[string]journaletv1.PodPhase
+	// hostIPs are the addresses of the Node that statuses have, as far as a record has them.
+	hostIPs []string
 }
 
 type answer struct {
@@ -112,6 +116,9 @@ func New(o Options) *Driver {
 	}
 	if o.Inspected == nil {
 		o.Inspected = func(string) bool { return true }
+	}
+	if o.Pods == nil {
+		o.Pods = func() []string { return nil }
 	}
 	if o.Turn == nil {
 		o.Turn = func(ctx context.Context, _ bool, _ <-chan struct{}) (context.Context, bool, error) {

@@ -64,6 +64,7 @@ func run(t *testing.T, workers int, test func(*world)) {
 				return Desired{}, ErrNoPod
 			},
 			Inspected: func(string) bool { return !w.uninspected.Load() },
+			Pods:      func() []string { return []string{"u0", "u1"} },
 			Patch:     w.patch, Delete: w.delete, Returned: func() <-chan struct{} { return w.back() },
 			Synced: func(took time.Duration) {
 				w.mu.Lock()
@@ -212,6 +213,42 @@ func TestQuickChangesAreOnePatchAndExitsGoAtOnce(t *testing.T) {
 		w.d.Stored(exit("u"))
 		synctest.Wait()
 		w.requests(t, "200ms patch Running u", "1.1s patch Failed u")
+	})
+}
+
+// As with a kubelet, whose next status of each pod has them.
+func TestOtherAddressesOfTheNodeAreInTheStatusOfAllPods(t *testing.T) {
+	run(t, 2, func(w *world) {
+		observed := func(ip string, labels map[string]string) {
+			w.d.Stored(&journaletv1.Record{Actor: messages.Node.Proto(), Body: &journaletv1.Record_Fact{
+				Fact: messages.NewEvent(&journaletv1.NodeObserved{
+					Uid: "n", Labels: labels, Ips: &journaletv1.NodeIPs{Internal: []string{ip}},
+				}),
+			}})
+			for _, uid := range []string{"u0", "u1"} {
+				w.mu.Lock()
+				w.wanted[uid] = Desired{MayRun: true, View: &corev1.Pod{Status: corev1.PodStatus{
+					Phase: corev1.PodRunning, HostIP: ip, HostIPs: []corev1.HostIP{{IP: ip}},
+				}}}
+				w.mu.Unlock()
+			}
+			<-time.After(time.Minute)
+		}
+		w.start(2)
+		<-time.After(time.Minute)
+		before := len(w.all())
+		observed("192.0.2.1", nil)
+		if got := len(w.all()) - before; got != 2 {
+			t.Errorf("%d statuses with the first address", got)
+		}
+		observed("192.0.2.1", map[string]string{"a": "b"})
+		if got := len(w.all()) - before; got != 2 {
+			t.Errorf("%d statuses after a change of labels", got)
+		}
+		observed("192.0.2.2", nil)
+		if got := len(w.all()) - before; got != 4 {
+			t.Errorf("%d statuses after a change of the address", got)
+		}
 	})
 }
 

@@ -233,8 +233,9 @@ func keep(in Input, to *corev1.PodStatus) {
 	}
 }
 
-// addresses keeps addresses that the pod has lost by its end, fixes those of a pod in the node's network, and orders
-// the rest: the node's first family comes first, one address of each.
+// addresses keeps addresses that the pod has lost by its end, fixes those of a pod in the node's network, and leaves
+// one of each family of the rest, in the order in which the runtime's were observed: variables of the pod have the
+// same, whatever family a cloud provider gives the Node first.
 func addresses(in Input, to *corev1.PodStatus) {
 	is := in.Is
 	if to.HostIP == "" {
@@ -254,7 +255,7 @@ func addresses(in Input, to *corev1.PodStatus) {
 		}
 		to.PodIPs = first
 	case !in.View.Spec.HostNetwork:
-		to.PodIPs = ordered(to.PodIPs, family(to.HostIP))
+		to.PodIPs = oneOfEach(to.PodIPs)
 	}
 	to.PodIP = ""
 	if len(to.PodIPs) > 0 {
@@ -270,14 +271,11 @@ func family(ip string) utilnet.IPFamily {
 	return utilnet.IPv4
 }
 
-func ordered(ips []corev1.PodIP, first utilnet.IPFamily) (out []corev1.PodIP) {
-	second := utilnet.IPv6
-	if first == utilnet.IPv6 {
-		second = utilnet.IPv4
-	}
-	for _, want := range []utilnet.IPFamily{first, second} {
-		if i := slices.IndexFunc(ips, func(ip corev1.PodIP) bool { return family(ip.IP) == want }); i >= 0 {
-			out = append(out, ips[i])
+// oneOfEach returns the first address of each family.
+func oneOfEach(ips []corev1.PodIP) (out []corev1.PodIP) {
+	for _, ip := range ips {
+		if !slices.ContainsFunc(out, func(o corev1.PodIP) bool { return family(o.IP) == family(ip.IP) }) {
+			out = append(out, ip)
 		}
 	}
 	return out

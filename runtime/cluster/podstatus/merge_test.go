@@ -145,10 +145,10 @@ var merges = []merge{
 			podIPs: [{ip: 10.0.0.9}], podIP: 10.0.0.9, hostIP: 192.0.2.1, hostIPs: [{ip: 192.0.2.1}]}`,
 	},
 	{
-		name: "addresses are in the order of the node's", mayRun: true,
+		name: "one address of each family, in the order of the pod's, whatever the Node's", mayRun: true,
 		is:   `{phase: Pending}`,
 		view: `{phase: Running, hostIP: "2001:db8::1", podIPs: [{ip: 10.0.0.1}, {ip: "fd00::1"}, {ip: 10.0.0.2}]}`,
-		want: `{phase: Running, hostIP: "2001:db8::1", podIPs: [{ip: "fd00::1"}, {ip: 10.0.0.1}], podIP: "fd00::1"}`,
+		want: `{phase: Running, hostIP: "2001:db8::1", podIPs: [{ip: 10.0.0.1}, {ip: "fd00::1"}], podIP: 10.0.0.1}`,
 	},
 	{
 		name: "addresses of the node's network are fixed, but for a second family", mayRun: true,

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -13,6 +14,9 @@ import (
 func (d *Driver) Stored(rec *journaletv1.Record) {
 	ref := messages.RefOf(rec.GetActor())
 	if ref.Kind != journaletv1.ActorKind_ACTOR_KIND_POD {
+		if o := rec.GetFact().GetNodeObserved(); o != nil {
+			d.nodeObserved(o)
+		}
 		for _, e := range rec.GetStep().GetDecisions() {
 			if k := e.GetPodForgotten(); k != nil {
 				d.forget(k.GetUid())
@@ -46,6 +50,21 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 		}
 	}
 	d.mark(ref.ID, urgent)
+}
+
+// nodeObserved marks all pods if the addresses of their node are others than before.
+func (d *Driver) nodeObserved(o *journaletv1.NodeObserved) {
+	ips, _ := node.HostIPs(o)
+	d.mu.Lock()
+	same := slices.Equal(ips, d.hostIPs)
+	d.hostIPs = ips
+	d.mu.Unlock()
+	if same {
+		return
+	}
+	for _, uid := range d.opts.Pods() {
+		d.mark(uid, false)
+	}
 }
 
 // dropDelete drops the intent to delete a pod that is gone: nobody waits for its outcome.

@@ -234,7 +234,7 @@ var fields = map[action][]string{
 		"SessionStarted.command", "SessionStarted.session_id", "UncordonRequested.client",
 		"AdmissionRequested.unsupported", "ApiDeleteFinished.message", "ApiPod.unsupported", "ApiServerContact.message",
 		"CertificateChanged.message", "CertificateChanged.request", "NodeObserved.labels", "NodeObserved.pod_cidrs",
-		"RuntimeConfig.pod_cidr", "UpdateRuntimeConfig.pod_cidr",
+		"RuntimeConfig.pod_cidr", "UpdateRuntimeConfig.pod_cidr", "NodeIPs.external", "NodeIPs.internal",
 		"NodeTaint.key", "NodeTaint.value", "ContainerExcess.request", "ContainerExcess.used", "ThresholdMet.quantity",
 		"OomKillObserved.process",
 		"ClaimDevice.cdi_devices", "ClaimDeviceHealth.message",

@@ -2,6 +2,8 @@ package describe
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -50,6 +52,9 @@ func nodeObserved(n *journaletv1.NodeObserved) string {
 			s += ", "
 		}
 		s += t.GetKey() + ":" + t.GetEffect()
+	}
+	if ips := slices.Concat(n.GetIps().GetInternal(), n.GetIps().GetExternal()); len(ips) > 0 {
+		s += "; its addresses are " + strings.Join(ips, ", ")
 	}
 	if o := n.GetOtherMachine(); o != nil {
 		s += "; " + otherMachine(o) + " reports itself as this Node, too"

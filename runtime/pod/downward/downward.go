@@ -19,8 +19,9 @@ type Pod struct {
 	*corev1.Pod
 	// Node replaces a nodeName that the manifest does not set.
 	Node string
-	// HostIPs and PodIPs are addresses, the primary one first.
+	// HostIPs and PodIPs are addresses, the primary one first. NoHostIP is why the first are not known.
 	HostIPs, PodIPs []string
+	NoHostIP        error
 	// Allocatable replaces the limits of CPU, memory and ephemeral storage that a container does not set.
 	Allocatable corev1.ResourceList
 }
@@ -55,9 +56,9 @@ func (p Pod) Field(path string) (string, error) {
 	case "spec.serviceAccountName":
 		return p.Spec.ServiceAccountName, nil
 	case "status.hostIP":
-		return first(p.HostIPs), nil
+		return first(p.HostIPs), p.NoHostIP
 	case "status.hostIPs":
-		return strings.Join(p.HostIPs, ","), nil
+		return strings.Join(p.HostIPs, ","), p.NoHostIP
 	case "status.podIP":
 		return first(p.PodIPs), nil
 	case "status.podIPs":

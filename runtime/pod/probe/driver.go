@@ -32,8 +32,9 @@ type Options struct {
 	Conn grpc.ClientConnInterface
 	// Manifest returns the pod with this manifest digest.
 	Manifest func(ctx context.Context, digest string) (*corev1.Pod, error)
-	// HostIPs are the node's addresses. Probes of pods on the host's network use the first one.
-	HostIPs []string
+	// HostIPs returns the node's addresses, each time a probe runs. Probes of pods on the host's network use the first
+	// one. Nil: it has none.
+	HostIPs func() []string
 	// Sink receives every changed result and each probe's first warning, from several goroutines, but for one probe in
 	// sequence. After an error the next run reports the result again.
 	Sink func(context.Context, *journaletv1.ProbeResult) error
@@ -126,6 +127,9 @@ func New(o Options) *Driver {
 	}
 	if o.SlowWorkers <= 0 {
 		o.SlowWorkers = SlowWorkers
+	}
+	if o.HostIPs == nil {
+		o.HostIPs = func() []string { return nil }
 	}
 	if o.Clock == nil {
 		o.Clock = clock.Real{}

@@ -485,3 +485,18 @@ func TestTerminatedPodIsForgotten(t *testing.T) {
 		}
 	})
 }
+
+// A probe of a pod on the node's network follows the node's address, without another setting of the probe.
+func TestProbeOnTheNodesNetworkDialsTheAddressThatTheNodeHasNow(t *testing.T) {
+	now := []string{"192.0.2.1", "2001:db8::1"}
+	d := New(Options{
+		Conn: newWorld(), Manifest: newWorld().manifest, Sink: newWorld().sink, HostIPs: func() []string { return now },
+	})
+	on, off := target{node: true}, target{host: "10.0.0.1"}
+	same(t, "on the node", d.resolve(on).host, "192.0.2.1")
+	now = []string{"198.51.100.7"}
+	same(t, "after a change", d.resolve(on).host, "198.51.100.7")
+	same(t, "in a network of its own", d.resolve(off).host, "10.0.0.1")
+	now = nil
+	same(t, "without an address", d.resolve(on).host, "")
+}

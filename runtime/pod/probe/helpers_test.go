@@ -92,7 +92,7 @@ func (w *world) sink(_ context.Context, r *journaletv1.ProbeResult) error {
 // driver returns a driver in this world. It does nothing before start.
 func (w *world) driver() *Driver {
 	return New(Options{
-		Conn: w, Manifest: w.manifest, Sink: w.sink, HostIPs: []string{"192.0.2.1"},
+		Conn: w, Manifest: w.manifest, Sink: w.sink, HostIPs: func() []string { return []string{"192.0.2.1"} },
 		Observe: func(r Run) { w.mu.Lock(); w.observed = append(w.observed, r); w.mu.Unlock() },
 		Forget:  func(_, name, _ string) { w.mu.Lock(); w.forgot = append(w.forgot, name); w.mu.Unlock() },
 	})

@@ -138,7 +138,7 @@ func (d *Driver) setProbes(at containerKey, s *setting, pod *corev1.Pod) {
 		return
 	}
 	d.names[at.uid] = podName{pod.Namespace, pod.Name}
-	t := target{container: c, host: d.host(pod, s.set)}
+	t := target{container: c, node: pod.Spec.HostNetwork, host: first(s.set.GetPodIps())}
 	old, now := d.probes[at], map[journaletv1.ProbeKind]*probe{}
 	for _, kind := range s.set.GetKinds() {
 		spec := specOf(c, kind)
@@ -202,12 +202,16 @@ func (d *Driver) firstWait(p *probe, s *setting) time.Duration {
 	return time.Duration(h.Sum64() % uint64(p.period))
 }
 
-// host returns the address of probes that name no host.
-func (d *Driver) host(pod *corev1.Pod, s *journaletv1.ProbesSet) string {
-	ips := s.GetPodIps()
-	if pod.Spec.HostNetwork {
-		ips = d.opts.HostIPs
+// resolve returns a target with the address of now: a pod on the node's network is where the node is, whose
+// addresses may change.
+func (d *Driver) resolve(t target) target {
+	if t.node {
+		t.host = first(d.opts.HostIPs())
 	}
+	return t
+}
+
+func first(ips []string) string {
 	if len(ips) == 0 {
 		return ""
 	}

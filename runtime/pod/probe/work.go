@@ -24,10 +24,11 @@ const (
 	logUnknownAfter = 3
 )
 
-// target is the container and address of a probe.
+// target is the container and address of a probe; node means that the address is the node's.
 type target struct {
 	container *corev1.Container
 	host      string
+	node      bool
 }
 
 // outcome is the outcome of one attempt, with the kubelet's four results. A warning is a success with a message.
@@ -88,6 +89,7 @@ func (d *Driver) runOnce(ctx context.Context, p *probe) (took time.Duration, don
 	p.cancel = cancel
 	t := p.target
 	d.mu.Unlock()
+	t = d.resolve(t)
 	began := d.clock.Now()
 	late := began.Sub(p.due)
 	out := d.try(ctx, p, t)
