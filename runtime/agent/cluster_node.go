@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"maps"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,10 +25,8 @@ func (a *agent) newClusterNode(c *cluster) *node.Driver {
 		Addresses: a.facts.HostIPs, MaxImages: int(l.MaxImages), Machine: node.ReadMachine("/"),
 	}
 	s.Machine.SwapBytes = a.facts.SwapBytes
-	if a.cfg.NodeIP != "" {
-		s.NodeIPs = strings.Split(a.cfg.NodeIP, ",")
-		copy(s.NodeIPs, a.facts.HostIPs) // in the form of the API
-	}
+	s.NodeIPs = a.cfg.GivenNodeIPs()
+	s.ByFamily = a.cfg.NodeIP != "" && len(s.NodeIPs) == 0
 	if a.cfg.EnableServer {
 		s.Port = a.cfg.Server.Port
 	}

@@ -178,7 +178,8 @@ type Config struct {
 
 	// HostnameOverride is the node's name; empty: the host's.
 	HostnameOverride string
-	// NodeIP is the node's address, or an IPv4 and an IPv6 one separated by a comma; empty: the host's.
+	// NodeIP is the node's address, or an IPv4 and an IPv6 one separated by a comma; 0.0.0.0 or ::: the host's, preferably
+	// of that family; empty: the host's, preferably of IPv4.
 	NodeIP     string
 	NodeLabels map[string]string
 	// MaxPods bounds the pods, and PodsPerCore those for each CPU; a PodsPerCore of 0 is no bound.
@@ -387,7 +388,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"maximum number of concurrent start calls; 1 serializes all calls to the runtime")
 	fs.StringVar(&c.HostnameOverride, "hostname-override", c.HostnameOverride,
 		"name of this node instead of the host name")
-	fs.StringVar(&c.NodeIP, "node-ip", c.NodeIP, "address of this node, or an IPv4 and an IPv6 one separated by a comma")
+	fs.StringVar(&c.NodeIP, "node-ip", c.NodeIP, "address of this node, or an IPv4 and an IPv6 one separated by "+
+		"a comma; 0.0.0.0 or :: prefers that family among the host's addresses")
 	fs.StringToStringVar(&c.NodeLabels, "node-labels", c.NodeLabels, "labels of this node, key=value separated by commas")
 	fs.Int32Var(&c.MaxPods, "max-pods", c.MaxPods, "maximum number of pods")
 	c.addReservedFlags(fs)

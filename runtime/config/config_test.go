@@ -257,7 +257,10 @@ func TestContradictionsAndValuesOutOfBoundsAreRejected(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"--journal-sync", "never"}, {"--cri-concurrency", "0"}, {"--hostname-override", "a_b"}, {"--node-ip", "127.0.0.1"},
-		{"--node-ip", "10.0.0.1,10.0.0.2"}, {"--node-labels", "a b=c"}, {"--bus-listen", "4222"}, {"--root-dir", "/"},
+		{"--node-ip", "10.0.0.1,10.0.0.2"}, {"--node-ip", "::,10.0.0.1"},
+		{"--node-ip", "0.0.0.0,::"},
+		{"--node-ip", "::ffff:127.0.0.1"}, {"--node-ip", "ff02::1"}, {"--node-ip", "node.example"},
+		{"--node-ip", "10.0.0.1,"}, {"--node-labels", "a b=c"}, {"--bus-listen", "4222"}, {"--root-dir", "/"},
 		{"--bus-listen", ":4222"}, {"--bus-listen", "127.0.0.1:4222", "--bus-tls-cert-file", "/c"},
 		{"--bus-tls-cert-file", "/c", "--bus-tls-private-key-file", "/k"},
 		{"--static-pod-path", ""}, {"--config", "/no/such/file"}, {"--config-dir", "/no/such/dir"},
@@ -332,11 +335,17 @@ func networkOf(named, routed string, addrs ...net.Addr) network {
 			}
 			return ips
 		},
-		byRoute: func() (net.IP, error) {
-			if routed == "" {
+		byRoute: func(unspecified net.IP) (net.IP, error) {
+			all := strings.Fields(routed)
+			if len(all) == 0 {
 				return nil, errors.New("no default route")
 			}
-			return net.ParseIP(routed), nil
+			for _, s := range all {
+				if ip := net.ParseIP(s); (ip.To4() != nil) == (unspecified.To4() != nil) {
+					return ip, nil
+				}
+			}
+			return net.ParseIP(all[0]), nil
 		},
 	}
 }
@@ -346,17 +355,43 @@ func TestNodeAddressIsThatOfItsNameThenOfTheDefaultRoute(t *testing.T) {
 	for _, s := range []string{"127.0.0.1/8", "172.17.0.1/16", "10.0.0.5/24", "2001:db8::1/64", "2001:db8::2/64"} {
 		addrs = append(addrs, addr(t, s))
 	}
-	for _, one := range []struct{ named, routed, want string }{
-		{"", "", "172.17.0.1 2001:db8::1"},
-		{"", "10.0.0.5", "10.0.0.5 2001:db8::1"},
-		{"127.0.1.1", "10.0.0.5", "10.0.0.5 2001:db8::1"},
-		{"198.51.100.7", "10.0.0.5", "10.0.0.5 2001:db8::1"},
-		{"2001:db8::2 10.0.0.5", "172.17.0.1", "10.0.0.5 2001:db8::1"},
-		{"2001:db8::2", "10.0.0.5", "2001:db8::2 172.17.0.1"},
+	for _, one := range []struct{ flag, named, routed, want string }{
+		{"", "", "", "172.17.0.1 2001:db8::1"},
+		{"", "", "10.0.0.5", "10.0.0.5 2001:db8::1"},
+		{"", "127.0.1.1", "10.0.0.5", "10.0.0.5 2001:db8::1"},
+		{"", "198.51.100.7", "10.0.0.5", "10.0.0.5 2001:db8::1"},
+		{"", "2001:db8::2 10.0.0.5", "172.17.0.1", "10.0.0.5 2001:db8::1"},
+		{"", "2001:db8::2", "10.0.0.5", "2001:db8::2 172.17.0.1"},
+		{"0.0.0.0", "2001:db8::2 10.0.0.5", "172.17.0.1", "10.0.0.5 2001:db8::1"},
+		{"0.0.0.0", "", "2001:db8::2 10.0.0.5", "10.0.0.5 2001:db8::1"},
+		{"::", "", "", "2001:db8::1 172.17.0.1"},
+		{"::", "10.0.0.5 2001:db8::2", "10.0.0.5", "2001:db8::2 172.17.0.1"},
+		{"::", "", "10.0.0.5 2001:db8::2", "2001:db8::2 172.17.0.1"},
+		{"::", "10.0.0.5", "2001:db8::2", "10.0.0.5 2001:db8::1"},
+		{"2001:db8::9,10.0.0.9", "10.0.0.5", "10.0.0.5", "2001:db8::9 10.0.0.9"},
 	} {
-		ips, err := Defaults().hostIPs("node", networkOf(one.named, one.routed, addrs...))
+		c := Defaults()
+		c.NodeIP = one.flag
+		ips, err := c.hostIPs("node", networkOf(one.named, one.routed, addrs...))
 		if got := strings.Join(ips, " "); err != nil || got != one.want {
-			t.Errorf("name %q, route %q: addresses %s, %v; want %s", one.named, one.routed, got, err, one.want)
+			t.Errorf("--node-ip %q, name %q, route %q: addresses %s, %v; want %s", one.flag, one.named, one.routed, got, err,
+				one.want)
+		}
+	}
+}
+
+func TestAddressesAreGivenUnlessTheFlagNamesAFamily(t *testing.T) {
+	for flag, want := range map[string]string{
+		"": "", "::": "", "0.0.0.0": "", "::ffff:0.0.0.0": "", "192.0.2.1": "192.0.2.1",
+		"2001:DB8:0::1, 192.0.2.1": "2001:db8::1 192.0.2.1",
+	} {
+		c := Defaults()
+		c.NodeIP = flag
+		if errs := c.validateNode(); len(errs) > 0 {
+			t.Errorf("--node-ip %q: %v", flag, errs)
+		}
+		if got := strings.Join(c.GivenNodeIPs(), " "); got != want {
+			t.Errorf("--node-ip %q gives %q, want %q", flag, got, want)
 		}
 	}
 }

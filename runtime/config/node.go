@@ -76,7 +76,7 @@ func (c *Config) NodeFacts() (*NodeFacts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the node's address: %w; is the network up?", err)
 	}
-	f, err := c.nodeFacts("/", host, network{addrs, lookUp, utilnet.ChooseHostInterface})
+	f, err := c.nodeFacts("/", host, network{addrs, lookUp, utilnet.ResolveBindAddress})
 	if err != nil {
 		return nil, err
 	}
@@ -146,8 +146,8 @@ type network struct {
 	addrs []net.Addr
 	// lookUp resolves a name.
 	lookUp func(name string) []net.IP
-	// byRoute returns the address of the interface with the default route.
-	byRoute func() (net.IP, error)
+	// byRoute returns the address of the interface with the default route, preferably of the family of 0.0.0.0 or ::.
+	byRoute func(unspecified net.IP) (net.IP, error)
 }
 
 // lookUpTimeout bounds the resolution of the node's name: a start must not wait for a name server.
@@ -163,25 +163,43 @@ func lookUp(name string) []net.IP {
 	return ips
 }
 
+// GivenNodeIPs returns the addresses that --node-ip gives, in the form of the API; none if it names a family only.
+func (c *Config) GivenNodeIPs() []string {
+	ips, err := parseNodeIPs(c.NodeIP)
+	if err != nil || len(ips) == 1 && ips[0].IsUnspecified() {
+		return nil
+	}
+	return texts(ips)
+}
+
+func texts(ips []netip.Addr) []string {
+	var out []string
+	for _, ip := range ips {
+		out = append(out, ip.String())
+	}
+	return out
+}
+
 // hostIPs returns the configured addresses. Without one, it returns the address of the node's name, else of the default
-// route, as the kubelet does, else of the first interface; after it the first one of the other family.
+// route, as the kubelet does, else of the first interface; after it the first one of the other family. IPv4 is
+// preferred, unless --node-ip is ::.
 func (c *Config) hostIPs(name string, n network) ([]string, error) {
 	ips, err := parseNodeIPs(c.NodeIP)
 	if err != nil {
 		return nil, err
 	}
-	if len(ips) == 0 {
-		ips = n.choose(name)
+	switch {
+	case len(ips) == 0:
+		ips = n.choose(name, netip.IPv4Unspecified())
+	case ips[0].IsUnspecified():
+		ips = n.choose(name, ips[0])
 	}
-	var out []string
-	for _, ip := range ips {
-		out = append(out, ip.String())
-	}
-	return out, nil
+	return texts(ips), nil
 }
 
-// choose returns the primary address and the first one of the other family.
-func (n network) choose(name string) []netip.Addr {
+// choose returns the primary address, preferably of the family of an unspecified one, and the first one of the other
+// family. An address of the node's name comes before that of the default route, whatever its family.
+func (n network) choose(name string, unspecified netip.Addr) []netip.Addr {
 	var own []netip.Addr
 	for _, a := range n.addrs {
 		if at, ok := a.(*net.IPNet); ok {
@@ -190,12 +208,12 @@ func (n network) choose(name string) []netip.Addr {
 			}
 		}
 	}
-	found := fourFirst(n.lookUp(name))
-	if ip, err := n.byRoute(); err == nil {
-		found = append(found, fourFirst([]net.IP{ip})...)
+	found := preferring(unspecified, n.lookUp(name))
+	if ip, err := n.byRoute(unspecified.AsSlice()); err == nil {
+		found = append(found, preferring(unspecified, []net.IP{ip})...)
 	}
 	found = slices.DeleteFunc(found, func(ip netip.Addr) bool { return !slices.Contains(own, ip) })
-	slices.SortStableFunc(own, byFamily)
+	slices.SortStableFunc(own, byFamily(unspecified))
 	all := append(found, own...)
 	if len(all) == 0 {
 		return nil
@@ -208,20 +226,27 @@ func (n network) choose(name string) []netip.Addr {
 	return all[:1]
 }
 
-// fourFirst returns addresses with those of IPv4 first.
-func fourFirst(ips []net.IP) []netip.Addr {
+// preferring returns addresses with those of one family first.
+func preferring(family netip.Addr, ips []net.IP) []netip.Addr {
 	var out []netip.Addr
 	for _, ip := range ips {
 		if a, ok := netip.AddrFromSlice(ip); ok {
 			out = append(out, a.Unmap())
 		}
 	}
-	slices.SortStableFunc(out, byFamily)
+	slices.SortStableFunc(out, byFamily(family))
 	return out
 }
 
-// byFamily orders IPv4 before IPv6.
-func byFamily(a, b netip.Addr) int { return a.BitLen() - b.BitLen() }
+// byFamily orders one family before the other.
+func byFamily(first netip.Addr) func(a, b netip.Addr) int {
+	return func(a, b netip.Addr) int {
+		if first.Is4() {
+			return a.BitLen() - b.BitLen()
+		}
+		return b.BitLen() - a.BitLen()
+	}
+}
 
 func (c *Config) capacity(root string) (Capacity, error) {
 	var out Capacity

@@ -255,7 +255,7 @@ func (c *Config) validateNode() []error {
 		c.validateLock())
 }
 
-// parseNodeIPs parses one address, or one of each family.
+// parseNodeIPs parses one address, or one of each family. A single one may be 0.0.0.0 or ::, which name a family.
 func parseNodeIPs(s string) ([]netip.Addr, error) {
 	if s == "" {
 		return nil, nil
@@ -263,10 +263,14 @@ func parseNodeIPs(s string) ([]netip.Addr, error) {
 	var out []netip.Addr
 	for _, text := range strings.Split(s, ",") {
 		a, err := netip.ParseAddr(strings.TrimSpace(text))
-		if err != nil || a.IsMulticast() || a.IsUnspecified() || a.IsLoopback() || a.Zone() != "" {
+		if err != nil || a.IsMulticast() || a.Unmap().IsLoopback() || a.Zone() != "" {
 			return nil, fmt.Errorf("--node-ip: %q is not an address that others can reach", text)
 		}
 		out = append(out, a.Unmap())
+	}
+	if len(out) > 1 && slices.ContainsFunc(out, netip.Addr.IsUnspecified) {
+		return nil, fmt.Errorf("--node-ip: found %q; 0.0.0.0 and :: name the family of an address that is to be found, "+
+			"which only one can be: pass one of them alone, or two addresses", s)
 	}
 	if len(out) > 2 || len(out) == 2 && out[0].Is4() == out[1].Is4() {
 		return nil, fmt.Errorf("--node-ip: found %q, want one address, or one IPv4 and one IPv6 address", s)

@@ -38,8 +38,10 @@ type Settings struct {
 	// ProviderID is its spec.providerID. External means that a cloud controller initializes it.
 	ProviderID string
 	External   bool
-	// NodeIPs are the addresses that were given by flag, Addresses those that were found or given.
+	// NodeIPs are the addresses that were given by flag, Addresses those that were found or given. ByFamily means that the
+	// flag has named a family only: the first address found stands until a cloud controller sets one.
 	NodeIPs, Addresses []string
+	ByFamily           bool
 	// MaxImages bounds the images of the status; -1: no bound.
 	MaxImages int
 	// Port is that of the server that the API server calls; 0: there is none.
@@ -245,14 +247,9 @@ func setAddresses(n *corev1.Node, s *Settings) {
 	if s.External && len(n.Status.Addresses) > 0 {
 		return // the cloud controller's
 	}
-	ips := s.Addresses
-	switch {
-	case s.External:
-		ips = s.NodeIPs
-	case len(s.NodeIPs) > 0:
-		ips = s.NodeIPs
-	case len(ips) > 1:
-		ips = ips[:1] // as the kubelet: two addresses are given, not found
+	ips := s.NodeIPs
+	if len(ips) == 0 && (!s.External || s.ByFamily) {
+		ips = s.Addresses[:min(len(s.Addresses), 1)] // as the kubelet: two addresses are given, not found
 	}
 	out := make([]corev1.NodeAddress, 0, len(ips)+1)
 	for _, ip := range ips {
