@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -14,7 +16,7 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) {
 	for _, e := range in.Events {
 		switch k := e.Body.GetKind().(type) {
 		case *journaletv1.Event_AdmissionRequested:
-			a.decideAdmission(e, k.AdmissionRequested, emit)
+			a.decideRequest(k.AdmissionRequested, e.Manifest, emit)
 		case *journaletv1.Event_PodFinished:
 			a.admitNext(emit)
 			a.admitPending(emit)
@@ -31,6 +33,7 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) {
 			a.admitPending(emit)
 			a.confirmOrphans(emit)
 		}
+		a.decideReads(e, emit)
 		a.decideDrain(e, emit)
 		a.decidePressure(e, emit)
 		a.decideDevices(e, emit)
@@ -47,19 +50,23 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) {
 	}
 }
 
-// decideAdmission decides on a new request. A pod that can never run here is rejected at once, and every pod while the
-// machine shuts down. A pod whose name is taken waits until the holder has finished, one of a drained node until the
-// end of the drain.
-func (a *Actor) decideAdmission(e actors.Event, q *journaletv1.AdmissionRequested, emit actors.Emit) {
+// decideRequest decides on a new request, or on one for which the Node was read. A pod that can never run here is
+// rejected at once, and every pod while the machine shuts down. A pod whose name is taken waits until the holder has
+// finished, one of a drained node until the end of the drain.
+func (a *Actor) decideRequest(q *journaletv1.AdmissionRequested, manifest *corev1.Pod, emit actors.Emit) {
 	if underWay(a.state.GetShutdown()) {
 		emit(rejected(q, shuttingDown))
 		return
 	}
-	if r := a.underPressure(q, e.Manifest); r != nil {
+	if r := a.underPressure(q, manifest); r != nil {
 		emit(rejected(q, r))
 		return
 	}
-	if r := a.cannotRun(e.Manifest, q); r != nil {
+	if r := a.cannotRun(manifest, q); r != nil {
+		if a.mayBeStale(manifest, q, r) {
+			a.requestNode(q.GetUid(), emit)
+			return
+		}
 		emit(rejected(q, r))
 		return
 	}

@@ -8,8 +8,8 @@
 // It decides AdmissionDecided, AdmissionDeferred, ResizeDecided, AdmissionPendingPreemption and
 // ResizePendingPreemption (they terminate pods of lower priority), UidGranted, UidDeferred, OrphanConfirmed,
 // SharedCpusDecided, PodEvictionDecided, PodReadmitted, DrainProgressed, NodePressureDecided, EvictionProgressed,
-// PodReclaimRequested, ImageReclaimRequested, DeviceCapacityDecided, DeviceHealthDecided and
-// PreferredDevicesRequested, and CallRequested for the pod CIDR that the runtime is given.
+// PodReclaimRequested, ImageReclaimRequested, DeviceCapacityDecided, DeviceHealthDecided, PreferredDevicesRequested and
+// NodeReadRequested, and CallRequested for the pod CIDR that the runtime is given.
 //
 // An incarnation of a pod is admitted once: a restart of the agent requests no admission again. This package does not
 // know what runs. Start with decide.go, then preempt.go, exclusive.go, drain.go, pressure.go, devices.go and

@@ -44,10 +44,13 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_SharedCpusDecided:
 		a.evolveShared(k.SharedCpusDecided)
 	case *journaletv1.Event_NodeObserved:
-		s.Node = k.NodeObserved
+		if k.NodeObserved.GetFailure() == "" {
+			s.Node = k.NodeObserved
+		}
 	case *journaletv1.Event_CallRequested:
 		s.PodCidr = k.CallRequested.GetUpdateRuntimeConfig().GetPodCidr()
 	}
+	a.evolveReads(e)
 	fired := actors.FoldTimer(s.Timers, e)
 	a.evolveSources(e)
 	a.evolveDrain(e, fired)
@@ -180,6 +183,7 @@ func (a *Actor) dequeue(name, uid string) {
 	w.Requests = without(w.GetRequests(), uid)
 	delete(a.state.WaitsFor, uid)
 	delete(a.state.DeviceWaits, uid)
+	a.dropRead(uid)
 	if len(w.Requests) == 0 {
 		delete(a.state.Waiting, name)
 	}

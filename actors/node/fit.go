@@ -82,7 +82,7 @@ func (a *Actor) misfit(pod *corev1.Pod) *rejection {
 	c := a.state.GetConfig()
 	here := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.GetNodeName(), Labels: a.labels()}}
 	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(here); err != nil || !ok {
-		return failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+		return failed(reasonAffinity, "node(s) didn't match Pod's node affinity/selector")
 	}
 	if n := pod.Spec.NodeName; n != "" && n != c.GetNodeName() {
 		return failed("NodeName", "node(s) didn't match the requested node name")

@@ -119,7 +119,7 @@ func (a *Actor) candidates(priority int32, local bool) []Candidate {
 
 // admit admits a pod that belongs here, rejects it, or preempts others for it.
 func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) {
-	if a.awaitsPlugin(q, emit) {
+	if a.awaitsNode(q.GetUid()) || a.awaitsPlugin(q, emit) {
 		return
 	}
 	short := a.shortages(q.GetDemand(), a.usedAfterVictims())

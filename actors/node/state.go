@@ -18,13 +18,20 @@ type Actor struct {
 	// addresses and victims are derived from state. victims are the preempted pods that have not terminated.
 	addresses addresses
 	victims   map[string]bool
+	// requested are the manifests of requests that are not decided yet, by UID, as far as they were seen or resolved;
+	// answered are the pods for which the last NodeObserved was read.
+	requested map[string]*corev1.Pod
+	answered  []string
 }
 
 var _ actors.Decider = (*Actor)(nil)
 
 // New returns the decider. No pod is admitted yet.
 func New() *Actor {
-	return &Actor{state: withMaps(new(journaletv1.NodeState)), addresses: addresses{}, victims: map[string]bool{}}
+	return &Actor{
+		state: withMaps(new(journaletv1.NodeState)), addresses: addresses{}, victims: map[string]bool{},
+		requested: map[string]*corev1.Pod{},
+	}
 }
 
 func withMaps(s *journaletv1.NodeState) *journaletv1.NodeState {
@@ -75,6 +82,7 @@ func (a *Actor) Restore(b []byte) error {
 	}
 	a.state = withMaps(s)
 	a.addresses, a.victims = addressesOf(a.state), victimsOf(a.state)
+	a.requested, a.answered = map[string]*corev1.Pod{}, nil
 	return nil
 }
 
@@ -88,11 +96,26 @@ func victimsOf(s *journaletv1.NodeState) map[string]bool {
 	return victims
 }
 
-// Digests is empty: the admission request holds the pod's demand.
-func (a *Actor) Digests() []string { return nil }
+// Digests are the manifests of pods that wait for a read of the Node. All others were decided on, as far as their
+// manifest matters, when they requested it.
+func (a *Actor) Digests() []string {
+	var all []string
+	for _, uid := range a.waitingFor(a.state.GetNodeReadId()) {
+		if q := a.waitingRequest(uid); q != nil {
+			all = append(all, q.GetDigest())
+		}
+	}
+	return all
+}
 
-// Resolve is never called.
-func (a *Actor) Resolve(string, *corev1.Pod) {}
+// Resolve takes a manifest that Digests names.
+func (a *Actor) Resolve(digest string, manifest *corev1.Pod) {
+	for _, uid := range a.waitingFor(a.state.GetNodeReadId()) {
+		if a.waitingRequest(uid).GetDigest() == digest {
+			a.requested[uid] = manifest
+		}
+	}
+}
 
 // Timers returns the timers that are set.
 func (a *Actor) Timers() *journaletv1.Timers { return a.state.GetTimers() }

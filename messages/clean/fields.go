@@ -130,6 +130,7 @@ var fields = map[class][]string{
 		"ContainerObservation.reason", "DevicesObserved.message", "DrainRequested.client",
 		"ImageRemovalRequested.client", "JournalDamaged.message", "KubeletState.problems", "LogRotated.message",
 		"ManifestProblem.field", "ManifestProblem.message", "ManifestProblem.pod", "ObjectRead.message",
+		"NodeObserved.failure",
 		"OperatorPullRequested.client", "PreferredDevicesRead.message", "ProbeResult.message", "Quarantined.message",
 		"ReadinessGateCondition.status", "RestartRequested.client", "RuntimeHealthChanged.message",
 		"SessionEnded.message", "SessionStarted.client", "SessionStarted.command", "StorageExceeded.message",

@@ -90,7 +90,12 @@ type NodeObserved struct {
 	// Another machine that reports itself as this Node, too, by its status. Unset: none is known.
 	OtherMachine *OtherMachine `protobuf:"bytes,5,opt,name=other_machine,json=otherMachine,proto3" json:"other_machine,omitempty"`
 	// Unset: not known, since an earlier version has recorded it.
-	Ips           *NodeIPs `protobuf:"bytes,6,opt,name=ips,proto3" json:"ips,omitempty"`
+	Ips *NodeIPs `protobuf:"bytes,6,opt,name=ips,proto3" json:"ips,omitempty"`
+	// NodeReadRequested.request_id of the newest request that it answers, with all before it: the Node was read after
+	// them. 0: none, the watch has shown it.
+	RequestId uint64 `protobuf:"varint,7,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Of an answer: why the Node could not be read, bounded. The rest is what was recorded before.
+	Failure       string `protobuf:"bytes,8,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -165,6 +170,20 @@ func (x *NodeObserved) GetIps() *NodeIPs {
 		return x.Ips
 	}
 	return nil
+}
+
+func (x *NodeObserved) GetRequestId() uint64 {
+	if x != nil {
+		return x.RequestId
+	}
+	return 0
+}
+
+func (x *NodeObserved) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
 }
 
 // NodeIPs are the IP addresses of a Node's status: of each type the first one of each family, in the order of the
@@ -684,14 +703,17 @@ var File_journalet_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x1ajournalet/v1/cluster.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\x02\n" +
+	"\x1ajournalet/v1/cluster.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8c\x03\n" +
 	"\fNodeObserved\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12>\n" +
 	"\x06labels\x18\x02 \x03(\v2&.journalet.v1.NodeObserved.LabelsEntryR\x06labels\x12/\n" +
 	"\x06taints\x18\x03 \x03(\v2\x17.journalet.v1.NodeTaintR\x06taints\x12\x1b\n" +
 	"\tpod_cidrs\x18\x04 \x03(\tR\bpodCidrs\x12?\n" +
 	"\rother_machine\x18\x05 \x01(\v2\x1a.journalet.v1.OtherMachineR\fotherMachine\x12'\n" +
-	"\x03ips\x18\x06 \x01(\v2\x15.journalet.v1.NodeIPsR\x03ips\x1a9\n" +
+	"\x03ips\x18\x06 \x01(\v2\x15.journalet.v1.NodeIPsR\x03ips\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\a \x01(\x04R\trequestId\x12\x18\n" +
+	"\afailure\x18\b \x01(\tR\afailure\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"A\n" +

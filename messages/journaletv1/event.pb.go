@@ -111,6 +111,7 @@ type Event struct {
 	//	*Event_PodReclaimRequested
 	//	*Event_ImageReclaimRequested
 	//	*Event_PreferredDevicesRequested
+	//	*Event_NodeReadRequested
 	//	*Event_DeviceCapacityDecided
 	//	*Event_DeviceHealthDecided
 	//	*Event_SharedCpusDecided
@@ -903,6 +904,15 @@ func (x *Event) GetPreferredDevicesRequested() *PreferredDevicesRequested {
 	return nil
 }
 
+func (x *Event) GetNodeReadRequested() *NodeReadRequested {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_NodeReadRequested); ok {
+			return x.NodeReadRequested
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetDeviceCapacityDecided() *DeviceCapacityDecided {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_DeviceCapacityDecided); ok {
@@ -1347,6 +1357,10 @@ type Event_PreferredDevicesRequested struct {
 	PreferredDevicesRequested *PreferredDevicesRequested `protobuf:"bytes,128,opt,name=preferred_devices_requested,json=preferredDevicesRequested,proto3,oneof"`
 }
 
+type Event_NodeReadRequested struct {
+	NodeReadRequested *NodeReadRequested `protobuf:"bytes,133,opt,name=node_read_requested,json=nodeReadRequested,proto3,oneof"`
+}
+
 type Event_DeviceCapacityDecided struct {
 	DeviceCapacityDecided *DeviceCapacityDecided `protobuf:"bytes,129,opt,name=device_capacity_decided,json=deviceCapacityDecided,proto3,oneof"`
 }
@@ -1562,6 +1576,8 @@ func (*Event_ImageReclaimRequested) isEvent_Kind() {}
 
 func (*Event_PreferredDevicesRequested) isEvent_Kind() {}
 
+func (*Event_NodeReadRequested) isEvent_Kind() {}
+
 func (*Event_DeviceCapacityDecided) isEvent_Kind() {}
 
 func (*Event_DeviceHealthDecided) isEvent_Kind() {}
@@ -1590,7 +1606,7 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/claims.proto\x1a\x1ajournalet/v1/cluster.proto\x1a\x1ajournalet/v1/devices.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/kind.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xe8@\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/claims.proto\x1a\x1ajournalet/v1/cluster.proto\x1a\x1ajournalet/v1/devices.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/kind.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xc6A\n" +
 	"\x05Event\x12O\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedB\fȰ&\x01а&\x03ذ&\x04H\x00R\fagentStarted\x12K\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedB\bȰ&\x01а&\x03H\x00R\fagentStopped\x12Q\n" +
@@ -1686,7 +1702,8 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\x13eviction_progressed\x18\\ \x01(\v2 .journalet.v1.EvictionProgressedB\fȰ&\x01а&\x02ذ&\x04H\x00R\x12evictionProgressed\x12a\n" +
 	"\x15pod_reclaim_requested\x18] \x01(\v2!.journalet.v1.PodReclaimRequestedB\bȰ&\x04а&\x02H\x00R\x13podReclaimRequested\x12g\n" +
 	"\x17image_reclaim_requested\x18^ \x01(\v2#.journalet.v1.ImageReclaimRequestedB\bȰ&\aа&\x02H\x00R\x15imageReclaimRequested\x12t\n" +
-	"\x1bpreferred_devices_requested\x18\x80\x01 \x01(\v2'.journalet.v1.PreferredDevicesRequestedB\bȰ&\x03а&\x02H\x00R\x19preferredDevicesRequested\x12h\n" +
+	"\x1bpreferred_devices_requested\x18\x80\x01 \x01(\v2'.journalet.v1.PreferredDevicesRequestedB\bȰ&\x03а&\x02H\x00R\x19preferredDevicesRequested\x12\\\n" +
+	"\x13node_read_requested\x18\x85\x01 \x01(\v2\x1f.journalet.v1.NodeReadRequestedB\bȰ&\x03а&\x02H\x00R\x11nodeReadRequested\x12h\n" +
 	"\x17device_capacity_decided\x18\x81\x01 \x01(\v2#.journalet.v1.DeviceCapacityDecidedB\bȰ&\x01а&\x02H\x00R\x15deviceCapacityDecided\x12f\n" +
 	"\x15device_health_decided\x18\x83\x01 \x01(\v2!.journalet.v1.DeviceHealthDecidedB\fȰ&\x04а&\x02ذ&\x04H\x00R\x13deviceHealthDecided\x12[\n" +
 	"\x13shared_cpus_decided\x18x \x01(\v2\x1f.journalet.v1.SharedCpusDecidedB\bȰ&\n" +
@@ -1799,18 +1816,19 @@ var file_journalet_v1_event_proto_goTypes = []any{
 	(*PodReclaimRequested)(nil),        // 80: journalet.v1.PodReclaimRequested
 	(*ImageReclaimRequested)(nil),      // 81: journalet.v1.ImageReclaimRequested
 	(*PreferredDevicesRequested)(nil),  // 82: journalet.v1.PreferredDevicesRequested
-	(*DeviceCapacityDecided)(nil),      // 83: journalet.v1.DeviceCapacityDecided
-	(*DeviceHealthDecided)(nil),        // 84: journalet.v1.DeviceHealthDecided
-	(*SharedCpusDecided)(nil),          // 85: journalet.v1.SharedCpusDecided
-	(*ImagePullDecided)(nil),           // 86: journalet.v1.ImagePullDecided
-	(*ImagesCollected)(nil),            // 87: journalet.v1.ImagesCollected
-	(*OperatorPullDecided)(nil),        // 88: journalet.v1.OperatorPullDecided
-	(*ImageRemovalDecided)(nil),        // 89: journalet.v1.ImageRemovalDecided
-	(*ImagesReclaimed)(nil),            // 90: journalet.v1.ImagesReclaimed
-	(*CallDispatched)(nil),             // 91: journalet.v1.CallDispatched
-	(*CallDropped)(nil),                // 92: journalet.v1.CallDropped
-	(*TimerSet)(nil),                   // 93: journalet.v1.TimerSet
-	(*TimerCleared)(nil),               // 94: journalet.v1.TimerCleared
+	(*NodeReadRequested)(nil),          // 83: journalet.v1.NodeReadRequested
+	(*DeviceCapacityDecided)(nil),      // 84: journalet.v1.DeviceCapacityDecided
+	(*DeviceHealthDecided)(nil),        // 85: journalet.v1.DeviceHealthDecided
+	(*SharedCpusDecided)(nil),          // 86: journalet.v1.SharedCpusDecided
+	(*ImagePullDecided)(nil),           // 87: journalet.v1.ImagePullDecided
+	(*ImagesCollected)(nil),            // 88: journalet.v1.ImagesCollected
+	(*OperatorPullDecided)(nil),        // 89: journalet.v1.OperatorPullDecided
+	(*ImageRemovalDecided)(nil),        // 90: journalet.v1.ImageRemovalDecided
+	(*ImagesReclaimed)(nil),            // 91: journalet.v1.ImagesReclaimed
+	(*CallDispatched)(nil),             // 92: journalet.v1.CallDispatched
+	(*CallDropped)(nil),                // 93: journalet.v1.CallDropped
+	(*TimerSet)(nil),                   // 94: journalet.v1.TimerSet
+	(*TimerCleared)(nil),               // 95: journalet.v1.TimerCleared
 }
 var file_journalet_v1_event_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.Event.agent_started:type_name -> journalet.v1.AgentStarted
@@ -1895,23 +1913,24 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	80, // 79: journalet.v1.Event.pod_reclaim_requested:type_name -> journalet.v1.PodReclaimRequested
 	81, // 80: journalet.v1.Event.image_reclaim_requested:type_name -> journalet.v1.ImageReclaimRequested
 	82, // 81: journalet.v1.Event.preferred_devices_requested:type_name -> journalet.v1.PreferredDevicesRequested
-	83, // 82: journalet.v1.Event.device_capacity_decided:type_name -> journalet.v1.DeviceCapacityDecided
-	84, // 83: journalet.v1.Event.device_health_decided:type_name -> journalet.v1.DeviceHealthDecided
-	85, // 84: journalet.v1.Event.shared_cpus_decided:type_name -> journalet.v1.SharedCpusDecided
-	86, // 85: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
-	87, // 86: journalet.v1.Event.images_collected:type_name -> journalet.v1.ImagesCollected
-	88, // 87: journalet.v1.Event.operator_pull_decided:type_name -> journalet.v1.OperatorPullDecided
-	89, // 88: journalet.v1.Event.image_removal_decided:type_name -> journalet.v1.ImageRemovalDecided
-	90, // 89: journalet.v1.Event.images_reclaimed:type_name -> journalet.v1.ImagesReclaimed
-	91, // 90: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
-	92, // 91: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
-	93, // 92: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
-	94, // 93: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
-	94, // [94:94] is the sub-list for method output_type
-	94, // [94:94] is the sub-list for method input_type
-	94, // [94:94] is the sub-list for extension type_name
-	94, // [94:94] is the sub-list for extension extendee
-	0,  // [0:94] is the sub-list for field type_name
+	83, // 82: journalet.v1.Event.node_read_requested:type_name -> journalet.v1.NodeReadRequested
+	84, // 83: journalet.v1.Event.device_capacity_decided:type_name -> journalet.v1.DeviceCapacityDecided
+	85, // 84: journalet.v1.Event.device_health_decided:type_name -> journalet.v1.DeviceHealthDecided
+	86, // 85: journalet.v1.Event.shared_cpus_decided:type_name -> journalet.v1.SharedCpusDecided
+	87, // 86: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
+	88, // 87: journalet.v1.Event.images_collected:type_name -> journalet.v1.ImagesCollected
+	89, // 88: journalet.v1.Event.operator_pull_decided:type_name -> journalet.v1.OperatorPullDecided
+	90, // 89: journalet.v1.Event.image_removal_decided:type_name -> journalet.v1.ImageRemovalDecided
+	91, // 90: journalet.v1.Event.images_reclaimed:type_name -> journalet.v1.ImagesReclaimed
+	92, // 91: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
+	93, // 92: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
+	94, // 93: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
+	95, // 94: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
+	95, // [95:95] is the sub-list for method output_type
+	95, // [95:95] is the sub-list for method input_type
+	95, // [95:95] is the sub-list for extension type_name
+	95, // [95:95] is the sub-list for extension extendee
+	0,  // [0:95] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_event_proto_init() }
@@ -2014,6 +2033,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_PodReclaimRequested)(nil),
 		(*Event_ImageReclaimRequested)(nil),
 		(*Event_PreferredDevicesRequested)(nil),
+		(*Event_NodeReadRequested)(nil),
 		(*Event_DeviceCapacityDecided)(nil),
 		(*Event_DeviceHealthDecided)(nil),
 		(*Event_SharedCpusDecided)(nil),

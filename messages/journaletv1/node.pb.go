@@ -588,6 +588,63 @@ func (x *AdmissionDecided) GetSharedCpus() string {
 	return ""
 }
 
+// NodeReadRequested requests that the Node is read from the API server: a pod would be rejected for the Node's labels
+// alone, which the watch of the Node may show later than the watch of pods shows the pod. It is always answered, by
+// NodeObserved.
+type NodeReadRequested struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// From 1; it grows with each request.
+	RequestId uint64 `protobuf:"varint,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// The pod that waits for the answer.
+	Uid           string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeReadRequested) Reset() {
+	*x = NodeReadRequested{}
+	mi := &file_journalet_v1_node_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeReadRequested) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeReadRequested) ProtoMessage() {}
+
+func (x *NodeReadRequested) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeReadRequested.ProtoReflect.Descriptor instead.
+func (*NodeReadRequested) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *NodeReadRequested) GetRequestId() uint64 {
+	if x != nil {
+		return x.RequestId
+	}
+	return 0
+}
+
+func (x *NodeReadRequested) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
 // SharedCpusDecided reports the CPUs of all containers that have none alone.
 type SharedCpusDecided struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -601,7 +658,7 @@ type SharedCpusDecided struct {
 
 func (x *SharedCpusDecided) Reset() {
 	*x = SharedCpusDecided{}
-	mi := &file_journalet_v1_node_proto_msgTypes[3]
+	mi := &file_journalet_v1_node_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -613,7 +670,7 @@ func (x *SharedCpusDecided) String() string {
 func (*SharedCpusDecided) ProtoMessage() {}
 
 func (x *SharedCpusDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[3]
+	mi := &file_journalet_v1_node_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -626,7 +683,7 @@ func (x *SharedCpusDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedCpusDecided.ProtoReflect.Descriptor instead.
 func (*SharedCpusDecided) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{3}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SharedCpusDecided) GetCpus() string {
@@ -660,7 +717,7 @@ type AdmissionDeferred struct {
 
 func (x *AdmissionDeferred) Reset() {
 	*x = AdmissionDeferred{}
-	mi := &file_journalet_v1_node_proto_msgTypes[4]
+	mi := &file_journalet_v1_node_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -672,7 +729,7 @@ func (x *AdmissionDeferred) String() string {
 func (*AdmissionDeferred) ProtoMessage() {}
 
 func (x *AdmissionDeferred) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[4]
+	mi := &file_journalet_v1_node_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -685,7 +742,7 @@ func (x *AdmissionDeferred) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmissionDeferred.ProtoReflect.Descriptor instead.
 func (*AdmissionDeferred) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AdmissionDeferred) GetUid() string {
@@ -738,7 +795,7 @@ type AdmissionPendingPreemption struct {
 
 func (x *AdmissionPendingPreemption) Reset() {
 	*x = AdmissionPendingPreemption{}
-	mi := &file_journalet_v1_node_proto_msgTypes[5]
+	mi := &file_journalet_v1_node_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -750,7 +807,7 @@ func (x *AdmissionPendingPreemption) String() string {
 func (*AdmissionPendingPreemption) ProtoMessage() {}
 
 func (x *AdmissionPendingPreemption) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[5]
+	mi := &file_journalet_v1_node_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -763,7 +820,7 @@ func (x *AdmissionPendingPreemption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmissionPendingPreemption.ProtoReflect.Descriptor instead.
 func (*AdmissionPendingPreemption) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AdmissionPendingPreemption) GetUid() string {
@@ -827,7 +884,7 @@ type ResizeDecided struct {
 
 func (x *ResizeDecided) Reset() {
 	*x = ResizeDecided{}
-	mi := &file_journalet_v1_node_proto_msgTypes[6]
+	mi := &file_journalet_v1_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -839,7 +896,7 @@ func (x *ResizeDecided) String() string {
 func (*ResizeDecided) ProtoMessage() {}
 
 func (x *ResizeDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[6]
+	mi := &file_journalet_v1_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -852,7 +909,7 @@ func (x *ResizeDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeDecided.ProtoReflect.Descriptor instead.
 func (*ResizeDecided) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ResizeDecided) GetUid() string {
@@ -920,7 +977,7 @@ type ResizePendingPreemption struct {
 
 func (x *ResizePendingPreemption) Reset() {
 	*x = ResizePendingPreemption{}
-	mi := &file_journalet_v1_node_proto_msgTypes[7]
+	mi := &file_journalet_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -932,7 +989,7 @@ func (x *ResizePendingPreemption) String() string {
 func (*ResizePendingPreemption) ProtoMessage() {}
 
 func (x *ResizePendingPreemption) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[7]
+	mi := &file_journalet_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -945,7 +1002,7 @@ func (x *ResizePendingPreemption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizePendingPreemption.ProtoReflect.Descriptor instead.
 func (*ResizePendingPreemption) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ResizePendingPreemption) GetUid() string {
@@ -1010,7 +1067,7 @@ type UidGranted struct {
 
 func (x *UidGranted) Reset() {
 	*x = UidGranted{}
-	mi := &file_journalet_v1_node_proto_msgTypes[8]
+	mi := &file_journalet_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1079,7 @@ func (x *UidGranted) String() string {
 func (*UidGranted) ProtoMessage() {}
 
 func (x *UidGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[8]
+	mi := &file_journalet_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1035,7 +1092,7 @@ func (x *UidGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidGranted.ProtoReflect.Descriptor instead.
 func (*UidGranted) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UidGranted) GetUid() string {
@@ -1073,7 +1130,7 @@ type UidDeferred struct {
 
 func (x *UidDeferred) Reset() {
 	*x = UidDeferred{}
-	mi := &file_journalet_v1_node_proto_msgTypes[9]
+	mi := &file_journalet_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1085,7 +1142,7 @@ func (x *UidDeferred) String() string {
 func (*UidDeferred) ProtoMessage() {}
 
 func (x *UidDeferred) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[9]
+	mi := &file_journalet_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1098,7 +1155,7 @@ func (x *UidDeferred) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidDeferred.ProtoReflect.Descriptor instead.
 func (*UidDeferred) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UidDeferred) GetUid() string {
@@ -1141,7 +1198,7 @@ type OrphanConfirmed struct {
 
 func (x *OrphanConfirmed) Reset() {
 	*x = OrphanConfirmed{}
-	mi := &file_journalet_v1_node_proto_msgTypes[10]
+	mi := &file_journalet_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1153,7 +1210,7 @@ func (x *OrphanConfirmed) String() string {
 func (*OrphanConfirmed) ProtoMessage() {}
 
 func (x *OrphanConfirmed) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[10]
+	mi := &file_journalet_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1166,7 +1223,7 @@ func (x *OrphanConfirmed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanConfirmed.ProtoReflect.Descriptor instead.
 func (*OrphanConfirmed) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *OrphanConfirmed) GetUid() string {
@@ -1206,7 +1263,7 @@ type PodEvictionDecided struct {
 
 func (x *PodEvictionDecided) Reset() {
 	*x = PodEvictionDecided{}
-	mi := &file_journalet_v1_node_proto_msgTypes[11]
+	mi := &file_journalet_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1218,7 +1275,7 @@ func (x *PodEvictionDecided) String() string {
 func (*PodEvictionDecided) ProtoMessage() {}
 
 func (x *PodEvictionDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[11]
+	mi := &file_journalet_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1231,7 +1288,7 @@ func (x *PodEvictionDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodEvictionDecided.ProtoReflect.Descriptor instead.
 func (*PodEvictionDecided) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PodEvictionDecided) GetUid() string {
@@ -1301,7 +1358,7 @@ type PodReadmitted struct {
 
 func (x *PodReadmitted) Reset() {
 	*x = PodReadmitted{}
-	mi := &file_journalet_v1_node_proto_msgTypes[12]
+	mi := &file_journalet_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1313,7 +1370,7 @@ func (x *PodReadmitted) String() string {
 func (*PodReadmitted) ProtoMessage() {}
 
 func (x *PodReadmitted) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[12]
+	mi := &file_journalet_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1326,7 +1383,7 @@ func (x *PodReadmitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodReadmitted.ProtoReflect.Descriptor instead.
 func (*PodReadmitted) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PodReadmitted) GetUid() string {
@@ -1351,7 +1408,7 @@ type DrainProgressed struct {
 
 func (x *DrainProgressed) Reset() {
 	*x = DrainProgressed{}
-	mi := &file_journalet_v1_node_proto_msgTypes[13]
+	mi := &file_journalet_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1363,7 +1420,7 @@ func (x *DrainProgressed) String() string {
 func (*DrainProgressed) ProtoMessage() {}
 
 func (x *DrainProgressed) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[13]
+	mi := &file_journalet_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1376,7 +1433,7 @@ func (x *DrainProgressed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainProgressed.ProtoReflect.Descriptor instead.
 func (*DrainProgressed) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DrainProgressed) GetWaitingFor() []string {
@@ -1418,7 +1475,7 @@ type PressureObserved struct {
 
 func (x *PressureObserved) Reset() {
 	*x = PressureObserved{}
-	mi := &file_journalet_v1_node_proto_msgTypes[14]
+	mi := &file_journalet_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1430,7 +1487,7 @@ func (x *PressureObserved) String() string {
 func (*PressureObserved) ProtoMessage() {}
 
 func (x *PressureObserved) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[14]
+	mi := &file_journalet_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1443,7 +1500,7 @@ func (x *PressureObserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PressureObserved.ProtoReflect.Descriptor instead.
 func (*PressureObserved) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PressureObserved) GetThresholds() []*ThresholdMet {
@@ -1503,7 +1560,7 @@ type ThresholdMet struct {
 
 func (x *ThresholdMet) Reset() {
 	*x = ThresholdMet{}
-	mi := &file_journalet_v1_node_proto_msgTypes[15]
+	mi := &file_journalet_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +1572,7 @@ func (x *ThresholdMet) String() string {
 func (*ThresholdMet) ProtoMessage() {}
 
 func (x *ThresholdMet) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[15]
+	mi := &file_journalet_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1528,7 +1585,7 @@ func (x *ThresholdMet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThresholdMet.ProtoReflect.Descriptor instead.
 func (*ThresholdMet) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ThresholdMet) GetSignal() string {
@@ -1625,7 +1682,7 @@ type PodUsage struct {
 
 func (x *PodUsage) Reset() {
 	*x = PodUsage{}
-	mi := &file_journalet_v1_node_proto_msgTypes[16]
+	mi := &file_journalet_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1637,7 +1694,7 @@ func (x *PodUsage) String() string {
 func (*PodUsage) ProtoMessage() {}
 
 func (x *PodUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[16]
+	mi := &file_journalet_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1650,7 +1707,7 @@ func (x *PodUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodUsage.ProtoReflect.Descriptor instead.
 func (*PodUsage) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PodUsage) GetUid() string {
@@ -1723,7 +1780,7 @@ type ContainerExcess struct {
 
 func (x *ContainerExcess) Reset() {
 	*x = ContainerExcess{}
-	mi := &file_journalet_v1_node_proto_msgTypes[17]
+	mi := &file_journalet_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1735,7 +1792,7 @@ func (x *ContainerExcess) String() string {
 func (*ContainerExcess) ProtoMessage() {}
 
 func (x *ContainerExcess) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[17]
+	mi := &file_journalet_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1748,7 +1805,7 @@ func (x *ContainerExcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerExcess.ProtoReflect.Descriptor instead.
 func (*ContainerExcess) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ContainerExcess) GetContainer() string {
@@ -1783,7 +1840,7 @@ type NodePressureDecided struct {
 
 func (x *NodePressureDecided) Reset() {
 	*x = NodePressureDecided{}
-	mi := &file_journalet_v1_node_proto_msgTypes[18]
+	mi := &file_journalet_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1795,7 +1852,7 @@ func (x *NodePressureDecided) String() string {
 func (*NodePressureDecided) ProtoMessage() {}
 
 func (x *NodePressureDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[18]
+	mi := &file_journalet_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1808,7 +1865,7 @@ func (x *NodePressureDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodePressureDecided.ProtoReflect.Descriptor instead.
 func (*NodePressureDecided) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *NodePressureDecided) GetConditions() []string {
@@ -1837,7 +1894,7 @@ type EvictionProgressed struct {
 
 func (x *EvictionProgressed) Reset() {
 	*x = EvictionProgressed{}
-	mi := &file_journalet_v1_node_proto_msgTypes[19]
+	mi := &file_journalet_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +1906,7 @@ func (x *EvictionProgressed) String() string {
 func (*EvictionProgressed) ProtoMessage() {}
 
 func (x *EvictionProgressed) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[19]
+	mi := &file_journalet_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1862,7 +1919,7 @@ func (x *EvictionProgressed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvictionProgressed.ProtoReflect.Descriptor instead.
 func (*EvictionProgressed) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *EvictionProgressed) GetStage() EvictionStage {
@@ -1912,7 +1969,7 @@ type PodReclaimRequested struct {
 
 func (x *PodReclaimRequested) Reset() {
 	*x = PodReclaimRequested{}
-	mi := &file_journalet_v1_node_proto_msgTypes[20]
+	mi := &file_journalet_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1924,7 +1981,7 @@ func (x *PodReclaimRequested) String() string {
 func (*PodReclaimRequested) ProtoMessage() {}
 
 func (x *PodReclaimRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[20]
+	mi := &file_journalet_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1937,7 +1994,7 @@ func (x *PodReclaimRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodReclaimRequested.ProtoReflect.Descriptor instead.
 func (*PodReclaimRequested) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PodReclaimRequested) GetUid() string {
@@ -1964,7 +2021,7 @@ type PodReclaimed struct {
 
 func (x *PodReclaimed) Reset() {
 	*x = PodReclaimed{}
-	mi := &file_journalet_v1_node_proto_msgTypes[21]
+	mi := &file_journalet_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1976,7 +2033,7 @@ func (x *PodReclaimed) String() string {
 func (*PodReclaimed) ProtoMessage() {}
 
 func (x *PodReclaimed) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[21]
+	mi := &file_journalet_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1989,7 +2046,7 @@ func (x *PodReclaimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodReclaimed.ProtoReflect.Descriptor instead.
 func (*PodReclaimed) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PodReclaimed) GetUid() string {
@@ -2008,7 +2065,7 @@ type ImageReclaimRequested struct {
 
 func (x *ImageReclaimRequested) Reset() {
 	*x = ImageReclaimRequested{}
-	mi := &file_journalet_v1_node_proto_msgTypes[22]
+	mi := &file_journalet_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2020,7 +2077,7 @@ func (x *ImageReclaimRequested) String() string {
 func (*ImageReclaimRequested) ProtoMessage() {}
 
 func (x *ImageReclaimRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[22]
+	mi := &file_journalet_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2033,7 +2090,7 @@ func (x *ImageReclaimRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageReclaimRequested.ProtoReflect.Descriptor instead.
 func (*ImageReclaimRequested) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 // ImagesReclaimed reports that the removals of ImageReclaimRequested have ended.
@@ -2049,7 +2106,7 @@ type ImagesReclaimed struct {
 
 func (x *ImagesReclaimed) Reset() {
 	*x = ImagesReclaimed{}
-	mi := &file_journalet_v1_node_proto_msgTypes[23]
+	mi := &file_journalet_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2061,7 +2118,7 @@ func (x *ImagesReclaimed) String() string {
 func (*ImagesReclaimed) ProtoMessage() {}
 
 func (x *ImagesReclaimed) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[23]
+	mi := &file_journalet_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2074,7 +2131,7 @@ func (x *ImagesReclaimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImagesReclaimed.ProtoReflect.Descriptor instead.
 func (*ImagesReclaimed) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ImagesReclaimed) GetImages() uint32 {
@@ -2112,7 +2169,7 @@ type NodePressure struct {
 
 func (x *NodePressure) Reset() {
 	*x = NodePressure{}
-	mi := &file_journalet_v1_node_proto_msgTypes[24]
+	mi := &file_journalet_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2124,7 +2181,7 @@ func (x *NodePressure) String() string {
 func (*NodePressure) ProtoMessage() {}
 
 func (x *NodePressure) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[24]
+	mi := &file_journalet_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2137,7 +2194,7 @@ func (x *NodePressure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodePressure.ProtoReflect.Descriptor instead.
 func (*NodePressure) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *NodePressure) GetThresholds() []*ThresholdMet {
@@ -2260,6 +2317,10 @@ type NodeState struct {
 	KubeletPods map[string]*KubeletPod `protobuf:"bytes,27,rep,name=kubelet_pods,json=kubeletPods,proto3" json:"kubelet_pods,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// UIDs of those that are orphans, sorted: theirs until they have finished.
 	KubeletOrphans []string `protobuf:"bytes,28,rep,name=kubelet_orphans,json=kubeletOrphans,proto3" json:"kubelet_orphans,omitempty"`
+	// By UID, of pods that wait for their admission: those for which the Node was to be read.
+	NodeReads map[string]*NodeRead `protobuf:"bytes,29,rep,name=node_reads,json=nodeReads,proto3" json:"node_reads,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// NodeReadRequested.request_id of the last request.
+	NodeReadId uint64 `protobuf:"varint,30,opt,name=node_read_id,json=nodeReadId,proto3" json:"node_read_id,omitempty"`
 	// The pod CIDR that the runtime is given. Empty: none.
 	PodCidr       string `protobuf:"bytes,35,opt,name=pod_cidr,json=podCidr,proto3" json:"pod_cidr,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2268,7 +2329,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_journalet_v1_node_proto_msgTypes[25]
+	mi := &file_journalet_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2280,7 +2341,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[25]
+	mi := &file_journalet_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2293,7 +2354,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *NodeState) GetConfig() *AgentConfig {
@@ -2513,11 +2574,80 @@ func (x *NodeState) GetKubeletOrphans() []string {
 	return nil
 }
 
+func (x *NodeState) GetNodeReads() map[string]*NodeRead {
+	if x != nil {
+		return x.NodeReads
+	}
+	return nil
+}
+
+func (x *NodeState) GetNodeReadId() uint64 {
+	if x != nil {
+		return x.NodeReadId
+	}
+	return 0
+}
+
 func (x *NodeState) GetPodCidr() string {
 	if x != nil {
 		return x.PodCidr
 	}
 	return ""
+}
+
+// NodeRead is a request to read the Node for one pod.
+type NodeRead struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// NodeReadRequested.request_id.
+	RequestId uint64 `protobuf:"varint,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// It is answered: there is no further one for this pod.
+	Answered      bool `protobuf:"varint,2,opt,name=answered,proto3" json:"answered,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeRead) Reset() {
+	*x = NodeRead{}
+	mi := &file_journalet_v1_node_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeRead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeRead) ProtoMessage() {}
+
+func (x *NodeRead) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeRead.ProtoReflect.Descriptor instead.
+func (*NodeRead) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *NodeRead) GetRequestId() uint64 {
+	if x != nil {
+		return x.RequestId
+	}
+	return 0
+}
+
+func (x *NodeRead) GetAnswered() bool {
+	if x != nil {
+		return x.Answered
+	}
+	return false
 }
 
 // Reservation is what a pod gets when those that it waits for have terminated.
@@ -2535,7 +2665,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_journalet_v1_node_proto_msgTypes[26]
+	mi := &file_journalet_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2547,7 +2677,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[26]
+	mi := &file_journalet_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2560,7 +2690,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Reservation) GetDevices() []*ContainerDevices {
@@ -2594,7 +2724,7 @@ type ExclusiveRequests struct {
 
 func (x *ExclusiveRequests) Reset() {
 	*x = ExclusiveRequests{}
-	mi := &file_journalet_v1_node_proto_msgTypes[27]
+	mi := &file_journalet_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2606,7 +2736,7 @@ func (x *ExclusiveRequests) String() string {
 func (*ExclusiveRequests) ProtoMessage() {}
 
 func (x *ExclusiveRequests) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[27]
+	mi := &file_journalet_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2619,7 +2749,7 @@ func (x *ExclusiveRequests) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExclusiveRequests.ProtoReflect.Descriptor instead.
 func (*ExclusiveRequests) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExclusiveRequests) GetContainers() []*ExclusiveRequest {
@@ -2653,7 +2783,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_journalet_v1_node_proto_msgTypes[28]
+	mi := &file_journalet_v1_node_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2665,7 +2795,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[28]
+	mi := &file_journalet_v1_node_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2678,7 +2808,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{28}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Drain) GetRequest() *DrainRequested {
@@ -2761,7 +2891,7 @@ type WaitingResize struct {
 
 func (x *WaitingResize) Reset() {
 	*x = WaitingResize{}
-	mi := &file_journalet_v1_node_proto_msgTypes[29]
+	mi := &file_journalet_v1_node_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2773,7 +2903,7 @@ func (x *WaitingResize) String() string {
 func (*WaitingResize) ProtoMessage() {}
 
 func (x *WaitingResize) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[29]
+	mi := &file_journalet_v1_node_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2786,7 +2916,7 @@ func (x *WaitingResize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingResize.ProtoReflect.Descriptor instead.
 func (*WaitingResize) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{29}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WaitingResize) GetDigest() string {
@@ -2888,7 +3018,7 @@ type AdmittedPod struct {
 
 func (x *AdmittedPod) Reset() {
 	*x = AdmittedPod{}
-	mi := &file_journalet_v1_node_proto_msgTypes[30]
+	mi := &file_journalet_v1_node_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2900,7 +3030,7 @@ func (x *AdmittedPod) String() string {
 func (*AdmittedPod) ProtoMessage() {}
 
 func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[30]
+	mi := &file_journalet_v1_node_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2913,7 +3043,7 @@ func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmittedPod.ProtoReflect.Descriptor instead.
 func (*AdmittedPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{30}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AdmittedPod) GetFullName() string {
@@ -3013,7 +3143,7 @@ type UidClaims struct {
 
 func (x *UidClaims) Reset() {
 	*x = UidClaims{}
-	mi := &file_journalet_v1_node_proto_msgTypes[31]
+	mi := &file_journalet_v1_node_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3025,7 +3155,7 @@ func (x *UidClaims) String() string {
 func (*UidClaims) ProtoMessage() {}
 
 func (x *UidClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[31]
+	mi := &file_journalet_v1_node_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3038,7 +3168,7 @@ func (x *UidClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidClaims.ProtoReflect.Descriptor instead.
 func (*UidClaims) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{31}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *UidClaims) GetHolder() *UidRequested {
@@ -3065,7 +3195,7 @@ type WaitingPods struct {
 
 func (x *WaitingPods) Reset() {
 	*x = WaitingPods{}
-	mi := &file_journalet_v1_node_proto_msgTypes[32]
+	mi := &file_journalet_v1_node_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3077,7 +3207,7 @@ func (x *WaitingPods) String() string {
 func (*WaitingPods) ProtoMessage() {}
 
 func (x *WaitingPods) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[32]
+	mi := &file_journalet_v1_node_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3090,7 +3220,7 @@ func (x *WaitingPods) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingPods.ProtoReflect.Descriptor instead.
 func (*WaitingPods) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{32}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WaitingPods) GetRequests() []*AdmissionRequested {
@@ -3124,7 +3254,7 @@ type OomKillObserved struct {
 
 func (x *OomKillObserved) Reset() {
 	*x = OomKillObserved{}
-	mi := &file_journalet_v1_node_proto_msgTypes[33]
+	mi := &file_journalet_v1_node_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3136,7 +3266,7 @@ func (x *OomKillObserved) String() string {
 func (*OomKillObserved) ProtoMessage() {}
 
 func (x *OomKillObserved) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[33]
+	mi := &file_journalet_v1_node_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3149,7 +3279,7 @@ func (x *OomKillObserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OomKillObserved.ProtoReflect.Descriptor instead.
 func (*OomKillObserved) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{33}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *OomKillObserved) GetScope() OomScope {
@@ -3239,7 +3369,11 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\adevices\x18\x10 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12>\n" +
 	"\texclusive\x18\a \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x12\x1f\n" +
 	"\vshared_cpus\x18\b \x01(\tR\n" +
-	"sharedCpus\";\n" +
+	"sharedCpus\"D\n" +
+	"\x11NodeReadRequested\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\x04R\trequestId\x12\x10\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\";\n" +
 	"\x11SharedCpusDecided\x12\x12\n" +
 	"\x04cpus\x18\x01 \x01(\tR\x04cpus\x12\x12\n" +
 	"\x04pods\x18\x02 \x03(\tR\x04pods\"v\n" +
@@ -3383,7 +3517,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x06 \x01(\x04R\trequestId\x12\x16\n" +
 	"\x06images\x18\a \x01(\bR\x06images\x12\x14\n" +
-	"\x05ended\x18\b \x03(\tR\x05ended\"\xf7\x15\n" +
+	"\x05ended\x18\b \x03(\tR\x05ended\"\xb6\x17\n" +
 	"\tNodeState\x121\n" +
 	"\x06config\x18\x01 \x01(\v2\x19.journalet.v1.AgentConfigR\x06config\x125\n" +
 	"\x04pods\x18\x02 \x03(\v2!.journalet.v1.NodeState.PodsEntryR\x04pods\x128\n" +
@@ -3420,7 +3554,11 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\ball_cpus\x18\x19 \x01(\tR\aallCpus\x12M\n" +
 	"\freservations\x18\x1a \x03(\v2).journalet.v1.NodeState.ReservationsEntryR\freservations\x12K\n" +
 	"\fkubelet_pods\x18\x1b \x03(\v2(.journalet.v1.NodeState.KubeletPodsEntryR\vkubeletPods\x12'\n" +
-	"\x0fkubelet_orphans\x18\x1c \x03(\tR\x0ekubeletOrphans\x12\x19\n" +
+	"\x0fkubelet_orphans\x18\x1c \x03(\tR\x0ekubeletOrphans\x12E\n" +
+	"\n" +
+	"node_reads\x18\x1d \x03(\v2&.journalet.v1.NodeState.NodeReadsEntryR\tnodeReads\x12 \n" +
+	"\fnode_read_id\x18\x1e \x01(\x04R\n" +
+	"nodeReadId\x12\x19\n" +
 	"\bpod_cidr\x18# \x01(\tR\apodCidr\x1aR\n" +
 	"\tPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
@@ -3461,7 +3599,14 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.ReservationR\x05value:\x028\x01\x1aX\n" +
 	"\x10KubeletPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12.\n" +
-	"\x05value\x18\x02 \x01(\v2\x18.journalet.v1.KubeletPodR\x05value:\x028\x01\"\x9b\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x18.journalet.v1.KubeletPodR\x05value:\x028\x01\x1aT\n" +
+	"\x0eNodeReadsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.journalet.v1.NodeReadR\x05value:\x028\x01\"E\n" +
+	"\bNodeRead\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\x04R\trequestId\x12\x1a\n" +
+	"\banswered\x18\x02 \x01(\bR\banswered\"\x9b\x01\n" +
 	"\vReservation\x128\n" +
 	"\adevices\x18\x01 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12>\n" +
 	"\texclusive\x18\x02 \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x12\x12\n" +
@@ -3565,7 +3710,7 @@ func file_journalet_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_journalet_v1_node_proto_goTypes = []any{
 	(QosClass)(0),                      // 0: journalet.v1.QosClass
 	(FilesystemLayout)(0),              // 1: journalet.v1.FilesystemLayout
@@ -3574,147 +3719,152 @@ var file_journalet_v1_node_proto_goTypes = []any{
 	(*AdmissionRequested)(nil),         // 4: journalet.v1.AdmissionRequested
 	(*PodDemand)(nil),                  // 5: journalet.v1.PodDemand
 	(*AdmissionDecided)(nil),           // 6: journalet.v1.AdmissionDecided
-	(*SharedCpusDecided)(nil),          // 7: journalet.v1.SharedCpusDecided
-	(*AdmissionDeferred)(nil),          // 8: journalet.v1.AdmissionDeferred
-	(*AdmissionPendingPreemption)(nil), // 9: journalet.v1.AdmissionPendingPreemption
-	(*ResizeDecided)(nil),              // 10: journalet.v1.ResizeDecided
-	(*ResizePendingPreemption)(nil),    // 11: journalet.v1.ResizePendingPreemption
-	(*UidGranted)(nil),                 // 12: journalet.v1.UidGranted
-	(*UidDeferred)(nil),                // 13: journalet.v1.UidDeferred
-	(*OrphanConfirmed)(nil),            // 14: journalet.v1.OrphanConfirmed
-	(*PodEvictionDecided)(nil),         // 15: journalet.v1.PodEvictionDecided
-	(*PodReadmitted)(nil),              // 16: journalet.v1.PodReadmitted
-	(*DrainProgressed)(nil),            // 17: journalet.v1.DrainProgressed
-	(*PressureObserved)(nil),           // 18: journalet.v1.PressureObserved
-	(*ThresholdMet)(nil),               // 19: journalet.v1.ThresholdMet
-	(*PodUsage)(nil),                   // 20: journalet.v1.PodUsage
-	(*ContainerExcess)(nil),            // 21: journalet.v1.ContainerExcess
-	(*NodePressureDecided)(nil),        // 22: journalet.v1.NodePressureDecided
-	(*EvictionProgressed)(nil),         // 23: journalet.v1.EvictionProgressed
-	(*PodReclaimRequested)(nil),        // 24: journalet.v1.PodReclaimRequested
-	(*PodReclaimed)(nil),               // 25: journalet.v1.PodReclaimed
-	(*ImageReclaimRequested)(nil),      // 26: journalet.v1.ImageReclaimRequested
-	(*ImagesReclaimed)(nil),            // 27: journalet.v1.ImagesReclaimed
-	(*NodePressure)(nil),               // 28: journalet.v1.NodePressure
-	(*NodeState)(nil),                  // 29: journalet.v1.NodeState
-	(*Reservation)(nil),                // 30: journalet.v1.Reservation
-	(*ExclusiveRequests)(nil),          // 31: journalet.v1.ExclusiveRequests
-	(*Drain)(nil),                      // 32: journalet.v1.Drain
-	(*WaitingResize)(nil),              // 33: journalet.v1.WaitingResize
-	(*AdmittedPod)(nil),                // 34: journalet.v1.AdmittedPod
-	(*UidClaims)(nil),                  // 35: journalet.v1.UidClaims
-	(*WaitingPods)(nil),                // 36: journalet.v1.WaitingPods
-	(*OomKillObserved)(nil),            // 37: journalet.v1.OomKillObserved
-	nil,                                // 38: journalet.v1.NodeState.PodsEntry
-	nil,                                // 39: journalet.v1.NodeState.NamesEntry
-	nil,                                // 40: journalet.v1.NodeState.WaitingEntry
-	nil,                                // 41: journalet.v1.NodeState.HostPortsEntry
-	nil,                                // 42: journalet.v1.NodeState.WaitsForEntry
-	nil,                                // 43: journalet.v1.NodeState.ResizesEntry
-	nil,                                // 44: journalet.v1.NodeState.UidsEntry
-	nil,                                // 45: journalet.v1.NodeState.FoundUserNamespacesEntry
-	nil,                                // 46: journalet.v1.NodeState.DevicesEntry
-	nil,                                // 47: journalet.v1.NodeState.DeviceWaitsEntry
-	nil,                                // 48: journalet.v1.NodeState.ExclusiveRequestsEntry
-	nil,                                // 49: journalet.v1.NodeState.ReservationsEntry
-	nil,                                // 50: journalet.v1.NodeState.KubeletPodsEntry
-	nil,                                // 51: journalet.v1.AdmittedPod.UnhealthyDevicesEntry
-	(*DeviceDemand)(nil),               // 52: journalet.v1.DeviceDemand
-	(*HugePages)(nil),                  // 53: journalet.v1.HugePages
-	(*UserNamespace)(nil),              // 54: journalet.v1.UserNamespace
-	(*ContainerDevices)(nil),           // 55: journalet.v1.ContainerDevices
-	(*ExclusiveContainer)(nil),         // 56: journalet.v1.ExclusiveContainer
-	(*durationpb.Duration)(nil),        // 57: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),      // 58: google.protobuf.Timestamp
-	(*AgentConfig)(nil),                // 59: journalet.v1.AgentConfig
-	(*Timers)(nil),                     // 60: journalet.v1.Timers
-	(*NodeObserved)(nil),               // 61: journalet.v1.NodeObserved
-	(*ExclusiveRequest)(nil),           // 62: journalet.v1.ExclusiveRequest
-	(*DrainRequested)(nil),             // 63: journalet.v1.DrainRequested
-	(*UidRequested)(nil),               // 64: journalet.v1.UidRequested
-	(*DeviceResource)(nil),             // 65: journalet.v1.DeviceResource
-	(*DeviceWait)(nil),                 // 66: journalet.v1.DeviceWait
-	(*KubeletPod)(nil),                 // 67: journalet.v1.KubeletPod
-	(*UnhealthyDevices)(nil),           // 68: journalet.v1.UnhealthyDevices
+	(*NodeReadRequested)(nil),          // 7: journalet.v1.NodeReadRequested
+	(*SharedCpusDecided)(nil),          // 8: journalet.v1.SharedCpusDecided
+	(*AdmissionDeferred)(nil),          // 9: journalet.v1.AdmissionDeferred
+	(*AdmissionPendingPreemption)(nil), // 10: journalet.v1.AdmissionPendingPreemption
+	(*ResizeDecided)(nil),              // 11: journalet.v1.ResizeDecided
+	(*ResizePendingPreemption)(nil),    // 12: journalet.v1.ResizePendingPreemption
+	(*UidGranted)(nil),                 // 13: journalet.v1.UidGranted
+	(*UidDeferred)(nil),                // 14: journalet.v1.UidDeferred
+	(*OrphanConfirmed)(nil),            // 15: journalet.v1.OrphanConfirmed
+	(*PodEvictionDecided)(nil),         // 16: journalet.v1.PodEvictionDecided
+	(*PodReadmitted)(nil),              // 17: journalet.v1.PodReadmitted
+	(*DrainProgressed)(nil),            // 18: journalet.v1.DrainProgressed
+	(*PressureObserved)(nil),           // 19: journalet.v1.PressureObserved
+	(*ThresholdMet)(nil),               // 20: journalet.v1.ThresholdMet
+	(*PodUsage)(nil),                   // 21: journalet.v1.PodUsage
+	(*ContainerExcess)(nil),            // 22: journalet.v1.ContainerExcess
+	(*NodePressureDecided)(nil),        // 23: journalet.v1.NodePressureDecided
+	(*EvictionProgressed)(nil),         // 24: journalet.v1.EvictionProgressed
+	(*PodReclaimRequested)(nil),        // 25: journalet.v1.PodReclaimRequested
+	(*PodReclaimed)(nil),               // 26: journalet.v1.PodReclaimed
+	(*ImageReclaimRequested)(nil),      // 27: journalet.v1.ImageReclaimRequested
+	(*ImagesReclaimed)(nil),            // 28: journalet.v1.ImagesReclaimed
+	(*NodePressure)(nil),               // 29: journalet.v1.NodePressure
+	(*NodeState)(nil),                  // 30: journalet.v1.NodeState
+	(*NodeRead)(nil),                   // 31: journalet.v1.NodeRead
+	(*Reservation)(nil),                // 32: journalet.v1.Reservation
+	(*ExclusiveRequests)(nil),          // 33: journalet.v1.ExclusiveRequests
+	(*Drain)(nil),                      // 34: journalet.v1.Drain
+	(*WaitingResize)(nil),              // 35: journalet.v1.WaitingResize
+	(*AdmittedPod)(nil),                // 36: journalet.v1.AdmittedPod
+	(*UidClaims)(nil),                  // 37: journalet.v1.UidClaims
+	(*WaitingPods)(nil),                // 38: journalet.v1.WaitingPods
+	(*OomKillObserved)(nil),            // 39: journalet.v1.OomKillObserved
+	nil,                                // 40: journalet.v1.NodeState.PodsEntry
+	nil,                                // 41: journalet.v1.NodeState.NamesEntry
+	nil,                                // 42: journalet.v1.NodeState.WaitingEntry
+	nil,                                // 43: journalet.v1.NodeState.HostPortsEntry
+	nil,                                // 44: journalet.v1.NodeState.WaitsForEntry
+	nil,                                // 45: journalet.v1.NodeState.ResizesEntry
+	nil,                                // 46: journalet.v1.NodeState.UidsEntry
+	nil,                                // 47: journalet.v1.NodeState.FoundUserNamespacesEntry
+	nil,                                // 48: journalet.v1.NodeState.DevicesEntry
+	nil,                                // 49: journalet.v1.NodeState.DeviceWaitsEntry
+	nil,                                // 50: journalet.v1.NodeState.ExclusiveRequestsEntry
+	nil,                                // 51: journalet.v1.NodeState.ReservationsEntry
+	nil,                                // 52: journalet.v1.NodeState.KubeletPodsEntry
+	nil,                                // 53: journalet.v1.NodeState.NodeReadsEntry
+	nil,                                // 54: journalet.v1.AdmittedPod.UnhealthyDevicesEntry
+	(*DeviceDemand)(nil),               // 55: journalet.v1.DeviceDemand
+	(*HugePages)(nil),                  // 56: journalet.v1.HugePages
+	(*UserNamespace)(nil),              // 57: journalet.v1.UserNamespace
+	(*ContainerDevices)(nil),           // 58: journalet.v1.ContainerDevices
+	(*ExclusiveContainer)(nil),         // 59: journalet.v1.ExclusiveContainer
+	(*durationpb.Duration)(nil),        // 60: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),      // 61: google.protobuf.Timestamp
+	(*AgentConfig)(nil),                // 62: journalet.v1.AgentConfig
+	(*Timers)(nil),                     // 63: journalet.v1.Timers
+	(*NodeObserved)(nil),               // 64: journalet.v1.NodeObserved
+	(*ExclusiveRequest)(nil),           // 65: journalet.v1.ExclusiveRequest
+	(*DrainRequested)(nil),             // 66: journalet.v1.DrainRequested
+	(*UidRequested)(nil),               // 67: journalet.v1.UidRequested
+	(*DeviceResource)(nil),             // 68: journalet.v1.DeviceResource
+	(*DeviceWait)(nil),                 // 69: journalet.v1.DeviceWait
+	(*KubeletPod)(nil),                 // 70: journalet.v1.KubeletPod
+	(*UnhealthyDevices)(nil),           // 71: journalet.v1.UnhealthyDevices
 }
 var file_journalet_v1_node_proto_depIdxs = []int32{
 	5,  // 0: journalet.v1.AdmissionRequested.demand:type_name -> journalet.v1.PodDemand
 	0,  // 1: journalet.v1.AdmissionRequested.qos:type_name -> journalet.v1.QosClass
-	52, // 2: journalet.v1.AdmissionRequested.devices:type_name -> journalet.v1.DeviceDemand
-	53, // 3: journalet.v1.PodDemand.huge_pages:type_name -> journalet.v1.HugePages
-	54, // 4: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
-	55, // 5: journalet.v1.AdmissionDecided.devices:type_name -> journalet.v1.ContainerDevices
-	56, // 6: journalet.v1.AdmissionDecided.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	55, // 7: journalet.v1.AdmissionPendingPreemption.devices:type_name -> journalet.v1.ContainerDevices
-	56, // 8: journalet.v1.AdmissionPendingPreemption.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	57, // 9: journalet.v1.OrphanConfirmed.grace:type_name -> google.protobuf.Duration
-	57, // 10: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
-	21, // 11: journalet.v1.PodEvictionDecided.containers:type_name -> journalet.v1.ContainerExcess
-	19, // 12: journalet.v1.PressureObserved.thresholds:type_name -> journalet.v1.ThresholdMet
-	20, // 13: journalet.v1.PressureObserved.pods:type_name -> journalet.v1.PodUsage
+	55, // 2: journalet.v1.AdmissionRequested.devices:type_name -> journalet.v1.DeviceDemand
+	56, // 3: journalet.v1.PodDemand.huge_pages:type_name -> journalet.v1.HugePages
+	57, // 4: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
+	58, // 5: journalet.v1.AdmissionDecided.devices:type_name -> journalet.v1.ContainerDevices
+	59, // 6: journalet.v1.AdmissionDecided.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	58, // 7: journalet.v1.AdmissionPendingPreemption.devices:type_name -> journalet.v1.ContainerDevices
+	59, // 8: journalet.v1.AdmissionPendingPreemption.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	60, // 9: journalet.v1.OrphanConfirmed.grace:type_name -> google.protobuf.Duration
+	60, // 10: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
+	22, // 11: journalet.v1.PodEvictionDecided.containers:type_name -> journalet.v1.ContainerExcess
+	20, // 12: journalet.v1.PressureObserved.thresholds:type_name -> journalet.v1.ThresholdMet
+	21, // 13: journalet.v1.PressureObserved.pods:type_name -> journalet.v1.PodUsage
 	1,  // 14: journalet.v1.PressureObserved.layout:type_name -> journalet.v1.FilesystemLayout
-	58, // 15: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
-	58, // 16: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
-	21, // 17: journalet.v1.PodUsage.containers:type_name -> journalet.v1.ContainerExcess
+	61, // 15: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
+	61, // 16: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
+	22, // 17: journalet.v1.PodUsage.containers:type_name -> journalet.v1.ContainerExcess
 	2,  // 18: journalet.v1.EvictionProgressed.stage:type_name -> journalet.v1.EvictionStage
-	19, // 19: journalet.v1.NodePressure.thresholds:type_name -> journalet.v1.ThresholdMet
+	20, // 19: journalet.v1.NodePressure.thresholds:type_name -> journalet.v1.ThresholdMet
 	2,  // 20: journalet.v1.NodePressure.stage:type_name -> journalet.v1.EvictionStage
-	59, // 21: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
-	38, // 22: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
-	39, // 23: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
-	40, // 24: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
-	41, // 25: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
+	62, // 21: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
+	40, // 22: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
+	41, // 23: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
+	42, // 24: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
+	43, // 25: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
 	5,  // 26: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
-	42, // 27: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
-	43, // 28: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
-	44, // 29: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
+	44, // 27: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
+	45, // 28: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
+	46, // 29: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
 	4,  // 30: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
-	45, // 31: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
-	32, // 32: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
-	32, // 33: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
-	60, // 34: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
-	61, // 35: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
-	28, // 36: journalet.v1.NodeState.pressure:type_name -> journalet.v1.NodePressure
-	46, // 37: journalet.v1.NodeState.devices:type_name -> journalet.v1.NodeState.DevicesEntry
-	47, // 38: journalet.v1.NodeState.device_waits:type_name -> journalet.v1.NodeState.DeviceWaitsEntry
-	48, // 39: journalet.v1.NodeState.exclusive_requests:type_name -> journalet.v1.NodeState.ExclusiveRequestsEntry
-	49, // 40: journalet.v1.NodeState.reservations:type_name -> journalet.v1.NodeState.ReservationsEntry
-	50, // 41: journalet.v1.NodeState.kubelet_pods:type_name -> journalet.v1.NodeState.KubeletPodsEntry
-	55, // 42: journalet.v1.Reservation.devices:type_name -> journalet.v1.ContainerDevices
-	56, // 43: journalet.v1.Reservation.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	62, // 44: journalet.v1.ExclusiveRequests.containers:type_name -> journalet.v1.ExclusiveRequest
-	63, // 45: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
-	58, // 46: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	5,  // 47: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
-	58, // 48: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
-	31, // 49: journalet.v1.WaitingResize.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
-	5,  // 50: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
-	0,  // 51: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
-	54, // 52: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
-	55, // 53: journalet.v1.AdmittedPod.devices:type_name -> journalet.v1.ContainerDevices
-	51, // 54: journalet.v1.AdmittedPod.unhealthy_devices:type_name -> journalet.v1.AdmittedPod.UnhealthyDevicesEntry
-	56, // 55: journalet.v1.AdmittedPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	31, // 56: journalet.v1.AdmittedPod.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
-	64, // 57: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
-	64, // 58: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
-	4,  // 59: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
-	3,  // 60: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
-	34, // 61: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	36, // 62: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	33, // 63: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
-	35, // 64: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
-	54, // 65: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	65, // 66: journalet.v1.NodeState.DevicesEntry.value:type_name -> journalet.v1.DeviceResource
-	66, // 67: journalet.v1.NodeState.DeviceWaitsEntry.value:type_name -> journalet.v1.DeviceWait
-	31, // 68: journalet.v1.NodeState.ExclusiveRequestsEntry.value:type_name -> journalet.v1.ExclusiveRequests
-	30, // 69: journalet.v1.NodeState.ReservationsEntry.value:type_name -> journalet.v1.Reservation
-	67, // 70: journalet.v1.NodeState.KubeletPodsEntry.value:type_name -> journalet.v1.KubeletPod
-	68, // 71: journalet.v1.AdmittedPod.UnhealthyDevicesEntry.value:type_name -> journalet.v1.UnhealthyDevices
-	72, // [72:72] is the sub-list for method output_type
-	72, // [72:72] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	47, // 31: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
+	34, // 32: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
+	34, // 33: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
+	63, // 34: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
+	64, // 35: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
+	29, // 36: journalet.v1.NodeState.pressure:type_name -> journalet.v1.NodePressure
+	48, // 37: journalet.v1.NodeState.devices:type_name -> journalet.v1.NodeState.DevicesEntry
+	49, // 38: journalet.v1.NodeState.device_waits:type_name -> journalet.v1.NodeState.DeviceWaitsEntry
+	50, // 39: journalet.v1.NodeState.exclusive_requests:type_name -> journalet.v1.NodeState.ExclusiveRequestsEntry
+	51, // 40: journalet.v1.NodeState.reservations:type_name -> journalet.v1.NodeState.ReservationsEntry
+	52, // 41: journalet.v1.NodeState.kubelet_pods:type_name -> journalet.v1.NodeState.KubeletPodsEntry
+	53, // 42: journalet.v1.NodeState.node_reads:type_name -> journalet.v1.NodeState.NodeReadsEntry
+	58, // 43: journalet.v1.Reservation.devices:type_name -> journalet.v1.ContainerDevices
+	59, // 44: journalet.v1.Reservation.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	65, // 45: journalet.v1.ExclusiveRequests.containers:type_name -> journalet.v1.ExclusiveRequest
+	66, // 46: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
+	61, // 47: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	5,  // 48: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
+	61, // 49: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
+	33, // 50: journalet.v1.WaitingResize.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
+	5,  // 51: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
+	0,  // 52: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
+	57, // 53: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
+	58, // 54: journalet.v1.AdmittedPod.devices:type_name -> journalet.v1.ContainerDevices
+	54, // 55: journalet.v1.AdmittedPod.unhealthy_devices:type_name -> journalet.v1.AdmittedPod.UnhealthyDevicesEntry
+	59, // 56: journalet.v1.AdmittedPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	33, // 57: journalet.v1.AdmittedPod.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
+	67, // 58: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
+	67, // 59: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
+	4,  // 60: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
+	3,  // 61: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
+	36, // 62: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	38, // 63: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	35, // 64: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
+	37, // 65: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	57, // 66: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	68, // 67: journalet.v1.NodeState.DevicesEntry.value:type_name -> journalet.v1.DeviceResource
+	69, // 68: journalet.v1.NodeState.DeviceWaitsEntry.value:type_name -> journalet.v1.DeviceWait
+	33, // 69: journalet.v1.NodeState.ExclusiveRequestsEntry.value:type_name -> journalet.v1.ExclusiveRequests
+	32, // 70: journalet.v1.NodeState.ReservationsEntry.value:type_name -> journalet.v1.Reservation
+	70, // 71: journalet.v1.NodeState.KubeletPodsEntry.value:type_name -> journalet.v1.KubeletPod
+	31, // 72: journalet.v1.NodeState.NodeReadsEntry.value:type_name -> journalet.v1.NodeRead
+	71, // 73: journalet.v1.AdmittedPod.UnhealthyDevicesEntry.value:type_name -> journalet.v1.UnhealthyDevices
+	74, // [74:74] is the sub-list for method output_type
+	74, // [74:74] is the sub-list for method input_type
+	74, // [74:74] is the sub-list for extension type_name
+	74, // [74:74] is the sub-list for extension extendee
+	0,  // [0:74] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_node_proto_init() }
@@ -3733,7 +3883,7 @@ func file_journalet_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_node_proto_rawDesc), len(file_journalet_v1_node_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   48,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -58,7 +58,7 @@ func ofNode(e *journaletv1.Event) journaletv1.Severity {
 	case *journaletv1.Event_CertificateChanged:
 		return either(Warning, k.CertificateChanged.GetMessage() != "", Info)
 	case *journaletv1.Event_NodeObserved:
-		return either(Warning, k.NodeObserved.GetOtherMachine() != nil, Info)
+		return either(Warning, k.NodeObserved.GetOtherMachine() != nil || k.NodeObserved.GetFailure() != "", Info)
 	case *journaletv1.Event_NodeRegistered:
 		return either(Warning, k.NodeRegistered.GetOtherMachine() != nil, Progress)
 	case *journaletv1.Event_PressureObserved:

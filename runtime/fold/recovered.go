@@ -30,7 +30,7 @@ func EachOf[A actors.Decider](r Recovered, do func(messages.Ref, A)) {
 func ObservedNode(r Recovered, ref messages.Ref, a *node.Actor) *journaletv1.NodeObserved {
 	last := a.Node().GetNode()
 	PendingFacts(r, ref, func(e *journaletv1.Event) {
-		if o := e.GetNodeObserved(); o != nil {
+		if o := e.GetNodeObserved(); o != nil && o.GetFailure() == "" {
 			last = o
 		}
 	})

@@ -100,7 +100,8 @@ func (s *Scenario) apiDelete(d *datadriven.TestData) (string, error) {
 	}))
 }
 
-// node records what the Node object has: labels=(key=value, ...) and taints=(key:effect, ...).
+// node records what the Node object has: labels=(key=value, ...) and taints=(key:effect, ...). With read it is the
+// answer to what was requested, with failure=text one that failed.
 func (s *Scenario) node(d *datadriven.TestData) (string, error) {
 	n := &journaletv1.NodeObserved{Uid: "node-uid", Labels: map[string]string{}}
 	for _, l := range values(d, "labels") {
@@ -112,7 +113,28 @@ func (s *Scenario) node(d *datadriven.TestData) (string, error) {
 		n.Taints = append(n.Taints, &journaletv1.NodeTaint{Key: k, Effect: effect})
 	}
 	n.PodCidrs = values(d, "pod-cidrs")
+	if d.HasArg("read") {
+		n.RequestId = s.g.node().GetNodeReadId()
+	}
+	if failure := values(d, "failure"); len(failure) > 0 {
+		n.RequestId, n.Failure = s.g.node().GetNodeReadId(), strings.Join(failure, " ")
+	}
 	return "", s.put(messages.Node, messages.NewEvent(n))
+}
+
+// serveNode has the API server answer what the Node has, if that was requested.
+func (g *engine) serveNode() (bool, error) {
+	for _, r := range g.node().GetNodeReads() {
+		if !r.GetAnswered() {
+			n := &journaletv1.NodeObserved{}
+			if g.node().GetNode() != nil {
+				n = proto.CloneOf(g.node().GetNode())
+			}
+			n.RequestId = g.node().GetNodeReadId()
+			return true, g.put(messages.Node, messages.NewEvent(n))
+		}
+	}
+	return false, nil
 }
 
 // apiPhase records that the API server has the phase of a pod.

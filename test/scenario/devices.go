@@ -128,6 +128,8 @@ func (n *names) devices(e *journaletv1.Event) string {
 		q := k.PreferredDevicesRequested
 		return fmt.Sprintf("request which %d of %s for %s of pod/%s", q.GetCount(), strings.Join(q.GetAvailable(), ","),
 			q.GetContainer(), n.of(q.GetUid()))
+	case *journaletv1.Event_NodeReadRequested:
+		return "read the Node for pod/" + n.of(k.NodeReadRequested.GetUid())
 	case *journaletv1.Event_DeviceCapacityDecided:
 		c := k.DeviceCapacityDecided
 		return fmt.Sprintf("capacity %s %d, allocatable %d", c.GetResource(), c.GetCapacity(), c.GetAllocatable())

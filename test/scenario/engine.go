@@ -276,6 +276,9 @@ func (g *engine) step() (bool, error) {
 	if changed, err := g.answerAsAPI(); changed || err != nil {
 		return true, err
 	}
+	if changed, err := g.serveNode(); changed || err != nil {
+		return true, err
+	}
 	if changed, err := g.serveDevices(); changed || err != nil {
 		return true, err
 	}

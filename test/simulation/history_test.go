@@ -151,7 +151,7 @@ func decidedAgain(ctx context.Context, r *Result) error {
 // and there are no DRA drivers.
 var notSimulated = []string{
 	"quarantined", "quarantine_lifted", "pull_progressed", "pod_cgroup_lost", "log_rotated", "session_started",
-	"session_ended", "oom_kill_observed", "claim_health_observed",
+	"session_ended", "oom_kill_observed", "claim_health_observed", "node_read_requested",
 }
 
 func eventNames() (names []string) {

@@ -81,8 +81,10 @@ type Driver struct {
 	world   World
 
 	// observed is what was recorded last; stored is what is stored of that, which other drivers have seen or see next.
-	observed   *journaletv1.NodeObserved
-	stored     *journaletv1.NodeObserved
+	observed *journaletv1.NodeObserved
+	stored   *journaletv1.NodeObserved
+	// requested is the newest request to read the Node that has no answer; 0: none.
+	requested  uint64
 	registered types.UID
 	gone       time.Time     // since when there is no Node, after there was one
 	deletedUID types.UID     // of that one
@@ -120,7 +122,7 @@ func (d *Driver) Seed(last *journaletv1.NodeObserved, shuttingDown bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if last != nil {
-		d.observed, d.stored = last, last
+		d.observed, d.stored = withoutAnswer(last), last
 	}
 	d.world.ShuttingDown = d.world.ShuttingDown || shuttingDown
 }
@@ -166,6 +168,9 @@ func with(all map[string]Devices, name string, of Devices) map[string]Devices {
 // Stored registers a stored record.
 func (d *Driver) Stored(rec *journaletv1.Record) {
 	for _, e := range rec.GetStep().GetDecisions() {
+		if k := e.GetNodeReadRequested(); k != nil {
+			d.change(func() { d.requested = max(d.requested, k.GetRequestId()) })
+		}
 		if k := e.GetNodePressureDecided(); k != nil {
 			d.change(func() { d.world.Pressure, d.urgent = k.GetConditions(), true })
 		}
@@ -250,7 +255,10 @@ func (d *Driver) Run(ctx context.Context) error {
 // Step does what is due for the Node, and returns how long nothing is. Run calls it; a simulation calls it, Renew and
 // CSINode instead of Run.
 func (d *Driver) Step(ctx context.Context) (time.Duration, error) {
-	if err := d.record(ctx); err != nil {
+	if err := d.answer(ctx); err != nil {
+		return 0, err
+	}
+	if err := d.record(ctx, 0, ""); err != nil {
 		return 0, err
 	}
 	d.mu.Lock()
@@ -389,8 +397,9 @@ func (d *Driver) reported(at time.Time, changed bool) {
 	}
 }
 
-// record records what concerns admission, if it has changed.
-func (d *Driver) record(ctx context.Context) error {
+// record records what concerns admission, if it has changed, or as the answer to a request; failure is why the Node
+// could not be read for it.
+func (d *Driver) record(ctx context.Context, request uint64, failure string) error {
 	d.mu.Lock()
 	now := observation(d.node)
 	if d.node != nil {
@@ -399,11 +408,14 @@ func (d *Driver) record(ctx context.Context) error {
 	if foreign(d.node, &d.opts.Settings.Machine) {
 		now.Ips = d.observed.GetIps() // those in its status are not this machine's
 	}
-	known := d.node != nil || d.synced
+	if failure != "" {
+		now = withoutAnswer(d.observed)
+	}
+	known := d.node != nil || d.synced || request > 0
 	same := d.observed != nil && proto.Equal(now, d.observed)
 	before := d.observed.GetOtherMachine()
 	d.mu.Unlock()
-	if !known || same {
+	if !known || same && request == 0 {
 		return nil
 	}
 	if o := now.GetOtherMachine(); o != nil && !proto.Equal(o, before) {
@@ -415,12 +427,19 @@ func (d *Driver) record(ctx context.Context) error {
 		d.opts.Log.Warn("spec.podCIDRs of the Node is not passed on to the runtime, which keeps what it has; correct it",
 			"node", d.opts.Settings.Name, "err", err)
 	}
-	if err := d.opts.Sink(ctx, now); err != nil {
+	fact := now
+	if request > 0 {
+		fact = proto.CloneOf(now)
+		fact.RequestId, fact.Failure = request, failure
+	}
+	if err := d.opts.Sink(ctx, fact); err != nil {
 		return err
 	}
-	d.mu.Lock()
-	d.observed = now
-	d.mu.Unlock()
+	if failure == "" {
+		d.mu.Lock()
+		d.observed = now
+		d.mu.Unlock()
+	}
 	return nil
 }
 

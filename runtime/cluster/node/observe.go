@@ -1,12 +1,67 @@
 package node
 
 import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	netutils "k8s.io/utils/net"
 
 	"github.com/journalet/journalet/actors/node"
+	"github.com/journalet/journalet/messages/clean"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cluster/client"
 )
+
+const (
+	// readFor bounds a read of the Node that an admission waits for. A kubelet has no bound but the transport's.
+	readFor = 10 * time.Second
+	// maxFailureBytes bounds why it failed.
+	maxFailureBytes = 1 << 10
+)
+
+// answer reads the Node once if the node's decider has requested it, and records the answer to all requests from before
+// the read. One that fails is an answer, too: a pod is not to wait for an API server that is away.
+func (d *Driver) answer(ctx context.Context) error {
+	d.mu.Lock()
+	request := d.requested
+	d.mu.Unlock()
+	if request == 0 {
+		return nil
+	}
+	reading, cancel := context.WithTimeout(ctx, readFor)
+	n, err := d.requests().Node(reading)
+	cancel()
+	failure := ""
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		failure = clean.Text("read the Node: "+client.Message(err), maxFailureBytes)
+	default:
+		d.show(n)
+	}
+	if err := d.record(ctx, request, failure); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.requested == request {
+		d.requested = 0
+	}
+	return nil
+}
+
+// withoutAnswer returns what a record has of the Node itself.
+func withoutAnswer(o *journaletv1.NodeObserved) *journaletv1.NodeObserved {
+	if o == nil {
+		return &journaletv1.NodeObserved{}
+	}
+	o = proto.CloneOf(o)
+	o.RequestId, o.Failure = 0, ""
+	return o
+}
 
 // observation returns what is recorded of a Node.
 func observation(n *corev1.Node) *journaletv1.NodeObserved {

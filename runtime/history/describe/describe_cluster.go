@@ -13,6 +13,9 @@ func (d *Describer) clusterEvent(_ string, e *journaletv1.Event) string {
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_NodeObserved:
 		return nodeObserved(k.NodeObserved)
+	case *journaletv1.Event_NodeReadRequested:
+		return fmt.Sprintf("requested: read the Node before pod %s is rejected for its labels",
+			d.podName(k.NodeReadRequested.GetUid()))
 	case *journaletv1.Event_NodeRegistered:
 		if k.NodeRegistered.GetCreated() {
 			return "created the Node at the API server"
@@ -41,6 +44,9 @@ func (d *Describer) clusterEvent(_ string, e *journaletv1.Event) string {
 }
 
 func nodeObserved(n *journaletv1.NodeObserved) string {
+	if n.GetFailure() != "" {
+		return "the Node could not be read: " + n.GetFailure()
+	}
 	if n.GetUid() == "" {
 		return "the API server has no Node of this name"
 	}
