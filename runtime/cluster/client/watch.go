@@ -18,7 +18,8 @@ import (
 	k8sjson "sigs.k8s.io/json"
 )
 
-// events decodes the events of a watch.
+// events decodes the events of a watch. Its lists are its own: a watch that was ended is read on for a moment, beside
+// the next one.
 type events[T any] struct {
 	*lists[T]
 	body io.ReadCloser
@@ -28,8 +29,6 @@ type events[T any] struct {
 	// listing: what a watch sends as a list has not ended; late ends a list that takes too long.
 	listing bool
 	late    *time.Timer
-	// take takes the objects of this list: a list that was ended is read on for a moment, beside the next.
-	take func(*T)
 	// pending are events that follow from the last one.
 	pending []watch.Event
 }
@@ -44,13 +43,14 @@ func (l *lists[T]) watch(ctx context.Context, request *rest.Request, listing boo
 	if err != nil {
 		return nil, err
 	}
-	e := &events[T]{lists: l, body: body, from: bufio.NewReaderSize(body, maxHeadBytes), read: readJSONEvent}
+	own := *l
+	e := &events[T]{lists: &own, body: body, from: bufio.NewReaderSize(body, maxHeadBytes), read: readJSONEvent}
 	if as == asProtobuf {
 		e.read = readProtobufEvent
 	}
 	if listing {
-		l.restart()
-		e.listing, e.take, e.late = true, l.take, time.AfterFunc(listTimeout, late)
+		own.restart()
+		e.listing, e.late = true, time.AfterFunc(listTimeout, late)
 	}
 	return watch.NewStreamWatcher(e, apierrors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet,
 		"ClientWatchDecoding")), nil
