@@ -81,8 +81,8 @@ func (a *Actor) decideConfig(emit actors.Emit) {
 	switch {
 	case c.GetIntentId() != "":
 	case c.GetDue() && a.state.GetHealth().GetRuntimeReady():
-		if clear := actors.ClearTimer(a.state.GetTimers(), configTimer); clear != nil {
-			emit(clear)
+		if cleared := actors.ClearTimer(a.state.GetTimers(), configTimer); cleared != nil {
+			emit(cleared)
 		}
 		emit(messages.NewEvent(messages.NewCall(proto.CloneOf(c.GetDesired()))))
 	case c.GetBackOff() != nil && !c.GetDue():

@@ -64,8 +64,11 @@ func (n *ours) trusts(t *testing.T) {
 		t.Helper()
 		eventually(t, func() error {
 			out, err := n.Command(t.Context(), "exec", "trusting", "--", "cat", "/trust/"+file).CombinedOutput()
-			if got := strings.Count(string(out), "BEGIN CERTIFICATE"); err != nil || got != want {
-				return fmt.Errorf("%s has %d certificates, want %d: %v\n%s", file, got, want, err, out)
+			if err != nil {
+				return fmt.Errorf("%s: %w\n%s", file, err, out)
+			}
+			if got := strings.Count(string(out), "BEGIN CERTIFICATE"); got != want {
+				return fmt.Errorf("%s has %d certificates, want %d:\n%s", file, got, want, out)
 			}
 			return nil
 		})

@@ -46,6 +46,37 @@ func NewNode(o node.Options) *Node {
 // reason and message, sorted.
 func (n *Node) AdmitPreempting(p manifest.Parsed) (admitted bool, ended []string, err error) {
 	n.names[string(p.Pod.UID)] = p.Pod.Name
+	err = n.admit(p, func(d *journaletv1.Event) (follow []actors.Event) {
+		admitted = admitted || d.GetAdmissionDecided().GetAdmitted()
+		for _, uid := range d.GetAdmissionPendingPreemption().GetVictims() {
+			ended = append(ended, fmt.Sprintf("%s: %s: %s", n.names[uid], pod.ReasonPreempting, pod.MessagePreempting))
+			follow = append(follow, actors.Event{Author: messages.Pod(uid), Body: &journaletv1.Event{
+				Kind: &journaletv1.Event_PodTerminated{PodTerminated: &journaletv1.PodTerminated{Uid: uid}},
+			}})
+		}
+		return follow
+	})
+	slices.Sort(ended)
+	return admitted, ended, err
+}
+
+// Admit requests the admission of a pod. It returns "admitted", or the reason and message of the rejection.
+func (n *Node) Admit(p manifest.Parsed) (string, error) {
+	verdict := "no decision"
+	err := n.admit(p, func(d *journaletv1.Event) []actors.Event {
+		if a := d.GetAdmissionDecided(); a.GetAdmitted() {
+			verdict = "admitted"
+		} else if a != nil {
+			verdict = fmt.Sprintf("%s: %s", a.GetReason(), a.GetMessage())
+		}
+		return nil
+	})
+	return verdict, err
+}
+
+// admit requests the admission of a pod, and takes what the node decides to what follows from it, until nothing does.
+// A request to read the Node is answered with a failure: the kubelet's side has no API server, either.
+func (n *Node) admit(p manifest.Parsed, decided func(*journaletv1.Event) []actors.Event) error {
 	events := []actors.Event{{Author: messages.Pod(string(p.Pod.UID)), Manifest: p.Pod, Body: &journaletv1.Event{
 		Kind: &journaletv1.Event_AdmissionRequested{AdmissionRequested: request(p)},
 	}}}
@@ -58,41 +89,15 @@ func (n *Node) AdmitPreempting(p manifest.Parsed) (admitted bool, ended []string
 			break
 		}
 		n.err = actors.Decide(n.actor, actors.Input{Seq: n.seq, Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
-			admitted = admitted || d.GetAdmissionDecided().GetAdmitted()
-			for _, uid := range d.GetAdmissionPendingPreemption().GetVictims() {
-				ended = append(ended, fmt.Sprintf("%s: %s: %s", n.names[uid], pod.ReasonPreempting, pod.MessagePreempting))
-				events = append(events, actors.Event{Author: messages.Pod(uid), Body: &journaletv1.Event{
-					Kind: &journaletv1.Event_PodTerminated{PodTerminated: &journaletv1.PodTerminated{Uid: uid}},
-				}})
+			if read := d.GetNodeReadRequested(); read != nil {
+				events = append(events, actors.Event{Author: messages.Node, Manifest: p.Pod, Body: messages.NewEvent(
+					&journaletv1.NodeObserved{RequestId: read.GetRequestId(), Failure: "no API server"})})
 			}
+			events = append(events, decided(d)...)
 			return n.actor.Evolve(actors.Event{ID: fmt.Sprint("n", n.seq), Seq: n.seq, Author: messages.Node, Body: d})
 		})
 	}
-	slices.Sort(ended)
-	return admitted, ended, n.err
-}
-
-// Admit requests the admission of a pod. It returns "admitted", or the reason and message of the rejection.
-func (n *Node) Admit(p manifest.Parsed) (string, error) {
-	n.seq++
-	e := actors.Event{Seq: n.seq, Author: messages.Pod(string(p.Pod.UID)), Manifest: p.Pod, Body: &journaletv1.Event{
-		Kind: &journaletv1.Event_AdmissionRequested{AdmissionRequested: request(p)},
-	}}
-	if n.err == nil {
-		n.err = n.actor.Evolve(e)
-	}
-	verdict := "no decision"
-	if n.err == nil {
-		n.err = actors.Decide(n.actor, actors.Input{Seq: n.seq, Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
-			if a := d.GetAdmissionDecided(); a.GetAdmitted() {
-				verdict = "admitted"
-			} else if a != nil {
-				verdict = fmt.Sprintf("%s: %s", a.GetReason(), a.GetMessage())
-			}
-			return n.actor.Evolve(actors.Event{ID: fmt.Sprint("n", n.seq), Seq: n.seq, Author: messages.Node, Body: d})
-		})
-	}
-	return verdict, n.err
+	return n.err
 }
 
 func request(p manifest.Parsed) *journaletv1.AdmissionRequested {
