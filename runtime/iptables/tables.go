@@ -45,7 +45,7 @@ func (t tables) run(args ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), programTimeout)
 	defer cancel()
 	cmd := program.Command(ctx, t.program, args...)
-	out := &head{}
+	out := &program.Head{Most: maxAnswerBytes}
 	cmd.Stderr, cmd.WaitDelay = out, time.Second
 	err := cmd.Run()
 	switch {
@@ -56,7 +56,7 @@ func (t tables) run(args ...string) error {
 	case cmd.ProcessState == nil:
 		return err // it was not started
 	}
-	text := fmt.Sprintf("%s %s: %s: %s", t.program, strings.Join(args, " "), err, strings.TrimSpace(string(out.kept)))
+	text := fmt.Sprintf("%s %s: %s: %s", t.program, strings.Join(args, " "), err, strings.TrimSpace(string(out.Kept)))
 	return &exitError{status: cmd.ProcessState.ExitCode(), text: text}
 }
 
@@ -102,13 +102,4 @@ func (t tables) unique(table string, rule []string, add ...string) error {
 // exists reports whether a chain has a rule.
 func (t tables) exists(table, chain string, rule ...string) (bool, error) {
 	return isThere(t.rule(table, append([]string{"-C", chain}, rule...)...))
-}
-
-// head keeps the beginning of what is written to it.
-type head struct{ kept []byte }
-
-// Write takes all, and keeps what there is room for.
-func (h *head) Write(b []byte) (int, error) {
-	h.kept = append(h.kept, b[:min(len(b), maxAnswerBytes-len(h.kept))]...)
-	return len(b), nil
 }

@@ -80,16 +80,16 @@ func (c *Containerd) dump(ctx context.Context) (map[string]any, error) {
 		cmd.Args[0] = c.Name
 	}
 	cmd.WaitDelay = time.Second
-	out, problems := &limited{most: maxConfigBytes + 1}, &limited{most: maxMessage << 3}
+	out, problems := &program.Head{Most: maxConfigBytes + 1}, &program.Head{Most: maxMessage << 3}
 	cmd.Stdout, cmd.Stderr = out, problems
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return nil, fmt.Errorf("`%s config dump`: %w%s", c.Program, err, lastLine(string(problems.data)))
+		return nil, fmt.Errorf("`%s config dump`: %w%s", c.Program, err, lastLine(string(problems.Kept)))
 	}
 	var tree map[string]any
-	if err := bounded.TOML(out.data, maxConfigBytes, &tree); err != nil {
+	if err := bounded.TOML(out.Kept, maxConfigBytes, &tree); err != nil {
 		if errors.Is(err, bounded.ErrTooLarge) {
 			return nil, fmt.Errorf("what `%s config dump` prints: %w", c.Program, err)
 		}
@@ -99,17 +99,6 @@ func (c *Containerd) dump(ctx context.Context) (map[string]any, error) {
 		return nil, fmt.Errorf("what `%s config dump` prints is no configuration of containerd", c.Program)
 	}
 	return tree, nil
-}
-
-// limited keeps the first bytes that are written to it, and takes all: a program that cannot write would fail.
-type limited struct {
-	data []byte
-	most int
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	l.data = append(l.data, p[:min(len(p), l.most-len(l.data))]...)
-	return len(p), nil
 }
 
 // lastLine returns the last line of a program's errors, after a colon: containerd logs before it fails.

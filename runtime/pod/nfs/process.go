@@ -66,7 +66,7 @@ func (p *processes) run(ctx context.Context, c command) error {
 	p.mu.Unlock()
 
 	cmd := program.Command(context.Background(), c.program, c.args...) // it is killed below, with what it has started
-	out := new(output)
+	out := &program.Head{Most: maxOutputBytes}
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, out, outputWait
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	if c.file != nil {
@@ -88,7 +88,7 @@ func (p *processes) run(ctx context.Context, c command) error {
 	defer t.Stop()
 	select {
 	case <-ended:
-		return out.failure(failed)
+		return failure(failed, out.Kept)
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-t.C:
@@ -110,28 +110,12 @@ func (p *processes) end(key string) {
 	delete(p.running, key)
 }
 
-// output keeps the beginning of what a process prints.
-type output struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-// Write keeps what there is room for, and takes all.
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.text = append(o.text, b[:min(len(b), maxOutputBytes-len(o.text))]...)
-	return len(b), nil
-}
-
 // failure returns the error of a process that has ended, with its output in one line.
-func (o *output) failure(err error) error {
+func failure(err error, output []byte) error {
 	if err == nil || errors.Is(err, program.ErrWaitDelay) {
 		return nil
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if text := strings.Join(strings.Fields(string(o.text)), " "); text != "" {
+	if text := strings.Join(strings.Fields(string(output)), " "); text != "" {
 		return fmt.Errorf("%s (%w)", text, err)
 	}
 	return err
