@@ -86,24 +86,17 @@ func (a *Actor) unapplied() bool {
 	return false
 }
 
-// The units of a CPU quota: microseconds. leastQuotaMicros is the kernel's (kubelet: cm.MinQuotaPeriod).
-const (
-	defaultPeriodMicros = 100_000
-	leastQuotaMicros    = 1000
-	milliPerCPU         = 1000
-)
-
 // enforcedLimit returns the limit of CPU that a runtime reports of a container with a limit, in thousandths of a CPU;
 // 0: none. The shorter the period, the larger the least limit, and the coarser what lies between.
 func enforcedLimit(by *journaletv1.CpuQuota, millis int64) int64 {
-	period := cmp.Or(by.GetPeriod().AsDuration().Microseconds(), defaultPeriodMicros)
+	period := cmp.Or(by.GetPeriod().AsDuration().Microseconds(), resources.PeriodMicros)
 	switch {
 	case by.GetOff() || millis == 0:
 		return 0
 	case millis > math.MaxInt64/period: // more than any machine has
 		return millis
 	}
-	return max(millis*period/milliPerCPU, leastQuotaMicros) * milliPerCPU / period
+	return resources.QuotaMicros(millis, period) * resources.MilliPerCPU / period
 }
 
 // The bounds of a cgroup's CPU values. All values at or below the least ones are the same to the kernel: the allocated

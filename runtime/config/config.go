@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 	"github.com/journalet/journalet/runtime/own"
 )
@@ -49,7 +50,7 @@ const (
 	// DefaultMaxRestartPeriod is the kubelet's longest container back-off.
 	DefaultMaxRestartPeriod = 5 * time.Minute
 	// DefaultCPUQuotaPeriod is the kubelet's cpuCFSQuotaPeriod.
-	DefaultCPUQuotaPeriod = cgroup.PeriodMicros * time.Microsecond
+	DefaultCPUQuotaPeriod = resources.PeriodMicros * time.Microsecond
 	// DefaultHealthzPort and DefaultHealthzAddress are the kubelet's.
 	DefaultHealthzPort    = 10248
 	DefaultHealthzAddress = "127.0.0.1"

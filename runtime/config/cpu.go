@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
@@ -45,5 +46,5 @@ func (c *Config) maxPods(of Capacity) int32 {
 	if c.PodsPerCore <= 0 {
 		return c.MaxPods
 	}
-	return int32(min(int64(c.PodsPerCore)*(of.MilliCPU/cgroup.MilliPerCPU), int64(c.MaxPods)))
+	return int32(min(int64(c.PodsPerCore)*(of.MilliCPU/resources.MilliPerCPU), int64(c.MaxPods)))
 }

@@ -5,13 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 	"github.com/journalet/journalet/test/must"
 )
 
 func TestLimitsOfCPUAreConfigured(t *testing.T) {
 	c, problems := mustLoad(t)
-	if len(problems) > 0 || c.CgroupCPUQuota() != (cgroup.CPUQuota{Period: cgroup.PeriodMicros}) ||
+	if len(problems) > 0 || c.CgroupCPUQuota() != (cgroup.CPUQuota{Period: resources.PeriodMicros}) ||
 		c.RecordedCPUQuota() != nil || c.SingleProcessOOMKill {
 		t.Errorf("%v, %+v", problems, c)
 	}

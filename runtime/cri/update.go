@@ -191,10 +191,10 @@ func ReportedResources(r *runtimeapi.LinuxContainerResources) *journaletv1.Resou
 	}
 	out := &journaletv1.Resources{MemoryLimitBytes: max(0, r.GetMemoryLimitInBytes())}
 	if r.GetCpuShares() > 0 {
-		out.CpuRequestMillis = (r.GetCpuShares()*cgroup.MilliPerCPU + cgroup.SharesPerCPU - 1) / cgroup.SharesPerCPU
+		out.CpuRequestMillis = (r.GetCpuShares()*resources.MilliPerCPU + cgroup.SharesPerCPU - 1) / cgroup.SharesPerCPU
 	}
 	if r.GetCpuPeriod() > 0 {
-		out.CpuLimitMillis = max(0, r.GetCpuQuota()*cgroup.MilliPerCPU/r.GetCpuPeriod())
+		out.CpuLimitMillis = max(0, r.GetCpuQuota()*resources.MilliPerCPU/r.GetCpuPeriod())
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package oracle
 import (
 	"fmt"
 
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/test/oracle/kubelet"
@@ -16,7 +17,7 @@ func compareCgroups(c *testCase) {
 		return
 	}
 	pod := parsed[0].Pod
-	ours, theirs := cgroup.OfPod(pod, cgroup.CPUQuota{}), kubelet.CgroupOf(pod, true, cgroup.PeriodMicros)
+	ours, theirs := cgroup.OfPod(pod, cgroup.CPUQuota{}), kubelet.CgroupOf(pod, true, resources.PeriodMicros)
 	c.differs("shares", ours.Shares, theirs.Shares)
 	c.differs("quota", fmt.Sprint(ours.QuotaMicros, ours.PeriodMicros), fmt.Sprint(theirs.Quota, theirs.Period))
 	for _, period := range []int64{1000, 7500, 1_000_000} {
@@ -25,7 +26,7 @@ func compareCgroups(c *testCase) {
 		c.differs("quota of another period", fmt.Sprint(by.QuotaMicros, by.PeriodMicros), fmt.Sprint(at.Quota, at.Period))
 	}
 	c.differs("quota that is not enforced", cgroup.OfPod(pod, cgroup.CPUQuota{Off: true}).QuotaMicros,
-		kubelet.CgroupOf(pod, false, cgroup.PeriodMicros).Quota)
+		kubelet.CgroupOf(pod, false, resources.PeriodMicros).Quota)
 	c.differs("memory", ours.MemoryBytes, theirs.Memory)
 	c.count("class " + theirs.Class)
 	if ours.QuotaMicros > 0 {

@@ -51,7 +51,7 @@ func (w *world) reported(r *journaletv1.Resources) *journaletv1.Resources {
 		quota, period := cgroup.CPUQuota{Off: q.GetOff(), Period: q.GetPeriod().AsDuration().Microseconds()}.
 			Of(r.GetCpuLimitMillis())
 		if r.CpuLimitMillis = 0; period > 0 {
-			r.CpuLimitMillis = quota * cgroup.MilliPerCPU / period
+			r.CpuLimitMillis = quota * resources.MilliPerCPU / period
 		}
 	}
 	r.CpuRequestMillis, r.MemoryRequestBytes = max(r.GetCpuRequestMillis(), 2), 0

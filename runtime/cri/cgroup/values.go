@@ -14,29 +14,22 @@ import (
 	"github.com/journalet/journalet/actors/resources"
 )
 
-// Units of the CPU controller (kubelet: SharesPerCPU, MilliCPUToCPU, QuotaPeriod).
-const (
-	SharesPerCPU = 1024
-	MilliPerCPU  = 1000
-	// PeriodMicros is the period of every quota, in microseconds, unless the node is configured otherwise.
-	PeriodMicros = 100_000
-)
+// SharesPerCPU is the unit of shares (kubelet: SharesPerCPU).
+const SharesPerCPU = 1024
 
-// Bounds of the CPU controller: of shares and weights and, in microseconds, of a quota, as the kernel has them
-// (kubelet: MinShares, MaxShares, MinQuotaPeriod).
+// Bounds of the CPU controller for shares and weights, as the kernel has them (kubelet: MinShares, MaxShares).
 const (
 	minShares = 2
 	maxShares = 262144
 	maxWeight = 10_000
-	minQuota  = 1_000
 )
 
 // CPUQuota is how limits of CPU are enforced (kubelet: cpuCFSQuota, cpuCFSQuotaPeriod). The zero value is the kubelet's
-// default: within each PeriodMicros.
+// default: within each resources.PeriodMicros.
 type CPUQuota struct {
 	// Off: none is enforced.
 	Off bool
-	// Period is in microseconds, 1000 to 1000000; 0: PeriodMicros.
+	// Period is in microseconds, 1000 to 1000000; 0: resources.PeriodMicros.
 	Period int64
 }
 
@@ -46,14 +39,14 @@ func (q CPUQuota) Of(milli int64) (quota, period int64) {
 	if q.Off {
 		return 0, 0
 	}
-	period = cmp.Or(q.Period, PeriodMicros)
+	period = cmp.Or(q.Period, resources.PeriodMicros)
 	switch {
 	case milli == 0:
 		return 0, period
 	case milli <= math.MaxInt64/period:
-		return max(milli*period/MilliPerCPU, minQuota), period
+		return resources.QuotaMicros(milli, period), period
 	}
-	return min(milli/MilliPerCPU, math.MaxInt64/period) * period, period // the product must fit
+	return min(milli/resources.MilliPerCPU, math.MaxInt64/period) * period, period // the product must fit
 }
 
 // unlimited ends an earlier quota.
@@ -159,7 +152,7 @@ func hasLimit(p *corev1.Pod, of corev1.ResourceName) bool {
 // SharesOf returns the shares, 2 to 262144, for thousandths of a CPU.
 func SharesOf(milli int64) uint64 {
 	milli = min(milli, maxShares) // more than that many CPUs have the largest shares too, and the product must fit
-	return uint64(min(max(milli*SharesPerCPU/MilliPerCPU, minShares), maxShares))
+	return uint64(min(max(milli*SharesPerCPU/resources.MilliPerCPU, minShares), maxShares))
 }
 
 // weightOf returns the weight of cgroup v2, 1 to 10000, for shares of v1 (KEP-2254).
