@@ -67,7 +67,7 @@ func (a *app) checkCommand() *cobra.Command {
 	return a.outputFlag(cmd, formatTable, formatJSON, formatYAML)
 }
 
-// check runs all checks. problems are those of the configuration.
+// check runs all checks, after the problems of the configuration.
 func (a *app) check(ctx context.Context, cfg *config.Config, problems []config.Problem) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

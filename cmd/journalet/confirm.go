@@ -13,8 +13,9 @@ import (
 // onTerminal reports whether a person can be asked: what is asked goes to stderr, the answer comes from stdin.
 func (a *app) onTerminal() bool { return a.err.terminal() && term.IsTerminal(int(os.Stdin.Fd())) }
 
-// confirm prints what is about to happen on the terminal, and waits for an answer. Only y and yes confirm it.
-func (a *app) confirm(ctx context.Context, what string) (bool, error) {
+// confirm prints what is about to happen on the terminal, and waits for an answer. Only y and yes confirm it; after
+// another one it says what has become of it, and returns errRefused.
+func (a *app) confirm(ctx context.Context, what, refused string) error {
 	fmt.Fprint(a.err, what+" [y/N] ")
 	answered := make(chan string, 1)
 	go func() {
@@ -24,8 +25,12 @@ func (a *app) confirm(ctx context.Context, what string) (bool, error) {
 	select {
 	case <-ctx.Done():
 		fmt.Fprintln(a.err)
-		return false, ctx.Err()
+		return ctx.Err()
 	case answer := <-answered:
-		return answer == "y" || answer == "yes", nil
+		if answer == "y" || answer == "yes" {
+			return nil
+		}
 	}
+	a.notice(refused)
+	return errRefused
 }

@@ -217,12 +217,7 @@ func (a *app) confirmRemoval(ctx context.Context, l *query.ImageList, ids []stri
 		sum += img.Bytes
 		fmt.Fprintf(a.err, "  %s (%s)\n", img.Name(), describe.Size(img.Bytes))
 	}
-	ok, err := a.confirm(ctx, fmt.Sprintf("Remove these %d images, %s?", len(ids), describe.Size(sum)))
-	if err == nil && !ok {
-		a.notice("nothing is removed")
-		err = errRefused
-	}
-	return err
+	return a.confirm(ctx, fmt.Sprintf("Remove these %d images, %s?", len(ids), describe.Size(sum)), "nothing is removed")
 }
 
 // awaitRemovals prints the outcomes of removals.

@@ -109,10 +109,5 @@ func (a *app) confirmTuning(ctx context.Context, c *tune.Change, o *tuneOptions)
 	if c.Content == "" {
 		what = "Change it?"
 	}
-	ok, err := a.confirm(ctx, what)
-	if err == nil && !ok {
-		a.notice("nothing was changed")
-		err = errRefused
-	}
-	return err
+	return a.confirm(ctx, what, "nothing was changed")
 }
