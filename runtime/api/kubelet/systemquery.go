@@ -32,6 +32,7 @@ const (
 	maxServiceBytes  = 256
 	maxTailLines     = 100_000
 	logQueryTimeout  = 30 * time.Second
+	logQueryEnd      = 5 * time.Second // for what has been read by the end of a query, to who reads it
 	maxPatternBytes  = 4 << 10
 	maxLogQueries    = 4 // each may keep a CPU busy
 	maxUnitsBytes    = 16 << 20
@@ -198,8 +199,7 @@ func (s *Server) queryServices(w http.ResponseWriter, r *http.Request, q *system
 			maxLogQueries))
 		return
 	}
-	// What has been read by the end of the query is still written, to who reads it.
-	within(s.queryTimeout+s.queryTimeout/6, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	within(s.queryTimeout+logQueryEnd, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), s.queryTimeout)
 		defer cancel()
 		w.Header().Set("Content-Type", "text/plain;charset=UTF-8")
