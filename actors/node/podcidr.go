@@ -19,7 +19,7 @@ const (
 )
 
 // PodCIDR returns the pod CIDR that a runtime is given: one CIDR, or one of each family separated by a comma, in their
-// order. Empty: there is none. An error means that what is there is no pod CIDR.
+// order. Empty: the node has none. An error names the text that is no pod CIDR.
 func PodCIDR(cidrs []string) (string, error) {
 	if len(cidrs) > maxPodCIDRs {
 		return "", fmt.Errorf("%d CIDRs, want one, or one of each family", len(cidrs))
@@ -62,7 +62,8 @@ func (a *Actor) decidePodCIDR(e actors.Event, emit actors.Emit) {
 	}
 }
 
-// podCIDR returns the Node's. Empty: it has none, or what it has is none. Then the runtime keeps what it has.
+// podCIDR returns the pod CIDR of the Node. Empty: the Node has none, or a text that is no pod CIDR; the runtime keeps
+// its pod CIDR then.
 func (a *Actor) podCIDR() string {
 	cidr, err := PodCIDR(a.state.GetNode().GetPodCidrs())
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 // reasonAffinity is the reason of a pod that does not want a node with these labels.
 const reasonAffinity = "NodeAffinity"
 
-// mayBeStale reports whether the labels of the Node are the only reason why a pod cannot run here, and are not those of
-// a read for this pod.
+// mayBeStale reports whether the labels of the Node are the only reason why a pod cannot run here, and the Node was not
+// read for this pod yet.
 func (a *Actor) mayBeStale(pod *corev1.Pod, q *journaletv1.AdmissionRequested, r *rejection) bool {
 	if r.reason != reasonAffinity || !a.inCluster() || a.state.NodeReads[q.GetUid()].GetAnswered() {
 		return false

@@ -61,7 +61,7 @@ func forbiddenSysctl(c *journaletv1.AgentConfig, pod *corev1.Pod) string {
 }
 
 // namespaceOf returns the namespace that a sysctl belongs to, and whether pods with a namespace of their own may set
-// it: it is safe, or the node allows it, by its name or by a pattern of which all from the asterisk on is left open.
+// it: the sysctl is safe, or the node allows it, by its name or by a pattern that ends in an asterisk.
 func namespaceOf(c *journaletv1.AgentConfig, name string) (in sysctl.Namespace, allowed bool) {
 	for _, s := range safeSysctls {
 		if s.name == name && s.in(c.GetKernel()) {
@@ -78,7 +78,7 @@ func namespaceOf(c *journaletv1.AgentConfig, name string) (in sysctl.Namespace, 
 	return sysctl.UnknownNamespace, false
 }
 
-// sharedWithHost reports whether a pod shares the host's namespace in which a sysctl has its value.
+// sharedWithHost reports whether a pod shares a namespace of sysctls with the host.
 func sharedWithHost(pod *corev1.Pod, in sysctl.Namespace) bool {
 	switch in {
 	case sysctl.NetNamespace:

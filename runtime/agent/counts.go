@@ -113,7 +113,7 @@ func count(c *monitoring.Counts, s *journaletv1.PodState) {
 	}
 }
 
-// countVolumes adds the volumes of one pod that are to be set up, and those that are.
+// countVolumes adds the volumes of one pod: how many are to be set up, and how many are set up.
 func countVolumes(c *monitoring.Counts, s *journaletv1.PodState, m *corev1.Pod) {
 	if m == nil || s.GetRejected() {
 		return
