@@ -16,45 +16,90 @@ var errJSON = errors.New("the API server's answer is no JSON of the API")
 // more than most bytes. That it is valid is the decoder's to find out: skim finds its end. Without another value the
 // error is io.EOF.
 func skim(r *bufio.Reader, into []byte, most, limit int64) (data []byte, size int64, err error) {
-	depth, quoted, escaped := 0, false, false
-	at := len(into)
-	b, err := space(r)
-	for ; err == nil; b, err = r.ReadByte() {
-		scalar := !quoted && depth == 0 && size > 0
-		if scalar && (b == ',' || b == ']' || b == '}' || b == ':' || isSpace(b)) {
-			return into, size, r.UnreadByte() // after a number or a word
-		}
-		if size++; size > limit {
-			return into, size, fmt.Errorf("a value of the API server's answer has more than %d bytes", limit)
-		}
-		if size <= most {
-			into = append(into, b)
-		} else if int64(len(into)-at) > prefixBytes {
-			into = into[:at+prefixBytes]
-		}
-		switch {
-		case escaped:
-			escaped = false
-		case quoted:
-			escaped = b == '\\'
-			quoted = b != '"'
-		case b == '"':
-			quoted = true
-		case b == '{' || b == '[':
-			depth++
-		case b == '}' || b == ']':
-			depth--
-		default:
-			continue
-		}
-		if !quoted && depth == 0 {
-			return into, size, nil
-		}
-	}
-	if size == 0 {
+	if _, err = space(r); err != nil {
 		return into, 0, err
 	}
-	return into, size, unexpected(err)
+	if err = r.UnreadByte(); err != nil {
+		return into, 0, err
+	}
+	at := len(into)
+	for v := (extent{}); !v.ended; {
+		window, err := readable(r)
+		if err != nil {
+			return into, size, unexpected(err)
+		}
+		n := v.over(window)
+		if left := most - size; left > 0 {
+			into = append(into, window[:min(int64(n), left)]...)
+		}
+		if size += int64(n); size > limit {
+			return into, size, fmt.Errorf("a value of the API server's answer has more than %d bytes", limit)
+		}
+		if size > most {
+			into = into[:min(len(into), at+prefixBytes)]
+		}
+		if _, err = r.Discard(n); err != nil {
+			return into, size, err
+		}
+	}
+	return into, size, nil
+}
+
+// readable returns what is buffered, at least a byte; it reads when nothing is.
+func readable(r *bufio.Reader) ([]byte, error) {
+	if _, err := r.Peek(1); err != nil {
+		return nil, err
+	}
+	return r.Peek(r.Buffered())
+}
+
+// extent finds the end of a JSON value, window by window.
+type extent struct {
+	depth                   int
+	quoted, escaped, scalar bool // scalar: in a number or a word outside an object and an array
+	ended                   bool
+}
+
+// over returns how many bytes of the window belong to the value.
+func (v *extent) over(window []byte) int {
+	for i := 0; i < len(window); i++ {
+		switch b := window[i]; {
+		case v.escaped:
+			v.escaped = false
+			continue
+		case v.quoted:
+			for i < len(window) && window[i] != '"' && window[i] != '\\' {
+				i++
+			}
+			if i == len(window) {
+				return i
+			}
+			v.escaped, v.quoted = window[i] == '\\', window[i] != '"'
+			if v.quoted {
+				continue
+			}
+		case v.scalar:
+			if v.ended = b == ',' || b == ']' || b == '}' || b == ':' || isSpace(b); v.ended {
+				return i
+			}
+			continue
+		case b == '"':
+			v.quoted = true
+			continue
+		case b == '{' || b == '[':
+			v.depth++
+			continue
+		case b == '}' || b == ']':
+			v.depth--
+		default:
+			v.scalar = v.depth == 0
+			continue
+		}
+		if v.ended = v.depth <= 0; v.ended {
+			return i + 1
+		}
+	}
+	return len(window)
 }
 
 func isSpace(b byte) bool { return b == ' ' || b == '\n' || b == '\t' || b == '\r' }
