@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/journalet/journalet/runtime/install"
+	"github.com/journalet/journalet/runtime/tune"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -45,5 +46,39 @@ func TestInstallAndUninstallBelowAnotherRoot(t *testing.T) {
 	must.OK(t, json.Unmarshal([]byte(out), &changes))
 	if _, err := os.Lstat(program); err == nil || len(changes) != 6 || changes[0].Action != install.Remove {
 		t.Errorf("%+v, %v", changes, err)
+	}
+}
+
+// TestInstallPageShowsWhatTheCommandsPrint holds the page to what install, uninstall and check --fix print.
+func TestInstallPageShowsWhatTheCommandsPrint(t *testing.T) {
+	page, err := os.ReadFile("../../docs/INSTALL.md")
+	must.OK(t, err)
+	root := t.TempDir()
+	shows := func(line, printed string) {
+		t.Helper()
+		if block := "```\n$ " + line + "\n" + printed + "```\n"; !strings.Contains(string(page), block) {
+			t.Errorf("docs/INSTALL.md does not show\n%s", block)
+		}
+	}
+	for _, step := range []struct {
+		shown string
+		argv  []string
+	}{
+		{"./journalet install --dry-run", []string{"install", "--dry-run"}},
+		{"", []string{"install"}},
+		{"./journalet uninstall --dry-run", []string{"uninstall", "--dry-run"}},
+	} {
+		code, out, errs := run(t.Context(), append(step.argv, "--root", root)...)
+		if code != exitOK {
+			t.Fatalf("%v: exit code %d\n%s", step.argv, code, errs)
+		}
+		if step.shown != "" {
+			shows(step.shown, out)
+		}
+	}
+	for line := range strings.Lines(tune.Content) {
+		if !strings.Contains(string(page), line) {
+			t.Errorf("docs/INSTALL.md does not show the line of the drop-in %q", line)
+		}
 	}
 }
