@@ -18,6 +18,7 @@ import (
 
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/runtime/stats/usage"
 	"github.com/journalet/journalet/runtime/tune"
 )
 
@@ -27,10 +28,6 @@ const (
 	settingsTimeout = 5 * time.Second
 	// window is how long the CPU of containerd and its shims is measured: two samples at containerd's default.
 	window = 2 * time.Second
-	// clockTick is the kernel's unit of times in /proc: 100 a second on every architecture.
-	clockTick = 10 * time.Millisecond
-	// userTicks is the column of CPU time in /proc/<pid>/stat behind the name; the system's is behind it.
-	userTicks = 11
 	// maxShims bounds the shims that are measured: a node has one a pod.
 	maxShims = 4096
 	// containerdName is containerd's name, of its program and for itself.
@@ -211,20 +208,20 @@ func (m *machine) sampling(ctx context.Context, c *tune.Containerd, s tune.Setti
 func (m *machine) load(ctx context.Context, pid int) tune.Load {
 	shims := m.shims()
 	pids := append([]int{pid}, shims...)
-	before := make([]int64, len(pids))
+	before := make([]time.Duration, len(pids))
 	for i, p := range pids {
-		before[i] = m.ticks(p)
+		before[i] = m.cpuTime(p)
 	}
 	took := m.pause(ctx, window)
-	ticks := int64(0)
+	cpu := time.Duration(0)
 	for i, p := range pids {
-		if now := m.ticks(p); before[i] >= 0 && now > before[i] {
-			ticks += now - before[i]
+		if now := m.cpuTime(p); before[i] >= 0 && now > before[i] {
+			cpu += now - before[i]
 		}
 	}
 	l := tune.Load{Pods: len(shims)}
 	if took >= window {
-		l.Millicores = int(time.Duration(ticks) * clockTick * 1000 / took)
+		l.Millicores = int(cpu * 1000 / took)
 		l.Measured = took.Round(time.Second / 10)
 	}
 	return l
@@ -262,17 +259,11 @@ func (m *machine) shims() []int {
 	return found
 }
 
-// ticks returns the CPU time of a process in units of clockTick, -1 if it is not known.
-func (m *machine) ticks(pid int) int64 {
-	stat := m.read(fmt.Sprintf("proc/%d/stat", pid))
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	if len(fields) <= userTicks+1 {
+// cpuTime returns the CPU time that a process has taken, -1 if it is not known.
+func (m *machine) cpuTime(pid int) time.Duration {
+	cpu, _, ok := usage.ParseProcess([]byte(m.read(fmt.Sprintf("proc/%d/stat", pid))))
+	if !ok {
 		return -1
 	}
-	user, err := strconv.ParseInt(fields[userTicks], 10, 64)
-	system, err2 := strconv.ParseInt(fields[userTicks+1], 10, 64)
-	if err != nil || err2 != nil {
-		return -1
-	}
-	return user + system
+	return cpu
 }

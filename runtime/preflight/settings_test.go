@@ -24,7 +24,7 @@ func (m *machine) containerdProcess(t *testing.T, config string) (dir string) {
 	dir = fmt.Sprintf("proc/%d/", pid)
 	must.OK(t, os.Symlink("/usr/bin/containerd", m.path(dir+"exe")))
 	m.write(t, dir+"cgroup", "12:cpu:/\n1:name=systemd:/system.slice/containerd.service\n")
-	m.write(t, dir+"stat", "1 (containerd) S 1 1 1 0 -1 0 0 0 0 0 100 50 0 0 20")
+	m.write(t, dir+"stat", "1 (containerd) S 1 1 1 0 -1 0 0 0 0 0 100 50 0 0 20 0 1 0 5 6000 321")
 	m.write(t, "dump.toml", config)
 	m.write(t, "usr/bin/containerd", "#!/bin/sh\nexec cat '"+m.path("dump.toml")+"'\n")
 	must.OK(t, os.Chmod(m.path("usr/bin/containerd"), 0o755))
@@ -37,7 +37,7 @@ func (m *machine) shim(t *testing.T, pid int) (dir string) {
 	m.process(t, pid, "containerd-shim", "/usr/bin/containerd-shim-runc-v2", "-namespace", "k8s.io", "-id", "x",
 		"-address", "/run/containerd/containerd.sock")
 	dir = fmt.Sprintf("proc/%d/", pid)
-	m.write(t, dir+"stat", fmt.Sprintf("%d (shim) 1 2) S 1 1 1 0 -1 0 0 0 0 0 7 3 0 0 20", pid))
+	m.write(t, dir+"stat", fmt.Sprintf("%d (shim) 1 2) S 1 1 1 0 -1 0 0 0 0 0 7 3 0 0 20 0 1 0 5 6000 321", pid))
 	return dir
 }
 
@@ -61,8 +61,8 @@ func TestSamplesOfTheRuntimeAreReportedWithTheirCostHere(t *testing.T) {
 	m.process(t, 4003, "containerd-shim", "/usr/bin/containerd-shim-runc-v2", "-address", "/run/other.sock")
 	m.contained(t, 4004, "containerd-shim", "containerd-shim-runc-v2", "-address", "/run/containerd/containerd.sock")
 	m.pause = func(_ context.Context, d time.Duration) time.Duration {
-		m.write(t, dir+"stat", "1 (containerd) S 1 1 1 0 -1 0 0 0 0 0 101 51 0 0 20")
-		m.write(t, shims[0]+"stat", "4001 (shim) 1 2) S 1 1 1 0 -1 0 0 0 0 0 9 3 0 0 20")
+		m.write(t, dir+"stat", "1 (containerd) S 1 1 1 0 -1 0 0 0 0 0 101 51 0 0 20 0 1 0 5 6000 321")
+		m.write(t, shims[0]+"stat", "4001 (shim) 1 2) S 1 1 1 0 -1 0 0 0 0 0 9 3 0 0 20 0 1 0 5 6000 321")
 		m.remove(t, shims[1]) // its pod has ended meanwhile
 		return d
 	}

@@ -84,15 +84,6 @@ func (s *Stats) system(pid int) (usage.Place, *process) {
 	return usage.Place{}, s.process(pid)
 }
 
-// Columns of /proc/<pid>/stat behind the name, which may hold anything.
-const (
-	statUser   = 11
-	statSystem = 12
-	statRSS    = 21
-	// clockTick is the kernel's unit of times in /proc: 100 a second on every architecture.
-	clockTick = 10 * time.Millisecond
-)
-
 // process reads what a process uses.
 func (s *Stats) process(pid int) *process {
 	dir, err := bounded.OpenDir(filepath.Join(s.opts.Proc, strconv.Itoa(pid)))
@@ -105,15 +96,11 @@ func (s *Stats) process(pid int) *process {
 	if err != nil {
 		return nil
 	}
-	words := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	if len(words) <= statRSS {
+	cpu, pages, ok := usage.ParseProcess(data)
+	if !ok {
 		return nil
 	}
-	for _, i := range []int{statUser, statSystem} {
-		ticks, _ := strconv.ParseUint(words[i], 10, 64)
-		p.cpuNanos += ticks * uint64(clockTick)
-	}
-	pages, _ := strconv.ParseUint(words[statRSS], 10, 64)
+	p.cpuNanos = uint64(cpu)
 	p.rssBytes = pages * uint64(os.Getpagesize())
 	return p
 }
