@@ -89,6 +89,8 @@ func TestHealthNamesChecksAndCountsThem(t *testing.T) {
 		{"GET /healthz?verbose", 200, "[+]ping ok\n[+]file-source ok\n[+]pleg ok\nhealthz check passed"},
 		{"GET /healthz/file-source", 200, "ok"},
 		{"GET /healthz/none", 404, ""},
+		{"GET /healthz/log", 200, "ok"},
+		{"GET /healthz/syncloop", 200, "ok"},
 	})
 	broken = errors.New("no relist")
 	n.answers(answers{
@@ -96,6 +98,8 @@ func TestHealthNamesChecksAndCountsThem(t *testing.T) {
 		{"GET /healthz?exclude=pleg&exclude=x", 200, "ok"},
 		{"GET /healthz?exclude=pleg&exclude=x&verbose", 200, `no matches for "x"`},
 		{"GET /healthz/pleg", 500, "internal server error: no relist"},
+		{"GET /healthz/log", 200, "ok"},
+		{"GET /healthz/syncloop", 500, "internal server error: no relist"},
 		{"GET /metrics/slis", 200, `kubernetes_healthcheck{name="pleg",type="healthz"} 0`},
 		{"GET /metrics/slis", 200, `kubernetes_healthchecks_total{name="pleg",status="success",type="healthz"}`},
 	})
