@@ -84,7 +84,9 @@ type Driver struct {
 	observed *journaletv1.NodeObserved
 	stored   *journaletv1.NodeObserved
 	// requested is the newest request to read the Node that has no answer; 0: none.
-	requested  uint64
+	requested uint64
+	// recovered is the Node that the journal had at the start.
+	recovered  types.UID
 	registered types.UID
 	gone       time.Time     // since when there is no Node, after there was one
 	deletedUID types.UID     // of that one
@@ -123,6 +125,7 @@ func (d *Driver) Seed(last *journaletv1.NodeObserved, shuttingDown bool) {
 	defer d.mu.Unlock()
 	if last != nil {
 		d.observed, d.stored = withoutAnswer(last), last
+		d.recovered = types.UID(last.GetUid())
 	}
 	d.world.ShuttingDown = d.world.ShuttingDown || shuttingDown
 }

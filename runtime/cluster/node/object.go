@@ -144,8 +144,9 @@ var correctable = []string{
 	corev1.LabelOSStable, corev1.LabelArchStable, kubeletapis.LabelOS, kubeletapis.LabelArch,
 }
 
-// takeOver corrects an existing Node. Its taints, its providerID and all other labels stay.
-func takeOver(n *corev1.Node, s *Settings) {
+// takeOver corrects an existing Node. Its taints, its providerID and all other labels stay. ours means that this agent
+// has written the Node's status before, and that its journal knows what device plugins offer.
+func takeOver(n *corev1.Node, s *Settings, ours bool) {
 	labels := defaultLabels(s)
 	maps.Copy(labels, s.Labels)
 	if n.Labels == nil {
@@ -161,6 +162,7 @@ func takeOver(n *corev1.Node, s *Settings) {
 	}
 	n.Annotations[attachAnnotation] = "true"
 	// What another agent offered here is there no longer, until its plugins register with this one; its names stay known.
+	// On a Node of ours such a resource is one that an operator has patched in.
 	for name := range n.Status.Capacity {
 		switch {
 		case strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) || name == corev1.ResourceEphemeralStorage:
@@ -168,7 +170,7 @@ func takeOver(n *corev1.Node, s *Settings) {
 				delete(n.Status.Capacity, name)
 				delete(n.Status.Allocatable, name)
 			}
-		case extended(name):
+		case extended(name) && !ours:
 			n.Status.Capacity[name] = *resource.NewQuantity(0, resource.DecimalSI)
 			n.Status.Allocatable[name] = *resource.NewQuantity(0, resource.DecimalSI)
 		}
@@ -224,6 +226,9 @@ func setTopology(n *corev1.Node, topology map[string]string) {
 	maps.Copy(n.Labels, topology)
 }
 
+// versionMark is in the version of each Node whose status this agent has written last.
+const versionMark = "+journalet."
+
 // KubeletVersion returns the version of a kubelet with ours as build metadata, which version skew policies pass over.
 func KubeletVersion(ours string) string {
 	clean := strings.Map(func(r rune) rune {
@@ -232,7 +237,7 @@ func KubeletVersion(ours string) string {
 		}
 		return '-'
 	}, strings.TrimPrefix(ours, "v"))
-	return features.KubernetesVersion + "+journalet." + cmp.Or(strings.Trim(clean, ".-"), "dev")
+	return features.KubernetesVersion + versionMark + cmp.Or(strings.Trim(clean, ".-"), "dev")
 }
 
 func setAddresses(n *corev1.Node, s *Settings) {

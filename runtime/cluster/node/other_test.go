@@ -109,10 +109,42 @@ func TestResourceThatTheAgentNoLongerHasIsTakenOffTheNode(t *testing.T) {
 	n := &corev1.Node{Status: corev1.NodeStatus{Capacity: is, Allocatable: is.DeepCopy()}}
 	takeOver(n, &Settings{Capacity: corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("4"), "hugepages-2Mi": resource.MustParse("4Mi"),
-	}})
+	}}, true)
 	for _, list := range []corev1.ResourceList{n.Status.Capacity, n.Status.Allocatable} {
 		if _, cpu := list[corev1.ResourceCPU]; len(list) != 2 || !cpu {
 			t.Errorf("the Node has %v", list)
+		}
+	}
+}
+
+// TestResourceOfAnOperatorStaysOverARestart: the kubelet sets the resources of others to 0 if it has no checkpoint of its
+// devices, ours if its journal does not know the Node, or if another agent has written the Node's status since.
+func TestResourceOfAnOperatorStaysOverARestart(t *testing.T) {
+	for _, c := range []struct {
+		recovered bool
+		version   string
+		want      int64
+	}{
+		{true, KubeletVersion("v0.1.0"), 4},
+		{false, KubeletVersion("v0.1.0"), 0},
+		{true, "v1.37.1", 0},
+	} {
+		w := newWorld(t, Options{Register: true, Settings: Settings{Version: "v0.2.0"}})
+		four := corev1.ResourceList{"operator.example.com/dongle": resource.MustParse("4")}
+		existing := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{
+			Capacity: four, Allocatable: four.DeepCopy(), NodeInfo: corev1.NodeSystemInfo{KubeletVersion: c.version},
+		}}
+		w.api.Create("nodes", existing)
+		if c.recovered {
+			w.driver.Seed(observation(w.node()), false)
+		}
+		w.run()
+		w.untilReady(corev1.ConditionTrue)
+		n := w.node()
+		has, free := n.Status.Capacity["operator.example.com/dongle"], n.Status.Allocatable["operator.example.com/dongle"]
+		if has.Value() != c.want || free.Value() != c.want {
+			t.Errorf("recovered: %v, last written by %s: the Node has %v and offers %v, want %d",
+				c.recovered, c.version, &has, &free, c.want)
 		}
 	}
 }

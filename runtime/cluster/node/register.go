@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,7 +59,9 @@ func (d *Driver) register(ctx context.Context) error {
 func (d *Driver) adopt(ctx context.Context, existing *corev1.Node) error {
 	if d.opts.Register {
 		desired := existing.DeepCopy()
-		takeOver(desired, &d.opts.Settings)
+		// Another agent may have reported itself as this Node since; after a lost journal nothing is known of its devices.
+		ours := d.recovered == existing.UID && strings.Contains(existing.Status.NodeInfo.KubeletVersion, versionMark)
+		takeOver(desired, &d.opts.Settings, ours)
 		diff, err := compare(existing, desired)
 		if err != nil {
 			return err
