@@ -59,7 +59,7 @@ func (a *agent) pluginDrivers() []drivers.Driver {
 	if a.devices != nil {
 		resources := podresources.New(podresources.Options{
 			Dir: filepath.Join(a.absoluteRoot(), podresources.Dir), Pods: a.podResources, Devices: a.offeredDevices,
-			Allocatable: a.nodeAllocatable,
+			Allocatable: a.nodeAllocatable, Count: a.metrics.PodResources,
 		})
 		all = append(all, nodeDevices{a.devices, a.orWarn("device plugins", a.devices.Run)},
 			drivers.Only("pod resources", a.orWarn("resources of pods", resources.Run)))

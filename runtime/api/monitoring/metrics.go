@@ -35,6 +35,7 @@ type Metrics struct {
 	probes               probeMetrics
 	pods                 podMetrics
 	traces               traceMetrics
+	podResources         podResources
 }
 
 // traceMetrics count exported traces of pods' starts.
@@ -80,6 +81,7 @@ func NewMetrics() *Metrics {
 			"Traces of pods' starts that were not sent, because the collector refused them or too many waited."),
 		failures: m.counter("journalet_traces_export_errors_total", "Failed requests to the collector."),
 	}
+	m.podResources = m.newPodResources()
 	m.newCounts()
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

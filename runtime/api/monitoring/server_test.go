@@ -197,6 +197,8 @@ func TestMetricsAreServedUnderTheKubeletsNames(t *testing.T) {
 		m.Rejected(reason)
 	}
 	m.OrphanFound()
+	m.PodResources("v1", "GetAllocatableResources", errors.New("no"))
+	m.PodResources("v1alpha1", "List", nil)
 	m.CgroupVersion(2)
 	m.Count(func() Counts {
 		return Counts{
@@ -225,6 +227,10 @@ func TestMetricsAreServedUnderTheKubeletsNames(t *testing.T) {
 		`kubernetes_build_info{build_date="",compiler="` + runtime.Compiler +
 			`",git_commit="",git_tree_state="",git_version="v1.37.1+journalet.1.0.0",go_version="` + runtime.Version() +
 			`",major="1",minor="37",platform="` + runtime.GOOS + "/" + runtime.GOARCH + `"} 1`,
+		`kubelet_pod_resources_endpoint_requests_total{server_api_version="v1alpha1"} 1`,
+		`kubelet_pod_resources_endpoint_requests_list{server_api_version="v1alpha1"} 1`,
+		`kubelet_pod_resources_endpoint_requests_get_allocatable{server_api_version="v1"} 1`,
+		`kubelet_pod_resources_endpoint_errors_get_allocatable{server_api_version="v1"} 1`,
 		"journalet_start_last_record 8",
 		"journalet_mailbox_backlog 8",
 		"journalet_journal_first_record 9",

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -16,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
+	alpha "k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
 	"k8s.io/utils/cpuset"
 
 	"github.com/journalet/journalet/actors/exclusive"
@@ -68,6 +71,9 @@ type Options struct {
 	Devices func(context.Context) (map[string]*journaletv1.DeviceResource, error)
 	// Allocatable returns what containers may get alone on this machine: CPUs, and memory of NUMA nodes.
 	Allocatable func(context.Context) (cpuset.CPUSet, []*journaletv1.NumaMemory, error)
+	// Count counts a request within the limit by the version of the API, v1 or v1alpha1, the method, such as
+	// GetAllocatableResources, and its error.
+	Count func(version, method string, err error)
 }
 
 // Server serves the API.
@@ -92,6 +98,7 @@ func (s *Server) Run(ctx context.Context) error {
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxRequestBytes), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(requestTimeout), grpc.UnaryInterceptor(s.bound))
 	api.RegisterPodResourcesListerServer(server, s)
+	alpha.RegisterPodResourcesListerServer(server, old{Server: s})
 	ended := context.AfterFunc(ctx, server.Stop)
 	defer ended()
 	if err := server.Serve(l); err != nil && ctx.Err() == nil {
@@ -100,14 +107,18 @@ func (s *Server) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// bound refuses requests beyond the limit, and ends those that take too long.
-func (s *Server) bound(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+// bound refuses requests beyond the limit, ends requests that take too long, and counts the others.
+func (s *Server) bound(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if !s.limit.Allow() {
 		return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	return next(ctx, req)
+	response, err := next(ctx, req)
+	service, method := path.Split(info.FullMethod) // /v1.PodResourcesLister/List
+	version, _, _ := strings.Cut(strings.TrimPrefix(service, "/"), ".")
+	s.opts.Count(version, method, err)
+	return response, err
 }
 
 // List returns what the containers of all pods have: devices, CPUs and memory.

@@ -3,6 +3,7 @@ package podresources
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
+	alpha "k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
 	"k8s.io/utils/cpuset"
 
 	"github.com/journalet/journalet/actors/exclusive"
@@ -23,6 +25,15 @@ import (
 // serve serves two pods, one with a device, on a node with two devices, one of them unhealthy.
 func serve(t *testing.T) api.PodResourcesListerClient {
 	t.Helper()
+	conn, _ := connect(t)
+	return api.NewPodResourcesListerClient(conn)
+}
+
+// connect also returns the requests that are counted, such as "v1 Get NotFound".
+func connect(t *testing.T) (*grpc.ClientConn, func() []string) {
+	t.Helper()
+	var mu sync.Mutex
+	var counted []string
 	dir := filepath.Join(t.TempDir(), Dir)
 	s := New(Options{
 		Dir: dir,
@@ -57,6 +68,11 @@ func serve(t *testing.T) api.PodResourcesListerClient {
 		Allocatable: func(context.Context) (cpuset.CPUSet, []*journaletv1.NumaMemory, error) {
 			return cpuset.New(1, 2), []*journaletv1.NumaMemory{{Node: 1, PageBytes: 1 << 30, Bytes: 7}}, nil
 		},
+		Count: func(version, method string, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			counted = append(counted, version+" "+method+" "+status.Code(err).String())
+		},
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var run sync.WaitGroup
@@ -65,7 +81,11 @@ func serve(t *testing.T) api.PodResourcesListerClient {
 	conn, err := plugins.NewConn(filepath.Join(dir, SocketFile), 1<<20)
 	must.OK(t, err)
 	t.Cleanup(func() { conn.Close() })
-	return api.NewPodResourcesListerClient(conn)
+	return conn, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(counted)
+	}
 }
 
 func same(t *testing.T, got, want proto.Message) {
@@ -109,6 +129,23 @@ func TestPodsAreServedWithTheirDevices(t *testing.T) {
 	same(t, one, &api.GetPodResourcesResponse{PodResources: web})
 	if _, err := c.Get(t.Context(), &api.GetPodResourcesRequest{PodName: "web"}); status.Code(err) != codes.NotFound {
 		t.Errorf("a pod that is none was answered with %v", err)
+	}
+}
+
+func TestOldMonitorsAreServedAndRequestsCounted(t *testing.T) {
+	conn, counted := connect(t)
+	all, err := alpha.NewPodResourcesListerClient(conn).List(t.Context(), &alpha.ListPodResourcesRequest{},
+		grpc.WaitForReady(true))
+	must.OK(t, err)
+	same(t, all, &alpha.ListPodResourcesResponse{PodResources: []*alpha.PodResources{
+		{Namespace: "default", Name: "plain", Containers: []*alpha.ContainerResources{{Name: "main"}}},
+		{Namespace: "default", Name: "web", Containers: []*alpha.ContainerResources{{Name: "side"}, {
+			Name: "main", Devices: []*alpha.ContainerDevices{{ResourceName: "example.com/thing", DeviceIds: []string{"a"}}},
+		}}},
+	}})
+	_, _ = api.NewPodResourcesListerClient(conn).Get(t.Context(), &api.GetPodResourcesRequest{PodName: "none"})
+	if got, want := counted(), []string{"v1alpha1 List OK", "v1 Get NotFound"}; !slices.Equal(got, want) {
+		t.Errorf("counted %q, want %q", got, want)
 	}
 }
 

@@ -1,0 +1,39 @@
+package monitoring
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// podResources count the requests of monitors of devices.
+type podResources struct {
+	all *prometheus.CounterVec
+	// requests and failures are by the method of the API.
+	requests, failures map[string]*prometheus.CounterVec
+}
+
+// newPodResources creates the kubelet's metrics of the API PodResources (pkg/kubelet/metrics).
+func (m *Metrics) newPodResources() podResources {
+	const version = "server_api_version"
+	p := podResources{
+		all: m.counters("kubelet_pod_resources_endpoint_requests_total",
+			"Requests to the API PodResources by its version.", version),
+		requests: map[string]*prometheus.CounterVec{}, failures: map[string]*prometheus.CounterVec{},
+	}
+	for _, of := range [][2]string{{"List", "list"}, {"Get", "get"}, {"GetAllocatableResources", "get_allocatable"}} {
+		method, name := of[0], of[1]
+		p.requests[method] = m.counters("kubelet_pod_resources_endpoint_requests_"+name,
+			"Requests of "+method+" to the API PodResources by its version.", version)
+		p.failures[method] = m.counters("kubelet_pod_resources_endpoint_errors_"+name,
+			"Requests of "+method+" to the API PodResources that failed, by its version.", version)
+	}
+	return p
+}
+
+// PodResources counts a request to the API PodResources, by its version and its method.
+func (m *Metrics) PodResources(version, method string, err error) {
+	m.podResources.all.WithLabelValues(version).Inc()
+	if of := m.podResources.requests[method]; of != nil {
+		of.WithLabelValues(version).Inc()
+		if err != nil {
+			m.podResources.failures[method].WithLabelValues(version).Inc()
+		}
+	}
+}
