@@ -182,6 +182,8 @@ func objectProblem(o *journaletv1.ObjectRead) string {
 		case missing:
 			return fmt.Sprintf(noTrustBundle, ref.GetName())
 		}
+	case journaletv1.ObjectKind_OBJECT_KIND_POD_CERTIFICATE:
+		name = fmt.Sprintf("certificate for volume %q", ref.GetName())
 	}
 	switch {
 	case missing:

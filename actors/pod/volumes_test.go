@@ -4,8 +4,10 @@ import (
 	"slices"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -176,4 +178,50 @@ func (p *testPod) tearsDownNow() bool {
 	return slices.ContainsFunc(p.decided, func(e *journaletv1.Event) bool {
 		return e.GetCallRequested().GetCleanPod() != nil
 	})
+}
+
+// A certificate is waited for, and followed once it is there. What a signer or a start has taken away takes nothing
+// from the volume.
+func TestVolumeFollowsItsCertificate(t *testing.T) {
+	m := podOf(corev1.Container{Name: "main", Image: "app:1"})
+	source := &corev1.PodCertificateProjection{SignerName: "example.com/ca", KeyType: "ED25519"}
+	m.Spec.Volumes = []corev1.Volume{{Name: "tls", VolumeSource: corev1.VolumeSource{
+		Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{PodCertificate: source}}}}}}
+	p := newTestPod(t, map[string]*corev1.Pod{"one": m})
+	p.updated(add, "one")
+	p.admitted(p.Pod().GetIncarnation())
+	refs := p.Pod().GetObjectRefs()
+	if want := references.Certificate("tls", 0, source); len(refs) != 1 || !proto.Equal(refs[0], want) {
+		t.Fatalf("the pod refers to %v", refs)
+	}
+	read := func(state journaletv1.ObjectState, digest, message string) string {
+		p.handle(&journaletv1.ObjectsRead{Uid: "u", Objects: []*journaletv1.ObjectRead{
+			{Ref: refs[0], State: state, Digest: digest, Message: message},
+		}})
+		decided := p.setUps()["tls"]
+		for id, c := range p.Pod().GetCalls() {
+			if c.GetRequest().GetSetUpVolumes() != nil {
+				p.handle(&journaletv1.CallFinished{IntentId: id})
+			}
+		}
+		return decided
+	}
+	const unreadable = journaletv1.ObjectState_OBJECT_STATE_UNREADABLE
+	if got := read(unreadable, "", "credential bundle is not issued yet"); got != "" {
+		t.Errorf("set up without a certificate: %s", got)
+	}
+	const want = `MountVolume.SetUp failed for volume "tls" : credential bundle is not issued yet`
+	if got := p.derive().volumes[0].problem; got != want {
+		t.Errorf("waits with %q, want %q", got, want)
+	}
+	first := read(journaletv1.ObjectState_OBJECT_STATE_PRESENT, "a", "")
+	if first == "" {
+		t.Fatal("an issued certificate is not set up")
+	}
+	if got := read(unreadable, "a", "PodCertificate expired"); got != "" {
+		t.Errorf("a certificate that stays in use led to %s", got)
+	}
+	if got := read(journaletv1.ObjectState_OBJECT_STATE_PRESENT, "b", ""); got == "" || got == first {
+		t.Errorf("another certificate led to %q after %q", got, first)
+	}
 }

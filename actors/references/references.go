@@ -19,6 +19,7 @@ const (
 	secret      = journaletv1.ObjectKind_OBJECT_KIND_SECRET
 	token       = journaletv1.ObjectKind_OBJECT_KIND_SERVICE_ACCOUNT_TOKEN
 	trustBundle = journaletv1.ObjectKind_OBJECT_KIND_CLUSTER_TRUST_BUNDLE
+	certificate = journaletv1.ObjectKind_OBJECT_KIND_POD_CERTIFICATE
 )
 
 // defaultServiceAccount is the service account of a pod that names none. Kubernetes default.
@@ -107,6 +108,8 @@ func OfVolume(p *corev1.Pod, v *corev1.Volume) []Use {
 		case s.ClusterTrustBundle != nil:
 			optional := s.ClusterTrustBundle.Optional
 			all = append(all, Use{Ref: TrustBundle(s.ClusterTrustBundle), Optional: optional != nil && *optional})
+		case s.PodCertificate != nil:
+			all = append(all, Use{Ref: Certificate(v.Name, i, s.PodCertificate)})
 		}
 	}
 	return all
@@ -177,6 +180,33 @@ func TrustBundle(s *corev1.ClusterTrustBundleProjection) *journaletv1.ObjectRef 
 	return &journaletv1.ObjectRef{Kind: trustBundle, Selector: selector(corev1.ClusterTrustBundleProjection{
 		SignerName: s.SignerName, LabelSelector: s.LabelSelector,
 	})}
+}
+
+// CertificateSelector is the selector of a certificate, as JSON.
+type CertificateSelector struct {
+	// Source is the index of the source among those of its volume.
+	Source     int    `json:"source"`
+	SignerName string `json:"signerName"`
+	KeyType    string `json:"keyType"`
+}
+
+// Certificate returns the reference to the certificate of a projected source of a volume. The annotations for the
+// signer are no part of it: they may be large, or secret.
+func Certificate(volume string, source int, s *corev1.PodCertificateProjection) *journaletv1.ObjectRef {
+	return &journaletv1.ObjectRef{Kind: certificate, Name: volume, Selector: selector(CertificateSelector{
+		Source: source, SignerName: s.SignerName, KeyType: s.KeyType,
+	})}
+}
+
+// CertificateSource returns the source of a certificate by its volume and its index in there; nil if there is none.
+func CertificateSource(p *corev1.Pod, volume string, source int) *corev1.PodCertificateProjection {
+	for i := range p.Spec.Volumes {
+		v := &p.Spec.Volumes[i]
+		if v.Name == volume && v.Projected != nil && source >= 0 && source < len(v.Projected.Sources) {
+			return v.Projected.Sources[source].PodCertificate
+		}
+	}
+	return nil
 }
 
 // selector returns a value as JSON. Its fields are strings and numbers, which always marshal.

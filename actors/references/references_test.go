@@ -25,6 +25,8 @@ func TestReferencesAreSortedAndNamedOnce(t *testing.T) {
 					{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "vault", Path: "token"}},
 					{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{Name: ptr.To("roots"), Path: "ca.pem"}},
 					{DownwardAPI: &corev1.DownwardAPIProjection{}},
+					{PodCertificate: &corev1.PodCertificateProjection{SignerName: "example.com/ca", KeyType: "ED25519",
+						UserAnnotations: map[string]string{"example.com/secret": "canary"}}},
 				}}}},
 		},
 		InitContainers: []corev1.Container{{EnvFrom: []corev1.EnvFromSource{
@@ -46,6 +48,7 @@ SECRET keys
 SECRET tls 
 SERVICE_ACCOUNT_TOKEN robot {"audience":"vault","expirationSeconds":3600}
 CLUSTER_TRUST_BUNDLE roots 
+POD_CERTIFICATE all {"source":5,"signerName":"example.com/ca","keyType":"ED25519"}
 `
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -35,6 +35,8 @@ const (
 	ObjectKind_OBJECT_KIND_SERVICE_ACCOUNT_TOKEN ObjectKind = 3
 	// The certificates of a projected clusterTrustBundle source.
 	ObjectKind_OBJECT_KIND_CLUSTER_TRUST_BUNDLE ObjectKind = 4
+	// The key and the certificates of a projected podCertificate source (KEP-4317). Its name is the volume's.
+	ObjectKind_OBJECT_KIND_POD_CERTIFICATE ObjectKind = 5
 )
 
 // Enum value maps for ObjectKind.
@@ -45,6 +47,7 @@ var (
 		2: "OBJECT_KIND_SECRET",
 		3: "OBJECT_KIND_SERVICE_ACCOUNT_TOKEN",
 		4: "OBJECT_KIND_CLUSTER_TRUST_BUNDLE",
+		5: "OBJECT_KIND_POD_CERTIFICATE",
 	}
 	ObjectKind_value = map[string]int32{
 		"OBJECT_KIND_UNSPECIFIED":           0,
@@ -52,6 +55,7 @@ var (
 		"OBJECT_KIND_SECRET":                2,
 		"OBJECT_KIND_SERVICE_ACCOUNT_TOKEN": 3,
 		"OBJECT_KIND_CLUSTER_TRUST_BUNDLE":  4,
+		"OBJECT_KIND_POD_CERTIFICATE":       5,
 	}
 )
 
@@ -145,7 +149,8 @@ type ObjectRef struct {
 	// metadata.name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Of a token: its audience and expiration in seconds. Of a trust bundle without a name: the signer's name and the
-	// label selector, as JSON. Otherwise empty.
+	// label selector, as JSON. Of a certificate: the index of the source in its volume, the signer's name and the type of
+	// key, as JSON. Otherwise empty.
 	Selector      string `protobuf:"bytes,3,opt,name=selector,proto3" json:"selector,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -211,6 +216,7 @@ type ObjectRead struct {
 	// metadata.resourceVersion at the API server; empty for an object of a file.
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	// Keyed digest of the contents, in hex, while there are any. Nobody without the node's key learns anything from it.
+	// Of a certificate that is requested again after a start: of the one that the pod was given before.
 	Digest string `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
 	// It never changes and is not watched any more.
 	Immutable bool `protobuf:"varint,5,opt,name=immutable,proto3" json:"immutable,omitempty"`
@@ -456,14 +462,15 @@ const file_journalet_v1_objects_proto_rawDesc = "" +
 	"\bpod_name\x18\x04 \x01(\tR\apodName\"S\n" +
 	"\vObjectsRead\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x122\n" +
-	"\aobjects\x18\x02 \x03(\v2\x18.journalet.v1.ObjectReadR\aobjects*\xaa\x01\n" +
+	"\aobjects\x18\x02 \x03(\v2\x18.journalet.v1.ObjectReadR\aobjects*\xcb\x01\n" +
 	"\n" +
 	"ObjectKind\x12\x1b\n" +
 	"\x17OBJECT_KIND_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16OBJECT_KIND_CONFIG_MAP\x10\x01\x12\x16\n" +
 	"\x12OBJECT_KIND_SECRET\x10\x02\x12%\n" +
 	"!OBJECT_KIND_SERVICE_ACCOUNT_TOKEN\x10\x03\x12$\n" +
-	" OBJECT_KIND_CLUSTER_TRUST_BUNDLE\x10\x04*|\n" +
+	" OBJECT_KIND_CLUSTER_TRUST_BUNDLE\x10\x04\x12\x1f\n" +
+	"\x1bOBJECT_KIND_POD_CERTIFICATE\x10\x05*|\n" +
 	"\vObjectState\x12\x1c\n" +
 	"\x18OBJECT_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14OBJECT_STATE_PRESENT\x10\x01\x12\x18\n" +

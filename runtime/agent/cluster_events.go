@@ -77,6 +77,11 @@ func (r *reports) sandboxWarning(p *corev1.Pod, reason, message string) {
 		corev1.EventTypeWarning, reason, message)
 }
 
+// podWarning emits a warning about a pod.
+func (r *reports) podWarning(pod *journaletv1.PodRef, reason, message string) {
+	r.events.EmitPod(pod, corev1.EventTypeWarning, reason, message)
+}
+
 // unmeasured emits the kubelet's events about a file system of images that cannot be measured. One failure alone may be
 // that of a runtime that starts.
 func (r *reports) unmeasured(err error, times int) {

@@ -35,7 +35,10 @@ func (a *agent) newClusterObjects(c *cluster) (err error) {
 	away := func() bool { return !c.contact.Reachable() }
 	c.services = services.New(c.client, c.kept, away, a.log)
 	c.classes = classes.New(c.client, c.kept, away, a.log)
-	c.clusterObjects.objects = objectapi.New(objectapi.Options{Client: c.client, Kept: c.kept, Log: a.log})
+	c.clusterObjects.objects = objectapi.New(objectapi.Options{
+		Client: c.client, Kept: c.kept, NodeName: a.facts.NodeName, Pod: a.manifests.Of, Event: c.reports.podWarning,
+		Log: a.log,
+	})
 	return nil
 }
 

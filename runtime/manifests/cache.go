@@ -165,6 +165,17 @@ func (c *Cache) Newest(uid string) *corev1.Pod {
 	return c.pods[c.owned[uid][0]].light
 }
 
+// Of returns the newest manifest of a pod, whole.
+func (c *Cache) Of(ctx context.Context, uid string) (*corev1.Pod, error) {
+	c.mu.Lock()
+	digest := c.owned[uid][0]
+	c.mu.Unlock()
+	if digest == "" {
+		return nil, fmt.Errorf("pod %s: no manifest is known", uid)
+	}
+	return c.Get(ctx, digest)
+}
+
 // own sets the manifest of a pod of an earlier run.
 func (c *Cache) own(uid, digest string) {
 	c.mu.Lock()

@@ -92,6 +92,12 @@ func TestLargeManifestsAreInMemoryAsActorsHaveThem(t *testing.T) {
 		if len(shown.Spec.Containers[0].Args[0]) != 100_000 {
 			t.Fatalf("the pod is shown with %s", shown.Spec.Containers[0].Args)
 		}
+		if of, err := l.Of(t.Context(), fmt.Sprint("uid-", i)); err != nil || len(of.Spec.Containers[0].Args[0]) != 100_000 {
+			t.Fatalf("the manifest of the pod is %v, %v", of, err)
+		}
+	}
+	if _, err := l.Of(t.Context(), "unknown"); err == nil {
+		t.Error("a pod that nobody knows has a manifest")
 	}
 	if whole < all*100_000 || loads == 0 || l.large.Len() > maxLarge {
 		t.Errorf("%d bytes are read, %d times; %d manifests are whole", whole, loads, l.large.Len())

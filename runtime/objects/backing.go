@@ -16,6 +16,7 @@ const (
 	secret      = journaletv1.ObjectKind_OBJECT_KIND_SECRET
 	token       = journaletv1.ObjectKind_OBJECT_KIND_SERVICE_ACCOUNT_TOKEN
 	trustBundle = journaletv1.ObjectKind_OBJECT_KIND_CLUSTER_TRUST_BUNDLE
+	certificate = journaletv1.ObjectKind_OBJECT_KIND_POD_CERTIFICATE
 
 	present    = journaletv1.ObjectState_OBJECT_STATE_PRESENT
 	missing    = journaletv1.ObjectState_OBJECT_STATE_MISSING
@@ -32,7 +33,7 @@ type Key struct {
 	Selector string
 	// API means that the object is one of the API server, and otherwise of this node.
 	API bool
-	// Pod is whom a token of the API server is for; empty for all else.
+	// Pod is whom a token or a certificate of the API server is for; empty for all else.
 	Pod PodID
 	// UID makes it one immutable object, whatever else has its name later. Empty: whichever object has the name.
 	UID string `json:",omitempty"` // the key of a copy on disk is JSON (package kept)
@@ -67,14 +68,14 @@ func (p *pod) keyOf(r *journaletv1.ObjectRef) Key {
 	switch {
 	case k.Kind == trustBundle:
 		k.Namespace = ""
-	case k.Kind == token && p.api:
+	case (k.Kind == token || k.Kind == certificate) && p.api:
 		k.Pod = PodID{Name: p.name, UID: p.uid}
 	}
 	return k
 }
 
 // Object is what a backing has read of an object. Contents are set at most once, and not changed after: ConfigMap,
-// Secret, or Data of a token or of trust bundles.
+// Secret, Certificate, or Data of a token or of trust bundles.
 type Object struct {
 	State journaletv1.ObjectState
 	// UID is metadata.uid at the API server; empty for an object of a file, which is known by its digest.
@@ -92,6 +93,8 @@ type Object struct {
 	ConfigMap *corev1.ConfigMap
 	Secret    *corev1.Secret
 	Data      []byte
+	// Certificate is in memory and in files of its pod, and nowhere else.
+	Certificate *Certificate
 
 	// Away means that the API server does not answer, and that there are no contents from before. Nothing is reported of
 	// such an object: what the journal has of it stays.
@@ -103,7 +106,9 @@ func (o *Object) lasts() bool { return o.Immutable && o.State == present }
 
 // hasContents reports whether there is something to give to a pod. An unreadable object keeps the contents that were
 // read before.
-func (o *Object) hasContents() bool { return o.ConfigMap != nil || o.Secret != nil || o.Data != nil }
+func (o *Object) hasContents() bool {
+	return o.ConfigMap != nil || o.Secret != nil || o.Data != nil || o.Certificate != nil
+}
 
 // Backing is where objects come from: files, or an API server. A backing may follow single objects (a watch by field
 // selector) or read all and report some of them.
@@ -144,6 +149,8 @@ func (k Key) Missing() string {
 			return "combination of signerName and labelSelector matched zero ClusterTrustBundles"
 		}
 		return fmt.Sprintf("while getting ClusterTrustBundle: clustertrustbundle.certificates.k8s.io %q not found", k.Name)
+	case certificate:
+		return fmt.Sprintf("no certificate for volume %q", k.Name)
 	}
 	return "object not found"
 }

@@ -69,6 +69,9 @@ func (d *digester) of(o *Object) string {
 		hashData(h, all)
 	case o.Secret != nil:
 		hashData(h, o.Secret.Data)
+	case o.Certificate != nil:
+		hashPart(h, o.Certificate.Key)
+		hashPart(h, o.Certificate.Chain)
 	default:
 		hashPart(h, o.Data)
 	}

@@ -67,6 +67,16 @@ func (s *Store) TrustBundle(
 	return o.Data, err
 }
 
+// Certificate implements Getter.
+func (s *Store) Certificate(ctx context.Context, pod *corev1.Pod, volume string, source int) (*Certificate, error) {
+	of := references.CertificateSource(pod, volume, source)
+	if of == nil {
+		return nil, fmt.Errorf("source %d of volume %q is no podCertificate", source, volume)
+	}
+	o, err := s.get(ctx, OwnerOf(pod), pod.Name, references.Certificate(volume, source, of))
+	return o.Certificate, err
+}
+
 // get returns an object with contents, or an error. It waits for the first read. Of an immutable object that a pod was
 // given, and of which the node has no copy any more, it returns what has its name now.
 func (s *Store) get(ctx context.Context, of Owner, podName string, ref *journaletv1.ObjectRef) (Object, error) {
@@ -119,15 +129,19 @@ func (s *Store) await(ctx context.Context, k Key, e *entry) (Object, error) {
 func name(k Key) string {
 	what := map[journaletv1.ObjectKind]string{
 		configMap: "configmap", secret: "secret", token: "token of service account", trustBundle: "clustertrustbundle",
+		certificate: "certificate of pod",
 	}[k.Kind]
 	text := cmp.Or(k.Name, k.Selector)
+	if k.Kind == certificate {
+		text = k.Pod.Name + ", volume " + k.Name
+	}
 	if k.Namespace != "" {
 		text = k.Namespace + "/" + text
 	}
 	return what + " " + text
 }
 
-// secretValues returns the contents that errors must not repeat; of ConfigMaps and certificates none.
+// secretValues returns the contents that errors must not repeat; of ConfigMaps and trust bundles none.
 func secretValues(k Key, o *Object) (values []string) {
 	switch k.Kind {
 	case secret:
@@ -136,6 +150,8 @@ func secretValues(k Key, o *Object) (values []string) {
 		}
 	case token:
 		values = append(values, string(o.Data))
+	case certificate:
+		values = append(values, string(o.Certificate.Key))
 	}
 	return values
 }

@@ -27,4 +27,15 @@ type Getter interface {
 	// TrustBundle returns the certificates of a projected source as PEM, each once, sorted. ErrNotFound if nothing
 	// matches.
 	TrustBundle(ctx context.Context, of Owner, source *corev1.ClusterTrustBundleProjection) ([]byte, error)
+	// Certificate returns the key and the certificates of a projected source, which is that of an index in a volume. An
+	// error says why there are none, in the kubelet's words: not issued yet, denied, failed.
+	Certificate(ctx context.Context, pod *corev1.Pod, volume string, source int) (*Certificate, error)
+}
+
+// Certificate is a key and the certificates that were issued for it.
+type Certificate struct {
+	// Key is one block of PEM: PKCS #8. It is in no record, event, log or error.
+	Key []byte
+	// Chain are blocks of PEM without headers, the one for the key first.
+	Chain []byte
 }

@@ -61,7 +61,7 @@ type entry struct {
 	digest  string
 	// first is closed with the first read.
 	first chan struct{}
-	// secrets are the contents of a Secret or a token, as last read and before.
+	// secrets are the contents of a Secret, a token or a key, as last read and before.
 	secrets [2][]string
 }
 
@@ -378,7 +378,12 @@ func (s *Store) changed(uid string) (
 			// The pod keeps what it was given, whatever has the name by now.
 			fact.Objects = append(fact.Objects, before)
 		case e.known():
-			fact.Objects = append(fact.Objects, e.fact(k, r))
+			now := e.fact(k, r)
+			if k.Kind == certificate && now.GetDigest() == "" {
+				// A key is kept nowhere but in the pod's volume, which still has it and its certificates.
+				now.Digest = before.GetDigest()
+			}
+			fact.Objects = append(fact.Objects, now)
 		case before != nil:
 			// The API server may be away, or the name be read again. What the pod was given stays.
 			fact.Objects = append(fact.Objects, before)

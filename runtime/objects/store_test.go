@@ -324,6 +324,47 @@ func TestWhatWasReadBeforeTheStartIsReadLater(t *testing.T) {
 	})
 }
 
+// A key is nowhere but in its pod's volume: after a start the pod has that certificate until another one is issued.
+func TestCertificateOfBeforeIsInUseUntilAnotherOneIsIssued(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		source := &corev1.PodCertificateProjection{SignerName: "example.com/ca", KeyType: "ED25519"}
+		ref := references.Certificate("tls", 0, source)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", UID: "u"}, Spec: corev1.PodSpec{
+			Volumes: []corev1.Volume{{Name: "tls", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+				Sources: []corev1.VolumeProjection{{PodCertificate: source}}}}}}}}
+		k := Key{Kind: certificate, Namespace: "ns", Name: "tls", Selector: ref.GetSelector()}
+		before := strings.Repeat("d", 64)
+		r.Seed(podRef("u"), []*journaletv1.ObjectRef{ref}, []*journaletv1.ObjectRead{
+			{Ref: ref, State: present, Digest: before},
+		})
+		r.put(k, Object{State: unreadable, Message: "credential bundle is not issued yet"})
+		r.reports("u tls=UNREADABLE+(credential bundle is not issued yet)")
+		r.refers("v", ref)
+		r.reports("v tls=UNREADABLE(credential bundle is not issued yet)")
+		if _, err := r.Certificate(r.Context(), pod, "tls", 0); err == nil ||
+			!strings.HasSuffix(err.Error(), "volume tls: credential bundle is not issued yet") {
+			r.Error(err)
+		}
+		for _, i := range []int{1, 7} {
+			if _, err := r.Certificate(r.Context(), pod, "tls", i); err == nil {
+				r.Errorf("source %d has a certificate", i)
+			}
+		}
+		r.put(k, Object{State: present, Certificate: &Certificate{Key: []byte("the key"), Chain: []byte("a")}})
+		r.reports("u tls=PRESENT+", "v tls=PRESENT+")
+		got, err := r.Certificate(r.Context(), pod, "tls", 0)
+		must.OK(r.T, err)
+		if string(got.Key)+string(got.Chain) != "the keya" {
+			r.Errorf("%s %s", got.Key, got.Chain)
+		}
+		if values, ok := r.Secrets("u"); !ok || len(values) != 1 || values[0] != "the key" {
+			r.Errorf("what errors must not repeat is %q, %v", values, ok)
+		}
+		r.put(k, Object{State: present, Certificate: &Certificate{Key: []byte("another"), Chain: []byte("a")}})
+		r.reports("u tls=PRESENT+", "v tls=PRESENT+")
+	})
+}
+
 func TestDriversReadContents(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}}

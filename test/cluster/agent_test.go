@@ -96,6 +96,7 @@ func TestAgentIsANodeOfACluster(t *testing.T) {
 	t.Run("killed agent loses and repeats nothing", n.killed)
 	t.Run("devices of claims have their health", n.claims)
 	t.Run("trust bundles are followed", n.trusts)
+	t.Run("certificates are issued", n.certifies)
 	t.Run("what is not supported is rejected", n.rejects)
 	t.Run("deleted Node returns", n.deletedNodeReturns)
 	t.Run("deleted pods are gone", n.deletes)

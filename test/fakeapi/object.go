@@ -61,6 +61,8 @@ var kinds = map[string]kind{
 		apiVersion: "resource.k8s.io/v1", kind: "ResourceClaim", typed: resourcev1.ResourceClaim{}},
 	"certificatesigningrequests.certificates.k8s.io": {apiVersion: "certificates.k8s.io/v1",
 		kind: "CertificateSigningRequest", typed: certificatesv1.CertificateSigningRequest{}, clusterScoped: true},
+	"podcertificaterequests.certificates.k8s.io": {apiVersion: "certificates.k8s.io/v1", kind: "PodCertificateRequest",
+		typed: certificatesv1.PodCertificateRequest{}},
 	"clustertrustbundles.certificates.k8s.io": {apiVersion: "certificates.k8s.io/v1", kind: "ClusterTrustBundle",
 		typed: certificatesv1.ClusterTrustBundle{}, clusterScoped: true},
 	"tokenreviews.authentication.k8s.io": {apiVersion: "authentication.k8s.io/v1", kind: "TokenReview",

@@ -364,6 +364,11 @@ func (s *store) TrustBundle(context.Context, objectstore.Owner, *corev1.ClusterT
 	return nil, objectstore.ErrNotFound
 }
 
+// Certificate returns none: no pod of a plan has any.
+func (s *store) Certificate(context.Context, *corev1.Pod, string, int) (*objectstore.Certificate, error) {
+	return nil, objectstore.ErrNotFound
+}
+
 // reportVolumes does what runtime/agent does at its start: it reports volumes that the journal has and the node has
 // not, and directories that neither the journal nor the runtime has.
 func (r *run) reportVolumes() {

@@ -87,6 +87,9 @@ var (
 	CertificateSigningRequests = of[
 		certificatesv1.CertificateSigningRequest, certificatesv1.CertificateSigningRequestList,
 	](certificatesv1.SchemeGroupVersion, "certificatesigningrequests", false)
+	// PodCertificateRequests are created by a node, and those that name it are followed.
+	PodCertificateRequests = of[certificatesv1.PodCertificateRequest, certificatesv1.PodCertificateRequestList](
+		certificatesv1.SchemeGroupVersion, "podcertificaterequests", true).With(bareRequest)
 	RuntimeClasses = of[nodev1.RuntimeClass, nodev1.RuntimeClassList](
 		nodev1.SchemeGroupVersion, "runtimeclasses", false).With(bareClass)
 
@@ -158,4 +161,12 @@ func bareBundle(b *certificatesv1.ClusterTrustBundle) {
 	m := bare(&b.ObjectMeta)
 	m.Labels = b.Labels
 	*b = certificatesv1.ClusterTrustBundle{ObjectMeta: m, Spec: b.Spec}
+}
+
+// bareRequest leaves what a request is found by, and its answer.
+func bareRequest(r *certificatesv1.PodCertificateRequest) {
+	*r = certificatesv1.PodCertificateRequest{
+		ObjectMeta: bare(&r.ObjectMeta), Status: r.Status,
+		Spec: certificatesv1.PodCertificateRequestSpec{StubPKCS10Request: r.Spec.StubPKCS10Request},
+	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/journalet/journalet/test/must"
 )
 
-// ofConditions are the reasons that calls.go builds of a condition's reason.
-var ofConditions = map[string]bool{"ResizeDeferred": true, "ResizeInfeasible": true}
+// ofConditions are the reasons that are a condition's reason or type, of a pod or of a PodCertificateRequest.
+var ofConditions = map[string]bool{"ResizeDeferred": true, "ResizeInfeasible": true, "Denied": true}
 
 // TestPageNamesTheReasonsThatAreSent holds the columns "sent" and "not sent" of docs/DEBUGGING.md to the code: a reason
 // that is sent is a string of it.

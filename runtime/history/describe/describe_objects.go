@@ -13,6 +13,7 @@ func object(r *journaletv1.ObjectRef) string {
 		journaletv1.ObjectKind_OBJECT_KIND_SECRET:                "secret",
 		journaletv1.ObjectKind_OBJECT_KIND_SERVICE_ACCOUNT_TOKEN: "token of service account",
 		journaletv1.ObjectKind_OBJECT_KIND_CLUSTER_TRUST_BUNDLE:  "cluster trust bundle",
+		journaletv1.ObjectKind_OBJECT_KIND_POD_CERTIFICATE:       "certificate for volume",
 	}[r.GetKind()]
 	if kind == "" {
 		kind = "object"

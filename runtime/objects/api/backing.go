@@ -9,7 +9,10 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cluster/client"
 	"github.com/journalet/journalet/runtime/objects"
 )
@@ -19,10 +22,12 @@ const (
 	missing    = journaletv1.ObjectState_OBJECT_STATE_MISSING
 	unreadable = journaletv1.ObjectState_OBJECT_STATE_UNREADABLE
 
+	certificate = journaletv1.ObjectKind_OBJECT_KIND_POD_CERTIFICATE
+
 	// idleAfter is for how long an object is followed after the last pod that refers to it: the next pod of the
 	// namespace often comes soon.
 	idleAfter = time.Minute
-	// laterAfter is how long after the start, and laterEvery how often, the token of a pod that runs already is requested.
+	// laterAfter is how long after the start, and laterEvery how often, what a pod that runs already has is requested.
 	// The kubelet, which requests them with the pods' first syncs, is bounded by its 50 requests a second.
 	laterAfter = 3 * time.Second
 	laterEvery = 50 * time.Millisecond
@@ -45,8 +50,15 @@ type Options struct {
 	Client *client.Client
 	// Kept may be nil.
 	Kept Kept
-	// LaterAfter is how long after the start tokens of running pods are requested. Default: 3 s.
+	// LaterAfter is how long after the start tokens and certificates of running pods are requested. Default: 3 s.
 	LaterAfter time.Duration
+	// NodeName is the name of this node. Pod returns the manifest of a pod, whole; nil: no pod has a certificate.
+	NodeName string
+	Pod      func(ctx context.Context, uid string) (*corev1.Pod, error)
+	// Event emits a warning about a pod; it may be nil.
+	Event func(pod *journaletv1.PodRef, reason, message string)
+	// Clock is what renewals of certificates follow; nil: the machine's.
+	Clock clock.Clock
 	// Wall returns the time of the wall clock, which may be set; nil: the machine's.
 	Wall func() time.Time
 	Log  *slog.Logger
@@ -58,6 +70,7 @@ type Backing struct {
 	wake    chan struct{}
 	running sync.WaitGroup
 	trust   trust
+	issuing certificates
 
 	mu      sync.Mutex
 	ctx     context.Context // of Run; nil before
@@ -89,10 +102,14 @@ func New(o Options) *Backing {
 	if o.Wall == nil {
 		o.Wall = func() time.Time { return time.Now().Round(0) }
 	}
+	if o.Clock == nil {
+		o.Clock = clock.Real{}
+	}
 	o.LaterAfter = cmp.Or(o.LaterAfter, laterAfter)
 	return &Backing{
 		opts: o, wake: make(chan struct{}, 1), entries: map[objects.Key]*entry{}, dirty: map[objects.Key]bool{},
 		back: make(chan struct{}), trust: trust{signers: map[string]*signer{}, most: maxSignerBytes, again: findAgain},
+		issuing: newCertificates(),
 	}
 }
 
@@ -123,11 +140,11 @@ func (b *Backing) Watch(k objects.Key) {
 	}
 }
 
-// WatchLater implements objects.Backing. Only tokens wait: each is a request of its own, and a node that starts again
-// has one for every pod, while new pods wait for theirs.
+// WatchLater implements objects.Backing. Only tokens and certificates wait: each is a request of its own, and a node
+// that starts again has one for every pod, while new pods wait for theirs.
 func (b *Backing) WatchLater(k objects.Key) {
 	b.mu.Lock()
-	later := b.ctx == nil && k.Kind == journaletv1.ObjectKind_OBJECT_KIND_SERVICE_ACCOUNT_TOKEN
+	later := b.ctx == nil && (k.Kind == journaletv1.ObjectKind_OBJECT_KIND_SERVICE_ACCOUNT_TOKEN || k.Kind == certificate)
 	if later && b.entries[k] == nil {
 		b.entries[k] = &entry{key: k, watched: true, later: true}
 	}
@@ -280,7 +297,7 @@ func (b *Backing) set(e *entry, o objects.Object, until time.Time) {
 		b.keep(e.key, o)
 		return
 	}
-	if kept := b.opts.Kept; kept != nil {
+	if kept := b.opts.Kept; kept != nil && e.key.Kind != certificate {
 		switch o.State {
 		case present:
 			kept.Save(e.key, &o, until)

@@ -74,6 +74,8 @@ func (b *Backing) follow(ctx context.Context, e *entry) {
 		b.reflect(ctx, s, oneByName(c, client.Secrets, k, s.notesRequest), &corev1.Secret{})
 	case journaletv1.ObjectKind_OBJECT_KIND_SERVICE_ACCOUNT_TOKEN:
 		b.renew(ctx, e)
+	case journaletv1.ObjectKind_OBJECT_KIND_POD_CERTIFICATE:
+		b.certify(ctx, e)
 	case journaletv1.ObjectKind_OBJECT_KIND_CLUSTER_TRUST_BUNDLE:
 		if k.Name != "" {
 			b.followBundle(ctx, e)
@@ -194,6 +196,7 @@ func (b *Backing) failed(e *entry, o objects.Object) {
 	b.mu.Lock()
 	if e.now != nil {
 		o.ConfigMap, o.Secret, o.Data, o.Version = e.now.ConfigMap, e.now.Secret, e.now.Data, e.now.Version
+		o.Certificate = e.now.Certificate
 	}
 	b.mu.Unlock()
 	b.set(e, o, time.Time{})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -44,7 +45,7 @@ func (d *Driver) contentsOf(ctx context.Context, pod *corev1.Pod, v *corev1.Volu
 		c.setMode(v.Projected.DefaultMode)
 		var all []error
 		for i := range v.Projected.Sources {
-			all = append(all, c.projection(&v.Projected.Sources[i]))
+			all = append(all, c.projection(i, &v.Projected.Sources[i]))
 		}
 		err = aggregate(all)
 	}
@@ -93,7 +94,8 @@ func modeOr(mode *int32, otherwise fs.FileMode) fs.FileMode {
 	return fs.FileMode(*mode).Perm()
 }
 
-func (c *collector) projection(s *corev1.VolumeProjection) error {
+// projection adds the files of a source of a projected volume; i is its index.
+func (c *collector) projection(i int, s *corev1.VolumeProjection) error {
 	switch {
 	case s.ConfigMap != nil:
 		return c.configMap(s.ConfigMap.Name, s.ConfigMap.Items, s.ConfigMap.Optional)
@@ -105,9 +107,11 @@ func (c *collector) projection(s *corev1.VolumeProjection) error {
 		return c.token(s.ServiceAccountToken)
 	case s.ClusterTrustBundle != nil:
 		return c.trustBundle(s.ClusterTrustBundle)
+	case s.PodCertificate != nil:
+		return c.certificate(i, s.PodCertificate)
 	}
 	return permanent{errors.New("this kind of projection is not supported; use configMap, secret, downwardAPI, " +
-		"serviceAccountToken or clusterTrustBundle")}
+		"serviceAccountToken, clusterTrustBundle or podCertificate")}
 }
 
 // errNoObjects means that the agent has no store of objects.
@@ -255,6 +259,31 @@ func (c *collector) trustBundle(source *corev1.ClusterTrustBundleProjection) err
 		return err
 	}
 	c.addPrivate(source.Path, bundle)
+	return nil
+}
+
+// certificate adds the files of a key and its certificates, in the kubelet's order: of two with one path the last
+// counts (pkg/volume/projected).
+func (c *collector) certificate(i int, source *corev1.PodCertificateProjection) error {
+	if c.opts.Objects == nil {
+		return errNoObjects
+	}
+	issued, err := c.opts.Objects.Certificate(c.ctx, c.pod, c.volume, i)
+	if err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		path string
+		data []byte
+	}{
+		{source.CredentialBundlePath, slices.Concat(issued.Key, issued.Chain)},
+		{source.KeyPath, issued.Key},
+		{source.CertificateChainPath, issued.Chain},
+	} {
+		if f.path != "" {
+			c.addPrivate(f.path, f.data)
+		}
+	}
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,6 +25,8 @@ type store struct {
 	token      string
 	away       bool // the API server, which gave the pod its token before
 	bundle     []byte
+
+	certificate *objects.Certificate
 }
 
 func (s *store) ConfigMap(_ context.Context, of objects.Owner, name string) (*corev1.ConfigMap, error) {
@@ -57,6 +60,13 @@ func (s *store) TrustBundle(context.Context, objects.Owner, *corev1.ClusterTrust
 		return nil, fmt.Errorf("clustertrustbundle %q %w", "ca", objects.ErrNotFound)
 	}
 	return s.bundle, nil
+}
+
+func (s *store) Certificate(_ context.Context, _ *corev1.Pod, volume string, i int) (*objects.Certificate, error) {
+	if s.certificate == nil {
+		return nil, fmt.Errorf("credential bundle is not issued yet for %s %d", volume, i)
+	}
+	return s.certificate, nil
 }
 
 func testStore() *store {
@@ -252,6 +262,46 @@ func TestTokenIsOfItsUserOnly(t *testing.T) {
 	pod.Spec.Containers[1].SecurityContext.RunAsUser = ptr(int64(7))
 	if userOf(pod) != nil {
 		t.Error("a user, though the containers differ")
+	}
+}
+
+// The kubelet's files of a podCertificate source: all that the manifest names, with the owner of a token's.
+func TestFilesOfACertificate(t *testing.T) {
+	s := testStore()
+	d := &Driver{opts: Options{Objects: s}}
+	source := &corev1.PodCertificateProjection{CredentialBundlePath: "tls/all.pem", CertificateChainPath: "chain"}
+	v := volumeOf("tls", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{DefaultMode: ptr(int32(0o440)),
+		Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}, {PodCertificate: source},
+		}}})
+	pod := podWith(v)
+	pod.Spec.Containers = []corev1.Container{{Name: "c"}}
+	_, err := d.contentsOf(t.Context(), pod, &v)
+	if err == nil || err.Error() != "credential bundle is not issued yet for tls 1" {
+		t.Error(err)
+	}
+	s.certificate = &objects.Certificate{Key: []byte("K\n"), Chain: []byte("C\n")}
+	for _, c := range []struct {
+		user *int64
+		key  string
+		want map[string]string
+	}{
+		{nil, "", map[string]string{"tls/all.pem": "K\nC\n -r--r-----", "chain": "C\n -r--r-----", "token": "T -r--r-----"}},
+		{ptr(int64(7)), "key", map[string]string{"tls/all.pem": "K\nC\n -rw-------", "chain": "C\n -rw-------",
+			"key": "K\n -rw-------", "token": "T -rw-------"}},
+		{nil, "chain", map[string]string{"tls/all.pem": "K\nC\n -r--r-----", "chain": "C\n -r--r-----",
+			"token": "T -r--r-----"}},
+	} {
+		pod.Spec.Containers[0].SecurityContext, source.KeyPath = &corev1.SecurityContext{RunAsUser: c.user}, c.key
+		files, err := d.contentsOf(t.Context(), pod, &v)
+		must.OK(t, err)
+		got := map[string]string{}
+		for path, f := range files {
+			got[path] = fmt.Sprint(string(f.data), " ", f.mode)
+		}
+		if !maps.Equal(got, c.want) {
+			t.Errorf("files are %q, want %q", got, c.want)
+		}
 	}
 }
 

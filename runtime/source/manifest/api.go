@@ -9,10 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/journalet/journalet/actors/containers"
-	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/runtime/cluster/features"
 )
 
@@ -77,12 +75,6 @@ func UnsupportedOfAPI(spec *corev1.PodSpec) string {
 		return "the node feature " + strings.Join(lacking, ", ") + ", which the pod requires"
 	}
 	r := &report{root: new(node)}
-	for i := range spec.Volumes {
-		at := field.NewPath("spec", "volumes").Index(i)
-		if !references.IsCSI(&spec.Volumes[i]) {
-			staticVolume(r, &spec.Volumes[i], at)
-		}
-	}
 	rest := *spec
 	rest.EphemeralContainers = nil
 	rest.Containers, rest.InitContainers = withoutDevices(spec.Containers), withoutDevices(spec.InitContainers)

@@ -51,7 +51,7 @@ var refusedOfAPI = map[string]string{
 	"spec.volumes[].projected.sources[].downwardAPI.items[].user": "gate AtomicWriteVolumeUserFields (alpha)",
 	"spec.volumes[].projected.sources[].serviceAccountToken.user": "gate AtomicWriteVolumeUserFields (alpha)",
 	"spec.volumes[].projected.sources[].clusterTrustBundle.user":  "gate AtomicWriteVolumeUserFields (alpha)",
-	"spec.volumes[].projected.sources[].podCertificate":           "not carried out yet",
+	"spec.volumes[].projected.sources[].podCertificate.user":      "gate AtomicWriteVolumeUserFields (alpha)",
 	"spec.volumes[].iscsi":                                        "not carried out yet",
 	"spec.volumes[].fc":                                           "not carried out yet",
 	"spec.volumes[].flexVolume":                                   "not carried out yet",

@@ -51,6 +51,8 @@ var data = map[string]bool{
 	"EphemeralContainerCommon.Args": true, "EnvVar.Value": true, "ExecAction.Command": true, "HTTPHeader.Value": true,
 	"HTTPGetAction.Path": true, "CSIVolumeSource.VolumeAttributes": true, "FlexVolumeSource.Options": true,
 	"WindowsSecurityContextOptions.GMSACredentialSpec": true,
+	// A signer reads it, too: what sends a request reads the whole manifest.
+	"PodCertificateProjection.UserAnnotations": true,
 }
 
 // fieldBounds are the bounds of fields other than maxTextBytes.

@@ -31,7 +31,10 @@ func heavy(bytes int, change func(*corev1.Container)) *corev1.Pod {
 		EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e", Args: many, Env: env},
 	}}
 	p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
-		Driver: "d", VolumeAttributes: map[string]string{"a": text}}}}}
+		Driver: "d", VolumeAttributes: map[string]string{"a": text}}}}, {
+		Name: "w", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			Sources: []corev1.VolumeProjection{{PodCertificate: &corev1.PodCertificateProjection{
+				SignerName: "s", UserAnnotations: map[string]string{"a": text}}}}}}}}
 	return p
 }
 

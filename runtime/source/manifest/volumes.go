@@ -22,6 +22,11 @@ var volumeFields = []string{
 	"projected.sources[].clusterTrustBundle.name", "projected.sources[].clusterTrustBundle.signerName",
 	"projected.sources[].clusterTrustBundle.labelSelector", "projected.sources[].clusterTrustBundle.optional",
 	"projected.sources[].clusterTrustBundle.path",
+	// Of the API server only: staticVolume.
+	"projected.sources[].podCertificate.signerName", "projected.sources[].podCertificate.keyType",
+	"projected.sources[].podCertificate.maxExpirationSeconds", "projected.sources[].podCertificate.userAnnotations",
+	"projected.sources[].podCertificate.credentialBundlePath", "projected.sources[].podCertificate.keyPath",
+	"projected.sources[].podCertificate.certificateChainPath",
 }
 
 // withVolumes adds the fields of volumes to other fields.
