@@ -99,6 +99,7 @@ type agent struct {
 	loops       *monitoring.Checks
 	retention   *retention.Driver
 	starting    starting
+	working     *working
 
 	apiOnce   sync.Once
 	api       *kubelet.Server
@@ -117,6 +118,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) 
 	defer release()
 	a := &agent{
 		cfg: cfg, log: log, metrics: monitoring.NewMetrics(), starting: starting{},
+		working: newWorking(),
 	}
 	defer func() { err = errors.Join(err, a.close()) }()
 	if err := a.open(ctx); err != nil {

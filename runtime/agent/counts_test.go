@@ -216,6 +216,7 @@ func TestEveryMetricIsFilled(t *testing.T) {
 		`kubelet_image_pull_duration_seconds_count{image_size_in_bytes="0-10MB"}`,
 		`kubelet_runtime_operations_total{operation_type="start_container"}`,
 		`volume_manager_total_volumes{plugin_name="kubernetes.io/empty-dir",state="actual_state_of_world"}`,
+		`kubelet_pod_worker_duration_seconds_count{operation_type="create"}`,
 		`kubelet_runtime_operations_total{operation_type="update_runtime_config"}`,
 		`kubelet_runtime_operations_duration_seconds_count{operation_type="start_container"}`,
 	} {

@@ -11,12 +11,13 @@ import (
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
-// starting has the time of the first record of each pod that has not run yet, by UID. The goroutine that delivers
-// records uses it.
-type starting map[string]time.Time
-
-// measureStored counts what a stored record decides about pods.
+// measureStored counts what a stored record has of pods.
 func (a *agent) measureStored(rec *journaletv1.Record) {
+	a.measureWork(rec)
+	at := rec.GetTime().AsTime()
+	if o := rec.GetFact().GetPodObserved(); o != nil {
+		a.measureObserved(at, o)
+	}
 	for _, e := range rec.GetStep().GetDecisions() {
 		switch k := e.GetKind().(type) {
 		case *journaletv1.Event_PodUpdated:
@@ -27,6 +28,13 @@ func (a *agent) measureStored(rec *journaletv1.Record) {
 			}
 		case *journaletv1.Event_PodStatusChanged:
 			a.measureStatus(rec, k.PodStatusChanged)
+		case *journaletv1.Event_ImagePullRequested:
+			a.starting[k.ImagePullRequested.GetUid()].pullRequested(at, k.ImagePullRequested.GetImage())
+		case *journaletv1.Event_ImagePullWithdrawn:
+			a.starting[k.ImagePullWithdrawn.GetUid()].pullEnded(at, k.ImagePullWithdrawn.GetImage(), 0)
+		case *journaletv1.Event_ImagePullDecided:
+			p := k.ImagePullDecided
+			a.starting[p.GetUid()].pullEnded(at, p.GetImage(), p.GetDuration().AsDuration())
 		case *journaletv1.Event_OrphanFound:
 			a.metrics.OrphanFound()
 		case *journaletv1.Event_PodEvictionDecided:
@@ -41,7 +49,7 @@ func (a *agent) measureUpdate(rec *journaletv1.Record, u *journaletv1.PodUpdated
 	uid := u.GetPod().GetUid()
 	switch u.GetOperation() {
 	case journaletv1.PodOperation_POD_OPERATION_ADD:
-		a.starting[uid] = rec.GetTime().AsTime()
+		a.starting[uid] = newPodStart(rec.GetTime().AsTime(), u.GetPod())
 	case journaletv1.PodOperation_POD_OPERATION_REMOVE:
 		delete(a.starting, uid)
 	}
@@ -49,14 +57,18 @@ func (a *agent) measureUpdate(rec *journaletv1.Record, u *journaletv1.PodUpdated
 
 func (a *agent) measureStatus(rec *journaletv1.Record, s *journaletv1.PodStatusChanged) {
 	uid := messages.RefOf(rec.GetActor()).ID
-	added, is := a.starting[uid]
-	if !is || s.GetPhase() <= journaletv1.PodPhase_POD_PHASE_PENDING {
+	start := a.starting[uid]
+	if start == nil || s.GetPhase() <= journaletv1.PodPhase_POD_PHASE_PENDING {
 		return
 	}
-	delete(a.starting, uid)
-	if s.GetPhase() == journaletv1.PodPhase_POD_PHASE_RUNNING {
-		a.metrics.PodRan(max(0, rec.GetTime().AsTime().Sub(added))) // the clock may have been set back
+	if !start.ran && s.GetPhase() == journaletv1.PodPhase_POD_PHASE_RUNNING {
+		a.metrics.PodRan(max(0, rec.GetTime().AsTime().Sub(start.added))) // the clock may have been set back
 	}
+	start.ran = true
+	if s.GetPhase() != journaletv1.PodPhase_POD_PHASE_RUNNING {
+		start.sli = nil // it has ended
+	}
+	a.endStart(uid, start)
 }
 
 var errFailed = errors.New("failed")

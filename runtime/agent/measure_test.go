@@ -16,7 +16,7 @@ import (
 )
 
 func TestWhatHappensToPodsIsCounted(t *testing.T) {
-	a := &agent{metrics: monitoring.NewMetrics(), starting: starting{}}
+	a := &agent{metrics: monitoring.NewMetrics(), starting: starting{}, working: newWorking()}
 	stored := func(seconds int64, actor messages.Ref, decisions ...proto.Message) {
 		rec := &journaletv1.Record{Actor: actor.Proto(), Time: &timestamppb.Timestamp{Seconds: seconds}}
 		step := &journaletv1.Step{}
@@ -75,7 +75,8 @@ func TestWhatHappensToPodsIsCounted(t *testing.T) {
 	body := w.Body.String()
 	for _, line := range []string{
 		"kubelet_pod_start_duration_seconds_sum 2", "kubelet_pod_start_duration_seconds_count 1",
-		`kubelet_admission_rejections_total{reason="OutOfcpu"} 1`, "kubelet_orphaned_runtime_pods_total 1",
+		`kubelet_admission_rejections_total{reason="OutOfcpu"} 1`,
+		"kubelet_orphaned_runtime_pods_total 1",
 		"kubelet_started_pods_total 2", "kubelet_started_pods_errors_total 1",
 		"kubelet_started_user_namespaced_pods_total 1", "kubelet_started_user_namespaced_pods_errors_total 0",
 		`kubelet_started_containers_total{container_type="container"} 1`,

@@ -44,13 +44,15 @@ var theirs = strings.Fields(`
 	            podContainerManagerImpl qosContainerManagerImpl sortPendingResizes validateMemoryResizeAction
 	            validateResizePolicy ErrPostStartHook HandlePodRemoves HandlePodUpdates MaxPerPodContainerCount
 	            MaxPodTerminationMessageLogLength MaxShares MilliCPUToCPU MinMilliCPULimit MinQuotaPeriod MinShares
-	            RestartingAllContainers SyncTerminatingPod SystemCriticalPriority UnexpectedAdmissionError
+	            RestartingAllContainers SyncPodType SyncTerminatingPod SystemCriticalPriority UnexpectedAdmissionError
 	            ValidatePodResize ValidatePodUpdate
             CheckLimitsForResolvConf EvictionThresholdMet FailedCreatePodContainer FailedNodeDeclaredFeaturesCheck
             FailedPodSandBoxStatus FailedValidation
             InvalidImageID KubeletSetupFailed PossibleMemoryBackedVolumesOnDisk SystemOOM
-            SuccessfulAttachVolume SuccessfulMountVolume
-	Kubernetes: AllocationResultsMaxSize DriverNameMaxLength ResourceSlices
+            SuccessfulAttachVolume SuccessfulMountVolume MountDevice SetUpDevice VolumeAttachmentLimitExceededReason
+            kubelet_pod_worker_start_duration_seconds
+	Kubernetes: nodeAllocatableUpdatePeriodSeconds MutableCSINodeAllocatableCount attachError errorCode
+	            AllocationResultsMaxSize DriverNameMaxLength ResourceSlices
 	            allocatedResources cAdvisor requiresRepublish seLinuxMount RecoverVolumeExpansionFailure usageNanoCores
 	            container_last_seen
 	            hostnameOverride nodeStatus AppArmor ConfigMaps WebSocket

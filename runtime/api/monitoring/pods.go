@@ -14,7 +14,8 @@ type podMetrics struct {
 	userNamespaces, idErrors  prometheus.Counter
 	containers, startErrors   *prometheus.CounterVec
 	pulls                     *prometheus.HistogramVec
-	starts                    prometheus.Observer
+	starts, slis              prometheus.Observer
+	work                      *prometheus.HistogramVec
 	rejections                *prometheus.CounterVec
 	orphans                   prometheus.Counter
 	lastRelist, cgroupVersion prometheus.Gauge
@@ -45,6 +46,14 @@ func (m *Metrics) newPods() podMetrics {
 			"Duration of successful pulls by the size of the image.", pullBuckets, "image_size_in_bytes"),
 		starts: m.histogram("kubelet_pod_start_duration_seconds",
 			"Time from the first record of a pod until it runs.", startBuckets),
+		slis: m.histogram("kubelet_pod_start_sli_duration_seconds",
+			"Time from the creation of a pod of the API server until all its containers run, without pulls and without "+
+				"runs of init containers; pods with other volumes than files of the API server and emptyDirs do not count.",
+			startBuckets),
+		work: m.histograms("kubelet_pod_worker_duration_seconds",
+			"Time for which a pod had something under way: calls, pulls, its admission. It was added (create), updated or "+
+				"removed (update), or something else had happened (sync); terminated: its clean-up.",
+			prometheus.DefBuckets, "operation_type"),
 		rejections: m.counters("kubelet_admission_rejections_total", "Rejected pods by reason.", "reason"),
 		orphans: m.counter("kubelet_orphaned_runtime_pods_total",
 			"Pods that the runtime had, and that no record explained."),
@@ -102,6 +111,14 @@ func sizeOf(bytes int64) string {
 
 // PodRan observes the time from the first record of a pod until it runs.
 func (m *Metrics) PodRan(took time.Duration) { m.pods.starts.Observe(took.Seconds()) }
+
+// PodContainersStarted observes the latency of a pod's start: without pulls and runs of init containers.
+func (m *Metrics) PodContainersStarted(took time.Duration) { m.pods.slis.Observe(took.Seconds()) }
+
+// PodWorked observes the time for which a pod had something under way. kind is create, update, sync or terminated.
+func (m *Metrics) PodWorked(kind string, took time.Duration) {
+	m.pods.work.WithLabelValues(kind).Observe(took.Seconds())
+}
 
 // Rejected counts a pod that was not admitted.
 func (m *Metrics) Rejected(reason string) {
