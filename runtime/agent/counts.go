@@ -13,6 +13,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/api/monitoring"
 	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/pod/volume"
 )
 
 // inspectTimeout bounds one inspection of actors.
@@ -126,7 +127,7 @@ func countVolumes(c *monitoring.Counts, s *journaletv1.PodState, m *corev1.Pod) 
 		s.GetStage() < journaletv1.PodStage_POD_STAGE_TERMINATED
 	for i := range m.Spec.Volumes {
 		v := &m.Spec.Volumes[i]
-		plugin := pluginOf(v)
+		plugin := volume.PluginName(v)
 		if desired {
 			c.Volumes[monitoring.VolumeCount{Plugin: plugin, State: monitoring.DesiredVolumes}]++
 		}
@@ -134,31 +135,4 @@ func countVolumes(c *monitoring.Counts, s *journaletv1.PodState, m *corev1.Pod) 
 			c.Volumes[monitoring.VolumeCount{Plugin: plugin, State: monitoring.ActualVolumes}]++
 		}
 	}
-}
-
-// pluginOf returns the kubelet's name of a volume's plugin. That of a claim is its PersistentVolume's, which a manifest
-// does not have.
-func pluginOf(v *corev1.Volume) string {
-	const kubernetes = "kubernetes.io/"
-	switch {
-	case v.CSI != nil:
-		return kubernetes + "csi:" + v.CSI.Driver
-	case v.EmptyDir != nil:
-		return kubernetes + "empty-dir"
-	case v.HostPath != nil:
-		return kubernetes + "host-path"
-	case v.ConfigMap != nil:
-		return kubernetes + "configmap"
-	case v.Secret != nil:
-		return kubernetes + "secret"
-	case v.DownwardAPI != nil:
-		return kubernetes + "downward-api"
-	case v.Projected != nil:
-		return kubernetes + "projected"
-	case v.NFS != nil:
-		return kubernetes + "nfs"
-	case v.Image != nil:
-		return kubernetes + "image"
-	}
-	return "N/A" // kubelet: as for a plugin that is not known
 }

@@ -217,6 +217,8 @@ func TestEveryMetricIsFilled(t *testing.T) {
 		`kubelet_runtime_operations_total{operation_type="start_container"}`,
 		`volume_manager_total_volumes{plugin_name="kubernetes.io/empty-dir",state="actual_state_of_world"}`,
 		`kubelet_pod_worker_duration_seconds_count{operation_type="create"}`,
+		`storage_operation_duration_seconds_count{migrated="false",operation_name="volume_mount",status="success",` +
+			`volume_plugin="kubernetes.io/empty-dir"}`,
 		`kubelet_runtime_operations_total{operation_type="update_runtime_config"}`,
 		`kubelet_runtime_operations_duration_seconds_count{operation_type="start_container"}`,
 	} {

@@ -40,6 +40,7 @@ func (a *agent) newCSI() (volume.CSI, error) {
 		RootDir: root, NodeName: a.facts.NodeName, BootID: a.facts.BootID, Drivers: c.csi,
 		Objects: persistentvolume.FromAPI(c.client), Node: c.node, Pod: a.apiObject, Event: c.reports.events.EmitObject,
 		Clock: clock.Real{}, Log: a.log, SELinux: seLinux,
+		Observe: a.metrics.StorageOperation,
 	})
 	return c.disks, err
 }

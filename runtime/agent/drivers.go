@@ -159,7 +159,7 @@ func (a *agent) newVolumes() (*volume.Driver, error) {
 		RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
 		AllocatableMemory: a.facts.AllocatableMemory(), Allocatable: a.allocatable,
 		Prepare: func(pod *corev1.Pod, volume, dir string) { storage.Prepare(pod, volume, dir, a.log) },
-		BootID:  a.facts.BootID, Log: a.log,
+		BootID:  a.facts.BootID, Log: a.log, Observe: a.metrics.StorageOperation,
 	}), nil
 }
 

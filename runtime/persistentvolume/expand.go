@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -77,7 +78,9 @@ func (s *setUp) expandOnline(ctx context.Context, o Objects, f refreshed) (err e
 		return err
 	}
 	defer release()
+	began := time.Now()
 	size, err := s.expand(ctx, had)
+	s.observe(ctx, s.src.key.driver, opExpand, began, err)
 	if err != nil {
 		return err
 	}

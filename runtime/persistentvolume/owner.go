@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -45,7 +46,10 @@ func (s *setUp) own(ctx context.Context, target string) error {
 			return err
 		}
 	}
-	return chown(ctx, root, gid)
+	began := time.Now()
+	err = chown(ctx, root, gid)
+	s.observe(ctx, s.src.key.driver, opOwn, began, err)
+	return err
 }
 
 // agentOwns reports whether the driver's policy leaves the ownership of the volume to the agent.

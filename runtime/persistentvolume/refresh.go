@@ -215,8 +215,10 @@ func (s *setUp) republish(ctx context.Context, o Objects, f refreshed) (err erro
 	if err != nil {
 		return err
 	}
-	target := s.target(f.uid, f.dir)
-	if err := s.callPublish(ctx, target, attributes, secrets); err != nil {
+	target, began := s.target(f.uid, f.dir), time.Now()
+	err = s.callPublish(ctx, target, attributes, secrets)
+	s.observe(ctx, r.Driver, either(r.Block == "true", opMap, opMount), began, err)
+	if err != nil {
 		return err
 	}
 	if there, err := isThere(target, r); err != nil || !there {

@@ -38,7 +38,10 @@ func (v *Volumes) SetUp(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume
 		return err
 	}
 	if src.driverless() {
-		return (&setUp{Volumes: v, pod: pod, vol: vol, src: src}).setUpOnNode(ctx)
+		began := time.Now()
+		err := (&setUp{Volumes: v, pod: pod, vol: vol, src: src}).setUpOnNode(ctx)
+		v.observe(ctx, src.key.driver, either(src.block, opMap, opMount), began, err)
+		return err
 	}
 	d, err := v.opts.Drivers.get(src.key.driver)
 	if err != nil {
@@ -73,14 +76,25 @@ func (s *setUp) withheld(err error) error {
 	return fmt.Errorf("%s%.0w", redact.Text(err.Error(), nil, s.secrets...), err)
 }
 
-func (s *setUp) run(ctx context.Context) (err error) {
+func (s *setUp) run(ctx context.Context) error {
+	began := time.Now()
 	if s.src.attached() {
-		if err := s.awaitAttachment(ctx); err != nil {
+		err := s.awaitAttachment(ctx)
+		s.observe(ctx, s.src.key.driver, opAttached, began, err)
+		if err != nil {
 			return err
 		}
 	} else {
 		s.waitNoMore()
 	}
+	began = time.Now()
+	err := s.mount(ctx)
+	s.observe(ctx, s.src.key.driver, either(s.src.block, opMap, opMount), began, err)
+	return err
+}
+
+// mount has a volume that is attached staged and published.
+func (s *setUp) mount(ctx context.Context) (err error) {
 	release, err := s.locks.lock(ctx, s.src.key)
 	if err != nil {
 		return err
@@ -194,7 +208,7 @@ func (s *setUp) stage(ctx context.Context) error {
 	before := r
 	r = &record{
 		Name: s.src.dir, Handle: s.src.handle, Driver: s.src.key.driver, Stage: staging, Boot: s.opts.BootID,
-		SELinux: s.label, Attach: flag(s.src.attached()),
+		SELinux: s.label, Attach: flag(s.src.attached()), Block: flag(s.src.block),
 	}
 	secrets, err := s.read(ctx, s.src.stageSecret)
 	if err != nil {

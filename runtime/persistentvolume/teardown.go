@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sync/errgroup"
@@ -83,7 +84,10 @@ func (v *Volumes) tearDown(ctx context.Context, uid, dir string) Outcome {
 		return o
 	}
 	defer release()
-	if o.Err = v.unpublish(ctx, path, r); o.Err == nil && !v.claims(r.key(), uid, dir) {
+	began := time.Now()
+	o.Err = v.unpublish(ctx, path, r)
+	v.observe(ctx, r.Driver, either(r.Block == "true", opUnmap, opUnmount), began, o.Err)
+	if o.Err == nil && !v.claims(r.key(), uid, dir) {
 		o.Err = v.release(ctx, r)
 		v.mu.Lock()
 		delete(v.attempts, r.key())
@@ -131,6 +135,14 @@ func (v *Volumes) unstage(ctx context.Context, k key) error {
 	if err != nil || r == nil {
 		return err
 	}
+	began := time.Now()
+	err = v.unstageAt(ctx, k, dir, r)
+	v.observe(ctx, k.driver, either(r.Block == "true", opUnmapDevice, opUnmountDevice), began, err)
+	return err
+}
+
+// unstageAt undoes the staging of a volume with its record.
+func (v *Volumes) unstageAt(ctx context.Context, k key, dir string, r *record) error {
 	if r.key() != k {
 		return fmt.Errorf("%s is of another volume, %.64q of driver %s", dir, r.Handle, r.Driver)
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -36,6 +37,9 @@ type Options struct {
 	Pod   func(uid string) *corev1.Pod
 	Event func(about corev1.ObjectReference, kind, reason, message string)
 	Clock clock.Clock
+	// Observe receives each operation on a volume, with the kubelet's names of its plugin and of the operation; it may be
+	// nil.
+	Observe func(plugin, operation string, took time.Duration, err error)
 	// SELinux returns the label of files for a process with some options; nil: the node has no SELinux.
 	SELinux func(*corev1.SELinuxOptions) (string, error)
 	// NFS mounts exports of NFS servers. Default: by the node's mount(8).

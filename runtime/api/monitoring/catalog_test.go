@@ -62,7 +62,7 @@ func metricsTable() string {
 }
 
 var prefixed = regexp.MustCompile(
-	`^(journalet|kubelet|kubernetes|prober|volume_manager|rest_client|apiserver_delegated)(_[a-z]+)+$`)
+	`^(journalet|kubelet|kubernetes|prober|volume_manager|storage_operation|rest_client|apiserver_delegated)(_[a-z]+)+$`)
 
 // TestMetricsFollowTheConventions holds names and units to those of Prometheus.
 func TestMetricsFollowTheConventions(t *testing.T) {

@@ -15,7 +15,7 @@ type podMetrics struct {
 	containers, startErrors   *prometheus.CounterVec
 	pulls                     *prometheus.HistogramVec
 	starts, slis              prometheus.Observer
-	work                      *prometheus.HistogramVec
+	work, volumes             *prometheus.HistogramVec
 	rejections                *prometheus.CounterVec
 	orphans                   prometheus.Counter
 	lastRelist, cgroupVersion prometheus.Gauge
@@ -26,7 +26,8 @@ var (
 	startBuckets = []float64{
 		.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
 	}
-	pullBuckets = []float64{1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
+	storageBuckets = []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}
+	pullBuckets    = []float64{1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
 )
 
 func (m *Metrics) newPods() podMetrics {
@@ -54,6 +55,11 @@ func (m *Metrics) newPods() podMetrics {
 			"Time for which a pod had something under way: calls, pulls, its admission. It was added (create), updated or "+
 				"removed (update), or something else had happened (sync); terminated: its clean-up.",
 			prometheus.DefBuckets, "operation_type"),
+		volumes: m.histograms("storage_operation_duration_seconds",
+			"Duration of operations on volumes: volume_mount is a set-up of one volume, volume_unmount its tear-down, "+
+				"unmount_device the end of its staging (block devices: map_volume, unmap_volume, unmap_device), "+
+				"verify_controller_attached_volume a wait for its attachment. The status is success or fail-unknown.",
+			storageBuckets, "volume_plugin", "operation_name", "status", "migrated"),
 		rejections: m.counters("kubelet_admission_rejections_total", "Rejected pods by reason.", "reason"),
 		orphans: m.counter("kubelet_orphaned_runtime_pods_total",
 			"Pods that the runtime had, and that no record explained."),
@@ -118,6 +124,16 @@ func (m *Metrics) PodContainersStarted(took time.Duration) { m.pods.slis.Observe
 // PodWorked observes the time for which a pod had something under way. kind is create, update, sync or terminated.
 func (m *Metrics) PodWorked(kind string, took time.Duration) {
 	m.pods.work.WithLabelValues(kind).Observe(took.Seconds())
+}
+
+// StorageOperation observes an operation on a volume. plugin and operation are of fixed sets with the kubelet's names,
+// but for the names of CSI drivers, which have registered. No volume is migrated from one plugin to another.
+func (m *Metrics) StorageOperation(plugin, operation string, took time.Duration, err error) {
+	status := "success"
+	if err != nil {
+		status = "fail-unknown"
+	}
+	m.pods.volumes.WithLabelValues(plugin, operation, status, "false").Observe(took.Seconds())
 }
 
 // Rejected counts a pod that was not admitted.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/keymutex"
@@ -40,6 +41,9 @@ type Options struct {
 	NFS *nfs.Mounter
 	// Allocatable replaces limits that a container does not set, in a downward API. May be nil.
 	Allocatable func() corev1.ResourceList
+	// Observe receives each operation on a volume, with the kubelet's names of its plugin and of the operation: set-ups
+	// and tear-downs, but for those of CSI. May be nil.
+	Observe func(plugin, operation string, took time.Duration, err error)
 	// BootID is the machine's: after a reboot, files that were not synced count as lost.
 	BootID string
 	Log    *slog.Logger

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -56,9 +57,11 @@ func (t *tearDown) unmountNFS(points []mountPoint) {
 			return nil
 		})
 	}
+	began := time.Now()
 	_ = g.Wait() // no member returns an error
 	for i, p := range points {
 		name, _ := t.volumeOf(p)
+		t.took[name] += time.Since(began)
 		switch err := errs[i]; {
 		case errors.Is(err, unix.EBUSY):
 			t.failed[name] = fmt.Errorf("unmount: %s is in use%s: %w", p.path, holdersAt(t.ctx, p), err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -68,34 +69,41 @@ func (d *Driver) setUp(ctx context.Context, pod *corev1.Pod, name string) error 
 	if v == nil {
 		return permanent{fmt.Errorf("the pod has no volume %q", name)}
 	}
+	if references.IsCSI(v) && d.opts.CSI != nil {
+		return d.opts.CSI.SetUp(ctx, pod, v)
+	}
+	if v.HostPath == nil && v.Image == nil && pluginOf(v) == "" {
+		return unsupported(name)
+	}
+	if err := checkNames(name); err != nil {
+		return permanent{err}
+	}
+	began := time.Now()
+	err := d.setUpHere(ctx, pod, v)
+	d.observe(ctx, PluginName(v), opMount, time.Since(began), err)
+	return err
+}
+
+// setUpHere sets up a volume of a kind that the driver has itself.
+func (d *Driver) setUpHere(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) error {
 	if v.HostPath != nil {
 		return d.setUpHostPath(ctx, v.HostPath)
 	}
 	if v.Image != nil {
 		return nil // the runtime mounts it
 	}
-	if references.IsCSI(v) && d.opts.CSI != nil {
-		return d.opts.CSI.SetUp(ctx, pod, v)
-	}
-	plugin := pluginOf(v)
-	if plugin == "" {
-		return unsupported(name)
-	}
-	if err := checkNames(name); err != nil {
-		return permanent{err}
-	}
 	if v.NFS != nil {
 		return d.setUpNFS(ctx, pod, v)
 	}
 	if v.EmptyDir == nil {
-		return d.setUpContents(ctx, pod, v, volumePath(plugin, name))
+		return d.setUpContents(ctx, pod, v, volumePath(pluginOf(v), v.Name))
 	}
 	root, err := d.openPod(string(pod.UID), true)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	return d.setUpEmptyDir(root, pod, v.EmptyDir, volumePath(plugin, name))
+	return d.setUpEmptyDir(root, pod, v.EmptyDir, volumePath(pluginOf(v), v.Name))
 }
 
 // permanent is an error that only another manifest ends.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -38,6 +39,7 @@ func (d *Driver) TearDown(ctx context.Context, uid string) ([]*journaletv1.Volum
 	}
 	defer root.Close()
 	t := tearDown{Driver: d, ctx: ctx, root: root, uid: uid, failed: map[string]error{}}
+	t.took = map[string]time.Duration{}
 	if err := t.unmount(); err != nil {
 		return nil, err
 	}
@@ -62,6 +64,8 @@ type tearDown struct {
 	uid  string
 	// failed has the volumes that stay, by name.
 	failed map[string]error
+	// took is how long their mounts have taken to go, by name. Those of NFS volumes go at once, and count as one.
+	took map[string]time.Duration
 	// unpublished has the volumes of CSI drivers that had a directory.
 	unpublished []string
 }
@@ -100,13 +104,14 @@ func (t *tearDown) unmount() error {
 			exports = append(exports, p)
 			continue
 		}
-		err := t.ctx.Err()
+		began, err := time.Now(), t.ctx.Err()
 		if err == nil {
 			err = t.release(p)
 		}
 		if err != nil {
 			t.failed[name] = err
 		}
+		t.took[name] += time.Since(began)
 	}
 	t.unmountNFS(exports) // after all subpaths in them
 	return t.unmountElsewhere(files)
@@ -182,6 +187,7 @@ func leftMounts(dir string, paths []string) error {
 // removeAll removes the directories of the volumes that do not stay.
 func (t *tearDown) removeAll() ([]*journaletv1.VolumeOutcome, error) {
 	at := map[string][]string{} // the directories of each volume
+	kindOf := map[string]string{}
 	kinds, err := t.list(volumesDir)
 	if err != nil {
 		return nil, err
@@ -197,6 +203,7 @@ func (t *tearDown) removeAll() ([]*journaletv1.VolumeOutcome, error) {
 		for _, name := range names {
 			volume := strings.TrimPrefix(name, newPrefix)
 			at[volume] = append(at[volume], filepath.Join(volumesDir, kind, name))
+			kindOf[volume] = kind
 		}
 	}
 	subpaths, err := t.list(subpathsDir)
@@ -211,11 +218,14 @@ func (t *tearDown) removeAll() ([]*journaletv1.VolumeOutcome, error) {
 	}
 	var outcomes []*journaletv1.VolumeOutcome
 	for _, name := range slices.Sorted(maps.Keys(at)) {
-		err := t.failed[name]
+		began, err := time.Now(), t.failed[name]
 		for _, dir := range at[name] {
 			if err == nil {
 				err = t.remove(dir)
 			}
+		}
+		if kind := kindOf[name]; kind == nfsPlugin || slices.Contains(plugins, kind) {
+			t.observe(t.ctx, nameOf(kind), opUnmount, t.took[name]+time.Since(began), err)
 		}
 		outcomes = append(outcomes, outcome(name, "UnmountVolume.TearDown failed for volume %q : %v", err))
 	}

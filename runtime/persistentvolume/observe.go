@@ -1,0 +1,49 @@
+package persistentvolume
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// operation is an operation on a volume, in the kubelet's words (pkg/volume/util/operationexecutor).
+type operation string
+
+const (
+	opMount         operation = "volume_mount"
+	opUnmount       operation = "volume_unmount"
+	opUnmountDevice operation = "unmount_device"
+	// The same of block devices.
+	opMap         operation = "map_volume"
+	opUnmap       operation = "unmap_volume"
+	opUnmapDevice operation = "unmap_device"
+	// opAttached is the wait for the control plane to attach a volume.
+	opAttached operation = "verify_controller_attached_volume"
+	// opOwn gives the files of a volume to the pod's fsGroup, opExpand expands a volume in use.
+	opOwn    operation = "volume_apply_access_control"
+	opExpand operation = "volume_fs_resize"
+)
+
+// either returns the operation on a block device, or on files.
+func either(block bool, device, files operation) operation {
+	if block {
+		return device
+	}
+	return files
+}
+
+// observe reports an operation on a volume of a driver. What the agent's end or the requester has cut short is none.
+// The driver has registered once: each new name adds a time series for good.
+func (v *Volumes) observe(ctx context.Context, driver string, what operation, began time.Time, err error) {
+	if v.opts.Observe != nil && ctx.Err() == nil {
+		v.opts.Observe(pluginName(driver), string(what), time.Since(began), err)
+	}
+}
+
+// pluginName returns the kubelet's name of the plugin of a volume, by the driver in its record.
+func pluginName(driver string) string {
+	if strings.HasPrefix(driver, "kubernetes.io~") { // it has none
+		return strings.Replace(driver, "~", "/", 1)
+	}
+	return "kubernetes.io/csi:" + driver
+}

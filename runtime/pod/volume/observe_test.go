@@ -1,0 +1,37 @@
+package volume
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
+)
+
+func TestOperationsAreObservedByPlugin(t *testing.T) {
+	var all []string
+	d := New(Options{RootDir: t.TempDir(), Observe: func(plugin, operation string, _ time.Duration, err error) {
+		if err != nil {
+			operation += " failed"
+		}
+		all = append(all, plugin+" "+operation)
+	}})
+	expect := func(when string, want ...string) {
+		t.Helper()
+		slices.Sort(all)
+		if !slices.Equal(all, want) {
+			t.Errorf("%s: observed %q, want %q", when, all, want)
+		}
+		all = nil
+	}
+	pod := podWith(emptyDir("disk", "", ""), volumeOf("none", corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{}}),
+		hostPath(t.TempDir()+"/none", corev1.HostPathDirectory))
+	d.SetUp(t.Context(), pod, &journaletv1.SetUpVolumes{})
+	expect("set-up", "kubernetes.io/empty-dir volume_mount", "kubernetes.io/host-path volume_mount failed")
+	_, err := d.TearDown(t.Context(), string(pod.UID))
+	must.OK(t, err)
+	expect("tear-down", "kubernetes.io/empty-dir volume_unmount")
+}
