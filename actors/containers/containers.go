@@ -2,6 +2,7 @@ package containers
 
 import (
 	"iter"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -64,4 +65,15 @@ func Ephemeral(p *corev1.Pod, name string) *corev1.EphemeralContainer {
 		}
 	}
 	return nil
+}
+
+// HasDevice reports whether a container of the pod has a volume as a block device. The API permits no other to have the
+// same one as files.
+func HasDevice(p *corev1.Pod, volume string) bool {
+	for c := range All(p) {
+		if slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == volume }) {
+			return true
+		}
+	}
+	return false
 }

@@ -45,3 +45,13 @@ func TestContainersOfEveryKind(t *testing.T) {
 		t.Error("a container that does not exist is found")
 	}
 }
+
+func TestAContainerOfAnyKindHasADevice(t *testing.T) {
+	p := &corev1.Pod{Spec: corev1.PodSpec{
+		InitContainers: []corev1.Container{{VolumeDevices: []corev1.VolumeDevice{{Name: "raw"}}}},
+		Containers:     []corev1.Container{{VolumeMounts: []corev1.VolumeMount{{Name: "files"}}}},
+	}}
+	if !containers.HasDevice(p, "raw") || containers.HasDevice(p, "files") || containers.HasDevice(nil, "raw") {
+		t.Error("not the volume that an init container has as a device")
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -46,8 +47,9 @@ func (s *setUp) own(ctx context.Context, target string) error {
 			return err
 		}
 	}
-	began := time.Now()
-	err = chown(ctx, root, gid)
+	began, p := time.Now(), s.watchOwnership(target)
+	err = chown(ctx, root, gid, &p.files)
+	p.stop()
 	s.observe(ctx, s.src.key.driver, opOwn, began, err)
 	return err
 }
@@ -85,8 +87,12 @@ func isOwned(root *os.Root, gid int) (bool, error) {
 // chown gives all files of a volume to a group, and the root last: a walk that was cut short does not count as a whole
 // one. What it finds out of a file and what it changes are of one descriptor: a container that uses the volume already
 // can put no link and no other file between the two.
-func chown(ctx context.Context, root *os.Root, gid int) error {
-	err := bounded.Each(ctx, root, func(fd int, st *unix.Stat_t) error { return chownOne(fd, st, gid) })
+// files counts those that have been given.
+func chown(ctx context.Context, root *os.Root, gid int, files *atomic.Int64) error {
+	err := bounded.Each(ctx, root, func(fd int, st *unix.Stat_t) error {
+		files.Add(1)
+		return chownOne(fd, st, gid)
+	})
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ func chownTree(t *testing.T, dir string) error {
 	root, err := os.OpenRoot(dir)
 	must.OK(t, err)
 	defer root.Close()
-	return chown(t.Context(), root, 1234)
+	return chown(t.Context(), root, 1234, new(atomic.Int64))
 }
 
 func TestAGroupGetsWhatTheKubeletGivesIt(t *testing.T) {

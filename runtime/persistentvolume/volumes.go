@@ -33,7 +33,8 @@ type Options struct {
 	Drivers          *Drivers
 	Objects          Objects
 	Node             Node
-	// Pod returns the newest object of a pod; nil: none is known. Event emits an event; it may be nil. Clock is for Run.
+	// Pod returns the newest object of a pod; nil: none is known. Event emits an event; it may be nil, and must not block.
+	// Clock is for Run, and for what takes long. Default: the machine's.
 	Pod   func(uid string) *corev1.Pod
 	Event func(about corev1.ObjectReference, kind, reason, message string)
 	Clock clock.Clock
@@ -91,6 +92,9 @@ func New(o Options) (*Volumes, error) {
 	}
 	if o.NFS == nil {
 		o.NFS = nfs.New(nfs.Options{})
+	}
+	if o.Clock == nil {
+		o.Clock = clock.Real{}
 	}
 	v := &Volumes{
 		opts: o, locks: locks{held: map[key]*lock{}}, pods: map[string]map[string]*record{},

@@ -49,7 +49,7 @@ var theirs = strings.Fields(`
             CheckLimitsForResolvConf EvictionThresholdMet FailedCreatePodContainer FailedNodeDeclaredFeaturesCheck
             FailedPodSandBoxStatus FailedValidation
             InvalidImageID KubeletSetupFailed PossibleMemoryBackedVolumesOnDisk SystemOOM
-            SuccessfulAttachVolume SuccessfulMountVolume MountDevice SetUpDevice VolumeAttachmentLimitExceededReason
+            SuccessfulAttachVolume MountDevice SetUpDevice VolumeAttachmentLimitExceededReason
             kubelet_pod_worker_start_duration_seconds
 	Kubernetes: nodeAllocatableUpdatePeriodSeconds MutableCSINodeAllocatableCount attachError errorCode
 	            AllocationResultsMaxSize DriverNameMaxLength ResourceSlices

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/messages/kind"
 )
@@ -63,6 +64,9 @@ func (d *deriver) callFinished(f *journaletv1.CallFinished) {
 		return
 	}
 	uid := c.GetPodUid()
+	if c.GetSetUpVolumes().GetCsi() { // no other volume is a block device
+		d.mapped(uid, f)
+	}
 	if f.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
 		d.started(uid, c.GetStartContainer())
 		return
@@ -113,8 +117,11 @@ func (d *deriver) started(uid string, s *journaletv1.StartContainer) {
 	}
 }
 
-// failedSetUp begins the message of a volume that is not set up.
-const failedSetUp = "MountVolume.SetUp failed for volume "
+// failedSetUp begins the message of a volume that is not set up, failedMap the message of a block device.
+const (
+	failedSetUp = "MountVolume.SetUp failed for volume "
+	failedMap   = "MapVolume."
+)
 
 // notMounted derives the event of a volume that is not set up. A status that begins to say the same adds none.
 func (d *deriver) notMounted(uid, message string) {
@@ -125,16 +132,30 @@ func (d *deriver) notMounted(uid, message string) {
 // volumes derives an event for each volume that failed.
 func (d *deriver) volumes(uid string, f *journaletv1.CallFinished) {
 	for _, v := range f.GetVolumes() {
-		message := v.GetMessage()
-		if message != "" && !strings.HasPrefix(message, failedSetUp) {
-			message = fmt.Sprintf(failedSetUp+"%q : %s", v.GetName(), message)
-		}
-		if message != "" {
+		switch message := v.GetMessage(); {
+		case message == "":
+		case strings.HasPrefix(message, failedMap):
+			d.add(uid, "", corev1.EventTypeWarning, "FailedMapVolume", "%s", message)
+		case strings.HasPrefix(message, failedSetUp):
 			d.notMounted(uid, message)
+		default:
+			d.notMounted(uid, fmt.Sprintf(failedSetUp+"%q : %s", v.GetName(), message))
 		}
 	}
 	if len(f.GetVolumes()) == 0 {
 		d.add(uid, "", corev1.EventTypeWarning, "FailedMount", "Unable to attach or mount volumes: %s", f.GetMessage())
+	}
+}
+
+// mapped derives an event for each block device that is set up. The kubelet has two, which name the paths of its links
+// to the device: here is one path, which no record has.
+func (d *deriver) mapped(uid string, f *journaletv1.CallFinished) {
+	p := d.podOf(uid)
+	for _, v := range f.GetVolumes() {
+		if v.GetMessage() == "" && containers.HasDevice(p, v.GetName()) {
+			d.add(uid, "", corev1.EventTypeNormal, "SuccessfulMountVolume",
+				"MapVolume.MapPodDevice succeeded for volume %q", v.GetName())
+		}
 	}
 }
 

@@ -72,6 +72,39 @@ func newJournal() *journal {
 	return j
 }
 
+// A block device has events of its own; of the other volumes only failures have any.
+func TestVolumesHaveTheKubeletsEvents(t *testing.T) {
+	of := func(string) (*corev1.Pod, error) {
+		return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "main", VolumeDevices: []corev1.VolumeDevice{{Name: "raw"}, {Name: "bad"}},
+		}}}}, nil
+	}
+	j := newJournal()
+	setUp := func(csi bool, failed journaletv1.CallError, volumes ...*journaletv1.VolumeOutcome) {
+		j.call(&journaletv1.SetUpVolumes{Csi: csi}, failed, "")
+		j.records[len(j.records)-1].GetFact().GetCallFinished().Volumes = volumes
+	}
+	setUp(true, journaletv1.CallError_CALL_ERROR_VOLUME, &journaletv1.VolumeOutcome{Name: "raw"},
+		&journaletv1.VolumeOutcome{Name: "bad", Message: `MapVolume.MapPodDevice failed for volume "bad" : no device`},
+		&journaletv1.VolumeOutcome{Name: "files", Message: `MountVolume.SetUp failed for volume "files" : no driver`})
+	setUp(true, ok, &journaletv1.VolumeOutcome{Name: "bad"}, &journaletv1.VolumeOutcome{Name: "files"})
+	setUp(false, ok, &journaletv1.VolumeOutcome{Name: "conf"})
+	var got []string
+	d := newDeriver(of)
+	for _, rec := range j.records {
+		for _, e := range d.derive(rec) {
+			got = append(got, e.kind+" "+e.reason+" "+e.message)
+		}
+	}
+	want := `Normal SuccessfulMountVolume MapVolume.MapPodDevice succeeded for volume "raw"
+Warning FailedMapVolume MapVolume.MapPodDevice failed for volume "bad" : no device
+Warning FailedMount MountVolume.SetUp failed for volume "files" : no driver
+Normal SuccessfulMountVolume MapVolume.MapPodDevice succeeded for volume "bad"`
+	if strings.Join(got, "\n") != want {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), want)
+	}
+}
+
 const ok = journaletv1.CallError_CALL_ERROR_UNSPECIFIED
 
 func TestEventsHaveTheKubeletsReasonsAndMessages(t *testing.T) {

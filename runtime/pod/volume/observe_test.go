@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -34,4 +35,19 @@ func TestOperationsAreObservedByPlugin(t *testing.T) {
 	_, err := d.TearDown(t.Context(), string(pod.UID))
 	must.OK(t, err)
 	expect("tear-down", "kubernetes.io/empty-dir volume_unmount")
+}
+
+func TestAFailedSetUpIsOfAMountOrOfADevice(t *testing.T) {
+	pod := podWith(volumeOf("raw", corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}),
+		volumeOf("files", corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}))
+	refused := errors.New("refused")
+	pod.Spec.Containers = []corev1.Container{{VolumeDevices: []corev1.VolumeDevice{{Name: "raw"}}}}
+	d := New(Options{RootDir: t.TempDir(), CSI: &drivers{fail: map[string]error{"raw": refused, "files": refused}}})
+	want := []string{`MapVolume.MapPodDevice failed for volume "raw" : refused`,
+		`MountVolume.SetUp failed for volume "files" : refused`}
+	for i, o := range d.SetUp(t.Context(), pod, &journaletv1.SetUpVolumes{}) {
+		if o.GetMessage() != want[i] {
+			t.Errorf("%v, want %q", o, want[i])
+		}
+	}
 }

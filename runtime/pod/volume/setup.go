@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -44,7 +45,7 @@ func (d *Driver) SetUp(
 			if err == nil {
 				err = d.setUp(ctx, pod, name)
 			}
-			outcomes[i] = outcome(name, "MountVolume.SetUp failed for volume %q : %v", err)
+			outcomes[i] = outcome(name, failure(pod, name), err)
 			return nil
 		}
 		if v := find(pod, name); v != nil && references.IsSetUpApart(v) {
@@ -55,6 +56,15 @@ func (d *Driver) SetUp(
 	}
 	_ = plugins.Wait()
 	return outcomes
+}
+
+// failure returns the format of a set-up that failed: kubelet: MountVolume.SetUp of files, MapVolume.MapPodDevice of a
+// block device.
+func failure(pod *corev1.Pod, name string) string {
+	if containers.HasDevice(pod, name) {
+		return "MapVolume.MapPodDevice failed for volume %q : %v"
+	}
+	return "MountVolume.SetUp failed for volume %q : %v"
 }
 
 // maxPluginCalls bounds how many volumes of CSI drivers and NFS servers of a pod are set up or unmounted at once: each
