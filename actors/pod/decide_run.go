@@ -30,7 +30,7 @@ func (d *step) run() {
 		return
 	}
 	d.requestResize()
-	if d.refusedDevices() {
+	if d.refusedDevices() || d.exceedsAttachLimit() {
 		return
 	}
 	d.setUp()

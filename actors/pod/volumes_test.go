@@ -225,3 +225,42 @@ func TestVolumeFollowsItsCertificate(t *testing.T) {
 		t.Errorf("another certificate led to %q after %q", got, first)
 	}
 }
+
+func TestAPodBeyondTheAttachLimitIsRejectedInTheKubeletsWords(t *testing.T) {
+	m := podOf(corev1.Container{Name: "main", Image: "app:1"})
+	claim := func(name string) corev1.Volume {
+		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}
+	}
+	m.Spec.Volumes = []corev1.Volume{claim("up"), claim("late"), claim("disk")}
+	p := newTestPod(t, map[string]*corev1.Pod{"one": m})
+	p.updated(add, "one")
+	p.admitted(p.Pod().GetIncarnation())
+	finish := func(limit bool) (terminating *journaletv1.PodTerminating) {
+		for id, c := range p.Pod().GetCalls() {
+			if c.GetRequest().GetSetUpVolumes() == nil {
+				continue
+			}
+			p.handle(&journaletv1.CallFinished{IntentId: id, Error: journaletv1.CallError_CALL_ERROR_VOLUME,
+				Volumes: []*journaletv1.VolumeOutcome{{Name: "up"}, {Name: "late", Message: "slow", Retryable: true},
+					{Name: "disk", Message: "no room", Retryable: true, AttachLimitExceeded: limit}}})
+			break
+		}
+		for _, e := range p.decided {
+			if k := e.GetPodTerminating(); k != nil {
+				terminating = k
+			}
+		}
+		return terminating
+	}
+	if k := finish(false); k != nil {
+		t.Errorf("a failure alone led to %v", k)
+	}
+	p.handle(&journaletv1.VolumesLost{Uid: "u", Names: []string{"up"}}) // to have them requested again
+	const want = "Pod was rejected: Node has reached its volume attachment limit, rejecting pod. " +
+		"unmounted volumes=[disk late], unattached volumes=[disk], failed to process volumes=[]: context deadline exceeded"
+	k := finish(true)
+	if k.GetReason() != "VolumeAttachmentLimitExceeded" || k.GetMessage() != want || !k.GetFailed() {
+		t.Errorf("got %v", k)
+	}
+}

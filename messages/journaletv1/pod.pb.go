@@ -504,7 +504,8 @@ func (x *BackOffStarted) GetKey() string {
 }
 
 // PodTerminating starts the termination of a pod that its source still names: all its main containers have ended for
-// good and only sidecars are left, its deadline has passed, or it uses more ephemeral storage than its limits allow.
+// good and only sidecars are left, its deadline has passed, it uses more ephemeral storage than its limits allow, or
+// what it needs of the node cannot be had: a device, or room for another volume.
 type PodTerminating struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The pod's status reason and message, such as DeadlineExceeded or Evicted. Empty if its containers are done.

@@ -2394,9 +2394,13 @@ type VolumeOutcome struct {
 	// Why it failed, bounded, in the kubelet's words. Empty: it succeeded.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// The same call may succeed later without a change of the manifest or of an object.
-	Retryable     bool `protobuf:"varint,3,opt,name=retryable,proto3" json:"retryable,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Retryable bool `protobuf:"varint,3,opt,name=retryable,proto3" json:"retryable,omitempty"`
+	// Of a set-up: the control plane could not attach it for lack of room on the node (VolumeAttachment:
+	// attachError.errorCode ResourceExhausted), and its CSIDriver has the limit of the node kept up to date
+	// (nodeAllocatableUpdatePeriodSeconds). Such a pod is rejected (ADR 099). Versions before never set it.
+	AttachLimitExceeded bool `protobuf:"varint,4,opt,name=attach_limit_exceeded,json=attachLimitExceeded,proto3" json:"attach_limit_exceeded,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *VolumeOutcome) Reset() {
@@ -2446,6 +2450,13 @@ func (x *VolumeOutcome) GetMessage() string {
 func (x *VolumeOutcome) GetRetryable() bool {
 	if x != nil {
 		return x.Retryable
+	}
+	return false
+}
+
+func (x *VolumeOutcome) GetAttachLimitExceeded() bool {
+	if x != nil {
+		return x.AttachLimitExceeded
 	}
 	return false
 }
@@ -4276,11 +4287,12 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x03csi\x18\x06 \x01(\bR\x03csi\"?\n" +
 	"\rDesiredVolume\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
-	"\bcontents\x18\x02 \x01(\tR\bcontents\"[\n" +
+	"\bcontents\x18\x02 \x01(\tR\bcontents\"\x8f\x01\n" +
 	"\rVolumeOutcome\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1c\n" +
-	"\tretryable\x18\x03 \x01(\bR\tretryable\"`\n" +
+	"\tretryable\x18\x03 \x01(\bR\tretryable\x122\n" +
+	"\x15attach_limit_exceeded\x18\x04 \x01(\bR\x13attachLimitExceeded\"`\n" +
 	"\bCleanPod\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +

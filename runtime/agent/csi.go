@@ -26,6 +26,7 @@ func (a *agent) newCSI() (volume.CSI, error) {
 	c := a.cluster
 	c.csi = persistentvolume.NewDrivers(persistentvolume.DriverOptions{
 		NewConn: plugins.NewConn, Log: a.log, Registered: c.node.SetCSIDriver,
+		Updated: c.node.SetCSIAllocatable, Periods: persistentvolume.PeriodsOf(c.client, a.log),
 		Gone: func(ctx context.Context, name string) {
 			if err := c.node.RemoveCSIDriver(ctx, name); err != nil {
 				a.log.Warn("a CSI driver that has gone is still in the CSINode", "driver", name, "error", client.Message(err))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/messages/kind"
@@ -25,6 +26,10 @@ func (a *agent) measureStored(rec *journaletv1.Record) {
 		case *journaletv1.Event_AdmissionDecided:
 			if !k.AdmissionDecided.GetAdmitted() {
 				a.metrics.Rejected(k.AdmissionDecided.GetReason())
+			}
+		case *journaletv1.Event_PodTerminating:
+			if reason := k.PodTerminating.GetReason(); reason == pod.ReasonAttachLimit {
+				a.metrics.Rejected(reason)
 			}
 		case *journaletv1.Event_PodStatusChanged:
 			a.measureStatus(rec, k.PodStatusChanged)

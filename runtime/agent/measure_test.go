@@ -40,6 +40,8 @@ func TestWhatHappensToPodsIsCounted(t *testing.T) {
 	stored(12, messages.Pod("a"), phase(running))
 	stored(13, messages.Pod("a"), phase(running)) // its readiness
 	stored(14, messages.Source("api"), updated("c", remove))
+	stored(14, messages.Pod("a"), &journaletv1.PodTerminating{Reason: "VolumeAttachmentLimitExceeded", Failed: true})
+	stored(14, messages.Pod("a"), &journaletv1.PodTerminating{Reason: "Evicted", Failed: true})
 	stored(15, messages.Pod("d"), &journaletv1.OrphanFound{Uid: "d"})
 	if len(a.starting) > 0 {
 		t.Errorf("pods that have ended are waited for: %v", a.starting)
@@ -76,6 +78,7 @@ func TestWhatHappensToPodsIsCounted(t *testing.T) {
 	for _, line := range []string{
 		"kubelet_pod_start_duration_seconds_sum 2", "kubelet_pod_start_duration_seconds_count 1",
 		`kubelet_admission_rejections_total{reason="OutOfcpu"} 1`,
+		`kubelet_admission_rejections_total{reason="VolumeAttachmentLimitExceeded"} 1`,
 		"kubelet_orphaned_runtime_pods_total 1",
 		"kubelet_started_pods_total 2", "kubelet_started_pods_errors_total 1",
 		"kubelet_started_user_namespaced_pods_total 1", "kubelet_started_user_namespaced_pods_errors_total 0",
@@ -90,6 +93,9 @@ func TestWhatHappensToPodsIsCounted(t *testing.T) {
 		if !strings.Contains(body, "\n"+line+"\n") {
 			t.Errorf("no %q", line)
 		}
+	}
+	if strings.Contains(body, `reason="Evicted"`) {
+		t.Error("an eviction is a rejection")
 	}
 	if strings.Contains(body, "kubelet_image_pull_duration_seconds_count") {
 		t.Error("a failed pull is measured")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
+
+	"github.com/journalet/journalet/runtime/clock"
 )
 
 const (
@@ -38,6 +41,8 @@ type Drivers struct {
 	opts DriverOptions
 
 	wake chan struct{}
+	// changed receives after a driver has come or gone.
+	changed chan struct{}
 
 	mu     sync.Mutex
 	byName map[string]*driver
@@ -55,7 +60,14 @@ type DriverOptions struct {
 	// Gone reports that a driver's socket has gone, and that none of its name has registered since. It is not called when
 	// the agent ends. May be nil.
 	Gone func(ctx context.Context, name string)
-	Log  *slog.Logger
+	// Updated reports the count of volumes that a driver can have on this node by now, for the CSINode; nil: no limit. An
+	// error has it reported again after the driver's period. May be nil with Periods nil.
+	Updated func(ctx context.Context, name string, now *storagev1.VolumeNodeResources) error
+	// Periods has how often the count of each driver is read again; nil: never.
+	Periods Periods
+	// Clock is for these reads. Default: the machine's.
+	Clock clock.Clock
+	Log   *slog.Logger
 }
 
 // driver is a registered driver.
@@ -64,6 +76,11 @@ type driver struct {
 	conn           *grpc.ClientConn
 	slots          chan struct{}
 	stats          chan struct{} // has an element for each measurement under way
+	// updates has an element while the count is being read again. It guards what follows: what the CSINode has, and
+	// whether the last read has failed.
+	updates  chan struct{}
+	node     storagev1.CSINodeDriver
+	outdated bool
 }
 
 // NewDrivers returns Drivers without any.
@@ -71,7 +88,11 @@ func NewDrivers(o DriverOptions) *Drivers {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Drivers{opts: o, wake: make(chan struct{}, 1), byName: map[string]*driver{}, gone: map[string]bool{}}
+	if o.Clock == nil {
+		o.Clock = clock.Real{}
+	}
+	return &Drivers{opts: o, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), byName: map[string]*driver{},
+		gone: map[string]bool{}}
 }
 
 // Validate returns why a driver cannot be used, as long as it is as it is; nil: it can.
@@ -94,9 +115,10 @@ func (d *Drivers) Register(ctx context.Context, name, endpoint string) error {
 		return err
 	}
 	n := &driver{name: name, endpoint: endpoint, conn: conn, slots: make(chan struct{}, maxCalls),
-		stats: make(chan struct{}, maxStats)}
+		stats: make(chan struct{}, maxStats), updates: make(chan struct{}, 1)}
 	if d.opts.Registered != nil {
 		node, topology, err := n.info(ctx)
+		n.node = node
 		if err == nil {
 			err = d.opts.Registered(ctx, node, topology)
 		}
@@ -109,6 +131,7 @@ func (d *Drivers) Register(ctx context.Context, name, endpoint string) error {
 	d.byName[name] = n
 	delete(d.gone, name)
 	d.mu.Unlock()
+	signal(d.changed)
 	if before != nil {
 		d.close(before)
 	}
@@ -128,8 +151,14 @@ func (d *Drivers) Deregister(name, endpoint string) {
 	d.gone[name] = true
 	d.mu.Unlock()
 	d.close(before)
+	signal(d.wake)
+	signal(d.changed)
+}
+
+// signal leaves a token for who waits; one is enough.
+func signal(to chan<- struct{}) {
 	select {
-	case d.wake <- struct{}{}:
+	case to <- struct{}{}:
 	default:
 	}
 }
@@ -138,8 +167,13 @@ func (d *Drivers) Deregister(name, endpoint string) {
 // and the scheduler counts by the CSINode.
 const goneAfter = 10 * time.Second
 
-// Run reports drivers that have gone, until ctx ends.
+// Run reports drivers that have gone, and what those that are there can have on this node, until ctx ends.
 func (d *Drivers) Run(ctx context.Context) error {
+	var updates sync.WaitGroup
+	defer updates.Wait()
+	if d.opts.Periods != nil {
+		updates.Go(func() { d.runUpdates(ctx) })
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -188,11 +222,8 @@ func (d *Drivers) get(name string) (*driver, error) {
 
 // info requests what a driver knows of this node.
 func (n *driver) info(ctx context.Context) (node storagev1.CSINodeDriver, topology map[string]string, err error) {
-	var r *csi.NodeGetInfoResponse
-	if err := n.call(ctx, "NodeGetInfo", func(ctx context.Context, c csi.NodeClient) (err error) {
-		r, err = c.NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})
-		return err
-	}); err != nil {
+	r, err := n.getInfo(ctx)
+	if err != nil {
 		return node, nil, err
 	}
 	topology = r.GetAccessibleTopology().GetSegments()
@@ -212,10 +243,26 @@ func (n *driver) info(ctx context.Context) (node storagev1.CSINodeDriver, topolo
 		}
 		node.TopologyKeys = append(node.TopologyKeys, k)
 	}
-	if most := r.GetMaxVolumesPerNode(); most > 0 && most <= 1<<31-1 {
-		node.Allocatable = &storagev1.VolumeNodeResources{Count: ptr.To(int32(most))}
-	}
+	node.Allocatable = allocatable(r)
 	return node, topology, nil
+}
+
+func (n *driver) getInfo(ctx context.Context) (r *csi.NodeGetInfoResponse, err error) {
+	err = n.call(ctx, "NodeGetInfo", func(ctx context.Context, c csi.NodeClient) (err error) {
+		r, err = c.NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})
+		return err
+	})
+	return r, err
+}
+
+// allocatable returns how many volumes a driver can have on this node; nil: it says 0, which stands for
+// no limit, or what is no count.
+func allocatable(r *csi.NodeGetInfoResponse) *storagev1.VolumeNodeResources {
+	most := r.GetMaxVolumesPerNode()
+	if most <= 0 || most > math.MaxInt32 {
+		return nil
+	}
+	return &storagev1.VolumeNodeResources{Count: ptr.To(int32(most))}
 }
 
 // call performs one RPC, with a deadline, and waits for a slot of the driver.

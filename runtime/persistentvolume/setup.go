@@ -363,15 +363,15 @@ func (s *setUp) awaitAttachment(ctx context.Context) error {
 	s.waiting[uid][s.src.key] = true
 	s.mu.Unlock()
 	s.reportInUse()
-	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	parent := ctx
+	ctx, cancel := context.WithTimeout(parent, attachTimeout)
 	defer cancel()
 	for pause := firstPoll; !s.isAttached(); pause = min(2*pause, maxPoll) {
 		t := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 			t.Stop()
-			return fmt.Errorf("timed out waiting for the volume to be attached: its VolumeAttachment is %s",
-				s.src.attachment(s.opts.NodeName))
+			return s.notAttached(parent)
 		case <-t.C:
 		}
 	}

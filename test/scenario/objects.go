@@ -244,7 +244,7 @@ func (s *Scenario) storage(d *datadriven.TestData) (string, error) {
 }
 
 // failVolumesOf records the failure of a call on volumes, with an outcome for each: only those that the command names
-// fail.
+// fail. With attach-limit, they are volumes for which the node has no room.
 func (s *Scenario) failVolumesOf(d *datadriven.TestData, c *journaletv1.Call) error {
 	uid := c.GetRequest().GetPodUid()
 	o, failing := s.g.world.of(uid), values(d, "volume")
@@ -261,7 +261,8 @@ func (s *Scenario) failVolumesOf(d *datadriven.TestData, c *journaletv1.Call) er
 			o.volumes[name] = kept[name]
 		}
 		out.Volumes = slices.DeleteFunc(out.Volumes, func(x *journaletv1.VolumeOutcome) bool { return x.GetName() == name })
-		out.Volumes = append(out.Volumes, &journaletv1.VolumeOutcome{Name: name, Message: message, Retryable: true})
+		out.Volumes = append(out.Volumes, &journaletv1.VolumeOutcome{Name: name, Message: message, Retryable: true,
+			AttachLimitExceeded: d.HasArg("attach-limit")})
 	}
 	failVolumes(out, message, true)
 	return s.moment(func() error { return s.g.finish(out) })

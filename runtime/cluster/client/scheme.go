@@ -73,7 +73,7 @@ var (
 		corev1.SchemeGroupVersion, "persistentvolumeclaims", true)
 	Leases  = of[coordinationv1.Lease, coordinationv1.LeaseList](coordinationv1.SchemeGroupVersion, "leases", true)
 	CSINode = of[storagev1.CSINode, storagev1.CSINodeList](storagev1.SchemeGroupVersion, "csinodes", false)
-	// CSIDrivers and VolumeAttachments are read one at a time.
+	// VolumeAttachments are read one at a time, and CSIDrivers also followed.
 	CSIDrivers        = of[storagev1.CSIDriver, storagev1.CSIDriverList](storagev1.SchemeGroupVersion, "csidrivers", false)
 	VolumeAttachments = of[storagev1.VolumeAttachment, storagev1.VolumeAttachmentList](
 		storagev1.SchemeGroupVersion, "volumeattachments", false)

@@ -141,7 +141,7 @@ func (d *deriver) event(id, author string, e *journaletv1.Event) {
 		d.probed(eventType, k.ProbeResult)
 	case *journaletv1.Event_PodTerminating:
 		if k := k.PodTerminating; k.GetReason() != "" {
-			d.add(author, "", eventType, k.GetReason(), "%s", k.GetMessage())
+			d.add(author, "", eventType, k.GetReason(), "%s", strings.TrimPrefix(k.GetMessage(), rejected))
 			if k.GetReason() == pod.ReasonEvicted {
 				d.ends(author, k.GetGrace())
 			}

@@ -89,6 +89,8 @@ func TestVolumesHaveTheKubeletsEvents(t *testing.T) {
 		&journaletv1.VolumeOutcome{Name: "files", Message: `MountVolume.SetUp failed for volume "files" : no driver`})
 	setUp(true, ok, &journaletv1.VolumeOutcome{Name: "bad"}, &journaletv1.VolumeOutcome{Name: "files"})
 	setUp(false, ok, &journaletv1.VolumeOutcome{Name: "conf"})
+	j.step(&journaletv1.PodTerminating{Reason: "VolumeAttachmentLimitExceeded", Failed: true,
+		Message: "Pod was rejected: Node has reached its volume attachment limit"})
 	var got []string
 	d := newDeriver(of)
 	for _, rec := range j.records {
@@ -99,7 +101,8 @@ func TestVolumesHaveTheKubeletsEvents(t *testing.T) {
 	want := `Normal SuccessfulMountVolume MapVolume.MapPodDevice succeeded for volume "raw"
 Warning FailedMapVolume MapVolume.MapPodDevice failed for volume "bad" : no device
 Warning FailedMount MountVolume.SetUp failed for volume "files" : no driver
-Normal SuccessfulMountVolume MapVolume.MapPodDevice succeeded for volume "bad"`
+Normal SuccessfulMountVolume MapVolume.MapPodDevice succeeded for volume "bad"
+Warning VolumeAttachmentLimitExceeded Node has reached its volume attachment limit`
 	if strings.Join(got, "\n") != want {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), want)
 	}

@@ -57,6 +57,17 @@ func (d *Driver) SetCSIDriver(ctx context.Context, driver storagev1.CSINodeDrive
 	return nil
 }
 
+// SetCSIAllocatable sets how many volumes a driver of the CSINode can have on this node; nil: it has no limit. A driver
+// that has gone from there stays gone.
+func (d *Driver) SetCSIAllocatable(ctx context.Context, name string, now *storagev1.VolumeNodeResources) error {
+	return d.updateCSINode(ctx, func(all []storagev1.CSINodeDriver) ([]storagev1.CSINodeDriver, error) {
+		if i := slices.IndexFunc(all, func(x storagev1.CSINodeDriver) bool { return x.Name == name }); i >= 0 {
+			all[i].Allocatable = now
+		}
+		return all, nil
+	})
+}
+
 // RemoveCSIDriver removes a driver from the CSINode.
 func (d *Driver) RemoveCSIDriver(ctx context.Context, name string) error {
 	return d.updateCSINode(ctx, func(all []storagev1.CSINodeDriver) ([]storagev1.CSINodeDriver, error) {

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/journalet/journalet/test/fakeapi"
 	"github.com/journalet/journalet/test/must"
@@ -37,6 +38,14 @@ func TestDriversComeAndGoInTheCSINodeWithTheirTopology(t *testing.T) {
 	}
 	w.until("labelled", func() bool { return w.node().Labels["example.com/zone"] == "z1" })
 	w.until("shown", func() bool { return w.driver.Node().Labels["example.com/zone"] == "z1" })
+	must.OK(t, w.driver.SetCSIAllocatable(t.Context(), a.Name, &storagev1.VolumeNodeResources{Count: ptr.To[int32](5)}))
+	must.OK(t, w.driver.SetCSIAllocatable(t.Context(), "gone.example.com", nil))
+	var n storagev1.CSINode
+	w.api.Get("csinodes.storage.k8s.io", "", "n", &n)
+	if d := n.Spec.Drivers[0]; len(n.Spec.Drivers) != 2 || d.Allocatable == nil || *d.Allocatable.Count != 5 ||
+		d.NodeID != "3" || len(d.TopologyKeys) != 1 || n.Spec.Drivers[1].Allocatable != nil {
+		t.Errorf("drivers %v", n.Spec.Drivers)
+	}
 	err := w.driver.SetCSIDriver(t.Context(), b, map[string]string{"example.com/zone": "z2"})
 	if err == nil || !strings.Contains(err.Error(), "example.com/zone=z1") {
 		t.Errorf("another topology: %v", err)

@@ -43,6 +43,9 @@ type Options[T, V any] struct {
 	Value func(*T) (V, bool)
 	Size  func(V) int
 	Kept  Kept
+	// Changed is called after a value has come, changed or gone, or may have. It must not block, nor call the List. May be
+	// nil.
+	Changed func()
 	// Away reports whether the API server does not answer.
 	Away func() bool
 	Log  *slog.Logger
@@ -150,8 +153,11 @@ func (l *List[T, V]) load() bool {
 	return true
 }
 
-// changed keeps the list soon; l.mu is held.
+// changed reports a change, and keeps the list soon; l.mu is held.
 func (l *List[T, V]) changed() {
+	if l.opts.Changed != nil {
+		l.opts.Changed()
+	}
 	if l.opts.Kept == nil || l.saving {
 		return
 	}

@@ -38,6 +38,7 @@ var fields = map[action][]string{
 		"UidRequested.request_id", "UidWithdrawn.request_id",
 		"ObjectRead.immutable", "ObjectRead.state", "ObjectRef.kind", "StorageExceeded.limit_bytes",
 		"StorageExceeded.used_bytes", "UserNamespace.host_id", "UserNamespace.length", "VolumeOutcome.retryable",
+		"VolumeOutcome.attach_limit_exceeded",
 		"AdmissionRequested.user_namespace", "HugePages.bytes", "HugePages.page_bytes", "SandboxObservation.no_address",
 		"UserNamespaceRange.first", "UserNamespaceRange.ids_per_pod", "UserNamespaceRange.pods",
 		"CallFinished.image_in_use", "DrainProgressed.shutdown", "DrainProgressed.volumes", "DrainRequested.critical",

@@ -1,7 +1,7 @@
 package volume
 
 import (
-	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/persistentvolume"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -40,13 +41,13 @@ func TestOperationsAreObservedByPlugin(t *testing.T) {
 func TestAFailedSetUpIsOfAMountOrOfADevice(t *testing.T) {
 	pod := podWith(volumeOf("raw", corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}),
 		volumeOf("files", corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}))
-	refused := errors.New("refused")
+	refused := fmt.Errorf("refused%.0w", persistentvolume.ErrAttachLimit)
 	pod.Spec.Containers = []corev1.Container{{VolumeDevices: []corev1.VolumeDevice{{Name: "raw"}}}}
 	d := New(Options{RootDir: t.TempDir(), CSI: &drivers{fail: map[string]error{"raw": refused, "files": refused}}})
 	want := []string{`MapVolume.MapPodDevice failed for volume "raw" : refused`,
 		`MountVolume.SetUp failed for volume "files" : refused`}
 	for i, o := range d.SetUp(t.Context(), pod, &journaletv1.SetUpVolumes{}) {
-		if o.GetMessage() != want[i] {
+		if o.GetMessage() != want[i] || !o.GetRetryable() || !o.GetAttachLimitExceeded() {
 			t.Errorf("%v, want %q", o, want[i])
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/persistentvolume"
 )
 
 // SetUp sets up the volumes that req names, or brings those that are set up to their newer contents. It returns an
@@ -131,5 +132,8 @@ func outcome(name, format string, err error) *journaletv1.VolumeOutcome {
 		return &journaletv1.VolumeOutcome{Name: name}
 	}
 	var p permanent
-	return &journaletv1.VolumeOutcome{Name: name, Message: fmt.Sprintf(format, name, err), Retryable: !errors.As(err, &p)}
+	return &journaletv1.VolumeOutcome{
+		Name: name, Message: fmt.Sprintf(format, name, err), Retryable: !errors.As(err, &p),
+		AttachLimitExceeded: errors.Is(err, persistentvolume.ErrAttachLimit),
+	}
 }
