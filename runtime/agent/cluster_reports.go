@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/journalet/journalet/actors"
-	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -68,7 +67,7 @@ func (a *agent) newReports(cl *client.Client, synced func(time.Duration)) *repor
 		Log: a.log,
 	})
 	r.mirrors = mirror.New(mirror.Options{
-		NodeName: a.facts.NodeName, Static: r.static, Synced: r.synced,
+		NodeName: a.facts.NodeName, Static: r.static, Synced: a.allSynced,
 		Object: func(uid types.UID) *corev1.Pod { return r.objects.Get(uid) },
 		Create: func(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
 			return client.Create(ctx, cl, client.Pods, p.Namespace, p)
@@ -181,15 +180,4 @@ func (r *reports) static(ctx context.Context, uid string) (mirror.Static, error)
 	default:
 		return mirror.Static{}, mirror.ErrNoPod
 	}
-}
-
-// synced reports whether all configured sources are synced.
-func (r *reports) synced(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
-	defer cancel()
-	all := make(chan bool, 1)
-	err := r.a.host.Inspect(ctx, messages.Node, func(d actors.Decider) {
-		all <- d.(*node.Actor).AllSynced()
-	})
-	return err == nil && <-all
 }

@@ -22,6 +22,9 @@ func (a *agent) newList() *drivers.List {
 		a.retention, drivers.Only("server", a.serveAPI),
 		drivers.Only("health server", a.serveHTTP),
 	}
+	if pods := a.newPodsAPI(); pods != nil {
+		all = append(all, pods)
+	}
 	if a.rotation != nil {
 		all = append(all, a.rotation)
 	}

@@ -217,6 +217,8 @@ type Config struct {
 	NoProfiling, NoDebugFlags, NoSystemLogs bool
 	// SystemLogQuery serves queries of system logs.
 	SystemLogQuery bool
+	// NoPodsAPI leaves out the socket on which agents of the node read its pods.
+	NoPodsAPI bool
 	// StreamIdle is how long a session may send and receive nothing.
 	StreamIdle time.Duration
 	// FlagValues are the values of the flags by name, without secrets, for those who read /flagz.

@@ -34,6 +34,7 @@ func (c *Config) KubeletConfiguration() (any, error) {
 	k.EnableProfilingHandler, k.EnableDebugFlagsHandler = new(!c.NoProfiling), new(!c.NoDebugFlags)
 	k.EnableSystemLogHandler, k.EnableSystemLogQuery = new(!c.NoSystemLogs), new(c.SystemLogQuery)
 	k.StreamingConnectionIdleTimeout.Duration = c.StreamIdle
+	k.FeatureGates = c.gates()
 	k.HealthzPort, k.HealthzBindAddress = new(c.HealthzPort), c.HealthzBindAddress
 	k.ClusterDomain, k.ClusterDNS, k.ResolverConfig = c.ClusterDomain, c.ClusterDNS, new(c.ResolvConf)
 	k.ContainerRuntimeEndpoint, k.ImageServiceEndpoint = c.ContainerRuntimeEndpoint, c.ImageServiceEndpoint

@@ -288,6 +288,7 @@ cpuCFSQuotaPeriod: 50ms
 singleProcessOOMKill: true
 podsPerCore: 3
 localStorageCapacityIsolation: false
+featureGates: {PodsAPI: false}
 `
 	c := Defaults()
 	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)

@@ -128,7 +128,7 @@ var fields = withCluster(map[string]field{
 		apply: set(func(c *Config, k *kubeletConfig) { c.EnableServer = *k.EnableServer })},
 	"enableDebuggingHandlers": {apply: set(
 		func(c *Config, k *kubeletConfig) { c.NoDebugging = !*k.EnableDebuggingHandlers })},
-	"featureGates":                {ignored: "the kubelet's feature gates do not apply, ignored"},
+	"featureGates":                {apply: noop}, // see applyGates
 	"showHiddenMetricsForVersion": {ignored: "no metric is hidden, ignored"},
 
 	"enableContentionProfiling": {ignored: notSupported},

@@ -210,6 +210,8 @@ func (c *Config) apply(m *merged, given func(string) bool) ([]Problem, error) {
 			}
 		case name == "logging":
 			problems = append(problems, c.applyLogging(set, file, given)...)
+		case name == "featureGates":
+			problems = append(problems, c.applyGates(set.FeatureGates, file)...)
 		case name == "tracing":
 			c.applyTracing(set, given)
 		case name == "authentication":

@@ -53,6 +53,7 @@ var Places = []Place{
 	{Name: "status of pods", Hooks: recoversStoresRuns, Optional: true, Facts: []string{"ApiDeleteFinished"}},
 	{Name: "mirror pods", Hooks: recoversStoresRuns, Optional: true},
 	{Name: "events", Hooks: recoversStoresRuns, Optional: true},
+	{Name: "pods API", Hooks: storesRuns, Optional: true},
 	{Name: "volumes", Hooks: recoversRuns, Facts: []string{"VolumesLost", "PodDirectoryFound"}},
 	{Name: "cgroups", Hooks: recoversRuns, Optional: true, Facts: []string{"PodCgroupLost"}},
 	{Name: "pleg", Hooks: recoversStoresRuns, Facts: []string{"PodObserved"}},

@@ -19,6 +19,7 @@ const (
 	Offline         = "offline"
 	PluginsRegistry = "plugins_registry"
 	PodResources    = "pod-resources"
+	PodsAPI         = "pods-api"
 	Pods            = "pods"
 	SandboxSeccomp  = "sandbox-seccomp.json"
 	Socket          = "kubelet.sock"
@@ -70,6 +71,7 @@ var All = []Entry{
 	{DevicePlugins + "/", "the socket on which device plugins register, and theirs", false, Removed},
 	{PluginsRegistry + "/", "sockets of plugins that want to be found", false, Removed},
 	{PodResources + "/", "the socket for monitors of devices", false, Removed},
+	{PodsAPI + "/", "the socket on which agents of the node read and watch its pods", false, Removed},
 	{Logs + "/pods/", "logs of the containers of a simulated runtime", false, Removed},
 	{Logs + "/containers/", "links to these logs", false, Removed},
 	{Probe, "an attempt to write, by a start that was killed", false, Removed},

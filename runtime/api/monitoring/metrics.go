@@ -36,6 +36,7 @@ type Metrics struct {
 	pods                 podMetrics
 	traces               traceMetrics
 	podResources         podResources
+	podsAPI              podsAPIMetrics
 }
 
 // traceMetrics count exported traces of pods' starts.
@@ -82,6 +83,7 @@ func NewMetrics() *Metrics {
 		failures: m.counter("journalet_traces_export_errors_total", "Failed requests to the collector."),
 	}
 	m.podResources = m.newPodResources()
+	m.podsAPI = m.newPodsAPI()
 	m.newCounts()
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
