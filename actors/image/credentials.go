@@ -23,8 +23,8 @@ const (
 	keepPulled = time.Hour
 )
 
-// references are the image of a pull and the credentials that it may use, by name: PullImage, ImagePullRequested,
-// ImageWait and Pull.
+// references are the image of a pull and the credentials that it may use, by name, with the pod that it carries:
+// PullImage, ImagePullRequested, ImageWait and Pull.
 type references interface {
 	GetImage() string
 	GetNamespace() string
@@ -32,6 +32,7 @@ type references interface {
 	GetServiceAccount() string
 	GetApi() bool
 	GetIfNotPresent() bool
+	GetPod() *journaletv1.PodOfPull
 }
 
 // apiPrefix distinguishes namespaces of the API server from those of static pods in a key. No namespace has a colon.
@@ -40,16 +41,30 @@ const apiPrefix = "api:"
 // presentPrefix begins the key of a pull with if_not_present. No image's name begins with a space.
 const presentPrefix = " "
 
-// pullKey returns the key of a pull: pods with the same credentials share one, unless what is on the node is enough for
-// some of them only. It is the image where there are none, and else JSON, which no image's name is.
+// pullKey returns the key of a pull. Pods share one if they have the same credentials, if what is on the node is enough
+// for all or for none of them, and if no runtime distinguishes their sandboxes (ADR 100).
 func pullKey(r references) string {
-	key := credentialsKey(r)
+	key := sandboxKey(r.GetPod()) + credentialsKey(r)
 	if r.GetIfNotPresent() {
 		return presentPrefix + key
 	}
 	return key
 }
 
+// sandboxKey is the part of a key for the pod that a pull carries: a list in JSON, which needs no separator from what
+// follows. It is empty for a pull that carries none.
+func sandboxKey(p *journaletv1.PodOfPull) string {
+	if p == nil {
+		return ""
+	}
+	uid := ""
+	if p.GetAlone() {
+		uid = p.GetUid()
+	}
+	return listKey(p.GetNamespace(), p.GetRuntimeClass(), uid)
+}
+
+// credentialsKey is the image where there are no credentials, and else a list in JSON, which no image's name is.
 func credentialsKey(r references) string {
 	image := r.GetImage()
 	if len(r.GetPullSecrets()) == 0 && r.GetServiceAccount() == "" && !strings.HasPrefix(image, "[") {
@@ -59,7 +74,11 @@ func credentialsKey(r references) string {
 	if r.GetApi() {
 		namespace = apiPrefix + namespace
 	}
-	key, err := json.Marshal(append([]string{image, namespace, r.GetServiceAccount()}, r.GetPullSecrets()...))
+	return listKey(append([]string{image, namespace, r.GetServiceAccount()}, r.GetPullSecrets()...)...)
+}
+
+func listKey(parts ...string) string {
+	key, err := json.Marshal(parts)
 	if err != nil {
 		panic(fmt.Sprintf("image: a list of strings did not marshal: %v", err))
 	}

@@ -61,7 +61,8 @@ func (a *Actor) request(r *journaletv1.ImagePullRequested, emit actors.Emit) {
 }
 
 // pull requests a pull for a pod that waits for one, unless the pod backs off. A pull that is under way already serves
-// this pod too, if it has the same credentials: one with others proves nothing about this pod.
+// this pod too, if both have the same key: one with other credentials, or of a pod with another runtime class, proves
+// nothing about this pod. The pull carries the pod that is the first to need it.
 func (a *Actor) pull(uid, image string, emit actors.Emit) {
 	w := a.state.Waits[key(uid, image)]
 	if w == nil || !w.GetWaiting() || w.GetBackingOff() || a.state.Pulls[pullKey(w)] != nil {
@@ -69,7 +70,7 @@ func (a *Actor) pull(uid, image string, emit actors.Emit) {
 	}
 	emit(messages.NewEvent(messages.NewCall(&journaletv1.PullImage{
 		Image: image, Namespace: w.GetNamespace(), PullSecrets: w.GetPullSecrets(), ServiceAccount: w.GetServiceAccount(),
-		Api: w.GetApi(), IfNotPresent: w.GetIfNotPresent(),
+		Api: w.GetApi(), IfNotPresent: w.GetIfNotPresent(), Pod: w.GetPod(),
 	})))
 }
 

@@ -66,7 +66,7 @@ func (a *Actor) evolveRequested(r *journaletv1.ImagePullRequested) {
 	}
 	w.Waiting = true
 	w.Namespace, w.PullSecrets, w.ServiceAccount = r.GetNamespace(), r.GetPullSecrets(), r.GetServiceAccount()
-	w.Api, w.IfNotPresent = r.GetApi(), r.GetIfNotPresent()
+	w.Api, w.IfNotPresent, w.Pod = r.GetApi(), r.GetIfNotPresent(), r.GetPod()
 	if r.GetCredentialsChanged() {
 		w.BackOff, w.BackingOff = nil, false
 		w.CredentialsChanged = a.state.Pulls[pullKey(w)] != nil
@@ -80,7 +80,7 @@ func (a *Actor) evolvePull(e actors.Event, w *journaletv1.PullImage) {
 	s.Pulls[id] = &journaletv1.Pull{
 		Image: w.GetImage(), IntentId: e.ID, StartedAt: timestamppb.New(e.Time),
 		Namespace: w.GetNamespace(), PullSecrets: w.GetPullSecrets(), ServiceAccount: w.GetServiceAccount(),
-		Api: w.GetApi(), IfNotPresent: w.GetIfNotPresent(),
+		Api: w.GetApi(), IfNotPresent: w.GetIfNotPresent(), Pod: w.GetPod(),
 	}
 	for _, wait := range slices.Sorted(maps.Keys(s.Waits)) {
 		if pullKey(s.Waits[wait]) == id {

@@ -12,8 +12,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// operatorPull requests a pull with the node's own credentials, unless such a pull of the image is under way: its
-// outcome is this request's, too.
+// operatorPull requests a pull with the node's own credentials and without a pod, unless such a pull of the image is
+// under way: its outcome is this request's, too.
 func (a *Actor) operatorPull(r *journaletv1.OperatorPullRequested, emit actors.Emit) {
 	work := &journaletv1.PullImage{Image: r.GetImage()}
 	if a.state.Pulls[pullKey(work)] != nil {

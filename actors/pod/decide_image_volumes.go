@@ -96,12 +96,12 @@ func (d *step) requestImages(c *corev1.Container, r *journaletv1.ContainerRecord
 	}
 }
 
-// pullRequest requests the pull of an image with what the pod offers as credentials, by name. Without any the namespace
-// is left out: pods of all namespaces share such a pull.
+// pullRequest requests the pull of an image with what the pod offers as credentials, by name. Without any their
+// namespace is left out.
 func (d *step) pullRequest(image string) *journaletv1.ImagePullRequested {
 	r := &journaletv1.ImagePullRequested{
 		Uid: d.self.ID, Image: image, PullSecrets: references.PullSecrets(d.manifest),
-		IfNotPresent: !d.pullsAlways(image),
+		IfNotPresent: !d.pullsAlways(image), Pod: d.podOfPull(),
 	}
 	if !d.state.GetPullsWithoutServiceAccount() {
 		r.ServiceAccount = d.manifest.Spec.ServiceAccountName

@@ -477,6 +477,9 @@ type AgentConfig struct {
 	CpuQuota *CpuQuota `protobuf:"bytes,20,opt,name=cpu_quota,json=cpuQuota,proto3" json:"cpu_quota,omitempty"`
 	// What the runtime is configured with. Unset, by an earlier version: it is not configured.
 	RuntimeConfig *RuntimeConfig `protobuf:"bytes,21,opt,name=runtime_config,json=runtimeConfig,proto3" json:"runtime_config,omitempty"`
+	// A pull carries one of the pods that wait for it (PullImage.pod). Unset, by an earlier version: it carries none, and
+	// pods share it whatever their namespaces and runtime classes are.
+	PullsForPods  bool `protobuf:"varint,30,opt,name=pulls_for_pods,json=pullsForPods,proto3" json:"pulls_for_pods,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -649,6 +652,13 @@ func (x *AgentConfig) GetRuntimeConfig() *RuntimeConfig {
 		return x.RuntimeConfig
 	}
 	return nil
+}
+
+func (x *AgentConfig) GetPullsForPods() bool {
+	if x != nil {
+		return x.PullsForPods
+	}
+	return false
 }
 
 // CpuQuota is how limits of CPU are enforced (kubelet: cpuCFSQuota, cpuCFSQuotaPeriod).
@@ -2429,7 +2439,7 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\x0eGivenResources\x12>\n" +
 	"\texclusive\x18\x01 \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x128\n" +
 	"\adevices\x18\x02 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x04R\x06number\"\xa4\t\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\"\xca\t\n" +
 	"\vAgentConfig\x12\x1b\n" +
 	"\tnode_name\x18\x01 \x01(\tR\bnodeName\x12<\n" +
 	"\vallocatable\x18\x02 \x01(\v2\x1a.journalet.v1.NodeCapacityR\vallocatable\x12\x19\n" +
@@ -2452,7 +2462,8 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\x16allowed_unsafe_sysctls\x18\x12 \x03(\tR\x14allowedUnsafeSysctls\x123\n" +
 	"\x06kernel\x18\x13 \x01(\v2\x1b.journalet.v1.KernelVersionR\x06kernel\x123\n" +
 	"\tcpu_quota\x18\x14 \x01(\v2\x16.journalet.v1.CpuQuotaR\bcpuQuota\x12B\n" +
-	"\x0eruntime_config\x18\x15 \x01(\v2\x1b.journalet.v1.RuntimeConfigR\rruntimeConfig\x1a=\n" +
+	"\x0eruntime_config\x18\x15 \x01(\v2\x1b.journalet.v1.RuntimeConfigR\rruntimeConfig\x12$\n" +
+	"\x0epulls_for_pods\x18\x1e \x01(\bR\fpullsForPods\x1a=\n" +
 	"\x0fNodeLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"O\n" +

@@ -42,7 +42,10 @@ type ImagePullRequested struct {
 	// now: the back-off ends, and the outcome of a pull under way does not count if it fails.
 	CredentialsChanged bool `protobuf:"varint,7,opt,name=credentials_changed,json=credentialsChanged,proto3" json:"credentials_changed,omitempty"`
 	// As in PullImage: no container of the pod that waits for the image has the policy Always.
-	IfNotPresent  bool `protobuf:"varint,8,opt,name=if_not_present,json=ifNotPresent,proto3" json:"if_not_present,omitempty"`
+	IfNotPresent bool `protobuf:"varint,8,opt,name=if_not_present,json=ifNotPresent,proto3" json:"if_not_present,omitempty"`
+	// The pod that requests it, as its pull may carry it. Unset: an older version recorded the request, and the pull
+	// carries no pod.
+	Pod           *PodOfPull `protobuf:"bytes,9,opt,name=pod,proto3" json:"pod,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -131,6 +134,13 @@ func (x *ImagePullRequested) GetIfNotPresent() bool {
 		return x.IfNotPresent
 	}
 	return false
+}
+
+func (x *ImagePullRequested) GetPod() *PodOfPull {
+	if x != nil {
+		return x.Pod
+	}
+	return nil
 }
 
 // ImagePullWithdrawn withdraws the request: the pod no longer waits for the image.
@@ -1063,7 +1073,8 @@ type ImageState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By "uid image": the images that pods wait for.
 	Waits map[string]*ImageWait `protobuf:"bytes,1,rep,name=waits,proto3" json:"waits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Pulls under way, by image; of a pull with credentials of pods by image and credentials.
+	// Pulls under way, by what pods must have in common to share one: the image and, of pulls for pods, namespace,
+	// runtime class and credentials.
 	Pulls  map[string]*Pull `protobuf:"bytes,2,rep,name=pulls,proto3" json:"pulls,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Timers *Timers          `protobuf:"bytes,3,opt,name=timers,proto3" json:"timers,omitempty"`
 	// Intent id to the key of pulls.
@@ -1249,7 +1260,9 @@ type ImageWait struct {
 	// As in PullImage.
 	IfNotPresent bool `protobuf:"varint,11,opt,name=if_not_present,json=ifNotPresent,proto3" json:"if_not_present,omitempty"`
 	// The image has appeared on the node during the pull under way: if that fails, the next one is at once.
-	Arrived       bool `protobuf:"varint,12,opt,name=arrived,proto3" json:"arrived,omitempty"`
+	Arrived bool `protobuf:"varint,12,opt,name=arrived,proto3" json:"arrived,omitempty"`
+	// As in ImagePullRequested.
+	Pod           *PodOfPull `protobuf:"bytes,13,opt,name=pod,proto3" json:"pod,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1368,7 +1381,14 @@ func (x *ImageWait) GetArrived() bool {
 	return false
 }
 
-// Pull is one pull under way, for any number of pods with the same credentials.
+func (x *ImageWait) GetPod() *PodOfPull {
+	if x != nil {
+		return x.Pod
+	}
+	return nil
+}
+
+// Pull is one pull under way, for any number of pods with the same credentials whose sandboxes are alike (PodOfPull).
 type Pull struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Image     string                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
@@ -1381,7 +1401,9 @@ type Pull struct {
 	// As in PullImage.
 	Api bool `protobuf:"varint,7,opt,name=api,proto3" json:"api,omitempty"`
 	// As in PullImage.
-	IfNotPresent  bool `protobuf:"varint,8,opt,name=if_not_present,json=ifNotPresent,proto3" json:"if_not_present,omitempty"`
+	IfNotPresent bool `protobuf:"varint,8,opt,name=if_not_present,json=ifNotPresent,proto3" json:"if_not_present,omitempty"`
+	// As in PullImage.
+	Pod           *PodOfPull `protobuf:"bytes,9,opt,name=pod,proto3" json:"pod,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1472,11 +1494,18 @@ func (x *Pull) GetIfNotPresent() bool {
 	return false
 }
 
+func (x *Pull) GetPod() *PodOfPull {
+	if x != nil {
+		return x.Pod
+	}
+	return nil
+}
+
 var File_journalet_v1_image_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_image_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/image.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/runtime.proto\"\x8f\x02\n" +
+	"\x18journalet/v1/image.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/runtime.proto\"\xba\x02\n" +
 	"\x12ImagePullRequested\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x1c\n" +
@@ -1485,7 +1514,8 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\x0fservice_account\x18\x05 \x01(\tR\x0eserviceAccount\x12\x10\n" +
 	"\x03api\x18\x06 \x01(\bR\x03api\x12/\n" +
 	"\x13credentials_changed\x18\a \x01(\bR\x12credentialsChanged\x12$\n" +
-	"\x0eif_not_present\x18\b \x01(\bR\fifNotPresent\"<\n" +
+	"\x0eif_not_present\x18\b \x01(\bR\fifNotPresent\x12)\n" +
+	"\x03pod\x18\t \x01(\v2\x17.journalet.v1.PodOfPullR\x03pod\"<\n" +
 	"\x12ImagePullWithdrawn\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\"\xd2\x02\n" +
@@ -1601,7 +1631,7 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.PulledImageR\x05value:\x028\x01\x1a;\n" +
 	"\rRemovalsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x91\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbc\x03\n" +
 	"\tImageWait\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x124\n" +
@@ -1616,7 +1646,8 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\x13credentials_changed\x18\n" +
 	" \x01(\bR\x12credentialsChanged\x12$\n" +
 	"\x0eif_not_present\x18\v \x01(\bR\fifNotPresent\x12\x18\n" +
-	"\aarrived\x18\f \x01(\bR\aarrived\"\x96\x02\n" +
+	"\aarrived\x18\f \x01(\bR\aarrived\x12)\n" +
+	"\x03pod\x18\r \x01(\v2\x17.journalet.v1.PodOfPullR\x03pod\"\xc1\x02\n" +
 	"\x04Pull\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x12\x1b\n" +
 	"\tintent_id\x18\x02 \x01(\tR\bintentId\x129\n" +
@@ -1626,7 +1657,8 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\fpull_secrets\x18\x05 \x03(\tR\vpullSecrets\x12'\n" +
 	"\x0fservice_account\x18\x06 \x01(\tR\x0eserviceAccount\x12\x10\n" +
 	"\x03api\x18\a \x01(\bR\x03api\x12$\n" +
-	"\x0eif_not_present\x18\b \x01(\bR\fifNotPresentBAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
+	"\x0eif_not_present\x18\b \x01(\bR\fifNotPresent\x12)\n" +
+	"\x03pod\x18\t \x01(\v2\x17.journalet.v1.PodOfPullR\x03podBAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
 
 var (
 	file_journalet_v1_image_proto_rawDescOnce sync.Once
@@ -1667,53 +1699,57 @@ var file_journalet_v1_image_proto_goTypes = []any{
 	nil,                            // 22: journalet.v1.ImageState.OperatorRemovalsEntry
 	nil,                            // 23: journalet.v1.ImageState.PulledEntry
 	nil,                            // 24: journalet.v1.ImageState.RemovalsEntry
-	(CallError)(0),                 // 25: journalet.v1.CallError
-	(*durationpb.Duration)(nil),    // 26: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 27: google.protobuf.Timestamp
-	(*PullCredentials)(nil),        // 28: journalet.v1.PullCredentials
-	(*Timers)(nil),                 // 29: journalet.v1.Timers
-	(*ImageGarbageCollection)(nil), // 30: journalet.v1.ImageGarbageCollection
-	(*ImagesReclaimed)(nil),        // 31: journalet.v1.ImagesReclaimed
+	(*PodOfPull)(nil),              // 25: journalet.v1.PodOfPull
+	(CallError)(0),                 // 26: journalet.v1.CallError
+	(*durationpb.Duration)(nil),    // 27: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 28: google.protobuf.Timestamp
+	(*PullCredentials)(nil),        // 29: journalet.v1.PullCredentials
+	(*Timers)(nil),                 // 30: journalet.v1.Timers
+	(*ImageGarbageCollection)(nil), // 31: journalet.v1.ImageGarbageCollection
+	(*ImagesReclaimed)(nil),        // 32: journalet.v1.ImagesReclaimed
 }
 var file_journalet_v1_image_proto_depIdxs = []int32{
-	25, // 0: journalet.v1.ImagePullDecided.error:type_name -> journalet.v1.CallError
-	26, // 1: journalet.v1.ImagePullDecided.retry_after:type_name -> google.protobuf.Duration
-	26, // 2: journalet.v1.ImagePullDecided.duration:type_name -> google.protobuf.Duration
-	26, // 3: journalet.v1.PullProgressed.elapsed:type_name -> google.protobuf.Duration
-	5,  // 4: journalet.v1.ImagesObserved.present:type_name -> journalet.v1.ImageObservation
-	25, // 5: journalet.v1.OperatorPullDecided.error:type_name -> journalet.v1.CallError
-	26, // 6: journalet.v1.OperatorPullDecided.duration:type_name -> google.protobuf.Duration
-	5,  // 7: journalet.v1.ImageRecord.observed:type_name -> journalet.v1.ImageObservation
-	27, // 8: journalet.v1.ImageRecord.first_seen:type_name -> google.protobuf.Timestamp
-	27, // 9: journalet.v1.ImageRecord.last_used:type_name -> google.protobuf.Timestamp
-	28, // 10: journalet.v1.PulledImage.credentials:type_name -> journalet.v1.PullCredentials
-	27, // 11: journalet.v1.PulledImage.pulled_at:type_name -> google.protobuf.Timestamp
-	17, // 12: journalet.v1.ImageState.waits:type_name -> journalet.v1.ImageState.WaitsEntry
-	18, // 13: journalet.v1.ImageState.pulls:type_name -> journalet.v1.ImageState.PullsEntry
-	29, // 14: journalet.v1.ImageState.timers:type_name -> journalet.v1.Timers
-	19, // 15: journalet.v1.ImageState.intents:type_name -> journalet.v1.ImageState.IntentsEntry
-	16, // 16: journalet.v1.ImageState.ended:type_name -> journalet.v1.Pull
-	20, // 17: journalet.v1.ImageState.images:type_name -> journalet.v1.ImageState.ImagesEntry
-	30, // 18: journalet.v1.ImageState.garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
-	21, // 19: journalet.v1.ImageState.operator_pulls:type_name -> journalet.v1.ImageState.OperatorPullsEntry
-	22, // 20: journalet.v1.ImageState.operator_removals:type_name -> journalet.v1.ImageState.OperatorRemovalsEntry
-	23, // 21: journalet.v1.ImageState.pulled:type_name -> journalet.v1.ImageState.PulledEntry
-	24, // 22: journalet.v1.ImageState.removals:type_name -> journalet.v1.ImageState.RemovalsEntry
-	27, // 23: journalet.v1.ImageState.full_at:type_name -> google.protobuf.Timestamp
-	31, // 24: journalet.v1.ImageState.reclaim:type_name -> journalet.v1.ImagesReclaimed
-	26, // 25: journalet.v1.ImageWait.back_off:type_name -> google.protobuf.Duration
-	27, // 26: journalet.v1.Pull.started_at:type_name -> google.protobuf.Timestamp
-	15, // 27: journalet.v1.ImageState.WaitsEntry.value:type_name -> journalet.v1.ImageWait
-	16, // 28: journalet.v1.ImageState.PullsEntry.value:type_name -> journalet.v1.Pull
-	12, // 29: journalet.v1.ImageState.ImagesEntry.value:type_name -> journalet.v1.ImageRecord
-	8,  // 30: journalet.v1.ImageState.OperatorPullsEntry.value:type_name -> journalet.v1.OperatorPullRequested
-	10, // 31: journalet.v1.ImageState.OperatorRemovalsEntry.value:type_name -> journalet.v1.ImageRemovalRequested
-	13, // 32: journalet.v1.ImageState.PulledEntry.value:type_name -> journalet.v1.PulledImage
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	25, // 0: journalet.v1.ImagePullRequested.pod:type_name -> journalet.v1.PodOfPull
+	26, // 1: journalet.v1.ImagePullDecided.error:type_name -> journalet.v1.CallError
+	27, // 2: journalet.v1.ImagePullDecided.retry_after:type_name -> google.protobuf.Duration
+	27, // 3: journalet.v1.ImagePullDecided.duration:type_name -> google.protobuf.Duration
+	27, // 4: journalet.v1.PullProgressed.elapsed:type_name -> google.protobuf.Duration
+	5,  // 5: journalet.v1.ImagesObserved.present:type_name -> journalet.v1.ImageObservation
+	26, // 6: journalet.v1.OperatorPullDecided.error:type_name -> journalet.v1.CallError
+	27, // 7: journalet.v1.OperatorPullDecided.duration:type_name -> google.protobuf.Duration
+	5,  // 8: journalet.v1.ImageRecord.observed:type_name -> journalet.v1.ImageObservation
+	28, // 9: journalet.v1.ImageRecord.first_seen:type_name -> google.protobuf.Timestamp
+	28, // 10: journalet.v1.ImageRecord.last_used:type_name -> google.protobuf.Timestamp
+	29, // 11: journalet.v1.PulledImage.credentials:type_name -> journalet.v1.PullCredentials
+	28, // 12: journalet.v1.PulledImage.pulled_at:type_name -> google.protobuf.Timestamp
+	17, // 13: journalet.v1.ImageState.waits:type_name -> journalet.v1.ImageState.WaitsEntry
+	18, // 14: journalet.v1.ImageState.pulls:type_name -> journalet.v1.ImageState.PullsEntry
+	30, // 15: journalet.v1.ImageState.timers:type_name -> journalet.v1.Timers
+	19, // 16: journalet.v1.ImageState.intents:type_name -> journalet.v1.ImageState.IntentsEntry
+	16, // 17: journalet.v1.ImageState.ended:type_name -> journalet.v1.Pull
+	20, // 18: journalet.v1.ImageState.images:type_name -> journalet.v1.ImageState.ImagesEntry
+	31, // 19: journalet.v1.ImageState.garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
+	21, // 20: journalet.v1.ImageState.operator_pulls:type_name -> journalet.v1.ImageState.OperatorPullsEntry
+	22, // 21: journalet.v1.ImageState.operator_removals:type_name -> journalet.v1.ImageState.OperatorRemovalsEntry
+	23, // 22: journalet.v1.ImageState.pulled:type_name -> journalet.v1.ImageState.PulledEntry
+	24, // 23: journalet.v1.ImageState.removals:type_name -> journalet.v1.ImageState.RemovalsEntry
+	28, // 24: journalet.v1.ImageState.full_at:type_name -> google.protobuf.Timestamp
+	32, // 25: journalet.v1.ImageState.reclaim:type_name -> journalet.v1.ImagesReclaimed
+	27, // 26: journalet.v1.ImageWait.back_off:type_name -> google.protobuf.Duration
+	25, // 27: journalet.v1.ImageWait.pod:type_name -> journalet.v1.PodOfPull
+	28, // 28: journalet.v1.Pull.started_at:type_name -> google.protobuf.Timestamp
+	25, // 29: journalet.v1.Pull.pod:type_name -> journalet.v1.PodOfPull
+	15, // 30: journalet.v1.ImageState.WaitsEntry.value:type_name -> journalet.v1.ImageWait
+	16, // 31: journalet.v1.ImageState.PullsEntry.value:type_name -> journalet.v1.Pull
+	12, // 32: journalet.v1.ImageState.ImagesEntry.value:type_name -> journalet.v1.ImageRecord
+	8,  // 33: journalet.v1.ImageState.OperatorPullsEntry.value:type_name -> journalet.v1.OperatorPullRequested
+	10, // 34: journalet.v1.ImageState.OperatorRemovalsEntry.value:type_name -> journalet.v1.ImageRemovalRequested
+	13, // 35: journalet.v1.ImageState.PulledEntry.value:type_name -> journalet.v1.PulledImage
+	36, // [36:36] is the sub-list for method output_type
+	36, // [36:36] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_image_proto_init() }

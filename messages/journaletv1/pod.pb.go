@@ -1484,7 +1484,9 @@ type PodState struct {
 	// Unset: it has none, or none was tried to read.
 	Claims *PodClaims `protobuf:"bytes,81,opt,name=claims,proto3" json:"claims,omitempty"`
 	// From AgentStarted.
-	CpuQuota      *CpuQuota `protobuf:"bytes,82,opt,name=cpu_quota,json=cpuQuota,proto3" json:"cpu_quota,omitempty"`
+	CpuQuota *CpuQuota `protobuf:"bytes,82,opt,name=cpu_quota,json=cpuQuota,proto3" json:"cpu_quota,omitempty"`
+	// From AgentStarted.
+	PullsForPods  bool `protobuf:"varint,90,opt,name=pulls_for_pods,json=pullsForPods,proto3" json:"pulls_for_pods,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1951,6 +1953,13 @@ func (x *PodState) GetCpuQuota() *CpuQuota {
 		return x.CpuQuota
 	}
 	return nil
+}
+
+func (x *PodState) GetPullsForPods() bool {
+	if x != nil {
+		return x.PullsForPods
+	}
+	return false
 }
 
 // PodRestart is a restart of all containers that an operator requested.
@@ -3300,7 +3309,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
-	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xcd\x1a\n" +
+	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xf3\x1a\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -3380,7 +3389,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\vshared_cpus\x18E \x01(\tR\n" +
 	"sharedCpus\x12/\n" +
 	"\x06claims\x18Q \x01(\v2\x17.journalet.v1.PodClaimsR\x06claims\x123\n" +
-	"\tcpu_quota\x18R \x01(\v2\x16.journalet.v1.CpuQuotaR\bcpuQuota\x1a\\\n" +
+	"\tcpu_quota\x18R \x01(\v2\x16.journalet.v1.CpuQuotaR\bcpuQuota\x12$\n" +
+	"\x0epulls_for_pods\x18Z \x01(\bR\fpullsForPods\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +

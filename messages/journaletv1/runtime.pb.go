@@ -1973,7 +1973,10 @@ type PullImage struct {
 	Api bool `protobuf:"varint,5,opt,name=api,proto3" json:"api,omitempty"`
 	// The runtime is asked first: an image that is on the node by now, and that the pods may have, is not pulled
 	// (imagePullPolicy IfNotPresent).
-	IfNotPresent  bool `protobuf:"varint,6,opt,name=if_not_present,json=ifNotPresent,proto3" json:"if_not_present,omitempty"`
+	IfNotPresent bool `protobuf:"varint,6,opt,name=if_not_present,json=ifNotPresent,proto3" json:"if_not_present,omitempty"`
+	// The pod whose sandbox configuration the pull carries, one of those that wait for it. Unset: it carries none, as a
+	// pull for an operator.
+	Pod           *PodOfPull `protobuf:"bytes,7,opt,name=pod,proto3" json:"pod,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2050,6 +2053,113 @@ func (x *PullImage) GetIfNotPresent() bool {
 	return false
 }
 
+func (x *PullImage) GetPod() *PodOfPull {
+	if x != nil {
+		return x.Pod
+	}
+	return nil
+}
+
+// PodOfPull is a pod with what its pulls carry of it: its annotations and its sandbox configuration (CRI
+// ImageSpec.annotations, PullImageRequest.sandbox_config), by which the runtime may choose how and whether it pulls.
+type PodOfPull struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The manifest of the pod.
+	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	// The manifest whose CPU and memory are allocated to the pod. Empty: that of digest.
+	AllocatedDigest string `protobuf:"bytes,3,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
+	// The user namespace of the pod. Unset: the node's.
+	UserNamespace *UserNamespace `protobuf:"bytes,4,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
+	// Pods share a pull only if they are of one namespace: the runtime may have credentials and policies for each.
+	Namespace string `protobuf:"bytes,5,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Pods share a pull only if they have the same RuntimeClass (spec.runtimeClassName), or all have none.
+	RuntimeClass string `protobuf:"bytes,6,opt,name=runtime_class,json=runtimeClass,proto3" json:"runtime_class,omitempty"`
+	// The pod shares its pulls with no other, since one of its annotations may be for the runtime.
+	Alone         bool `protobuf:"varint,7,opt,name=alone,proto3" json:"alone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodOfPull) Reset() {
+	*x = PodOfPull{}
+	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodOfPull) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodOfPull) ProtoMessage() {}
+
+func (x *PodOfPull) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodOfPull.ProtoReflect.Descriptor instead.
+func (*PodOfPull) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *PodOfPull) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *PodOfPull) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *PodOfPull) GetAllocatedDigest() string {
+	if x != nil {
+		return x.AllocatedDigest
+	}
+	return ""
+}
+
+func (x *PodOfPull) GetUserNamespace() *UserNamespace {
+	if x != nil {
+		return x.UserNamespace
+	}
+	return nil
+}
+
+func (x *PodOfPull) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *PodOfPull) GetRuntimeClass() string {
+	if x != nil {
+		return x.RuntimeClass
+	}
+	return ""
+}
+
+func (x *PodOfPull) GetAlone() bool {
+	if x != nil {
+		return x.Alone
+	}
+	return false
+}
+
 // RemoveImage removes an image that no container uses. Idempotent.
 type RemoveImage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2065,7 +2175,7 @@ type RemoveImage struct {
 
 func (x *RemoveImage) Reset() {
 	*x = RemoveImage{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2077,7 +2187,7 @@ func (x *RemoveImage) String() string {
 func (*RemoveImage) ProtoMessage() {}
 
 func (x *RemoveImage) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2090,7 +2200,7 @@ func (x *RemoveImage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImage.ProtoReflect.Descriptor instead.
 func (*RemoveImage) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RemoveImage) GetImageId() string {
@@ -2125,7 +2235,7 @@ type UpdateRuntimeConfig struct {
 
 func (x *UpdateRuntimeConfig) Reset() {
 	*x = UpdateRuntimeConfig{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2247,7 @@ func (x *UpdateRuntimeConfig) String() string {
 func (*UpdateRuntimeConfig) ProtoMessage() {}
 
 func (x *UpdateRuntimeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2260,7 @@ func (x *UpdateRuntimeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRuntimeConfig.ProtoReflect.Descriptor instead.
 func (*UpdateRuntimeConfig) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *UpdateRuntimeConfig) GetPodCidr() string {
@@ -2177,7 +2287,7 @@ type LogRotated struct {
 
 func (x *LogRotated) Reset() {
 	*x = LogRotated{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2189,7 +2299,7 @@ func (x *LogRotated) String() string {
 func (*LogRotated) ProtoMessage() {}
 
 func (x *LogRotated) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2202,7 +2312,7 @@ func (x *LogRotated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRotated.ProtoReflect.Descriptor instead.
 func (*LogRotated) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LogRotated) GetUid() string {
@@ -2261,7 +2371,7 @@ type SetUpVolumes struct {
 
 func (x *SetUpVolumes) Reset() {
 	*x = SetUpVolumes{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2273,7 +2383,7 @@ func (x *SetUpVolumes) String() string {
 func (*SetUpVolumes) ProtoMessage() {}
 
 func (x *SetUpVolumes) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2286,7 +2396,7 @@ func (x *SetUpVolumes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetUpVolumes.ProtoReflect.Descriptor instead.
 func (*SetUpVolumes) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SetUpVolumes) GetDigest() string {
@@ -2344,7 +2454,7 @@ type DesiredVolume struct {
 
 func (x *DesiredVolume) Reset() {
 	*x = DesiredVolume{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2356,7 +2466,7 @@ func (x *DesiredVolume) String() string {
 func (*DesiredVolume) ProtoMessage() {}
 
 func (x *DesiredVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2369,7 +2479,7 @@ func (x *DesiredVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredVolume.ProtoReflect.Descriptor instead.
 func (*DesiredVolume) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DesiredVolume) GetName() string {
@@ -2405,7 +2515,7 @@ type VolumeOutcome struct {
 
 func (x *VolumeOutcome) Reset() {
 	*x = VolumeOutcome{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2417,7 +2527,7 @@ func (x *VolumeOutcome) String() string {
 func (*VolumeOutcome) ProtoMessage() {}
 
 func (x *VolumeOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2430,7 +2540,7 @@ func (x *VolumeOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeOutcome.ProtoReflect.Descriptor instead.
 func (*VolumeOutcome) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *VolumeOutcome) GetName() string {
@@ -2479,7 +2589,7 @@ type CleanPod struct {
 
 func (x *CleanPod) Reset() {
 	*x = CleanPod{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2491,7 +2601,7 @@ func (x *CleanPod) String() string {
 func (*CleanPod) ProtoMessage() {}
 
 func (x *CleanPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2504,7 +2614,7 @@ func (x *CleanPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanPod.ProtoReflect.Descriptor instead.
 func (*CleanPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CleanPod) GetNamespace() string {
@@ -2549,7 +2659,7 @@ type CallDispatched struct {
 
 func (x *CallDispatched) Reset() {
 	*x = CallDispatched{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2671,7 @@ func (x *CallDispatched) String() string {
 func (*CallDispatched) ProtoMessage() {}
 
 func (x *CallDispatched) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2574,7 +2684,7 @@ func (x *CallDispatched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDispatched.ProtoReflect.Descriptor instead.
 func (*CallDispatched) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CallDispatched) GetIntentId() string {
@@ -2609,7 +2719,7 @@ type CallWithdrawn struct {
 
 func (x *CallWithdrawn) Reset() {
 	*x = CallWithdrawn{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2621,7 +2731,7 @@ func (x *CallWithdrawn) String() string {
 func (*CallWithdrawn) ProtoMessage() {}
 
 func (x *CallWithdrawn) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2634,7 +2744,7 @@ func (x *CallWithdrawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallWithdrawn.ProtoReflect.Descriptor instead.
 func (*CallWithdrawn) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CallWithdrawn) GetIntentId() string {
@@ -2656,7 +2766,7 @@ type CallDropped struct {
 
 func (x *CallDropped) Reset() {
 	*x = CallDropped{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2668,7 +2778,7 @@ func (x *CallDropped) String() string {
 func (*CallDropped) ProtoMessage() {}
 
 func (x *CallDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2681,7 +2791,7 @@ func (x *CallDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDropped.ProtoReflect.Descriptor instead.
 func (*CallDropped) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CallDropped) GetIntentId() string {
@@ -2744,7 +2854,7 @@ type CallFinished struct {
 
 func (x *CallFinished) Reset() {
 	*x = CallFinished{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2756,7 +2866,7 @@ func (x *CallFinished) String() string {
 func (*CallFinished) ProtoMessage() {}
 
 func (x *CallFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2769,7 +2879,7 @@ func (x *CallFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallFinished.ProtoReflect.Descriptor instead.
 func (*CallFinished) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{24}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CallFinished) GetIntentId() string {
@@ -2930,7 +3040,7 @@ type PullCredentials struct {
 
 func (x *PullCredentials) Reset() {
 	*x = PullCredentials{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2942,7 +3052,7 @@ func (x *PullCredentials) String() string {
 func (*PullCredentials) ProtoMessage() {}
 
 func (x *PullCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2955,7 +3065,7 @@ func (x *PullCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullCredentials.ProtoReflect.Descriptor instead.
 func (*PullCredentials) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{25}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PullCredentials) GetNodeAccessible() bool {
@@ -3001,7 +3111,7 @@ type PullSecret struct {
 
 func (x *PullSecret) Reset() {
 	*x = PullSecret{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3013,7 +3123,7 @@ func (x *PullSecret) String() string {
 func (*PullSecret) ProtoMessage() {}
 
 func (x *PullSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3026,7 +3136,7 @@ func (x *PullSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullSecret.ProtoReflect.Descriptor instead.
 func (*PullSecret) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{26}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PullSecret) GetNamespace() string {
@@ -3071,7 +3181,7 @@ type RuntimeHealthChanged struct {
 
 func (x *RuntimeHealthChanged) Reset() {
 	*x = RuntimeHealthChanged{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3083,7 +3193,7 @@ func (x *RuntimeHealthChanged) String() string {
 func (*RuntimeHealthChanged) ProtoMessage() {}
 
 func (x *RuntimeHealthChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3096,7 +3206,7 @@ func (x *RuntimeHealthChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeHealthChanged.ProtoReflect.Descriptor instead.
 func (*RuntimeHealthChanged) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{27}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RuntimeHealthChanged) GetRuntimeReady() bool {
@@ -3152,7 +3262,7 @@ type SandboxObservation struct {
 
 func (x *SandboxObservation) Reset() {
 	*x = SandboxObservation{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[28]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3164,7 +3274,7 @@ func (x *SandboxObservation) String() string {
 func (*SandboxObservation) ProtoMessage() {}
 
 func (x *SandboxObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[28]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3177,7 +3287,7 @@ func (x *SandboxObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxObservation.ProtoReflect.Descriptor instead.
 func (*SandboxObservation) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{28}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SandboxObservation) GetId() string {
@@ -3271,7 +3381,7 @@ type ContainerObservation struct {
 
 func (x *ContainerObservation) Reset() {
 	*x = ContainerObservation{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[29]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3283,7 +3393,7 @@ func (x *ContainerObservation) String() string {
 func (*ContainerObservation) ProtoMessage() {}
 
 func (x *ContainerObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[29]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3296,7 +3406,7 @@ func (x *ContainerObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerObservation.ProtoReflect.Descriptor instead.
 func (*ContainerObservation) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{29}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ContainerObservation) GetId() string {
@@ -3441,7 +3551,7 @@ type ContainerUser struct {
 
 func (x *ContainerUser) Reset() {
 	*x = ContainerUser{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[30]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3453,7 +3563,7 @@ func (x *ContainerUser) String() string {
 func (*ContainerUser) ProtoMessage() {}
 
 func (x *ContainerUser) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[30]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3466,7 +3576,7 @@ func (x *ContainerUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerUser.ProtoReflect.Descriptor instead.
 func (*ContainerUser) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{30}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ContainerUser) GetUid() int64 {
@@ -3510,7 +3620,7 @@ type PodObserved struct {
 
 func (x *PodObserved) Reset() {
 	*x = PodObserved{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[31]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3522,7 +3632,7 @@ func (x *PodObserved) String() string {
 func (*PodObserved) ProtoMessage() {}
 
 func (x *PodObserved) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[31]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3535,7 +3645,7 @@ func (x *PodObserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodObserved.ProtoReflect.Descriptor instead.
 func (*PodObserved) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{31}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PodObserved) GetUid() string {
@@ -3601,7 +3711,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[32]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3613,7 +3723,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[32]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3626,7 +3736,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{32}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Call) GetIntentId() string {
@@ -3723,7 +3833,7 @@ type RuntimeState struct {
 
 func (x *RuntimeState) Reset() {
 	*x = RuntimeState{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[33]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3735,7 +3845,7 @@ func (x *RuntimeState) String() string {
 func (*RuntimeState) ProtoMessage() {}
 
 func (x *RuntimeState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[33]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3748,7 +3858,7 @@ func (x *RuntimeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeState.ProtoReflect.Descriptor instead.
 func (*RuntimeState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{33}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RuntimeState) GetLimits() *LaneLimits {
@@ -3852,7 +3962,7 @@ type RuntimeConfigState struct {
 
 func (x *RuntimeConfigState) Reset() {
 	*x = RuntimeConfigState{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[34]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3864,7 +3974,7 @@ func (x *RuntimeConfigState) String() string {
 func (*RuntimeConfigState) ProtoMessage() {}
 
 func (x *RuntimeConfigState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[34]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3877,7 +3987,7 @@ func (x *RuntimeConfigState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeConfigState.ProtoReflect.Descriptor instead.
 func (*RuntimeConfigState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{34}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RuntimeConfigState) GetDesired() *UpdateRuntimeConfig {
@@ -3919,7 +4029,7 @@ type StartingPod struct {
 
 func (x *StartingPod) Reset() {
 	*x = StartingPod{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[35]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3931,7 +4041,7 @@ func (x *StartingPod) String() string {
 func (*StartingPod) ProtoMessage() {}
 
 func (x *StartingPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[35]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3944,7 +4054,7 @@ func (x *StartingPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartingPod.ProtoReflect.Descriptor instead.
 func (*StartingPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{35}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *StartingPod) GetIdle() bool {
@@ -3969,7 +4079,7 @@ type LaneLimits struct {
 
 func (x *LaneLimits) Reset() {
 	*x = LaneLimits{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[36]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3981,7 +4091,7 @@ func (x *LaneLimits) String() string {
 func (*LaneLimits) ProtoMessage() {}
 
 func (x *LaneLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[36]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3994,7 +4104,7 @@ func (x *LaneLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneLimits.ProtoReflect.Descriptor instead.
 func (*LaneLimits) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{36}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LaneLimits) GetStart() uint32 {
@@ -4042,7 +4152,7 @@ type CallQueue struct {
 
 func (x *CallQueue) Reset() {
 	*x = CallQueue{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[37]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4054,7 +4164,7 @@ func (x *CallQueue) String() string {
 func (*CallQueue) ProtoMessage() {}
 
 func (x *CallQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[37]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4067,7 +4177,7 @@ func (x *CallQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallQueue.ProtoReflect.Descriptor instead.
 func (*CallQueue) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{37}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CallQueue) GetIntentIds() []string {
@@ -4092,7 +4202,7 @@ type PodCalls struct {
 
 func (x *PodCalls) Reset() {
 	*x = PodCalls{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[38]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4104,7 +4214,7 @@ func (x *PodCalls) String() string {
 func (*PodCalls) ProtoMessage() {}
 
 func (x *PodCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[38]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4117,7 +4227,7 @@ func (x *PodCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCalls.ProtoReflect.Descriptor instead.
 func (*PodCalls) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{38}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PodCalls) GetSandboxCall() string {
@@ -4257,14 +4367,23 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\".\n" +
 	"\rRemoveSandbox\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"\xc3\x01\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"\xee\x01\n" +
 	"\tPullImage\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12!\n" +
 	"\fpull_secrets\x18\x03 \x03(\tR\vpullSecrets\x12'\n" +
 	"\x0fservice_account\x18\x04 \x01(\tR\x0eserviceAccount\x12\x10\n" +
 	"\x03api\x18\x05 \x01(\bR\x03api\x12$\n" +
-	"\x0eif_not_present\x18\x06 \x01(\bR\fifNotPresent\"T\n" +
+	"\x0eif_not_present\x18\x06 \x01(\bR\fifNotPresent\x12)\n" +
+	"\x03pod\x18\a \x01(\v2\x17.journalet.v1.PodOfPullR\x03pod\"\xfd\x01\n" +
+	"\tPodOfPull\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\tR\x06digest\x12)\n" +
+	"\x10allocated_digest\x18\x03 \x01(\tR\x0fallocatedDigest\x12B\n" +
+	"\x0euser_namespace\x18\x04 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x12\x1c\n" +
+	"\tnamespace\x18\x05 \x01(\tR\tnamespace\x12#\n" +
+	"\rruntime_class\x18\x06 \x01(\tR\fruntimeClass\x12\x14\n" +
+	"\x05alone\x18\a \x01(\bR\x05alone\"T\n" +
 	"\vRemoveImage\x12\x19\n" +
 	"\bimage_id\x18\x01 \x01(\tR\aimageId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -4546,7 +4665,7 @@ func file_journalet_v1_runtime_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_journalet_v1_runtime_proto_goTypes = []any{
 	(StartPart)(0),                // 0: journalet.v1.StartPart
 	(HookKind)(0),                 // 1: journalet.v1.HookKind
@@ -4571,52 +4690,53 @@ var file_journalet_v1_runtime_proto_goTypes = []any{
 	(*StopSandbox)(nil),           // 20: journalet.v1.StopSandbox
 	(*RemoveSandbox)(nil),         // 21: journalet.v1.RemoveSandbox
 	(*PullImage)(nil),             // 22: journalet.v1.PullImage
-	(*RemoveImage)(nil),           // 23: journalet.v1.RemoveImage
-	(*UpdateRuntimeConfig)(nil),   // 24: journalet.v1.UpdateRuntimeConfig
-	(*LogRotated)(nil),            // 25: journalet.v1.LogRotated
-	(*SetUpVolumes)(nil),          // 26: journalet.v1.SetUpVolumes
-	(*DesiredVolume)(nil),         // 27: journalet.v1.DesiredVolume
-	(*VolumeOutcome)(nil),         // 28: journalet.v1.VolumeOutcome
-	(*CleanPod)(nil),              // 29: journalet.v1.CleanPod
-	(*CallDispatched)(nil),        // 30: journalet.v1.CallDispatched
-	(*CallWithdrawn)(nil),         // 31: journalet.v1.CallWithdrawn
-	(*CallDropped)(nil),           // 32: journalet.v1.CallDropped
-	(*CallFinished)(nil),          // 33: journalet.v1.CallFinished
-	(*PullCredentials)(nil),       // 34: journalet.v1.PullCredentials
-	(*PullSecret)(nil),            // 35: journalet.v1.PullSecret
-	(*RuntimeHealthChanged)(nil),  // 36: journalet.v1.RuntimeHealthChanged
-	(*SandboxObservation)(nil),    // 37: journalet.v1.SandboxObservation
-	(*ContainerObservation)(nil),  // 38: journalet.v1.ContainerObservation
-	(*ContainerUser)(nil),         // 39: journalet.v1.ContainerUser
-	(*PodObserved)(nil),           // 40: journalet.v1.PodObserved
-	(*Call)(nil),                  // 41: journalet.v1.Call
-	(*RuntimeState)(nil),          // 42: journalet.v1.RuntimeState
-	(*RuntimeConfigState)(nil),    // 43: journalet.v1.RuntimeConfigState
-	(*StartingPod)(nil),           // 44: journalet.v1.StartingPod
-	(*LaneLimits)(nil),            // 45: journalet.v1.LaneLimits
-	(*CallQueue)(nil),             // 46: journalet.v1.CallQueue
-	(*PodCalls)(nil),              // 47: journalet.v1.PodCalls
-	nil,                           // 48: journalet.v1.RuntimeState.CallsEntry
-	nil,                           // 49: journalet.v1.RuntimeState.QueuesEntry
-	nil,                           // 50: journalet.v1.RuntimeState.BusyEntry
-	nil,                           // 51: journalet.v1.RuntimeState.PodsEntry
-	nil,                           // 52: journalet.v1.RuntimeState.StartingPodsEntry
-	nil,                           // 53: journalet.v1.RuntimeState.HooksEntry
-	nil,                           // 54: journalet.v1.PodCalls.ContainersEntry
-	(*AllocateDevices)(nil),       // 55: journalet.v1.AllocateDevices
-	(*ReadClaims)(nil),            // 56: journalet.v1.ReadClaims
-	(*PrepareClaims)(nil),         // 57: journalet.v1.PrepareClaims
-	(*UnprepareClaims)(nil),       // 58: journalet.v1.UnprepareClaims
-	(*PreStartContainer)(nil),     // 59: journalet.v1.PreStartContainer
-	(*UserNamespace)(nil),         // 60: journalet.v1.UserNamespace
-	(*GivenResources)(nil),        // 61: journalet.v1.GivenResources
-	(*ContainerDevices)(nil),      // 62: journalet.v1.ContainerDevices
-	(*durationpb.Duration)(nil),   // 63: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 64: google.protobuf.Timestamp
-	(*DeviceAnswer)(nil),          // 65: journalet.v1.DeviceAnswer
-	(*ResourceClaim)(nil),         // 66: journalet.v1.ResourceClaim
-	(*ClaimOutcome)(nil),          // 67: journalet.v1.ClaimOutcome
-	(*Timers)(nil),                // 68: journalet.v1.Timers
+	(*PodOfPull)(nil),             // 23: journalet.v1.PodOfPull
+	(*RemoveImage)(nil),           // 24: journalet.v1.RemoveImage
+	(*UpdateRuntimeConfig)(nil),   // 25: journalet.v1.UpdateRuntimeConfig
+	(*LogRotated)(nil),            // 26: journalet.v1.LogRotated
+	(*SetUpVolumes)(nil),          // 27: journalet.v1.SetUpVolumes
+	(*DesiredVolume)(nil),         // 28: journalet.v1.DesiredVolume
+	(*VolumeOutcome)(nil),         // 29: journalet.v1.VolumeOutcome
+	(*CleanPod)(nil),              // 30: journalet.v1.CleanPod
+	(*CallDispatched)(nil),        // 31: journalet.v1.CallDispatched
+	(*CallWithdrawn)(nil),         // 32: journalet.v1.CallWithdrawn
+	(*CallDropped)(nil),           // 33: journalet.v1.CallDropped
+	(*CallFinished)(nil),          // 34: journalet.v1.CallFinished
+	(*PullCredentials)(nil),       // 35: journalet.v1.PullCredentials
+	(*PullSecret)(nil),            // 36: journalet.v1.PullSecret
+	(*RuntimeHealthChanged)(nil),  // 37: journalet.v1.RuntimeHealthChanged
+	(*SandboxObservation)(nil),    // 38: journalet.v1.SandboxObservation
+	(*ContainerObservation)(nil),  // 39: journalet.v1.ContainerObservation
+	(*ContainerUser)(nil),         // 40: journalet.v1.ContainerUser
+	(*PodObserved)(nil),           // 41: journalet.v1.PodObserved
+	(*Call)(nil),                  // 42: journalet.v1.Call
+	(*RuntimeState)(nil),          // 43: journalet.v1.RuntimeState
+	(*RuntimeConfigState)(nil),    // 44: journalet.v1.RuntimeConfigState
+	(*StartingPod)(nil),           // 45: journalet.v1.StartingPod
+	(*LaneLimits)(nil),            // 46: journalet.v1.LaneLimits
+	(*CallQueue)(nil),             // 47: journalet.v1.CallQueue
+	(*PodCalls)(nil),              // 48: journalet.v1.PodCalls
+	nil,                           // 49: journalet.v1.RuntimeState.CallsEntry
+	nil,                           // 50: journalet.v1.RuntimeState.QueuesEntry
+	nil,                           // 51: journalet.v1.RuntimeState.BusyEntry
+	nil,                           // 52: journalet.v1.RuntimeState.PodsEntry
+	nil,                           // 53: journalet.v1.RuntimeState.StartingPodsEntry
+	nil,                           // 54: journalet.v1.RuntimeState.HooksEntry
+	nil,                           // 55: journalet.v1.PodCalls.ContainersEntry
+	(*AllocateDevices)(nil),       // 56: journalet.v1.AllocateDevices
+	(*ReadClaims)(nil),            // 57: journalet.v1.ReadClaims
+	(*PrepareClaims)(nil),         // 58: journalet.v1.PrepareClaims
+	(*UnprepareClaims)(nil),       // 59: journalet.v1.UnprepareClaims
+	(*PreStartContainer)(nil),     // 60: journalet.v1.PreStartContainer
+	(*UserNamespace)(nil),         // 61: journalet.v1.UserNamespace
+	(*GivenResources)(nil),        // 62: journalet.v1.GivenResources
+	(*ContainerDevices)(nil),      // 63: journalet.v1.ContainerDevices
+	(*durationpb.Duration)(nil),   // 64: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 65: google.protobuf.Timestamp
+	(*DeviceAnswer)(nil),          // 66: journalet.v1.DeviceAnswer
+	(*ResourceClaim)(nil),         // 67: journalet.v1.ResourceClaim
+	(*ClaimOutcome)(nil),          // 68: journalet.v1.ClaimOutcome
+	(*Timers)(nil),                // 69: journalet.v1.Timers
 }
 var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	11, // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
@@ -4626,82 +4746,84 @@ var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	20, // 4: journalet.v1.CallRequested.stop_sandbox:type_name -> journalet.v1.StopSandbox
 	21, // 5: journalet.v1.CallRequested.remove_sandbox:type_name -> journalet.v1.RemoveSandbox
 	22, // 6: journalet.v1.CallRequested.pull_image:type_name -> journalet.v1.PullImage
-	26, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
-	29, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
+	27, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
+	30, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
 	18, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
 	15, // 10: journalet.v1.CallRequested.update_container:type_name -> journalet.v1.UpdateContainer
-	23, // 11: journalet.v1.CallRequested.remove_image:type_name -> journalet.v1.RemoveImage
-	55, // 12: journalet.v1.CallRequested.allocate_devices:type_name -> journalet.v1.AllocateDevices
-	56, // 13: journalet.v1.CallRequested.read_claims:type_name -> journalet.v1.ReadClaims
-	57, // 14: journalet.v1.CallRequested.prepare_claims:type_name -> journalet.v1.PrepareClaims
-	58, // 15: journalet.v1.CallRequested.unprepare_claims:type_name -> journalet.v1.UnprepareClaims
-	59, // 16: journalet.v1.CallRequested.pre_start_container:type_name -> journalet.v1.PreStartContainer
+	24, // 11: journalet.v1.CallRequested.remove_image:type_name -> journalet.v1.RemoveImage
+	56, // 12: journalet.v1.CallRequested.allocate_devices:type_name -> journalet.v1.AllocateDevices
+	57, // 13: journalet.v1.CallRequested.read_claims:type_name -> journalet.v1.ReadClaims
+	58, // 14: journalet.v1.CallRequested.prepare_claims:type_name -> journalet.v1.PrepareClaims
+	59, // 15: journalet.v1.CallRequested.unprepare_claims:type_name -> journalet.v1.UnprepareClaims
+	60, // 16: journalet.v1.CallRequested.pre_start_container:type_name -> journalet.v1.PreStartContainer
 	16, // 17: journalet.v1.CallRequested.update_sandbox:type_name -> journalet.v1.UpdateSandbox
-	24, // 18: journalet.v1.CallRequested.update_runtime_config:type_name -> journalet.v1.UpdateRuntimeConfig
-	60, // 19: journalet.v1.RunSandbox.user_namespace:type_name -> journalet.v1.UserNamespace
-	61, // 20: journalet.v1.RunSandbox.given:type_name -> journalet.v1.GivenResources
+	25, // 18: journalet.v1.CallRequested.update_runtime_config:type_name -> journalet.v1.UpdateRuntimeConfig
+	61, // 19: journalet.v1.RunSandbox.user_namespace:type_name -> journalet.v1.UserNamespace
+	62, // 20: journalet.v1.RunSandbox.given:type_name -> journalet.v1.GivenResources
 	0,  // 21: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
-	60, // 22: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
-	62, // 23: journalet.v1.StartContainer.devices:type_name -> journalet.v1.ContainerDevices
+	61, // 22: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
+	63, // 23: journalet.v1.StartContainer.devices:type_name -> journalet.v1.ContainerDevices
 	13, // 24: journalet.v1.StartContainer.placement:type_name -> journalet.v1.Placement
 	10, // 25: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
 	14, // 26: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
 	13, // 27: journalet.v1.UpdateContainer.placement:type_name -> journalet.v1.Placement
 	10, // 28: journalet.v1.UpdateSandbox.resources:type_name -> journalet.v1.Resources
-	63, // 29: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
+	64, // 29: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
 	1,  // 30: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
-	63, // 31: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
-	27, // 32: journalet.v1.SetUpVolumes.volumes:type_name -> journalet.v1.DesiredVolume
-	60, // 33: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
-	63, // 34: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
-	2,  // 35: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
-	10, // 36: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
-	64, // 37: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
-	28, // 38: journalet.v1.CallFinished.volumes:type_name -> journalet.v1.VolumeOutcome
-	34, // 39: journalet.v1.CallFinished.pull_credentials:type_name -> journalet.v1.PullCredentials
-	65, // 40: journalet.v1.CallFinished.device_answer:type_name -> journalet.v1.DeviceAnswer
-	66, // 41: journalet.v1.CallFinished.claims:type_name -> journalet.v1.ResourceClaim
-	67, // 42: journalet.v1.CallFinished.claim_outcomes:type_name -> journalet.v1.ClaimOutcome
-	3,  // 43: journalet.v1.CallFinished.failed_start:type_name -> journalet.v1.FailedStart
-	35, // 44: journalet.v1.PullCredentials.secrets:type_name -> journalet.v1.PullSecret
-	4,  // 45: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
-	64, // 46: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
-	6,  // 47: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
-	5,  // 48: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	64, // 49: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	64, // 50: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	64, // 51: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
-	10, // 52: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
-	39, // 53: journalet.v1.ContainerObservation.user:type_name -> journalet.v1.ContainerUser
-	64, // 54: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
-	37, // 55: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
-	38, // 56: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
-	9,  // 57: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
-	7,  // 58: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
-	8,  // 59: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	64, // 60: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	45, // 61: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	48, // 62: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	49, // 63: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	50, // 64: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	36, // 65: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	51, // 66: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	52, // 67: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
-	68, // 68: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
-	53, // 69: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
-	43, // 70: journalet.v1.RuntimeState.config:type_name -> journalet.v1.RuntimeConfigState
-	24, // 71: journalet.v1.RuntimeConfigState.desired:type_name -> journalet.v1.UpdateRuntimeConfig
-	63, // 72: journalet.v1.RuntimeConfigState.back_off:type_name -> google.protobuf.Duration
-	54, // 73: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	41, // 74: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	46, // 75: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	47, // 76: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	44, // 77: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
-	78, // [78:78] is the sub-list for method output_type
-	78, // [78:78] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	64, // 31: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
+	23, // 32: journalet.v1.PullImage.pod:type_name -> journalet.v1.PodOfPull
+	61, // 33: journalet.v1.PodOfPull.user_namespace:type_name -> journalet.v1.UserNamespace
+	28, // 34: journalet.v1.SetUpVolumes.volumes:type_name -> journalet.v1.DesiredVolume
+	61, // 35: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
+	64, // 36: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
+	2,  // 37: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
+	10, // 38: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
+	65, // 39: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
+	29, // 40: journalet.v1.CallFinished.volumes:type_name -> journalet.v1.VolumeOutcome
+	35, // 41: journalet.v1.CallFinished.pull_credentials:type_name -> journalet.v1.PullCredentials
+	66, // 42: journalet.v1.CallFinished.device_answer:type_name -> journalet.v1.DeviceAnswer
+	67, // 43: journalet.v1.CallFinished.claims:type_name -> journalet.v1.ResourceClaim
+	68, // 44: journalet.v1.CallFinished.claim_outcomes:type_name -> journalet.v1.ClaimOutcome
+	3,  // 45: journalet.v1.CallFinished.failed_start:type_name -> journalet.v1.FailedStart
+	36, // 46: journalet.v1.PullCredentials.secrets:type_name -> journalet.v1.PullSecret
+	4,  // 47: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
+	65, // 48: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
+	6,  // 49: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
+	5,  // 50: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
+	65, // 51: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	65, // 52: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	65, // 53: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	10, // 54: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
+	40, // 55: journalet.v1.ContainerObservation.user:type_name -> journalet.v1.ContainerUser
+	65, // 56: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	38, // 57: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
+	39, // 58: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
+	9,  // 59: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
+	7,  // 60: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
+	8,  // 61: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
+	65, // 62: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	46, // 63: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	49, // 64: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	50, // 65: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	51, // 66: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	37, // 67: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	52, // 68: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	53, // 69: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
+	69, // 70: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	54, // 71: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
+	44, // 72: journalet.v1.RuntimeState.config:type_name -> journalet.v1.RuntimeConfigState
+	25, // 73: journalet.v1.RuntimeConfigState.desired:type_name -> journalet.v1.UpdateRuntimeConfig
+	64, // 74: journalet.v1.RuntimeConfigState.back_off:type_name -> google.protobuf.Duration
+	55, // 75: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	42, // 76: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	47, // 77: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	48, // 78: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	45, // 79: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
+	80, // [80:80] is the sub-list for method output_type
+	80, // [80:80] is the sub-list for method input_type
+	80, // [80:80] is the sub-list for extension type_name
+	80, // [80:80] is the sub-list for extension extendee
+	0,  // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }
@@ -4739,7 +4861,7 @@ func file_journalet_v1_runtime_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_runtime_proto_rawDesc), len(file_journalet_v1_runtime_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   46,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -126,8 +126,8 @@ func (a *agent) recordedConfig() *journaletv1.AgentConfig {
 		ImageGarbageCollection:     a.cfg.ImageGC.Config(),
 		Eviction:                   a.cfg.Eviction.Config(),
 		Managers:                   a.facts.Managers,
-		PullsWithoutServiceAccount: !a.serviceAccountPulls,
-		RuntimeConfig:              &journaletv1.RuntimeConfig{PodCidr: a.cfg.PodCIDR},
+		PullsWithoutServiceAccount: !a.serviceAccountPulls, PullsForPods: true,
+		RuntimeConfig: &journaletv1.RuntimeConfig{PodCidr: a.cfg.PodCIDR},
 	}
 }
 

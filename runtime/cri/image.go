@@ -105,6 +105,10 @@ func (c *call) pullImage(ctx context.Context, req *journaletv1.PullImage) (resul
 			return result{imageRef: info.ref, imageBytes: info.bytes, imagePresent: true}, nil
 		}
 	}
+	pull, err := c.pullRequest(ctx, req, full)
+	if err != nil {
+		return result{}, err
+	}
 	if err := c.pulls.Wait(ctx); err != nil {
 		return result{}, err
 	}
@@ -113,7 +117,7 @@ func (c *call) pullImage(ctx context.Context, req *journaletv1.PullImage) (resul
 		found = c.opts.Credentials.Find(ctx, req)
 		c.contents = found.Values
 	}
-	ref, used, err := c.tryPulls(ctx, image, full, found)
+	ref, used, err := c.tryPulls(ctx, image, pull, found)
 	if err != nil {
 		return result{}, err
 	}
@@ -143,14 +147,16 @@ func (c *call) allowed(ctx context.Context, req *journaletv1.PullImage, full str
 // tryPulls pulls with each credential until one succeeds, and returns that one; nil if there are none. The error is
 // that of the last one, and names how many there were and what could not be read, without contents.
 func (c *call) tryPulls(
-	ctx context.Context, image, full string, found credentials.Found,
+	ctx context.Context, image string, pull *runtimeapi.PullImageRequest, found credentials.Found,
 ) (ref string, used *credentials.Candidate, err error) {
 	if len(found.Candidates) == 0 {
-		ref, err = c.retryPull(ctx, image, full, nil)
+		ref, err = c.retryPull(ctx, image, pull)
 	}
 	for i := range found.Candidates {
 		used = &found.Candidates[i]
-		ref, err = c.retryPull(ctx, image, full, &runtimeapi.AuthConfig{Username: used.Username, Password: used.Password})
+		// As the kubelet's keyring, which fills in no other field: the runtime is to use it for this image's registry.
+		auth := &runtimeapi.AuthConfig{Username: used.Username, Password: used.Password}
+		ref, err = c.retryPull(ctx, image, withAuth(pull, auth))
 		if err == nil || ctx.Err() != nil {
 			break
 		}
@@ -169,10 +175,10 @@ func (c *call) tryPulls(
 	return "", nil, f
 }
 
-func (c *call) retryPull(ctx context.Context, image, full string, auth *runtimeapi.AuthConfig) (string, error) {
+func (c *call) retryPull(ctx context.Context, image string, pull *runtimeapi.PullImageRequest) (string, error) {
 	b := c.backOff()
 	for attempt := 1; ; attempt++ {
-		ref, err := c.pullOnce(ctx, image, full, auth)
+		ref, err := c.pullOnce(ctx, image, pull)
 		if err == nil {
 			return ref, nil
 		}
@@ -217,7 +223,7 @@ func pullError(err error) *failure {
 
 // pullOnce makes one pull without a deadline and reports its progress. It cancels the pull if the image file system did
 // not grow for Timeouts.PullStall.
-func (c *call) pullOnce(ctx context.Context, image, full string, auth *runtimeapi.AuthConfig) (string, error) {
+func (c *call) pullOnce(ctx context.Context, image string, pull *runtimeapi.PullImageRequest) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type response struct {
@@ -226,8 +232,7 @@ func (c *call) pullOnce(ctx context.Context, image, full string, auth *runtimeap
 	}
 	done := make(chan response, 1)
 	go func() {
-		resp, err := c.images.PullImage(ctx,
-			&runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: full}, Auth: auth})
+		resp, err := c.images.PullImage(ctx, pull)
 		if err == nil && resp.GetImageRef() == "" {
 			err = retryable(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE,
 				"the runtime pulled the image and returned no reference to it")

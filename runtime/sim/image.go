@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -146,7 +147,18 @@ func (s *imageService) PullImage(ctx context.Context, req *cri.PullImageRequest)
 	case len(r.state.images) >= maxImages:
 		return nil, status.Errorf(codes.ResourceExhausted, "%d images are present; remove some", maxImages)
 	}
+	r.pulls = append(r.pulls, &cri.PullImageRequest{
+		Image: proto.CloneOf(req.GetImage()), SandboxConfig: proto.CloneOf(req.GetSandboxConfig()),
+	})
+	r.pulls = r.pulls[max(0, len(r.pulls)-maxPulls):]
 	return &cri.PullImageResponse{ImageRef: r.addImage(ref).id}, nil
+}
+
+// Pulls returns the last requests whose pulls succeeded, at most maxPulls, the oldest first and without credentials.
+func (r *Runtime) Pulls() []*cri.PullImageRequest {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.pulls)
 }
 
 func (s *imageService) RemoveImage(_ context.Context, req *cri.RemoveImageRequest) (*cri.RemoveImageResponse, error) {

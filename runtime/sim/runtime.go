@@ -28,6 +28,7 @@ const (
 	maxContainers = 50_000
 	maxImages     = 10_000
 	maxFaults     = 1_000
+	maxPulls      = 1_000
 )
 
 // Options configure a simulated runtime. The zero value is usable: real clock, no images, no logging.
@@ -73,6 +74,7 @@ type Runtime struct {
 	faults  faultTable
 	server  serverState
 	streams *streams // nil without sessions
+	pulls   []*cri.PullImageRequest
 }
 
 // state is what survives Crash and Restart, as a real runtime's state survives on disk and in its shims.

@@ -288,13 +288,20 @@ func (n *names) call(r *journaletv1.CallRequested) string {
 	return text
 }
 
-// credentials names what a pull may use.
+// credentials names what a pull may use, and what pods that share it have in common, unless it is the usual.
 func credentials(r interface {
 	GetNamespace() string
 	GetPullSecrets() []string
 	GetServiceAccount() string
+	GetPod() *journaletv1.PodOfPull
 }) string {
 	text := ""
+	if class := r.GetPod().GetRuntimeClass(); class != "" {
+		text += " class=" + class
+	}
+	if r.GetPod().GetAlone() {
+		text += " alone"
+	}
 	for _, name := range r.GetPullSecrets() {
 		text += " secret=" + r.GetNamespace() + "/" + name
 	}

@@ -185,11 +185,13 @@ func (s *Scenario) start(d *datadriven.TestData) (string, error) {
 		AppArmor: d.HasArg("apparmor"),
 		// Without it pods with different service accounts have pulls of their own.
 		PullsWithoutServiceAccount: d.HasArg("pulls-without-account"),
-		NodeLabels:                 map[string]string{"kubernetes.io/hostname": arg(d, "node", "n1")},
-		StartConcurrency:           uint32(number(d, "start-concurrency", 8)),
-		StopConcurrency:            uint32(number(d, "stop-concurrency", 8)),
-		PullConcurrency:            uint32(number(d, "pull-concurrency", 3)),
-		MaxContainerBackOff:        durationpb.New(duration(d, "max-back-off", 300*time.Second)),
+		// As of an agent of an earlier version.
+		PullsForPods:        !d.HasArg("pulls-without-pod"),
+		NodeLabels:          map[string]string{"kubernetes.io/hostname": arg(d, "node", "n1")},
+		StartConcurrency:    uint32(number(d, "start-concurrency", 8)),
+		StopConcurrency:     uint32(number(d, "stop-concurrency", 8)),
+		PullConcurrency:     uint32(number(d, "pull-concurrency", 3)),
+		MaxContainerBackOff: durationpb.New(duration(d, "max-back-off", 300*time.Second)),
 		UserNamespaces: &journaletv1.UserNamespaceRange{
 			First: 65536, Pods: uint32(number(d, "user-namespaces", 200)), IdsPerPod: 65536,
 		},

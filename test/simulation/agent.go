@@ -136,7 +136,7 @@ func (s *sim) started() *journaletv1.AgentStarted {
 			ShutdownGroups:  shutdownGroups(),
 			PullConcurrency: s.config.pulls, MaxContainerBackOff: durationpb.New(s.config.maxBackOff),
 			ImageGarbageCollection: s.imageGC(), Eviction: s.config.pressed.eviction(),
-			Managers: s.config.managed.settings(),
+			Managers: s.config.managed.settings(), PullsForPods: true,
 		},
 		KubeletState: s.kubeletState(),
 	}

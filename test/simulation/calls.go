@@ -72,14 +72,22 @@ func (f *performer) Perform(ctx context.Context, intentID, requester string, req
 		return out
 	}
 	if k := req.GetPullImage(); k != nil {
-		return f.pull(ctx, &journaletv1.CallFinished{IntentId: intentID, Requester: requester}, k.GetImage())
+		return f.pull(ctx, &journaletv1.CallFinished{IntentId: intentID, Requester: requester}, k)
 	}
 	return f.Driver.Perform(ctx, intentID, requester, req, inDoubt)
 }
 
-// pull pulls an image. It tries again while the runtime is unavailable.
-func (f *performer) pull(ctx context.Context, out *journaletv1.CallFinished, image string) *journaletv1.CallFinished {
-	r := f.run
+// pull pulls an image. It tries again while the runtime is unavailable. What it would send is the driver's.
+func (f *performer) pull(
+	ctx context.Context, out *journaletv1.CallFinished, k *journaletv1.PullImage,
+) *journaletv1.CallFinished {
+	r, image := f.run, k.GetImage()
+	request, err := f.PullRequest(ctx, k)
+	if err != nil {
+		out.Error, out.Message, out.Retryable = journaletv1.CallError_CALL_ERROR_CONFIG, err.Error(), true
+		return out
+	}
+	r.judge.pulls(k, request)
 	for {
 		ctx, _ := driverClock{}.WithTimeout(ctx, 30*time.Minute)
 		err := r.rpc(ctx, between(r.world.noise, 200*time.Millisecond, 15*time.Second), func(gone bool) error {

@@ -32,6 +32,7 @@ const (
 	oneOutcome       = "an intent has at most one outcome"
 	withinLimits     = "no more calls run at once than configured"
 	onePull          = "an image is pulled once at a time"
+	pullsForPods     = "the runtime gets the pod for which it pulls, and pods that it distinguishes share no pull"
 	namedStays       = "no pod that a source names is removed as an orphan"
 	graceKept        = "no container is killed before its grace period is over"
 	noGraceWithout   = "a pod whose object is gone has no grace period of its own"
@@ -145,7 +146,8 @@ type judge struct {
 	exclusive  exclusiveBook
 	devices    map[string]*deviceBook
 	// drain is the operator's.
-	drain drainBook
+	drain  drainBook
+	pulled pullBook
 	// instances and covered are counted for reports.
 	instances int
 	covered   map[string]int
@@ -181,7 +183,7 @@ func (j *judge) forgetRecords() {
 	j.fold.CreateSingletons()
 	j.parts = fold.Parts{}
 	j.states, j.intents, j.busy = map[decided][]byte{}, map[string]*intent{}, map[bound]int{}
-	j.read, j.configs, j.drain = map[string]time.Duration{}, nil, drainBook{}
+	j.read, j.configs, j.drain, j.pulled = map[string]time.Duration{}, nil, drainBook{}, newPullBook()
 	j.set, j.urlFiles, j.names = map[string]setTimer{}, map[string]*journaletv1.ManifestFile{}, newNameBook()
 	j.pressure.forgetRecords()
 	j.devices, j.exclusive.left = map[string]*deviceBook{}, nil
@@ -235,6 +237,7 @@ func (j *judge) events(rec *journaletv1.Record) {
 		}
 		j.bookDevices(author.ID, rec.GetSeq(), e)
 		j.event(author, id, e, rec)
+		j.bookPulls(rec, e)
 		j.bookObjects(author.ID, e, rec)
 		j.bookAPI(author.ID, e)
 		j.bookPressure(rec, e)

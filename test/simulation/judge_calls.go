@@ -3,8 +3,6 @@ package simulation
 import (
 	"slices"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -111,16 +109,6 @@ func (j *judge) configAt(seq uint64) *journaletv1.AgentConfig {
 		}
 	}
 	return nil
-}
-
-// onePull: pods that need the same image with the same credentials wait for the same pull.
-func (j *judge) onePull(requester *podHistory, in *intent) {
-	pull := in.req.GetPullImage()
-	if pull != nil &&
-		slices.ContainsFunc(requester.openCalls,
-			func(other *intent) bool { return proto.Equal(other.req.GetPullImage(), pull) }) {
-		j.broken(onePull, "", "a second pull of %s at once", pull.GetImage())
-	}
 }
 
 // admittedBefore: an incarnation requests its sandbox after its own admission.

@@ -14,6 +14,9 @@ func manifestOf(r *rand.Rand, name, uid string) []byte {
 	if chance(r, 8) {
 		notes += fmt.Sprintf(`,%q:%q`, pod.AnnotationStartGuarantee, pod.AtLeastOnce)
 	}
+	if chance(stream(0, "runtime of a pod", name), 6) {
+		notes += fmt.Sprintf(`,%q:"kata"`, runtimeHandler)
+	}
 	meta := fmt.Sprintf(`"name":%q,"annotations":{%s}`, name, notes)
 	if uid != "" {
 		meta += fmt.Sprintf(`,"uid":%q`, uid)

@@ -1,0 +1,57 @@
+package cri
+
+import (
+	"context"
+	"path/filepath"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// PullRequest returns what a pull requests of the runtime, without credentials: the image, and of the pod that the pull
+// carries the annotations and the sandbox configuration, as the kubelet (1.37). It is Perform's,
+// and for a simulation that pulls by itself. It calls nothing.
+func (d *Driver) PullRequest(
+	ctx context.Context, pull *journaletv1.PullImage,
+) (*runtimeapi.PullImageRequest, error) {
+	full, err := withTag(pull.GetImage())
+	if err != nil {
+		return nil, fail(journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME, err.Error())
+	}
+	return (&call{Driver: d, log: d.log}).pullRequest(ctx, pull, full)
+}
+
+// pullRequest is PullRequest for the name of an image with its tag or digest. What the runtime gets of the pod is
+// bounded as in RunPodSandbox, by the bounds of a manifest: its annotations, 256 KiB at most, are in it twice.
+//
+// The image has no runtime handler, as with the kubelet's gate for KEP-4216, which is off by default.
+func (c *call) pullRequest(
+	ctx context.Context, pull *journaletv1.PullImage, full string,
+) (*runtimeapi.PullImageRequest, error) {
+	spec := &runtimeapi.ImageSpec{Image: full}
+	if pull.GetPod() == nil {
+		return &runtimeapi.PullImageRequest{Image: spec}, nil
+	}
+	// A pull is no call of the pod's, so the pod is read as in one. Errors of the runtime may repeat its manifest.
+	ofPod := *c
+	ofPod.uid = pull.GetPod().GetUid()
+	pod, err := ofPod.allocatedPod(ctx, pull.GetPod())
+	c.pod = ofPod.pod
+	if err != nil {
+		return nil, err
+	}
+	// The sandbox has its directory already. A pod that has ended since must not get it back.
+	logDir := filepath.Join(c.opts.PodLogDir, pod.Namespace+"_"+pod.Name+"_"+string(pod.UID))
+	sandbox, err := c.sandboxConfig(pod, pull.GetPod().GetUserNamespace(), 0, "", logDir)
+	if err != nil {
+		return nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+	}
+	spec.Annotations = pod.Annotations
+	return &runtimeapi.PullImageRequest{Image: spec, SandboxConfig: sandbox}, nil
+}
+
+// withAuth returns a request with credentials.
+func withAuth(pull *runtimeapi.PullImageRequest, auth *runtimeapi.AuthConfig) *runtimeapi.PullImageRequest {
+	return &runtimeapi.PullImageRequest{Image: pull.GetImage(), SandboxConfig: pull.GetSandboxConfig(), Auth: auth}
+}
