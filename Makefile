@@ -259,6 +259,10 @@ fuzz: ## fuzz the decoders of manifests, bundles and records, the replay of reco
 bench: build ## ours and the bare CRI floor on the same work, side by side (root; N="50 150", RUNS=3, SCENARIOS=probes, KUBELET=path, ARGS); SCENARIOS=cluster or csi: as a node of a cluster beside its kubelet
 	N="$(N)" RUNS="$(RUNS)" KUBELET="$(KUBELET)" ARGS="$(ARGS)" test/bench/run.sh
 
+.PHONY: bench-guard
+bench-guard: ## this commit beside the last release on the simulated runtime, in turn, five times; fails where a figure is more than 1.15 times as large (some five minutes; BASE=commit)
+	BASE="$(BASE)" test/bench/guard.sh
+
 .PHONY: bench-journal
 bench-journal: ## what reads a journal of 1,000,000 events: replay, states; what observers and an event cost (written once into .lab; EVENTS, ARGS)
 	$(GO) run ./test/journalbench -events $(or $(EVENTS),1000000) $(ARGS)

@@ -6,11 +6,13 @@
 //	bench -name journalet -cri unix:///x.sock -manifests DIR -n 50 -- journalet run ...
 //	bench -only probes -cri unix:///x.sock -manifests DIR -n 200 -- journalet run --container-runtime-endpoint @CRI@ ...
 //	bench -table results.jsonl
+//	bench -guard results
 //	bench -trace -cri unix:///x.sock -manifests DIR -n 50 -- journalet run ...
 //
 // It prints one JSON object for each scenario, in seconds, millicores, MiB and bytes. It removes every pod of the
 // runtime before and after, so give it a private one. With -table it prints results side by side, with the goals of
-// goals.go; with -trace it prints where the time of a pod's start and of a burst goes.
+// goals.go; with -guard benchmarks of two programs, and it fails where one got worse; with -trace it prints where the
+// time of a pod's start and of a burst goes.
 package main
 
 import (
@@ -58,6 +60,7 @@ var (
 	delay     = flag.Duration("delay", 10*time.Millisecond, "delay of each sync, with -slow")
 	table     = flag.String("table", "", "print the results in this file side by side, and measure nothing")
 	syncTable = flag.String("sync-table", "", "the same for results of bursts named \"<sync> <disk>\"")
+	guardIt   = flag.String("guard", "", "compare benchmarks of \"this\" and \"base\" in a file: fail if this is worse")
 	traceIt   = flag.Bool("trace", false, "print where the time goes instead of measuring")
 	observe   = flag.String("observe", "", "with -trace: command, its words separated by spaces, that prints the "+
 		"agent's journal as JSON lines")
@@ -80,6 +83,11 @@ func main() {
 		return
 	case *syncTable != "":
 		show(*syncTable, writeSyncTable)
+		return
+	case *guardIt != "":
+		if err := guard(*guardIt, os.Stdout); err != nil {
+			die(err)
+		}
 		return
 	}
 	conn, err := grpc.NewClient(*endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"slices"
+
+	"github.com/journalet/journalet/test/measure"
 )
 
 // Names of the agents that the goals refer to.
@@ -75,13 +77,9 @@ func (b *block) runs(agent, scenario, figure string) []float64 {
 	return slices.Sorted(slices.Values(b.values[key(agent, scenario, figure)]))
 }
 
-// median returns the median of a figure's runs; of an even number, the mean of the two in the middle.
+// median returns the median of a figure's runs.
 func (b *block) median(agent, scenario, figure string) (float64, bool) {
-	xs := b.runs(agent, scenario, figure)
-	if len(xs) == 0 {
-		return 0, false
-	}
-	return (xs[(len(xs)-1)/2] + xs[len(xs)/2]) / 2, true
+	return measure.Median(b.values[key(agent, scenario, figure)])
 }
 
 // ours returns the agent that the goals apply to: the first that is neither the floor nor the kubelet.

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sort"
 	"time"
+
+	"github.com/journalet/journalet/test/measure"
 )
 
 // volume is one of a pod, as in its manifest.
@@ -83,10 +84,8 @@ func objectOf(kind, name, field string) []byte {
 	return data
 }
 
+// median returns the median of values, 0 without any.
 func median(xs []float64) float64 {
-	if len(xs) == 0 {
-		return 0
-	}
-	sort.Float64s(xs)
-	return xs[len(xs)/2]
+	m, _ := measure.Median(xs)
+	return m
 }

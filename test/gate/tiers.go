@@ -163,6 +163,10 @@ func nightly(p *packages) []Tier {
 	return append(tiers,
 		Tier{Name: "sim-fresh", Exit: 21, Steps: []Step{fresh}},
 		Tier{Name: "strict-time", Exit: 22, Steps: strictly(p)},
+		Tier{Name: "bench-guard", Exit: 32, Skips: true, Steps: target("bench-guard"), Apart: slices.Concat(others, []string{
+			"CHANGELOG.md", "test/integration", "test/attack", "test/chaos", "test/vm", "test/cluster", "test/timeline",
+			"test/clients", "test/reports",
+		})},
 		Tier{Name: "chaos", Exit: 23, Skips: true, Apart: others, Steps: []Step{{
 			Packages: []string{"./test/chaos"}, Flags: []string{"-tags", "chaos", "-count=1"}, Env: []string{"LAB_NAME=chaos"},
 			Args: []string{fmt.Sprintf("-chaos.seed=%d", seed)},

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/runtime/sim"
@@ -158,10 +159,13 @@ func (n *node) at(name string) time.Time {
 
 // put writes a manifest atomically. The next generation updates a pod with a UID in its manifest, and replaces one
 // without.
-func (n *node) put(name, uid string, gen int) {
+func (n *node) put(name, uid string, gen int) { n.putWith(name, uid, gen, corev1.RestartPolicyAlways) }
+
+// putWith writes a manifest whose containers are restarted by another rule.
+func (n *node) putWith(name, uid string, gen int, restart corev1.RestartPolicy) {
 	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"uid":%q},"spec":{`+
-		`"terminationGracePeriodSeconds":1,"containers":[{"name":"main","image":%q,"env":[`+
-		`{"name":"POD","value":%q},{"name":"GEN","value":"%d"}]}]}}`, name, uid, imageOf(gen), name, gen)
+		`"terminationGracePeriodSeconds":1,"restartPolicy":%q,"containers":[{"name":"main","image":%q,"env":[`+
+		`{"name":"POD","value":%q},{"name":"GEN","value":"%d"}]}]}}`, name, uid, restart, imageOf(gen), name, gen)
 	draft, path := filepath.Join(n.pods, "."+name), filepath.Join(n.pods, name+".yaml")
 	if err := os.WriteFile(draft, []byte(text), 0o600); err != nil {
 		n.tb.Fatal(err)
@@ -185,6 +189,12 @@ func (n *node) run(pods int) {
 		n.put(podName(i), "", 0)
 	}
 	n.start()
+	n.awaitAll(pods)
+}
+
+// awaitAll waits until so many pods run, and the agent is at rest.
+func (n *node) awaitAll(pods int) {
+	n.tb.Helper()
 	n.await(fmt.Sprintf("%d pods running", pods), func(r map[string]int) bool { return len(r) == pods })
 	n.settle(pods)
 }

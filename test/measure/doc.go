@@ -1,3 +1,3 @@
-// Package measure reads what processes of this machine use, for the benches of test/bench and test/cluster/bench. It
-// has no state.
+// Package measure reads what processes of this machine use, and has the figures that the benches of test/bench,
+// test/cluster/bench and test/load compute in the same way. It has no state.
 package measure
