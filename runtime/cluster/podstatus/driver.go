@@ -259,6 +259,7 @@ func (d *Driver) request(ctx context.Context, w *work) (send func(context.Contex
 	if intent != nil {
 		return func(ctx context.Context) bool { return d.delete(ctx, intent) }, false
 	}
+	inspected := d.opts.Inspected(uid) // before the pod is read: what was stored by now is in what is read
 	pod, err := d.opts.Desired(ctx, uid)
 	if errors.Is(err, ErrNoPod) {
 		d.forget(uid)
@@ -267,7 +268,7 @@ func (d *Driver) request(ctx context.Context, w *work) (send func(context.Contex
 	if err != nil {
 		return nil, ctx.Err() == nil
 	}
-	if pod.Unseen && !d.opts.Inspected(uid) {
+	if pod.Unseen && !inspected {
 		return nil, true // what runs of it would be reported as not ready
 	}
 	object := d.opts.Object(uid)

@@ -96,7 +96,7 @@ type pod struct {
 	inspecting    bool                     // an inspection is under way
 	requeue       bool                     // a hint came during the inspection
 	expected      bool                     // the next inspection is reported, even without a change
-	awaited       bool                     // the first relist has found a change that no inspection has shown yet
+	awaited       bool                     // the first relist has found a change, and no inspection of it is stored
 	ignoreEvents  bool                     // the runtime's events do not trigger inspections
 	newestIntents map[string]string        // by container, from RegisterStart
 	forgets       uint64                   // calls to Forget
@@ -413,7 +413,7 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.inspecting, s.failed, s.awaited = false, err != nil, s.awaited && err != nil
+	s.inspecting, s.failed, s.awaited = false, err != nil, s.awaited && (err != nil || now != nil)
 	s.expected = s.expected || owed && s.forgets == forgets && (err != nil || now == nil)
 	// If Forget was called during the report, that stays, and the pod's next observation is that of a new pod.
 	if err == nil && now != nil && s.forgets == forgets {

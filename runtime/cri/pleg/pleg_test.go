@@ -435,10 +435,12 @@ func TestPodIsInspectedOnceWhatTheRuntimeHadWasReported(t *testing.T) {
 	r := newRig(t)
 	r.start("u1", agent, nil)
 	refused := true
-	r.pleg = r.newPLEG(func(context.Context, *journaletv1.PodObserved) error {
+	var reported *journaletv1.PodObserved
+	r.pleg = r.newPLEG(func(_ context.Context, o *journaletv1.PodObserved) error {
 		if refused {
 			return fmt.Errorf("journal full")
 		}
+		reported = o
 		return nil
 	})
 	is := func(when string, found, other bool) {
@@ -454,7 +456,9 @@ func TestPodIsInspectedOnceWhatTheRuntimeHadWasReported(t *testing.T) {
 	is("after a report that failed", false, true)
 	refused = false
 	r.relist()
-	is("reported", true, true)
+	is("reported, and not stored yet", false, true)
+	r.pleg.Stored(&journaletv1.Record{Body: &journaletv1.Record_Fact{Fact: messages.NewEvent(reported)}})
+	is("stored", true, true)
 	r.start("u2", agent, nil)
 	must.OK(t, r.pleg.Relist(t.Context()))
 	is("a pod that came later", true, true)

@@ -41,6 +41,9 @@ func (p *PLEG) Recover(r fold.Recovered) {
 
 // Stored registers calls that create containers, and pods whose inspections are over.
 func (p *PLEG) Stored(rec *journaletv1.Record) {
+	if o := rec.GetFact().GetPodObserved(); o != nil {
+		p.stored(o.GetUid())
+	}
 	for i, e := range rec.GetStep().GetDecisions() {
 		switch k := e.GetKind().(type) {
 		case *journaletv1.Event_CallRequested:
@@ -51,6 +54,16 @@ func (p *PLEG) Stored(rec *journaletv1.Record) {
 		case *journaletv1.Event_PodTerminated:
 			p.IgnoreEvents(k.PodTerminated.GetUid())
 		}
+	}
+}
+
+// stored takes that an observation of a pod is in the journal: who reads the pod's actor from now on, reads it with the
+// observation.
+func (p *PLEG) stored(uid string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.pods[uid]; s != nil {
+		s.awaited = false
 	}
 }
 

@@ -35,8 +35,8 @@ func (p *PLEG) Observed() []*journaletv1.PodObserved {
 	return out
 }
 
-// Inspected reports whether what the runtime had of a pod when the agent started was reported in this run. It had
-// nothing, or what the journal has, of a pod that the first relist does not find changed.
+// Inspected reports whether what the runtime had of a pod when the agent started is stored in this run. It had nothing,
+// or what the journal has, of a pod that the first relist does not find changed.
 func (p *PLEG) Inspected(uid string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
