@@ -128,6 +128,14 @@ func (d *step) deleteObject() {
 	})
 }
 
+// Unseen reports whether containers of the pod may run that the actor has not seen: no inspection of this run of the
+// agent has shown the pod, and no container of it is known. What a call has found may be all that is known of it, such
+// as the sandbox of before a lost journal, in which a new one could not be created.
+func (a *Actor) Unseen() bool {
+	o := a.state.GetObserved()
+	return o == nil || o.GetObservedAt() == nil && len(o.GetContainers()) == 0
+}
+
 // mayRunUnseen reports whether nothing is known of the pod at the runtime: it has no sandbox by this journal, and no
 // inspection has shown anything of it. After a lost journal it may run all the same. A clean-up finds that out: it
 // fails while a container runs.

@@ -15,7 +15,7 @@ func DesiredOf(actor *pod.Actor, on pod.Node) (Desired, bool) {
 		return Desired{}, false
 	}
 	return Desired{
-		View: actor.View(on), Static: s.GetPod().GetApi() == nil, Unseen: s.GetObserved() == nil,
+		View: actor.View(on), Static: s.GetPod().GetApi() == nil, Unseen: actor.Unseen(),
 		// After a lost journal, a pod that was rejected or preempted before it was inspected may run.
 		MayRun: s.GetStage() < journaletv1.PodStage_POD_STAGE_TERMINATED || actor.AnyAlive(),
 	}, true

@@ -41,7 +41,7 @@ type Desired struct {
 	View *corev1.Pod
 	// MayRun: a container of the pod runs, or may start again.
 	MayRun bool
-	// Unseen: nothing of the pod was observed yet.
+	// Unseen: containers of the pod may run that were not observed yet (pod.Actor).
 	Unseen bool
 	// Static: the API server has it as a mirror pod.
 	Static bool
