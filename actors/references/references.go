@@ -121,7 +121,14 @@ func IsSetUpApart(v *corev1.Volume) bool { return IsCSI(v) || v.NFS != nil }
 
 // IsCSI reports whether a CSI driver sets up a volume, as far as its manifest shows: it is inline, or a claim.
 func IsCSI(v *corev1.Volume) bool {
-	return v.CSI != nil || v.PersistentVolumeClaim != nil || v.Ephemeral != nil
+	return v.CSI != nil || v.PersistentVolumeClaim != nil || v.Ephemeral != nil || IsMigrated(v)
+}
+
+// IsMigrated reports whether a volume is of a cloud, inline, whose kind a CSI driver has taken over (ADR 101). kubelet:
+// pkg/volume/csimigration.
+func IsMigrated(v *corev1.Volume) bool {
+	return v.AWSElasticBlockStore != nil || v.GCEPersistentDisk != nil || v.AzureDisk != nil || v.AzureFile != nil ||
+		v.Cinder != nil || v.VsphereVolume != nil || v.PortworxVolume != nil
 }
 
 // OfContainer returns what the environment of a container refers to, in the order of the manifest: envFrom comes first.

@@ -47,5 +47,5 @@ func kindOf(pv *corev1.PersistentVolume) (kind, remedy string) {
 	case s.FlexVolume != nil:
 		return "flexVolume", "use a CSI driver in place of the FlexVolume driver"
 	}
-	return "another kind", "use one of a CSI driver: Kubernetes leaves the volumes of clouds to these"
+	return "another kind", "use one of a CSI driver"
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/journalet/journalet/actors/containers"
+	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/runtime/pod/nfs"
 )
 
@@ -122,6 +123,9 @@ func (v *Volumes) inlineOrClaimed(
 		}
 		return s, nil
 	}
+	if references.IsMigrated(vol) {
+		return ofMigrated(pod, vol)
+	}
 	claim, err := readClaim(ctx, o, pod, vol)
 	if err != nil {
 		return nil, err
@@ -140,6 +144,9 @@ func (v *Volumes) inlineOrClaimed(
 	pv, err := o.Volume(ctx, claim.Spec.VolumeName)
 	if err != nil {
 		return nil, fmt.Errorf("read PersistentVolume %s: %w", claim.Spec.VolumeName, err)
+	}
+	if pv, err = migrated(pv); err != nil {
+		return nil, err
 	}
 	if err := v.checkAffinity(pv); err != nil {
 		return nil, err
@@ -196,12 +203,19 @@ func ofPersistentVolume(
 		s.driver.FSGroupPolicy = ptr.To(storagev1.FileFSGroupPolicy)
 		return s, nil
 	}
+	return s.ofDriver(pv), nil
+}
+
+// ofDriver completes the source of a volume of a CSI driver.
+func (s *source) ofDriver(pv *corev1.PersistentVolume) *source {
+	c := pv.Spec.CSI
 	s.key, s.attributes, s.fsType = key{c.Driver, c.VolumeHandle}, c.VolumeAttributes, c.FSType
 	s.stageSecret, s.publishSecret, s.expandSecret = c.NodeStageSecretRef, c.NodePublishSecretRef, c.NodeExpandSecretRef
+	s.accessMode = corev1.ReadWriteOnce
 	if len(pv.Spec.AccessModes) > 0 {
 		s.accessMode = pv.Spec.AccessModes[0]
 	}
-	return s, nil
+	return s
 }
 
 // checkUse refuses a pod that mounts a block device, or has a file system as a device. The words are the kubelet's.

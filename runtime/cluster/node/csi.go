@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/csi-translation-lib/plugins"
 )
 
 // maxDrivers bounds the CSI drivers of a node.
@@ -95,6 +98,29 @@ func (d *Driver) csiNode(ctx context.Context) (*storagev1.CSINode, error) {
 	}
 }
 
+// migratedPlugins are the kinds of volumes of clouds that this node leaves to CSI drivers, for the annotation of the
+// CSINode: only then do the attach controller and the scheduler. kubelet: all of them (pkg/volume/csi/csi_plugin.go).
+var migratedPlugins = []string{
+	plugins.AWSEBSInTreePluginName, plugins.AzureDiskInTreePluginName, plugins.AzureFileInTreePluginName,
+	plugins.CinderInTreePluginName, plugins.GCEPDInTreePluginName, plugins.PortworxVolumePluginName,
+	plugins.VSphereInTreePluginName,
+}
+
+// setMigrated writes the annotation, and reports whether it was another one. kubelet: by the set, too.
+func setMigrated(n *storagev1.CSINode) bool {
+	had := strings.Split(n.Annotations[corev1.MigratedPluginsAnnotationKey], ",")
+	slices.Sort(had)
+	want := slices.Sorted(slices.Values(migratedPlugins))
+	if slices.Equal(slices.Compact(had), want) {
+		return false
+	}
+	if n.Annotations == nil {
+		n.Annotations = map[string]string{}
+	}
+	n.Annotations[corev1.MigratedPluginsAnnotationKey] = strings.Join(want, ",")
+	return true
+}
+
 // updateCSINode changes the drivers of the CSINode. Drivers of before the start of the agent stay: they register again.
 func (d *Driver) updateCSINode(
 	ctx context.Context, change func([]storagev1.CSINodeDriver) ([]storagev1.CSINodeDriver, error),
@@ -109,7 +135,7 @@ func (d *Driver) updateCSINode(
 		if now.Spec.Drivers, err = change(now.Spec.Drivers); err != nil {
 			return err
 		}
-		if equality.Semantic.DeepEqual(n.Spec.Drivers, now.Spec.Drivers) {
+		if !setMigrated(now) && equality.Semantic.DeepEqual(n.Spec.Drivers, now.Spec.Drivers) {
 			return nil
 		}
 		if _, err = d.requests().UpdateCSINode(ctx, now); !apierrors.IsConflict(err) {

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/journalet/journalet/test/fakeapi"
@@ -99,5 +100,38 @@ func TestVolumesInUseAreWrittenAtOnce(t *testing.T) {
 	}
 	if patches := w.api.Requests(http.MethodPatch); len(patches) > 20 {
 		t.Errorf("%d patches", len(patches))
+	}
+}
+
+// The attach controller and the scheduler leave volumes of clouds to CSI drivers only on nodes that say so.
+func TestTheCSINodeNamesTheMigratedPlugins(t *testing.T) {
+	const want = "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernetes.io/azure-file,kubernetes.io/cinder," +
+		"kubernetes.io/gce-pd,kubernetes.io/portworx-volume,kubernetes.io/vsphere-volume"
+	for before, updates := range map[string]int{
+		"none": 0, "": 1, "kubernetes.io/aws-ebs": 1, want: 0,
+		"kubernetes.io/vsphere-volume," + strings.TrimSuffix(want, ",kubernetes.io/vsphere-volume"): 0,
+	} {
+		w := newWorld(t, Options{Register: true})
+		if before != "none" {
+			n := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{"kept": "yes"}}}
+			if before != "" {
+				n.Annotations[corev1.MigratedPluginsAnnotationKey] = before
+			}
+			w.api.Create("csinodes.storage.k8s.io", n)
+		}
+		w.run()
+		w.untilReady(corev1.ConditionTrue)
+		var n storagev1.CSINode
+		w.api.Get("csinodes.storage.k8s.io", "", "n", &n)
+		got := strings.Split(n.Annotations[corev1.MigratedPluginsAnnotationKey], ",")
+		if slices.Sort(got); strings.Join(got, ",") != want {
+			t.Errorf("%q became %q", before, got)
+		}
+		if n := len(w.api.Requests("update csinodes.storage.k8s.io")); n != updates {
+			t.Errorf("%q: %d updates, want %d", before, n, updates)
+		}
+		if before != "none" && n.Annotations["kept"] != "yes" {
+			t.Errorf("%q: annotations %v", before, n.Annotations)
+		}
 	}
 }

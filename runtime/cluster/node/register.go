@@ -151,14 +151,21 @@ func sleep(ctx context.Context, d time.Duration, done bool) bool {
 	}
 }
 
-// CSINode creates the CSINode of a Node unless it exists.
+// CSINode creates the CSINode of a Node unless it exists. One of an earlier version gets the annotation.
 func (d *Driver) CSINode(ctx context.Context, n *corev1.Node) error {
-	_, err := d.requests().CSINode(ctx)
-	if apierrors.IsNotFound(err) {
-		_, err = d.requests().CreateCSINode(ctx, &storagev1.CSINode{
+	existing, err := d.requests().CSINode(ctx)
+	switch {
+	case apierrors.IsNotFound(err):
+		now := &storagev1.CSINode{
 			ObjectMeta: metav1.ObjectMeta{Name: n.Name, OwnerReferences: []metav1.OwnerReference{owner(n)}},
 			Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{}},
-		})
+		}
+		setMigrated(now)
+		_, err = d.requests().CreateCSINode(ctx, now)
+	case err == nil:
+		if now := existing.DeepCopy(); setMigrated(now) {
+			_, err = d.requests().UpdateCSINode(ctx, now)
+		}
 	}
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors/references"
+	"github.com/journalet/journalet/runtime/persistentvolume"
 )
 
 // The operations on volumes that are observed, in the kubelet's words (pkg/volume/util/operationexecutor).
@@ -21,8 +24,8 @@ const kubernetes = "kubernetes.io/"
 // manifest does not have: N/A, as the kubelet has it of a plugin that is not known.
 func PluginName(v *corev1.Volume) string {
 	switch {
-	case v.CSI != nil:
-		return kubernetes + "csi:" + v.CSI.Driver
+	case v.CSI != nil, references.IsMigrated(v):
+		return kubernetes + "csi:" + persistentvolume.DriverOf(v)
 	case v.HostPath != nil:
 		return kubernetes + "host-path"
 	case v.Image != nil:

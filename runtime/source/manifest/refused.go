@@ -1,7 +1,10 @@
 package manifest
 
 import (
+	"reflect"
 	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // refusal is what a problem reports of a field that is refused.
@@ -52,6 +55,17 @@ func refusalOf(at string) refusal {
 		return refusal{"are added to a running pod through an API server", "write them as containers"}
 	}
 	return refusal{notYetMessage, notYetRemedy}
+}
+
+// migratedKind returns the field of a volume of a cloud that is for a CSI driver; "" for another volume.
+func migratedKind(v *corev1.Volume) string {
+	source := reflect.ValueOf(v.VolumeSource)
+	for i := range source.NumField() {
+		if name := jsonName(source.Type().Field(i)); isSet(source.Field(i)) && slices.Contains(driverKinds, name) {
+			return name
+		}
+	}
+	return ""
 }
 
 // notYet refuses a field, or what one of its values asks for.

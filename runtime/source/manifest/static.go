@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	actor "github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/actors/resources"
 )
 
@@ -110,6 +111,8 @@ func staticVolume(r *report, v *corev1.Volume, at *field.Path) {
 	case v.CSI != nil:
 		refuse(r, at.Child("csi"), "an API server keeps CSI drivers, and this node has none",
 			mountRemedy)
+	case references.IsMigrated(v):
+		r.notYet(at.Child(migratedKind(v)).String(), "")
 	}
 	if v.Projected == nil {
 		return

@@ -10,7 +10,9 @@ var volumeFields = []string{
 	"name", "emptyDir.medium", "emptyDir.sizeLimit", "hostPath.path", "hostPath.type",
 	"image.reference", "image.pullPolicy",
 	"nfs.server", "nfs.path", "nfs.readOnly",
-	"csi", "persistentVolumeClaim", "ephemeral", // of the API server only: staticVolume
+	// Of the API server only (staticVolume), those of clouds by a CSI driver.
+	"csi", "persistentVolumeClaim", "ephemeral",
+	"awsElasticBlockStore", "gcePersistentDisk", "azureDisk", "azureFile", "cinder", "vsphereVolume", "portworxVolume",
 	"configMap.name", "configMap.optional", "configMap.defaultMode",
 	"secret.secretName", "secret.optional", "secret.defaultMode",
 	"downwardAPI.defaultMode",
