@@ -61,8 +61,8 @@ func (a *Actor) adoptHooks() {
 
 // adoptHook folds the same of a container without a record of its start, if no inspection had shown the pod before
 // (unseen): the inspection may have been slower than the source that added the pod. So it is with a container that a
-// kubelet has started, which carries no intent. Another one was started at the end of a journal, which is lost: its hook
-// is run.
+// kubelet has started, which carries no intent. Another one was started at the end of a journal, which is lost: its
+// hook is run.
 func (a *Actor) adoptHook(c *journaletv1.ContainerObservation, unseen bool) {
 	r := a.record(c.GetName())
 	if (unseen || c.GetIntentId() == "") && running(r.GetCurrent()) && r.GetCurrent().GetId() == c.GetId() {

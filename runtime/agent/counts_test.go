@@ -262,7 +262,11 @@ var notYet = []string{"kubelet_runtime_operations_errors_total", "prober_probe_t
 	"journalet_snapshots_timestamp_seconds", "kubelet_credential_provider_plugin_errors_total",
 	"kubelet_credential_provider_plugin_duration", "kubelet_started_containers_errors_total",
 	"kubelet_admission_rejections_total", "kubelet_evictions", "kubelet_pod_requests_total",
-	"kubelet_pod_requests_list_total", "kubelet_pod_requests_get_total", "kubelet_pod_requests_watch_total"}
+	"kubelet_pod_requests_list_total", "kubelet_pod_requests_get_total", "kubelet_pod_requests_watch_total",
+	"kubelet_pod_resources_endpoint_requests_total", "kubelet_pod_resources_endpoint_requests_list",
+	"kubelet_pod_resources_endpoint_requests_get", "kubelet_pod_resources_endpoint_requests_get_allocatable",
+	"kubelet_pod_resources_endpoint_errors_list", "kubelet_pod_resources_endpoint_errors_get",
+	"kubelet_pod_resources_endpoint_errors_get_allocatable"}
 
 // isCatalog holds a scrape to the catalog of metrics, but for those of the Go runtime and the process.
 func isCatalog(t *testing.T, body string) {

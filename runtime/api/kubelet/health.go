@@ -98,11 +98,11 @@ func (h *health) serve(w http.ResponseWriter, r *http.Request) {
 // serveOne answers for one check. Of a kubelet's checks log always passes, since the agent buffers no log, and syncloop
 // is the loops of the agent: all checks together.
 func (h *health) serveOne(w http.ResponseWriter, r *http.Request) {
-	asked := r.PathValue("check")
+	wanted := r.PathValue("check")
 	var errs []error
-	found := asked == "log" || asked == "syncloop"
+	found := wanted == "log" || wanted == "syncloop"
 	for _, c := range h.results() {
-		if name(c) == asked || asked == "syncloop" {
+		if name(c) == wanted || wanted == "syncloop" {
 			found = true
 			errs = append(errs, c.Err)
 		}

@@ -17,12 +17,16 @@ func (m *Metrics) newPodResources() podResources {
 			"Requests to the API PodResources by its version.", version),
 		requests: map[string]*prometheus.CounterVec{}, failures: map[string]*prometheus.CounterVec{},
 	}
-	for _, of := range [][2]string{{"List", "list"}, {"Get", "get"}, {"GetAllocatableResources", "get_allocatable"}} {
-		method, name := of[0], of[1]
-		p.requests[method] = m.counters("kubelet_pod_resources_endpoint_requests_"+name,
-			"Requests of "+method+" to the API PodResources by its version.", version)
-		p.failures[method] = m.counters("kubelet_pod_resources_endpoint_errors_"+name,
-			"Requests of "+method+" to the API PodResources that failed, by its version.", version)
+	for _, of := range []struct{ method, requests, failures string }{
+		{"List", "kubelet_pod_resources_endpoint_requests_list", "kubelet_pod_resources_endpoint_errors_list"},
+		{"Get", "kubelet_pod_resources_endpoint_requests_get", "kubelet_pod_resources_endpoint_errors_get"},
+		{"GetAllocatableResources", "kubelet_pod_resources_endpoint_requests_get_allocatable",
+			"kubelet_pod_resources_endpoint_errors_get_allocatable"},
+	} {
+		p.requests[of.method] = m.counters(of.requests,
+			"Requests of "+of.method+" to the API PodResources by its version.", version)
+		p.failures[of.method] = m.counters(of.failures,
+			"Requests of "+of.method+" to the API PodResources that failed, by its version.", version)
 	}
 	return p
 }

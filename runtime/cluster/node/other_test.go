@@ -117,8 +117,8 @@ func TestResourceThatTheAgentNoLongerHasIsTakenOffTheNode(t *testing.T) {
 	}
 }
 
-// TestResourceOfAnOperatorStaysOverARestart: the kubelet sets the resources of others to 0 if it has no checkpoint of its
-// devices, ours if its journal does not know the Node, or if another agent has written the Node's status since.
+// TestResourceOfAnOperatorStaysOverARestart: the kubelet sets the resources of others to 0 if it has no checkpoint of
+// its devices, ours if its journal does not know the Node, or if another agent has written the Node's status since.
 func TestResourceOfAnOperatorStaysOverARestart(t *testing.T) {
 	for _, c := range []struct {
 		recovered bool

@@ -9,7 +9,7 @@ import (
 	"github.com/journalet/journalet/runtime/source/validate"
 )
 
-// What the agent would say of a manifest, without a node.
+// What the agent would report about a manifest, without a node.
 func Example() {
 	file := validate.ReadFrom(strings.NewReader(`
 apiVersion: v1

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Columns of /proc/<pid>/stat behind the process's name, proc_pid_stat(5).
+// Columns of /proc/<pid>/stat behind the process's name: proc(5).
 const (
 	statUser   = 11
 	statSystem = 12

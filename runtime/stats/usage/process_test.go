@@ -16,7 +16,9 @@ func TestProcessIsParsedWhateverItsName(t *testing.T) {
 			t.Errorf("%q: %v, %d pages, %v", name, cpu, pages, ok)
 		}
 	}
-	for _, text := range []string{"", "12 (sh)", "12 (sh) S 1 1", "12 (sh) S 1 1 1 0 -1 0 1 2 3 4 x 25 7 8 20 0 1 0 5 6 7"} {
+	for _, text := range []string{
+		"", "12 (sh)", "12 (sh) S 1 1", "12 (sh) S 1 1 1 0 -1 0 1 2 3 4 x 25 7 8 20 0 1 0 5 6 7",
+	} {
 		if cpu, pages, ok := ParseProcess([]byte(text)); ok {
 			t.Errorf("%q: %v, %d pages", text, cpu, pages)
 		}
