@@ -97,6 +97,7 @@ type pod struct {
 	requeue       bool                     // a hint came during the inspection
 	expected      bool                     // the next inspection is reported, even without a change
 	awaited       bool                     // the first relist has found a change, and no inspection of it is stored
+	sent          bool                     // an observation was sent to the journal in this run
 	ignoreEvents  bool                     // the runtime's events do not trigger inspections
 	newestIntents map[string]string        // by container, from RegisterStart
 	forgets       uint64                   // calls to Forget
@@ -413,7 +414,9 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.inspecting, s.failed, s.awaited = false, err != nil, s.awaited && (err != nil || now != nil)
+	s.inspecting, s.failed = false, err != nil
+	s.sent = s.sent || now != nil
+	s.awaited = s.awaited && (err != nil || s.sent) // what was sent counts once it is stored
 	s.expected = s.expected || owed && s.forgets == forgets && (err != nil || now == nil)
 	// If Forget was called during the report, that stays, and the pod's next observation is that of a new pod.
 	if err == nil && now != nil && s.forgets == forgets {

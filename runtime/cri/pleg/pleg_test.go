@@ -458,6 +458,9 @@ func TestPodIsInspectedOnceWhatTheRuntimeHadWasReported(t *testing.T) {
 	refused = false
 	r.relist()
 	is("reported, and not stored yet", false, true)
+	r.pleg.Hint("u1")
+	r.inspect()
+	is("inspected again without a change", false, true)
 	r.pleg.Stored(&journaletv1.Record{Body: &journaletv1.Record_Fact{Fact: messages.NewEvent(reported)}})
 	is("stored", true, true)
 	r.start("u2", agent, nil)
