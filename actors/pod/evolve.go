@@ -140,6 +140,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 func (a *Actor) evolveAgentStarted(k *journaletv1.AgentStarted) {
 	a.state.MaxBackOff, a.state.CpuQuota = k.GetConfig().GetMaxContainerBackOff(), k.GetConfig().GetCpuQuota()
 	a.state.PullsForPods = k.GetConfig().GetPullsForPods()
+	a.state.TrustsFirstInspection = k.GetConfig().GetTrustsFirstInspection()
 	without := k.GetConfig().GetPullsWithoutServiceAccount()
 	if a.state.GetPullsWithoutServiceAccount() && !without {
 		a.renewCredentials()
@@ -267,9 +268,9 @@ func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {
 		Pod: u.GetPod(), Source: u.GetSource(), Stage: admitting,
 		CreatedAt: timestamppb.New(e.Time), MaxBackOff: s.GetMaxBackOff(),
 		PullsWithoutServiceAccount: s.GetPullsWithoutServiceAccount(), CpuQuota: s.GetCpuQuota(),
-		PullsForPods: s.GetPullsForPods(),
-		Timers:       &journaletv1.Timers{Generation: s.GetTimers().GetGeneration()},
-		RemovedIds:   s.GetRemovedIds(),
+		PullsForPods: s.GetPullsForPods(), TrustsFirstInspection: s.GetTrustsFirstInspection(),
+		Timers:     &journaletv1.Timers{Generation: s.GetTimers().GetGeneration()},
+		RemovedIds: s.GetRemovedIds(),
 	})
 	if s.GetStage() == unknown {
 		next.Observed, next.UsedRuntime, next.Timers = s.GetObserved(), s.GetUsedRuntime(), s.GetTimers()

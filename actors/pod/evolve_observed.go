@@ -29,7 +29,7 @@ func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 		// The runtime created something late, for an earlier run of the agent or for a lost journal.
 		s.Containers, s.SandboxId, s.NextSandboxAttempt = map[string]*journaletv1.ContainerRecord{}, "", 0
 	}
-	unseen := a.Unseen()
+	unseen := a.Unseen() && s.GetTrustsFirstInspection()
 	shown, o := idsIn(old), a.withoutRemoved(o)
 	if o.GetPodName() != "" && s.GetPod() == nil {
 		s.ReportedAs = &journaletv1.PodRef{Uid: a.self.ID, Namespace: o.GetPodNamespace(), Name: o.GetPodName()}

@@ -479,9 +479,12 @@ type AgentConfig struct {
 	RuntimeConfig *RuntimeConfig `protobuf:"bytes,21,opt,name=runtime_config,json=runtimeConfig,proto3" json:"runtime_config,omitempty"`
 	// A pull carries one of the pods that wait for it (PullImage.pod). Unset, by an earlier version: it carries none, and
 	// pods share it whatever their namespaces and runtime classes are.
-	PullsForPods  bool `protobuf:"varint,30,opt,name=pulls_for_pods,json=pullsForPods,proto3" json:"pulls_for_pods,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	PullsForPods bool `protobuf:"varint,30,opt,name=pulls_for_pods,json=pullsForPods,proto3" json:"pulls_for_pods,omitempty"`
+	// A container that the first inspection of a pod shows as running has run its postStart hook. Unset, by an earlier
+	// version: only if the inspection was recorded before the pod.
+	TrustsFirstInspection bool `protobuf:"varint,31,opt,name=trusts_first_inspection,json=trustsFirstInspection,proto3" json:"trusts_first_inspection,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
 }
 
 func (x *AgentConfig) Reset() {
@@ -657,6 +660,13 @@ func (x *AgentConfig) GetRuntimeConfig() *RuntimeConfig {
 func (x *AgentConfig) GetPullsForPods() bool {
 	if x != nil {
 		return x.PullsForPods
+	}
+	return false
+}
+
+func (x *AgentConfig) GetTrustsFirstInspection() bool {
+	if x != nil {
+		return x.TrustsFirstInspection
 	}
 	return false
 }
@@ -2439,7 +2449,8 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\x0eGivenResources\x12>\n" +
 	"\texclusive\x18\x01 \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x128\n" +
 	"\adevices\x18\x02 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x04R\x06number\"\xca\t\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\"\x82\n" +
+	"\n" +
 	"\vAgentConfig\x12\x1b\n" +
 	"\tnode_name\x18\x01 \x01(\tR\bnodeName\x12<\n" +
 	"\vallocatable\x18\x02 \x01(\v2\x1a.journalet.v1.NodeCapacityR\vallocatable\x12\x19\n" +
@@ -2463,7 +2474,8 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\x06kernel\x18\x13 \x01(\v2\x1b.journalet.v1.KernelVersionR\x06kernel\x123\n" +
 	"\tcpu_quota\x18\x14 \x01(\v2\x16.journalet.v1.CpuQuotaR\bcpuQuota\x12B\n" +
 	"\x0eruntime_config\x18\x15 \x01(\v2\x1b.journalet.v1.RuntimeConfigR\rruntimeConfig\x12$\n" +
-	"\x0epulls_for_pods\x18\x1e \x01(\bR\fpullsForPods\x1a=\n" +
+	"\x0epulls_for_pods\x18\x1e \x01(\bR\fpullsForPods\x126\n" +
+	"\x17trusts_first_inspection\x18\x1f \x01(\bR\x15trustsFirstInspection\x1a=\n" +
 	"\x0fNodeLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"O\n" +

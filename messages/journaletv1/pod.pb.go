@@ -1486,9 +1486,11 @@ type PodState struct {
 	// From AgentStarted.
 	CpuQuota *CpuQuota `protobuf:"bytes,82,opt,name=cpu_quota,json=cpuQuota,proto3" json:"cpu_quota,omitempty"`
 	// From AgentStarted.
-	PullsForPods  bool `protobuf:"varint,90,opt,name=pulls_for_pods,json=pullsForPods,proto3" json:"pulls_for_pods,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	PullsForPods bool `protobuf:"varint,90,opt,name=pulls_for_pods,json=pullsForPods,proto3" json:"pulls_for_pods,omitempty"`
+	// From AgentStarted.
+	TrustsFirstInspection bool `protobuf:"varint,91,opt,name=trusts_first_inspection,json=trustsFirstInspection,proto3" json:"trusts_first_inspection,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
 }
 
 func (x *PodState) Reset() {
@@ -1958,6 +1960,13 @@ func (x *PodState) GetCpuQuota() *CpuQuota {
 func (x *PodState) GetPullsForPods() bool {
 	if x != nil {
 		return x.PullsForPods
+	}
+	return false
+}
+
+func (x *PodState) GetTrustsFirstInspection() bool {
+	if x != nil {
+		return x.TrustsFirstInspection
 	}
 	return false
 }
@@ -3309,7 +3318,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
-	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xf3\x1a\n" +
+	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xab\x1b\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -3390,7 +3399,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"sharedCpus\x12/\n" +
 	"\x06claims\x18Q \x01(\v2\x17.journalet.v1.PodClaimsR\x06claims\x123\n" +
 	"\tcpu_quota\x18R \x01(\v2\x16.journalet.v1.CpuQuotaR\bcpuQuota\x12$\n" +
-	"\x0epulls_for_pods\x18Z \x01(\bR\fpullsForPods\x1a\\\n" +
+	"\x0epulls_for_pods\x18Z \x01(\bR\fpullsForPods\x126\n" +
+	"\x17trusts_first_inspection\x18[ \x01(\bR\x15trustsFirstInspection\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +

@@ -413,8 +413,11 @@ func TestNodeIsRecordedOnlyOnChange(t *testing.T) {
 
 func TestRegistrationSurvivesAnAPIServerThatIsAwayAndSlow(t *testing.T) {
 	w := newWorld(t, Options{Register: true})
+	var mu sync.Mutex
 	failed := 0
 	w.api.Faults = func(r fakeapi.APIRequest) *fakeapi.Fault {
+		mu.Lock()
+		defer mu.Unlock()
 		if r.Verb == "create" && failed < 3 {
 			failed++
 			return &fakeapi.Fault{Code: http.StatusInternalServerError}
