@@ -191,7 +191,7 @@ func TrustBundle(s *corev1.ClusterTrustBundleProjection) *journaletv1.ObjectRef 
 
 // CertificateSelector is the selector of a certificate, as JSON.
 type CertificateSelector struct {
-	// Source is the index of the source among those of its volume.
+	// Source is the index of the source in its volume.
 	Source     int    `json:"source"`
 	SignerName string `json:"signerName"`
 	KeyType    string `json:"keyType"`

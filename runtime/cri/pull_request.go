@@ -9,9 +9,9 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// PullRequest returns what a pull requests of the runtime, without credentials: the image, and of the pod that the pull
-// carries the annotations and the sandbox configuration, as the kubelet (1.37). It is Perform's,
-// and for a simulation that pulls by itself. It calls nothing.
+// PullRequest returns what a pull requests of the runtime, without credentials: the image, and the annotations and the
+// sandbox configuration of the pod that the pull carries, as the kubelet does. A simulation that pulls by itself calls
+// it, too. It calls nothing.
 func (d *Driver) PullRequest(
 	ctx context.Context, pull *journaletv1.PullImage,
 ) (*runtimeapi.PullImageRequest, error) {

@@ -27,8 +27,8 @@ type Getter interface {
 	// TrustBundle returns the certificates of a projected source as PEM, each once, sorted. ErrNotFound if nothing
 	// matches.
 	TrustBundle(ctx context.Context, of Owner, source *corev1.ClusterTrustBundleProjection) ([]byte, error)
-	// Certificate returns the key and the certificates of a projected source, which is that of an index in a volume. An
-	// error says why there are none, in the kubelet's words: not issued yet, denied, failed.
+	// Certificate returns the key and the certificates of the projected source at an index in a volume. An error
+	// says why there are none, in the kubelet's words: not issued yet, denied, failed.
 	Certificate(ctx context.Context, pod *corev1.Pod, volume string, source int) (*Certificate, error)
 }
 

@@ -61,7 +61,7 @@ func (d *Drivers) any() bool {
 	return len(d.byName) > 0
 }
 
-// compareUpdates ends the reads of drivers that are gone or have another period, and begins those of others.
+// compareUpdates ends the reads of drivers that are gone or have another period, and begins the reads of new ones.
 func (d *Drivers) compareUpdates(ctx context.Context, running map[string]*updating, all *sync.WaitGroup) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

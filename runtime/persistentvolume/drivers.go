@@ -167,7 +167,7 @@ func signal(to chan<- struct{}) {
 // and the scheduler counts by the CSINode.
 const goneAfter = 10 * time.Second
 
-// Run reports drivers that have gone, and what those that are there can have on this node, until ctx ends.
+// Run reports drivers that have gone, and how many volumes the others can have on this node, until ctx ends.
 func (d *Drivers) Run(ctx context.Context) error {
 	var updates sync.WaitGroup
 	defer updates.Wait()

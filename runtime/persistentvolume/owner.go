@@ -87,7 +87,7 @@ func isOwned(root *os.Root, gid int) (bool, error) {
 // chown gives all files of a volume to a group, and the root last: a walk that was cut short does not count as a whole
 // one. What it finds out of a file and what it changes are of one descriptor: a container that uses the volume already
 // can put no link and no other file between the two.
-// files counts those that have been given.
+// files counts the files that have been given.
 func chown(ctx context.Context, root *os.Root, gid int, files *atomic.Int64) error {
 	err := bounded.Each(ctx, root, func(fd int, st *unix.Stat_t) error {
 		files.Add(1)

@@ -81,7 +81,7 @@ func guard(path string, w io.Writer) error {
 	return nil
 }
 
-// writeGuard prints a line for each row, and returns what is wrong with those that fail.
+// writeGuard prints a line for each row, and returns what is wrong with the rows that fail.
 func writeGuard(w io.Writer, b *block) (failed []string) {
 	lines := [][]string{{"figure", thisName, baseName, "ratio", "limit", "met"}}
 	for _, r := range guardRows {

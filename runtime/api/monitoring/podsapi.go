@@ -26,8 +26,8 @@ func (m *Metrics) newPodsAPI() podsAPIMetrics {
 	}
 }
 
-// PodsRequested counts a request to the PodsAPI that was not refused by the limit of its rate. Methods, versions and
-// codes are those of the API and of gRPC.
+// PodsRequested counts a request to the PodsAPI that the limit of the rate has let through. Methods and versions are
+// the API's, codes are gRPC's.
 func (m *Metrics) PodsRequested(version, method, code string) {
 	m.podsAPI.requests.WithLabelValues(version, code).Inc()
 	if of := m.podsAPI.of[method]; of != nil {

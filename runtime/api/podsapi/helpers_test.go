@@ -44,7 +44,7 @@ type fake struct {
 	requests []string
 
 	reads, dropped, lists atomic.Int32
-	// reading are readings of a pod that are under way, overlaps those that began beside another one.
+	// reading are readings of a pod that are under way, overlaps the readings that began beside another one.
 	reading, overlaps atomic.Int32
 }
 

@@ -62,7 +62,7 @@ type Options struct {
 	// Pods returns all pods. They are the caller's.
 	Pods func(context.Context) (iter.Seq[*corev1.Pod], error)
 	// Pod returns the pod with a UID as it is after all records that were stored before the call, nil if there is none.
-	// It is the caller's. UIDs returns those of all pods, also of some that Pod does not return.
+	// It is the caller's. UIDs returns the UIDs of all pods, also of some that Pod does not return.
 	Pod  func(ctx context.Context, uid string) (*corev1.Pod, error)
 	UIDs func() []string
 	// Synced reports whether all sources of pods were read once in this run.

@@ -37,8 +37,8 @@ func (*held) Get(length int) *[]byte {
 // Put implements mem.BufferPool: the client has the answer, or will not get it.
 func (h *held) Put(*[]byte) { h.of.remove(func(other *held) bool { return other == h }) }
 
-// take adds an answer to a connection, and closes those of the oldest answers while there are too many bytes. It keeps
-// the newest answer, however large that is.
+// take adds an answer to a connection. While there are too many bytes, it closes the connection with the oldest answer.
+// It keeps the newest answer, however large that is.
 func (u *unread) take(c *conn, bytes int) *held {
 	h := &held{u, c, bytes}
 	u.mu.Lock()
@@ -88,7 +88,7 @@ func (s sending) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(&answer{m.(proto.Message), s.conn}) //nolint:forcetypeassert // of the API
 }
 
-// codec is that of protobuf, and counts answers until they are read.
+// codec is the codec of protobuf, and counts answers until they are read.
 type codec struct {
 	encoding.CodecV2
 	unread *unread

@@ -45,8 +45,8 @@ type hub struct {
 	watching atomic.Int32
 	wake     chan struct{}
 
-	// reading is held from a reading of a pod until watchers have it: readings have one order. It guards pods, which are
-	// those that watchers have, but for the unsent ones of each.
+	// reading is held from a reading of a pod until watchers have it: readings have one order. It guards pods: what
+	// watchers have of each pod, but for the pods that one of them is still to be sent.
 	reading sync.Mutex
 	pods    map[string]shown
 
@@ -76,7 +76,7 @@ type watcher struct {
 	waiting atomic.Int64
 	dropped atomic.Bool
 	cut     *time.Timer
-	// unsent are the pods that the watcher is to be sent first; synced means that it was sent those that could be read.
+	// unsent are the pods that the watcher is to be sent first; synced means that it was sent all that could be read.
 	unsent map[string]struct{}
 	synced bool
 }

@@ -87,7 +87,7 @@ var (
 	CertificateSigningRequests = of[
 		certificatesv1.CertificateSigningRequest, certificatesv1.CertificateSigningRequestList,
 	](certificatesv1.SchemeGroupVersion, "certificatesigningrequests", false)
-	// PodCertificateRequests are created by a node, and those that name it are followed.
+	// PodCertificateRequests are created by a node, which follows the requests that name it.
 	PodCertificateRequests = of[certificatesv1.PodCertificateRequest, certificatesv1.PodCertificateRequestList](
 		certificatesv1.SchemeGroupVersion, "podcertificaterequests", true).With(bareRequest)
 	RuntimeClasses = of[nodev1.RuntimeClass, nodev1.RuntimeClassList](

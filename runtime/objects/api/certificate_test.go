@@ -478,7 +478,7 @@ func TestCertificatesAreRequestedAgainAfterARestart(t *testing.T) {
 	second := s.requests(2)[1]
 	s.issue(second.Name, s.chainFor(&second))
 	if two := s.holds(0, nil); bytes.Equal(two.Key, one.Key) {
-		t.Error("the key is that of before")
+		t.Error("the key is the same as before")
 	}
 }
 

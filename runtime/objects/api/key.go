@@ -97,7 +97,7 @@ func (k *key) chain(a response) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// turns has work done one at a time. Namespaces alternate: no more than one of each waits beside those of the others.
+// turns has work done one at a time. Namespaces alternate: of each namespace no more than one waits beside the others.
 type turns struct {
 	all chan struct{}
 
@@ -134,7 +134,7 @@ func (t *turns) do(ctx context.Context, namespace string, f func()) error {
 	})
 }
 
-// exclusively calls f while it has the one place of a channel, which those that wait get in their order.
+// exclusively calls f while it has the one place of a channel. Callers that wait get the place in their order.
 func exclusively(ctx context.Context, place chan struct{}, f func() error) error {
 	select {
 	case place <- struct{}{}:

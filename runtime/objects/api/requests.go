@@ -89,7 +89,7 @@ func (r *request) signal() {
 }
 
 // certificates follows the PodCertificateRequests that a Backing has created. It is the store of a Reflector, which
-// follows those of this node while there are sources.
+// follows the requests of this node while there are sources.
 type certificates struct {
 	turns turns
 	// most is maxCertificateBytes, unless a test sets it.
@@ -98,9 +98,9 @@ type certificates struct {
 	mu      sync.Mutex
 	sources int
 	end     context.CancelFunc
-	// requests are those without an answer, by their stubs: no two have one key.
+	// requests have no answer yet. They are by their stubs: no two have one key.
 	requests map[string]*request
-	// next are those of the list that is being read; nil: none.
+	// next are the requests of the list that is being read; nil: none is.
 	next map[*request]bool
 	// read: there was a list. problem is why they cannot be read; nil: they can, or it is not known yet.
 	read    bool

@@ -42,7 +42,7 @@ type Options struct {
 	// Allocatable replaces limits that a container does not set, in a downward API. May be nil.
 	Allocatable func() corev1.ResourceList
 	// Observe receives each operation on a volume, with the kubelet's names of its plugin and of the operation: set-ups
-	// and tear-downs, but for those of CSI. May be nil.
+	// and tear-downs, but for CSI volumes. May be nil.
 	Observe func(plugin, operation string, took time.Duration, err error)
 	// BootID is the machine's: after a reboot, files that were not synced count as lost.
 	BootID string

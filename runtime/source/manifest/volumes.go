@@ -10,7 +10,7 @@ var volumeFields = []string{
 	"name", "emptyDir.medium", "emptyDir.sizeLimit", "hostPath.path", "hostPath.type",
 	"image.reference", "image.pullPolicy",
 	"nfs.server", "nfs.path", "nfs.readOnly",
-	// Of the API server only (staticVolume), those of clouds by a CSI driver.
+	// Of the API server only (staticVolume); volumes of clouds by a CSI driver.
 	"csi", "persistentVolumeClaim", "ephemeral",
 	"awsElasticBlockStore", "gcePersistentDisk", "azureDisk", "azureFile", "cinder", "vsphereVolume", "portworxVolume",
 	"configMap.name", "configMap.optional", "configMap.defaultMode",
