@@ -129,8 +129,8 @@ func (d *step) deleteObject() {
 }
 
 // Unseen reports whether containers of the pod may run that the actor has not seen: no inspection of this run of the
-// agent has shown the pod, and no container of it is known. What a call has found may be all that is known of it, such
-// as the sandbox of before a lost journal, in which a new one could not be created.
+// agent has shown the pod, and no container of it is known. A call may have found all that is known of it, such as a
+// sandbox that ran before the journal was lost, because of which no new one could be created.
 func (a *Actor) Unseen() bool {
 	o := a.state.GetObserved()
 	return o == nil || o.GetObservedAt() == nil && len(o.GetContainers()) == 0

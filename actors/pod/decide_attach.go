@@ -12,8 +12,8 @@ import (
 // places by the count that the CSINode has by then (ADR 099).
 const ReasonAttachLimit = "VolumeAttachmentLimitExceeded"
 
-// messageAttachLimit is its message: the volumes that are not set up, and those that could not be attached. The kubelet
-// also names volumes that it has not read yet: here there are none.
+// messageAttachLimit is the message of such a pod: the volumes that are not set up, and the volumes that could not be
+// attached. The kubelet also names volumes that it has not read yet: here there are none.
 const messageAttachLimit = "Pod was rejected: Node has reached its volume attachment limit, rejecting pod. " +
 	"unmounted volumes=%v, unattached volumes=%v, failed to process volumes=[]: context deadline exceeded"
 

@@ -205,7 +205,8 @@ func Certificate(volume string, source int, s *corev1.PodCertificateProjection) 
 	})}
 }
 
-// CertificateSource returns the source of a certificate by its volume and its index in there; nil if there is none.
+// CertificateSource returns the source of a certificate by its volume and its index in the volume; nil if the volume
+// has no such source.
 func CertificateSource(p *corev1.Pod, volume string, source int) *corev1.PodCertificateProjection {
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]

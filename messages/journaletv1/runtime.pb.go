@@ -1026,7 +1026,7 @@ type RunSandbox struct {
 	Digest  string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
 	// A host-network sandbox does not wait for the runtime's network.
 	HostNetwork bool `protobuf:"varint,3,opt,name=host_network,json=hostNetwork,proto3" json:"host_network,omitempty"`
-	// The manifest whose CPU and memory are allocated to the pod. Empty: that of digest.
+	// The manifest whose CPU and memory are allocated to the pod. Empty: the manifest of digest.
 	AllocatedDigest string `protobuf:"bytes,4,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	// The user namespace of the pod. Unset: the node's.
 	UserNamespace *UserNamespace `protobuf:"bytes,5,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
@@ -1139,7 +1139,7 @@ type StartContainer struct {
 	// Of a call that does both parts: a start in doubt is repeated even if the restart policy says that the container
 	// must not run twice.
 	AtLeastOnce bool `protobuf:"varint,10,opt,name=at_least_once,json=atLeastOnce,proto3" json:"at_least_once,omitempty"`
-	// The manifest whose CPU and memory are allocated to the pod. Empty: that of digest.
+	// The manifest whose CPU and memory are allocated to the pod. Empty: the manifest of digest.
 	AllocatedDigest string `protobuf:"bytes,11,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	// The user namespace of the pod. Unset: the node's.
 	UserNamespace *UserNamespace `protobuf:"bytes,12,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
@@ -1455,7 +1455,7 @@ type UpdateContainer struct {
 	Container   string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
 	ContainerId string                 `protobuf:"bytes,2,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
 	Digest      string                 `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
-	// The manifest whose CPU and memory are allocated to the pod. Empty: that of digest.
+	// The manifest whose CPU and memory are allocated to the pod. Empty: the manifest of digest.
 	AllocatedDigest string `protobuf:"bytes,4,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	// All of the container's resources after the call, with the limits of the pod as a whole where it has none of its
 	// own. Unset: they stay, and placement alone changes.
@@ -1564,7 +1564,7 @@ type UpdateSandbox struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	Digest    string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
-	// The manifest whose CPU and memory are allocated to the pod. Empty: that of digest.
+	// The manifest whose CPU and memory are allocated to the pod. Empty: the manifest of digest.
 	AllocatedDigest string `protobuf:"bytes,3,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	// Those of spec.resources after the call.
 	Resources *Resources `protobuf:"bytes,4,opt,name=resources,proto3" json:"resources,omitempty"`
@@ -1974,8 +1974,8 @@ type PullImage struct {
 	// The runtime is asked first: an image that is on the node by now, and that the pods may have, is not pulled
 	// (imagePullPolicy IfNotPresent).
 	IfNotPresent bool `protobuf:"varint,6,opt,name=if_not_present,json=ifNotPresent,proto3" json:"if_not_present,omitempty"`
-	// The pod whose sandbox configuration the pull carries, one of those that wait for it. Unset: it carries none, as a
-	// pull for an operator.
+	// The pod whose sandbox configuration the pull carries: one of the pods that wait for it. Unset: none, as
+	// in a pull for an operator.
 	Pod           *PodOfPull `protobuf:"bytes,7,opt,name=pod,proto3" json:"pod,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2067,7 +2067,7 @@ type PodOfPull struct {
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// The manifest of the pod.
 	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
-	// The manifest whose CPU and memory are allocated to the pod. Empty: that of digest.
+	// The manifest whose CPU and memory are allocated to the pod. Empty: the manifest of digest.
 	AllocatedDigest string `protobuf:"bytes,3,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	// The user namespace of the pod. Unset: the node's.
 	UserNamespace *UserNamespace `protobuf:"bytes,4,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
@@ -2358,7 +2358,7 @@ type SetUpVolumes struct {
 	Volumes []*DesiredVolume `protobuf:"bytes,2,rep,name=volumes,proto3" json:"volumes,omitempty"`
 	// The pod's addresses, for a downward API.
 	PodIps []string `protobuf:"bytes,3,rep,name=pod_ips,json=podIps,proto3" json:"pod_ips,omitempty"`
-	// The manifest whose CPU and memory are allocated to the pod. Empty: that of digest.
+	// The manifest whose CPU and memory are allocated to the pod. Empty: the manifest of digest.
 	AllocatedDigest string `protobuf:"bytes,4,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	// The user namespace of the pod. Unset: the node's.
 	UserNamespace *UserNamespace `protobuf:"bytes,5,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`

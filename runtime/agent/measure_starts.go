@@ -45,7 +45,7 @@ func newPodStart(at time.Time, p *journaletv1.PodRef) *podStart {
 	return s
 }
 
-// over reports whether nothing of the start is measured any more.
+// over reports whether all of the start is measured.
 func (s *podStart) over() bool { return s.ran && s.sli == nil }
 
 // measureObserved ends the latency of a pod's start once all its containers run.
@@ -79,7 +79,7 @@ func (a *agent) measureObserved(at time.Time, o *journaletv1.PodObserved) {
 	a.endStart(o.GetUid(), s)
 }
 
-// endStart forgets a start of which nothing is measured any more.
+// endStart forgets a start once all of it is measured.
 func (a *agent) endStart(uid string, s *podStart) {
 	if s.over() {
 		delete(a.starting, uid)

@@ -126,7 +126,7 @@ func TestTheLatencyOfAStartHasNoPullsAndNoInitContainers(t *testing.T) {
 	pulled(114, "x", 3*time.Second)
 	pulled(115, "y", 3*time.Second)
 	pulled(117, "y", time.Second)
-	// 7 s of an init container in two attempts, the first of which is seen twice.
+	// 7 s of an init container in two attempts; the first one is seen twice.
 	see(125, ranContainer("init", 0, 120, 122), ranContainer("sidecar", 0, 119, 120))
 	see(126, ranContainer("init", 0, 120, 122), ranContainer("sidecar", 1, 121, 0))
 	ended := ranContainer("init", 1, 125, 130)

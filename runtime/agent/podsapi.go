@@ -37,7 +37,7 @@ type podsAPI struct {
 // Run implements drivers.Runner.
 func (s *podsAPI) Run(ctx context.Context) error { return s.run(ctx) }
 
-// podNow returns the pod with a UID as it is after all stored records, nil if there is none.
+// podNow returns the pod with a UID as it is after all stored records, nil if the node has no such pod.
 func (a *agent) podNow(ctx context.Context, uid string) (*corev1.Pod, error) {
 	on := a.nodeView()
 	view := make(chan podOf, 1)

@@ -7,6 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/own"
 )
 
 // PullRequest returns what a pull requests of the runtime, without credentials: the image, and the annotations and the
@@ -42,7 +43,7 @@ func (c *call) pullRequest(
 		return nil, err
 	}
 	// The sandbox has its directory already. A pod that has ended since must not get it back.
-	logDir := filepath.Join(c.opts.PodLogDir, pod.Namespace+"_"+pod.Name+"_"+string(pod.UID))
+	logDir := filepath.Join(c.opts.PodLogDir, own.PodLogs(pod.Namespace, pod.Name, string(pod.UID)))
 	sandbox, err := c.sandboxConfig(pod, pull.GetPod().GetUserNamespace(), 0, "", logDir)
 	if err != nil {
 		return nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())

@@ -30,6 +30,9 @@ const (
 	Probe = ".writable-*"
 )
 
+// PodLogs returns the name of a pod's log directory, as in the kubelet.
+func PodLogs(namespace, name, uid string) string { return namespace + "_" + name + "_" + uid }
+
 // Reset is what `journalet reset` does with a path.
 type Reset string
 

@@ -255,8 +255,8 @@ func (n *driver) getInfo(ctx context.Context) (r *csi.NodeGetInfoResponse, err e
 	return r, err
 }
 
-// allocatable returns how many volumes a driver can have on this node; nil: it says 0, which stands for
-// no limit, or what is no count.
+// allocatable returns how many volumes a driver can have on this node; nil: the driver says 0, which stands for no
+// limit, or a number that is no count.
 func allocatable(r *csi.NodeGetInfoResponse) *storagev1.VolumeNodeResources {
 	most := r.GetMaxVolumesPerNode()
 	if most <= 0 || most > math.MaxInt32 {

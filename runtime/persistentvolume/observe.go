@@ -36,13 +36,14 @@ func either(block bool, device, files operation) operation {
 // The driver has registered once: each new name adds a time series for good.
 func (v *Volumes) observe(ctx context.Context, driver string, what operation, began time.Time, err error) {
 	if v.opts.Observe != nil && ctx.Err() == nil {
-		v.opts.Observe(pluginName(driver), string(what), time.Since(began), err)
+		v.opts.Observe(PluginName(driver), string(what), time.Since(began), err)
 	}
 }
 
-// pluginName returns the kubelet's name of the plugin of a volume, by the driver in its record.
-func pluginName(driver string) string {
-	if strings.HasPrefix(driver, "kubernetes.io~") { // it has none
+// PluginName returns the kubelet's name of a volume's plugin, by the name of its CSI driver, or of the directory of its
+// kind, such as kubernetes.io~empty-dir.
+func PluginName(driver string) string {
+	if strings.HasPrefix(driver, "kubernetes.io~") {
 		return strings.Replace(driver, "~", "/", 1)
 	}
 	return "kubernetes.io/csi:" + driver

@@ -220,14 +220,15 @@ func (s *source) ofDriver(pv *corev1.PersistentVolume) *source {
 
 // checkUse refuses a pod that mounts a block device, or has a file system as a device. The words are the kubelet's.
 func checkUse(pod *corev1.Pod, volume string, block bool) error {
-	for c := range containers.All(pod) {
-		mounts := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume })
-		devices := slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == volume })
-		switch {
-		case block && mounts:
-			return fmt.Errorf("volume %s has volumeMode Block, but is specified in volumeMounts", volume)
-		case !block && devices:
+	if !block {
+		if containers.HasDevice(pod, volume) {
 			return fmt.Errorf("volume %s has volumeMode Filesystem, but is specified in volumeDevices", volume)
+		}
+		return nil
+	}
+	for c := range containers.All(pod) {
+		if slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume }) {
+			return fmt.Errorf("volume %s has volumeMode Block, but is specified in volumeMounts", volume)
 		}
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"iter"
-	"log/slog"
 	"os"
 	"path"
 	"path/filepath"
@@ -55,7 +54,7 @@ const (
 	dirMode = 0o750
 )
 
-// Options configure a Server. All but Requested, Dropped and Log must be set.
+// Options configure a Server. All but Requested and Dropped must be set.
 type Options struct {
 	// Dir is the directory of the socket.
 	Dir string
@@ -71,7 +70,6 @@ type Options struct {
 	// because it lags.
 	Requested func(version, method, code string)
 	Dropped   func()
-	Log       *slog.Logger
 }
 
 // Server serves the API.
@@ -92,9 +90,6 @@ func New(o Options) *Server {
 	}
 	if o.Dropped == nil {
 		o.Dropped = func() {}
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Server{
 		opts: o, limit: rate.NewLimiter(maxPerSecond, maxBurst), listing: make(chan struct{}, 1),

@@ -56,7 +56,7 @@ func (d *Driver) cleanLogsOf(ctx context.Context, uid string) error {
 
 // cleanLogs removes a pod's log directory and the links into it.
 func (d *Driver) cleanLogs(ctx context.Context, uid, namespace, name string) error {
-	logs := namespace + "_" + name + "_" + uid
+	logs := own.PodLogs(namespace, name, uid)
 	if err := checkNames(logs); err != nil {
 		return err
 	}

@@ -117,7 +117,7 @@ func (d *Driver) PodDir(uid string) string { return filepath.Join(d.opts.RootDir
 
 // PodLogDir returns the pod's log directory, <namespace>_<name>_<uid> as in the kubelet, whether it exists or not.
 func (d *Driver) PodLogDir(namespace, name, uid string) string {
-	return filepath.Join(d.opts.PodLogDir, namespace+"_"+name+"_"+uid)
+	return filepath.Join(d.opts.PodLogDir, own.PodLogs(namespace, name, uid))
 }
 
 // CreatePodDirs creates the pod's directory, with the subdirectories that tools expect of a kubelet.
@@ -138,7 +138,7 @@ func (d *Driver) CreatePodDirs(uid string) error {
 // CreateLogDir creates a container's log directory, or the pod's if container is "", and returns its path. The pod's
 // own directory exists before, because the logs of an unknown pod are found by it.
 func (d *Driver) CreateLogDir(namespace, name, uid, container string) (string, error) {
-	pod := namespace + "_" + name + "_" + uid
+	pod := own.PodLogs(namespace, name, uid)
 	if err := checkNames(pod); err != nil {
 		return "", err
 	}

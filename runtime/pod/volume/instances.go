@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/own"
 )
 
 // logExt is the extension of the log of one attempt, <attempt>.log. A rotated one has more behind it.
@@ -24,7 +25,7 @@ const logExt = ".log"
 func (d *Driver) RemoveInstances(
 	namespace, name, uid, container string, gone func(attempt uint32) (bool, error),
 ) error {
-	pod := namespace + "_" + name + "_" + uid
+	pod := own.PodLogs(namespace, name, uid)
 	if err := checkNames(pod, uid, container); err != nil {
 		return err
 	}

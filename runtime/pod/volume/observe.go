@@ -2,7 +2,6 @@ package volume
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,28 +16,22 @@ const (
 	opUnmount = "volume_unmount"
 )
 
-// kubernetes begins the names of the kubelet's plugins.
-const kubernetes = "kubernetes.io/"
-
 // PluginName returns the kubelet's name of a volume's plugin. The plugin of a claim is its PersistentVolume's, which a
 // manifest does not have: N/A, as the kubelet has it of a plugin that is not known.
 func PluginName(v *corev1.Volume) string {
 	switch {
 	case v.CSI != nil, references.IsMigrated(v):
-		return kubernetes + "csi:" + persistentvolume.DriverOf(v)
+		return persistentvolume.PluginName(persistentvolume.DriverOf(v))
 	case v.HostPath != nil:
-		return kubernetes + "host-path"
+		return "kubernetes.io/host-path"
 	case v.Image != nil:
-		return kubernetes + "image"
+		return "kubernetes.io/image"
 	}
 	if dir := pluginOf(v); dir != "" {
-		return nameOf(dir)
+		return persistentvolume.PluginName(dir)
 	}
 	return "N/A"
 }
-
-// nameOf returns the name of the plugin that a directory below a pod's volumes is of.
-func nameOf(dir string) string { return strings.Replace(dir, "~", "/", 1) }
 
 // observe reports an operation on a volume. One that the agent's end or its requester has cut short is none.
 func (d *Driver) observe(ctx context.Context, plugin, operation string, took time.Duration, err error) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/persistentvolume"
 )
 
 // subpathsDir has the mounts of each subPath, <volume>/<container>/<index> (runtime/pod/subpath).
@@ -225,7 +226,7 @@ func (t *tearDown) removeAll() ([]*journaletv1.VolumeOutcome, error) {
 			}
 		}
 		if kind := kindOf[name]; kind == nfsPlugin || slices.Contains(plugins, kind) {
-			t.observe(t.ctx, nameOf(kind), opUnmount, t.took[name]+time.Since(began), err)
+			t.observe(t.ctx, persistentvolume.PluginName(kind), opUnmount, t.took[name]+time.Since(began), err)
 		}
 		outcomes = append(outcomes, outcome(name, "UnmountVolume.TearDown failed for volume %q : %v", err))
 	}
