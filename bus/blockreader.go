@@ -21,6 +21,30 @@ type block struct {
 	data   []byte
 	places []place
 	err    error
+	marks  []uint64 // of mark; none while blocks are read in order
+}
+
+// markEvery is the distance of a block's marks, in places.
+const markEvery = 256
+
+// mark keeps the highest number before every so many places, so that a record is found without passing all of them.
+func (c *block) mark() {
+	c.marks = c.marks[:0]
+	highest := uint64(0)
+	for i := range c.places {
+		if i%markEvery == 0 {
+			c.marks = append(c.marks, highest)
+		}
+		if p := &c.places[i]; p.isRecord() {
+			highest = max(highest, p.seq)
+		}
+	}
+}
+
+// before returns the index of a place before which all records have lower numbers than seq.
+func (c *block) before(seq uint64) int {
+	i, _ := slices.BinarySearch(c.marks, seq)
+	return max(0, i-1) * markEvery
 }
 
 // read reads and checks block n of a stream, at most maxBlock bytes of it: what follows them is no record.

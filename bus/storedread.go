@@ -65,7 +65,7 @@ func (s *Stored) trySpan(ctx context.Context) (*span, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		fr, err := s.firstRecord(bl, n)
+		fr, err := s.firstRecord(bl, n, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -87,13 +87,13 @@ func (s *Stored) trySpan(ctx context.Context) (*span, error) {
 // firstBytes is how much of a block is read to find its first record, and mostly enough.
 const firstBytes = 4096
 
-// firstRecord returns the first record of a block, one of number 0 if it has none.
-func (s *Stored) firstRecord(bl *blocks, n uint64) (frame, error) {
+// firstRecord returns the first record of a block from a number on, one of number 0 if it has none.
+func (s *Stored) firstRecord(bl *blocks, n, from uint64) (frame, error) {
 	b, err := bl.readAt(n, 0, firstBytes)
 	if err != nil {
 		return frame{}, err
 	}
-	if fr, err := parseFrame(b, blockSum(journalStream, n)); err == nil && !fr.removes && !fr.gone {
+	if fr, err := parseFrame(b, blockSum(journalStream, n)); err == nil && !fr.removes && !fr.gone && fr.seq >= from {
 		return fr, nil
 	}
 	var c block
@@ -101,7 +101,7 @@ func (s *Stored) firstRecord(bl *blocks, n uint64) (frame, error) {
 		return frame{}, err
 	}
 	for i := range c.places {
-		if p := &c.places[i]; p.isRecord() {
+		if p := &c.places[i]; p.isRecord() && p.seq >= from {
 			return p.frame, nil
 		}
 	}
@@ -113,24 +113,19 @@ func (p *place) isRecord() bool { return p.bad == nil && !p.removes && !p.gone &
 
 // findEnds finds the first and the last record, which are in the first blocks above the last cut and in the last ones.
 func (s *Stored) findEnds(bl *blocks, sp *span) error {
-	var c block
-	at := sp.at(s.cut.first())
-	for ; at < len(sp.blocks) && sp.first == 0; at++ {
-		if err := c.read(bl, journalStream, s.prefix(), sp.blocks[at]); err != nil {
+	for at := sp.at(s.cut.first()); at < len(sp.blocks) && sp.first == 0; at++ {
+		fr, err := s.firstRecord(bl, sp.blocks[at], s.cut.first())
+		if err != nil {
 			return err
 		}
-		for i := range c.places {
-			if p := &c.places[i]; p.isRecord() && p.seq >= s.cut.first() {
-				if s.of.node != "" && !hasPrefix(p.subject, s.prefix()) {
-					return fmt.Errorf("record %d has the subject %q, and the journal is node %s's: "+
-						"its directory holds files of another agent", p.seq, p.subject, s.of.node)
-				}
-				sp.first = p.seq
-				break
-			}
+		if fr.seq > 0 && s.of.node != "" && !hasPrefix(fr.subject, s.prefix()) {
+			return fmt.Errorf("record %d has the subject %q, and the journal is node %s's: "+
+				"its directory holds files of another agent", fr.seq, fr.subject, s.of.node)
 		}
+		sp.first = fr.seq
 	}
 	for n := len(sp.blocks) - 1; n >= 0 && sp.first > 0 && sp.last == 0; n-- {
+		c := &block{}
 		if err := c.read(bl, journalStream, s.prefix(), sp.blocks[n]); err != nil {
 			return err
 		}
@@ -139,6 +134,7 @@ func (s *Stored) findEnds(bl *blocks, sp *span) error {
 				sp.last = max(sp.last, p.seq)
 			}
 		}
+		s.recent.keep(c) // most of what is read is near the end
 	}
 	return nil
 }
@@ -165,24 +161,16 @@ func (s *Stored) Bounds() (first, last uint64) { return s.span.first, s.span.las
 // on.
 func (s *Stored) Read(ctx context.Context, from, to uint64, f func(seq uint64, b []byte) error) error {
 	sp := s.span
-	if from == 0 {
-		from = sp.first
-	}
-	if to == 0 || to > sp.last {
-		to = sp.last
-	}
-	if from < sp.first {
-		return s.gone(from, sp.first)
-	}
-	if from > to || len(sp.blocks) == 0 {
-		return nil
+	from, to, err := s.within(from, to)
+	if err != nil || from > to || len(sp.blocks) == 0 {
+		return err
 	}
 	first, end := sp.at(from), sp.at(to)
 	if first == end && to-from < alone {
 		return s.readAlone(first, from, to, f)
 	}
 	next := from
-	err := s.blocks(journalStream).eachBlock(ctx, journalStream, s.prefix(), sp.blocks[first:end+1], func(c *block) error {
+	err = s.blocks(journalStream).eachBlock(ctx, journalStream, s.prefix(), sp.blocks[first:end+1], func(c *block) error {
 		if c.err != nil && !errors.Is(c.err, fs.ErrNotExist) {
 			return c.err
 		}
@@ -194,6 +182,21 @@ func (s *Stored) Read(ctx context.Context, from, to uint64, f func(seq uint64, b
 		err = s.checkGone(next) // in the last block
 	}
 	return err
+}
+
+// within returns the records from..to that the journal has, 0 for its ends: none if from is above to then. ErrGone if
+// from is before the first record.
+func (s *Stored) within(from, to uint64) (uint64, uint64, error) {
+	if from == 0 {
+		from = s.span.first
+	}
+	if to == 0 || to > s.span.last {
+		to = s.span.last
+	}
+	if from < s.span.first {
+		return 0, 0, s.gone(from, s.span.first)
+	}
+	return from, to, nil
 }
 
 // alone is how many records of one block are read through the blocks that are kept in memory, as by Get.
@@ -217,7 +220,7 @@ func (s *Stored) readAlone(at int, from, to uint64, f func(seq uint64, b []byte)
 
 // passRecords passes the records next..to of a block to f, and returns the number behind the last one.
 func (s *Stored) passRecords(c *block, next, to uint64, f func(seq uint64, b []byte) error) (uint64, error) {
-	for i := range c.places {
+	for i := c.before(next); i < len(c.places); i++ {
 		p := &c.places[i]
 		switch {
 		case !p.isRecord() || p.seq < next:
@@ -287,11 +290,33 @@ func (r *recent) of(s *Stored, n uint64) (*block, error) {
 		if err := c.read(s.blocks(journalStream), journalStream, s.prefix(), n); err != nil {
 			return nil, err
 		}
-		r.blocks = append(r.blocks, c)
-		i = len(r.blocks) - 1
+		r.keepLocked(c)
+		return c, nil
 	}
 	c := r.blocks[i]
 	r.blocks = slices.Insert(slices.Delete(r.blocks, i, i+1), 0, c)
-	r.blocks = r.blocks[:min(len(r.blocks), recentBlocks)]
 	return c, nil
+}
+
+// get returns block n of the journal if it is in memory, else nil.
+func (r *recent) get(n uint64) *block {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := slices.IndexFunc(r.blocks, func(c *block) bool { return c.number == n }); i >= 0 {
+		return r.blocks[i]
+	}
+	return nil
+}
+
+// keep adds a block that was read, as the one of the newest use.
+func (r *recent) keep(c *block) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keepLocked(c)
+}
+
+func (r *recent) keepLocked(c *block) {
+	c.mark()
+	r.blocks = slices.Insert(r.blocks, 0, c)
+	r.blocks = r.blocks[:min(len(r.blocks), recentBlocks)]
 }

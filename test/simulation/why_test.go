@@ -1,10 +1,12 @@
 package simulation
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +16,9 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/history"
+	"github.com/journalet/journalet/runtime/history/open"
 	"github.com/journalet/journalet/runtime/history/why"
+	"github.com/journalet/journalet/test/must"
 )
 
 // whySeeds are the runs whose causes are followed, from seed whyFirst on.
@@ -227,4 +231,67 @@ func TestAnswersAreTheSameFromSnapshots(t *testing.T) {
 	if explained < 12 {
 		t.Error("too few to show anything")
 	}
+}
+
+// TestAnswersAreTheSameFromFiles explains the pods of a long run from the files of its journal, where records about a
+// pod are found by its UID, and from memory, where all are read: the answers are the same to the byte.
+func TestAnswersAreTheSameFromFiles(t *testing.T) {
+	m := Busy(5, 12, 150*time.Minute, 5000).History() // with a restart of the agent
+	dir := t.TempDir()
+	must.OK(t, Store(t.Context(), m, filepath.Join(dir, open.BusDir)))
+	files, err := open.Path(t.Context(), dir)
+	must.OK(t, err)
+	if _, ok := files.(history.Finder); !ok {
+		t.Fatal("nothing is found in files by what it holds")
+	}
+	var queries []why.Query
+	add := func(q why.Query) {
+		if !slices.Contains(queries, q) {
+			queries = append(queries, q)
+		}
+	}
+	for _, rec := range m.Records {
+		for _, e := range messages.Events(rec) {
+			uid := messages.RefOf(rec.GetActor()).ID
+			for _, c := range e.GetPodObserved().GetContainers() {
+				add(why.Query{Pod: uid, All: true})
+				add(why.Query{UID: uid, Container: c.GetName()})
+				add(why.Query{Pod: uid, Container: c.GetName(), Restart: 1, All: true})
+			}
+			if ref := e.GetPodUpdated().GetPod(); ref.GetName() != "" {
+				add(why.Query{Pod: ref.GetName(), Namespace: ref.GetNamespace()})
+			}
+		}
+	}
+	explained := 0
+	for i, q := range queries {
+		if i%3 != 0 { // each costs a read of much of the journal, twice
+			continue
+		}
+		want, wantErr := explainJSON(t, m, q)
+		got, gotErr := explainJSON(t, files, q)
+		if got != want || gotErr != wantErr {
+			t.Errorf("%+v: other answers from files\n  %s%s\n  %s%s", q, want, wantErr, got, gotErr)
+		}
+		if want != "" {
+			explained++
+		}
+	}
+	t.Logf("%d records, %d sets of snapshots; %d of %d queries have an answer", len(m.Records), len(m.Sets), explained,
+		len(queries)/3)
+	if explained < 50 {
+		t.Error("too few to show anything")
+	}
+}
+
+// explainJSON returns an answer in its JSON form, or the error in words.
+func explainJSON(t *testing.T, r history.Reader, q why.Query) (answer, fault string) {
+	t.Helper()
+	a, err := why.Explain(t.Context(), r, q)
+	if err != nil {
+		return "", err.Error()
+	}
+	b, err := json.Marshal(a)
+	must.OK(t, err)
+	return string(b), ""
 }

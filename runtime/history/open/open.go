@@ -74,6 +74,14 @@ func (r reader) Read(ctx context.Context, from, to uint64, f func(history.Entry)
 	}))
 }
 
+// Find makes it a history.Finder.
+func (r reader) Find(ctx context.Context, texts []string, of journaletv1.ActorKind, from, to uint64,
+	f func(history.Entry) error) error {
+	return translate(r.Stored.Find(ctx, texts, of, from, to, func(seq uint64, b []byte) error {
+		return f(history.Entry{Seq: seq, Bytes: b})
+	}))
+}
+
 func (r reader) Get(ctx context.Context, seq uint64) (*journaletv1.Record, error) {
 	rec, err := r.Stored.Get(ctx, seq)
 	return rec, translate(err)

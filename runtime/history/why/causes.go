@@ -133,6 +133,14 @@ func (x *explainer) record(seq uint64) (*journaletv1.Record, *End, error) {
 	return rec, nil, err
 }
 
+// podID returns the UID of an actor that is a pod, which its records hold, else "".
+func podID(r messages.Ref) string {
+	if r.Kind != journaletv1.ActorKind_ACTOR_KIND_POD {
+		return ""
+	}
+	return r.ID
+}
+
 // decision returns the decision with an id, which was taken before e: its record follows its cause's.
 func (x *explainer) decision(id string, e Event) (*Event, *End, error) {
 	d, err := messages.ParseDecisionID(id)
@@ -140,7 +148,7 @@ func (x *explainer) decision(id string, e Event) (*Event, *End, error) {
 		return nil, &End{Kind: Lost, Seq: e.Seq}, nil
 	}
 	var found *Event
-	err = x.j.forward(d.Cause+1, e.Seq-1, func(h head, b []byte) bool {
+	err = x.j.forwardOf(podID(d.Author), d.Cause+1, e.Seq-1, func(h head, b []byte) bool {
 		if h.author != d.Author || !h.step || h.epoch != d.Epoch || h.cause < d.Cause {
 			return false
 		}
@@ -186,7 +194,7 @@ func (x *explainer) latest(e Event, of messages.Ref, text string, match func(*Ev
 	}
 	var found *Event
 	needle := []byte(text)
-	_, err := x.j.backward(x.j.first, e.Seq-1, func(h head, b []byte) bool {
+	_, err := x.j.backwardOf(podID(of), x.j.first, e.Seq-1, func(h head, b []byte) bool {
 		if h.author != of || !bytes.Contains(b, needle) {
 			return false
 		}

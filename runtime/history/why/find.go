@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
@@ -53,35 +54,76 @@ type finder struct {
 	present map[string]bool
 }
 
-// mayName reports whether an encoded message may hold the name.
-func (f *finder) mayName(b []byte) bool {
-	_, name, ok := strings.Cut(f.name, "/")
-	if !ok {
-		name = f.name
+// text is what an encoded message that names a pod of the name holds.
+func (f *finder) text() string {
+	if _, name, ok := strings.Cut(f.name, "/"); ok {
+		return name
 	}
-	return bytes.Contains(b, []byte(name))
+	return f.name
 }
+
+// mayName reports whether an encoded message may hold the name.
+func (f *finder) mayName(b []byte) bool { return bytes.Contains(b, []byte(f.text())) }
 
 // read reads records for pods of the name. Of those that are known it reads when they come and go.
 func (f *finder) read(from, to uint64) error {
-	err := f.x.j.forward(from, to, func(h head, b []byte) bool {
-		known := h.author.Kind == journaletv1.ActorKind_ACTOR_KIND_POD && f.pods[h.author.ID] != nil
-		if !known && !f.mayName(b) {
-			return false
-		}
-		rec, err := messages.Decode(b)
-		if err != nil {
-			return false
-		}
-		for _, e := range eventsOf(rec) {
-			f.event(e)
-		}
-		return false
-	})
+	var err error
+	if f.x.j.finder != nil {
+		err = f.search(from, to)
+	} else {
+		err = f.x.j.forward(from, to, f.record)
+	}
 	if errors.Is(err, errLimit) {
 		return nil
 	}
 	return err
+}
+
+// search is read by searching for the name. Records of pods that have it hold their UIDs, and may not hold the name:
+// unless the name is a UID, the records are searched again for all of them.
+func (f *finder) search(from, to uint64) error {
+	before := &finder{x: f.x, q: f.q, name: f.name, pods: map[string]*Incarnation{}, present: maps.Clone(f.present)}
+	for uid, p := range f.pods {
+		known := *p
+		before.pods[uid] = &known
+	}
+	texts := []string{f.text()}
+	if err := f.x.j.search(texts, from, to, f.record); err != nil {
+		return err
+	}
+	for uid := range f.pods {
+		if !strings.Contains(uid, texts[0]) {
+			texts = append(texts, uid)
+		}
+	}
+	switch {
+	case len(texts) == 1:
+		return nil
+	case len(texts) > maxTexts:
+		*f = *before
+		return f.x.j.forward(from, to, f.record)
+	}
+	*f = *before
+	return f.x.j.search(texts, from, to, f.record)
+}
+
+// maxTexts bounds the texts that records are searched for at once: with more, reading all records is no slower.
+const maxTexts = 16
+
+// record takes what one record shows of pods of the name. It never ends a read.
+func (f *finder) record(h head, b []byte) bool {
+	known := h.author.Kind == journaletv1.ActorKind_ACTOR_KIND_POD && f.pods[h.author.ID] != nil
+	if !known && !f.mayName(b) {
+		return false
+	}
+	rec, err := messages.Decode(b)
+	if err != nil {
+		return false
+	}
+	for _, e := range eventsOf(rec) {
+		f.event(e)
+	}
+	return false
 }
 
 func (f *finder) event(e Event) {

@@ -68,7 +68,7 @@ func (x *explainer) learnName(uid string, near uint64) {
 		from = near - nameRecords
 	}
 	needle := []byte(uid)
-	_, _ = x.j.backward(from, near, func(h head, b []byte) bool {
+	_, _ = x.j.backwardOf(uid, from, near, func(h head, b []byte) bool {
 		if h.author.Kind == journaletv1.ActorKind_ACTOR_KIND_RUNTIME || !bytes.Contains(b, needle) {
 			return false
 		}

@@ -216,7 +216,7 @@ func (x *explainer) endedBy(e Event, c change) (*Event, error) {
 		return nil, err
 	}
 	var found *Event
-	_, err = x.j.backward(from, e.Seq-1, func(h head, b []byte) bool {
+	_, err = x.j.backwardOf(podID(e.Author), from, e.Seq-1, func(h head, b []byte) bool {
 		if h.author != e.Author || !h.step ||
 			!(id != "" && bytes.Contains(b, []byte(id)) || sandbox != "" && bytes.Contains(b, []byte(sandbox))) {
 			return false
@@ -262,7 +262,7 @@ func ends(req *journaletv1.CallRequested, c change, id, sandbox string) bool {
 // ended nothing.
 func (x *explainer) before(call, e Event, c *journaletv1.ContainerObservation) bool {
 	var dispatched *Event
-	err := x.j.forward(call.Seq+1, e.Seq-1, func(h head, b []byte) bool {
+	err := x.j.forwardOf(podID(call.Author), call.Seq+1, e.Seq-1, func(h head, b []byte) bool {
 		if h.author != messages.Runtime || !h.step || !bytes.Contains(b, []byte(call.ID)) {
 			return false
 		}

@@ -23,6 +23,7 @@ func (x *explainer) ofPod(q Query) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	x.j.findBy(uid)
 	x.learnName(uid, x.j.last)
 	s, err := x.newSubject(uid)
 	if err != nil {

@@ -38,7 +38,7 @@ func (x *explainer) newPodLog(uid string, from, to uint64) (*podLog, error) {
 func (l *podLog) read(from, to uint64) (recs []*journaletv1.Record, err error) {
 	needle := []byte(l.uid)
 	var bad error
-	err = l.x.j.forward(from, to, func(h head, b []byte) bool {
+	err = l.x.j.forwardOf(l.uid, from, to, func(h head, b []byte) bool {
 		if h.author.Kind != journaletv1.ActorKind_ACTOR_KIND_AGENT && !bytes.Contains(b, needle) {
 			return false
 		}

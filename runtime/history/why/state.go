@@ -111,10 +111,10 @@ func (x *explainer) lastOf(uid string, to uint64) (uint64, error) {
 		}
 		return false
 	}
-	if found, err := x.j.backward(to+1, x.j.last, concerns); found || err != nil {
+	if found, err := x.j.backwardOf(uid, to+1, x.j.last, concerns); found || err != nil {
 		return last, err
 	}
-	_, err := x.j.backward(x.j.first, to, concerns)
+	_, err := x.j.backwardOf(uid, x.j.first, to, concerns)
 	return last, err
 }
 
