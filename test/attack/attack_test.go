@@ -49,6 +49,7 @@ const (
 type attack struct {
 	flags   []string
 	prepare func(*target) // before the agent starts
+	first   func(*target) // has the agent start, before the attack, what it keeps from the first use on
 	begin   func(*target) // starts the attack, and returns when it is under way
 	cluster bool          // the agent is a node of a cluster: see cluster_test.go
 	tenants bool          // so it is, and other tenants of the cluster are the judges: see tenants_test.go
@@ -86,6 +87,9 @@ func (a attack) run(t *testing.T) {
 	}
 	g.quiet.Start()
 	g.Start()
+	if a.first != nil {
+		a.first(g)
+	}
 	g.bystander() // what the agent starts once, and keeps, exists from here on
 	before := g.holdings()
 	g.calm = g.starts(calmStarts)

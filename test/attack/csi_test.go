@@ -218,8 +218,17 @@ func TestHostileCSIDrivers(t *testing.T) {
 		"refuses.example.com", "vanishes.example.com", "lies.example.com", "twice.example.com", "stays.example.com"
 	attack{
 		cluster: true, memory: hostileMemory,
-		begin: func(g *target) {
+		first: func(g *target) { // from its first driver on, the agent follows the CSIDrivers
 			h = newHostileStorage(g)
+			h.add(honest, nil)
+			node.Eventually(g.T, settle, "the agent to follow the CSIDrivers", func() error {
+				if stacks := g.holdings().stacks; !strings.Contains(stacks, "persistentvolume.(*periods).Run") {
+					return errors.New(stacks)
+				}
+				return nil
+			})
+		},
+		begin: func(g *target) {
 			unlessCalm := func(f func(ctx context.Context, rpc string) error) func(*fakecsi.Driver) {
 				return func(d *fakecsi.Driver) {
 					d.Before = func(ctx context.Context, rpc string, _ any) error {
@@ -230,7 +239,6 @@ func TestHostileCSIDrivers(t *testing.T) {
 					}
 				}
 			}
-			h.add(honest, nil)
 			h.add(hangs, unlessCalm(func(ctx context.Context, _ string) error { return h.until(ctx) }))
 			h.add(refuses, unlessCalm(func(context.Context, string) error { return status.Error(codes.Internal, huge) }))
 			h.add(vanishes, unlessCalm(func(ctx context.Context, _ string) error {
