@@ -127,7 +127,9 @@ func (a *Actor) admitted(q *journaletv1.AdmissionRequested, g grant) *journaletv
 		return rejected(q, noUserNamespace)
 	}
 	return messages.NewEvent(&journaletv1.AdmissionDecided{
-		Uid: q.GetUid(), Incarnation: q.GetIncarnation(), Admitted: true, UserNamespace: ids, Devices: g.devices,
+		Uid: q.GetUid(), Incarnation: q.GetIncarnation(), Admitted: true, UserNamespace: ids,
+		FreshUserNamespace: ids != nil && a.state.FoundUserNamespaces[q.GetUid()] == nil, Found: a.found(q.GetUid()),
+		Devices:   g.devices,
 		Exclusive: g.alone, SharedCpus: a.shared(append(a.taken(), g.alone)),
 	})
 }

@@ -40,7 +40,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.dropRequest(k.PodTerminated.GetUid()) // it was deleted before it was admitted
 		a.dropKubeletPod(k.PodTerminated.GetUid())
 	case *journaletv1.Event_PodFinished:
-		a.evolveFinished(k.PodFinished.GetUid())
+		a.evolveFinished(k.PodFinished)
 	case *journaletv1.Event_SharedCpusDecided:
 		a.evolveShared(k.SharedCpusDecided)
 	case *journaletv1.Event_NodeObserved:
@@ -136,10 +136,12 @@ func (a *Actor) freeShare(uid string, p *journaletv1.AdmittedPod) {
 	}
 }
 
-func (a *Actor) evolveFinished(uid string) {
-	s := a.state
-	delete(s.FoundUserNamespaces, uid)
-	a.dropKubeletPod(uid)
+func (a *Actor) evolveFinished(f *journaletv1.PodFinished) {
+	s, uid := a.state, f.GetUid()
+	if !f.GetUnseen() {
+		delete(s.FoundUserNamespaces, uid)
+		a.dropKubeletPod(uid)
+	}
 	a.dropRequest(uid)
 	if p := s.Pods[uid]; p != nil {
 		a.freeShare(uid, p)

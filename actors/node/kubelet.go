@@ -69,6 +69,11 @@ func (a *Actor) HasResources(uid string) bool {
 	return a.state.Pods[uid] != nil || a.state.KubeletPods[uid] != nil
 }
 
+// found reports whether a pod was on the node before the journal began, by what it had.
+func (a *Actor) found(uid string) bool {
+	return a.state.KubeletPods[uid] != nil || a.state.FoundUserNamespaces[uid] != nil || a.state.Reservations[uid].GetFound()
+}
+
 // evolveKubeletOrphan folds that a pod is an orphan: what it has is its own until it has finished.
 func (a *Actor) evolveKubeletOrphan(uid string) {
 	if at, known := slices.BinarySearch(a.state.KubeletOrphans, uid); a.state.KubeletPods[uid] != nil && !known {

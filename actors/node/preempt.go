@@ -153,16 +153,19 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) {
 	if !keeps {
 		g, refusal = a.allocate(q, ended)
 	}
+	ids, ok := a.userNamespace(q)
 	switch {
 	case g.request != nil:
 		emit(a.preferenceRequested(q, g.request))
 	case refusal != nil:
 		// No pod is preempted for one that could not have alone, even then, what it requests.
 		a.refuse(q, refusal, emit)
+	case !ok:
+		emit(rejected(q, noUserNamespace)) // nor for one without ids
 	case waits:
 		h := &journaletv1.AdmissionPendingPreemption{
 			Uid: q.GetUid(), FullName: q.GetNamespace() + "/" + q.GetName(), Devices: g.devices, Exclusive: g.alone,
-			Kept: keeps,
+			Kept: keeps, UserNamespace: ids,
 		}
 		for _, v := range victims {
 			h.Victims = append(h.Victims, v.UID)
@@ -208,15 +211,17 @@ func (a *Actor) evolvePending(h *journaletv1.AdmissionPendingPreemption) {
 	if q == nil {
 		return
 	}
+	found := a.found(q.GetUid())
 	a.dropKubeletPod(q.GetUid())
 	s.PendingPreemption = append(s.PendingPreemption, q)
 	s.Names[queueOf(q)] = q.GetUid()
-	if len(h.GetDevices()) > 0 || len(h.GetExclusive()) > 0 {
+	if len(h.GetDevices()) > 0 || len(h.GetExclusive()) > 0 || h.GetUserNamespace() != nil || found {
 		if s.Reservations == nil {
 			s.Reservations = map[string]*journaletv1.Reservation{}
 		}
 		s.Reservations[q.GetUid()] = &journaletv1.Reservation{
 			Devices: h.GetDevices(), Exclusive: h.GetExclusive(), Kept: h.GetKept(),
+			UserNamespace: h.GetUserNamespace(), Found: found,
 		}
 	}
 	for _, port := range q.GetDemand().GetHostPorts() {

@@ -14,11 +14,14 @@ var noUserNamespace = &rejection{
 	"OutOfUserNamespaces", "create user namespace: could not find an empty slot to allocate a user namespace",
 }
 
-// userNamespace returns the ids for a pod that is about to be admitted: those that it had before the journal was lost,
-// else the lowest that are free. ok is false if none are. Both are nil and true for a pod in the node's user namespace.
+// userNamespace returns the ids for a pod that is about to be admitted: those that are reserved for it, or that it had
+// before the journal was lost, else the lowest that are free. ok is false if none are. Both are nil and true for a pod in the node's user namespace.
 func (a *Actor) userNamespace(q *journaletv1.AdmissionRequested) (ids *journaletv1.UserNamespace, ok bool) {
 	if !q.GetUserNamespace() {
 		return nil, true
+	}
+	if of := a.state.Reservations[q.GetUid()].GetUserNamespace(); of != nil {
+		return of, true
 	}
 	if had := a.state.FoundUserNamespaces[q.GetUid()]; had != nil {
 		return had, true
@@ -47,11 +50,21 @@ func (a *Actor) userNamespace(q *journaletv1.AdmissionRequested) (ids *journalet
 	return &journaletv1.UserNamespace{HostId: uint32(at), Length: uint32(length)}, true
 }
 
-// takenUserNamespaces returns the ids that pods have, by their first id.
+// HasUserNamespace reports whether the node knows the ids of a pod.
+func (a *Actor) HasUserNamespace(uid string) bool {
+	return a.state.Pods[uid].GetUserNamespace() != nil || a.state.FoundUserNamespaces[uid] != nil
+}
+
+// takenUserNamespaces returns the ids that pods have, or that are reserved for them, by their first id.
 func (a *Actor) takenUserNamespaces() []*journaletv1.UserNamespace {
 	var all []*journaletv1.UserNamespace
 	for _, uid := range slices.Sorted(maps.Keys(a.state.Pods)) {
 		if ids := a.state.Pods[uid].GetUserNamespace(); ids != nil {
+			all = append(all, ids)
+		}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(a.state.Reservations)) {
+		if ids := a.state.Reservations[uid].GetUserNamespace(); ids != nil {
 			all = append(all, ids)
 		}
 	}

@@ -21,6 +21,9 @@ func ids(t *testing.T, a *Actor, events ...*journaletv1.Event) string {
 		}
 		err := actors.Decide(a, actors.Input{Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
 			switch x := d.GetAdmissionDecided(); {
+			case d.GetAdmissionPendingPreemption() != nil:
+				p := d.GetAdmissionPendingPreemption()
+				out = append(out, p.GetUid()+" preempts "+strings.Join(p.GetVictims(), " "))
 			case x.GetUserNamespace() != nil:
 				of := x.GetUserNamespace()
 				out = append(out, fmt.Sprint(x.GetUid(), " ", of.GetHostId(), "+", of.GetLength()))
@@ -80,6 +83,42 @@ func TestIDsOfPodsThatTheJournalLostAreKept(t *testing.T) {
 	}
 	if len(a.state.FoundUserNamespaces) != 0 {
 		t.Errorf("left: %v", a.state.FoundUserNamespaces)
+	}
+}
+
+func TestIDsAreReservedForAPodThatOthersArePreemptedFor(t *testing.T) {
+	start := messages.NewEvent(&journaletv1.AgentStarted{Config: &journaletv1.AgentConfig{
+		UserNamespaces: &journaletv1.UserNamespaceRange{First: 65536, Pods: 1, IdsPerPod: 65536},
+		Allocatable:    &journaletv1.NodeCapacity{MilliCpu: 1000},
+	}})
+	request := func(uid string, priority int32, own bool) *journaletv1.Event {
+		return messages.NewEvent(&journaletv1.AdmissionRequested{
+			Uid: uid, Name: uid, UserNamespace: own, Priority: priority,
+			Qos: journaletv1.QosClass_QOS_CLASS_BURSTABLE, Demand: &journaletv1.PodDemand{MilliCpu: 600},
+		})
+	}
+	ended := messages.NewEvent(&journaletv1.PodTerminated{Uid: "low"})
+	want := "low none, high preempts low, other OutOfUserNamespaces, high 65536+65536"
+	if got := ids(t, New(), start, request("low", 0, false), request("high", 10, true), requests("other", true),
+		ended); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	want = "has 65536+65536, low none, high OutOfUserNamespaces"
+	if got := ids(t, New(), start, requests("has", true), request("low", 0, false), request("high", 10, true)); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestIDsOfAPodThatNobodyHasSeenAreKept(t *testing.T) {
+	a := New()
+	found := map[string]*journaletv1.UserNamespace{"unseen": {HostId: 65536, Length: 65536}}
+	all := &journaletv1.UserNamespaceRange{First: 65536, Pods: 100, IdsPerPod: 65536}
+	finished := func(unseen bool) *journaletv1.Event {
+		return messages.NewEvent(&journaletv1.PodFinished{Uid: "unseen", Unseen: unseen})
+	}
+	got := ids(t, a, startedWithIDs(all, found), finished(true), requests("a", true), finished(false), requests("b", true))
+	if want := "a 131072+65536, b 65536+65536"; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 

@@ -163,7 +163,10 @@ func (d *step) finish() {
 	if source == "" {
 		source = orphanSource
 	}
-	d.decide(&journaletv1.PodFinished{Uid: d.self.ID, Source: source, Orphan: d.state.GetSource() == ""})
+	d.decide(&journaletv1.PodFinished{
+		Uid: d.self.ID, Source: source, Orphan: d.state.GetSource() == "",
+		Unseen: d.state.GetTrustsFirstInspection() && d.Unseen() && !d.state.GetCleanedAll(),
+	})
 }
 
 // removeOld removes dead instances of which a newer dead one is kept, and sandboxes without a container that is kept

@@ -79,6 +79,7 @@ func (d *step) tearDownWait() time.Duration {
 // order after the others. One deadline holds for the whole pod.
 func (d *step) terminate() {
 	d.withdrawStarts()
+	d.withdrawCleaning()
 	d.shortenGrace()
 	d.place(true)
 	busy := d.calling(func(r *journaletv1.CallRequested) bool {
@@ -97,6 +98,11 @@ func (d *step) terminate() {
 		}
 		still := d.terminateWithPod(cur)
 		waits = waits || still
+	}
+	if !busy && d.state.GetFound() && d.Unseen() {
+		// What the pod has is not free while a container of it may run. A clean-up finds that out.
+		d.cleanPod(false)
+		return
 	}
 	if !busy {
 		d.unprepareOrReport()

@@ -3,6 +3,8 @@ package pod
 import (
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -12,6 +14,8 @@ func (d *step) unfit() string {
 	switch {
 	case d.inOtherNetwork():
 		return "its sandbox has another network than the pod"
+	case d.hasOtherUsers():
+		return "its sandbox is in another user namespace than the pod"
 	case d.lostNetwork():
 		return "its sandbox has lost its network"
 	case d.state.GetSandboxId() != "" && d.state.GetSandboxId() == d.state.GetNoCgroupSandboxId():
@@ -30,6 +34,23 @@ func (d *step) inOtherNetwork() bool {
 	return slices.ContainsFunc(d.state.GetObserved().GetSandboxes(), func(x *journaletv1.SandboxObservation) bool {
 		return x.GetId() == d.state.GetSandboxId() && x.GetNetwork() != desired &&
 			x.GetNetwork() != journaletv1.NetworkMode_NETWORK_MODE_UNSPECIFIED
+	})
+}
+
+// hasOtherUsers reports whether the pod's sandbox is in another user namespace than the manifest desires: an earlier pod
+// of this UID may have left it. No container of the pod could be created in it. A sandbox that no call of this incarnation
+// has created, and for which the runtime reports no ids, has none if nothing of the pod had any.
+func (d *step) hasOtherUsers() bool {
+	desired := d.state.GetUserNamespace()
+	return slices.ContainsFunc(d.state.GetObserved().GetSandboxes(), func(x *journaletv1.SandboxObservation) bool {
+		switch has := x.GetUserNamespace(); {
+		case x.GetId() != d.state.GetSandboxId():
+			return false
+		case has == nil:
+			return d.state.GetFreshUserNamespace() && x.GetId() != d.state.GetCreatedSandboxId()
+		default:
+			return !proto.Equal(has, desired)
+		}
 	})
 }
 

@@ -303,7 +303,8 @@ func (a *Actor) evolveAdmission(e actors.Event, d *journaletv1.AdmissionDecided)
 	case s.GetStage() != admitting:
 		// The pod was removed while its request was open: its termination continues.
 	case d.GetAdmitted():
-		s.UserNamespace, s.Exclusive, s.SharedCpus = d.GetUserNamespace(), d.GetExclusive(), d.GetSharedCpus()
+		s.UserNamespace, s.FreshUserNamespace = d.GetUserNamespace(), d.GetFreshUserNamespace()
+		s.Exclusive, s.SharedCpus, s.Found = d.GetExclusive(), d.GetSharedCpus(), d.GetFound()
 		a.evolveDevicesAllocated(d.GetDevices())
 		a.enter(runningPod, e.Time)
 		a.inferAllApplied()

@@ -67,7 +67,7 @@ func (a *Actor) evolveCallFinished(e actors.Event, f *journaletv1.CallFinished) 
 	case *journaletv1.CallRequested_RunSandbox:
 		s.NextSandboxAttempt = max(s.NextSandboxAttempt, w.RunSandbox.GetAttempt())
 		if ok {
-			s.SandboxId, s.SandboxFailures = f.GetSandboxId(), 0
+			s.SandboxId, s.CreatedSandboxId, s.SandboxFailures = f.GetSandboxId(), f.GetSandboxId(), 0
 			s.NextSandboxAttempt, s.SandboxCreatedAt = w.RunSandbox.GetAttempt()+1, f.GetEndedAt()
 			if a.shownDead(f.GetSandboxId()) {
 				s.SandboxId = "" // no observation will report it again

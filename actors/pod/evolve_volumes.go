@@ -169,6 +169,7 @@ func (a *Actor) evolveCleaned(e actors.Event, w *journaletv1.CleanPod, f *journa
 	if !ok {
 		return
 	}
+	s.Found = false
 	if a.manifest != nil {
 		for i := range a.manifest.Spec.Volumes {
 			a.ensureVolume(a.manifest.Spec.Volumes[i].Name)

@@ -485,6 +485,10 @@ type AdmissionDecided struct {
 	Incarnation uint64 `protobuf:"varint,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// Of an admitted pod with hostUsers false: the ids it gets.
 	UserNamespace *UserNamespace `protobuf:"bytes,6,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
+	// Nothing of the pod had these ids when it was admitted: a sandbox from before the journal began has others.
+	FreshUserNamespace bool `protobuf:"varint,17,opt,name=fresh_user_namespace,json=freshUserNamespace,proto3" json:"fresh_user_namespace,omitempty"`
+	// Of an admitted pod: it was on the node before the journal began. Containers of it may run that no record shows.
+	Found bool `protobuf:"varint,18,opt,name=found,proto3" json:"found,omitempty"`
 	// Of an admitted pod: the devices it gets, in the order of AdmissionRequested.devices.
 	Devices []*ContainerDevices `protobuf:"bytes,16,rep,name=devices,proto3" json:"devices,omitempty"`
 	// Of an admitted pod: what its containers have alone, in their order. A container that has nothing alone is missing.
@@ -565,6 +569,20 @@ func (x *AdmissionDecided) GetUserNamespace() *UserNamespace {
 		return x.UserNamespace
 	}
 	return nil
+}
+
+func (x *AdmissionDecided) GetFreshUserNamespace() bool {
+	if x != nil {
+		return x.FreshUserNamespace
+	}
+	return false
+}
+
+func (x *AdmissionDecided) GetFound() bool {
+	if x != nil {
+		return x.Found
+	}
+	return false
 }
 
 func (x *AdmissionDecided) GetDevices() []*ContainerDevices {
@@ -788,7 +806,9 @@ type AdmissionPendingPreemption struct {
 	// What is reserved for its containers alone, as AdmissionDecided.exclusive.
 	Exclusive []*ExclusiveContainer `protobuf:"bytes,5,rep,name=exclusive,proto3" json:"exclusive,omitempty"`
 	// The pod had this before the journal began and runs with it: it keeps the devices, healthy or not.
-	Kept          bool `protobuf:"varint,6,opt,name=kept,proto3" json:"kept,omitempty"`
+	Kept bool `protobuf:"varint,6,opt,name=kept,proto3" json:"kept,omitempty"`
+	// The ids that are reserved for its user namespace, as AdmissionDecided.user_namespace.
+	UserNamespace *UserNamespace `protobuf:"bytes,7,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -863,6 +883,13 @@ func (x *AdmissionPendingPreemption) GetKept() bool {
 		return x.Kept
 	}
 	return false
+}
+
+func (x *AdmissionPendingPreemption) GetUserNamespace() *UserNamespace {
+	if x != nil {
+		return x.UserNamespace
+	}
+	return nil
 }
 
 // ResizeDecided is the node's answer to ResizeRequested. A deferred resize gets another one when the answer changes.
@@ -2658,7 +2685,11 @@ type Reservation struct {
 	// AdmissionPendingPreemption.exclusive.
 	Exclusive []*ExclusiveContainer `protobuf:"bytes,2,rep,name=exclusive,proto3" json:"exclusive,omitempty"`
 	// AdmissionPendingPreemption.kept.
-	Kept          bool `protobuf:"varint,3,opt,name=kept,proto3" json:"kept,omitempty"`
+	Kept bool `protobuf:"varint,3,opt,name=kept,proto3" json:"kept,omitempty"`
+	// AdmissionPendingPreemption.user_namespace.
+	UserNamespace *UserNamespace `protobuf:"bytes,4,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
+	// The pod was on the node before the journal began.
+	Found         bool `protobuf:"varint,5,opt,name=found,proto3" json:"found,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2710,6 +2741,20 @@ func (x *Reservation) GetExclusive() []*ExclusiveContainer {
 func (x *Reservation) GetKept() bool {
 	if x != nil {
 		return x.Kept
+	}
+	return false
+}
+
+func (x *Reservation) GetUserNamespace() *UserNamespace {
+	if x != nil {
+		return x.UserNamespace
+	}
+	return nil
+}
+
+func (x *Reservation) GetFound() bool {
+	if x != nil {
+		return x.Found
 	}
 	return false
 }
@@ -3358,14 +3403,16 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"host_ports\x18\x04 \x03(\tR\thostPorts\x126\n" +
 	"\n" +
-	"huge_pages\x18\x05 \x03(\v2\x17.journalet.v1.HugePagesR\thugePages\"\xf3\x02\n" +
+	"huge_pages\x18\x05 \x03(\v2\x17.journalet.v1.HugePagesR\thugePages\"\xbb\x03\n" +
 	"\x10AdmissionDecided\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1a\n" +
 	"\badmitted\x18\x02 \x01(\bR\badmitted\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12 \n" +
 	"\vincarnation\x18\x05 \x01(\x04R\vincarnation\x12B\n" +
-	"\x0euser_namespace\x18\x06 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x128\n" +
+	"\x0euser_namespace\x18\x06 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x120\n" +
+	"\x14fresh_user_namespace\x18\x11 \x01(\bR\x12freshUserNamespace\x12\x14\n" +
+	"\x05found\x18\x12 \x01(\bR\x05found\x128\n" +
 	"\adevices\x18\x10 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12>\n" +
 	"\texclusive\x18\a \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x12\x1f\n" +
 	"\vshared_cpus\x18\b \x01(\tR\n" +
@@ -3382,14 +3429,15 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"holder_uid\x18\x02 \x01(\tR\tholderUid\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"\xf3\x01\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"\xb7\x02\n" +
 	"\x1aAdmissionPendingPreemption\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x18\n" +
 	"\avictims\x18\x02 \x03(\tR\avictims\x12\x1b\n" +
 	"\tfull_name\x18\x03 \x01(\tR\bfullName\x128\n" +
 	"\adevices\x18\x04 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12>\n" +
 	"\texclusive\x18\x05 \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x12\x12\n" +
-	"\x04kept\x18\x06 \x01(\bR\x04kept\"\xa8\x01\n" +
+	"\x04kept\x18\x06 \x01(\bR\x04kept\x12B\n" +
+	"\x0euser_namespace\x18\a \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\"\xa8\x01\n" +
 	"\rResizeDecided\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1c\n" +
@@ -3606,11 +3654,13 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\bNodeRead\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\x04R\trequestId\x12\x1a\n" +
-	"\banswered\x18\x02 \x01(\bR\banswered\"\x9b\x01\n" +
+	"\banswered\x18\x02 \x01(\bR\banswered\"\xf5\x01\n" +
 	"\vReservation\x128\n" +
 	"\adevices\x18\x01 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12>\n" +
 	"\texclusive\x18\x02 \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x12\x12\n" +
-	"\x04kept\x18\x03 \x01(\bR\x04kept\"S\n" +
+	"\x04kept\x18\x03 \x01(\bR\x04kept\x12B\n" +
+	"\x0euser_namespace\x18\x04 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x12\x14\n" +
+	"\x05found\x18\x05 \x01(\bR\x05found\"S\n" +
 	"\x11ExclusiveRequests\x12>\n" +
 	"\n" +
 	"containers\x18\x01 \x03(\v2\x1e.journalet.v1.ExclusiveRequestR\n" +
@@ -3795,76 +3845,78 @@ var file_journalet_v1_node_proto_depIdxs = []int32{
 	59, // 6: journalet.v1.AdmissionDecided.exclusive:type_name -> journalet.v1.ExclusiveContainer
 	58, // 7: journalet.v1.AdmissionPendingPreemption.devices:type_name -> journalet.v1.ContainerDevices
 	59, // 8: journalet.v1.AdmissionPendingPreemption.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	60, // 9: journalet.v1.OrphanConfirmed.grace:type_name -> google.protobuf.Duration
-	60, // 10: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
-	22, // 11: journalet.v1.PodEvictionDecided.containers:type_name -> journalet.v1.ContainerExcess
-	20, // 12: journalet.v1.PressureObserved.thresholds:type_name -> journalet.v1.ThresholdMet
-	21, // 13: journalet.v1.PressureObserved.pods:type_name -> journalet.v1.PodUsage
-	1,  // 14: journalet.v1.PressureObserved.layout:type_name -> journalet.v1.FilesystemLayout
-	61, // 15: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
-	61, // 16: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
-	22, // 17: journalet.v1.PodUsage.containers:type_name -> journalet.v1.ContainerExcess
-	2,  // 18: journalet.v1.EvictionProgressed.stage:type_name -> journalet.v1.EvictionStage
-	20, // 19: journalet.v1.NodePressure.thresholds:type_name -> journalet.v1.ThresholdMet
-	2,  // 20: journalet.v1.NodePressure.stage:type_name -> journalet.v1.EvictionStage
-	62, // 21: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
-	40, // 22: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
-	41, // 23: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
-	42, // 24: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
-	43, // 25: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
-	5,  // 26: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
-	44, // 27: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
-	45, // 28: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
-	46, // 29: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
-	4,  // 30: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
-	47, // 31: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
-	34, // 32: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
-	34, // 33: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
-	63, // 34: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
-	64, // 35: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
-	29, // 36: journalet.v1.NodeState.pressure:type_name -> journalet.v1.NodePressure
-	48, // 37: journalet.v1.NodeState.devices:type_name -> journalet.v1.NodeState.DevicesEntry
-	49, // 38: journalet.v1.NodeState.device_waits:type_name -> journalet.v1.NodeState.DeviceWaitsEntry
-	50, // 39: journalet.v1.NodeState.exclusive_requests:type_name -> journalet.v1.NodeState.ExclusiveRequestsEntry
-	51, // 40: journalet.v1.NodeState.reservations:type_name -> journalet.v1.NodeState.ReservationsEntry
-	52, // 41: journalet.v1.NodeState.kubelet_pods:type_name -> journalet.v1.NodeState.KubeletPodsEntry
-	53, // 42: journalet.v1.NodeState.node_reads:type_name -> journalet.v1.NodeState.NodeReadsEntry
-	58, // 43: journalet.v1.Reservation.devices:type_name -> journalet.v1.ContainerDevices
-	59, // 44: journalet.v1.Reservation.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	65, // 45: journalet.v1.ExclusiveRequests.containers:type_name -> journalet.v1.ExclusiveRequest
-	66, // 46: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
-	61, // 47: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	5,  // 48: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
-	61, // 49: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
-	33, // 50: journalet.v1.WaitingResize.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
-	5,  // 51: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
-	0,  // 52: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
-	57, // 53: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
-	58, // 54: journalet.v1.AdmittedPod.devices:type_name -> journalet.v1.ContainerDevices
-	54, // 55: journalet.v1.AdmittedPod.unhealthy_devices:type_name -> journalet.v1.AdmittedPod.UnhealthyDevicesEntry
-	59, // 56: journalet.v1.AdmittedPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	33, // 57: journalet.v1.AdmittedPod.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
-	67, // 58: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
-	67, // 59: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
-	4,  // 60: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
-	3,  // 61: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
-	36, // 62: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	38, // 63: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	35, // 64: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
-	37, // 65: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
-	57, // 66: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	68, // 67: journalet.v1.NodeState.DevicesEntry.value:type_name -> journalet.v1.DeviceResource
-	69, // 68: journalet.v1.NodeState.DeviceWaitsEntry.value:type_name -> journalet.v1.DeviceWait
-	33, // 69: journalet.v1.NodeState.ExclusiveRequestsEntry.value:type_name -> journalet.v1.ExclusiveRequests
-	32, // 70: journalet.v1.NodeState.ReservationsEntry.value:type_name -> journalet.v1.Reservation
-	70, // 71: journalet.v1.NodeState.KubeletPodsEntry.value:type_name -> journalet.v1.KubeletPod
-	31, // 72: journalet.v1.NodeState.NodeReadsEntry.value:type_name -> journalet.v1.NodeRead
-	71, // 73: journalet.v1.AdmittedPod.UnhealthyDevicesEntry.value:type_name -> journalet.v1.UnhealthyDevices
-	74, // [74:74] is the sub-list for method output_type
-	74, // [74:74] is the sub-list for method input_type
-	74, // [74:74] is the sub-list for extension type_name
-	74, // [74:74] is the sub-list for extension extendee
-	0,  // [0:74] is the sub-list for field type_name
+	57, // 9: journalet.v1.AdmissionPendingPreemption.user_namespace:type_name -> journalet.v1.UserNamespace
+	60, // 10: journalet.v1.OrphanConfirmed.grace:type_name -> google.protobuf.Duration
+	60, // 11: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
+	22, // 12: journalet.v1.PodEvictionDecided.containers:type_name -> journalet.v1.ContainerExcess
+	20, // 13: journalet.v1.PressureObserved.thresholds:type_name -> journalet.v1.ThresholdMet
+	21, // 14: journalet.v1.PressureObserved.pods:type_name -> journalet.v1.PodUsage
+	1,  // 15: journalet.v1.PressureObserved.layout:type_name -> journalet.v1.FilesystemLayout
+	61, // 16: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
+	61, // 17: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
+	22, // 18: journalet.v1.PodUsage.containers:type_name -> journalet.v1.ContainerExcess
+	2,  // 19: journalet.v1.EvictionProgressed.stage:type_name -> journalet.v1.EvictionStage
+	20, // 20: journalet.v1.NodePressure.thresholds:type_name -> journalet.v1.ThresholdMet
+	2,  // 21: journalet.v1.NodePressure.stage:type_name -> journalet.v1.EvictionStage
+	62, // 22: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
+	40, // 23: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
+	41, // 24: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
+	42, // 25: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
+	43, // 26: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
+	5,  // 27: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
+	44, // 28: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
+	45, // 29: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
+	46, // 30: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
+	4,  // 31: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
+	47, // 32: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
+	34, // 33: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
+	34, // 34: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
+	63, // 35: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
+	64, // 36: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
+	29, // 37: journalet.v1.NodeState.pressure:type_name -> journalet.v1.NodePressure
+	48, // 38: journalet.v1.NodeState.devices:type_name -> journalet.v1.NodeState.DevicesEntry
+	49, // 39: journalet.v1.NodeState.device_waits:type_name -> journalet.v1.NodeState.DeviceWaitsEntry
+	50, // 40: journalet.v1.NodeState.exclusive_requests:type_name -> journalet.v1.NodeState.ExclusiveRequestsEntry
+	51, // 41: journalet.v1.NodeState.reservations:type_name -> journalet.v1.NodeState.ReservationsEntry
+	52, // 42: journalet.v1.NodeState.kubelet_pods:type_name -> journalet.v1.NodeState.KubeletPodsEntry
+	53, // 43: journalet.v1.NodeState.node_reads:type_name -> journalet.v1.NodeState.NodeReadsEntry
+	58, // 44: journalet.v1.Reservation.devices:type_name -> journalet.v1.ContainerDevices
+	59, // 45: journalet.v1.Reservation.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	57, // 46: journalet.v1.Reservation.user_namespace:type_name -> journalet.v1.UserNamespace
+	65, // 47: journalet.v1.ExclusiveRequests.containers:type_name -> journalet.v1.ExclusiveRequest
+	66, // 48: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
+	61, // 49: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	5,  // 50: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
+	61, // 51: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
+	33, // 52: journalet.v1.WaitingResize.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
+	5,  // 53: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
+	0,  // 54: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
+	57, // 55: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
+	58, // 56: journalet.v1.AdmittedPod.devices:type_name -> journalet.v1.ContainerDevices
+	54, // 57: journalet.v1.AdmittedPod.unhealthy_devices:type_name -> journalet.v1.AdmittedPod.UnhealthyDevicesEntry
+	59, // 58: journalet.v1.AdmittedPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	33, // 59: journalet.v1.AdmittedPod.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
+	67, // 60: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
+	67, // 61: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
+	4,  // 62: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
+	3,  // 63: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
+	36, // 64: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	38, // 65: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	35, // 66: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
+	37, // 67: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	57, // 68: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	68, // 69: journalet.v1.NodeState.DevicesEntry.value:type_name -> journalet.v1.DeviceResource
+	69, // 70: journalet.v1.NodeState.DeviceWaitsEntry.value:type_name -> journalet.v1.DeviceWait
+	33, // 71: journalet.v1.NodeState.ExclusiveRequestsEntry.value:type_name -> journalet.v1.ExclusiveRequests
+	32, // 72: journalet.v1.NodeState.ReservationsEntry.value:type_name -> journalet.v1.Reservation
+	70, // 73: journalet.v1.NodeState.KubeletPodsEntry.value:type_name -> journalet.v1.KubeletPod
+	31, // 74: journalet.v1.NodeState.NodeReadsEntry.value:type_name -> journalet.v1.NodeRead
+	71, // 75: journalet.v1.AdmittedPod.UnhealthyDevicesEntry.value:type_name -> journalet.v1.UnhealthyDevices
+	76, // [76:76] is the sub-list for method output_type
+	76, // [76:76] is the sub-list for method input_type
+	76, // [76:76] is the sub-list for extension type_name
+	76, // [76:76] is the sub-list for extension extendee
+	0,  // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_node_proto_init() }

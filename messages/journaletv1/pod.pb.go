@@ -1320,7 +1320,10 @@ type PodFinished struct {
 	Uid    string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Source string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
 	// It was an orphan. A pod that the source has added under this UID meanwhile follows it.
-	Orphan        bool `protobuf:"varint,3,opt,name=orphan,proto3" json:"orphan,omitempty"`
+	Orphan bool `protobuf:"varint,3,opt,name=orphan,proto3" json:"orphan,omitempty"`
+	// Nothing has shown whether anything of the pod is on the node: no inspection, and no clean-up. What it had before the
+	// journal began stays its own.
+	Unseen        bool `protobuf:"varint,4,opt,name=unseen,proto3" json:"unseen,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1372,6 +1375,13 @@ func (x *PodFinished) GetSource() string {
 func (x *PodFinished) GetOrphan() bool {
 	if x != nil {
 		return x.Orphan
+	}
+	return false
+}
+
+func (x *PodFinished) GetUnseen() bool {
+	if x != nil {
+		return x.Unseen
 	}
 	return false
 }
@@ -1457,6 +1467,12 @@ type PodState struct {
 	Objects    []*ObjectRead `protobuf:"bytes,51,rep,name=objects,proto3" json:"objects,omitempty"`
 	// Unset: the node's user namespace. From AdmissionDecided.
 	UserNamespace *UserNamespace `protobuf:"bytes,52,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
+	// From AdmissionDecided.
+	FreshUserNamespace bool `protobuf:"varint,92,opt,name=fresh_user_namespace,json=freshUserNamespace,proto3" json:"fresh_user_namespace,omitempty"`
+	// From AdmissionDecided, until a clean-up has shown that no container of the pod runs.
+	Found bool `protobuf:"varint,93,opt,name=found,proto3" json:"found,omitempty"`
+	// The last sandbox that a call of this incarnation created.
+	CreatedSandboxId string `protobuf:"bytes,94,opt,name=created_sandbox_id,json=createdSandboxId,proto3" json:"created_sandbox_id,omitempty"`
 	// The sandbox whose containers are not in the pod's cgroup. From PodCgroupLost.
 	NoCgroupSandboxId string `protobuf:"bytes,53,opt,name=no_cgroup_sandbox_id,json=noCgroupSandboxId,proto3" json:"no_cgroup_sandbox_id,omitempty"`
 	// From PodTerminating or PodEvictionDecided. Unset: the manifest's.
@@ -1857,6 +1873,27 @@ func (x *PodState) GetUserNamespace() *UserNamespace {
 		return x.UserNamespace
 	}
 	return nil
+}
+
+func (x *PodState) GetFreshUserNamespace() bool {
+	if x != nil {
+		return x.FreshUserNamespace
+	}
+	return false
+}
+
+func (x *PodState) GetFound() bool {
+	if x != nil {
+		return x.Found
+	}
+	return false
+}
+
+func (x *PodState) GetCreatedSandboxId() string {
+	if x != nil {
+		return x.CreatedSandboxId
+	}
+	return ""
 }
 
 func (x *PodState) GetNoCgroupSandboxId() string {
@@ -3314,11 +3351,12 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x0flast_transition\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x0elastTransition\"O\n" +
 	"\rPodTerminated\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12,\n" +
-	"\x05phase\x18\x02 \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\"O\n" +
+	"\x05phase\x18\x02 \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\"g\n" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
-	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xab\x1b\n" +
+	"\x06orphan\x18\x03 \x01(\bR\x06orphan\x12\x16\n" +
+	"\x06unseen\x18\x04 \x01(\bR\x06unseen\"\xa1\x1c\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -3382,7 +3420,10 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\vobject_refs\x182 \x03(\v2\x17.journalet.v1.ObjectRefR\n" +
 	"objectRefs\x122\n" +
 	"\aobjects\x183 \x03(\v2\x18.journalet.v1.ObjectReadR\aobjects\x12B\n" +
-	"\x0euser_namespace\x184 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x12/\n" +
+	"\x0euser_namespace\x184 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x120\n" +
+	"\x14fresh_user_namespace\x18\\ \x01(\bR\x12freshUserNamespace\x12\x14\n" +
+	"\x05found\x18] \x01(\bR\x05found\x12,\n" +
+	"\x12created_sandbox_id\x18^ \x01(\tR\x10createdSandboxId\x12/\n" +
 	"\x14no_cgroup_sandbox_id\x185 \x01(\tR\x11noCgroupSandboxId\x12/\n" +
 	"\x05grace\x186 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x122\n" +
 	"\arestart\x187 \x01(\v2\x18.journalet.v1.PodRestartR\arestart\x12\"\n" +

@@ -3255,7 +3255,9 @@ type SandboxObservation struct {
 	IntentId  string                 `protobuf:"bytes,6,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
 	Network   NetworkMode            `protobuf:"varint,7,opt,name=network,proto3,enum=journalet.v1.NetworkMode" json:"network,omitempty"`
 	// It is in a network of its own, and has no address there: its network is lost.
-	NoAddress     bool `protobuf:"varint,8,opt,name=no_address,json=noAddress,proto3" json:"no_address,omitempty"`
+	NoAddress bool `protobuf:"varint,8,opt,name=no_address,json=noAddress,proto3" json:"no_address,omitempty"`
+	// The user namespace of its own. Unset: it has none, or the runtime does not report it.
+	UserNamespace *UserNamespace `protobuf:"bytes,9,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3344,6 +3346,13 @@ func (x *SandboxObservation) GetNoAddress() bool {
 		return x.NoAddress
 	}
 	return false
+}
+
+func (x *SandboxObservation) GetUserNamespace() *UserNamespace {
+	if x != nil {
+		return x.UserNamespace
+	}
+	return nil
 }
 
 // ContainerObservation is one container as the runtime shows it.
@@ -4469,7 +4478,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\rnetwork_ready\x18\x02 \x01(\bR\fnetworkReady\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12!\n" +
 	"\fruntime_name\x18\x04 \x01(\tR\vruntimeName\x12'\n" +
-	"\x0fruntime_version\x18\x05 \x01(\tR\x0eruntimeVersion\"\xae\x02\n" +
+	"\x0fruntime_version\x18\x05 \x01(\tR\x0eruntimeVersion\"\xf2\x02\n" +
 	"\x12SandboxObservation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x120\n" +
@@ -4480,7 +4489,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tintent_id\x18\x06 \x01(\tR\bintentId\x123\n" +
 	"\anetwork\x18\a \x01(\x0e2\x19.journalet.v1.NetworkModeR\anetwork\x12\x1d\n" +
 	"\n" +
-	"no_address\x18\b \x01(\bR\tnoAddress\"\xb2\x05\n" +
+	"no_address\x18\b \x01(\bR\tnoAddress\x12B\n" +
+	"\x0euser_namespace\x18\t \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\"\xb2\x05\n" +
 	"\x14ContainerObservation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -4789,41 +4799,42 @@ var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	4,  // 47: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
 	65, // 48: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
 	6,  // 49: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
-	5,  // 50: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	65, // 51: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	65, // 52: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	65, // 53: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
-	10, // 54: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
-	40, // 55: journalet.v1.ContainerObservation.user:type_name -> journalet.v1.ContainerUser
-	65, // 56: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
-	38, // 57: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
-	39, // 58: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
-	9,  // 59: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
-	7,  // 60: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
-	8,  // 61: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	65, // 62: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	46, // 63: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	49, // 64: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	50, // 65: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	51, // 66: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	37, // 67: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	52, // 68: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	53, // 69: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
-	69, // 70: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
-	54, // 71: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
-	44, // 72: journalet.v1.RuntimeState.config:type_name -> journalet.v1.RuntimeConfigState
-	25, // 73: journalet.v1.RuntimeConfigState.desired:type_name -> journalet.v1.UpdateRuntimeConfig
-	64, // 74: journalet.v1.RuntimeConfigState.back_off:type_name -> google.protobuf.Duration
-	55, // 75: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	42, // 76: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	47, // 77: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	48, // 78: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	45, // 79: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
-	80, // [80:80] is the sub-list for method output_type
-	80, // [80:80] is the sub-list for method input_type
-	80, // [80:80] is the sub-list for extension type_name
-	80, // [80:80] is the sub-list for extension extendee
-	0,  // [0:80] is the sub-list for field type_name
+	61, // 50: journalet.v1.SandboxObservation.user_namespace:type_name -> journalet.v1.UserNamespace
+	5,  // 51: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
+	65, // 52: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	65, // 53: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	65, // 54: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	10, // 55: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
+	40, // 56: journalet.v1.ContainerObservation.user:type_name -> journalet.v1.ContainerUser
+	65, // 57: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	38, // 58: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
+	39, // 59: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
+	9,  // 60: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
+	7,  // 61: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
+	8,  // 62: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
+	65, // 63: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	46, // 64: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	49, // 65: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	50, // 66: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	51, // 67: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	37, // 68: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	52, // 69: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	53, // 70: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
+	69, // 71: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	54, // 72: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
+	44, // 73: journalet.v1.RuntimeState.config:type_name -> journalet.v1.RuntimeConfigState
+	25, // 74: journalet.v1.RuntimeConfigState.desired:type_name -> journalet.v1.UpdateRuntimeConfig
+	64, // 75: journalet.v1.RuntimeConfigState.back_off:type_name -> google.protobuf.Duration
+	55, // 76: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	42, // 77: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	47, // 78: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	48, // 79: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	45, // 80: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
+	81, // [81:81] is the sub-list for method output_type
+	81, // [81:81] is the sub-list for method input_type
+	81, // [81:81] is the sub-list for extension type_name
+	81, // [81:81] is the sub-list for extension extendee
+	0,  // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"maps"
+
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/messages"
@@ -22,11 +24,7 @@ func (a *agent) foundUserNamespaces(r *host.Recovered) map[string]*journaletv1.U
 		if !ok {
 			return
 		}
-		for uid := range found {
-			if known.Node().Pods[uid].GetUserNamespace() != nil || known.Node().FoundUserNamespaces[uid] != nil {
-				delete(found, uid)
-			}
-		}
+		maps.DeleteFunc(found, func(uid string, _ *journaletv1.UserNamespace) bool { return known.HasUserNamespace(uid) })
 	})
 	return found
 }

@@ -112,6 +112,7 @@ func (p *PLEG) sandbox(
 	out := &journaletv1.SandboxObservation{
 		Id: s.GetId(), Attempt: s.GetMetadata().GetAttempt(), State: state, CreatedAt: timeOf(s.GetCreatedAt()),
 		Ips: before.GetIps(), IntentId: s.GetAnnotations()[cri.AnnotationIntent], Network: before.GetNetwork(),
+		UserNamespace: before.GetUserNamespace(),
 	}
 	if state != journaletv1.SandboxState_SANDBOX_STATE_READY {
 		// The network of a dead sandbox is known already or does not matter.
@@ -127,6 +128,7 @@ func (p *PLEG) sandbox(
 	out.State = sandboxState(resp.GetStatus().GetState())
 	out.Ips = cri.PodIPs(resp.GetStatus().GetNetwork(), p.opts.HostIPs)
 	out.Network = networkMode(resp.GetStatus().GetLinux().GetNamespaces().GetOptions())
+	out.UserNamespace = ownUsers(resp.GetStatus().GetLinux().GetNamespaces().GetOptions().GetUsernsOptions())
 	out.NoAddress = out.State == journaletv1.SandboxState_SANDBOX_STATE_READY &&
 		out.Network == journaletv1.NetworkMode_NETWORK_MODE_POD &&
 		resp.GetStatus().GetNetwork() != nil && resp.GetStatus().GetNetwork().GetIp() == ""
@@ -143,6 +145,15 @@ func networkMode(o *runtimeapi.NamespaceOption) journaletv1.NetworkMode {
 		return journaletv1.NetworkMode_NETWORK_MODE_NODE
 	}
 	return journaletv1.NetworkMode_NETWORK_MODE_UNSPECIFIED
+}
+
+// ownUsers returns the user namespace of a sandbox; nil if it has none of its own, or none that an agent gives: one
+// range of ids from 0 on.
+func ownUsers(o *runtimeapi.UserNamespace) *journaletv1.UserNamespace {
+	if o.GetMode() != runtimeapi.NamespaceMode_POD || len(o.GetUids()) != 1 || o.GetUids()[0].GetContainerId() != 0 {
+		return nil
+	}
+	return &journaletv1.UserNamespace{HostId: o.GetUids()[0].GetHostId(), Length: o.GetUids()[0].GetLength()}
 }
 
 // container returns an observation of one container; nil if it was removed meanwhile.
