@@ -94,7 +94,7 @@ func (s *sim) start() {
 		s.damage = nil
 	}
 	started := s.started()
-	started.FoundResources = r.foundResources()
+	started.FoundResources, started.FoundUserNamespaces = r.foundResources(), r.foundUserNamespaces()
 	r.outcome(messages.Agent, messages.NewEvent(started))
 	r.reportVolumes()
 	r.timers.Begin()
@@ -137,7 +137,7 @@ func (s *sim) started() *journaletv1.AgentStarted {
 			PullConcurrency: s.config.pulls, MaxContainerBackOff: durationpb.New(s.config.maxBackOff),
 			ImageGarbageCollection: s.imageGC(), Eviction: s.config.pressed.eviction(),
 			Managers: s.config.managed.settings(), PullsForPods: true,
-			TrustsFirstInspection: true,
+			TrustsFirstInspection: true, UserNamespaces: s.config.managed.idsAt(s.epoch, s.seed),
 		},
 		KubeletState: s.kubeletState(),
 	}

@@ -105,7 +105,12 @@ func (w *world) reads(request, reply any) (took time.Duration, do func(gone bool
 		})
 	case *runtimeapi.StatusRequest:
 		return tookRead, func(bool) error {
-			reply.(*runtimeapi.StatusResponse).Status = &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
+			out := reply.(*runtimeapi.StatusResponse)
+			for _, name := range []string{"", runtimeHandler} {
+				out.RuntimeHandlers = append(out.RuntimeHandlers, &runtimeapi.RuntimeHandler{
+					Name: name, Features: &runtimeapi.RuntimeHandlerFeatures{UserNamespaces: true}})
+			}
+			out.Status = &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
 				{Type: runtimeapi.RuntimeReady, Status: true}, {Type: runtimeapi.NetworkReady, Status: w.networkReady},
 			}}
 			return nil
@@ -208,6 +213,10 @@ func (r *run) runSandbox(
 		config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE
 	reply.PodSandboxId, err = r.world.runSandbox(m.GetUid(), c.intent, m.GetAttempt(), host, gone, c.listed)
 	r.world.setSize(reply.PodSandboxId, config.GetLinux().GetResources())
+	if x := r.world.sandbox(reply.PodSandboxId); x != nil {
+		r.judge.idsOfSandbox(x, r.manifests.byDigest[c.req.GetRunSandbox().GetDigest()],
+			config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions())
+	}
 	return err
 }
 
@@ -320,10 +329,14 @@ func (x *sandbox) status() *runtimeapi.PodSandboxStatus {
 	if len(x.ips) > 0 {
 		network.Ip = x.ips[0]
 	}
+	options := &runtimeapi.NamespaceOption{Network: mode}
+	if x.ids != nil {
+		m := []*runtimeapi.IDMapping{{HostId: x.ids.GetHostId(), Length: x.ids.GetLength()}}
+		options.UsernsOptions = &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: m, Gids: m}
+	}
 	return &runtimeapi.PodSandboxStatus{
 		Id: x.id, State: x.state(), Network: network,
-		Linux: &runtimeapi.LinuxPodSandboxStatus{
-			Namespaces: &runtimeapi.Namespace{Options: &runtimeapi.NamespaceOption{Network: mode}}},
+		Linux: &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: options}},
 	}
 }
 

@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -27,6 +26,8 @@ type managed struct {
 	memory []int64
 	// threads is the number of CPUs of a core.
 	threads int
+	// users are the ids that pods share out.
+	users *journaletv1.UserNamespaceRange
 	// offers are the device plugins.
 	offers []offer
 	// kubelet is set if a kubelet had run the pods first.
@@ -51,6 +52,7 @@ func Exclusive(seed uint64) *Plan {
 	for _, bytes := range p.config.managed.memory {
 		p.config.memory += bytes
 	}
+	p.config.managed.drawUsers(stream(seed, "plan of user namespaces"))
 	p.config.url, p.config.urls = "", false
 	p.Ops = slices.DeleteFunc(p.Ops, func(o Op) bool {
 		return o.Kind == "serve" || o.Kind == "another URL" || o.Kind == "the URL fails"
@@ -58,6 +60,9 @@ func Exclusive(seed uint64) *Plan {
 	for i, o := range p.Ops {
 		if o.Kind == "write" && !chance(r, 3) {
 			p.Ops[i].body = guaranteedBody(r, o.body)
+		}
+		if o.Kind == "write" {
+			p.Ops[i].body = withOwnUsers(p.Ops[i].body)
 		}
 	}
 	if r := stream(seed, "plan of plugins"); chance(r, 2) {
@@ -146,27 +151,20 @@ func machineOf(r *rand.Rand, shape [4]int) *journaletv1.NodeTopology {
 
 // guaranteedBody gives each container of a manifest limits of CPU and memory, and no other requests: mostly whole CPUs.
 func guaranteedBody(r *rand.Rand, body []byte) []byte {
-	var m map[string]any
-	if json.Unmarshal(body, &m) != nil {
-		return body
-	}
-	spec, _ := m["spec"].(map[string]any)
-	for _, list := range []string{"initContainers", "containers"} {
-		all, _ := spec[list].([]any)
-		for _, c := range all {
-			if c, ok := c.(map[string]any); ok {
-				cpu := pick(r, "1", "1", "2", "2", "2", "3", "4", "6", "500m", "1500m")
-				c["resources"] = map[string]any{
-					"limits": map[string]any{"cpu": cpu, "memory": fmt.Sprintf("%dMi", 64+r.IntN(3000))},
+	return edited(body, func(m map[string]any) {
+		spec, _ := m["spec"].(map[string]any)
+		for _, list := range []string{"initContainers", "containers"} {
+			all, _ := spec[list].([]any)
+			for _, c := range all {
+				if c, ok := c.(map[string]any); ok {
+					cpu := pick(r, "1", "1", "2", "2", "2", "3", "4", "6", "500m", "1500m")
+					c["resources"] = map[string]any{
+						"limits": map[string]any{"cpu": cpu, "memory": fmt.Sprintf("%dMi", 64+r.IntN(3000))},
+					}
 				}
 			}
 		}
-	}
-	out, err := json.Marshal(m)
-	if err != nil {
-		return body
-	}
-	return out
+	})
 }
 
 // guaranteed reports whether all containers of a pod have limits of CPU and memory, and request as much. The rule is
@@ -234,6 +232,9 @@ func (s *sim) fillIdle() {
 		}
 		s.directory.remove(file)
 		s.waitIdle(idleWithin)
+	}
+	if s.judge.first == nil {
+		s.fillUsers()
 	}
 }
 

@@ -144,6 +144,7 @@ type judge struct {
 	rebuilding bool
 	pressure   *pressureBook
 	exclusive  exclusiveBook
+	users      userBook
 	devices    map[string]*deviceBook
 	// drain is the operator's.
 	drain  drainBook
@@ -188,6 +189,7 @@ func (j *judge) forgetRecords() {
 	j.pressure.forgetRecords()
 	j.devices, j.exclusive.left = map[string]*deviceBook{}, nil
 	j.exclusive.found = map[string][]*journaletv1.ContainerDevices{}
+	j.users = userBook{given: map[string]*journaletv1.UserNamespace{}}
 	j.due, j.results, j.onTheirWay = map[string]due{}, map[string]bool{}, map[string]int{}
 }
 
@@ -242,6 +244,7 @@ func (j *judge) events(rec *journaletv1.Record) {
 		j.bookAPI(author.ID, e)
 		j.bookPressure(rec, e)
 		j.bookKubelet(author, e)
+		j.bookUsers(rec, e)
 	}
 }
 

@@ -190,7 +190,7 @@ func (j *judge) rejectedForCause(cause uint64, k *journaletv1.AdmissionDecided, 
 	if j.history(k.GetUid()).apiPod && j.rejectedAtNode(k) {
 		return
 	}
-	if j.sim.config.managed != nil && j.outOfDevices(cause, k, m) {
+	if j.sim.config.managed != nil && (j.outOfDevices(cause, k, m) || j.lacksUsers(cause, k, m)) {
 		return
 	}
 	if j.sim.config.managed != nil && slices.Contains(refusals, k.GetReason()) {

@@ -45,6 +45,8 @@ type nodeFiles struct {
 	// resources are what pods have alone, by UID (ADR 072).
 	resources map[string]*journaletv1.GivenResources
 	given     uint64 // the last number in them
+	// users are the ids of pods' user namespaces, by UID (ADR 042).
+	users map[string]*journaletv1.UserNamespace
 	// noise draws how long the store takes.
 	noise *rand.Rand
 	// hungUntil is the uptime until which mounts hang.
@@ -57,6 +59,7 @@ type nodeFiles struct {
 func newNodeFiles(seed uint64) *nodeFiles {
 	n := &nodeFiles{store: map[string]string{}, disk: map[string]map[string]string{}, lost: map[string]time.Duration{},
 		instances: map[string]map[instanceFile]bool{}, resources: map[string]*journaletv1.GivenResources{},
+		users: map[string]*journaletv1.UserNamespace{},
 		noise: stream(seed, "noise of objects"), changed: func() {}, exports: exports{points: map[string]bool{}}}
 	for _, name := range planObjects {
 		if !chance(n.noise, 4) {
@@ -217,6 +220,7 @@ func (d disk) Clean(ctx context.Context, uid, _, _ string) ([]*journaletv1.Volum
 	delete(d.run.world.files.disk, uid)
 	delete(d.run.world.files.instances, uid)
 	delete(d.run.world.files.resources, uid)
+	delete(d.run.world.files.users, uid)
 	d.run.world.setConditions(uid, nil)
 	return all, nil
 }

@@ -83,9 +83,11 @@ type sandbox struct {
 	attempt         uint32
 	ready, stopped  bool
 	hostNetwork     bool
-	ofKubelet       bool
-	created         time.Time
-	ips             []string
+	// ids are the ids of its user namespace; nil: the node's.
+	ids       *journaletv1.UserNamespace
+	ofKubelet bool
+	created   time.Time
+	ips       []string
 	// has is what the pod as a whole was last given; nil: nothing is known.
 	has *runtimeapi.LinuxContainerResources
 	// late is when it was created for a client that was gone, in uptime; 0: the client waited.
@@ -238,6 +240,7 @@ func (w *world) createContainer(k *runtimeapi.ContainerConfig, sandbox string, b
 	c.once = isInit(m, c.name) && !isSidecar(spec)
 	w.judge.placed(c, m, spec, k.GetLinux().GetResources(), false)
 	w.judge.devicesGiven(c, k)
+	w.judge.idsOfContainer(c.uid, x, k)
 	w.judge.containerCreated(c, gone)
 	o.containers = append(o.containers, c)
 	return c.id, nil
