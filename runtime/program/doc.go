@@ -1,3 +1,4 @@
 // Package program is how the agent starts programs of its node, in an environment that is the same on each: what
-// systemd or an operator has given the agent is none of theirs. A rule of test/arch keeps os/exec to it.
+// systemd or an operator has given the agent is none of theirs. Runs starts those that may hang, each with a deadline.
+// A rule of test/arch keeps os/exec to it.
 package program

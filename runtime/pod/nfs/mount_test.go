@@ -96,16 +96,16 @@ func TestAMountThatFailsSaysWhy(t *testing.T) {
 			return data
 		},
 		"executable file not found": func(r *rig) Source {
-			r.opts.Mount = "no-such-program"
+			r.Options.Mount = "no-such-program"
 			return data
 		},
 		"nothing is mounted at": func(r *rig) Source {
-			r.opts.Mount = "true"
+			r.Options.Mount = "true"
 			return data
 		},
 		"the server does not answer within": func(r *rig) Source {
 			r.server.SetAway(true)
-			r.opts.MountTimeout = 100 * time.Millisecond
+			r.Options.MountTimeout = 100 * time.Millisecond
 			return data
 		},
 	} {
@@ -153,13 +153,13 @@ func TestASourceThatIsNoExportIsRefusedBeforeAnyProcess(t *testing.T) {
 func TestAMountThatIsThereCountsWhateverItsProcessDoes(t *testing.T) {
 	r := newRig(t)
 	r.server.SetStuck(true)
-	r.opts.MountTimeout = 500 * time.Millisecond
+	r.Options.MountTimeout = 500 * time.Millisecond
 	err := r.mount(t.Context(), data)
 	if mounted, unread := mounts.At(r.target); unread != nil || (err == nil) != mounted {
 		t.Fatalf("got %v, and mounted is %v, %v", err, mounted, unread) // the loaded machine may not even have begun
 	}
 	r.server.SetStuck(false)
-	r.opts.MountTimeout = time.Minute
+	r.Options.MountTimeout = time.Minute
 	must.OK(t, r.mount(t.Context(), data))
 	r.expectFile(true)
 	must.OK(t, r.Unmount(t.Context(), r.target))
@@ -211,7 +211,7 @@ func TestAnUnmountWhoseServerIsAwayIsForced(t *testing.T) {
 	r := newRig(t)
 	must.OK(t, r.mount(t.Context(), data))
 	r.server.SetAway(true)
-	r.opts.UnmountTimeout = 100 * time.Millisecond
+	r.Options.UnmountTimeout = 100 * time.Millisecond
 	must.OK(t, r.Unmount(t.Context(), r.target))
 	r.expectFile(false)
 	got := r.server.Umounts() // on a loaded machine the first one is killed before it notes anything
@@ -226,14 +226,14 @@ func TestAProcessThatDoesNotEndIsNotStartedAgain(t *testing.T) {
 	must.OK(t, r.mount(t.Context(), data))
 	r.server.SetAway(true)
 	var survived []int
-	r.processes.kill = func(pid int) { survived = append(survived, pid) }
-	r.processes.killTimeout = time.Millisecond
-	r.opts.UnmountTimeout = time.Millisecond
+	r.Runs.Kill = func(pid int) { survived = append(survived, pid) }
+	r.Runs.KillTimeout = time.Millisecond
+	r.Options.UnmountTimeout = time.Millisecond
 	must.OK(t, r.Unmount(t.Context(), r.target)) // by force
 	if len(survived) != 1 {
 		t.Fatalf("killed %v", survived)
 	}
-	r.opts.MountTimeout = time.Millisecond
+	r.Options.MountTimeout = time.Millisecond
 	for range 3 {
 		if err := r.mount(t.Context(), data); !errors.Is(err, errHangs) {
 			t.Errorf("got %v", err)

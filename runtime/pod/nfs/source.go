@@ -5,19 +5,16 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
-	"slices"
 	"strings"
 	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/runtime/pod/mount8"
 )
 
-const (
-	// maxServerBytes is the longest name that DNS has; maxPathBytes the longest path that Linux takes.
-	maxServerBytes, maxPathBytes = 253, 4095
-	// maxOptionsBytes bounds all options together: the kernel takes one page of them.
-	maxOptionsBytes = 4095
-)
+// maxServerBytes is the longest name that DNS has; maxPathBytes the longest path that Linux takes.
+const maxServerBytes, maxPathBytes = 253, 4095
 
 // ErrSource means that a volume names no export that could be mounted: only another manifest or PersistentVolume helps.
 var ErrSource = errors.New("no NFS export")
@@ -36,16 +33,13 @@ func OfVolume(v *corev1.NFSVolumeSource) Source {
 	return Source{Server: v.Server, Path: v.Path, ReadOnly: v.ReadOnly}
 }
 
-// OfPersistentVolume returns the source of a PersistentVolume with an NFS export. As with the kubelet its annotation of
-// mount options replaces those of its spec. readOnly is what the claim's volume in the pod says. The kubelet ignores
-// the PersistentVolume's own readOnly, which the API documents to force a read-only mount.
+// OfPersistentVolume returns the source of a PersistentVolume with an NFS export. readOnly is what the claim's volume
+// in the pod says. The kubelet ignores the PersistentVolume's own readOnly, which the API documents to force a mount
+// that is read-only.
 func OfPersistentVolume(pv *corev1.PersistentVolume, readOnly bool) Source {
 	s := OfVolume(pv.Spec.NFS)
 	s.ReadOnly = s.ReadOnly || readOnly
-	s.Options = pv.Spec.MountOptions
-	if text, ok := pv.Annotations[corev1.MountOptionAnnotation]; ok {
-		s.Options = strings.Split(text, ",")
-	}
+	s.Options = mount8.OptionsOf(pv)
 	return s
 }
 
@@ -58,15 +52,8 @@ func (s Source) device() string {
 	return server + ":" + s.Path
 }
 
-// options returns the options as one word, sorted and each once; empty: none.
-func (s Source) options() string {
-	all := slices.DeleteFunc(slices.Clone(s.Options), func(o string) bool { return o == "" })
-	if s.ReadOnly {
-		all = append(all, "ro")
-	}
-	slices.Sort(all)
-	return strings.Join(slices.Compact(all), ",")
-}
+// options returns the options as one word; empty: none.
+func (s Source) options() string { return mount8.Join(s.Options, s.ReadOnly) }
 
 // check returns an error that is ErrSource, unless mount(8) takes the source as an export and nothing else. Who may
 // create pods chooses server and path; the options are those of who may create PersistentVolumes, and are passed on.
@@ -79,9 +66,8 @@ func (s Source) check() error {
 		wrong = fmt.Sprintf("the path %.64q is not absolute", s.Path)
 	case len(s.Path) > maxPathBytes || strings.ContainsFunc(s.Path, unicode.IsControl):
 		wrong = fmt.Sprintf("the path %.64q is longer than %d bytes or has control characters", s.Path, maxPathBytes)
-	case len(s.options()) > maxOptionsBytes || strings.ContainsFunc(s.options(), unicode.IsControl):
-		wrong = fmt.Sprintf("the mount options %.64q are longer than %d bytes or have control characters", s.options(),
-			maxOptionsBytes)
+	case mount8.Check(s.options()) != "":
+		wrong = mount8.Check(s.options())
 	default:
 		return nil
 	}
