@@ -14,6 +14,7 @@ const (
 	DevicePlugins   = "device-plugins"
 	EventsCursor    = "events.cursor"
 	Kubeconfig      = "kubeconfig"
+	LocalDisks      = "plugins/kubernetes.io/local-volume/mounts"
 	Logs            = "logs"
 	ObjectsKey      = "objects.key"
 	Offline         = "offline"
@@ -66,6 +67,7 @@ var All = []Entry{
 	{ObjectsKey, "the key of digests of Secrets and ConfigMaps", true, Removed},
 	{Checkpoints + "/", "checkpoints of containers, with their memory", true, Removed},
 	{Staged + "/", "volumes of CSI drivers that are staged; their drivers unstage them", true, Left},
+	{LocalDisks + "/", "file systems of local volumes on block devices, mounted while pods have them", true, Left},
 	{EventsCursor, "the last record whose events the API server has", false, Removed},
 	{StaticPods, "the UIDs of static pods that were taken over from a kubelet", false, Removed},
 	{VolumesBoot, "the boot of the last run that reported lost volumes", false, Removed},

@@ -185,6 +185,9 @@ func (s *setUp) callExpand(ctx context.Context, size resource.Quantity) error {
 	if !s.can.expand {
 		return fmt.Errorf("NodeExpand is not supported by the CSI driver %s", s.src.key.driver)
 	}
+	if s.src.driverless() {
+		return s.opts.Disks.Grow(ctx, s.diskDir(s.src.key), s.disk())
+	}
 	secrets, err := s.read(ctx, s.src.expandSecret)
 	if err != nil {
 		return err

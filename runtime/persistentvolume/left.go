@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/pod/mounts"
 	"github.com/journalet/journalet/runtime/watch"
 )
 
@@ -28,13 +29,23 @@ func (v *Volumes) release(ctx context.Context, r *record) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	if staged, other := readRecord(v.stageDir(r.key())); staged == nil || other != nil || staged.key() != r.key() {
+	if !v.isLeft(r.key()) {
 		return err
 	}
 	v.opts.Log.Warn("a volume that no pod uses is still staged, and will be unstaged again", "driver", r.Driver,
 		"volume", r.Name, "error", err)
 	v.leave(r.key(), r.Attach == "true")
 	return nil
+}
+
+// isLeft reports whether a volume may still be staged.
+func (v *Volumes) isLeft(k key) bool {
+	if k.driver == localDriver {
+		mounted, err := mounts.At(v.diskDir(k))
+		return mounted || err != nil
+	}
+	staged, err := readRecord(v.stageDir(k))
+	return err == nil && staged != nil && staged.key() == k
 }
 
 // leave notes a volume that no pod claims and that may be staged.

@@ -74,11 +74,17 @@ func (s *setUp) setUpOnNode(ctx context.Context) error {
 	return s.save(uid, dir, r)
 }
 
-// bind mounts a local volume for the pod: a directory of the node, or its block device.
+// bind mounts a local volume for the pod: a directory of the node, its block device, or the file system on that.
 func (s *setUp) bind(ctx context.Context, uid, dir string, r *record) error {
-	target := filepath.Join(dir, podMount)
-	if err := s.checkLocal(); err != nil {
+	target, from := filepath.Join(dir, podMount), s.src.local
+	onDisk, err := s.checkLocal()
+	if err != nil {
 		return err
+	}
+	if onDisk {
+		if from, err = s.mountDisk(ctx); err != nil {
+			return err
+		}
 	}
 	if err := createTarget(target, s.src.block); err != nil {
 		return err
@@ -88,8 +94,8 @@ func (s *setUp) bind(ctx context.Context, uid, dir string, r *record) error {
 		return err
 	}
 	if !mounted {
-		if err := unix.Mount(s.src.local, target, "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("mount %s: %w", s.src.local, err)
+		if err := unix.Mount(from, target, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("mount %s: %w", from, err)
 		}
 	}
 	// Another pod has the volume with its group already. kubelet: the same.
@@ -99,22 +105,28 @@ func (s *setUp) bind(ctx context.Context, uid, dir string, r *record) error {
 		}
 	}
 	r.Mounted = "true"
-	return nil
+	if !onDisk {
+		return nil
+	}
+	return s.growDisk(ctx, r)
 }
 
-// checkLocal returns an error unless the path of a local volume has what the volume is.
-func (s *setUp) checkLocal() error {
+// checkLocal returns an error unless the path of a local volume has what the volume is. onDisk reports that it is the
+// file system on a block device.
+func (s *setUp) checkLocal() (onDisk bool, err error) {
 	info, err := os.Stat(s.src.local)
-	switch {
-	case err != nil:
-		return fmt.Errorf("the path of local volume %s: %w", s.src.dir, err)
-	case s.src.block && !hostpath.IsBlockDevice(info.Mode()):
-		return fmt.Errorf("the path %s of local volume %s is no block device", s.src.local, s.src.dir)
-	case !s.src.block && !info.IsDir():
-		return fmt.Errorf("the path %s of local volume %s is no directory; mount its file system, which this version "+
-			"does not do", s.src.local, s.src.dir)
+	if err != nil {
+		return false, fmt.Errorf("the path of local volume %s: %w", s.src.dir, err)
 	}
-	return nil
+	isDevice := hostpath.IsBlockDevice(info.Mode())
+	switch {
+	case s.src.block && !isDevice:
+		return false, fmt.Errorf("the path %s of local volume %s is no block device", s.src.local, s.src.dir)
+	case !s.src.block && !isDevice && !info.IsDir():
+		return false, fmt.Errorf("the path %s of local volume %s is neither a directory nor a block device", s.src.local,
+			s.src.dir)
+	}
+	return !s.src.block && isDevice, nil
 }
 
 // createTarget creates what a volume is mounted at.

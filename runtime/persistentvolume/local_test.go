@@ -115,7 +115,7 @@ func TestALocalVolumeThatCannotBeMountedSaysWhy(t *testing.T) {
 		"is not for node n1":    func(r *rig, _ string) { r.label("slow") },
 		"are not known yet":     func(r *rig, _ string) { r.node = nil },
 		"no such file":          func(r *rig, dir string) { must.OK(r.t, os.RemoveAll(dir)) },
-		"is no directory":       func(r *rig, dir string) { r.volumes["pv-a"].Spec.Local.Path = dir + "/file" },
+		"neither a directory":   func(r *rig, dir string) { r.volumes["pv-a"].Spec.Local.Path = dir + "/file" },
 		"is no block device":    func(r *rig, dir string) { r.volumes["pv-a"].Spec.VolumeMode = &block },
 		"is being deleted":      func(r *rig, dir string) { r.pvcs["a"].DeletionTimestamp = &metav1.Time{} },
 		"cannot be the name of": func(r *rig, dir string) { r.volumes["pv-a"].Name = "../../x" },

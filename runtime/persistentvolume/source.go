@@ -19,6 +19,7 @@ import (
 
 	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/actors/references"
+	"github.com/journalet/journalet/runtime/pod/mount8"
 	"github.com/journalet/journalet/runtime/pod/nfs"
 )
 
@@ -54,7 +55,8 @@ type source struct {
 	block bool
 	// once: it is for one pod at a time.
 	once bool
-	// local is the path of a local volume, which has no driver; empty for all others.
+	// local is the path of a local volume, which has no driver; empty for all others. fsType and mountOptions are of the
+	// file system on it, if it is a block device.
 	local string
 	// hostPath is the path of a hostPath PersistentVolume; nil for all others.
 	hostPath *corev1.HostPathVolumeSource
@@ -200,6 +202,7 @@ func ofPersistentVolume(
 	s.once = oncePod(pv) // each pod has a hostPath or an export for itself. kubelet: the same
 	if c == nil {
 		s.key, s.local = key{localDriver, pv.Name}, pv.Spec.Local.Path
+		s.fsType, s.mountOptions = ptr.Deref(pv.Spec.Local.FSType, ""), mount8.OptionsOf(pv)
 		s.driver.FSGroupPolicy = ptr.To(storagev1.FileFSGroupPolicy)
 		return s, nil
 	}

@@ -130,6 +130,9 @@ func (v *Volumes) unpublish(ctx context.Context, path string, r *record) error {
 // unstage undoes the staging of a volume; nothing if it is not staged. Whatever the driver answers, a pod that comes
 // before it has succeeded has the volume staged again.
 func (v *Volumes) unstage(ctx context.Context, k key) error {
+	if k.driver == localDriver {
+		return v.unmountDisk(ctx, k)
+	}
 	dir := v.stageDir(k)
 	r, err := readRecord(dir)
 	if err != nil || r == nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/clock"
+	"github.com/journalet/journalet/runtime/pod/disk"
 	"github.com/journalet/journalet/runtime/pod/hostpath"
 	"github.com/journalet/journalet/runtime/pod/mounts"
 	"github.com/journalet/journalet/runtime/pod/nfs"
@@ -45,7 +46,9 @@ type Options struct {
 	SELinux func(*corev1.SELinuxOptions) (string, error)
 	// NFS mounts exports of NFS servers. Default: by the node's mount(8).
 	NFS *nfs.Mounter
-	Log *slog.Logger
+	// Disks mounts block devices of local volumes. Default: by the node's programs.
+	Disks *disk.Mounter
+	Log   *slog.Logger
 }
 
 // Node is the Node of this machine.
@@ -93,6 +96,9 @@ func New(o Options) (*Volumes, error) {
 	if o.NFS == nil {
 		o.NFS = nfs.New(nfs.Options{})
 	}
+	if o.Disks == nil {
+		o.Disks = disk.New(disk.Options{Log: o.Log})
+	}
 	if o.Clock == nil {
 		o.Clock = clock.Real{}
 	}
@@ -117,6 +123,9 @@ func New(o Options) (*Volumes, error) {
 	}
 	if err := v.loadLeft(); err != nil {
 		return nil, fmt.Errorf("list the staged CSI volumes: %w", err)
+	}
+	if err := v.loadDisks(); err != nil {
+		return nil, fmt.Errorf("list the mounted local volumes: %w", err)
 	}
 	v.reportInUse()
 	return v, nil

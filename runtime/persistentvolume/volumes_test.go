@@ -30,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/utils/ptr"
 
+	"github.com/journalet/journalet/runtime/pod/disk"
 	"github.com/journalet/journalet/runtime/pod/nfs"
 	"github.com/journalet/journalet/test/fakecsi"
 	"github.com/journalet/journalet/test/must"
@@ -232,6 +233,7 @@ type rig struct {
 	socket  string
 	drivers *Drivers
 	mounter *nfs.Mounter // nil: that of the node
+	disks   *disk.Mounter
 	seLinux func(*corev1.SELinuxOptions) (string, error)
 	*Volumes
 }
@@ -276,6 +278,7 @@ func (r *rig) restart(boot string) {
 	v, err := New(Options{
 		RootDir: r.root, NodeName: nodeName, BootID: boot, Drivers: r.drivers, Objects: r.cluster, Node: r.cluster,
 		Pod: r.Pod, Event: r.Event, Clock: r.clock, NFS: r.mounter, SELinux: r.seLinux,
+		Disks: r.disks,
 	})
 	must.OK(r.t, err)
 	r.Volumes = v
