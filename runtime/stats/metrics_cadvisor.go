@@ -98,6 +98,7 @@ func (n *nodeReading) cgroup() *usage.Cgroup {
 		out.Memory = &usage.Memory{
 			Usage: used, WorkingSet: used - min(used, m.inactiveFile), RSS: m.anon, InactiveFile: m.inactiveFile,
 			Swap: m.swapTotal - min(m.swapTotal, m.swapFree), Faults: n.faults.minor, MajorFaults: n.faults.major,
+			OwnFaults: n.faults.minor, OwnMajorFaults: n.faults.major,
 		}
 		out.Limits = &usage.Limits{Memory: m.total, Swap: m.swapTotal}
 	}

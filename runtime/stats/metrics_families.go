@@ -12,7 +12,7 @@ import (
 func cadvisorFamilies() []family[measured] {
 	var all []family[measured]
 	for _, group := range [][]family[measured]{
-		timeFamilies(), cpuFamilies(), memoryFamilies(), limitFamilies(), fileFamilies(), networkFamilies(),
+		timeFamilies(), cpuFamilies(), memoryFamilies(), limitFamilies(), fileFamilies(), costFamilies(), networkFamilies(),
 		processFamilies(), pressureFamilies(),
 	} {
 		all = append(all, group...)
@@ -96,14 +96,19 @@ func memoryFamilies() []family[measured] {
 	gauge := func(name, help string, value func(*usage.Memory) uint64) family[measured] {
 		return family[measured]{name: "container_memory_" + name, help: help, each: ofMemory(value)}
 	}
-	faults := gauge("failures_total", "Page faults by type: pgfault and pgmajfault.", nil)
-	faults.counter, faults.label = true, "failure_type"
-	faults.each = func(m measured, emit func(float64, ...string)) {
-		if m.used != nil && m.used.Memory != nil {
-			emit(float64(m.used.Memory.Faults), "pgfault")
-			emit(float64(m.used.Memory.MajorFaults), "pgmajfault")
-		}
-	}
+	faults := family[measured]{name: "container_memory_failures_total", counter: true, label: "failure_type",
+		others: []string{"scope"}, help: "Page faults by type, pgfault and pgmajfault, and by scope: of the container " +
+			"without the cgroups below it, where the kernel distinguishes it (cgroup v1), and of the hierarchy with them.",
+		each: func(m measured, emit func(float64, ...string)) {
+			if m.used == nil || m.used.Memory == nil {
+				return
+			}
+			used := m.used.Memory
+			emit(float64(used.OwnFaults), "pgfault", "container")
+			emit(float64(used.OwnMajorFaults), "pgmajfault", "container")
+			emit(float64(used.Faults), "pgfault", "hierarchy")
+			emit(float64(used.MajorFaults), "pgmajfault", "hierarchy")
+		}}
 	event := func(name, help string, value func(*usage.MemoryEvents) uint64) family[measured] {
 		return family[measured]{name: name, help: help, counter: true, each: one(func(m measured) (float64, bool) {
 			if m.used == nil || m.used.Memory == nil || m.used.Memory.Events == nil {
@@ -115,7 +120,7 @@ func memoryFamilies() []family[measured] {
 	hits := gauge("failcnt", "Allocations that hit the memory limit.",
 		func(m *usage.Memory) uint64 { return m.LimitHits })
 	hits.counter = true
-	return []family[measured]{
+	return append(reclaimFamilies(), []family[measured]{
 		gauge("usage_bytes", "Memory in use, with page cache.", func(m *usage.Memory) uint64 { return m.Usage }),
 		gauge("working_set_bytes", "Memory in use without file pages that can be dropped first.",
 			func(m *usage.Memory) uint64 { return m.WorkingSet }),
@@ -138,6 +143,34 @@ func memoryFamilies() []family[measured] {
 			func(e *usage.MemoryEvents) uint64 { return e.Max }),
 		{name: "container_oom_events_total", help: "Processes of the container killed for lack of memory.", counter: true,
 			each: ofMemory(func(m *usage.Memory) uint64 { return m.OOMKills })},
+	}...)
+}
+
+// reclaimFamilies are metrics of pages that are written back or reclaimed. They are missing where the kernel has none.
+func reclaimFamilies() []family[measured] {
+	of := func(name, help string, counter bool, value func(*usage.Memory) usage.Known) family[measured] {
+		return family[measured]{name: name, help: help, counter: counter, each: one(func(m measured) (float64, bool) {
+			if m.used == nil || m.used.Memory == nil {
+				return 0, false
+			}
+			known := value(m.used.Memory)
+			return float64(known.N), known.OK
+		})}
+	}
+	return []family[measured]{
+		of("container_memory_file_dirty_bytes", "File pages to be written back, in bytes.", false,
+			func(m *usage.Memory) usage.Known { return m.Dirty }),
+		of("container_memory_file_writeback_bytes", "File pages that are being written back, in bytes.", false,
+			func(m *usage.Memory) usage.Known { return m.Writeback }),
+		of("container_memory_pgscan_total", "Pages that the kernel inspected to reclaim them; cgroup v2 only.", true,
+			func(m *usage.Memory) usage.Known { return m.Scanned }),
+		of("container_memory_pgsteal_total", "Pages that were reclaimed; cgroup v2 only.", true,
+			func(m *usage.Memory) usage.Known { return m.Stolen }),
+		of("container_memory_workingset_refault_file_total", "File pages that were needed soon after they were reclaimed.",
+			true, func(m *usage.Memory) usage.Known { return m.RefaultedFile }),
+		of("container_memory_workingset_refault_anon_total",
+			"Anonymous pages that were needed soon after they were reclaimed.",
+			true, func(m *usage.Memory) usage.Known { return m.RefaultedAnon }),
 	}
 }
 
@@ -236,6 +269,34 @@ func fileFamilies() []family[measured] {
 		device("writes_bytes_total", "Bytes written to the device.", func(d usage.Device) uint64 { return d.WrittenBytes }),
 		device("reads_total", "Reads from the device.", func(d usage.Device) uint64 { return d.Reads }),
 		device("writes_total", "Writes to the device.", func(d usage.Device) uint64 { return d.Writes }),
+	}
+}
+
+// costFamilies are metrics of devices for which the kernel has io.cost on.
+func costFamilies() []family[measured] {
+	of := func(name, help string, value func(*usage.Device) usage.Known) family[measured] {
+		return family[measured]{name: name, help: help, counter: true, label: "device",
+			each: func(m measured, emit func(float64, ...string)) {
+				if m.used == nil {
+					return
+				}
+				for i := range m.used.Devices {
+					d := &m.used.Devices[i]
+					if known := value(d); known.OK {
+						emit(float64(known.N)/1e6, m.device(d.Major, d.Minor))
+					}
+				}
+			}}
+	}
+	return []family[measured]{
+		of("container_fs_io_cost_usage_seconds_total", "Time of the device that was used, as io.cost estimates it.",
+			func(d *usage.Device) usage.Known { return d.Cost.Usage }),
+		of("container_fs_io_cost_wait_seconds_total", "Time for which io.cost held back what was to be read or written.",
+			func(d *usage.Device) usage.Known { return d.Cost.Wait }),
+		of("container_fs_io_cost_indebt_seconds_total", "Time for which the device was used beyond what io.cost allows.",
+			func(d *usage.Device) usage.Known { return d.Cost.Indebt }),
+		of("container_fs_io_cost_indelay_seconds_total", "Time for which io.cost delayed tasks to have the debt paid.",
+			func(d *usage.Device) usage.Known { return d.Cost.Indelay }),
 	}
 }
 

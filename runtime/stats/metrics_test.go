@@ -46,6 +46,22 @@ func TestMetricsHaveTheNamesAndLabelsOfDashboards(t *testing.T) {
 	golden(t, "resource.txt", []byte(timed))
 }
 
+// Only v1 distinguishes a cgroup from the cgroups below it. What its kernel does not have is missing.
+func TestFaultsOfV1HaveTwoScopes(t *testing.T) {
+	text := exposition(t, newStats(t, machine(t, "v1.txt"), false, &fakeRuntime{}, web("")).CadvisorMetrics())
+	for pattern, want := range map[string]bool{
+		`container_memory_failures_total\{container="app",failure_type="pgfault",.*scope="container"\} 1`:        true,
+		`container_memory_failures_total\{container="app",failure_type="pgfault",.*scope="hierarchy"\} 500`:      true,
+		`container_memory_failures_total\{container="app",failure_type="pgmajfault",.*scope="hierarchy"\} 5`:     true,
+		`container_memory_file_dirty_bytes\{container="app",.*\} 12288`:                                          true,
+		`container_(memory_(pgscan|pgsteal|events_high|events_max|workingset_refault_file)_total|fs_io_cost_).*`: false,
+	} {
+		if got := regexp.MustCompile(`(?m)^(` + pattern + `)$`).MatchString(text); got != want {
+			t.Errorf("%s is there: %v, want %v:\n%s", pattern, got, want, text)
+		}
+	}
+}
+
 // claiming is a pod with volumes by name, each of a claim of that name.
 func claiming(namespace, name string, claims ...string) Pod {
 	p := Pod{Manifest: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{

@@ -53,7 +53,10 @@ var known = func() map[string]string {
 		"nr_bursts", "burst_usec", "burst_time", "user", "system",
 		"anon", "file", "file_mapped", "kernel", "active_file", "inactive_file", "pgfault", "pgmajfault",
 		"total_rss", "total_cache", "total_mapped_file", "total_swap", "total_active_file", "total_inactive_file",
-		"total_pgfault", "total_pgmajfault", "max", "oom_kill",
+		"total_pgfault", "total_pgmajfault", "high", "max", "oom_kill",
+		"file_dirty", "file_writeback", "total_dirty", "total_writeback", "pgscan", "pgsteal",
+		"workingset_refault_file", "workingset_refault_anon",
+		"total_workingset_refault_file", "total_workingset_refault_anon",
 	} {
 		m[k] = k
 	}
@@ -118,12 +121,37 @@ func (m *Memory) stat(key string, n uint64) {
 		m.ActiveFile = n
 	case "inactive_file", "total_inactive_file":
 		m.InactiveFile = n
-	case "pgfault", "total_pgfault":
+	case "pgfault": // on v1 total_pgfault is behind it
+		m.OwnFaults, m.Faults = n, n
+	case "total_pgfault":
 		m.Faults = n
-	case "pgmajfault", "total_pgmajfault":
+	case "pgmajfault":
+		m.OwnMajorFaults, m.MajorFaults = n, n
+	case "total_pgmajfault":
 		m.MajorFaults = n
 	case "total_swap":
 		m.Swap = n
+	default:
+		m.reclaim(key, n)
+	}
+}
+
+// reclaim adds a line of memory.stat about pages that were written back or reclaimed. On v1 a total_ is behind the
+// cgroup's own.
+func (m *Memory) reclaim(key string, n uint64) {
+	switch key {
+	case "file_dirty", "total_dirty":
+		m.Dirty = Known{n, true}
+	case "file_writeback", "total_writeback":
+		m.Writeback = Known{n, true}
+	case "pgscan":
+		m.Scanned = Known{n, true}
+	case "pgsteal":
+		m.Stolen = Known{n, true}
+	case "workingset_refault_file", "total_workingset_refault_file":
+		m.RefaultedFile = Known{n, true}
+	case "workingset_refault_anon", "total_workingset_refault_anon":
+		m.RefaultedAnon = Known{n, true}
 	}
 }
 
@@ -197,7 +225,8 @@ func (c *Cgroup) device(id []byte) *Device {
 	return &c.Devices[len(c.Devices)-1]
 }
 
-// ioStat adds io.stat of cgroup v2: lines such as "8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0".
+// ioStat adds io.stat of cgroup v2: lines such as "8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0", with
+// cost.usage=5 and others behind them where io.cost is on.
 func (c *Cgroup) ioStat(data []byte) {
 	for len(data) > 0 {
 		var line []byte
@@ -209,8 +238,16 @@ func (c *Cgroup) ioStat(data []byte) {
 		}
 		for word := range bytes.FieldsSeq(rest) {
 			key, value, _ := bytes.Cut(word, []byte{'='})
-			n, _ := number(value)
+			n, ok := number(value)
 			switch string(key) {
+			case "cost.usage":
+				d.Cost.Usage = Known{n, ok}
+			case "cost.wait":
+				d.Cost.Wait = Known{n, ok}
+			case "cost.indebt":
+				d.Cost.Indebt = Known{n, ok}
+			case "cost.indelay":
+				d.Cost.Indelay = Known{n, ok}
 			case "rbytes":
 				d.ReadBytes = n
 			case "wbytes":

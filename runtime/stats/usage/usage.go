@@ -35,12 +35,25 @@ type Memory struct {
 	// RSS is anonymous memory.
 	RSS, Cache, Mapped, Kernel, ActiveFile, InactiveFile uint64
 	// Swap is 0 on a node without swap.
-	Swap                uint64
-	Faults, MajorFaults uint64
+	Swap uint64
+	// Faults and MajorFaults are page faults, with those of cgroups below. Own are without them on cgroup v1; v2 does not
+	// distinguish them, and they are the same there.
+	Faults, MajorFaults, OwnFaults, OwnMajorFaults uint64
+	// Dirty file pages are to be written back, Writeback ones are being written, in bytes.
+	Dirty, Writeback Known
+	// Scanned and Stolen count the pages that the kernel inspected to reclaim them, and that it reclaimed; v2 only.
+	// RefaultedFile and RefaultedAnon count the pages that were needed again soon after, since Linux 5.9.
+	Scanned, Stolen, RefaultedFile, RefaultedAnon Known
 	// LimitHits counts the allocations that hit the limit, and OOMKills the processes killed for lack of memory.
 	LimitHits, OOMKills uint64
 	// Events is nil on cgroup v1, and without WantDetails.
 	Events *MemoryEvents
+}
+
+// Known is a figure that not every kernel has.
+type Known struct {
+	N  uint64
+	OK bool
 }
 
 // MemoryEvents counts how often a cgroup of v2 was throttled above memory.high, and was about to go beyond memory.max,
@@ -51,6 +64,11 @@ type MemoryEvents struct{ High, Max uint64 }
 type Device struct {
 	Major, Minor                           uint64
 	ReadBytes, WrittenBytes, Reads, Writes uint64
+	// Cost is known where the kernel has io.cost on for the device: microseconds of the device that were used, waited
+	// for, in debt and delayed, as the controller estimates them.
+	Cost struct {
+		Usage, Wait, Indebt, Indelay Known
+	}
 }
 
 // Unlimited is a limit that is not set.
