@@ -351,6 +351,10 @@ func evictionMessage(t *journaletv1.ThresholdMet, u *journaletv1.PodUsage) strin
 	var out strings.Builder
 	fmt.Fprintf(&out, "The node was low on resource: %s. ", signal.Resource())
 	fmt.Fprintf(&out, "Threshold quantity: %s, available: %s. ", quantity, quantityOf(signal, t.GetAvailable(), false))
+	if r := u.GetOwnRequest(); r != nil {
+		fmt.Fprintf(&out, "Pod %s was using %s, request is %s, has larger consumption of %s. ", r.GetName(), r.GetUsed(),
+			r.GetRequest(), signal.Resource())
+	}
 	for _, c := range u.GetContainers() {
 		fmt.Fprintf(&out, "Container %s was using %s, request is %s, has larger consumption of %s. ", c.GetContainer(),
 			c.GetUsed(), c.GetRequest(), signal.Resource())

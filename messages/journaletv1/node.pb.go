@@ -1702,7 +1702,9 @@ type PodUsage struct {
 	// Processes of its containers.
 	Processes int64 `protobuf:"varint,7,opt,name=processes,proto3" json:"processes,omitempty"`
 	// Containers above their request of the resource that the first acting threshold is about.
-	Containers    []*ContainerExcess `protobuf:"bytes,8,rep,name=containers,proto3" json:"containers,omitempty"`
+	Containers []*ContainerExcess `protobuf:"bytes,8,rep,name=containers,proto3" json:"containers,omitempty"`
+	// Set if the pod requests memory in spec.resources, and memory is what the first acting threshold is about.
+	OwnRequest    *PodRequest `protobuf:"bytes,9,opt,name=own_request,json=ownRequest,proto3" json:"own_request,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1793,6 +1795,77 @@ func (x *PodUsage) GetContainers() []*ContainerExcess {
 	return nil
 }
 
+func (x *PodUsage) GetOwnRequest() *PodRequest {
+	if x != nil {
+		return x.OwnRequest
+	}
+	return nil
+}
+
+// PodRequest is what a pod with a request of its own uses, for its message, whether that is more or not.
+type PodRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// metadata.name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// A quantity.
+	Used string `protobuf:"bytes,2,opt,name=used,proto3" json:"used,omitempty"`
+	// A quantity.
+	Request       string `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodRequest) Reset() {
+	*x = PodRequest{}
+	mi := &file_journalet_v1_node_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodRequest) ProtoMessage() {}
+
+func (x *PodRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodRequest.ProtoReflect.Descriptor instead.
+func (*PodRequest) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *PodRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PodRequest) GetUsed() string {
+	if x != nil {
+		return x.Used
+	}
+	return ""
+}
+
+func (x *PodRequest) GetRequest() string {
+	if x != nil {
+		return x.Request
+	}
+	return ""
+}
+
 // ContainerExcess is a container above its request, for a pod's message.
 type ContainerExcess struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -1807,7 +1880,7 @@ type ContainerExcess struct {
 
 func (x *ContainerExcess) Reset() {
 	*x = ContainerExcess{}
-	mi := &file_journalet_v1_node_proto_msgTypes[18]
+	mi := &file_journalet_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +1892,7 @@ func (x *ContainerExcess) String() string {
 func (*ContainerExcess) ProtoMessage() {}
 
 func (x *ContainerExcess) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[18]
+	mi := &file_journalet_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +1905,7 @@ func (x *ContainerExcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerExcess.ProtoReflect.Descriptor instead.
 func (*ContainerExcess) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ContainerExcess) GetContainer() string {
@@ -1867,7 +1940,7 @@ type NodePressureDecided struct {
 
 func (x *NodePressureDecided) Reset() {
 	*x = NodePressureDecided{}
-	mi := &file_journalet_v1_node_proto_msgTypes[19]
+	mi := &file_journalet_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1879,7 +1952,7 @@ func (x *NodePressureDecided) String() string {
 func (*NodePressureDecided) ProtoMessage() {}
 
 func (x *NodePressureDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[19]
+	mi := &file_journalet_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1892,7 +1965,7 @@ func (x *NodePressureDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodePressureDecided.ProtoReflect.Descriptor instead.
 func (*NodePressureDecided) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *NodePressureDecided) GetConditions() []string {
@@ -1921,7 +1994,7 @@ type EvictionProgressed struct {
 
 func (x *EvictionProgressed) Reset() {
 	*x = EvictionProgressed{}
-	mi := &file_journalet_v1_node_proto_msgTypes[20]
+	mi := &file_journalet_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2006,7 @@ func (x *EvictionProgressed) String() string {
 func (*EvictionProgressed) ProtoMessage() {}
 
 func (x *EvictionProgressed) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[20]
+	mi := &file_journalet_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2019,7 @@ func (x *EvictionProgressed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvictionProgressed.ProtoReflect.Descriptor instead.
 func (*EvictionProgressed) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *EvictionProgressed) GetStage() EvictionStage {
@@ -1996,7 +2069,7 @@ type PodReclaimRequested struct {
 
 func (x *PodReclaimRequested) Reset() {
 	*x = PodReclaimRequested{}
-	mi := &file_journalet_v1_node_proto_msgTypes[21]
+	mi := &file_journalet_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2081,7 @@ func (x *PodReclaimRequested) String() string {
 func (*PodReclaimRequested) ProtoMessage() {}
 
 func (x *PodReclaimRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[21]
+	mi := &file_journalet_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2094,7 @@ func (x *PodReclaimRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodReclaimRequested.ProtoReflect.Descriptor instead.
 func (*PodReclaimRequested) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PodReclaimRequested) GetUid() string {
@@ -2048,7 +2121,7 @@ type PodReclaimed struct {
 
 func (x *PodReclaimed) Reset() {
 	*x = PodReclaimed{}
-	mi := &file_journalet_v1_node_proto_msgTypes[22]
+	mi := &file_journalet_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2060,7 +2133,7 @@ func (x *PodReclaimed) String() string {
 func (*PodReclaimed) ProtoMessage() {}
 
 func (x *PodReclaimed) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[22]
+	mi := &file_journalet_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2073,7 +2146,7 @@ func (x *PodReclaimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodReclaimed.ProtoReflect.Descriptor instead.
 func (*PodReclaimed) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PodReclaimed) GetUid() string {
@@ -2092,7 +2165,7 @@ type ImageReclaimRequested struct {
 
 func (x *ImageReclaimRequested) Reset() {
 	*x = ImageReclaimRequested{}
-	mi := &file_journalet_v1_node_proto_msgTypes[23]
+	mi := &file_journalet_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2104,7 +2177,7 @@ func (x *ImageReclaimRequested) String() string {
 func (*ImageReclaimRequested) ProtoMessage() {}
 
 func (x *ImageReclaimRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[23]
+	mi := &file_journalet_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2117,7 +2190,7 @@ func (x *ImageReclaimRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageReclaimRequested.ProtoReflect.Descriptor instead.
 func (*ImageReclaimRequested) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 // ImagesReclaimed reports that the removals of ImageReclaimRequested have ended.
@@ -2133,7 +2206,7 @@ type ImagesReclaimed struct {
 
 func (x *ImagesReclaimed) Reset() {
 	*x = ImagesReclaimed{}
-	mi := &file_journalet_v1_node_proto_msgTypes[24]
+	mi := &file_journalet_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2145,7 +2218,7 @@ func (x *ImagesReclaimed) String() string {
 func (*ImagesReclaimed) ProtoMessage() {}
 
 func (x *ImagesReclaimed) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[24]
+	mi := &file_journalet_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2158,7 +2231,7 @@ func (x *ImagesReclaimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImagesReclaimed.ProtoReflect.Descriptor instead.
 func (*ImagesReclaimed) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ImagesReclaimed) GetImages() uint32 {
@@ -2196,7 +2269,7 @@ type NodePressure struct {
 
 func (x *NodePressure) Reset() {
 	*x = NodePressure{}
-	mi := &file_journalet_v1_node_proto_msgTypes[25]
+	mi := &file_journalet_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2208,7 +2281,7 @@ func (x *NodePressure) String() string {
 func (*NodePressure) ProtoMessage() {}
 
 func (x *NodePressure) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[25]
+	mi := &file_journalet_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2221,7 +2294,7 @@ func (x *NodePressure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodePressure.ProtoReflect.Descriptor instead.
 func (*NodePressure) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *NodePressure) GetThresholds() []*ThresholdMet {
@@ -2356,7 +2429,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_journalet_v1_node_proto_msgTypes[26]
+	mi := &file_journalet_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2368,7 +2441,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[26]
+	mi := &file_journalet_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2381,7 +2454,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *NodeState) GetConfig() *AgentConfig {
@@ -2635,7 +2708,7 @@ type NodeRead struct {
 
 func (x *NodeRead) Reset() {
 	*x = NodeRead{}
-	mi := &file_journalet_v1_node_proto_msgTypes[27]
+	mi := &file_journalet_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2647,7 +2720,7 @@ func (x *NodeRead) String() string {
 func (*NodeRead) ProtoMessage() {}
 
 func (x *NodeRead) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[27]
+	mi := &file_journalet_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2660,7 +2733,7 @@ func (x *NodeRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRead.ProtoReflect.Descriptor instead.
 func (*NodeRead) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *NodeRead) GetRequestId() uint64 {
@@ -2696,7 +2769,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_journalet_v1_node_proto_msgTypes[28]
+	mi := &file_journalet_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2708,7 +2781,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[28]
+	mi := &file_journalet_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2721,7 +2794,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{28}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Reservation) GetDevices() []*ContainerDevices {
@@ -2769,7 +2842,7 @@ type ExclusiveRequests struct {
 
 func (x *ExclusiveRequests) Reset() {
 	*x = ExclusiveRequests{}
-	mi := &file_journalet_v1_node_proto_msgTypes[29]
+	mi := &file_journalet_v1_node_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2781,7 +2854,7 @@ func (x *ExclusiveRequests) String() string {
 func (*ExclusiveRequests) ProtoMessage() {}
 
 func (x *ExclusiveRequests) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[29]
+	mi := &file_journalet_v1_node_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2794,7 +2867,7 @@ func (x *ExclusiveRequests) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExclusiveRequests.ProtoReflect.Descriptor instead.
 func (*ExclusiveRequests) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{29}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExclusiveRequests) GetContainers() []*ExclusiveRequest {
@@ -2828,7 +2901,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_journalet_v1_node_proto_msgTypes[30]
+	mi := &file_journalet_v1_node_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2840,7 +2913,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[30]
+	mi := &file_journalet_v1_node_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2853,7 +2926,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{30}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Drain) GetRequest() *DrainRequested {
@@ -2936,7 +3009,7 @@ type WaitingResize struct {
 
 func (x *WaitingResize) Reset() {
 	*x = WaitingResize{}
-	mi := &file_journalet_v1_node_proto_msgTypes[31]
+	mi := &file_journalet_v1_node_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2948,7 +3021,7 @@ func (x *WaitingResize) String() string {
 func (*WaitingResize) ProtoMessage() {}
 
 func (x *WaitingResize) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[31]
+	mi := &file_journalet_v1_node_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2961,7 +3034,7 @@ func (x *WaitingResize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingResize.ProtoReflect.Descriptor instead.
 func (*WaitingResize) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{31}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WaitingResize) GetDigest() string {
@@ -3063,7 +3136,7 @@ type AdmittedPod struct {
 
 func (x *AdmittedPod) Reset() {
 	*x = AdmittedPod{}
-	mi := &file_journalet_v1_node_proto_msgTypes[32]
+	mi := &file_journalet_v1_node_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3075,7 +3148,7 @@ func (x *AdmittedPod) String() string {
 func (*AdmittedPod) ProtoMessage() {}
 
 func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[32]
+	mi := &file_journalet_v1_node_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3088,7 +3161,7 @@ func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmittedPod.ProtoReflect.Descriptor instead.
 func (*AdmittedPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{32}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AdmittedPod) GetFullName() string {
@@ -3188,7 +3261,7 @@ type UidClaims struct {
 
 func (x *UidClaims) Reset() {
 	*x = UidClaims{}
-	mi := &file_journalet_v1_node_proto_msgTypes[33]
+	mi := &file_journalet_v1_node_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3200,7 +3273,7 @@ func (x *UidClaims) String() string {
 func (*UidClaims) ProtoMessage() {}
 
 func (x *UidClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[33]
+	mi := &file_journalet_v1_node_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3213,7 +3286,7 @@ func (x *UidClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidClaims.ProtoReflect.Descriptor instead.
 func (*UidClaims) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{33}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *UidClaims) GetHolder() *UidRequested {
@@ -3240,7 +3313,7 @@ type WaitingPods struct {
 
 func (x *WaitingPods) Reset() {
 	*x = WaitingPods{}
-	mi := &file_journalet_v1_node_proto_msgTypes[34]
+	mi := &file_journalet_v1_node_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3252,7 +3325,7 @@ func (x *WaitingPods) String() string {
 func (*WaitingPods) ProtoMessage() {}
 
 func (x *WaitingPods) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[34]
+	mi := &file_journalet_v1_node_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3265,7 +3338,7 @@ func (x *WaitingPods) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingPods.ProtoReflect.Descriptor instead.
 func (*WaitingPods) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{34}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WaitingPods) GetRequests() []*AdmissionRequested {
@@ -3299,7 +3372,7 @@ type OomKillObserved struct {
 
 func (x *OomKillObserved) Reset() {
 	*x = OomKillObserved{}
-	mi := &file_journalet_v1_node_proto_msgTypes[35]
+	mi := &file_journalet_v1_node_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3311,7 +3384,7 @@ func (x *OomKillObserved) String() string {
 func (*OomKillObserved) ProtoMessage() {}
 
 func (x *OomKillObserved) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[35]
+	mi := &file_journalet_v1_node_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3324,7 +3397,7 @@ func (x *OomKillObserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OomKillObserved.ProtoReflect.Descriptor instead.
 func (*OomKillObserved) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{35}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *OomKillObserved) GetScope() OomScope {
@@ -3510,7 +3583,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"reclaiming\x18\n" +
 	" \x01(\bR\n" +
-	"reclaiming\"\xa4\x02\n" +
+	"reclaiming\"\xdf\x02\n" +
 	"\bPodUsage\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x12\x1f\n" +
@@ -3523,7 +3596,14 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\tprocesses\x18\a \x01(\x03R\tprocesses\x12=\n" +
 	"\n" +
 	"containers\x18\b \x03(\v2\x1d.journalet.v1.ContainerExcessR\n" +
-	"containers\"]\n" +
+	"containers\x129\n" +
+	"\vown_request\x18\t \x01(\v2\x18.journalet.v1.PodRequestR\n" +
+	"ownRequest\"N\n" +
+	"\n" +
+	"PodRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04used\x18\x02 \x01(\tR\x04used\x12\x18\n" +
+	"\arequest\x18\x03 \x01(\tR\arequest\"]\n" +
 	"\x0fContainerExcess\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x12\n" +
 	"\x04used\x18\x02 \x01(\tR\x04used\x12\x18\n" +
@@ -3760,7 +3840,7 @@ func file_journalet_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_journalet_v1_node_proto_goTypes = []any{
 	(QosClass)(0),                      // 0: journalet.v1.QosClass
 	(FilesystemLayout)(0),              // 1: journalet.v1.FilesystemLayout
@@ -3784,139 +3864,141 @@ var file_journalet_v1_node_proto_goTypes = []any{
 	(*PressureObserved)(nil),           // 19: journalet.v1.PressureObserved
 	(*ThresholdMet)(nil),               // 20: journalet.v1.ThresholdMet
 	(*PodUsage)(nil),                   // 21: journalet.v1.PodUsage
-	(*ContainerExcess)(nil),            // 22: journalet.v1.ContainerExcess
-	(*NodePressureDecided)(nil),        // 23: journalet.v1.NodePressureDecided
-	(*EvictionProgressed)(nil),         // 24: journalet.v1.EvictionProgressed
-	(*PodReclaimRequested)(nil),        // 25: journalet.v1.PodReclaimRequested
-	(*PodReclaimed)(nil),               // 26: journalet.v1.PodReclaimed
-	(*ImageReclaimRequested)(nil),      // 27: journalet.v1.ImageReclaimRequested
-	(*ImagesReclaimed)(nil),            // 28: journalet.v1.ImagesReclaimed
-	(*NodePressure)(nil),               // 29: journalet.v1.NodePressure
-	(*NodeState)(nil),                  // 30: journalet.v1.NodeState
-	(*NodeRead)(nil),                   // 31: journalet.v1.NodeRead
-	(*Reservation)(nil),                // 32: journalet.v1.Reservation
-	(*ExclusiveRequests)(nil),          // 33: journalet.v1.ExclusiveRequests
-	(*Drain)(nil),                      // 34: journalet.v1.Drain
-	(*WaitingResize)(nil),              // 35: journalet.v1.WaitingResize
-	(*AdmittedPod)(nil),                // 36: journalet.v1.AdmittedPod
-	(*UidClaims)(nil),                  // 37: journalet.v1.UidClaims
-	(*WaitingPods)(nil),                // 38: journalet.v1.WaitingPods
-	(*OomKillObserved)(nil),            // 39: journalet.v1.OomKillObserved
-	nil,                                // 40: journalet.v1.NodeState.PodsEntry
-	nil,                                // 41: journalet.v1.NodeState.NamesEntry
-	nil,                                // 42: journalet.v1.NodeState.WaitingEntry
-	nil,                                // 43: journalet.v1.NodeState.HostPortsEntry
-	nil,                                // 44: journalet.v1.NodeState.WaitsForEntry
-	nil,                                // 45: journalet.v1.NodeState.ResizesEntry
-	nil,                                // 46: journalet.v1.NodeState.UidsEntry
-	nil,                                // 47: journalet.v1.NodeState.FoundUserNamespacesEntry
-	nil,                                // 48: journalet.v1.NodeState.DevicesEntry
-	nil,                                // 49: journalet.v1.NodeState.DeviceWaitsEntry
-	nil,                                // 50: journalet.v1.NodeState.ExclusiveRequestsEntry
-	nil,                                // 51: journalet.v1.NodeState.ReservationsEntry
-	nil,                                // 52: journalet.v1.NodeState.KubeletPodsEntry
-	nil,                                // 53: journalet.v1.NodeState.NodeReadsEntry
-	nil,                                // 54: journalet.v1.AdmittedPod.UnhealthyDevicesEntry
-	(*DeviceDemand)(nil),               // 55: journalet.v1.DeviceDemand
-	(*HugePages)(nil),                  // 56: journalet.v1.HugePages
-	(*UserNamespace)(nil),              // 57: journalet.v1.UserNamespace
-	(*ContainerDevices)(nil),           // 58: journalet.v1.ContainerDevices
-	(*ExclusiveContainer)(nil),         // 59: journalet.v1.ExclusiveContainer
-	(*durationpb.Duration)(nil),        // 60: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),      // 61: google.protobuf.Timestamp
-	(*AgentConfig)(nil),                // 62: journalet.v1.AgentConfig
-	(*Timers)(nil),                     // 63: journalet.v1.Timers
-	(*NodeObserved)(nil),               // 64: journalet.v1.NodeObserved
-	(*ExclusiveRequest)(nil),           // 65: journalet.v1.ExclusiveRequest
-	(*DrainRequested)(nil),             // 66: journalet.v1.DrainRequested
-	(*UidRequested)(nil),               // 67: journalet.v1.UidRequested
-	(*DeviceResource)(nil),             // 68: journalet.v1.DeviceResource
-	(*DeviceWait)(nil),                 // 69: journalet.v1.DeviceWait
-	(*KubeletPod)(nil),                 // 70: journalet.v1.KubeletPod
-	(*UnhealthyDevices)(nil),           // 71: journalet.v1.UnhealthyDevices
+	(*PodRequest)(nil),                 // 22: journalet.v1.PodRequest
+	(*ContainerExcess)(nil),            // 23: journalet.v1.ContainerExcess
+	(*NodePressureDecided)(nil),        // 24: journalet.v1.NodePressureDecided
+	(*EvictionProgressed)(nil),         // 25: journalet.v1.EvictionProgressed
+	(*PodReclaimRequested)(nil),        // 26: journalet.v1.PodReclaimRequested
+	(*PodReclaimed)(nil),               // 27: journalet.v1.PodReclaimed
+	(*ImageReclaimRequested)(nil),      // 28: journalet.v1.ImageReclaimRequested
+	(*ImagesReclaimed)(nil),            // 29: journalet.v1.ImagesReclaimed
+	(*NodePressure)(nil),               // 30: journalet.v1.NodePressure
+	(*NodeState)(nil),                  // 31: journalet.v1.NodeState
+	(*NodeRead)(nil),                   // 32: journalet.v1.NodeRead
+	(*Reservation)(nil),                // 33: journalet.v1.Reservation
+	(*ExclusiveRequests)(nil),          // 34: journalet.v1.ExclusiveRequests
+	(*Drain)(nil),                      // 35: journalet.v1.Drain
+	(*WaitingResize)(nil),              // 36: journalet.v1.WaitingResize
+	(*AdmittedPod)(nil),                // 37: journalet.v1.AdmittedPod
+	(*UidClaims)(nil),                  // 38: journalet.v1.UidClaims
+	(*WaitingPods)(nil),                // 39: journalet.v1.WaitingPods
+	(*OomKillObserved)(nil),            // 40: journalet.v1.OomKillObserved
+	nil,                                // 41: journalet.v1.NodeState.PodsEntry
+	nil,                                // 42: journalet.v1.NodeState.NamesEntry
+	nil,                                // 43: journalet.v1.NodeState.WaitingEntry
+	nil,                                // 44: journalet.v1.NodeState.HostPortsEntry
+	nil,                                // 45: journalet.v1.NodeState.WaitsForEntry
+	nil,                                // 46: journalet.v1.NodeState.ResizesEntry
+	nil,                                // 47: journalet.v1.NodeState.UidsEntry
+	nil,                                // 48: journalet.v1.NodeState.FoundUserNamespacesEntry
+	nil,                                // 49: journalet.v1.NodeState.DevicesEntry
+	nil,                                // 50: journalet.v1.NodeState.DeviceWaitsEntry
+	nil,                                // 51: journalet.v1.NodeState.ExclusiveRequestsEntry
+	nil,                                // 52: journalet.v1.NodeState.ReservationsEntry
+	nil,                                // 53: journalet.v1.NodeState.KubeletPodsEntry
+	nil,                                // 54: journalet.v1.NodeState.NodeReadsEntry
+	nil,                                // 55: journalet.v1.AdmittedPod.UnhealthyDevicesEntry
+	(*DeviceDemand)(nil),               // 56: journalet.v1.DeviceDemand
+	(*HugePages)(nil),                  // 57: journalet.v1.HugePages
+	(*UserNamespace)(nil),              // 58: journalet.v1.UserNamespace
+	(*ContainerDevices)(nil),           // 59: journalet.v1.ContainerDevices
+	(*ExclusiveContainer)(nil),         // 60: journalet.v1.ExclusiveContainer
+	(*durationpb.Duration)(nil),        // 61: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),      // 62: google.protobuf.Timestamp
+	(*AgentConfig)(nil),                // 63: journalet.v1.AgentConfig
+	(*Timers)(nil),                     // 64: journalet.v1.Timers
+	(*NodeObserved)(nil),               // 65: journalet.v1.NodeObserved
+	(*ExclusiveRequest)(nil),           // 66: journalet.v1.ExclusiveRequest
+	(*DrainRequested)(nil),             // 67: journalet.v1.DrainRequested
+	(*UidRequested)(nil),               // 68: journalet.v1.UidRequested
+	(*DeviceResource)(nil),             // 69: journalet.v1.DeviceResource
+	(*DeviceWait)(nil),                 // 70: journalet.v1.DeviceWait
+	(*KubeletPod)(nil),                 // 71: journalet.v1.KubeletPod
+	(*UnhealthyDevices)(nil),           // 72: journalet.v1.UnhealthyDevices
 }
 var file_journalet_v1_node_proto_depIdxs = []int32{
 	5,  // 0: journalet.v1.AdmissionRequested.demand:type_name -> journalet.v1.PodDemand
 	0,  // 1: journalet.v1.AdmissionRequested.qos:type_name -> journalet.v1.QosClass
-	55, // 2: journalet.v1.AdmissionRequested.devices:type_name -> journalet.v1.DeviceDemand
-	56, // 3: journalet.v1.PodDemand.huge_pages:type_name -> journalet.v1.HugePages
-	57, // 4: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
-	58, // 5: journalet.v1.AdmissionDecided.devices:type_name -> journalet.v1.ContainerDevices
-	59, // 6: journalet.v1.AdmissionDecided.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	58, // 7: journalet.v1.AdmissionPendingPreemption.devices:type_name -> journalet.v1.ContainerDevices
-	59, // 8: journalet.v1.AdmissionPendingPreemption.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	57, // 9: journalet.v1.AdmissionPendingPreemption.user_namespace:type_name -> journalet.v1.UserNamespace
-	60, // 10: journalet.v1.OrphanConfirmed.grace:type_name -> google.protobuf.Duration
-	60, // 11: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
-	22, // 12: journalet.v1.PodEvictionDecided.containers:type_name -> journalet.v1.ContainerExcess
+	56, // 2: journalet.v1.AdmissionRequested.devices:type_name -> journalet.v1.DeviceDemand
+	57, // 3: journalet.v1.PodDemand.huge_pages:type_name -> journalet.v1.HugePages
+	58, // 4: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
+	59, // 5: journalet.v1.AdmissionDecided.devices:type_name -> journalet.v1.ContainerDevices
+	60, // 6: journalet.v1.AdmissionDecided.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	59, // 7: journalet.v1.AdmissionPendingPreemption.devices:type_name -> journalet.v1.ContainerDevices
+	60, // 8: journalet.v1.AdmissionPendingPreemption.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	58, // 9: journalet.v1.AdmissionPendingPreemption.user_namespace:type_name -> journalet.v1.UserNamespace
+	61, // 10: journalet.v1.OrphanConfirmed.grace:type_name -> google.protobuf.Duration
+	61, // 11: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
+	23, // 12: journalet.v1.PodEvictionDecided.containers:type_name -> journalet.v1.ContainerExcess
 	20, // 13: journalet.v1.PressureObserved.thresholds:type_name -> journalet.v1.ThresholdMet
 	21, // 14: journalet.v1.PressureObserved.pods:type_name -> journalet.v1.PodUsage
 	1,  // 15: journalet.v1.PressureObserved.layout:type_name -> journalet.v1.FilesystemLayout
-	61, // 16: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
-	61, // 17: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
-	22, // 18: journalet.v1.PodUsage.containers:type_name -> journalet.v1.ContainerExcess
-	2,  // 19: journalet.v1.EvictionProgressed.stage:type_name -> journalet.v1.EvictionStage
-	20, // 20: journalet.v1.NodePressure.thresholds:type_name -> journalet.v1.ThresholdMet
-	2,  // 21: journalet.v1.NodePressure.stage:type_name -> journalet.v1.EvictionStage
-	62, // 22: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
-	40, // 23: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
-	41, // 24: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
-	42, // 25: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
-	43, // 26: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
-	5,  // 27: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
-	44, // 28: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
-	45, // 29: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
-	46, // 30: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
-	4,  // 31: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
-	47, // 32: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
-	34, // 33: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
-	34, // 34: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
-	63, // 35: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
-	64, // 36: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
-	29, // 37: journalet.v1.NodeState.pressure:type_name -> journalet.v1.NodePressure
-	48, // 38: journalet.v1.NodeState.devices:type_name -> journalet.v1.NodeState.DevicesEntry
-	49, // 39: journalet.v1.NodeState.device_waits:type_name -> journalet.v1.NodeState.DeviceWaitsEntry
-	50, // 40: journalet.v1.NodeState.exclusive_requests:type_name -> journalet.v1.NodeState.ExclusiveRequestsEntry
-	51, // 41: journalet.v1.NodeState.reservations:type_name -> journalet.v1.NodeState.ReservationsEntry
-	52, // 42: journalet.v1.NodeState.kubelet_pods:type_name -> journalet.v1.NodeState.KubeletPodsEntry
-	53, // 43: journalet.v1.NodeState.node_reads:type_name -> journalet.v1.NodeState.NodeReadsEntry
-	58, // 44: journalet.v1.Reservation.devices:type_name -> journalet.v1.ContainerDevices
-	59, // 45: journalet.v1.Reservation.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	57, // 46: journalet.v1.Reservation.user_namespace:type_name -> journalet.v1.UserNamespace
-	65, // 47: journalet.v1.ExclusiveRequests.containers:type_name -> journalet.v1.ExclusiveRequest
-	66, // 48: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
-	61, // 49: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	5,  // 50: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
-	61, // 51: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
-	33, // 52: journalet.v1.WaitingResize.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
-	5,  // 53: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
-	0,  // 54: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
-	57, // 55: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
-	58, // 56: journalet.v1.AdmittedPod.devices:type_name -> journalet.v1.ContainerDevices
-	54, // 57: journalet.v1.AdmittedPod.unhealthy_devices:type_name -> journalet.v1.AdmittedPod.UnhealthyDevicesEntry
-	59, // 58: journalet.v1.AdmittedPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	33, // 59: journalet.v1.AdmittedPod.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
-	67, // 60: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
-	67, // 61: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
-	4,  // 62: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
-	3,  // 63: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
-	36, // 64: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	38, // 65: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	35, // 66: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
-	37, // 67: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
-	57, // 68: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	68, // 69: journalet.v1.NodeState.DevicesEntry.value:type_name -> journalet.v1.DeviceResource
-	69, // 70: journalet.v1.NodeState.DeviceWaitsEntry.value:type_name -> journalet.v1.DeviceWait
-	33, // 71: journalet.v1.NodeState.ExclusiveRequestsEntry.value:type_name -> journalet.v1.ExclusiveRequests
-	32, // 72: journalet.v1.NodeState.ReservationsEntry.value:type_name -> journalet.v1.Reservation
-	70, // 73: journalet.v1.NodeState.KubeletPodsEntry.value:type_name -> journalet.v1.KubeletPod
-	31, // 74: journalet.v1.NodeState.NodeReadsEntry.value:type_name -> journalet.v1.NodeRead
-	71, // 75: journalet.v1.AdmittedPod.UnhealthyDevicesEntry.value:type_name -> journalet.v1.UnhealthyDevices
-	76, // [76:76] is the sub-list for method output_type
-	76, // [76:76] is the sub-list for method input_type
-	76, // [76:76] is the sub-list for extension type_name
-	76, // [76:76] is the sub-list for extension extendee
-	0,  // [0:76] is the sub-list for field type_name
+	62, // 16: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
+	62, // 17: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
+	23, // 18: journalet.v1.PodUsage.containers:type_name -> journalet.v1.ContainerExcess
+	22, // 19: journalet.v1.PodUsage.own_request:type_name -> journalet.v1.PodRequest
+	2,  // 20: journalet.v1.EvictionProgressed.stage:type_name -> journalet.v1.EvictionStage
+	20, // 21: journalet.v1.NodePressure.thresholds:type_name -> journalet.v1.ThresholdMet
+	2,  // 22: journalet.v1.NodePressure.stage:type_name -> journalet.v1.EvictionStage
+	63, // 23: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
+	41, // 24: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
+	42, // 25: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
+	43, // 26: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
+	44, // 27: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
+	5,  // 28: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
+	45, // 29: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
+	46, // 30: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
+	47, // 31: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
+	4,  // 32: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
+	48, // 33: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
+	35, // 34: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
+	35, // 35: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
+	64, // 36: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
+	65, // 37: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
+	30, // 38: journalet.v1.NodeState.pressure:type_name -> journalet.v1.NodePressure
+	49, // 39: journalet.v1.NodeState.devices:type_name -> journalet.v1.NodeState.DevicesEntry
+	50, // 40: journalet.v1.NodeState.device_waits:type_name -> journalet.v1.NodeState.DeviceWaitsEntry
+	51, // 41: journalet.v1.NodeState.exclusive_requests:type_name -> journalet.v1.NodeState.ExclusiveRequestsEntry
+	52, // 42: journalet.v1.NodeState.reservations:type_name -> journalet.v1.NodeState.ReservationsEntry
+	53, // 43: journalet.v1.NodeState.kubelet_pods:type_name -> journalet.v1.NodeState.KubeletPodsEntry
+	54, // 44: journalet.v1.NodeState.node_reads:type_name -> journalet.v1.NodeState.NodeReadsEntry
+	59, // 45: journalet.v1.Reservation.devices:type_name -> journalet.v1.ContainerDevices
+	60, // 46: journalet.v1.Reservation.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	58, // 47: journalet.v1.Reservation.user_namespace:type_name -> journalet.v1.UserNamespace
+	66, // 48: journalet.v1.ExclusiveRequests.containers:type_name -> journalet.v1.ExclusiveRequest
+	67, // 49: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
+	62, // 50: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	5,  // 51: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
+	62, // 52: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
+	34, // 53: journalet.v1.WaitingResize.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
+	5,  // 54: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
+	0,  // 55: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
+	58, // 56: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
+	59, // 57: journalet.v1.AdmittedPod.devices:type_name -> journalet.v1.ContainerDevices
+	55, // 58: journalet.v1.AdmittedPod.unhealthy_devices:type_name -> journalet.v1.AdmittedPod.UnhealthyDevicesEntry
+	60, // 59: journalet.v1.AdmittedPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	34, // 60: journalet.v1.AdmittedPod.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
+	68, // 61: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
+	68, // 62: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
+	4,  // 63: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
+	3,  // 64: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
+	37, // 65: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	39, // 66: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	36, // 67: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
+	38, // 68: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	58, // 69: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	69, // 70: journalet.v1.NodeState.DevicesEntry.value:type_name -> journalet.v1.DeviceResource
+	70, // 71: journalet.v1.NodeState.DeviceWaitsEntry.value:type_name -> journalet.v1.DeviceWait
+	34, // 72: journalet.v1.NodeState.ExclusiveRequestsEntry.value:type_name -> journalet.v1.ExclusiveRequests
+	33, // 73: journalet.v1.NodeState.ReservationsEntry.value:type_name -> journalet.v1.Reservation
+	71, // 74: journalet.v1.NodeState.KubeletPodsEntry.value:type_name -> journalet.v1.KubeletPod
+	32, // 75: journalet.v1.NodeState.NodeReadsEntry.value:type_name -> journalet.v1.NodeRead
+	72, // 76: journalet.v1.AdmittedPod.UnhealthyDevicesEntry.value:type_name -> journalet.v1.UnhealthyDevices
+	77, // [77:77] is the sub-list for method output_type
+	77, // [77:77] is the sub-list for method input_type
+	77, // [77:77] is the sub-list for extension type_name
+	77, // [77:77] is the sub-list for extension extendee
+	0,  // [0:77] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_node_proto_init() }
@@ -3935,7 +4017,7 @@ func file_journalet_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_node_proto_rawDesc), len(file_journalet_v1_node_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   51,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -62,7 +62,22 @@ func usageOf(p *api.PodStats, m *corev1.Pod, signal pressure.Signal) *journaletv
 		u.LocalBytes = max(u.LocalBytes, value(all.UsedBytes)-u.LayerBytes)
 		u.LocalInodes = max(u.LocalInodes, value(all.InodesUsed)-u.LayerInodes)
 	}
+	u.OwnRequest = ownRequest(p, m, signal)
 	return u
+}
+
+// ownRequest returns what a pod requests by spec.resources and uses of memory, for its message; nil without such a
+// request, or for another signal. The kubelet names a pod that uses less, too (evictionMessage).
+func ownRequest(p *api.PodStats, m *corev1.Pod, signal pressure.Signal) *journaletv1.PodRequest {
+	if signal.Resource() != corev1.ResourceMemory || m.Spec.Resources == nil || p.Memory == nil {
+		return nil
+	}
+	request, ok := m.Spec.Resources.Requests[corev1.ResourceMemory]
+	if !ok {
+		return nil
+	}
+	used := resource.NewQuantity(value(p.Memory.WorkingSetBytes), resource.BinarySI)
+	return &journaletv1.PodRequest{Name: m.Name, Used: used.String(), Request: request.String()}
 }
 
 func value(n *uint64) int64 {

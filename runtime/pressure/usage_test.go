@@ -79,3 +79,36 @@ func TestContainersAboveTheirRequests(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// A pod that requests memory itself is named also below it; one with a request of CPU only, or with limits, is not.
+func TestPodsWithARequestOfTheirOwnAreNamed(t *testing.T) {
+	list := func(name corev1.ResourceName) corev1.ResourceList {
+		return corev1.ResourceList{name: resource.MustParse("3Ki")}
+	}
+	used := uint64(2048)
+	s := &api.Summary{Pods: []api.PodStats{{
+		PodRef: api.PodReference{UID: "u"}, Memory: &api.MemoryStats{WorkingSetBytes: &used},
+	}}}
+	for _, c := range []struct {
+		signal pressure.Signal
+		own    *corev1.ResourceRequirements
+		want   string
+	}{
+		{pressure.MemoryAvailable, &corev1.ResourceRequirements{Requests: list(corev1.ResourceMemory)}, "web 2Ki of 3Ki"},
+		{pressure.NodeFsAvailable, &corev1.ResourceRequirements{Requests: list(corev1.ResourceMemory)}, ""},
+		{pressure.MemoryAvailable, &corev1.ResourceRequirements{Requests: list(corev1.ResourceCPU)}, ""},
+		{pressure.MemoryAvailable, &corev1.ResourceRequirements{Limits: list(corev1.ResourceMemory)}, ""},
+		{pressure.MemoryAvailable, nil, ""},
+	} {
+		m := &corev1.Pod{Spec: corev1.PodSpec{Resources: c.own}}
+		m.Name = "web"
+		got := ""
+		all := UsageOf(s, c.signal, func(string) *corev1.Pod { return m })
+		if r := all[0].GetOwnRequest(); r != nil {
+			got = r.GetName() + " " + r.GetUsed() + " of " + r.GetRequest()
+		}
+		if got != c.want {
+			t.Errorf("%s, %v: %q, want %q", c.signal, c.own, got, c.want)
+		}
+	}
+}

@@ -29,7 +29,8 @@ var layouts = map[string]journaletv1.FilesystemLayout{
 // pressure records which thresholds are met and what pods use: "pressure [layout=one|own|split] [earlier]", where an
 // earlier one was measured before the last request. A threshold is a line as "met <signal> <threshold> <available>
 // [soft] [waits]", where one that waits does not act, a pod one as "pod <name> [memory=<bytes>] [local=<bytes>]
-// [layer=<bytes>] [processes=<n>] [over=<container>:<used>:<request>]".
+// [layer=<bytes>] [processes=<n>] [own=<used>:<request>]
+// [over=<container>:<used>:<request>]".
 func (s *Scenario) pressure(d *datadriven.TestData) (string, error) {
 	o := &journaletv1.PressureObserved{Layout: layouts[arg(d, "layout", "one")]}
 	if !d.HasArg("earlier") {
@@ -70,6 +71,11 @@ func (s *Scenario) usage(words []string) (*journaletv1.PodUsage, error) {
 			u.Containers = append(u.Containers, &journaletv1.ContainerExcess{
 				Container: parts[0], Used: parts[1], Request: parts[2],
 			})
+			continue
+		}
+		if key == "own" {
+			used, request, _ := strings.Cut(value, ":")
+			u.OwnRequest = &journaletv1.PodRequest{Name: words[0], Used: used, Request: request}
 			continue
 		}
 		q, err := resource.ParseQuantity(value)

@@ -132,7 +132,7 @@ var fields = map[action][]string{
 		"PodOfPull.namespace",
 	},
 	podName: {
-		"AdmissionRequested.name", "CleanPod.name", "PodObserved.pod_name", "PodRef.name",
+		"AdmissionRequested.name", "CleanPod.name", "PodObserved.pod_name", "PodRef.name", "PodRequest.name",
 		"ApiDeleteRequested.name", "ObjectsSet.pod_name",
 	},
 	fullName: {
@@ -243,6 +243,7 @@ var fields = map[action][]string{
 		"RuntimeConfig.pod_cidr", "UpdateRuntimeConfig.pod_cidr", "NodeIPs.external", "NodeIPs.internal",
 		"NodeObserved.failure",
 		"NodeTaint.key", "NodeTaint.value", "ContainerExcess.request", "ContainerExcess.used", "ThresholdMet.quantity",
+		"PodRequest.request", "PodRequest.used",
 		"OomKillObserved.process",
 		"ClaimDevice.cdi_devices", "ClaimDeviceHealth.message",
 		"ClaimOutcome.boot_id", "ClaimOutcome.message", "StartContainer.claim_devices",
