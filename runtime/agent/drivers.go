@@ -160,7 +160,10 @@ func (a *agent) newVolumes() (*volume.Driver, error) {
 		RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
 		AllocatableMemory: a.facts.AllocatableMemory(), Allocatable: a.allocatable,
 		Prepare: func(pod *corev1.Pod, volume, dir string) { storage.Prepare(pod, volume, dir, a.log) },
-		BootID:  a.facts.BootID, Log: a.log, Observe: a.metrics.StorageOperation,
+		BootID:  a.facts.BootID, Log: a.log,
+		Observe: func(plugin, operation string, took time.Duration, err error) {
+			a.metrics.StorageOperation(plugin, operation, false, took, err)
+		},
 	}), nil
 }
 

@@ -80,7 +80,7 @@ func (s *setUp) expandOnline(ctx context.Context, o Objects, f refreshed) (err e
 	defer release()
 	began := time.Now()
 	size, err := s.expand(ctx, had)
-	s.observe(ctx, s.src.key.driver, opExpand, began, err)
+	s.observe(ctx, opExpand, began, err)
 	if err != nil {
 		return err
 	}

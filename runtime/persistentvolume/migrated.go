@@ -51,7 +51,7 @@ func ofMigrated(pod *corev1.Pod, vol *corev1.Volume) (*source, error) {
 		pv.Spec.CSI.VolumeAttributes[storagePolicyAttribute] = policy
 	}
 	// The name of a directory, as the kubelet has it: one of Azure is a path of the cloud.
-	s := &source{dir: strings.ReplaceAll(pv.Name, "/", "~"), readOnly: pv.Spec.CSI.ReadOnly}
+	s := &source{dir: strings.ReplaceAll(pv.Name, "/", "~"), readOnly: pv.Spec.CSI.ReadOnly, migrated: true}
 	return s.ofDriver(pv), nil
 }
 

@@ -88,7 +88,7 @@ func TestInlineVolumesOfCloudsAreThoseOfTheirDrivers(t *testing.T) {
 		if s.key.driver != want.driver || s.handle != want.handle || s.dir != want.dir {
 			t.Errorf("%s: driver %q, handle %q, directory %q", kind, s.key.driver, s.handle, s.dir)
 		}
-		if s.inline || s.block || !s.attached() || s.claim != nil {
+		if !s.migrated || s.inline || s.block || !s.attached() || s.claim != nil {
 			t.Errorf("%s: inline %v, block %v, attached %v", kind, s.inline, s.block, s.attached())
 		}
 		if got := DriverOf(vol); got != want.driver {
@@ -173,7 +173,7 @@ func TestAPersistentVolumeOfACloudIsItsDrivers(t *testing.T) {
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "a"}}}
 	s, err := resolved(t, c, vol)
 	if must.OK(t, err); s.key != (key{ebs, "vol-0123456789abcdef0"}) || s.dir != "pv-a" || s.fsType != "ext4" ||
-		!s.attached() || s.claim == nil {
+		!s.attached() || s.claim == nil || !s.migrated {
 		t.Errorf("%+v", s)
 	}
 	if !reflect.DeepEqual(pv, before) {

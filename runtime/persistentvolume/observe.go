@@ -34,10 +34,22 @@ func either(block bool, device, files operation) operation {
 
 // observe reports an operation on a volume of a driver. What the agent's end or the requester has cut short is none.
 // The driver has registered once: each new name adds a time series for good.
-func (v *Volumes) observe(ctx context.Context, driver string, what operation, began time.Time, err error) {
+func (v *Volumes) observe(
+	ctx context.Context, driver string, what operation, migrated bool, began time.Time, err error,
+) {
 	if v.opts.Observe != nil && ctx.Err() == nil {
-		v.opts.Observe(PluginName(driver), string(what), time.Since(began), err)
+		v.opts.Observe(PluginName(driver), string(what), migrated, time.Since(began), err)
 	}
+}
+
+// observeOf is observe for an operation on the volume of a record.
+func (v *Volumes) observeOf(ctx context.Context, r *record, device, files operation, began time.Time, err error) {
+	v.observe(ctx, r.Driver, either(r.Block == "true", device, files), r.Migrated == "true", began, err)
+}
+
+// observe reports an operation on the volume that is set up.
+func (s *setUp) observe(ctx context.Context, what operation, began time.Time, err error) {
+	s.Volumes.observe(ctx, s.src.key.driver, what, s.src.migrated, began, err)
 }
 
 // PluginName returns the kubelet's name of a volume's plugin, by the name of its CSI driver, or of the directory of its

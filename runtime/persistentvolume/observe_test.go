@@ -19,8 +19,11 @@ import (
 // operations has what was observed, as "plugin operation", with "failed" if it did.
 func (r *rig) operations() func() []string {
 	var all []string
-	r.opts.Observe = func(plugin, operation string, _ time.Duration, err error) {
+	r.opts.Observe = func(plugin, operation string, migrated bool, _ time.Duration, err error) {
 		entry := plugin + " " + operation
+		if migrated {
+			entry += " migrated"
+		}
 		if err != nil {
 			entry += " failed"
 		}
@@ -83,6 +86,37 @@ func TestOperationsOnVolumesAreObserved(t *testing.T) {
 	}
 	if got, want := observed(), []string{"kubernetes.io/host-path volume_mount"}; !slices.Equal(got, want) {
 		t.Errorf("hostPath: %v, want %v", got, want)
+	}
+}
+
+// Whatever is done with a volume that the driver has taken over says so, also after a restart.
+func TestOperationsOnMigratedVolumesAreObservedAsSuch(t *testing.T) {
+	const disk = "kubernetes.io/csi:" + ebs
+	r := newRig(t, fakecsi.Stage)
+	must.OK(t, r.drivers.Register(t.Context(), ebs, r.socket))
+	observed := r.operations()
+	r.fake.Before = func(_ context.Context, rpc string, _ any) error {
+		return map[string]error{"NodeStageVolume": fakecsi.ErrNothingDone, "NodeUnpublishVolume": fakecsi.ErrNothingDone,
+			"NodeUnstageVolume": status.Error(codes.Internal, "busy"),
+			"NodePublishVolume": status.Error(codes.Internal, "no")}[rpc]
+	}
+	old := r.claimed("old")
+	r.volumes["pv-old"].Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{
+		AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-0123456789abcdef0"}}
+	if err := r.setUp(r.pod("u1", old)); err == nil {
+		t.Error("set up, although the driver has refused")
+	}
+	if got, want := observed(), []string{disk + " volume_mount migrated failed"}; !slices.Equal(got, want) {
+		t.Errorf("set-up: %v, want %v", got, want)
+	}
+	r.restart("boot-1")
+	must.OK(t, r.drivers.Register(t.Context(), ebs, r.socket))
+	observed = r.operations()
+	_, err := r.TearDown(t.Context(), "u1")
+	must.OK(t, err)
+	want := []string{disk + " volume_unmount migrated", disk + " unmount_device migrated failed"}
+	if got := observed(); !slices.Equal(got, want) {
+		t.Errorf("tear-down: %v, want %v", got, want)
 	}
 }
 

@@ -50,7 +50,7 @@ func (s *setUp) own(ctx context.Context, target string) error {
 	began, p := time.Now(), s.watchOwnership(target)
 	err = chown(ctx, root, gid, &p.files)
 	p.stop()
-	s.observe(ctx, s.src.key.driver, opOwn, began, err)
+	s.observe(ctx, opOwn, began, err)
 	return err
 }
 

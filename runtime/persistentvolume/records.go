@@ -65,6 +65,9 @@ type record struct {
 	Mounted string `json:"mounted,omitempty"`
 	// Block is "true" if the target is a block device and no directory.
 	Block string `json:"block,omitempty"`
+	// Migrated is "true" if the volume is of a kind of clouds that the driver has taken over; empty also in the record of
+	// an older version.
+	Migrated string `json:"migrated,omitempty"`
 	// HostPath is the path of a hostPath PersistentVolume: nothing is mounted for it.
 	HostPath string `json:"hostPath,omitempty"`
 	// HostPathType is its type; empty: nothing is checked, also in the record of an older version.

@@ -217,7 +217,7 @@ func (s *setUp) republish(ctx context.Context, o Objects, f refreshed) (err erro
 	}
 	target, began := s.target(f.uid, f.dir), time.Now()
 	err = s.callPublish(ctx, target, attributes, secrets)
-	s.observe(ctx, r.Driver, either(r.Block == "true", opMap, opMount), began, err)
+	s.observeOf(ctx, r, opMap, opMount, began, err)
 	if err != nil {
 		return err
 	}

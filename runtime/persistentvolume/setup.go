@@ -39,8 +39,9 @@ func (v *Volumes) SetUp(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume
 	}
 	if src.driverless() {
 		began := time.Now()
-		err := (&setUp{Volumes: v, pod: pod, vol: vol, src: src}).setUpOnNode(ctx)
-		v.observe(ctx, src.key.driver, either(src.block, opMap, opMount), began, err)
+		s := &setUp{Volumes: v, pod: pod, vol: vol, src: src}
+		err := s.setUpOnNode(ctx)
+		s.observe(ctx, either(src.block, opMap, opMount), began, err)
 		return err
 	}
 	d, err := v.opts.Drivers.get(src.key.driver)
@@ -80,7 +81,7 @@ func (s *setUp) run(ctx context.Context) error {
 	began := time.Now()
 	if s.src.attached() {
 		err := s.awaitAttachment(ctx)
-		s.observe(ctx, s.src.key.driver, opAttached, began, err)
+		s.observe(ctx, opAttached, began, err)
 		if err != nil {
 			return err
 		}
@@ -89,7 +90,7 @@ func (s *setUp) run(ctx context.Context) error {
 	}
 	began = time.Now()
 	err := s.mount(ctx)
-	s.observe(ctx, s.src.key.driver, either(s.src.block, opMap, opMount), began, err)
+	s.observe(ctx, either(s.src.block, opMap, opMount), began, err)
 	return err
 }
 
@@ -159,7 +160,7 @@ func (s *setUp) claim(uid, dir string) (r *record, done bool, err error) {
 	}
 	r.Name, r.Handle, r.Driver, r.Node = s.src.dir, s.src.handle, s.src.key.driver, s.opts.NodeName
 	r.Boot, r.Attach, r.Block = s.opts.BootID, flag(s.src.attached()), flag(s.src.block)
-	r.Republish, r.SELinux = flag(s.src.republished()), s.label
+	r.Republish, r.SELinux, r.Migrated = flag(s.src.republished()), s.label, flag(s.src.migrated)
 	if !slices.Contains(r.volumes(), s.vol.Name) {
 		r.Volumes = strings.Join(append(r.volumes(), s.vol.Name), ",")
 	}
@@ -209,6 +210,7 @@ func (s *setUp) stage(ctx context.Context) error {
 	r = &record{
 		Name: s.src.dir, Handle: s.src.handle, Driver: s.src.key.driver, Stage: staging, Boot: s.opts.BootID,
 		SELinux: s.label, Attach: flag(s.src.attached()), Block: flag(s.src.block),
+		Migrated: flag(s.src.migrated),
 	}
 	secrets, err := s.read(ctx, s.src.stageSecret)
 	if err != nil {

@@ -51,6 +51,8 @@ type source struct {
 	accessMode   corev1.PersistentVolumeAccessMode
 	mountOptions []string
 	readOnly     bool
+	// migrated: it is of a kind of clouds that the driver has taken over.
+	migrated bool
 	// block: it is a block device, and no file system.
 	block bool
 	// once: it is for one pod at a time.
@@ -147,13 +149,18 @@ func (v *Volumes) inlineOrClaimed(
 	if err != nil {
 		return nil, fmt.Errorf("read PersistentVolume %s: %w", claim.Spec.VolumeName, err)
 	}
+	written := pv
 	if pv, err = migrated(pv); err != nil {
 		return nil, err
 	}
 	if err := v.checkAffinity(pv); err != nil {
 		return nil, err
 	}
-	return ofPersistentVolume(pv, claim, vol.PersistentVolumeClaim != nil && vol.PersistentVolumeClaim.ReadOnly)
+	s, err := ofPersistentVolume(pv, claim, vol.PersistentVolumeClaim != nil && vol.PersistentVolumeClaim.ReadOnly)
+	if err == nil {
+		s.migrated = pv != written
+	}
+	return s, err
 }
 
 // readClaim reads the claim of a volume that is no inline one.

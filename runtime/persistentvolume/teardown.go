@@ -86,7 +86,7 @@ func (v *Volumes) tearDown(ctx context.Context, uid, dir string) Outcome {
 	defer release()
 	began := time.Now()
 	o.Err = v.unpublish(ctx, path, r)
-	v.observe(ctx, r.Driver, either(r.Block == "true", opUnmap, opUnmount), began, o.Err)
+	v.observeOf(ctx, r, opUnmap, opUnmount, began, o.Err)
 	if o.Err == nil && !v.claims(r.key(), uid, dir) {
 		o.Err = v.release(ctx, r)
 		v.mu.Lock()
@@ -140,7 +140,7 @@ func (v *Volumes) unstage(ctx context.Context, k key) error {
 	}
 	began := time.Now()
 	err = v.unstageAt(ctx, k, dir, r)
-	v.observe(ctx, k.driver, either(r.Block == "true", opUnmapDevice, opUnmountDevice), began, err)
+	v.observeOf(ctx, r, opUnmapDevice, opUnmountDevice, began, err)
 	return err
 }
 

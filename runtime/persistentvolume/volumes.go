@@ -39,9 +39,9 @@ type Options struct {
 	Pod   func(uid string) *corev1.Pod
 	Event func(about corev1.ObjectReference, kind, reason, message string)
 	Clock clock.Clock
-	// Observe receives each operation on a volume, with the kubelet's names of its plugin and of the operation; it may be
-	// nil.
-	Observe func(plugin, operation string, took time.Duration, err error)
+	// Observe receives each operation on a volume, with the kubelet's names of its plugin and of the operation; migrated:
+	// the volume is of a kind of clouds that a driver has taken over. It may be nil.
+	Observe func(plugin, operation string, migrated bool, took time.Duration, err error)
 	// SELinux returns the label of files for a process with some options; nil: the node has no SELinux.
 	SELinux func(*corev1.SELinuxOptions) (string, error)
 	// NFS mounts exports of NFS servers. Default: by the node's mount(8).

@@ -2,6 +2,7 @@ package monitoring
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -127,13 +128,14 @@ func (m *Metrics) PodWorked(kind string, took time.Duration) {
 }
 
 // StorageOperation observes an operation on a volume. plugin and operation are of fixed sets with the kubelet's names,
-// but for the names of CSI drivers, which have registered. No volume is migrated from one plugin to another.
-func (m *Metrics) StorageOperation(plugin, operation string, took time.Duration, err error) {
+// but for the names of CSI drivers, which have registered. migrated: the volume
+// is of a kind of clouds that a CSI driver has taken over.
+func (m *Metrics) StorageOperation(plugin, operation string, migrated bool, took time.Duration, err error) {
 	status := "success"
 	if err != nil {
 		status = "fail-unknown"
 	}
-	m.pods.volumes.WithLabelValues(plugin, operation, status, "false").Observe(took.Seconds())
+	m.pods.volumes.WithLabelValues(plugin, operation, status, strconv.FormatBool(migrated)).Observe(took.Seconds())
 }
 
 // Rejected counts a pod that was not admitted.
