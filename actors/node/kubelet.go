@@ -71,7 +71,8 @@ func (a *Actor) HasResources(uid string) bool {
 
 // found reports whether a pod was on the node before the journal began, by what it had.
 func (a *Actor) found(uid string) bool {
-	return a.state.KubeletPods[uid] != nil || a.state.FoundUserNamespaces[uid] != nil || a.state.Reservations[uid].GetFound()
+	return a.state.KubeletPods[uid] != nil || a.state.FoundUserNamespaces[uid] != nil ||
+		a.state.Reservations[uid].GetFound()
 }
 
 // evolveKubeletOrphan folds that a pod is an orphan: what it has is its own until it has finished.

@@ -104,7 +104,8 @@ func TestIDsAreReservedForAPodThatOthersArePreemptedFor(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	want = "has 65536+65536, low none, high OutOfUserNamespaces"
-	if got := ids(t, New(), start, requests("has", true), request("low", 0, false), request("high", 10, true)); got != want {
+	got := ids(t, New(), start, requests("has", true), request("low", 0, false), request("high", 10, true))
+	if got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

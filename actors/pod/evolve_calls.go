@@ -67,12 +67,7 @@ func (a *Actor) evolveCallFinished(e actors.Event, f *journaletv1.CallFinished) 
 	case *journaletv1.CallRequested_RunSandbox:
 		s.NextSandboxAttempt = max(s.NextSandboxAttempt, w.RunSandbox.GetAttempt())
 		if ok {
-			s.SandboxId, s.CreatedSandboxId, s.SandboxFailures = f.GetSandboxId(), f.GetSandboxId(), 0
-			s.NextSandboxAttempt, s.SandboxCreatedAt = w.RunSandbox.GetAttempt()+1, f.GetEndedAt()
-			if a.shownDead(f.GetSandboxId()) {
-				s.SandboxId = "" // no observation will report it again
-			}
-			a.resetStartFailures()
+			a.evolveSandboxCreated(w.RunSandbox, f)
 		} else {
 			s.SandboxFailures++
 			s.SandboxFailedAt = now
@@ -131,6 +126,19 @@ func (a *Actor) shownDead(id string) bool {
 	return slices.ContainsFunc(a.state.GetObserved().GetSandboxes(), func(x *journaletv1.SandboxObservation) bool {
 		return x.GetId() == id && !isReady(x)
 	})
+}
+
+func (a *Actor) evolveSandboxCreated(w *journaletv1.RunSandbox, f *journaletv1.CallFinished) {
+	s := a.state
+	s.SandboxId, s.SandboxFailures = f.GetSandboxId(), 0
+	if s.GetFreshUserNamespace() {
+		s.CreatedSandboxId = f.GetSandboxId()
+	}
+	s.NextSandboxAttempt, s.SandboxCreatedAt = w.GetAttempt()+1, f.GetEndedAt()
+	if a.shownDead(f.GetSandboxId()) {
+		s.SandboxId = "" // no observation will report it again
+	}
+	a.resetStartFailures()
 }
 
 // evolveFailedSandbox folds that a failed call left a sandbox in which nothing can run. It is to be removed, and the

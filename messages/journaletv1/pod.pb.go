@@ -1321,8 +1321,8 @@ type PodFinished struct {
 	Source string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
 	// It was an orphan. A pod that the source has added under this UID meanwhile follows it.
 	Orphan bool `protobuf:"varint,3,opt,name=orphan,proto3" json:"orphan,omitempty"`
-	// Nothing has shown whether anything of the pod is on the node: no inspection, and no clean-up. What it had before the
-	// journal began stays its own.
+	// Nothing has shown whether anything of the pod is on the node: no inspection, and no clean-up. What it had before
+	// the journal began stays its own.
 	Unseen        bool `protobuf:"varint,4,opt,name=unseen,proto3" json:"unseen,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1471,7 +1471,7 @@ type PodState struct {
 	FreshUserNamespace bool `protobuf:"varint,92,opt,name=fresh_user_namespace,json=freshUserNamespace,proto3" json:"fresh_user_namespace,omitempty"`
 	// From AdmissionDecided, until a clean-up has shown that no container of the pod runs.
 	Found bool `protobuf:"varint,93,opt,name=found,proto3" json:"found,omitempty"`
-	// The last sandbox that a call of this incarnation created.
+	// With fresh_user_namespace: the last sandbox that a call of this incarnation created.
 	CreatedSandboxId string `protobuf:"bytes,94,opt,name=created_sandbox_id,json=createdSandboxId,proto3" json:"created_sandbox_id,omitempty"`
 	// The sandbox whose containers are not in the pod's cgroup. From PodCgroupLost.
 	NoCgroupSandboxId string `protobuf:"bytes,53,opt,name=no_cgroup_sandbox_id,json=noCgroupSandboxId,proto3" json:"no_cgroup_sandbox_id,omitempty"`

@@ -77,7 +77,7 @@ func (v *Volumes) unmountDisk(ctx context.Context, k key) error {
 	if err == nil {
 		err = removeTarget(target)
 	}
-	v.observe(ctx, k.driver, opUnmountDevice, began, err)
+	v.observe(ctx, k.driver, opUnmountDevice, false, began, err)
 	return err
 }
 

@@ -223,7 +223,7 @@ func TestADiskThatHangsHoldsUpItsPodsOnly(t *testing.T) {
 	second := filepath.Join(t.TempDir(), "second")
 	var st unix.Stat_t
 	must.OK(t, unix.Stat(d.Device, &st))
-	must.OK(t, unix.Mknod(second, unix.S_IFBLK|0o600, int(st.Rdev))) //nolint:gosec // a number of the kernel
+	must.OK(t, unix.Mknod(second, unix.S_IFBLK|0o600, int(st.Rdev)))
 	pv := r.volumes["pv-other"]
 	pv.Spec.CSI, pv.Spec.Local = nil, &corev1.LocalVolumeSource{Path: second}
 	d.Hold("mkfs.ext4", true)

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"strconv"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
@@ -16,8 +15,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// User namespaces (ADR 042): the ids that each pod with `hostUsers: false` has alone. They are part of the plans in which
-// containers have something alone.
+// User namespaces (ADR 042): the ids that each pod with `hostUsers: false` has alone. They are part of the plans in
+// which containers have something alone.
 
 // idsUnit is the least number of ids that a pod has. KubeletConfiguration userNamespaces.idsPerPod: a multiple of it.
 const idsUnit = 1 << 16
@@ -92,8 +91,9 @@ func (s *sim) fillUsers() {
 	name := func(i int) string { return fmt.Sprintf("idle-users%d.json", i) }
 	s.world.images["app:1"] = true
 	for i := range count {
-		s.directory.write(s.manifests, name(i), []byte(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"users%d"},
-			"spec":{"hostUsers":false,"terminationGracePeriodSeconds":1,"containers":[{"name":"main","image":"app:1"}]}}`, i)))
+		s.directory.write(s.manifests, name(i), []byte(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod",
+			"metadata":{"name":"users%d"},"spec":{"hostUsers":false,"terminationGracePeriodSeconds":1,
+			"containers":[{"name":"main","image":"app:1"}]}}`, i)))
 	}
 	s.play(s.clock.uptime+idleWithin, 0)
 	runs := 0
@@ -106,7 +106,7 @@ func (s *sim) fillUsers() {
 	}
 	if runs != count {
 		s.judge.broken(idleNodeRuns, "", "%d of %d pods with user namespaces run after %s, and the node has ids for %d", runs,
-			count, time.Duration(idleWithin), of.GetPods())
+			count, idleWithin, of.GetPods())
 	}
 	for i := range count {
 		s.directory.remove(name(i))

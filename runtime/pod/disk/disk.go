@@ -154,7 +154,7 @@ func checkMounted(at *mountinfo.Info, target string, s Source) error {
 	if err := unix.Stat(s.Device, &is); err != nil {
 		return fmt.Errorf("read %s: %w", s.Device, err)
 	}
-	if is.Rdev != unix.Mkdev(uint32(at.Major), uint32(at.Minor)) && //nolint:gosec // numbers of the kernel
+	if is.Rdev != unix.Mkdev(uint32(at.Major), uint32(at.Minor)) &&
 		(!strings.HasPrefix(at.Source, "/dev/") || unix.Stat(at.Source, &named) != nil || named.Rdev != is.Rdev) {
 		return fmt.Errorf("%.256q is mounted at %s, and the volume is %s; unmount it", at.Source, target, s.Device)
 	}
