@@ -65,7 +65,8 @@ func (j *judge) alike(a, b *journaletv1.PodOfPull) bool {
 		return *p.Spec.RuntimeClassName
 	}
 	if p.Annotations[runtimeHandler] != "" || q.Annotations[runtimeHandler] != "" {
-		return p.UID == q.UID
+		// An earlier pod of the UID may have had another annotation.
+		return p.UID == q.UID && p.Annotations[runtimeHandler] == q.Annotations[runtimeHandler]
 	}
 	return p.Namespace == q.Namespace && class(p) == class(q)
 }
