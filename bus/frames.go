@@ -72,16 +72,21 @@ func newStoreHash(name string) (*highwayhash.Digest64, error) {
 	return highwayhash.NewDigest64(key[:])
 }
 
+// lengthsOf returns the size of the record at the beginning of b, and the offset behind its subject. They are under no
+// checksum. b has its head.
+func lengthsOf(b []byte) (size, subject int) {
+	return int(binary.LittleEndian.Uint32(b) &^ withHeader), frameHead + int(binary.LittleEndian.Uint16(b[20:]))
+}
+
 // parseFrame reads the record at the beginning of b.
 func parseFrame(b []byte, sum *checksum) (frame, error) {
 	if len(b) < frameHead {
 		return frame{}, errTorn
 	}
-	length := binary.LittleEndian.Uint32(b)
-	size := int(length &^ withHeader)
-	subject := frameHead + int(binary.LittleEndian.Uint16(b[20:]))
+	size, subject := lengthsOf(b)
+	hasHeader := binary.LittleEndian.Uint32(b)&withHeader != 0
 	data := subject
-	if length&withHeader != 0 {
+	if hasHeader {
 		data += 4
 	}
 	switch {
@@ -94,7 +99,7 @@ func parseFrame(b []byte, sum *checksum) (frame, error) {
 	if sum.of(b[4:20], b[frameHead:subject], b[data:end]) != binary.LittleEndian.Uint64(b[end:]) {
 		return frame{}, errChecksum
 	}
-	if length&withHeader != 0 {
+	if hasHeader {
 		header := int(binary.LittleEndian.Uint32(b[subject:])) // not under the checksum
 		if header < 0 || header > end-data {
 			return frame{}, errChecksum
@@ -150,7 +155,8 @@ func resume(b []byte, from int, sum *checksum, prefix string) (int, frame) {
 			return at, fr
 		}
 		if errors.Is(err, errChecksum) {
-			spent += int(binary.LittleEndian.Uint32(b[at:]) &^ withHeader)
+			size, _ := lengthsOf(b[at:])
+			spent += size
 		}
 	}
 	return len(b), frame{}

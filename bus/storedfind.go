@@ -63,7 +63,7 @@ func (q *sought) matches(seq uint64, subject, data []byte) bool {
 		slices.ContainsFunc(q.texts, func(t []byte) bool { return bytes.Contains(data, t) })
 }
 
-// kindIn returns the kind of the actor in a subject: the third token, after that of the node.
+// kindIn returns the kind of the actor in a subject: the third token, after the node.
 func kindIn(subject []byte) []byte {
 	_, rest, _ := bytes.Cut(subject, []byte("."))
 	_, rest, _ = bytes.Cut(rest, []byte("."))
@@ -128,7 +128,7 @@ func (q *search) walk(n uint64) (whole bool, err error) {
 		if err != nil {
 			return false, orTorn(err)
 		}
-		size, data := int(binary.LittleEndian.Uint32(h)&^withHeader), frameHead+int(binary.LittleEndian.Uint16(h[20:]))
+		size, data := lengthsOf(h)
 		seq := binary.LittleEndian.Uint64(h[4:])
 		if size > maxFrame || data+frameSum > size || seq&(erased|tombstone) != 0 || last > 0 && seq != last+1 {
 			return false, nil

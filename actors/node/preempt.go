@@ -153,27 +153,36 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) {
 	if !keeps {
 		g, refusal = a.allocate(q, ended)
 	}
-	ids, ok := a.userNamespace(q)
 	switch {
 	case g.request != nil:
 		emit(a.preferenceRequested(q, g.request))
 	case refusal != nil:
 		// No pod is preempted for one that could not have alone, even then, what it requests.
 		a.refuse(q, refusal, emit)
-	case !ok:
-		emit(rejected(q, noUserNamespace)) // nor for one without ids
 	case waits:
-		h := &journaletv1.AdmissionPendingPreemption{
-			Uid: q.GetUid(), FullName: q.GetNamespace() + "/" + q.GetName(), Devices: g.devices, Exclusive: g.alone,
-			Kept: keeps, UserNamespace: ids,
-		}
-		for _, v := range victims {
-			h.Victims = append(h.Victims, v.UID)
-		}
-		emit(messages.NewEvent(h))
+		emit(a.preempting(q, g, keeps, victims))
 	default:
 		emit(a.admitted(q, g))
 	}
+}
+
+// preempting returns the answer to a request that waits until others have ended; a rejection if no ids are left for its
+// user namespace.
+func (a *Actor) preempting(
+	q *journaletv1.AdmissionRequested, g grant, keeps bool, victims []Candidate,
+) *journaletv1.Event {
+	ids, ok := a.userNamespace(q)
+	if !ok {
+		return rejected(q, noUserNamespace)
+	}
+	h := &journaletv1.AdmissionPendingPreemption{
+		Uid: q.GetUid(), FullName: q.GetNamespace() + "/" + q.GetName(), Devices: g.devices, Exclusive: g.alone,
+		Kept: keeps, UserNamespace: ids,
+	}
+	for _, v := range victims {
+		h.Victims = append(h.Victims, v.UID)
+	}
+	return messages.NewEvent(h)
 }
 
 // admitPending decides on what waits for preempted pods, as far as there is room now: first the pending resizes, then

@@ -14,8 +14,8 @@ var noUserNamespace = &rejection{
 	"OutOfUserNamespaces", "create user namespace: could not find an empty slot to allocate a user namespace",
 }
 
-// userNamespace returns the ids for a pod that is about to be admitted: those that are reserved for it, or that it had
-// before the journal was lost, else the lowest that are free. ok is false if none are. Both are nil and true for a pod
+// userNamespace returns the ids for a pod that is about to be admitted: the reserved ones, or what it had before the
+// journal was lost, else the lowest ids that are free. ok is false if none are. Both are nil and true for a pod
 // in the node's user namespace.
 func (a *Actor) userNamespace(q *journaletv1.AdmissionRequested) (ids *journaletv1.UserNamespace, ok bool) {
 	if !q.GetUserNamespace() {

@@ -1,10 +1,10 @@
 package agent
 
 import (
-	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/kubeletstate"
 	"github.com/journalet/journalet/runtime/pod/volume"
@@ -31,11 +31,7 @@ func (a *agent) kubeletState() *journaletv1.KubeletState {
 // (ADR 072).
 func (a *agent) foundResources(r *host.Recovered) map[string]*journaletv1.GivenResources {
 	known := func(string) bool { return false }
-	r.Each(func(_ messages.Ref, d actors.Decider) {
-		if n, ok := d.(*node.Actor); ok {
-			known = n.HasResources
-		}
-	})
+	fold.EachOf(r, func(_ messages.Ref, n *node.Actor) { known = n.HasResources })
 	found, err := a.volumes.FindResources(known)
 	if err != nil {
 		a.log.Warn("cannot read what some pods have alone; if the journal does not have it either, others may get the "+

@@ -3,10 +3,10 @@ package agent
 import (
 	"maps"
 
-	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/pod/volume"
 )
@@ -19,11 +19,7 @@ func (a *agent) foundUserNamespaces(r *host.Recovered) map[string]*journaletv1.U
 		a.log.Warn("cannot read which ids pods have; if the journal does not have these pods either, others may get "+
 			"the same", "error", err)
 	}
-	r.Each(func(_ messages.Ref, d actors.Decider) {
-		known, ok := d.(*node.Actor)
-		if !ok {
-			return
-		}
+	fold.EachOf(r, func(_ messages.Ref, known *node.Actor) {
 		maps.DeleteFunc(found, func(uid string, _ *journaletv1.UserNamespace) bool { return known.HasUserNamespace(uid) })
 	})
 	return found

@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/own"
 	"github.com/journalet/journalet/runtime/pod/disk"
@@ -34,12 +32,7 @@ func (s *setUp) disk() disk.Source {
 // gone, and does not start with a volume that it cannot write to.
 func (s *setUp) mountDisk(ctx context.Context) (string, error) {
 	target := s.diskDir(s.src.key)
-	open := func() (*os.File, error) {
-		if err := createTarget(target, false); err != nil {
-			return nil, err
-		}
-		return os.OpenFile(target, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	}
+	open := opens(target)
 	err := s.opts.Disks.Mount(ctx, target, open, s.disk())
 	if !errors.Is(err, disk.ErrReadOnly) {
 		return target, err

@@ -56,11 +56,7 @@ func TestALocalVolumeOnABlankDiskIsMountedForAllPodsUntilTheLastIsGone(t *testin
 		p := r.pod(uid, v)
 		p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &group}
 		must.OK(t, r.setUp(p))
-		path, err := r.Path(uid, v.Name)
-		must.OK(t, err)
-		if b, err := os.ReadFile(filepath.Join(path, "file")); err != nil || string(b) != "kept" {
-			t.Errorf("%s reads %q, %v", uid, b, err)
-		}
+		r.reads(uid, v.Name)
 	}
 	r.programs(d, "blkid", "mkfs.ext4", "mount")
 	if info, err := os.Stat(file); err != nil || gid(info) != 1234 {

@@ -144,6 +144,16 @@ func createTarget(target string, block bool) error {
 	return f.Close()
 }
 
+// opens returns the function that creates and opens the directory at which mount(8) mounts a volume.
+func opens(target string) func() (*os.File, error) {
+	return func() (*os.File, error) {
+		if err := createTarget(target, false); err != nil {
+			return nil, err
+		}
+		return os.OpenFile(target, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	}
+}
+
 // unbind unmounts a local volume of a pod.
 func unbind(target string) error {
 	err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW)

@@ -46,11 +46,7 @@ func TestALocalVolumeIsMountedOncePerPodAndKept(t *testing.T) {
 		p := r.pod(uid, v)
 		p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &group}
 		must.OK(t, r.setUp(p))
-		path, err := r.Path(uid, v.Name)
-		must.OK(t, err)
-		if b, err := os.ReadFile(filepath.Join(path, "file")); err != nil || string(b) != "kept" {
-			t.Errorf("%s reads %q, %v", uid, b, err)
-		}
+		r.reads(uid, v.Name)
 	}
 	info, err := os.Stat(filepath.Join(dir, "file"))
 	if must.OK(t, err); gid(info) != 1234 {

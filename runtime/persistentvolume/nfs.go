@@ -3,10 +3,8 @@ package persistentvolume
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
@@ -38,13 +36,7 @@ func lockOf(uid string, k key) key {
 // mountNFS mounts an export for the pod. Its owner and mode stay: they are the server's. kubelet: the same.
 func (s *setUp) mountNFS(ctx context.Context, dir string, r *record) error {
 	target := filepath.Join(dir, podMount)
-	open := func() (*os.File, error) {
-		if err := createTarget(target, false); err != nil {
-			return nil, err
-		}
-		return os.OpenFile(target, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	}
-	if err := s.opts.NFS.Mount(ctx, target, open, *s.src.nfs); err != nil {
+	if err := s.opts.NFS.Mount(ctx, target, opens(target), *s.src.nfs); err != nil {
 		return err
 	}
 	r.Mounted = "true"

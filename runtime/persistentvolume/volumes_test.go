@@ -335,6 +335,16 @@ func (r *rig) setUp(p *corev1.Pod) error {
 	return errors.Join(errs...)
 }
 
+// reads fails unless a pod finds in a volume the file that the test has put there.
+func (r *rig) reads(uid, volume string) {
+	r.t.Helper()
+	path, err := r.Path(uid, volume)
+	must.OK(r.t, err)
+	if b, err := os.ReadFile(filepath.Join(path, "file")); err != nil || string(b) != "kept" {
+		r.t.Errorf("%s reads %q, %v", uid, b, err)
+	}
+}
+
 func (r *rig) tearDown(uid string) error {
 	r.t.Helper()
 	all, err := r.TearDown(r.t.Context(), uid)

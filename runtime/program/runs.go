@@ -90,15 +90,11 @@ func (p *Runs) Do(ctx context.Context, r Run) error {
 		p.end(r.Key)
 		close(ended)
 	}()
-	wait := ctx
+	wait, stop := ctx, (<-chan struct{})(nil) // await sees the end of ctx
 	if r.Finishes {
-		wait = context.WithoutCancel(ctx)
+		wait, stop = context.WithoutCancel(ctx), ctx.Done()
 	}
 	go func() { left <- p.await(wait, r, cmd.Process.Pid, ended) }()
-	stop := ctx.Done()
-	if !r.Finishes {
-		stop = nil // await has seen it
-	}
 	select {
 	case err := <-left:
 		if err != nil {

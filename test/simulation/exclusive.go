@@ -218,14 +218,7 @@ func (s *sim) fillIdle() {
 		s.world.images["app:1"] = true
 		s.directory.write(s.manifests, file, body)
 		s.play(s.clock.uptime+idleWithin, 0)
-		var runs []*container
-		for _, o := range s.world.objects {
-			for _, c := range o.containers {
-				if c.alive() {
-					runs = append(runs, c)
-				}
-			}
-		}
+		runs := s.world.running()
 		if len(runs) != 1 || runs[0].cpus.Size() != cpus {
 			s.judge.broken(idleNodeRuns, "", "a pod with %d CPUs of one NUMA node: %d containers run after %s", cpus,
 				len(runs), idleWithin)

@@ -96,15 +96,7 @@ func (s *sim) fillUsers() {
 			"containers":[{"name":"main","image":"app:1"}]}}`, i)))
 	}
 	s.play(s.clock.uptime+idleWithin, 0)
-	runs := 0
-	for _, o := range s.world.objects {
-		for _, c := range o.containers {
-			if c.alive() {
-				runs++
-			}
-		}
-	}
-	if runs != count {
+	if runs := len(s.world.running()); runs != count {
 		s.judge.broken(idleNodeRuns, "", "%d of %d pods with user namespaces run after %s, and the node has ids for %d", runs,
 			count, idleWithin, of.GetPods())
 	}

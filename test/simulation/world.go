@@ -218,6 +218,18 @@ func (w *world) runSandbox(uid, intent string, attempt uint32, hostNetwork, gone
 	return x.id, nil
 }
 
+// running returns the containers that run.
+func (w *world) running() (all []*container) {
+	for _, o := range w.objects {
+		for _, c := range o.containers {
+			if c.alive() {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
 // createContainer is CreateContainer. spec is the container in the manifest m.
 func (w *world) createContainer(k *runtimeapi.ContainerConfig, sandbox string, by *call, m *corev1.Pod,
 	spec *corev1.Container, gone bool) (string, error) {

@@ -128,7 +128,7 @@ func (p *PLEG) sandbox(
 	out.State = sandboxState(resp.GetStatus().GetState())
 	out.Ips = cri.PodIPs(resp.GetStatus().GetNetwork(), p.opts.HostIPs)
 	out.Network = networkMode(resp.GetStatus().GetLinux().GetNamespaces().GetOptions())
-	out.UserNamespace = ownUsers(resp.GetStatus().GetLinux().GetNamespaces().GetOptions().GetUsernsOptions())
+	out.UserNamespace = userNamespaceOf(resp.GetStatus().GetLinux().GetNamespaces().GetOptions().GetUsernsOptions())
 	out.NoAddress = out.State == journaletv1.SandboxState_SANDBOX_STATE_READY &&
 		out.Network == journaletv1.NetworkMode_NETWORK_MODE_POD &&
 		resp.GetStatus().GetNetwork() != nil && resp.GetStatus().GetNetwork().GetIp() == ""
@@ -147,9 +147,9 @@ func networkMode(o *runtimeapi.NamespaceOption) journaletv1.NetworkMode {
 	return journaletv1.NetworkMode_NETWORK_MODE_UNSPECIFIED
 }
 
-// ownUsers returns the user namespace of a sandbox; nil if it has none of its own, or none that an agent gives: one
-// range of ids from 0 on.
-func ownUsers(o *runtimeapi.UserNamespace) *journaletv1.UserNamespace {
+// userNamespaceOf returns the user namespace of a sandbox; nil if it has none of its own, or none that an agent gives:
+// one range of ids from 0 on.
+func userNamespaceOf(o *runtimeapi.UserNamespace) *journaletv1.UserNamespace {
 	if o.GetMode() != runtimeapi.NamespaceMode_POD || len(o.GetUids()) != 1 || o.GetUids()[0].GetContainerId() != 0 {
 		return nil
 	}

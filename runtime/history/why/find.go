@@ -82,29 +82,35 @@ func (f *finder) read(from, to uint64) error {
 // search is read by searching for the name. Records of pods that have it hold their UIDs, and may not hold the name:
 // unless the name is a UID, the records are searched again for all of them.
 func (f *finder) search(from, to uint64) error {
-	before := &finder{x: f.x, q: f.q, name: f.name, pods: map[string]*Incarnation{}, present: maps.Clone(f.present)}
-	for uid, p := range f.pods {
-		known := *p
-		before.pods[uid] = &known
-	}
+	named := f.clone()
 	texts := []string{f.text()}
-	if err := f.x.j.search(texts, from, to, f.record); err != nil {
+	if err := f.x.j.search(texts, from, to, named.record); err != nil {
 		return err
 	}
-	for uid := range f.pods {
+	for uid := range named.pods {
 		if !strings.Contains(uid, texts[0]) {
 			texts = append(texts, uid)
 		}
 	}
 	switch {
 	case len(texts) == 1:
+		*f = *named
 		return nil
 	case len(texts) > maxTexts:
-		*f = *before
 		return f.x.j.forward(from, to, f.record)
 	}
-	*f = *before
 	return f.x.j.search(texts, from, to, f.record)
+}
+
+// clone returns a finder that has found the same.
+func (f *finder) clone() *finder {
+	c := *f
+	c.pods, c.present = map[string]*Incarnation{}, maps.Clone(f.present)
+	for uid, p := range f.pods {
+		known := *p
+		c.pods[uid] = &known
+	}
+	return &c
 }
 
 // maxTexts bounds the texts that records are searched for at once: with more, reading all records is no slower.

@@ -47,8 +47,8 @@ type journal struct {
 	about  string
 }
 
-// pageKey names a page: pageRecords numbers, or of stretchRecords numbers the records that hold a text and those of the
-// agent.
+// pageKey names a page: pageRecords numbers, or of stretchRecords numbers the records that hold a text and the agent's
+// records.
 type pageKey struct {
 	text string // "" for all records
 	n    uint64
@@ -162,7 +162,7 @@ func (j *journal) page(k pageKey) (*page, error) {
 	return p, nil
 }
 
-// read reads all records from..to, or those that hold a text and those of the agent.
+// read reads all records from..to, or the records that hold a text and the agent's records.
 func (j *journal) read(text string, from, to uint64, f func(history.Entry) error) error {
 	if text == "" {
 		return j.r.Read(j.ctx, from, to, f)
@@ -170,7 +170,7 @@ func (j *journal) read(text string, from, to uint64, f func(history.Entry) error
 	return j.finder.Find(j.ctx, []string{text}, journaletv1.ActorKind_ACTOR_KIND_AGENT, from, to, f)
 }
 
-// of returns the pages with the records that hold a text and those of the agent; they may hold others too.
+// of returns the pages with the records that hold a text and the agent's records; they may hold other records too.
 func (j *journal) of(text string) pageKey {
 	if text == "" || text != j.about {
 		return pageKey{}
@@ -183,7 +183,7 @@ func (j *journal) forward(from, to uint64, f func(h head, b []byte) bool) error 
 	return j.forwardOf("", from, to, f)
 }
 
-// forwardOf is forward for records that hold a text and those of the agent. It may pass others too.
+// forwardOf is forward for records that hold a text and the agent's records. It may pass other records too.
 func (j *journal) forwardOf(text string, from, to uint64, f func(h head, b []byte) bool) error {
 	_, err := j.ahead(j.of(text), from, to, f)
 	return err
@@ -218,7 +218,7 @@ func (j *journal) backward(from, to uint64, f func(h head, b []byte) bool) (bool
 	return j.backwardOf("", from, to, f)
 }
 
-// backwardOf is backward for records that hold a text and those of the agent. It may pass others too.
+// backwardOf is backward for records that hold a text and the agent's records. It may pass other records too.
 func (j *journal) backwardOf(text string, from, to uint64, f func(h head, b []byte) bool) (bool, error) {
 	return j.back(j.of(text), from, to, f)
 }

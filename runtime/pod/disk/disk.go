@@ -221,7 +221,7 @@ func (m *Mounter) probe(ctx context.Context, device string) (string, error) {
 }
 
 // format creates a file system on a blank disk. It is not cut short: what is left of some could neither be mounted nor
-// formatted. That of ext4 refuses a disk that is in use: no option forces it to.
+// formatted. mkfs.ext4 refuses a disk that is in use: no option forces it to.
 func (m *Mounter) format(ctx context.Context, s Source) error {
 	args := []string{s.Device}
 	switch s.Type {

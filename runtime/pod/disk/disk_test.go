@@ -183,12 +183,12 @@ func TestAnotherDiskAtTheSameDirectoryIsAnError(t *testing.T) {
 	}
 }
 
-// await waits until a program hangs.
-func (r *rig) await() {
+// await waits until something is done.
+func (r *rig) await(what string, done func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(time.Minute); !r.disk.Hung(); <-time.After(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !done(); <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
-			r.t.Fatal("after a minute no program hangs")
+			r.t.Fatalf("after a minute %s", what)
 		}
 	}
 }
@@ -200,7 +200,7 @@ func TestTheEndOfAPodCutsNoFormatShort(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.mountIt(ctx, Source{}) }()
-	r.await()
+	r.await("no program hangs", r.disk.Hung)
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
@@ -208,11 +208,7 @@ func TestTheEndOfAPodCutsNoFormatShort(t *testing.T) {
 	r.fails(r.mountIt(t.Context(), Source{}), "an earlier format of the disk is still under way")
 	r.expect(probe, "mkfs.ext4 -F -m0 DISK")
 	r.disk.Hold("mkfs.ext4", false)
-	for end := time.Now().Add(time.Minute); r.mountIt(t.Context(), Source{}) != nil; <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("after a minute the disk is not mounted")
-		}
-	}
+	r.await("the disk is not mounted", func() bool { return r.mountIt(t.Context(), Source{}) == nil })
 	if got := r.disk.Calls(); slices.ContainsFunc(got, func(c string) bool { return strings.HasPrefix(c, "mkfs") }) {
 		t.Errorf("it was formatted again: %q", got)
 	}

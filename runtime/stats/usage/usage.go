@@ -36,8 +36,8 @@ type Memory struct {
 	RSS, Cache, Mapped, Kernel, ActiveFile, InactiveFile uint64
 	// Swap is 0 on a node without swap.
 	Swap uint64
-	// Faults and MajorFaults are page faults, with those of cgroups below. Own are without them on cgroup v1; v2 does not
-	// distinguish them, and they are the same there.
+	// Faults and MajorFaults are page faults, of cgroups below, too. OwnFaults and OwnMajorFaults are without the cgroups
+	// below on cgroup v1; v2 does not distinguish the two, and they are the same there.
 	Faults, MajorFaults, OwnFaults, OwnMajorFaults uint64
 	// Dirty file pages are to be written back, Writeback ones are being written, in bytes.
 	Dirty, Writeback Known
