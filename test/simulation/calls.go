@@ -141,10 +141,10 @@ type containerWork interface {
 }
 
 // specOf returns the manifest of a call's pod with its allocated resources, and the container's spec in it.
-func (r *run) specOf(k containerWork) (*corev1.Pod, *corev1.Container) {
-	m := r.manifests.byDigest[k.GetDigest()]
+func (s *sim) specOf(k containerWork) (*corev1.Pod, *corev1.Container) {
+	m := s.manifests.byDigest[k.GetDigest()]
 	if allocated := k.GetAllocatedDigest(); allocated != "" {
-		m = resources.Allocated(m, r.manifests.byDigest[allocated])
+		m = resources.Allocated(m, s.manifests.byDigest[allocated])
 	}
 	return m, findSpec(m, k.GetContainer())
 }

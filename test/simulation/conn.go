@@ -183,13 +183,17 @@ func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool
 		return tookRead, unlessMishap(func() { w.setSize(req.GetPodSandboxId(), req.GetResources()) })
 	case *runtimeapi.UpdateContainerResourcesRequest:
 		by, to := c, c.req.GetUpdateContainer().GetResources()
-		return tookContainer, w.withContainer(req.GetContainerId(), func(c *container) error {
+		return tookContainer, func(gone bool) error {
+			c := w.container(req.GetContainerId())
 			switch {
+			case c == nil:
+				return errNotFound
 			case c.state != running && c.state != created:
 				return failedCall("container is in state " + c.state.String())
 			case w.mishap():
 				return failedCall("runc update: device or resource busy")
 			}
+			c.placedLate = gone
 			m, spec := r.specOf(by.req.GetUpdateContainer())
 			w.judge.placed(c, m, spec, req.GetLinux(), to == nil)
 			if to != nil {
@@ -197,7 +201,7 @@ func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool
 				c.has = proto.CloneOf(to)
 			}
 			return nil
-		})
+		}
 	}
 	return 0, nil
 }

@@ -46,8 +46,7 @@ func (j *judge) leastBackOff(runs []*instance) (wait, ended time.Duration) {
 			wait, next = 0, 0 // the agent may not know of this run; another definition starts at once
 		case next == 0 && mayFailProbe(run):
 			wait = 0 // the first restart after a failed probe begins no back-off
-		case next == 0, mayReset, !equality.Semantic.DeepEqual(ownOrPods(run.manifest, run.spec),
-			ownOrPods(after.manifest, after.spec)):
+		case next == 0, mayReset, j.resized(run, after):
 			wait, next = 0, first
 		case mayFailProbe(run) && i > 0 && run.endedAt-runs[i-1].endedAt >= next-backOffTolerance:
 			wait, next = 0, min(2*next, most)
@@ -57,6 +56,22 @@ func (j *judge) leastBackOff(runs []*instance) (wait, ended time.Duration) {
 		ended = run.endedAt
 	}
 	return wait, ended
+}
+
+// failedStart is a start that failed: when, in uptime, and the resources of the container then.
+type failedStart struct {
+	at        time.Duration
+	resources *corev1.ResourceRequirements
+}
+
+// resized reports whether a container had other resources than in one run when the next one was to start, also if that
+// failed at first.
+func (j *judge) resized(run, after *instance) bool {
+	of := ownOrPods(run.manifest, run.spec)
+	return !equality.Semantic.DeepEqual(of, ownOrPods(after.manifest, after.spec)) ||
+		slices.ContainsFunc(j.book.failedStarts[run.uid+" "+run.name], func(f failedStart) bool {
+			return f.at >= run.endedAt && f.at <= after.startedAt && !equality.Semantic.DeepEqual(of, f.resources)
+		})
 }
 
 // mayFailProbe reports whether a run may have ended because a probe failed. One that ends by itself fails its probe,
@@ -100,10 +115,13 @@ func (j *judge) waitReported(uid string, s *corev1.ContainerStatus) {
 	if err != nil || !j.possibleBackOff(delay) {
 		j.broken(backOffReported, uid, "%s is reported to wait for %s, and the bound is %s", s.Name, delay, most)
 	}
-	if len(runs) == 0 || j.book.failedStart[uid+" "+s.Name] >= runs[len(runs)-1].endedAt {
+	if len(runs) == 0 {
 		return
 	}
-	last := runs[len(runs)-1]
+	last, failed := runs[len(runs)-1], j.book.failedStarts[uid+" "+s.Name]
+	if len(failed) > 0 && failed[len(failed)-1].at >= last.endedAt {
+		return
+	}
 	if last.endedAt-last.startedAt > 2*most && !last.vanished && delayed(runs) {
 		j.broken(backOffReported, uid, "%s ran for %s, and waits for its back-off of %s", last.id,
 			last.endedAt-last.startedAt, delay)
@@ -154,8 +172,12 @@ func (j *judge) bookBackOffs(e *journaletv1.Event) {
 		}
 	case *journaletv1.Event_CallFinished:
 		in := j.intents[k.CallFinished.GetIntentId()]
-		if in != nil && in.req.GetStartContainer() != nil && k.CallFinished.GetError() != 0 {
-			j.book.failedStart[in.req.GetPodUid()+" "+in.req.GetStartContainer().GetContainer()] = j.sim.clock.uptime
+		if in == nil || in.req.GetStartContainer() == nil || k.CallFinished.GetError() == 0 {
+			return
 		}
+		start := in.req.GetStartContainer()
+		m, spec := j.sim.specOf(start)
+		of := in.req.GetPodUid() + " " + start.GetContainer()
+		j.book.failedStarts[of] = append(j.book.failedStarts[of], failedStart{j.sim.clock.uptime, ownOrPods(m, spec)})
 	}
 }

@@ -106,9 +106,9 @@ func (n *managed) nodesOf(cpus cpuset.CPUSet) cpuset.CPUSet {
 }
 
 // excused reports whether nobody knows what a container has, until it is placed again: the record of its start is lost,
-// or the runtime started it for an agent that was gone.
+// or the runtime started or moved it for an agent that was gone.
 func (c *container) excused(j *judge) bool {
-	return j.lostIntents[c.intent] && c.placedAt <= j.lostRecordsAt || c.startedLate
+	return j.lostIntents[c.intent] && c.placedAt <= j.lostRecordsAt || c.startedLate || c.placedLate
 }
 
 // leaves reports whether what a container has may be given to others while it is stopped: the runtime started it for an
@@ -263,13 +263,14 @@ func (n *managed) keepsSize(desired, allocated *corev1.Pod) bool {
 }
 
 // mixed returns the running containers that share CPUs, and have some that another one has alone, in the order of their
-// appearance. Those of which nobody knows count only if unknown is set.
+// appearance. Those of which nobody knows count only if unknown is set. One that the runtime moved for an agent that
+// was gone, maybe after a later one's move, never counts: nothing shows that.
 func (s *sim) mixed(unknown bool) (all []*container) {
 	var alone, shares []*container
 	for _, o := range s.world.objects {
 		for _, c := range o.containers {
 			switch {
-			case !c.alive() || c.excused(s.judge) && !unknown:
+			case !c.alive() || c.placedLate || c.excused(s.judge) && !unknown:
 			case c.alone > 0:
 				alone = append(alone, c)
 			default:

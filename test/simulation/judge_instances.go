@@ -63,9 +63,9 @@ type instanceBook struct {
 	adds  map[string][]addition
 	count int
 	// backOffsFrom is the number of instances that preceded the last change of what back-offs depend on: the clock, their
-	// bound, and the journal. failedStart is when a start failed last, by pod and container, in uptime.
+	// bound, and the journal. failedStarts are the starts that failed, by pod and container.
 	backOffsFrom int
-	failedStart  map[string]time.Duration
+	failedStarts map[string][]failedStart
 	// ending are the pods that their source or the node ends.
 	ending map[string]bool
 	// admitted are the last admissions. setBack are the times at which the clock was set back, starts those at which the
@@ -88,7 +88,7 @@ type addition struct {
 func newInstanceBook() *instanceBook {
 	return &instanceBook{byID: map[string]*instance{}, ofPod: map[string][]*instance{}, since: map[string]int{},
 		begun: map[string]int{}, finished: map[string]bool{}, adds: map[string][]addition{},
-		failedStart: map[string]time.Duration{}, ending: map[string]bool{}, admitted: map[string]admission{}}
+		failedStarts: map[string][]failedStart{}, ending: map[string]bool{}, admitted: map[string]admission{}}
 }
 
 // instanceCreated books an instance.

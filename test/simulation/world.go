@@ -122,8 +122,8 @@ type container struct {
 	// end is its own exit, kill the SIGKILL of a stop under way.
 	end, kill *event
 	termed    bool
-	// startedLate is set if it was started for a client that was gone.
-	startedLate bool
+	// startedLate is set if it was started for a client that was gone, placedLate if it was moved for one.
+	startedLate, placedLate bool
 	// stoppedBy is the first call that reached it to end it, at stoppedAt in uptime; empty for none.
 	stoppedBy string
 	stoppedAt time.Duration
