@@ -54,7 +54,8 @@ func slotOf(l journaletv1.Lane) int32 {
 
 // scopeOf returns what a call excludes: all other calls of its pod, or those for one container, by name. SetUpVolumes
 // has the empty name, which no container can have: it runs beside RunSandbox. The removal of a dead instance excludes
-// only this instance, by its id: a removal that hangs must not hold up the next start. The removal of an image is of no
+// only this instance, by its id: a removal that hangs must not hold up the next start. A move to other CPUs excludes
+// other moves of its container: it does not wait for the end of a grace period. The removal of an image is of no
 // pod and excludes other removals of images: they share their lane with the teardown of pods, and take one slot of it.
 func scopeOf(req *journaletv1.CallRequested) (name string, whole bool) {
 	switch w := req.GetWork().(type) {
@@ -63,6 +64,9 @@ func scopeOf(req *journaletv1.CallRequested) (name string, whole bool) {
 	case *journaletv1.CallRequested_StopContainer:
 		return w.StopContainer.GetContainer(), false
 	case *journaletv1.CallRequested_UpdateContainer:
+		if w.UpdateContainer.GetBesideStop() {
+			return w.UpdateContainer.GetContainer() + " moves", false
+		}
 		return w.UpdateContainer.GetContainer(), false
 	case *journaletv1.CallRequested_RemoveContainer:
 		return w.RemoveContainer.GetContainerId(), false

@@ -72,7 +72,7 @@ func (d *step) place(ends bool) {
 		}
 		d.requestCall(&journaletv1.UpdateContainer{
 			Container: c.Name, ContainerId: r.GetCurrent().GetId(), Digest: d.state.GetPod().GetDigest(),
-			AllocatedDigest: d.state.GetAllocatedDigest(), Placement: p,
+			AllocatedDigest: d.state.GetAllocatedDigest(), Placement: p, BesideStop: true,
 		})
 		return
 	}

@@ -1467,7 +1467,10 @@ type UpdateContainer struct {
 	// it).
 	SandboxId string `protobuf:"bytes,7,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	// Where it runs after the call. Unset: where it did.
-	Placement     *Placement `protobuf:"bytes,8,opt,name=placement,proto3" json:"placement,omitempty"`
+	Placement *Placement `protobuf:"bytes,8,opt,name=placement,proto3" json:"placement,omitempty"`
+	// It is carried out while the container is being stopped, too, whose grace period may be long. Unset, by an earlier
+	// version, or where resources are set: after that.
+	BesideStop    bool `protobuf:"varint,9,opt,name=beside_stop,json=besideStop,proto3" json:"beside_stop,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1556,6 +1559,13 @@ func (x *UpdateContainer) GetPlacement() *Placement {
 		return x.Placement
 	}
 	return nil
+}
+
+func (x *UpdateContainer) GetBesideStop() bool {
+	if x != nil {
+		return x.BesideStop
+	}
+	return false
 }
 
 // UpdateSandbox applies resources to a pod as a whole: to its cgroup and its sandbox (CRI UpdatePodSandboxResources,
@@ -4335,7 +4345,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\vMemoryLimit\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x14\n" +
-	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\xe4\x02\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\x85\x03\n" +
 	"\x0fUpdateContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x16\n" +
@@ -4345,7 +4355,9 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x0efalling_limits\x18\x06 \x03(\v2\x19.journalet.v1.MemoryLimitR\rfallingLimits\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\a \x01(\tR\tsandboxId\x125\n" +
-	"\tplacement\x18\b \x01(\v2\x17.journalet.v1.PlacementR\tplacement\"\xcf\x01\n" +
+	"\tplacement\x18\b \x01(\v2\x17.journalet.v1.PlacementR\tplacement\x12\x1f\n" +
+	"\vbeside_stop\x18\t \x01(\bR\n" +
+	"besideStop\"\xcf\x01\n" +
 	"\rUpdateSandbox\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x16\n" +

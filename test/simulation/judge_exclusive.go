@@ -302,7 +302,7 @@ func (s *sim) checkShared() {
 			at = s.clock.uptime
 		}
 		now[c.id] = at
-		if d := s.clock.uptime - at; d > sharedMovesWithin && !c.termed {
+		if d := s.clock.uptime - at; d > sharedMovesWithin {
 			s.judge.broken(sharedLeft, c.uid, "%s has run on %s for %s, of which others have some alone", c.id, c.cpus, d)
 		}
 	}

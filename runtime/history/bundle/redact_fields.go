@@ -64,7 +64,7 @@ var fields = map[action][]string{
 		"PodUsage.layer_inodes", "PodUsage.local_bytes", "PodUsage.local_inodes", "PodUsage.memory_bytes",
 		"PodUsage.processes", "PressureObserved.layout", "PressureObserved.request_id", "ThresholdMet.acting",
 		"ThresholdMet.available", "ThresholdMet.capacity", "ThresholdMet.reclaiming", "ThresholdMet.soft",
-		"ThresholdMet.threshold", "OomKillObserved.omitted", "OomKillObserved.pid", "OomKillObserved.scope",
+		"UpdateContainer.beside_stop", "ThresholdMet.threshold", "OomKillObserved.omitted", "OomKillObserved.pid", "OomKillObserved.scope",
 		"ContainerDevices.pre_start", "Device.healthy", "Device.numa_nodes", "DeviceCapacityDecided.allocatable",
 		"DeviceCapacityDecided.capacity", "DeviceDemand.count", "DeviceDemand.init", "DeviceMount.read_only",
 		"DevicesObserved.all", "DevicesObserved.connected", "DevicesObserved.more", "DevicesObserved.pre_start",
