@@ -39,6 +39,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 		}
 		a.dropRequest(k.PodTerminated.GetUid()) // it was deleted before it was admitted
 		a.dropKubeletPod(k.PodTerminated.GetUid())
+	case *journaletv1.Event_FoundCpusLeft:
+		a.evolveFoundCPUsLeft(k.FoundCpusLeft.GetUid())
 	case *journaletv1.Event_PodFinished:
 		a.evolveFinished(k.PodFinished)
 	case *journaletv1.Event_SharedCpusDecided:
@@ -85,7 +87,7 @@ func (a *Actor) evolveDecided(d *journaletv1.AdmissionDecided) {
 	name := q.GetNamespace() + "/" + q.GetName()
 	a.dequeue(queueOf(q), d.GetUid())
 	a.endPending(d.GetUid())
-	a.keepRest(d)
+	a.evolveRest(d)
 	if s.Names[name] == "" && !q.GetSharesName() {
 		s.Names[name] = d.GetUid()
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/devices"
 	"github.com/journalet/journalet/actors/exclusive"
@@ -14,9 +16,9 @@ import (
 )
 
 // What a kubelet (ADR 070), or an agent whose journal is lost (ADR 072), had given to pods before the journal began is
-// theirs when they are admitted, and nobody else's until then; devices that a pod does not request any more are nobody
-// else's until it ends. It ends with a pod that no source names: an orphan's when that has finished, any other's some
-// time after all sources are synced.
+// theirs when they are admitted, and nobody else's until then. What a pod does not get any more is nobody else's either:
+// devices until it ends, CPUs until its containers have left them. What no source's pod had is kept some time after all
+// sources are synced, an orphan's until that has finished.
 
 // Reasons of a pod that waits for what is kept for others: for pods of a kubelet, and for those of a lost journal.
 const (
@@ -39,29 +41,34 @@ func (a *Actor) evolveKubeletPods(found map[string]*journaletv1.KubeletPod) {
 }
 
 // evolveFoundResources folds what pods have that the journal does not have. A pod that has ended may still have its
-// directory, and another one what it had: that was given later.
+// directory, and another one what it had: that was given later. So was what a pod does not get any more, since its
+// containers have left it.
 func (a *Actor) evolveFoundResources(found map[string]*journaletv1.GivenResources) {
 	uids := slices.SortedFunc(maps.Keys(found), func(x, y string) int {
 		return cmp.Or(cmp.Compare(found[y].GetNumber(), found[x].GetNumber()), cmp.Compare(x, y))
 	})
-	for i, uid := range uids {
-		later := func(other string) bool { return overlap(found[uid], found[other]) }
-		if a.HasResources(uid) || slices.ContainsFunc(uids[:i], later) {
-			continue
+	var later grant
+	for _, uid := range uids {
+		had, rest := found[uid], grantOf(found[uid].GetRest())
+		if !a.HasResources(uid) && !overlap(had, later) {
+			if a.state.KubeletPods == nil {
+				a.state.KubeletPods = map[string]*journaletv1.KubeletPod{}
+			}
+			left := grantOf(restOf(rest, later))
+			a.state.KubeletPods[uid] = &journaletv1.KubeletPod{
+				Exclusive: slices.Concat(had.GetExclusive(), left.alone),
+				Devices:   slices.Concat(had.GetDevices(), left.devices), Lost: true,
+			}
 		}
-		if a.state.KubeletPods == nil {
-			a.state.KubeletPods = map[string]*journaletv1.KubeletPod{}
-		}
-		a.state.KubeletPods[uid] = &journaletv1.KubeletPod{
-			Exclusive: found[uid].GetExclusive(), Devices: found[uid].GetDevices(), Lost: true,
-		}
+		later.alone = slices.Concat(later.alone, had.GetExclusive(), rest.alone)
+		later.devices = slices.Concat(later.devices, had.GetDevices(), rest.devices)
 	}
 }
 
-// overlap reports whether two pods were given the same CPU or device.
-func overlap(x, y *journaletv1.GivenResources) bool {
-	both := exclusive.Pod(x.GetExclusive()).CPUs().Intersection(exclusive.Pod(y.GetExclusive()).CPUs())
-	return !both.IsEmpty() || sharesDevice(x.GetDevices(), y.GetDevices())
+// overlap reports whether a pod was given a CPU or device of these.
+func overlap(had *journaletv1.GivenResources, others grant) bool {
+	both := exclusive.Pod(had.GetExclusive()).CPUs().Intersection(others.alone.CPUs())
+	return !both.IsEmpty() || sharesDevice(had.GetDevices(), others.devices)
 }
 
 // HasResources reports whether the journal has what a pod has alone: it has its admission, or what was found of it.
@@ -90,37 +97,91 @@ func (a *Actor) dropKubeletPod(uid string) {
 	}
 }
 
-// keepRest folds that a pod is decided. Devices that it had and does not get stay kept: its manifest has changed
-// meanwhile, and its containers have these until they end. CPUs and memory do not: containers move to others at once.
-func (a *Actor) keepRest(d *journaletv1.AdmissionDecided) {
-	had := a.state.KubeletPods[d.GetUid()]
-	a.dropKubeletPod(d.GetUid())
-	if had == nil || !d.GetAdmitted() {
-		return
+// rest returns the CPUs and devices that a pod had before the journal began and does not get; nil: none. Its manifest
+// has changed meanwhile, and its containers have them until they are moved or end. Memory is not counted: a container
+// that has it keeps it.
+func (a *Actor) rest(uid string, gets grant) *journaletv1.RestOfResources {
+	kept := a.state.KubeletPods[uid]
+	had := grant{devices: kept.GetDevices()}
+	if a.state.GetConfig().GetManagers().GetStaticCpus() {
+		had.alone = kept.GetExclusive()
 	}
-	rest, gets := &journaletv1.KubeletPod{Lost: had.GetLost()}, deviceSet(d.GetDevices())
-	for _, c := range had.GetDevices() {
+	return restOf(had, gets)
+}
+
+// restOf returns what there is in one grant and not in another one; nil: nothing.
+func restOf(had, gets grant) *journaletv1.RestOfResources {
+	rest := &journaletv1.RestOfResources{Cpus: had.alone.CPUs().Difference(gets.alone.CPUs()).String()}
+	has := deviceSet(gets.devices)
+	for _, c := range had.devices {
 		ids := slices.DeleteFunc(slices.Clone(c.GetIds()), func(id string) bool {
-			return gets[[2]string{c.GetResource(), id}]
+			return has[[2]string{c.GetResource(), id}]
 		})
 		if len(ids) > 0 {
-			rest.Devices = append(rest.Devices, &journaletv1.ContainerDevices{
+			rest.Devices = append(rest.Devices, &journaletv1.DevicesOfContainer{
 				Container: c.GetContainer(), Resource: c.GetResource(), Ids: ids,
 			})
 		}
 	}
-	if len(rest.GetDevices()) > 0 {
-		a.state.KubeletPods[d.GetUid()] = rest
+	if rest.Cpus == "" && len(rest.Devices) == 0 {
+		return nil
+	}
+	return rest
+}
+
+// grantOf returns the rest of what a pod had as a grant. Which container had the CPUs does not matter.
+func grantOf(rest *journaletv1.RestOfResources) (g grant) {
+	if rest.GetCpus() != "" {
+		g.alone = exclusive.Pod{{Cpus: rest.GetCpus()}}
+	}
+	for _, d := range rest.GetDevices() {
+		g.devices = append(g.devices, &journaletv1.ContainerDevices{
+			Container: d.GetContainer(), Resource: d.GetResource(), Ids: d.GetIds(),
+		})
+	}
+	return g
+}
+
+// keepRest folds that a pod gets what it gets: only the rest of what it had stays kept, nil for nothing.
+func (a *Actor) keepRest(uid string, rest *journaletv1.RestOfResources) {
+	had := a.state.KubeletPods[uid]
+	a.dropKubeletPod(uid)
+	if had != nil && rest != nil {
+		g := grantOf(rest)
+		a.state.KubeletPods[uid] = &journaletv1.KubeletPod{Exclusive: g.alone, Devices: g.devices, Lost: had.GetLost()}
 	}
 }
 
-// dropKubeletPods folds that nothing is kept any more for pods that no source names, and that are no orphans. Nor is it
-// for pods that wait for what is kept for others: these may wait for them.
+// evolveRest folds that a pod is decided: the rest of what it had stays kept. An earlier version did not name the rest,
+// and kept devices only.
+func (a *Actor) evolveRest(d *journaletv1.AdmissionDecided) {
+	rest := d.GetRest()
+	if rest == nil && d.GetAdmitted() {
+		rest = restOf(grant{devices: a.state.KubeletPods[d.GetUid()].GetDevices()}, grant{devices: d.GetDevices()})
+	}
+	a.keepRest(d.GetUid(), rest)
+}
+
+// evolveFoundCPUsLeft folds that the containers of a pod have left the CPUs that it had and does not get.
+func (a *Actor) evolveFoundCPUsLeft(uid string) {
+	if kept := a.state.KubeletPods[uid]; kept != nil && a.state.Pods[uid] != nil {
+		a.keepRest(uid, restOf(grant{devices: kept.GetDevices()}, grant{}))
+	}
+}
+
+// dropKubeletPods folds that nothing is kept any more for pods that no source names, and that are no orphans. What is
+// kept for pods that wait for what others had stays with them, but nobody waits for it: they may wait for each other.
 func (a *Actor) dropKubeletPods() {
 	for _, uid := range slices.Sorted(maps.Keys(a.state.KubeletPods)) {
 		_, orphan := slices.BinarySearch(a.state.KubeletOrphans, uid)
-		named := a.known(uid) || a.state.Uids[uid] != nil
-		if !orphan && (!named || a.state.DeviceWaits[uid].GetKept()) {
+		named, waits := a.known(uid) || a.state.Uids[uid] != nil, a.state.DeviceWaits[uid].GetKept()
+		switch {
+		case orphan, named && !waits:
+		case named && a.state.GetConfig().GetKeepsForWaitingPods():
+			settled := proto.CloneOf(a.state.KubeletPods[uid]) // the event shares it
+			settled.Settled = true
+			a.state.KubeletPods[uid] = settled
+		default:
 			a.dropKubeletPod(uid)
 		}
 	}
@@ -133,7 +194,8 @@ func (a *Actor) decideKubeletPods(e actors.Event, emit actors.Emit) {
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted, *journaletv1.Event_SourceSynced, *journaletv1.Event_UidWithdrawn:
 		timed = true
-	case *journaletv1.Event_AdmissionRequested, *journaletv1.Event_PodTerminated, *journaletv1.Event_PodFinished:
+	case *journaletv1.Event_AdmissionRequested, *journaletv1.Event_PodTerminated, *journaletv1.Event_PodFinished,
+		*journaletv1.Event_FoundCpusLeft:
 		a.admitAfterKept(emit)
 	case *journaletv1.Event_TimerFired:
 		if k.TimerFired.GetName() == kubeletTimer {
@@ -183,12 +245,12 @@ func (a *Actor) refuse(q *journaletv1.AdmissionRequested, r *rejection, emit act
 	emit(messages.NewEvent(&journaletv1.AdmissionDeferred{Uid: q.GetUid(), Reason: reason, Message: message}))
 }
 
-// keptFrom returns the reason to wait for what is kept for other pods than one, and whose it is; "" if nothing is kept.
-// What is kept for a decided pod stays with it: nobody waits for that.
+// keptFrom returns the reason to wait for what is kept for other pods than one, and whose it is; "" if nothing is kept
+// that is free soon. Of pods that others end for, none waits for another one.
 func (a *Actor) keptFrom(but string) (reason, whose string) {
 	for _, uid := range slices.Sorted(maps.Keys(a.state.GetKubeletPods())) {
 		switch {
-		case uid == but, a.state.Pods[uid] != nil:
+		case uid == but, a.stays(uid), a.pends(uid) && a.pends(but):
 		case a.state.KubeletPods[uid].GetLost():
 			reason, whose = ReasonLostResources, "pods that were admitted before the journal was lost"
 		default:
@@ -196,6 +258,13 @@ func (a *Actor) keptFrom(but string) (reason, whose string) {
 		}
 	}
 	return reason, whose
+}
+
+// stays reports whether what is kept for a pod stays with it, so that nobody waits for that: the pod itself has waited
+// too long, or all that is kept are devices that it does not get. CPUs that it does not get are left soon.
+func (a *Actor) stays(uid string) bool {
+	kept := a.state.KubeletPods[uid]
+	return kept.GetSettled() || len(kept.GetExclusive()) == 0 && (a.state.Pods[uid] != nil || a.pends(uid))
 }
 
 // waitsForKept reports whether the reason of a pod that waits is what is kept for others.

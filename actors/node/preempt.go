@@ -221,7 +221,11 @@ func (a *Actor) evolvePending(h *journaletv1.AdmissionPendingPreemption) {
 		return
 	}
 	found := a.found(q.GetUid())
-	a.dropKubeletPod(q.GetUid())
+	if s.GetConfig().GetKeepsForWaitingPods() {
+		a.keepRest(q.GetUid(), a.rest(q.GetUid(), grant{}))
+	} else {
+		a.dropKubeletPod(q.GetUid())
+	}
 	s.PendingPreemption = append(s.PendingPreemption, q)
 	s.Names[queueOf(q)] = q.GetUid()
 	if len(h.GetDevices()) > 0 || len(h.GetExclusive()) > 0 || h.GetUserNamespace() != nil || found {
@@ -247,6 +251,13 @@ func (a *Actor) preempt(uids []string) {
 			a.victims[uid] = true
 		}
 	}
+}
+
+// pends reports whether other pods end for a pod.
+func (a *Actor) pends(uid string) bool {
+	return slices.ContainsFunc(a.state.GetPendingPreemption(), func(q *journaletv1.AdmissionRequested) bool {
+		return q.GetUid() == uid
+	})
 }
 
 // endPending frees the place that was reserved for a pod.

@@ -39,16 +39,17 @@ func (a *Actor) exclusiveCPUs() bool {
 	return false
 }
 
-// given returns what the pod's containers have that is not everybody's; nil: nothing.
+// given returns what the pod's containers have that is not everybody's, and what they may still have from before the
+// journal began; nil: nothing.
 func (a *Actor) given() *journaletv1.GivenResources {
-	g := &journaletv1.GivenResources{Exclusive: a.state.GetExclusive()}
+	g := &journaletv1.GivenResources{Exclusive: a.state.GetExclusive(), Rest: a.state.GetRest()}
 	for _, of := range a.state.GetDevices() {
 		d := of.GetDevices()
 		g.Devices = append(g.Devices, &journaletv1.ContainerDevices{
 			Container: d.GetContainer(), Resource: d.GetResource(), Ids: d.GetIds(),
 		})
 	}
-	if len(g.GetExclusive())+len(g.GetDevices()) == 0 {
+	if len(g.GetExclusive())+len(g.GetDevices()) == 0 && g.Rest == nil {
 		return nil
 	}
 	return g
@@ -78,10 +79,36 @@ func (d *step) place(ends bool) {
 	}
 }
 
+// leaveFoundCPUs reports to the node that no container runs any more on CPUs that the pod had before the journal began
+// and does not get: all that run were moved, or were started with others.
+func (d *step) leaveFoundCPUs() {
+	rest, seen := exclusive.Parse(d.state.GetRest().GetCpus()), d.state.GetObserved()
+	if rest.IsEmpty() || seen.GetObservedAt() == nil {
+		return
+	}
+	for _, c := range seen.GetContainers() {
+		r := d.state.GetContainers()[c.GetName()]
+		on := exclusive.Parse(r.GetCpus())
+		left := r.GetCurrent().GetId() == c.GetId() && !on.IsEmpty() && on.Intersection(rest).IsEmpty()
+		if alive(c) && !left {
+			return
+		}
+	}
+	d.decide(&journaletv1.FoundCpusLeft{Uid: d.self.ID})
+}
+
 // placeable reports whether a container's newest instance runs, also if it is being stopped.
 func (a *Actor) placeable(r *journaletv1.ContainerRecord) bool {
 	cur := r.GetCurrent()
 	return running(cur) && !a.wasStopped(cur) && !a.calling(startOf(r.GetName()))
+}
+
+// evolveFoundCPUsLeft folds that no container runs any more on CPUs from before the journal began.
+func (a *Actor) evolveFoundCPUsLeft() {
+	rest := &journaletv1.RestOfResources{Devices: a.state.GetRest().GetDevices()} // the admission shares it
+	if a.state.Rest = rest; len(rest.GetDevices()) == 0 {
+		a.state.Rest = nil
+	}
 }
 
 // evolveCreating folds that an instance is about to be created, on these CPUs.

@@ -47,6 +47,7 @@ func (d *step) run() {
 	}
 	d.applyResources()
 	d.place(false)
+	d.leaveFoundCPUs()
 	d.removeOld()
 }
 

@@ -15,7 +15,7 @@
 //   - TimerFired and AgentStarted.
 //
 // It decides
-//   - AdmissionRequested, ResizeRequested, ResizeWithdrawn and OrphanFound, for the node;
+//   - AdmissionRequested, ResizeRequested, ResizeWithdrawn, OrphanFound and FoundCpusLeft, for the node;
 //   - CallRequested, CallWithdrawn, ImagePullRequested and ImagePullWithdrawn;
 //   - ProbesSet, ReadinessGatesSet, ObjectsSet, TimerSet and TimerCleared;
 //   - BackOffStarted, AllContainersRestarting, ResizeStarted and ResizeCompleted, for itself;

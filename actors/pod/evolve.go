@@ -34,6 +34,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted:
 		a.evolveAgentStarted(k.AgentStarted)
+	case *journaletv1.Event_FoundCpusLeft:
+		a.evolveFoundCPUsLeft()
 	case *journaletv1.Event_OrphanFound:
 		s.OrphanFoundAt = timestamppb.New(e.Time)
 	case *journaletv1.Event_OrphanConfirmed:
@@ -305,6 +307,7 @@ func (a *Actor) evolveAdmission(e actors.Event, d *journaletv1.AdmissionDecided)
 	case d.GetAdmitted():
 		s.UserNamespace, s.FreshUserNamespace = d.GetUserNamespace(), d.GetFreshUserNamespace()
 		s.Exclusive, s.SharedCpus, s.Found = d.GetExclusive(), d.GetSharedCpus(), d.GetFound()
+		s.Rest = d.GetRest()
 		a.evolveDevicesAllocated(d.GetDevices())
 		a.enter(runningPod, e.Time)
 		a.inferAllApplied()

@@ -71,6 +71,7 @@ var bounds = map[string]int{
 	"ProbeResult.message":            1 << 10,
 	"ReadinessGateCondition.status":  64, // True, False and Unknown mean something
 	"ResourceManagers.reserved_cpus": maxListBytes,
+	"RestOfResources.cpus":           maxListBytes,
 	"SessionStarted.client":          512,
 	"SessionStarted.command":         128,
 	"VolumeOutcome.message":          1 << 10,
@@ -96,7 +97,8 @@ var fields = map[class][]string{
 		"ContainerObservation.name", "ContainerObservation.sandbox_id", "Device.id", "DeviceAnswer.cdi_devices",
 		"DeviceMount.container_path", "DeviceMount.host_path", "DeviceNode.container_path", "DeviceNode.host_path",
 		"DeviceNode.permissions", "DevicesObserved.removed", "DevicesObserved.resource",
-		"ExclusiveContainer.container", "ExclusiveContainer.cpus", "ExtendedClaim.name",
+		"ExclusiveContainer.container", "ExclusiveContainer.cpus", "ExtendedClaim.name", "RestOfResources.cpus",
+		"DevicesOfContainer.container", "DevicesOfContainer.ids", "DevicesOfContainer.resource",
 		"ExtendedRequest.container", "ExtendedRequest.request", "ExtendedRequest.resource", "ImageObservation.id",
 		"ImageObservation.names", "ImageRemovalRequested.image_id", "ImageRemovalRequested.name",
 		"ImageRemovalRequested.request_id", "ImagesObserved.removed", "KubeletState.pods", "LogRotated.container",

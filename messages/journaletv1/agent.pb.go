@@ -317,7 +317,9 @@ type KubeletPod struct {
 	// By container and resource. pre_start and answer are not set.
 	Devices []*ContainerDevices `protobuf:"bytes,2,rep,name=devices,proto3" json:"devices,omitempty"`
 	// An agent had given it, whose journal is lost (ADR 072).
-	Lost          bool `protobuf:"varint,3,opt,name=lost,proto3" json:"lost,omitempty"`
+	Lost bool `protobuf:"varint,3,opt,name=lost,proto3" json:"lost,omitempty"`
+	// It stays with its pod until that is decided: no other pod waits for it any more.
+	Settled       bool `protobuf:"varint,4,opt,name=settled,proto3" json:"settled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -373,6 +375,13 @@ func (x *KubeletPod) GetLost() bool {
 	return false
 }
 
+func (x *KubeletPod) GetSettled() bool {
+	if x != nil {
+		return x.Settled
+	}
+	return false
+}
+
 // GivenResources are what the containers of one pod have that no other pod has.
 type GivenResources struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -381,7 +390,9 @@ type GivenResources struct {
 	// By container and resource. pre_start and answer are not set.
 	Devices []*ContainerDevices `protobuf:"bytes,2,rep,name=devices,proto3" json:"devices,omitempty"`
 	// Of AgentStarted: the higher one was given later. Of two pods with the same CPU or device, the other has ended.
-	Number        uint64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	Number uint64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	// AdmissionDecided.rest. Of these, another pod may have been given some later.
+	Rest          *RestOfResources `protobuf:"bytes,4,opt,name=rest,proto3" json:"rest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -437,6 +448,131 @@ func (x *GivenResources) GetNumber() uint64 {
 	return 0
 }
 
+func (x *GivenResources) GetRest() *RestOfResources {
+	if x != nil {
+		return x.Rest
+	}
+	return nil
+}
+
+// RestOfResources are what a pod had before the journal began and does not get.
+type RestOfResources struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A list such as 2-3,6.
+	Cpus string `protobuf:"bytes,1,opt,name=cpus,proto3" json:"cpus,omitempty"`
+	// By container and resource.
+	Devices       []*DevicesOfContainer `protobuf:"bytes,2,rep,name=devices,proto3" json:"devices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestOfResources) Reset() {
+	*x = RestOfResources{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestOfResources) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestOfResources) ProtoMessage() {}
+
+func (x *RestOfResources) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestOfResources.ProtoReflect.Descriptor instead.
+func (*RestOfResources) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *RestOfResources) GetCpus() string {
+	if x != nil {
+		return x.Cpus
+	}
+	return ""
+}
+
+func (x *RestOfResources) GetDevices() []*DevicesOfContainer {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+// DevicesOfContainer are devices of one resource that a container had.
+type DevicesOfContainer struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Container string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
+	// Such as example.com/gpu.
+	Resource string `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
+	// As the resource's plugin names them.
+	Ids           []string `protobuf:"bytes,3,rep,name=ids,proto3" json:"ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DevicesOfContainer) Reset() {
+	*x = DevicesOfContainer{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DevicesOfContainer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DevicesOfContainer) ProtoMessage() {}
+
+func (x *DevicesOfContainer) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DevicesOfContainer.ProtoReflect.Descriptor instead.
+func (*DevicesOfContainer) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *DevicesOfContainer) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *DevicesOfContainer) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *DevicesOfContainer) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
 // AgentConfig is what deciders need to know of flags, config file and machine.
 type AgentConfig struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -483,13 +619,16 @@ type AgentConfig struct {
 	// A container that the first inspection of a pod shows as running has run its postStart hook. Unset, by an earlier
 	// version: only if the inspection was recorded before the pod.
 	TrustsFirstInspection bool `protobuf:"varint,31,opt,name=trusts_first_inspection,json=trustsFirstInspection,proto3" json:"trusts_first_inspection,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// What a pod had before the journal began stays with it until it is decided, however long it waits for what others
+	// had, or for pods that end for it. Unset, by an earlier version: others get it.
+	KeepsForWaitingPods bool `protobuf:"varint,32,opt,name=keeps_for_waiting_pods,json=keepsForWaitingPods,proto3" json:"keeps_for_waiting_pods,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *AgentConfig) Reset() {
 	*x = AgentConfig{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[4]
+	mi := &file_journalet_v1_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -501,7 +640,7 @@ func (x *AgentConfig) String() string {
 func (*AgentConfig) ProtoMessage() {}
 
 func (x *AgentConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[4]
+	mi := &file_journalet_v1_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -514,7 +653,7 @@ func (x *AgentConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentConfig.ProtoReflect.Descriptor instead.
 func (*AgentConfig) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AgentConfig) GetNodeName() string {
@@ -671,6 +810,13 @@ func (x *AgentConfig) GetTrustsFirstInspection() bool {
 	return false
 }
 
+func (x *AgentConfig) GetKeepsForWaitingPods() bool {
+	if x != nil {
+		return x.KeepsForWaitingPods
+	}
+	return false
+}
+
 // CpuQuota is how limits of CPU are enforced (kubelet: cpuCFSQuota, cpuCFSQuotaPeriod).
 type CpuQuota struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -684,7 +830,7 @@ type CpuQuota struct {
 
 func (x *CpuQuota) Reset() {
 	*x = CpuQuota{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	mi := &file_journalet_v1_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -696,7 +842,7 @@ func (x *CpuQuota) String() string {
 func (*CpuQuota) ProtoMessage() {}
 
 func (x *CpuQuota) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	mi := &file_journalet_v1_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -709,7 +855,7 @@ func (x *CpuQuota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CpuQuota.ProtoReflect.Descriptor instead.
 func (*CpuQuota) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CpuQuota) GetOff() bool {
@@ -739,7 +885,7 @@ type KernelVersion struct {
 
 func (x *KernelVersion) Reset() {
 	*x = KernelVersion{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[6]
+	mi := &file_journalet_v1_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -751,7 +897,7 @@ func (x *KernelVersion) String() string {
 func (*KernelVersion) ProtoMessage() {}
 
 func (x *KernelVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[6]
+	mi := &file_journalet_v1_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -764,7 +910,7 @@ func (x *KernelVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KernelVersion.ProtoReflect.Descriptor instead.
 func (*KernelVersion) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *KernelVersion) GetMajor() uint32 {
@@ -792,7 +938,7 @@ type RuntimeConfig struct {
 
 func (x *RuntimeConfig) Reset() {
 	*x = RuntimeConfig{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	mi := &file_journalet_v1_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -804,7 +950,7 @@ func (x *RuntimeConfig) String() string {
 func (*RuntimeConfig) ProtoMessage() {}
 
 func (x *RuntimeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	mi := &file_journalet_v1_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -817,7 +963,7 @@ func (x *RuntimeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeConfig.ProtoReflect.Descriptor instead.
 func (*RuntimeConfig) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RuntimeConfig) GetPodCidr() string {
@@ -854,7 +1000,7 @@ type ResourceManagers struct {
 
 func (x *ResourceManagers) Reset() {
 	*x = ResourceManagers{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[8]
+	mi := &file_journalet_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +1012,7 @@ func (x *ResourceManagers) String() string {
 func (*ResourceManagers) ProtoMessage() {}
 
 func (x *ResourceManagers) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[8]
+	mi := &file_journalet_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +1025,7 @@ func (x *ResourceManagers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceManagers.ProtoReflect.Descriptor instead.
 func (*ResourceManagers) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ResourceManagers) GetTopology() *NodeTopology {
@@ -966,7 +1112,7 @@ type CpuOptions struct {
 
 func (x *CpuOptions) Reset() {
 	*x = CpuOptions{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[9]
+	mi := &file_journalet_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -978,7 +1124,7 @@ func (x *CpuOptions) String() string {
 func (*CpuOptions) ProtoMessage() {}
 
 func (x *CpuOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[9]
+	mi := &file_journalet_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -991,7 +1137,7 @@ func (x *CpuOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CpuOptions.ProtoReflect.Descriptor instead.
 func (*CpuOptions) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CpuOptions) GetFullCores() bool {
@@ -1049,7 +1195,7 @@ type NodeTopology struct {
 
 func (x *NodeTopology) Reset() {
 	*x = NodeTopology{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[10]
+	mi := &file_journalet_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1061,7 +1207,7 @@ func (x *NodeTopology) String() string {
 func (*NodeTopology) ProtoMessage() {}
 
 func (x *NodeTopology) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[10]
+	mi := &file_journalet_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1074,7 +1220,7 @@ func (x *NodeTopology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeTopology.ProtoReflect.Descriptor instead.
 func (*NodeTopology) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NodeTopology) GetCores() []*CpuCore {
@@ -1108,7 +1254,7 @@ type CpuCore struct {
 
 func (x *CpuCore) Reset() {
 	*x = CpuCore{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[11]
+	mi := &file_journalet_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1120,7 +1266,7 @@ func (x *CpuCore) String() string {
 func (*CpuCore) ProtoMessage() {}
 
 func (x *CpuCore) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[11]
+	mi := &file_journalet_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1133,7 +1279,7 @@ func (x *CpuCore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CpuCore.ProtoReflect.Descriptor instead.
 func (*CpuCore) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CpuCore) GetNumaNode() uint32 {
@@ -1181,7 +1327,7 @@ type NumaNode struct {
 
 func (x *NumaNode) Reset() {
 	*x = NumaNode{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[12]
+	mi := &file_journalet_v1_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1193,7 +1339,7 @@ func (x *NumaNode) String() string {
 func (*NumaNode) ProtoMessage() {}
 
 func (x *NumaNode) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[12]
+	mi := &file_journalet_v1_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1206,7 +1352,7 @@ func (x *NumaNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NumaNode.ProtoReflect.Descriptor instead.
 func (*NumaNode) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *NumaNode) GetId() uint32 {
@@ -1252,7 +1398,7 @@ type NumaMemory struct {
 
 func (x *NumaMemory) Reset() {
 	*x = NumaMemory{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[13]
+	mi := &file_journalet_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1264,7 +1410,7 @@ func (x *NumaMemory) String() string {
 func (*NumaMemory) ProtoMessage() {}
 
 func (x *NumaMemory) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[13]
+	mi := &file_journalet_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1277,7 +1423,7 @@ func (x *NumaMemory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NumaMemory.ProtoReflect.Descriptor instead.
 func (*NumaMemory) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *NumaMemory) GetNode() uint32 {
@@ -1318,7 +1464,7 @@ type ExclusiveContainer struct {
 
 func (x *ExclusiveContainer) Reset() {
 	*x = ExclusiveContainer{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[14]
+	mi := &file_journalet_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1330,7 +1476,7 @@ func (x *ExclusiveContainer) String() string {
 func (*ExclusiveContainer) ProtoMessage() {}
 
 func (x *ExclusiveContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[14]
+	mi := &file_journalet_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1343,7 +1489,7 @@ func (x *ExclusiveContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExclusiveContainer.ProtoReflect.Descriptor instead.
 func (*ExclusiveContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExclusiveContainer) GetContainer() string {
@@ -1392,7 +1538,7 @@ type ExclusiveRequest struct {
 
 func (x *ExclusiveRequest) Reset() {
 	*x = ExclusiveRequest{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[15]
+	mi := &file_journalet_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1404,7 +1550,7 @@ func (x *ExclusiveRequest) String() string {
 func (*ExclusiveRequest) ProtoMessage() {}
 
 func (x *ExclusiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[15]
+	mi := &file_journalet_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1417,7 +1563,7 @@ func (x *ExclusiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExclusiveRequest.ProtoReflect.Descriptor instead.
 func (*ExclusiveRequest) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExclusiveRequest) GetContainer() string {
@@ -1468,7 +1614,7 @@ type NodeEviction struct {
 
 func (x *NodeEviction) Reset() {
 	*x = NodeEviction{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[16]
+	mi := &file_journalet_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1626,7 @@ func (x *NodeEviction) String() string {
 func (*NodeEviction) ProtoMessage() {}
 
 func (x *NodeEviction) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[16]
+	mi := &file_journalet_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1639,7 @@ func (x *NodeEviction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEviction.ProtoReflect.Descriptor instead.
 func (*NodeEviction) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *NodeEviction) GetTransitionPeriod() *durationpb.Duration {
@@ -1528,7 +1674,7 @@ type ImageGarbageCollection struct {
 
 func (x *ImageGarbageCollection) Reset() {
 	*x = ImageGarbageCollection{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[17]
+	mi := &file_journalet_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1540,7 +1686,7 @@ func (x *ImageGarbageCollection) String() string {
 func (*ImageGarbageCollection) ProtoMessage() {}
 
 func (x *ImageGarbageCollection) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[17]
+	mi := &file_journalet_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1553,7 +1699,7 @@ func (x *ImageGarbageCollection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageGarbageCollection.ProtoReflect.Descriptor instead.
 func (*ImageGarbageCollection) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ImageGarbageCollection) GetHighPercent() uint32 {
@@ -1598,7 +1744,7 @@ type ShutdownGroup struct {
 
 func (x *ShutdownGroup) Reset() {
 	*x = ShutdownGroup{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[18]
+	mi := &file_journalet_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1756,7 @@ func (x *ShutdownGroup) String() string {
 func (*ShutdownGroup) ProtoMessage() {}
 
 func (x *ShutdownGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[18]
+	mi := &file_journalet_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1769,7 @@ func (x *ShutdownGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownGroup.ProtoReflect.Descriptor instead.
 func (*ShutdownGroup) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ShutdownGroup) GetPriority() int32 {
@@ -1654,7 +1800,7 @@ type NodeCapacity struct {
 
 func (x *NodeCapacity) Reset() {
 	*x = NodeCapacity{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[19]
+	mi := &file_journalet_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1666,7 +1812,7 @@ func (x *NodeCapacity) String() string {
 func (*NodeCapacity) ProtoMessage() {}
 
 func (x *NodeCapacity) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[19]
+	mi := &file_journalet_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1679,7 +1825,7 @@ func (x *NodeCapacity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCapacity.ProtoReflect.Descriptor instead.
 func (*NodeCapacity) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *NodeCapacity) GetMilliCpu() int64 {
@@ -1723,7 +1869,7 @@ type HugePages struct {
 
 func (x *HugePages) Reset() {
 	*x = HugePages{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[20]
+	mi := &file_journalet_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1735,7 +1881,7 @@ func (x *HugePages) String() string {
 func (*HugePages) ProtoMessage() {}
 
 func (x *HugePages) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[20]
+	mi := &file_journalet_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1748,7 +1894,7 @@ func (x *HugePages) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HugePages.ProtoReflect.Descriptor instead.
 func (*HugePages) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HugePages) GetPageBytes() int64 {
@@ -1775,7 +1921,7 @@ type AgentStopped struct {
 
 func (x *AgentStopped) Reset() {
 	*x = AgentStopped{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[21]
+	mi := &file_journalet_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1787,7 +1933,7 @@ func (x *AgentStopped) String() string {
 func (*AgentStopped) ProtoMessage() {}
 
 func (x *AgentStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[21]
+	mi := &file_journalet_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1800,7 +1946,7 @@ func (x *AgentStopped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentStopped.ProtoReflect.Descriptor instead.
 func (*AgentStopped) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AgentStopped) GetReason() string {
@@ -1823,7 +1969,7 @@ type JournalDamaged struct {
 
 func (x *JournalDamaged) Reset() {
 	*x = JournalDamaged{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[22]
+	mi := &file_journalet_v1_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1835,7 +1981,7 @@ func (x *JournalDamaged) String() string {
 func (*JournalDamaged) ProtoMessage() {}
 
 func (x *JournalDamaged) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[22]
+	mi := &file_journalet_v1_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1848,7 +1994,7 @@ func (x *JournalDamaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalDamaged.ProtoReflect.Descriptor instead.
 func (*JournalDamaged) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *JournalDamaged) GetExpectedSeq() uint64 {
@@ -1887,7 +2033,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[23]
+	mi := &file_journalet_v1_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1899,7 +2045,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[23]
+	mi := &file_journalet_v1_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1912,7 +2058,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Quarantined) GetKind() string {
@@ -1963,7 +2109,7 @@ type QuarantineLifted struct {
 
 func (x *QuarantineLifted) Reset() {
 	*x = QuarantineLifted{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[24]
+	mi := &file_journalet_v1_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1975,7 +2121,7 @@ func (x *QuarantineLifted) String() string {
 func (*QuarantineLifted) ProtoMessage() {}
 
 func (x *QuarantineLifted) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[24]
+	mi := &file_journalet_v1_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1988,7 +2134,7 @@ func (x *QuarantineLifted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineLifted.ProtoReflect.Descriptor instead.
 func (*QuarantineLifted) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{24}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *QuarantineLifted) GetKind() string {
@@ -2026,7 +2172,7 @@ type TimerSet struct {
 
 func (x *TimerSet) Reset() {
 	*x = TimerSet{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[25]
+	mi := &file_journalet_v1_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2038,7 +2184,7 @@ func (x *TimerSet) String() string {
 func (*TimerSet) ProtoMessage() {}
 
 func (x *TimerSet) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[25]
+	mi := &file_journalet_v1_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2051,7 +2197,7 @@ func (x *TimerSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerSet.ProtoReflect.Descriptor instead.
 func (*TimerSet) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{25}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TimerSet) GetName() string {
@@ -2085,7 +2231,7 @@ type TimerCleared struct {
 
 func (x *TimerCleared) Reset() {
 	*x = TimerCleared{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[26]
+	mi := &file_journalet_v1_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2097,7 +2243,7 @@ func (x *TimerCleared) String() string {
 func (*TimerCleared) ProtoMessage() {}
 
 func (x *TimerCleared) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[26]
+	mi := &file_journalet_v1_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2110,7 +2256,7 @@ func (x *TimerCleared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerCleared.ProtoReflect.Descriptor instead.
 func (*TimerCleared) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{26}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TimerCleared) GetName() string {
@@ -2131,7 +2277,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[27]
+	mi := &file_journalet_v1_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2143,7 +2289,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[27]
+	mi := &file_journalet_v1_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2156,7 +2302,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{27}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TimerFired) GetName() string {
@@ -2186,7 +2332,7 @@ type Timer struct {
 
 func (x *Timer) Reset() {
 	*x = Timer{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[28]
+	mi := &file_journalet_v1_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2198,7 +2344,7 @@ func (x *Timer) String() string {
 func (*Timer) ProtoMessage() {}
 
 func (x *Timer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[28]
+	mi := &file_journalet_v1_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2211,7 +2357,7 @@ func (x *Timer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timer.ProtoReflect.Descriptor instead.
 func (*Timer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{28}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Timer) GetName() string {
@@ -2254,7 +2400,7 @@ type Timers struct {
 
 func (x *Timers) Reset() {
 	*x = Timers{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[29]
+	mi := &file_journalet_v1_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2266,7 +2412,7 @@ func (x *Timers) String() string {
 func (*Timers) ProtoMessage() {}
 
 func (x *Timers) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[29]
+	mi := &file_journalet_v1_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,7 +2425,7 @@ func (x *Timers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timers.ProtoReflect.Descriptor instead.
 func (*Timers) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{29}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Timers) GetGeneration() uint64 {
@@ -2309,7 +2455,7 @@ type UserNamespace struct {
 
 func (x *UserNamespace) Reset() {
 	*x = UserNamespace{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[30]
+	mi := &file_journalet_v1_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2467,7 @@ func (x *UserNamespace) String() string {
 func (*UserNamespace) ProtoMessage() {}
 
 func (x *UserNamespace) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[30]
+	mi := &file_journalet_v1_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2480,7 @@ func (x *UserNamespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserNamespace.ProtoReflect.Descriptor instead.
 func (*UserNamespace) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{30}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *UserNamespace) GetHostId() uint32 {
@@ -2366,7 +2512,7 @@ type UserNamespaceRange struct {
 
 func (x *UserNamespaceRange) Reset() {
 	*x = UserNamespaceRange{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[31]
+	mi := &file_journalet_v1_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2378,7 +2524,7 @@ func (x *UserNamespaceRange) String() string {
 func (*UserNamespaceRange) ProtoMessage() {}
 
 func (x *UserNamespaceRange) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[31]
+	mi := &file_journalet_v1_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2391,7 +2537,7 @@ func (x *UserNamespaceRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserNamespaceRange.ProtoReflect.Descriptor instead.
 func (*UserNamespaceRange) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{31}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *UserNamespaceRange) GetFirst() uint32 {
@@ -2440,16 +2586,25 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\bproblems\x18\x02 \x03(\tR\bproblems\x1aQ\n" +
 	"\tPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12.\n" +
-	"\x05value\x18\x02 \x01(\v2\x18.journalet.v1.KubeletPodR\x05value:\x028\x01\"\x9a\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x18.journalet.v1.KubeletPodR\x05value:\x028\x01\"\xb4\x01\n" +
 	"\n" +
 	"KubeletPod\x12>\n" +
 	"\texclusive\x18\x01 \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x128\n" +
 	"\adevices\x18\x02 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12\x12\n" +
-	"\x04lost\x18\x03 \x01(\bR\x04lost\"\xa2\x01\n" +
+	"\x04lost\x18\x03 \x01(\bR\x04lost\x12\x18\n" +
+	"\asettled\x18\x04 \x01(\bR\asettled\"\xd5\x01\n" +
 	"\x0eGivenResources\x12>\n" +
 	"\texclusive\x18\x01 \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x128\n" +
 	"\adevices\x18\x02 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x04R\x06number\"\x82\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\x121\n" +
+	"\x04rest\x18\x04 \x01(\v2\x1d.journalet.v1.RestOfResourcesR\x04rest\"a\n" +
+	"\x0fRestOfResources\x12\x12\n" +
+	"\x04cpus\x18\x01 \x01(\tR\x04cpus\x12:\n" +
+	"\adevices\x18\x02 \x03(\v2 .journalet.v1.DevicesOfContainerR\adevices\"`\n" +
+	"\x12DevicesOfContainer\x12\x1c\n" +
+	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x1a\n" +
+	"\bresource\x18\x02 \x01(\tR\bresource\x12\x10\n" +
+	"\x03ids\x18\x03 \x03(\tR\x03ids\"\xb7\n" +
 	"\n" +
 	"\vAgentConfig\x12\x1b\n" +
 	"\tnode_name\x18\x01 \x01(\tR\bnodeName\x12<\n" +
@@ -2475,7 +2630,8 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\tcpu_quota\x18\x14 \x01(\v2\x16.journalet.v1.CpuQuotaR\bcpuQuota\x12B\n" +
 	"\x0eruntime_config\x18\x15 \x01(\v2\x1b.journalet.v1.RuntimeConfigR\rruntimeConfig\x12$\n" +
 	"\x0epulls_for_pods\x18\x1e \x01(\bR\fpullsForPods\x126\n" +
-	"\x17trusts_first_inspection\x18\x1f \x01(\bR\x15trustsFirstInspection\x1a=\n" +
+	"\x17trusts_first_inspection\x18\x1f \x01(\bR\x15trustsFirstInspection\x123\n" +
+	"\x16keeps_for_waiting_pods\x18  \x01(\bR\x13keepsForWaitingPods\x1a=\n" +
 	"\x0fNodeLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"O\n" +
@@ -2640,7 +2796,7 @@ func file_journalet_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_journalet_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_journalet_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_journalet_v1_agent_proto_goTypes = []any{
 	(TopologyPolicy)(0),            // 0: journalet.v1.TopologyPolicy
 	(DecisionError)(0),             // 1: journalet.v1.DecisionError
@@ -2648,94 +2804,98 @@ var file_journalet_v1_agent_proto_goTypes = []any{
 	(*KubeletState)(nil),           // 3: journalet.v1.KubeletState
 	(*KubeletPod)(nil),             // 4: journalet.v1.KubeletPod
 	(*GivenResources)(nil),         // 5: journalet.v1.GivenResources
-	(*AgentConfig)(nil),            // 6: journalet.v1.AgentConfig
-	(*CpuQuota)(nil),               // 7: journalet.v1.CpuQuota
-	(*KernelVersion)(nil),          // 8: journalet.v1.KernelVersion
-	(*RuntimeConfig)(nil),          // 9: journalet.v1.RuntimeConfig
-	(*ResourceManagers)(nil),       // 10: journalet.v1.ResourceManagers
-	(*CpuOptions)(nil),             // 11: journalet.v1.CpuOptions
-	(*NodeTopology)(nil),           // 12: journalet.v1.NodeTopology
-	(*CpuCore)(nil),                // 13: journalet.v1.CpuCore
-	(*NumaNode)(nil),               // 14: journalet.v1.NumaNode
-	(*NumaMemory)(nil),             // 15: journalet.v1.NumaMemory
-	(*ExclusiveContainer)(nil),     // 16: journalet.v1.ExclusiveContainer
-	(*ExclusiveRequest)(nil),       // 17: journalet.v1.ExclusiveRequest
-	(*NodeEviction)(nil),           // 18: journalet.v1.NodeEviction
-	(*ImageGarbageCollection)(nil), // 19: journalet.v1.ImageGarbageCollection
-	(*ShutdownGroup)(nil),          // 20: journalet.v1.ShutdownGroup
-	(*NodeCapacity)(nil),           // 21: journalet.v1.NodeCapacity
-	(*HugePages)(nil),              // 22: journalet.v1.HugePages
-	(*AgentStopped)(nil),           // 23: journalet.v1.AgentStopped
-	(*JournalDamaged)(nil),         // 24: journalet.v1.JournalDamaged
-	(*Quarantined)(nil),            // 25: journalet.v1.Quarantined
-	(*QuarantineLifted)(nil),       // 26: journalet.v1.QuarantineLifted
-	(*TimerSet)(nil),               // 27: journalet.v1.TimerSet
-	(*TimerCleared)(nil),           // 28: journalet.v1.TimerCleared
-	(*TimerFired)(nil),             // 29: journalet.v1.TimerFired
-	(*Timer)(nil),                  // 30: journalet.v1.Timer
-	(*Timers)(nil),                 // 31: journalet.v1.Timers
-	(*UserNamespace)(nil),          // 32: journalet.v1.UserNamespace
-	(*UserNamespaceRange)(nil),     // 33: journalet.v1.UserNamespaceRange
-	nil,                            // 34: journalet.v1.AgentStarted.FoundUserNamespacesEntry
-	nil,                            // 35: journalet.v1.AgentStarted.FoundResourcesEntry
-	nil,                            // 36: journalet.v1.KubeletState.PodsEntry
-	nil,                            // 37: journalet.v1.AgentConfig.NodeLabelsEntry
-	nil,                            // 38: journalet.v1.Timers.SetEntry
-	(*ContainerDevices)(nil),       // 39: journalet.v1.ContainerDevices
-	(*durationpb.Duration)(nil),    // 40: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 41: google.protobuf.Timestamp
+	(*RestOfResources)(nil),        // 6: journalet.v1.RestOfResources
+	(*DevicesOfContainer)(nil),     // 7: journalet.v1.DevicesOfContainer
+	(*AgentConfig)(nil),            // 8: journalet.v1.AgentConfig
+	(*CpuQuota)(nil),               // 9: journalet.v1.CpuQuota
+	(*KernelVersion)(nil),          // 10: journalet.v1.KernelVersion
+	(*RuntimeConfig)(nil),          // 11: journalet.v1.RuntimeConfig
+	(*ResourceManagers)(nil),       // 12: journalet.v1.ResourceManagers
+	(*CpuOptions)(nil),             // 13: journalet.v1.CpuOptions
+	(*NodeTopology)(nil),           // 14: journalet.v1.NodeTopology
+	(*CpuCore)(nil),                // 15: journalet.v1.CpuCore
+	(*NumaNode)(nil),               // 16: journalet.v1.NumaNode
+	(*NumaMemory)(nil),             // 17: journalet.v1.NumaMemory
+	(*ExclusiveContainer)(nil),     // 18: journalet.v1.ExclusiveContainer
+	(*ExclusiveRequest)(nil),       // 19: journalet.v1.ExclusiveRequest
+	(*NodeEviction)(nil),           // 20: journalet.v1.NodeEviction
+	(*ImageGarbageCollection)(nil), // 21: journalet.v1.ImageGarbageCollection
+	(*ShutdownGroup)(nil),          // 22: journalet.v1.ShutdownGroup
+	(*NodeCapacity)(nil),           // 23: journalet.v1.NodeCapacity
+	(*HugePages)(nil),              // 24: journalet.v1.HugePages
+	(*AgentStopped)(nil),           // 25: journalet.v1.AgentStopped
+	(*JournalDamaged)(nil),         // 26: journalet.v1.JournalDamaged
+	(*Quarantined)(nil),            // 27: journalet.v1.Quarantined
+	(*QuarantineLifted)(nil),       // 28: journalet.v1.QuarantineLifted
+	(*TimerSet)(nil),               // 29: journalet.v1.TimerSet
+	(*TimerCleared)(nil),           // 30: journalet.v1.TimerCleared
+	(*TimerFired)(nil),             // 31: journalet.v1.TimerFired
+	(*Timer)(nil),                  // 32: journalet.v1.Timer
+	(*Timers)(nil),                 // 33: journalet.v1.Timers
+	(*UserNamespace)(nil),          // 34: journalet.v1.UserNamespace
+	(*UserNamespaceRange)(nil),     // 35: journalet.v1.UserNamespaceRange
+	nil,                            // 36: journalet.v1.AgentStarted.FoundUserNamespacesEntry
+	nil,                            // 37: journalet.v1.AgentStarted.FoundResourcesEntry
+	nil,                            // 38: journalet.v1.KubeletState.PodsEntry
+	nil,                            // 39: journalet.v1.AgentConfig.NodeLabelsEntry
+	nil,                            // 40: journalet.v1.Timers.SetEntry
+	(*ContainerDevices)(nil),       // 41: journalet.v1.ContainerDevices
+	(*durationpb.Duration)(nil),    // 42: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 43: google.protobuf.Timestamp
 }
 var file_journalet_v1_agent_proto_depIdxs = []int32{
-	6,  // 0: journalet.v1.AgentStarted.config:type_name -> journalet.v1.AgentConfig
-	34, // 1: journalet.v1.AgentStarted.found_user_namespaces:type_name -> journalet.v1.AgentStarted.FoundUserNamespacesEntry
+	8,  // 0: journalet.v1.AgentStarted.config:type_name -> journalet.v1.AgentConfig
+	36, // 1: journalet.v1.AgentStarted.found_user_namespaces:type_name -> journalet.v1.AgentStarted.FoundUserNamespacesEntry
 	3,  // 2: journalet.v1.AgentStarted.kubelet_state:type_name -> journalet.v1.KubeletState
-	35, // 3: journalet.v1.AgentStarted.found_resources:type_name -> journalet.v1.AgentStarted.FoundResourcesEntry
-	36, // 4: journalet.v1.KubeletState.pods:type_name -> journalet.v1.KubeletState.PodsEntry
-	16, // 5: journalet.v1.KubeletPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	39, // 6: journalet.v1.KubeletPod.devices:type_name -> journalet.v1.ContainerDevices
-	16, // 7: journalet.v1.GivenResources.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	39, // 8: journalet.v1.GivenResources.devices:type_name -> journalet.v1.ContainerDevices
-	21, // 9: journalet.v1.AgentConfig.allocatable:type_name -> journalet.v1.NodeCapacity
-	37, // 10: journalet.v1.AgentConfig.node_labels:type_name -> journalet.v1.AgentConfig.NodeLabelsEntry
-	40, // 11: journalet.v1.AgentConfig.max_container_back_off:type_name -> google.protobuf.Duration
-	33, // 12: journalet.v1.AgentConfig.user_namespaces:type_name -> journalet.v1.UserNamespaceRange
-	19, // 13: journalet.v1.AgentConfig.image_garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
-	20, // 14: journalet.v1.AgentConfig.shutdown_groups:type_name -> journalet.v1.ShutdownGroup
-	18, // 15: journalet.v1.AgentConfig.eviction:type_name -> journalet.v1.NodeEviction
-	10, // 16: journalet.v1.AgentConfig.managers:type_name -> journalet.v1.ResourceManagers
-	8,  // 17: journalet.v1.AgentConfig.kernel:type_name -> journalet.v1.KernelVersion
-	7,  // 18: journalet.v1.AgentConfig.cpu_quota:type_name -> journalet.v1.CpuQuota
-	9,  // 19: journalet.v1.AgentConfig.runtime_config:type_name -> journalet.v1.RuntimeConfig
-	40, // 20: journalet.v1.CpuQuota.period:type_name -> google.protobuf.Duration
-	12, // 21: journalet.v1.ResourceManagers.topology:type_name -> journalet.v1.NodeTopology
-	11, // 22: journalet.v1.ResourceManagers.cpu_options:type_name -> journalet.v1.CpuOptions
-	15, // 23: journalet.v1.ResourceManagers.reserved_memory:type_name -> journalet.v1.NumaMemory
-	0,  // 24: journalet.v1.ResourceManagers.topology_policy:type_name -> journalet.v1.TopologyPolicy
-	13, // 25: journalet.v1.NodeTopology.cores:type_name -> journalet.v1.CpuCore
-	14, // 26: journalet.v1.NodeTopology.nodes:type_name -> journalet.v1.NumaNode
-	22, // 27: journalet.v1.NumaNode.huge_pages:type_name -> journalet.v1.HugePages
-	22, // 28: journalet.v1.ExclusiveContainer.memory:type_name -> journalet.v1.HugePages
-	22, // 29: journalet.v1.ExclusiveRequest.memory:type_name -> journalet.v1.HugePages
-	40, // 30: journalet.v1.NodeEviction.transition_period:type_name -> google.protobuf.Duration
-	40, // 31: journalet.v1.NodeEviction.max_pod_grace:type_name -> google.protobuf.Duration
-	40, // 32: journalet.v1.ImageGarbageCollection.min_age:type_name -> google.protobuf.Duration
-	40, // 33: journalet.v1.ImageGarbageCollection.max_age:type_name -> google.protobuf.Duration
-	40, // 34: journalet.v1.ShutdownGroup.grace:type_name -> google.protobuf.Duration
-	22, // 35: journalet.v1.NodeCapacity.huge_pages:type_name -> journalet.v1.HugePages
-	1,  // 36: journalet.v1.Quarantined.code:type_name -> journalet.v1.DecisionError
-	40, // 37: journalet.v1.TimerSet.duration:type_name -> google.protobuf.Duration
-	41, // 38: journalet.v1.Timer.set_at:type_name -> google.protobuf.Timestamp
-	40, // 39: journalet.v1.Timer.duration:type_name -> google.protobuf.Duration
-	38, // 40: journalet.v1.Timers.set:type_name -> journalet.v1.Timers.SetEntry
-	32, // 41: journalet.v1.AgentStarted.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	5,  // 42: journalet.v1.AgentStarted.FoundResourcesEntry.value:type_name -> journalet.v1.GivenResources
-	4,  // 43: journalet.v1.KubeletState.PodsEntry.value:type_name -> journalet.v1.KubeletPod
-	30, // 44: journalet.v1.Timers.SetEntry.value:type_name -> journalet.v1.Timer
-	45, // [45:45] is the sub-list for method output_type
-	45, // [45:45] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	37, // 3: journalet.v1.AgentStarted.found_resources:type_name -> journalet.v1.AgentStarted.FoundResourcesEntry
+	38, // 4: journalet.v1.KubeletState.pods:type_name -> journalet.v1.KubeletState.PodsEntry
+	18, // 5: journalet.v1.KubeletPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	41, // 6: journalet.v1.KubeletPod.devices:type_name -> journalet.v1.ContainerDevices
+	18, // 7: journalet.v1.GivenResources.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	41, // 8: journalet.v1.GivenResources.devices:type_name -> journalet.v1.ContainerDevices
+	6,  // 9: journalet.v1.GivenResources.rest:type_name -> journalet.v1.RestOfResources
+	7,  // 10: journalet.v1.RestOfResources.devices:type_name -> journalet.v1.DevicesOfContainer
+	23, // 11: journalet.v1.AgentConfig.allocatable:type_name -> journalet.v1.NodeCapacity
+	39, // 12: journalet.v1.AgentConfig.node_labels:type_name -> journalet.v1.AgentConfig.NodeLabelsEntry
+	42, // 13: journalet.v1.AgentConfig.max_container_back_off:type_name -> google.protobuf.Duration
+	35, // 14: journalet.v1.AgentConfig.user_namespaces:type_name -> journalet.v1.UserNamespaceRange
+	21, // 15: journalet.v1.AgentConfig.image_garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
+	22, // 16: journalet.v1.AgentConfig.shutdown_groups:type_name -> journalet.v1.ShutdownGroup
+	20, // 17: journalet.v1.AgentConfig.eviction:type_name -> journalet.v1.NodeEviction
+	12, // 18: journalet.v1.AgentConfig.managers:type_name -> journalet.v1.ResourceManagers
+	10, // 19: journalet.v1.AgentConfig.kernel:type_name -> journalet.v1.KernelVersion
+	9,  // 20: journalet.v1.AgentConfig.cpu_quota:type_name -> journalet.v1.CpuQuota
+	11, // 21: journalet.v1.AgentConfig.runtime_config:type_name -> journalet.v1.RuntimeConfig
+	42, // 22: journalet.v1.CpuQuota.period:type_name -> google.protobuf.Duration
+	14, // 23: journalet.v1.ResourceManagers.topology:type_name -> journalet.v1.NodeTopology
+	13, // 24: journalet.v1.ResourceManagers.cpu_options:type_name -> journalet.v1.CpuOptions
+	17, // 25: journalet.v1.ResourceManagers.reserved_memory:type_name -> journalet.v1.NumaMemory
+	0,  // 26: journalet.v1.ResourceManagers.topology_policy:type_name -> journalet.v1.TopologyPolicy
+	15, // 27: journalet.v1.NodeTopology.cores:type_name -> journalet.v1.CpuCore
+	16, // 28: journalet.v1.NodeTopology.nodes:type_name -> journalet.v1.NumaNode
+	24, // 29: journalet.v1.NumaNode.huge_pages:type_name -> journalet.v1.HugePages
+	24, // 30: journalet.v1.ExclusiveContainer.memory:type_name -> journalet.v1.HugePages
+	24, // 31: journalet.v1.ExclusiveRequest.memory:type_name -> journalet.v1.HugePages
+	42, // 32: journalet.v1.NodeEviction.transition_period:type_name -> google.protobuf.Duration
+	42, // 33: journalet.v1.NodeEviction.max_pod_grace:type_name -> google.protobuf.Duration
+	42, // 34: journalet.v1.ImageGarbageCollection.min_age:type_name -> google.protobuf.Duration
+	42, // 35: journalet.v1.ImageGarbageCollection.max_age:type_name -> google.protobuf.Duration
+	42, // 36: journalet.v1.ShutdownGroup.grace:type_name -> google.protobuf.Duration
+	24, // 37: journalet.v1.NodeCapacity.huge_pages:type_name -> journalet.v1.HugePages
+	1,  // 38: journalet.v1.Quarantined.code:type_name -> journalet.v1.DecisionError
+	42, // 39: journalet.v1.TimerSet.duration:type_name -> google.protobuf.Duration
+	43, // 40: journalet.v1.Timer.set_at:type_name -> google.protobuf.Timestamp
+	42, // 41: journalet.v1.Timer.duration:type_name -> google.protobuf.Duration
+	40, // 42: journalet.v1.Timers.set:type_name -> journalet.v1.Timers.SetEntry
+	34, // 43: journalet.v1.AgentStarted.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	5,  // 44: journalet.v1.AgentStarted.FoundResourcesEntry.value:type_name -> journalet.v1.GivenResources
+	4,  // 45: journalet.v1.KubeletState.PodsEntry.value:type_name -> journalet.v1.KubeletPod
+	32, // 46: journalet.v1.Timers.SetEntry.value:type_name -> journalet.v1.Timer
+	47, // [47:47] is the sub-list for method output_type
+	47, // [47:47] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_agent_proto_init() }
@@ -2750,7 +2910,7 @@ func file_journalet_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_agent_proto_rawDesc), len(file_journalet_v1_agent_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   37,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

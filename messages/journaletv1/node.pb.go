@@ -494,7 +494,10 @@ type AdmissionDecided struct {
 	// Of an admitted pod: what its containers have alone, in their order. A container that has nothing alone is missing.
 	Exclusive []*ExclusiveContainer `protobuf:"bytes,7,rep,name=exclusive,proto3" json:"exclusive,omitempty"`
 	// Of an admitted pod: the CPUs of its other containers, as a list such as 0-1,4-5. Empty: all.
-	SharedCpus    string `protobuf:"bytes,8,opt,name=shared_cpus,json=sharedCpus,proto3" json:"shared_cpus,omitempty"`
+	SharedCpus string `protobuf:"bytes,8,opt,name=shared_cpus,json=sharedCpus,proto3" json:"shared_cpus,omitempty"`
+	// Of an admitted pod: the CPUs and devices that it had before the journal began and does not get. Its containers may
+	// run with them: the devices are nobody else's until it ends, the CPUs until FoundCpusLeft.
+	Rest          *RestOfResources `protobuf:"bytes,19,opt,name=rest,proto3" json:"rest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -604,6 +607,13 @@ func (x *AdmissionDecided) GetSharedCpus() string {
 		return x.SharedCpus
 	}
 	return ""
+}
+
+func (x *AdmissionDecided) GetRest() *RestOfResources {
+	if x != nil {
+		return x.Rest
+	}
+	return nil
 }
 
 // NodeReadRequested requests that the Node is read from the API server: a pod would be rejected for the Node's labels
@@ -3476,7 +3486,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"host_ports\x18\x04 \x03(\tR\thostPorts\x126\n" +
 	"\n" +
-	"huge_pages\x18\x05 \x03(\v2\x17.journalet.v1.HugePagesR\thugePages\"\xbb\x03\n" +
+	"huge_pages\x18\x05 \x03(\v2\x17.journalet.v1.HugePagesR\thugePages\"\xee\x03\n" +
 	"\x10AdmissionDecided\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1a\n" +
 	"\badmitted\x18\x02 \x01(\bR\badmitted\x12\x16\n" +
@@ -3489,7 +3499,8 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\adevices\x18\x10 \x03(\v2\x1e.journalet.v1.ContainerDevicesR\adevices\x12>\n" +
 	"\texclusive\x18\a \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x12\x1f\n" +
 	"\vshared_cpus\x18\b \x01(\tR\n" +
-	"sharedCpus\"D\n" +
+	"sharedCpus\x121\n" +
+	"\x04rest\x18\x13 \x01(\v2\x1d.journalet.v1.RestOfResourcesR\x04rest\"D\n" +
 	"\x11NodeReadRequested\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\x04R\trequestId\x12\x10\n" +
@@ -3903,18 +3914,19 @@ var file_journalet_v1_node_proto_goTypes = []any{
 	(*UserNamespace)(nil),              // 58: journalet.v1.UserNamespace
 	(*ContainerDevices)(nil),           // 59: journalet.v1.ContainerDevices
 	(*ExclusiveContainer)(nil),         // 60: journalet.v1.ExclusiveContainer
-	(*durationpb.Duration)(nil),        // 61: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),      // 62: google.protobuf.Timestamp
-	(*AgentConfig)(nil),                // 63: journalet.v1.AgentConfig
-	(*Timers)(nil),                     // 64: journalet.v1.Timers
-	(*NodeObserved)(nil),               // 65: journalet.v1.NodeObserved
-	(*ExclusiveRequest)(nil),           // 66: journalet.v1.ExclusiveRequest
-	(*DrainRequested)(nil),             // 67: journalet.v1.DrainRequested
-	(*UidRequested)(nil),               // 68: journalet.v1.UidRequested
-	(*DeviceResource)(nil),             // 69: journalet.v1.DeviceResource
-	(*DeviceWait)(nil),                 // 70: journalet.v1.DeviceWait
-	(*KubeletPod)(nil),                 // 71: journalet.v1.KubeletPod
-	(*UnhealthyDevices)(nil),           // 72: journalet.v1.UnhealthyDevices
+	(*RestOfResources)(nil),            // 61: journalet.v1.RestOfResources
+	(*durationpb.Duration)(nil),        // 62: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),      // 63: google.protobuf.Timestamp
+	(*AgentConfig)(nil),                // 64: journalet.v1.AgentConfig
+	(*Timers)(nil),                     // 65: journalet.v1.Timers
+	(*NodeObserved)(nil),               // 66: journalet.v1.NodeObserved
+	(*ExclusiveRequest)(nil),           // 67: journalet.v1.ExclusiveRequest
+	(*DrainRequested)(nil),             // 68: journalet.v1.DrainRequested
+	(*UidRequested)(nil),               // 69: journalet.v1.UidRequested
+	(*DeviceResource)(nil),             // 70: journalet.v1.DeviceResource
+	(*DeviceWait)(nil),                 // 71: journalet.v1.DeviceWait
+	(*KubeletPod)(nil),                 // 72: journalet.v1.KubeletPod
+	(*UnhealthyDevices)(nil),           // 73: journalet.v1.UnhealthyDevices
 }
 var file_journalet_v1_node_proto_depIdxs = []int32{
 	5,  // 0: journalet.v1.AdmissionRequested.demand:type_name -> journalet.v1.PodDemand
@@ -3924,81 +3936,82 @@ var file_journalet_v1_node_proto_depIdxs = []int32{
 	58, // 4: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
 	59, // 5: journalet.v1.AdmissionDecided.devices:type_name -> journalet.v1.ContainerDevices
 	60, // 6: journalet.v1.AdmissionDecided.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	59, // 7: journalet.v1.AdmissionPendingPreemption.devices:type_name -> journalet.v1.ContainerDevices
-	60, // 8: journalet.v1.AdmissionPendingPreemption.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	58, // 9: journalet.v1.AdmissionPendingPreemption.user_namespace:type_name -> journalet.v1.UserNamespace
-	61, // 10: journalet.v1.OrphanConfirmed.grace:type_name -> google.protobuf.Duration
-	61, // 11: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
-	23, // 12: journalet.v1.PodEvictionDecided.containers:type_name -> journalet.v1.ContainerExcess
-	20, // 13: journalet.v1.PressureObserved.thresholds:type_name -> journalet.v1.ThresholdMet
-	21, // 14: journalet.v1.PressureObserved.pods:type_name -> journalet.v1.PodUsage
-	1,  // 15: journalet.v1.PressureObserved.layout:type_name -> journalet.v1.FilesystemLayout
-	62, // 16: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
-	62, // 17: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
-	23, // 18: journalet.v1.PodUsage.containers:type_name -> journalet.v1.ContainerExcess
-	22, // 19: journalet.v1.PodUsage.own_request:type_name -> journalet.v1.PodRequest
-	2,  // 20: journalet.v1.EvictionProgressed.stage:type_name -> journalet.v1.EvictionStage
-	20, // 21: journalet.v1.NodePressure.thresholds:type_name -> journalet.v1.ThresholdMet
-	2,  // 22: journalet.v1.NodePressure.stage:type_name -> journalet.v1.EvictionStage
-	63, // 23: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
-	41, // 24: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
-	42, // 25: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
-	43, // 26: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
-	44, // 27: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
-	5,  // 28: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
-	45, // 29: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
-	46, // 30: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
-	47, // 31: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
-	4,  // 32: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
-	48, // 33: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
-	35, // 34: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
-	35, // 35: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
-	64, // 36: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
-	65, // 37: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
-	30, // 38: journalet.v1.NodeState.pressure:type_name -> journalet.v1.NodePressure
-	49, // 39: journalet.v1.NodeState.devices:type_name -> journalet.v1.NodeState.DevicesEntry
-	50, // 40: journalet.v1.NodeState.device_waits:type_name -> journalet.v1.NodeState.DeviceWaitsEntry
-	51, // 41: journalet.v1.NodeState.exclusive_requests:type_name -> journalet.v1.NodeState.ExclusiveRequestsEntry
-	52, // 42: journalet.v1.NodeState.reservations:type_name -> journalet.v1.NodeState.ReservationsEntry
-	53, // 43: journalet.v1.NodeState.kubelet_pods:type_name -> journalet.v1.NodeState.KubeletPodsEntry
-	54, // 44: journalet.v1.NodeState.node_reads:type_name -> journalet.v1.NodeState.NodeReadsEntry
-	59, // 45: journalet.v1.Reservation.devices:type_name -> journalet.v1.ContainerDevices
-	60, // 46: journalet.v1.Reservation.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	58, // 47: journalet.v1.Reservation.user_namespace:type_name -> journalet.v1.UserNamespace
-	66, // 48: journalet.v1.ExclusiveRequests.containers:type_name -> journalet.v1.ExclusiveRequest
-	67, // 49: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
-	62, // 50: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	5,  // 51: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
-	62, // 52: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
-	34, // 53: journalet.v1.WaitingResize.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
-	5,  // 54: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
-	0,  // 55: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
-	58, // 56: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
-	59, // 57: journalet.v1.AdmittedPod.devices:type_name -> journalet.v1.ContainerDevices
-	55, // 58: journalet.v1.AdmittedPod.unhealthy_devices:type_name -> journalet.v1.AdmittedPod.UnhealthyDevicesEntry
-	60, // 59: journalet.v1.AdmittedPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	34, // 60: journalet.v1.AdmittedPod.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
-	68, // 61: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
-	68, // 62: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
-	4,  // 63: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
-	3,  // 64: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
-	37, // 65: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	39, // 66: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	36, // 67: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
-	38, // 68: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
-	58, // 69: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	69, // 70: journalet.v1.NodeState.DevicesEntry.value:type_name -> journalet.v1.DeviceResource
-	70, // 71: journalet.v1.NodeState.DeviceWaitsEntry.value:type_name -> journalet.v1.DeviceWait
-	34, // 72: journalet.v1.NodeState.ExclusiveRequestsEntry.value:type_name -> journalet.v1.ExclusiveRequests
-	33, // 73: journalet.v1.NodeState.ReservationsEntry.value:type_name -> journalet.v1.Reservation
-	71, // 74: journalet.v1.NodeState.KubeletPodsEntry.value:type_name -> journalet.v1.KubeletPod
-	32, // 75: journalet.v1.NodeState.NodeReadsEntry.value:type_name -> journalet.v1.NodeRead
-	72, // 76: journalet.v1.AdmittedPod.UnhealthyDevicesEntry.value:type_name -> journalet.v1.UnhealthyDevices
-	77, // [77:77] is the sub-list for method output_type
-	77, // [77:77] is the sub-list for method input_type
-	77, // [77:77] is the sub-list for extension type_name
-	77, // [77:77] is the sub-list for extension extendee
-	0,  // [0:77] is the sub-list for field type_name
+	61, // 7: journalet.v1.AdmissionDecided.rest:type_name -> journalet.v1.RestOfResources
+	59, // 8: journalet.v1.AdmissionPendingPreemption.devices:type_name -> journalet.v1.ContainerDevices
+	60, // 9: journalet.v1.AdmissionPendingPreemption.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	58, // 10: journalet.v1.AdmissionPendingPreemption.user_namespace:type_name -> journalet.v1.UserNamespace
+	62, // 11: journalet.v1.OrphanConfirmed.grace:type_name -> google.protobuf.Duration
+	62, // 12: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
+	23, // 13: journalet.v1.PodEvictionDecided.containers:type_name -> journalet.v1.ContainerExcess
+	20, // 14: journalet.v1.PressureObserved.thresholds:type_name -> journalet.v1.ThresholdMet
+	21, // 15: journalet.v1.PressureObserved.pods:type_name -> journalet.v1.PodUsage
+	1,  // 16: journalet.v1.PressureObserved.layout:type_name -> journalet.v1.FilesystemLayout
+	63, // 17: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
+	63, // 18: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
+	23, // 19: journalet.v1.PodUsage.containers:type_name -> journalet.v1.ContainerExcess
+	22, // 20: journalet.v1.PodUsage.own_request:type_name -> journalet.v1.PodRequest
+	2,  // 21: journalet.v1.EvictionProgressed.stage:type_name -> journalet.v1.EvictionStage
+	20, // 22: journalet.v1.NodePressure.thresholds:type_name -> journalet.v1.ThresholdMet
+	2,  // 23: journalet.v1.NodePressure.stage:type_name -> journalet.v1.EvictionStage
+	64, // 24: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
+	41, // 25: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
+	42, // 26: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
+	43, // 27: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
+	44, // 28: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
+	5,  // 29: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
+	45, // 30: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
+	46, // 31: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
+	47, // 32: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
+	4,  // 33: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
+	48, // 34: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
+	35, // 35: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
+	35, // 36: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
+	65, // 37: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
+	66, // 38: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
+	30, // 39: journalet.v1.NodeState.pressure:type_name -> journalet.v1.NodePressure
+	49, // 40: journalet.v1.NodeState.devices:type_name -> journalet.v1.NodeState.DevicesEntry
+	50, // 41: journalet.v1.NodeState.device_waits:type_name -> journalet.v1.NodeState.DeviceWaitsEntry
+	51, // 42: journalet.v1.NodeState.exclusive_requests:type_name -> journalet.v1.NodeState.ExclusiveRequestsEntry
+	52, // 43: journalet.v1.NodeState.reservations:type_name -> journalet.v1.NodeState.ReservationsEntry
+	53, // 44: journalet.v1.NodeState.kubelet_pods:type_name -> journalet.v1.NodeState.KubeletPodsEntry
+	54, // 45: journalet.v1.NodeState.node_reads:type_name -> journalet.v1.NodeState.NodeReadsEntry
+	59, // 46: journalet.v1.Reservation.devices:type_name -> journalet.v1.ContainerDevices
+	60, // 47: journalet.v1.Reservation.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	58, // 48: journalet.v1.Reservation.user_namespace:type_name -> journalet.v1.UserNamespace
+	67, // 49: journalet.v1.ExclusiveRequests.containers:type_name -> journalet.v1.ExclusiveRequest
+	68, // 50: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
+	63, // 51: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	5,  // 52: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
+	63, // 53: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
+	34, // 54: journalet.v1.WaitingResize.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
+	5,  // 55: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
+	0,  // 56: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
+	58, // 57: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
+	59, // 58: journalet.v1.AdmittedPod.devices:type_name -> journalet.v1.ContainerDevices
+	55, // 59: journalet.v1.AdmittedPod.unhealthy_devices:type_name -> journalet.v1.AdmittedPod.UnhealthyDevicesEntry
+	60, // 60: journalet.v1.AdmittedPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	34, // 61: journalet.v1.AdmittedPod.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
+	69, // 62: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
+	69, // 63: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
+	4,  // 64: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
+	3,  // 65: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
+	37, // 66: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	39, // 67: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	36, // 68: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
+	38, // 69: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	58, // 70: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	70, // 71: journalet.v1.NodeState.DevicesEntry.value:type_name -> journalet.v1.DeviceResource
+	71, // 72: journalet.v1.NodeState.DeviceWaitsEntry.value:type_name -> journalet.v1.DeviceWait
+	34, // 73: journalet.v1.NodeState.ExclusiveRequestsEntry.value:type_name -> journalet.v1.ExclusiveRequests
+	33, // 74: journalet.v1.NodeState.ReservationsEntry.value:type_name -> journalet.v1.Reservation
+	72, // 75: journalet.v1.NodeState.KubeletPodsEntry.value:type_name -> journalet.v1.KubeletPod
+	32, // 76: journalet.v1.NodeState.NodeReadsEntry.value:type_name -> journalet.v1.NodeRead
+	73, // 77: journalet.v1.AdmittedPod.UnhealthyDevicesEntry.value:type_name -> journalet.v1.UnhealthyDevices
+	78, // [78:78] is the sub-list for method output_type
+	78, // [78:78] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_node_proto_init() }

@@ -1022,6 +1022,52 @@ func (x *OrphanFound) GetUid() string {
 	return ""
 }
 
+// FoundCpusLeft reports to the node that no container of a pod runs any more on CPUs of AdmissionDecided.rest: others
+// may get them.
+type FoundCpusLeft struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FoundCpusLeft) Reset() {
+	*x = FoundCpusLeft{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FoundCpusLeft) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FoundCpusLeft) ProtoMessage() {}
+
+func (x *FoundCpusLeft) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FoundCpusLeft.ProtoReflect.Descriptor instead.
+func (*FoundCpusLeft) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *FoundCpusLeft) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
 // AllContainersRestarting restarts all containers of a pod, init containers first, as a container's rule says
 // (KEP-5532). It is emitted when that container ends, and again with all_stopped when nothing runs any more.
 type AllContainersRestarting struct {
@@ -1037,7 +1083,7 @@ type AllContainersRestarting struct {
 
 func (x *AllContainersRestarting) Reset() {
 	*x = AllContainersRestarting{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	mi := &file_journalet_v1_pod_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1049,7 +1095,7 @@ func (x *AllContainersRestarting) String() string {
 func (*AllContainersRestarting) ProtoMessage() {}
 
 func (x *AllContainersRestarting) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	mi := &file_journalet_v1_pod_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1062,7 +1108,7 @@ func (x *AllContainersRestarting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllContainersRestarting.ProtoReflect.Descriptor instead.
 func (*AllContainersRestarting) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AllContainersRestarting) GetContainer() string {
@@ -1100,7 +1146,7 @@ type ReadinessGatesSet struct {
 
 func (x *ReadinessGatesSet) Reset() {
 	*x = ReadinessGatesSet{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[13]
+	mi := &file_journalet_v1_pod_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1158,7 @@ func (x *ReadinessGatesSet) String() string {
 func (*ReadinessGatesSet) ProtoMessage() {}
 
 func (x *ReadinessGatesSet) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[13]
+	mi := &file_journalet_v1_pod_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1171,7 @@ func (x *ReadinessGatesSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadinessGatesSet.ProtoReflect.Descriptor instead.
 func (*ReadinessGatesSet) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReadinessGatesSet) GetTypes() []string {
@@ -1155,7 +1201,7 @@ type ReadinessGatesRead struct {
 
 func (x *ReadinessGatesRead) Reset() {
 	*x = ReadinessGatesRead{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[14]
+	mi := &file_journalet_v1_pod_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1167,7 +1213,7 @@ func (x *ReadinessGatesRead) String() string {
 func (*ReadinessGatesRead) ProtoMessage() {}
 
 func (x *ReadinessGatesRead) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[14]
+	mi := &file_journalet_v1_pod_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1180,7 +1226,7 @@ func (x *ReadinessGatesRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadinessGatesRead.ProtoReflect.Descriptor instead.
 func (*ReadinessGatesRead) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReadinessGatesRead) GetUid() string {
@@ -1211,7 +1257,7 @@ type ReadinessGateCondition struct {
 
 func (x *ReadinessGateCondition) Reset() {
 	*x = ReadinessGateCondition{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[15]
+	mi := &file_journalet_v1_pod_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1269,7 @@ func (x *ReadinessGateCondition) String() string {
 func (*ReadinessGateCondition) ProtoMessage() {}
 
 func (x *ReadinessGateCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[15]
+	mi := &file_journalet_v1_pod_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1282,7 @@ func (x *ReadinessGateCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadinessGateCondition.ProtoReflect.Descriptor instead.
 func (*ReadinessGateCondition) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReadinessGateCondition) GetType() string {
@@ -1271,7 +1317,7 @@ type PodTerminated struct {
 
 func (x *PodTerminated) Reset() {
 	*x = PodTerminated{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[16]
+	mi := &file_journalet_v1_pod_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1329,7 @@ func (x *PodTerminated) String() string {
 func (*PodTerminated) ProtoMessage() {}
 
 func (x *PodTerminated) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[16]
+	mi := &file_journalet_v1_pod_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1342,7 @@ func (x *PodTerminated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodTerminated.ProtoReflect.Descriptor instead.
 func (*PodTerminated) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PodTerminated) GetUid() string {
@@ -1330,7 +1376,7 @@ type PodFinished struct {
 
 func (x *PodFinished) Reset() {
 	*x = PodFinished{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[17]
+	mi := &file_journalet_v1_pod_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1342,7 +1388,7 @@ func (x *PodFinished) String() string {
 func (*PodFinished) ProtoMessage() {}
 
 func (x *PodFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[17]
+	mi := &file_journalet_v1_pod_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1355,7 +1401,7 @@ func (x *PodFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodFinished.ProtoReflect.Descriptor instead.
 func (*PodFinished) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PodFinished) GetUid() string {
@@ -1473,6 +1519,8 @@ type PodState struct {
 	Found bool `protobuf:"varint,93,opt,name=found,proto3" json:"found,omitempty"`
 	// With fresh_user_namespace: the last sandbox that a call of this incarnation created.
 	CreatedSandboxId string `protobuf:"bytes,94,opt,name=created_sandbox_id,json=createdSandboxId,proto3" json:"created_sandbox_id,omitempty"`
+	// From AdmissionDecided; without CPUs once its containers have left them.
+	Rest *RestOfResources `protobuf:"bytes,95,opt,name=rest,proto3" json:"rest,omitempty"`
 	// The sandbox whose containers are not in the pod's cgroup. From PodCgroupLost.
 	NoCgroupSandboxId string `protobuf:"bytes,53,opt,name=no_cgroup_sandbox_id,json=noCgroupSandboxId,proto3" json:"no_cgroup_sandbox_id,omitempty"`
 	// From PodTerminating or PodEvictionDecided. Unset: the manifest's.
@@ -1511,7 +1559,7 @@ type PodState struct {
 
 func (x *PodState) Reset() {
 	*x = PodState{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[18]
+	mi := &file_journalet_v1_pod_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1523,7 +1571,7 @@ func (x *PodState) String() string {
 func (*PodState) ProtoMessage() {}
 
 func (x *PodState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[18]
+	mi := &file_journalet_v1_pod_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1536,7 +1584,7 @@ func (x *PodState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodState.ProtoReflect.Descriptor instead.
 func (*PodState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PodState) GetPod() *PodRef {
@@ -1896,6 +1944,13 @@ func (x *PodState) GetCreatedSandboxId() string {
 	return ""
 }
 
+func (x *PodState) GetRest() *RestOfResources {
+	if x != nil {
+		return x.Rest
+	}
+	return nil
+}
+
 func (x *PodState) GetNoCgroupSandboxId() string {
 	if x != nil {
 		return x.NoCgroupSandboxId
@@ -2021,7 +2076,7 @@ type PodRestart struct {
 
 func (x *PodRestart) Reset() {
 	*x = PodRestart{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[19]
+	mi := &file_journalet_v1_pod_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2033,7 +2088,7 @@ func (x *PodRestart) String() string {
 func (*PodRestart) ProtoMessage() {}
 
 func (x *PodRestart) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[19]
+	mi := &file_journalet_v1_pod_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2046,7 +2101,7 @@ func (x *PodRestart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodRestart.ProtoReflect.Descriptor instead.
 func (*PodRestart) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PodRestart) GetSince() *timestamppb.Timestamp {
@@ -2086,7 +2141,7 @@ type VolumeRecord struct {
 
 func (x *VolumeRecord) Reset() {
 	*x = VolumeRecord{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[20]
+	mi := &file_journalet_v1_pod_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2153,7 @@ func (x *VolumeRecord) String() string {
 func (*VolumeRecord) ProtoMessage() {}
 
 func (x *VolumeRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[20]
+	mi := &file_journalet_v1_pod_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2166,7 @@ func (x *VolumeRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeRecord.ProtoReflect.Descriptor instead.
 func (*VolumeRecord) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *VolumeRecord) GetName() string {
@@ -2190,7 +2245,7 @@ type VolumesLost struct {
 
 func (x *VolumesLost) Reset() {
 	*x = VolumesLost{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[21]
+	mi := &file_journalet_v1_pod_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2202,7 +2257,7 @@ func (x *VolumesLost) String() string {
 func (*VolumesLost) ProtoMessage() {}
 
 func (x *VolumesLost) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[21]
+	mi := &file_journalet_v1_pod_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2215,7 +2270,7 @@ func (x *VolumesLost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumesLost.ProtoReflect.Descriptor instead.
 func (*VolumesLost) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *VolumesLost) GetUid() string {
@@ -2243,7 +2298,7 @@ type PodDirectoryFound struct {
 
 func (x *PodDirectoryFound) Reset() {
 	*x = PodDirectoryFound{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[22]
+	mi := &file_journalet_v1_pod_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2255,7 +2310,7 @@ func (x *PodDirectoryFound) String() string {
 func (*PodDirectoryFound) ProtoMessage() {}
 
 func (x *PodDirectoryFound) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[22]
+	mi := &file_journalet_v1_pod_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2268,7 +2323,7 @@ func (x *PodDirectoryFound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodDirectoryFound.ProtoReflect.Descriptor instead.
 func (*PodDirectoryFound) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PodDirectoryFound) GetUid() string {
@@ -2288,7 +2343,7 @@ type PodCgroupLost struct {
 
 func (x *PodCgroupLost) Reset() {
 	*x = PodCgroupLost{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[23]
+	mi := &file_journalet_v1_pod_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2300,7 +2355,7 @@ func (x *PodCgroupLost) String() string {
 func (*PodCgroupLost) ProtoMessage() {}
 
 func (x *PodCgroupLost) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[23]
+	mi := &file_journalet_v1_pod_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2313,7 +2368,7 @@ func (x *PodCgroupLost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCgroupLost.ProtoReflect.Descriptor instead.
 func (*PodCgroupLost) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PodCgroupLost) GetUid() string {
@@ -2343,7 +2398,7 @@ type StorageExceeded struct {
 
 func (x *StorageExceeded) Reset() {
 	*x = StorageExceeded{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[24]
+	mi := &file_journalet_v1_pod_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2355,7 +2410,7 @@ func (x *StorageExceeded) String() string {
 func (*StorageExceeded) ProtoMessage() {}
 
 func (x *StorageExceeded) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[24]
+	mi := &file_journalet_v1_pod_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2368,7 +2423,7 @@ func (x *StorageExceeded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StorageExceeded.ProtoReflect.Descriptor instead.
 func (*StorageExceeded) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{24}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StorageExceeded) GetUid() string {
@@ -2439,7 +2494,7 @@ type PodResize struct {
 
 func (x *PodResize) Reset() {
 	*x = PodResize{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[25]
+	mi := &file_journalet_v1_pod_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2506,7 @@ func (x *PodResize) String() string {
 func (*PodResize) ProtoMessage() {}
 
 func (x *PodResize) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[25]
+	mi := &file_journalet_v1_pod_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2519,7 @@ func (x *PodResize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodResize.ProtoReflect.Descriptor instead.
 func (*PodResize) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{25}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PodResize) GetRequestedDigest() string {
@@ -2604,7 +2659,7 @@ type ContainerRecord struct {
 
 func (x *ContainerRecord) Reset() {
 	*x = ContainerRecord{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[26]
+	mi := &file_journalet_v1_pod_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2616,7 +2671,7 @@ func (x *ContainerRecord) String() string {
 func (*ContainerRecord) ProtoMessage() {}
 
 func (x *ContainerRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[26]
+	mi := &file_journalet_v1_pod_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2629,7 +2684,7 @@ func (x *ContainerRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerRecord.ProtoReflect.Descriptor instead.
 func (*ContainerRecord) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{26}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ContainerRecord) GetName() string {
@@ -2871,7 +2926,7 @@ type VolumeImage struct {
 
 func (x *VolumeImage) Reset() {
 	*x = VolumeImage{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[27]
+	mi := &file_journalet_v1_pod_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2883,7 +2938,7 @@ func (x *VolumeImage) String() string {
 func (*VolumeImage) ProtoMessage() {}
 
 func (x *VolumeImage) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[27]
+	mi := &file_journalet_v1_pod_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2896,7 +2951,7 @@ func (x *VolumeImage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeImage.ProtoReflect.Descriptor instead.
 func (*VolumeImage) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{27}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *VolumeImage) GetReady() bool {
@@ -2932,7 +2987,7 @@ type CreatedContainer struct {
 
 func (x *CreatedContainer) Reset() {
 	*x = CreatedContainer{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[28]
+	mi := &file_journalet_v1_pod_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2944,7 +2999,7 @@ func (x *CreatedContainer) String() string {
 func (*CreatedContainer) ProtoMessage() {}
 
 func (x *CreatedContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[28]
+	mi := &file_journalet_v1_pod_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2957,7 +3012,7 @@ func (x *CreatedContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatedContainer.ProtoReflect.Descriptor instead.
 func (*CreatedContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{28}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CreatedContainer) GetContainerId() string {
@@ -2996,7 +3051,7 @@ type ContainerTermination struct {
 
 func (x *ContainerTermination) Reset() {
 	*x = ContainerTermination{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[29]
+	mi := &file_journalet_v1_pod_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3008,7 +3063,7 @@ func (x *ContainerTermination) String() string {
 func (*ContainerTermination) ProtoMessage() {}
 
 func (x *ContainerTermination) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[29]
+	mi := &file_journalet_v1_pod_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3021,7 +3076,7 @@ func (x *ContainerTermination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerTermination.ProtoReflect.Descriptor instead.
 func (*ContainerTermination) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{29}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ContainerTermination) GetContainerId() string {
@@ -3068,7 +3123,7 @@ type ContainerProbes struct {
 
 func (x *ContainerProbes) Reset() {
 	*x = ContainerProbes{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[30]
+	mi := &file_journalet_v1_pod_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3080,7 +3135,7 @@ func (x *ContainerProbes) String() string {
 func (*ContainerProbes) ProtoMessage() {}
 
 func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[30]
+	mi := &file_journalet_v1_pod_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3093,7 +3148,7 @@ func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerProbes.ProtoReflect.Descriptor instead.
 func (*ContainerProbes) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{30}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ContainerProbes) GetContainerId() string {
@@ -3143,7 +3198,7 @@ type BackOff struct {
 
 func (x *BackOff) Reset() {
 	*x = BackOff{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[31]
+	mi := &file_journalet_v1_pod_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3155,7 +3210,7 @@ func (x *BackOff) String() string {
 func (*BackOff) ProtoMessage() {}
 
 func (x *BackOff) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[31]
+	mi := &file_journalet_v1_pod_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3168,7 +3223,7 @@ func (x *BackOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackOff.ProtoReflect.Descriptor instead.
 func (*BackOff) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{31}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *BackOff) GetKey() string {
@@ -3206,7 +3261,7 @@ type PodCall struct {
 
 func (x *PodCall) Reset() {
 	*x = PodCall{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[32]
+	mi := &file_journalet_v1_pod_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3218,7 +3273,7 @@ func (x *PodCall) String() string {
 func (*PodCall) ProtoMessage() {}
 
 func (x *PodCall) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[32]
+	mi := &file_journalet_v1_pod_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3231,7 +3286,7 @@ func (x *PodCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCall.ProtoReflect.Descriptor instead.
 func (*PodCall) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{32}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PodCall) GetRequest() *CallRequested {
@@ -3331,6 +3386,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x0fResizeCompleted\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"\x1f\n" +
 	"\vOrphanFound\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"!\n" +
+	"\rFoundCpusLeft\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"{\n" +
 	"\x17AllContainersRestarting\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
@@ -3356,7 +3413,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
 	"\x06orphan\x18\x03 \x01(\bR\x06orphan\x12\x16\n" +
-	"\x06unseen\x18\x04 \x01(\bR\x06unseen\"\xa1\x1c\n" +
+	"\x06unseen\x18\x04 \x01(\bR\x06unseen\"\xd4\x1c\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -3423,7 +3480,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x0euser_namespace\x184 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x120\n" +
 	"\x14fresh_user_namespace\x18\\ \x01(\bR\x12freshUserNamespace\x12\x14\n" +
 	"\x05found\x18] \x01(\bR\x05found\x12,\n" +
-	"\x12created_sandbox_id\x18^ \x01(\tR\x10createdSandboxId\x12/\n" +
+	"\x12created_sandbox_id\x18^ \x01(\tR\x10createdSandboxId\x121\n" +
+	"\x04rest\x18_ \x01(\v2\x1d.journalet.v1.RestOfResourcesR\x04rest\x12/\n" +
 	"\x14no_cgroup_sandbox_id\x185 \x01(\tR\x11noCgroupSandboxId\x12/\n" +
 	"\x05grace\x186 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x122\n" +
 	"\arestart\x187 \x01(\v2\x18.journalet.v1.PodRestartR\arestart\x12\"\n" +
@@ -3600,7 +3658,7 @@ func file_journalet_v1_pod_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_pod_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_journalet_v1_pod_proto_goTypes = []any{
 	(PodStage)(0),                   // 0: journalet.v1.PodStage
 	(ProbeKind)(0),                  // 1: journalet.v1.ProbeKind
@@ -3617,138 +3675,141 @@ var file_journalet_v1_pod_proto_goTypes = []any{
 	(*ResizeStarted)(nil),           // 12: journalet.v1.ResizeStarted
 	(*ResizeCompleted)(nil),         // 13: journalet.v1.ResizeCompleted
 	(*OrphanFound)(nil),             // 14: journalet.v1.OrphanFound
-	(*AllContainersRestarting)(nil), // 15: journalet.v1.AllContainersRestarting
-	(*ReadinessGatesSet)(nil),       // 16: journalet.v1.ReadinessGatesSet
-	(*ReadinessGatesRead)(nil),      // 17: journalet.v1.ReadinessGatesRead
-	(*ReadinessGateCondition)(nil),  // 18: journalet.v1.ReadinessGateCondition
-	(*PodTerminated)(nil),           // 19: journalet.v1.PodTerminated
-	(*PodFinished)(nil),             // 20: journalet.v1.PodFinished
-	(*PodState)(nil),                // 21: journalet.v1.PodState
-	(*PodRestart)(nil),              // 22: journalet.v1.PodRestart
-	(*VolumeRecord)(nil),            // 23: journalet.v1.VolumeRecord
-	(*VolumesLost)(nil),             // 24: journalet.v1.VolumesLost
-	(*PodDirectoryFound)(nil),       // 25: journalet.v1.PodDirectoryFound
-	(*PodCgroupLost)(nil),           // 26: journalet.v1.PodCgroupLost
-	(*StorageExceeded)(nil),         // 27: journalet.v1.StorageExceeded
-	(*PodResize)(nil),               // 28: journalet.v1.PodResize
-	(*ContainerRecord)(nil),         // 29: journalet.v1.ContainerRecord
-	(*VolumeImage)(nil),             // 30: journalet.v1.VolumeImage
-	(*CreatedContainer)(nil),        // 31: journalet.v1.CreatedContainer
-	(*ContainerTermination)(nil),    // 32: journalet.v1.ContainerTermination
-	(*ContainerProbes)(nil),         // 33: journalet.v1.ContainerProbes
-	(*BackOff)(nil),                 // 34: journalet.v1.BackOff
-	(*PodCall)(nil),                 // 35: journalet.v1.PodCall
-	nil,                             // 36: journalet.v1.PodStatusChanged.WaitingEntry
-	nil,                             // 37: journalet.v1.PodState.ContainersEntry
-	nil,                             // 38: journalet.v1.PodState.CallsEntry
-	nil,                             // 39: journalet.v1.PodState.ConditionsEntry
-	nil,                             // 40: journalet.v1.PodState.VolumesEntry
-	nil,                             // 41: journalet.v1.ContainerRecord.VolumeImagesEntry
-	(*timestamppb.Timestamp)(nil),   // 42: google.protobuf.Timestamp
-	(PodPhase)(0),                   // 43: journalet.v1.PodPhase
-	(*durationpb.Duration)(nil),     // 44: google.protobuf.Duration
-	(*PodDemand)(nil),               // 45: journalet.v1.PodDemand
-	(*PodRef)(nil),                  // 46: journalet.v1.PodRef
-	(*PodObserved)(nil),             // 47: journalet.v1.PodObserved
-	(*Timers)(nil),                  // 48: journalet.v1.Timers
-	(*ObjectRef)(nil),               // 49: journalet.v1.ObjectRef
-	(*ObjectRead)(nil),              // 50: journalet.v1.ObjectRead
-	(*UserNamespace)(nil),           // 51: journalet.v1.UserNamespace
-	(*PodReclaimRequested)(nil),     // 52: journalet.v1.PodReclaimRequested
-	(*DeviceAllocation)(nil),        // 53: journalet.v1.DeviceAllocation
-	(*ExclusiveContainer)(nil),      // 54: journalet.v1.ExclusiveContainer
-	(*PodClaims)(nil),               // 55: journalet.v1.PodClaims
-	(*CpuQuota)(nil),                // 56: journalet.v1.CpuQuota
-	(*Resources)(nil),               // 57: journalet.v1.Resources
-	(*ContainerObservation)(nil),    // 58: journalet.v1.ContainerObservation
-	(*CallRequested)(nil),           // 59: journalet.v1.CallRequested
+	(*FoundCpusLeft)(nil),           // 15: journalet.v1.FoundCpusLeft
+	(*AllContainersRestarting)(nil), // 16: journalet.v1.AllContainersRestarting
+	(*ReadinessGatesSet)(nil),       // 17: journalet.v1.ReadinessGatesSet
+	(*ReadinessGatesRead)(nil),      // 18: journalet.v1.ReadinessGatesRead
+	(*ReadinessGateCondition)(nil),  // 19: journalet.v1.ReadinessGateCondition
+	(*PodTerminated)(nil),           // 20: journalet.v1.PodTerminated
+	(*PodFinished)(nil),             // 21: journalet.v1.PodFinished
+	(*PodState)(nil),                // 22: journalet.v1.PodState
+	(*PodRestart)(nil),              // 23: journalet.v1.PodRestart
+	(*VolumeRecord)(nil),            // 24: journalet.v1.VolumeRecord
+	(*VolumesLost)(nil),             // 25: journalet.v1.VolumesLost
+	(*PodDirectoryFound)(nil),       // 26: journalet.v1.PodDirectoryFound
+	(*PodCgroupLost)(nil),           // 27: journalet.v1.PodCgroupLost
+	(*StorageExceeded)(nil),         // 28: journalet.v1.StorageExceeded
+	(*PodResize)(nil),               // 29: journalet.v1.PodResize
+	(*ContainerRecord)(nil),         // 30: journalet.v1.ContainerRecord
+	(*VolumeImage)(nil),             // 31: journalet.v1.VolumeImage
+	(*CreatedContainer)(nil),        // 32: journalet.v1.CreatedContainer
+	(*ContainerTermination)(nil),    // 33: journalet.v1.ContainerTermination
+	(*ContainerProbes)(nil),         // 34: journalet.v1.ContainerProbes
+	(*BackOff)(nil),                 // 35: journalet.v1.BackOff
+	(*PodCall)(nil),                 // 36: journalet.v1.PodCall
+	nil,                             // 37: journalet.v1.PodStatusChanged.WaitingEntry
+	nil,                             // 38: journalet.v1.PodState.ContainersEntry
+	nil,                             // 39: journalet.v1.PodState.CallsEntry
+	nil,                             // 40: journalet.v1.PodState.ConditionsEntry
+	nil,                             // 41: journalet.v1.PodState.VolumesEntry
+	nil,                             // 42: journalet.v1.ContainerRecord.VolumeImagesEntry
+	(*timestamppb.Timestamp)(nil),   // 43: google.protobuf.Timestamp
+	(PodPhase)(0),                   // 44: journalet.v1.PodPhase
+	(*durationpb.Duration)(nil),     // 45: google.protobuf.Duration
+	(*PodDemand)(nil),               // 46: journalet.v1.PodDemand
+	(*PodRef)(nil),                  // 47: journalet.v1.PodRef
+	(*PodObserved)(nil),             // 48: journalet.v1.PodObserved
+	(*Timers)(nil),                  // 49: journalet.v1.Timers
+	(*ObjectRef)(nil),               // 50: journalet.v1.ObjectRef
+	(*ObjectRead)(nil),              // 51: journalet.v1.ObjectRead
+	(*UserNamespace)(nil),           // 52: journalet.v1.UserNamespace
+	(*RestOfResources)(nil),         // 53: journalet.v1.RestOfResources
+	(*PodReclaimRequested)(nil),     // 54: journalet.v1.PodReclaimRequested
+	(*DeviceAllocation)(nil),        // 55: journalet.v1.DeviceAllocation
+	(*ExclusiveContainer)(nil),      // 56: journalet.v1.ExclusiveContainer
+	(*PodClaims)(nil),               // 57: journalet.v1.PodClaims
+	(*CpuQuota)(nil),                // 58: journalet.v1.CpuQuota
+	(*Resources)(nil),               // 59: journalet.v1.Resources
+	(*ContainerObservation)(nil),    // 60: journalet.v1.ContainerObservation
+	(*CallRequested)(nil),           // 61: journalet.v1.CallRequested
 }
 var file_journalet_v1_pod_proto_depIdxs = []int32{
-	42, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
-	43, // 1: journalet.v1.PodStatusChanged.phase:type_name -> journalet.v1.PodPhase
+	43, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	44, // 1: journalet.v1.PodStatusChanged.phase:type_name -> journalet.v1.PodPhase
 	3,  // 2: journalet.v1.PodStatusChanged.conditions:type_name -> journalet.v1.Condition
-	36, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
-	44, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
-	44, // 5: journalet.v1.PodTerminating.grace:type_name -> google.protobuf.Duration
+	37, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
+	45, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
+	45, // 5: journalet.v1.PodTerminating.grace:type_name -> google.protobuf.Duration
 	1,  // 6: journalet.v1.ProbesSet.kinds:type_name -> journalet.v1.ProbeKind
-	42, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
+	43, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
 	1,  // 8: journalet.v1.ProbeResult.kind:type_name -> journalet.v1.ProbeKind
-	45, // 9: journalet.v1.ResizeRequested.demand:type_name -> journalet.v1.PodDemand
-	18, // 10: journalet.v1.ReadinessGatesRead.conditions:type_name -> journalet.v1.ReadinessGateCondition
-	42, // 11: journalet.v1.ReadinessGateCondition.last_transition:type_name -> google.protobuf.Timestamp
-	43, // 12: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
-	46, // 13: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
+	46, // 9: journalet.v1.ResizeRequested.demand:type_name -> journalet.v1.PodDemand
+	19, // 10: journalet.v1.ReadinessGatesRead.conditions:type_name -> journalet.v1.ReadinessGateCondition
+	43, // 11: journalet.v1.ReadinessGateCondition.last_transition:type_name -> google.protobuf.Timestamp
+	44, // 12: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
+	47, // 13: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
 	0,  // 14: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
-	44, // 15: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
-	42, // 16: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
-	42, // 17: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
-	42, // 18: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
-	47, // 19: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
-	37, // 20: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
-	38, // 21: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
-	42, // 22: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
-	42, // 23: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
-	42, // 24: journalet.v1.PodState.sandbox_created_at:type_name -> google.protobuf.Timestamp
-	48, // 25: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
-	43, // 26: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
-	39, // 27: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
-	42, // 28: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
-	46, // 29: journalet.v1.PodState.reported_as:type_name -> journalet.v1.PodRef
-	46, // 30: journalet.v1.PodState.preempted_for:type_name -> journalet.v1.PodRef
-	18, // 31: journalet.v1.PodState.gate_conditions:type_name -> journalet.v1.ReadinessGateCondition
-	15, // 32: journalet.v1.PodState.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
-	28, // 33: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
-	40, // 34: journalet.v1.PodState.volumes:type_name -> journalet.v1.PodState.VolumesEntry
-	49, // 35: journalet.v1.PodState.object_refs:type_name -> journalet.v1.ObjectRef
-	50, // 36: journalet.v1.PodState.objects:type_name -> journalet.v1.ObjectRead
-	51, // 37: journalet.v1.PodState.user_namespace:type_name -> journalet.v1.UserNamespace
-	44, // 38: journalet.v1.PodState.grace:type_name -> google.protobuf.Duration
-	22, // 39: journalet.v1.PodState.restart:type_name -> journalet.v1.PodRestart
-	52, // 40: journalet.v1.PodState.reclaim:type_name -> journalet.v1.PodReclaimRequested
-	53, // 41: journalet.v1.PodState.devices:type_name -> journalet.v1.DeviceAllocation
-	54, // 42: journalet.v1.PodState.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	55, // 43: journalet.v1.PodState.claims:type_name -> journalet.v1.PodClaims
-	56, // 44: journalet.v1.PodState.cpu_quota:type_name -> journalet.v1.CpuQuota
-	42, // 45: journalet.v1.PodRestart.since:type_name -> google.protobuf.Timestamp
-	2,  // 46: journalet.v1.VolumeRecord.stage:type_name -> journalet.v1.VolumeStage
-	42, // 47: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
-	42, // 48: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
-	57, // 49: journalet.v1.PodResize.applied:type_name -> journalet.v1.Resources
-	58, // 50: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	58, // 51: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
-	5,  // 52: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
-	34, // 53: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	42, // 54: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
-	5,  // 55: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
-	33, // 56: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	32, // 57: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
-	57, // 58: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
-	57, // 59: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
-	31, // 60: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
-	41, // 61: journalet.v1.ContainerRecord.volume_images:type_name -> journalet.v1.ContainerRecord.VolumeImagesEntry
-	42, // 62: journalet.v1.ContainerRecord.cpus_failed_at:type_name -> google.protobuf.Timestamp
-	31, // 63: journalet.v1.ContainerRecord.not_run:type_name -> journalet.v1.CreatedContainer
-	42, // 64: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
-	44, // 65: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
-	1,  // 66: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
-	9,  // 67: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
-	9,  // 68: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
-	9,  // 69: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	44, // 70: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	42, // 71: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	59, // 72: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	42, // 73: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
-	5,  // 74: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
-	29, // 75: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	35, // 76: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	3,  // 77: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	23, // 78: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
-	30, // 79: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
-	80, // [80:80] is the sub-list for method output_type
-	80, // [80:80] is the sub-list for method input_type
-	80, // [80:80] is the sub-list for extension type_name
-	80, // [80:80] is the sub-list for extension extendee
-	0,  // [0:80] is the sub-list for field type_name
+	45, // 15: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
+	43, // 16: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
+	43, // 17: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
+	43, // 18: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
+	48, // 19: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
+	38, // 20: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
+	39, // 21: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
+	43, // 22: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
+	43, // 23: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
+	43, // 24: journalet.v1.PodState.sandbox_created_at:type_name -> google.protobuf.Timestamp
+	49, // 25: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
+	44, // 26: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
+	40, // 27: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
+	43, // 28: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
+	47, // 29: journalet.v1.PodState.reported_as:type_name -> journalet.v1.PodRef
+	47, // 30: journalet.v1.PodState.preempted_for:type_name -> journalet.v1.PodRef
+	19, // 31: journalet.v1.PodState.gate_conditions:type_name -> journalet.v1.ReadinessGateCondition
+	16, // 32: journalet.v1.PodState.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
+	29, // 33: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
+	41, // 34: journalet.v1.PodState.volumes:type_name -> journalet.v1.PodState.VolumesEntry
+	50, // 35: journalet.v1.PodState.object_refs:type_name -> journalet.v1.ObjectRef
+	51, // 36: journalet.v1.PodState.objects:type_name -> journalet.v1.ObjectRead
+	52, // 37: journalet.v1.PodState.user_namespace:type_name -> journalet.v1.UserNamespace
+	53, // 38: journalet.v1.PodState.rest:type_name -> journalet.v1.RestOfResources
+	45, // 39: journalet.v1.PodState.grace:type_name -> google.protobuf.Duration
+	23, // 40: journalet.v1.PodState.restart:type_name -> journalet.v1.PodRestart
+	54, // 41: journalet.v1.PodState.reclaim:type_name -> journalet.v1.PodReclaimRequested
+	55, // 42: journalet.v1.PodState.devices:type_name -> journalet.v1.DeviceAllocation
+	56, // 43: journalet.v1.PodState.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	57, // 44: journalet.v1.PodState.claims:type_name -> journalet.v1.PodClaims
+	58, // 45: journalet.v1.PodState.cpu_quota:type_name -> journalet.v1.CpuQuota
+	43, // 46: journalet.v1.PodRestart.since:type_name -> google.protobuf.Timestamp
+	2,  // 47: journalet.v1.VolumeRecord.stage:type_name -> journalet.v1.VolumeStage
+	43, // 48: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
+	43, // 49: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
+	59, // 50: journalet.v1.PodResize.applied:type_name -> journalet.v1.Resources
+	60, // 51: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	60, // 52: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	5,  // 53: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
+	35, // 54: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	43, // 55: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	5,  // 56: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
+	34, // 57: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	33, // 58: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
+	59, // 59: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
+	59, // 60: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
+	32, // 61: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
+	42, // 62: journalet.v1.ContainerRecord.volume_images:type_name -> journalet.v1.ContainerRecord.VolumeImagesEntry
+	43, // 63: journalet.v1.ContainerRecord.cpus_failed_at:type_name -> google.protobuf.Timestamp
+	32, // 64: journalet.v1.ContainerRecord.not_run:type_name -> journalet.v1.CreatedContainer
+	43, // 65: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
+	45, // 66: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
+	1,  // 67: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	9,  // 68: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	9,  // 69: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	9,  // 70: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	45, // 71: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	43, // 72: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	61, // 73: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	43, // 74: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
+	5,  // 75: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
+	30, // 76: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	36, // 77: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	3,  // 78: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	24, // 79: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
+	31, // 80: journalet.v1.ContainerRecord.VolumeImagesEntry.value:type_name -> journalet.v1.VolumeImage
+	81, // [81:81] is the sub-list for method output_type
+	81, // [81:81] is the sub-list for method input_type
+	81, // [81:81] is the sub-list for extension type_name
+	81, // [81:81] is the sub-list for extension extendee
+	0,  // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_pod_proto_init() }
@@ -3769,7 +3830,7 @@ func file_journalet_v1_pod_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_pod_proto_rawDesc), len(file_journalet_v1_pod_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   39,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -127,8 +127,8 @@ func (a *agent) recordedConfig() *journaletv1.AgentConfig {
 		Eviction:                   a.cfg.Eviction.Config(),
 		Managers:                   a.facts.Managers,
 		PullsWithoutServiceAccount: !a.serviceAccountPulls, PullsForPods: true,
-		TrustsFirstInspection: true,
-		RuntimeConfig:         &journaletv1.RuntimeConfig{PodCidr: a.cfg.PodCIDR},
+		TrustsFirstInspection: true, KeepsForWaitingPods: true,
+		RuntimeConfig: &journaletv1.RuntimeConfig{PodCidr: a.cfg.PodCIDR},
 	}
 }
 

@@ -114,9 +114,12 @@ func givenText(g *journaletv1.GivenResources) string {
 	if g == nil {
 		return ""
 	}
-	text := " given" + aloneText(g.GetExclusive())
-	for _, d := range g.GetDevices() {
-		text += fmt.Sprintf(" %s:%s=%s", d.GetContainer(), d.GetResource(), strings.Join(d.GetIds(), ","))
+	text := " given" + aloneText(g.GetExclusive()) + deviceIDs(g.GetDevices())
+	if rest := g.GetRest(); rest != nil {
+		text += strings.TrimRight(" rest "+rest.GetCpus(), " ")
+		for _, d := range rest.GetDevices() {
+			text += fmt.Sprintf(" %s:%s=%s", d.GetContainer(), d.GetResource(), strings.Join(d.GetIds(), ","))
+		}
 	}
 	return text
 }

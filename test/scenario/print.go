@@ -121,6 +121,8 @@ func (n *names) claimOrOrphan(e *journaletv1.Event) string {
 		return "defer UID of pod/" + n.of(d.GetUid()) + " for source/" + d.GetSource() + ", held by source/" + d.GetHolder()
 	case *journaletv1.Event_OrphanFound:
 		return "found as orphan"
+	case *journaletv1.Event_FoundCpusLeft:
+		return "leave found cpus"
 	case *journaletv1.Event_OrphanConfirmed:
 		return "confirm orphan pod/" + n.of(k.OrphanConfirmed.GetUid())
 	case *journaletv1.Event_PodEvictionDecided:

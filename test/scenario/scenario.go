@@ -186,7 +186,7 @@ func (s *Scenario) start(d *datadriven.TestData) (string, error) {
 		// Without it pods with different service accounts have pulls of their own.
 		PullsWithoutServiceAccount: d.HasArg("pulls-without-account"),
 		// As of an agent of an earlier version.
-		PullsForPods: !d.HasArg("pulls-without-pod"), TrustsFirstInspection: true,
+		PullsForPods: !d.HasArg("pulls-without-pod"), TrustsFirstInspection: true, KeepsForWaitingPods: true,
 		NodeLabels:          map[string]string{"kubernetes.io/hostname": arg(d, "node", "n1")},
 		StartConcurrency:    uint32(number(d, "start-concurrency", 8)),
 		StopConcurrency:     uint32(number(d, "stop-concurrency", 8)),

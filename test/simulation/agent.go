@@ -137,7 +137,7 @@ func (s *sim) started() *journaletv1.AgentStarted {
 			PullConcurrency: s.config.pulls, MaxContainerBackOff: durationpb.New(s.config.maxBackOff),
 			ImageGarbageCollection: s.imageGC(), Eviction: s.config.pressed.eviction(),
 			Managers: s.config.managed.settings(), PullsForPods: true,
-			TrustsFirstInspection: true, UserNamespaces: s.config.managed.idsAt(s.epoch, s.seed),
+			TrustsFirstInspection: true, KeepsForWaitingPods: true, UserNamespaces: s.config.managed.idsAt(s.epoch, s.seed),
 		},
 		KubeletState: s.kubeletState(),
 	}

@@ -188,7 +188,7 @@ func (j *judge) forgetRecords() {
 	j.set, j.urlFiles, j.names = map[string]setTimer{}, map[string]*journaletv1.ManifestFile{}, newNameBook()
 	j.pressure.forgetRecords()
 	j.devices, j.exclusive.left = map[string]*deviceBook{}, nil
-	j.exclusive.found = map[string][]*journaletv1.ContainerDevices{}
+	j.exclusive.found = map[string]*foundBook{}
 	j.users = userBook{given: map[string]*journaletv1.UserNamespace{}}
 	j.due, j.results, j.onTheirWay = map[string]due{}, map[string]bool{}, map[string]int{}
 }
@@ -243,7 +243,7 @@ func (j *judge) events(rec *journaletv1.Record) {
 		j.bookObjects(author.ID, e, rec)
 		j.bookAPI(author.ID, e)
 		j.bookPressure(rec, e)
-		j.bookKubelet(author, e)
+		j.bookKubelet(author, rec.GetSeq(), e)
 		j.bookUsers(rec, e)
 	}
 }

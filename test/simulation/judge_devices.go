@@ -140,9 +140,11 @@ func (j *judge) lacksDevices(cause uint64, uid, resource string, m *corev1.Pod) 
 	for id, healthy := range b.healthy {
 		taken := false
 		for of, h := range j.pods {
-			has := slices.Contains(h.devices, id) || j.had(of, resource, id) // what it had and does not request, it keeps
-			taken = taken || of != uid && (h.holdsShare || h.releasedBy > cause) && has ||
+			taken = taken || of != uid && (h.holdsShare || h.releasedBy > cause) && slices.Contains(h.devices, id) ||
 				of != uid && h.reserves(cause) && h.isReserved(resource, id)
+		}
+		for of, f := range j.exclusive.found {
+			taken = taken || of != uid && f.keeps(cause) && j.had(of, resource, id)
 		}
 		if healthy && !taken {
 			free++

@@ -39,10 +39,21 @@ type exclusiveBook struct {
 	failedAt time.Duration
 	// left is what a kubelet had given to pods that are not decided yet, by UID.
 	left map[string]*journaletv1.KubeletPod
-	// found are the devices that pods had before the journal began, by UID: a kubelet had given them, or their directories
-	// showed them. What the world shows of these is judged, as always.
-	found map[string][]*journaletv1.ContainerDevices
+	// found is what pods had before the journal began, by UID: a kubelet had given it, or their directories showed it.
+	// What the world shows of these is judged, as always.
+	found map[string]*foundBook
 }
+
+// foundBook is what a pod had before the journal began.
+type foundBook struct {
+	cpus    cpuset.CPUSet
+	devices []*journaletv1.ContainerDevices
+	// endedBy is the record of the pod's end; 0: it has not ended. Until then nobody else gets any of it.
+	endedBy uint64
+}
+
+// keeps reports whether a pod keeps what it had. The node decided on record cause, and did not know later ends.
+func (f *foundBook) keeps(cause uint64) bool { return f.endedBy == 0 || f.endedBy > cause }
 
 // placed judges where the runtime is to run a container, and notes it. m is the pod with what is allocated to it.
 func (j *judge) placed(c *container, m *corev1.Pod, spec *corev1.Container, r *runtimeapi.LinuxContainerResources,
@@ -212,6 +223,11 @@ func (j *judge) outOfCPUs(cause uint64, uid string, m *corev1.Pod) bool {
 		}
 		if of != uid && h.reserves(cause) {
 			free = free.Difference(h.pendingAlone)
+		}
+	}
+	for of, f := range j.exclusive.found {
+		if of != uid && f.keeps(cause) {
+			free = free.Difference(f.cpus)
 		}
 	}
 	count := free.Size()

@@ -13,17 +13,21 @@ import (
 const keptForThem = "nobody gets what a kubelet had given to another pod that is not decided yet"
 
 // bookKubelet keeps the books of what a kubelet had given to pods, and judges what others get meanwhile.
-func (j *judge) bookKubelet(author messages.Ref, e *journaletv1.Event) {
+func (j *judge) bookKubelet(author messages.Ref, seq uint64, e *journaletv1.Event) {
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted:
 		if left := k.AgentStarted.GetKubeletState(); left != nil {
 			j.exclusive.left = maps.Clone(left.GetPods())
 		}
 		for uid, had := range k.AgentStarted.GetKubeletState().GetPods() {
-			j.exclusive.found[uid] = append(j.exclusive.found[uid], had.GetDevices()...)
+			j.find(uid, had.GetExclusive(), had.GetDevices())
 		}
 		for uid, had := range k.AgentStarted.GetFoundResources() {
-			j.exclusive.found[uid] = append(j.exclusive.found[uid], had.GetDevices()...)
+			j.find(uid, had.GetExclusive(), had.GetDevices())
+			j.find(uid, []*journaletv1.ExclusiveContainer{{Cpus: had.GetRest().GetCpus()}}, nil)
+			for _, d := range had.GetRest().GetDevices() {
+				j.find(uid, nil, []*journaletv1.ContainerDevices{{Resource: d.GetResource(), Ids: d.GetIds()}})
+			}
 		}
 	case *journaletv1.Event_AdmissionDecided:
 		d := k.AdmissionDecided
@@ -36,9 +40,9 @@ func (j *judge) bookKubelet(author messages.Ref, e *journaletv1.Event) {
 	case *journaletv1.Event_SharedCpusDecided:
 		j.keptFor("", nil, nil, k.SharedCpusDecided.GetCpus())
 	case *journaletv1.Event_PodTerminated:
-		delete(j.exclusive.left, k.PodTerminated.GetUid())
+		j.endFound(k.PodTerminated.GetUid(), seq)
 	case *journaletv1.Event_PodFinished:
-		delete(j.exclusive.left, k.PodFinished.GetUid())
+		j.endFound(k.PodFinished.GetUid(), seq)
 	case *journaletv1.Event_TimerFired:
 		if author == messages.Node && k.TimerFired.GetName() == "kubelet" {
 			j.exclusive.left = nil // all but orphans
@@ -69,9 +73,28 @@ func (j *judge) keptFor(
 	}
 }
 
+// find notes what a pod had before the journal began.
+func (j *judge) find(uid string, alone []*journaletv1.ExclusiveContainer, devices []*journaletv1.ContainerDevices) {
+	f := j.exclusive.found[uid]
+	if f == nil {
+		f = &foundBook{}
+		j.exclusive.found[uid] = f
+	}
+	f.cpus, f.devices = f.cpus.Union(exclusive.Pod(alone).CPUs()), append(f.devices, devices...)
+}
+
+// endFound notes the end of a pod: what it had is free.
+func (j *judge) endFound(uid string, seq uint64) {
+	delete(j.exclusive.left, uid)
+	if f := j.exclusive.found[uid]; f != nil && f.endedBy == 0 {
+		f.endedBy = seq
+	}
+}
+
 // had reports whether a pod had a device before the journal began.
 func (j *judge) had(uid, resource, id string) bool {
-	return slices.ContainsFunc(j.exclusive.found[uid], func(d *journaletv1.ContainerDevices) bool {
+	f := j.exclusive.found[uid]
+	return f != nil && slices.ContainsFunc(f.devices, func(d *journaletv1.ContainerDevices) bool {
 		return d.GetResource() == resource && slices.Contains(d.GetIds(), id)
 	})
 }

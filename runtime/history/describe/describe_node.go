@@ -15,9 +15,11 @@ func (d *Describer) admissionEvent(_ string, e *journaletv1.Event) string {
 	case *journaletv1.Event_AdmissionDecided:
 		a := k.AdmissionDecided
 		if a.GetAdmitted() {
-			return "admitted pod " + d.podName(a.GetUid()) + exclusiveText(a.GetExclusive())
+			return "admitted pod " + d.podName(a.GetUid()) + exclusiveText(a.GetExclusive()) + restText(a.GetRest())
 		}
 		return withMessage(fmt.Sprintf("rejected pod %s: %s", d.podName(a.GetUid()), a.GetReason()), a.GetMessage())
+	case *journaletv1.Event_FoundCpusLeft:
+		return fmt.Sprintf("containers of pod %s have left the CPUs that they had", d.podName(k.FoundCpusLeft.GetUid()))
 	case *journaletv1.Event_SharedCpusDecided:
 		return fmt.Sprintf("containers without CPUs of their own share CPUs %s", k.SharedCpusDecided.GetCpus())
 	case *journaletv1.Event_AdmissionPendingPreemption:
@@ -53,6 +55,21 @@ func exclusiveText(list []*journaletv1.ExclusiveContainer) string {
 		}
 	}
 	return text
+}
+
+// restText describes what a pod had before the journal began and does not get.
+func restText(rest *journaletv1.RestOfResources) string {
+	var all []string
+	if rest.GetCpus() != "" {
+		all = append(all, "CPUs "+rest.GetCpus())
+	}
+	for _, d := range rest.GetDevices() {
+		all = append(all, strings.Join(d.GetIds(), ", ")+" of "+d.GetResource())
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "; it had " + strings.Join(all, ", ") + ", which no other pod gets until it ends"
 }
 
 // pendingPreemption describes an admission or a resize that waits until the victims have terminated.

@@ -80,6 +80,12 @@ func TestEventsAreDescribedInShortLines(t *testing.T) {
 			AdmissionDecided: &journaletv1.AdmissionDecided{
 				Uid: "u1", Admitted: true, Exclusive: []*journaletv1.ExclusiveContainer{{Container: "a", Cpus: "2-3"},
 					{Container: "b", MemoryNodes: []uint32{0}}, {Container: "c", Cpus: "5", MemoryNodes: []uint32{0, 1}}}}}}},
+		{"admitted pod web, a alone on CPUs 2; it had CPUs 3, nic-0, nic-1 of example.com/nic, which no other pod gets " +
+			"until it ends", &ev{Kind: &journaletv1.Event_AdmissionDecided{
+			AdmissionDecided: &journaletv1.AdmissionDecided{
+				Uid: "u1", Admitted: true, Exclusive: []*journaletv1.ExclusiveContainer{{Container: "a", Cpus: "2"}},
+				Rest: &journaletv1.RestOfResources{Cpus: "3",
+					Devices: []*journaletv1.DevicesOfContainer{{Resource: "example.com/nic", Ids: []string{"nic-0", "nic-1"}}}}}}}},
 		{"containers without CPUs of their own share CPUs 0-1,4", &ev{Kind: &journaletv1.Event_SharedCpusDecided{
 			SharedCpusDecided: &journaletv1.SharedCpusDecided{Cpus: "0-1,4", Pods: []string{"u1"}}}}},
 		{"rejected pod web: OutOfcpu: 2 cpu requested", &ev{Kind: &journaletv1.Event_AdmissionDecided{
