@@ -39,8 +39,12 @@ func (s *sim) converge(crashAfter uint64) {
 	from := max(s.clock.uptime, s.world.hungUntil, s.journal.stalledUntil)
 	end := from + convergeWithin
 	wrong := deviations{{convergence, "", "nothing was checked"}}
-	// A relist shows the last fault's effects at the latest.
-	s.play(from+2*pleg.RelistWithEvents, crashAfter)
+	// A relist shows the last fault's effects at the latest, and so does the next attempt of a watch.
+	last := 2 * pleg.RelistWithEvents
+	if s.api != nil {
+		last = max(last, 2*reflectMost)
+	}
+	s.play(from+last, crashAfter)
 	for len(wrong) > 0 {
 		if s.clock.uptime >= end {
 			for _, of := range wrong.invariants() {
@@ -74,10 +78,8 @@ func (s *sim) converge(crashAfter uint64) {
 	}
 	ended := s.endedSince(since)
 	for _, rec := range s.journal.stored[records:] {
-		// The driver of images missed what a fault hid, until its next check, and the watch of the Node until its next
-		// attempt.
+		// The driver of images missed what a fault hid, until its next check.
 		late := since < from+image.Period+time.Minute && rec.GetFact().GetImagesObserved() != nil ||
-			since < from+2*reflectMost && rec.GetFact().GetNodeObserved() != nil ||
 			rec.GetFact().GetCertificateChanged() != nil
 		if s.judge.first == nil && !late && !s.mayStillHappen(rec, ended) {
 			s.judge.broken(rest, rec.GetActor().GetId(), "record %d follows convergence without a reason: %v", rec.GetSeq(), rec)
