@@ -80,7 +80,8 @@ var histories = []historyDifference{
 	{class: unhealthyRules, meant: meant{
 		"the exit code of a container stopped as unhealthy has no meaning; the kubelet applies them one sync later",
 		"restartPolicyRules of an unhealthy container"},
-		of: []string{itsCalls, itsHooks}},
+		of:     []string{itsCalls, itsHooks},
+		beside: []string{itsCalls, itsHooks, sandboxesRun}}, // it runs the pod's init containers first, in a new sandbox
 	{class: initGone, meant: meant{
 		"our message differs; when it runs again in a new sandbox, the kubelet counts the presumed run",
 		"init container without a trace"},
