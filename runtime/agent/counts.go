@@ -48,6 +48,11 @@ func (a *agent) counts() monitoring.Counts {
 	a.countPods(&c)
 	if a.cluster == nil {
 		c.Mirrors = 0
+		return c
+	}
+	c.Certificates = map[monitoring.CertificateCount]int{}
+	for of, n := range a.cluster.clusterObjects.objects.Certificates() {
+		c.Certificates[monitoring.CertificateCount(of)] = n
 	}
 	return c
 }

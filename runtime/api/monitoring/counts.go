@@ -27,6 +27,8 @@ type Counts struct {
 	Mirrors         int
 	// Volumes of pods.
 	Volumes map[VolumeCount]int
+	// Certificates are sources podCertificate; nil without a cluster.
+	Certificates map[CertificateCount]int
 
 	// Queued are records that are not stored yet.
 	Queued int
@@ -55,6 +57,10 @@ const (
 	// ActualVolumes are set up.
 	ActualVolumes = "actual_state_of_world"
 )
+
+// CertificateCount is what sources podCertificate are counted by: the signer, and the kubelet's word for the state of
+// the certificate.
+type CertificateCount struct{ Signer, State string }
 
 // counted is one metric that is read from Counts.
 type counted struct {
@@ -108,6 +114,13 @@ func countedMetrics() []*counted {
 			values: func(c *Counts, send func(float64, ...string)) {
 				for k, n := range c.Volumes {
 					send(float64(n), k.Plugin, k.State)
+				}
+			}},
+		{Metric: Metric{Name: "kubelet_podcertificate_states", Type: gauge, Labels: []string{"signer_name", "state"},
+			Help: "Sources podCertificate of pods: not_yet_issued, fresh, overdue_for_refresh, expired, denied, failed."},
+			values: func(c *Counts, send func(float64, ...string)) {
+				for k, n := range c.Certificates {
+					send(float64(n), k.Signer, k.State)
 				}
 			}},
 

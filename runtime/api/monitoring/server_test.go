@@ -205,8 +205,9 @@ func TestMetricsAreServedUnderTheKubeletsNames(t *testing.T) {
 			Actors: map[string]int{"pod": 3}, Lagging: 1, Quarantined: 5, Unanswered: 6, Queued: 7,
 			RunningPods: 2, Containers: map[string]int{"running": 4},
 			Backlog: 8, FirstRecord: 9, LastRecord: 10, Bytes: map[string]uint64{"journal": 11},
-			Volumes:     map[VolumeCount]int{{"kubernetes.io/nfs", ActualVolumes}: 16},
-			SnapshotsAt: time.UnixMilli(1500), Observers: 12, Waiting: 13, Lag: 1500 * time.Millisecond, Missed: 14, Sent: 15,
+			Volumes:      map[VolumeCount]int{{"kubernetes.io/nfs", ActualVolumes}: 16},
+			Certificates: map[CertificateCount]int{{"example.com/ca", "fresh"}: 17},
+			SnapshotsAt:  time.UnixMilli(1500), Observers: 12, Waiting: 13, Lag: 1500 * time.Millisecond, Missed: 14, Sent: 15,
 		}
 	})
 	code, body := get(t, serve(t, Options{Metrics: m})+"/metrics")
@@ -224,6 +225,7 @@ func TestMetricsAreServedUnderTheKubeletsNames(t *testing.T) {
 		`kubelet_admission_rejections_total{reason="UnexpectedAdmissionError"} 1`,
 		`kubelet_admission_rejections_total{reason="Other"} 1`,
 		`volume_manager_total_volumes{plugin_name="kubernetes.io/nfs",state="actual_state_of_world"} 16`,
+		`kubelet_podcertificate_states{signer_name="example.com/ca",state="fresh"} 17`,
 		`kubernetes_build_info{build_date="",compiler="` + runtime.Compiler +
 			`",git_commit="",git_tree_state="",git_version="v1.37.1+journalet.1.0.0",go_version="` + runtime.Version() +
 			`",major="1",minor="37",platform="` + runtime.GOOS + "/" + runtime.GOARCH + `"} 1`,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -102,8 +103,8 @@ func (b *Backing) certify(ctx context.Context, e *entry) {
 		}
 	}
 	defer func() { s.grow(-s.bytes) }()
-	b.beginRequests()
-	defer b.issuing.quit()
+	b.beginRequests(s)
+	defer b.issuing.quit(s)
 	for ctx.Err() == nil {
 		r, err := s.request(ctx)
 		if err != nil {
@@ -141,6 +142,7 @@ func (s *certified) request(ctx context.Context) (*request, error) {
 	if err != nil {
 		return nil, ownError{err}
 	}
+	b.issuing.note(s, func(now *standing) { now.signer = source.SignerName })
 	account, err := client.Get(ctx, b.opts.Client, client.ServiceAccounts, k.Namespace, references.ServiceAccount(pod))
 	if err != nil {
 		return nil, err
@@ -273,6 +275,7 @@ func (s *certified) issued(ctx context.Context, r *request, a response) {
 	}
 	s.unusable, s.said = firstUnusable, ""
 	s.held = &held{refreshAt: a.refreshAt.Add(rand.N(maxJitter)), notAfter: a.notAfter}
+	s.b.issuing.note(s, func(now *standing) { now.refreshAt, now.notAfter = s.held.refreshAt, s.held.notAfter })
 	s.b.set(s.e, objects.Object{
 		State: present, Certificate: &objects.Certificate{Key: r.key.private, Chain: chain},
 	}, time.Time{})
@@ -286,6 +289,7 @@ func (s *certified) issued(ctx context.Context, r *request, a response) {
 // ended takes that a request was denied, or has failed. Neither the kubelet nor this node sends another one for the
 // pod; files from before stay.
 func (s *certified) ended(r *request, a response) {
+	s.b.issuing.note(s, func(now *standing) { now.ended = strings.ToLower(a.kind) })
 	if a.kind != certificatesv1.PodCertificateRequestConditionTypeDenied {
 		s.failed(r, a)
 		return

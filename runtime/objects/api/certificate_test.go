@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"math/big"
 	"net/http"
 	"slices"
@@ -241,6 +242,7 @@ func TestCertificateIsRequestedIssuedAndRenewed(t *testing.T) {
 	}
 	s.Watch(s.key(0))
 	first := s.requests(1)[0]
+	s.stand("not_yet_issued")
 	var account corev1.ServiceAccount
 	var node corev1.Node
 	s.server.Get("serviceaccounts", "ns", "robot", &account)
@@ -260,6 +262,7 @@ func TestCertificateIsRequestedIssuedAndRenewed(t *testing.T) {
 	}
 	s.issue(first.Name, s.chainFor(&first))
 	one := s.holds(0, nil)
+	s.stand("fresh")
 	pair, err := tls.X509KeyPair(one.Chain, one.Key)
 	must.OK(t, err)
 	if len(pair.Certificate) != 2 || bytes.Contains(one.Chain, []byte("between")) ||
@@ -303,6 +306,19 @@ func TestCertificateIsRequestedIssuedAndRenewed(t *testing.T) {
 		defer s.issuing.mu.Unlock()
 		return len(s.issuing.held) == 0 && len(s.issuing.requests) == 0
 	})
+	s.stand()
+}
+
+// stand expects that the certificates of the signer stand like this, a word for each.
+func (s *signed) stand(words ...string) {
+	s.Helper()
+	want := map[CertificateState]int{}
+	for _, word := range words {
+		want[CertificateState{"example.com/ca", word}]++
+	}
+	if got := s.Certificates(); !maps.Equal(got, want) {
+		s.Errorf("certificates stand as %v, want %v", got, want)
+	}
 }
 
 func must1(text []byte, err error) string {
@@ -325,6 +341,7 @@ func TestRefusalOfASignerIsFinal(t *testing.T) {
 	if len(o.Message) > 4<<10 {
 		t.Errorf("a message of %d bytes", len(o.Message))
 	}
+	s.stand("denied", "failed")
 	if all := s.emitted(); len(all) != 2 ||
 		all[0] != `ns/p Denied: PodCertificateRequest ns/`+denied.Name+` was denied, reason="Policy", message="not you"` ||
 		!strings.HasPrefix(all[1], "ns/p Failed: PodCertificateRequest ns/"+failed.Name+
@@ -436,6 +453,7 @@ func TestCertificateThatIsNotRenewedStaysInUse(t *testing.T) {
 	if o := s.says(s.key(0), unreadable, "PodCertificate refresh overdue"); o.Certificate != one {
 		t.Error("the certificate is not used any more")
 	}
+	s.stand("overdue_for_refresh")
 	late := s.clock.Now().Sub(started.Add(time.Hour))
 	if late < overdueAfter || late > overdueAfter+maxJitter+2*checkEvery {
 		t.Errorf("overdue after %v", late)
@@ -444,6 +462,7 @@ func TestCertificateThatIsNotRenewedStaysInUse(t *testing.T) {
 	if o := s.says(s.key(0), unreadable, "PodCertificate expired"); o.Certificate != one {
 		t.Error("the certificate is not used any more")
 	}
+	s.stand("expired")
 	if now := s.clock.Now(); now.Before(started.Add(2 * time.Hour)) {
 		t.Errorf("expired at %v", now)
 	}
@@ -455,6 +474,7 @@ func TestCertificateThatIsNotRenewedStaysInUse(t *testing.T) {
 	second := s.requests(2)[1]
 	s.issue(second.Name, s.chainFor(&second))
 	two := s.holds(0, one)
+	s.stand("fresh")
 	// A refusal of a renewal takes nothing away.
 	s.pass(59 * time.Minute)
 	s.passUntil("second renewal", func() bool { return len(s.list()) == 3 })
@@ -462,6 +482,7 @@ func TestCertificateThatIsNotRenewedStaysInUse(t *testing.T) {
 	if o := s.says(s.key(0), unreadable, "was permanently denied"); o.Certificate != two {
 		t.Error("the certificate is not used any more")
 	}
+	s.stand("denied")
 }
 
 // Not even a start without the API server has a key from before.

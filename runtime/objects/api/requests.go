@@ -95,8 +95,9 @@ type certificates struct {
 	// most is maxCertificateBytes, unless a test sets it.
 	most int
 
-	mu      sync.Mutex
-	sources int
+	mu sync.Mutex
+	// sources are the sources that have, or want, a certificate.
+	sources map[*certified]standing
 	end     context.CancelFunc
 	// requests have no answer yet. They are by their stubs: no two have one key.
 	requests map[string]*request
@@ -111,7 +112,59 @@ type certificates struct {
 func newCertificates() certificates {
 	return certificates{
 		turns: newTurns(), most: maxCertificateBytes, requests: map[string]*request{}, held: map[string]int{},
+		sources: map[*certified]standing{},
 	}
+}
+
+// CertificateState is what sources podCertificate are counted by: the signer that the manifest names, and the kubelet's
+// word for how the certificate stands: not_yet_issued, fresh, overdue_for_refresh, expired, denied or failed.
+type CertificateState struct{ Signer, State string }
+
+// standing is how the certificate of a source stands.
+type standing struct {
+	// signer is empty before the manifest was read.
+	signer string
+	// ended is denied or failed where no further request is sent.
+	ended string
+	// refreshAt and notAfter are those of the certificate in use; zero: there is none.
+	refreshAt, notAfter time.Time
+}
+
+func (s standing) state(now time.Time) string {
+	switch {
+	case s.ended != "":
+		return s.ended
+	case s.notAfter.IsZero():
+		return "not_yet_issued"
+	case now.After(s.notAfter):
+		return "expired"
+	case now.After(s.refreshAt.Add(overdueAfter)):
+		return "overdue_for_refresh"
+	}
+	return "fresh"
+}
+
+// note changes how the certificate of a source stands.
+func (c *certificates) note(s *certified, change func(*standing)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.sources[s]
+	change(&now)
+	c.sources[s] = now
+}
+
+// Certificates returns how many sources podCertificate of pods on this node have certificates that stand in each way.
+func (b *Backing) Certificates() map[CertificateState]int {
+	now, all := b.opts.Clock.Now(), map[CertificateState]int{}
+	c := &b.issuing
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.sources {
+		if s.signer != "" {
+			all[CertificateState{s.signer, s.state(now)}]++
+		}
+	}
+	return all
 }
 
 // hold adds bytes, or takes them away, of what the sources of a namespace hold. It reports whether these are within
@@ -132,11 +185,11 @@ func (c *certificates) hold(namespace string, bytes int) bool {
 }
 
 // beginRequests adds a source. The first one begins to follow the requests.
-func (b *Backing) beginRequests() {
+func (b *Backing) beginRequests(s *certified) {
 	c := &b.issuing
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.sources++; c.sources > 1 {
+	if c.sources[s] = (standing{}); len(c.sources) > 1 {
 		return
 	}
 	b.mu.Lock()
@@ -147,10 +200,10 @@ func (b *Backing) beginRequests() {
 }
 
 // quit removes a source; after the last one nothing is followed.
-func (c *certificates) quit() {
+func (c *certificates) quit(s *certified) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.sources--; c.sources == 0 {
+	if delete(c.sources, s); len(c.sources) == 0 {
 		c.end()
 	}
 }
