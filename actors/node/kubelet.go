@@ -16,9 +16,9 @@ import (
 )
 
 // What a kubelet (ADR 070), or an agent whose journal is lost (ADR 072), had given to pods before the journal began is
-// theirs when they are admitted, and nobody else's until then. What a pod does not get any more is nobody else's either:
-// devices until it ends, CPUs until its containers have left them. What no source's pod had is kept some time after all
-// sources are synced, an orphan's until that has finished.
+// theirs when they are admitted, and nobody else's until then. What a pod does not get any more is nobody else's
+// either: devices until it ends, CPUs until its containers have left them. What a pod had that no source names is kept
+// some time after all sources are synced, an orphan's until that has finished.
 
 // Reasons of a pod that waits for what is kept for others: for pods of a kubelet, and for those of a lost journal.
 const (
