@@ -153,7 +153,7 @@ func (c *certificates) note(s *certified, change func(*standing)) {
 	c.sources[s] = now
 }
 
-// Certificates returns how many sources podCertificate of pods on this node have certificates that stand in each way.
+// Certificates counts the sources podCertificate of pods on this node by signer and state.
 func (b *Backing) Certificates() map[CertificateState]int {
 	now, all := b.opts.Clock.Now(), map[CertificateState]int{}
 	c := &b.issuing
