@@ -306,3 +306,10 @@ func TestEachTestOfTheCheckoutBelongsToATier(t *testing.T) {
 		}
 	}
 }
+
+func TestPageNamesNoNameServer(t *testing.T) {
+	const lookup = "dial tcp: lookup vuln.go.dev on 192.0.2.53:53: no such host | a"
+	if got, want := cell(lookup), `dial tcp: lookup vuln.go.dev: no such host \| a`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

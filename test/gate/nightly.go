@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -120,8 +121,13 @@ func (n *night) write() error {
 	return os.WriteFile(n.path, b, 0o600)
 }
 
+// resolver is the address of this machine's name server in an error of Go. It is no part of a page for everybody.
+var resolver = regexp.MustCompile(` on [0-9a-f.:\[\]]+:53\b`)
+
 // cell returns a text as one of a table, whose lines may be long.
-func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+func cell(text string) string {
+	return strings.ReplaceAll(resolver.ReplaceAllString(text, ""), "|", `\|`)
+}
 
 // page writes docs/NIGHTLY.md.
 func (g *gate) page(n *night) error {
