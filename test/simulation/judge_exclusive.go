@@ -279,19 +279,17 @@ func (n *managed) keepsSize(desired, allocated *corev1.Pod) bool {
 }
 
 // mixed returns the running containers that share CPUs, and have some that another one has alone, in the order of their
-// appearance. Those of which nobody knows count only if unknown is set. One that the runtime moved for an agent that
-// was gone, maybe after a later one's move, never counts: nothing shows that.
+// appearance. Containers of which nobody knows count only if unknown is set. A container that the runtime moved for an
+// agent that was gone, maybe after the move of a later agent, never counts: nothing shows that.
 func (s *sim) mixed(unknown bool) (all []*container) {
 	var alone, shares []*container
-	for _, o := range s.world.objects {
-		for _, c := range o.containers {
-			switch {
-			case !c.alive() || c.placedLate || c.excused(s.judge) && !unknown:
-			case c.alone > 0:
-				alone = append(alone, c)
-			default:
-				shares = append(shares, c)
-			}
+	for _, c := range s.world.running() {
+		switch {
+		case c.placedLate || c.excused(s.judge) && !unknown:
+		case c.alone > 0:
+			alone = append(alone, c)
+		default:
+			shares = append(shares, c)
 		}
 	}
 	for _, c := range shares {
