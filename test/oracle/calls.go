@@ -25,11 +25,11 @@ type call struct {
 func (d call) aspect() string {
 	switch d.what {
 	case runsSandbox:
-		return "sandboxes run"
+		return sandboxesRun
 	case executes:
-		return "hooks run"
+		return itsHooks
 	}
-	return "containers created, started and stopped"
+	return itsCalls
 }
 
 // Kinds of calls.
@@ -77,11 +77,15 @@ func callsOf(s side) (out []call, images []string) {
 type both struct {
 	*testCase
 	*world
-	// of begins the keys of differences that concern a container, or with "" the pod as a whole. It ends in ": " if it is
-	// not empty.
-	of func(container string) string
+	// key names a difference of a container, or with "" of the pod.
+	key func(container, what string) string
 	// again: the pod had passed its init containers, and some of them start again. removed: it is removed in the end.
 	again, removed bool
+}
+
+// differsIn returns differs for what concerns a container, or with "" the pod as a whole.
+func (b *both) differsIn(container string) func(what string, ours, theirs any) {
+	return func(what string, ours, theirs any) { b.differs(b.key(container, what), ours, theirs) }
 }
 
 // compareCalls compares the calls of both sides: which, how often each, and in which order where it matters. It reports
@@ -103,7 +107,7 @@ func (b *both) compareCalls() bool {
 			}
 			if seen[d.line] > have {
 				same = false
-				b.differs(b.of(d.container)+d.aspect(), o, t)
+				b.differsIn(d.container)(d.aspect(), o, t)
 			}
 		}
 	}

@@ -23,27 +23,42 @@ const (
 	endingForGood  = "a dead sidecar beside a container that is stopped for good: "
 )
 
-// prefixOf returns how keys of differences begin: with the class of the container that differs. A difference of a
-// container without a class, or of the pod, begins with the class of another container and "beside".
-func prefixOf(p *corev1.Pod, h pods.History) func(container string) string {
-	classes := classesOf(p, h)
-	return func(container string) string {
-		for _, class := range allClasses {
-			if classes[class][container] {
-				return class
-			}
+// classes holds the names of the containers of each class.
+type classes map[string]map[string]bool
+
+// key names a difference of a container, or with "" of the pod. It begins with the container's class, or with "beside"
+// and a class of another container, and is the first such key that is known: histories combine classes in any way.
+func (c classes) key(container, what string) string {
+	var keys []string
+	for _, class := range allClasses {
+		if c[class][container] {
+			keys = append(keys, class+what)
 		}
-		for _, class := range allClasses {
-			if len(classes[class]) > 0 {
-				return "beside " + class
-			}
-		}
-		return ""
 	}
+	for _, class := range allClasses {
+		if n := len(c[class]); n > 1 || n == 1 && !c[class][container] {
+			keys = append(keys, "beside "+class+besideOf(what))
+		}
+	}
+	for _, key := range keys {
+		if _, is := known[historyKeys+key]; is {
+			return key
+		}
+	}
+	return append(keys, what)[0]
+}
+
+// besideOf returns the name of a difference beside a container of a class. What the runtime has to do there is one
+// difference: which of these calls follow depends on the rest of the pod.
+func besideOf(what string) string {
+	if what == itsCalls || what == itsHooks || what == sandboxesRun {
+		return runs
+	}
+	return what
 }
 
 // classesOf returns the containers of each class.
-func classesOf(p *corev1.Pod, h pods.History) map[string]map[string]bool {
+func classesOf(p *corev1.Pod, h pods.History) classes {
 	lost, pasts := map[uint32]bool{}, map[string][]pods.ContainerPast{}
 	for _, x := range h.Sandboxes {
 		lost[x.Attempt] = !x.Ready
@@ -51,7 +66,7 @@ func classesOf(p *corev1.Pod, h pods.History) map[string]map[string]bool {
 	for _, c := range h.Containers {
 		pasts[c.Name] = append(pasts[c.Name], c)
 	}
-	found := map[string]map[string]bool{}
+	found := classes{}
 	in := func(class, container string, is bool) {
 		if is && found[class] == nil {
 			found[class] = map[string]bool{}

@@ -236,7 +236,7 @@ func compareStarts(c *testCase, w *world) {
 		case strings.HasPrefix(name, copied):
 			what = "copied sandbox"
 		}
-		compareTrees(c, what, ourCalls[name], theirCalls[name])
+		compareTrees(c.differs, what, ourCalls[name], theirCalls[name])
 	}
 	for _, o := range theirs {
 		if o.Reason != "" {

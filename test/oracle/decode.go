@@ -133,7 +133,7 @@ func compareDecode(c *testCase) {
 		}
 		// Another function of the kubelet sets this annotation, when it merges its sources.
 		delete(ours["metadata"].(map[string]any)["annotations"].(map[string]any), manifest.ConfigSourceAnnotation)
-		compareTrees(c, "default", ours, theirs)
+		compareTrees(c.differs, "default", ours, theirs)
 	default:
 		c.count("rejected")
 		if e, nameless := theirs.Missing(); nameless {
@@ -293,8 +293,8 @@ func parseTree(data string) map[string]any {
 	return out
 }
 
-// compareTrees compares every leaf.
-func compareTrees(c *testCase, what string, ours, theirs map[string]any) {
+// compareTrees compares every leaf, and reports those that are unequal to differs.
+func compareTrees(differs func(what string, ours, theirs any), what string, ours, theirs map[string]any) {
 	o, t := map[string]string{}, map[string]string{}
 	flatten("", ours, o)
 	flatten("", theirs, t)
@@ -302,7 +302,7 @@ func compareTrees(c *testCase, what string, ours, theirs map[string]any) {
 	maps.Copy(all, t)
 	for _, at := range sortedKeys(all) {
 		if o[at] != t[at] {
-			c.differs(what+" "+withoutIndexes(at), at+" = "+o[at], at+" = "+t[at])
+			differs(what+" "+withoutIndexes(at), at+" = "+o[at], at+" = "+t[at])
 		}
 	}
 }

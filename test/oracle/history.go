@@ -237,8 +237,8 @@ func compareHistories(c *testCase) {
 		c.differs("our decider fails", err, "no error")
 		return
 	}
-	b := &both{testCase: c, world: w, of: prefixOf(w.parsed.Pod, s.History), again: startsAgain(w.parsed.Pod, s.History),
-		removed: s.History.Removed}
+	b := &both{testCase: c, world: w, key: classesOf(w.parsed.Pod, s.History).key,
+		again: startsAgain(w.parsed.Pod, s.History), removed: s.History.Removed}
 	if s.History.Removed {
 		if err := decider.Remove(ctx); err != nil {
 			c.differs("our decider fails", err, "no error")
@@ -316,11 +316,11 @@ func (b *both) compareObjects() bool {
 		}
 		what, rest, _ := strings.Cut(object, ": ")
 		id, _, _ := strings.Cut(rest, " ")
-		name, aspect := "", "sandboxes left"
+		name, aspect := "", sandboxesLeft
 		if what == "container" {
-			name, aspect = id[:strings.LastIndexByte(id, '-')], "containers left"
+			name, aspect = id[:strings.LastIndexByte(id, '-')], itsContainers
 		}
-		b.differs(b.of(name)+aspect, strings.Join(ours, "\n"), strings.Join(theirs, "\n"))
+		b.differsIn(name)(aspect, strings.Join(ours, "\n"), strings.Join(theirs, "\n"))
 	}
 	return slices.Equal(ours, theirs)
 }
@@ -331,12 +331,12 @@ func (b *both) compareStatus(ours, theirs corev1.PodStatus) {
 	for _, list := range []string{"initContainerStatuses", "containerStatuses"} {
 		mine, others := byName(o[list]), byName(t[list])
 		for _, c := range slices.Concat(b.parsed.Pod.Spec.InitContainers, b.parsed.Pod.Spec.Containers) {
-			compareTrees(b.testCase, b.of(c.Name)+"status of a container", mine[c.Name], others[c.Name])
+			compareTrees(b.differsIn(c.Name), "status of a container", mine[c.Name], others[c.Name])
 		}
 		delete(o, list)
 		delete(t, list)
 	}
-	compareTrees(b.testCase, b.of("")+"status", o, t)
+	compareTrees(b.differsIn(""), "status", o, t)
 }
 
 // byName returns the objects of a list by their names.

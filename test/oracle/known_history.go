@@ -9,7 +9,12 @@ const (
 	itsContainers = "containers left"
 	sandboxesRun  = "sandboxes run"
 	sandboxesLeft = "sandboxes left"
+	// runs is each difference of calls beside a container that differs.
+	runs = "sandboxes, containers and hooks run"
 )
+
+// historyKeys begins the keys of histories' differences.
+const historyKeys = "history: "
 
 // ready are the conditions that follow from whether containers are ready.
 var ready = []string{
@@ -40,18 +45,18 @@ var histories = []historyDifference{
 			"exit code, under Never and OnFailure does nothing, and keeps it",
 		"created container that was never started"},
 		of:     []string{itsCalls, itsContainers, itsHooks, "status of a container state.waiting.reason"},
-		beside: []string{itsCalls, itsHooks, sandboxesLeft, sandboxesRun}},
+		beside: []string{runs, sandboxesLeft}},
 	{class: unknownAgain, meant: meant{
 		"its last end is not that of the instance before, which the kubelet takes for its own",
 		"container in an unknown state"},
 		of:     []string{itsCalls, itsContainers, itsHooks},
-		beside: []string{itsCalls, sandboxesRun}},
+		beside: []string{runs}},
 	{class: unknownEnds, meant: meant{
 		"we stop it before its sandbox, and under Never it counts as terminated; the kubelet takes it for " +
 			"dead, or starts it again",
 		"container in an unknown state"},
 		of:     []string{itsCalls, itsHooks, "status of a container state.waiting.reason"},
-		beside: slices.Concat(ready, []string{itsCalls, itsHooks, sandboxesRun})},
+		beside: append(slices.Clone(ready), runs)},
 	{class: unknownHook, meant: meant{
 		"nothing shows that it runs",
 		"preStop of a container in an unknown state"},
@@ -60,7 +65,7 @@ var histories = []historyDifference{
 		"it holds for a new sandbox, too; the kubelet uses the pod's, and starts terminated containers again",
 		"policy of its own"},
 		of:     []string{itsCalls, itsContainers, itsHooks},
-		beside: []string{sandboxesLeft, sandboxesRun}},
+		beside: []string{runs, sandboxesLeft}},
 	{class: initLost, meant: meant{
 		"we keep and count the newest dead instance of each as of every container; the kubelet removes all " +
 			"instances and counts from 0 again",
@@ -72,7 +77,7 @@ var histories = []historyDifference{
 			"run (feature gate ChangeContainerStatusOnKubeletRestart)",
 		"`started` of a replaced container"},
 		of:     []string{"status of a container ready", "status of a container started"},
-		beside: slices.Concat(ready, []string{itsCalls, itsHooks, "status conditions.Initialized.message"})},
+		beside: append(slices.Clone(ready), runs, "status conditions.Initialized.message")},
 	{class: startingSide, meant: meant{
 		"we replace it at once; the kubelet waits until its startup probe has succeeded",
 		"sidecar with another image that has not started up"},
@@ -81,26 +86,26 @@ var histories = []historyDifference{
 		"the exit code of a container stopped as unhealthy has no meaning; the kubelet applies them one sync later",
 		"restartPolicyRules of an unhealthy container"},
 		of:     []string{itsCalls, itsHooks},
-		beside: []string{itsCalls, itsHooks, sandboxesRun}}, // it runs the pod's init containers first, in a new sandbox
+		beside: []string{runs}}, // it runs the pod's init containers first, in a new sandbox
 	{class: initGone, meant: meant{
 		"our message differs; when it runs again in a new sandbox, the kubelet counts the presumed run",
 		"init container without a trace"},
 		of:     slices.Concat(presumed, []string{itsCalls, itsHooks}),
-		beside: []string{sandboxesRun}},
+		beside: []string{runs}},
 	{class: endingForGood, meant: meant{
 		"we start it once more, until the last main container has ended",
 		"dead sidecar at the end of the main containers"},
-		beside: []string{itsCalls, itsHooks}},
+		beside: []string{runs}},
 }
 
 // with returns the known differences and those of histories.
 func with(known map[string]meant, histories []historyDifference) map[string]meant {
 	for _, d := range histories {
 		for _, what := range d.of {
-			known["history: "+d.class+what] = d.meant
+			known[historyKeys+d.class+what] = d.meant
 		}
 		for _, what := range d.beside {
-			known["history: beside "+d.class+what] = d.meant
+			known[historyKeys+"beside "+d.class+what] = d.meant
 		}
 	}
 	return known

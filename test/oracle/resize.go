@@ -171,7 +171,8 @@ func (b *sizes) resize(ctx context.Context, to *corev1.Pod) bool {
 	b.count("resizes")
 	b.differs(b.class+"updates",
 		strings.Join(updates(b.ours, before), "\n"), strings.Join(updates(b.theirs, beforeTheirs), "\n"))
-	if !(&both{testCase: b.testCase, world: b.world, of: func(string) string { return b.class }}).compareCalls() {
+	inClass := func(_, what string) string { return b.class + what }
+	if !(&both{testCase: b.testCase, world: b.world, key: inClass}).compareCalls() {
 		return false
 	}
 	theirs, err := b.kubelet.APIStatus(ctx, parsed.Pod.DeepCopy(), false)
