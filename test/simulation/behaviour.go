@@ -25,8 +25,8 @@ type behaviour struct {
 	uses int64
 	// postStart and preStop are how long a hook by exec or HTTP takes; negative: it fails after that.
 	postStart, preStop time.Duration
-	// message is what it leaves when it ends.
-	message string
+	// message is what it leaves as its termination message when it ends, log the last line of its log.
+	message, log string
 }
 
 // behaviourOf draws what an instance does.
@@ -71,6 +71,10 @@ func (w *world) behaviourOf(c *container) behaviour {
 		if chance(r, 2) {
 			b.code, b.reason = 0, "Completed"
 		}
+	}
+	b.log = c.id + " has ended\n"
+	if chance(stream(w.seed, "message", c.manifest.Name, c.name, strconv.Itoa(int(c.attempt))), 2) {
+		b.message = c.id + " says why"
 	}
 	if w.calm {
 		b.heal(c)

@@ -128,7 +128,6 @@ func (d disk) work() error {
 // CreateMountPoint implements cri.Volumes, as do the methods below.
 func (disk) CreateMountPoint(context.Context, *corev1.Pod, subpath.MountPoint) error { return nil }
 func (disk) Path(*corev1.Pod, string) (string, error)                                { return "/", nil }
-func (disk) CreateLogDir(_, _, _, _ string) (string, error)                          { return "/", nil }
 func (disk) WriteHosts(string, []byte) (string, error)                               { return "/", nil }
 func (disk) Relabels(*corev1.Pod, string) bool                                       { return false }
 func (disk) MountSubPath(*corev1.Pod, string, int, string, string) (string, error)   { return "/", nil }

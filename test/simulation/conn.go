@@ -160,7 +160,7 @@ func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool
 				return failedCall("failed to prepare the container's snapshot")
 			}
 			reply.(*runtimeapi.CreateContainerResponse).ContainerId, err = w.createContainer(req.GetConfig(),
-				req.GetPodSandboxId(), c, m, spec, gone)
+				req.GetPodSandboxId(), req.GetSandboxConfig().GetLogDirectory(), c, m, spec, gone)
 			r.at(c, onceDone)
 			return err
 		}
@@ -363,11 +363,13 @@ func (c *container) listed() *runtimeapi.Container {
 
 func (c *container) status() *runtimeapi.ContainerStatus {
 	out := &runtimeapi.ContainerStatus{
-		Id: c.id, State: criStates[c.state], ExitCode: c.code, Reason: c.reason, Message: c.message(),
+		Id: c.id, State: criStates[c.state], ExitCode: c.code, Reason: c.reason, Message: c.refusal,
 		Resources: &runtimeapi.ContainerResources{Linux: c.shown()},
 		Metadata:  &runtimeapi.ContainerMetadata{Name: c.name, Attempt: c.attempt},
 		Labels:    map[string]string{cri.LabelPodUID: c.uid, cri.LabelContainerName: c.name},
+		LogPath:   c.log,
 	}
+	c.showMessage(out)
 	if !c.started.IsZero() {
 		out.StartedAt = c.started.UnixNano()
 	}
@@ -377,12 +379,19 @@ func (c *container) status() *runtimeapi.ContainerStatus {
 	return out
 }
 
-// message returns what a container has left that has ended.
-func (c *container) message() string {
-	if c.state != exited {
-		return ""
+// showMessage adds by what a client finds the termination message of a container. It is nothing for a kubelet's.
+func (c *container) showMessage(out *runtimeapi.ContainerStatus) {
+	notes := c.config.GetAnnotations()
+	path := notes[cri.AnnotationTerminationMessagePath]
+	out.Annotations = map[string]string{
+		cri.AnnotationTerminationMessagePath:   path,
+		cri.AnnotationTerminationMessagePolicy: notes[cri.AnnotationTerminationMessagePolicy],
 	}
-	return cmp.Or(c.refusal, c.does.message)
+	for _, m := range c.config.GetMounts() {
+		if m.GetContainerPath() == path {
+			out.Mounts = append(out.Mounts, m)
+		}
+	}
 }
 
 // shown returns what a runtime shows for the resources of a container.

@@ -59,10 +59,22 @@ func (j *judge) exitReported(uid, name string, t *corev1.ContainerStateTerminate
 	case t.ExitCode != x.code || t.Reason != x.reason:
 		j.broken(exitsReported, uid, "%s ended with %d %s, and is reported with %d %s", id, x.code, x.reason, t.ExitCode,
 			t.Reason)
+	case !told(x, t.Message):
+		j.broken(exitsReported, uid, "%s ended with the message %q, and is reported with %q", id, x.lastWords(), t.Message)
 	case !t.FinishedAt.Time.Equal(x.finished):
 		j.broken(exitsReported, uid, "%s ended at %s, and is reported to have ended at %s", id, x.finished, t.FinishedAt)
 	}
 }
+
+// told reports whether a message is the one with which an instance has ended. A long one is shortened with those of the
+// pod's other containers.
+func told(x *instance, message string) bool {
+	words := x.lastWords()
+	return message == words || len(words) > shortMessage
+}
+
+// shortMessage is what each of 80 containers may say. kubelet: 12 KiB a pod.
+const shortMessage = 12 << 10 / 80
 
 // presumed: an end of no instance is reported only of an init container whose instance nothing shows any more, after
 // the journal was lost.

@@ -39,9 +39,8 @@ type nodeFiles struct {
 	disk map[string]map[string]string
 	// lost are the uptimes at which the volume that containers mount went from a pod's disk, by UID.
 	lost map[string]time.Duration
-	// instances are the files of containers' instances, by UID: logs, links to them and termination messages. They are
-	// false where another client has removed the instance.
-	instances map[string]map[instanceFile]bool
+	// instances are the files of containers' instances, by UID: logs, links to them and termination messages.
+	instances map[string]map[instanceFile]*instanceText
 	// resources are what pods have alone, by UID (ADR 072).
 	resources map[string]*journaletv1.GivenResources
 	given     uint64 // the last number in them
@@ -58,7 +57,7 @@ type nodeFiles struct {
 
 func newNodeFiles(seed uint64) *nodeFiles {
 	n := &nodeFiles{store: map[string]string{}, disk: map[string]map[string]string{}, lost: map[string]time.Duration{},
-		instances: map[string]map[instanceFile]bool{}, resources: map[string]*journaletv1.GivenResources{},
+		instances: map[string]map[instanceFile]*instanceText{}, resources: map[string]*journaletv1.GivenResources{},
 		users: map[string]*journaletv1.UserNamespace{},
 		noise: stream(seed, "noise of objects"), changed: func() {}, exports: exports{points: map[string]bool{}}}
 	for _, name := range planObjects {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -97,13 +98,17 @@ type sandbox struct {
 type container struct {
 	id, uid, name, intent, sandbox, hash, image, digest string
 	attempt                                             uint32
+	config                                              *runtimeapi.ContainerConfig
+	log                                                 string // the path of its log
 	state                                               journaletv1.ContainerState
 	created, started, finished                          time.Time
 	startedAt, createdAt                                time.Duration // uptime
 	code                                                int32
 	reason                                              string
 	// refusal is why its start was refused. Empty: it was not.
-	refusal  string
+	refusal string
+	// message is what it is reported to have said at its end.
+	message  string
 	manifest *corev1.Pod
 	spec     *corev1.Container
 	once     bool // an init container other than a sidecar
@@ -231,7 +236,7 @@ func (w *world) running() (all []*container) {
 }
 
 // createContainer is CreateContainer. spec is the container in the manifest m.
-func (w *world) createContainer(k *runtimeapi.ContainerConfig, sandbox string, by *call, m *corev1.Pod,
+func (w *world) createContainer(k *runtimeapi.ContainerConfig, sandbox, logDir string, by *call, m *corev1.Pod,
 	spec *corev1.Container, gone bool) (string, error) {
 	x := w.sandbox(sandbox)
 	if x == nil || !x.ready {
@@ -248,6 +253,7 @@ func (w *world) createContainer(k *runtimeapi.ContainerConfig, sandbox string, b
 		hash: k.GetAnnotations()[cri.AnnotationHash], image: spec.Image, digest: by.req.GetStartContainer().GetDigest(),
 		attempt: k.GetMetadata().GetAttempt(), state: created, created: w.clock.Now(), manifest: m, spec: spec,
 		has: resources.Of(ownOrPods(m, spec)), createdAt: w.clock.uptime,
+		config: k, log: filepath.Join(logDir, k.GetLogPath()),
 	}
 	c.once = isInit(m, c.name) && !isSidecar(spec)
 	w.judge.placed(c, m, spec, k.GetLinux().GetResources(), false)
@@ -313,6 +319,10 @@ func (w *world) startContainer(id string, clientGone bool) error {
 	return nil
 }
 
+// lastWords returns the message of a container that has ended: why the runtime has refused its start, or what it has
+// left.
+func (c *container) lastWords() string { return cmp.Or(c.refusal, c.message) }
+
 // fail marks a container as never started.
 func (w *world) fail(c *container, why string) {
 	c.state, c.code, c.reason, c.refusal, c.finished = exited, 128, "StartError", why, w.clock.Now()
@@ -333,6 +343,9 @@ func (w *world) exit(c *container, code int32, reason string) {
 		return
 	}
 	c.state, c.code, c.reason, c.finished = exited, code, reason, w.clock.Now()
+	if code != unknownExit { // a process that is killed says nothing
+		w.files.says(c)
+	}
 	c.end.cancel()
 	c.kill.cancel()
 	w.judge.containerEnded(c)

@@ -102,7 +102,7 @@ func (p *PLEG) messageFile(st *runtimeapi.ContainerStatus) string {
 		if m.GetContainerPath() != path {
 			continue
 		}
-		text, err := readTail(filepath.Join(p.opts.RootDir, own.Pods), m.GetHostPath(), maxMessageBytes)
+		text, err := p.readTail(filepath.Join(p.opts.RootDir, own.Pods), m.GetHostPath(), maxMessageBytes)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			p.log.Warn("a termination message cannot be read", "container", st.GetId(), "error", err)
 		}
@@ -127,7 +127,7 @@ const maxRotations = 3
 func (p *PLEG) endOfLog(path string) (raw []byte, err error) {
 	for range maxRotations {
 		before := p.newestRotated(path)
-		raw, err = readTail(p.opts.PodLogDir, path, maxLogTailBytes)
+		raw, err = p.readTail(p.opts.PodLogDir, path, maxLogTailBytes)
 		switch {
 		case err != nil && !errors.Is(err, fs.ErrNotExist), len(raw) == maxLogTailBytes:
 			return raw, err
@@ -136,7 +136,7 @@ func (p *PLEG) endOfLog(path string) (raw []byte, err error) {
 		case before == "":
 			return raw, err
 		}
-		older, oerr := readTail(p.opts.PodLogDir, filepath.Join(filepath.Dir(path), before), maxLogTailBytes)
+		older, oerr := p.readTail(p.opts.PodLogDir, filepath.Join(filepath.Dir(path), before), maxLogTailBytes)
 		if oerr == nil {
 			return append(older, raw...), nil
 		}
@@ -181,17 +181,21 @@ func tailOfLog(raw []byte) string {
 	return string(out[max(0, len(out)-maxLogMessageBytes):])
 }
 
-// readTail reads the last n bytes of a regular file below dir. It follows no link out of dir, and does not block on a
-// FIFO.
-func readTail(dir, path string, n int64) ([]byte, error) {
-	rel, err := filepath.Rel(dir, path)
-	if err != nil || !filepath.IsLocal(rel) {
+// readTail reads the last n bytes of a file that has to be below dir.
+func (p *PLEG) readTail(dir, path string, n int64) ([]byte, error) {
+	below, err := filepath.Rel(dir, path)
+	if err != nil || !filepath.IsLocal(below) {
 		return nil, errors.New("the file is not below the agent's directory " + dir)
 	}
+	return p.opts.ReadTail(dir, below, n)
+}
+
+// tailOnDisk follows no link out of dir, and does not block on a FIFO.
+func tailOnDisk(dir, below string, n int64) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	return bounded.ReadTailIn(root, rel, n)
+	return bounded.ReadTailIn(root, below, n)
 }

@@ -22,7 +22,7 @@ func TestTheEndOfALongLineIsTheMessage(t *testing.T) {
 		"a short last record":    header + "P " + full + "\n" + header + "F END\n",
 		"without an end of line": header + "P " + full + "\n" + header + "P " + full[3:] + "END",
 	} {
-		p := &PLEG{opts: Options{PodLogDir: t.TempDir()}}
+		p := &PLEG{opts: Options{PodLogDir: t.TempDir(), ReadTail: tailOnDisk}}
 		path := filepath.Join(p.opts.PodLogDir, "0.log")
 		must.OK(t, os.WriteFile(path, []byte(log), 0o600))
 		text := strings.TrimSuffix(p.logTail(&runtimeapi.ContainerStatus{LogPath: path}), "\n")
@@ -46,7 +46,7 @@ func TestTheEndOfARotatedLogIsTheMessage(t *testing.T) {
 		"the rotated one is older": {map[string]string{older + ".gz": "a", "0.log": "c"}, "c\n"},
 		"of another container":     {map[string]string{"1" + newer[1:]: "b", "0.log": "c"}, "c\n"},
 	} {
-		p := &PLEG{opts: Options{PodLogDir: t.TempDir()}}
+		p := &PLEG{opts: Options{PodLogDir: t.TempDir(), ReadTail: tailOnDisk}}
 		dir := filepath.Join(p.opts.PodLogDir, "pod", "main")
 		must.OK(t, os.MkdirAll(dir, 0o700))
 		for file, text := range c.files {

@@ -50,6 +50,9 @@ type Options struct {
 	RootDir string
 	// PodLogDir has the logs that may replace a termination message. Default /var/log/pods.
 	PodLogDir string
+	// ReadTail returns at most the last n bytes of a regular file below dir. Default: of the file on the disk, through no
+	// link that leaves dir.
+	ReadTail func(dir, below string, n int64) ([]byte, error)
 	// HostIPs are the node's addresses, the primary one first: the pods' addresses follow its family.
 	HostIPs []string
 	// Relist and RelistWithoutEvents default to the constants of these names.
@@ -115,6 +118,9 @@ func New(opts Options) *PLEG {
 	opts.InspectTimeout = cmp.Or(opts.InspectTimeout, InspectTimeout)
 	opts.PodLogDir = cmp.Or(opts.PodLogDir, cri.DefaultPodLogDir)
 	opts.Clock = cmp.Or[clock.Clock](opts.Clock, clock.Real{})
+	if opts.ReadTail == nil {
+		opts.ReadTail = tailOnDisk
+	}
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	return &PLEG{
 		opts: opts, log: opts.Log, clock: opts.Clock, stamps: NewStamps(opts.Clock.Now),
