@@ -270,7 +270,11 @@ func (n *managed) keepsSize(desired, allocated *corev1.Pod) bool {
 		return false
 	}
 	for _, c := range slices.Concat(desired.Spec.InitContainers, desired.Spec.Containers) {
-		has, want := requestsOf(findSpec(allocated, c.Name)), requestsOf(&c)
+		of := findSpec(allocated, c.Name)
+		if of == nil {
+			continue // the manifest is another incarnation's, which is not added yet
+		}
+		has, want := requestsOf(of), requestsOf(&c)
 		if has.cpu != want.cpu || n.of.GetStaticMemory() && has.memory != want.memory {
 			return true
 		}
