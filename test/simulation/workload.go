@@ -106,9 +106,17 @@ func containerOf(r *rand.Rand, name string, volumes bool, k kind) string {
 	if k == sidecar {
 		c = append(c, `"restartPolicy":"Always"`)
 	} else if chance(r, 6) {
-		c = append(c, pick(r, `"restartPolicy":"OnFailure"`, `"restartPolicy":"Never"`,
+		rules := pick(r, `"restartPolicy":"OnFailure"`, `"restartPolicy":"Never"`,
 			ruled("Never", "RestartAllContainers", "In", "1,42"), ruled("Never", "Restart", "In", "42"),
-			ruled("OnFailure", "Restart", "NotIn", "1")))
+			ruled("OnFailure", "Restart", "NotIn", "1"))
+		if before, ok := strings.CutSuffix(rules, "]"); ok && strings.HasSuffix(name, "2") {
+			// A second rule, for what the first one leaves.
+			rules = before + `,{"action":"RestartAllContainers","exitCodes":{"operator":"NotIn","values":[0]}}]`
+		}
+		c = append(c, rules)
+	}
+	if strings.HasSuffix(name, "1") {
+		c = append(c, `"terminationMessagePolicy":"FallbackToLogsOnError"`)
 	}
 	if k != initial {
 		c = append(c, probesOf(r)...)
