@@ -59,16 +59,17 @@ func (j *judge) exitReported(uid, name string, t *corev1.ContainerStateTerminate
 	case t.ExitCode != x.code || t.Reason != x.reason:
 		j.broken(exitsReported, uid, "%s ended with %d %s, and is reported with %d %s", id, x.code, x.reason, t.ExitCode,
 			t.Reason)
-	case !told(x, t.Message):
-		j.broken(exitsReported, uid, "%s ended with the message %q, and is reported with %q", id, x.lastWords(), t.Message)
+	case !hasSaid(x, t.Message):
+		j.broken(exitsReported, uid, "%s ended with the message %q, and is reported with %q", id, x.lastWords(),
+			t.Message)
 	case !t.FinishedAt.Time.Equal(x.finished):
 		j.broken(exitsReported, uid, "%s ended at %s, and is reported to have ended at %s", id, x.finished, t.FinishedAt)
 	}
 }
 
-// told reports whether a message is the one with which an instance has ended. A long one is shortened with those of the
+// hasSaid reports whether a message is the one with which an instance has ended. A long one is shortened with those of the
 // pod's other containers.
-func told(x *instance, message string) bool {
+func hasSaid(x *instance, message string) bool {
 	words := x.lastWords()
 	return message == words || len(words) > shortMessage
 }
