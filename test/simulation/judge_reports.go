@@ -59,7 +59,7 @@ func (j *judge) exitReported(uid, name string, t *corev1.ContainerStateTerminate
 	case t.ExitCode != x.code || t.Reason != x.reason:
 		j.broken(exitsReported, uid, "%s ended with %d %s, and is reported with %d %s", id, x.code, x.reason, t.ExitCode,
 			t.Reason)
-	case !hasSaid(x, t.Message):
+	case !j.hasSaid(x, t.Message):
 		j.broken(exitsReported, uid, "%s ended with the message %q, and is reported with %q", id, x.lastWords(),
 			t.Message)
 	case !t.FinishedAt.Time.Equal(x.finished):
@@ -67,11 +67,13 @@ func (j *judge) exitReported(uid, name string, t *corev1.ContainerStateTerminate
 	}
 }
 
-// hasSaid reports whether a message is the one with which an instance has ended. A long one is shortened with those of the
-// pod's other containers.
-func hasSaid(x *instance, message string) bool {
+// hasSaid reports whether a message is the one with which an instance has ended. A long one is shortened with those of
+// the pod's other containers. If a removal had begun when the agent was killed, and the journal is lost, the files are
+// gone and the message is, too.
+func (j *judge) hasSaid(x *instance, message string) bool {
 	words := x.lastWords()
-	return message == words || len(words) > shortMessage
+	gone := j.sim.world.files.instances[x.uid][instanceFile{x.name, x.attempt}] == nil
+	return message == words || len(words) > shortMessage || gone && message == x.refusal && j.unrecorded(x)
 }
 
 // shortMessage is what each of 80 containers may say. kubelet: 12 KiB a pod.

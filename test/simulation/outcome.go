@@ -68,7 +68,8 @@ func (j *judge) over(h *podHistory, m *corev1.Pod, spec *corev1.Container) (over
 		_, stopped := h.endRequested[c.id]
 		switch action := ruleFor(spec, code); {
 		case stopped || h.endedBefore[c.id] || h.lostStarts[c.id] || action == "":
-		case action != corev1.ContainerRestartRuleActionRestartAllContainers || !j.deadSandboxes[c.sandbox]:
+		case action != corev1.ContainerRestartRuleActionRestartAllContainers,
+			!j.deadSandboxes[c.sandbox] && j.sim.world.sandbox(c.sandbox) != nil: // else its pod has a new one
 			return false, false
 		}
 		policy = corev1.RestartPolicy(*spec.RestartPolicy)
