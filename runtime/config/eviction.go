@@ -195,10 +195,11 @@ func (e *Eviction) validate() (errs []error) {
 	}
 	each(evictionHard, e.Hard, threshold)
 	each(evictionSoft, e.Soft, func(signal, value string) error {
-		if _, ok := e.SoftGrace[signal]; !ok {
+		_, off, err := parseAmount(value)
+		if _, ok := e.SoftGrace[signal]; !ok && !off {
 			return errors.New("it has no grace period; add one to " + evictionSoftGrace)
 		}
-		return threshold(signal, value)
+		return err
 	})
 	each(evictionSoftGrace, e.SoftGrace, func(_, value string) error {
 		if d, err := time.ParseDuration(value); err != nil || d < 0 {

@@ -169,6 +169,18 @@ func TestSoftThresholdsOfNoKubeletAreRefused(t *testing.T) {
 	}
 }
 
+// As the kubelet, which skips such a threshold before it looks for its grace period.
+func TestSoftThresholdThatIsOffNeedsNoGracePeriod(t *testing.T) {
+	text := head + "evictionSoft: {memory.available: 0%, nodefs.available: 100%}\n"
+	c, _, err := load(t, "--config", write(t, filepath.Join(t.TempDir(), "c.yaml"), text))
+	if err == nil {
+		err = c.Validate()
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 func TestFlagsOfAClusterAreReportedWithoutOne(t *testing.T) {
 	args := []string{"--offline-secrets", "/keys", "--register-node=false", "--client-ca-file", "/ca", "--port", "10250"}
 	_, problems := mustLoad(t, args...)
