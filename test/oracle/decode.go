@@ -179,8 +179,9 @@ var inexact = []struct {
 	{regexp.MustCompile(`(\.downwardAPI)\.items\[\d+\](.*)$`), "$1$2"},
 	{regexp.MustCompile(`\.namespaces\[\d+\]$`), ".namespace"},
 	{regexp.MustCompile(`^spec\.Host(PID|IPC)$`), "spec.host$1"},
-	// A key that is in the selector of its term, too.
-	{regexp.MustCompile(`(DuringExecution\[\d+\](?:\.podAffinityTerm)?)(\[\d+\])$`), "$1.matchLabelKeys$2"},
+	// A key that is in the selector of its term or constraint, too.
+	{regexp.MustCompile(`((?:DuringExecution|topologySpreadConstraints)\[\d+\](?:\.podAffinityTerm)?)(\[\d+\])$`),
+		"$1.matchLabelKeys$2"},
 }
 
 // alike returns the path of a field as both sides would write it.

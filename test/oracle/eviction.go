@@ -210,7 +210,7 @@ func (k *evictionCase) compareEnds(c *testCase) {
 // whyOther returns what may explain a difference of a step. recent is set if a pod has ended just before.
 func (k *evictionCase) whyOther(i int, w, v *evictionWorld, recent bool) string {
 	switch {
-	case len(w.step.Unmeasured) > 0 || i > 0 && len(k.Steps[i-1].Unmeasured) > 0:
+	case slices.ContainsFunc(k.Steps[:i+1], func(s evictionStep) bool { return len(s.Unmeasured) > 0 }):
 		return " around a signal that was not measured"
 	case len(w.step.Uses) < len(k.Pods):
 		return " when one was not measured"

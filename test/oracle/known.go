@@ -187,6 +187,10 @@ var known = with(map[string]meant{
 		"within 10 s a minimum reclaim that was there for a moment counts, too",
 		"pressure on the node | measured every 10 s",
 	},
+	"allocate: what pods have after a waiting resize has changed": {
+		"a resize to less goes first, as the kubelet's order says; the kubelet sorts only when a resize begins to wait",
+		"waiting resize that changes to less",
+	},
 	"eviction: conditions that end a moment later": {
 		"they hold from the end of the crossing, which is 10 s after the last sample that met a threshold",
 		"pressure on the node | measured every 10 s",
