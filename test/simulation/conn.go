@@ -379,7 +379,7 @@ func (c *container) status() *runtimeapi.ContainerStatus {
 	return out
 }
 
-// showMessage adds by what a client finds the termination message of a container. It is nothing for a kubelet's.
+// showMessage adds by what a client finds the termination message of a container: two annotations and a mount.
 func (c *container) showMessage(out *runtimeapi.ContainerStatus) {
 	notes := c.config.GetAnnotations()
 	path := notes[cri.AnnotationTerminationMessagePath]
