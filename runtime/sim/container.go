@@ -94,7 +94,8 @@ func (s *runtimeService) CreateContainer(
 		return nil, status.Errorf(codes.NotFound, "failed to resolve image %q: not found", config.GetImage().GetImage())
 	}
 	c := &container{
-		id: r.newID(), name: name, sandboxID: sb.id, config: config, imageID: img.id, createdAt: r.stamp(),
+		id: r.newID(), name: name, sandboxID: sb.id, config: withHostname(config, sb.config.GetHostname()),
+		imageID: img.id, createdAt: r.stamp(),
 		state: cri.ContainerState_CONTAINER_CREATED, stopped: make(chan struct{}), files: fileSet{},
 	}
 	if dir := sb.config.GetLogDirectory(); dir != "" && config.GetLogPath() != "" {
@@ -107,6 +108,16 @@ func (s *runtimeService) CreateContainer(
 	r.state.containerNames[name] = c.id
 	r.publish(c.id, sb.id, cri.ContainerEventType_CONTAINER_CREATED_EVENT)
 	return &cri.CreateContainerResponse{ContainerId: c.id}, nil
+}
+
+// withHostname returns a container's configuration with the variable HOSTNAME before its own, as containerd has it.
+func withHostname(config *cri.ContainerConfig, hostname string) *cri.ContainerConfig {
+	if hostname == "" {
+		return config
+	}
+	config = proto.CloneOf(config)
+	config.Envs = append([]*cri.KeyValue{{Key: "HOSTNAME", Value: []byte(hostname)}}, config.GetEnvs()...)
+	return config
 }
 
 // checkTarget refuses a container that is to join the processes of one that does not run in the sandbox. r.mu is held.

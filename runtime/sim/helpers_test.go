@@ -45,7 +45,9 @@ func newRig(t *testing.T, opts Options) *rig {
 }
 
 func podConfig(name string) *cri.PodSandboxConfig {
-	return &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: name, Namespace: "default", Uid: name}}
+	return &cri.PodSandboxConfig{
+		Metadata: &cri.PodSandboxMetadata{Name: name, Namespace: "default", Uid: name}, Hostname: name,
+	}
 }
 
 func (g *rig) pod(t *testing.T, name string) string {

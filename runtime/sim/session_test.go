@@ -83,6 +83,7 @@ func TestSessionRunsACommand(t *testing.T) {
 	}{
 		{argv: []string{"echo", "a", "b"}, out: "a b\n"},
 		{argv: []string{"sh", "-c", "echo wrong >&2; sleep 0.01; exit 7"}, errs: "wrong\n", code: 7},
+		{argv: []string{"hostname"}, out: "shop\n"},
 		{argv: []string{"cat"}, in: "as it is\x00\n", out: "as it is\x00\n"},
 		{argv: []string{"sh"}, in: "x=1\necho $x\nfalse\necho $?\nps\nexit 3\necho no\n", out: "1\n1\n",
 			errs: "sh: this is not simulated\n", code: 3},
