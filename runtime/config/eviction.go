@@ -189,11 +189,10 @@ func (e *Eviction) validate() (errs []error) {
 			}
 		}
 	}
-	threshold := func(_, value string) error {
+	each(evictionHard, e.Hard, func(_, value string) error {
 		_, _, err := parseAmount(value)
 		return err
-	}
-	each(evictionHard, e.Hard, threshold)
+	})
 	each(evictionSoft, e.Soft, func(signal, value string) error {
 		_, off, err := parseAmount(value)
 		if _, ok := e.SoftGrace[signal]; !ok && !off {
