@@ -294,7 +294,7 @@ func parseTree(data string) map[string]any {
 	return out
 }
 
-// compareTrees compares every leaf, and reports those that are unequal to differs.
+// compareTrees compares every leaf, and passes each leaf that is unequal to differs.
 func compareTrees(differs func(what string, ours, theirs any), what string, ours, theirs map[string]any) {
 	o, t := map[string]string{}, map[string]string{}
 	flatten("", ours, o)

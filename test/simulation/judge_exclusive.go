@@ -284,7 +284,7 @@ func (n *managed) keepsSize(desired, allocated *corev1.Pod) bool {
 
 // mixed returns the running containers that share CPUs, and have some that another one has alone, in the order of their
 // appearance. Containers of which nobody knows count only if unknown is set. A container that the runtime moved for an
-// agent that was gone, maybe after the move of a later agent, never counts: nothing shows that.
+// agent that was gone, maybe after a later agent had moved it, never counts: nothing shows such a move.
 func (s *sim) mixed(unknown bool) (all []*container) {
 	var alone, shares []*container
 	for _, c := range s.world.running() {

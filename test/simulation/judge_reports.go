@@ -67,9 +67,9 @@ func (j *judge) exitReported(uid, name string, t *corev1.ContainerStateTerminate
 	}
 }
 
-// hasSaid reports whether a message is the one with which an instance has ended. A long one is shortened with those of
-// the pod's other containers. If a removal had begun when the agent was killed, and the journal is lost, the files are
-// gone and the message is, too.
+// hasSaid reports whether an instance has ended with a message. A long message is shortened together with the messages
+// of the pod's other containers. If a removal had begun when the agent was killed, and the journal is lost, the files
+// are gone and the message is, too.
 func (j *judge) hasSaid(x *instance, message string) bool {
 	words := x.lastWords()
 	gone := j.sim.world.files.instances[x.uid][instanceFile{x.name, x.attempt}] == nil

@@ -126,7 +126,7 @@ type standing struct {
 	signer string
 	// ended is denied or failed where no further request is sent.
 	ended string
-	// refreshAt and notAfter are the times of the certificate in use; zero: there is none.
+	// refreshAt and notAfter are the times of the certificate in use; zero: no certificate is in use.
 	refreshAt, notAfter time.Time
 }
 
