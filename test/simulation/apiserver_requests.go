@@ -170,7 +170,10 @@ func (m *member) follow(p *proc, nodes bool, to cache.ReflectorStore, version in
 		return version, err
 	}
 	for dropped := a.faults.dropped; ; {
+		again, relist := m.listAgain(nodes)
 		switch {
+		case relist && again == 0:
+			return version, errGone
 		case a.faults.dropped != dropped, p.clock.uptime < a.faults.awayUntil:
 			return version, nil
 		case version < a.compacted:
@@ -180,7 +183,7 @@ func (m *member) follow(p *proc, nodes bool, to cache.ReflectorStore, version in
 		if next == nil {
 			version = a.version
 			a.watchers = append(a.watchers, p)
-			p.sleep(time.Hour)
+			p.sleep(again)
 			continue
 		}
 		delay := between(m.noise, 200*time.Microsecond, 5*time.Millisecond)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +25,8 @@ func newPodReader(r *run) *client.Reader[corev1.Pod] {
 	if r.config.hostile == nil {
 		return nil
 	}
-	return client.NewReader(client.Pods.With(api.Reduce), r.config.hostile.listMost)
+	return client.NewReader(client.Pods.With(api.Reduce), r.config.hostile.listMost,
+		func() time.Time { return time.Unix(0, 0).Add(r.clock.uptime) })
 }
 
 // Numbers of fields, and what begins an answer in protobuf (k8s.io/api, k8s.io/apimachinery).
@@ -76,6 +78,18 @@ func (m *member) readList(version int64, items []any) ([]any, error) {
 		items = append(items, &read.Items[i])
 	}
 	return items, nil
+}
+
+// listAgain returns after which time a watch ends, so that a list follows, since something could not be read; false: it
+// does not, for the hour that it waits for changes.
+func (m *member) listAgain(nodes bool) (time.Duration, bool) {
+	if nodes || m.reads == nil {
+		return time.Hour, false
+	}
+	if pause, due := m.reads.ListAgain(); due {
+		return pause, true
+	}
+	return time.Hour, false
 }
 
 // storeEvent stores a change of a pod as the client reads it from a watch.

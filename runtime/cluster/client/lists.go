@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -46,6 +47,8 @@ type lists[T any] struct {
 	maxItems int // maxListItems, unless a Reader has another bound
 	// begin, if it is set, is called as a list begins, and returns what takes its objects instead of the list.
 	begin func() (take func(*T))
+	// again is of the lists and of the watches.
+	again *listsAgain
 
 	// Of the list under way.
 	take  func(*T)
@@ -55,7 +58,8 @@ type lists[T any] struct {
 }
 
 func newLists[T any](leftOut func(LeftOut), r Resource[T], one bool) *lists[T] {
-	l := &lists[T]{resource: r, one: one, leftOut: leftOut, maxRead: maxListRead, maxItems: maxListItems}
+	l := &lists[T]{resource: r, one: one, leftOut: leftOut, maxRead: maxListRead, maxItems: maxListItems,
+		again: &listsAgain{now: time.Now}}
 	kinds, _, err := Scheme().ObjectKinds(r.object(new(T)))
 	if err != nil {
 		panic("client: " + err.Error()) // a type that Scheme lacks
@@ -85,6 +89,7 @@ func open(ctx context.Context, request *rest.Request) (io.ReadCloser, encoding, 
 // restart begins another list.
 func (l *lists[T]) restart() {
 	l.crowd, l.read, l.pages = crowd{}, 0, 0
+	l.again.begin()
 	if l.begin != nil {
 		l.take = l.begin()
 	}
@@ -129,6 +134,9 @@ func (l *lists[T]) decode(body io.Reader, as encoding) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	if meta.Continue == "" {
+		l.again.end()
+	}
 	return l.whole(list, meta, items), nil
 }
 
@@ -164,6 +172,7 @@ func (l *lists[T]) next(in item, take func(*T)) (*T, error) {
 		if l.one {
 			return nil, err
 		}
+		l.again.note()
 		return object, nil
 	}
 	if take != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,6 +30,9 @@ type events[T any] struct {
 	// listing: what a watch sends as a list has not ended; late ends a list that takes too long.
 	listing bool
 	late    *time.Timer
+	// relist ends the watch, so that a list follows; expired: it has.
+	relist  *time.Timer
+	expired atomic.Bool
 	// pending are events that follow from the last one.
 	pending []watch.Event
 }
@@ -43,6 +47,11 @@ func (l *lists[T]) watch(ctx context.Context, request *rest.Request, listing boo
 	if err != nil {
 		return nil, err
 	}
+	return l.follow(body, as, listing, late), nil
+}
+
+// follow reads the body of a watch.
+func (l *lists[T]) follow(body io.ReadCloser, as encoding, listing bool, late func()) watch.Interface {
 	own := *l
 	e := &events[T]{lists: &own, body: body, from: bufio.NewReaderSize(body, maxHeadBytes), read: readJSONEvent}
 	if as == asProtobuf {
@@ -51,15 +60,19 @@ func (l *lists[T]) watch(ctx context.Context, request *rest.Request, listing boo
 	if listing {
 		own.restart()
 		e.listing, e.late = true, time.AfterFunc(listTimeout, late)
+	} else {
+		e.listAgain()
 	}
 	return watch.NewStreamWatcher(e, apierrors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet,
-		"ClientWatchDecoding")), nil
+		"ClientWatchDecoding"))
 }
 
 // Close ends the watch.
 func (e *events[T]) Close() {
-	if e.late != nil {
-		e.late.Stop()
+	for _, t := range []*time.Timer{e.late, e.relist} {
+		if t != nil {
+			t.Stop()
+		}
 	}
 	_ = e.body.Close() // nothing was written
 }
@@ -73,6 +86,10 @@ func (e *events[T]) Decode() (watch.EventType, runtime.Object, error) {
 			return next.Type, next.Object, nil
 		}
 		kind, of, in, err := e.read(e.from)
+		if err != nil && e.expired.Load() {
+			status := apierrors.NewResourceExpired("an object could not be read: they are listed again").Status()
+			return watch.Error, &status, nil
+		}
 		if err != nil {
 			return "", nil, err
 		}
@@ -120,9 +137,23 @@ func (e *events[T]) event(kind watch.EventType, of string, in item) error {
 	case e.one:
 		return err
 	default:
+		e.again.note()
+		e.listAgain()
 		return e.unread(kind, identityOf(in), err)
 	}
 	return nil
+}
+
+// listAgain has the watch end when the objects are to be listed again: a watch that lives on needs no list.
+func (e *events[T]) listAgain() {
+	pause, due := e.again.due()
+	if !due || e.relist != nil || e.body == nil {
+		return
+	}
+	e.relist = time.AfterFunc(pause, func() {
+		e.expired.Store(true)
+		_ = e.body.Close() // nothing was written
+	})
 }
 
 // listed takes an object of what a watch sends as a list.
@@ -149,6 +180,8 @@ func (e *events[T]) listed(in item) error {
 func (e *events[T]) endList() {
 	e.listing, e.crowd = false, crowd{}
 	e.late.Stop()
+	e.again.end()
+	e.listAgain()
 }
 
 // unread takes an event of an object that cannot be read: what was known of it does not count any more. Without its
