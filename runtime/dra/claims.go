@@ -15,12 +15,33 @@ import (
 	"github.com/journalet/journalet/runtime/redact"
 )
 
-// Options configure Claims. All must be set.
+// Options configure Claims. All but NewLock must be set.
 type Options struct {
 	// BootID is that of the machine's boot.
 	BootID  string
-	Drivers *Drivers
+	Drivers Callers
 	Objects Objects
+	// NewLock returns a lock that orders the calls for a claim. Default: semaphore.NewWeighted(1). A simulation, whose
+	// coroutines must give way to each other, has one of its own.
+	NewLock func() Lock
+}
+
+// Callers are the drivers that can be called. Drivers implements it.
+type Callers interface {
+	// Caller returns a driver, or why there is none of this name.
+	Caller(name string) (Caller, error)
+}
+
+// Caller is a driver. Its answers are by the UIDs of claims; an error is of the call as a whole.
+type Caller interface {
+	Prepare(ctx context.Context, all []*dra.Claim) (map[string]*dra.NodePrepareResourceResponse, error)
+	Unprepare(ctx context.Context, all []*dra.Claim) (map[string]*dra.NodeUnprepareResourceResponse, error)
+}
+
+// Lock is a semaphore.Weighted of weight 1.
+type Lock interface {
+	Acquire(ctx context.Context, n int64) error
+	Release(n int64)
 }
 
 // Claims prepares and unprepares claims. Its methods may be called concurrently.
@@ -34,7 +55,7 @@ type Claims struct {
 // claim is a ResourceClaim that a pod of the node uses, or that a call is for.
 type claim struct {
 	// calls orders the calls for it.
-	calls *semaphore.Weighted
+	calls Lock
 	// waiters counts who has the lock or waits for it. users are the pods whose records have it in use. Both are read and
 	// written with Claims.mu.
 	waiters int
@@ -47,7 +68,12 @@ type claim struct {
 }
 
 // New returns Claims of which no pod uses any.
-func New(o Options) *Claims { return &Claims{opts: o, byUID: map[string]*claim{}} }
+func New(o Options) *Claims {
+	if o.NewLock == nil {
+		o.NewLock = func() Lock { return semaphore.NewWeighted(1) }
+	}
+	return &Claims{opts: o, byUID: map[string]*claim{}}
+}
 
 // Seed adds the claims of a pod by its state at a start.
 func (c *Claims) Seed(pod string, state *journaletv1.PodClaims) {
@@ -112,7 +138,7 @@ func (c *Claims) use(pod, uid string) *claim {
 func (c *Claims) get(uid string) *claim {
 	x := c.byUID[uid]
 	if x == nil {
-		x = &claim{calls: semaphore.NewWeighted(1), users: map[string]bool{}}
+		x = &claim{calls: c.opts.NewLock(), users: map[string]bool{}}
 		c.byUID[uid] = x
 	}
 	return x
@@ -257,7 +283,8 @@ func (c *Claims) notCalled(pod, uid string, x *claim, why error) *journaletv1.Cl
 
 // batch are the claims that one driver prepares or unprepares with one call.
 type batch struct {
-	driver *driver
+	name   string // of the driver
+	driver Caller
 	claims []*journaletv1.ResourceClaim
 }
 
@@ -273,12 +300,12 @@ func (c *Claims) batches(
 	}
 	missing = map[string]error{}
 	for _, name := range slices.Sorted(maps.Keys(by)) {
-		d, err := c.opts.Drivers.get(name)
+		d, err := c.opts.Drivers.Caller(name)
 		if err != nil {
 			missing[name] = err
 			continue
 		}
-		out = append(out, batch{d, by[name]})
+		out = append(out, batch{name, d, by[name]})
 	}
 	return out, missing
 }
@@ -308,18 +335,18 @@ func (p *preparation) call(ctx context.Context, b batch) {
 	if len(b.claims) == 0 {
 		return
 	}
-	answers, err := b.driver.prepare(ctx, b.request())
+	answers, err := b.driver.Prepare(ctx, b.request())
 	for _, of := range b.claims {
 		uid, a := of.GetUid(), answers[of.GetUid()]
-		devices, wrong := readDevices(b.driver.name, a)
+		devices, wrong := readDevices(b.name, a)
 		switch {
 		case err != nil:
 			p.failed[uid] = err
 		case a == nil:
-			p.failed[uid] = fmt.Errorf("DRA driver %s: NodePrepareResources skipped ResourceClaim %s", b.driver.name,
+			p.failed[uid] = fmt.Errorf("DRA driver %s: NodePrepareResources skipped ResourceClaim %s", b.name,
 				of.GetName())
 		case a.GetError() != "":
-			p.failed[uid] = fmt.Errorf("DRA driver %s: NodePrepareResources failed for ResourceClaim %s: %s", b.driver.name,
+			p.failed[uid] = fmt.Errorf("DRA driver %s: NodePrepareResources failed for ResourceClaim %s: %s", b.name,
 				of.GetName(), a.GetError())
 		case wrong != nil:
 			p.failed[uid] = wrong
@@ -374,7 +401,7 @@ func (c *Claims) Unprepare(
 
 // unprepare has one driver undo what it has prepared. failed gets why it has not, by UID.
 func (b *batch) unprepare(ctx context.Context, failed map[string]error) {
-	answers, err := b.driver.unprepare(ctx, b.request())
+	answers, err := b.driver.Unprepare(ctx, b.request())
 	for _, of := range b.claims {
 		a, answered := answers[of.GetUid()]
 		switch {
@@ -382,10 +409,10 @@ func (b *batch) unprepare(ctx context.Context, failed map[string]error) {
 			failed[of.GetUid()] = err
 		case !answered:
 			failed[of.GetUid()] = fmt.Errorf("DRA driver %s: NodeUnprepareResources skipped ResourceClaim %s",
-				b.driver.name, of.GetName())
+				b.name, of.GetName())
 		case a.GetError() != "":
 			failed[of.GetUid()] = fmt.Errorf("DRA driver %s: NodeUnprepareResources failed for ResourceClaim %s: %s",
-				b.driver.name, of.GetName(), a.GetError())
+				b.name, of.GetName(), a.GetError())
 		}
 	}
 }

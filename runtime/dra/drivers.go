@@ -181,8 +181,8 @@ func (d *Drivers) Deregister(name, endpoint string) {
 	d.notify(name)
 }
 
-// get returns the instance of a driver that has registered last. One that refuses connections is returned if all do.
-func (d *Drivers) get(name string) (*driver, error) {
+// Caller returns the instance of a driver that has registered last. One that refuses connections is returned if all do.
+func (d *Drivers) Caller(name string) (Caller, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := d.byName[name]
@@ -198,8 +198,8 @@ func (d *Drivers) get(name string) (*driver, error) {
 		strings.Join(slices.Sorted(maps.Keys(d.byName)), ", "))
 }
 
-// prepare has the driver prepare claims.
-func (n *driver) prepare(
+// Prepare has the driver prepare claims.
+func (n *driver) Prepare(
 	ctx context.Context, all []*dra.Claim,
 ) (map[string]*dra.NodePrepareResourceResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.timeout)
@@ -211,8 +211,8 @@ func (n *driver) prepare(
 	return r.GetClaims(), nil
 }
 
-// unprepare has the driver undo prepare.
-func (n *driver) unprepare(
+// Unprepare has the driver undo Prepare.
+func (n *driver) Unprepare(
 	ctx context.Context, all []*dra.Claim,
 ) (map[string]*dra.NodeUnprepareResourceResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.timeout)
