@@ -249,7 +249,10 @@ type ResourceClaim struct {
 	// Those that are to undo that, sorted.
 	Unprepare []string `protobuf:"bytes,6,rep,name=unprepare,proto3" json:"unprepare,omitempty"`
 	// It stands for extended resources of the pod.
-	Extended      bool `protobuf:"varint,7,opt,name=extended,proto3" json:"extended,omitempty"`
+	Extended bool `protobuf:"varint,7,opt,name=extended,proto3" json:"extended,omitempty"`
+	// A digest of the devices that are allocated to it, in hexadecimal. One that has been allocated again, since the pods
+	// that used it are gone, has another one. Empty in records of earlier versions.
+	Allocation    string `protobuf:"bytes,8,opt,name=allocation,proto3" json:"allocation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -331,6 +334,13 @@ func (x *ResourceClaim) GetExtended() bool {
 		return x.Extended
 	}
 	return false
+}
+
+func (x *ResourceClaim) GetAllocation() string {
+	if x != nil {
+		return x.Allocation
+	}
+	return ""
 }
 
 // ClaimOutcome is how PrepareClaims or UnprepareClaims ended for one claim.
@@ -815,7 +825,7 @@ const file_journalet_v1_claims_proto_rawDesc = "" +
 	"\rPrepareClaims\x123\n" +
 	"\x06claims\x18\x01 \x03(\v2\x1b.journalet.v1.ResourceClaimR\x06claims\"F\n" +
 	"\x0fUnprepareClaims\x123\n" +
-	"\x06claims\x18\x01 \x03(\v2\x1b.journalet.v1.ResourceClaimR\x06claims\"\xc6\x01\n" +
+	"\x06claims\x18\x01 \x03(\v2\x1b.journalet.v1.ResourceClaimR\x06claims\"\xe6\x01\n" +
 	"\rResourceClaim\x12\x1d\n" +
 	"\n" +
 	"pod_claims\x18\x01 \x03(\tR\tpodClaims\x12\x1c\n" +
@@ -824,7 +834,10 @@ const file_journalet_v1_claims_proto_rawDesc = "" +
 	"\x03uid\x18\x04 \x01(\tR\x03uid\x12\x18\n" +
 	"\aprepare\x18\x05 \x03(\tR\aprepare\x12\x1c\n" +
 	"\tunprepare\x18\x06 \x03(\tR\tunprepare\x12\x1a\n" +
-	"\bextended\x18\a \x01(\bR\bextended\"\xb8\x01\n" +
+	"\bextended\x18\a \x01(\bR\bextended\x12\x1e\n" +
+	"\n" +
+	"allocation\x18\b \x01(\tR\n" +
+	"allocation\"\xb8\x01\n" +
 	"\fClaimOutcome\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12.\n" +
 	"\x05stage\x18\x02 \x01(\x0e2\x18.journalet.v1.ClaimStageR\x05stage\x12\x18\n" +

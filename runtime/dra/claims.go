@@ -56,16 +56,26 @@ type Claims struct {
 type claim struct {
 	// calls orders the calls for it.
 	calls Lock
-	// waiters counts who has the lock or waits for it. users are the pods whose records have it in use. Both are read and
+	// waiters counts who has the lock or waits for it. users are the pods whose records have it in use, with the
+	// allocation that each has read. touched are the allocations that a driver may have prepared. All are read and
 	// written with Claims.mu.
 	waiters int
-	users   map[string]bool
+	users   map[string]string
+	touched map[string]bool
 
-	// touched means that a driver may have prepared it. prepared means that all have, in this boot, and devices are their
-	// answers. They are read and written with the lock.
-	touched, prepared bool
-	devices           []*journaletv1.ClaimDevice
+	// prepared means that all drivers have prepared an allocation in this boot, and devices are their answers. They are
+	// read and written with the lock.
+	prepared   bool
+	allocation string
+	devices    []*journaletv1.ClaimDevice
 }
+
+// differ reports whether two allocations of a claim differ, as far as they are known. A claim whose last pod was
+// deleted by force is allocated again while that pod still runs here.
+func differ(a, b string) bool { return a != "" && b != "" && a != b }
+
+// ready reports whether drivers have prepared an allocation in this boot.
+func (x *claim) ready(allocation string) bool { return x.prepared && !differ(x.allocation, allocation) }
 
 // New returns Claims of which no pod uses any.
 func New(o Options) *Claims {
@@ -80,10 +90,10 @@ func (c *Claims) Seed(pod string, state *journaletv1.PodClaims) {
 	for _, of := range state.GetClaims() {
 		switch of.GetStage() {
 		case journaletv1.ClaimStage_CLAIM_STAGE_PREPARING, journaletv1.ClaimStage_CLAIM_STAGE_PREPARED:
-			x := c.use(pod, of.GetClaim().GetUid())
-			x.touched = true
+			x := c.use(pod, of.GetClaim())
+			c.touch(x, of.GetClaim().GetAllocation())
 			if of.GetStage() == journaletv1.ClaimStage_CLAIM_STAGE_PREPARED {
-				c.keep(x, of.GetBootId(), of.GetDevices())
+				c.keep(x, pod, of.GetBootId(), of.GetDevices())
 			}
 		default:
 		}
@@ -97,19 +107,25 @@ func (c *Claims) SeedPending(pod string, rec *journaletv1.Record) {
 		x := c.byUID[o.GetUid()]
 		c.mu.Unlock()
 		switch {
-		case x == nil || !x.users[pod]:
+		case x == nil || !x.usedBy(pod):
 		case o.GetStage() == journaletv1.ClaimStage_CLAIM_STAGE_PREPARED:
-			c.keep(x, o.GetBootId(), o.GetDevices())
+			c.keep(x, pod, o.GetBootId(), o.GetDevices())
 		case o.GetStage() == journaletv1.ClaimStage_CLAIM_STAGE_UNPREPARED:
 			c.leave(pod, o.GetUid())
 		}
 	}
 }
 
-// keep keeps what drivers have prepared in this boot. After another one it may be gone.
-func (c *Claims) keep(x *claim, boot string, devices []*journaletv1.ClaimDevice) {
+// usedBy reports whether a pod uses the claim.
+func (x *claim) usedBy(pod string) bool {
+	_, uses := x.users[pod]
+	return uses
+}
+
+// keep keeps what drivers have prepared for a pod in this boot. After another one it may be gone.
+func (c *Claims) keep(x *claim, pod, boot string, devices []*journaletv1.ClaimDevice) {
 	if boot == c.opts.BootID {
-		x.prepared, x.devices = true, devices
+		x.prepared, x.allocation, x.devices = true, x.users[pod], devices
 	}
 }
 
@@ -118,7 +134,7 @@ func (c *Claims) keep(x *claim, boot string, devices []*journaletv1.ClaimDevice)
 func (c *Claims) Stored(rec *journaletv1.Record) {
 	for _, e := range rec.GetStep().GetDecisions() {
 		for _, of := range e.GetCallRequested().GetPrepareClaims().GetClaims() {
-			c.use(e.GetCallRequested().GetPodUid(), of.GetUid())
+			c.use(e.GetCallRequested().GetPodUid(), of)
 		}
 		if k := e.GetPodForgotten(); k != nil {
 			c.leaveAll(k.GetUid())
@@ -126,11 +142,11 @@ func (c *Claims) Stored(rec *journaletv1.Record) {
 	}
 }
 
-func (c *Claims) use(pod, uid string) *claim {
+func (c *Claims) use(pod string, of *journaletv1.ResourceClaim) *claim {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	x := c.get(uid)
-	x.users[pod] = true
+	x := c.get(of.GetUid())
+	x.users[pod] = of.GetAllocation()
 	return x
 }
 
@@ -138,19 +154,53 @@ func (c *Claims) use(pod, uid string) *claim {
 func (c *Claims) get(uid string) *claim {
 	x := c.byUID[uid]
 	if x == nil {
-		x = &claim{calls: c.opts.NewLock(), users: map[string]bool{}}
+		x = &claim{calls: c.opts.NewLock(), users: map[string]string{}, touched: map[string]bool{}}
 		c.byUID[uid] = x
 	}
 	return x
+}
+
+// touch notes that drivers may prepare an allocation of a claim from now on.
+func (c *Claims) touch(x *claim, allocation string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	x.touched[allocation] = true
+}
+
+// touched reports whether a driver may have prepared an allocation of a claim, and whether one may have prepared an
+// earlier one.
+func (c *Claims) touched(x *claim, allocation string) (this, earlier bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for was := range x.touched {
+		this, earlier = this || !differ(was, allocation), earlier || differ(was, allocation)
+	}
+	return this, earlier
 }
 
 func (c *Claims) leave(pod, uid string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if x := c.byUID[uid]; x != nil {
-		delete(x.users, pod)
-		c.drop(uid, x)
+		c.left(pod, uid, x)
 	}
+}
+
+// left ends the use of a claim by a pod. What no pod uses any more is not prepared. The caller holds c.mu.
+func (c *Claims) left(pod, uid string, x *claim) {
+	delete(x.users, pod)
+	maps.DeleteFunc(x.touched, func(was string, _ bool) bool { return !x.inUse(was) })
+	c.drop(uid, x)
+}
+
+// inUse reports whether a pod uses an allocation. The caller holds Claims.mu.
+func (x *claim) inUse(allocation string) bool {
+	for _, uses := range x.users {
+		if !differ(uses, allocation) {
+			return true
+		}
+	}
+	return false
 }
 
 // leaveAll ends the use of all claims by a pod that is gone for good.
@@ -158,8 +208,7 @@ func (c *Claims) leaveAll(pod string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for uid, x := range c.byUID {
-		delete(x.users, pod)
-		c.drop(uid, x)
+		c.left(pod, uid, x)
 	}
 }
 
@@ -170,11 +219,16 @@ func (c *Claims) drop(uid string, x *claim) {
 	}
 }
 
-// shared reports whether another pod uses a claim.
-func (c *Claims) shared(x *claim, pod string) bool {
+// shared reports whether another pod uses an allocation of a claim.
+func (c *Claims) shared(x *claim, pod, allocation string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(x.users) > 1 || len(x.users) == 1 && !x.users[pod]
+	for other, uses := range x.users {
+		if other != pod && !differ(uses, allocation) {
+			return true
+		}
+	}
+	return false
 }
 
 // lock waits for the locks of claims, in the order of their UIDs, and returns what releases them.
@@ -217,8 +271,8 @@ func (c *Claims) lock(
 }
 
 // Prepare has drivers prepare claims for a pod. A claim that is prepared in this boot keeps its devices, and no driver
-// is called for it. None is called unless all are there. It returns an outcome for each claim, or an error: then no
-// driver was called.
+// is called for it. None is called unless all are there, and no claim is prepared with devices that it had before. It
+// returns an outcome for each claim, or an error: then no driver was called.
 func (c *Claims) Prepare(
 	ctx context.Context, pod string, all []*journaletv1.ResourceClaim,
 ) ([]*journaletv1.ClaimOutcome, error) {
@@ -229,14 +283,21 @@ func (c *Claims) Prepare(
 	defer release()
 	p := preparation{answers: map[string][]*journaletv1.ClaimDevice{}, failed: map[string]error{}}
 	for _, of := range all {
-		if !locked[of.GetUid()].prepared {
+		if x := locked[of.GetUid()]; !x.ready(of.GetAllocation()) {
 			p.due = append(p.due, of)
 		}
 	}
 	batches, missing := c.batches(p.due, (*journaletv1.ResourceClaim).GetPrepare)
-	if len(missing) == 0 {
+	hindrance := first(missing)
+	for _, of := range p.due {
+		if _, earlier := c.touched(locked[of.GetUid()], of.GetAllocation()); earlier {
+			hindrance = fmt.Errorf("ResourceClaim %s was allocated again, and a pod that has its earlier devices has not ended",
+				of.GetName())
+		}
+	}
+	if hindrance == nil {
 		for _, of := range p.due {
-			locked[of.GetUid()].touched = true
+			c.touch(locked[of.GetUid()], of.GetAllocation())
 		}
 		for _, b := range batches {
 			p.call(ctx, b)
@@ -244,17 +305,17 @@ func (c *Claims) Prepare(
 	}
 	var out []*journaletv1.ClaimOutcome
 	for _, of := range all {
-		x := locked[of.GetUid()]
+		x, ready := locked[of.GetUid()], locked[of.GetUid()].ready(of.GetAllocation())
 		failed := p.failed[of.GetUid()]
 		switch {
-		case !x.prepared && len(missing) > 0:
-			out = append(out, c.notCalled(pod, of.GetUid(), x, missing[slices.Sorted(maps.Keys(missing))[0]]))
+		case !ready && hindrance != nil:
+			out = append(out, c.notCalled(pod, of, x, hindrance))
 			continue
-		case !x.prepared && failed != nil:
+		case !ready && failed != nil:
 			out = append(out, inDoubt(of.GetUid(), failed))
 			continue
-		case !x.prepared:
-			x.prepared, x.devices = true, p.answers[of.GetUid()]
+		case !ready:
+			x.prepared, x.allocation, x.devices = true, of.GetAllocation(), p.answers[of.GetUid()]
 		}
 		out = append(out, &journaletv1.ClaimOutcome{
 			Uid: of.GetUid(), Stage: journaletv1.ClaimStage_CLAIM_STAGE_PREPARED, Devices: x.devices, BootId: c.opts.BootID,
@@ -271,14 +332,23 @@ func inDoubt(uid string, why error) *journaletv1.ClaimOutcome {
 	}
 }
 
-// notCalled returns the outcome of a claim for which no driver was called. If none has before, the pod does not use it.
-func (c *Claims) notCalled(pod, uid string, x *claim, why error) *journaletv1.ClaimOutcome {
-	o := inDoubt(uid, why)
-	if !x.touched {
+// notCalled returns the outcome of a claim for which no driver was called. If none has been called for this allocation,
+// the pod does not use it.
+func (c *Claims) notCalled(pod string, of *journaletv1.ResourceClaim, x *claim, why error) *journaletv1.ClaimOutcome {
+	o := inDoubt(of.GetUid(), why)
+	if touched, _ := c.touched(x, of.GetAllocation()); !touched {
 		o.Stage = journaletv1.ClaimStage_CLAIM_STAGE_READ
-		c.leave(pod, uid)
+		c.leave(pod, of.GetUid())
 	}
 	return o
+}
+
+// first returns the error of the first name, nil if there is none.
+func first(errs map[string]error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return errs[slices.Sorted(maps.Keys(errs))[0]]
 }
 
 // batch are the claims that one driver prepares or unprepares with one call.
@@ -369,7 +439,9 @@ func (c *Claims) Unprepare(
 	failed := map[string]error{}
 	var due []*journaletv1.ResourceClaim
 	for _, of := range all {
-		if x := locked[of.GetUid()]; x.touched && !c.shared(x, pod) {
+		x, allocation := locked[of.GetUid()], of.GetAllocation()
+		another := x.prepared && !x.ready(allocation) // so that this one never was
+		if touched, _ := c.touched(x, allocation); touched && !another && !c.shared(x, pod, allocation) {
 			due = append(due, of)
 			x.prepared, x.devices = false, nil
 		}
@@ -384,7 +456,6 @@ func (c *Claims) Unprepare(
 				failed[of.GetUid()] = missing[name]
 			}
 		}
-		locked[of.GetUid()].touched = failed[of.GetUid()] != nil
 	}
 	var out []*journaletv1.ClaimOutcome
 	for _, of := range all {

@@ -386,3 +386,49 @@ func (o *objects) Claim(_ context.Context, _, name string) (*resourcev1.Resource
 }
 
 func (o *objects) Pod(context.Context, string, string) (*corev1.Pod, error) { return o.pod, nil }
+
+// A pod that was deleted by force is gone at the API server, which allocates its claim again, while it runs here.
+func TestClaimThatWasAllocatedAgainWaitsForItsEarlierPod(t *testing.T) {
+	g := &fakedra.Driver{Name: gpu}
+	n, earlier, later := newNode(t, g), claimOf("u1", gpu), claimOf("u1", gpu)
+	earlier.Allocation, later.Allocation = "1", "2"
+	n.prepare("a", earlier)
+	n.wantCalls(g, "prepare u1")
+	n.want(n.prepare("b", later), "u1=READ: ResourceClaim c-u1 was allocated again")
+	n.request("b", later) // recorded, and not begun
+	n.wantCalls(g)
+	n.want(n.unprepare("a", earlier), "u1=UNPREPARED")
+	n.wantCalls(g, "unprepare u1")
+	n.want(n.prepare("b", later), "u1=PREPARED")
+	n.want(n.prepare("c", later), "u1=PREPARED")
+	n.wantCalls(g, "prepare u1")
+
+	// After a restart, too, whichever pod comes first.
+	for _, order := range []string{"ab", "ba"} {
+		n.restart()
+		for _, pod := range order {
+			claim, stage := earlier, journaletv1.ClaimStage_CLAIM_STAGE_PREPARED
+			if pod == 'b' {
+				claim, stage = later, journaletv1.ClaimStage_CLAIM_STAGE_PREPARING
+			}
+			n.Seed(string(pod), &journaletv1.PodClaims{Claims: []*journaletv1.PodClaim{{
+				Claim: claim, Stage: stage, BootId: thisOS,
+			}}})
+		}
+		n.want(n.prepare("b", later), "u1=PREPARING: ResourceClaim c-u1 was allocated again")
+		n.want(n.unprepare("b", later), "u1=UNPREPARED")
+		n.wantCalls(g)
+		n.request("b", later)
+		n.want(n.unprepare("a", earlier), "u1=UNPREPARED")
+		n.want(n.prepare("b", later), "u1=PREPARED")
+		n.wantCalls(g, "unprepare u1", "prepare u1")
+	}
+
+	// Records of earlier versions have no allocation: it counts as the same one.
+	n.restart()
+	n.prepare("a", claimOf("u1", gpu))
+	n.want(n.prepare("b", later), "u1=PREPARED")
+	n.unprepare("a", claimOf("u1", gpu))
+	n.unprepare("b", later)
+	n.wantCalls(g, "prepare u1", "unprepare u1")
+}

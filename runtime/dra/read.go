@@ -2,6 +2,8 @@ package dra
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -140,8 +142,9 @@ func (c *Claims) read(
 	results := claim.Status.Allocation.Devices.Results
 	return &journaletv1.ResourceClaim{
 		Namespace: claim.Namespace, Name: claim.Name, Uid: string(claim.UID),
-		Prepare:   driversFor(resourcev1.SkipNodeOperationNodePrepareResources, results),
-		Unprepare: driversFor(resourcev1.SkipNodeOperationNodeUnprepareResources, results),
+		Prepare:    driversFor(resourcev1.SkipNodeOperationNodePrepareResources, results),
+		Unprepare:  driversFor(resourcev1.SkipNodeOperationNodeUnprepareResources, results),
+		Allocation: digestOf(results),
 	}, nil
 }
 
@@ -155,4 +158,20 @@ func driversFor(op resourcev1.SkipNodeOperation, results []resourcev1.DeviceRequ
 		}
 	}
 	return slices.Sorted(maps.Keys(needs))
+}
+
+// digestOf returns a digest of allocated devices: what a driver prepares differs where it does.
+func digestOf(results []resourcev1.DeviceRequestAllocationResult) string {
+	sum := sha256.New()
+	for i := range results {
+		of := &results[i]
+		share := ""
+		if of.ShareID != nil {
+			share = string(*of.ShareID)
+		}
+		for _, text := range []string{of.Request, of.Driver, of.Pool, of.Device, share} {
+			fmt.Fprintf(sum, "%d:%s", len(text), text)
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
 }

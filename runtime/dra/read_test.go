@@ -113,6 +113,31 @@ func TestClaimThatThePodMayNotUseIsRefused(t *testing.T) {
 	}
 }
 
+func TestAllocationDiffersWhereTheDevicesDo(t *testing.T) {
+	seen := map[string]string{}
+	for name, change := range map[string]func(*resourcev1.DeviceRequestAllocationResult){
+		"as it was": func(*resourcev1.DeviceRequestAllocationResult) {},
+		"device":    func(r *resourcev1.DeviceRequestAllocationResult) { r.Device = "another" },
+		"pool":      func(r *resourcev1.DeviceRequestAllocationResult) { r.Pool = "another" },
+		"driver":    func(r *resourcev1.DeviceRequestAllocationResult) { r.Driver = nic },
+		"share": func(r *resourcev1.DeviceRequestAllocationResult) {
+			share := types.UID("share")
+			r.ShareID = &share
+		},
+	} {
+		claim := reserved("x", "u", gpu)
+		change(&claim.Status.Allocation.Devices.Results[0])
+		o := &objects{claims: map[string]*resourcev1.ResourceClaim{"x": claim}}
+		all, err := New(Options{Objects: o}).Read(t.Context(), claimingPod(named("a", "x")), "")
+		must.OK(t, err)
+		digest := all[0].GetAllocation()
+		if other, is := seen[digest]; is || len(digest) != 32 {
+			t.Errorf("%s and %s have the allocation %q", name, other, digest)
+		}
+		seen[digest] = name
+	}
+}
+
 func TestClaimOfExtendedResourcesIsReadLast(t *testing.T) {
 	o := &objects{claims: map[string]*resourcev1.ResourceClaim{
 		"shared": reserved("shared", "u", nic), "extended": reserved("extended", "u", gpu),
