@@ -15,6 +15,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri/calls"
 	"github.com/journalet/journalet/runtime/cri/health"
+	"github.com/journalet/journalet/runtime/dra"
 	"github.com/journalet/journalet/runtime/drivers"
 	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/timer"
@@ -27,6 +28,7 @@ const nodeName = "n1"
 type run struct {
 	*sim
 	epoch uint64
+	began time.Duration // uptime
 	scope *scope
 	cells *fold.Cells
 	parts fold.Parts
@@ -54,7 +56,8 @@ type run struct {
 	images    *imageWatch
 	pressure  *pressureWatch // nil without pressure
 	plugins   *pluginWatch
-	cluster   *member // nil without an API server
+	claims    *dra.Claims // nil without claims
+	cluster   *member     // nil without an API server
 }
 
 func (r *run) name() string { return fmt.Sprint(r.epoch) }
@@ -73,7 +76,7 @@ func (s *sim) start() {
 	}
 	s.epoch++
 	r := &run{
-		sim: s, epoch: s.epoch, scope: &scope{}, turns: stream(s.seed, "turns", fmt.Sprint(s.epoch)),
+		sim: s, epoch: s.epoch, began: s.clock.uptime, scope: &scope{}, turns: stream(s.seed, "turns", fmt.Sprint(s.epoch)),
 		late: stream(s.seed, "late timers", fmt.Sprint(s.epoch)), scheduled: map[messages.Ref]bool{},
 		wedged: map[messages.Ref]time.Duration{}, waits: map[*proc]context.Context{},
 	}
@@ -157,7 +160,7 @@ func (s *sim) sources() []string {
 
 func (r *run) newDrivers() {
 	r.things = newStore(r)
-	r.plugins = newPluginWatch(r)
+	r.plugins, r.claims = newPluginWatch(r), newClaims(r)
 	r.performer = newPerformer(r)
 	r.watcher, r.reader, r.prober = newWatcher(r), newReader(r), newProber(r)
 	r.gates, r.images, r.pressure = newGates(r), newImageWatch(r), newPressureWatch(r)
@@ -190,6 +193,9 @@ func (r *run) newList() *drivers.List {
 	}
 	if r.fetcher != nil {
 		all = append(all, r.fetcher)
+	}
+	if r.claims != nil {
+		all = append(all, r.claims)
 	}
 	if r.cluster != nil {
 		all = append(all, r.cluster.drivers()...)

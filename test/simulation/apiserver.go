@@ -64,6 +64,9 @@ type apiServer struct {
 	// unreadable is the pod whose object is damaged, empty for none.
 	unreadable types.UID
 	books      apiBooks
+	// claims are the ResourceClaims. claimsOf are those of each pod that was bound, by UID.
+	claims   map[podName]*claim
+	claimsOf map[string][]usedClaim
 }
 
 // change is one change of an object that watches show.
@@ -76,15 +79,17 @@ type change struct {
 
 func newAPIServer(s *sim) *apiServer {
 	return &apiServer{sim: s, noise: stream(s.seed, "API server"), pods: map[podName]*corev1.Pod{},
-		events: map[podName]*corev1.Event{}, closed: map[string]bool{}, books: newAPIBooks()}
+		events: map[podName]*corev1.Event{}, closed: map[string]bool{}, books: newAPIBooks(),
+		claims: map[podName]*claim{}, claimsOf: map[string][]usedClaim{}}
 }
 
 var (
-	podsResource  = schema.GroupResource{Resource: "pods"}
-	nodesResource = schema.GroupResource{Resource: "nodes"}
-	leaseResource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
-	csiResource   = schema.GroupResource{Group: "storage.k8s.io", Resource: "csinodes"}
-	eventResource = schema.GroupResource{Resource: "events"}
+	claimsResource = schema.GroupResource{Group: "resource.k8s.io", Resource: "resourceclaims"}
+	podsResource   = schema.GroupResource{Resource: "pods"}
+	nodesResource  = schema.GroupResource{Resource: "nodes"}
+	leaseResource  = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+	csiResource    = schema.GroupResource{Group: "storage.k8s.io", Resource: "csinodes"}
+	eventResource  = schema.GroupResource{Resource: "events"}
 )
 
 func nameOf(p *corev1.Pod) podName { return podName{Namespace: p.Namespace, Name: p.Name} }
@@ -121,6 +126,9 @@ func (a *apiServer) put(p *corev1.Pod) *corev1.Pod {
 	was := a.pods[nameOf(p)]
 	p.ResourceVersion = a.next()
 	a.pods[nameOf(p)] = p
+	if was != nil && hasEnded(p) && !hasEnded(was) {
+		a.unreserve(string(p.UID))
+	}
 	kind := watch.Modified
 	if was == nil || !isBound(was) {
 		kind = watch.Added
@@ -135,6 +143,9 @@ func (a *apiServer) put(p *corev1.Pod) *corev1.Pod {
 // remove removes a pod.
 func (a *apiServer) remove(p *corev1.Pod) {
 	delete(a.pods, nameOf(p))
+	if !hasEnded(p) {
+		a.unreserve(string(p.UID))
+	}
 	gone := p.DeepCopy()
 	gone.ResourceVersion = a.next()
 	if isBound(p) {
@@ -276,6 +287,9 @@ func (a *apiServer) patchStatus(n podName, patch []byte, sent patchSent) (*corev
 	next.Status = merged.Status
 	if text := a.books.patched(a.sim, p, &next, patch, sent); text != "" {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, text, nil)
+	}
+	if hasEnded(&next) && !hasEnded(p) {
+		a.sim.judge.claimsOfEnded(string(p.UID))
 	}
 	return a.put(&next), nil
 }

@@ -142,6 +142,7 @@ func (s *sim) apiCreate(o Op) {
 	if p == nil {
 		return
 	}
+	s.withClaims(p, o)
 	created, err := s.api.create(p, "api")
 	if err != nil {
 		return // there is one of this name
@@ -151,6 +152,7 @@ func (s *sim) apiCreate(o Op) {
 			now.DeletionTimestamp == nil {
 			s.api.update(nameOf(created), func(p *corev1.Pod) {
 				p.Spec.NodeName = nodeName
+				s.api.reserve(p, r)
 				p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
 					Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: s.api.now(),
 				})

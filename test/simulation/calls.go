@@ -38,7 +38,7 @@ type call struct {
 
 func newPerformer(r *run) *performer {
 	f := &performer{run: r, calls: map[*proc]*call{}}
-	f.Driver = cri.New(cri.Options{
+	o := cri.Options{
 		Conn: criConn{r}, Owner: r.owner(), Hash: pod.ContainerHash, Volumes: disk{f}, Clock: newSteadyClock(r),
 		Objects: r.things, Devices: r.plugins, Stat: func(string) (os.FileInfo, error) { return nil, nil },
 		Manifest:        func(_ context.Context, digest string) (*corev1.Pod, error) { return r.manifests.get(digest) },
@@ -47,7 +47,11 @@ func newPerformer(r *run) *performer {
 			c := f.current()
 			return r.execute(req.Context(), r.world.container(c.req.GetRunHook().GetContainerId()), c.req.GetRunHook())
 		},
-	})
+	}
+	if r.claims != nil {
+		o.Claims = r.claims
+	}
+	f.Driver = cri.New(o)
 	return f
 }
 

@@ -185,6 +185,7 @@ func (s *sim) endFaults() {
 	w.relieve()
 	w.fixConditions()
 	w.fixPlugins()
+	w.fixClaimDrivers()
 	w.files.fix()
 	s.endOperations()
 }

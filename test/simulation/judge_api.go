@@ -104,6 +104,7 @@ func (b *apiBooks) deleted(s *sim, p *corev1.Pod, uid types.UID) {
 	if p.DeletionTimestamp == nil {
 		s.judge.broken(deletedOnly, string(p.UID), "it is deleted by the agent alone")
 	}
+	s.judge.claimsOfEnded(string(p.UID))
 	if id := s.judge.runningOf(p); id != "" {
 		s.judge.broken(deletedLast, string(p.UID), "its object is deleted, and %s runs", id)
 	}
@@ -189,6 +190,7 @@ func (s *sim) judgeCluster(desired map[string]string, say func(invariant, of, fo
 	}):
 		say(nodeKept, "", "it is not ready: %v", n.Status.Conditions)
 	}
+	s.judgeClaims(desired, say)
 	s.judgeEvents(func(of, format string, args ...any) { say(eventsArrive, of, format, args...) })
 }
 

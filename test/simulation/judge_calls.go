@@ -47,7 +47,8 @@ func boundOf(req *journaletv1.CallRequested) bound {
 	case *journaletv1.CallRequested_PullImage:
 		return pullConcurrency
 	case *journaletv1.CallRequested_RunHook, *journaletv1.CallRequested_AllocateDevices,
-		*journaletv1.CallRequested_PreStartContainer:
+		*journaletv1.CallRequested_PreStartContainer, *journaletv1.CallRequested_ReadClaims,
+		*journaletv1.CallRequested_PrepareClaims, *journaletv1.CallRequested_UnprepareClaims:
 		return hookConcurrency
 	}
 	return graceConcurrency

@@ -42,6 +42,7 @@ func (j *judge) rebuild() {
 		}
 	}
 	j.lostRecordsAt = j.sim.clock.uptime
+	j.sim.world.loseClaims()
 	for _, o := range j.sim.world.objects {
 		for _, x := range o.sandboxes {
 			j.deadSandboxes[x.id] = j.deadSandboxes[x.id] || !x.ready // for an agent without these records

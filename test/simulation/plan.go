@@ -65,11 +65,11 @@ type config struct {
 	urls, etags bool
 	// images: the agent observes images and removes them.
 	images bool
-	// What the kind of the plan adds, by its function: Operated, Clustered, Sized, Pressed, Exclusive, Hostile.
-	operated, clustered, sized bool
-	pressed                    *pressed
-	hostile                    *hostile
-	managed                    *managed
+	// What the kind of the plan adds, by its function: Operated, Clustered, Claimed, Sized, Pressed, Exclusive, Hostile.
+	operated, clustered, sized, claimed bool
+	pressed                             *pressed
+	hostile                             *hostile
+	managed                             *managed
 }
 
 // PlanOf returns the plan of a seed.
@@ -303,7 +303,9 @@ func (s *sim) do(o Op) {
 	case "serve":
 		s.serve(o.body)
 	default:
-		for _, do := range []func(*sim, Op){clusterOp(o.Kind), pluginOps[o.Kind], kubelets[o.Kind], faultKinds[o.Kind].do} {
+		for _, do := range []func(*sim, Op){
+			clusterOp(o.Kind), pluginOps[o.Kind], claimOps[o.Kind], kubelets[o.Kind], faultKinds[o.Kind].do,
+		} {
 			if do != nil {
 				do(s, o)
 			}

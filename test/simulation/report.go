@@ -86,6 +86,8 @@ func (p *Plan) test() string {
 			text += " TENANT=" + p.end.String()
 		}
 		return text
+	case p.config.claimed:
+		return " TEST=TestClaimsArePreparedWhileTheyAreUsed"
 	case p.config.clustered:
 		return " TEST=TestNothingBreaksInACluster"
 	case p.config.pressed != nil:
@@ -108,6 +110,8 @@ func (p *Plan) keep() string {
 	switch {
 	case p.config.hostile != nil:
 		whole = Hostile(p.Seed, p.end)
+	case p.config.claimed:
+		whole = Claimed(p.Seed)
 	case p.config.clustered:
 		whole = Clustered(p.Seed)
 	case p.config.pressed != nil:

@@ -116,6 +116,7 @@ func Run(p *Plan, o Options) *Result {
 		s.clock.after(nil, op.At, func() { s.do(op) })
 	}
 	s.startPlugins()
+	s.startClaimDrivers()
 	if s.config.managed != nil {
 		s.checkShared()
 	}

@@ -66,6 +66,8 @@ type world struct {
 	files      *nodeFiles
 	besides    besides
 	plugins    []*devicePlugin
+	// claimDrivers are the DRA drivers.
+	claimDrivers []*claimDriver
 	// volumes are what volumes take once they are set up, by UID.
 	volumes map[string]use
 	// emit sends an event about a pod.
@@ -258,6 +260,7 @@ func (w *world) createContainer(k *runtimeapi.ContainerConfig, sandbox, logDir s
 	c.once = isInit(m, c.name) && !isSidecar(spec)
 	w.judge.placed(c, m, spec, k.GetLinux().GetResources(), false)
 	w.judge.devicesGiven(c, k)
+	w.judge.claimsGiven(c, k, gone)
 	w.judge.idsOfContainer(c.uid, x, k)
 	w.judge.containerCreated(c, gone)
 	o.containers = append(o.containers, c)

@@ -1,0 +1,18 @@
+package simulation
+
+import "testing"
+
+// claimedShare is the part of the further seeds that are carried out with claims, too.
+const claimedShare = 5
+
+// TestClaimsArePreparedWhileTheyAreUsed carries out plans with pods that have claims of DRA drivers.
+func TestClaimsArePreparedWhileTheyAreUsed(t *testing.T) {
+	seeds := furtherSeeds()
+	if *oneSeed < 0 && !*allClaimed {
+		seeds = append(keptSeeds(t, "claimed.txt"), seeds[:(len(seeds)+claimedShare-1)/claimedShare]...)
+	}
+	nothingBreaks(t, seeds, func(t *testing.T, seed uint64) *Plan {
+		t.Helper()
+		return keepOnly(t, Claimed(seed))
+	}, nil)
+}
