@@ -3,6 +3,7 @@
 package attack
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -207,6 +208,8 @@ func TestClientsThatAreKilledMidStream(t *testing.T) {
 					defer in.Close()
 					out, err := cmd.StdoutPipe()
 					must.OK(t, err)
+					var failure bytes.Buffer
+					cmd.Stderr = &failure
 					must.OK(t, cmd.Start())
 					clients = append(clients, cmd)
 					if i > 1 {
@@ -214,9 +217,12 @@ func TestClientsThatAreKilledMidStream(t *testing.T) {
 					}
 					printed = append(printed, func() {
 						_, err := io.WriteString(in, "typed\n")
-						must.OK(t, err)
-						_, err = io.ReadFull(out, make([]byte, 1))
-						must.OK(t, err)
+						if err == nil {
+							_, err = io.ReadFull(out, make([]byte, 1))
+						}
+						if err != nil {
+							t.Fatalf("%v; the client ended: %v: %s", err, cmd.Wait(), failure.String())
+						}
 					})
 				}
 			}

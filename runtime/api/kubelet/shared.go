@@ -8,12 +8,10 @@ import (
 	"time"
 )
 
-// maxHeld is how many encodings of one page readers may hold at once. One more ends the responses of the oldest: slow
-// readers keep no memory, and nobody from reading.
-const maxHeld = 4
-
-// maxHeldBytes bounds the bytes of these encodings in the same way, but for the newest: a page may have a hundred
-// megabytes, with 110 pods of the largest size.
+// maxHeldBytes bounds the bytes of the encodings of one page that readers hold at once, but for the newest: a page may
+// have a hundred megabytes, with 110 pods of the largest size. What is beyond it ends the responses of the oldest: slow
+// readers keep little memory, and nobody from reading. How many encodings there are does not count: readers of small
+// pages may be slow because the machine is busy.
 const maxHeldBytes = 16 << 20
 
 // page is the body of a response, in pieces: in one, a large page would take twice its bytes while it grows.
@@ -124,8 +122,6 @@ func (s *shared) begin() *encoding {
 	if e == nil || len(e.readers) == 0 {
 		return e
 	}
-	if s.held = append(s.held, e); len(s.held) > maxHeld {
-		s.cut()
-	}
+	s.held = append(s.held, e)
 	return e
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -78,30 +79,24 @@ func (w *slowWriter) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-func TestSlowReadersHoldFewEncodings(t *testing.T) {
+// holdPages has this many slow readers hold a page each, and returns which of them still hold it.
+func holdPages(t *testing.T, p page, count int) (held []int) {
 	s := &shared{}
 	var all sync.WaitGroup
 	var writers []*slowWriter
-	for range 3 * maxHeld {
+	for range count {
 		w := &slowWriter{writes: make(chan struct{}), cut: make(chan struct{})}
 		writers = append(writers, w)
 		all.Go(func() {
-			s.serve(w, pageRequest(t), func(context.Context) (page, error) { return page{[]byte("page")}, nil })
+			s.serve(w, pageRequest(t), func(context.Context) (page, error) { return p, nil })
 		})
 		<-w.writes
 	}
-	for i, w := range writers[:2*maxHeld] {
+	for i, w := range writers {
 		select {
 		case <-w.cut:
 		default:
-			t.Errorf("reader %d still holds its page", i)
-		}
-	}
-	for i, w := range writers[2*maxHeld:] {
-		select {
-		case <-w.cut:
-			t.Errorf("reader %d of the last ones has lost its page", i)
-		default:
+			held = append(held, i)
 		}
 	}
 	for _, w := range writers {
@@ -111,34 +106,31 @@ func TestSlowReadersHoldFewEncodings(t *testing.T) {
 	if len(s.held) != 0 {
 		t.Errorf("%d encodings are held without readers", len(s.held))
 	}
+	return held
 }
 
 func TestSlowReadersHoldFewBytes(t *testing.T) {
-	s := &shared{}
-	large := page{make([]byte, maxHeldBytes/3), make([]byte, maxHeldBytes/3)}
-	var all sync.WaitGroup
-	var writers []*slowWriter
-	for range maxHeld {
-		w := &slowWriter{writes: make(chan struct{}), cut: make(chan struct{})}
-		writers = append(writers, w)
-		all.Go(func() {
-			s.serve(w, pageRequest(t), func(context.Context) (page, error) { return large, nil })
-		})
-		<-w.writes
-	}
-	held := 0
-	for _, w := range writers {
-		select {
-		case <-w.cut:
-		default:
-			held++
+	for _, c := range []struct {
+		bytes int // of a page
+		want  []int
+	}{
+		{maxHeldBytes + 1, []int{4}},
+		{maxHeldBytes * 2 / 3, []int{4}},
+		{maxHeldBytes / 3, []int{2, 3, 4}},
+		{maxHeldBytes / 5, []int{0, 1, 2, 3, 4}},
+	} {
+		p := page{make([]byte, c.bytes/2), make([]byte, c.bytes-c.bytes/2)}
+		if held := holdPages(t, p, 5); !slices.Equal(held, c.want) {
+			t.Errorf("of five readers of %d bytes %v hold them, want %v", c.bytes, held, c.want)
 		}
-		_ = w.SetWriteDeadline(time.Unix(1, 0))
 	}
-	if held != 1 {
-		t.Errorf("%d readers hold %d bytes each, want the last one alone", held, large.size())
+}
+
+// Whoever reads a small page gets the whole of it, however many others read while the machine is busy.
+func TestSlowReadersOfSmallPagesKeepThem(t *testing.T) {
+	if held := holdPages(t, page{[]byte("page")}, 500); len(held) != 500 {
+		t.Errorf("%d of 500 readers hold a page", len(held))
 	}
-	all.Wait()
 }
 
 func TestErrorOfASharedPageIsAnswered(t *testing.T) {
