@@ -100,7 +100,7 @@ type pod struct {
 	requeue       bool                     // a hint came during the inspection
 	expected      bool                     // the next inspection is reported, even without a change
 	awaited       bool                     // the first relist has found a change, and no inspection of it is stored
-	sent          bool                     // an observation was sent to the journal in this run
+	sent          bool                     // an observation was sent to the journal, and is not stored
 	ignoreEvents  bool                     // the runtime's events do not trigger inspections
 	newestIntents map[string]string        // by container, from RegisterStart
 	forgets       uint64                   // calls to Forget
@@ -345,8 +345,13 @@ func (p *PLEG) Relist(ctx context.Context) error {
 		p.opts.Relisted(p.clock.Now().Sub(began))
 	}
 	for uid, s := range p.pods {
-		if shown[uid] == nil && (s.expected || s.last != nil && !IsEmpty(s.last)) {
+		switch {
+		case shown[uid] != nil:
+		case s.expected || s.last != nil && !IsEmpty(s.last):
 			shown[uid] = listed{}
+		case !s.queued && !s.inspecting:
+			s.awaited = false // what the first relist found is gone, and so is what was known of it
+			p.drop(uid, s)
 		}
 	}
 	for _, uid := range slices.Sorted(maps.Keys(shown)) {
@@ -410,6 +415,7 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 		now = nil
 	}
 	if err == nil && now != nil {
+		p.sending(s)
 		if err = p.opts.Sink(ctx, now); err != nil {
 			err = fmt.Errorf("report the observation of pod %s: %w", uid, err)
 		}
@@ -421,7 +427,7 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.inspecting, s.failed = false, err != nil
-	s.sent = s.sent || now != nil
+	s.sent = s.sent && err == nil
 	s.awaited = s.awaited && (err != nil || s.sent) // what was sent counts once it is stored
 	s.expected = s.expected || owed && s.forgets == forgets && (err != nil || now == nil)
 	// If Forget was called during the report, that stays, and the pod's next observation is that of a new pod.
@@ -435,6 +441,13 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 		return
 	}
 	p.drop(uid, s)
+}
+
+// sending notes that an observation of a pod is being sent. It may be stored before the sink returns.
+func (p *PLEG) sending(s *pod) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.sent = true
 }
 
 // isCurrent reports whether neither Forget nor CleanedUp was called for a pod since these numbers of calls.

@@ -172,25 +172,11 @@ func get[T any](t *testing.T) func(T, error) T {
 func (r *rig) start(uid, owner string, change func(*runtimeapi.ContainerConfig)) (sandbox, container string) {
 	r.t.Helper()
 	ctx := context.Background()
-	labels := map[string]string{
-		cri.LabelPodUID: uid, cri.LabelPodNamespace: "default", cri.LabelPodName: "name-of-" + uid,
-	}
-	annotations := map[string]string{
-		cri.AnnotationIntent: "i-" + uid, cri.AnnotationAgent: owner, cri.AnnotationHash: "cafe",
-	}
-	sc := &runtimeapi.PodSandboxConfig{
-		Metadata: &runtimeapi.PodSandboxMetadata{Name: uid, Namespace: "default", Uid: uid},
-		Labels:   labels, Annotations: annotations,
-		LogDirectory: filepath.Join(r.dir, "logs"), Linux: &runtimeapi.LinuxPodSandboxConfig{
-			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: &runtimeapi.NamespaceOption{}},
-		},
-	}
-	sandbox = get[*runtimeapi.RunPodSandboxResponse](r.t)(r.rt.RunPodSandbox(ctx,
-		&runtimeapi.RunPodSandboxRequest{Config: sc})).GetPodSandboxId()
+	sc, sandbox := r.sandbox(uid, owner, 0)
 	cc := &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, Image: &runtimeapi.ImageSpec{Image: busybox},
 		Command: []string{"x"},
-		Labels:  labels, Annotations: annotations, Linux: &runtimeapi.LinuxContainerConfig{}, LogPath: "main.log",
+		Labels:  sc.GetLabels(), Annotations: sc.GetAnnotations(), Linux: &runtimeapi.LinuxContainerConfig{}, LogPath: "main.log",
 	}
 	if change != nil {
 		change(cc)
@@ -200,6 +186,25 @@ func (r *rig) start(uid, owner string, change func(*runtimeapi.ContainerConfig))
 	get[*runtimeapi.StartContainerResponse](r.t)(r.rt.StartContainer(ctx,
 		&runtimeapi.StartContainerRequest{ContainerId: container}))
 	return sandbox, container
+}
+
+// sandbox runs a sandbox of a pod.
+func (r *rig) sandbox(uid, owner string, attempt uint32) (*runtimeapi.PodSandboxConfig, string) {
+	r.t.Helper()
+	sc := &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: uid, Namespace: "default", Uid: uid, Attempt: attempt},
+		Labels: map[string]string{
+			cri.LabelPodUID: uid, cri.LabelPodNamespace: "default", cri.LabelPodName: "name-of-" + uid,
+		},
+		Annotations: map[string]string{
+			cri.AnnotationIntent: "i-" + uid, cri.AnnotationAgent: owner, cri.AnnotationHash: "cafe",
+		},
+		LogDirectory: filepath.Join(r.dir, "logs"), Linux: &runtimeapi.LinuxPodSandboxConfig{
+			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: &runtimeapi.NamespaceOption{}},
+		},
+	}
+	return sc, get[*runtimeapi.RunPodSandboxResponse](r.t)(r.rt.RunPodSandbox(r.t.Context(),
+		&runtimeapi.RunPodSandboxRequest{Config: sc})).GetPodSandboxId()
 }
 
 func TestReportsLifecycleOfOwnPodsOnly(t *testing.T) {
@@ -466,6 +471,58 @@ func TestPodIsInspectedOnceWhatTheRuntimeHadWasReported(t *testing.T) {
 	r.start("u2", agent, nil)
 	must.OK(t, r.pleg.Relist(t.Context()))
 	is("a pod that came later", true, true)
+}
+
+// A pod that the first relist found, and that was forgotten before its inspection was reported, is not waited for: one
+// that comes with its UID may never have anything that an inspection shows.
+func TestPodThatIsGoneIsNotWaitedFor(t *testing.T) {
+	r := newRig(t)
+	sandbox, _ := r.start("u1", agent, nil)
+	forgets := true
+	r.pleg = r.newPLEG(func(context.Context, *journaletv1.PodObserved) error {
+		if forgets {
+			r.pleg.Forget("u1")
+		}
+		return fmt.Errorf("journal full")
+	})
+	r.relist()
+	if r.pleg.Inspected("u1") {
+		t.Error("reported while the journal is full")
+	}
+	forgets = false
+	_, err := r.rt.RemovePodSandbox(t.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox})
+	must.OK(t, err)
+	r.relist()
+	if !r.pleg.Inspected("u1") {
+		t.Error("it is gone, and waited for")
+	}
+}
+
+// An inspection without a change ends the wait, if nothing that was sent waits to be stored.
+func TestPodThatIsAsItWasIsNotWaitedFor(t *testing.T) {
+	r := newRig(t)
+	r.start("u1", agent, nil)
+	var stored []*journaletv1.PodObserved
+	r.pleg = r.newPLEG(func(_ context.Context, o *journaletv1.PodObserved) error {
+		stored = append(stored, o)
+		r.pleg.Stored(&journaletv1.Record{Body: &journaletv1.Record_Fact{Fact: messages.NewEvent(o)}})
+		return nil
+	})
+	r.hint("u1") // a hint that comes before the first relist
+	if len(stored) != 1 {
+		t.Fatalf("reported %v", stored)
+	}
+	_, second := r.sandbox("u1", agent, 1)
+	must.OK(t, r.pleg.Relist(t.Context()))
+	if r.pleg.Inspected("u1") {
+		t.Error("the second sandbox is reported before its inspection")
+	}
+	_, err := r.rt.RemovePodSandbox(t.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: second})
+	must.OK(t, err)
+	r.inspect()
+	if !r.pleg.Inspected("u1") {
+		t.Error("it is waited for")
+	}
 }
 
 func TestFailingRelistIsUnhealthy(t *testing.T) {

@@ -63,7 +63,7 @@ func (p *PLEG) stored(uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s := p.pods[uid]; s != nil {
-		s.awaited = false
+		s.awaited, s.sent = false, false
 	}
 }
 
