@@ -33,13 +33,17 @@ func (d *step) prepareClaims() {
 		})
 		return
 	}
-	var due []*journaletv1.ResourceClaim
+	call := &journaletv1.PrepareClaims{}
 	for _, of := range c.GetClaims() {
-		if of.GetStage() != claimPrepared {
-			due = append(due, of.GetClaim())
+		if of.GetStage() == claimPrepared {
+			continue
+		}
+		call.Claims = append(call.Claims, of.GetClaim())
+		if of.GetStage() == claimPreparing && of.GetClaim().GetAllocation() != "" { // earlier versions named none
+			call.InDoubt = append(call.InDoubt, of.GetClaim().GetUid())
 		}
 	}
-	d.requestCall(&journaletv1.PrepareClaims{Claims: due})
+	d.requestCall(call)
 }
 
 // unprepareOrReport ends the termination of a pod of which nothing runs, after its drivers have undone what they have

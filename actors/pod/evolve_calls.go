@@ -49,7 +49,9 @@ func (a *Actor) evolveCallRequested(e actors.Event, req *journaletv1.CallRequest
 	case *journaletv1.CallRequested_RunHook:
 		a.evolveHookRequested(e, w.RunHook)
 	case *journaletv1.CallRequested_PrepareClaims:
-		a.evolvePreparing(w.PrepareClaims.GetClaims())
+		a.evolveInDoubt(w.PrepareClaims.GetClaims())
+	case *journaletv1.CallRequested_UnprepareClaims:
+		a.evolveInDoubt(w.UnprepareClaims.GetClaims())
 	}
 }
 

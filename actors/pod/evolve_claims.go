@@ -9,7 +9,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// evolveClaimsRead folds what the API server has of the pod's claims.
+// evolveClaimsRead folds what the API server has of the pod's claims. A pod whose sandbox was found, after a lost
+// journal or in a kubelet's place, may have them prepared already.
 func (a *Actor) evolveClaimsRead(e actors.Event, f *journaletv1.CallFinished) {
 	if a.claimsFailed(e, f) {
 		return
@@ -20,15 +21,19 @@ func (a *Actor) evolveClaimsRead(e actors.Event, f *journaletv1.CallFinished) {
 	c := a.state.Claims
 	c.Read, c.Claims = true, nil
 	for _, claim := range f.GetClaims() {
-		c.Claims = append(c.Claims, &journaletv1.PodClaim{Claim: claim, Stage: claimRead})
+		of := &journaletv1.PodClaim{Claim: claim, Stage: claimRead}
+		if a.state.GetSandboxId() != "" && claim.GetAllocation() != "" { // earlier versions read none, and left it so
+			of.Stage = claimPreparing
+		}
+		c.Claims = append(c.Claims, of)
 	}
 	if len(c.GetClaims()) == 0 {
 		a.resetClaimFailures() // a driver that is not there stays the reason to wait longer
 	}
 }
 
-// evolvePreparing folds that drivers may prepare claims from now on.
-func (a *Actor) evolvePreparing(all []*journaletv1.ResourceClaim) {
+// evolveInDoubt folds that drivers may prepare claims, or undo that, from now on.
+func (a *Actor) evolveInDoubt(all []*journaletv1.ResourceClaim) {
 	for _, claim := range all {
 		if of := a.claim(claim.GetUid()); of != nil {
 			of.Stage = claimPreparing

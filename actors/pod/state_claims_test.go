@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -118,5 +120,17 @@ func TestContainersGetTheDevicesThatStandForExtendedResources(t *testing.T) {
 	}
 	if got := a.ClaimsOf(&m.Spec.Containers[0]); len(got) != 1 {
 		t.Errorf("container a has the claims %v", got)
+	}
+}
+
+// A driver may have undone its part when the agent is killed: for other pods, too, the claim counts as not prepared.
+func TestClaimIsInDoubtFromTheRequestToUnprepareItOn(t *testing.T) {
+	a, claim := New("u"), &journaletv1.ResourceClaim{Uid: "c"}
+	a.state.Claims = &journaletv1.PodClaims{Claims: []*journaletv1.PodClaim{{Claim: claim, Stage: claimPrepared}}}
+	a.evolveCallRequested(actors.Event{}, messages.NewCall(&journaletv1.UnprepareClaims{
+		Claims: []*journaletv1.ResourceClaim{claim},
+	}))
+	if got := a.claim("c").GetStage(); got != claimPreparing || !a.usesClaims() {
+		t.Errorf("it is %s, in use: %t", got, a.usesClaims())
 	}
 }

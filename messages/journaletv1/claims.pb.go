@@ -32,9 +32,10 @@ const (
 	ClaimStage_CLAIM_STAGE_UNSPECIFIED ClaimStage = 0
 	// It was read, and no driver has prepared it for the pod. Left by a PrepareClaims that is requested.
 	ClaimStage_CLAIM_STAGE_READ ClaimStage = 1
-	// Drivers may have prepared it, or a part of it. Left by the outcome of PrepareClaims or UnprepareClaims.
+	// Drivers may have prepared it, or a part of it; also one that was read for a pod whose sandbox was found. Left by
+	// the outcome of PrepareClaims or UnprepareClaims.
 	ClaimStage_CLAIM_STAGE_PREPARING ClaimStage = 2
-	// All its drivers have prepared it. Left by a reboot, and by the outcome of UnprepareClaims.
+	// All its drivers have prepared it. Left by a reboot, and by an UnprepareClaims that is requested.
 	ClaimStage_CLAIM_STAGE_PREPARED ClaimStage = 3
 	// The pod uses it no longer. Never left.
 	ClaimStage_CLAIM_STAGE_UNPREPARED ClaimStage = 4
@@ -146,7 +147,9 @@ func (x *ReadClaims) GetExtended() string {
 type PrepareClaims struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As ReadClaims has read them.
-	Claims        []*ResourceClaim `protobuf:"bytes,1,rep,name=claims,proto3" json:"claims,omitempty"`
+	Claims []*ResourceClaim `protobuf:"bytes,1,rep,name=claims,proto3" json:"claims,omitempty"`
+	// The UIDs of those that drivers may have prepared for the pod already.
+	InDoubt       []string `protobuf:"bytes,2,rep,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -184,6 +187,13 @@ func (*PrepareClaims) Descriptor() ([]byte, []int) {
 func (x *PrepareClaims) GetClaims() []*ResourceClaim {
 	if x != nil {
 		return x.Claims
+	}
+	return nil
+}
+
+func (x *PrepareClaims) GetInDoubt() []string {
+	if x != nil {
+		return x.InDoubt
 	}
 	return nil
 }
@@ -821,9 +831,10 @@ const file_journalet_v1_claims_proto_rawDesc = "" +
 	"\n" +
 	"ReadClaims\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x1a\n" +
-	"\bextended\x18\x02 \x01(\tR\bextended\"D\n" +
+	"\bextended\x18\x02 \x01(\tR\bextended\"_\n" +
 	"\rPrepareClaims\x123\n" +
-	"\x06claims\x18\x01 \x03(\v2\x1b.journalet.v1.ResourceClaimR\x06claims\"F\n" +
+	"\x06claims\x18\x01 \x03(\v2\x1b.journalet.v1.ResourceClaimR\x06claims\x12\x19\n" +
+	"\bin_doubt\x18\x02 \x03(\tR\ainDoubt\"F\n" +
 	"\x0fUnprepareClaims\x123\n" +
 	"\x06claims\x18\x01 \x03(\v2\x1b.journalet.v1.ResourceClaimR\x06claims\"\xe6\x01\n" +
 	"\rResourceClaim\x12\x1d\n" +

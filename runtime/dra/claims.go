@@ -133,8 +133,12 @@ func (c *Claims) keep(x *claim, pod, boot string, devices []*journaletv1.ClaimDe
 // after that.
 func (c *Claims) Stored(rec *journaletv1.Record) {
 	for _, e := range rec.GetStep().GetDecisions() {
-		for _, of := range e.GetCallRequested().GetPrepareClaims().GetClaims() {
-			c.use(e.GetCallRequested().GetPodUid(), of)
+		call := e.GetCallRequested().GetPrepareClaims()
+		for _, of := range call.GetClaims() {
+			x := c.use(e.GetCallRequested().GetPodUid(), of)
+			if slices.Contains(call.GetInDoubt(), of.GetUid()) {
+				c.touch(x, of.GetAllocation())
+			}
 		}
 		if k := e.GetPodForgotten(); k != nil {
 			c.leaveAll(k.GetUid())

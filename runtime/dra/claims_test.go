@@ -188,6 +188,27 @@ func TestLastPodOfAClaimUnpreparesIt(t *testing.T) {
 	n.wantCalls(g, "unprepare u1")
 }
 
+// The claims of a pod that an agent without its journal has found may be prepared: it uses them while their driver is
+// not there, too.
+func TestClaimInDoubtIsInUseWithoutItsDriver(t *testing.T) {
+	g := &fakedra.Driver{Name: gpu}
+	n, c := newNode(t), claimOf("u1", gpu)
+	call := messages.NewCall(&journaletv1.PrepareClaims{Claims: []*journaletv1.ResourceClaim{c}, InDoubt: []string{"u1"}})
+	call.PodUid = "a"
+	n.Stored(&journaletv1.Record{Body: &journaletv1.Record_Step{Step: &journaletv1.Step{
+		Decisions: []*journaletv1.Event{messages.NewEvent(call)},
+	}}})
+	out, err := n.Prepare(n.Context(), "a", []*journaletv1.ResourceClaim{c})
+	must.OK(t, err)
+	n.want(out, "u1=PREPARING: DRA driver gpu.example.com is not registered")
+	n.register(g)
+	n.prepare("b", c)
+	n.want(n.unprepare("b", c), "u1=UNPREPARED")
+	n.wantCalls(g, "prepare u1")
+	n.want(n.unprepare("a", c), "u1=UNPREPARED")
+	n.wantCalls(g, "unprepare u1")
+}
+
 func TestPodThatIsForgottenUsesNoClaim(t *testing.T) {
 	g := &fakedra.Driver{Name: gpu}
 	n, c := newNode(t, g), claimOf("u1", gpu)

@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -26,7 +25,7 @@ func readClaims(m *corev1.Pod, out *journaletv1.CallFinished) {
 	for _, of := range m.Spec.ResourceClaims {
 		out.Claims = append(out.Claims, &journaletv1.ResourceClaim{
 			PodClaims: []string{of.Name}, Namespace: m.Namespace, Name: *of.ResourceClaimName, Uid: *of.ResourceClaimName,
-			Prepare: []string{"driver"}, Unprepare: []string{"driver"},
+			Prepare: []string{"driver"}, Unprepare: []string{"driver"}, Allocation: "1",
 		})
 	}
 }
@@ -78,6 +77,13 @@ func (w *world) checkNoClaim(o *objects, alias string) {
 	}
 }
 
+// forgetClaims leaves out what is prepared: after a lost journal nobody undoes that of a pod that is gone (ADR 067).
+func (w *world) forgetClaims() {
+	for _, o := range w.pods {
+		clear(o.claims)
+	}
+}
+
 // failClaims fails a call for claims: with stage=read no driver was called, otherwise one may have done its part.
 func (s *Scenario) failClaims(d *datadriven.TestData, c *journaletv1.Call) error {
 	r := c.GetRequest()
@@ -97,11 +103,14 @@ func (s *Scenario) failClaims(d *datadriven.TestData, c *journaletv1.Call) error
 	return s.moment(func() error { return s.g.finish(out) })
 }
 
-// claimsText names the claims of a call.
-func claimsText(all []*journaletv1.ResourceClaim) string {
+// claimsText names the claims of a call, with a "?" if they may be prepared already.
+func claimsText(all []*journaletv1.ResourceClaim, inDoubt []string) string {
 	text := ""
 	for _, c := range all {
-		text += fmt.Sprintf(" %s", c.GetName())
+		text += " " + c.GetName()
+		if slices.Contains(inDoubt, c.GetUid()) {
+			text += "?"
+		}
 	}
 	return text
 }

@@ -257,9 +257,9 @@ func (n *names) call(r *journaletv1.CallRequested) string {
 	case *journaletv1.CallRequested_PreStartContainer:
 		text += deviceIDs(k.PreStartContainer.GetDevices())
 	case *journaletv1.CallRequested_PrepareClaims:
-		text += claimsText(k.PrepareClaims.GetClaims())
+		text += claimsText(k.PrepareClaims.GetClaims(), k.PrepareClaims.GetInDoubt())
 	case *journaletv1.CallRequested_UnprepareClaims:
-		text += claimsText(k.UnprepareClaims.GetClaims())
+		text += claimsText(k.UnprepareClaims.GetClaims(), nil)
 	case *journaletv1.CallRequested_RunHook:
 		text += " " + k.RunHook.GetContainerId()
 		if k.RunHook.GetTimeout() != nil {

@@ -276,6 +276,7 @@ func (s *Scenario) loseJournal(d *datadriven.TestData) (string, error) {
 	clear(s.g.world.expected)
 	clear(s.g.probed)
 	s.g.world.forgetStarts()
+	s.g.world.forgetClaims()
 	if d.HasArg("kubelet") {
 		s.g.world.forgetIntents()
 	}

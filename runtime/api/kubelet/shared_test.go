@@ -126,7 +126,7 @@ func TestSlowReadersHoldFewBytes(t *testing.T) {
 	}
 }
 
-// Whoever reads a small page gets the whole of it, however many others read while the machine is busy.
+// A reader of a small page gets the whole of it, however many others read while the machine is busy.
 func TestSlowReadersOfSmallPagesKeepThem(t *testing.T) {
 	if held := holdPages(t, page{[]byte("page")}, 500); len(held) != 500 {
 		t.Errorf("%d of 500 readers hold a page", len(held))

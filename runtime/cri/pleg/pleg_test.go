@@ -175,8 +175,8 @@ func (r *rig) start(uid, owner string, change func(*runtimeapi.ContainerConfig))
 	sc, sandbox := r.sandbox(uid, owner, 0)
 	cc := &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, Image: &runtimeapi.ImageSpec{Image: busybox},
-		Command: []string{"x"},
-		Labels:  sc.GetLabels(), Annotations: sc.GetAnnotations(), Linux: &runtimeapi.LinuxContainerConfig{}, LogPath: "main.log",
+		Command: []string{"x"}, LogPath: "main.log",
+		Labels: sc.GetLabels(), Annotations: sc.GetAnnotations(), Linux: &runtimeapi.LinuxContainerConfig{},
 	}
 	if change != nil {
 		change(cc)

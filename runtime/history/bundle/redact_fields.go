@@ -125,7 +125,7 @@ var fields = map[action][]string{
 		"DeviceHealthDecided.uid", "PreferredDevicesRead.uid", "PreferredDevicesRequested.uid",
 		"NodeReadRequested.uid",
 		"PodOfPull.uid", "SharedCpusDecided.pods", "ClaimHealthObserved.uid", "ClaimOutcome.uid", "ResourceClaim.uid",
-		"ResourceClaim.allocation",
+		"ResourceClaim.allocation", "PrepareClaims.in_doubt",
 	},
 	namespace: {
 		"AdmissionRequested.namespace", "CleanPod.namespace", "PodObserved.pod_namespace", "PodRef.namespace",
