@@ -43,6 +43,11 @@ func fingerprint(t *testing.T, dir string) map[string]string {
 // verifyAndMeasure verifies and measures a journal that no agent has open, and fails if that changes a file.
 func verifyAndMeasure(t *testing.T, dir string) (VerifyReport, SizeReport) {
 	t.Helper()
+	// The server hides the directory of a stream that it deletes, and removes it in the background.
+	waitUntil(t, "the server has removed deleted streams", func() bool {
+		hidden, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", ".*"))
+		return err == nil && len(hidden) == 0
+	})
 	before := fingerprint(t, dir)
 	s, err := OpenStored(dir)
 	must.OK(t, err)
