@@ -120,3 +120,13 @@ func TestAWatchThatListsEndsAfterWhatCannotBeRead(t *testing.T) {
 		f.ends(listAgainFirst)
 	})
 }
+
+// A Reflector stops a watch while it reads an event: nothing of it may be written then (for the race detector).
+func TestAWatchMayBeStoppedWhileItReads(t *testing.T) {
+	odd := testPod("odd", 0)
+	odd.Spec.Containers[0].Image = invalid
+	f := follow(t, newLists(func(LeftOut) {}, Pods, false))
+	_, err := f.to.Write(event(t, asProtobuf, watch.Modified, &odd, "Pod"))
+	must.OK(t, err)
+	f.watch.Stop()
+}

@@ -30,7 +30,8 @@ type events[T any] struct {
 	// listing: what a watch sends as a list has not ended; late ends a list that takes too long.
 	listing bool
 	late    *time.Timer
-	// relist ends the watch, so that a list follows; expired: it has.
+	// relist, which is stopped until a list is due, ends the watch, so that a list follows; expired: it has. A Reader has
+	// none.
 	relist  *time.Timer
 	expired atomic.Bool
 	// pending are events that follow from the last one.
@@ -57,6 +58,8 @@ func (l *lists[T]) follow(body io.ReadCloser, as encoding, listing bool, late fu
 	if as == asProtobuf {
 		e.read = readProtobufEvent
 	}
+	e.relist = time.AfterFunc(listAgainMost, e.expire)
+	e.relist.Stop()
 	if listing {
 		own.restart()
 		e.listing, e.late = true, time.AfterFunc(listTimeout, late)
@@ -69,11 +72,10 @@ func (l *lists[T]) follow(body io.ReadCloser, as encoding, listing bool, late fu
 
 // Close ends the watch.
 func (e *events[T]) Close() {
-	for _, t := range []*time.Timer{e.late, e.relist} {
-		if t != nil {
-			t.Stop()
-		}
+	if e.late != nil {
+		e.late.Stop()
 	}
+	e.relist.Stop()
 	_ = e.body.Close() // nothing was written
 }
 
@@ -146,14 +148,15 @@ func (e *events[T]) event(kind watch.EventType, of string, in item) error {
 
 // listAgain has the watch end when the objects are to be listed again: a watch that lives on needs no list.
 func (e *events[T]) listAgain() {
-	pause, due := e.again.due()
-	if !due || e.relist != nil || e.body == nil {
-		return
+	if pause, due := e.again.due(); due && e.relist != nil {
+		e.relist.Reset(pause)
 	}
-	e.relist = time.AfterFunc(pause, func() {
-		e.expired.Store(true)
-		_ = e.body.Close() // nothing was written
-	})
+}
+
+// expire ends the watch with an error that has a Reflector list.
+func (e *events[T]) expire() {
+	e.expired.Store(true)
+	_ = e.body.Close() // nothing was written
 }
 
 // listed takes an object of what a watch sends as a list.
