@@ -148,7 +148,7 @@ type PrepareClaims struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As ReadClaims has read them.
 	Claims []*ResourceClaim `protobuf:"bytes,1,rep,name=claims,proto3" json:"claims,omitempty"`
-	// The UIDs of those that drivers may have prepared for the pod already.
+	// The UIDs of the claims that drivers may have prepared for the pod already.
 	InDoubt       []string `protobuf:"bytes,2,rep,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

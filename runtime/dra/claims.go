@@ -28,7 +28,7 @@ type Options struct {
 
 // Callers are the drivers that can be called. Drivers implements it.
 type Callers interface {
-	// Caller returns a driver, or why there is none of this name.
+	// Caller returns the driver of a name, or why it cannot be called.
 	Caller(name string) (Caller, error)
 }
 
@@ -193,14 +193,14 @@ func (c *Claims) leave(pod, uid string) {
 // left ends the use of a claim by a pod. What no pod uses any more is not prepared. The caller holds c.mu.
 func (c *Claims) left(pod, uid string, x *claim) {
 	delete(x.users, pod)
-	maps.DeleteFunc(x.touched, func(was string, _ bool) bool { return !x.inUse(was) })
+	maps.DeleteFunc(x.touched, func(was string, _ bool) bool { return !x.inUse(was, pod) })
 	c.drop(uid, x)
 }
 
-// inUse reports whether a pod uses an allocation. The caller holds Claims.mu.
-func (x *claim) inUse(allocation string) bool {
-	for _, uses := range x.users {
-		if !differ(uses, allocation) {
+// inUse reports whether another pod than this one uses an allocation. The caller holds Claims.mu.
+func (x *claim) inUse(allocation, pod string) bool {
+	for other, uses := range x.users {
+		if other != pod && !differ(uses, allocation) {
 			return true
 		}
 	}
@@ -227,12 +227,7 @@ func (c *Claims) drop(uid string, x *claim) {
 func (c *Claims) shared(x *claim, pod, allocation string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for other, uses := range x.users {
-		if other != pod && !differ(uses, allocation) {
-			return true
-		}
-	}
-	return false
+	return x.inUse(allocation, pod)
 }
 
 // lock waits for the locks of claims, in the order of their UIDs, and returns what releases them.
@@ -347,7 +342,7 @@ func (c *Claims) notCalled(pod string, of *journaletv1.ResourceClaim, x *claim, 
 	return o
 }
 
-// first returns the error of the first name, nil if there is none.
+// first returns the error of the name that comes first, nil if there is no error.
 func first(errs map[string]error) error {
 	if len(errs) == 0 {
 		return nil

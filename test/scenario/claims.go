@@ -77,7 +77,8 @@ func (w *world) checkNoClaim(o *objects, alias string) {
 	}
 }
 
-// forgetClaims leaves out what is prepared: after a lost journal nobody undoes that of a pod that is gone (ADR 067).
+// forgetClaims leaves out what is prepared: after a lost journal nobody unprepares the claims of a pod that is gone
+// (ADR 067).
 func (w *world) forgetClaims() {
 	for _, o := range w.pods {
 		clear(o.claims)

@@ -64,7 +64,7 @@ type apiServer struct {
 	// unreadable is the pod whose object is damaged, empty for none.
 	unreadable types.UID
 	books      apiBooks
-	// claims are the ResourceClaims. claimsOf are those of each pod that was bound, by UID.
+	// claims are the ResourceClaims. claimsOf are the claims of each pod that was bound, by UID.
 	claims   map[podName]*claim
 	claimsOf map[string][]usedClaim
 }

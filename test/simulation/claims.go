@@ -116,7 +116,7 @@ func (d *claimDriver) has(uid, boot string) *preparedClaim {
 type claim struct {
 	name podName
 	uid  string
-	// drivers are those of its allocation, none as long as it has none. allocations counts.
+	// drivers are the drivers of its allocation, none as long as it is not allocated. allocations counts.
 	drivers     []string
 	allocations int
 	// owner is the pod that it was created for, empty for none. reserved are the pods that may use it.
