@@ -27,37 +27,20 @@ import (
 func Claimed(seed uint64) *Plan {
 	p := Clustered(seed)
 	p.config.claimed = true
-	r := stream(seed, "plan of claims")
-	kinds := slices.Sorted(maps.Keys(claimOps))
-	for at := between(r, 5*time.Second, time.Minute); at < p.end; at += between(r, 5*time.Second, 2*time.Minute) {
-		p.Ops = append(p.Ops, Op{At: at, Kind: pick(r, kinds...), pick: r.Uint64(),
-			lasts: between(r, 100*time.Millisecond, pick(r, 2*time.Second, time.Minute, 7*time.Minute))})
-	}
+	p.disturb(stream(seed, "plan of claims"), claimOps)
 	p.inOrder()
 	return p
 }
 
 // claimOps is what happens to DRA drivers, by kind.
-var claimOps = map[string]func(*sim, Op){
-	"a DRA driver goes": func(s *sim, o Op) {
-		d := s.someClaimDriver(o)
-		d.up = false
-		s.later(o.lasts, d.start)
-	},
-	"a DRA driver restarts": func(s *sim, o Op) { s.someClaimDriver(o).start() },
-	"a DRA driver hangs":    func(s *sim, o Op) { s.someClaimDriver(o).hangsUntil = s.clock.uptime + o.lasts },
-	"a DRA driver refuses":  func(s *sim, o Op) { s.someClaimDriver(o).refusesUntil = s.clock.uptime + o.lasts },
-}
+var claimOps = processOps("a DRA driver",
+	func(s *sim, o Op) *pluginProcess { return &s.someClaimDriver(o).pluginProcess }, nil)
 
 // claimDriver is a DRA driver as it is. What it has prepared outlasts its restarts, and no reboot.
 type claimDriver struct {
 	name string
-	up   bool
-	// runs counts its starts: each registers again.
-	runs int
-	// Until these uptimes it does not answer, or answers with errors.
-	hangsUntil, refusesUntil time.Duration
-	prepared                 map[string]*preparedClaim // by UID
+	pluginProcess
+	prepared map[string]*preparedClaim // by UID
 }
 
 // preparedClaim is what a driver has prepared of a claim.
@@ -89,18 +72,10 @@ func (s *sim) someClaimDriver(o Op) *claimDriver {
 	return s.world.claimDrivers[o.pick%uint64(len(s.world.claimDrivers))]
 }
 
-func (d *claimDriver) start() {
-	d.up = true
-	d.runs++
-}
-
 // fixClaimDrivers ends all faults of drivers.
 func (w *world) fixClaimDrivers() {
 	for _, d := range w.claimDrivers {
-		if !d.up {
-			d.start()
-		}
-		d.hangsUntil, d.refusesUntil = 0, 0
+		d.fix()
 	}
 }
 

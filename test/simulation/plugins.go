@@ -25,16 +25,65 @@ type offer struct {
 	preferred, preStart bool
 }
 
-// devicePlugin is a plugin as it is.
-type devicePlugin struct {
-	offer
+// pluginProcess is the process of a device plugin or a DRA driver.
+type pluginProcess struct {
 	up bool
 	// runs counts its starts: each registers again.
 	runs int
-	// healthy has each device by id.
-	healthy map[string]bool
 	// Until these uptimes it does not answer, or answers with errors.
 	hangsUntil, refusesUntil time.Duration
+}
+
+func (x *pluginProcess) start() {
+	x.up = true
+	x.runs++
+}
+
+func (x *pluginProcess) startUnlessUp() {
+	if !x.up {
+		x.start()
+	}
+}
+
+// fix ends all faults.
+func (x *pluginProcess) fix() {
+	x.startUnlessUp()
+	x.hangsUntil, x.refusesUntil = 0, 0
+}
+
+// processOps adds what happens to the processes of plugins, by kind, to more. name begins the kinds, and some returns
+// one of the processes.
+func processOps(name string, some func(*sim, Op) *pluginProcess, more map[string]func(*sim, Op),
+) map[string]func(*sim, Op) {
+	all := map[string]func(*sim, Op){
+		name + " goes": func(s *sim, o Op) {
+			x := some(s, o)
+			x.up = false
+			s.later(o.lasts, x.startUnlessUp)
+		},
+		name + " restarts": func(s *sim, o Op) { some(s, o).start() },
+		name + " hangs":    func(s *sim, o Op) { some(s, o).hangsUntil = s.clock.uptime + o.lasts },
+		name + " refuses":  func(s *sim, o Op) { some(s, o).refusesUntil = s.clock.uptime + o.lasts },
+	}
+	maps.Copy(all, more)
+	return all
+}
+
+// disturb plans what happens to plugins.
+func (p *Plan) disturb(r *rand.Rand, ops map[string]func(*sim, Op)) {
+	kinds := slices.Sorted(maps.Keys(ops))
+	for at := between(r, 5*time.Second, time.Minute); at < p.end; at += between(r, 5*time.Second, 2*time.Minute) {
+		p.Ops = append(p.Ops, Op{At: at, Kind: pick(r, kinds...), pick: r.Uint64(),
+			lasts: between(r, 100*time.Millisecond, pick(r, 2*time.Second, time.Minute, 7*time.Minute))})
+	}
+}
+
+// devicePlugin is a plugin as it is.
+type devicePlugin struct {
+	offer
+	pluginProcess
+	// healthy has each device by id.
+	healthy map[string]bool
 	// answers are the ids of the devices of each answer, by its number.
 	answers map[string][]string
 }
@@ -48,26 +97,15 @@ func offersOf(r *rand.Rand) (all []offer) {
 }
 
 // pluginOps is what happens to plugins, by kind.
-var pluginOps = map[string]func(*sim, Op){
-	"a plugin goes": func(s *sim, o Op) {
-		x := s.somePlugin(o)
-		x.up = false
-		s.later(o.lasts, func() {
-			if !x.up {
-				x.start()
-			}
-		})
-	},
-	"a plugin restarts": func(s *sim, o Op) { s.somePlugin(o).start() },
-	"devices fail": func(s *sim, o Op) {
-		x := s.somePlugin(o)
-		for i, id := range slices.Sorted(maps.Keys(x.healthy)) {
-			x.healthy[id] = o.pick>>(8+i)&1 == 0
-		}
-		s.later(o.lasts, x.fix)
-	},
-	"a plugin hangs":   func(s *sim, o Op) { s.somePlugin(o).hangsUntil = s.clock.uptime + o.lasts },
-	"a plugin refuses": func(s *sim, o Op) { s.somePlugin(o).refusesUntil = s.clock.uptime + o.lasts },
+var pluginOps = processOps("a plugin", func(s *sim, o Op) *pluginProcess { return &s.somePlugin(o).pluginProcess },
+	map[string]func(*sim, Op){"devices fail": (*sim).failDevices})
+
+func (s *sim) failDevices(o Op) {
+	x := s.somePlugin(o)
+	for i, id := range slices.Sorted(maps.Keys(x.healthy)) {
+		x.healthy[id] = o.pick>>(8+i)&1 == 0
+	}
+	s.later(o.lasts, x.heal)
 }
 
 // pluginWorkload has some of the containers request devices, and plans what happens to the plugins.
@@ -78,11 +116,7 @@ func (p *Plan) pluginWorkload(r *rand.Rand) {
 			p.Ops[i].body = withDevices(r, o.body, p.config.managed.offers)
 		}
 	}
-	kinds := slices.Sorted(maps.Keys(pluginOps))
-	for at := between(r, 5*time.Second, time.Minute); at < p.end; at += between(r, 5*time.Second, 2*time.Minute) {
-		p.Ops = append(p.Ops, Op{At: at, Kind: pick(r, kinds...), pick: r.Uint64(),
-			lasts: between(r, 100*time.Millisecond, pick(r, 2*time.Second, time.Minute, 7*time.Minute))})
-	}
+	p.disturb(r, pluginOps)
 }
 
 // withDevices has some containers of a manifest request devices.
@@ -137,12 +171,7 @@ func (s *sim) somePlugin(o Op) *devicePlugin {
 	return s.world.plugins[o.pick%uint64(len(s.world.plugins))]
 }
 
-func (x *devicePlugin) start() {
-	x.up = true
-	x.runs++
-}
-
-func (x *devicePlugin) fix() {
+func (x *devicePlugin) heal() {
 	for id := range x.healthy {
 		x.healthy[id] = true
 	}
@@ -151,11 +180,8 @@ func (x *devicePlugin) fix() {
 // fixPlugins ends all faults of plugins.
 func (w *world) fixPlugins() {
 	for _, x := range w.plugins {
-		if !x.up {
-			x.start()
-		}
 		x.fix()
-		x.hangsUntil, x.refusesUntil = 0, 0
+		x.heal()
 	}
 }
 

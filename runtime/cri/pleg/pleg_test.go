@@ -188,6 +188,12 @@ func (r *rig) start(uid, owner string, change func(*runtimeapi.ContainerConfig))
 	return sandbox, container
 }
 
+func (r *rig) remove(sandbox string) {
+	r.t.Helper()
+	get[*runtimeapi.RemovePodSandboxResponse](r.t)(r.rt.RemovePodSandbox(r.t.Context(),
+		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox}))
+}
+
 // sandbox runs a sandbox of a pod.
 func (r *rig) sandbox(uid, owner string, attempt uint32) (*runtimeapi.PodSandboxConfig, string) {
 	r.t.Helper()
@@ -235,8 +241,7 @@ func TestReportsLifecycleOfOwnPodsOnly(t *testing.T) {
 	if c.GetExitCode() != 7 || c.GetFinishedAt() == nil || c.GetReason() == "" {
 		t.Errorf("container %v", c)
 	}
-	get[*runtimeapi.RemovePodSandboxResponse](t)(r.rt.RemovePodSandbox(context.Background(),
-		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox}))
+	r.remove(sandbox)
 	r.hint("u1")
 	last := r.until("gone",
 		func(o *journaletv1.PodObserved) bool { return len(o.GetSandboxes())+len(o.GetContainers()) == 0 })
@@ -490,8 +495,7 @@ func TestPodThatIsGoneIsNotWaitedFor(t *testing.T) {
 		t.Error("reported while the journal is full")
 	}
 	forgets = false
-	_, err := r.rt.RemovePodSandbox(t.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox})
-	must.OK(t, err)
+	r.remove(sandbox)
 	r.relist()
 	if !r.pleg.Inspected("u1") {
 		t.Error("it is gone, and waited for")
@@ -517,8 +521,7 @@ func TestPodThatIsAsItWasIsNotWaitedFor(t *testing.T) {
 	if r.pleg.Inspected("u1") {
 		t.Error("the second sandbox is reported before its inspection")
 	}
-	_, err := r.rt.RemovePodSandbox(t.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: second})
-	must.OK(t, err)
+	r.remove(second)
 	r.inspect()
 	if !r.pleg.Inspected("u1") {
 		t.Error("it is waited for")
