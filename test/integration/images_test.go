@@ -104,12 +104,13 @@ func (h *hub) hold() (release func()) {
 	return release
 }
 
-// push uploads an image of one layer.
+// push uploads an image of one layer. Its author is the hub: containerd removes an image with all its names, so that two
+// tests whose images had one digest would remove each other's.
 func (h *hub) push(full string, layer []byte) {
 	h.t.Helper()
 	repo, tag, _ := strings.Cut(strings.TrimPrefix(full, h.host+"/"), ":")
 	config := mustBytes(json.Marshal(map[string]any{
-		"os": "linux", "architecture": goruntime.GOARCH, "config": map[string]any{
+		"os": "linux", "architecture": goruntime.GOARCH, "author": h.host, "config": map[string]any{
 			"Entrypoint": []string{"/idler"}, "Volumes": h.volumes,
 		},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digestOf(layer)}},
