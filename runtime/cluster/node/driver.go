@@ -76,9 +76,10 @@ type Driver struct {
 	synced bool
 	// urgent means that the status is compared at once, lazy that it is before long.
 	urgent, lazy bool
-	// inspect means that the runtime is to be inspected again.
-	inspect bool
-	world   World
+	// inspect means that the runtime is to be inspected again; inspected is when it was, by the monotonic clock.
+	inspect   bool
+	inspected time.Time
+	world     World
 
 	// observed is what was recorded last; stored is what is stored of that, which other drivers have seen or see next.
 	observed *journaletv1.NodeObserved
@@ -264,16 +265,7 @@ func (d *Driver) Step(ctx context.Context) (time.Duration, error) {
 	if err := d.record(ctx, 0, ""); err != nil {
 		return 0, err
 	}
-	d.mu.Lock()
-	inspect := d.inspect
-	d.inspect = false
-	d.mu.Unlock()
-	if inspect {
-		r := d.opts.Runtime(ctx)
-		d.mu.Lock()
-		d.world.Runtime = r.orBefore(&d.world.Runtime)
-		d.mu.Unlock()
-	}
+	d.inspectRuntime(ctx)
 	current, wait := d.current()
 	if current == nil {
 		if wait > 0 {
@@ -287,7 +279,8 @@ func (d *Driver) Step(ctx context.Context) (time.Duration, error) {
 		}
 		return 0, nil
 	}
-	return d.status(ctx, current)
+	wait, err := d.status(ctx, current)
+	return d.untilInspection(wait), err
 }
 
 // current returns the Node, or how long to wait before it is created; a wait of 0 without a Node: create it now.

@@ -329,6 +329,26 @@ func TestNodeThatMayLackPodsSaysSoAndStaysReady(t *testing.T) {
 	}
 }
 
+// A runtime that restarts between two observations of its health changes no record.
+func TestRuntimeThatHadAProblemIsInspectedAgain(t *testing.T) {
+	w := newWorld(t, Options{Register: true})
+	w.run()
+	w.untilReady(corev1.ConditionTrue)
+	says := func(r Runtime) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.runtime = r
+	}
+	for _, problem := range []Runtime{{Down: "refused"}, {Problem: "starting"}, {NetworkProblem: "no network"}} {
+		says(problem)
+		w.driver.Stored(health())
+		w.untilReady(corev1.ConditionFalse)
+		says(Runtime{})
+		w.pass(w.driver.opts.Update)
+		w.untilReady(corev1.ConditionTrue)
+	}
+}
+
 func TestUnchangedStatusIsSentOnlyAsAReport(t *testing.T) {
 	w := newWorld(t, Options{Register: true})
 	w.run()

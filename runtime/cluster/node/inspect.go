@@ -27,6 +27,34 @@ func Inspect(conn grpc.ClientConnInterface) func(context.Context) Runtime {
 	}
 }
 
+// inspectRuntime inspects the runtime if that is due: something has changed, or it had a problem when it was inspected
+// last. A problem that is over before the runtime's health is observed again is recorded by nobody.
+func (d *Driver) inspectRuntime(ctx context.Context) {
+	d.mu.Lock()
+	due := d.inspect || d.world.Runtime.hasProblem() && !d.opts.Monotonic().Before(d.inspected.Add(d.opts.Update))
+	d.inspect = false
+	d.mu.Unlock()
+	if !due {
+		return
+	}
+	r := d.opts.Runtime(ctx)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.world.Runtime.hasProblem()
+	d.world.Runtime, d.inspected = r.orBefore(&d.world.Runtime), d.opts.Monotonic()
+	d.urgent = d.urgent || before && !r.hasProblem()
+}
+
+// untilInspection returns how long nothing is due, if it is wait without an inspection.
+func (d *Driver) untilInspection(wait time.Duration) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.world.Runtime.hasProblem() {
+		return wait
+	}
+	return min(wait, max(0, d.inspected.Add(d.opts.Update).Sub(d.opts.Monotonic())))
+}
+
 func inspect(ctx context.Context, rt runtimeapi.RuntimeServiceClient, images runtimeapi.ImageServiceClient) Runtime {
 	out := Runtime{}
 	state, err := rt.Status(ctx, &runtimeapi.StatusRequest{})

@@ -110,6 +110,9 @@ func (r Runtime) orBefore(before *Runtime) Runtime {
 	return out
 }
 
+// hasProblem reports whether the runtime or the network of pods is not ready.
+func (r *Runtime) hasProblem() bool { return r.Down != "" || r.Problem != "" || r.NetworkProblem != "" }
+
 // initial returns the Node to create.
 func initial(s *Settings, w *World, now time.Time) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
