@@ -8,22 +8,21 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sync/semaphore"
 	dra "k8s.io/kubelet/pkg/apis/dra/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/redact"
 )
 
-// Options configure Claims. All but NewLock must be set.
+// Options configure Claims. All but Clock must be set.
 type Options struct {
 	// BootID is that of the machine's boot.
 	BootID  string
 	Drivers Callers
 	Objects Objects
-	// NewLock returns a lock that orders the calls for a claim. Default: semaphore.NewWeighted(1). A simulation, whose
-	// coroutines must give way to each other, has one of its own.
-	NewLock func() Lock
+	// Clock is for who waits until another call for a claim has ended. Default: the machine's.
+	Clock clock.Clock
 }
 
 // Callers are the drivers that can be called. Drivers implements it.
@@ -38,12 +37,6 @@ type Caller interface {
 	Unprepare(ctx context.Context, all []*dra.Claim) (map[string]*dra.NodeUnprepareResourceResponse, error)
 }
 
-// Lock is a semaphore.Weighted of weight 1.
-type Lock interface {
-	Acquire(ctx context.Context, n int64) error
-	Release(n int64)
-}
-
 // Claims prepares and unprepares claims. Its methods may be called concurrently.
 type Claims struct {
 	opts Options
@@ -55,7 +48,7 @@ type Claims struct {
 // claim is a ResourceClaim that a pod of the node uses, or that a call is for.
 type claim struct {
 	// calls orders the calls for it.
-	calls Lock
+	calls clock.Lock
 	// waiters counts who has the lock or waits for it. users are the pods whose records have it in use, with the
 	// allocation that each has read. touched are the allocations that a driver may have prepared. All are read and
 	// written with Claims.mu.
@@ -79,8 +72,8 @@ func (x *claim) ready(allocation string) bool { return x.prepared && !differ(x.a
 
 // New returns Claims of which no pod uses any.
 func New(o Options) *Claims {
-	if o.NewLock == nil {
-		o.NewLock = func() Lock { return semaphore.NewWeighted(1) }
+	if o.Clock == nil {
+		o.Clock = clock.Real{}
 	}
 	return &Claims{opts: o, byUID: map[string]*claim{}}
 }
@@ -158,7 +151,7 @@ func (c *Claims) use(pod string, of *journaletv1.ResourceClaim) *claim {
 func (c *Claims) get(uid string) *claim {
 	x := c.byUID[uid]
 	if x == nil {
-		x = &claim{calls: c.opts.NewLock(), users: map[string]string{}, touched: map[string]bool{}}
+		x = &claim{calls: clock.NewLock(c.opts.Clock), users: map[string]string{}, touched: map[string]bool{}}
 		c.byUID[uid] = x
 	}
 	return x
@@ -242,7 +235,7 @@ func (c *Claims) lock(
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for uid, x := range locked {
-			x.calls.Release(1)
+			x.calls.Release()
 			x.waiters--
 			c.drop(uid, x)
 		}
@@ -256,7 +249,7 @@ func (c *Claims) lock(
 		x := c.get(uid)
 		x.waiters++
 		c.mu.Unlock()
-		if err := x.calls.Acquire(ctx, 1); err != nil {
+		if err := x.calls.Acquire(ctx); err != nil {
 			c.mu.Lock()
 			x.waiters--
 			c.drop(uid, x)

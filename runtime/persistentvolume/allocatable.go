@@ -95,8 +95,8 @@ func (d *Drivers) periodOf(name string) time.Duration {
 	return 0
 }
 
-// update reads the count of a driver at once.
-func (d *Drivers) update(ctx context.Context, name string) {
+// Recount implements Callers.
+func (d *Drivers) Recount(ctx context.Context, name string) {
 	if n, err := d.get(name); err == nil && d.opts.Updated != nil {
 		d.updateOf(ctx, n)
 	}

@@ -24,7 +24,7 @@ func (s *setUp) notAttached(ctx context.Context) error {
 		if a, err := s.opts.Objects.Attachment(ctx, name); err != nil {
 			s.opts.Log.Warn("it is not known why a volume is not attached", "attachment", name, "error", err)
 		} else if isExhausted(a) {
-			s.opts.Drivers.update(ctx, s.src.key.driver)
+			s.opts.Drivers.Recount(ctx, s.src.key.driver)
 			return fmt.Errorf("VolumeAttachment %s: %w: %.512s", name, ErrAttachLimit,
 				redact.URLs(a.Status.AttachError.Message))
 		}

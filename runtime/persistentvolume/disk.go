@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
-	"time"
 
-	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/own"
 	"github.com/journalet/journalet/runtime/pod/disk"
 )
@@ -62,13 +59,13 @@ func (v *Volumes) unmountDisk(ctx context.Context, k key) error {
 		return err
 	}
 	target := v.diskDir(k)
-	if _, err := os.Lstat(target); errors.Is(err, fs.ErrNotExist) {
+	if _, err := v.opts.Files.Lstat(target); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	began := time.Now()
+	began := v.opts.Clock.Now()
 	err := v.opts.Disks.Unmount(ctx, target)
 	if err == nil {
-		err = removeTarget(target)
+		err = v.removeTarget(target)
 	}
 	v.observe(ctx, k.driver, opUnmountDevice, false, began, err)
 	return err
@@ -76,7 +73,7 @@ func (v *Volumes) unmountDisk(ctx context.Context, k key) error {
 
 // loadDisks notes the mounted disks that no pod claims: an earlier agent has left them, or a kubelet.
 func (v *Volumes) loadDisks() error {
-	for e, err := range bounded.Entries(filepath.Join(v.opts.RootDir, own.LocalDisks)) {
+	for e, err := range v.opts.Files.Entries(filepath.Join(v.opts.RootDir, own.LocalDisks)) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}

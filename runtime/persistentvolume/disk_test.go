@@ -71,10 +71,10 @@ func TestALocalVolumeOnABlankDiskIsMountedForAllPodsUntilTheLastIsGone(t *testin
 	}
 
 	path := filepath.Join(r.podDir("p1"), "pv-data")
-	rec, err := readRecord(path)
+	rec, err := r.readRecord(path)
 	must.OK(t, err)
 	rec.Stage, rec.Mounted = publishing, "" // a crash between the mount and its record
-	must.OK(t, writeRecord(path, rec))
+	must.OK(t, r.writeRecord(path, rec))
 	r.restart("boot-1")
 	r.unstageLeft(t.Context()) // a claimed one is not left
 	must.OK(t, r.setUp(r.pod("p1", v)))

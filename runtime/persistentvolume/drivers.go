@@ -209,6 +209,15 @@ func (d *Drivers) close(n *driver) {
 	}
 }
 
+// Caller implements Callers.
+func (d *Drivers) Caller(name string) (Caller, error) {
+	n, err := d.get(name)
+	if err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
 // get returns a registered driver.
 func (d *Drivers) get(name string) (*driver, error) {
 	d.mu.Lock()
@@ -248,7 +257,7 @@ func (n *driver) info(ctx context.Context) (node storagev1.CSINodeDriver, topolo
 }
 
 func (n *driver) getInfo(ctx context.Context) (r *csi.NodeGetInfoResponse, err error) {
-	err = n.call(ctx, "NodeGetInfo", func(ctx context.Context, c csi.NodeClient) (err error) {
+	err = n.Call(ctx, "NodeGetInfo", func(ctx context.Context, c csi.NodeClient) (err error) {
 		r, err = c.NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})
 		return err
 	})
@@ -265,8 +274,8 @@ func allocatable(r *csi.NodeGetInfoResponse) *storagev1.VolumeNodeResources {
 	return &storagev1.VolumeNodeResources{Count: ptr.To(int32(most))}
 }
 
-// call performs one RPC, with a deadline, and waits for a slot of the driver.
-func (n *driver) call(ctx context.Context, what string, f func(context.Context, csi.NodeClient) error) error {
+// Call implements Caller. It waits for a slot of the driver.
+func (n *driver) Call(ctx context.Context, what string, f func(context.Context, csi.NodeClient) error) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	select {
@@ -315,10 +324,10 @@ type capabilities struct {
 	stage, group, multiWriter, stats, expand bool
 }
 
-// capabilities requests what a driver can do, as the kubelet does each time: a driver may have been replaced.
-func (n *driver) capabilities(ctx context.Context) (c capabilities, err error) {
+// capabilitiesOf requests what a driver can do, as the kubelet does each time: a driver may have been replaced.
+func capabilitiesOf(ctx context.Context, d Caller) (c capabilities, err error) {
 	var r *csi.NodeGetCapabilitiesResponse
-	if err := n.call(ctx, "NodeGetCapabilities", func(ctx context.Context, cl csi.NodeClient) (err error) {
+	if err := d.Call(ctx, "NodeGetCapabilities", func(ctx context.Context, cl csi.NodeClient) (err error) {
 		r, err = cl.NodeGetCapabilities(ctx, &csi.NodeGetCapabilitiesRequest{})
 		return err
 	}); err != nil {

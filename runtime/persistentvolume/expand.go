@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -78,7 +77,7 @@ func (s *setUp) expandOnline(ctx context.Context, o Objects, f refreshed) (err e
 		return err
 	}
 	defer release()
-	began := time.Now()
+	began := s.opts.Clock.Now()
 	size, err := s.expand(ctx, had)
 	s.observe(ctx, opExpand, began, err)
 	if err != nil {
@@ -192,7 +191,7 @@ func (s *setUp) callExpand(ctx context.Context, size resource.Quantity) error {
 	if err != nil {
 		return err
 	}
-	return s.driver.call(ctx, "NodeExpandVolume", func(ctx context.Context, c csi.NodeClient) error {
+	return s.driver.Call(ctx, "NodeExpandVolume", func(ctx context.Context, c csi.NodeClient) error {
 		_, err := c.NodeExpandVolume(ctx, &csi.NodeExpandVolumeRequest{
 			VolumeId: s.src.handle, VolumePath: s.target(string(s.pod.UID), s.src.dir), StagingTargetPath: s.stagedAt(),
 			CapacityRange:    &csi.CapacityRange{RequiredBytes: size.Value()},

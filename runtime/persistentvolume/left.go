@@ -1,17 +1,16 @@
 package persistentvolume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/journalet/journalet/runtime/bounded"
-	"github.com/journalet/journalet/runtime/pod/mounts"
-	"github.com/journalet/journalet/runtime/watch"
+	"github.com/journalet/journalet/runtime/clock"
 )
 
 const (
@@ -41,10 +40,10 @@ func (v *Volumes) release(ctx context.Context, r *record) error {
 // isLeft reports whether a volume may still be staged.
 func (v *Volumes) isLeft(k key) bool {
 	if k.driver == localDriver {
-		mounted, err := mounts.At(v.diskDir(k))
+		mounted, err := v.opts.Files.Mounted(v.diskDir(k))
 		return mounted || err != nil
 	}
-	staged, err := readRecord(v.stageDir(k))
+	staged, err := v.readRecord(v.stageDir(k))
 	return err == nil && staged != nil && staged.key() == k
 }
 
@@ -53,16 +52,13 @@ func (v *Volumes) leave(k key, attach bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.left[k] = attach
-	select {
-	case v.leaves <- struct{}{}:
-	default:
-	}
+	v.leaves.Ring()
 }
 
 // loadLeft notes the staged volumes that no pod claims: an earlier agent has left them.
 func (v *Volumes) loadLeft() error {
 	all := filepath.Join(v.opts.RootDir, stagedDir)
-	for driver, err := range bounded.Entries(all) {
+	for driver, err := range v.opts.Files.Entries(all) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -72,12 +68,12 @@ func (v *Volumes) loadLeft() error {
 		if !driver.IsDir() {
 			continue
 		}
-		for e, err := range bounded.Entries(filepath.Join(all, driver.Name())) {
+		for e, err := range v.opts.Files.Entries(filepath.Join(all, driver.Name())) {
 			if err != nil {
 				return err
 			}
 			// One that cannot be read is left alone; the set-up of its next pod reports it.
-			r, err := readRecord(filepath.Join(all, driver.Name(), e.Name()))
+			r, err := v.readRecord(filepath.Join(all, driver.Name(), e.Name()))
 			if err == nil && r != nil && !v.claims(r.key(), "", "") {
 				v.leave(r.key(), r.Attach == "true")
 			}
@@ -88,24 +84,21 @@ func (v *Volumes) loadLeft() error {
 
 // runLeft has left volumes unstaged until ctx ends. While there are none, no timer runs.
 func (v *Volumes) runLeft(ctx context.Context) {
-	alarm := watch.NewAlarm(v.opts.Clock)
-	defer alarm.Clear()
-	pause := firstUnstage
+	next, pause := deadline{clock: v.opts.Clock}, firstUnstage
 	for {
 		switch {
 		case len(v.allLeft()) == 0:
-			alarm.Clear()
+			next.clear()
 			pause = firstUnstage
-		case !alarm.Armed():
-			alarm.Set(pause)
+		case !next.isSet():
+			next.set(pause)
 			pause = min(2*pause, maxUnstage)
 		}
-		select {
-		case <-ctx.Done():
+		passed, err := next.wait(ctx, v.leaves)
+		if err != nil {
 			return
-		case <-v.leaves:
-		case <-alarm.C():
-			alarm.Rang()
+		}
+		if passed {
 			v.unstageLeft(ctx)
 		}
 	}
@@ -114,23 +107,20 @@ func (v *Volumes) runLeft(ctx context.Context) {
 func (v *Volumes) allLeft() []key {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	out := make([]key, 0, len(v.left))
-	for k := range v.left {
-		out = append(out, k)
-	}
-	return out
+	return slices.SortedFunc(maps.Keys(v.left), func(a, b key) int {
+		return cmp.Or(cmp.Compare(a.driver, b.driver), cmp.Compare(a.handle, b.handle))
+	})
 }
 
 // unstageLeft tries once to have each left volume unstaged that no pod claims by now. A driver that hangs holds up the
 // next round, for the deadline of its RPC.
 func (v *Volumes) unstageLeft(ctx context.Context) {
-	var g errgroup.Group
-	g.SetLimit(maxUnstages)
+	g := clock.NewGroup(v.opts.Clock, maxUnstages)
 	for _, k := range v.allLeft() {
-		g.Go(func() error {
+		g.Go(func() {
 			release, err := v.locks.lock(ctx, k)
 			if err != nil {
-				return nil // it ends
+				return // it ends
 			}
 			defer release()
 			if !v.claims(k, "", "") {
@@ -138,14 +128,13 @@ func (v *Volumes) unstageLeft(ctx context.Context) {
 			}
 			if err != nil {
 				v.opts.Log.Warn("a volume that no pod uses is still staged", "driver", k.driver, "error", err)
-				return nil
+				return
 			}
 			v.mu.Lock()
 			delete(v.left, k)
 			v.mu.Unlock()
-			return nil
 		})
 	}
-	_ = g.Wait()
+	g.Wait()
 	v.reportInUse()
 }

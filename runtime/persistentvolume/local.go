@@ -155,12 +155,12 @@ func opens(target string) func() (*os.File, error) {
 }
 
 // unbind unmounts a local volume of a pod.
-func unbind(target string) error {
+func (v *Volumes) unbind(target string) error {
 	err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW)
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) { // not mounted, or not there
 		return fmt.Errorf("unmount %s: %w", target, err)
 	}
-	return removeTarget(target)
+	return v.removeTarget(target)
 }
 
 // measureLocal measures the file system of a local volume: nothing is walked. kubelet: the same.

@@ -64,10 +64,10 @@ func TestALocalVolumeIsMountedOncePerPodAndKept(t *testing.T) {
 	}
 
 	path := filepath.Join(r.podDir("p1"), "pv-data")
-	rec, err := readRecord(path)
+	rec, err := r.readRecord(path)
 	must.OK(t, err)
 	rec.Stage, rec.Mounted = publishing, "" // a crash between the mount and its record
-	must.OK(t, writeRecord(path, rec))
+	must.OK(t, r.writeRecord(path, rec))
 	r.restart("boot-1")
 	if !r.Lost("p1", v.Name) {
 		t.Error("what is not recorded is not lost")
@@ -98,7 +98,7 @@ func TestALocalBlockDeviceIsMountedAsOne(t *testing.T) {
 	must.OK(t, r.setUp(r.pod("p1", v)))
 	path, err := r.Path("p1", v.Name)
 	must.OK(t, err)
-	if is, err := isTarget(path, true, true); err != nil || !is {
+	if is, err := r.isTarget(path, true, true); err != nil || !is {
 		t.Errorf("it is no block device (%v)", err)
 	}
 	must.OK(t, r.tearDown("p1"))

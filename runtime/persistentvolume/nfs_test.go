@@ -63,10 +63,10 @@ func TestAClaimedExportIsMountedForEachPod(t *testing.T) {
 	}
 
 	path := filepath.Join(r.podDir("p1"), "pv-data")
-	rec, err := readRecord(path)
+	rec, err := r.readRecord(path)
 	must.OK(t, err)
 	rec.Stage, rec.Mounted = claimed, "" // a crash between the mount and its record
-	must.OK(t, writeRecord(path, rec))
+	must.OK(t, r.writeRecord(path, rec))
 	r.restart("boot-1")
 	if !r.Lost("p1", v.Name) || r.Lost("p2", v.Name) {
 		t.Error("what is not recorded is not lost, or what is there is")

@@ -38,7 +38,7 @@ func (v *Volumes) observe(
 	ctx context.Context, driver string, what operation, migrated bool, began time.Time, err error,
 ) {
 	if v.opts.Observe != nil && ctx.Err() == nil {
-		v.opts.Observe(PluginName(driver), string(what), migrated, time.Since(began), err)
+		v.opts.Observe(PluginName(driver), string(what), migrated, v.opts.Clock.Now().Sub(began), err)
 	}
 }
 

@@ -131,7 +131,7 @@ func TestALocalVolumeIsInUseAfterACrashBeforeItsMountIsRecorded(t *testing.T) {
 	must.OK(t, r.setUp(first))
 	c := r.claimOf("p1", "pv-data")
 	c.Stage = claimed
-	must.OK(t, writeRecord(r.claimDir("p1", "pv-data"), c))
+	must.OK(t, r.writeRecord(r.claimDir("p1", "pv-data"), c))
 	r.restart("boot-1")
 	r.blocked(second)
 	must.OK(t, r.setUp(first))

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -47,7 +46,7 @@ func (s *setUp) own(ctx context.Context, target string) error {
 			return err
 		}
 	}
-	began, p := time.Now(), s.watchOwnership(target)
+	began, p := s.opts.Clock.Now(), s.watchOwnership(target)
 	err = chown(ctx, root, gid, &p.files)
 	p.stop()
 	s.observe(ctx, opOwn, began, err)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -146,8 +145,8 @@ func (v *Volumes) stageDir(k key) string {
 }
 
 // readRecord reads the record in a directory; nil if there is none.
-func readRecord(dir string) (*record, error) {
-	b, err := bounded.ReadFile(filepath.Join(dir, recordFile), maxRecord)
+func (v *Volumes) readRecord(dir string) (*record, error) {
+	b, err := v.opts.Files.Read(filepath.Join(dir, recordFile), maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -166,26 +165,26 @@ func readRecord(dir string) (*record, error) {
 }
 
 // writeRecord replaces the record in a directory, which it creates.
-func writeRecord(dir string, r *record) error {
-	if err := os.MkdirAll(dir, dirMode); err != nil {
+func (v *Volumes) writeRecord(dir string, r *record) error {
+	if err := v.opts.Files.MkdirAll(dir); err != nil {
 		return fmt.Errorf("create the directory of a volume: %w", err)
 	}
 	b, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("encode the record of a volume: %w", err)
 	}
-	if err := durable.Write(filepath.Join(dir, recordFile), b); err != nil {
+	if err := v.opts.Files.Write(filepath.Join(dir, recordFile), b); err != nil {
 		return fmt.Errorf("write the record of a volume: %w", err)
 	}
 	return nil
 }
 
 // removeRecord removes a record, and then its directory. Nothing else may be in there.
-func removeRecord(dir string) error {
+func (v *Volumes) removeRecord(dir string) error {
 	for _, path := range []string{
 		filepath.Join(dir, recordFile+durable.PartSuffix), filepath.Join(dir, recordFile), dir,
 	} {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := v.opts.Files.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove the directory of a volume: %w", err)
 		}
 	}

@@ -4,17 +4,14 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/redact"
-	"github.com/journalet/journalet/runtime/watch"
 )
 
 const (
@@ -32,33 +29,32 @@ const (
 // that no pod claims and that could not be before, until ctx ends. While there
 // is no such volume it waits for one, and no timer runs.
 func (v *Volumes) Run(ctx context.Context) error {
-	var rounds sync.WaitGroup
+	rounds := clock.NewGroup(v.opts.Clock, 0)
 	defer rounds.Wait()
 	rounds.Go(func() { v.runLeft(ctx) })
-	alarm := watch.NewAlarm(v.opts.Clock)
-	defer alarm.Clear()
+	next := deadline{clock: v.opts.Clock}
 	for {
-		switch due := v.due(); {
-		case len(due) == 0:
-			alarm.Clear()
-		case !alarm.Armed():
-			alarm.Set(refreshPeriod + rand.N(refreshJitter))
+		switch {
+		case len(v.due()) == 0:
+			next.clear()
+		case !next.isSet():
+			next.set(refreshPeriod + time.Duration(v.opts.Jitter(int64(refreshJitter))))
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-v.changed:
-		case <-alarm.C():
-			alarm.Rang()
-			for name, all := range v.due() {
-				v.begin(ctx, &rounds, name, all)
+		passed, err := next.wait(ctx, v.changed)
+		if err != nil {
+			return err
+		}
+		if passed {
+			all := v.due()
+			for _, name := range slices.Sorted(maps.Keys(all)) {
+				v.begin(ctx, rounds, name, all[name])
 			}
 		}
 	}
 }
 
 // begin begins a round of a driver, unless its last one has not ended: one that hangs delays no other.
-func (v *Volumes) begin(ctx context.Context, rounds *sync.WaitGroup, driver string, all []refreshed) {
+func (v *Volumes) begin(ctx context.Context, rounds clock.Group, driver string, all []refreshed) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.rounds[driver] {
@@ -100,19 +96,17 @@ func (v *Volumes) due() map[string][]refreshed {
 
 // round refreshes volumes of one driver.
 func (v *Volumes) round(ctx context.Context, all []refreshed) {
-	o := &oneRead{Objects: v.opts.Objects}
+	o := &oneRead{Objects: v.opts.Objects, lock: clock.NewLock(v.opts.Clock)}
 	v.forgetAttachments(ctx, o, all)
-	var g errgroup.Group
-	g.SetLimit(maxRefreshes)
+	g := clock.NewGroup(v.opts.Clock, maxRefreshes)
 	for _, f := range all {
-		g.Go(func() error {
+		g.Go(func() {
 			if ctx.Err() == nil {
 				v.refresh(ctx, o, f)
 			}
-			return nil
 		})
 	}
-	_ = g.Wait()
+	g.Wait()
 }
 
 // refresh refreshes one volume, if its pod still runs. A failure changes nothing of the volume.
@@ -174,7 +168,7 @@ func (s *setUp) again(ctx context.Context, o Objects, f refreshed) (release func
 	if s.src, err = s.resolve(ctx, o, s.pod, s.vol); err != nil {
 		return nil, err
 	}
-	if s.driver, err = s.opts.Drivers.get(f.record.Driver); err != nil {
+	if s.driver, err = s.opts.Drivers.Caller(f.record.Driver); err != nil {
 		return nil, err
 	}
 	release, err = s.locks.lock(ctx, f.record.key())
@@ -185,7 +179,7 @@ func (s *setUp) again(ctx context.Context, o Objects, f refreshed) (release func
 		release()
 		return nil, nil
 	}
-	if s.can, err = s.driver.capabilities(ctx); err != nil {
+	if s.can, err = capabilitiesOf(ctx, s.driver); err != nil {
 		release()
 		return nil, err
 	}
@@ -215,13 +209,13 @@ func (s *setUp) republish(ctx context.Context, o Objects, f refreshed) (err erro
 	if err != nil {
 		return err
 	}
-	target, began := s.target(f.uid, f.dir), time.Now()
+	target, began := s.target(f.uid, f.dir), s.opts.Clock.Now()
 	err = s.callPublish(ctx, target, attributes, secrets)
 	s.observeOf(ctx, r, opMap, opMount, began, err)
 	if err != nil {
 		return err
 	}
-	if there, err := isThere(target, r); err != nil || !there {
+	if there, err := s.isThere(target, r); err != nil || !there {
 		return noTarget(r.Driver, target, s.src.block)
 	}
 	return s.own(ctx, target)
@@ -231,14 +225,16 @@ func (s *setUp) republish(ctx context.Context, o Objects, f refreshed) (err erro
 type oneRead struct {
 	Objects
 
-	mu     sync.Mutex
+	lock   clock.Lock
 	driver *storagev1.CSIDriver
 }
 
 // Driver reads a CSIDriver. A failure is not kept.
 func (o *oneRead) Driver(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	if err := o.lock.Acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer o.lock.Release()
 	if o.driver != nil && o.driver.Name == name {
 		return o.driver, nil
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/journalet/journalet/runtime/pod/mounts"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/redact"
 )
 
@@ -29,7 +28,7 @@ const tokensKey = "csi.storage.k8s.io/serviceAccount.tokens"
 func (v *Volumes) SetUp(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume) error {
 	uid := string(pod.UID)
 	if dir, r := v.find(uid, vol.Name); r.isDone(published, v.opts.BootID) {
-		if there, err := isThere(v.target(uid, dir), r); there || err != nil {
+		if there, err := v.isThere(v.target(uid, dir), r); there || err != nil {
 			return err
 		}
 	}
@@ -38,13 +37,13 @@ func (v *Volumes) SetUp(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume
 		return err
 	}
 	if src.driverless() {
-		began := time.Now()
+		began := v.opts.Clock.Now()
 		s := &setUp{Volumes: v, pod: pod, vol: vol, src: src}
 		err := s.setUpOnNode(ctx)
 		s.observe(ctx, either(src.block, opMap, opMount), began, err)
 		return err
 	}
-	d, err := v.opts.Drivers.get(src.key.driver)
+	d, err := v.opts.Drivers.Caller(src.key.driver)
 	if err != nil {
 		return err
 	}
@@ -58,7 +57,7 @@ type setUp struct {
 	pod    *corev1.Pod
 	vol    *corev1.Volume
 	src    *source
-	driver *driver
+	driver Caller
 
 	can capabilities
 	// attachment is the publish context, which the control plane has of the driver.
@@ -78,7 +77,7 @@ func (s *setUp) withheld(err error) error {
 }
 
 func (s *setUp) run(ctx context.Context) error {
-	began := time.Now()
+	began := s.opts.Clock.Now()
 	if s.src.attached() {
 		err := s.awaitAttachment(ctx)
 		s.observe(ctx, opAttached, began, err)
@@ -88,7 +87,7 @@ func (s *setUp) run(ctx context.Context) error {
 	} else {
 		s.waitNoMore()
 	}
-	began = time.Now()
+	began = s.opts.Clock.Now()
 	err := s.mount(ctx)
 	s.observe(ctx, either(s.src.block, opMap, opMount), began, err)
 	return err
@@ -104,7 +103,7 @@ func (s *setUp) mount(ctx context.Context) (err error) {
 	if err := s.checkInUse(); err != nil {
 		return err
 	}
-	if s.can, err = s.driver.capabilities(ctx); err != nil {
+	if s.can, err = capabilitiesOf(ctx, s.driver); err != nil {
 		return err
 	}
 	if s.label, err = s.seLinuxLabel(); err != nil {
@@ -140,7 +139,7 @@ func (s *setUp) mount(ctx context.Context) (err error) {
 // claim writes the pod's claim on the volume. done reports that another volume of the pod is the same one, and is
 // published.
 func (s *setUp) claim(uid, dir string) (r *record, done bool, err error) {
-	if r, err = readRecord(dir); err != nil {
+	if r, err = s.readRecord(dir); err != nil {
 		return nil, false, err
 	}
 	switch {
@@ -151,7 +150,7 @@ func (s *setUp) claim(uid, dir string) (r *record, done bool, err error) {
 			"now; delete the pod", r.Handle, r.Driver, s.src.handle, s.src.key.driver)
 	}
 	if r.isDone(published, s.opts.BootID) {
-		if done, err = isThere(filepath.Join(dir, podMount), r); err != nil {
+		if done, err = s.isThere(filepath.Join(dir, podMount), r); err != nil {
 			return nil, false, err
 		}
 	}
@@ -173,7 +172,7 @@ func (s *setUp) claim(uid, dir string) (r *record, done bool, err error) {
 
 // save writes a claim.
 func (v *Volumes) save(uid, dir string, r *record) error {
-	if err := writeRecord(dir, r); err != nil {
+	if err := v.writeRecord(dir, r); err != nil {
 		return err
 	}
 	c := *r
@@ -192,7 +191,7 @@ func (s *setUp) stagedAt() string {
 // stage has the volume staged.
 func (s *setUp) stage(ctx context.Context) error {
 	dir, target := s.stageDir(s.src.key), s.stagedAt()
-	r, err := readRecord(dir)
+	r, err := s.readRecord(dir)
 	if err != nil {
 		return err
 	}
@@ -216,13 +215,13 @@ func (s *setUp) stage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := writeRecord(dir, r); err != nil {
+	if err := s.writeRecord(dir, r); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(target, dirMode); err != nil {
+	if err := s.opts.Files.MkdirAll(target); err != nil {
 		return fmt.Errorf("create the directory of a staged volume: %w", err)
 	}
-	if err := s.driver.call(ctx, "NodeStageVolume", func(ctx context.Context, c csi.NodeClient) error {
+	if err := s.driver.Call(ctx, "NodeStageVolume", func(ctx context.Context, c csi.NodeClient) error {
 		_, err := c.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
 			VolumeId: s.src.handle, PublishContext: s.attachment, StagingTargetPath: target,
 			VolumeCapability: s.src.capability(s.can, s.group(), s.label), Secrets: secrets, VolumeContext: s.src.attributes,
@@ -230,12 +229,12 @@ func (s *setUp) stage(ctx context.Context) error {
 		return err
 	}); err != nil {
 		if before == nil && !inDoubt(err) {
-			err = errors.Join(err, removeTarget(target), removeRecord(dir))
+			err = errors.Join(err, s.removeTarget(target), s.removeRecord(dir))
 		}
 		return err
 	}
 	r.Stage = staged
-	return writeRecord(dir, r)
+	return s.writeRecord(dir, r)
 }
 
 // publish has the volume published for the pod.
@@ -257,12 +256,12 @@ func (s *setUp) publish(ctx context.Context, uid, dir string, r *record) error {
 		}
 		return err
 	}
-	mounted, err := mounts.At(target)
+	mounted, err := s.opts.Files.Mounted(target)
 	if err != nil {
 		return err
 	}
 	r.Mounted = flag(mounted)
-	if there, err := isTarget(target, s.src.block, mounted); err != nil || !there {
+	if there, err := s.isTarget(target, s.src.block, mounted); err != nil || !there {
 		return noTarget(s.src.key.driver, target, s.src.block)
 	}
 	return nil
@@ -279,7 +278,7 @@ func noTarget(driver, target string, block bool) error {
 
 // callPublish has the driver publish the volume at a path.
 func (s *setUp) callPublish(ctx context.Context, target string, attributes, secrets map[string]string) error {
-	return s.driver.call(ctx, "NodePublishVolume", func(ctx context.Context, c csi.NodeClient) error {
+	return s.driver.Call(ctx, "NodePublishVolume", func(ctx context.Context, c csi.NodeClient) error {
 		_, err := c.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
 			VolumeId: s.src.handle, PublishContext: s.attachment, StagingTargetPath: s.stagedAt(), TargetPath: target,
 			VolumeCapability: s.src.capability(s.can, s.group(), s.label), Readonly: s.src.readOnly, Secrets: secrets,
@@ -365,16 +364,11 @@ func (s *setUp) awaitAttachment(ctx context.Context) error {
 	s.waiting[uid][s.src.key] = true
 	s.mu.Unlock()
 	s.reportInUse()
-	parent := ctx
-	ctx, cancel := context.WithTimeout(parent, attachTimeout)
-	defer cancel()
+	began := s.opts.Clock.Now()
 	for pause := firstPoll; !s.isAttached(); pause = min(2*pause, maxPoll) {
-		t := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return s.notAttached(parent)
-		case <-t.C:
+		left := attachTimeout - s.opts.Clock.Now().Sub(began)
+		if left <= 0 || clock.Wait(ctx, s.opts.Clock, min(pause, left)) != nil {
+			return s.notAttached(ctx)
 		}
 	}
 	return s.readAttachment(ctx)

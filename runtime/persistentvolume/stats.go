@@ -2,11 +2,13 @@ package persistentvolume
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/journalet/journalet/runtime/pod/storage"
+	"github.com/journalet/journalet/runtime/redact"
 )
 
 const (
@@ -32,36 +34,39 @@ func (v *Volumes) Measure(ctx context.Context, uid, volume string) (storage.Meas
 	if r.Driver == localDriver {
 		return measureLocal(v.target(uid, dir), r)
 	}
-	d, err := v.opts.Drivers.get(r.Driver)
+	found, err := v.opts.Drivers.Usage(ctx, r.Driver, r.Handle, v.target(uid, dir))
 	if err != nil {
-		return storage.Measured{}, err
+		return storage.Measured{}, fmt.Errorf("%s%.0w", redact.URLs(err.Error()), err)
+	}
+	if len(found) == 0 {
+		err = storage.ErrNotMeasured // it is no volume of 0 bytes (kubelet: failed to get usage from response)
+	}
+	return measured(found), err
+}
+
+// Usage implements Callers.
+func (d *Drivers) Usage(ctx context.Context, name, handle, path string) (found []*csi.VolumeUsage, err error) {
+	n, err := d.get(name)
+	if err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
 	defer cancel()
 	select {
-	case d.stats <- struct{}{}:
-		defer func() { <-d.stats }()
+	case n.stats <- struct{}{}:
+		defer func() { <-n.stats }()
 	case <-ctx.Done():
-		return storage.Measured{}, ctx.Err()
+		return nil, ctx.Err()
 	}
-	if can, err := d.capabilities(ctx); err != nil || !can.stats {
-		if err == nil {
-			err = storage.ErrNotMeasured
-		}
-		return storage.Measured{}, err
+	if can, err := capabilitiesOf(ctx, n); err != nil || !can.stats {
+		return nil, err
 	}
-	var found []*csi.VolumeUsage
-	err = v.call(ctx, r.Driver, "NodeGetVolumeStats", func(ctx context.Context, c csi.NodeClient) error {
-		a, err := c.NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{
-			VolumeId: r.Handle, VolumePath: v.target(uid, dir),
-		})
+	err = n.Call(ctx, "NodeGetVolumeStats", func(ctx context.Context, c csi.NodeClient) error {
+		a, err := c.NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{VolumeId: handle, VolumePath: path})
 		found = a.GetUsage()
 		return err
 	})
-	if err == nil && len(found) == 0 {
-		err = storage.ErrNotMeasured // it is no volume of 0 bytes (kubelet: failed to get usage from response)
-	}
-	return measured(found), err
+	return found, err
 }
 
 // measured returns what a driver has measured. A negative figure counts as 0; of two of one unit the last one counts.

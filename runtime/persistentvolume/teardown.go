@@ -5,15 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"golang.org/x/sync/errgroup"
 
-	"github.com/journalet/journalet/runtime/bounded"
-	"github.com/journalet/journalet/runtime/pod/mounts"
+	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/redact"
 )
 
@@ -34,7 +30,7 @@ type Outcome struct {
 // each that had a directory. It is idempotent.
 func (v *Volumes) TearDown(ctx context.Context, uid string) ([]Outcome, error) {
 	var dirs []string
-	for e, err := range bounded.Entries(v.podDir(uid)) {
+	for e, err := range v.opts.Files.Entries(v.podDir(uid)) {
 		if errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -44,15 +40,11 @@ func (v *Volumes) TearDown(ctx context.Context, uid string) ([]Outcome, error) {
 		dirs = append(dirs, e.Name())
 	}
 	out := make([]Outcome, len(dirs))
-	var g errgroup.Group
-	g.SetLimit(maxTearDowns)
+	g := clock.NewGroup(v.opts.Clock, maxTearDowns)
 	for i, dir := range dirs {
-		g.Go(func() error {
-			out[i] = v.tearDown(ctx, uid, dir)
-			return nil
-		})
+		g.Go(func() { out[i] = v.tearDown(ctx, uid, dir) })
 	}
-	_ = g.Wait()
+	g.Wait()
 	v.tokens.forget(uid)
 	v.mu.Lock()
 	delete(v.waiting, uid)
@@ -64,7 +56,7 @@ func (v *Volumes) TearDown(ctx context.Context, uid string) ([]Outcome, error) {
 // tearDown has one volume of a pod unpublished.
 func (v *Volumes) tearDown(ctx context.Context, uid, dir string) Outcome {
 	path := v.claimDir(uid, dir)
-	r, err := readRecord(path)
+	r, err := v.readRecord(path)
 	o := Outcome{Volumes: []string{dir}, Err: err}
 	if r != nil && r.Volumes != "" {
 		o.Volumes = r.volumes()
@@ -73,8 +65,8 @@ func (v *Volumes) tearDown(ctx context.Context, uid, dir string) Outcome {
 		return o
 	}
 	if r == nil {
-		if o.Err = removeTarget(filepath.Join(path, podMount)); o.Err == nil {
-			o.Err = removeRecord(path)
+		if o.Err = v.removeTarget(filepath.Join(path, podMount)); o.Err == nil {
+			o.Err = v.removeRecord(path)
 		}
 		return o
 	}
@@ -84,7 +76,7 @@ func (v *Volumes) tearDown(ctx context.Context, uid, dir string) Outcome {
 		return o
 	}
 	defer release()
-	began := time.Now()
+	began := v.opts.Clock.Now()
 	o.Err = v.unpublish(ctx, path, r)
 	v.observeOf(ctx, r, opUnmap, opUnmount, began, o.Err)
 	if o.Err == nil && !v.claims(r.key(), uid, dir) {
@@ -94,7 +86,7 @@ func (v *Volumes) tearDown(ctx context.Context, uid, dir string) Outcome {
 		v.mu.Unlock()
 	}
 	if o.Err == nil {
-		o.Err = removeRecord(path)
+		o.Err = v.removeRecord(path)
 	}
 	if o.Err == nil {
 		v.index(uid, dir, nil)
@@ -107,14 +99,14 @@ func (v *Volumes) unpublish(ctx context.Context, path string, r *record) error {
 	target := filepath.Join(path, podMount)
 	switch r.Driver {
 	case localDriver:
-		return unbind(target)
+		return v.unbind(target)
 	case hostPathDriver:
 		return nil
 	case nfsDriver:
 		if err := v.opts.NFS.Unmount(ctx, target); err != nil {
 			return err
 		}
-		return removeTarget(target)
+		return v.removeTarget(target)
 	}
 	if r.Stage != claimed {
 		if err := v.call(ctx, r.Driver, "NodeUnpublishVolume", func(ctx context.Context, c csi.NodeClient) error {
@@ -124,7 +116,7 @@ func (v *Volumes) unpublish(ctx context.Context, path string, r *record) error {
 			return err
 		}
 	}
-	return removeTarget(target)
+	return v.removeTarget(target)
 }
 
 // unstage undoes the staging of a volume; nothing if it is not staged. Whatever the driver answers, a pod that comes
@@ -134,11 +126,11 @@ func (v *Volumes) unstage(ctx context.Context, k key) error {
 		return v.unmountDisk(ctx, k)
 	}
 	dir := v.stageDir(k)
-	r, err := readRecord(dir)
+	r, err := v.readRecord(dir)
 	if err != nil || r == nil {
 		return err
 	}
-	began := time.Now()
+	began := v.opts.Clock.Now()
 	err = v.unstageAt(ctx, k, dir, r)
 	v.observeOf(ctx, r, opUnmapDevice, opUnmountDevice, began, err)
 	return err
@@ -151,7 +143,7 @@ func (v *Volumes) unstageAt(ctx context.Context, k key, dir string, r *record) e
 	}
 	if r.Stage != staging {
 		r.Stage = staging
-		if err := writeRecord(dir, r); err != nil {
+		if err := v.writeRecord(dir, r); err != nil {
 			return err
 		}
 	}
@@ -162,18 +154,18 @@ func (v *Volumes) unstageAt(ctx context.Context, k key, dir string, r *record) e
 	}); err != nil {
 		return err
 	}
-	if err := removeTarget(target); err != nil {
+	if err := v.removeTarget(target); err != nil {
 		return err
 	}
-	return removeRecord(dir)
+	return v.removeRecord(dir)
 }
 
 func (v *Volumes) call(
 	ctx context.Context, name, what string, f func(context.Context, csi.NodeClient) error,
 ) error {
-	d, err := v.opts.Drivers.get(name)
+	d, err := v.opts.Drivers.Caller(name)
 	if err == nil {
-		err = d.call(ctx, what, f)
+		err = d.Call(ctx, what, f)
 	}
 	if err != nil {
 		return fmt.Errorf("%s%.0w", redact.URLs(err.Error()), err)
@@ -183,15 +175,15 @@ func (v *Volumes) call(
 
 // removeTarget removes what is left of a directory at which a driver has mounted. It has to be empty, and no mount:
 // nothing of a volume is ever removed.
-func removeTarget(target string) error {
-	mounted, err := mounts.At(target)
+func (v *Volumes) removeTarget(target string) error {
+	mounted, err := v.opts.Files.Mounted(target)
 	if err != nil {
 		return err
 	}
 	if mounted {
 		return fmt.Errorf("%s is still mounted, although its driver has said that it is not; unmount it", target)
 	}
-	if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := v.opts.Files.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the directory of a volume: %w", err)
 	}
 	return nil

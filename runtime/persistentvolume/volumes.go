@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +22,6 @@ import (
 	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/pod/disk"
 	"github.com/journalet/journalet/runtime/pod/hostpath"
-	"github.com/journalet/journalet/runtime/pod/mounts"
 	"github.com/journalet/journalet/runtime/pod/nfs"
 )
 
@@ -31,17 +31,21 @@ type Options struct {
 	RootDir string
 	// NodeName is the Node's name, BootID that of the machine's boot.
 	NodeName, BootID string
-	Drivers          *Drivers
+	Drivers          Callers
 	Objects          Objects
 	Node             Node
 	// Pod returns the newest object of a pod; nil: none is known. Event emits an event; it may be nil, and must not block.
-	// Clock is for Run, and for what takes long. Default: the machine's.
+	// Clock is for all that waits. Default: the machine's.
 	Pod   func(uid string) *corev1.Pod
 	Event func(about corev1.ObjectReference, kind, reason, message string)
 	Clock clock.Clock
 	// Observe receives each operation on a volume, with the kubelet's names of its plugin and of the operation; migrated:
 	// the volume is of a kind of clouds that a driver has taken over. It may be nil.
 	Observe func(plugin, operation string, migrated bool, took time.Duration, err error)
+	// Files are the disk, for volumes of drivers: others have files of the machine. Default: the machine's.
+	Files Files
+	// Jitter returns a number from 0 to n, without n. Default: at random.
+	Jitter func(n int64) int64
 	// SELinux returns the label of files for a process with some options; nil: the node has no SELinux.
 	SELinux func(*corev1.SELinuxOptions) (string, error)
 	// NFS mounts exports of NFS servers. Default: by the node's mount(8).
@@ -67,8 +71,8 @@ type Volumes struct {
 	tokens tokens
 	// answers are measurements of volumes whose servers may be away.
 	answers bounded.Answers
-	// changed receives after a claim that is refreshed has come or gone.
-	changed chan struct{}
+	// changed rings after a claim that is refreshed has come or gone, and leaves after a volume has been left.
+	changed, leaves clock.Bell
 
 	mu sync.Mutex
 	// pods has the claims of each pod by the name of their directory.
@@ -84,8 +88,6 @@ type Volumes struct {
 	attempts map[key]attempts
 	// left has the volumes that no pod claims and whose driver has not unstaged them: whether they are attached.
 	left map[key]bool
-	// leaves receives after one has come.
-	leaves chan struct{}
 }
 
 // New returns Volumes with what is on disk. A record that cannot be read is logged; its pod's end reports it.
@@ -102,13 +104,19 @@ func New(o Options) (*Volumes, error) {
 	if o.Clock == nil {
 		o.Clock = clock.Real{}
 	}
-	v := &Volumes{
-		opts: o, locks: locks{held: map[key]*lock{}}, pods: map[string]map[string]*record{},
-		waiting: map[string]map[key]bool{}, tokens: tokens{of: map[string]map[tokenKind]token{}},
-		changed: make(chan struct{}, 1), rounds: map[string]bool{}, stale: map[string]map[string]bool{},
-		attempts: map[key]attempts{}, left: map[key]bool{}, leaves: make(chan struct{}, 1),
+	if o.Files == nil {
+		o.Files = machine{}
 	}
-	for pod, err := range bounded.Entries(v.podsDir()) {
+	if o.Jitter == nil {
+		o.Jitter = rand.Int64N
+	}
+	v := &Volumes{
+		opts: o, locks: locks{clock: o.Clock, held: map[key]*lock{}}, pods: map[string]map[string]*record{},
+		waiting: map[string]map[key]bool{}, tokens: tokens{of: map[string]map[tokenKind]token{}},
+		changed: clock.NewBell(o.Clock), rounds: map[string]bool{}, stale: map[string]map[string]bool{},
+		attempts: map[key]attempts{}, left: map[key]bool{}, leaves: clock.NewBell(o.Clock),
+	}
+	for pod, err := range v.opts.Files.Entries(v.podsDir()) {
 		if errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -133,14 +141,14 @@ func New(o Options) (*Volumes, error) {
 
 // load adds the claims of a pod.
 func (v *Volumes) load(uid string) error {
-	for e, err := range bounded.Entries(v.podDir(uid)) {
+	for e, err := range v.opts.Files.Entries(v.podDir(uid)) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("list the CSI volumes of pod %s: %w", uid, err)
 		}
-		r, err := readRecord(filepath.Join(v.podDir(uid), e.Name()))
+		r, err := v.readRecord(filepath.Join(v.podDir(uid), e.Name()))
 		if err != nil {
 			v.opts.Log.Warn("a CSI volume of a pod is not known", "pod", uid, "error", err)
 		}
@@ -159,10 +167,7 @@ func (v *Volumes) index(uid, dir string, r *record) {
 		v.pods[uid] = map[string]*record{}
 	}
 	if before := v.pods[uid][dir]; before.refreshes() || r.refreshes() {
-		select {
-		case v.changed <- struct{}{}:
-		default:
-		}
+		v.changed.Ring()
 	}
 	v.pods[uid][dir] = r
 	if r == nil {
@@ -274,7 +279,7 @@ func (v *Volumes) Lost(uid, volume string) bool {
 	if r.HostPath != "" {
 		return false
 	}
-	there, err := isThere(v.target(uid, dir), r)
+	there, err := v.isThere(v.target(uid, dir), r)
 	return err == nil && !there
 }
 
@@ -302,23 +307,23 @@ func checkHostPath(r *record) error {
 
 // isThere reports whether what a driver has published is still there. The mount table is read, and not the volume: a
 // file system whose server is gone would block.
-func isThere(target string, r *record) (bool, error) {
+func (v *Volumes) isThere(target string, r *record) (bool, error) {
 	if r.HostPath != "" {
 		return checkHostPath(r) == nil, nil // its set-up says why it is not
 	}
 	if r.Mounted == "true" || r.Stage == "" {
-		return mounts.At(target)
+		return v.opts.Files.Mounted(target)
 	}
-	return isTarget(target, r.Block == "true", false)
+	return v.isTarget(target, r.Block == "true", false)
 }
 
 // isTarget reports whether there is a directory at a path, or a block device, to which a link may lead. What is mounted
 // as a directory is not read: a file system whose server is gone would block.
-func isTarget(path string, block, mounted bool) (bool, error) {
-	read := os.Lstat
+func (v *Volumes) isTarget(path string, block, mounted bool) (bool, error) {
+	read := v.opts.Files.Lstat
 	switch {
 	case block:
-		read = os.Stat
+		read = v.opts.Files.Stat
 	case mounted:
 		return true, nil
 	}
@@ -337,14 +342,14 @@ func isTarget(path string, block, mounted bool) (bool, error) {
 
 // locks are a lock for each volume that is in use.
 type locks struct {
-	mu   sync.Mutex
-	held map[key]*lock
+	clock clock.Clock
+	mu    sync.Mutex
+	held  map[key]*lock
 }
 
 type lock struct {
-	users int
-	// free has an element while nobody holds the lock.
-	free chan struct{}
+	clock.Lock
+	users int // who has it or waits for it
 }
 
 // lock waits for a volume's lock, and returns what releases it.
@@ -352,8 +357,7 @@ func (l *locks) lock(ctx context.Context, k key) (func(), error) {
 	l.mu.Lock()
 	of := l.held[k]
 	if of == nil {
-		of = &lock{free: make(chan struct{}, 1)}
-		of.free <- struct{}{}
+		of = &lock{Lock: clock.NewLock(l.clock)}
 		l.held[k] = of
 	}
 	of.users++
@@ -365,11 +369,9 @@ func (l *locks) lock(ctx context.Context, k key) (func(), error) {
 			delete(l.held, k)
 		}
 	}
-	select {
-	case <-of.free:
-		return func() { of.free <- struct{}{}; leave() }, nil
-	case <-ctx.Done():
+	if err := of.Acquire(ctx); err != nil {
 		leave()
-		return nil, fmt.Errorf("another call for the volume is under way: %w", ctx.Err())
+		return nil, fmt.Errorf("another call for the volume is under way: %w", err)
 	}
+	return func() { of.Release(); leave() }, nil
 }

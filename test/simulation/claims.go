@@ -247,52 +247,17 @@ func newClaims(r *run) *dra.Claims {
 		return nil
 	}
 	return dra.New(dra.Options{
-		BootID: r.bootID(), Drivers: claimCallers{r}, Objects: claimObjects{r},
-		NewLock: func() dra.Lock { return &claimLock{run: r} },
+		BootID: r.bootID(), Drivers: claimCallers{r}, Objects: claimObjects{r}, Clock: driverClock{r.clock, r},
 	})
-}
-
-// claimLock is a lock that coroutines wait for. It implements dra.Lock.
-type claimLock struct {
-	run    *run
-	held   bool
-	queued []*proc
-}
-
-// Acquire waits for the lock, or until ctx has ended.
-func (l *claimLock) Acquire(ctx context.Context, _ int64) error {
-	p := l.run.clock.current
-	l.run.waits[p] = ctx
-	defer delete(l.run.waits, p)
-	for l.held && ctx.Err() == nil {
-		l.queued = append(l.queued, p)
-		p.sleep(time.Hour)
-		l.queued = slices.DeleteFunc(l.queued, func(other *proc) bool { return other == p })
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	l.held = true
-	return nil
-}
-
-// Release lets the first that waits continue.
-func (l *claimLock) Release(int64) {
-	l.held = false
-	if len(l.queued) > 0 {
-		l.queued[0].interrupt()
-	}
 }
 
 // claimCallers are the drivers that have registered. It implements dra.Callers.
 type claimCallers struct{ run *run }
 
-// Caller returns a driver. After a start of the agent some register late.
+// Caller returns a driver.
 func (c claimCallers) Caller(name string) (dra.Caller, error) {
-	r := stream(c.run.seed, "registration of a DRA driver", name, c.run.name())
-	late := between(r, 10*time.Millisecond, pick(r, time.Second, time.Second, time.Minute))
 	for _, d := range c.run.world.claimDrivers {
-		if d.name == name && d.up && (c.run.world.calm || c.run.clock.uptime > c.run.began+late) {
+		if d.name == name && d.registered(c.run, "DRA driver", name) {
 			return claimCaller{c.run, d, d.runs}, nil
 		}
 	}
@@ -309,44 +274,8 @@ type claimCaller struct {
 // claimTimeout bounds a call of a driver (runtime/dra: callTimeout).
 const claimTimeout = 45 * time.Second
 
-// call makes a call. Without an answer the driver may have done its work or not.
-func (c claimCaller) call(ctx context.Context, work func() error) (err error) {
-	w, p, d := c.run.world, c.run.clock.current, c.driver
-	c.run.waits[p] = ctx
-	defer delete(c.run.waits, p)
-	took := between(w.noise, time.Millisecond, 300*time.Millisecond)
-	before := took / 2
-	if hangs := max(0, d.hangsUntil-w.clock.uptime); chance(w.noise, 2) {
-		before += hangs
-	}
-	took += max(0, d.hangsUntil-w.clock.uptime)
-	end := w.clock.uptime + claimTimeout
-	p.sleep(min(before, claimTimeout))
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case before >= claimTimeout:
-		return fmt.Errorf("DRA driver %s did not answer within %s", d.name, claimTimeout)
-	case !d.up || d.runs != c.runs:
-		return errors.New("DRA driver " + d.name + " is gone")
-	}
-	err = work()
-	p.sleep(min(took-before, end-w.clock.uptime))
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case took >= claimTimeout:
-		return fmt.Errorf("DRA driver %s did not answer within %s", d.name, claimTimeout)
-	case !d.up || d.runs != c.runs || w.mishap():
-		return errors.New("DRA driver " + d.name + " is gone")
-	}
-	return err
-}
-
-// refuses reports whether the driver refuses a claim now.
-func (c claimCaller) refuses() bool {
-	w := c.run.world
-	return w.mishap() || c.driver.refusesUntil > w.clock.uptime && !chance(w.noise, 4)
+func (c claimCaller) call(ctx context.Context, work func() error) error {
+	return c.driver.call(ctx, c.run, "DRA driver "+c.driver.name, c.runs, claimTimeout, work)
 }
 
 // Prepare prepares claims. What is prepared already stays as it is, whatever the claim has been allocated since.
@@ -371,7 +300,7 @@ func (c claimCaller) prepare(of *drav1.Claim) (*drav1.NodePrepareResourceRespons
 	is := r.api.claims[podName{Namespace: of.GetNamespace(), Name: of.GetName()}]
 	p := d.has(uid, r.bootID())
 	switch {
-	case c.refuses():
+	case d.refuses(r.world):
 		return nil, errors.New("the driver refuses" + wildText)
 	case p != nil:
 	case is == nil || is.uid != uid || !slices.Contains(is.drivers, d.name):
@@ -398,7 +327,7 @@ func (c claimCaller) Unprepare(ctx context.Context, all []*drav1.Claim,
 	out := map[string]*drav1.NodeUnprepareResourceResponse{}
 	return out, c.call(ctx, func() error {
 		for _, of := range all {
-			if c.refuses() {
+			if c.driver.refuses(c.run.world) {
 				if chance(c.run.world.noise, 2) {
 					out[of.GetUid()] = &drav1.NodeUnprepareResourceResponse{Error: "the driver refuses" + wildText}
 				}

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -25,7 +28,7 @@ type offer struct {
 	preferred, preStart bool
 }
 
-// pluginProcess is the process of a device plugin or a DRA driver.
+// pluginProcess is the process of a device plugin, a DRA driver or a CSI driver.
 type pluginProcess struct {
 	up bool
 	// runs counts its starts: each registers again.
@@ -49,6 +52,53 @@ func (x *pluginProcess) startUnlessUp() {
 func (x *pluginProcess) fix() {
 	x.startUnlessUp()
 	x.hangsUntil, x.refusesUntil = 0, 0
+}
+
+// registered reports whether an agent has the process registered. After a start of the agent some register late.
+func (x *pluginProcess) registered(r *run, kind, name string) bool {
+	noise := stream(r.seed, "registration of a "+kind, name, r.name())
+	late := between(noise, 10*time.Millisecond, pick(noise, time.Second, time.Second, time.Minute))
+	return x.up && (r.world.calm || r.clock.uptime > r.began+late)
+}
+
+// refuses reports whether the process refuses a request now.
+func (x *pluginProcess) refuses(w *world) bool {
+	return w.mishap() || x.refusesUntil > w.clock.uptime && !chance(w.noise, 4)
+}
+
+// call has one run of the process, which is called name, do some work, and waits for the answer, but not longer than
+// within. Without an answer the work may have been done or not.
+func (x *pluginProcess) call(ctx context.Context, r *run, name string, runs int, within time.Duration,
+	work func() error) error {
+	w, late := r.world, status.Errorf(codes.DeadlineExceeded, "%s did not answer within %s", name, within)
+	gone := status.Errorf(codes.Unavailable, "%s is gone", name)
+	took := between(w.noise, time.Millisecond, 300*time.Millisecond)
+	before := took / 2
+	if hangs := max(0, x.hangsUntil-w.clock.uptime); chance(w.noise, 2) {
+		before += hangs
+	}
+	took += max(0, x.hangsUntil-w.clock.uptime)
+	end := w.clock.uptime + within
+	r.pause(ctx, min(before, within))
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case before >= within:
+		return late
+	case !x.up || x.runs != runs:
+		return gone
+	}
+	err := work()
+	r.pause(ctx, min(took-before, end-w.clock.uptime))
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case took >= within:
+		return late
+	case !x.up || x.runs != runs || w.mishap():
+		return gone
+	}
+	return err
 }
 
 // processOps adds what happens to the processes of plugins, by kind, to more. name begins the kinds, and some returns
