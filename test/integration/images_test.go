@@ -104,8 +104,8 @@ func (h *hub) hold() (release func()) {
 	return release
 }
 
-// push uploads an image of one layer. Its author is the hub: containerd removes an image with all its names, so that two
-// tests whose images had one digest would remove each other's.
+// push uploads an image of one layer. Its author is the hub: containerd removes an image with all its names, so that
+// two tests whose images had one digest would remove each other's.
 func (h *hub) push(full string, layer []byte) {
 	h.t.Helper()
 	repo, tag, _ := strings.Cut(strings.TrimPrefix(full, h.host+"/"), ":")

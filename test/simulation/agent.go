@@ -18,6 +18,7 @@ import (
 	"github.com/journalet/journalet/runtime/dra"
 	"github.com/journalet/journalet/runtime/drivers"
 	"github.com/journalet/journalet/runtime/fold"
+	"github.com/journalet/journalet/runtime/persistentvolume"
 	"github.com/journalet/journalet/runtime/timer"
 )
 
@@ -56,8 +57,9 @@ type run struct {
 	images    *imageWatch
 	pressure  *pressureWatch // nil without pressure
 	plugins   *pluginWatch
-	claims    *dra.Claims // nil without claims
-	cluster   *member     // nil without an API server
+	claims    *dra.Claims               // nil without claims
+	storage   *persistentvolume.Volumes // nil without CSI volumes
+	cluster   *member                   // nil without an API server
 }
 
 func (r *run) name() string { return fmt.Sprint(r.epoch) }
@@ -123,6 +125,9 @@ func (s *sim) start() {
 		s.clock.start(r.scope, func(*proc) { _ = r.fetcher.Run(context.Background()) }) // it ends with its run
 	}
 	r.cluster.start()
+	if r.storage != nil {
+		s.clock.start(r.scope, func(*proc) { _ = r.storage.Run(context.Background()) }) // it ends with its run
+	}
 }
 
 func (s *sim) bootID() string { return fmt.Sprintf("boot-%d", s.boots) }
@@ -176,6 +181,7 @@ func (r *run) newDrivers() {
 			return r.emit(messages.Runtime, h)
 		},
 	})
+	r.storage = newStorage(r)
 	r.timers = timer.New(runClock{r.clock, r}, r.outcome)
 	r.calls = calls.New(calls.Options{
 		Performer: r.performer, Outcome: r.ended, Finished: r.finished,

@@ -67,6 +67,7 @@ type apiServer struct {
 	// claims are the ResourceClaims. claimsOf are the claims of each pod that was bound, by UID.
 	claims   map[podName]*claim
 	claimsOf map[string][]usedClaim
+	attacher *attacher
 }
 
 // change is one change of an object that watches show.
@@ -80,7 +81,7 @@ type change struct {
 func newAPIServer(s *sim) *apiServer {
 	return &apiServer{sim: s, noise: stream(s.seed, "API server"), pods: map[podName]*corev1.Pod{},
 		events: map[podName]*corev1.Event{}, closed: map[string]bool{}, books: newAPIBooks(),
-		claims: map[podName]*claim{}, claimsOf: map[string][]usedClaim{}}
+		claims: map[podName]*claim{}, claimsOf: map[string][]usedClaim{}, attacher: newAttacher()}
 }
 
 var (

@@ -143,6 +143,7 @@ func (s *sim) apiCreate(o Op) {
 		return
 	}
 	s.withClaims(p, o)
+	s.withVolumes(p, o)
 	created, err := s.api.create(p, "api")
 	if err != nil {
 		return // there is one of this name

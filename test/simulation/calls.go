@@ -131,10 +131,17 @@ func (d disk) work() error {
 
 // CreateMountPoint implements cri.Volumes, as do the methods below.
 func (disk) CreateMountPoint(context.Context, *corev1.Pod, subpath.MountPoint) error { return nil }
-func (disk) Path(*corev1.Pod, string) (string, error)                                { return "/", nil }
 func (disk) WriteHosts(string, []byte) (string, error)                               { return "/", nil }
 func (disk) Relabels(*corev1.Pod, string) bool                                       { return false }
 func (disk) MountSubPath(*corev1.Pod, string, int, string, string) (string, error)   { return "/", nil }
+
+// Path returns where a volume is.
+func (d disk) Path(m *corev1.Pod, name string) (string, error) {
+	if ofDriver(volumeIn(m, name)) {
+		return d.run.storage.Path(string(m.UID), name)
+	}
+	return "/", nil
+}
 
 // containerWork is a call on one container of a pod.
 type containerWork interface {

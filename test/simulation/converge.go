@@ -186,6 +186,7 @@ func (s *sim) endFaults() {
 	w.fixConditions()
 	w.fixPlugins()
 	w.fixClaimDrivers()
+	w.storage.fix()
 	w.files.fix()
 	s.endOperations()
 }

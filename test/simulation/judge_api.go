@@ -191,6 +191,7 @@ func (s *sim) judgeCluster(desired map[string]string, say func(invariant, of, fo
 		say(nodeKept, "", "it is not ready: %v", n.Status.Conditions)
 	}
 	s.judgeClaims(desired, say)
+	s.judgeStorage(desired, say)
 	s.judgeEvents(func(of, format string, args ...any) { say(eventsArrive, of, format, args...) })
 }
 

@@ -45,9 +45,9 @@ func (j *judge) bookObjects(author string, e *journaletv1.Event, rec *journaletv
 // volumesOf: a container is created with all volumes of its pod set up.
 func (j *judge) volumesOf(c *container) {
 	for i := range c.manifest.Spec.Volumes {
-		if name := c.manifest.Spec.Volumes[i].Name; j.sim.world.files.disk[c.uid][name] == "" &&
-			!j.mayLack(c, name) {
-			j.broken(volumesFirst, c.uid, "%s is created, and volume %s is not set up", c.name, name)
+		v := &c.manifest.Spec.Volumes[i]
+		if !ofDriver(v) && j.sim.world.files.disk[c.uid][v.Name] == "" && !j.mayLack(c, v.Name) {
+			j.broken(volumesFirst, c.uid, "%s is created, and volume %s is not set up", c.name, v.Name)
 		}
 	}
 }
@@ -69,8 +69,8 @@ func (j *judge) finishedVolumes(uid string, h *podHistory) {
 		h.leftBehind = false
 		return
 	}
-	if h.setUps > 0 && len(j.sim.world.files.disk[uid]) > 0 {
-		j.broken(noneMounted, uid, "it has finished, and has volumes: %v", j.sim.world.files.disk[uid])
+	if w := j.sim.world; h.setUps > 0 && (len(w.files.disk[uid]) > 0 || w.storage.has(uid)) {
+		j.broken(noneMounted, uid, "it has finished, and has volumes: %v %v", w.files.disk[uid], w.storage.mountedFor(uid))
 	}
 	h.setUps = 0
 }
@@ -158,6 +158,12 @@ func (s *sim) judgeVolumes(uid string, m *corev1.Pod, runs bool, say func(string
 	}
 	for i := range m.Spec.Volumes {
 		v := &m.Spec.Volumes[i]
+		if ofDriver(v) {
+			if !s.world.storage.isMounted(uid, v) {
+				say("its volume %s is not mounted", v.Name)
+			}
+			continue
+		}
 		if _, lost := s.world.files.lost[uid]; lost && v.Name == scratchVolume {
 			continue // it is set up before the next start of a container that mounts it
 		}

@@ -39,6 +39,9 @@ func (s *sim) loseVolume(o Op) {
 
 // Check implements cri.Volumes.
 func (d disk) Check(_ context.Context, m *corev1.Pod, name string) error {
+	if ofDriver(volumeIn(m, name)) {
+		return d.run.storage.Check(string(m.UID), name)
+	}
 	if d.run.world.files.disk[string(m.UID)][name] == "" {
 		return fmt.Errorf("%s is not there", name)
 	}

@@ -79,8 +79,8 @@ func (m mutant) find(t *testing.T, program string, number int) (seeds, seed, by 
 	within := max(m.seeds, *mutantSeeds)
 	cmd := exec.Command(program, "-test.timeout=1h", "-test.run=^"+cmp.Or(m.run, "TestNothingBreaksUnderFaults")+"$",
 		fmt.Sprintf("-sim.seeds=%d", within), "-sim.first=1", "-sim.stop", "-sim.shrink=false",
-		"-sim.clustered", "-sim.claimed", "-sim.hostile", "-sim.tenant=30m", "-sim.pressed", "-sim.exclusive", "-sim.sized",
-		"-sim.only="+m.by)
+		"-sim.clustered", "-sim.claimed", "-sim.attached", "-sim.hostile", "-sim.tenant=30m", "-sim.pressed",
+		"-sim.exclusive", "-sim.sized", "-sim.only="+m.by)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", mutantEnv, number))
 	out, err := cmd.CombinedOutput()
 	found, done := foundBy.FindSubmatch(out), seedsDone.FindSubmatch(out)

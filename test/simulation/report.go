@@ -86,6 +86,8 @@ func (p *Plan) test() string {
 			text += " TENANT=" + p.end.String()
 		}
 		return text
+	case p.config.attached:
+		return " TEST=TestVolumesOfDriversFollowTheirPods"
 	case p.config.claimed:
 		return " TEST=TestClaimsArePreparedWhileTheyAreUsed"
 	case p.config.clustered:
@@ -110,6 +112,8 @@ func (p *Plan) keep() string {
 	switch {
 	case p.config.hostile != nil:
 		whole = Hostile(p.Seed, p.end)
+	case p.config.attached:
+		whole = Attached(p.Seed)
 	case p.config.claimed:
 		whole = Claimed(p.Seed)
 	case p.config.clustered:

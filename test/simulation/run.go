@@ -117,6 +117,7 @@ func Run(p *Plan, o Options) *Result {
 	}
 	s.startPlugins()
 	s.startClaimDrivers()
+	s.startAttacher()
 	if s.config.managed != nil {
 		s.checkShared()
 	}

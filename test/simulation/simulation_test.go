@@ -38,6 +38,7 @@ var (
 	allPressed   = flag.Bool("sim.pressed", false, "all further seeds with pressure, not a part of them")
 	allExclusive = flag.Bool("sim.exclusive", false, "all further seeds with exclusive resources, not a part of them")
 	allClustered = flag.Bool("sim.clustered", false, "all further seeds with an API server, not a part of them")
+	allAttached  = flag.Bool("sim.attached", false, "all further seeds with volumes of CSI drivers, not a part of them")
 	allClaimed   = flag.Bool("sim.claimed", false, "all further seeds with claims of DRA drivers, not a part of them")
 	allExported  = flag.Bool("sim.exported", false, "all further seeds with NFS volumes, not a part of them")
 	allSized     = flag.Bool("sim.sized", false, "all further seeds with resources of pods as a whole, not a part of them")

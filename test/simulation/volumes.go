@@ -144,7 +144,7 @@ func (n *nodeFiles) holding(from string, m *corev1.Pod, v *corev1.Volume) (conte
 
 // SetUp implements cri.Volumes, as do the methods below. A volume that fails keeps what it holds.
 func (d disk) SetUp(
-	_ context.Context, m *corev1.Pod, req *journaletv1.SetUpVolumes,
+	ctx context.Context, m *corev1.Pod, req *journaletv1.SetUpVolumes,
 ) []*journaletv1.VolumeOutcome {
 	n := d.run.world.files
 	for d.run.clock.uptime < n.hungUntil {
@@ -156,6 +156,11 @@ func (d disk) SetUp(
 		all = append(all, o)
 		if err := d.work(); err != nil {
 			o.Message, o.Retryable = err.Error(), true
+			continue
+		}
+		if of := volumeIn(m, v.GetName()); ofDriver(of) {
+			o.Message = d.setUpStorage(ctx, m, of)
+			o.Retryable = o.Message != ""
 			continue
 		}
 		contents, problem, final := n.holding(d.run.things.from(string(m.UID)), m, volumeIn(m, v.GetName()))
@@ -189,16 +194,23 @@ func volumeIn(m *corev1.Pod, name string) *corev1.Volume {
 }
 
 // TearDown tears down volumes one by one. One that is busy does not stop the others.
-func (d disk) TearDown(_ context.Context, uid string) ([]*journaletv1.VolumeOutcome, error) {
+func (d disk) TearDown(ctx context.Context, uid string) ([]*journaletv1.VolumeOutcome, error) {
 	n := d.run.world.files
 	d.run.judge.volumesTornDown(uid)
 	d.unmountExport(uid)
 	delete(n.lost, uid)
 	delete(n.exports.points, uid)
-	if len(n.disk[uid]) == 0 {
-		return nil, d.work()
+	problems, err := d.tearDownStorage(ctx, uid)
+	if err != nil {
+		return nil, err
 	}
 	var all []*journaletv1.VolumeOutcome
+	for _, name := range slices.Sorted(maps.Keys(problems)) {
+		all = append(all, &journaletv1.VolumeOutcome{Name: name, Message: problems[name], Retryable: problems[name] != ""})
+	}
+	if len(n.disk[uid]) == 0 {
+		return all, d.work()
+	}
 	for _, name := range slices.Sorted(maps.Keys(n.disk[uid])) {
 		o := &journaletv1.VolumeOutcome{Name: name}
 		if all = append(all, o); d.work() != nil {
@@ -213,7 +225,7 @@ func (d disk) TearDown(_ context.Context, uid string) ([]*journaletv1.VolumeOutc
 // Clean removes a pod's directory once nothing is mounted below it.
 func (d disk) Clean(ctx context.Context, uid, _, _ string) ([]*journaletv1.VolumeOutcome, error) {
 	all, err := d.TearDown(ctx, uid)
-	if err != nil || len(d.run.world.files.disk[uid]) > 0 {
+	if err != nil || len(d.run.world.files.disk[uid]) > 0 || d.run.world.storage.has(uid) {
 		return all, err
 	}
 	delete(d.run.world.files.disk, uid)
@@ -370,63 +382,6 @@ func (s *store) TrustBundle(context.Context, objectstore.Owner, *corev1.ClusterT
 // Certificate returns none: no pod of a plan has any.
 func (s *store) Certificate(context.Context, *corev1.Pod, string, int) (*objectstore.Certificate, error) {
 	return nil, objectstore.ErrNotFound
-}
-
-// reportVolumes does what runtime/agent does at its start: it reports volumes that the journal has and the node has
-// not, and directories that neither the journal nor the runtime has.
-func (r *run) reportVolumes() {
-	n := r.world.files
-	known := map[string]bool{}
-	var left []messages.Ref
-	for _, ref := range r.cells.Refs() {
-		d, ok := r.cells.Decider(ref).(*pod.Actor)
-		if !ok {
-			continue
-		}
-		if known[ref.ID] = d.OnNode(); !known[ref.ID] {
-			continue
-		}
-		var pending []*journaletv1.Record
-		r.cells.Pending(ref, func(rec *journaletv1.Record) { pending = append(pending, rec) })
-		if len(n.disk[ref.ID]) > 0 && d.Gone(pending) {
-			left = append(left, ref)
-		}
-		lost := &journaletv1.VolumesLost{Uid: ref.ID}
-		for _, name := range d.VolumesSetUp(pending) {
-			if n.disk[ref.ID][name] == "" {
-				lost.Names = append(lost.Names, name)
-			}
-		}
-		if len(lost.GetNames()) > 0 {
-			r.outcome(ref, messages.NewEvent(lost))
-		}
-	}
-	for _, ref := range left {
-		r.outcome(ref, messages.NewEvent(&journaletv1.PodDirectoryFound{Uid: ref.ID}))
-	}
-	unknown := slices.DeleteFunc(slices.Sorted(maps.Keys(n.disk)), func(uid string) bool { return known[uid] })
-	if r.world.responds() {
-		r.reportDirectories(unknown)
-		return
-	}
-	r.clock.start(r.scope, func(p *proc) {
-		for !r.world.responds() {
-			p.sleep(sandboxesPause)
-		}
-		r.reportDirectories(unknown)
-	})
-}
-
-// sandboxesPause is the agent's pause between two attempts to list the sandboxes.
-const sandboxesPause = 10 * time.Second
-
-// reportDirectories reports the directories of pods that the runtime does not have either.
-func (r *run) reportDirectories(uids []string) {
-	for _, uid := range uids {
-		if r.world.objectsOf(uid).empty() {
-			r.outcome(messages.Pod(uid), messages.NewEvent(&journaletv1.PodDirectoryFound{Uid: uid}))
-		}
-	}
 }
 
 // responds reports whether a request to the runtime is answered now.

@@ -68,6 +68,7 @@ type world struct {
 	plugins    []*devicePlugin
 	// claimDrivers are the DRA drivers.
 	claimDrivers []*claimDriver
+	storage      *storageNode
 	// volumes are what volumes take once they are set up, by UID.
 	volumes map[string]use
 	// emit sends an event about a pod.
@@ -147,7 +148,7 @@ func newWorld(c *virtualTime, seed uint64, j *judge) *world {
 		others:    map[string]*otherImage{},
 		ends:      map[string]*container{},
 		up:        true, networkReady: true, registryUp: true, emit: func(string) {},
-		conditions: map[string]*conditions{}, files: newNodeFiles(seed), volumes: map[string]use{},
+		conditions: map[string]*conditions{}, files: newNodeFiles(seed), storage: newStorageNode(), volumes: map[string]use{},
 		besides: besides{unmeasured: map[limits.Signal]time.Duration{}},
 	}
 }
@@ -261,6 +262,7 @@ func (w *world) createContainer(k *runtimeapi.ContainerConfig, sandbox, logDir s
 	w.judge.placed(c, m, spec, k.GetLinux().GetResources(), false)
 	w.judge.devicesGiven(c, k)
 	w.judge.claimsGiven(c, k, gone)
+	w.judge.storageMounted(c)
 	w.judge.idsOfContainer(c.uid, x, k)
 	w.judge.containerCreated(c, gone)
 	o.containers = append(o.containers, c)
@@ -412,6 +414,7 @@ func (w *world) vanish(c *container) {
 // reboot ends everything that runs. Its objects stay listed.
 func (w *world) reboot() {
 	w.files.reboot()
+	w.storage.reboot()
 	for _, o := range w.objects {
 		for _, x := range o.sandboxes {
 			w.killSandbox(x)
