@@ -60,6 +60,9 @@ var claimsOfPlan = map[string]string{
 	"data0": blockDriver, "data1": blockDriver, "data2": blockDriver, "data3": blockDriver, "shared": filesDriver,
 }
 
+// The driver that publishes again and again gets a token of the pod each time, under this key of the attributes.
+const tokenAudience, tokensKey = "storage", "csi.storage.k8s.io/serviceAccount.tokens"
+
 // handleOf returns the handle of the volume of a claim.
 func handleOf(claim string) string { return "handle-" + claim }
 
@@ -260,6 +263,12 @@ func (c volumeCaller) NodePublishVolume(_ context.Context, q *csi.NodePublishVol
 	if m := n.mounts[q.GetStagingTargetPath()]; c.driver.stages() && (m == nil || m.handle != q.GetVolumeId()) {
 		c.run.judge.broken(storageFirst, "", "%s is published, and what is staged at %s is %v", q.GetVolumeId(),
 			q.GetStagingTargetPath(), m)
+	}
+	if !c.driver.stages() {
+		c.run.judge.tokenGiven(uidIn(q.GetTargetPath()), q.GetVolumeContext()[tokensKey])
+	}
+	if c.run.world.mishap() {
+		return nil, status.Errorf(codes.Internal, "cannot mount with %v", q.GetVolumeContext())
 	}
 	if err := n.MkdirAll(q.GetTargetPath()); err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -27,10 +28,12 @@ type attacher struct {
 	// sees a new pod late, but reads the Node.
 	wanted    map[string]bool
 	slowUntil time.Duration
+	// tokens are those that pods have got.
+	tokens map[string]podToken
 }
 
 func newAttacher() *attacher {
-	return &attacher{devices: map[string]bool{}, attaching: map[string]bool{}}
+	return &attacher{devices: map[string]bool{}, attaching: map[string]bool{}, tokens: map[string]podToken{}}
 }
 
 // attacherPause is the time between two comparisons.
@@ -149,12 +152,14 @@ func (o volumeObjects) Volume(_ context.Context, name string) (out *corev1.Persi
 func (o volumeObjects) Driver(_ context.Context, name string) (out *storagev1.CSIDriver, err error) {
 	return out, o.run.cluster.request("get", func(*apiServer) error {
 		files := name == filesDriver
-		attached := !files
+		attached, seconds := !files, int64(tokenLasts.Seconds())
 		out = &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{AttachRequired: &attached, RequiresRepublish: &files,
 			VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{
 				storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral,
 			}}}
-		out.Name = name
+		if out.Name = name; files {
+			out.Spec.TokenRequests = []storagev1.TokenRequest{{Audience: tokenAudience, ExpirationSeconds: &seconds}}
+		}
 		return nil
 	})
 }
@@ -182,8 +187,25 @@ func (o volumeObjects) PatchClaim(_ context.Context, _, name string, _ []byte) (
 	return nil, noSuch("persistentvolumeclaims", name)
 }
 
-// Token returns none: no driver of a plan requests any.
-func (o volumeObjects) Token(_ context.Context, p *corev1.Pod, _ storagev1.TokenRequest,
+// tokenLasts is how long a token of a pod is valid.
+const tokenLasts = 10 * time.Minute
+
+// podToken is a token of a pod's service account.
+type podToken struct {
+	uid      string
+	issuedAt time.Duration // in uptime
+}
+
+// Token issues a token that is bound to a pod.
+func (o volumeObjects) Token(_ context.Context, p *corev1.Pod, r storagev1.TokenRequest,
 ) (out authenticationv1.TokenRequestStatus, err error) {
-	return out, noSuch("serviceaccounts", p.Spec.ServiceAccountName)
+	return out, o.run.cluster.request("create", func(a *apiServer) error {
+		if a.byUID(string(p.UID)) == nil {
+			return apierrors.NewNotFound(podsResource, p.Name)
+		}
+		out.Token = fmt.Sprintf("%s-token-%d", secret, len(a.attacher.tokens))
+		out.ExpirationTimestamp = metav1.NewTime(a.now().Add(time.Duration(*r.ExpirationSeconds) * time.Second))
+		a.attacher.tokens[out.Token] = podToken{string(p.UID), a.sim.clock.uptime}
+		return nil
+	})
 }

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ const (
 	storageFirst     = "a volume is published after it was staged, and a container is created after both"
 	storageKept      = "a volume is unpublished after the last container of its pod, and unstaged after its last pod"
 	storageLeft      = "in the end no volume of a driver is mounted, or in use, that no pod has"
+	storageTokens    = "a driver gets a valid token of the pod that a volume is published for"
 	storageRefreshed = "a volume is published again and again if its driver requires that"
 )
 
@@ -62,6 +64,18 @@ func (j *judge) storageUnpublished(path string) {
 				j.broken(storageKept, c.uid, "%s is unpublished, and %s runs", path, c.id)
 			}
 		}
+	}
+}
+
+// tokenGiven: a driver that publishes a volume for a pod gets a token of that pod, which has not expired.
+func (j *judge) tokenGiven(uid, text string) {
+	var given map[string]struct{ Token string }
+	if err := json.Unmarshal([]byte(text), &given); err != nil {
+		j.broken(storageTokens, uid, "the driver gets no tokens: %v", err)
+	}
+	t, issued := j.sim.api.attacher.tokens[given[tokenAudience].Token]
+	if age := j.sim.clock.uptime - t.issuedAt; !issued || t.uid != uid || age >= tokenLasts {
+		j.broken(storageTokens, uid, "the driver gets a token of %q that was issued %s ago", t.uid, age)
 	}
 }
 
