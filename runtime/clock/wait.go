@@ -107,7 +107,7 @@ type Group interface {
 	Wait()
 }
 
-// NewGroup returns a group of which at most limit functions run at once; 0: any number.
+// NewGroup returns a group that runs at most limit functions at once. With a limit of 0 it runs any number.
 func NewGroup(c Clock, limit int) Group {
 	if w, ok := c.(Waiting); ok {
 		return w.NewGroup(limit)

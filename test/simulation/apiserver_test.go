@@ -22,7 +22,7 @@ func TestNothingBreaksInACluster(t *testing.T) {
 			seeds = append(seeds, seed+1)
 		}
 	default:
-		seeds = append(keptSeeds(t, "clustered.txt"), seeds[:(len(seeds)+clusterShare-1)/clusterShare]...)
+		seeds = append(keptSeeds(t, "clustered.txt"), partOf(seeds, clusterShare)...)
 	}
 	nothingBreaks(t, seeds, clusteredPlan, nil)
 }

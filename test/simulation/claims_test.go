@@ -10,7 +10,7 @@ func TestClaimsArePreparedWhileTheyAreUsed(t *testing.T) {
 	seeds := furtherSeeds()
 	if *oneSeed < 0 {
 		if !*allClaimed {
-			seeds = seeds[:(len(seeds)+claimedShare-1)/claimedShare]
+			seeds = partOf(seeds, claimedShare)
 		}
 		seeds = append(keptSeeds(t, "claimed.txt"), seeds...)
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/persistentvolume"
 )
 
@@ -66,8 +67,12 @@ const tokenAudience, tokensKey = "storage", "csi.storage.k8s.io/serviceAccount.t
 // handleOf returns the handle of the volume of a claim.
 func handleOf(claim string) string { return "handle-" + claim }
 
-// Names of a pod's volumes of drivers: of the inline one, and what those of claims begin with.
-const inlineVolume, claimPrefix = "inline", "claimed-"
+const (
+	// inlineVolume is the name of a pod's inline volume.
+	inlineVolume = "inline"
+	// claimPrefix begins the name of a pod's volume that has a claim; the name of the claim follows.
+	claimPrefix = "claimed-"
+)
 
 // ofDriver reports whether a volume is one of a CSI driver.
 func ofDriver(v *corev1.Volume) bool { return v.CSI != nil || v.PersistentVolumeClaim != nil }
@@ -119,7 +124,7 @@ func newStorage(r *run) *persistentvolume.Volumes {
 	return v
 }
 
-// byUID returns the pod of a UID; nil if there is none.
+// byUID returns the pod that has a UID; nil: no pod has the UID.
 func (a *apiServer) byUID(uid string) *corev1.Pod {
 	for _, p := range a.pods {
 		if string(p.UID) == uid {
@@ -141,29 +146,22 @@ func (n attachedNode) SetVolumesInUse(names []string) {
 	n.keeper.wake()
 }
 
-// setUpStorage sets up a volume of a CSI driver.
-func (d disk) setUpStorage(ctx context.Context, m *corev1.Pod, v *corev1.Volume) (problem string) {
-	if err := d.run.storage.SetUp(ctx, m, v); err != nil {
-		return err.Error()
-	}
-	return ""
-}
-
-// tearDownStorage tears down a pod's volumes of CSI drivers, and returns what became of each.
-func (d disk) tearDownStorage(ctx context.Context, uid string) (problems map[string]string, err error) {
+// tearDownStorage tears down a pod's volumes of CSI drivers, and returns the outcome of each volume.
+func (d disk) tearDownStorage(ctx context.Context, uid string) (all []*journaletv1.VolumeOutcome, err error) {
 	if d.run.storage == nil {
 		return nil, nil
 	}
-	all, err := d.run.storage.TearDown(ctx, uid)
-	problems = map[string]string{}
-	for _, o := range all {
-		for _, name := range o.Volumes {
-			if problems[name] = ""; o.Err != nil {
-				problems[name] = o.Err.Error()
+	found, err := d.run.storage.TearDown(ctx, uid)
+	for _, of := range found {
+		for _, name := range of.Volumes {
+			o := &journaletv1.VolumeOutcome{Name: name}
+			if of.Err != nil {
+				o.Message, o.Retryable = of.Err.Error(), true
 			}
+			all = append(all, o)
 		}
 	}
-	return problems, err
+	return all, err
 }
 
 // volumeCallers are the drivers that have registered. It implements persistentvolume.Callers.

@@ -19,16 +19,16 @@ import (
 	"github.com/journalet/journalet/runtime/persistentvolume"
 )
 
-// attacher is the control plane's part in volumes: it attaches those that pods of the node need, and detaches what the
-// Node does not have in use, as the controller of attachments does.
+// attacher is the control plane's part in volumes: it attaches the volumes that pods of the node need, and detaches the
+// volumes that the Node does not have in use, as the controller of attachments does.
 type attacher struct {
-	// devices are the handles of the volumes that are attached, attaching those that will be.
+	// devices are the handles of the volumes that are attached, attaching the handles of the volumes that will be.
 	devices, attaching map[string]bool
-	// wanted are those that pods needed at the last comparison: what is detached follows from that, since a controller
-	// sees a new pod late, but reads the Node.
+	// wanted are the handles of the volumes that pods needed at the last comparison. The next one detaches by these: a
+	// controller sees a new pod late, but reads the Node.
 	wanted    map[string]bool
 	slowUntil time.Duration
-	// tokens are those that pods have got.
+	// tokens are the tokens that pods have got.
 	tokens map[string]podToken
 }
 

@@ -10,7 +10,7 @@ func TestVolumesOfDriversFollowTheirPods(t *testing.T) {
 	seeds := furtherSeeds()
 	if *oneSeed < 0 {
 		if !*allAttached {
-			seeds = seeds[:(len(seeds)+attachedShare-1)/attachedShare]
+			seeds = partOf(seeds, attachedShare)
 		}
 		seeds = append(keptSeeds(t, "attached.txt"), seeds...)
 	}

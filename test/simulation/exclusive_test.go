@@ -10,7 +10,7 @@ const exclusiveShare = 10
 func TestNothingIsGivenTwice(t *testing.T) {
 	seeds := furtherSeeds()
 	if *oneSeed < 0 && !*allExclusive {
-		seeds = append(keptSeeds(t, "exclusive.txt"), seeds[:(len(seeds)+exclusiveShare-1)/exclusiveShare]...)
+		seeds = append(keptSeeds(t, "exclusive.txt"), partOf(seeds, exclusiveShare)...)
 	}
 	nothingBreaks(t, seeds, func(t *testing.T, seed uint64) *Plan {
 		t.Helper()
@@ -22,7 +22,7 @@ func TestNothingIsGivenTwice(t *testing.T) {
 func TestNothingIsGivenTwiceInAKubeletsPlace(t *testing.T) {
 	seeds := furtherSeeds()
 	if *oneSeed < 0 && !*allExclusive {
-		seeds = append(keptSeeds(t, "left.txt"), seeds[:(len(seeds)+exclusiveShare-1)/exclusiveShare]...)
+		seeds = append(keptSeeds(t, "left.txt"), partOf(seeds, exclusiveShare)...)
 	}
 	nothingBreaks(t, seeds, func(t *testing.T, seed uint64) *Plan {
 		t.Helper()

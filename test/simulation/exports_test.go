@@ -11,7 +11,7 @@ const exportsShare = 10
 func TestNothingBreaksWithServersThatAreAway(t *testing.T) {
 	seeds := furtherSeeds()
 	if *oneSeed < 0 && !*allExported {
-		seeds = seeds[:(len(seeds)+exportsShare-1)/exportsShare]
+		seeds = partOf(seeds, exportsShare)
 	}
 	nothingBreaks(t, seeds, func(t *testing.T, seed uint64) *Plan {
 		t.Helper()

@@ -150,12 +150,8 @@ func (j *judge) unheardEnd(uid, intent string) bool {
 
 // terminalAtAPI reports whether the API server has a terminal phase of a pod.
 func (j *judge) terminalAtAPI(uid string) bool {
-	for _, p := range j.sim.api.pods {
-		if string(p.UID) == uid {
-			return hasEnded(p)
-		}
-	}
-	return false
+	p := j.sim.api.byUID(uid)
+	return p != nil && hasEnded(p)
 }
 
 // judgeCluster reports how the API server's objects differ from the world.
@@ -412,10 +408,6 @@ func (a *apiServer) has(uid string) bool {
 	if a == nil {
 		return false
 	}
-	for _, p := range a.pods {
-		if string(p.UID) == uid && isBound(p) {
-			return true
-		}
-	}
-	return false
+	p := a.byUID(uid)
+	return p != nil && isBound(p)
 }

@@ -30,7 +30,7 @@ func (j *judge) storageMounted(c *container) {
 		if !ofDriver(v) {
 			continue
 		}
-		if path := j.hostPathOf(c, m.MountPath); !j.sim.world.storage.published(path, c.uid, v) {
+		if path := hostPathOf(c, m.MountPath); !j.sim.world.storage.published(path, c.uid, v) {
 			j.broken(storageFirst, c.uid, "%s is created, and for volume %s %v is mounted at %q", c.id, v.Name,
 				j.sim.world.storage.mounts[path], path)
 		}
@@ -38,7 +38,7 @@ func (j *judge) storageMounted(c *container) {
 }
 
 // hostPathOf returns what a container has mounted at a path; empty for nothing.
-func (j *judge) hostPathOf(c *container, path string) string {
+func hostPathOf(c *container, path string) string {
 	for _, m := range c.config.GetMounts() {
 		if m.GetContainerPath() == path {
 			return m.GetHostPath()

@@ -10,7 +10,7 @@ const unsteadyShare = 10
 func TestNothingBreaksWhereVolumesGo(t *testing.T) {
 	seeds := furtherSeeds()
 	if *oneSeed < 0 {
-		seeds = seeds[:(len(seeds)+unsteadyShare-1)/unsteadyShare]
+		seeds = partOf(seeds, unsteadyShare)
 	}
 	nothingBreaks(t, seeds, func(t *testing.T, seed uint64) *Plan {
 		t.Helper()

@@ -19,7 +19,7 @@ const pressedShare = 10
 func TestNothingBreaksUnderPressure(t *testing.T) {
 	seeds := furtherSeeds()
 	if *oneSeed < 0 && !*allPressed {
-		seeds = append(keptSeeds(t, "pressed.txt"), seeds[:(len(seeds)+pressedShare-1)/pressedShare]...)
+		seeds = append(keptSeeds(t, "pressed.txt"), partOf(seeds, pressedShare)...)
 	}
 	nothingBreaks(t, seeds, func(t *testing.T, seed uint64) *Plan {
 		t.Helper()

@@ -107,6 +107,9 @@ func furtherSeeds() (seeds []uint64) {
 	return seeds
 }
 
+// partOf returns the first of some seeds: one of them for each share, and of a rest.
+func partOf(seeds []uint64, share int) []uint64 { return seeds[:(len(seeds)+share-1)/share] }
+
 func planOf(t *testing.T, seed uint64) *Plan {
 	t.Helper()
 	return keepOnly(t, planWith(seed, *pods))

@@ -9,7 +9,7 @@ const sizedShare = 10
 func TestNothingBreaksWhenPodsAreResizedAsAWhole(t *testing.T) {
 	seeds := furtherSeeds()
 	if *oneSeed < 0 && !*allSized {
-		seeds = seeds[:(len(seeds)+sizedShare-1)/sizedShare]
+		seeds = partOf(seeds, sizedShare)
 	}
 	nothingBreaks(t, seeds, func(t *testing.T, seed uint64) *Plan {
 		t.Helper()

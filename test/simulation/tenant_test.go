@@ -19,7 +19,7 @@ var (
 func TestOthersNoticeNoHostileTenant(t *testing.T) {
 	seeds := furtherSeeds()
 	if *oneSeed < 0 && !*allHostile {
-		seeds = append(keptSeeds(t, "hostile.txt"), seeds[:(len(seeds)+tenantShare-1)/tenantShare]...)
+		seeds = append(keptSeeds(t, "hostile.txt"), partOf(seeds, tenantShare)...)
 	}
 	nothingBreaks(t, seeds, func(t *testing.T, seed uint64) *Plan {
 		t.Helper()

@@ -159,8 +159,9 @@ func (d disk) SetUp(
 			continue
 		}
 		if of := volumeIn(m, v.GetName()); ofDriver(of) {
-			o.Message = d.setUpStorage(ctx, m, of)
-			o.Retryable = o.Message != ""
+			if err := d.run.storage.SetUp(ctx, m, of); err != nil {
+				o.Message, o.Retryable = err.Error(), true
+			}
 			continue
 		}
 		contents, problem, final := n.holding(d.run.things.from(string(m.UID)), m, volumeIn(m, v.GetName()))
@@ -200,13 +201,9 @@ func (d disk) TearDown(ctx context.Context, uid string) ([]*journaletv1.VolumeOu
 	d.unmountExport(uid)
 	delete(n.lost, uid)
 	delete(n.exports.points, uid)
-	problems, err := d.tearDownStorage(ctx, uid)
+	all, err := d.tearDownStorage(ctx, uid)
 	if err != nil {
 		return nil, err
-	}
-	var all []*journaletv1.VolumeOutcome
-	for _, name := range slices.Sorted(maps.Keys(problems)) {
-		all = append(all, &journaletv1.VolumeOutcome{Name: name, Message: problems[name], Retryable: problems[name] != ""})
 	}
 	if len(n.disk[uid]) == 0 {
 		return all, d.work()
