@@ -279,9 +279,10 @@ func (f *finding) chain(ctx context.Context, r *reader, seq uint64, hash []byte)
 func openJournalStream(ctx context.Context, r *reader, node string, h *journaletv1.Head) (jetstream.StreamState,
 	error) {
 	s, err := r.js.Stream(ctx, journalStream)
-	if errors.Is(err, jetstream.ErrStreamNotFound) && h != nil {
+	if errors.Is(err, jetstream.ErrStreamNotFound) && h != nil && anyFile(r.blocksDir) {
 		// If only the description was lost, its blocks are still there. A stream created over them recovers them, but
-		// with a first number it would remove them.
+		// with a first number it would remove them. Without blocks none is created: nats-server removes the directories of
+		// a deleted stream in the background, by which the creation of the next one fails now and then.
 		if s, err = r.js.CreateStream(ctx, journalConfig(node, 0)); err != nil {
 			return jetstream.StreamState{}, fmt.Errorf("bus: create the journal again: %w", err)
 		}
@@ -310,4 +311,12 @@ func openJournalStream(ctx context.Context, r *reader, node string, h *journalet
 		return jetstream.StreamState{}, fmt.Errorf("bus: create the journal: %w", err)
 	}
 	return s.CachedInfo().State, nil
+}
+
+// anyFile reports whether a directory has anything in it.
+func anyFile(dir string) bool {
+	for _, err := range bounded.Entries(dir) {
+		return err == nil
+	}
+	return false
 }

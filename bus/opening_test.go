@@ -2,6 +2,7 @@ package bus
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -166,6 +169,34 @@ func TestOpenReportsMissingRecordsAndContinues(t *testing.T) {
 				t.Fatalf("the next start: %+v", again)
 			}
 		})
+	}
+}
+
+// deletions counts the streams that are deleted.
+type deletions struct {
+	jetstream.JetStream
+	n int
+}
+
+func (d *deletions) DeleteStream(ctx context.Context, name string) error {
+	d.n++
+	return d.JetStream.DeleteStream(ctx, name)
+}
+
+// The server removes the directories of a deleted stream in the background: a stream that is created then may fail.
+func TestJournalOfWhichNothingIsLeftIsCreatedOnce(t *testing.T) {
+	ctx, dir := testContext(t), busDir(t)
+	b := openBus(t, dir)
+	js, err := jetstream.New(b.conns[1])
+	must.OK(t, err)
+	must.OK(t, js.DeleteStream(ctx, journalStream))
+	blocks := streamDir(dir, journalStream)
+	waitUntil(t, "the server has removed the journal", func() bool { return !anyFile(filepath.Dir(blocks)) })
+	deleted := &deletions{JetStream: js}
+	s, err := openJournalStream(ctx, &reader{js: deleted, blocksDir: blocks}, testNode, &journaletv1.Head{Seq: 7})
+	must.OK(t, err)
+	if s.FirstSeq != 8 || deleted.n > 0 {
+		t.Errorf("the journal begins at %d, want 8, after %d deletions", s.FirstSeq, deleted.n)
 	}
 }
 
