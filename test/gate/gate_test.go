@@ -7,8 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/journalet/journalet/test/must"
@@ -136,7 +138,7 @@ func TestTierSaysWhatItLeftUnchecked(t *testing.T) {
 
 func TestTierIsSkippedOnlyWhileItsInputsAreTheSame(t *testing.T) {
 	g := checkout(t, "")
-	tier := Tier{Name: "oracle", Exit: 15, Skips: true, Apart: []string{"docs"}, Steps: []Step{{
+	tier := Tier{Name: "oracle", Exit: 15, Skips: true, Apart: []string{"man"}, Steps: []Step{{
 		Command: []string{"sh", "-c", "echo x >>.lab/runs"},
 	}}}
 	runs := func() int {
@@ -155,7 +157,7 @@ func TestTierIsSkippedOnlyWhileItsInputsAreTheSame(t *testing.T) {
 	for _, step := range []struct {
 		change string
 		want   int
-	}{{"", 1}, {"", 1}, {"docs/PAGE.md", 1}, {"a/unknown", 2}, {"", 2}} {
+	}{{"", 1}, {"", 1}, {"man/PAGE.md", 1}, {nightlyPage, 1}, {"a/unknown", 2}, {"", 2}} {
 		if step.change != "" {
 			write(step.change)
 		}
@@ -224,6 +226,50 @@ func TestNightThatWasInterruptedContinues(t *testing.T) {
 		if n := strings.Count(string(b), "x"); n != 1 {
 			t.Errorf("the tier %s ran %d times, want once", name, n)
 		}
+	}
+}
+
+// Each tier of the two lanes ends only if the other one runs at the same time: they meet in a pipe.
+func TestWhatHoldsATimeRunsAfterTwoTiersAtOnce(t *testing.T) {
+	g := checkout(t, "")
+	must.OK(t, os.Mkdir(filepath.Join(g.root, "docs"), 0o750))
+	must.OK(t, os.Mkdir(filepath.Join(g.root, ".lab"), 0o750))
+	must.OK(t, syscall.Mkfifo(filepath.Join(g.root, ".lab", "pipe"), 0o600))
+	tier := func(name string, in lane, script string) Tier {
+		command := []string{"timeout", "60", "sh", "-ec", script}
+		return Tier{Name: name, Exit: 11, Lane: in, Steps: []Step{{Dir: ".lab", Command: command}}}
+	}
+	code := g.nightly(t.Context(), []Tier{
+		tier("timeline", alone, "test -e waited; test -e computed; echo x >last"),
+		tier("attack", waiting, "test -e begun; echo x >pipe; echo x >waited"),
+		tier("race", computing, "test -e begun; read line <pipe; echo x >computed"),
+		tier("provide", first, "echo x >begun"),
+	})
+	if code != 0 {
+		t.Errorf("exit code %d\n%s", code, g.output())
+	}
+	page, err := os.ReadFile(filepath.Join(g.root, nightlyPage))
+	must.OK(t, err)
+	listed := regexp.MustCompile(`(?s)\| provide \| green.*\| race \| green.*\| attack \| green.*\| timeline \| green`)
+	if !listed.Match(page) {
+		t.Errorf("the page lists its tiers in another order than the gate:\n%s", page)
+	}
+}
+
+func TestAtHalfOfTheSpeedNoResultIsTakenFromTheCache(t *testing.T) {
+	p, err := findPackages("../..")
+	must.OK(t, err)
+	var names []string
+	for _, tier := range timed(p) {
+		names = append(names, tier.Name)
+		for _, s := range tier.Steps {
+			if !slices.Contains(s.Flags, "-count=1") {
+				t.Errorf("%s: go test of %v may take its result from the cache", tier.Name, s.Packages)
+			}
+		}
+	}
+	if want := []string{"unit", "race", "integration", "attack"}; !slices.Equal(names, want) {
+		t.Errorf("%v, want %v", names, want)
 	}
 }
 

@@ -11,10 +11,11 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // inputs returns a digest of all that a tier's result depends on: every file of the checkout that git does not ignore,
-// but for those that the tier lists as apart, and Go's version.
+// but for the files that the tier lists as apart and the page that a nightly run writes, and Go's version.
 func inputs(root string, t Tier) (string, error) {
 	list, err := git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	if err != nil {
@@ -25,7 +26,7 @@ func inputs(root string, t Tier) (string, error) {
 	digest := sha256.New()
 	fmt.Fprintln(digest, runtime.Version(), t.Name)
 	for _, file := range slices.Compact(files) {
-		if slices.ContainsFunc(t.Apart, func(apart string) bool { return within(file, apart) }) {
+		if file == nightlyPage || slices.ContainsFunc(t.Apart, func(apart string) bool { return within(file, apart) }) {
 			continue
 		}
 		if err := addFile(digest, root, file); err != nil {
@@ -56,6 +57,7 @@ func addFile(digest io.Writer, root, file string) error {
 // A memory is what was green on this machine: the digest of its inputs of each tier. It lives in the user's cache, so
 // that another clone knows it too.
 type memory struct {
+	mu    sync.Mutex
 	path  string
 	Green map[string]string
 }
@@ -73,8 +75,17 @@ func remember() *memory {
 	return m
 }
 
+// isGreen reports whether a tier was green with these inputs.
+func (m *memory) isGreen(tier, digest string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.Green[tier] == digest
+}
+
 // green keeps that a tier was green with these inputs.
 func (m *memory) green(tier, digest string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.Green[tier] = digest
 	if m.path == "" {
 		return

@@ -16,7 +16,7 @@ const usageText = `usage: go run ./test/gate COMMAND [TIER...]
   test      the tiers that every change has to pass
   nightly   everything there is, with fresh seeds and with times; it continues where it was interrupted
             and writes docs/NIGHTLY.md (ALL=1: also the tiers whose inputs did not change)
-  half      the tiers of "test" with half of one CPU for each CPU of the machine
+  half      the tiers of "test" that a slow machine could fail, with half of one CPU for each CPU of the machine
   list      the tiers, with their exit codes
 
 TIER names the only tiers to run. Exit codes: 0, the tier's own, 75 where a download or a lab failed.
@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string) int {
 		fmt.Fprintln(os.Stderr, "gate:", err)
 		return exitEnvironment
 	}
-	tiers := map[string]func(*packages) []Tier{"test": landing, "half": landing, "nightly": nightly}
+	tiers := map[string]func(*packages) []Tier{"test": landing, "half": timed, "nightly": nightly}
 	of, ok := tiers[args[0]]
 	switch {
 	case args[0] == "list":
@@ -135,7 +135,7 @@ func (g *gate) test(ctx context.Context, tiers []Tier) int {
 // unlessSame carries out a tier, unless it may be skipped and was green with the same inputs.
 func (g *gate) unlessSame(ctx context.Context, t Tier, known *memory) Result {
 	digest, err := inputs(g.root, t)
-	if t.Skips && err == nil && os.Getenv("ALL") == "" && known.Green[t.Name] == digest {
+	if t.Skips && err == nil && os.Getenv("ALL") == "" && known.isGreen(t.Name, digest) {
 		fmt.Fprintf(g.out, "\n=== %s: its inputs are those of its last green run (ALL=1 runs it)\n", t.Name)
 		return Result{Tier: t.Name, Skipped: "inputs as in its last green run"}
 	}
