@@ -91,7 +91,7 @@ func (s *Stats) findMachine() hardware {
 	return m
 }
 
-// deviceOf returns the device with the file system of a path, the path itself of one that has none.
+// deviceOf returns the device with the file system of a path. If that file system has no device, it returns the path.
 func (s *Stats) deviceOf(path string) string {
 	var st unix.Stat_t
 	if path == "" || unix.Stat(path, &st) != nil {
@@ -103,7 +103,7 @@ func (s *Stats) deviceOf(path string) string {
 	return path
 }
 
-// device returns the path of a device, its numbers if it has none.
+// device returns the path of a device, or its numbers if it has no path.
 func (s *Stats) device(major, minor uint64) string {
 	name, _ := s.deviceName(major, minor)
 	return name

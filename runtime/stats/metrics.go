@@ -20,7 +20,7 @@ const metricsTimeout = 10 * time.Second
 type family[T any] struct {
 	name, help string
 	counter    bool
-	// label is one more label, "" for none, and others are those behind it.
+	// label is one more label, "" for none, and others are the labels behind it.
 	label  string
 	others []string
 	// each calls emit with every value and its label values.

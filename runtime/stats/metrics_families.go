@@ -21,8 +21,8 @@ func cadvisorFamilies() []family[measured] {
 }
 
 func timeFamilies() []family[measured] {
-	at := func(of func(measured) time.Time) func(measured, func(float64, ...string)) {
-		return one(func(m measured) (float64, bool) { return float64(of(m).Unix()), !of(m).IsZero() })
+	at := func(timeOf func(measured) time.Time) func(measured, func(float64, ...string)) {
+		return one(func(m measured) (float64, bool) { return float64(timeOf(m).Unix()), !timeOf(m).IsZero() })
 	}
 	return []family[measured]{
 		{name: "container_last_seen", help: "When the container was seen, in seconds since 1970: at this scrape.",
@@ -148,7 +148,7 @@ func memoryFamilies() []family[measured] {
 
 // reclaimFamilies are metrics of pages that are written back or reclaimed. They are missing where the kernel has none.
 func reclaimFamilies() []family[measured] {
-	of := func(name, help string, counter bool, value func(*usage.Memory) usage.Known) family[measured] {
+	pages := func(name, help string, counter bool, value func(*usage.Memory) usage.Known) family[measured] {
 		return family[measured]{name: name, help: help, counter: counter, each: one(func(m measured) (float64, bool) {
 			if m.used == nil || m.used.Memory == nil {
 				return 0, false
@@ -158,17 +158,17 @@ func reclaimFamilies() []family[measured] {
 		})}
 	}
 	return []family[measured]{
-		of("container_memory_file_dirty_bytes", "File pages to be written back, in bytes.", false,
+		pages("container_memory_file_dirty_bytes", "File pages to be written back, in bytes.", false,
 			func(m *usage.Memory) usage.Known { return m.Dirty }),
-		of("container_memory_file_writeback_bytes", "File pages that are being written back, in bytes.", false,
+		pages("container_memory_file_writeback_bytes", "File pages that are being written back, in bytes.", false,
 			func(m *usage.Memory) usage.Known { return m.Writeback }),
-		of("container_memory_pgscan_total", "Pages that the kernel inspected to reclaim them; cgroup v2 only.", true,
+		pages("container_memory_pgscan_total", "Pages that the kernel inspected to reclaim them; cgroup v2 only.", true,
 			func(m *usage.Memory) usage.Known { return m.Scanned }),
-		of("container_memory_pgsteal_total", "Pages that were reclaimed; cgroup v2 only.", true,
+		pages("container_memory_pgsteal_total", "Pages that were reclaimed; cgroup v2 only.", true,
 			func(m *usage.Memory) usage.Known { return m.Stolen }),
-		of("container_memory_workingset_refault_file_total", "File pages that were needed soon after they were reclaimed.",
+		pages("container_memory_workingset_refault_file_total", "File pages that were needed soon after they were reclaimed.",
 			true, func(m *usage.Memory) usage.Known { return m.RefaultedFile }),
-		of("container_memory_workingset_refault_anon_total",
+		pages("container_memory_workingset_refault_anon_total",
 			"Anonymous pages that were needed soon after they were reclaimed.",
 			true, func(m *usage.Memory) usage.Known { return m.RefaultedAnon }),
 	}
@@ -220,7 +220,7 @@ func fileFamilies() []family[measured] {
 				}
 			}}
 	}
-	of := func(value func(m measured) uint64) func(m measured) *uint64 {
+	total := func(value func(m measured) uint64) func(m measured) *uint64 {
 		return func(m measured) *uint64 {
 			if m.layerFS.fs == nil {
 				return nil
@@ -244,11 +244,11 @@ func fileFamilies() []family[measured] {
 		layer("usage_bytes", "Bytes of the writable layer; of the node, of its file system.",
 			func(m measured) *uint64 { return m.layer.bytes }),
 		layer("limit_bytes", "Bytes of the file system with the layer.",
-			of(func(m measured) uint64 { return m.layerFS.fs.Capacity })),
+			total(func(m measured) uint64 { return m.layerFS.fs.Capacity })),
 		layer("inodes_total", "Inodes of the file system with the layer.",
-			of(func(m measured) uint64 { return m.layerFS.fs.Inodes })),
+			total(func(m measured) uint64 { return m.layerFS.fs.Inodes })),
 		layer("inodes_free", "Free inodes of the file system with the layer.",
-			of(func(m measured) uint64 { return m.layerFS.fs.InodesFree })),
+			total(func(m measured) uint64 { return m.layerFS.fs.InodesFree })),
 		{name: "container_blkio_device_usage_total", counter: true, label: "device",
 			others: []string{"major", "minor", "operation"},
 			help:   "Bytes by block device and operation, Read or Write.",
@@ -272,9 +272,9 @@ func fileFamilies() []family[measured] {
 	}
 }
 
-// costFamilies are metrics of devices for which the kernel has io.cost on.
+// costFamilies are metrics of the devices with io.cost enabled.
 func costFamilies() []family[measured] {
-	of := func(name, help string, value func(*usage.Device) usage.Known) family[measured] {
+	cost := func(name, help string, value func(*usage.Device) usage.Known) family[measured] {
 		return family[measured]{name: name, help: help, counter: true, label: "device",
 			each: func(m measured, emit func(float64, ...string)) {
 				if m.used == nil {
@@ -289,13 +289,13 @@ func costFamilies() []family[measured] {
 			}}
 	}
 	return []family[measured]{
-		of("container_fs_io_cost_usage_seconds_total", "Time of the device that was used, as io.cost estimates it.",
+		cost("container_fs_io_cost_usage_seconds_total", "Time of the device that was used, as io.cost estimates it.",
 			func(d *usage.Device) usage.Known { return d.Cost.Usage }),
-		of("container_fs_io_cost_wait_seconds_total", "Time for which io.cost held back what was to be read or written.",
+		cost("container_fs_io_cost_wait_seconds_total", "Time for which io.cost held back what was to be read or written.",
 			func(d *usage.Device) usage.Known { return d.Cost.Wait }),
-		of("container_fs_io_cost_indebt_seconds_total", "Time for which the device was used beyond what io.cost allows.",
+		cost("container_fs_io_cost_indebt_seconds_total", "Time for which the device was used beyond what io.cost allows.",
 			func(d *usage.Device) usage.Known { return d.Cost.Indebt }),
-		of("container_fs_io_cost_indelay_seconds_total", "Time for which io.cost delayed tasks to have the debt paid.",
+		cost("container_fs_io_cost_indelay_seconds_total", "Time for which io.cost delayed tasks to have the debt paid.",
 			func(d *usage.Device) usage.Known { return d.Cost.Indelay }),
 	}
 }
@@ -376,13 +376,13 @@ func pressureFamilies() []family[measured] {
 		{"memory", func(p *usage.Pressure) *usage.Stall { return p.Memory }},
 		{"io", func(p *usage.Pressure) *usage.Stall { return p.IO }},
 	} {
-		name, of := r.name, r.of
+		name, stall := r.name, r.of
 		total := func(share func(*usage.Stall) usage.Share) func(measured, func(float64, ...string)) {
 			return one(func(m measured) (float64, bool) {
-				if m.used == nil || of(&m.used.Pressure) == nil {
+				if m.used == nil || stall(&m.used.Pressure) == nil {
 					return 0, false
 				}
-				return seconds(share(of(&m.used.Pressure)).Total * uint64(time.Microsecond)), true
+				return seconds(share(stall(&m.used.Pressure)).Total * uint64(time.Microsecond)), true
 			})
 		}
 		all = append(all,

@@ -22,23 +22,23 @@ const (
 	ofContainer = "container"
 )
 
-func resourceFamilies(of, what string) []family[resource] {
+func resourceFamilies(prefix, what string) []family[resource] {
 	all := []family[resource]{
-		{name: of + "_cpu_usage_seconds_total", help: "CPU time used by " + what + ", in core-seconds.", counter: true,
+		{name: prefix + "_cpu_usage_seconds_total", help: "CPU time used by " + what + ", in core-seconds.", counter: true,
 			each: one(func(r resource) (float64, bool) {
 				if r.cpu == nil || r.cpu.UsageCoreNanoSeconds == nil {
 					return 0, false
 				}
 				return seconds(*r.cpu.UsageCoreNanoSeconds), true
 			})},
-		{name: of + "_memory_working_set_bytes", help: "Working set of " + what + ".",
+		{name: prefix + "_memory_working_set_bytes", help: "Working set of " + what + ".",
 			each: one(func(r resource) (float64, bool) {
 				if r.mem == nil || r.mem.WorkingSetBytes == nil {
 					return 0, false
 				}
 				return float64(*r.mem.WorkingSetBytes), true
 			})},
-		{name: of + "_swap_usage_bytes", help: "Swap used by " + what + ".",
+		{name: prefix + "_swap_usage_bytes", help: "Swap used by " + what + ".",
 			each: one(func(r resource) (float64, bool) {
 				if r.swap == nil || r.swap.SwapUsageBytes == nil {
 					return 0, false
@@ -46,7 +46,7 @@ func resourceFamilies(of, what string) []family[resource] {
 				return float64(*r.swap.SwapUsageBytes), true
 			})},
 	}
-	if of != ofContainer {
+	if prefix != ofContainer {
 		return all
 	}
 	return append(all,

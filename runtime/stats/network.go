@@ -42,8 +42,8 @@ func (s *Stats) readNetwork(p *podReading, scope Scope) {
 	}
 }
 
-// interfaces reads the interfaces in the network namespace of a process, without those inside the node: the loopback
-// device and the ends of pods' devices.
+// interfaces reads the interfaces in the network namespace of a process, without interfaces inside the node: the
+// loopback device and the ends of pods' devices.
 func interfaces(process string) []Interface {
 	dir, err := bounded.OpenDir(filepath.Join(process, "net"))
 	if err != nil {

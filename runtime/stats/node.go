@@ -15,8 +15,8 @@ import (
 
 // nodeReading is what the whole node uses.
 type nodeReading struct {
-	// root is the topmost cgroup, of which only the CPU time counts. agent and runtime are the cgroups of these processes,
-	// allPods that above all pods.
+	// root is the topmost cgroup; only its CPU time counts. agent and runtime are the cgroups of these processes,
+	// allPods is the cgroup above all pods.
 	root, agent, runtime, allPods cgroupReading
 	// agentProcess and runtimeProcess stand in for a cgroup that is the node's own.
 	agentProcess, runtimeProcess *process
@@ -204,7 +204,7 @@ func readRlimit(dir bounded.Dir, buf []byte) rlimit {
 	return r
 }
 
-// tasks parses a number of tasks, of which a kernel has no more than 2^22; 0 if it is none.
+// tasks parses a number of tasks; a kernel has at most 2^22. It returns 0 if the text is not a number.
 func tasks(text string) int64 {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil {

@@ -39,7 +39,7 @@ type found struct {
 // criNamespace is containerd's namespace of objects that CRI created, and the cgroup of containers without a parent.
 const criNamespace = "k8s.io"
 
-// Candidates are the paths at which runtimes put the cgroup of an object: containerd and CRI-O, with cgroupfs and with
+// Candidates are the paths where runtimes put the cgroup of an object: containerd and CRI-O, with cgroupfs and with
 // systemd, below the pod's cgroup, or without one (parent is empty).
 func Candidates(parent, id string) []string {
 	if parent == "" {
@@ -81,8 +81,8 @@ func (p *places) keep(ids map[string]bool) {
 	maps.DeleteFunc(p.known, func(id string, _ found) bool { return !ids[id] })
 }
 
-// locate finds the cgroups of containers by their processes, which the runtime knows: for one that puts them elsewhere.
-// It requests each once, beside the reading, which waits only so long.
+// locate finds the cgroups of containers by their processes, for a runtime that puts cgroups elsewhere: the runtime
+// knows the processes. It requests each container once, beside the reading, which waits only so long.
 func (s *Stats) locate(ctx context.Context, ids []string) {
 	p := &s.places
 	p.mu.Lock()

@@ -212,15 +212,15 @@ func (s *Stats) readDescriptors(r *reading) {
 	if !r.scope.has(Details) || s.opts.Reader == nil {
 		return
 	}
-	var of []*containerReading
+	var containers []*containerReading
 	var places []usage.Place
 	for i := range r.pods {
 		for j := range r.pods[i].containers {
 			c := &r.pods[i].containers[j]
-			of, places = append(of, c), append(places, c.place)
+			containers, places = append(containers, c), append(places, c.place)
 		}
 	}
 	for i, found := range s.opts.Reader.Descriptors(places) {
-		of[i].files = found
+		containers[i].files = found
 	}
 }

@@ -17,9 +17,9 @@ import (
 const (
 	// signalWait bounds the wait for a file system. One that takes longer is unknown until it answers.
 	signalWait = 200 * time.Millisecond
-	// staleSignal is the age from which the last figures of a file system that does not answer count no more.
+	// staleSignal is the age at which the last figures of a file system that does not answer no longer count.
 	staleSignal = 5 * time.Second
-	// mountsPeriod is how long it counts where the runtime has its file systems.
+	// mountsPeriod is how long the paths of the runtime's file systems count.
 	mountsPeriod = 5 * time.Minute
 )
 
@@ -28,9 +28,9 @@ type Level struct{ Available, Capacity int64 }
 
 // Signals are what is left of the node's resources. What could not be measured is nil.
 type Signals struct {
-	// Memory is the node's, Pods that of the cgroup of all pods below its limit, PIDs the number of tasks.
+	// Memory is the node's memory, Pods the memory of the cgroup of all pods below its limit, PIDs the number of tasks.
 	Memory, Pods, PIDs *Level
-	// NodeFS is the agent's file system, ImageFS that of images, ContainerFS that of writable layers.
+	// NodeFS is the file system of the agent, ImageFS of images, ContainerFS of writable layers.
 	NodeFS, ImageFS, ContainerFS *storage.FileSystem
 	// Layout is unspecified as long as the runtime has not named its file systems.
 	Layout journaletv1.FilesystemLayout
@@ -38,7 +38,7 @@ type Signals struct {
 
 // signals are the measurements of file systems for Signals, each on its own.
 type signals struct {
-	mu                     sync.Mutex // of buf, in which files are read
+	mu                     sync.Mutex // guards buf, the buffer for reading files
 	buf                    []byte
 	mounts                 memo[mounts]
 	node, image, container memo[storage.FileSystem]
@@ -106,8 +106,9 @@ func layoutOf(root string, m mounts) (journaletv1.FilesystemLayout, error) {
 	}
 }
 
-// Signals measures what is left now. matters returns below what level that of Pods matters, by their limit: above it
-// the cheaper figure is returned, which counts file pages as used. It takes signalWait for each file system at most.
+// Signals measures what is left now. matters returns, by the limit of Pods, the level below which their exact level
+// matters: above it Signals returns the cheaper figure, which counts file pages as used. Signals takes at most
+// signalWait for each file system.
 func (s *Stats) Signals(ctx context.Context, matters func(limit int64) int64) Signals {
 	var out Signals
 	if dir, err := bounded.OpenDir(s.opts.Proc); err == nil {

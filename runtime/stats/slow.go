@@ -117,7 +117,7 @@ type disks struct {
 	volumes  map[string]*memo[storage.Measured] // by pod and volume
 	files    map[string]*memo[bounded.Usage]    // by pod and what: logs of a container or of the pod, the hosts file
 	provided map[string]*memo[storage.Provided] // by pod: what the runtime has provided for it
-	// slots bounds those that measure at once.
+	// slots bounds the measurements that run at once.
 	slots chan struct{}
 }
 
@@ -137,7 +137,7 @@ func inSlot[T any](slots chan struct{}, measure func(context.Context) (T, error)
 	}
 }
 
-// measurement returns the measurement with a key, which it creates.
+// measurement returns the measurement with a key, and creates it if needed.
 func measurement[T any](
 	d *disks, all map[string]*memo[T], key string, period time.Duration, measure func(context.Context) (T, error),
 ) *memo[T] {

@@ -18,8 +18,8 @@ import (
 const (
 	// Fresh is for how long a reading of cgroups serves all who ask. It bounds what many clients cost.
 	Fresh = time.Second
-	// FirstPause is the time between two readings of CPU time where there is none yet to compare with. The kernel counts
-	// in steps of a few milliseconds.
+	// FirstPause is the time between two readings of CPU time where there is no earlier reading to compare with. The
+	// kernel counts in steps of a few milliseconds.
 	FirstPause = 50 * time.Millisecond
 	// MaxWindow is the age beyond which an earlier reading of CPU time is not compared with: its average would not be
 	// what is used now.
@@ -43,7 +43,7 @@ type Pod struct {
 	Manifest *corev1.Pod
 	// Cgroup is the path of its cgroup; empty: it has none.
 	Cgroup string
-	// Sandbox is the newest one that is ready. Containers are those that run in it.
+	// Sandbox is the newest ready sandbox. Containers are the containers that run in it.
 	Sandbox     Object
 	HostNetwork bool
 	Containers  []Container
@@ -82,7 +82,7 @@ type Options struct {
 	RootDir string
 	// Reader reads cgroups; nil: the machine has none to read, and neither CPU nor memory is known.
 	Reader *usage.Reader
-	// PodsCgroup returns the path of the cgroup above all pods; empty: there is none. May be nil.
+	// PodsCgroup returns the path of the cgroup above all pods; empty: no such cgroup. May be nil.
 	PodsCgroup func() string
 	// RuntimePID returns the runtime's process; 0: unknown. May be nil.
 	RuntimePID func() int
@@ -103,7 +103,7 @@ type Stats struct {
 	// maxWait is MaxWait, and signalWait is signalWait, but in tests of what does not hang.
 	maxWait, signalWait time.Duration
 
-	mu     sync.Mutex // held during a reading: those who ask at once share it
+	mu     sync.Mutex // held during a reading: simultaneous requests share the reading
 	last   *reading
 	rates  rates
 	places places

@@ -62,8 +62,8 @@ func (f *podFiles) start(now time.Time) {
 	f.provided.start(now)
 }
 
-// startFiles begins all measurements that are due, so that none waits for another, and forgets those of pods that
-// ended.
+// startFiles begins all measurements that are due, so that none waits for another, and forgets the measurements of pods
+// that ended.
 func (s *Stats) startFiles(r *reading) {
 	now := s.opts.Now()
 	uids := map[string]bool{}
@@ -75,7 +75,7 @@ func (s *Stats) startFiles(r *reading) {
 	s.disks.keep(uids)
 }
 
-// addFilesystems fills in what a pod's files take: layers, logs, volumes, and the sum of those on the node.
+// addFilesystems fills in what a pod's files take: layers, logs, volumes, and the sum of what is on the node.
 func (s *Stats) addFilesystems(wait context.Context, out *api.PodStats, p *podReading) {
 	now := s.opts.Now()
 	f := s.filesOf(p)
@@ -116,7 +116,7 @@ func (s *Stats) addFilesystems(wait context.Context, out *api.PodStats, p *podRe
 		}
 		out.VolumeStats = append(out.VolumeStats, one)
 	}
-	if u, at, ok := f.podLogs.get(wait, now); ok { // those that are no container's
+	if u, at, ok := f.podLogs.get(wait, now); ok { // logs that belong to no container
 		rest := uint64(max(0, u.FileBytes-ofContainers.FileBytes))
 		use(metav1.NewTime(at), &rest, nil)
 	}

@@ -16,7 +16,7 @@ import (
 
 // Descriptors is what the processes of one cgroup have open. What was not counted is nil: a figure is whole or missing.
 type Descriptors struct {
-	// Open counts file descriptors, and Sockets those of them that are sockets.
+	// Open counts all file descriptors, Sockets only the sockets among them.
 	Open, Sockets *uint64
 	// Limit is the soft limit of open files of the first process; Unlimited if it has none.
 	Limit *uint64
@@ -51,7 +51,7 @@ func (r *Reader) Descriptors(places []Place) []Descriptors {
 	return c.out
 }
 
-// all counts in the order in which the least is lost if something has to be left out.
+// all counts the cgroups with the fewest processes first: if the steps run out, the least is lost.
 func (c *count) all(places []Place) {
 	all := make([]opened, 0, len(places))
 	for i, p := range places {
@@ -112,10 +112,10 @@ func (r *Reader) descriptorDirs(pids []string) []string {
 }
 
 // sum adds up what counts of each process; nil if one of them cannot be counted. A process that has ended has nothing.
-func (c *count) sum(o opened, of func(dir string) (uint64, error)) *uint64 {
+func (c *count) sum(o opened, countIn func(dir string) (uint64, error)) *uint64 {
 	var all uint64
 	for _, dir := range o.dirs {
-		n, err := of(dir)
+		n, err := countIn(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
 			return nil
 		}

@@ -14,14 +14,14 @@ import (
 )
 
 // processes writes the lists of processes of cgroups below root, on cgroup v2.
-func processes(t *testing.T, root string, of map[string][]int) []Place {
+func processes(t *testing.T, root string, listed map[string][]int) []Place {
 	t.Helper()
 	var all []Place
 	for _, name := range []string{"a", "b", "c"} {
 		dir := filepath.Join(root, "sys/fs/cgroup", name)
 		must.OK(t, os.MkdirAll(dir, 0o755))
 		text := ""
-		for _, pid := range of[name] {
+		for _, pid := range listed[name] {
 			text += fmt.Sprintln(pid)
 		}
 		must.OK(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(text), 0o600))

@@ -43,7 +43,7 @@ func fields(data []byte, f func(key string, n uint64)) {
 	}
 }
 
-// keyOf returns the key as a string, without an allocation for those that are used here.
+// keyOf returns the key as a string, without an allocation if the key is known.
 func keyOf(key []byte) string { return known[string(key)] }
 
 var known = func() map[string]string {
@@ -106,7 +106,7 @@ func (c *CPU) quota(key string, n uint64) {
 	}
 }
 
-// stat adds a line of memory.stat. The names of v1 are those that include cgroups below.
+// stat adds a line of memory.stat. The names of v1 are the ones whose values include the cgroups below.
 func (m *Memory) stat(key string, n uint64) {
 	switch key {
 	case "anon", "total_rss":
@@ -205,7 +205,8 @@ func (s *Share) set(word []byte) {
 // maxDevices bounds the block devices of one cgroup.
 const maxDevices = 64
 
-// device returns the entry of a device such as "8:0", which it adds; nil if it is none, or one too many.
+// device returns the entry for a device such as "8:0" and adds it if it is new. It returns nil if the name is not a
+// device number or the table is full.
 func (c *Cgroup) device(id []byte) *Device {
 	major, minor, ok := bytes.Cut(id, []byte{':'})
 	a, ok1 := number(major)

@@ -20,8 +20,8 @@ const (
 	memory  = "memory"
 	pids    = "pids"
 	blkio   = "blkio"
-	// hybrid is the hierarchy of cgroup v2 beside those of v1, without controllers. Runtimes put containers there, too, so
-	// that it has their pressure.
+	// hybrid is the hierarchy of cgroup v2 beside the hierarchies of v1. It has no controllers. Runtimes put containers
+	// there, too, so it has their pressure.
 	hybrid = "unified"
 )
 
@@ -147,7 +147,7 @@ func (r *Reader) OfProcess(pid int) (Place, error) {
 // maxProcesses bounds what is read of a list of processes, in bytes: some thousand processes.
 const maxProcesses = 64 << 10
 
-// Process returns a process of a cgroup, the first one that the kernel lists; 0 if there is none.
+// Process returns the first process of a cgroup that the kernel lists; 0 if the cgroup has no process.
 func (r *Reader) Process(p Place) int {
 	dir, err := bounded.OpenDir(r.dir(p, memory))
 	if err != nil {

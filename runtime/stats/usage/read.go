@@ -41,7 +41,7 @@ func (f file) optional(name string) *uint64 {
 	return nil
 }
 
-// bound is optional for a limit that is 0 where there is none.
+// bound is optional for a limit: it returns 0 where the cgroup has no limit.
 func (f file) bound(name string) *uint64 {
 	n, ok := f.number(name)
 	if !ok {
@@ -141,7 +141,8 @@ func (f file) stall(name string) *Stall {
 	return ParsePressure(data)
 }
 
-// processes counts the processes of this cgroup alone: those of a container are in one, unless it has cgroups below.
+// processes counts the processes of this cgroup alone. A container has all its processes in one cgroup, unless that
+// has cgroups below.
 func (c *Cgroup) processes(f file) {
 	data, err := f.dir.ReadInto("cgroup.procs", f.buf)
 	if err != nil && !errors.Is(err, bounded.ErrTooLarge) {

@@ -20,7 +20,7 @@ type Cgroup struct {
 // CPU is CPU time, in nanoseconds since the cgroup exists.
 type CPU struct {
 	Usage, User, System uint64
-	// Periods are those in which a quota counted, Throttled those in which it ran out, for ThrottledTime altogether.
+	// Periods counts the periods with a quota, Throttled the periods that ran out of it, for ThrottledTime altogether.
 	Periods, Throttled, ThrottledTime uint64
 	// Bursts are the periods that went beyond the quota, for BurstTime altogether.
 	Bursts, BurstTime uint64
@@ -57,7 +57,7 @@ type Known struct {
 }
 
 // MemoryEvents counts how often a cgroup of v2 was throttled above memory.high, and was about to go beyond memory.max,
-// with those below it.
+// including the cgroups below it.
 type MemoryEvents struct{ High, Max uint64 }
 
 // Device is what a cgroup read and wrote on one block device.
@@ -74,9 +74,9 @@ type Device struct {
 // Unlimited is a limit that is not set.
 const Unlimited = ^uint64(0)
 
-// Limits are the limits of one cgroup, not of those above it.
+// Limits are the limits of one cgroup, not of the cgroups above it.
 type Limits struct {
-	// QuotaMicros is 0 without a quota. Shares are those of cgroup v1; a weight of v2 is converted.
+	// QuotaMicros is 0 without a quota. Shares are CPU shares of cgroup v1; a weight of v2 is converted.
 	QuotaMicros, PeriodMicros, Shares uint64
 	// In bytes; Unlimited if unset. Reservation is 0 if unset.
 	Memory, Swap, Reservation uint64

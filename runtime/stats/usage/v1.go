@@ -16,7 +16,7 @@ func lastWord(data []byte) []byte {
 	return w
 }
 
-// unlimitedV1 is the least value by which cgroup v1 shows that a limit is not set: the kernel rounds to pages.
+// unlimitedV1 is the smallest value that means "no limit" on cgroup v1: the kernel rounds to pages.
 const unlimitedV1 = 1 << 62
 
 // in calls f with the directory of a cgroup in one hierarchy, if it exists.
