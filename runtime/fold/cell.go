@@ -33,13 +33,14 @@ type Cell struct {
 // Delivery is a record with the events that concern one actor.
 type Delivery struct {
 	Rec *journaletv1.Record
-	// Indices are those of the events in messages.Events(Rec).
+	// Indices are the indices of the events in messages.Events(Rec).
 	Indices []int
-	// Manifests are those of the events, by the index in Indices, nil for an event without one; nil before Resolve.
+	// Manifests are the events' manifests, by the index in Indices: nil for an event without a manifest. Nil before
+	// Resolve.
 	Manifests []*corev1.Pod
 }
 
-// Seq returns the record's.
+// Seq returns the record's seq.
 func (d *Delivery) Seq() uint64 { return d.Rec.GetSeq() }
 
 // Failure is why a cell could not handle a record.
@@ -111,8 +112,8 @@ func (c *Cell) Decide(d *Delivery, epoch uint64, take func(*journaletv1.Event) e
 	return nil
 }
 
-// Refold folds a record that was handled before, with the step that was recorded for it, nil for none. It fails if the
-// step follows another record than the last one that the cell has folded.
+// Refold folds a record that was handled before, with the step that was recorded for it (nil if the actor decided
+// nothing). It fails if the step does not follow the cell's last folded record.
 func (c *Cell) Refold(d *Delivery, step *journaletv1.Record) (fail *Failure) {
 	defer c.guard(d.Rec.GetSeq(), &fail)
 	if fail := c.Follows(step); fail != nil {
@@ -125,7 +126,7 @@ func (c *Cell) Refold(d *Delivery, step *journaletv1.Record) (fail *Failure) {
 	return c.FoldStep(d, step, 0)
 }
 
-// Follows fails if a step, nil for none, follows another record than the last one that the cell has folded.
+// Follows fails if a step does not follow the cell's last folded record. A nil step never fails.
 func (c *Cell) Follows(step *journaletv1.Record) *Failure {
 	if step == nil || step.GetStep().GetAfter() == c.Handled {
 		return nil

@@ -32,7 +32,7 @@ func NewCells(deciders Deciders, manifest func(digest string) (*corev1.Pod, erro
 }
 
 // RecoverCells folds a set of snapshots, if there is one, and the records after it, as a start of the host does.
-// Records for which an actor has no step are queued for it again.
+// A record that an actor took no step on is queued for the actor again.
 func RecoverCells(
 	deciders Deciders, manifest func(digest string) (*corev1.Pod, error), epoch uint64,
 	snaps []*journaletv1.Snapshot, journal []*journaletv1.Record,

@@ -50,7 +50,7 @@ func (c *Core) handle(at time.Time, refs []messages.Ref) ([]*journaletv1.Record,
 	return steps, nil
 }
 
-// RecoverCore folds a journal, as a start of the host does. Records for which an actor has no step are pending until
+// RecoverCore folds a journal, as a start of the host does. A record that an actor took no step on is pending until
 // Resume.
 func RecoverCore(deciders Deciders, manifest func(digest string) (*corev1.Pod, error), epoch uint64,
 	journal []*journaletv1.Record) *Core {
@@ -109,8 +109,8 @@ func (c *Core) Decider(ref messages.Ref) actors.Decider {
 	return c.cells.Decider(ref)
 }
 
-// Replay folds the journal again and compares every actor's state with the live one. The error names the first one that
-// differs.
+// Replay folds the journal again and compares every actor's state with the live one. The error names the first actor
+// that differs.
 func (c *Core) Replay() error {
 	again := New(c.cells.fold.deciders, c.cells.fold.manifest)
 	again.CreateSingletons()

@@ -16,7 +16,7 @@ import (
 // Deciders creates a decider for an actor, nil for a kind without one.
 type Deciders func(messages.Ref) actors.Decider
 
-// Manifests returns the manifest with a digest, or an error if there is none.
+// Manifests returns the manifest with a digest, or an error if no manifest has that digest.
 type Manifests func(digest string) (*corev1.Pod, error)
 
 // Fold rebuilds actors from records in canonical order: for each actor a record, then the actor's step on it, then the
@@ -25,7 +25,7 @@ type Manifests func(digest string) (*corev1.Pod, error)
 type Fold struct {
 	deciders Deciders
 	manifest Manifests
-	// Cells are the actors after the last record for which they have a step.
+	// Cells are the actors, each after the last record that it has a step on.
 	Cells map[messages.Ref]*Cell
 	// Pending are the records delivered to an actor since its last step, in order.
 	Pending map[messages.Ref][]*Delivery
@@ -33,15 +33,15 @@ type Fold struct {
 	Started *journaletv1.Record
 	// Mine, if set, reports whether to fold an actor.
 	Mine func(messages.Ref) bool
-	// Handle, if set, folds a record of an actor and its step, nil for none, in place of Cell.Refold.
+	// Handle, if set, replaces Cell.Refold: it folds a record of an actor and the step on it (nil without a step).
 	Handle func(c *Cell, d *Delivery, step *journaletv1.Record) *Failure
 	// Skip, if set, is called for each step that is not folded.
 	Skip func(step *journaletv1.Record, why Skipped)
-	// Barrier is that of the snapshots that the fold begins with, 0 for none.
+	// Barrier is the barrier of the snapshots that the fold begins with; 0 without snapshots.
 	Barrier uint64
-	// Last is the last record to fold. It is the caller's.
+	// Last is the last record to fold. It belongs to the caller.
 	Last uint64
-	// parts are those of the newest step, while others must follow.
+	// parts are the parts of the newest step so far, while more must follow.
 	parts Parts
 }
 
@@ -57,7 +57,7 @@ func New(deciders Deciders, manifest Manifests) *Fold {
 // singletons are the actors that every node has. The first read of another source creates its actor.
 var singletons = []messages.Ref{messages.Runtime, messages.Node, messages.Image, messages.Source(messages.FileSource)}
 
-// CreateSingletons creates those actors that every node has and no snapshot has restored.
+// CreateSingletons creates the actors that every node has and no snapshot has restored.
 func (f *Fold) CreateSingletons() {
 	for _, ref := range singletons {
 		if f.Cells[ref] == nil && f.mine(ref) {
@@ -66,8 +66,8 @@ func (f *Fold) CreateSingletons() {
 	}
 }
 
-// Restore restores an actor from a snapshot, or the newest run from that of the agent. An error is a snapshot that this
-// version cannot read, or that names a manifest that is missing.
+// Restore restores an actor from a snapshot, or the newest run from the agent's snapshot. It fails if this version
+// cannot read the snapshot, or if the snapshot names a missing manifest.
 func (f *Fold) Restore(s *journaletv1.Snapshot) error {
 	ref := messages.RefOf(s.GetActor())
 	if ref == messages.Agent {
@@ -111,8 +111,8 @@ func (f *Fold) Cell(s *journaletv1.Snapshot) (*Cell, error) {
 	return c, nil
 }
 
-// Missed folds a record that the snapshots contain, for the actors that were quarantined then: it is pending for those
-// that it concerns. A quarantined actor takes no step.
+// Missed folds a record that the snapshots contain, for the actors that were quarantined then: the record is pending
+// for the ones it concerns. A quarantined actor takes no step.
 func (f *Fold) Missed(rec *journaletv1.Record) {
 	if rec = f.parts.Join(rec); rec == nil {
 		return
@@ -178,8 +178,8 @@ func (f *Fold) cellNamed(kind, id string) *Cell {
 	return f.Cells[ref]
 }
 
-// Decider returns an actor's decider, read-only, after the last record for which it has a step, nil if there is no such
-// actor. An error is why it could not be folded.
+// Decider returns an actor's decider, read-only, after the last record that the actor has a step on; nil if there is no
+// such actor. The error says why the actor could not be folded.
 func (f *Fold) Decider(ref messages.Ref) (actors.Decider, error) {
 	c := f.Cells[ref]
 	switch {
@@ -287,14 +287,14 @@ type Skipped int
 const (
 	// Folded means that it was.
 	Folded Skipped = iota
-	// NoActor means that its author does not exist.
+	// NoActor means that the step's author does not exist.
 	NoActor
 	// IsQuarantined means that its author is quarantined, or that it or a step before could not be folded.
 	IsQuarantined
-	// Contained means that the author's state contains it: that of a snapshot, or the author has taken a step on the
-	// same record before.
+	// Contained means that the author's state contains the step: its snapshot does, or the author has taken a step
+	// on the same record before.
 	Contained
-	// NoCause means that the author has not received the record on which it was taken.
+	// NoCause means that the author has not received the record that caused the step.
 	NoCause
 )
 
