@@ -8,15 +8,15 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// checkpointData is the content of the device manager's file. Its fields, and those of its parts, with their types and
-// their order, count for its sum.
+// checkpointData is the content of the device manager's file. Its checksum covers its fields and the fields of its
+// parts, with their types and their order.
 type checkpointData struct {
 	PodDeviceEntries  []podDevicesEntry
 	RegisteredDevices map[string][]string
 }
 
-// podDevicesEntry are the devices of one container and resource. AllocResp is what the plugin answered; it is asked
-// again before a container is started.
+// podDevicesEntry are the devices of one container and resource. AllocResp is the plugin's response; the agent calls
+// the plugin again before it starts a container.
 type podDevicesEntry struct {
 	PodUID        string
 	ContainerName string

@@ -14,8 +14,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// memoryManagerCheckpoint is the memory manager's file before Kubernetes 1.37. Its fields, and those of its parts, with
-// their types and their order, count for its sum.
+// memoryManagerCheckpoint is the memory manager's file before Kubernetes 1.37. Its checksum covers its fields and the
+// fields of its parts, with their types and their order.
 type memoryManagerCheckpoint struct {
 	PolicyName   string          `json:"policyName"`
 	MachineState numaNodeMap     `json:"machineState"`

@@ -30,8 +30,8 @@ const (
 	// maxFileBytes bounds a file. 500 pods with two containers each have 300 KB of CPUs, and 2 MB of answers of device
 	// plugins.
 	maxFileBytes = 4 << 20
-	// maxValues bounds the JSON values of a file, by the characters that begin one or come before it: one that is empty
-	// costs 500 bytes while its sum is worked out. 16,384 devices have as many values, each container about ten.
+	// maxValues bounds the JSON values of a file, by the characters that begin a value or come before it: an empty one
+	// costs 500 bytes while the checksum is computed. 16,384 devices have as many values, each container about ten.
 	maxValues = 1 << 18
 	// maxStateBytes bounds what is recorded, with the agent's configuration in one record of 1 MiB.
 	maxStateBytes = 256 << 10
@@ -40,14 +40,13 @@ const (
 	// maxNameBytes bounds names of containers, names of resources, and ids of devices. Kubernetes: 63, and 128 for an id
 	// (runtime/plugins/devices).
 	maxNameBytes = 253
-	// maxDevices bounds the devices of one container and resource: those of a plugin.
+	// maxDevices bounds the devices of one container and resource: as many as a plugin may have.
 	maxDevices = 4096
 	// maxProblems bounds the problems that are recorded, maxProblemBytes one of them.
 	maxProblems, maxProblemBytes = 16, 512
 )
 
-// files are the files, in the order in which they are read. remedy is what follows if one does not count, and what to
-// do.
+// files are the files, in reading order. remedy is what follows if a file does not count, and what to do.
 var files = []struct {
 	name   string
 	read   func(*state, []byte) error

@@ -212,8 +212,8 @@ func TestMemoryThatCannotBeIsRefused(t *testing.T) {
 // recorded.
 func FuzzRead(f *testing.F) {
 	for _, version := range versions {
-		for i, of := range files {
-			data, err := os.ReadFile(filepath.Join("testdata", version, strings.ReplaceAll(of.name, "/", "_")))
+		for i, file := range files {
+			data, err := os.ReadFile(filepath.Join("testdata", version, strings.ReplaceAll(file.name, "/", "_")))
 			must.OK(f, err)
 			f.Add(i, data)
 		}

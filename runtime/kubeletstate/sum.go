@@ -11,7 +11,7 @@ import (
 // checksum is the sum in a file: FNV-32a of a text that names each value with its Go type in the kubelet.
 type checksum uint64
 
-// kubeletTypes replaces our types by those of the kubelet, as such a text names them.
+// kubeletTypes replaces the names of our types in such a text by the kubelet's names.
 var kubeletTypes = strings.NewReplacer(
 	"kubeletstate.checksum", "checksum.Checksum",
 	"kubeletstate.cpuManagerCheckpoint", "state.CPUManagerCheckpoint",
