@@ -23,8 +23,8 @@ func (Real) Now() time.Time { return time.Now() }
 // AfterFunc calls time.AfterFunc.
 func (Real) AfterFunc(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
 
-// Virtual is a clock of a simulation that runs drivers as coroutines: one that waits must give way to the others, and a
-// context's timer of the machine's clock would never end in virtual time.
+// Virtual is the clock of a simulation that runs drivers as coroutines: a driver that waits must give way to the
+// others, and a context's timer of the machine's clock would never end in virtual time.
 type Virtual interface {
 	Clock
 	// Wait works as the function Wait does.

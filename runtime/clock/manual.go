@@ -13,7 +13,7 @@ import (
 type Manual struct {
 	mu      sync.Mutex
 	now     time.Time
-	timers  []*manualTimer // in the order in which they fire
+	timers  []*manualTimer // in firing order
 	changed chan struct{}  // closed and replaced whenever the set of timers changes
 }
 
@@ -80,7 +80,7 @@ func (c *Manual) WaitPending(ctx context.Context, n int) error {
 	}
 }
 
-// signal wakes WaitPending; c.mu is held.
+// signal wakes WaitPending. The caller holds c.mu.
 func (c *Manual) signal() {
 	close(c.changed)
 	c.changed = make(chan struct{})
