@@ -108,7 +108,7 @@ func (m *memory) Append(recs ...*journaletv1.Record) error {
 
 func (m *memory) AppendFact(_ context.Context, rec *journaletv1.Record) error { return m.Append(rec) }
 
-// queueFor appends a fact about an actor, which need not be the one that it concerns.
+// queueFor appends a fact about an actor. The fact may concern another actor.
 func (m *memory) queueFor(about messages.Ref, e *journaletv1.Event) error {
 	return m.Append(fact(time.Unix(1, 0), about, e))
 }

@@ -14,9 +14,9 @@ const mailboxSize = 1024
 // maxInspections bounds the inspections queued for one actor.
 const maxInspections = 64
 
-// mailbox keeps the journal's order: the host is the only one that puts records in, and the actor handles them in that
-// order. System messages of protoactor come first, then inspections, then records. An inspection that is to see all
-// that was routed before it waits for the records that were queued then.
+// mailbox keeps the journal's order: only the host puts records in, and the actor handles them in that order. System
+// messages of protoactor come first, then inspections, then records. An inspection that must see all earlier routed
+// records waits for the records that were queued when it came.
 type mailbox struct {
 	invoker    actor.MessageInvoker
 	dispatcher actor.Dispatcher
@@ -44,7 +44,7 @@ var _ actor.Mailbox = (*mailbox)(nil)
 
 // message is a record, or a marker between two records.
 type message interface {
-	// Seq returns that of the record, or of the last record before a marker.
+	// Seq returns the record's seq; for a marker, the seq of the last record before it.
 	Seq() uint64
 }
 
@@ -105,7 +105,7 @@ func (m *mailbox) behind() bool {
 	return m.lagging
 }
 
-// append adds a record and schedules the actor. The lock is held.
+// append adds a record and schedules the actor. The caller holds the lock.
 func (m *mailbox) append(d message) {
 	if m.closed {
 		return
@@ -197,7 +197,7 @@ func (m *mailbox) resume() {
 	m.schedule()
 }
 
-// schedule schedules the actor if a message is queued. The lock is held.
+// schedule schedules the actor if a message is queued. The caller holds the lock.
 func (m *mailbox) schedule() {
 	if m.scheduled || !m.started || m.invoker == nil || !m.pending() {
 		return
@@ -210,7 +210,7 @@ func (m *mailbox) pending() bool {
 	return len(m.system) > 0 || !m.suspended && !m.paused && (len(m.inspections) > 0 || m.head < len(m.records))
 }
 
-// mayInspect reports whether the actor has handled what its next inspection waits for. The lock is held.
+// mayInspect reports whether the actor has handled what its next inspection waits for. The caller holds the lock.
 func (m *mailbox) mayInspect() bool {
 	i, ok := m.inspections[0].(*inspection)
 	return !ok || m.waiting() == 0 || m.records[m.head].Seq() > i.after

@@ -37,7 +37,7 @@ func (h *Host) foldJournal(f *fold.Fold) error {
 	return h.readInto(f)
 }
 
-// readInto folds the records after the snapshots, and for the actors that were quarantined then also those before.
+// readInto folds the records after the snapshots, and also earlier records for the actors that were quarantined then.
 func (h *Host) readInto(f *fold.Fold) error {
 	from := f.Barrier
 	for _, c := range f.Cells {

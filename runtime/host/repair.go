@@ -104,9 +104,9 @@ func (h *Host) rebuild(ref messages.Ref) (*fold.Cell, []*fold.Delivery, error) {
 var ErrNotQuarantined = errors.New("is not quarantined")
 
 // LiftQuarantine folds a quarantined actor from the journal again, and makes it handle the records that it has missed.
-// With skip it does not handle the record on which it failed, nor those that it needs and retention has cut; that is
-// recorded, so every later fold does the same. If the actor fails again it is quarantined again, and LiftQuarantine
-// returns why. One at a time.
+// With skip the actor does not handle the record that it failed on, nor records that it needs but retention has cut;
+// that is recorded, so every later fold does the same. If the actor fails again it is quarantined again, and
+// LiftQuarantine returns why. One call runs at a time.
 func (h *Host) LiftQuarantine(ref messages.Ref, skip bool) error {
 	h.lifting.Lock()
 	defer h.lifting.Unlock()
@@ -211,8 +211,8 @@ func isGone(o *journaletv1.PodObserved) bool {
 	return o != nil && len(o.GetSandboxes()) == 0 && len(o.GetContainers()) == 0
 }
 
-// showsGone reports whether a delivery shows that the runtime has nothing of a pod any more: a quarantined one that was
-// removed may give back what it holds.
+// showsGone reports whether a delivery shows that the runtime has nothing of a pod any more: a removed quarantined pod
+// may then give back what it holds.
 func showsGone(d *fold.Delivery) bool {
 	events := messages.Events(d.Rec)
 	return slices.ContainsFunc(d.Indices, func(i int) bool { return isGone(events[i].GetPodObserved()) })
