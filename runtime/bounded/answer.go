@@ -25,7 +25,8 @@ type pending struct {
 	late  bool
 }
 
-// begin notes a call, after one of the same key that is under way. It returns ErrNoAnswer at once if that one is late.
+// begin notes a call, after a call of the same key that is under way. It returns ErrNoAnswer at once if that call is
+// late.
 func (a *Answers) begin(ctx context.Context, key string) (*pending, error) {
 	for {
 		a.mu.Lock()

@@ -25,7 +25,7 @@ func Entries(path string) iter.Seq2[fs.DirEntry, error] {
 // EntriesIn is Entries of a directory below root, which is no link.
 func EntriesIn(root *os.Root, name string) iter.Seq2[fs.DirEntry, error] {
 	return entriesOf(func() (*os.File, error) {
-		// By way of O_PATH, with which os.Root opens a link itself.
+		// By way of O_PATH: with it, os.Root opens a link itself.
 		at, err := root.OpenFile(name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 		if err != nil {
 			return nil, err

@@ -13,8 +13,8 @@ import (
 // itself and what it is. It follows no link, also none that takes a directory's place meanwhile: what visit does by
 // the descriptor it does to a file that was found in the tree. A directory is visited before what it holds, and root
 // is not. Mounts are entered. However deep and wide the tree is, at most window+5 descriptors are open. What is gone
-// when its turn comes is passed over. A directory deeper than window that is moved meanwhile is an error, as are
-// those of visit.
+// when its turn comes is passed over. A directory deeper than window that is moved meanwhile is an error. Each
+// returns the errors of visit, too.
 func Each(ctx context.Context, root *os.Root, visit func(fd int, st *unix.Stat_t) error) error {
 	top, err := root.OpenFile(".", unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 // link: however others rename and link meanwhile, what is opened, renamed and removed is in this directory.
 type Held struct{ f *os.File }
 
-// Hold opens a directory. It follows links in path, because the operator names it, and none in below, a relative path:
-// that one is for others than the operator to write.
+// Hold opens a directory. It follows links in path, because the operator names it, and no link in below, a relative
+// path: others than the operator may write there.
 func Hold(dir, below string) (*Held, error) {
 	fd, err := retry(func() (int, error) { return unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
 	if err != nil {
@@ -58,7 +58,7 @@ func (h *Held) failed(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: path.Join(h.f.Name(), name), Err: err}
 }
 
-// single refuses a name that is not that of an entry.
+// single rejects a name that cannot name an entry of a directory.
 func single(name string) error {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
 		return fmt.Errorf("%q: not the name of a file", name)
@@ -69,7 +69,7 @@ func single(name string) error {
 // Close releases the directory.
 func (h *Held) Close() error { return h.f.Close() }
 
-// Name returns the path by which the directory was opened, for messages.
+// Name returns the path that the directory was opened by, for messages.
 func (h *Held) Name() string { return h.f.Name() }
 
 // ProcPath returns a path that leads to the directory however it was renamed, for as long as it is held.

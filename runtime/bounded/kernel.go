@@ -13,8 +13,8 @@ type Dir struct {
 	path string
 }
 
-// wholeBytes is what the kernel never splits: it fills a page with whole records, and those of its files are short. A
-// first read of fewer bytes has found the end.
+// wholeBytes is what the kernel never splits: it fills a page with whole records, and the records of its files are
+// short. A first read of fewer bytes has found the end.
 const wholeBytes = 1 << 10
 
 // OpenDir opens a directory to read files of it with ReadInto. The caller closes it.

@@ -36,8 +36,8 @@ func (l *levels) enter(fd int, st *unix.Stat_t) {
 	*l = append(*l, level{dev: st.Dev, ino: st.Ino, fd: fd})
 }
 
-// leave goes up. The parent is opened again where needed; if the directory has another one by now, that is an error,
-// and the next one that is still open takes its place.
+// leave goes up and opens the parent again if needed. If the directory has another parent by now, leave returns an
+// error and goes up to the next directory that is still open.
 func (l *levels) leave() error {
 	n := len(*l) - 1
 	child := (*l)[n].fd

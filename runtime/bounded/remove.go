@@ -28,10 +28,10 @@ const (
 // errMounted means that a tree holds a mount point.
 var errMounted = errors.New("a mount point; unmount it: nothing is removed through a mount")
 
-// RemoveTree removes name, a single path element, and everything below it from root. It is not an error if there is
-// none. It follows no link and enters no mount: then it fails after having removed the rest. However deep and wide the
-// tree is, it has at most window descriptors open and needs constant memory. After an error, or when ctx ends, a part
-// is left, and a further call continues.
+// RemoveTree removes name, a single path element, and everything below it from root. It is not an error if name does
+// not exist. RemoveTree follows no link and enters no mount: at a mount it fails after having removed the rest. However
+// deep and wide the tree is, it has at most window descriptors open and needs constant memory. After an error, or when
+// ctx ends, a part is left, and a further call continues.
 //
 // A directory deeper than window is moved up into a directory near the top, in place of keeping the way to it open. So
 // no step depends on the parent of a directory, which a process that shares the tree could have changed.

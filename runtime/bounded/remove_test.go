@@ -94,7 +94,7 @@ func TestRemovalOfATreeEndsWithItsContextAndContinues(t *testing.T) {
 		t.Fatal("the removal did not end")
 	}
 	must.OK(t, RemoveTree(t.Context(), root, "v"))
-	must.OK(t, RemoveTree(t.Context(), root, "v")) // there is none
+	must.OK(t, RemoveTree(t.Context(), root, "v")) // there is no such tree
 }
 
 func TestWideAndBushyTreesAreRemoved(t *testing.T) {

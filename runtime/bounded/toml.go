@@ -7,8 +7,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// maxTOMLValues bounds the characters of TOML with which a value or a level begins, also within strings: the decoder
-// calls itself for each level, and a value takes some 500 bytes. containerd's whole configuration has 2000.
+// maxTOMLValues bounds the characters that begin a value or a level in TOML, also within strings: the decoder calls
+// itself for each level, and a value takes some 500 bytes. containerd's whole configuration has 2000.
 const maxTOMLValues = 20_000
 
 // TOML decodes at most limit bytes of TOML into a value.

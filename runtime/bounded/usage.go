@@ -37,9 +37,9 @@ func (u *Usage) Add(other Usage) {
 type Pace func(ctx context.Context, spent time.Duration) error
 
 // DiskUsage returns what name below root, a file or a directory with all below it, takes on its file system; nothing if
-// there is none. It follows no link and enters no mount. However deep and wide the tree is, it has at most window+3
-// descriptors open, and memory for each level, not for each entry. A file with several links counts once if all of them
-// are in the tree.
+// name does not exist. It follows no link and enters no mount. However deep and wide the tree is, it has at most
+// window+3 descriptors open, and memory for each level, not for each entry. A file with several links counts once if
+// all of them are in the tree.
 //
 // It ends early when it has found more than atMost bytes, unless that is 0. An error comes with what was found: a lower
 // bound. A process that moves directories deeper than window while they are measured can hide them.
