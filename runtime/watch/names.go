@@ -9,9 +9,9 @@ import (
 	"github.com/journalet/journalet/runtime/bounded"
 )
 
-// Names lists the files of a path with the stamp st, without those that begin with a dot: all of a directory, or the
-// one that the path names; none if the path is gone. Of the names that are not known, those beyond MaxNames and one are
-// left out; the one shows that there are too many.
+// Names lists the files of a path with the stamp st: all files of a directory, or the one file that the path names. It
+// lists no files if the path is gone. Names that begin with a dot are left out, and unknown names beyond MaxNames plus
+// one: the extra name shows that there are too many.
 func (w *Path) Names(st Stamp, gone bool, known func(name string) bool) (map[string]bool, error) {
 	switch {
 	case gone:

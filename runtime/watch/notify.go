@@ -18,7 +18,7 @@ const followTries = 3
 
 // Changes are the notified names since the last read. The zero value has none.
 type Changes struct {
-	// All means that any file may have changed, also those that are not in Names.
+	// All means that any file may have changed, also a file that is not in Names.
 	All   bool
 	Names map[string]bool
 }
@@ -54,7 +54,7 @@ func (w *Path) Close() {
 	}
 }
 
-// Events returns the notifications for Gathering.AddEvent; nil if there are none.
+// Events returns the notifications for Gathering.AddEvent; nil without inotify.
 func (w *Path) Events() <-chan fsnotify.Event {
 	if w.w == nil {
 		return nil
@@ -62,7 +62,7 @@ func (w *Path) Events() <-chan fsnotify.Event {
 	return w.w.Events
 }
 
-// Errors returns the errors for Gathering.AddError; nil if there are none.
+// Errors returns the errors for Gathering.AddError; nil without inotify.
 func (w *Path) Errors() <-chan error {
 	if w.w == nil {
 		return nil

@@ -25,7 +25,7 @@ var ErrChanging = errors.New("the file changes during the read")
 // inode identifies a file or directory while it exists.
 type inode struct{ dev, ino uint64 }
 
-// Stamp is the metadata of a file by which a change is detected. Stamps are comparable.
+// Stamp is the metadata of a file that a change shows in. Stamps are comparable.
 type Stamp struct {
 	id           inode
 	size         int64
@@ -33,13 +33,13 @@ type Stamp struct {
 	mode         uint32
 }
 
-// IsDir reports whether it is that of a directory.
+// IsDir reports whether the stamp is of a directory.
 func (s *Stamp) IsDir() bool { return s.mode&unix.S_IFMT == unix.S_IFDIR }
 
-// IsRegular reports whether it is that of a regular file.
+// IsRegular reports whether the stamp is of a regular file.
 func (s *Stamp) IsRegular() bool { return s.mode&unix.S_IFMT == unix.S_IFREG }
 
-// Shared reports whether others than the owner may read, write or execute it.
+// Shared reports whether others than the owner may read, write or execute the file.
 func (s *Stamp) Shared() bool { return s.mode&0o077 != 0 }
 
 // Modified returns when the content was written.
