@@ -113,8 +113,8 @@ func lastLine(text string) string {
 // errNoImports means that containerd reads no drop-ins.
 var errNoImports = errors.New("no imports")
 
-// places returns where a drop-in of this name is read, the one that wins first. Without a configuration, that is
-// its own place: containerd reads nothing else then.
+// places returns the paths where containerd reads a drop-in of this name, the path that wins first. Without a
+// configuration, that is the configuration's own path: containerd reads nothing else then.
 func (c *Containerd) places() ([]string, error) {
 	data, err := bounded.ReadFile(c.path(c.Config), maxConfigBytes)
 	if errors.Is(err, fs.ErrNotExist) && c.Config == DefaultConfig {

@@ -30,8 +30,8 @@ const (
 	mark = "# Written by `journalet check --fix`"
 )
 
-// Content is the drop-in. Its version is its own: each file of containerd's has one, and in that of version 2 the
-// setting of this name is another (ADR 097).
+// Content is the drop-in. It declares its own version, as each of containerd's files does: in a file of version 2 the
+// setting of this name means something else (ADR 097).
 const Content = mark + "; `journalet check --undo` removes it.\n" +
 	`# containerd reads the statistics of each container once a second, for clients of CRI. journalet reads the cgroups
 # itself. Who wants CPU rates from CRI, such as crictl stats, gets them since the request before.
@@ -165,7 +165,7 @@ func (c *Containerd) Undo() (*Change, error) {
 	return change, nil
 }
 
-// readOurs returns a file that we have written, nil if there is none. It fails if something else is there.
+// readOurs returns a file that we have written; nil if no file is there. It fails if something else is there.
 func readOurs(file string) ([]byte, error) {
 	st, err := os.Lstat(file)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {

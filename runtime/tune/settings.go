@@ -30,7 +30,7 @@ type Settings struct {
 	// Samples reports whether this containerd reads statistics periodically: from 2.3 on. Period is how often.
 	Samples bool
 	Period  time.Duration
-	// LogLevel is that of the configuration, "" if it has none or is not known.
+	// LogLevel is the log level of the configuration; "" if the configuration sets none or is not known.
 	LogLevel string
 }
 
@@ -40,8 +40,8 @@ func (s Settings) Sampling() bool { return s.Samples && s.Period < Rare }
 // Verbose reports whether containerd logs each call.
 func (s Settings) Verbose() bool { return s.LogLevel == "debug" || s.LogLevel == "trace" }
 
-// FromStatus returns the settings with which containerd runs, from the configuration in its verbose status; LogLevel is
-// not in it. The text may hold credentials of registries: nothing of it is kept or shown.
+// FromStatus returns the settings of a running containerd, from the configuration in its verbose status; LogLevel is
+// not in it. The text may hold credentials of registries: it is neither kept nor shown.
 func FromStatus(text string) (Settings, error) {
 	var config map[string]any
 	if text == "" {
@@ -84,7 +84,7 @@ func settings(samples bool, period, level string) (Settings, error) {
 
 // Load is what containerd and its shims take.
 type Load struct {
-	// Pods is the number of shims, of which each pod has one.
+	// Pods is the number of shims. Each pod has one shim.
 	Pods int
 	// Millicores is the CPU of containerd and its shims; Measured, over which time. 0: not measured.
 	Millicores int
@@ -115,7 +115,7 @@ func microcores(period time.Duration) int64 {
 	return microcoresPerPod * int64(time.Second) / max(int64(period), int64(time.Millisecond))
 }
 
-// at returns the value at a path of tables, nil if there is none.
+// at returns the value at a path of tables; nil if there is no such value.
 func at(tree map[string]any, path ...string) any {
 	var value any = tree
 	for _, key := range path {
