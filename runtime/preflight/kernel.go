@@ -16,10 +16,10 @@ const (
 	minInotifyWatches   = 8192
 )
 
-// capabilities are those that starting a pod needs, by number (capabilities(7)).
+// capabilities are the capabilities that starting a pod needs, by number (capabilities(7)).
 var capabilities = map[int]string{0: "CAP_CHOWN", 1: "CAP_DAC_OVERRIDE", 3: "CAP_FOWNER", 21: "CAP_SYS_ADMIN"}
 
-// controllers are those that the limits of containers need.
+// controllers are the cgroup controllers that the limits of containers need.
 var controllers = []string{"cpu", "memory", "pids"}
 
 func (m *machine) privileges() Check {

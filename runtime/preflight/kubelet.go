@@ -35,8 +35,8 @@ var embedded = map[string]string{
 	"k3s-agent": "unix:///run/k3s/containerd/containerd.sock", "kubelite": "",
 }
 
-// KubeletRunning finds a kubelet that uses the runtime at endpoint. A kubelet whose runtime is unknown counts; one with
-// another runtime, such as that of a cluster in a container, does not.
+// KubeletRunning finds a kubelet that uses the runtime at endpoint. A kubelet whose runtime is unknown counts. A
+// kubelet with another runtime, such as the runtime of a cluster in a container, does not.
 func KubeletRunning(endpoint string) (pid int, found bool) {
 	cfg := config.Defaults()
 	cfg.ContainerRuntimeEndpoint = endpoint
@@ -104,7 +104,7 @@ func (m *machine) kubelet() Check {
 // process chooses its name, its arguments and, in a container, its files. It does not choose the user that the kernel
 // shows for it, nor which socket is in its file system. So a kubelet is a process of root that has the name and
 //   - sees this machine's file system, and is configured for our socket or for an unknown one, or
-//   - sees another file system, in which our path leads to our very socket: a kubelet in a container on the host's
+//   - sees another file system, where our path leads to our very socket: a kubelet in a container on the host's
 //     runtime. A pod has the socket only by a hostPath volume, and then it commands the runtime anyway.
 //
 // The arguments and the configuration of a process with another file system are not read: both are whatever the
@@ -122,8 +122,8 @@ func (m *machine) kubeletRunning() (int, bool) {
 	return 0, false
 }
 
-// isRival reports whether a process is a kubelet on the same runtime. What is read last costs most: the start of an
-// agent asks this of every process, most of which are those of containers.
+// isRival reports whether a process is a kubelet on the same runtime. The most expensive reads come last: a starting
+// agent checks every process, and most processes belong to containers.
 func (m *machine) isRival(pid int) bool {
 	dir := fmt.Sprintf("proc/%d/", pid)
 	fallback, is := kubeletNamed(m.read(dir + "comm"))
@@ -139,7 +139,7 @@ func (m *machine) isRival(pid int) bool {
 	if !is {
 		fallback, is = kubeletNamed(filepath.Base(args[0]))
 	}
-	// Our own program is an agent in the kubelet's place (ADR 060), such as the one that `journalet check` runs beside.
+	// Our own program is an agent in the kubelet's place (ADR 060), such as an agent beside `journalet check`.
 	return is && !m.isOurProgram(pid) && m.sameRuntime(m.endpointOf(pid, args, fallback))
 }
 
@@ -192,7 +192,7 @@ func (m *machine) endpointOf(pid int, args []string, fallback string) string {
 	return fallback
 }
 
-// endpointIn returns the endpoint in a kubelet's configuration file, "" if there is none.
+// endpointIn returns the endpoint in a kubelet's configuration file; "" if the file sets no endpoint.
 func endpointIn(path string) (string, error) {
 	var c struct {
 		ContainerRuntimeEndpoint string `json:"containerRuntimeEndpoint"`

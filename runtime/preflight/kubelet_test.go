@@ -132,7 +132,7 @@ func TestHostileConfigurationOfAKubeletIsBounded(t *testing.T) {
 	}
 }
 
-// What a kubelet left is checked before the first start, and is none of ours afterwards.
+// The files that a kubelet left are checked before the agent's first start, and ignored afterwards.
 func TestStateFilesOfAKubeletAreChecked(t *testing.T) {
 	m := testMachine(t)
 	for _, step := range []struct {

@@ -77,8 +77,8 @@ func CheckRoot(dir string) error {
 	return nil
 }
 
-// exposed returns the first exposure of a path, of the directories above it, and of the files in it; nil if there is
-// none.
+// exposed returns the first exposure of a path, of the directories above it, and of the files in it; nil if nothing is
+// exposed.
 func (m *machine) exposed(p string) (*exposure, error) {
 	target, err := filepath.EvalSymlinks(m.path(p))
 	if err != nil {

@@ -115,8 +115,8 @@ func single(f func() Check) func(context.Context) []Check {
 
 func (m *machine) path(p string) string { return filepath.Join(m.root, p) }
 
-// maxReadBytes bounds what is read of a file: the largest are lists of kernel modules and of TCP connections, in which
-// those that listen come first.
+// maxReadBytes bounds what is read of a file: the largest files are the lists of kernel modules and of TCP connections,
+// where listening sockets come first.
 const maxReadBytes = 4 << 20
 
 // read returns the trimmed content of a file, up to maxReadBytes; "" if it cannot be read.

@@ -23,7 +23,7 @@ import (
 // testMachine returns a machine that passes all checks except that no runtime listens.
 func testMachine(t *testing.T) *machine {
 	t.Helper()
-	// A short path: that of a socket may have 107 bytes at most.
+	// A short path: the path of a socket may have 107 bytes at most.
 	root, err := os.MkdirTemp("", "m")
 	must.OK(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(root) })

@@ -35,7 +35,7 @@ const (
 )
 
 // Containerd returns the containerd of the runtime endpoint. configFile names its configuration, "" where its process
-// shows it. The error is for an endpoint on which no containerd listens that this process may see.
+// shows it. Containerd returns an error if no containerd that this process may see listens on the endpoint.
 func Containerd(cfg *config.Config, configFile string) (*tune.Containerd, error) {
 	return thisMachine(cfg).containerd(configFile)
 }
@@ -47,7 +47,7 @@ func (m *machine) containerd(configFile string) (*tune.Containerd, error) {
 	}
 	dir := fmt.Sprintf("proc/%d/", pid)
 	args := m.args(dir)
-	// Its program is run: it has to be the machine's, and of nobody who is less than this process.
+	// We run its program, so the program must be of this machine, and its process must be root's.
 	if !m.hasOurRoot(pid) || !m.isRoots(dir) {
 		return nil, fmt.Errorf("process %d, which listens on the runtime's socket, is not root's on this machine", pid)
 	}
@@ -110,7 +110,7 @@ func (m *machine) listener() (int, error) {
 	return int(cred.Pid), nil
 }
 
-// unitOf returns the unit of systemd in which a process runs, "" if there is none.
+// unitOf returns the systemd unit of a process; "" if the process is not in a unit.
 func (m *machine) unitOf(dir string) string {
 	for line := range strings.Lines(m.read(dir + "cgroup")) {
 		parts := strings.Split(strings.TrimSpace(line), "/")
@@ -174,7 +174,7 @@ func logLevel(c *tune.Containerd, s tune.Settings) []Check {
 		Message: fmt.Sprintf("containerd logs at level %s: lines for each call, whose cost is not measured", s.LogLevel)}}
 }
 
-// runningSettings returns the settings with which containerd runs.
+// runningSettings returns the settings of the running containerd.
 func runningSettings(ctx context.Context, rt runtimeapi.RuntimeServiceClient) (tune.Settings, error) {
 	st, err := rt.Status(ctx, &runtimeapi.StatusRequest{Verbose: true})
 	if err != nil {

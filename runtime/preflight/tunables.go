@@ -17,8 +17,8 @@ var tunables = []struct{ name, want string }{
 	{"kernel.keys.root_maxbytes", "25000000"},
 }
 
-// KernelTunables returns the kernel settings that differ from those that pods rely on, such as "kernel.panic=10", with
-// the value to set.
+// KernelTunables returns the kernel settings that differ from what pods rely on, each with the value to set, such as
+// "kernel.panic=10".
 func KernelTunables() []string {
 	return (&machine{root: "/"}).tunables()
 }
