@@ -80,7 +80,7 @@ type agent struct {
 	stats     *stats.Stats
 	volumes   *volume.Driver
 	objects   *objects.Store
-	// credentials are those of pulls.
+	// credentials holds the credentials of image pulls.
 	credentials *credentials.Driver
 	// serviceAccountPulls means that a credential provider wants tokens of service accounts.
 	serviceAccountPulls bool

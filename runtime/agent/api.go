@@ -45,7 +45,7 @@ func (a *agent) serveAPI(ctx context.Context) error {
 	return local.Serve(ctx, l, identify(a.apiHandler()), a.log)
 }
 
-// apiHandler returns the handler behind all doors: what limits sessions counts those of all.
+// apiHandler returns the one handler behind all doors, so limits on sessions count the sessions of all doors.
 func (a *agent) apiHandler() *kubelet.Server {
 	a.apiOnce.Do(func() { a.api = kubelet.New(a.apiOptions()) })
 	return a.api
@@ -113,7 +113,7 @@ func (a *agent) apiFlags() (out []kubelet.Flag) {
 	return out
 }
 
-// debugFrom is the verbosity from which on the log has debug messages.
+// debugFrom is the lowest verbosity at which the log has debug messages.
 const debugFrom = 2
 
 // LogLevel is the level of the agent's log; the log that is passed to Run follows it.
@@ -229,8 +229,8 @@ func (p apiPods) Pods(ctx context.Context) (iter.Seq[*corev1.Pod], error) {
 	}, nil
 }
 
-// Pod returns the pod with a name, nil if there is none, without the large texts that its actor does not have. Of two
-// incarnations it is the one that is not ending.
+// Pod returns the pod with a name, without the large texts that its actor does not have; nil if no pod has that name.
+// Of two incarnations it returns the incarnation that is not ending.
 func (p apiPods) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	left := podDeadline{requestTimeout}
 	var best messages.Ref

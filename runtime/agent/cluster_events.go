@@ -16,7 +16,7 @@ import (
 
 // The events of this file follow from no record: nothing decides by what they report.
 
-// emit emits an event of the Node. Without a cluster there is none.
+// emit emits an event of the Node. Without a cluster it does nothing.
 func (a *agent) emit(kind, reason, message string) {
 	if a.cluster != nil {
 		a.cluster.reports.events.Emit(kind, reason, message)
@@ -82,8 +82,8 @@ func (r *reports) podWarning(pod *journaletv1.PodRef, reason, message string) {
 	r.events.EmitPod(pod, corev1.EventTypeWarning, reason, message)
 }
 
-// unmeasured emits the kubelet's events about a file system of images that cannot be measured. One failure alone may be
-// that of a runtime that starts.
+// unmeasured emits the kubelet's events about a file system of images that cannot be measured. A single failure may
+// only mean that the runtime is starting.
 func (r *reports) unmeasured(err error, times int) {
 	if errors.Is(err, image.ErrNoCapacity) {
 		r.events.Emit(corev1.EventTypeWarning, "InvalidDiskCapacity", image.ErrNoCapacity.Error())

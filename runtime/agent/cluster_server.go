@@ -84,7 +84,7 @@ func (a *agent) newSecureServer(c *cluster, certificate func() *tls.Certificate)
 	return secureport.New(o), nil
 }
 
-// staticUID returns the UID of the static pod that a mirror pod shows, "" for a UID that is none of a mirror pod.
+// staticUID returns the UID of the static pod that a mirror pod shows; "" if the UID is not of a mirror pod.
 func (a *agent) staticUID(uid string) string {
 	if a.cluster == nil {
 		return ""
@@ -95,8 +95,8 @@ func (a *agent) staticUID(uid string) string {
 	return ""
 }
 
-// serverCertificate returns the certificate of the server: that of the files that are configured, that of the cluster,
-// or the agent's own.
+// serverCertificate returns the certificate of the server: from the configured files, signed by the cluster, or the
+// agent's own, self-signed.
 func (a *agent) serverCertificate(signed func() *tls.Certificate) (func() (*tls.Certificate, error), error) {
 	s := &a.cfg.Server
 	switch {

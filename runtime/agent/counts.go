@@ -51,8 +51,8 @@ func (a *agent) counts() monitoring.Counts {
 		return c
 	}
 	c.Certificates = map[monitoring.CertificateCount]int{}
-	for of, n := range a.cluster.clusterObjects.objects.Certificates() {
-		c.Certificates[monitoring.CertificateCount(of)] = n
+	for certificate, n := range a.cluster.clusterObjects.objects.Certificates() {
+		c.Certificates[monitoring.CertificateCount(certificate)] = n
 	}
 	return c
 }

@@ -268,7 +268,7 @@ var notYet = []string{"kubelet_runtime_operations_errors_total", "prober_probe_t
 	"kubelet_pod_resources_endpoint_errors_list", "kubelet_pod_resources_endpoint_errors_get",
 	"kubelet_pod_resources_endpoint_errors_get_allocatable", "kubelet_podcertificate_states"}
 
-// isCatalog holds a scrape to the catalog of metrics, but for those of the Go runtime and the process.
+// isCatalog compares a scrape with the catalog of metrics. It ignores metrics of the Go runtime and the process.
 func isCatalog(t *testing.T, body string) {
 	t.Helper()
 	got := map[string]string{}

@@ -10,8 +10,9 @@ import (
 	"github.com/journalet/journalet/runtime/pod/volume"
 )
 
-// kubeletState returns what a kubelet has left that had this root directory before (ADR 070); nil if there was none, or
-// if an agent has begun since: after a lost journal its own decisions are lost, and those of a kubelet are older.
+// kubeletState returns the state that a kubelet left in this root directory (ADR 070). It returns nil if there was no
+// kubelet, or if an agent has begun since: after a lost journal the agent's decisions are lost, and the kubelet's
+// decisions are older.
 func (a *agent) kubeletState() *journaletv1.KubeletState {
 	if o := a.bus.Opening(); o.Last > 0 || o.Damage != nil || volume.Known(a.cfg.RootDir) {
 		return nil

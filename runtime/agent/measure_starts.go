@@ -31,8 +31,8 @@ type sliStart struct {
 	pulling map[string]bool
 	since   time.Time
 	pulled  time.Duration
-	// attempts has the attempts of each init container whose run is in initialized: the time for which init containers
-	// have run.
+	// attempts has, for each init container, the first attempt that initialized does not include yet. initialized is
+	// how long init containers have run.
 	attempts    map[string]uint32
 	initialized time.Duration
 }
@@ -137,7 +137,7 @@ func (s *podStart) pullEnded(at time.Time, image string, took time.Duration) {
 	}
 }
 
-// isStateful reports whether a pod has volumes with which its start counts for no latency (kubelet: the same).
+// isStateful reports whether a pod has volumes that exclude its start from the latencies (kubelet: the same).
 func isStateful(m *corev1.Pod) bool {
 	for i := range m.Spec.Volumes {
 		v := &m.Spec.Volumes[i]

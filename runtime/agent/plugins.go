@@ -151,8 +151,8 @@ func resourcesOf(actor *pod.Actor) (p podresources.Pod, active bool) {
 	p.Namespace, p.Name = st.GetPod().GetNamespace(), st.GetPod().GetName()
 	p.Claims = map[string][]*journaletv1.PodClaim{}
 	for c := range containers.All(manifest) {
-		for _, of := range actor.ClaimsOf(c) {
-			p.Claims[c.Name] = append(p.Claims[c.Name], proto.CloneOf(of))
+		for _, claim := range actor.ClaimsOf(c) {
+			p.Claims[c.Name] = append(p.Claims[c.Name], proto.CloneOf(claim))
 		}
 	}
 	for i := range manifest.Spec.InitContainers {

@@ -83,8 +83,8 @@ const (
 	maxCallTime     = 10 * time.Minute
 )
 
-// healthz returns checks, and those of single actors and calls. All are reported only: see alive for what makes systemd
-// restart the agent.
+// healthz returns checks, and in addition the checks of single actors and calls. All are only reported: see alive for
+// what makes systemd restart the agent.
 func (a *agent) healthz() *monitoring.Checks {
 	return a.checks(
 		monitoring.Check{Name: "actors", Probe: a.checkActors},

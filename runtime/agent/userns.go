@@ -27,8 +27,8 @@ func (a *agent) foundUserNamespaces(r *host.Recovered) map[string]*journaletv1.U
 
 // userNamespaces returns the ids that pods share, for AgentStarted.
 func (a *agent) userNamespaces() *journaletv1.UserNamespaceRange {
-	of := a.facts.UserNamespaces
-	return &journaletv1.UserNamespaceRange{First: of.First, Pods: of.Pods, IdsPerPod: of.IDsPerPod}
+	ids := a.facts.UserNamespaces
+	return &journaletv1.UserNamespaceRange{First: ids.First, Pods: ids.Pods, IdsPerPod: ids.IDsPerPod}
 }
 
 // hugePages returns the node's huge pages, for AgentStarted.
