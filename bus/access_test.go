@@ -194,7 +194,7 @@ func TestSlowObserverIsDisconnectedAndDelaysNoAppend(t *testing.T) {
 		return !b.Observers().Connected()
 	})
 	strict.Within(t, "the longest append", longest, observerWriteDeadline/2)
-	if beside < 2 { // one that waits for the observer ends when it is disconnected
+	if beside < 2 { // an append that waits for the observer ends with the observer's connection
 		t.Errorf("%d records were appended while an observer did not read", beside)
 	}
 }

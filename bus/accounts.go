@@ -31,8 +31,8 @@ const (
 	// control are the requests that change something.
 	control = "journalet.*.control.>"
 	inboxes = "_INBOX.>"
-	// pastEvents are the subjects on which observers request events of the past. The agent receives them as messages of
-	// the observers' account on pastPrefix, and replies on repliesPrefix: see exports.
+	// pastEvents are the subjects of observers' requests for past events. The agent receives the requests as messages
+	// of the observers' account on pastPrefix, and replies on repliesPrefix: see exports.
 	pastEvents    = "journalet.*.events.read"
 	pastPrefix    = "observer"
 	repliesPrefix = "reply."
@@ -129,8 +129,8 @@ func newAccounts(dir string) (*accounts, error) {
 }
 
 func (a *accounts) exports() error {
-	// A request has one response. For a stream of them the server keeps a mapping for minutes after each request, with
-	// the reply's subject, of which a client can send gigabytes.
+	// A request has one response. For a stream of responses the server would keep a mapping with the reply's subject
+	// for minutes after each request, and a client can send gigabytes of such subjects.
 	listeners, requesters := []*server.Account{a.observer}, []*server.Account{a.query}
 	// Observers' requests come as plain messages, with the reply's subject, and not as requests to a service: the server
 	// keeps nothing for them, and the agent replies to inboxes alone, so that no reply passes for an event.
@@ -148,7 +148,7 @@ func (a *accounts) exports() error {
 	)
 }
 
-// PastEvents returns the subject on which the agent of a node receives observers' requests for events of the past.
+// PastEvents returns the subject where a node's agent receives observers' requests for past events.
 func PastEvents(node string) string {
 	return pastPrefix + "." + strings.Replace(pastEvents, "*", messages.Token(node), 1)
 }
@@ -169,7 +169,7 @@ func ReplySubject(inbox string) (string, bool) {
 
 func keyPath(dir, file string) string { return filepath.Join(dir, credentialsDir, file) }
 
-// publicKey returns the public half of a client key, which it creates if there is none yet.
+// publicKey returns the public half of a client key, and creates the key if needed.
 func publicKey(dir, file string) (string, error) {
 	key, err := loadOrCreateKey(keyPath(dir, file))
 	if err != nil {
@@ -216,7 +216,7 @@ func createKey(path string) (nkeys.KeyPair, error) {
 	return key, nil
 }
 
-// signWith returns the option with which a connection proves that it holds key.
+// signWith returns the option that lets a connection prove that it holds key.
 func signWith(key nkeys.KeyPair) (nats.Option, error) {
 	pub, err := key.PublicKey()
 	if err != nil {

@@ -282,7 +282,7 @@ func (a *appender) noteAck(m *nats.Msg) error {
 	if k.err != nil {
 		return fmt.Errorf("store record %d: %w", k.seq, k.err)
 	}
-	// The stream stores a record only right after the one before, so this acknowledges those too.
+	// The stream stores a record only right after the record before it, so this acknowledges all earlier records, too.
 	a.acked = max(a.acked, k.seq)
 	return nil
 }

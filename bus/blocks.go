@@ -19,11 +19,11 @@ import (
 
 // blocks forces a stream's files to disk. JetStream writes every message to its block file before it acknowledges it.
 // Its own "sync always" then forces each message by itself, one fsync after the other, even where a hundred wait. We
-// leave that off and force the file once for all that were acknowledged meanwhile: on a disk of 10 ms a sync the
-// difference is that of 100 records a second to thousands.
+// leave that off and force the file once for all messages that were acknowledged meanwhile: on a disk that takes 10 ms
+// for a sync, we store thousands of records a second instead of 100.
 //
 // Blocks are numbered upwards and only the last one grows. So force syncs the block that was last at the call before,
-// and those after it.
+// and the blocks after it.
 type blocks struct {
 	dir string
 

@@ -59,7 +59,7 @@ func Open(ctx context.Context, o Options) (*Bus, error) {
 	return b, nil
 }
 
-// Prepare opens the bus in o.Dir for reading, and creates it if there is none. It recovers the streams and compares
+// Prepare opens the bus in o.Dir for reading, and creates it if needed. It recovers the streams and compares
 // the journal with its head; Opening returns the result. A damaged journal is no error. Errors are: another agent has
 // the directory open, the journal is another node's or of another format, or the directory cannot be used. Appended
 // records wait for Begin. A Close before Begin leaves no trace of a run: head, epoch and the count of missing records
@@ -167,8 +167,8 @@ func (b *Bus) Begin() (err error) {
 	return nil
 }
 
-// removeLostSnapshots removes sets of snapshots that contain records which are no longer there: the numbers of those
-// records are given again.
+// removeLostSnapshots removes sets of snapshots that contain records which are no longer there: new records get the
+// numbers of the lost ones.
 func (b *Bus) removeLostSnapshots() error {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()

@@ -27,7 +27,7 @@ const (
 	maxCopiedStarts = 4
 	maxCopiedFiles  = 32
 	// seenFile holds size and time of the journal's blocks when they were last known to be sound, so that a start
-	// reads only those that changed since.
+	// reads only the blocks that changed since.
 	seenFile  = "SEEN"
 	indexFile = "index.db"
 	// maxSeenFile and maxIndexFile bound what is read of them: some 60 bytes for each of the few hundred blocks, and 100
@@ -42,13 +42,13 @@ const (
 type damagedFiles struct {
 	paths []string
 	more  int // damaged files that were not copied, beyond maxCopiedFiles
-	// damagedBlock names the first place of damage other than at the journal's end, "" for none.
+	// damagedBlock names the first place of damage other than at the journal's end; "" without such damage.
 	damagedBlock string
 	// description: the stream's own description was damaged or missing, and its blocks are there.
 	description bool
 }
 
-// copyDamaged reads the blocks in doubt and copies the damaged ones. epoch is that of the run that begins.
+// copyDamaged reads the blocks in doubt and copies the damaged ones. epoch is the epoch of the run that begins.
 func copyDamaged(dir string, epoch uint64) (*damagedFiles, error) {
 	a := &damagedFiles{}
 	bl := blocks{dir: streamDir(dir, journalStream)}
@@ -135,7 +135,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// location names the copies at the end of a message; "" if there are none.
+// location names the copies at the end of a message; "" without copies.
 func (a *damagedFiles) location() string {
 	switch {
 	case len(a.paths) == 0:
@@ -157,7 +157,7 @@ func (a *damagedFiles) drop() {
 	}
 }
 
-// damagedAt returns the offset of the first byte of a block that belongs to no record, -1 if there is none; tail
+// damagedAt returns the offset of a block's first byte that belongs to no record; -1 if there is no such byte. tail
 // reports whether no whole record follows it.
 func damagedAt(bl *blocks, n uint64) (at int, tail bool, err error) {
 	var c block

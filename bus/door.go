@@ -50,7 +50,7 @@ type door struct {
 
 	mu        sync.Mutex
 	conns     map[net.Conn]struct{}
-	strangers []net.Conn          // those of conns that have not signed in, the oldest first
+	strangers []net.Conn          // the conns that have not signed in, the oldest first
 	byID      map[uint64]net.Conn // the server's side of each connection, by the server's client id
 	closed    chan struct{}
 	wg        sync.WaitGroup

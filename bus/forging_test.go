@@ -26,7 +26,7 @@ func TestReplyCannotBeForgedAsEvent(t *testing.T) {
 	for _, subject := range []string{"journalet.n.pods", "$SRV.PING", "$SRV.INFO.journalet"} {
 		must.OK(t, forger.PublishRequest(subject, forged, nil))
 	}
-	// Requests of one connection are served in order: after this reply, those before have been sent.
+	// Requests of one connection are served in order: after this reply, the earlier replies have been sent.
 	if _, err := forger.RequestWithContext(testContext(t), "journalet.n.pods", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestObserversReceiveRepliesInInboxesOnly(t *testing.T) {
 			t.Errorf("the agent replies to %q", reply)
 		}
 	}
-	// Requests of one connection are served in order: after this reply, those before have been served.
+	// Requests of one connection are served in order: after this reply, the earlier requests have been served.
 	m, err := forger.RequestWithContext(testContext(t), read, nil)
 	if err != nil || string(m.Data) != "a page" {
 		t.Fatalf("the reply to an inbox is %v, %v", m, err)

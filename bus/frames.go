@@ -141,7 +141,7 @@ func scan(b []byte, sum *checksum, prefix string, out []place) []place {
 // to begin everywhere, each with all that follows.
 const maxResumed = 8 * maxBlock
 
-// resume finds the next whole record at or after from; len(b) if there is none.
+// resume finds the next whole record at or after from; len(b) if no whole record follows.
 func resume(b []byte, from int, sum *checksum, prefix string) (int, frame) {
 	for at, spent := from, 0; spent <= maxResumed; at++ {
 		// Search for the subject first: a checksum at each byte would take minutes.

@@ -66,7 +66,8 @@ func FuzzBlock(f *testing.F) {
 	})
 }
 
-// A block in which a record seems to begin everywhere, each with all that follows, is given up after some checksums.
+// If a record seems to begin at every place of a block, each record up to the block's end, the scan gives up after some
+// checksums.
 func TestHostileBlockIsScannedByABoundedNumberOfChecksums(t *testing.T) {
 	b := make([]byte, 8<<20)
 	for at := 0; at+40 < len(b); at += 40 {

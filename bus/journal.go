@@ -93,7 +93,7 @@ func (j *Journal) Last() uint64 { return j.a.stored.Load() }
 // First returns the number of the oldest record that is kept; Last+1 in an empty journal.
 func (j *Journal) First() uint64 { return j.first.Load() }
 
-// Queued returns how many records wait to be stored, those in flight included.
+// Queued returns how many records wait to be stored, including the records in flight.
 func (j *Journal) Queued() int { return j.a.queued() }
 
 // Stalled returns since when the journal has not been able to store, and why; a zero time if it can.
@@ -156,8 +156,8 @@ func (j *Journal) readBytes(ctx context.Context, from, to uint64, filter string,
 	})
 }
 
-// readPages pages through the stream until f returns a number at or above to, which is that of the last record that it
-// was passed.
+// readPages pages through the stream until f returns a number at or above to. f returns the number of the last record
+// that it was passed.
 func (j *Journal) readPages(ctx context.Context, from, to uint64, filter string,
 	f func(page [][]byte) (uint64, error)) error {
 	to = j.bound(to)

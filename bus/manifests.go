@@ -24,10 +24,10 @@ const (
 	// ManifestGrace is how long a manifest stays after Put even if no event names it: it is stored before the fact
 	// that names it, and a full disk may delay that fact.
 	ManifestGrace = time.Hour
-	// fullGrace is that grace while manifests take more than their share of the disk. A fact that has waited longer for
-	// the disk is stored before the next cut: the cut needs the disk too, and is behind it.
+	// fullGrace replaces ManifestGrace while manifests take more than their share of the disk. A fact that has waited
+	// longer for the disk is stored before the next cut: the cut needs the disk too, and is behind it.
 	fullGrace = 5 * time.Minute
-	// maxPutNoted is how many puts are kept in memory before those past their grace are dropped.
+	// maxPutNoted is how many puts are kept in memory before puts past their grace are dropped.
 	maxPutNoted = 1024
 	// putWindow and putWindowBytes bound the manifests in flight; putTimeout bounds the wait for them.
 	putWindow      = 128
@@ -56,7 +56,7 @@ type Manifests struct {
 	// charge receives the bytes that are stored. May be nil.
 	charge func(bytes int64)
 
-	// mu is held while a manifest is stored or removed, so that none is removed that was just put.
+	// mu is held while a manifest is stored or removed, so that no manifest is removed that was just put.
 	mu sync.Mutex
 	// put holds when each message was last put, by its subject, at least for the last ManifestGrace. sweepAt is how many
 	// it may hold before older ones are dropped.
@@ -152,7 +152,7 @@ type publishing struct {
 	done   map[string]bool // subjects of what was published, or was there
 }
 
-// publishAll publishes the manifests that this run has not stored, the parts of each before it. mu is held.
+// publishAll publishes the manifests that this run has not stored, the parts of each before it. The caller holds mu.
 func (p *publishing) publishAll(ctx context.Context, all iter.Seq2[string, []byte]) error {
 	for digest, data := range all {
 		subject := messages.ManifestSubject(p.node, digest)
@@ -189,7 +189,7 @@ func (p *publishing) publish(ctx context.Context, s stored) error {
 			return err
 		}
 	}
-	// Without a header that refuses one that is there, it would be written again.
+	// The expected sequence rejects a manifest that is stored already; without it the manifest would be written again.
 	ack, err := p.reader.js.PublishAsync(s.subject, s.data,
 		jetstream.WithExpectStream(manifestStream), jetstream.WithExpectLastSequencePerSubject(0))
 	if err != nil {
@@ -233,7 +233,7 @@ func (m *Manifests) replaceDamaged(ctx context.Context, s stored) error {
 	return err
 }
 
-// notePut remembers that a message was just put; mu is held.
+// notePut remembers that a message was just put. The caller holds mu.
 func (m *Manifests) notePut(subject string, stored bool) {
 	if len(m.put) >= m.sweepAt {
 		maps.DeleteFunc(m.put, func(_ string, p put) bool { return time.Since(p.at) >= ManifestGrace })

@@ -69,7 +69,7 @@ func TestUsageIsWhatTheBusHolds(t *testing.T) {
 	if u.SnapshotsBytes == 0 || u.SnapshotsAt.Before(before) || u.SnapshotsAt.After(time.Now().Add(time.Second)) {
 		t.Errorf("after it: %+v", u)
 	}
-	// The sizes are those of the files, but for the store's own indexes.
+	// The sizes are the sizes of the files, except the store's own indexes.
 	info, err := os.Stat(filepath.Join(streamDir(b.opts.Dir, journalStream), "1.blk"))
 	must.OK(t, err)
 	if uint64(info.Size()) != u.JournalBytes {

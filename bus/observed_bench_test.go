@@ -94,9 +94,9 @@ const (
 )
 
 // BenchmarkAppendBesideFilteredObservers appends one record after the other, in rounds: without observers, beside ten
-// that each filter the events of one kind, and beside one that does not read. The p99 of an append is to rise by at
-// most 25 % beside the ten, and not at all beside the one. The three take turns, so that what else the machine does
-// meets each.
+// observers that each filter the events of one kind, and beside one that does not read. The p99 of an append is to rise
+// by at most 25 % beside the ten, and not at all beside the one. The three take turns, so that what else the machine
+// does meets each.
 func BenchmarkAppendBesideFilteredObservers(b *testing.B) {
 	stored := make(chan struct{}, 1)
 	bus := published(b, func() { stored <- struct{}{} })
@@ -120,7 +120,7 @@ func BenchmarkAppendBesideFilteredObservers(b *testing.B) {
 	for b.Loop() {
 		for name := range join { // in any order
 			leave := join[name]()
-			round() // warms up, and fills what takes the events of one that does not read
+			round() // warms up, and fills the buffers of an observer that does not read
 			took[name] = append(took[name], round()...)
 			leave()
 		}

@@ -59,7 +59,7 @@ const (
 
 // Missed names records whose events were not published.
 type Missed struct {
-	// From is the record to resume from, To the last one that was not published.
+	// From is the record to resume from, To the last record that was not published.
 	From uint64 `json:"from"`
 	To   uint64 `json:"to"`
 }
@@ -255,8 +255,8 @@ func (o *Observers) send(rec *journaletv1.Record) {
 	}
 }
 
-// publish sends one event to its subscribers, after a pause for what those before have cost. Once the bus closes it
-// sends nothing that would need a pause.
+// publish sends one event to its subscribers, after a pause for what earlier events have cost. Once the bus closes,
+// publish sends nothing that would need a pause.
 func (o *Observers) publish(subject string, data []byte, cost int) {
 	if pause := o.pace.pause(time.Now()); pause > 0 {
 		select {

@@ -48,8 +48,8 @@ func (f *finding) head() *journaletv1.Head {
 	return &journaletv1.Head{Seq: f.Last, Hash: f.hash, Format: messages.JournalFormat, Epoch: f.Epoch}
 }
 
-// inspect compares the journal with its head h (nil for none), and checks the chain above the head. It creates the
-// stream if there is none.
+// inspect compares the journal with its head h (nil without a head), and checks the chain above the head. It
+// creates the stream if needed.
 func inspect(ctx context.Context, r *reader, node string, h *journaletv1.Head, headLost bool, kept *damagedFiles,
 	known holes) (*finding, error) {
 	state, err := openJournalStream(ctx, r, node, h)
@@ -168,8 +168,8 @@ const holesFile = "HOLES"
 // maxHolesFile bounds what is read of it: two numbers.
 const maxHolesFile = 64
 
-// holes counts the lost records that a start has reported: those that the server counted as missing, and those that it
-// did not count yet.
+// holes counts the lost records that a start has reported: the records that the server counted as missing, and the
+// unreadable records that it did not count yet.
 type holes struct{ missing, unreadable uint64 }
 
 func (h holes) sum() uint64 { return h.missing + h.unreadable }
@@ -217,8 +217,8 @@ func (f *finding) damage(expected, found uint64, format string, args ...any) {
 	}
 }
 
-// compare finds a tail that was cut or changed: the record that the head names must be there with its hash, and those
-// above it must chain to it.
+// compare finds a tail that was cut or changed: the record that the head names must be there with its hash, and the
+// records above it must chain to it.
 func (f *finding) compare(ctx context.Context, r *reader, h *journaletv1.Head) error {
 	switch {
 	case h == nil:
@@ -274,15 +274,15 @@ func (f *finding) chain(ctx context.Context, r *reader, seq uint64, hash []byte)
 	return nil
 }
 
-// openJournalStream opens or creates the stream. One that lost all its records begins again above the numbers that
+// openJournalStream opens or creates the stream. A stream that lost all its records begins again above the numbers that
 // were given before, so that no number ever means two records.
 func openJournalStream(ctx context.Context, r *reader, node string, h *journaletv1.Head) (jetstream.StreamState,
 	error) {
 	s, err := r.js.Stream(ctx, journalStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) && h != nil && anyFile(r.blocksDir) {
 		// If only the description was lost, its blocks are still there. A stream created over them recovers them, but
-		// with a first number it would remove them. Without blocks none is created: nats-server removes the directories of
-		// a deleted stream in the background, by which the creation of the next one fails now and then.
+		// with a first number it would remove them. Without blocks it is not created here: nats-server removes the
+		// directories of a deleted stream in the background, so that creating the next stream fails now and then.
 		if s, err = r.js.CreateStream(ctx, journalConfig(node, 0)); err != nil {
 			return jetstream.StreamState{}, fmt.Errorf("bus: create the journal again: %w", err)
 		}

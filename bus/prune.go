@@ -13,15 +13,15 @@ import (
 
 // Pruned is what a cut of the journal's front removes.
 type Pruned struct {
-	// First is the first record before the cut, Keep the first one that is kept; they are equal if nothing is cut.
+	// First is the first record before the cut, Keep the first record after it; they are equal if nothing is cut.
 	First uint64 `json:"first"`
 	Keep  uint64 `json:"keep"`
 	// Bytes is the size on disk of the records between.
 	Bytes uint64 `json:"bytes"`
-	// Permitted is the first record that the bounds alone would keep. The cut ends below it where no set of snapshots
-	// is, and below the newest MinKept bytes.
+	// Permitted is the first record that the bounds alone would keep. The cut ends below Permitted if no set of
+	// snapshots is there, and always below the newest MinKept bytes.
 	Permitted uint64 `json:"permitted"`
-	// Manifests is how many manifests were removed, which nothing names any more.
+	// Manifests is how many manifests were removed because nothing names them any more.
 	Manifests int `json:"manifests"`
 }
 

@@ -61,8 +61,8 @@ type Repair struct {
 	previous []byte // the first record's hash of the one before
 }
 
-// CheckForRepair finds what is wrong with the journal in the bus's directory dir, and changes nothing. Errors are those
-// of OpenStored. progress may be nil.
+// CheckForRepair finds what is wrong with the journal in the bus's directory dir, and changes nothing. It returns
+// the errors of OpenStored. progress may be nil.
 func CheckForRepair(ctx context.Context, dir string, progress func(done, total uint64)) (*Repair, error) {
 	s, err := OpenStored(dir)
 	if err != nil {
@@ -168,8 +168,8 @@ func (r *Repair) markDamaged(stream string, block uint64) {
 	r.damaged[stream][block] = true
 }
 
-// record keeps a record or drops it. It is dropped if it cannot be decoded or is not the one that belongs there. Of two
-// that do not chain the first one is dropped: its hash is wrong.
+// record keeps a record or drops it. It drops a record that cannot be decoded or does not belong there. Of two
+// records that do not chain it drops the first: its hash is wrong.
 func (sc *repairScan) record(block uint64, p *place, x *examined) {
 	why := ""
 	switch {

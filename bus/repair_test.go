@@ -24,8 +24,8 @@ func checkForRepair(t *testing.T, dir string) *Repair {
 	return r
 }
 
-// wantRepaired repairs a journal and checks what it left: a journal that Verify accepts, that the next start finds
-// clean and sound, and in which nothing is left to repair. It returns the records that are left.
+// wantRepaired repairs a journal and checks the result: Verify accepts the journal, the next start finds it clean and
+// sound, and nothing is left to repair. It returns the records that are left.
 func wantRepaired(t *testing.T, dir string) (r *Repair, left []uint64) {
 	t.Helper()
 	r = checkForRepair(t, dir)

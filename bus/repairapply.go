@@ -108,7 +108,7 @@ func indexes() []string {
 	return out
 }
 
-// unchangedSince fails if an agent ran since the check; the lock is held.
+// unchangedSince fails if an agent ran since the check. The caller holds the lock.
 func (s *Stored) unchangedSince() error {
 	h, err := readHead(s.dir)
 	if err != nil && !errors.Is(err, errHeadDamaged) {

@@ -89,8 +89,8 @@ type cut struct {
 	PreviousHash string `json:"previousHash"`
 }
 
-// readCut returns the last cut, nil if there is none or its file cannot be read: then missing oldest records are
-// reported as damage.
+// readCut returns the last cut; nil if nothing was cut or the cut's file cannot be read: then missing oldest records
+// are reported as damage.
 func readCut(dir string, log *slog.Logger) *cut {
 	b, err := bounded.ReadFile(filepath.Join(dir, cutFile), maxCutFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -192,9 +192,9 @@ func (j *Journal) bytes(ctx context.Context) (records, manifests uint64, err err
 }
 
 // cutting finds the place of a cut, record by record from the first one on. The journal is cut behind the barrier of a
-// set of snapshots, so that the rest can be folded from its first record on: the highest one that the bounds permit. If
-// that leaves too many bytes, it is the lowest one that does not; without such a set the cut for bytes ends where it
-// must.
+// set of snapshots, so that the rest can be folded from its first record on: the highest barrier that the bounds
+// permit. If that leaves too many bytes, it is the lowest barrier that does not; without such a set the cut for bytes
+// ends where it must.
 type cutting struct {
 	first  uint64   // of the journal
 	places []uint64 // first records behind sets of snapshots, ascending

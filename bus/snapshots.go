@@ -138,8 +138,8 @@ func (s *Snapshots) sets(ctx context.Context) (map[uint64][]string, error) {
 	return groupSets(s.node, maps.Keys(info.State.Subjects)), nil
 }
 
-// Load returns the newest complete set, in the order of the actors' names; barrier 0 and nothing if there is none. It
-// skips incomplete sets, and those of records that a crash has lost.
+// Load returns the newest complete set, in the order of the actors' names. If there is no complete set, the barrier is
+// 0. Load skips incomplete sets, and sets of records that a crash has lost.
 func (s *Snapshots) Load(ctx context.Context) (barrier uint64, snaps []*journaletv1.Snapshot, err error) {
 	for range loadTries {
 		var found bool

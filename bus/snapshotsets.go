@@ -34,8 +34,8 @@ type SnapshotSet struct {
 	Bytes       uint64 // of the states, as encoded
 }
 
-// NeededAfter returns the last record that no actor of a set needs any more: the set's barrier, or a lower one that a
-// quarantined actor needs, within a bound.
+// NeededAfter returns the last record that no actor of a set needs any more: the set's barrier, or, within a bound, a
+// lower record because a quarantined actor needs the records after it.
 func NeededAfter(barrier uint64, set []*journaletv1.Snapshot) uint64 {
 	needed := barrier
 	for _, s := range set {
@@ -55,7 +55,7 @@ func (s *Snapshots) Sets(ctx context.Context) ([]SnapshotSet, error) {
 	return s.complete(ctx, names)
 }
 
-// complete returns those of the sets that are complete, in the order of their barriers.
+// complete returns the complete sets, in the order of their barriers.
 func (s *Snapshots) complete(ctx context.Context, names map[uint64][]string) ([]SnapshotSet, error) {
 	var out []SnapshotSet
 	for _, at := range slices.Sorted(maps.Keys(names)) {
@@ -139,9 +139,9 @@ func (s *Snapshots) remove(ctx context.Context, barriers []uint64) error {
 	return nil
 }
 
-// thinned returns the sets to keep of sets in ascending order: the newest, the base, which is the one that a fold of
-// the journal from its first record needs, and at most limit in all. Of the others those go whose neighbours are
-// closest, by records and by time. cut is 1 if retention has cut nothing: then the fold begins without a set.
+// thinned returns the sets to keep of sets in ascending order: the newest set, the base (a fold of the journal from its
+// first record needs it), and at most limit in all. Of the others, sets whose neighbours are closest, by records and by
+// time, go first. cut is 1 if retention has cut nothing: then the fold begins without a set.
 func thinned(sets []SnapshotSet, cut uint64, limit int) []SnapshotSet {
 	for len(sets) > 1 && sets[0].Barrier+1 < cut {
 		sets = sets[1:] // records behind it are gone

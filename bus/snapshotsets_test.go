@@ -53,7 +53,7 @@ func TestThinnedSetsKeepTheNewestAndTheBase(t *testing.T) {
 	}
 }
 
-// However many sets were taken, those that stay are spread over the journal: no gap is much wider than others.
+// However many sets were taken, the sets that stay are spread over the journal: no gap is much wider than others.
 func TestThinnedSetsAreSpreadOverJournal(t *testing.T) {
 	var sets []SnapshotSet
 	const every = 20_000
@@ -130,8 +130,8 @@ func TestOlderSetsStayUntilTheirRecordsAreCut(t *testing.T) {
 	}
 }
 
-// A journal that lost its end gives the numbers again: snapshots of what was lost must not be taken for those of the
-// new records.
+// A journal that lost its end assigns the same numbers again: snapshots of the lost records must not be taken for
+// snapshots of the new records.
 func TestSnapshotsOfLostRecordsAreNotLoaded(t *testing.T) {
 	dir := busDir(t)
 	b := openBus(t, dir)

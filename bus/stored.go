@@ -323,7 +323,7 @@ func (v *storedVerifier) frame(fr frame, x *examined) {
 	v.check(x)
 }
 
-// bad keeps where a block cannot be read. Which records are lost shows at the next one that can be read.
+// bad keeps the place where a block cannot be read. Which records are lost shows at the next readable record.
 func (v *storedVerifier) bad(block uint64, at int, why error) {
 	if v.unreadable == "" {
 		v.unreadable = fmt.Sprintf("block %d is damaged at byte %d: %v", block, at, why)

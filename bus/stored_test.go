@@ -72,7 +72,7 @@ func appendWide(t *testing.T, b *Bus, n int) {
 	must.OK(t, b.Journal().Flush(testContext(t)))
 }
 
-// The reports from the files equal those of the running agent, to the byte.
+// The reports from the files equal the reports of the running agent, to the byte.
 func TestStoredJournalReportsWhatRunningAgentReports(t *testing.T) {
 	for name, fillIn := range map[string]func(t *testing.T, b *Bus){
 		"empty":  func(*testing.T, *Bus) {},
@@ -279,7 +279,7 @@ func removeAll(t *testing.T, dir string, recreate bool) {
 	must.OK(t, err)
 }
 
-// swapStreams replaces dir's streams by those of another journal with as many records.
+// swapStreams replaces dir's streams by the streams of another journal with as many records.
 func swapStreams(t *testing.T, dir, node string) {
 	t.Helper()
 	other := busDir(t)

@@ -16,9 +16,9 @@ import (
 )
 
 // Find is Read for the records whose bytes hold one of some texts, none of them empty, and for the records of the
-// actors of a kind. It checks nothing of all others, which takes a fraction of the time. What retention removes
+// actors of a kind. It does not check the others: that takes a fraction of the time. What retention removes
 // meanwhile is left out.
-func (s *Stored) Find(ctx context.Context, texts []string, of journaletv1.ActorKind, from, to uint64,
+func (s *Stored) Find(ctx context.Context, texts []string, kind journaletv1.ActorKind, from, to uint64,
 	f func(seq uint64, b []byte) error) error {
 	from, to, err := s.within(from, to)
 	if err != nil || from > to || len(s.span.blocks) == 0 {
@@ -28,8 +28,8 @@ func (s *Stored) Find(ctx context.Context, texts []string, of journaletv1.ActorK
 	for _, t := range texts {
 		q.texts = append(q.texts, []byte(t))
 	}
-	if of != journaletv1.ActorKind_ACTOR_KIND_UNSPECIFIED {
-		q.kind = []byte(messages.Ref{Kind: of}.KindName())
+	if kind != journaletv1.ActorKind_ACTOR_KIND_UNSPECIFIED {
+		q.kind = []byte(messages.Ref{Kind: kind}.KindName())
 	}
 	for _, n := range s.span.blocks[s.span.at(from) : s.span.at(to)+1] {
 		if err := ctx.Err(); err != nil {
@@ -110,8 +110,8 @@ func (q *search) take(c *block) {
 	}
 }
 
-// walk finds records of a block by the lengths of those before them, which no checksum covers, and checks only what it
-// finds. It is not whole where the block is not one record after the other: then each has to be checked.
+// walk finds records of a block by the lengths of the records before them, which no checksum covers, and checks only
+// what it finds. whole is false where the block is not one record after the other: then each record has to be checked.
 func (q *search) walk(n uint64) (whole bool, err error) {
 	f, err := bounded.Open(q.s.blocks(journalStream).path(n))
 	if err != nil {

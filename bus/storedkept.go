@@ -72,8 +72,8 @@ func (k *keptMessages) subjects(ctx context.Context, s *Stored) (index map[strin
 	return k.index, err
 }
 
-// get returns the newest message of a subject, errNotStored if there is none. A running agent may have moved it within
-// its files or removed it since they were read; then they are read again.
+// get returns the newest message of a subject; errNotStored if the subject has no message. A running agent may have
+// moved or removed the message since its files were read; then get reads the files again.
 func (k *keptMessages) get(ctx context.Context, s *Stored, subject string) ([]byte, error) {
 	index, err := k.subjects(ctx, s)
 	if err != nil {
@@ -135,7 +135,7 @@ func (s *Stored) Manifest(ctx context.Context, digest string) ([]byte, error) {
 	return b, nil
 }
 
-// sets returns the subjects of each set of snapshots by its barrier; that of the index is the empty one.
+// sets returns the subjects of each set of snapshots by its barrier; the index has the empty subject.
 func (s *Stored) sets(ctx context.Context) (map[uint64][]string, error) {
 	index, err := s.snapshots.subjects(ctx, s)
 	if err != nil {
@@ -144,8 +144,8 @@ func (s *Stored) sets(ctx context.Context) (map[uint64][]string, error) {
 	return groupSets(s.of.node, maps.Keys(index)), nil
 }
 
-// Snapshots returns the barriers of the complete sets of snapshots, ascending: those from which the records of the
-// journal can be folded.
+// Snapshots returns the barriers of the complete sets of snapshots, ascending: a fold of the journal's records can
+// begin at each of them.
 func (s *Stored) Snapshots(ctx context.Context) ([]uint64, error) {
 	sets, err := s.sets(ctx)
 	if err != nil {

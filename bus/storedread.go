@@ -70,7 +70,7 @@ func (s *Stored) trySpan(ctx context.Context) (*span, error) {
 			return nil, err
 		}
 		if k := len(sp.starts); fr.seq == 0 || k > 0 && fr.seq <= sp.starts[k-1] {
-			continue // no records, or those of another journal
+			continue // no records, or records of another journal
 		}
 		sp.blocks, sp.starts = append(sp.blocks, n), append(sp.starts, fr.seq)
 	}
@@ -143,7 +143,7 @@ func hasPrefix(b []byte, prefix string) bool {
 	return len(b) >= len(prefix) && string(b[:len(prefix)]) == prefix
 }
 
-// at returns the index of the block that holds seq, or the next one that is there.
+// at returns the index of the last block that begins at or below seq; 0 if all blocks begin above it.
 func (sp *span) at(seq uint64) int {
 	i := 0
 	for i+1 < len(sp.starts) && sp.starts[i+1] <= seq {
@@ -252,7 +252,7 @@ func (s *Stored) gone(seq, first uint64) error {
 	return fmt.Errorf("record %d: %w: the journal begins with record %d", seq, ErrGone, max(first, s.span.first))
 }
 
-// Get returns one record. ErrGone if retention has removed it, ErrNoRecord if there is none or it cannot be read.
+// Get returns one record. ErrGone if retention has removed it, ErrNoRecord if it does not exist or cannot be read.
 func (s *Stored) Get(ctx context.Context, seq uint64) (*journaletv1.Record, error) {
 	var rec *journaletv1.Record
 	sp := s.span

@@ -161,7 +161,7 @@ func TestManyManifestsAreStoredWithOneSync(t *testing.T) {
 	clear(m.put) // as after a restart
 	syncs = 0
 	must.OK(t, m.PutAll(testContext(t), maps.All(all)))
-	if syncs > 4 { // of the blocks that they fill, and of one that is not there
+	if syncs > 4 { // of the blocks that they fill, and of a block that is not there
 		t.Errorf("%d manifests are stored with %d syncs", len(all), syncs)
 	}
 	for digest, data := range all {

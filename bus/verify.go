@@ -132,7 +132,7 @@ func (v *verifier) front(c *cut) {
 	}
 }
 
-// check checks one record against those before it, and returns its number as far as it is known.
+// check checks one record against the records before it, and returns its number as far as it is known.
 func (v *verifier) check(x *examined) uint64 {
 	v.r.Bytes += uint64(x.size)
 	if v.r.Records++; v.progress != nil && v.r.Records%progressEvery == 0 {
@@ -197,7 +197,7 @@ func (v *verifier) matchLoss(d *journaletv1.JournalDamaged, seq uint64) {
 	})
 }
 
-// reportedBy reports whether d reports this loss. front: it is that of the journal's oldest records.
+// reportedBy reports whether d reports this loss. front: the journal's oldest records are lost.
 func (l Loss) reportedBy(d *journaletv1.JournalDamaged, front bool) bool {
 	end := d.GetExpectedSeq() == l.To && (d.GetFoundSeq()+1 == l.From || d.GetFoundSeq() == 0 && front)
 	return end || front && d.GetExpectedSeq() == l.From && d.GetFoundSeq() == l.To+1
