@@ -10,7 +10,7 @@ import (
 	"github.com/journalet/journalet/runtime/api/stream"
 )
 
-// defaultDetachKeys are those of kubectl and docker.
+// defaultDetachKeys are the detach keys of kubectl and docker.
 const defaultDetachKeys = "ctrl-p,ctrl-q"
 
 func (a *app) attachCommand() *cobra.Command {

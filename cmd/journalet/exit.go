@@ -50,8 +50,8 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 // errCheckFailed is the error of a command that has printed failed checks.
 var errCheckFailed = errors.New("check failed")
 
-// errDamaged is the error of a command that has printed what is damaged, errDiverged that of one that has printed where
-// a replay diverges.
+// errDamaged is the error of a command that has printed what is damaged, errDiverged of a command that has printed
+// where a replay diverges.
 var (
 	errDamaged  = errors.New("damaged")
 	errDiverged = errors.New("diverged")
@@ -88,7 +88,7 @@ func exitCode(err error) int {
 	return exitError
 }
 
-// errorText returns an error as printed on stderr, "" for one that needs no text.
+// errorText returns an error as printed on stderr; "" for an error that needs no text.
 func errorText(ctx context.Context, command string, err error) string {
 	var usage usageError
 	var exit *stream.ExitError

@@ -39,11 +39,11 @@ func (a *app) readJournal(ctx context.Context, fromAgent func(*query.Client) err
 	s, err := bus.OpenStored(filepath.Join(a.rootDir, busDir))
 	switch {
 	case err == nil:
-		of := ""
+		suffix := ""
 		if s.Node() != "" {
-			of = " of node " + s.Node()
+			suffix = " of node " + s.Node()
 		}
-		a.notice("no agent is running with root directory " + a.rootDir + ": reading the files of the journal" + of)
+		a.notice("no agent is running with root directory " + a.rootDir + ": reading the files of the journal" + suffix)
 		return fromFiles(s)
 	case errors.Is(err, bus.ErrServed), errors.Is(err, bus.ErrNoJournal), errors.Is(err, fs.ErrPermission):
 		return a.withClient(ctx, false, fromAgent)

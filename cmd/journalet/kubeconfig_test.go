@@ -20,7 +20,7 @@ import (
 	"github.com/journalet/journalet/test/node"
 )
 
-// A kubeconfig with which the agent cannot be a node ends the start: the error names the file and what to change.
+// An unusable kubeconfig ends the start: the error names the file and what to change.
 func TestUnusableKubeconfigEndsTheStart(t *testing.T) {
 	with := func(user string) string { return fakeapi.Kubeconfig("https://127.0.0.1:1", user) }
 	for what, c := range map[string]struct{ text, want string }{

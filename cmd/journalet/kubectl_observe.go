@@ -20,7 +20,8 @@ import (
 const (
 	// followPause is the pause before a stream of events that broke is continued.
 	followPause = time.Second
-	// firstTry is how long a stream without events has to last to be continued: one that fails at once never worked.
+	// firstTry is how long a stream without events has to last to be continued: a stream that fails at once never
+	// worked.
 	firstTry = 5 * time.Second
 )
 

@@ -27,8 +27,8 @@ func logLibraries(h slog.Handler) {
 // atDebug hands every record on at debug level, with its attributes.
 type atDebug []slog.Attr
 
-// Enabled reports whether a record is handled: at debug level those of a verbosity of up to 4. From 6 on client-go logs
-// requests, and from 8 on their bodies, with Secrets and tokens.
+// Enabled reports whether a record is handled: at debug level, records with a verbosity of up to 4. From 6 on client-go
+// logs requests, and from 8 on the bodies of requests, with Secrets and tokens.
 func (atDebug) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelDebug && (*libraries.handler.Load()).Enabled(ctx, slog.LevelDebug)
 }

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// maxLogLine is how much of a line is kept so that it is printed in one piece among those of other containers. A longer
-// one is printed in pieces.
+// maxLogLine is how much of a line is kept so that the line is printed in one piece among the lines of other
+// containers. A longer line is printed in pieces.
 const maxLogLine = 64 << 10
 
 // logWriter returns where logs are written to: a terminal gets control characters as text, unless raw; anything else
@@ -27,7 +27,7 @@ type logOutput struct {
 	mu sync.Mutex
 }
 
-// of returns a writer for the log of one container, each line of which begins with prefix.
+// of returns a writer for the log of one container. Each line begins with prefix.
 func (o *logOutput) of(prefix string) *containerOutput {
 	return &containerOutput{all: o, prefix: []byte(prefix), begin: true}
 }

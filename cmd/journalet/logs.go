@@ -175,7 +175,7 @@ func (a *app) logs(ctx context.Context, t *target, name string, l *logFlags, que
 	return context.Cause(ctx)
 }
 
-// allContainers returns the names of all containers, in the order in which they start.
+// allContainers returns the names of all containers, in starting order.
 func allContainers(p *corev1.Pod) []string {
 	var all []string
 	for c := range containers.All(p) {

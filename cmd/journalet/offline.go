@@ -20,9 +20,9 @@ func (a *app) journalFlag(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("journal") // fails only for an unknown flag
 }
 
-// openJournal opens the journal that --journal names or, without it, that of the agent, which may run: its files are
-// read as they are now, and nothing is written. A journal that no agent of --root-dir writes is as of its end, whenever
-// it is read: asOf is that time.
+// openJournal opens the journal that --journal names or, without the flag, the agent's journal. The agent may run:
+// openJournal reads the files as they are now, and writes nothing. A journal that no agent of --root-dir writes is as
+// of its end, whenever it is read: asOf is that time.
 func (a *app) openJournal(ctx context.Context) (history.Reader, error) {
 	path, served := a.journal, false
 	if path == "" {

@@ -77,8 +77,8 @@ func (p *picture) shot(args string, until func(x *terminal.Terminal)) {
 // end is the end of a command.
 func end(x *terminal.Terminal) { x.End() }
 
-// TestPicturesOfCommands takes the pictures of the documents, of a simulated node, and holds those that are kept to
-// their bounds.
+// TestPicturesOfCommands takes the pictures of the documents, of a simulated node, and checks that the taken and the
+// kept pictures are within their bounds.
 func TestPicturesOfCommands(t *testing.T) {
 	root := simulatedNodeAt(t, "sim://?pull=3s", shown, 3)
 	for _, c := range []struct {

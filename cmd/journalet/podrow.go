@@ -83,7 +83,7 @@ func (s *podSummary) initContainers(p *corev1.Pod) bool {
 	return blocked
 }
 
-// containers sums up the main containers. Restarts of completed init containers no longer count; those of sidecars do.
+// containers sums up the main containers. Restarts of sidecars count; restarts of completed init containers do not.
 func (s *podSummary) containers(p *corev1.Pod) {
 	s.restarts, s.lastRestart = 0, time.Time{}
 	for i := range p.Status.InitContainerStatuses {

@@ -148,7 +148,7 @@ func TestRestartsShowTheAgeOfTheLastOne(t *testing.T) {
 	if s := summarize(p); s.restartsText(now) != "3 (5s ago)" {
 		t.Errorf("the last one 5 s ago: %q", s.restartsText(now))
 	}
-	// Restarts of a completed init container do not count, those of a sidecar do.
+	// Restarts of a sidecar count, restarts of a completed init container do not.
 	if s := summarize(withInit(podWith(corev1.PodRunning, running()), false,
 		terminated(0, 0, "Completed"))); s.restarts != 0 {
 		t.Errorf("init container: %d", s.restarts)

@@ -184,7 +184,7 @@ func (a *app) notice(s string) {
 	a.above(write)
 }
 
-// podTable prints pods as rows, and later only those that changed.
+// podTable prints pods as rows, and later only the pods that changed.
 type podTable struct {
 	table
 	wide, namespaces bool

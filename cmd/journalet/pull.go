@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// barWidth is the width of a progress bar, barBlock that of the part that moves.
+	// barWidth is the width of a progress bar, barBlock the width of its moving part.
 	barWidth, barBlock = 20, 4
 	// redrawPause is the time between two pictures of the bars.
 	redrawPause = 100 * time.Millisecond
@@ -170,7 +170,7 @@ func (v *pullView) progress(p *journaletv1.PullProgressed) {
 	}
 }
 
-// end prints the outcome of a pull. It returns false for one that this command has not requested.
+// end prints the outcome of a pull. It returns false for a pull that this command has not requested.
 func (v *pullView) end(d *journaletv1.OperatorPullDecided) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -200,7 +200,7 @@ func (v *pullView) left() int {
 	return len(v.bars)
 }
 
-// draw draws the bars over those of before. v.mu is held.
+// draw draws the bars over the previous bars. The caller holds v.mu.
 func (v *pullView) draw() {
 	elapsed := v.a.now().Sub(v.began)
 	width := 0

@@ -50,11 +50,11 @@ func incarnations(t *testing.T, m *history.Memory) (several, uid string) {
 			}
 		}
 	}
-	for name, of := range uids {
-		if len(of) > 1 {
+	for name, found := range uids {
+		if len(found) > 1 {
 			several = name
 		}
-		uid = of[0]
+		uid = found[0]
 	}
 	if several == "" {
 		t.Fatal("no name has several pods")

@@ -348,7 +348,7 @@ func (n *secretNode) inject() {
 		n.rt.Inject(sim.Fault{Method: method, Times: times, Match: match, Err: status.Error(codes.Unknown, text)})
 	}
 	values := secret("env") + " " + secret("arg") + " --password=" + secret("flag")
-	of := func(pod string) func(req any) bool {
+	inPod := func(pod string) func(req any) bool {
 		return func(req any) bool {
 			switch r := req.(type) {
 			case *runtimeapi.CreateContainerRequest:
@@ -359,14 +359,14 @@ func (n *secretNode) inject() {
 			return false
 		}
 	}
-	fail("CreateContainer", "boom create: "+values, 1, of("uncreated-n1"))
-	fail("RunPodSandbox", "boom sandbox: annotation "+secret("annotation")+" of "+secret("applied"), 1, of("web-n1"))
+	fail("CreateContainer", "boom create: "+values, 1, inPod("uncreated-n1"))
+	fail("RunPodSandbox", "boom sandbox: annotation "+secret("annotation")+" of "+secret("applied"), 1, inPod("web-n1"))
 	fail("PullImage", "boom auth: "+pullCredentials(), 0, func(req any) bool {
 		return strings.Contains(req.(*runtimeapi.PullImageRequest).GetImage().GetImage(), "/private")
 	})
 	fail("PullImage", "boom pull: Get \"https://user:"+secret("pulluser")+"@registry.example/v2/?sig="+secret("pullquery")+
 		"\": refused", 0, nil)
-	fail("CreateContainer", "boom refs: "+refs(), 1, of("refs-n1"))
+	fail("CreateContainer", "boom refs: "+refs(), 1, inPod("refs-n1"))
 	n.rt.Inject(sim.Fault{Method: "ExecSync", Match: func(req any) bool {
 		return req.(*runtimeapi.ExecSyncRequest).GetCmd()[0] == "printenv"
 	}, Times: 9, Err: status.Error(codes.Unknown, "boom printenv: "+refs())})

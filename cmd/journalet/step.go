@@ -34,11 +34,11 @@ func newStepper(ctx context.Context, r history.Reader, s *replay.Session) *stepp
 	return &stepper{Session: s, moment: moment, words: describe.New(), named: map[string]*journaletv1.PodRef{}}
 }
 
-// wordsBefore is how many records before those on the screen are put into words first: a description may depend on
+// wordsBefore is how many records before the ones on the screen are put into words first: a description may depend on
 // earlier records, such as the request that a call answers.
 const wordsBefore = 256
 
-// window returns the records from one number to another in words, without those that are missing.
+// window returns the records from one number to another in words, without missing records.
 func (s *stepper) window(from, to uint64) ([]*stepRecord, error) {
 	s.words = describe.New()
 	first, _ := s.Bounds()
@@ -116,7 +116,7 @@ func (s *stepper) name(uid string, seq uint64) {
 	}
 }
 
-// actors returns the actors that a record concerns: its author, then those that receive it.
+// actors returns the actors that a record concerns: its author, then its receivers.
 func (s *stepper) actors(rec *journaletv1.Record) ([]messages.Ref, error) {
 	all, err := s.Concerned(rec.GetSeq())
 	if err != nil {

@@ -49,7 +49,7 @@ type stepModel struct {
 	// window holds the records around the present one; at is that one's index.
 	window []*stepRecord
 	at     int
-	// actor is the actor whose state is shown, one of those that the record concerns.
+	// actor is the actor whose state is shown, one of the actors that the record concerns.
 	actor  messages.Ref
 	panel  panel
 	body   []string // of the panel
@@ -89,7 +89,7 @@ func (m *stepModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 
 func (m *stepModel) now() *stepRecord { return m.window[m.at] }
 
-// move shows the record seq, or the next one that is there.
+// move shows the record seq, or the next record that exists.
 func (m *stepModel) move(seq uint64) {
 	first, last := m.s.Bounds()
 	seq = min(max(seq, first), last)

@@ -16,8 +16,8 @@ import (
 	"github.com/journalet/journalet/runtime/api/stream"
 )
 
-// running returns a pod and the name of its container once that runs. A container that is starting is waited for; one
-// that does not run for another reason is an error.
+// running returns a pod and the name of its container once the container runs. It waits for a container that is
+// starting; a container that does not run for another reason is an error.
 func (t *target) running(ctx context.Context, c *stream.Client, name string) (p *corev1.Pod, container string,
 	err error) {
 	var notes io.Writer = t.a.err

@@ -73,8 +73,8 @@ func (t *rawTerminal) restore() {
 	})
 }
 
-// sizes is a queue of the sizes of a terminal. It keeps two: the first ones are both sent for a redraw, and of those
-// that nobody has taken yet only the latest counts.
+// sizes is a queue of the sizes of a terminal. It keeps two: the first ones are both sent for a redraw, and of
+// the sizes that nobody has taken yet only the latest counts.
 type sizes struct {
 	mu     sync.Mutex
 	queue  chan remotecommand.TerminalSize

@@ -142,7 +142,7 @@ func (a *app) writeTimeline(t *timeline.Timeline, o timelineOptions) error {
 	return err
 }
 
-// moments returns the records that --since and --until name; 0 for one that is not set.
+// moments returns the records that --since and --until name; 0 for a flag that is not set.
 func moments(ctx context.Context, r history.Reader, since, until string) (from, to uint64, err error) {
 	if since != "" {
 		if from, err = history.ParseMoment(ctx, r, since); err != nil {

@@ -304,9 +304,9 @@ func (a *app) topNodeOnce(ctx context.Context, c *stream.Client, w *screen, o *t
 	return nil
 }
 
-func percent(of, all uint64) string {
+func percent(part, all uint64) string {
 	if all == 0 {
 		return "<unknown>"
 	}
-	return fmt.Sprintf("%d%%", uint64(float64(of)/float64(all)*100))
+	return fmt.Sprintf("%d%%", uint64(float64(part)/float64(all)*100))
 }

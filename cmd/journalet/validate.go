@@ -25,7 +25,7 @@ const formatSARIF = "sarif"
 // stdinPath is the path of the standard input in findings.
 const stdinPath = "stdin"
 
-// validateFlags are those flags of `journalet run` that change what validate finds. It takes the others as well, so
+// validateFlags are the flags of `journalet run` that change what validate finds. validate takes the others as well, so
 // that the arguments of an agent can be given as they are.
 var validateFlags = []string{"config", "config-dir", "static-pod-path", "hostname-override", "runtime-class-path",
 	"objects-path", "service-account-token-file"}
