@@ -18,7 +18,7 @@ const maxLed = 1 << 16
 // led is what a Filter knows of the records that its Cause led to.
 type led struct {
 	from    uint64          // every record from here on was shown, or is beyond the last one; 0: none yet
-	records map[uint64]bool // those that Cause led to, and, before from, those that it did not
+	records map[uint64]bool // true: Cause led to it; before from also false: it did not
 	root    string          // the ids of the decisions of Cause, without their index; "" for a fact
 }
 
@@ -57,7 +57,7 @@ func (f *Filter) findRoot() error {
 	return err
 }
 
-// record returns the events of a record, none for one that is not there any more.
+// record returns the events of a record; none if the record no longer exists.
 func (f *Filter) record(seq uint64) ([]messages.Flat, error) {
 	if f.Record == nil {
 		return nil, nil
@@ -94,8 +94,8 @@ func (f *Filter) follows(e *messages.Flat, event *journaletv1.Event) (bool, erro
 	return false, nil
 }
 
-// hasLed reports whether Cause is a record or led to it. It reads records that the filter was not shown, back to one
-// that is known.
+// hasLed reports whether Cause is a record or led to it. It reads records that the filter was not shown, back to a
+// known record.
 func (f *Filter) hasLed(seq uint64) (bool, error) {
 	var chain []uint64
 	in := false
@@ -155,7 +155,7 @@ func (f *Filter) known(seq uint64) (in, ok bool) {
 // noteTimer remembers the timers that are set by events that Cause led to.
 func (f *Filter) noteTimer(e *messages.Flat, event *journaletv1.Event, in bool) {
 	set, fired := event.GetTimerSet(), event.GetTimerFired()
-	name := set.GetName() + event.GetTimerCleared().GetName() + fired.GetName() // of which at most one is set
+	name := set.GetName() + event.GetTimerCleared().GetName() + fired.GetName() // at most one of the three is set
 	if name == "" {
 		return
 	}

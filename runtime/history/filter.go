@@ -28,7 +28,8 @@ type Filter struct {
 	Node string `json:"node,omitempty"`
 	// Namespace matches events about pods of this namespace.
 	Namespace string `json:"namespace,omitempty"`
-	// Pods are names, namespace/names or UIDs. They match events that a pod's actor recorded and those that name the pod.
+	// Pods are names, namespace/names or UIDs. They match events that a pod's actor recorded, and events that name the
+	// pod.
 	Pods []string `json:"pods,omitempty"`
 	// Kind is an actor kind in lower case: agent, source, pod, runtime, node or image.
 	Kind string `json:"kind,omitempty"`
@@ -38,13 +39,13 @@ type Filter struct {
 	Events []string `json:"events,omitempty"`
 	// Quiet leaves out timers, unless Events names them.
 	Quiet bool `json:"quiet,omitempty"`
-	// Cause is a record. It matches that record's events and those that it led to: decisions with one of them as their
-	// cause, outcomes of calls and timers among them, and so on.
+	// Cause is a record. It matches that record's events and the events that it led to: decisions with one of them as
+	// their cause, outcomes of calls and timers among them, and so on.
 	Cause uint64 `json:"cause,omitempty"`
 
-	// UIDs, Timers and Fired are what the filter has learned. UIDs are those of the pods that Pods and Namespace name, as
-	// far as they are known: a replaced pod gets another one. Timers are those that Cause led to, Fired the records in
-	// which such timers fired: a record of them does not name the one that set the timer.
+	// UIDs, Timers and Fired are what the filter has learned. UIDs are the UIDs of the pods that Pods and Namespace
+	// name, as far as they are known: a replaced pod gets another UID. Timers are the timers that Cause led to, Fired
+	// the records of such timers firing: such a record does not name the record that set the timer.
 	UIDs   []string `json:"uids,omitempty"`
 	Timers []string `json:"timers,omitempty"`
 	Fired  []uint64 `json:"fired,omitempty"`
@@ -259,7 +260,7 @@ func Concerns(ref, author messages.Ref, e *journaletv1.Event) bool {
 	return everyone || author == ref || slices.Contains(audience, ref)
 }
 
-// latest appends v to all, of which it drops the oldest beyond most.
+// latest appends v to all, and drops the oldest values beyond most.
 func latest[T any](all []T, v T, most int) []T {
 	return append(all[max(len(all)-most+1, 0):], v)
 }

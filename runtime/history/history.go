@@ -41,12 +41,12 @@ type Reader interface {
 	Snapshot(ctx context.Context, barrier uint64) ([]*journaletv1.Snapshot, error)
 }
 
-// Finder is a Reader that finds records by what they hold, in a fraction of the time in which it reads all of them.
+// Finder is a Reader that finds records by what they hold, in a fraction of the time that reading all of them takes.
 type Finder interface {
 	Reader
 	// Find is Read for the records whose bytes hold one of some texts, none of them empty, and for the records of the
 	// actors of a kind. What retention removes meanwhile is left out.
-	Find(ctx context.Context, texts []string, of journaletv1.ActorKind, from, to uint64, f func(Entry) error) error
+	Find(ctx context.Context, texts []string, kind journaletv1.ActorKind, from, to uint64, f func(Entry) error) error
 }
 
 // Entry is one record as it was stored.

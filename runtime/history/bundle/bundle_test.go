@@ -347,7 +347,7 @@ func TestContentThatCompressesTooWellIsStored(t *testing.T) {
 	}
 }
 
-// A bundle is a file of zstd and one message, for those who have no reader of ours.
+// A bundle is a file of zstd with one message: others read it without our reader.
 func TestABundleDecompressesToOneMessage(t *testing.T) {
 	m := recorded(t, "seed-217")
 	b := write(t, m)

@@ -39,15 +39,15 @@ func (o *Options) span(src history.Reader) (from, to uint64, err error) {
 // choice is the set of records of a bundle of some pods.
 type choice struct {
 	first uint64
-	// marks are those of the records from first on; back is how far before a record its cause is.
+	// marks are the marks of the records from first on; back is how far before a record its cause is.
 	marks []mark
 	back  []uint32
 	pods  pods
 	names []string        // as requested
-	named map[string]bool // the requested ones that were found
+	named map[string]bool // the requested names that were found
 }
 
-// pods are those of a bundle, by UID.
+// pods are the pods of a bundle, by UID.
 type pods map[string]*journaletv1.BundlePod
 
 // mark is what is known of a record.
@@ -60,11 +60,11 @@ const (
 	present
 )
 
-// maxChoice bounds the records of which some are chosen: at 5 bytes each, 1 GiB.
+// maxChoice bounds the records that are searched for pods: at 5 bytes each, 1 GiB.
 const maxChoice = 200_000_000
 
-// choosePods selects the records that concern the requested pods, and those that led to them. Their names are found in
-// the states at the beginning, and in the records.
+// choosePods selects the records that concern the requested pods, and the records that led to these. It finds the pods'
+// names in the states at the beginning, and in the records.
 func choosePods(ctx context.Context, src history.Reader, o *Options, begin, to uint64,
 	set []*journaletv1.Snapshot) (*choice, error) {
 	if to-begin >= maxChoice {

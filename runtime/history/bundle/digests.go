@@ -9,10 +9,10 @@ import (
 )
 
 // digests finds the digests of manifests in messages: the strings of fields named digest, or ending in _digest. A
-// digest in another field, such as a reference of an image, is of something else, and so is that of an object's
+// digest in another field, such as a reference of an image, is of something else, and so is the digest of an object's
 // contents.
 type digests struct {
-	// fields are those of a message that are digests or hold messages with some.
+	// fields are the fields of a message that are digests or hold messages with digests.
 	fields map[protoreflect.FullName][]protoreflect.FieldDescriptor
 }
 

@@ -19,13 +19,13 @@ import (
 
 // Options are what to export.
 type Options struct {
-	// From and To are the first and the last record, 0 for those of the journal.
+	// From and To are the first and the last record; 0: the journal's first and last.
 	From, To uint64
 	// Pods are names, namespace/name or UIDs; none: everything.
 	Pods []string
 	// Redact drops names, texts and manifests.
 	Redact bool
-	// Version is that of the program, Now the time.
+	// Version is the program's version, Now the time.
 	Version string
 	Now     time.Time
 	// Progress may be nil.
@@ -42,13 +42,13 @@ func (o *Options) progress(done, total uint64) {
 type Result struct {
 	Header *journaletv1.BundleHeader
 	Index  *journaletv1.BundleIndex
-	// Bytes is the size of the bundle, RecordBytes that of its records as encoded.
+	// Bytes is the size of the bundle, RecordBytes the size of its encoded records.
 	Bytes, RecordBytes uint64
 	// Notices are what a reader of the bundle will miss.
 	Notices []string
 }
 
-// Export writes a bundle of a journal. Errors: ErrNothing, history.ErrGone, those of src, and those of w.
+// Export writes a bundle of a journal. Errors: ErrNothing, history.ErrGone, and any error of src or w.
 func Export(ctx context.Context, src history.Reader, w io.Writer, o Options) (*Result, error) {
 	from, to, err := o.span(src)
 	if err != nil {
@@ -244,7 +244,7 @@ func (x *export) records(ctx context.Context) error {
 	return err
 }
 
-// nameManifests notes the manifests that a record names, only those of the bundle's pods if it is one of some pods.
+// nameManifests notes the manifests that a record names. If the bundle is of some pods, it notes only their manifests.
 func (x *export) nameManifests(rec *journaletv1.Record) {
 	if x.h.GetRedacted() {
 		return

@@ -109,8 +109,8 @@ func FuzzBundle(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { readAll(t, b) })
 }
 
-// FuzzBundleContent reads bundles whose sums are right and whose index and one frame are any bytes: behind what
-// FuzzBundle mostly meets. With fitted, the index's places and sums are those of the file.
+// FuzzBundleContent reads bundles whose sums are right and whose index and one frame are any bytes: it reaches code
+// behind what FuzzBundle mostly reaches. With fitted, the index's places and sums match the file.
 func FuzzBundleContent(f *testing.F) {
 	b := small(f)
 	r, err := New(bytes.NewReader(b), int64(len(b)), "seed")
@@ -163,7 +163,7 @@ func assemble(t *testing.T, index, content []byte, kind journaletv1.BundleConten
 	return withIndex(b, appendItem(nil, journaletv1.BundleContent_BUNDLE_CONTENT_INDEX, index))
 }
 
-// fit makes the counts of an index those of its second frame.
+// fit sets the counts of an index to the counts of its second frame.
 func fit(x *journaletv1.BundleIndex, f *journaletv1.BundleFrame) {
 	x.Records, x.Manifests, x.First, x.Last, x.Sets = 0, 0, 1, 0, nil
 	switch f.GetContent() {

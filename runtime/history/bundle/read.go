@@ -225,7 +225,7 @@ func (r *Reader) Check(ctx context.Context, progress func(done, total uint64)) e
 }
 
 // Chain checks the hash chain of the journal where records follow each other, and returns the records, at most limit,
-// whose previous_hash is not that of the one before. progress may be nil.
+// whose previous_hash is not the hash of the record before. progress may be nil.
 func (r *Reader) Chain(ctx context.Context, limit int, progress func(done, total uint64)) (broken []uint64, err error) {
 	var hash []byte
 	before, done := uint64(0), uint64(0)

@@ -64,8 +64,8 @@ type redactor struct {
 	names map[action]map[string]string
 	// plans are what becomes of the fields of a message.
 	plans map[protoreflect.FullName]map[protoreflect.FieldNumber]action
-	// hash is that of the record before, as redacted. The chain begins with none or, where the first record is not the
-	// journal's first, with a hash of nothing.
+	// hash is the hash of the record before, as redacted. The chain begins without a hash or, where the first record is
+	// not the journal's first, with a hash of nothing.
 	hash []byte
 }
 

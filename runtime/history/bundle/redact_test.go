@@ -17,7 +17,7 @@ import (
 	"github.com/journalet/journalet/test/must"
 )
 
-// leaves returns the fields of a record, down to those that hold no message, as message.field.
+// leaves returns the fields of a record, down to fields that hold no message, as message.field.
 func leaves() map[string]protoreflect.FieldDescriptor {
 	out, seen := map[string]protoreflect.FieldDescriptor{}, map[protoreflect.FullName]bool{}
 	var walk func(md protoreflect.MessageDescriptor)

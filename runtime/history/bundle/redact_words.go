@@ -17,8 +17,8 @@ func set(words string) func() map[string]bool {
 	})
 }
 
-// reasons are the reasons, codes and words that a redacted bundle keeps: those of Kubernetes, of the container runtimes
-// and of this agent. None of them comes from a user.
+// reasons are the reasons, codes and words that a redacted bundle keeps. They are defined by Kubernetes, the container
+// runtimes and this agent. None of them comes from a user.
 var reasons = set(`True|False|Unknown|agent|source|pod|runtime|node|image|containerd|cri-o|
 	Completed|Error|OOMKilled|ContainerCannotRun|DeadlineExceeded|StartError|ContainerStatusUnknown|Evicted|Failed|
 	ContainerCreating|PodInitializing|CrashLoopBackOff|ErrImagePull|ImagePullBackOff|ErrImageNeverPull|
@@ -39,7 +39,7 @@ var reasons = set(`True|False|Unknown|agent|source|pod|runtime|node|image|contai
 	MemoryPressure|DiskPressure|PIDPressure|
 	it counts as having ended|its sandbox is not the pod's|its sandbox has another network than the pod`)
 
-// reasonWords are those of sentences about a container, whose name stands between them.
+// reasonWords are the words of sentences about a container; the container's name is between them.
 var reasonWords = set("Init|container|Container|failed|startup|liveness|readiness|probe|will|be|restarted")
 
 // conditions are the types of conditions that are not a user's.

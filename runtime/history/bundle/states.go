@@ -18,9 +18,10 @@ import (
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
-// states are those of all actors before the first record of a bundle.
+// states are the states of all actors before the first record of a bundle.
 type states struct {
-	// begin is the first record that the bundle must hold, so that these states fold on. Those before it are contained.
+	// begin is the first record that the bundle must hold, so that these states fold on. The states contain the
+	// records before begin.
 	begin uint64
 	set   []*journaletv1.Snapshot
 	// incomplete are the actors that do not fold from here, as kind/id: they were quarantined, and have missed records.
@@ -28,8 +29,8 @@ type states struct {
 }
 
 // statesBefore folds the journal up to the record before from. An actor that has not handled one of these records by
-// then, with a decision that comes later, needs that record in the bundle: begin is the first such one, mostly a few
-// records before from. States may contain more than the records before begin, never any from from on.
+// then, with a decision that comes later, needs that record in the bundle: begin is the first such record, mostly a
+// few records before from. States may contain more than the records before begin, but no record from from on.
 func statesBefore(ctx context.Context, src history.Reader, from uint64, progress func(uint64)) (*states, error) {
 	f, at, err := restoreBase(ctx, src, from-1)
 	if err != nil {
@@ -67,14 +68,14 @@ func statesBefore(ctx context.Context, src history.Reader, from uint64, progress
 	return s, s.addForgotten(f, gone)
 }
 
-// forgotten are actors that the fold has dropped, the newest last. Where a bundle begins before the record that dropped
-// one, it may hold a late step of that actor.
+// forgotten are actors that the fold has dropped, the newest last. A bundle that begins before the record that dropped
+// an actor may hold a late step of that actor.
 type forgotten []struct {
 	seq  uint64
 	cell *fold.Cell
 }
 
-// maxForgotten bounds how many are kept: a bundle begins a few records before the first one that was requested.
+// maxForgotten bounds the forgotten actors: a bundle begins a few records before the first requested record.
 const maxForgotten = 4096
 
 func (f *forgotten) add(in *fold.Fold, rec *journaletv1.Record) {
@@ -210,8 +211,8 @@ func (s *states) collect(f *fold.Fold, from uint64) error {
 
 var errDecides = errors.New("it decides")
 
-// handleQuiet folds the pending records of an actor on which it decides nothing, up to the first on which it decides:
-// such a record leaves no step, and folds the same whether it was handled or not.
+// handleQuiet folds an actor's pending records up to the first record that the actor decides something on. A record
+// without a decision leaves no step, and folds the same whether it was handled or not.
 func handleQuiet(f *fold.Fold, c *fold.Cell) error {
 	pending := f.Pending[c.Ref]
 	for len(pending) > 0 {

@@ -26,7 +26,7 @@ type Writer struct {
 	frame  *journaletv1.BundleFrame
 	raw    []byte
 	actors map[messages.Ref]int
-	in     []uint32 // by actor: the frame of records in which it was last, from 1
+	in     []uint32 // by actor: the last frame of records with the actor, from 1
 	here   []int    // the actors in the frame
 	names  []messages.Ref
 	last   uint64
@@ -95,7 +95,7 @@ func (b *Writer) flush() error {
 	f.Offset, f.StoredBytes, f.Bytes, f.Sha256 = b.at, uint32(len(stored)), uint32(len(b.raw)), sum[:]
 	slices.Sort(b.here)
 	for _, i := range b.here {
-		f.Actors = append(f.Actors, uint32(i)) // of names; Close makes them those of the index
+		f.Actors = append(f.Actors, uint32(i)) // of names; Close replaces it by the number in the index
 	}
 	b.index.Frames = append(b.index.Frames, f)
 	b.frame, b.raw, b.here = nil, b.raw[:0], b.here[:0]
@@ -193,8 +193,8 @@ func (b *Writer) Manifest(digest string, manifest []byte) error {
 	return nil
 }
 
-// Bounds sets the numbers of the first and the last record that the bundle answers for; without it they are those of
-// the first and the last record in it.
+// Bounds sets the numbers of the first and the last record that the bundle answers for. The default is the first and
+// the last record in the bundle.
 func (b *Writer) Bounds(first, last uint64) { b.bounds = [2]uint64{first, last} }
 
 // Close writes the index and returns it. missing are the digests of manifests that records name and nobody has.

@@ -10,7 +10,7 @@ import (
 const (
 	specVersion = "1.0"
 	jsonType    = "application/json"
-	// typePrefix and typeVersion are around the event's name in a type. The version is that of the contract.
+	// typePrefix and typeVersion surround the event's name in a type. The version is the contract's version.
 	typePrefix  = "io.journalet."
 	typeVersion = ".v1"
 )

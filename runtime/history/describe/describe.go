@@ -295,7 +295,7 @@ func (d *Describer) podEvent(_ string, e *journaletv1.Event) string {
 	return ""
 }
 
-// podObserved lists the differences to the previous observation, or everything if there is none.
+// podObserved lists the differences to the previous observation, or everything if no previous one is known.
 func (d *Describer) podObserved(o *journaletv1.PodObserved) string {
 	before := d.observed.m[o.GetUid()]
 	d.observed.put(o.GetUid(), o)

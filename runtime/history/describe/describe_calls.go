@@ -87,7 +87,7 @@ func (d *Describer) notDone(c *journaletv1.CallFinished) string {
 	return withMessage(fmt.Sprintf("failed to %s (%s)", call, reason), c.GetMessage())
 }
 
-// usedCredentials names whose credentials a pull needed; "" for none, and for those of the node.
+// usedCredentials names whose credentials a pull needed; "" without credentials, and for the node's credentials.
 func usedCredentials(c *journaletv1.PullCredentials) string {
 	for _, s := range c.GetSecrets() {
 		return fmt.Sprintf(" with secret %s/%s", s.GetNamespace(), s.GetName())

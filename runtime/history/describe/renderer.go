@@ -9,7 +9,7 @@ import (
 	"github.com/journalet/journalet/runtime/history"
 )
 
-// Line is one event with its description and that of its cause.
+// Line is one event with its description and the description of its cause.
 type Line struct {
 	messages.Flat
 	Text string `json:"text"`
@@ -38,7 +38,7 @@ func NewRenderer(d *Describer, fetch func(ctx context.Context, seq uint64) ([]Li
 	return &Renderer{d: d, fetch: fetch}
 }
 
-// Render describes an event; one that this version does not know by its name alone.
+// Render describes an event. It describes an event that this version does not know by its name alone.
 func (r *Renderer) Render(ctx context.Context, f messages.Flat) Line {
 	l := Line{Flat: f, Text: f.Event}
 	author, err := messages.ParseRef(f.Author)
@@ -62,8 +62,8 @@ func (r *Renderer) remember(seq uint64, event rendered) {
 	r.past.put(key, append(r.past.m[key], event))
 }
 
-// cause describes the event of record seq to which actor who responded with e: the intent that e is about, else the
-// first event that the actor receives. It returns "" if there is none.
+// cause describes the event of record seq that actor who responded to with e: the intent that e is about, else the
+// first event that the actor receives. It returns "" if there is no such event.
 func (r *Renderer) cause(ctx context.Context, who messages.Ref, e *journaletv1.Event, seq uint64) string {
 	key := strconv.FormatUint(seq, 10)
 	if _, ok := r.past.m[key]; !ok && r.fetch != nil {

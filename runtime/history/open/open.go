@@ -75,9 +75,9 @@ func (r reader) Read(ctx context.Context, from, to uint64, f func(history.Entry)
 }
 
 // Find makes it a history.Finder.
-func (r reader) Find(ctx context.Context, texts []string, of journaletv1.ActorKind, from, to uint64,
+func (r reader) Find(ctx context.Context, texts []string, kind journaletv1.ActorKind, from, to uint64,
 	f func(history.Entry) error) error {
-	return translate(r.Stored.Find(ctx, texts, of, from, to, func(seq uint64, b []byte) error {
+	return translate(r.Stored.Find(ctx, texts, kind, from, to, func(seq uint64, b []byte) error {
 		return f(history.Entry{Seq: seq, Bytes: b})
 	}))
 }
@@ -110,10 +110,10 @@ func (t translated) Unwrap() []error { return []error{t.err, t.as} }
 
 // translate makes an error of the bus match history's.
 func translate(err error) error {
-	for of, as := range map[error]error{
+	for busErr, as := range map[error]error{
 		bus.ErrGone: history.ErrGone, bus.ErrNoRecord: history.ErrNoRecord, bus.ErrNoManifest: history.ErrNoManifest,
 	} {
-		if errors.Is(err, of) {
+		if errors.Is(err, busErr) {
 			return translated{err, as}
 		}
 	}

@@ -40,8 +40,8 @@ func checkFoldable(src history.Reader) error {
 	return nil
 }
 
-// firstBase returns the earliest state from which a journal can be folded: its beginning, or the first set of snapshots
-// that contains all records before the first one there is.
+// firstBase returns the earliest state that a journal can be folded from: its beginning, or the first set of snapshots
+// that contains all records before the first record that is left.
 func firstBase(ctx context.Context, src history.Reader) (base, error) {
 	if err := checkFoldable(src); err != nil {
 		return base{}, err
@@ -120,7 +120,7 @@ func (b base) begin(f *fold.Fold) (lost map[messages.Ref]bool, err error) {
 	return lost, nil
 }
 
-// run sets the run of the agent in which the fold begins.
+// run sets the run of the agent that the fold begins in.
 func (b base) run(f *fold.Fold) error {
 	for _, s := range b.snaps {
 		if messages.RefOf(s.GetActor()) == messages.Agent {

@@ -23,7 +23,7 @@ type Options struct {
 type Report struct {
 	Node string `json:"node,omitempty"`
 	// First and Last are the first and the last record that were folded; First is above Last if there was none. Base is
-	// the last record that the snapshots contain with which the fold began, 0 for the journal's beginning.
+	// the last record that the fold's first snapshots contain; 0: the fold began at the journal's beginning.
 	First uint64 `json:"first"`
 	Last  uint64 `json:"last"`
 	Base  uint64 `json:"base,omitempty"`
@@ -33,8 +33,8 @@ type Report struct {
 	Actors  int    `json:"actors"`
 	// Absent counts the records that are missing in between: damaged, or left out of a bundle of some pods.
 	Absent uint64 `json:"absent,omitempty"`
-	// Steps and Decisions were decided again and compared. Quiet counts the records on which an actor recorded no
-	// decision, and has to take none now.
+	// Steps and Decisions were decided again and compared. Quiet counts the records that an actor recorded no
+	// decision on, and has to take none on now.
 	Steps     uint64 `json:"steps"`
 	Decisions uint64 `json:"decisions"`
 	Quiet     uint64 `json:"quiet"`
@@ -48,11 +48,11 @@ type Report struct {
 
 // NotCompared counts the steps, and the records without a step, that Check could not compare, by reason.
 type NotCompared struct {
-	// Base are steps that the snapshots contain with which the fold began.
+	// Base are steps that the fold's first snapshots contain.
 	Base uint64 `json:"base,omitempty"`
 	// Quarantined are steps of actors after a divergence that could not be folded.
 	Quarantined uint64 `json:"quarantined,omitempty"`
-	// Missing are steps of actors of which the source lacks records or manifests, as a bundle of some pods or without
+	// Missing are steps of actors that the source lacks records or manifests of, as a bundle of some pods or without
 	// manifests does. MissingActors counts the actors.
 	Missing       uint64 `json:"missing,omitempty"`
 	MissingActors int    `json:"missingActors,omitempty"`
@@ -71,9 +71,9 @@ type Partial interface {
 }
 
 // Check makes every actor decide again on each record, and compares its decisions with the recorded step. It stays on
-// the recorded path: after a difference the actor folds what was recorded, so that each difference is one of the
-// present version and not the consequence of another one. Errors are those of the source, and records that this version
-// cannot read.
+// the recorded path: after a difference the actor folds what was recorded, so that each difference is due to the
+// present version, and not a consequence of another difference. Check returns the errors of the source, and an error
+// for a record that this version cannot read.
 func Check(ctx context.Context, src history.Reader, o Options) (*Report, error) {
 	b, err := firstBase(ctx, src)
 	if err != nil {
@@ -123,7 +123,7 @@ type checker struct {
 		steps, decisions, quiet uint64
 		not                     NotCompared
 	}
-	// first holds the first divergence of each actor, missing the actors of which records or manifests are missing.
+	// first holds the first divergence of each actor, missing the actors with missing records or manifests.
 	first   map[messages.Ref]*Divergence
 	missing map[messages.Ref]bool
 	// taken counts the decisions of the present step that were as recorded; differs is the first that was not.

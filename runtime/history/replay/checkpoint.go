@@ -22,11 +22,11 @@ const (
 	firstSpacing = 16
 )
 
-// checkpoint is an actor's state after a record. To continue, fold the records that concern it from position from on:
-// those that the state contains are recognized and skipped.
+// checkpoint is an actor's state after a record. To continue, fold the records that concern the actor from position
+// from on: the fold recognizes and skips records that the state contains.
 type checkpoint struct {
-	// seq is the record, fromSeq the first one that the actor had received and not handled then, or the next record. at
-	// and from are their positions.
+	// seq is the record, fromSeq the first record that the actor had received and not handled then, or the next record.
+	// at and from are their positions.
 	seq, fromSeq uint64
 	at, from     uint32
 	snapshot     *journaletv1.Snapshot
@@ -49,7 +49,7 @@ type keeper struct {
 // kept are the checkpoints of one actor.
 type kept struct {
 	all []checkpoint
-	// spacing is how many steps are between two checkpoints, steps counts those since the last one.
+	// spacing is how many steps are between two checkpoints, steps counts the steps since the last checkpoint.
 	spacing, steps int
 }
 
@@ -63,12 +63,12 @@ func (k *keeper) after(rec *journaletv1.Record) {
 	if c == nil || c.Diverged || c.Behind {
 		return
 	}
-	of := k.kept[ref]
-	if of == nil {
-		of = &kept{spacing: firstSpacing}
-		k.kept[ref] = of
+	taken := k.kept[ref]
+	if taken == nil {
+		taken = &kept{spacing: firstSpacing}
+		k.kept[ref] = taken
 	}
-	if of.steps++; of.steps < of.spacing {
+	if taken.steps++; taken.steps < taken.spacing {
 		return
 	}
 	b, err := proto.Marshal(c.Decider.State())
@@ -79,20 +79,20 @@ func (k *keeper) after(rec *journaletv1.Record) {
 	if pending := k.fold.Pending[ref]; len(pending) > 0 {
 		from = pending[0].Seq()
 	}
-	of.steps = 0
-	of.all = append(of.all, checkpoint{seq: rec.GetSeq(), fromSeq: from, snapshot: &journaletv1.Snapshot{
+	taken.steps = 0
+	taken.all = append(taken.all, checkpoint{seq: rec.GetSeq(), fromSeq: from, snapshot: &journaletv1.Snapshot{
 		Actor: ref.Proto(), Handled: c.Handled, State: b,
 	}})
 	most := singleCheckpoints
 	if ref.Kind == journaletv1.ActorKind_ACTOR_KIND_POD {
 		most = podCheckpoints
 	}
-	if len(of.all) > most {
-		of.spacing *= 2
-		for i := range len(of.all) / 2 {
-			of.all[i] = of.all[2*i+1]
+	if len(taken.all) > most {
+		taken.spacing *= 2
+		for i := range len(taken.all) / 2 {
+			taken.all[i] = taken.all[2*i+1]
 		}
-		of.all = slices.Delete(of.all, len(of.all)/2, len(of.all))
+		taken.all = slices.Delete(taken.all, len(taken.all)/2, len(taken.all))
 	}
 }
 

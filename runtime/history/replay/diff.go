@@ -41,7 +41,7 @@ type Field struct {
 // String returns the field as a divergence: "attempt: 1 recorded, 2 now".
 func (f Field) String() string { return fmt.Sprintf("%s: %s recorded, %s now", f.Path, f.From, f.To) }
 
-// Differences returns the fields in which two messages of one type differ, in the order of the contract, at most
+// Differences returns the fields that differ between two messages of one type, in the order of the contract, at most
 // maxFields.
 func Differences(from, to proto.Message) []Field {
 	d := &differ{}
@@ -169,7 +169,7 @@ func (d *differ) maps(path string, fd protoreflect.FieldDescriptor, a, b protore
 	}
 }
 
-// element compares two elements of a list or a map; an invalid value is none.
+// element compares two elements of a list or a map; an invalid value means that the element is missing.
 func (d *differ) element(path string, fd protoreflect.FieldDescriptor, a, b protoreflect.Value) {
 	switch {
 	case !a.IsValid() || !b.IsValid():

@@ -21,7 +21,8 @@ var (
 
 // Divergence is a decision that is not as recorded, or a record that can no longer be folded.
 type Divergence struct {
-	// Seq is the recorded step, or the record on which the actor recorded none. Cause is the record on which it decides.
+	// Seq is the recorded step; without a recorded step, it is the same as Cause. Cause is the record that the actor
+	// decides on.
 	Seq   uint64 `json:"seq"`
 	Cause uint64 `json:"cause"`
 	// Actor is kind/id, Pod its namespace/name if it is a pod with a known name.
@@ -32,9 +33,9 @@ type Divergence struct {
 	// Recorded and Now are the decisions' names, such as call_requested; empty for none.
 	Recorded string `json:"recorded,omitempty"`
 	Now      string `json:"now,omitempty"`
-	// Fields are those that differ.
+	// Fields are the fields that differ.
 	Fields []Field `json:"fields,omitempty"`
-	// Error is why the record cannot be folded, without which there is no decision to compare.
+	// Error is why the record cannot be folded. Without the fold there is no decision to compare.
 	Error string `json:"error,omitempty"`
 }
 

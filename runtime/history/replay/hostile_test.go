@@ -67,7 +67,7 @@ func TestDamagedRecordsAreReportsOrErrors(t *testing.T) {
 			switch b = slices.Clone(b); random.IntN(4) {
 			case 0:
 				b = nil
-			case 1: // that of another record, under its number
+			case 1: // the content of another record, under this number
 				other := src.Records[random.IntN(len(src.Records))]
 				moved := &journaletv1.Record{Seq: rec.GetSeq(), Epoch: rec.GetEpoch(), Time: rec.GetTime(),
 					Actor: other.GetActor(), Body: other.GetBody()}

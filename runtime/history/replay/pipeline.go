@@ -163,7 +163,7 @@ func (p *pipeline) read(ctx context.Context, src history.Reader, b base, end uin
 	})
 }
 
-// decode decodes a record and rejects one that this version cannot fold.
+// decode decodes a record, and rejects a record that this version cannot fold.
 func decode(e history.Entry) (*journaletv1.Record, error) {
 	rec, err := e.Record()
 	if err != nil {

@@ -35,7 +35,7 @@ var ErrNoPod = errors.New("the journal names no such pod")
 const maxIncarnations = 256
 
 // Incarnations returns the pods that a name, namespace/name or UID stands for, in the order of their first records; the
-// name may lack a static pod's suffix, -<node>. ErrNoPod if there is none. It reads the whole journal once, without
+// name may lack a static pod's suffix, -<node>. ErrNoPod if no pod matches. It reads the whole journal once, without
 // decoding records that cannot name the pod.
 func Incarnations(ctx context.Context, src history.Reader, wanted string) ([]Incarnation, error) {
 	f := finder{wanted: wanted, node: strings.ReplaceAll(src.Node(), "_", "."), found: map[string]*Incarnation{}}

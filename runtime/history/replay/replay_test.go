@@ -26,7 +26,7 @@ var simulated = sync.OnceValue(func() *history.Memory {
 // busy returns the journal of a simulated node with sets of snapshots.
 var busy = sync.OnceValue(func() *history.Memory { return simulation.Busy(4, 30, 15*time.Minute, 500).History() })
 
-// changed returns the journal with one record changed: the first for which change reports true.
+// changed returns the journal with one record changed: the first record that change reports true for.
 func changed(t *testing.T, change func(*journaletv1.Record) bool) (*history.Memory, *journaletv1.Record) {
 	t.Helper()
 	src := *simulated()

@@ -9,7 +9,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// slabBytes is the size of the pieces of memory in which encoded records are kept.
+// slabBytes is the size of the pieces of memory that keep encoded records.
 const slabBytes = 1 << 20
 
 // slabs keep encoded records in few pieces of memory.

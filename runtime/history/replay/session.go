@@ -29,7 +29,7 @@ type Session struct {
 	// records are the encoded records by position, seqs their numbers.
 	records [][]byte
 	seqs    []uint64
-	// tracks are the records that concern an actor, everyone those that concern all, as positions.
+	// tracks are the records that concern an actor, everyone the records that concern all actors, as positions.
 	tracks   map[messages.Ref]*track
 	everyone []uint32
 	// started are the positions of the starts of the agent.
@@ -42,8 +42,8 @@ type track struct {
 	checkpoints []checkpoint
 }
 
-// Open reads a journal into memory and folds it once. ctx also bounds what the session reads later: manifests. Errors
-// are those of Check, and ErrTooLarge.
+// Open reads a journal into memory and folds it once. ctx also bounds what the session reads later: manifests. It
+// returns the errors of Check, and ErrTooLarge.
 func Open(ctx context.Context, src history.Reader, o Options) (*Session, error) {
 	b, err := firstBase(ctx, src)
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *Session) track(ref messages.Ref) *track {
 // Node returns the node's name as a token of subjects, "" if it is not known.
 func (s *Session) Node() string { return s.node }
 
-// Bounds returns the first and the last record that can be shown; first is above last if there is none.
+// Bounds returns the first and the last record that can be shown; first is above last in an empty session.
 func (s *Session) Bounds() (first, last uint64) {
 	if len(s.seqs) == 0 {
 		return 1, 0
@@ -239,8 +239,8 @@ func (s *Session) Diff(ref messages.Ref, from, to uint64) ([]Field, error) {
 // maxCauses bounds a chain of causes. One of a pod's start has some 20 records.
 const maxCauses = 256
 
-// Causes returns a record and its causes, up to a fact or to a record that is not there: record seq, the record on
-// which its author took that step, and so on; at most maxCauses.
+// Causes returns a record and its causes, up to a fact or to a record that is not there: record seq, the record that
+// its author took that step on, and so on; at most maxCauses.
 func (s *Session) Causes(seq uint64) ([]*journaletv1.Record, error) {
 	rec, err := s.Record(seq)
 	if err != nil {
@@ -261,8 +261,8 @@ func (s *Session) Causes(seq uint64) ([]*journaletv1.Record, error) {
 	return chain, nil
 }
 
-// Concerned returns the actors that a record concerns: its author and those that receive an event of it, sorted. Those
-// that concern everyone concern only the author here.
+// Concerned returns the actors that a record concerns: its author and the actors that receive an event of it, sorted. A
+// record that concerns everyone concerns only its author here.
 func (s *Session) Concerned(seq uint64) ([]messages.Ref, error) {
 	rec, err := s.Record(seq)
 	if err != nil {

@@ -117,8 +117,8 @@ func (s *sieve) author(actor []byte) bool {
 		}
 		actor = actor[n:]
 	}
-	of := journaletv1.ActorKind(kind)
-	return of == journaletv1.ActorKind_ACTOR_KIND_AGENT || of == s.ref.Kind && bytes.Equal(id, s.id)
+	actorKind := journaletv1.ActorKind(kind)
+	return actorKind == journaletv1.ActorKind_ACTOR_KIND_AGENT || actorKind == s.ref.Kind && bytes.Equal(id, s.id)
 }
 
 // event reports whether an event's kind may concern the actor.

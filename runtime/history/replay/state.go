@@ -161,8 +161,8 @@ func stateIn(f *fold.Fold, ref messages.Ref, seq uint64) (*State, error) {
 	return st, nil
 }
 
-// quiet folds the pending records on which the actor decides nothing, up to the first on which it decides, and returns
-// their number: no later step is needed to know that it has handled them.
+// quiet folds the actor's pending records up to the first record that the actor decides something on, and returns how
+// many it folded: no later step is needed to know that the actor has handled them.
 func quiet(f *fold.Fold, c *fold.Cell, pending []*fold.Delivery) (int, error) {
 	if len(pending) == 0 {
 		return 0, nil

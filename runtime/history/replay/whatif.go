@@ -28,18 +28,18 @@ type Forecast struct {
 	Last  uint64 `json:"last"`
 	// Config are the fields of the configuration that differ from the one of the newest start in the journal.
 	Config []Field `json:"config"`
-	// Steps are the records, with or without decisions, on which actors decided again; Differing are those on which they
-	// decide otherwise.
+	// Steps are the records, with or without decisions, that actors decided on again. Differing are the records that
+	// they decide otherwise on.
 	Steps     uint64 `json:"steps"`
 	Differing uint64 `json:"differing"`
 	// Actors counts the actors that decide otherwise. Changes holds the first difference of each, at most MaxDivergences,
 	// in the journal's order. What such an actor decides otherwise later may be a consequence: it stays on the recorded
-	// path, on which the world followed what was recorded.
+	// path, where the world followed what was recorded.
 	Actors  int      `json:"actors"`
 	Changes []Change `json:"changes,omitempty"`
 	// Kinds counts the decisions that differ by their names, sorted.
 	Kinds []KindCount `json:"kinds,omitempty"`
-	// Missing counts the actors of which the source lacks records or manifests.
+	// Missing counts the actors that the source lacks records or manifests of.
 	Missing int `json:"missing,omitempty"`
 }
 
@@ -53,27 +53,28 @@ type KindCount struct {
 	Changed uint64 `json:"changed,omitempty"`
 }
 
-// Change is the first record on which an actor decides otherwise.
+// Change is the first record that an actor decides otherwise on.
 type Change struct {
-	// Seq is the recorded step, or the record on which none was recorded. Cause is the record on which it decides.
+	// Seq is the recorded step; without a recorded step, it is the same as Cause. Cause is the record that the actor
+	// decides on.
 	Seq   uint64    `json:"seq"`
 	Cause uint64    `json:"cause"`
 	Time  time.Time `json:"time"`
 	Actor string    `json:"actor"`
 	Pod   string    `json:"pod,omitempty"`
-	// Dropped and Added are the decisions in words. Changed are the fields of those that would be taken otherwise.
+	// Dropped and Added are the decisions in words. Changed are the fields of decisions that would be taken otherwise.
 	Dropped []string `json:"dropped,omitempty"`
 	Added   []string `json:"added,omitempty"`
 	Changed []Field  `json:"changed,omitempty"`
 	// Error is why the actor could not decide at all.
 	Error string `json:"error,omitempty"`
-	// Later counts the records after this one on which the actor decides otherwise, too.
+	// Later counts the later records that the actor decides otherwise on, too.
 	Later uint64 `json:"later,omitempty"`
 }
 
 // WhatIf makes every actor decide again under another configuration, and reports where its decisions differ. change
-// gets the configuration of a start of the agent, which it may change. Each actor stays on the recorded path. Errors
-// are those of Check.
+// gets the configuration of a start of the agent, and may change it. Each actor stays on the recorded path. WhatIf
+// returns the errors of Check.
 func WhatIf(ctx context.Context, src history.Reader, change func(*journaletv1.AgentConfig), o Options) (*Forecast,
 	error) {
 	b, err := firstBase(ctx, src)
@@ -131,7 +132,7 @@ func (r *Forecast) started(rec *journaletv1.Record, change func(*journaletv1.Age
 	return rec
 }
 
-// reconfigure changes the configuration in the snapshots with which the fold begins.
+// reconfigure changes the configuration in the snapshots that the fold begins with.
 func (r *Forecast) reconfigure(b base, change func(*journaletv1.AgentConfig)) (base, error) {
 	b.snaps = slices.Clone(b.snaps)
 	var started *journaletv1.AgentStarted
@@ -254,7 +255,7 @@ func (x *forecaster) handle(cell *fold.Cell, d *fold.Delivery, step *journaletv1
 // twin decides in place of an actor. A UID may have several actors, one after the other.
 type twin struct{ of, cell *fold.Cell }
 
-// twinOf returns the twin of an actor, which it creates if there is none.
+// twinOf returns the twin of an actor, and creates the twin if needed.
 func (x *forecaster) twinOf(c *fold.Cell) (*fold.Cell, error) {
 	if t := x.twins[c.Ref]; t.of == c {
 		return t.cell, nil
@@ -269,7 +270,7 @@ func (x *forecaster) twinOf(c *fold.Cell) (*fold.Cell, error) {
 	return cell, err
 }
 
-// skip notes the authors of which records are missing. It is fold.Fold's Skip.
+// skip notes the authors with missing records. It is fold.Fold's Skip.
 func (x *forecaster) skip(step *journaletv1.Record, why fold.Skipped) {
 	if why == fold.NoActor || why == fold.NoCause {
 		x.missing[messages.RefOf(step.GetActor())] = true
@@ -289,7 +290,7 @@ func unequal(a, b []*journaletv1.Event) (onlyA, onlyB []*journaletv1.Event) {
 	return onlyA, left
 }
 
-// difference is the first record on which an actor decides otherwise, and what it decides on it.
+// difference is the first record that an actor decides otherwise on, and the actor's decisions on that record.
 type difference struct {
 	Change
 	ref           messages.Ref

@@ -42,7 +42,7 @@ func NewCollector() *Collector {
 }
 
 // Add folds the next record and returns the starts that ended with it. They do not change any more. A record may be
-// missing before it, such as one that could not be read.
+// missing before it, such as an unreadable record.
 func (c *Collector) Add(rec *journaletv1.Record) []*Start {
 	if step := rec.GetStep(); step.GetOffset() == 0 && !step.GetMore() {
 		c.parts = nil

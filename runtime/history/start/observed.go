@@ -85,7 +85,7 @@ func (s *Start) split(p *Phase) {
 	s.Phases = slices.Insert(s.Phases, slices.Index(s.Phases, p), &created)
 }
 
-// probesSet begins a phase for each probe that has to succeed, and ends those that no longer run.
+// probesSet begins a phase for each probe that has to succeed, and ends the phases of probes that no longer run.
 func (s *Start) probesSet(when at, k *journaletv1.ProbesSet) {
 	for _, p := range s.Phases {
 		if p.Kind == Probe && p.Container == k.GetContainer() &&

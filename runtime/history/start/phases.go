@@ -21,7 +21,7 @@ func (s *Start) begin(when at, p Phase) *Phase {
 	return &p
 }
 
-// close ends an open phase. A nil phase, one that has ended, and one of a start that has ended stay as they are.
+// close ends an open phase. It ignores a nil phase, an ended phase, and every phase of an ended start.
 func (s *Start) close(when at, p *Phase, outcome Outcome) {
 	if p == nil || p.Outcome != Open || s.Outcome != Open {
 		return
@@ -30,10 +30,10 @@ func (s *Start) close(when at, p *Phase, outcome Outcome) {
 	s.LastSeq = when.seq
 }
 
-// find returns the open phase of a kind for a container or an image; nil if there is none.
-func (s *Start) find(kind Kind, of string) *Phase {
+// find returns the open phase of a kind for a container or an image; nil if there is no such phase.
+func (s *Start) find(kind Kind, key string) *Phase {
 	for _, p := range slices.Backward(s.Phases) {
-		if p.Outcome == Open && p.Kind == kind && (p.Container == of && kind != Pull || p.Image == of && kind == Pull) {
+		if p.Outcome == Open && p.Kind == kind && (p.Container == key && kind != Pull || p.Image == key && kind == Pull) {
 			return p
 		}
 	}
@@ -68,8 +68,8 @@ func (c *Collector) callRequested(when at, author messages.Ref, id string, req *
 		}
 		s.close(when, s.find(BackOff, k.GetContainer()), Done)
 		s.dropSidecars(k.GetContainer())
-		for _, of := range []Kind{Observe, Init} { // an instance that vanished before it was observed
-			s.close(when, s.find(of, k.GetContainer()), Withdrawn)
+		for _, phaseKind := range []Kind{Observe, Init} { // an instance that vanished before it was observed
+			s.close(when, s.find(phaseKind, k.GetContainer()), Withdrawn)
 		}
 	case *journaletv1.CallRequested_RunHook:
 		if w.RunHook.GetKind() != journaletv1.HookKind_HOOK_KIND_POST_START {

@@ -82,8 +82,8 @@ type Phase struct {
 	// ProbeKind is set for probes only: startup or readiness.
 	ProbeKind journaletv1.ProbeKind
 
-	// Begin is the time of the record BeginSeq; End that of EndSeq, never before Begin. End is zero while the phase is
-	// open.
+	// Begin is the time of the record BeginSeq, End the time of EndSeq, never before Begin. End is zero while the phase
+	// is open.
 	Begin, End       time.Time
 	BeginSeq, EndSeq uint64
 	// Dispatched is when the call of this phase was first handed to the driver; until then it waited for a slot. Zero
@@ -111,7 +111,7 @@ type Phase struct {
 	both bool // one call that creates and starts
 }
 
-// Took returns the phase's duration; of an open one that until at.
+// Took returns the phase's duration; for an open phase, the duration until at.
 func (p *Phase) Took(at time.Time) time.Duration {
 	if p.Outcome != Open {
 		at = p.End

@@ -220,7 +220,7 @@ func (b *builder) addPod(uid string) *pod {
 	return p
 }
 
-// track notes what the agent has under way, and of which part of it a fact is the result.
+// track notes what the agent has under way, and which part of that work a fact results from.
 func (b *builder) track(ev *Event) {
 	timer := func(name string) string { return "timer " + ev.Author + " " + name }
 	switch k := ev.event.GetKind().(type) {
@@ -251,13 +251,13 @@ func (b *builder) track(ev *Event) {
 	}
 }
 
-// maxResults bounds the facts of which the builder knows what they are the result of.
+// maxResults bounds the facts that the builder links to what they result from.
 const maxResults = 1 << 20
 
-func (b *builder) result(ev *Event, of string) {
-	if seq := b.doing[of]; seq > 0 && len(b.results) < maxResults {
+func (b *builder) result(ev *Event, key string) {
+	if seq := b.doing[key]; seq > 0 && len(b.results) < maxResults {
 		b.results[ev.Seq] = seq
-		delete(b.doing, of)
+		delete(b.doing, key)
 	}
 }
 
@@ -285,7 +285,7 @@ const (
 // maxLanes bounds the lanes of a group. A pod may have as many containers as its manifest has room for.
 const maxLanes = 200
 
-// lane returns the lane with a kind and a name; beyond maxLanes one that is not shown.
+// lane returns the lane with a kind and a name; beyond maxLanes, a lane that is not shown.
 func (g *Group) lane(kind, container, name string, rank int) *Lane {
 	key := kind + "\x00" + container + "\x00" + name
 	if l := g.lanes[key]; l != nil {

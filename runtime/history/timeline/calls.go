@@ -120,7 +120,7 @@ func (b *builder) callDispatched(ev *Event, c *call, inDoubt bool) {
 	}
 }
 
-// callEnded ends a call. f is nil for one that was dropped.
+// callEnded ends a call. f is nil for a dropped call.
 func (b *builder) callEnded(ev *Event, id string, class Class, how string, f *journaletv1.CallFinished) {
 	c := b.calls[id]
 	if c == nil {
@@ -141,7 +141,7 @@ func (b *builder) callEnded(ev *Event, id string, class Class, how string, f *jo
 
 // doing folds that a call is requested, or dispatched.
 func (p *pod) doing(ev *Event, k *journaletv1.CallRequested, queued bool) {
-	of := func(name, doing string) {
+	set := func(name, doing string) {
 		c := p.container(name)
 		c.doing, c.queued = doing, queued
 		c.show(ev)
@@ -152,9 +152,9 @@ func (p *pod) doing(ev *Event, k *journaletv1.CallRequested, queued bool) {
 		if w.StartContainer.GetPart() == journaletv1.StartPart_START_PART_CREATE {
 			doing = "creating"
 		}
-		of(w.StartContainer.GetContainer(), doing)
+		set(w.StartContainer.GetContainer(), doing)
 	case *journaletv1.CallRequested_StopContainer:
-		of(w.StopContainer.GetContainer(), "stopping")
+		set(w.StopContainer.GetContainer(), "stopping")
 	case *journaletv1.CallRequested_RunSandbox:
 		p.sandbox.doing, p.sandbox.queued, p.sandbox.failed = "creating", queued, false
 		p.sandbox.show(p, ev)
@@ -167,7 +167,7 @@ func (p *pod) doing(ev *Event, k *journaletv1.CallRequested, queued bool) {
 	}
 }
 
-// did folds that a call has ended. f is nil for one that was dropped.
+// did folds that a call has ended. f is nil for a dropped call.
 func (p *pod) did(ev *Event, k *journaletv1.CallRequested, f *journaletv1.CallFinished) {
 	ok := f != nil && f.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED
 	switch w := k.GetWork().(type) {

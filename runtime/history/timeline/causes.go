@@ -13,8 +13,9 @@ import (
 	"github.com/journalet/journalet/runtime/history/describe"
 )
 
-// explain links each event to the one that led to it, and adds causes that the picture does not hold: of before its
-// beginning, of other actors. They have no group. Beyond a quarter of the limit no more are added.
+// explain links each event to the event that led to it, and adds causes that the picture does not hold: causes from
+// before its beginning, or of other actors. Added causes have no group. Beyond a quarter of the limit no more are
+// added.
 func (b *builder) explain(ctx context.Context, r history.Reader, t *Timeline) error {
 	most := len(t.Events) + b.o.Limit/4 + 1
 	positions := map[uint64][]int{}
@@ -49,7 +50,7 @@ func (b *builder) explain(ctx context.Context, r history.Reader, t *Timeline) er
 	return nil
 }
 
-// pick returns the position of the event to which ev is a response: the intent that both are about, else the first that
+// pick returns the position of the event that ev responds to: the intent that both are about, else the first event that
 // ev's author receives.
 func pick(events []*Event, positions []int, ev *Event) int {
 	intent := intentOf(ev.event)
@@ -78,7 +79,7 @@ func intentOf(e *journaletv1.Event) string {
 	return history.Text(e.ProtoReflect().Get(fd).Message(), protoreflect.Name("intent_id"))
 }
 
-// fetch returns the event of a record to which ev is a response, nil if it cannot be had.
+// fetch returns the event of a record that ev responds to; nil without such an event.
 func (b *builder) fetch(ctx context.Context, r history.Reader, seq uint64, ev *Event) (*Event, error) {
 	rec, err := r.Get(ctx, seq)
 	if errors.Is(err, history.ErrGone) || errors.Is(err, history.ErrNoRecord) {

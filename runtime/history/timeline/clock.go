@@ -6,8 +6,8 @@ const (
 	// disorder is how far recorded times may fall without a step of the clock: facts are dated when they are learned, and
 	// appended a little later.
 	disorder = time.Second
-	// leap is the time without a record from which on the clock is assumed to have been set forward, as on a machine
-	// without a battery that boots in 1970. An agent that is idle records less, but not nothing, for so long.
+	// leap is the shortest time without a record that is taken for a clock set forward, as on a machine without a
+	// battery that boots in 1970. Even an idle agent records something within that time.
 	leap = 30 * 24 * time.Hour
 )
 
@@ -36,7 +36,7 @@ func (c *clock) place(seq uint64, t time.Time) time.Duration {
 	return c.at
 }
 
-// recorded returns the time that a record at a place of the axis would have. steps are those of a Timeline.
+// recorded returns the time that a record at a place of the axis would have. steps are the clock steps of a Timeline.
 func recorded(first time.Time, steps []ClockStep, at float64) time.Time {
 	t := first.Add(time.Duration(at * float64(time.Millisecond)))
 	for _, s := range steps {

@@ -41,7 +41,7 @@ func (p *pod) showContainers(ev *Event) {
 	}
 }
 
-// failures are the reasons of a container that waits because something failed, without those that end in Error.
+// failures are the reasons of a container that waits because something failed, except reasons that end in Error.
 var failures = []string{"ErrImagePull", "ErrImageNeverPull", "InvalidImageName", "RegistryUnavailable",
 	"SignatureValidationFailed"}
 

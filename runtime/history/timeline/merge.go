@@ -7,9 +7,9 @@ import (
 // weight returns the rank of a class: what is more remarkable hides what is less.
 func weight(c Class) int { return slices.Index(classes, c) }
 
-// merge makes the picture coarser until at most limit events are left. First it drops events with which no state begins
-// or ends, then those too; alerts stay longest. What is dropped is counted in spans of its lane. Only if more than
-// limit states are left, neighbours in one lane that are shorter than the resolution become one.
+// merge makes the picture coarser until at most limit events are left. First it drops events that begin or end no
+// state, then the events that do; alerts stay longest. What is dropped is counted in spans of its lane. Only if more
+// than limit states are left, neighbours in one lane that are shorter than the resolution become one.
 func (b *builder) merge(limit int) {
 	b.resolution = max(b.resolution, 1, 2*millis(b.clock.at)/float64(limit))
 	for b.mergeLanes(); b.states() > limit && b.resolution < 2*millis(b.clock.at); {
@@ -46,7 +46,7 @@ func (b *builder) mergeLanes() {
 	}
 }
 
-// states returns how many spans there are, without those that count events.
+// states returns how many spans there are, without the spans that count events.
 func (b *builder) states() int {
 	n := 0
 	for _, g := range b.groups {
@@ -59,7 +59,7 @@ func (b *builder) states() int {
 	return n
 }
 
-// hold marks the events with which a span begins or ends.
+// hold marks the events that begin or end a span.
 func (b *builder) hold() {
 	for _, ev := range b.events {
 		ev.held = false

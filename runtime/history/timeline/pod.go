@@ -19,7 +19,7 @@ type pod struct {
 	added, removed, terminated, gone bool
 	phase                            journaletv1.PodPhase
 	ready                            bool
-	// waits is why it is not admitted, stops why it is terminating, reason that of its status.
+	// waits is why the pod is not admitted, stops why it is terminating, reason its status's reason.
 	waits, stops, reason string
 
 	sandbox    sandbox

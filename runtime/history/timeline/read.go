@@ -55,7 +55,7 @@ type choice struct {
 	node   string
 	// part, of a journal that holds only some pods, reports whether it holds all records of an actor.
 	part func(messages.Ref) bool
-	// uids maps those that the wanted pods have had, as far as they are known, to the wanted ones.
+	// uids maps the UIDs that the wanted pods have had, as far as they are known, to the entries of wanted.
 	uids map[string][]string
 }
 

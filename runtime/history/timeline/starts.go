@@ -77,8 +77,8 @@ func phaseLabel(ph *start.Phase) string {
 	return string(ph.Kind)
 }
 
-// placeOf returns the place of a time at a record: that of the newest kept event up to the record, and the time since.
-// It is rounded last, so that it does not depend on which events are kept.
+// placeOf returns the place of a time at a record: the place of the newest kept event up to the record, plus the time
+// since. It rounds last, so that dropping events does not change the place.
 func (b *builder) placeOf(seq uint64, t time.Time) float64 {
 	i, found := slices.BinarySearchFunc(b.events, seq, func(ev *Event, seq uint64) int {
 		switch {

@@ -99,7 +99,7 @@ func compare(t *testing.T, name string, g *timeline.Group, state *journaletv1.Po
 	return compared
 }
 
-// phase returns the beginning of the label of a pod's phase, "" for none and "?" for one that is not compared.
+// phase returns the beginning of the label of a pod's phase: "" for no label, "?" for a label that is not compared.
 func phase(state *journaletv1.PodState) string {
 	switch state.GetStage() {
 	case journaletv1.PodStage_POD_STAGE_ADMITTING:

@@ -45,7 +45,7 @@ var glyphs = map[Class][3]string{
 }
 
 const (
-	// maxLabel bounds the width of the names of lanes, maxState that of the newest states.
+	// maxLabel bounds the width of the names of lanes, maxState the width of the newest states.
 	maxLabel, maxState = 22, 18
 	// legendGap is between two entries of the legend.
 	legendGap = 3

@@ -168,7 +168,7 @@ func (x *text) letters(marks []mark) {
 	}
 }
 
-// left returns how many events of the kind that is listed are between one that is listed and the next.
+// left returns how many events of the listed kind are between a listed event and the next listed event.
 func (x *text) left(marks []mark, i int) int {
 	if i != firstLetters-1 || len(marks) < maxLetters {
 		return 0

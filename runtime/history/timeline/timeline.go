@@ -48,9 +48,9 @@ type Timeline struct {
 	LastTime  time.Time `json:"lastTime"`
 	// Length is the length of the axis in milliseconds.
 	Length float64 `json:"length"`
-	// ClockSteps are the places at which the recorded time jumps, in order.
+	// ClockSteps are the places where the recorded time jumps, in order.
 	ClockSteps []ClockStep `json:"clockSteps"`
-	// Groups are the node and then the pods, in the order in which they appear.
+	// Groups are the node and then the pods, in order of appearance.
 	Groups []*Group `json:"groups"`
 	// Events are in the journal's order.
 	Events []*Event `json:"events"`
@@ -60,10 +60,10 @@ type Timeline struct {
 	Notes []string `json:"notes"`
 }
 
-// ClockStep is a place at which the recorded time jumps: the node's clock was set.
+// ClockStep is a place where the recorded time jumps: the node's clock was set.
 type ClockStep struct {
 	Seq uint64 `json:"seq"`
-	// At is its place on the axis in milliseconds. From there on recorded times differ by Shift from those before.
+	// At is its place on the axis in milliseconds. From there on recorded times differ by Shift from earlier ones.
 	At    float64       `json:"at"`
 	Shift time.Duration `json:"shift"`
 }

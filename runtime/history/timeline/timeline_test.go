@@ -354,7 +354,7 @@ func TestDocumentShowsWhatIsDrawn(t *testing.T) {
 	}
 }
 
-// TestPassedRecordsChangeNothing draws each pod of recorded runs from all records, and from those that are decoded.
+// TestPassedRecordsChangeNothing draws each pod of recorded runs from all records, and from the decoded records only.
 func TestPassedRecordsChangeNothing(t *testing.T) {
 	for _, seed := range []int{59, 112, 160, 203} {
 		m := recorded(t, seed)

@@ -17,7 +17,7 @@ import (
 // scope is the name of the instrumentation.
 const scope = "github.com/journalet/journalet/runtime/history/trace"
 
-// Resource returns spans as those of the agent on a node, in the form of an OTLP request.
+// Resource returns the spans of a node's agent in the form of an OTLP request.
 func Resource(node, version string, spans []*tracepb.Span) *tracepb.ResourceSpans {
 	a := &attributes{}
 	a.text("service.name", "journalet")

@@ -33,7 +33,7 @@ type Query struct {
 // Answer is the response to a Query. Its JSON form only grows.
 type Answer struct {
 	Node string `json:"node"`
-	// Time is that of the journal's last record: everything is as of then.
+	// Time is the time of the journal's last record: everything is as of then.
 	Time time.Time `json:"time"`
 	// Seq is the record in query, or the last one.
 	Seq uint64 `json:"seq"`
@@ -113,7 +113,7 @@ type Line struct {
 
 // ChainAnswer is why decisions were taken.
 type ChainAnswer struct {
-	// Decisions are those of one step with the same causes, or a fact.
+	// Decisions are the decisions of one step with the same causes, or a fact.
 	Decisions []Line `json:"decisions"`
 	// Causes lead to the end; each led to the one before it.
 	Causes []Line `json:"causes"`

@@ -188,14 +188,14 @@ func (x *explainer) lostBefore(epoch uint64) bool {
 }
 
 // latest returns the newest event before e that match accepts, among the records of an actor that contain a text.
-func (x *explainer) latest(e Event, of messages.Ref, text string, match func(*Event) bool) (*Event, error) {
+func (x *explainer) latest(e Event, author messages.Ref, text string, match func(*Event) bool) (*Event, error) {
 	if e.Seq == 0 {
 		return nil, nil
 	}
 	var found *Event
 	needle := []byte(text)
-	_, err := x.j.backwardOf(podID(of), x.j.first, e.Seq-1, func(h head, b []byte) bool {
-		if h.author != of || !bytes.Contains(b, needle) {
+	_, err := x.j.backwardOf(podID(author), x.j.first, e.Seq-1, func(h head, b []byte) bool {
+		if h.author != author || !bytes.Contains(b, needle) {
 			return false
 		}
 		rec, err := messages.Decode(b)
@@ -288,10 +288,10 @@ func (x *explainer) failedProbe(e Event, req *journaletv1.CallRequested) (*Event
 }
 
 // latestFrom is latest for the records from a number on, of any content.
-func (x *explainer) latestFrom(e Event, of messages.Ref, from uint64, match func(*Event) bool) (*Event, error) {
+func (x *explainer) latestFrom(e Event, author messages.Ref, from uint64, match func(*Event) bool) (*Event, error) {
 	var found *Event
 	_, err := x.j.backward(from, e.Seq-1, func(h head, b []byte) bool {
-		if h.author != of || h.step {
+		if h.author != author || h.step {
 			return false
 		}
 		rec, err := messages.Decode(b)

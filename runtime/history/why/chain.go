@@ -29,7 +29,7 @@ func newExplainer(ctx context.Context, r history.Reader, limit int) *explainer {
 type Chain struct {
 	// Events begins with the event in query. Each other one led to the one before it.
 	Events []Event
-	// Relations are those of each event to the one before it; the first is empty.
+	// Relations are the relations of each event to the event before it; the first is empty.
 	Relations []Relation
 	End       End
 }
@@ -42,7 +42,7 @@ func NewTracer(ctx context.Context, r history.Reader, limit int) *Tracer {
 	return &Tracer{newExplainer(ctx, r, limit)}
 }
 
-// Chain returns the chain behind an event: that with an index in record seq. It fails if the record is not there
+// Chain returns the chain behind the event with an index in record seq. It fails if the record is not there
 // (history.ErrGone, history.ErrNoRecord) or if the journal cannot be read.
 func (t *Tracer) Chain(seq uint64, index int) (*Chain, error) {
 	x := t.x

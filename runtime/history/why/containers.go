@@ -21,7 +21,7 @@ const (
 	claimsTimer  = "claims"
 )
 
-// problems explains what an admitted pod lacks to be ready, in the order in which it is started.
+// problems explains what an admitted pod lacks to be ready, in the order of its start.
 func (s *subject) problems(a *Answer) {
 	s.restartingAll(a)
 	s.claims(a)
@@ -145,7 +145,7 @@ func (s *subject) startsAgain(a *Answer, name string, cur *journaletv1.Container
 	return true
 }
 
-// restartingAll explains a pod of which all containers are being restarted.
+// restartingAll explains a pod whose containers are all being restarted.
 func (s *subject) restartingAll(a *Answer) {
 	k := s.state.GetAllContainersRestarting()
 	if k == nil {
@@ -193,7 +193,8 @@ func (s *subject) before(a *Answer, r *journaletv1.ContainerRecord) {
 	}
 }
 
-// pull explains a container that waits for its image, or for that of a volume. It reports whether it does.
+// pull explains a container that waits for its image, or for the image of a volume. It reports whether the container
+// does.
 func (s *subject) pull(a *Answer, name string, r *journaletv1.ContainerRecord) bool {
 	image := ""
 	if spec := s.spec(name); r.GetImageRequested() && spec != nil {
@@ -207,15 +208,15 @@ func (s *subject) pull(a *Answer, name string, r *journaletv1.ContainerRecord) b
 	if image == "" {
 		return false
 	}
-	of := func(e *Event) bool { return e.image() == image }
-	requested := s.log.last(s.at+1, 0, func(e *Event) bool { return e.Body.GetImagePullRequested() != nil && of(e) })
+	same := func(e *Event) bool { return e.image() == image }
+	requested := s.log.last(s.at+1, 0, func(e *Event) bool { return e.Body.GetImagePullRequested() != nil && same(e) })
 	if requested == nil {
 		return false
 	}
 	attempts := 0
 	var failed *Event
 	s.log.last(s.at+1, requested.Seq, func(e *Event) bool {
-		if e.Body.GetImagePullDecided().GetUid() == s.uid && of(e) {
+		if e.Body.GetImagePullDecided().GetUid() == s.uid && same(e) {
 			if failed == nil {
 				at := *e
 				failed = &at

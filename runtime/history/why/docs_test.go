@@ -16,20 +16,20 @@ func TestFieldsOfAnswersAreDocumented(t *testing.T) {
 	must.OK(t, err)
 	seen := map[reflect.Type]bool{}
 	var check func(reflect.Type)
-	check = func(of reflect.Type) {
-		for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
-			of = of.Elem()
+	check = func(typ reflect.Type) {
+		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice {
+			typ = typ.Elem()
 		}
-		if of.Kind() != reflect.Struct || seen[of] || !strings.Contains(of.PkgPath(), "history/why") {
+		if typ.Kind() != reflect.Struct || seen[typ] || !strings.Contains(typ.PkgPath(), "history/why") {
 			return
 		}
-		seen[of] = true
-		for i := range of.NumField() {
-			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+		seen[typ] = true
+		for i := range typ.NumField() {
+			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
 			if name != "" && !strings.Contains(string(b), "`"+name+"`") {
-				t.Errorf("%s.%s: no `%s` in docs/WHY.md", of.Name(), of.Field(i).Name, name)
+				t.Errorf("%s.%s: no `%s` in docs/WHY.md", typ.Name(), typ.Field(i).Name, name)
 			}
-			check(of.Field(i).Type)
+			check(typ.Field(i).Type)
 		}
 	}
 	check(reflect.TypeFor[why.Answer]())

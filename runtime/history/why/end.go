@@ -89,7 +89,7 @@ type End struct {
 	Kind EndKind `json:"kind"`
 	// Seq is the record with the fact; of Cut the first record that is missing; else where the chain broke off.
 	Seq uint64 `json:"seq"`
-	// Snapshot is the barrier of the snapshots that hold the state at a cut, 0 if there are none.
+	// Snapshot is the barrier of the snapshots that hold the state at a cut; 0 without such snapshots.
 	Snapshot uint64 `json:"snapshot,omitempty"`
 	// Text is the end in words.
 	Text string `json:"text"`

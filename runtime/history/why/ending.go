@@ -199,8 +199,8 @@ func (s *subject) busy(a *Answer) {
 	}
 }
 
-// ends returns which containers ended a pod: the main ones that failed, else an init container that did, else the main
-// ones that succeeded.
+// ends returns which containers ended a pod: the failed main containers, else failed init containers, else the main
+// containers that succeeded.
 func (s *subject) ends() string {
 	var parts []string
 	list := func(init, failed bool) {
@@ -217,8 +217,8 @@ func (s *subject) ends() string {
 			}
 		}
 	}
-	for _, of := range []struct{ init, failed bool }{{false, true}, {true, true}, {false, false}} {
-		if list(of.init, of.failed); len(parts) > 0 {
+	for _, group := range []struct{ init, failed bool }{{false, true}, {true, true}, {false, false}} {
+		if list(group.init, group.failed); len(parts) > 0 {
 			break
 		}
 	}
@@ -231,7 +231,7 @@ func (s *subject) ends() string {
 // maxEnds bounds the containers that a sentence about a pod's end names.
 const maxEnds = 3
 
-// finished explains a pod of which nothing is left.
+// finished explains a pod that has left nothing on the node.
 func (s *subject) finished(a *Answer) {
 	a.State = "gone"
 	done := s.log.last(s.at+1, 0, func(e *Event) bool { return e.Body.GetPodFinished().GetUid() == s.uid })

@@ -13,8 +13,8 @@ import (
 	"github.com/journalet/journalet/runtime/history"
 )
 
-// findPod returns the UID of the pod that a query names: the one of this name that is there at the journal's end, else
-// the only one that has had it.
+// findPod returns the UID of the pod that a query names: the pod of this name that is there at the journal's end, else
+// the only pod that has had the name.
 func (x *explainer) findPod(q Query) (string, error) {
 	name := q.Pod
 	if q.UID != "" {
@@ -65,7 +65,7 @@ func (f *finder) text() string {
 // mayName reports whether an encoded message may hold the name.
 func (f *finder) mayName(b []byte) bool { return bytes.Contains(b, []byte(f.text())) }
 
-// read reads records for pods of the name. Of those that are known it reads when they come and go.
+// read reads records for pods of the name. Of known pods it reads when they come and go.
 func (f *finder) read(from, to uint64) error {
 	var err error
 	if f.x.j.finder != nil {
@@ -185,7 +185,7 @@ func (f *finder) extend(p *Incarnation, e Event) {
 	}
 }
 
-// hits returns the pods of the name, sorted by their last record; with present only those that are there.
+// hits returns the pods of the name, sorted by their last record; with present, only the pods that are there.
 func (f *finder) hits(present bool) []Incarnation {
 	var out []Incarnation
 	for uid, p := range f.pods {

@@ -7,8 +7,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// head is the part of a record that selects it, read without decoding the rest. Numbers of fields are those of the
-// contract (record.proto).
+// head is the part of a record that selects it, read without decoding the rest. The field numbers are the contract's
+// (record.proto).
 type head struct {
 	seq, epoch uint64
 	author     messages.Ref
@@ -80,7 +80,7 @@ func peekActor(b []byte) (r messages.Ref) {
 	return r
 }
 
-// peekVarint returns the first varint of a field, 0 if there is none.
+// peekVarint returns the first varint of a field; 0 if the field is missing.
 func peekVarint(b []byte, field protowire.Number) uint64 {
 	for len(b) > 0 {
 		num, kind, n := protowire.ConsumeTag(b)

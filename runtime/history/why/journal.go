@@ -18,9 +18,9 @@ const (
 	keptBytes = 24 << 20
 	// stretchBytes bounds what is found in a stretch and kept: a pod may have most of the records, and large ones.
 	stretchBytes = keptBytes / 4
-	// stretchRecords is how many records are searched at once for those about the pod in query, which are mostly few.
+	// stretchRecords is how many records are searched at once for records about the pod in query, which are mostly few.
 	stretchRecords = 32 * pageRecords
-	// searchesPerRead is how many records that are only searched count as one that is read.
+	// searchesPerRead is how many records that are only searched count as one read record.
 	searchesPerRead = 4
 	// DefaultLimit bounds the records that one query reads, unless the caller gives another limit.
 	DefaultLimit = 2_000_000
@@ -112,7 +112,7 @@ func (j *journal) search(texts []string, from, to uint64, f func(h head, b []byt
 	if j.left -= int(to+1-from) / searchesPerRead; j.left < 0 {
 		return errLimit
 	}
-	const alone = journaletv1.ActorKind_ACTOR_KIND_UNSPECIFIED // no records but those with a text
+	const alone = journaletv1.ActorKind_ACTOR_KIND_UNSPECIFIED // only records with a text
 	err := j.finder.Find(j.ctx, texts, alone, from, to, func(e history.Entry) error {
 		h := peek(e.Bytes)
 		h.seq = e.Seq

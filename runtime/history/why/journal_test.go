@@ -21,10 +21,10 @@ type records struct {
 	kind []journaletv1.ActorKind
 }
 
-func (r *records) add(actor messages.Ref, of string, size int) {
+func (r *records) add(actor messages.Ref, uid string, size int) {
 	seq := uint64(len(r.b) + 1)
 	e := &journaletv1.Event{Kind: &journaletv1.Event_PodUpdated{PodUpdated: &journaletv1.PodUpdated{
-		Pod: &journaletv1.PodRef{Uid: of, Name: strings.Repeat("x", size)},
+		Pod: &journaletv1.PodRef{Uid: uid, Name: strings.Repeat("x", size)},
 	}}}
 	rec := &journaletv1.Record{Seq: seq, Actor: actor.Proto(), Body: &journaletv1.Record_Fact{Fact: e}}
 	b, err := messages.Encode(rec)
@@ -45,11 +45,11 @@ func (r *records) Read(_ context.Context, from, to uint64, f func(history.Entry)
 	return nil
 }
 
-func (r *records) Find(ctx context.Context, texts []string, of journaletv1.ActorKind, from, to uint64,
+func (r *records) Find(ctx context.Context, texts []string, kind journaletv1.ActorKind, from, to uint64,
 	f func(history.Entry) error) error {
 	for seq := from; seq <= to; seq++ {
 		holds := func(text string) bool { return bytes.Contains(r.b[seq-1], []byte(text)) }
-		if r.kind[seq-1] != of && !slices.ContainsFunc(texts, holds) {
+		if r.kind[seq-1] != kind && !slices.ContainsFunc(texts, holds) {
 			continue
 		}
 		if err := f(history.Entry{Seq: seq, Bytes: r.b[seq-1]}); err != nil {
@@ -60,7 +60,7 @@ func (r *records) Find(ctx context.Context, texts []string, of journaletv1.Actor
 }
 
 // TestStretchesHoldWhatPagesHold reads the records about a pod by stretches, both ways: the same as by pages, also
-// where the pod has so many bytes in one that they are not kept, and no more of them are in memory than may be.
+// where a stretch has too many bytes of the pod to be kept, and with no more of them in memory than may be.
 func TestStretchesHoldWhatPagesHold(t *testing.T) {
 	const pod, all = "uid-1", 2*stretchRecords + 5000
 	for name, size := range map[string]int{"small": 1, "large": 40 << 10} {
@@ -117,7 +117,7 @@ func TestStretchesHoldWhatPagesHold(t *testing.T) {
 	}
 }
 
-// A search ends with the record for which its function returns true, also in a stretch that is read by pages.
+// A search ends with the record that its function accepts, also in a stretch that is read by pages.
 func TestSearchEndsWithItsRecord(t *testing.T) {
 	const pod = "uid-1"
 	r := &records{}

@@ -142,8 +142,8 @@ func (x *explainer) observedBefore(e Event) (*Event, error) {
 	if e.Body.GetPodObserved().GetPodName() != "" {
 		return nil, nil // only the first observation of a pod has its name
 	}
-	of := messages.Pod(e.Body.GetPodObserved().GetUid())
-	before, err := x.latest(e, of, "", func(c *Event) bool { return c.Body.GetPodObserved() != nil })
+	ref := messages.Pod(e.Body.GetPodObserved().GetUid())
+	before, err := x.latest(e, ref, "", func(c *Event) bool { return c.Body.GetPodObserved() != nil })
 	return before, ignoreLimit(err)
 }
 
@@ -176,8 +176,8 @@ func (x *explainer) behindChange(e Event, c change) (*Link, *End, error) {
 	return nil, &End{Kind: Gone, Seq: e.Seq}, nil
 }
 
-// creator returns the call that created what a change is about. What carries the id of another call than one that
-// creates it is of a journal that was lost with its epochs: ids may have been given out again.
+// creator returns the call that created the object of a change. An object that carries the id of a call that does not
+// create it is from a journal that was lost with its epochs: ids may have been assigned again.
 func (x *explainer) creator(e Event, c change) (*Event, *End, error) {
 	intent := c.container.GetIntentId() + c.sandbox.GetIntentId()
 	found := &End{Kind: Found, Seq: e.Seq}
@@ -196,7 +196,7 @@ func (x *explainer) creator(e Event, c change) (*Event, *End, error) {
 	return nil, found, nil
 }
 
-// startOf returns the call that started a created container, or the one that created it.
+// startOf returns the call that started a created container, or the call that created it.
 func (x *explainer) startOf(e Event, c *journaletv1.ContainerObservation, created *Event) (*Event, error) {
 	to, err := x.latest(e, e.Author, c.GetId(), func(k *Event) bool {
 		return k.Body.GetCallRequested().GetStartContainer().GetContainerId() == c.GetId()
@@ -239,8 +239,8 @@ func (x *explainer) endedBy(e Event, c change) (*Event, error) {
 	return found, err
 }
 
-// createdAt returns the record from which on a call may have ended what a change is about: that of the call that
-// created it, else the first one.
+// createdAt returns the first record with a call that may have ended the object of a change: the record of the call
+// that created the object, else the journal's first record.
 func (x *explainer) createdAt(e Event, c change) (uint64, error) {
 	to, _, err := x.creator(e, c)
 	if err != nil || to == nil {

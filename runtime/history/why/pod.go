@@ -173,7 +173,7 @@ func (a *Answer) since(at time.Time, e *Event) {
 	}
 }
 
-// status returns the status record in which a condition got its present status, nil if it is too far back.
+// status returns the record that gave a condition its present status; nil if that record is too far back.
 func (s *subject) status(kind corev1.PodConditionType) (*journaletv1.Condition, *Event) {
 	cond := s.state.GetConditions()[string(kind)]
 	if cond == nil {

@@ -45,10 +45,10 @@ func moments(m *history.Memory) map[uint64][]string {
 	seen, out := map[string]bool{}, map[uint64][]string{}
 	for _, rec := range m.Records {
 		for _, e := range messages.Events(rec) {
-			of := history.PodsOf(messages.RefOf(rec.GetActor()), e)
-			if name := messages.EventName(e); len(of) > 0 && !seen[name] {
+			concerned := history.PodsOf(messages.RefOf(rec.GetActor()), e)
+			if name := messages.EventName(e); len(concerned) > 0 && !seen[name] {
 				seen[name] = true
-				out[rec.GetSeq()] = append(out[rec.GetSeq()], of...)
+				out[rec.GetSeq()] = append(out[rec.GetSeq()], concerned...)
 			}
 		}
 	}
@@ -71,9 +71,9 @@ func TestEveryPodHasAnAnswer(t *testing.T) {
 				pods, restarts = pods+p, restarts+r
 			}
 		}
-		for seq, of := range moments(whole) {
+		for seq, concerned := range moments(whole) {
 			m := &history.Memory{Name: whole.Name, Manifests: whole.Manifests, Records: whole.Records[:seq]}
-			for _, uid := range of {
+			for _, uid := range concerned {
 				p, r := query(t, filepath.Base(path), m, uid)
 				pods, restarts = pods+p, restarts+r
 			}

@@ -34,7 +34,7 @@ func (x *explainer) newPodLog(uid string, from, to uint64) (*podLog, error) {
 	return l, err
 }
 
-// read returns the records from..to that concern the pod, and those of the agent.
+// read returns the records from..to that concern the pod, and the agent's records.
 func (l *podLog) read(from, to uint64) (recs []*journaletv1.Record, err error) {
 	needle := []byte(l.uid)
 	var bad error
@@ -53,7 +53,7 @@ func (l *podLog) read(from, to uint64) (recs []*journaletv1.Record, err error) {
 	return recs, errors.Join(err, bad)
 }
 
-// extend reads an earlier stretch. It returns false if there is none, or if it may not be read.
+// extend reads an earlier stretch. It returns false if no stretch is left, or if it may not be read.
 func (l *podLog) extend() bool {
 	if l.low <= l.floor {
 		return false
@@ -95,8 +95,8 @@ func (l *podLog) last(seq, from uint64, match func(*Event) bool) *Event {
 	}
 }
 
-// next returns the oldest event from record seq on that match accepts, nil for none. Records before those that were
-// read are not read for it.
+// next returns the oldest event from record seq on that match accepts; nil if no event matches. It reads no records
+// before the records that were read already.
 func (l *podLog) next(seq uint64, match func(*Event) bool) *Event {
 	for i := range l.events {
 		if e := &l.events[i]; e.Seq >= seq && match(e) {
@@ -107,12 +107,12 @@ func (l *podLog) next(seq uint64, match func(*Event) bool) *Event {
 	return nil
 }
 
-// since returns the oldest event of those at the end of the pod's events of one kind that all match: when something
-// that is so began. of selects the kind.
-func (l *podLog) since(before uint64, of, match func(*Event) bool) *Event {
+// since returns the event that began a present condition: the oldest of the pod's newest events of one kind that match
+// without a gap. isKind selects the kind.
+func (l *podLog) since(before uint64, isKind, match func(*Event) bool) *Event {
 	var found *Event
 	l.last(before, l.floor, func(e *Event) bool {
-		if !of(e) {
+		if !isKind(e) {
 			return false
 		}
 		if !match(e) {

@@ -83,9 +83,9 @@ func (x *explainer) newSubject(uid string) (*subject, error) {
 func (s *subject) fold(set map[messages.Ref]*journaletv1.Snapshot, barrier, to uint64) (*fold.Cell, error) {
 	ref := messages.Pod(s.uid)
 	f := fold.New(fold.AllDeciders, s.manifest)
-	f.Mine, f.Barrier = func(of messages.Ref) bool { return of == ref }, barrier
-	for _, of := range []messages.Ref{messages.Agent, ref} {
-		if snap := set[of]; snap != nil {
+	f.Mine, f.Barrier = func(actor messages.Ref) bool { return actor == ref }, barrier
+	for _, actor := range []messages.Ref{messages.Agent, ref} {
+		if snap := set[actor]; snap != nil {
 			if err := f.Restore(snap); err != nil {
 				return nil, fmt.Errorf("pod %s: %w", s.uid, err)
 			}
@@ -96,7 +96,7 @@ func (s *subject) fold(set map[messages.Ref]*journaletv1.Snapshot, barrier, to u
 			f.Record(rec)
 		}
 	}
-	_ = f.CatchUp(ref, to) // a record that cannot be folded is one for which the actor was quarantined
+	_ = f.CatchUp(ref, to) // a record that cannot be folded has quarantined the actor
 	return f.Cells[ref], nil
 }
 
@@ -130,7 +130,7 @@ func (s *subject) manifest(digest string) (*corev1.Pod, error) {
 	return &corev1.Pod{}, nil
 }
 
-// nameContainers lists the pod's containers, as the manifest has them, and those that only the runtime has shown.
+// nameContainers lists the pod's containers, as the manifest has them, and containers that only the runtime has shown.
 func (s *subject) nameContainers() {
 	m := s.actor.Manifest()
 	for c := range containers.All(m) {

@@ -24,7 +24,7 @@ type TextLine struct {
 	Text  string
 }
 
-// Text returns the answer as text. Times are in the location of now, with the date unless it is that of now.
+// Text returns the answer as text. Times are in the location of now, with the date unless it is now's date.
 func (a *Answer) Text(now time.Time) []TextLine {
 	t := &texter{now: now}
 	if a.Pod == nil {
