@@ -89,7 +89,7 @@ func (c *call) neverStarted(ctx context.Context, id string, st *runtimeapi.Conta
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		// containerd 2.4 refuses the removal if the container still has a task, in which a process may run.
+		// containerd 2.4 refuses the removal if the container still has a task: a process may run in the task.
 		return lostStart(why + "; and it cannot be removed: " + messageOf(err))
 	}
 	return notRun(why)

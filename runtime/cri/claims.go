@@ -73,7 +73,7 @@ func claimResult(ctx context.Context, out []*journaletv1.ClaimOutcome, err error
 // withheldOutcomes returns the outcomes as they may be recorded.
 func (c *call) withheldOutcomes(all []*journaletv1.ClaimOutcome) []*journaletv1.ClaimOutcome {
 	for _, o := range all {
-		// The whole text: in one that is cut, as the journal does it, a value would not be found.
+		// The whole text: in a text that the journal has cut, a value would not be found.
 		o.Message = c.redact(o.GetMessage())
 	}
 	return all

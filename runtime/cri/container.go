@@ -50,8 +50,8 @@ func (c *call) createAndStart(
 	return res, c.start(ctx, res.containerID, fresh)
 }
 
-// ensureContainer creates a container, or finds the one that this intent has created already. fresh reports whether
-// this call created it.
+// ensureContainer creates a container, or finds the container that this intent has already created. fresh reports
+// whether this call created it.
 func (c *call) ensureContainer(
 	ctx context.Context, pod *corev1.Pod, container *corev1.Container, req *journaletv1.StartContainer,
 ) (res result, fresh bool, err error) {
@@ -162,8 +162,8 @@ func (c *call) create(
 	return resp.GetContainerId(), err
 }
 
-// podIPs returns the pod's addresses: those of the request, or the sandbox's own if the container starts before the
-// sandbox was observed.
+// podIPs returns the pod's addresses: the request's, or the sandbox's own if the container starts before the sandbox
+// was observed.
 func (c *call) podIPs(pod *corev1.Pod, requested, sandbox []string) []string {
 	switch {
 	case len(requested) > 0:

@@ -25,7 +25,7 @@ type containerInput struct {
 	podIPs    []string
 	// placement is where the container runs; nil: anywhere.
 	placement *journaletv1.Placement
-	// ids are those of the pod's user namespace; nil: the node's.
+	// ids are the ids of the pod's user namespace; nil: the node's.
 	ids *journaletv1.UserNamespace
 	// target is the container whose process namespace this one joins, by id; "": none.
 	target string
@@ -33,7 +33,7 @@ type containerInput struct {
 	budget expand.Budget
 	envs   []*runtimeapi.KeyValue
 	mounts []*runtimeapi.Mount
-	// devices are those of device plugins, with what these want for the container.
+	// devices are the devices of device plugins, with what the plugins want for the container.
 	devices []*journaletv1.ContainerDevices
 	// blocks are the volumes that it has as block devices.
 	blocks []*runtimeapi.Device

@@ -72,8 +72,8 @@ func (c *call) preStartContainer(ctx context.Context, req *journaletv1.PreStartC
 	return result{}, nil
 }
 
-// withDeviceEnvs returns a container's variables with those of its devices, which its own replace. What they take is
-// charged to the budget.
+// withDeviceEnvs returns a container's variables and the variables of its devices; the container's own replace the
+// devices'. Their size is charged to the budget.
 func withDeviceEnvs(
 	own []*runtimeapi.KeyValue, all []*journaletv1.ContainerDevices, budget *expand.Budget,
 ) ([]*runtimeapi.KeyValue, error) {

@@ -17,9 +17,9 @@ import (
 	"github.com/journalet/journalet/test/must"
 )
 
-// answers are those of two plugins that contradict each other.
+// answers are the answers of two plugins that contradict each other.
 func answers() []*journaletv1.ContainerDevices {
-	of := func(resource, value string) *journaletv1.ContainerDevices {
+	devicesOf := func(resource, value string) *journaletv1.ContainerDevices {
 		return &journaletv1.ContainerDevices{Resource: resource, Answer: &journaletv1.DeviceAnswer{
 			Envs:        []*journaletv1.NamedValue{{Name: "OWN", Value: value}, {Name: "BOTH", Value: value}},
 			Mounts:      []*journaletv1.DeviceMount{{ContainerPath: "/m", HostPath: "/" + value, ReadOnly: true}},
@@ -28,7 +28,7 @@ func answers() []*journaletv1.ContainerDevices {
 			CdiDevices:  []string{"vendor.com/class=" + value, "vendor.com/class=both"},
 		}}
 	}
-	return []*journaletv1.ContainerDevices{of("example.com/one", "one"), of("example.com/two", "two")}
+	return []*journaletv1.ContainerDevices{devicesOf("example.com/one", "one"), devicesOf("example.com/two", "two")}
 }
 
 func TestTheFirstPluginCountsAndTheManifestBeforeIt(t *testing.T) {
@@ -69,7 +69,7 @@ func TestVariablesOfDevicesAreChargedToTheBudget(t *testing.T) {
 	}
 }
 
-// oneRefuses are plugins of which one has no devices.
+// oneRefuses are device plugins; one of them refuses to prepare its devices.
 type oneRefuses struct{ called []string }
 
 func (o *oneRefuses) Allocate(context.Context, *journaletv1.AllocateDevices) (*journaletv1.DeviceAnswer, bool, error) {

@@ -131,8 +131,8 @@ func retryFunc[T any](
 	}
 }
 
-// creator creates an object and returns its id. finder finds the object that carries the intent; id is "" if there is
-// none.
+// creator creates an object and returns its id. finder finds the object that carries the intent; id is "" if no object
+// does.
 type (
 	creator func(context.Context) (id string, err error)
 	finder  func(context.Context) (id string, err error)

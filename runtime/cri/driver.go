@@ -77,8 +77,8 @@ type Options struct {
 	// Hash is the kubelet's container hash, in hex.
 	Hash func(*corev1.Container) string
 
-	// HostIPs are the machine's addresses, the primary one first: the pods' addresses follow its family. NodeIPs returns
-	// those that pods get as the node's, or why they are not known. Nil: HostIPs.
+	// HostIPs are the machine's addresses, the primary one first: the pods' addresses follow its family. NodeIPs
+	// returns the addresses that pods get as the node's, or why they are not known. Nil: HostIPs.
 	HostIPs []string
 	NodeIPs func() ([]string, error)
 	// ClusterDNS and ClusterDomain are for DNS policy ClusterFirst. Without servers, it uses the host's resolver file.
@@ -109,8 +109,9 @@ type Options struct {
 	SingleProcessOOMKill bool
 	// MemoryCapacity is the node's memory in bytes, for OOM scores and swap.
 	MemoryCapacity int64
-	// MemoryThrottling is the part of the memory beyond its request from which on a container is throttled, on cgroup v2;
-	// 0: none is. PodsMemory is what all pods have together, in bytes, for containers without a limit.
+	// MemoryThrottling is the fraction of the memory beyond its request at which the kernel starts to throttle a
+	// container, on cgroup v2; 0: no throttling. PodsMemory is what all pods have together, in bytes, for containers
+	// without a limit.
 	MemoryThrottling float64
 	PodsMemory       int64
 	// ReserveMemory keeps the memory that a container requests from being reclaimed, on cgroup v2.
@@ -125,7 +126,7 @@ type Options struct {
 	Allocatable func() corev1.ResourceList
 	// Objects returns the ConfigMaps and Secrets that variables refer to. Nil: a reference to one fails.
 	Objects objects.Getter
-	// ServiceEnv returns the variables of services: the API server's, and with links those of the pod's namespace. Nil:
+	// ServiceEnv returns the variables of services: the API server's, and with links also the pod's namespace's. Nil:
 	// there is no cluster, and so no services.
 	ServiceEnv func(ctx context.Context, pod *corev1.Pod, links bool) (map[string]string, error)
 	// RuntimeHandler returns the runtime handler of a pod of the API server; ok is false for another pod, whose manifest
@@ -140,11 +141,12 @@ type Options struct {
 
 	Volumes  Volumes
 	Timeouts Timeouts
-	// Devices are the device plugins. Nil: there are none.
+	// Devices are the device plugins. Nil: no device plugins.
 	Devices Devices
 	// Claims has DRA drivers prepare claims. Nil: there is no cluster, and so no claims.
 	Claims Claims
-	// Credentials are those of pulls. Nil: images are pulled without, and every pod may use what is on the node.
+	// Credentials are the credentials of pulls. Nil: pulls have no credentials, and every pod may use every image on
+	// the node.
 	Credentials Credentials
 	// PullQPS and PullBurst limit how often pulls begin; zero: the defaults, negative QPS: no limit.
 	PullQPS   float64
@@ -266,7 +268,7 @@ type result struct {
 	imagePresent bool
 	// devices is what a device plugin wants for a container.
 	devices *journaletv1.DeviceAnswer
-	// claims are those of a pod, as they were read.
+	// claims are the pod's claims, as they were read.
 	claims        []*journaletv1.ResourceClaim
 	claimOutcomes []*journaletv1.ClaimOutcome
 }

@@ -16,10 +16,11 @@ import (
 	"github.com/journalet/journalet/runtime/pod/downward"
 )
 
-// environment returns a container's variables: those of envFrom, which env replaces by name, then those of services
-// that neither names. A value in env may refer to any of them, if it stands before. The order is that of the manifest;
-// the keys of one object are sorted. What they take is charged to the budget. An error that another object or another
-// file cures is a failure that is retryable. No error holds a value. contents are the values of objects and files.
+// environment returns a container's variables: first envFrom's, which env replaces by name, then the services', unless
+// envFrom or env sets the same name. A value in env may refer to any variable before it. The order is the manifest's;
+// the keys of one object are sorted. The variables' size is charged to the budget. If another object or another file
+// can cure an error, the failure is retryable. Errors never contain values. contents are the values of objects and
+// files.
 func (d *Driver) environment(
 	ctx context.Context, in containerInput, budget *expand.Budget,
 ) (envs []*runtimeapi.KeyValue, contents []string, err error) {
@@ -35,7 +36,7 @@ func (d *Driver) environment(
 }
 
 // serviceEnv returns the variables that name the services of the pod's namespace, as enableServiceLinks asks for, and
-// the API server's. There are none without a cluster. An error passes by itself.
+// the API server's. Without a cluster there are no such variables. An error is temporary.
 func (d *Driver) serviceEnv(ctx context.Context, pod *corev1.Pod) (map[string]string, error) {
 	if d.opts.ServiceEnv == nil {
 		return nil, nil
@@ -123,9 +124,9 @@ func (e *environment) addContainer(ctx context.Context) error {
 }
 
 // checkText returns an error for the first variable that a runtime would not pass on as it is. Linux takes all bytes
-// but NUL in one. A runtime does not, although CRI's field is bytes: the OCI specification of a container is JSON, in
-// which other bytes become U+FFFD (ADR 081). What refers to such a variable, in command, args or subPathExpr, is
-// refused by this, too.
+// but NUL in a variable. A runtime does not, although CRI's field is bytes: the OCI specification of a container is
+// JSON, which turns other bytes into U+FFFD (ADR 081). This also rejects what refers to such a variable in command,
+// args or subPathExpr.
 func (e *environment) checkText() error {
 	for _, v := range e.out {
 		err := expand.CheckText(v.GetValue())
@@ -141,7 +142,7 @@ func (e *environment) checkText() error {
 	return nil
 }
 
-// addFrom adds the variables of an object. A missing one that is optional has none.
+// addFrom adds the variables of an object. An optional object that is missing adds no variables.
 func (e *environment) addFrom(ctx context.Context, from *corev1.EnvFromSource) error {
 	switch {
 	case from.ConfigMapRef != nil:
@@ -160,8 +161,8 @@ func (e *environment) addFrom(ctx context.Context, from *corev1.EnvFromSource) e
 	return nil
 }
 
-// addAll adds all keys of an object. Each of them is the name of a variable: those of objects, and prefixes, hold fewer
-// characters than names may.
+// addAll adds all keys of an object. Each key, with its prefix, is a valid name of a variable: keys and prefixes may
+// have fewer characters than such names.
 func addAll[T string | []byte](e *environment, prefix string, data map[string]T, object string) error {
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		e.contents = append(e.contents, string(data[key]))
@@ -246,7 +247,7 @@ var errNoSource = errors.New("this kind of valueFrom is not supported; use field
 	"configMapKeyRef, secretKeyRef or fileKeyRef")
 
 // readsContents reports whether a container's configuration depends on contents that may change without the manifest:
-// those of objects, or of files that other containers write.
+// contents of objects, or of files that other containers write.
 func readsContents(c *corev1.Container) bool {
 	return len(c.EnvFrom) > 0 || slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool {
 		from := v.ValueFrom
@@ -254,7 +255,7 @@ func readsContents(c *corev1.Container) bool {
 	})
 }
 
-// configError is an error of a container's configuration, as the call's failure. The end of ctx is none.
+// configError returns an error of a container's configuration as the call's failure. The end of ctx is not a failure.
 func configError(ctx context.Context, c *corev1.Container, err error) error {
 	switch {
 	case ctx.Err() != nil:

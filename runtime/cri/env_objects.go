@@ -24,7 +24,7 @@ type objectReader struct {
 	secrets    map[string]*corev1.Secret
 }
 
-// configMap returns a ConfigMap; nil if there is none and it is optional.
+// configMap returns a ConfigMap; nil if it is optional and missing.
 func (r *objectReader) configMap(ctx context.Context, name string, optional *bool) (*corev1.ConfigMap, error) {
 	if m, ok := r.configMaps[name]; ok {
 		return m, nil
@@ -43,7 +43,7 @@ func (r *objectReader) configMap(ctx context.Context, name string, optional *boo
 	return m, nil
 }
 
-// secret returns a Secret; nil if there is none and it is optional.
+// secret returns a Secret; nil if it is optional and missing.
 func (r *objectReader) secret(ctx context.Context, name string, optional *bool) (*corev1.Secret, error) {
 	if s, ok := r.secrets[name]; ok {
 		return s, nil
@@ -114,9 +114,9 @@ type envFile struct {
 	data []byte
 }
 
-// fileKey returns one value of a file that another container of the pod has written. A hostile file harms nobody: it
-// is read within its volume, only if it is a regular file, and within a bound. As in the kubelet an empty value counts
-// as missing; a missing file counts as one, too, if it is optional, as the API has it.
+// fileKey returns one value of a file that another container of the pod has written. The file is untrusted: it is read
+// within its volume, only if it is a regular file, and within a bound. As in the kubelet, an empty value counts as
+// missing; so does a missing file, if it is optional, as the API has it.
 func (e *environment) fileKey(ref *corev1.FileKeySelector) (value string, found bool, err error) {
 	dir, err := e.volumes.Path(e.in.pod, ref.VolumeName)
 	if err != nil {

@@ -36,9 +36,9 @@ type store struct {
 
 var errBroken = errors.New("the file of the object is not valid YAML")
 
-func (s *store) find(of map[string]map[string]string, kind, namespace, name string) (map[string]string, error) {
+func (s *store) find(stored map[string]map[string]string, kind, namespace, name string) (map[string]string, error) {
 	s.reads++
-	data, ok := of[name]
+	data, ok := stored[name]
 	switch {
 	case name == "broken":
 		return nil, errBroken
@@ -48,13 +48,13 @@ func (s *store) find(of map[string]map[string]string, kind, namespace, name stri
 	return data, nil
 }
 
-func (s *store) ConfigMap(_ context.Context, of objects.Owner, name string) (*corev1.ConfigMap, error) {
-	data, err := s.find(s.configMaps, "configmap", of.Namespace, name)
+func (s *store) ConfigMap(_ context.Context, owner objects.Owner, name string) (*corev1.ConfigMap, error) {
+	data, err := s.find(s.configMaps, "configmap", owner.Namespace, name)
 	return &corev1.ConfigMap{Data: data}, err
 }
 
-func (s *store) Secret(_ context.Context, of objects.Owner, name string) (*corev1.Secret, error) {
-	data, err := s.find(s.secrets, "secret", of.Namespace, name)
+func (s *store) Secret(_ context.Context, owner objects.Owner, name string) (*corev1.Secret, error) {
+	data, err := s.find(s.secrets, "secret", owner.Namespace, name)
 	out := &corev1.Secret{Data: map[string][]byte{}}
 	for key, value := range data {
 		out.Data[key] = []byte(value)
@@ -300,7 +300,7 @@ func TestVariablesThatAreNoTextAreRefusedByName(t *testing.T) {
 	}
 }
 
-// What env replaces is passed to nobody.
+// What env replaces is not passed on.
 func TestReplacedVariableMayBeAnything(t *testing.T) {
 	r, _, c, _ := envRig(t)
 	c.EnvFrom = []corev1.EnvFromSource{allOfSecret("some", "", false)}

@@ -94,7 +94,7 @@ func portOf(c *corev1.Container, port intstr.IntOrString) (int, error) {
 	return number, nil
 }
 
-// podIP returns the pod's address: that of the request, or the sandbox's if the pod was not observed yet.
+// podIP returns the pod's address: the request's, or the sandbox's if the pod was not observed yet.
 func (h *hook) podIP(ctx context.Context) (string, error) {
 	if ips := h.podIPs(h.pod, h.req.GetPodIps(), nil); len(ips) > 0 {
 		return ips[0], nil

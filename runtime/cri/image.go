@@ -19,7 +19,7 @@ import (
 	"github.com/journalet/journalet/runtime/image/credentials"
 )
 
-// Texts by which a CRI runtime marks the two kinds of failed pulls that have their own reason (cri-api: pkg/errors).
+// A CRI runtime marks the two kinds of failed pulls that have their own reason with these texts (cri-api: pkg/errors).
 const (
 	markRegistryUnavailable = "RegistryUnavailable"
 	markSignatureValidation = "SignatureValidationFailed"
@@ -144,8 +144,9 @@ func (c *call) allowed(ctx context.Context, req *journaletv1.PullImage, full str
 	return info, c.opts.Credentials == nil || !c.opts.Credentials.StillPulls(ctx, req, c.intent, info.ref)
 }
 
-// tryPulls pulls with each credential until one succeeds, and returns that one; nil if there are none. The error is
-// that of the last one, and names how many there were and what could not be read, without contents.
+// tryPulls pulls with each credential until a pull succeeds, and returns that credential; nil if there are no
+// credentials. The error is the last pull's; it says how many credentials there were and what could not be read,
+// without contents.
 func (c *call) tryPulls(
 	ctx context.Context, image string, pull *runtimeapi.PullImageRequest, found credentials.Found,
 ) (ref string, used *credentials.Candidate, err error) {

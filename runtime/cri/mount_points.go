@@ -73,7 +73,7 @@ func pointOf(in containerInput, volumes []*runtimeapi.Mount, i int, path string,
 	}
 }
 
-// outermost returns the number of the volume in which a mount has its mount point, if that one is read-only and on the
+// outermost returns the number of the volume that contains a mount's mount point, if the volume is read-only and on the
 // node; otherwise -1.
 func outermost(volumes []*runtimeapi.Mount, inner *runtimeapi.Mount) int {
 	best, most := -1, -1

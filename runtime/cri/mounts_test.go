@@ -36,7 +36,7 @@ func (r *recorder) Invoke(ctx context.Context, method string, in, out any, opts 
 	return r.ClientConnInterface.Invoke(ctx, method, in, out, opts...)
 }
 
-// subPaths mounts nothing: the paths are those that it would mount.
+// subPaths mounts nothing: it returns the paths that it would mount.
 type subPaths struct {
 	cri.Volumes
 	err error
@@ -56,7 +56,7 @@ func (s subPaths) Check(_ context.Context, pod *corev1.Pod, name string) error {
 	return err
 }
 
-// mountRig is a rig of which a test sees the requests.
+// mountRig returns a rig and a recorder that shows the rig's requests.
 func mountRig(t *testing.T, err error) (*rig, *recorder) {
 	t.Helper()
 	rec := &recorder{}

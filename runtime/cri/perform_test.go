@@ -554,7 +554,7 @@ func TestSandboxOfAKubeletIsNamedAndStays(t *testing.T) {
 	}
 }
 
-// tenfold returns variables of which each refers ten times to the one before.
+// tenfold returns variables; each refers ten times to the variable before it.
 func tenfold(n int) []corev1.EnvVar {
 	env := []corev1.EnvVar{{Name: "A0", Value: strings.Repeat("x", 100)}}
 	for i := 1; i < n; i++ {

@@ -53,7 +53,7 @@ func (d *Driver) LostCgroups(ctx context.Context) ([]string, error) {
 	}), nil
 }
 
-// cgroupDriver returns the runtime's cgroup driver: the one that it reports, else the configured one.
+// cgroupDriver returns the cgroup driver that the runtime reports, else the configured one.
 func (d *Driver) cgroupDriver(ctx context.Context) (string, error) {
 	driver, err := CgroupDriver(ctx, d.rt)
 	if err != nil {
@@ -106,7 +106,7 @@ func (d *Driver) cgroupParent(pod *corev1.Pod) (string, error) {
 	return "", nil
 }
 
-// resizeCgroup runs one of the two steps in which the pod's cgroup follows its containers.
+// resizeCgroup runs one of the two steps that resize the pod's cgroup with its containers.
 func (c *call) resizeCgroup(
 	ctx context.Context, pod *corev1.Pod, exclusive bool, step func(*cgroup.Tree, *corev1.Pod, bool) error,
 ) error {

@@ -6,8 +6,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// PodIPs returns a sandbox's addresses as pods have them: the first of each IP family, that of the node's first
-// address first, IPv4 without one (as in the kubelet). What is no address is left out.
+// PodIPs returns a sandbox's addresses as pods have them: the first of each IP family, in the order that starts with
+// the family of the node's first address, or with IPv4 if the node has none (as in the kubelet). Invalid addresses are
+// left out.
 func PodIPs(network *runtimeapi.PodSandboxNetworkStatus, hostIPs []string) []string {
 	all := []string{network.GetIp()}
 	for _, more := range network.GetAdditionalIps() {

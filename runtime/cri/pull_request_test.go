@@ -64,7 +64,7 @@ func TestPullCarriesThePod(t *testing.T) {
 	}
 }
 
-// A pull for an operator, and one that an older version requested, has no pod.
+// A pull for an operator has no pod, nor does a pull that an older version requested.
 func TestPullWithoutAPodCarriesNone(t *testing.T) {
 	r := newRig(t, nil)
 	r.done("p", pullImage("example.com/a/b:1"), false)

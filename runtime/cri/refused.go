@@ -29,8 +29,9 @@ var commandError = regexp.MustCompile("(?is)" +
 	".*(?:not found in \\$PATH|no such file or directory|permission denied|exec format error|is a directory" +
 	"|not a directory|too many levels of symbolic links)")
 
-// IsCommandError reports whether a runtime's error says that a command cannot be executed in its container: it is not
-// there, or no program. What passes by itself, such as a node without memory for another process, is none.
+// IsCommandError reports whether a runtime's error says that a command cannot be executed in its container: it does not
+// exist, or is not a program. A temporary error, such as a node without memory for another process, is not a command
+// error.
 func IsCommandError(message string) bool { return commandError.MatchString(message) }
 
 // refusedStart returns the error of a start that the runtime has refused, with what the container's status shows of it.

@@ -6,8 +6,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// What of a refused start is known decides whether a container of restartPolicy Never is started again. The texts are
-// those of containerd with runc and crun, and of runc alone.
+// What is known of a refused start decides whether a container with restartPolicy Never is started again. The texts
+// come from containerd with runc and crun, and from runc alone.
 func TestRefusedStartShowsWhetherAProcessRan(t *testing.T) {
 	const (
 		task    = "failed to create containerd task: failed to create shim task: OCI runtime create failed: "

@@ -42,22 +42,22 @@ func (c *call) removeContainer(ctx context.Context, id string) (result, error) {
 	return result{containerID: id}, nil
 }
 
-// removeFiles removes the files of a container's instance, and those of older instances that the runtime does not have:
-// another client may have removed them, or the agent was killed during their removal.
+// removeFiles removes the files of a container's instance, and the files of older instances that the runtime does not
+// have: another client may have removed these instances, or the agent was killed during their removal.
 func (c *call) removeFiles(ctx context.Context, st *runtimeapi.ContainerStatus) error {
 	if st == nil {
 		return nil
 	}
-	of, this := st.GetLabels(), st.GetMetadata().GetAttempt()
+	labels, this := st.GetLabels(), st.GetMetadata().GetAttempt()
 	var others map[uint32]bool
-	return c.opts.Volumes.RemoveInstances(of[LabelPodNamespace], of[LabelPodName], c.uid, of[LabelContainerName],
-		func(attempt uint32) (bool, error) {
+	return c.opts.Volumes.RemoveInstances(labels[LabelPodNamespace], labels[LabelPodName], c.uid,
+		labels[LabelContainerName], func(attempt uint32) (bool, error) {
 			if attempt >= this {
 				return attempt == this, nil
 			}
 			if others == nil {
 				var err error
-				if others, err = c.attempts(ctx, of[LabelContainerName]); err != nil {
+				if others, err = c.attempts(ctx, labels[LabelContainerName]); err != nil {
 					return false, err
 				}
 			}

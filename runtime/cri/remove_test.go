@@ -69,8 +69,8 @@ func TestRemovedContainerLeavesNoFile(t *testing.T) {
 	r.done("r0", removeContainer(zero), true)
 }
 
-// The files of an instance that another client has removed go with the next removal; those of an older instance that is
-// kept stay.
+// The files of an instance that another client has removed go with the next removal; the files of an older instance
+// that is kept stay.
 func TestFilesOfAnInstanceThatOthersRemovedAreRemoved(t *testing.T) {
 	r := newRig(t, nil)
 	sandbox := r.sandbox()

@@ -26,7 +26,7 @@ const (
 // classNodeCritical is the priority class of the pods that a node needs.
 const classNodeCritical = "system-node-critical"
 
-// systemCritical is the priority from which on a pod is part of the system (scheduling API: SystemCriticalPriority).
+// systemCritical is the lowest priority of a pod that is part of the system (scheduling API: SystemCriticalPriority).
 const systemCritical = 2_000_000_000
 
 // linuxResources turns requests and limits into cgroup settings. A missing CPU request defaults to the limit.
@@ -73,8 +73,8 @@ func (d *Driver) containerResources(pod *corev1.Pod, container *corev1.Container
 	return r
 }
 
-// placed adds where a container runs. One that has its CPUs alone has no CPU quota: it would be throttled on CPUs that
-// nobody else uses (kubelet: the same; where no limit of CPU is enforced, it sends none of the two).
+// placed adds where a container runs. A container with exclusive CPUs has no CPU quota: it would be throttled on CPUs
+// that nobody else uses (kubelet: the same; where no limit of CPU is enforced, it sends neither).
 func placed(r *runtimeapi.LinuxContainerResources, p *journaletv1.Placement) *runtimeapi.LinuxContainerResources {
 	if p == nil {
 		return r
@@ -160,14 +160,14 @@ func inherited(pod *corev1.Pod, container *corev1.Container) corev1.ResourceList
 	}
 	limits = limits.DeepCopy()
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		own, of := limits[name], pod.Spec.Resources.Limits[name]
-		if !own.IsZero() || of.IsZero() {
+		own, podLimit := limits[name], pod.Spec.Resources.Limits[name]
+		if !own.IsZero() || podLimit.IsZero() {
 			continue
 		}
 		if limits == nil {
 			limits = corev1.ResourceList{}
 		}
-		limits[name] = of.DeepCopy()
+		limits[name] = podLimit.DeepCopy()
 	}
 	return limits
 }

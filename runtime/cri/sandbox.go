@@ -11,7 +11,7 @@ import (
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
-// runSandbox creates a pod's sandbox, or finds the one that this intent has created already.
+// runSandbox creates a pod's sandbox, or finds the sandbox that this intent has already created.
 func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (result, error) {
 	pod, err := c.allocatedPod(ctx, req)
 	if err != nil {
@@ -59,7 +59,7 @@ func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (res
 	return result{sandboxID: id}, err
 }
 
-// handlerOf returns the runtime handler of a pod: that of its RuntimeClass at the API server, or of its manifest. A
+// handlerOf returns the runtime handler of a pod, from its RuntimeClass at the API server, or from its manifest. A
 // missing class may appear.
 func (d *Driver) handlerOf(pod *corev1.Pod) (string, error) {
 	if d.opts.RuntimeHandler != nil {
@@ -158,9 +158,9 @@ func attemptTaken(other, what string, attempt uint32) error {
 		fmt.Sprintf("%s %s has attempt %d and was created by another call", what, other, attempt))
 }
 
-// stopPodSandbox stops a sandbox; one that is gone is stopped. When the agent stops, the call may end: containerd kills
-// the network plugins of a call whose client has gone, and a plugin that is killed between two of its steps leaves
-// rules that it does not find the next time.
+// stopPodSandbox stops a sandbox; a sandbox that is gone counts as stopped. When the agent stops, the call may end:
+// containerd kills the network plugins of a call whose client has gone, and a plugin that is killed between two of its
+// steps leaves rules that it does not find the next time.
 func (c *call) stopPodSandbox(ctx context.Context, id string) error {
 	timeout, req := c.opts.Timeouts.Call, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id}
 	_, err := retryFunc(ctx, c, "StopPodSandbox", timeout,

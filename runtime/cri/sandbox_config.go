@@ -18,7 +18,7 @@ const (
 	maxFQDNBytes     = 64
 )
 
-// sandboxConfig returns the sandbox configuration that the kubelet (1.37) would send. ids are those of the pod's user
+// sandboxConfig returns the sandbox configuration that the kubelet (1.37) would send. ids are the ids of the pod's user
 // namespace; nil: the node's. An empty intent omits the annotation, for the copy in CreateContainer.
 func (d *Driver) sandboxConfig(
 	pod *corev1.Pod, ids *journaletv1.UserNamespace, attempt uint32, intent, logDir string,

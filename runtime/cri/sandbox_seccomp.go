@@ -13,9 +13,9 @@ import (
 	"github.com/journalet/journalet/runtime/own"
 )
 
-// sandboxSeccomp is the profile of pause processes, in the format of OCI runtimes. Its groups allow the system calls of
-// a process that waits for signals and reaps children, those of starting a libc or a language runtime, and those of
-// runc and crun between loading the filter and exec. All others return ENOSYS, so that programs fall back.
+// sandboxSeccomp is the profile of pause processes, in the format of OCI runtimes. Its groups allow the system calls
+// that a process needs to wait for signals and reap children, that a libc or a language runtime needs to start, and
+// that runc and crun make between loading the filter and exec. All others return ENOSYS, so that programs fall back.
 //
 //go:embed sandbox_seccomp.json
 var sandboxSeccomp []byte

@@ -12,8 +12,8 @@ func selinuxOptions(o *corev1.SELinuxOptions) *runtimeapi.SELinuxOption {
 	return &runtimeapi.SELinuxOption{User: o.User, Role: o.Role, Type: o.Type, Level: o.Level}
 }
 
-// relabels reports whether the runtime is to give the files of a volume the pod's SELinux label: where the node has
-// SELinux, those of every volume that is neither the node's nor an NFS server's.
+// relabels reports whether the runtime is to give the files of a volume the pod's SELinux label: if the node has
+// SELinux, the files of every volume that is neither the node's nor an NFS server's.
 func (d *Driver) relabels(pod *corev1.Pod, v *corev1.Volume) bool {
 	return d.opts.SELinux && d.opts.Volumes.Relabels(pod, v.Name)
 }

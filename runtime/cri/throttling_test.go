@@ -47,7 +47,7 @@ func TestContainersAreThrottledBelowTheirLimit(t *testing.T) {
 }
 
 func TestRequestedMemoryOfContainersIsReserved(t *testing.T) {
-	of := func(text string) corev1.ResourceList {
+	withMemory := func(text string) corev1.ResourceList {
 		return corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse(text),
 		}
@@ -58,11 +58,11 @@ func TestRequestedMemoryOfContainersIsReserved(t *testing.T) {
 		requests, limit corev1.ResourceList
 		least, low      string
 	}{
-		"Guaranteed":     {on, of("1Gi"), of("1Gi"), "1073741824", "0"},
-		"Burstable":      {on, of("1Gi"), nil, "0", "1073741824"},
+		"Guaranteed":     {on, withMemory("1Gi"), withMemory("1Gi"), "1073741824", "0"},
+		"Burstable":      {on, withMemory("1Gi"), nil, "0", "1073741824"},
 		"BestEffort":     {on, nil, nil, "0", "0"},
-		"cgroup v1":      {Options{ReserveMemory: true}, of("1Gi"), nil, "", ""},
-		"not configured": {Options{CgroupV2: true}, of("1Gi"), nil, "", ""},
+		"cgroup v1":      {Options{ReserveMemory: true}, withMemory("1Gi"), nil, "", ""},
+		"not configured": {Options{CgroupV2: true}, withMemory("1Gi"), nil, "", ""},
 	} {
 		pod := testPod(func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: c.requests, Limits: c.limit}

@@ -21,8 +21,8 @@ import (
 
 const allocatedDigest = "sha256:2"
 
-// sizedRig has a running container with 100m to 200m of CPU and 64 to 128 MiB of memory, of which it uses 1 MiB. In the
-// manifest allocatedDigest it has 50m and 32 MiB.
+// sizedRig has a running container with 100m to 200m of CPU and 64 to 128 MiB of memory; it uses 1 MiB of memory. In
+// the manifest allocatedDigest it has 50m and 32 MiB.
 func sizedRig(t *testing.T, change ...func(*cri.Options)) (r *rig, sandbox, container string) {
 	t.Helper()
 	r = newRig(t, func(o *cri.Options) {

@@ -35,8 +35,8 @@ type Volumes interface {
 	WriteResources(uid string, given *journaletv1.GivenResources) error
 }
 
-// maxVolumeMessageBytes bounds the message of one volume, and maxVolumeMessages those of all volumes of a call, which
-// are in one record of 1 MiB: a pod may have a thousand.
+// maxVolumeMessageBytes bounds the message of one volume, and maxVolumeMessages the messages of all volumes of a call:
+// they are in one record of 1 MiB, and a pod may have a thousand volumes.
 const (
 	maxVolumeMessageBytes = 1 << 10
 	maxVolumeMessages     = 256 << 10

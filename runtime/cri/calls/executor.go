@@ -230,8 +230,8 @@ func remaining(req *journaletv1.CallRequested, d *journaletv1.CallDispatched) *j
 	if d.GetElapsed() == nil {
 		return req
 	}
-	left := func(of *durationpb.Duration) *durationpb.Duration {
-		return durationpb.New(max(0, of.AsDuration()-d.GetElapsed().AsDuration()))
+	left := func(total *durationpb.Duration) *durationpb.Duration {
+		return durationpb.New(max(0, total.AsDuration()-d.GetElapsed().AsDuration()))
 	}
 	switch {
 	case req.GetStopContainer() != nil:

@@ -44,7 +44,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 	return nil
 }
 
-// enforce bounds cgroups and returns those that it could not, with the kubelet's events.
+// enforce bounds cgroups, with the kubelet's events, and returns the cgroups that it could not bound.
 func (e *Enforcer) enforce(all []Reserved, set func(Reserved) error) (left []Reserved) {
 	for _, r := range all {
 		if err := set(r); err != nil {

@@ -106,10 +106,10 @@ func sliceName(n name) string {
 	return strings.Join(parts, "-") + sliceSuffix
 }
 
-// uidOf returns the UID of the pod whose cgroup has the directory dir in the class of; "" if it is no pod's.
-func (l Layout) uidOf(of name, dir string) string {
+// uidOf returns the UID of the pod whose cgroup is the directory dir below the cgroup class; "" if dir is not a pod's.
+func (l Layout) uidOf(class name, dir string) string {
 	if l.Systemd {
-		rest, ok := strings.CutPrefix(dir, strings.TrimSuffix(sliceName(of), sliceSuffix)+"-")
+		rest, ok := strings.CutPrefix(dir, strings.TrimSuffix(sliceName(class), sliceSuffix)+"-")
 		if !ok || !strings.HasSuffix(rest, sliceSuffix) {
 			return ""
 		}

@@ -18,7 +18,7 @@ const (
 	remedyOne = "run as root with /sys/fs/cgroup writable, or leave spec.resources out of the pod"
 )
 
-// requiredControllers are the hierarchies of cgroup v1 in which a cgroup must exist.
+// requiredControllers are the cgroup v1 hierarchies that a cgroup must exist in.
 var requiredControllers = []string{"cpu", "cpuset", "memory", "pids"}
 
 // remedy returns what to do if cgroups cannot be created.

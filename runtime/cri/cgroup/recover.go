@@ -7,7 +7,7 @@ import (
 	"github.com/journalet/journalet/runtime/fold"
 )
 
-// Recover takes the pods of the journal: their cgroups are no orphans, and those of pods that run are to exist.
+// Recover takes the pods of the journal: their cgroups are not orphans, and each running pod must have its cgroup.
 func (t *Tree) Recover(r fold.Recovered) {
 	fold.EachOf(r, func(ref messages.Ref, a *pod.Actor) {
 		t.AddKnown(ref.ID)

@@ -132,7 +132,7 @@ func (m *machine) set(r Reserved) error {
 	return nil
 }
 
-// slice reports whether a name is that of a slice which systemd manages.
+// slice reports whether a name names a slice that systemd manages.
 func (m *machine) slice(name string) bool {
 	return m.systemd && strings.HasSuffix(name, sliceSuffix) && !strings.Contains(strings.Trim(name, "/"), "/")
 }

@@ -23,8 +23,8 @@ type Options struct {
 	Root string
 	// Node are the limits of all pods together; a zero sets no limit.
 	Node Values
-	// MemoryThrottling is the part of the memory beyond its request from which on a pod with resources of its own is
-	// throttled, on cgroup v2; 0: none is.
+	// MemoryThrottling is the fraction of the memory beyond its request at which the kernel starts to throttle a pod
+	// with pod-level resources, on cgroup v2; 0: no throttling.
 	MemoryThrottling float64
 	// ReserveMemory keeps the memory that pods request from being reclaimed, on cgroup v2 (KEP-2570, TieredReservation).
 	ReserveMemory bool
@@ -131,7 +131,7 @@ func (t *Tree) Ready() bool {
 }
 
 // Init creates the tree above the pods for a driver, Cgroupfs or Systemd. It adopts the cgroups of seeded pods and
-// removes those of orphans. After the first success it does nothing.
+// removes the cgroups of orphans. After the first success it does nothing.
 func (t *Tree) Init(driver string) error {
 	t.initMu.Lock()
 	defer t.initMu.Unlock()
@@ -428,8 +428,8 @@ func (t *Tree) kill(uid string, at name) error {
 	return nil
 }
 
-// RemoveTop removes the cgroups above the pods' under either driver's name, those of them that are empty. Nothing may
-// create pods meanwhile.
+// RemoveTop removes the empty cgroups above the pods' cgroups, under either driver's name. Nothing may create pods
+// meanwhile.
 func (t *Tree) RemoveTop() error {
 	t.initMu.Lock()
 	defer t.initMu.Unlock()

@@ -60,7 +60,7 @@ type Values struct {
 	QuotaMicros  int64
 	PeriodMicros uint64
 	MemoryBytes  int64
-	// MemoryHigh is the memory from which on the kernel throttles, on cgroup v2; -1 ends an earlier value.
+	// MemoryHigh is the memory use at which the kernel starts to throttle, on cgroup v2; -1 ends an earlier value.
 	MemoryHigh int64
 	Pids       int64
 	// Reserved writes, on cgroup v2, the memory that the kernel does not reclaim, also if it is 0.
@@ -107,8 +107,8 @@ func OfPod(p *corev1.Pod, cpu CPUQuota) Values {
 	return v
 }
 
-// highOf returns from which memory on a pod is throttled as a whole (KEP-2570): one that has resources of its own, and
-// a limit. unthrottled if it is not.
+// highOf returns the memory use at which the kernel starts to throttle a pod as a whole (KEP-2570). For a pod without
+// pod-level resources or without a memory limit, it returns unthrottled.
 func highOf(p *corev1.Pod, factor float64) int64 {
 	if !resourcehelper.IsPodLevelResourcesSet(p) || !hasLimit(p, corev1.ResourceMemory) {
 		return unthrottled
@@ -133,15 +133,15 @@ func ReservedMemory(p *corev1.Pod, requested int64) (least, low int64) {
 }
 
 // hasLimit reports whether a pod, or every one of its containers, has a limit for a resource.
-func hasLimit(p *corev1.Pod, of corev1.ResourceName) bool {
+func hasLimit(p *corev1.Pod, resourceName corev1.ResourceName) bool {
 	if resourcehelper.IsPodLevelResourcesSet(p) {
-		if q := p.Spec.Resources.Limits[of]; !q.IsZero() {
+		if q := p.Spec.Resources.Limits[resourceName]; !q.IsZero() {
 			return true
 		}
 	}
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {
-			if q := list[i].Resources.Limits[of]; q.IsZero() {
+			if q := list[i].Resources.Limits[resourceName]; q.IsZero() {
 				return false
 			}
 		}

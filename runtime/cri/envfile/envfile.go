@@ -22,10 +22,10 @@ var (
 	errLineLength = fmt.Errorf("the line has %d bytes or more; shorten it", bufio.MaxScanTokenSize)
 )
 
-// Find returns the value of the first variable with this name; empty if there is none. Each value is in single quotes,
-// may have several lines, and is literal. White space between = and the quote makes the value empty, as in a shell. An
-// error names the line, and shows nothing of the file. What follows the variable is not read, so a mistake there is no
-// error.
+// Find returns the value of the first variable with this name; empty if the file has no such variable. Each value is in
+// single quotes, may have several lines, and is literal. White space between = and the quote makes the value empty, as
+// in a shell. An error names the line and shows nothing of the file. What follows the variable is not read, so a
+// mistake there causes no error.
 func Find(data []byte, name string) (string, error) {
 	r := reader{lines: bufio.NewScanner(bytes.NewReader(data))}
 	for r.next() {

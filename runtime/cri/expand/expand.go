@@ -49,8 +49,8 @@ func CheckText(value []byte) error {
 // Lookup returns the value of a variable, and whether there is one. A nil Lookup leaves a text as it is.
 type Lookup func(name string) (string, bool)
 
-// Budget is how many bytes a process has already been given. The zero value is that of a new process. It counts each
-// text that it has expanded, also one that another replaces later: each takes memory.
+// Budget is how many bytes a process has already been given. The zero value is the budget of a new process. It counts
+// every text that it has expanded, even if a later text replaces it: each takes memory.
 type Budget struct {
 	used int
 	// measure makes it count without writing anything.

@@ -13,7 +13,7 @@ import (
 	"github.com/journalet/journalet/runtime/sim"
 )
 
-// gate is a clock by which a pause ends at a tick of the test, and a poll has no deadline, or with hurry a short one.
+// gate is a clock whose pauses end at a tick of the test. Its polls have no deadline, or with hurry a short one.
 type gate struct {
 	clock.Real
 	idle, tick chan struct{}

@@ -80,9 +80,9 @@ func containerState(s runtimeapi.ContainerState) journaletv1.ContainerState {
 	return journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN
 }
 
-// Advance returns the state that follows from an earlier and a current observation. A container that has exited stays
-// exited, and one that has run is never only created again: such a state was read earlier. A runtime may report a state
-// as unknown and know it again later.
+// Advance returns the state that follows from an earlier and a current observation. An exited container stays exited,
+// and a container that has run never returns to created: such a state was read earlier. A runtime may report a state as
+// unknown and know it again later.
 func Advance(before, now journaletv1.ContainerState) journaletv1.ContainerState {
 	const (
 		created = journaletv1.ContainerState_CONTAINER_STATE_CREATED

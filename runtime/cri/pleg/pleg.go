@@ -190,7 +190,7 @@ func (p *PLEG) Hint(uid string) {
 	}
 }
 
-// entry returns the state of a pod, new if there is none; p.mu is held.
+// entry returns the pod's state and creates it if needed. The caller holds p.mu.
 func (p *PLEG) entry(uid string) *pod {
 	s := p.pods[uid]
 	if s == nil {
@@ -380,8 +380,9 @@ func (p *PLEG) inspectLoop(ctx context.Context, queue <-chan string) {
 	}
 }
 
-// Next takes a pod from the queue, or from that of pods whose last inspection failed, and returns its inspection; nil
-// if none waits. It is for a caller without goroutines for Run. Inspections of several pods may run at once.
+// Next takes a pod from the queue, or with failed from the queue of pods whose last inspection failed, and returns its
+// inspection; nil if no pod waits. It is for a caller without goroutines for Run. Inspections of several pods may run
+// at once.
 func (p *PLEG) Next(failed bool) (inspect func(context.Context)) {
 	queue := p.queue
 	if failed {
@@ -430,7 +431,7 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 	s.sent = s.sent && err == nil
 	s.awaited = s.awaited && (err != nil || s.sent) // what was sent counts once it is stored
 	s.expected = s.expected || owed && s.forgets == forgets && (err != nil || now == nil)
-	// If Forget was called during the report, that stays, and the pod's next observation is that of a new pod.
+	// If Forget was called during the report, the pod stays forgotten: its next observation counts as a new pod's.
 	if err == nil && now != nil && s.forgets == forgets {
 		p.remember(now)
 	}

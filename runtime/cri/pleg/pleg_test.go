@@ -41,7 +41,7 @@ type rig struct {
 	pleg    *pleg.PLEG
 	// observed receives the reported observations.
 	observed chan *journaletv1.PodObserved
-	// timeout is that of an inspection.
+	// timeout is the timeout of an inspection.
 	timeout time.Duration
 }
 
@@ -478,8 +478,8 @@ func TestPodIsInspectedOnceWhatTheRuntimeHadWasReported(t *testing.T) {
 	is("a pod that came later", true, true)
 }
 
-// A pod that the first relist found, and that was forgotten before its inspection was reported, is not waited for: one
-// that comes with its UID may never have anything that an inspection shows.
+// PLEG does not wait for a pod that the first relist found and that was forgotten before its inspection was reported: a
+// later pod with its UID may never have anything that an inspection shows.
 func TestPodThatIsGoneIsNotWaitedFor(t *testing.T) {
 	r := newRig(t)
 	sandbox, _ := r.start("u1", agent, nil)

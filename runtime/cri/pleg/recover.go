@@ -10,8 +10,8 @@ import (
 // Name implements drivers.Driver.
 func (*PLEG) Name() string { return "pleg" }
 
-// Recover takes the last observations of all pods, and the newest starts of the pods of which the journal is uncertain:
-// a call has ended since, whose effect must be observed once more.
+// Recover takes the last observations of all pods, and the newest starts of the pods that the journal is uncertain
+// about: a call has ended since the pod's last observation, and its effect must be observed once more.
 func (p *PLEG) Recover(r fold.Recovered) {
 	var seen []*journaletv1.PodObserved
 	fold.EachOf(r, func(ref messages.Ref, a *podactor.Actor) {

@@ -36,7 +36,7 @@ func (s *Stamps) CallEnded() (at time.Time, ended *timestamppb.Timestamp) {
 func (s *Stamps) next() (at, stamp time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Round removes the monotonic part, with which two times would compare as if the clock was never set.
+	// Round removes the monotonic part: with it, two times would compare as if the clock was never set.
 	at = s.now().Round(0)
 	if stamp = at; !stamp.After(s.last) {
 		stamp = s.last.Add(1)

@@ -7,7 +7,7 @@ import (
 )
 
 // TestStampsOrderInspectionsAndCallsWithoutClock: an inspection that began after a call ended has a greater stamp, and
-// one that began before a smaller one, even if the clock is set in between.
+// an inspection that began before has a smaller stamp, even if the clock is set in between.
 func TestStampsOrderInspectionsAndCallsWithoutClock(t *testing.T) {
 	wall := time.Unix(100, 0)
 	s := NewStamps(func() time.Time { return wall })

@@ -9,10 +9,11 @@ import (
 )
 
 const (
-	// killRounds and killPause bound how long a session is killed before it counts as one that cannot be: a second.
+	// killRounds and killPause bound how long the agent tries to kill a session before it counts as unkillable: a
+	// second.
 	killRounds = 100
 	killPause  = 10 * time.Millisecond
-	// lingerTime is how long a process is searched that the runtime may start after its client has gone.
+	// lingerTime is how long the agent searches for a process that the runtime may start after its client has gone.
 	lingerTime  = 5 * time.Second
 	lingerPause = 20 * time.Millisecond
 	// tidyPause and maxTidy bound the tries to remove a session's cgroup: the kernel may need a moment.

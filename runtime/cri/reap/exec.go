@@ -18,8 +18,8 @@ const (
 )
 
 // Exec runs a command in a container by ExecSync. Past the timeout, and if ctx ends, all its processes are killed; the
-// error is DeadlineExceeded then, or the context's. A timeout of 0 is none: with Drain, the command ends 10 s after
-// its first process at the latest, or with ErrLost after a minute if that was too short to be seen.
+// error is DeadlineExceeded then, or the context's. A timeout of 0 sets no timeout: with Drain, the command ends 10 s
+// after its first process at the latest, or with ErrLost after a minute if the process was too short-lived to be seen.
 func (r *Reaper) Exec(ctx context.Context, rt Execer, id string, command []string, timeout time.Duration, kind Kind) (
 	*runtimeapi.ExecSyncResponse, error,
 ) {

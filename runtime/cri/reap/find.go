@@ -94,7 +94,8 @@ func (s *Session) choose(found []Process) (Process, bool) {
 	return found[0], true
 }
 
-// runs reports whether a process has the session's arguments. The kernel puts an interpreter before those of a script.
+// runs reports whether a process has the session's arguments. The kernel puts an interpreter before a script's
+// arguments.
 func (s *Session) runs(p Process) bool {
 	args, err := s.r.o.Table.Command(p.PID)
 	n := len(s.command)

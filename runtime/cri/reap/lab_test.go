@@ -140,7 +140,7 @@ var detached = map[string]string{
 	"orphaned daemon": "(setsid sh -c 'sleep 888 & exit 0' &); exit 0",
 }
 
-// tables are the ways in which a machine may let processes be found.
+// tables are the ways to find processes that a machine may offer.
 var tables = map[string]func() reap.Table{
 	"unified":       func() reap.Table { return reap.NewMachine() },
 	"pids of v1":    func() reap.Table { return reap.NewMachineOf("pids") },

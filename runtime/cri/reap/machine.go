@@ -34,7 +34,8 @@ const (
 // Machine is the Table of the machine that the agent runs on.
 type Machine struct {
 	// mounts are the mount points of the hierarchies in order of preference, by their name in /proc/PID/cgroup: the
-	// unified one, that of a controller that bounds only numbers, and systemd's, which has none.
+	// unified hierarchy, the hierarchy of a controller that bounds only numbers (pids), and systemd's, which has no
+	// controller.
 	mounts func() []hierarchy
 }
 
@@ -50,7 +51,7 @@ func NewMachineOf(controller string) *Machine {
 	}}
 }
 
-// hierarchies finds the hierarchies in which a session can have a cgroup without a change of what its container has.
+// hierarchies finds the hierarchies where a session can have a cgroup without a change of its container's resources.
 func hierarchies() []hierarchy {
 	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
@@ -193,7 +194,7 @@ func readProcs(dir string) ([]byte, error) {
 	return data, err
 }
 
-// eachGroup calls f for the cgroups below one, and goes below those for which it returns true.
+// eachGroup calls f for the cgroups below dir, and descends into a cgroup if f returns true for it.
 func eachGroup(dir string, f func(dir string) bool) {
 	left := maxGroups
 	var walk func(dir string, depth int)
@@ -234,7 +235,8 @@ func (m *Machine) Stop(p Process) error { return m.signal(p, unix.SIGSTOP) }
 // Kill sends SIGKILL.
 func (m *Machine) Kill(p Process) error { return m.signal(p, unix.SIGKILL) }
 
-// signal holds the process by a descriptor before it reads which one that is, so its number cannot be reused between.
+// signal opens a descriptor of the process before it checks the process's identity, so its PID cannot be reused in
+// between.
 func (m *Machine) signal(p Process, s unix.Signal) error {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err != nil {

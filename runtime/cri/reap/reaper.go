@@ -27,7 +27,7 @@ const (
 	maxInfoBytes  = 1 << 20
 	// maxTurn is how long a session waits for the one before it in the same container to have its first process.
 	maxTurn = time.Second
-	// firstForget is the number of known containers from which on those that have ended are forgotten.
+	// firstForget is the number of known containers at which the Reaper starts to forget ended containers.
 	firstForget = 64
 	// prefix begins the names of sessions' cgroups.
 	prefix = "journalet-"
