@@ -17,7 +17,7 @@ import (
 	"github.com/journalet/journalet/runtime/cluster/client"
 )
 
-// Start is with which credentials a run begins.
+// Start holds the credentials that a run begins with.
 type Start struct {
 	// Config is the API server, with credentials unless Managed.
 	Config *rest.Config
@@ -28,11 +28,11 @@ type Start struct {
 	Problem error
 }
 
-// Begin reads the kubeconfig. If it is missing or its certificate is no longer valid, the bootstrap kubeconfig takes
-// its place, if there is one: then Managed is true, and the certificate is requested. As with the kubelet, one that is
-// not valid yet, or another node's, is used as it is: the API server decides. kubeadm removes the bootstrap kubeconfig
-// once a node has joined, and what runs on a node needs no API server: one that does not exist prevents only the first
-// start. An error prevents a start.
+// Begin reads the kubeconfig. If it is missing or its certificate has expired, Begin uses the bootstrap kubeconfig
+// instead, if there is one: then Managed is true, and the certificate is requested. As with the kubelet, a certificate
+// that is not valid yet, or that is another node's, is used as it is: the API server decides. kubeadm removes the
+// bootstrap kubeconfig once a node has joined, and what runs on a node needs no API server: so a missing bootstrap
+// kubeconfig prevents only the first start. An error prevents a start.
 func Begin(kubeconfig, bootstrap, node string, rotate bool, now time.Time) (*Start, error) {
 	if missing(bootstrap) && !missing(kubeconfig) {
 		bootstrap = ""
@@ -62,8 +62,9 @@ func missing(path string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// pairOf returns the client certificate of a configuration, nil if it has none, or another node's: that one is not
-// renewed under this node's name. The error is that of its reading, or of CheckIdentity.
+// pairOf returns the client certificate of a configuration. It returns nil if the configuration has no certificate, or
+// another node's, which is not renewed under this node's name. The error is from reading the certificate, or from
+// CheckIdentity.
 func pairOf(config *rest.Config, node string, now time.Time) (*tls.Certificate, error) {
 	leaf, err := client.Certificate(config)
 	if err != nil || leaf == nil {
@@ -90,8 +91,8 @@ func pairOf(config *rest.Config, node string, now time.Time) (*tls.Certificate, 
 	return pair, client.CheckIdentity(leaf, node, now)
 }
 
-// WriteKubeconfig writes a kubeconfig that names the current certificate in dir, as the kubelet writes it, unless there
-// is one that does.
+// WriteKubeconfig writes a kubeconfig that names the current certificate in dir, as the kubelet writes it, unless the
+// kubeconfig at path already does.
 func WriteKubeconfig(path, dir string, config *rest.Config) error {
 	pair := filepath.Join(dir, "kubelet-client-current.pem")
 	if existing, err := client.Load(path); err == nil && existing.CertFile == pair && existing.Host == config.Host {

@@ -44,7 +44,7 @@ type Options struct {
 	Dir string
 	// Template returns what is requested; nil: it is not known yet.
 	Template func() *x509.CertificateRequest
-	// Once requests a certificate only while there is none, and renews none.
+	// Once requests a certificate only while the Manager has no certificate, and never renews one.
 	Once bool
 	// Client returns the client that sends requests.
 	Client func() (*client.Client, error)

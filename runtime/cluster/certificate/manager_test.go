@@ -330,7 +330,7 @@ func TestStartPrefersAValidCertificateToTheBootstrap(t *testing.T) {
 	if s, err = begin("n", w.now.Add(2*w.lifetime)); err != nil || s.First != nil || s.Config.Host != "https://boot:6443" {
 		t.Errorf("with an expired certificate began with %+v, %v", s, err)
 	}
-	// Another node's is used as it is, and not renewed; so is one that this machine's clock has not reached.
+	// Another node's certificate is used as it is and not renewed. A certificate that is not valid yet is used, too.
 	if s, err = begin("other", w.now); err != nil || s.Managed || s.Config.Host != "https://api:6443" ||
 		!errors.Is(s.Problem, client.ErrOtherNode) || !strings.Contains(s.Problem.Error(), kubeconfig) {
 		t.Errorf("with another node's certificate began with %+v, %v", s, err)

@@ -34,7 +34,7 @@ type store struct{ dir, prefix string }
 
 func (s store) path(name string) string { return filepath.Join(s.dir, s.prefix+name) }
 
-// current returns the certificate in use, nil if there is none.
+// current returns the certificate in use, nil if no certificate is stored.
 func (s store) current() (*tls.Certificate, error) {
 	data, err := bounded.ReadFile(s.path("-current.pem"), maxPairBytes)
 	if errors.Is(err, os.ErrNotExist) {
@@ -83,7 +83,7 @@ func (s store) save(cert, key []byte, now time.Time) (*tls.Certificate, error) {
 	return pair, s.dropKey()
 }
 
-// key returns the key of the request under way in PEM, and stores one first if there is none.
+// key returns the key of the request under way, in PEM. It creates and stores the key if needed.
 func (s store) key() ([]byte, error) {
 	path := s.path(".key.tmp")
 	data, err := bounded.ReadFile(path, maxPairBytes)

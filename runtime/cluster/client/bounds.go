@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// What an API server can send. It may run what it likes on the node, so that these bounds are against its faults, and
-// against those of what stands between.
+// What an API server can send. It may run what it likes on the node, so these bounds guard against its faults, and
+// against the faults of proxies before it.
 const (
 	// maxObjectBytes bounds the answer to a request for an object, which has at most 1.5 MiB: etcd's --max-request-bytes.
 	maxObjectBytes = 16 << 20
@@ -38,7 +38,7 @@ const (
 	listTimeout = 2 * time.Minute
 	// watchGrace is how much longer a watch may last than the API server was requested to let it.
 	watchGrace = time.Minute
-	// maxReasonBytes bounds what is repeated of an answer that is none of the API.
+	// maxReasonBytes bounds what errors repeat of a response that does not follow the API.
 	maxReasonBytes = 64
 )
 
@@ -64,7 +64,7 @@ func newBudget(bytes int64) *budget {
 	return b
 }
 
-// budgetOf returns the budget of a request: that of its context, or an object's.
+// budgetOf returns the budget of a request: the budget in its context, or the budget of one object.
 func budgetOf(ctx context.Context) *budget {
 	if b, ok := ctx.Value(budgetKey{}).(*budget); ok {
 		return b

@@ -221,5 +221,5 @@ func (o observed) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// WrappedRoundTripper returns the transport below, for those who close its connections.
+// WrappedRoundTripper returns the transport below, for callers that close its connections.
 func (o observed) WrappedRoundTripper() http.RoundTripper { return o.next }

@@ -20,8 +20,8 @@ const (
 	// reachable: the end of one connection fails every request on it at once.
 	lostAfter = 3
 	lostFor   = 2 * time.Second
-	// refusedFor is how long the API server refuses this node before that counts: one that has just started refuses nodes
-	// for a moment, by a cache that is empty yet.
+	// refusedFor is how long the API server must refuse this node before the refusal counts: an API server that has
+	// just started refuses nodes for a moment, since its cache is still empty.
 	refusedFor = 5 * time.Second
 	// clockOff is how far this machine's clock is from the API server's before that counts. Certificates and tokens last
 	// for hours, so that less harms nothing.
@@ -57,7 +57,7 @@ type Contact struct {
 type standing struct {
 	reachable bool
 	message   string // why it is not reachable
-	// refused is the status code with which it refuses this node; 0: it does not.
+	// refused is the status code that the API server refuses this node with; 0: it does not refuse.
 	refused int
 	// ahead is how far this machine's clock is ahead of its clock; 0: less than clockOff.
 	ahead time.Duration
@@ -270,9 +270,9 @@ func (c *Contact) set(to standing) {
 
 // Message returns the text of an error of a request, bounded, without the URL of the request and without credentials.
 func Message(err error) string {
-	var of *url.Error
-	if errors.As(err, &of) {
-		err = of.Err
+	var urlErr *url.Error
+	if errors.As(err, &urlErr) {
+		err = urlErr.Err
 	}
 	text := redact.URLs(err.Error())
 	if len(text) > maxContactMessage {

@@ -1,7 +1,7 @@
 // Package client is the agent's one way to the API server: a REST client over the API groups that a node uses (ADR
 // 051).
 //
-// Load reads a kubeconfig. New creates a Client: its QPS and burst are those of everything but events and heartbeats,
+// Load reads a kubeconfig. New creates a Client: its QPS and burst limit all requests except events and heartbeats,
 // which have limits of their own (Client.Events, Client.Heartbeat). Get, List, Create, Update, Patch, Delete and
 // ListWatch take a Client and a Resource, such as Pods. Contact reports when the API server stops answering, and when
 // it answers again.

@@ -67,10 +67,11 @@ func (c *Client) Follow(ctx context.Context, lw cache.ListerWatcher, kind any, s
 	Follow(ctx, lw, kind, store, f)
 }
 
-// Returned is that of the client's Contact.
+// Returned is Returned of the client's Contact.
 func (c *Client) Returned() <-chan struct{} { return c.shared.contact.Returned() }
 
-// pauses is a clock whose After, by which a Reflector pauses after a failure, ends when the API server is back.
+// pauses is a clock for a Reflector, which pauses by After after a failure: After ends early when the API server is
+// back.
 type pauses struct {
 	clock.RealClock
 	returned func() <-chan struct{}

@@ -80,8 +80,8 @@ func TestEachReturnIsAnnounced(t *testing.T) {
 	}
 }
 
-// failing is a server that lists nothing: attempts are when it was asked. Its error is one that client-go does not log,
-// because that compares the time with the one outside of a bubble.
+// failing is a server that fails each list; attempts are the times of the requests. client-go does not log its error:
+// logging would compare the time with the time outside of a bubble.
 type failing struct{ attempts []time.Time }
 
 func (f *failing) list(context.Context, metav1.ListOptions) (runtime.Object, error) {

@@ -13,15 +13,15 @@ import (
 	k8sjson "sigs.k8s.io/json"
 )
 
-// unreadable is the annotation of an object that stands for one that cannot be read; its value says why. No object of
-// the API server has it: it is removed from those that can be read.
+// unreadable is the annotation of a stub for an object that cannot be read; its value says why. No object of the API
+// server keeps this annotation: it is removed from objects that can be read.
 const unreadable = "journalet.io/unreadable"
 
 // prefixBytes is how much is read of an object beyond its bound: what names it comes first, in a few hundred bytes.
 const prefixBytes = 4 << 10
 
-// Unreadable returns why an object could not be read, whose names are all that is known of it; "" for one that could.
-// Without a UID not even these are known.
+// Unreadable returns why an object could not be read; "" for an object that could be read. Of an unreadable object only
+// the names are known, and without a UID not even the names.
 func Unreadable(o metav1.Object) string { return o.GetAnnotations()[unreadable] }
 
 // ErrUnreadable is in the error of a list of the one object that a field selector names, if that cannot be read.
@@ -98,7 +98,7 @@ func decodeItem[T any](r *Resource[T], in item, into *T) error {
 	return nil
 }
 
-// stub returns an object that stands for one that cannot be read.
+// stub returns a stub for an object that cannot be read.
 func stub[T any](r *Resource[T], i identity, why error) *T {
 	out := new(T)
 	if meta, ok := r.object(out).(metav1.Object); ok {

@@ -47,9 +47,9 @@ func encode(t *testing.T, as encoding, o kruntime.Object, kind string) []byte {
 }
 
 // event encodes an event of a watch.
-func event(t *testing.T, as encoding, kind watch.EventType, o kruntime.Object, of string) []byte {
+func event(t *testing.T, as encoding, kind watch.EventType, o kruntime.Object, objectKind string) []byte {
 	t.Helper()
-	object := encode(t, as, o, of)
+	object := encode(t, as, o, objectKind)
 	if as == asJSON {
 		return fmt.Appendf(nil, "{\"type\":%q,\"object\":%s}\n", kind, object)
 	}

@@ -218,7 +218,7 @@ func readJSONItems(r *bufio.Reader, each func(item) error) error {
 }
 
 // readJSONEvent reads the next event of a watch: {"type": ..., "object": {...}}.
-func readJSONEvent(r *bufio.Reader) (kind, of string, in item, err error) {
+func readJSONEvent(r *bufio.Reader) (kind, objectKind string, in item, err error) {
 	data, size, err := skim(r, nil, asJSON.most(), maxPassedOver)
 	if err != nil {
 		return "", "", in, err
@@ -231,13 +231,13 @@ func readJSONEvent(r *bufio.Reader) (kind, of string, in item, err error) {
 				kind = value
 			}
 			if path == ".object.kind" {
-				of = value
+				objectKind = value
 			}
 		})
 		if at := bytes.IndexByte(data[1:], '{'); at >= 0 {
 			in.data = data[1+at:] // the object
 		}
-		return kind, of, in, nil
+		return kind, objectKind, in, nil
 	}
 	var event struct {
 		Type   string          `json:"type"`

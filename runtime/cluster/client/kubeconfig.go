@@ -95,8 +95,8 @@ var (
 )
 
 // CheckIdentity returns ErrExpired or ErrNotYetValid if a certificate is not valid by this machine's clock, and
-// ErrOtherNode if it is that of another node than node. The API server has a clock of its own, and a certificate of
-// another kind of user is left to it.
+// ErrOtherNode if it is the certificate of a node other than node. The API server has a clock of its own, and it judges
+// certificates of users that are not nodes.
 func CheckIdentity(cert *x509.Certificate, node string, now time.Time) error {
 	user := cert.Subject.CommonName
 	name, is := strings.CutPrefix(user, nodeUser)

@@ -165,7 +165,7 @@ func (l *lists[T]) metaOf(o *T) metav1.Object {
 	return meta
 }
 
-// next returns an object of a list, nil for one that is left out, or that take has taken. An error ends the list.
+// next returns an object of a list, nil if the object is left out or take has taken it. An error ends the list.
 func (l *lists[T]) next(in item, take func(*T)) (*T, error) {
 	object, err := l.object(in)
 	if err != nil {
@@ -230,7 +230,7 @@ var errCrowd = fmt.Errorf("the cluster has more than %d objects that this node f
 // crowded returns errCrowd with a namespace that is left out.
 func crowded(namespace string) error { return fmt.Errorf("%w: %s", errCrowd, namespace) }
 
-// crowd bounds the objects of a list: beyond, those of the largest namespace are left out.
+// crowd bounds the objects of a list: beyond the bound, it leaves out the objects of the largest namespace.
 type crowd struct {
 	names map[string][]string
 	total int
@@ -239,7 +239,7 @@ type crowd struct {
 	gone []identity
 }
 
-// Largest returns the key of the largest value: of several first, if it is one of them, else the one that comes first.
+// Largest returns the key of the largest value. Of equally large values it prefers first, then the first key in order.
 func Largest[V any](all map[string]V, first string, size func(V) int) string {
 	largest := first
 	for _, key := range slices.Sorted(maps.Keys(all)) {

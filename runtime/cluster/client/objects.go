@@ -22,8 +22,8 @@ import (
 // driver, so a late answer is of no use.
 const RequestTimeout = 30 * time.Second
 
-// Get returns an object. namespace is empty for a resource without namespaces. The errors of this and the functions
-// below are those of apimachinery's package api/errors, or of the transport.
+// Get returns an object. namespace is empty for a resource without namespaces. Get and the functions below return
+// errors of apimachinery's package api/errors, or of the transport.
 func Get[T any](ctx context.Context, c *Client, r Resource[T], namespace, name string) (*T, error) {
 	return send(ctx, c.REST(r.GroupVersion).Get(), r, namespace, name)
 }
@@ -123,11 +123,11 @@ func ListWatch[T any](c *Client, r Resource[T], namespace, fieldSelector string,
 	return newLists(c.shared.leftOut, r, one).listWatch(request), nil
 }
 
-// ListWatchInto is ListWatch for all objects of a resource, or those that a field selector selects, whose lists are
-// never in memory: each object goes to who takes it as soon as it is read. begin is called as a list begins, and
-// returns what takes its objects, from any goroutine. The list is complete when the store of the Reflector is replaced,
-// by none: what was taken since the last begin is the list. One that fails is never complete. Who takes objects bounds
-// them; no number of them does. change changes each request.
+// ListWatchInto is ListWatch for all objects of a resource, or for the objects that a field selector selects. Its lists
+// are never in memory: take gets each object as soon as it is read. begin is called as a list begins, and returns the
+// list's take, which any goroutine may call. The list is complete when the store of the Reflector is replaced with an
+// empty one: what was taken since the last begin is the list. A list that fails is never complete. The caller bounds
+// the objects; ListWatchInto does not bound their number. change changes each request.
 func ListWatchInto[T any](c *Client, r Resource[T], selected fields.Selector, begin func() (take func(*T)),
 	change ...func(*rest.Request) *rest.Request,
 ) *cache.ListWatch {

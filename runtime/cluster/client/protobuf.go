@@ -48,7 +48,7 @@ func (m *message) ReadByte() (byte, error) {
 	return b, err
 }
 
-// next returns the number and the bytes of the next field that has a length, and passes over those that have none.
+// next returns the number and the bytes of the next field that has a length, and skips fields without a length.
 func (m *message) next() (number uint64, size int64, err error) {
 	for {
 		tag, err := binary.ReadUvarint(m)
@@ -141,11 +141,11 @@ func readProtobufList(r *bufio.Reader, kind string, due any, each func(item) err
 			return meta, err
 		}
 		if number == envelopeType {
-			var of kruntime.TypeMeta
-			if of.Unmarshal(data) != nil {
+			var typeMeta kruntime.TypeMeta
+			if typeMeta.Unmarshal(data) != nil {
 				return meta, errors.New("the API server's answer has no kind")
 			}
-			is = of.Kind
+			is = typeMeta.Kind
 		}
 	}
 }
@@ -210,15 +210,15 @@ func fieldOf(data []byte, number uint64) []byte {
 // protobufIdentity returns what names an object, from its first bytes.
 func protobufIdentity(data []byte) identity {
 	meta := fieldOf(data, objectMeta)
-	of := func(number uint64) string { return string(fieldOf(meta, number)) }
+	text := func(number uint64) string { return string(fieldOf(meta, number)) }
 	return identity{
-		namespace: of(metaNamespace), name: of(metaName), uid: of(metaUID), version: of(metaResourceVersion),
+		namespace: text(metaNamespace), name: text(metaName), uid: text(metaUID), version: text(metaResourceVersion),
 	}
 }
 
 // readProtobufEvent reads the next event of a watch: its length in four bytes, and a WatchEvent, whose object is in an
 // envelope.
-func readProtobufEvent(r *bufio.Reader) (kind, of string, in item, err error) {
+func readProtobufEvent(r *bufio.Reader) (kind, objectKind string, in item, err error) {
 	var length [4]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
 		return "", "", in, err

@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Reader reads lists and events of watches in protobuf as those of ListWatch are read, from where its caller has them:
-// a simulation has no connection.
+// Reader reads lists and events of watches in protobuf as ListWatch does, but from the caller's bytes: a simulation has
+// no connection.
 type Reader[T any] struct{ lists *lists[T] }
 
-// NewReader returns a reader of a resource whose lists keep at most so many objects; 0: as many as those of ListWatch.
-// By now it reckons when to list again.
+// NewReader returns a reader of a resource whose lists keep at most so many objects; 0: as many as the lists of
+// ListWatch. It uses now to compute when to list again.
 func NewReader[T any](r Resource[T], most int, now func() time.Time) *Reader[T] {
 	l := newLists(func(LeftOut) {}, r, false)
 	l.again.now = now
@@ -38,9 +38,9 @@ func (r *Reader[T]) ListAgain() (time.Duration, bool) { return r.lists.again.due
 // one of an object that cannot be read, nor its name.
 func (r *Reader[T]) Event(body io.Reader) ([]watch.Event, error) {
 	e := &events[T]{lists: r.lists}
-	kind, of, in, err := readProtobufEvent(bufio.NewReaderSize(body, maxHeadBytes))
+	kind, objectKind, in, err := readProtobufEvent(bufio.NewReaderSize(body, maxHeadBytes))
 	if err == nil {
-		err = e.event(watch.EventType(kind), of, in)
+		err = e.event(watch.EventType(kind), objectKind, in)
 	}
 	return e.pending, err
 }

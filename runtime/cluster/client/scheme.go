@@ -41,7 +41,7 @@ var ParameterCodec = metav1.ParameterCodec
 
 // Resource is one kind of object at the API server. T is its Go type.
 type Resource[T any] struct {
-	// GroupVersion and Name are those of its path.
+	// GroupVersion and Name are the group version and the name in its path.
 	GroupVersion schema.GroupVersion
 	Name         string
 	// Namespaced reports whether its objects are in namespaces.

@@ -16,7 +16,7 @@ import (
 // othersShare is how many turns urgent requests have for each one of the others, while both wait.
 const othersShare = 4
 
-// bucket is a token bucket in which urgent requests go before the others, each class first come, first served. A burst
+// bucket is a token bucket that serves urgent requests before the others, each class first come, first served. A burst
 // of pods may wait seconds for its turns; what ends a pod, or makes it ready, does not wait behind it.
 type bucket struct {
 	qps   float64
@@ -160,7 +160,7 @@ func (b *bucket) arm() {
 	})
 }
 
-// grant gives the tokens that are there to those who wait. b.mu is held.
+// grant gives the available tokens to waiting requests. The caller holds b.mu.
 func (b *bucket) grant() {
 	b.fill()
 	for ; b.tokens >= 1 && len(b.urgent)+len(b.others) > 0; b.tokens-- {
@@ -177,7 +177,7 @@ func (b *bucket) grant() {
 	b.arm()
 }
 
-// TryAccept takes a token if there is one that nothing waits for.
+// TryAccept takes a token if one is available and no request waits for it.
 func (b *bucket) TryAccept() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -25,7 +25,7 @@ type events[T any] struct {
 	*lists[T]
 	body io.ReadCloser
 	from *bufio.Reader
-	read func(r *bufio.Reader) (kind, of string, in item, err error)
+	read func(r *bufio.Reader) (kind, objectKind string, in item, err error)
 
 	// listing: what a watch sends as a list has not ended; late ends a list that takes too long.
 	listing bool
@@ -87,7 +87,7 @@ func (e *events[T]) Decode() (watch.EventType, runtime.Object, error) {
 			e.pending = e.pending[1:]
 			return next.Type, next.Object, nil
 		}
-		kind, of, in, err := e.read(e.from)
+		kind, objectKind, in, err := e.read(e.from)
 		if err != nil && e.expired.Load() {
 			status := apierrors.NewResourceExpired("an object could not be read: they are listed again").Status()
 			return watch.Error, &status, nil
@@ -95,7 +95,7 @@ func (e *events[T]) Decode() (watch.EventType, runtime.Object, error) {
 		if err != nil {
 			return "", nil, err
 		}
-		if err := e.event(watch.EventType(kind), of, in); err != nil {
+		if err := e.event(watch.EventType(kind), objectKind, in); err != nil {
 			return "", nil, err
 		}
 	}
@@ -106,7 +106,7 @@ func (e *events[T]) add(kind watch.EventType, object *T) {
 }
 
 // event appends to pending what an event means.
-func (e *events[T]) event(kind watch.EventType, of string, in item) error {
+func (e *events[T]) event(kind watch.EventType, objectKind string, in item) error {
 	if kind == watch.Error {
 		status := &metav1.Status{}
 		if in.size > int64(len(in.data)) || decodeStatus(in, status) != nil {
@@ -115,8 +115,9 @@ func (e *events[T]) event(kind watch.EventType, of string, in item) error {
 		e.pending = append(e.pending, watch.Event{Type: watch.Error, Object: status})
 		return nil
 	}
-	if of != e.kind {
-		return fmt.Errorf("the API server's watch has an event of kind %.*q where %s is due", maxReasonBytes, of, e.kind)
+	if objectKind != e.kind {
+		return fmt.Errorf("the API server's watch has an event of kind %.*q where %s is due", maxReasonBytes,
+			objectKind, e.kind)
 	}
 	if kind == watch.Bookmark {
 		object, ok := bookmark(e.resource, in)

@@ -179,7 +179,7 @@ func (d *deriver) resize(uid, kind, reason, prefix, message string) {
 		Resources corev1.ResourceRequirements `json:"resources"`
 	}
 	p := d.podOf(uid)
-	of := func(list []corev1.Container) (out []container) {
+	resourcesOf := func(list []corev1.Container) (out []container) {
 		for _, c := range list {
 			out = append(out, container{c.Name, c.Resources})
 		}
@@ -190,7 +190,7 @@ func (d *deriver) resize(uid, kind, reason, prefix, message string) {
 		Containers     []container `json:"containers,omitempty"`
 		Generation     int64       `json:"generation"`
 		Error          string      `json:"error,omitempty"`
-	}{of(p.Spec.InitContainers), of(p.Spec.Containers), p.Generation, message})
+	}{resourcesOf(p.Spec.InitContainers), resourcesOf(p.Spec.Containers), p.Generation, message})
 	if err != nil {
 		return
 	}

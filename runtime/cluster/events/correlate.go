@@ -25,8 +25,8 @@ const (
 	combined = "(combined from similar events): "
 )
 
-// correlator combines events and counts repetitions. All its times are those of the events, so that a queue that is
-// sent late is not a flood.
+// correlator combines events and counts repetitions. It uses only the times of the events, so that a queue that is sent
+// late does not count as a flood.
 type correlator struct {
 	alike   *lru.Cache // by all but the message: *similar
 	seen    *lru.Cache // by all: seen

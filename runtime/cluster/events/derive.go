@@ -24,8 +24,8 @@ type draft struct {
 	container             string
 	kind, reason, message string
 	at                    time.Time
-	// record is the record, index the number of the event among those of the record that are about the same object: of
-	// other objects another run may know less.
+	// record is the record. index is the number of the event among the record's events about the same object: of other
+	// objects another run may know less.
 	record messages.Position
 	index  int
 }
@@ -38,7 +38,7 @@ type deriver struct {
 	pods     map[string]*journaletv1.PodRef
 	calls    map[string]*journaletv1.CallRequested // by intent id
 	killing  map[string]bool                       // containers, by id, whose hook has emitted Killing
-	ending   map[string]time.Time                  // by pod: until when one that the node ends is to have ended
+	ending   map[string]time.Time                  // by pod that the node ends: when it is to have ended
 	mounts   map[string]string                     // by pod: the message of its last FailedMount
 	health   *journaletv1.RuntimeHealthChanged
 	images   imageCollection
@@ -46,7 +46,7 @@ type deriver struct {
 	bootID   string
 	other    *journaletv1.OtherMachine // that reports itself as this Node, too
 	hostIP   string                    // the machine's first address; empty: none
-	families string                    // the message of the last mismatch of families; empty: there is none
+	families string                    // the message of the last mismatch of families; empty: no mismatch
 	out      []draft
 	rec      *journaletv1.Record
 }
@@ -104,7 +104,7 @@ func (d *deriver) updated(u *journaletv1.PodUpdated) {
 	}
 }
 
-// event derives the events of one event; author is the id of the actor that it is of, id that of a decision.
+// event derives the Kubernetes events of one event. author is the id of the event's actor, id the id of a decision.
 func (d *deriver) event(id, author string, e *journaletv1.Event) {
 	eventType := describe.EventType(e)
 	switch k := e.GetKind().(type) {

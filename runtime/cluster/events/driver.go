@@ -42,7 +42,7 @@ type Options struct {
 	HostIPs []string
 	// Manifest returns the manifest with a digest.
 	Manifest func(digest string) (*corev1.Pod, error)
-	// Create creates an event, Patch changes one by a JSON merge patch. Errors are those of apimachinery.
+	// Create creates an event, Patch changes an event by a JSON merge patch. Both return errors of apimachinery.
 	Create func(ctx context.Context, e *corev1.Event) error
 	Patch  func(ctx context.Context, namespace, name string, patch []byte) error
 	// Read reads stored records from..to in order.

@@ -74,7 +74,7 @@ func newJournal() *journal {
 
 // A block device has events of its own; of the other volumes only failures have any.
 func TestVolumesHaveTheKubeletsEvents(t *testing.T) {
-	of := func(string) (*corev1.Pod, error) {
+	getManifest := func(string) (*corev1.Pod, error) {
 		return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{
 			Name: "main", VolumeDevices: []corev1.VolumeDevice{{Name: "raw"}, {Name: "bad"}},
 		}}}}, nil
@@ -92,7 +92,7 @@ func TestVolumesHaveTheKubeletsEvents(t *testing.T) {
 	j.step(&journaletv1.PodTerminating{Reason: "VolumeAttachmentLimitExceeded", Failed: true,
 		Message: "Pod was rejected: Node has reached its volume attachment limit"})
 	var got []string
-	d := newDeriver(of)
+	d := newDeriver(getManifest)
 	for _, rec := range j.records {
 		for _, e := range d.derive(rec) {
 			got = append(got, e.kind+" "+e.reason+" "+e.message)
@@ -249,7 +249,7 @@ func (s *server) set(err error) {
 	s.fail = err
 }
 
-// run runs a driver over a journal of which it has seen the first records in earlier runs.
+// run runs a driver over a journal; the driver has seen its first records, up to last, in earlier runs.
 func run(t *testing.T, s *server, j *journal, root string, last int, test func(*Driver)) {
 	t.Helper()
 	d := New(Options{

@@ -68,8 +68,9 @@ func (d *deriver) agent(e *journaletv1.Event) {
 	}
 }
 
-// familiesOf derives the event of a Node whose first address is of another family than the machine's, by which the
-// addresses of pods are ordered. The kubelet has it with each status of each pod; one of the Node says it once.
+// familiesOf derives the event of a Node whose first address has another IP family than the machine's first address,
+// which orders the addresses of pods. The kubelet emits the event with each status of each pod; an event of the Node
+// says it once.
 func (d *deriver) familiesOf(o *journaletv1.NodeObserved) {
 	ips, _ := node.HostIPs(o)
 	before := d.families
@@ -125,8 +126,8 @@ func (d *deriver) ends(uid string, grace *durationpb.Duration) {
 		return
 	}
 	wait := defaultGrace
-	if of := d.podOf(uid).Spec.TerminationGracePeriodSeconds; of != nil {
-		wait = time.Duration(*of) * time.Second
+	if own := d.podOf(uid).Spec.TerminationGracePeriodSeconds; own != nil {
+		wait = time.Duration(*own) * time.Second
 	}
 	if grace != nil {
 		wait = min(wait, grace.AsDuration())
@@ -145,8 +146,7 @@ func (d *deriver) ended(uid string) {
 	}
 }
 
-// missingSecrets adds the event of a pull that failed, if Secrets with credentials could not be read. message is that
-// of the pull.
+// missingSecrets adds the event of a failed pull, if Secrets with credentials could not be read. message is the pull's.
 func (d *deriver) missingSecrets(uid, message string) {
 	var missing []string
 	for _, s := range d.podOf(uid).Spec.ImagePullSecrets {

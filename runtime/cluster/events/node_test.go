@@ -20,8 +20,8 @@ import (
 )
 
 // emitted returns the events of a journal, one a line.
-func emitted(j *journal, of func(string) (*corev1.Pod, error)) string {
-	d := newDeriver(of)
+func emitted(j *journal, getManifest func(string) (*corev1.Pod, error)) string {
+	d := newDeriver(getManifest)
 	d.hostIP = "10.0.0.1"
 	var out []string
 	for _, rec := range j.records {
@@ -43,7 +43,7 @@ func TestPodThatWaitsForTheNetworkHasAnEvent(t *testing.T) {
 		j.step(c)
 	}
 	call(false)
-	j.add(messages.Runtime, true, down) // one that waits already
+	j.add(messages.Runtime, true, down) // a call already waits
 	call(true)                          // has the host's network
 	j.add(messages.Runtime, true, &journaletv1.RuntimeHealthChanged{RuntimeReady: true, NetworkReady: true})
 	call(false)
@@ -196,7 +196,7 @@ func TestEventHasTheNameThatThePodHadThen(t *testing.T) {
 }
 
 func TestMissingPullSecretsHaveAnEvent(t *testing.T) {
-	of := func(string) (*corev1.Pod, error) {
+	getManifest := func(string) (*corev1.Pod, error) {
 		return &corev1.Pod{Spec: corev1.PodSpec{ImagePullSecrets: []corev1.LocalObjectReference{
 			{Name: "there"}, {Name: "gone"}, {Name: "locked"},
 		}}}, nil
@@ -207,13 +207,13 @@ func TestMissingPullSecretsHaveAnEvent(t *testing.T) {
 		Message: `denied (credentials tried: 1; secret "gone" not found; secret "locked" cannot be read)`})
 	want := "Pod Warning FailedToRetrieveImagePullSecret Unable to retrieve some image pull secrets (gone, locked); " +
 		"attempting to pull the image may not succeed."
-	if got := emitted(j, of); !strings.Contains(got, want) {
+	if got := emitted(j, getManifest); !strings.Contains(got, want) {
 		t.Errorf("events\n%s\nwant\n%s", got, want)
 	}
 	j = newJournal()
 	j.add(messages.Image, false, &journaletv1.ImagePullDecided{Uid: "u", Image: "a",
 		Error: journaletv1.CallError_CALL_ERROR_RUNTIME, Message: "denied (credentials tried: 1)"})
-	if got := emitted(j, of); strings.Contains(got, "Retrieve") {
+	if got := emitted(j, getManifest); strings.Contains(got, "Retrieve") {
 		t.Errorf("events\n%s", got)
 	}
 }

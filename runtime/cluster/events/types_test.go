@@ -46,15 +46,15 @@ func TestCallThatHasNotFailedHasNoWarning(t *testing.T) {
 		&journaletv1.SetUpVolumes{}, &journaletv1.PrepareClaims{},
 	} {
 		for code := range journaletv1.CallError_name {
-			of := journaletv1.CallError(code)
+			ended := journaletv1.CallError(code)
 			j := newJournal()
-			j.call(work, of, "why")
+			j.call(work, ended, "why")
 			failed := !slices.Contains([]journaletv1.CallError{ok, journaletv1.CallError_CALL_ERROR_WITHDRAWN,
-				journaletv1.CallError_CALL_ERROR_NOT_DONE, journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT}, of)
+				journaletv1.CallError_CALL_ERROR_NOT_DONE, journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT}, ended)
 			api, local := typesOf(t, j)
 			for view, all := range map[string]map[string]string{"the API server": api, "pod describe": local} {
 				if warns := slices.Contains(slices.Collect(maps.Values(all)), "Warning"); warns != failed {
-					t.Errorf("%T that ended with %s: %s has %v", work, of, view, all)
+					t.Errorf("%T that ended with %s: %s has %v", work, ended, view, all)
 				}
 			}
 		}

@@ -43,10 +43,11 @@ type Options struct {
 	Static func(ctx context.Context, uid string) (Static, error)
 	// Synced reports whether all sources are: a mirror pod without a static pod is an orphan then.
 	Synced func(ctx context.Context) bool
-	// Object returns a mirror pod of this node by its UID, as the watch has shown it, nil if there is none.
+	// Object returns a mirror pod of this node by its UID, as the watch has shown it, nil if the watch shows no such
+	// pod.
 	Object func(uid types.UID) *corev1.Pod
-	// Create creates a pod, Delete deletes one with grace period 0 and its UID as a precondition. Errors are those of
-	// apimachinery.
+	// Create creates a pod, Delete deletes a pod with grace period 0 and its UID as a precondition. Both return errors
+	// of apimachinery.
 	Create func(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error)
 	Delete func(ctx context.Context, namespace, name string, uid types.UID) error
 	// Changed is called when the mirror pod of a static pod is another, or has changed.
@@ -251,7 +252,7 @@ func (d *Driver) gone(pod *corev1.Pod) {
 	}
 }
 
-// Mirror returns the mirror pod of a static pod as the watch has shown it, nil if there is none of this incarnation.
+// Mirror returns the mirror pod of a static pod as the watch has shown it, nil if this incarnation has no mirror pod.
 func (d *Driver) Mirror(static *corev1.Pod) *corev1.Pod {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -343,8 +344,8 @@ func (d *Driver) wait(n name) time.Duration {
 	return t.last.Add(t.pause()).Sub(d.opts.Now())
 }
 
-// desired returns the one of these pods that is to have a mirror pod; nil: none is. Then undecided are the UIDs of
-// those that may still have one.
+// desired returns the pod that is to have a mirror pod; nil: none of these pods. Then undecided are the UIDs of the
+// pods that may still get a mirror pod.
 func (d *Driver) desired(ctx context.Context, uids []string) (one *Static, undecided []string, err error) {
 	for _, uid := range slices.Backward(uids) {
 		switch s, err := d.opts.Static(ctx, uid); {

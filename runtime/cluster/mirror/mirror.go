@@ -23,7 +23,7 @@ const (
 type Static struct {
 	// Pod is the pod as its actor shows it.
 	Pod *corev1.Pod
-	// Digest is that of its manifest.
+	// Digest is the digest of its manifest.
 	Digest string
 }
 

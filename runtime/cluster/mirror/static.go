@@ -5,8 +5,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// StaticOf returns a static pod that is to have a mirror pod: one that was admitted and is not removed. While a removed
-// pod terminates its mirror pod stays, as with the kubelet. The errors are ErrNoPod and ErrUndecided.
+// StaticOf returns a static pod that is to have a mirror pod: an admitted pod that is not removed. While a removed pod
+// terminates, its mirror pod stays, as with the kubelet. The errors are ErrNoPod and ErrUndecided.
 func StaticOf(actor *pod.Actor, on pod.Node) (Static, error) {
 	s := actor.Pod()
 	switch {

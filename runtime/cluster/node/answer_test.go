@@ -31,7 +31,7 @@ func (o *oneNode) Node(ctx context.Context) (*corev1.Node, error) {
 	return o.node.DeepCopy(), o.err
 }
 
-// One read answers all requests from before it; one that fails is an answer, too.
+// One read answers all requests from before it; a failed read is an answer, too.
 func TestNodeIsReadForDecisionsAndAFailureIsAnAnswer(t *testing.T) {
 	api := &oneNode{node: &corev1.Node{}}
 	api.node.UID, api.node.ResourceVersion, api.node.Labels = "u", "1", map[string]string{"zone": "a"}

@@ -38,7 +38,7 @@ type Options struct {
 	Settings Settings
 	// BootID is the machine's: a shutdown of an earlier boot is over.
 	BootID string
-	// Register creates a Node that does not exist; RegisterDeleted also one that was deleted during this run.
+	// Register creates a Node that does not exist; RegisterDeleted also a Node that was deleted during this run.
 	Register, RegisterDeleted bool
 	// Update is the shortest interval between two statuses for what is not urgent, Report the longest between two
 	// although nothing has changed, Lease the duration of the Lease.
@@ -71,7 +71,7 @@ type Driver struct {
 	onceCreated sync.Once
 
 	mu sync.Mutex
-	// node is the newest that the API server has shown; nil: there is none, as far as synced.
+	// node is the newest Node that the API server has shown; nil: no Node exists, as far as synced.
 	node   *corev1.Node
 	synced bool
 	// urgent means that the status is compared at once, lazy that it is before long.
@@ -95,7 +95,7 @@ type Driver struct {
 	delay      time.Duration // of the next report without a change
 	failures   int
 	startup    Startup
-	// unschedulable is that of the Node as it was shown last.
+	// unschedulable is spec.unschedulable of the Node as it was shown last.
 	unschedulable bool
 	others        others
 }
@@ -160,12 +160,12 @@ func (d *Driver) PodsListed(incomplete error) {
 }
 
 // with returns a copy of what device plugins offer with one resource more, or another amount of it.
-func with(all map[string]Devices, name string, of Devices) map[string]Devices {
+func with(all map[string]Devices, name string, devices Devices) map[string]Devices {
 	all = maps.Clone(all)
 	if all == nil {
 		all = map[string]Devices{}
 	}
-	all[name] = of
+	all[name] = devices
 	return all
 }
 
@@ -402,7 +402,7 @@ func (d *Driver) record(ctx context.Context, request uint64, failure string) err
 		now.OtherMachine = d.others.present(d.opts.Monotonic())
 	}
 	if foreign(d.node, &d.opts.Settings.Machine) {
-		now.Ips = d.observed.GetIps() // those in its status are not this machine's
+		now.Ips = d.observed.GetIps() // the addresses in its status are not this machine's
 	}
 	if failure != "" {
 		now = withoutAnswer(d.observed)
@@ -439,7 +439,7 @@ func (d *Driver) record(ctx context.Context, request uint64, failure string) err
 	return nil
 }
 
-// Node returns the Node that the API server has shown last; nil: there is none. It is not to be changed.
+// Node returns the Node that the API server has shown last; nil: no Node exists. The caller must not change it.
 func (d *Driver) Node() *corev1.Node {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -28,7 +28,7 @@ func Inspect(conn grpc.ClientConnInterface) func(context.Context) Runtime {
 }
 
 // inspectRuntime inspects the runtime if that is due: something has changed, or it had a problem when it was inspected
-// last. A problem that is over before the runtime's health is observed again is recorded by nobody.
+// last. A problem that is over before the runtime's health is observed again is not recorded.
 func (d *Driver) inspectRuntime(ctx context.Context) {
 	d.mu.Lock()
 	due := d.inspect || d.world.Runtime.hasProblem() && !d.opts.Monotonic().Before(d.inspected.Add(d.opts.Update))

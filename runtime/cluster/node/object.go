@@ -20,7 +20,7 @@ import (
 const (
 	// attachAnnotation means that the control plane attaches volumes; a node could not.
 	attachAnnotation = "volumes.kubernetes.io/controller-managed-attach-detach"
-	// providedIP is the annotation by which a cloud controller learns of --node-ip.
+	// providedIP is the annotation that passes --node-ip to a cloud controller.
 	providedIP = "alpha.kubernetes.io/provided-node-ip"
 	// uninitialized is the taint that a cloud controller removes.
 	uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
@@ -32,19 +32,19 @@ const (
 type Settings struct {
 	// Name is the Node's name, Version the agent's.
 	Name, Version string
-	// Labels are those of a Node that is created, beside its default labels, Taints its taints.
+	// Labels are the labels of a newly created Node, beside its default labels; Taints are its taints.
 	Labels map[string]string
 	Taints []corev1.Taint
 	// ProviderID is its spec.providerID. External means that a cloud controller initializes it.
 	ProviderID string
 	External   bool
-	// NodeIPs are the addresses that were given by flag, Addresses those that were found or given. ByFamily means that the
-	// flag has named a family only: the first address found stands until a cloud controller sets one.
+	// NodeIPs are the addresses that the flag names, Addresses the addresses that were found or named. ByFamily means
+	// that the flag names a family only: the first address found counts until a cloud controller sets one.
 	NodeIPs, Addresses []string
 	ByFamily           bool
 	// MaxImages bounds the images of the status; -1: no bound.
 	MaxImages int
-	// Port is that of the server that the API server calls; 0: there is none.
+	// Port is the port of the server that the API server calls; 0: no server.
 	Port int32
 	// Machine is what does not change while the machine runs.
 	Machine Machine
@@ -55,7 +55,7 @@ type Settings struct {
 // Machine identifies a machine and its system.
 type Machine struct {
 	MachineID, SystemUUID, BootID, KernelVersion, OSImage string
-	// Architecture is that of the machine, as Go names it; empty: that of this program.
+	// Architecture is the machine's architecture, as Go names it; empty: this program's.
 	Architecture string
 	SwapBytes    int64
 	// InUserNamespace means that the agent runs in a user namespace.
@@ -165,7 +165,7 @@ func takeOver(n *corev1.Node, s *Settings, ours bool) {
 	}
 	n.Annotations[attachAnnotation] = "true"
 	// What another agent offered here is there no longer, until its plugins register with this one; its names stay known.
-	// On a Node of ours such a resource is one that an operator has patched in.
+	// On a Node of ours an operator has patched in such a resource.
 	for name := range n.Status.Capacity {
 		switch {
 		case strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) || name == corev1.ResourceEphemeralStorage:
@@ -268,7 +268,8 @@ func setAddresses(n *corev1.Node, s *Settings) {
 	n.Status.Addresses = append(out, corev1.NodeAddress{Type: corev1.NodeHostName, Address: s.Name})
 }
 
-// setResources sets capacity and allocatable. Resources of others, such as those that an operator has patched in, stay.
+// setResources sets capacity and allocatable. It keeps resources of others, such as resources that an operator has
+// patched in.
 func setResources(st *corev1.NodeStatus, s *Settings) {
 	capacity, allocatable := maps.Clone(st.Capacity), maps.Clone(st.Allocatable)
 	if capacity == nil {

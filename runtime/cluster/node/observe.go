@@ -94,7 +94,7 @@ func addressesOf(n *corev1.Node, kind corev1.NodeAddressType) []string {
 }
 
 // HostIPs returns the addresses that pods get as the node's, by the newest stored record of the Node; known is false if
-// there is none.
+// no such record exists.
 func (d *Driver) HostIPs() (ips []string, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

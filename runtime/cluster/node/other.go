@@ -9,14 +9,14 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// otherFor is how long another machine counts as one that reports itself as this Node after it was last seen to: the
-// two overwrite each other's status by turns, at most every Options.Update.
+// otherFor is how long after its last status another machine counts as reporting itself as this Node: the two overwrite
+// each other's status by turns, at most every Options.Update.
 const otherFor = 10 * time.Minute
 
-// others registers from which machine a Node's status is (ADR 062). Each boot of a machine has a boot ID of its own, so
-// another one than ours, after ours was shown, is that of a machine that has the same name.
+// others registers which machine a Node's status is from (ADR 062). Each boot of a machine has a boot ID of its own. So
+// another boot ID than ours, after ours was shown, belongs to a machine with the same name.
 type others struct {
-	// ours is the Node of which the API server has shown a status of this machine.
+	// ours is the UID of the Node that the API server has shown with a status of this machine.
 	ours types.UID
 	// last is the other machine, seen when it was last shown; nil: none was.
 	last *journaletv1.OtherMachine

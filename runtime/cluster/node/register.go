@@ -15,7 +15,7 @@ import (
 	"github.com/journalet/journalet/runtime/cluster/client"
 )
 
-// register creates the Node. One that exists, also one that may not be created, is shown and then taken over.
+// register creates the Node. If the Node exists, even if this node may not create it, it is shown and then taken over.
 func (d *Driver) register(ctx context.Context) error {
 	d.mu.Lock()
 	world := d.world

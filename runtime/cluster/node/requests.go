@@ -11,8 +11,8 @@ import (
 	"github.com/journalet/journalet/runtime/cluster/client"
 )
 
-// Requests are what the driver requests of the API server about one node. Errors are those of apimachinery's package
-// api/errors, or of the transport.
+// Requests are what the driver requests of the API server about one node. The methods return errors of apimachinery's
+// package api/errors, or of the transport.
 type Requests interface {
 	Node(ctx context.Context) (*corev1.Node, error)
 	CreateNode(ctx context.Context, n *corev1.Node) (*corev1.Node, error)

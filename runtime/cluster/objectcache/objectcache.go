@@ -186,7 +186,7 @@ func (l *List[T, V]) fitting() []byte {
 	return data
 }
 
-// begin begins a list. What was taken of one that did not end is forgotten.
+// begin begins a list. It forgets what was taken of an earlier list that did not end.
 func (l *List[T, V]) begin() (take func(*T)) {
 	next := newValues(l.opts.Size)
 	l.mu.Lock()

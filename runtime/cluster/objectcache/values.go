@@ -93,8 +93,8 @@ func (s *values[V]) remove(namespace, name string) {
 	}
 }
 
-// encode returns the values as JSON. Without room for all it has the smallest namespaces, and cut is the first one that
-// it lacks. No more is encoded than there is room for.
+// encode returns the values as JSON. Without room for all namespaces, data has the smallest ones, and cut is the first
+// namespace that it lacks. No more is encoded than there is room for.
 func (s *values[V]) encode() (data []byte, cut string, err error) {
 	kept, size := map[string]map[string]json.RawMessage{}, len(`{}`)
 	for _, namespace := range slices.SortedFunc(maps.Keys(s.all), func(a, b string) int {

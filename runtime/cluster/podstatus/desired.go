@@ -5,8 +5,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// DesiredOf returns what the API server is to have of a pod; false: nothing. A pod without an admission has nothing,
-// unless it waits for one, and so has a pod whose status is that of the API server.
+// DesiredOf returns what the API server is to have of a pod; false: nothing. It returns nothing for a pod without an
+// admission, unless the pod waits for its admission, and for a pod that keeps the status that the API server has.
 func DesiredOf(actor *pod.Actor, on pod.Node) (Desired, bool) {
 	s := actor.Pod()
 	switch {

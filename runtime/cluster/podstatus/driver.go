@@ -47,24 +47,24 @@ type Desired struct {
 	Static bool
 }
 
-// ErrNoPod is returned for a pod without an actor, or of which nothing is to be reported yet.
+// ErrNoPod is returned for a pod that has no actor, or nothing to report yet.
 var ErrNoPod = errors.New("no such pod")
 
 // Options configure a Driver. All but Turn, Returned, Synced, Workers, Now, Monotonic, Jitter and Log must be set.
 type Options struct {
 	// Desired returns a pod by its UID, or ErrNoPod.
 	Desired func(ctx context.Context, uid string) (Desired, error)
-	// Object returns the newest object of a pod at the API server, nil if there is none. Mirror returns that of the mirror
-	// pod of a static pod, as its actor shows it.
+	// Object returns the newest object of a pod at the API server, nil if there is no such object. Mirror returns the
+	// object of a static pod's mirror pod; static is the pod as its actor shows it.
 	Object func(uid string) *corev1.Pod
 	Mirror func(static *corev1.Pod) *corev1.Pod
 	// Listed reports whether Object knows every pod that there was at some time of this run.
 	Listed func() bool
 	// Patch patches the status of a pod with a strategic merge and returns the pod. Delete deletes a pod with grace period
-	// 0 and its UID as a precondition. Errors are those of apimachinery.
+	// 0 and its UID as a precondition. Both return errors of apimachinery.
 	Patch  func(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error)
 	Delete func(ctx context.Context, namespace, name string, uid types.UID) error
-	// Pods returns the UIDs of all pods of the node: their status has the Node's addresses. Nil: there are none.
+	// Pods returns the UIDs of all pods of the node: their status has the Node's addresses. Nil: no pods.
 	Pods func() []string
 	// Inspected reports whether what the runtime had of a pod when the agent started was observed. Nil: always.
 	Inspected func(uid string) bool
@@ -87,7 +87,7 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Driver writes the status of pods and deletes those that have ended.
+// Driver writes the status of pods and deletes ended pods.
 type Driver struct {
 	opts  Options
 	queue *queue
@@ -149,8 +149,8 @@ func New(o Options) *Driver {
 	}
 }
 
-// Seen reports that the watch has shown the object of a pod, or of its mirror pod, or that it is gone. uid is that of
-// the pod on the node.
+// Seen reports that the watch has shown the object of a pod, or of its mirror pod, or that the object is gone. uid is
+// the UID of the pod on the node.
 func (d *Driver) Seen(uid string) { d.queue.add(uid, false, gather) }
 
 // Run works until ctx ends.
@@ -358,8 +358,8 @@ func (d *Driver) forget(uid string) {
 	delete(d.answers, types.UID(uid))
 }
 
-// delete deletes a pod's object and records the outcome. Requests without an answer, and those that the API server has
-// no time for, are repeated. That there is no such pod counts only once the watch does not show it either.
+// delete deletes a pod's object and records the outcome. It repeats requests that get no answer, or that the API server
+// has no time for. "No such pod" counts only once the watch does not show the pod either.
 func (d *Driver) delete(ctx context.Context, intent *journaletv1.ApiDeleteRequested) (again bool) {
 	err := d.opts.Delete(ctx, intent.GetNamespace(), intent.GetName(), types.UID(intent.GetUid()))
 	out := &journaletv1.ApiDeleteFinished{Uid: intent.GetUid()}

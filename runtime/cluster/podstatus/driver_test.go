@@ -116,7 +116,7 @@ func (w *world) want(uid string, phase corev1.PodPhase, mayRun bool) {
 	w.wanted[uid] = Desired{View: &corev1.Pod{Status: corev1.PodStatus{Phase: phase}}, MayRun: mayRun}
 }
 
-// start starts pods u0, u1 and so on, of which the API server does not know yet that they run.
+// start starts pods u0, u1 and so on; the API server does not know yet that they run.
 func (w *world) start(pods int) {
 	for i := range pods {
 		uid := "u" + strconv.Itoa(i)
@@ -305,11 +305,11 @@ func TestFailingPodHoldsUpNoOther(t *testing.T) {
 		w.d.Stored(exit("b"))
 		w.d.Stored(exit("a")) // a change does not end the pause
 		<-time.After(4 * time.Second)
-		var of []string
+		var pods []string
 		for _, r := range w.all() {
-			of = append(of, r[strings.LastIndex(r, " ")+1:])
+			pods = append(pods, r[strings.LastIndex(r, " ")+1:])
 		}
-		if got := strings.Join(of, " "); got != "a b a a a" {
+		if got := strings.Join(pods, " "); got != "a b a a a" {
 			t.Errorf("requests %q, want one of b and four of a with growing pauses", got)
 		}
 	})

@@ -233,9 +233,9 @@ func keep(in Input, to *corev1.PodStatus) {
 	}
 }
 
-// addresses keeps addresses that the pod has lost by its end, fixes those of a pod in the node's network, and leaves
-// one of each family of the rest, in the order in which the runtime's were observed: variables of the pod have the
-// same, whatever family a cloud provider gives the Node first.
+// addresses keeps addresses that the pod has lost by its end, and fixes the addresses of a pod in the node's network.
+// Of other pods it keeps one address of each family, in the order that the runtime's addresses were observed in: the
+// pod's variables have the same order, whatever family a cloud provider gives the Node first.
 func addresses(in Input, to *corev1.PodStatus) {
 	is := in.Is
 	if to.HostIP == "" {
@@ -263,7 +263,7 @@ func addresses(in Input, to *corev1.PodStatus) {
 	}
 }
 
-// family returns the family of an address; IPv4 if there is none.
+// family returns the family of an address; IPv4 for a text that is not an address.
 func family(ip string) utilnet.IPFamily {
 	if utilnet.IsIPv6String(ip) {
 		return utilnet.IPv6

@@ -27,7 +27,7 @@ func status(t *testing.T, text string) *corev1.PodStatus {
 }
 
 // merge is one case: the pod's spec, what the API server has, what the pod shows, and what is to be there. The start
-// time is that of the API server, and is left out of the wanted status.
+// time is the API server's, and is left out of the wanted status.
 type merge struct {
 	name, spec, is, view, want string
 	mayRun                     bool

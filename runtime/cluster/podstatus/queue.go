@@ -14,13 +14,13 @@ type queue struct {
 	// others bounds the workers with work that is not urgent; calm is how many have some.
 	others, calm int
 	entries      map[string]*entry
-	// later are not due yet, by time. ready are due, in the order in which they are handed out.
+	// later are not due yet, by time. ready are due, in the order that workers get them in.
 	later, ready entries
 	order        uint64
 	wake         chan struct{}
 }
 
-// entry is a pod with work to do, or one that a worker has.
+// entry is a pod with work to do, or a pod that a worker has.
 type entry struct {
 	uid    string
 	urgent bool

@@ -8,9 +8,9 @@ import (
 	"github.com/journalet/journalet/actors/containers"
 )
 
-// keepEnded leaves containers that have ended for good at the API server as they are there: it refuses a status in
-// which such a container has not ended. That happens when the journal was lost, or when an operator restarts one. Of a
-// pod that has ended no container revives, nor does an ephemeral container of any.
+// keepEnded leaves containers that have ended for good at the API server as they are there: it refuses a status that
+// shows such a container as not ended. That happens when the journal was lost, or when an operator restarts such a
+// container. No container of an ended pod revives, nor does an ephemeral container of any pod.
 func keepEnded(pod *corev1.Pod, is, to []corev1.ContainerStatus, mayRun bool) {
 	if mayRun && restartsAll(pod) {
 		return

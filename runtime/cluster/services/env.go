@@ -63,7 +63,7 @@ func (s service) bytes() int {
 // variable returns a name as a part of the name of a variable.
 func variable(name string) string { return strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
 
-// variables are those of services, within the bytes that are left.
+// variables are the variables of services, within the bytes that are left.
 type variables struct {
 	all  map[string]string
 	left int
@@ -82,8 +82,8 @@ func (v *variables) set(name, value string) bool {
 	return true
 }
 
-// addTo adds the variables of a service: its host and port, those of named ports, and those that the links of Docker
-// had for each port. It reports whether there is room for them.
+// addTo adds the variables of a service: its host and port, its named ports, and what Docker links had for each port.
+// It reports whether there is room for the variables.
 func (s service) addTo(env *variables) bool {
 	prefix := variable(s.Name)
 	ok := env.set(prefix+"_SERVICE_HOST", s.IP) &&

@@ -19,7 +19,7 @@ import (
 // apiServer is the Service of namespace default whose variables every container gets.
 const apiServer = "kubernetes"
 
-// maxLinked is more Services than a process can have the variables of: those of one take 120 bytes at least.
+// maxLinked is more Services than a process can have variables for: one Service's variables take at least 120 bytes.
 const maxLinked = expand.MaxTotalBytes / 120
 
 // ErrNotRead means that the Services have not been read yet. The text is the kubelet's.
@@ -41,9 +41,9 @@ func New(c *client.Client, kept objectcache.Kept, away func() bool, log *slog.Lo
 // Run follows the Services until ctx ends.
 func (s *Services) Run(ctx context.Context) error { return s.all.Run(ctx) }
 
-// Env returns the variables of the API server's Service, and with links those of the Services of a namespace. With wait
-// it waits for the first list, at most 4 s, and fails with ErrNotRead; otherwise it returns what is known. More than a
-// process can be given is an error, and takes no memory.
+// Env returns the variables of the API server's Service, and with links also the variables of a namespace's Services.
+// With wait it waits for the first list, at most 4 s, and fails with ErrNotRead; otherwise it returns what is known.
+// More than a process can be given is an error, and takes no memory.
 func (s *Services) Env(ctx context.Context, namespace string, links, wait bool) (map[string]string, error) {
 	if wait {
 		switch err := s.all.Wait(ctx); {

@@ -155,7 +155,7 @@ func TestVariablesBeyondWhatAProcessTakesAreAnError(t *testing.T) {
 	}
 }
 
-// lists are those that were kept.
+// lists are the kept lists, by name.
 type lists map[string]string
 
 func (l lists) SaveList(string, []byte) {}
