@@ -54,8 +54,8 @@ type Conn struct {
 	late     bool      // a write has failed at its deadline
 }
 
-// Write writes, and fails once the client has not read for 4 h. After a write that failed so, all fail at once: what
-// the client gets is cut, and the end of TLS, for which net/http waits 5 s within the handler, would keep its memory.
+// Write writes, and fails once the client has not read for 4 h. After such a failure all writes fail at once: what the
+// client gets is cut, and the end of TLS would keep its memory, since net/http waits 5 s for it within the handler.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	if c.late {
@@ -108,5 +108,5 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// NetConn returns the connection itself, as that of tls.Conn.
+// NetConn returns the connection itself, as NetConn of tls.Conn does.
 func (c *Conn) NetConn() net.Conn { return c.Conn }

@@ -33,9 +33,9 @@ type Options struct {
 	Log   *slog.Logger
 }
 
-// HTTP serves requests of l until ctx ends, and closes l. Then the contexts of all requests are cancelled and all
-// connections closed, those that a handler has taken over too. HTTP returns when the handlers have, or after 5 s with
-// an error.
+// HTTP serves requests of l until ctx ends, and closes l. Then it cancels the contexts of all requests and closes all
+// connections, also connections that a handler has taken over. HTTP returns when the handlers have returned, or
+// after 5 s with an error.
 func HTTP(ctx context.Context, l net.Listener, o Options) error {
 	var working sync.WaitGroup
 	srv := &http.Server{

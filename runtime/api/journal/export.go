@@ -37,7 +37,7 @@ func (s *server) export(w http.ResponseWriter, r *http.Request) error {
 	return out.Flush()
 }
 
-// newest returns the record with which the newest n records begin; 0 for a journal that has no more.
+// newest returns the first of the newest n records; 0 for a journal that has no more than n.
 func newest(src history.Reader, n uint64) uint64 {
 	first, last := src.Bounds()
 	if last < first+n {

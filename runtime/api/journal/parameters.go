@@ -82,7 +82,7 @@ func (p *parameters) wrong(name, format string, args ...any) {
 	}
 }
 
-// end returns the error of the first wrong parameter, or of one that was not read.
+// end returns the error of the first wrong parameter. A parameter that was not read is wrong, too.
 func (p *parameters) end() error {
 	for _, name := range slices.Sorted(maps.Keys(p.values)) {
 		if !p.read[name] {

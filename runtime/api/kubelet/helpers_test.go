@@ -278,7 +278,7 @@ func (f *fakeRuntime) ListPodSandbox(_ context.Context, r *runtimeapi.ListPodSan
 	}}}, nil
 }
 
-// ListContainers shows the two containers of the pod, and those of another agent with the same labels.
+// ListContainers shows the two containers of the pod, and two containers of another agent with the same labels.
 func (f *fakeRuntime) ListContainers(
 	_ context.Context, r *runtimeapi.ListContainersRequest, _ ...grpc.CallOption,
 ) (*runtimeapi.ListContainersResponse, error) {

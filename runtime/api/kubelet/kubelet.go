@@ -25,12 +25,12 @@ const (
 	respondTimeout = 30 * time.Second
 )
 
-// Pods are the pods of the node, without orphans and those that have finished.
+// Pods are the pods of the node, without orphans and finished pods.
 type Pods interface {
 	// Pods returns all pods with their status, as the Kubernetes API shows them. All together may be large: the caller
 	// keeps one at a time.
 	Pods(ctx context.Context) (iter.Seq[*corev1.Pod], error)
-	// Pod returns the pod with a name, nil if there is none. Of several incarnations it is the newest.
+	// Pod returns the pod with a name, nil if no pod has it. Of several incarnations it returns the newest.
 	Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 }
 
@@ -73,7 +73,7 @@ type Options struct {
 	Health func() []Check
 	Logs   Logs
 	Stats  Stats
-	// Metrics are the agent's own, ProbeMetrics those of /metrics/probes.
+	// Metrics are the agent's own metrics, ProbeMetrics the metrics of /metrics/probes.
 	Metrics, ProbeMetrics http.Handler
 	// Journal serves what is below /journal/.
 	Journal http.Handler

@@ -25,9 +25,9 @@ const LogProblemsTrailer = "Journalet-Log-Problems"
 
 // Logs reads logs of containers.
 type Logs interface {
-	// Read writes the log of an instance, by the runtime's id of it, to w. An empty write shows that the log was opened;
-	// an error before it means that there is none. It returns at the log's end, with q.Follow when the container or ctx
-	// ends.
+	// Read writes the log of an instance, by the runtime's id of it, to w. An empty write shows that the log was
+	// opened; an error before that means that there is no log. It returns at the log's end, with q.Follow when the
+	// container or ctx ends.
 	Read(ctx context.Context, containerID string, q logs.Query, w io.Writer) (logs.Report, error)
 }
 
@@ -158,8 +158,8 @@ func logQuery(o *corev1.PodLogOptions, now time.Time) logs.Query {
 // maxSinceSeconds is a hundred years: no log is older, and a duration holds no more than three times that.
 const maxSinceSeconds = 100 * 365 * 24 * 3600
 
-// instanceWithLog returns the runtime's id of the instance whose log is read: the running one, else the one that ended
-// last; with previous the one before. Errors are the kubelet's.
+// instanceWithLog returns the runtime's id of the instance whose log is read: the running instance, else the instance
+// that ended last; with previous the instance before. Errors are the kubelet's.
 func instanceWithLog(p *corev1.Pod, container string, previous bool) (string, error) {
 	st := statusOf(p, container)
 	if st == nil {

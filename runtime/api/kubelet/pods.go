@@ -122,7 +122,7 @@ func (s *Server) names(p *corev1.Pod, uid string) bool {
 }
 
 // containerID returns the id of a pod's running container, "" if the runtime shows none. It goes by the pod's UID: a
-// name that another pod has had leads nowhere. uid is the one that the client has named, if any.
+// name that another pod has had leads nowhere. uid is the UID that the client has named, if any.
 func (s *Server) containerID(ctx context.Context, p *corev1.Pod, uid, name string) (string, error) {
 	if !s.names(p, uid) {
 		return "", nil

@@ -26,8 +26,8 @@ func (s *Server) runRoutes() {
 	s.handle(http.MethodPost, "/checkpoint/{namespace}/{pod}/{container}", http.HandlerFunc(s.checkpoint))
 }
 
-// run runs a command in a container and answers with its output, of which the runtime's connection keeps the first
-// 10 KiB of each kind. The command ends with its client.
+// run runs a command in a container and answers with its output: the runtime's connection keeps the first 10 KiB of
+// each kind. The command ends with its client.
 func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	p := s.pod(w, r)
 	if p == nil {

@@ -30,7 +30,7 @@ type shared struct {
 	mu   sync.Mutex
 	runs bool
 	next *encoding   // begins when the one under way is done; nil: nobody waits
-	held []*encoding // of which readers hold the bytes, the oldest first
+	held []*encoding // encodings whose bytes readers hold, the oldest first
 }
 
 // encoding is a page at one moment. data and err are set once done is closed.

@@ -62,8 +62,8 @@ func (l *Limits) fill() {
 	}
 }
 
-// share is what a session counts against: its client, and of that the pod, since those who come through the API server
-// are one client here, and have the pod of their own.
+// share is what a session counts against: its client, and the pod within the client's share. All who come through the
+// API server are one client here, but have pods of their own.
 type share struct {
 	logs                   bool
 	client, namespace, pod string
@@ -113,8 +113,8 @@ func (l *limiter) take(s share) string {
 		return "too many sessions of this client a second in the pods of this namespace on this node"
 	}
 	l.all[s.logs]++
-	for _, of := range []share{s, s.inNamespace(), s.ofClient()} {
-		l.used[of]++
+	for _, part := range []share{s, s.inNamespace(), s.ofClient()} {
+		l.used[part]++
 	}
 	return ""
 }
@@ -136,9 +136,9 @@ func (l *limiter) release(s share) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all[s.logs]--
-	for _, of := range []share{s, s.inNamespace(), s.ofClient()} {
-		if l.used[of]--; l.used[of] == 0 {
-			delete(l.used, of)
+	for _, part := range []share{s, s.inNamespace(), s.ofClient()} {
+		if l.used[part]--; l.used[part] == 0 {
+			delete(l.used, part)
 		}
 	}
 }

@@ -138,7 +138,7 @@ func TestExitCodeArrivesAndIsRecorded(t *testing.T) {
 	}
 }
 
-// Frames are found whatever pieces they arrive in, and what is none ends the search only.
+// Frames are found whatever pieces they arrive in. Bytes that are not a frame only end the search.
 func TestFramesAreFoundInPieces(t *testing.T) {
 	wire := []byte{0x80, 3, 0, 6, 0, 0, 0, 4, 1, 2, 3, 4, 0, 0, 0, 5, 1, 0, 0, 3, 'a', 'b', 'c', 0, 0, 0, 5, 1, 0, 0, 0}
 	for size := 1; size <= len(wire); size++ {

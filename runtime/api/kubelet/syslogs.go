@@ -94,7 +94,7 @@ func (s *Server) systemLog(w http.ResponseWriter, r *http.Request, name string) 
 	}
 }
 
-// follow follows the links of a name that stay in the log directory: those of /var/log/containers are absolute.
+// follow follows the links of a name that stay in the log directory: the links in /var/log/containers are absolute.
 func (s *Server) follow(root *os.Root, name string) (string, fs.FileInfo, error) {
 	known := []string{s.SystemLogs}
 	if target, err := filepath.EvalSymlinks(s.SystemLogs); err == nil {

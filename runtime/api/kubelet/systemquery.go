@@ -77,7 +77,7 @@ func (s *Server) systemQuery(r *http.Request) (*systemQuery, int, error) {
 	return q, 0, nil
 }
 
-// parseSystemQuery returns the query of parameters, nil if there is none.
+// parseSystemQuery returns the query in the parameters, nil if they have no query.
 func parseSystemQuery(from url.Values) (*systemQuery, field.ErrorList) {
 	var errs field.ErrorList
 	q := &systemQuery{pattern: from.Get("pattern")}
@@ -166,7 +166,7 @@ func (q *systemQuery) validate() (errs field.ErrorList) {
 	return errs
 }
 
-// checkFile returns why the file of a query is none of the log directory, and makes its name relative.
+// checkFile returns why the file of a query is not in the log directory, and makes its name relative.
 func (s *Server) checkFile(q *systemQuery) field.ErrorList {
 	if q.files != 1 {
 		return nil
@@ -254,7 +254,7 @@ func (s *Server) copyLogs(ctx context.Context, w io.Writer, q *systemQuery) {
 	}
 }
 
-// arguments returns those of journalctl: the kubelet's (pkg/kubelet/kubelet_server_journal_linux.go).
+// arguments returns the arguments of journalctl, as in the kubelet (pkg/kubelet/kubelet_server_journal_linux.go).
 func (q *systemQuery) arguments(units map[string]bool) []string {
 	args := []string{"--utc", "--no-pager", "--output=short-precise"}
 	if q.since != nil {
@@ -280,8 +280,8 @@ func (q *systemQuery) arguments(units map[string]bool) []string {
 	return args
 }
 
-// unitsOf returns the services whose units the journal of systemd knows. Without a journal there are none: their logs
-// may be files. journalctl does not fail for a unit that it does not know.
+// unitsOf returns the services whose units the journal of systemd knows. Without a journal it returns no services:
+// their logs may be files. journalctl does not fail for a unit that it does not know.
 func (s *Server) unitsOf(ctx context.Context, services []string) map[string]bool {
 	found := map[string]bool{}
 	_ = s.journalctl(ctx, func(from io.Reader) error { // without an answer they are files

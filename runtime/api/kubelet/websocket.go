@@ -156,7 +156,7 @@ func firstWritten(o *criremote.Options) int {
 	return protocol.StreamErr
 }
 
-// streams connects the client's channels with those of the runtime.
+// streams connects the client's channels with the runtime's.
 func (x *session) streams(from []io.ReadWriteCloser, o *criremote.Options) remotecommand.StreamOptions {
 	var to remotecommand.StreamOptions
 	if o.Stdin {
@@ -191,7 +191,7 @@ func (q sizeQueue) Next() *remotecommand.TerminalSize {
 	return &size
 }
 
-// readSizes reads sizes, one a message, until the client or the session ends. A message that is none is skipped.
+// readSizes reads sizes, one a message, until the client or the session ends. It skips messages that are not sizes.
 func readSizes(ctx context.Context, from io.Reader, to chan<- remotecommand.TerminalSize) {
 	defer close(to)
 	message := make([]byte, maxResizeBytes)

@@ -11,9 +11,9 @@ import (
 const (
 	// maxConnections bounds the open connections: sessions, requests, and those kept for the next request.
 	maxConnections = 1024
-	// maxPerUser bounds those of one user other than the agent's own.
+	// maxPerUser bounds the connections of one user other than the agent's own.
 	maxPerUser = 256
-	// maxOthers bounds those of all other users together: the agent's own always finds a place.
+	// maxOthers bounds the connections of all other users together: the agent's own user always finds a place.
 	maxOthers = 768
 )
 

@@ -79,8 +79,8 @@ func groupID(group string) (int, error) {
 	return strconv.Atoi(g.Gid)
 }
 
-// openDirectory opens the socket's directory. One in which others may replace files, or that another user owns, is
-// refused.
+// openDirectory opens the socket's directory. It refuses a directory where others may replace files, or that another
+// user owns.
 func openDirectory(path string) (*os.File, error) {
 	dir, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {

@@ -53,8 +53,8 @@ func Identify(c net.Conn) (Peer, error) {
 // ID returns the user.
 func (p Peer) ID() string { return fmt.Sprintf("uid %d", p.UID) }
 
-// String describes the peer: "user alice (uid 1000), process 4242 (kubectl)". The names are those of this moment; a
-// process that has ended has none.
+// String describes the peer: "user alice (uid 1000), process 4242 (kubectl)". The names are the current ones; an ended
+// process has no name.
 func (p Peer) String() string {
 	text := fmt.Sprintf("uid %d", p.UID)
 	if name := userName(p.UID); name != "" {

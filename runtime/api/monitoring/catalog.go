@@ -13,11 +13,11 @@ type Metric struct {
 	// Type is counter, gauge or histogram.
 	Type string
 	Help string
-	// Labels are bounded sets of values, except for those of a pod, which go with it.
+	// Labels are bounded sets of values, except for a pod's labels, which go with the pod.
 	Labels []string
 }
 
-// Catalog returns the agent's own metrics by name: all but those of the Go runtime and of the process.
+// Catalog returns the agent's own metrics by name: all but the metrics of the Go runtime and of the process.
 func (m *Metrics) Catalog() []Metric {
 	out := slices.Clone(m.catalog)
 	slices.SortFunc(out, func(a, b Metric) int { return strings.Compare(a.Name, b.Name) })

@@ -64,7 +64,7 @@ func metricsTable() string {
 var prefixed = regexp.MustCompile(
 	`^(journalet|kubelet|kubernetes|prober|volume_manager|storage_operation|rest_client|apiserver_delegated)(_[a-z]+)+$`)
 
-// TestMetricsFollowTheConventions holds names and units to those of Prometheus.
+// TestMetricsFollowTheConventions holds names and units to the conventions of Prometheus.
 func TestMetricsFollowTheConventions(t *testing.T) {
 	names := map[string]bool{}
 	for _, m := range allMetrics() {

@@ -39,7 +39,7 @@ type delegated struct {
 	durations *prometheus.HistogramVec
 }
 
-// Buckets in seconds: those of client-go, of the delegated reviews, and of the kubelet's statuses and rotations.
+// Buckets in seconds: the buckets of client-go, of the delegated reviews, and of the kubelet's statuses and rotations.
 var (
 	restBuckets   = []float64{.005, .025, .1, .25, .5, 1, 2, 4, 8, 15, 30, 60}
 	reviewBuckets = []float64{.25, .5, .7, 1, 1.5, 3, 5, 10}

@@ -21,8 +21,8 @@ type Counts struct {
 	// RunningPods have a ready sandbox; Containers are counted by state: created, running, exited, unknown.
 	RunningPods int
 	Containers  map[string]int
-	// Desired are pods of the sources, Active those that are admitted and have not terminated: pods of the API server
-	// under "", others under "true". Mirrors are those that are to have a mirror pod, none without a cluster.
+	// Desired are pods of the sources, Active admitted pods that have not terminated: pods of the API server under "",
+	// others under "true". Mirrors are the pods that are to have a mirror pod; without a cluster no pod is.
 	Desired, Active map[string]int
 	Mirrors         int
 	// Volumes of pods.
@@ -36,7 +36,7 @@ type Counts struct {
 	FirstRecord, LastRecord uint64
 	// Bytes of stored messages, by store: journal, manifests, snapshots. Empty if they could not be measured.
 	Bytes map[string]uint64
-	// SnapshotsAt is when the newest snapshot was stored; zero: unknown, or there is none.
+	// SnapshotsAt is when the newest snapshot was stored; zero: unknown, or no snapshot.
 	SnapshotsAt time.Time
 
 	// Observers are connected observers. Waiting records are stored and not sent to them yet; Lag is how long the oldest
@@ -52,7 +52,7 @@ type VolumeCount struct{ Plugin, State string }
 
 // States of a VolumeCount, in the kubelet's words.
 const (
-	// DesiredVolumes are those of the manifests of admitted pods that have not terminated.
+	// DesiredVolumes are the volumes in the manifests of admitted pods that have not terminated.
 	DesiredVolumes = "desired_state_of_world"
 	// ActualVolumes are set up.
 	ActualVolumes = "actual_state_of_world"

@@ -138,7 +138,7 @@ func (m *Metrics) Operation(operation string, took time.Duration, err error) {
 	}
 }
 
-// CredentialPlugin counts one run of a credential provider plugin. Plugins are those of the configuration.
+// CredentialPlugin counts one run of a credential provider plugin. plugin is a name from the configuration.
 func (m *Metrics) CredentialPlugin(plugin string, took time.Duration, err error) {
 	m.pluginDurations.WithLabelValues(plugin).Observe(took.Seconds())
 	if err != nil {
@@ -179,7 +179,7 @@ func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
 // Handler serves all metrics.
 func (m *Metrics) Handler() http.Handler { return m.handler() }
 
-// ProbeHandler serves those of probes alone.
+// ProbeHandler serves the metrics of probes alone.
 func (m *Metrics) ProbeHandler() http.Handler {
 	return promhttp.HandlerFor(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		all, err := m.registry.Gather()

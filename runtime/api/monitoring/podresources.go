@@ -17,16 +17,16 @@ func (m *Metrics) newPodResources() podResources {
 			"Requests to the API PodResources by its version.", version),
 		requests: map[string]*prometheus.CounterVec{}, failures: map[string]*prometheus.CounterVec{},
 	}
-	for _, of := range []struct{ method, requests, failures string }{
+	for _, rpc := range []struct{ method, requests, failures string }{
 		{"List", "kubelet_pod_resources_endpoint_requests_list", "kubelet_pod_resources_endpoint_errors_list"},
 		{"Get", "kubelet_pod_resources_endpoint_requests_get", "kubelet_pod_resources_endpoint_errors_get"},
 		{"GetAllocatableResources", "kubelet_pod_resources_endpoint_requests_get_allocatable",
 			"kubelet_pod_resources_endpoint_errors_get_allocatable"},
 	} {
-		p.requests[of.method] = m.counters(of.requests,
-			"Requests of "+of.method+" to the API PodResources by its version.", version)
-		p.failures[of.method] = m.counters(of.failures,
-			"Requests of "+of.method+" to the API PodResources that failed, by its version.", version)
+		p.requests[rpc.method] = m.counters(rpc.requests,
+			"Requests of "+rpc.method+" to the API PodResources by its version.", version)
+		p.failures[rpc.method] = m.counters(rpc.failures,
+			"Requests of "+rpc.method+" to the API PodResources that failed, by its version.", version)
 	}
 	return p
 }
@@ -34,8 +34,8 @@ func (m *Metrics) newPodResources() podResources {
 // PodResources counts a request to the API PodResources, by its version and its method.
 func (m *Metrics) PodResources(version, method string, err error) {
 	m.podResources.all.WithLabelValues(version).Inc()
-	if of := m.podResources.requests[method]; of != nil {
-		of.WithLabelValues(version).Inc()
+	if counter := m.podResources.requests[method]; counter != nil {
+		counter.WithLabelValues(version).Inc()
 		if err != nil {
 			m.podResources.failures[method].WithLabelValues(version).Inc()
 		}

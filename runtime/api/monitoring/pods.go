@@ -122,14 +122,14 @@ func (m *Metrics) PodRan(took time.Duration) { m.pods.starts.Observe(took.Second
 // PodContainersStarted observes the latency of a pod's start: without pulls and runs of init containers.
 func (m *Metrics) PodContainersStarted(took time.Duration) { m.pods.slis.Observe(took.Seconds()) }
 
-// PodWorked observes the time for which a pod had something under way. kind is create, update, sync or terminated.
+// PodWorked observes how long a pod had something under way. kind is create, update, sync or terminated.
 func (m *Metrics) PodWorked(kind string, took time.Duration) {
 	m.pods.work.WithLabelValues(kind).Observe(took.Seconds())
 }
 
 // StorageOperation observes an operation on a volume. plugin and operation are of fixed sets with the kubelet's names,
-// but for the names of CSI drivers, which have registered. migrated: the volume
-// is of a kind of clouds that a CSI driver has taken over.
+// but for the names of CSI drivers, which have registered. migrated: the volume is of a cloud's kind that a CSI driver
+// has taken over.
 func (m *Metrics) StorageOperation(plugin, operation string, migrated bool, took time.Duration, err error) {
 	status := "success"
 	if err != nil {
@@ -150,8 +150,8 @@ func (m *Metrics) Rejected(reason string) {
 	m.pods.rejections.WithLabelValues(reason).Inc()
 }
 
-// knownRejections bound the values of the label: those of the kubelet, also those that this agent has no reason for
-// yet, and those that a kubelet counts as other.
+// knownRejections bound the values of the label: the kubelet's values, also values that this agent has no reason for
+// yet, and values that a kubelet counts as other.
 var knownRejections = []string{
 	"AppArmor", "Evicted", "InitContainerRestartPolicyForbidden", "InvalidNodeInfo", "NodeAffinity", "NodeName",
 	"NodePorts", "NodeShutdown", "OutOfUserNamespaces", "OutOfcpu", "OutOfephemeral-storage", "OutOfmemory", "OutOfpods",

@@ -30,8 +30,8 @@ func (m *Metrics) newPodsAPI() podsAPIMetrics {
 // the API's, codes are gRPC's.
 func (m *Metrics) PodsRequested(version, method, code string) {
 	m.podsAPI.requests.WithLabelValues(version, code).Inc()
-	if of := m.podsAPI.of[method]; of != nil {
-		of.WithLabelValues(version, code).Inc()
+	if counter := m.podsAPI.of[method]; counter != nil {
+		counter.WithLabelValues(version, code).Inc()
 	}
 }
 

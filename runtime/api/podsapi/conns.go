@@ -22,15 +22,15 @@ type conns struct {
 type conn struct {
 	net.Conn
 	set *conns
-	// requests are under way; last is the turn in which the last one ended, or the connection began.
+	// requests are under way; last is the turn when the last request ended, or the connection began.
 	requests int
 	last     uint64
 }
 
 func newConns() *conns { return &conns{open: map[*conn]struct{}{}} }
 
-// add adds a connection. Beyond maxConnections the one that has been without a request for longest is closed for it;
-// nil: all have one.
+// add adds a connection. Beyond maxConnections it closes the connection that has been without a request for longest;
+// nil: all connections have requests.
 func (s *conns) add(raw net.Conn) *conn {
 	s.mu.Lock()
 	c := &conn{Conn: raw, set: s, last: s.next()}

@@ -60,8 +60,8 @@ type Options struct {
 	Dir string
 	// Pods returns all pods. They are the caller's.
 	Pods func(context.Context) (iter.Seq[*corev1.Pod], error)
-	// Pod returns the pod with a UID as it is after all records that were stored before the call, nil if there is none.
-	// It is the caller's. UIDs returns the UIDs of all pods, also of some that Pod does not return.
+	// Pod returns the pod with a UID as it is after all records that were stored before the call, nil if no pod has the
+	// UID. The pod is the caller's. UIDs returns the UIDs of all pods, also of some that Pod does not return.
 	Pod  func(ctx context.Context, uid string) (*corev1.Pod, error)
 	UIDs func() []string
 	// Synced reports whether all sources of pods were read once in this run.

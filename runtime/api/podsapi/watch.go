@@ -89,8 +89,8 @@ func newHub(pod func(context.Context, string) (*corev1.Pod, error), uids func() 
 	}
 }
 
-// stored marks the pods that a stored record may have changed: only the record's author and those who receive it have
-// another state after it. The Node and the runtime's name are a part of each status.
+// stored marks the pods that a stored record may have changed: only the record's author and its audience have another
+// state after it. The Node and the runtime's name are a part of each status.
 func (h *hub) stored(rec *journaletv1.Record) {
 	if h.watching.Load() == 0 {
 		return
@@ -162,10 +162,10 @@ func (h *hub) run(ctx context.Context) {
 	}
 }
 
-// read reads a pod and passes on what watchers do not have. of is a watcher that sends the pod itself, as the first it
-// has of the pod, nil for none: read returns the bytes for it, nil if there is no such pod. After an error, which means
-// that the pod does not answer, everything is as it was.
-func (h *hub) read(ctx context.Context, uid string, of *watcher, wait time.Duration) ([]byte, error) {
+// read reads a pod and passes on what watchers do not have. sender is a watcher that sends the pod itself, as the first
+// it has of the pod; nil: no watcher does. read returns the bytes for sender, nil if there is no such pod. After an
+// error, which means that the pod does not answer, everything is as it was.
+func (h *hub) read(ctx context.Context, uid string, sender *watcher, wait time.Duration) ([]byte, error) {
 	h.reading.Lock()
 	defer h.reading.Unlock()
 	if h.watching.Load() == 0 {
@@ -181,9 +181,9 @@ func (h *hub) read(ctx context.Context, uid string, of *watcher, wait time.Durat
 	if p == nil {
 		delete(h.pods, uid)
 		if had {
-			h.pass(uid, of, nil, deleted(uid, was))
+			h.pass(uid, sender, nil, deleted(uid, was))
 		} else {
-			h.pass(uid, of, nil, nil)
+			h.pass(uid, sender, nil, nil)
 		}
 		return nil, nil
 	}
@@ -195,11 +195,11 @@ func (h *hub) read(ctx context.Context, uid string, of *watcher, wait time.Durat
 	h.pods[uid] = is
 	switch {
 	case !had:
-		h.pass(uid, of, b, &event{api.EventType_ADDED, b})
+		h.pass(uid, sender, b, &event{api.EventType_ADDED, b})
 	case is.digest != was.digest:
-		h.pass(uid, of, b, &event{api.EventType_MODIFIED, b})
+		h.pass(uid, sender, b, &event{api.EventType_MODIFIED, b})
 	default:
-		h.pass(uid, of, b, nil)
+		h.pass(uid, sender, b, nil)
 	}
 	return b, nil
 }
@@ -212,15 +212,15 @@ func deleted(uid string, was shown) *event {
 	return &event{api.EventType_DELETED, b}
 }
 
-// pass passes a change of a pod to those who have the pod, or know that there is none, and the pod as it is, nil for
-// none, to those who could not be sent it before.
-func (h *hub) pass(uid string, of *watcher, is []byte, change *event) {
+// pass passes a change of a pod to the watchers that have the pod, or know that it does not exist. Watchers that could
+// not be sent the pod before get the pod as it is; nil: it does not exist. sender sends the pod itself.
+func (h *hub) pass(uid string, sender *watcher, is []byte, change *event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for w := range h.watchers {
 		_, unsent := w.unsent[uid]
 		switch {
-		case unsent && w == of:
+		case unsent && w == sender:
 			delete(w.unsent, uid)
 		case unsent && w.synced:
 			delete(w.unsent, uid)

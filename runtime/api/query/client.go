@@ -136,7 +136,7 @@ func (c *Client) Node() string { return c.node }
 // Conn returns the connection for requests.
 func (c *Client) Conn() *nats.Conn { return c.nc }
 
-// clientError turns an error of the transport into one that says what to do next.
+// clientError turns an error of the transport into an error that says what to do next.
 func clientError(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:

@@ -20,7 +20,7 @@ import (
 // The requests of operators: to restart pods, to drain the node, and to end that (ADR 049). A request is recorded, and
 // its outcome comes as events behind Recorded.After.
 
-// maxClient bounds the text by which a client names itself, in bytes.
+// maxClient bounds the name that a client gives itself, in bytes.
 const maxClient = 256
 
 // Recorded is the response to a request that was recorded.
@@ -45,8 +45,8 @@ type RestartResponse struct {
 	Pod PodName `json:"pod"`
 	// Container is the one container; empty: all of them.
 	Container string `json:"container,omitempty"`
-	// Instances are the ids of the containers' instances before, by container; empty for one that never ran. Without
-	// any, the pod begins another incarnation.
+	// Instances are the ids of the containers' instances before, by container; empty for a container that never ran.
+	// Without any, the pod begins another incarnation.
 	Instances map[string]string `json:"instances,omitempty"`
 }
 

@@ -118,8 +118,8 @@ func podWaits(waits []pod.Wait) (out []PodWait) {
 	return out
 }
 
-// views returns all pods, sorted by namespace and name, without those that have finished. A pod whose actor does not
-// respond in time is listed with the little that is known of it: it is the one that needs attention.
+// views returns all pods that have not finished, sorted by namespace and name. A pod whose actor does not respond in
+// time is listed with the little that is known of it: this pod needs attention.
 func (s *server) views(ctx context.Context) ([]podView, error) {
 	on, quarantined := s.NodeView(), s.Host.Quarantines()
 	var out []podView

@@ -23,7 +23,7 @@ const (
 	// record that reaches either.
 	MaxPageEvents = 2_000
 	maxPageBytes  = 4 << 20
-	// maxScan bounds how many records one page reads to find those that match.
+	// maxScan bounds how many records one page reads to find matches.
 	maxScan = 20_000
 	// maxListBytes bounds one page of a pod list; a single pod may be larger, up to maxResponse.
 	maxListBytes = 4 << 20
@@ -31,8 +31,8 @@ const (
 	maxResponse = 15 << 20
 	// maxRequest bounds a request, in bytes.
 	maxRequest = 64 << 10
-	// maxQueued bounds the requests of one kind that wait, to about the number of connections; maxQueuedLong bounds
-	// those that read the whole journal.
+	// maxQueued bounds the requests of one kind that wait, to about the number of connections; maxQueuedLong bounds the
+	// requests that read the whole journal.
 	maxQueued     = 128
 	maxQueuedLong = 4
 	// maxPending and maxPendingBytes bound what NATS buffers for one kind of request before it is queued. Requests
@@ -46,8 +46,8 @@ const (
 
 	// requestTimeout bounds the work on one response; a client waits a little longer.
 	requestTimeout = 10 * time.Second
-	// actorTimeout bounds the wait for one actor, actorsTimeout that for all actors of one response. Beyond it each
-	// still gets minWait, which is plenty for one that does not hang.
+	// actorTimeout bounds the wait for one actor, actorsTimeout the wait for all actors of one response. Beyond
+	// actorsTimeout each actor still gets minWait, which is plenty for an actor that does not hang.
 	actorTimeout  = time.Second
 	actorsTimeout = 4 * time.Second
 	minWait       = 5 * time.Millisecond
@@ -205,7 +205,7 @@ type VerifyResponse struct {
 type LiftRequest struct {
 	// Actor is the actor as kind/id, or a pod by its name, namespace/name or UID.
 	Actor string `json:"actor"`
-	// Skip leaves out the record on which the actor failed.
+	// Skip leaves out the record that the actor failed on.
 	Skip bool `json:"skip,omitempty"`
 }
 

@@ -176,9 +176,9 @@ func (s *server) resolvePods(ctx context.Context, f *history.Filter) error {
 	return err
 }
 
-// firstOf returns the first record of the journal for which f is true, last+1 for none. It is true for all records
-// after that, but for times: records carry the machine's clock, and if it was set back, firstOf returns any record that
-// qualifies.
+// firstOf returns the first record of the journal that f is true for; last+1 if f is true for no record. f must be true
+// for all later records, except for times: records carry the machine's clock, and if it was set back, firstOf returns
+// any record that qualifies.
 func (s *server) firstOf(ctx context.Context, page *Page, f func(*journaletv1.Record) bool) (uint64, error) {
 	if page.Last < page.First {
 		return page.Last + 1, nil

@@ -26,7 +26,7 @@ func TestRendererFetchesOnlyCausesItHasNotRendered(t *testing.T) {
 			causes = append(causes, l.CauseText)
 		}
 	}
-	// The cause of record 4 (two decisions) is 3, which was not rendered; that of 8 (two) and 9 is 7, which was.
+	// The cause of record 4 (two decisions) is 3, which was not rendered; the cause of 8 (two) and 9 is 7, which was.
 	if fetched != 1 || len(causes) != 5 || !strings.HasPrefix(causes[0], "image busybox:1.36 present") ||
 		causes[4] != "container main exited 1 (Error)" {
 		t.Fatalf("fetched %d records, causes %q", fetched, causes)

@@ -36,8 +36,8 @@ type Host interface {
 	Refs(kind journaletv1.ActorKind) []messages.Ref
 	// Quarantines returns the quarantined actors.
 	Quarantines() map[messages.Ref]*journaletv1.Quarantined
-	// LiftQuarantine folds a quarantined actor from the journal again and makes it continue, with skip without the
-	// record on which it failed. An error is why it is still quarantined.
+	// LiftQuarantine folds a quarantined actor from the journal again and lets it continue; with skip it leaves out the
+	// record that the actor failed on. An error is why the actor is still quarantined.
 	LiftQuarantine(ref messages.Ref, skip bool) error
 }
 

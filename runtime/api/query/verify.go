@@ -60,7 +60,7 @@ func (s *server) verify(ctx context.Context, q VerifyRequest) (*VerifyResponse, 
 	return &VerifyResponse{Check: c.id, Done: c.report.Records, Total: c.report.Records, Report: c.report}, nil
 }
 
-// check returns the check with an id, or, for 0, the one that runs, which it starts if there is none.
+// check returns the check with an id. For 0 it returns the running check, and starts a check if none runs.
 func (s *server) check(id uint64) *check {
 	s.checks.mu.Lock()
 	defer s.checks.mu.Unlock()

@@ -221,7 +221,7 @@ func (w *watcher) learn(page *Page) {
 // read reads the journal from the position reached to its end.
 func (w *watcher) read(ctx context.Context) error {
 	for {
-		// A record of which only some events are done is read again.
+		// A record that only some events of are done is read again.
 		from := w.done.seq + 1
 		if w.done.index != wholeRecord && w.done.seq > 0 {
 			from = w.done.seq
@@ -346,7 +346,7 @@ func (w *watcher) take(ctx context.Context, m *nats.Msg) error {
 }
 
 // resume reads what the agent reports that it has not sent. Live events after a gap lead to the same; the notice comes
-// also if there are none.
+// also without live events.
 func (w *watcher) resume(ctx context.Context, f *messages.Flat) error {
 	if !w.done.before(position{f.Seq, wholeRecord}) {
 		return nil

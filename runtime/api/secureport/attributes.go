@@ -14,7 +14,7 @@ var verbs = map[string]string{
 // proxy is the subresource of every path that has none of its own: exec, attach, port-forward, logs of containers.
 const proxy = "proxy"
 
-// sessions are the paths by which commands run in containers and connections lead into pods.
+// sessions are the paths that run commands in containers or lead connections into pods.
 var sessions = []string{"/exec", "/attach", "/portForward", "/run"}
 
 // verbOf returns the verb of a request's review; "" for a method that only a rule for all verbs permits. A WebSocket
@@ -41,7 +41,8 @@ var own = []struct{ path, subresource string }{
 	{"/statusz", "statusz"}, {"/flagz", "configz"},
 }
 
-// subresources returns the subresources of the Node of which one must be permitted, in the order of their reviews.
+// subresources returns subresources of the Node, in the order of their reviews. The user needs permission for one of
+// them.
 func subresources(path string) []string {
 	for _, o := range own {
 		if within(path, o.path) {

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// maxTokenBytes bounds a bearer token; those of service accounts have about 1 KiB.
+	// maxTokenBytes bounds a bearer token; tokens of service accounts have about 1 KiB.
 	maxTokenBytes = 16 << 10
 	// maxUserBytes bounds a user with groups and extra fields, as a certificate or the API server names it.
 	maxUserBytes = 64 << 10

@@ -65,8 +65,8 @@ func (s *Server) permitted(r *http.Request, u *User) (code int, text string) {
 	return http.StatusForbidden, denial("Forbidden", u, verb, all...) + "\n"
 }
 
-// twice sends a review, and once more if the connection failed: one that the API server has closed shows it only then.
-// A review changes nothing.
+// twice sends a review, and sends it again if the connection failed: a connection that the API server has closed shows
+// that only on use. A review changes nothing.
 func twice[T any](ctx context.Context, send func(context.Context, *T) (*T, error), review *T) (*T, error) {
 	answer, err := send(ctx, review)
 	var status apierrors.APIStatus

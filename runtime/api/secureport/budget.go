@@ -18,7 +18,7 @@ const (
 	addressBurst     = 20
 	maxAddresses     = 4096
 	addressForgotten = time.Minute // its tokens are all there again long before
-	// knownRate and knownBurst bound those of tokens that were known: no flood of others keeps one out.
+	// knownRate and knownBurst bound the reviews of known tokens: no flood of other tokens keeps a known token out.
 	knownRate  = 10
 	knownBurst = 50
 	// knownFor is how long a token counts as known after its last yes.
@@ -46,12 +46,12 @@ func (b *budget) take(address string, known bool) bool {
 	if known {
 		all = b.known
 	}
-	of, ok := b.addresses.Get(key)
+	perAddress, ok := b.addresses.Get(key)
 	if !ok {
-		of = rate.NewLimiter(addressRate, addressBurst) // two at once may both be new: the second one counts
+		perAddress = rate.NewLimiter(addressRate, addressBurst) // two at once may both be new: the second one counts
 	}
-	b.addresses.Add(key, of, addressForgotten)
-	return of.(*rate.Limiter).Allow() && all.Allow()
+	b.addresses.Add(key, perAddress, addressForgotten)
+	return perAddress.(*rate.Limiter).Allow() && all.Allow()
 }
 
 type addressKey struct {

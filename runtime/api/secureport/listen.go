@@ -16,10 +16,10 @@ import (
 // Limits bound connections. Zero means the default.
 type Limits struct {
 	// Connections are at most so many at once; of them Strangers have had no permitted request yet. One stranger more
-	// closes a connection of the address that has most of them, the one that came first.
+	// closes the oldest stranger's connection of the address that has most of them.
 	Connections, Strangers int
-	// PerUser bounds those of one user: a client that may send requests leaves places for the API server. The request that
-	// would take one more is answered with 429.
+	// PerUser bounds the connections of one user: a client that may send requests leaves places for the API server. The
+	// request that would take one more is answered with 429.
 	PerUser int
 	// Header is how long a handshake may take, and then the header of a request.
 	Header time.Duration

@@ -192,7 +192,7 @@ func TestUnknownTokensAreReviewedWithinALimit(t *testing.T) {
 	if busy == 0 {
 		t.Error("no token was beyond the limit")
 	}
-	// The tokens of the burst, and those of the time that the requests needed.
+	// The tokens of the burst, and the tokens that accrued while the requests ran.
 	if got := d.reviews(tokenReviews); got >= 4*unknownBurst {
 		t.Errorf("%d TokenReviews", got)
 	}

@@ -24,7 +24,8 @@ const (
 	maxPEMBytes = 1 << 20
 	// reloadEvery is how long what was read from files is used.
 	reloadEvery = 10 * time.Second
-	// selfLifetime is that of a certificate of the agent's own (kubelet: one year); it is replaced a tenth before.
+	// selfLifetime is the lifetime of a self-signed certificate (kubelet: one year); it is replaced a tenth before its
+	// end.
 	selfLifetime = 365 * 24 * time.Hour
 )
 

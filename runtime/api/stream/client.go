@@ -35,7 +35,7 @@ const (
 	host = "kubelet"
 )
 
-// ErrNoAgent is the error of a socket on which no agent listens.
+// ErrNoAgent is the error of a socket that no agent listens on.
 var ErrNoAgent = errors.New("no agent listens on the socket")
 
 // StatusError is the error of a request that the agent refused.

@@ -70,7 +70,7 @@ func (p *Ports) Close() {
 }
 
 // Forward copies between a connection and a port of the pod until one of them ends, and closes the connection. The
-// error is what the pod refused, such as a port on which nothing listens.
+// error is what the pod refused, such as a port that nothing listens on.
 func (p *Ports) Forward(local net.Conn, port uint16) error {
 	defer local.Close()
 	header := http.Header{}

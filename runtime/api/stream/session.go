@@ -17,7 +17,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Streams are those of a session. A stream that is nil is not opened.
+// Streams are the streams of a session. A stream that is nil is not opened.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer

@@ -35,9 +35,9 @@ func (c *Client) guarded(ctx context.Context) (*conn, error) {
 	return guard(ctx, raw, c.upgradeTimeout)
 }
 
-// config returns the configuration of client-go for sessions that end with ctx. client-go connects a WebSocket by
-// TCP, whatever the configuration has as its dialer; what it offers is to wrap the round tripper that holds the
-// connection, and so it is replaced by one that connects to the socket.
+// config returns the configuration of client-go for sessions that end with ctx. client-go connects a WebSocket by TCP,
+// whatever the configuration has as its dialer. It offers only to wrap the round tripper that holds the connection, so
+// the wrapper replaces it with a round tripper that connects to the socket.
 func (c *Client) config(ctx context.Context) *rest.Config {
 	return &rest.Config{
 		Host: "http://" + host,
@@ -148,8 +148,9 @@ func (u *spdyUpgrade) NewConnection(resp *http.Response) (httpstream.Connection,
 	return &statusConnection{conn, u}, nil
 }
 
-// statusConnection watches the stream on which the agent reports how a command ended. It reports every end: client-go
-// takes a stream without a report, as of a broken connection, for success. What it reads of one has no bound either.
+// statusConnection watches the stream that reports how a command ended. The agent reports every end, but client-go
+// takes a stream without a report, as of a broken connection, for success. Nor does client-go bound what it reads of a
+// report.
 type statusConnection struct {
 	httpstream.Connection
 	u *spdyUpgrade

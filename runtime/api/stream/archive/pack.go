@@ -78,8 +78,8 @@ func (p *packer) add(file, name string) error {
 	return nil
 }
 
-// dir adds what a directory holds. Only an empty one has an entry: the others come into being with what they hold, and
-// nothing changes the permissions of those that exist.
+// dir adds what a directory holds. Only an empty directory has an entry: the others come into being with what they
+// hold, and nothing changes the permissions of existing directories.
 func (p *packer) dir(info fs.FileInfo, file, name string) error {
 	empty := true
 	for e, err := range bounded.EntriesIn(p.root, file) {

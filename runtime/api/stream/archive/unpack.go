@@ -186,7 +186,7 @@ func (u *unpacker) openFile() (name string, err error) {
 	return name, err
 }
 
-// file writes a file, over one that exists, but through no link and into no device.
+// file writes a file. It overwrites an existing file, but never writes through a link or into a device.
 func (u *unpacker) file(h *tar.Header, name string) error {
 	mode := fs.FileMode(fileMode)
 	if u.Executable {
