@@ -17,7 +17,7 @@ import (
 
 // Options configure Claims. All but Clock must be set.
 type Options struct {
-	// BootID is that of the machine's boot.
+	// BootID is the ID of the machine's boot.
 	BootID  string
 	Drivers Callers
 	Objects Objects
@@ -70,7 +70,7 @@ func differ(a, b string) bool { return a != "" && b != "" && a != b }
 // ready reports whether drivers have prepared an allocation in this boot.
 func (x *claim) ready(allocation string) bool { return x.prepared && !differ(x.allocation, allocation) }
 
-// New returns Claims of which no pod uses any.
+// New returns Claims that no pod uses yet.
 func New(o Options) *Claims {
 	if o.Clock == nil {
 		o.Clock = clock.Real{}
@@ -80,13 +80,13 @@ func New(o Options) *Claims {
 
 // Seed adds the claims of a pod by its state at a start.
 func (c *Claims) Seed(pod string, state *journaletv1.PodClaims) {
-	for _, of := range state.GetClaims() {
-		switch of.GetStage() {
+	for _, podClaim := range state.GetClaims() {
+		switch podClaim.GetStage() {
 		case journaletv1.ClaimStage_CLAIM_STAGE_PREPARING, journaletv1.ClaimStage_CLAIM_STAGE_PREPARED:
-			x := c.use(pod, of.GetClaim())
-			c.touch(x, of.GetClaim().GetAllocation())
-			if of.GetStage() == journaletv1.ClaimStage_CLAIM_STAGE_PREPARED {
-				c.keep(x, pod, of.GetBootId(), of.GetDevices())
+			x := c.use(pod, podClaim.GetClaim())
+			c.touch(x, podClaim.GetClaim().GetAllocation())
+			if podClaim.GetStage() == journaletv1.ClaimStage_CLAIM_STAGE_PREPARED {
+				c.keep(x, pod, podClaim.GetBootId(), podClaim.GetDevices())
 			}
 		default:
 		}
@@ -127,10 +127,10 @@ func (c *Claims) keep(x *claim, pod, boot string, devices []*journaletv1.ClaimDe
 func (c *Claims) Stored(rec *journaletv1.Record) {
 	for _, e := range rec.GetStep().GetDecisions() {
 		call := e.GetCallRequested().GetPrepareClaims()
-		for _, of := range call.GetClaims() {
-			x := c.use(e.GetCallRequested().GetPodUid(), of)
-			if slices.Contains(call.GetInDoubt(), of.GetUid()) {
-				c.touch(x, of.GetAllocation())
+		for _, resourceClaim := range call.GetClaims() {
+			x := c.use(e.GetCallRequested().GetPodUid(), resourceClaim)
+			if slices.Contains(call.GetInDoubt(), resourceClaim.GetUid()) {
+				c.touch(x, resourceClaim.GetAllocation())
 			}
 		}
 		if k := e.GetPodForgotten(); k != nil {
@@ -139,11 +139,11 @@ func (c *Claims) Stored(rec *journaletv1.Record) {
 	}
 }
 
-func (c *Claims) use(pod string, of *journaletv1.ResourceClaim) *claim {
+func (c *Claims) use(pod string, resourceClaim *journaletv1.ResourceClaim) *claim {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	x := c.get(of.GetUid())
-	x.users[pod] = of.GetAllocation()
+	x := c.get(resourceClaim.GetUid())
+	x.users[pod] = resourceClaim.GetAllocation()
 	return x
 }
 
@@ -240,8 +240,8 @@ func (c *Claims) lock(
 			c.drop(uid, x)
 		}
 	}
-	for _, of := range sorted {
-		uid := of.GetUid()
+	for _, resourceClaim := range sorted {
+		uid := resourceClaim.GetUid()
 		if locked[uid] != nil {
 			continue
 		}
@@ -255,7 +255,8 @@ func (c *Claims) lock(
 			c.drop(uid, x)
 			c.mu.Unlock()
 			release()
-			return nil, nil, fmt.Errorf("another call for ResourceClaim %s is under way: %w", of.GetName(), err)
+			return nil, nil, fmt.Errorf("another call for ResourceClaim %s is under way: %w",
+				resourceClaim.GetName(), err)
 		}
 		locked[uid] = x
 	}
@@ -274,49 +275,50 @@ func (c *Claims) Prepare(
 	}
 	defer release()
 	p := preparation{answers: map[string][]*journaletv1.ClaimDevice{}, failed: map[string]error{}}
-	for _, of := range all {
-		if x := locked[of.GetUid()]; !x.ready(of.GetAllocation()) {
-			p.due = append(p.due, of)
+	for _, resourceClaim := range all {
+		if x := locked[resourceClaim.GetUid()]; !x.ready(resourceClaim.GetAllocation()) {
+			p.due = append(p.due, resourceClaim)
 		}
 	}
 	batches, missing := c.batches(p.due, (*journaletv1.ResourceClaim).GetPrepare)
 	hindrance := first(missing)
-	for _, of := range p.due {
-		if _, earlier := c.touched(locked[of.GetUid()], of.GetAllocation()); earlier {
+	for _, resourceClaim := range p.due {
+		if _, earlier := c.touched(locked[resourceClaim.GetUid()], resourceClaim.GetAllocation()); earlier {
 			hindrance = fmt.Errorf("ResourceClaim %s was allocated again, and a pod that has its earlier devices has not ended",
-				of.GetName())
+				resourceClaim.GetName())
 		}
 	}
 	if hindrance == nil {
-		for _, of := range p.due {
-			c.touch(locked[of.GetUid()], of.GetAllocation())
+		for _, resourceClaim := range p.due {
+			c.touch(locked[resourceClaim.GetUid()], resourceClaim.GetAllocation())
 		}
 		for _, b := range batches {
 			p.call(ctx, b)
 		}
 	}
 	var out []*journaletv1.ClaimOutcome
-	for _, of := range all {
-		x, ready := locked[of.GetUid()], locked[of.GetUid()].ready(of.GetAllocation())
-		failed := p.failed[of.GetUid()]
+	for _, resourceClaim := range all {
+		x, ready := locked[resourceClaim.GetUid()], locked[resourceClaim.GetUid()].ready(resourceClaim.GetAllocation())
+		failed := p.failed[resourceClaim.GetUid()]
 		switch {
 		case !ready && hindrance != nil:
-			out = append(out, c.notCalled(pod, of, x, hindrance))
+			out = append(out, c.notCalled(pod, resourceClaim, x, hindrance))
 			continue
 		case !ready && failed != nil:
-			out = append(out, inDoubt(of.GetUid(), failed))
+			out = append(out, inDoubt(resourceClaim.GetUid(), failed))
 			continue
 		case !ready:
-			x.prepared, x.allocation, x.devices = true, of.GetAllocation(), p.answers[of.GetUid()]
+			x.prepared, x.allocation, x.devices = true, resourceClaim.GetAllocation(), p.answers[resourceClaim.GetUid()]
 		}
 		out = append(out, &journaletv1.ClaimOutcome{
-			Uid: of.GetUid(), Stage: journaletv1.ClaimStage_CLAIM_STAGE_PREPARED, Devices: x.devices, BootId: c.opts.BootID,
+			Uid: resourceClaim.GetUid(), Stage: journaletv1.ClaimStage_CLAIM_STAGE_PREPARED, Devices: x.devices,
+			BootId: c.opts.BootID,
 		})
 	}
 	return out, nil
 }
 
-// inDoubt returns the outcome of a claim of which a driver may have done a part.
+// inDoubt returns the outcome of a claim that a driver may have prepared or unprepared in part.
 func inDoubt(uid string, why error) *journaletv1.ClaimOutcome {
 	return &journaletv1.ClaimOutcome{
 		Uid: uid, Stage: journaletv1.ClaimStage_CLAIM_STAGE_PREPARING,
@@ -324,13 +326,15 @@ func inDoubt(uid string, why error) *journaletv1.ClaimOutcome {
 	}
 }
 
-// notCalled returns the outcome of a claim for which no driver was called. If none has been called for this allocation,
-// the pod does not use it.
-func (c *Claims) notCalled(pod string, of *journaletv1.ResourceClaim, x *claim, why error) *journaletv1.ClaimOutcome {
-	o := inDoubt(of.GetUid(), why)
-	if touched, _ := c.touched(x, of.GetAllocation()); !touched {
+// notCalled returns the outcome of a claim that this call called no driver for. If no earlier call called a driver for
+// this allocation either, the pod does not use the claim.
+func (c *Claims) notCalled(
+	pod string, resourceClaim *journaletv1.ResourceClaim, x *claim, why error,
+) *journaletv1.ClaimOutcome {
+	o := inDoubt(resourceClaim.GetUid(), why)
+	if touched, _ := c.touched(x, resourceClaim.GetAllocation()); !touched {
 		o.Stage = journaletv1.ClaimStage_CLAIM_STAGE_READ
-		c.leave(pod, of.GetUid())
+		c.leave(pod, resourceClaim.GetUid())
 	}
 	return o
 }
@@ -355,9 +359,9 @@ func (c *Claims) batches(
 	all []*journaletv1.ResourceClaim, driversOf func(*journaletv1.ResourceClaim) []string,
 ) (out []batch, missing map[string]error) {
 	by := map[string][]*journaletv1.ResourceClaim{}
-	for _, of := range all {
-		for _, name := range driversOf(of) {
-			by[name] = append(by[name], of)
+	for _, resourceClaim := range all {
+		for _, name := range driversOf(resourceClaim) {
+			by[name] = append(by[name], resourceClaim)
 		}
 	}
 	missing = map[string]error{}
@@ -375,8 +379,10 @@ func (c *Claims) batches(
 // request returns the claims of a batch as its driver gets them.
 func (b *batch) request() []*dra.Claim {
 	var all []*dra.Claim
-	for _, of := range b.claims {
-		all = append(all, &dra.Claim{Namespace: of.GetNamespace(), Uid: of.GetUid(), Name: of.GetName()})
+	for _, resourceClaim := range b.claims {
+		all = append(all, &dra.Claim{
+			Namespace: resourceClaim.GetNamespace(), Uid: resourceClaim.GetUid(), Name: resourceClaim.GetName(),
+		})
 	}
 	return all
 }
@@ -389,27 +395,27 @@ type preparation struct {
 	failed  map[string]error
 }
 
-// call has one driver prepare its claims, but for those that have failed already.
+// call has one driver prepare its claims, except claims that have already failed.
 func (p *preparation) call(ctx context.Context, b batch) {
-	b.claims = slices.DeleteFunc(b.claims, func(of *journaletv1.ResourceClaim) bool {
-		return p.failed[of.GetUid()] != nil
+	b.claims = slices.DeleteFunc(b.claims, func(resourceClaim *journaletv1.ResourceClaim) bool {
+		return p.failed[resourceClaim.GetUid()] != nil
 	})
 	if len(b.claims) == 0 {
 		return
 	}
 	answers, err := b.driver.Prepare(ctx, b.request())
-	for _, of := range b.claims {
-		uid, a := of.GetUid(), answers[of.GetUid()]
+	for _, resourceClaim := range b.claims {
+		uid, a := resourceClaim.GetUid(), answers[resourceClaim.GetUid()]
 		devices, wrong := readDevices(b.name, a)
 		switch {
 		case err != nil:
 			p.failed[uid] = err
 		case a == nil:
 			p.failed[uid] = fmt.Errorf("DRA driver %s: NodePrepareResources skipped ResourceClaim %s", b.name,
-				of.GetName())
+				resourceClaim.GetName())
 		case a.GetError() != "":
 			p.failed[uid] = fmt.Errorf("DRA driver %s: NodePrepareResources failed for ResourceClaim %s: %s", b.name,
-				of.GetName(), a.GetError())
+				resourceClaim.GetName(), a.GetError())
 		case wrong != nil:
 			p.failed[uid] = wrong
 		default:
@@ -430,11 +436,11 @@ func (c *Claims) Unprepare(
 	defer release()
 	failed := map[string]error{}
 	var due []*journaletv1.ResourceClaim
-	for _, of := range all {
-		x, allocation := locked[of.GetUid()], of.GetAllocation()
+	for _, resourceClaim := range all {
+		x, allocation := locked[resourceClaim.GetUid()], resourceClaim.GetAllocation()
 		another := x.prepared && !x.ready(allocation) // so that this one never was
 		if touched, _ := c.touched(x, allocation); touched && !another && !c.shared(x, pod, allocation) {
-			due = append(due, of)
+			due = append(due, resourceClaim)
 			x.prepared, x.devices = false, nil
 		}
 	}
@@ -442,16 +448,16 @@ func (c *Claims) Unprepare(
 	for _, b := range batches {
 		b.unprepare(ctx, failed)
 	}
-	for _, of := range due {
-		for _, name := range of.GetUnprepare() {
-			if failed[of.GetUid()] == nil {
-				failed[of.GetUid()] = missing[name]
+	for _, resourceClaim := range due {
+		for _, name := range resourceClaim.GetUnprepare() {
+			if failed[resourceClaim.GetUid()] == nil {
+				failed[resourceClaim.GetUid()] = missing[name]
 			}
 		}
 	}
 	var out []*journaletv1.ClaimOutcome
-	for _, of := range all {
-		uid := of.GetUid()
+	for _, resourceClaim := range all {
+		uid := resourceClaim.GetUid()
 		if failed[uid] != nil {
 			out = append(out, inDoubt(uid, failed[uid]))
 			continue
@@ -465,17 +471,18 @@ func (c *Claims) Unprepare(
 // unprepare has one driver undo what it has prepared. failed gets why it has not, by UID.
 func (b *batch) unprepare(ctx context.Context, failed map[string]error) {
 	answers, err := b.driver.Unprepare(ctx, b.request())
-	for _, of := range b.claims {
-		a, answered := answers[of.GetUid()]
+	for _, resourceClaim := range b.claims {
+		a, answered := answers[resourceClaim.GetUid()]
 		switch {
 		case err != nil:
-			failed[of.GetUid()] = err
+			failed[resourceClaim.GetUid()] = err
 		case !answered:
-			failed[of.GetUid()] = fmt.Errorf("DRA driver %s: NodeUnprepareResources skipped ResourceClaim %s",
-				b.name, of.GetName())
+			failed[resourceClaim.GetUid()] = fmt.Errorf(
+				"DRA driver %s: NodeUnprepareResources skipped ResourceClaim %s", b.name, resourceClaim.GetName())
 		case a.GetError() != "":
-			failed[of.GetUid()] = fmt.Errorf("DRA driver %s: NodeUnprepareResources failed for ResourceClaim %s: %s",
-				b.name, of.GetName(), a.GetError())
+			failed[resourceClaim.GetUid()] = fmt.Errorf(
+				"DRA driver %s: NodeUnprepareResources failed for ResourceClaim %s: %s", b.name,
+				resourceClaim.GetName(), a.GetError())
 		}
 	}
 }

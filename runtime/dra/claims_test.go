@@ -393,7 +393,7 @@ func TestNamesAndServicesOfDriversAreChecked(t *testing.T) {
 	}
 }
 
-// objects stand for those of an API server.
+// objects are the objects of an API server.
 type objects struct {
 	pod    *corev1.Pod
 	claims map[string]*resourcev1.ResourceClaim

@@ -4,5 +4,5 @@
 // that have gone. It may not decide when a claim is prepared: that is the pod's actor. It keeps nothing on disk: which
 // pods use a claim follows from their records.
 //
-// What drivers answer is hostile: each call has a deadline, and each answer a bound. Start reading at claims.go.
+// Driver responses are untrusted: each call has a deadline, and each response a bound. Start reading at claims.go.
 package dra

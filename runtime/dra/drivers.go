@@ -36,8 +36,8 @@ type Drivers struct {
 	opts DriverOptions
 
 	mu sync.Mutex
-	// byName has the instances of a driver in the order in which they have registered: while it is updated, the new one is
-	// there beside the old one.
+	// byName has the instances of a driver in the order of their registration: while a driver is updated, its new
+	// instance is there beside the old one.
 	byName  map[string][]*driver
 	running sync.WaitGroup
 }
@@ -89,7 +89,8 @@ func (d *Drivers) Validate(name string, versions []string) error {
 	return nil
 }
 
-// serviceOf returns the preferred one of the services that a driver names; "" if there is none.
+// serviceOf returns the preferred service among the services that a driver names; "" if the agent supports none of
+// them.
 func serviceOf(versions []string) string {
 	for _, s := range services {
 		if slices.Contains(versions, s) {
@@ -99,7 +100,7 @@ func serviceOf(versions []string) string {
 	return ""
 }
 
-// Register begins to use an instance of a driver, instead of those of its name that were there before.
+// Register begins to use an instance of a driver, instead of earlier instances with its name.
 func (d *Drivers) Register(name, endpoint string, versions []string) error {
 	conn, err := d.opts.NewConn(endpoint, maxAnswer)
 	if err != nil {
@@ -131,7 +132,7 @@ func (d *Drivers) followConn(ctx context.Context, n *driver) {
 		if state != connectivity.Idle {
 			continue
 		}
-		if lost { // one that ends its connections at once is not connected to in a loop
+		if lost { // no tight loop if the driver ends its connections at once
 			select {
 			case <-ctx.Done():
 			case <-time.After(reconnectPause):

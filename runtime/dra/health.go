@@ -62,7 +62,7 @@ type Health struct {
 	wake chan struct{}
 
 	mu sync.Mutex
-	// reports are by driver, one for each instance that is watched, in the order in which they have registered.
+	// reports are by driver, one for each watched instance, in the order of their registration.
 	reports map[string][]*reports
 	pods    map[string]*podHealth
 	// kept is until when what an earlier run has recorded holds, of drivers that have not begun to report since.
@@ -72,7 +72,7 @@ type Health struct {
 
 // podHealth is a pod that has claims.
 type podHealth struct {
-	// devices are those of each claim, by its UID. recorded is what the journal has.
+	// devices are the devices of each claim, by the claim's UID. recorded is what the journal has.
 	devices  map[string][]*journaletv1.ClaimDevice
 	recorded []*journaletv1.ClaimDeviceHealth
 }
@@ -110,9 +110,9 @@ func NewHealth(o HealthOptions) *Health {
 
 // Seed adds the claims of a pod by its state at a start.
 func (h *Health) Seed(pod string, state *journaletv1.PodClaims) {
-	for _, of := range state.GetClaims() {
-		if of.GetStage() == journaletv1.ClaimStage_CLAIM_STAGE_PREPARED {
-			h.use(pod, of.GetClaim().GetUid(), of.GetDevices())
+	for _, podClaim := range state.GetClaims() {
+		if podClaim.GetStage() == journaletv1.ClaimStage_CLAIM_STAGE_PREPARED {
+			h.use(pod, podClaim.GetClaim().GetUid(), podClaim.GetDevices())
 		}
 	}
 	h.mu.Lock()
@@ -122,7 +122,7 @@ func (h *Health) Seed(pod string, state *journaletv1.PodClaims) {
 	}
 }
 
-// Stored handles a stored record, or one that a pod had not handled at a start.
+// Stored handles a stored record, or a record that a pod had not handled at a start.
 func (h *Health) Stored(rec *journaletv1.Record) {
 	f := rec.GetFact().GetCallFinished()
 	if ref, err := messages.ParseRef(f.GetRequester()); err == nil {
@@ -197,8 +197,8 @@ func (h *Health) Run(ctx context.Context) error {
 	}
 }
 
-// record records the health of the devices of each pod for which it has changed. It returns after how long it will
-// change by itself; 0: it will not.
+// record records the health of a pod's devices, for each pod whose devices' health has changed. It returns how long
+// until the health changes by itself; 0: it will not.
 func (h *Health) record(ctx context.Context) time.Duration {
 	now := h.opts.Now()
 	var next time.Time

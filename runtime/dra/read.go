@@ -25,7 +25,7 @@ const (
 	maxClaims = 128
 )
 
-// Objects are what is read of the API server. Errors are those of apimachinery's package api/errors, or of the
+// Objects are what is read of the API server. The methods return errors of apimachinery's package api/errors, or of the
 // transport.
 type Objects interface {
 	Claim(ctx context.Context, namespace, name string) (*resourcev1.ResourceClaim, error)
@@ -51,8 +51,8 @@ func (a apiObjects) Pod(ctx context.Context, namespace, name string) (*corev1.Po
 	return client.Get(ctx, a.client, client.Pods, namespace, name)
 }
 
-// Read returns the claims of a pod, each once, in the order of the manifest; the one that stands for extended resources
-// comes last, if it has a name. It is an error if one of them is not allocated and reserved for the pod.
+// Read returns the claims of a pod, each once, in the order of the manifest; the claim for extended resources comes
+// last, if it has a name. It is an error if a claim is not allocated and reserved for the pod.
 func (c *Claims) Read(
 	ctx context.Context, manifest *corev1.Pod, extended string,
 ) ([]*journaletv1.ResourceClaim, error) {
@@ -65,8 +65,8 @@ func (c *Claims) Read(
 	}
 	var all []*journaletv1.ResourceClaim
 	for i := range manifest.Spec.ResourceClaims {
-		of := &manifest.Spec.ResourceClaims[i]
-		claim, err := c.read(ctx, pod, of)
+		podClaim := &manifest.Spec.ResourceClaims[i]
+		claim, err := c.read(ctx, pod, podClaim)
 		if err != nil {
 			return nil, err
 		}
@@ -74,7 +74,7 @@ func (c *Claims) Read(
 			continue // the control plane has found that none is needed
 		}
 		claim = once(&all, claim)
-		claim.PodClaims = append(claim.PodClaims, of.Name)
+		claim.PodClaims = append(claim.PodClaims, podClaim.Name)
 	}
 	if extended != "" {
 		claim, err := c.read(ctx, pod, &corev1.PodResourceClaim{ResourceClaimName: &extended})
@@ -99,8 +99,8 @@ func once(all *[]*journaletv1.ResourceClaim, claim *journaletv1.ResourceClaim) *
 
 // withStatus returns a pod with its status, if claims were created for it: their names are there.
 func (c *Claims) withStatus(ctx context.Context, manifest *corev1.Pod) (*corev1.Pod, error) {
-	if !slices.ContainsFunc(manifest.Spec.ResourceClaims, func(of corev1.PodResourceClaim) bool {
-		return of.ResourceClaimName == nil
+	if !slices.ContainsFunc(manifest.Spec.ResourceClaims, func(podClaim corev1.PodResourceClaim) bool {
+		return podClaim.ResourceClaimName == nil
 	}) {
 		return manifest, nil
 	}
@@ -116,9 +116,9 @@ func (c *Claims) withStatus(ctx context.Context, manifest *corev1.Pod) (*corev1.
 
 // read returns one claim of a pod; nil if the pod needs none. Its texts are the kubelet's.
 func (c *Claims) read(
-	ctx context.Context, pod *corev1.Pod, of *corev1.PodResourceClaim,
+	ctx context.Context, pod *corev1.Pod, podClaim *corev1.PodResourceClaim,
 ) (*journaletv1.ResourceClaim, error) {
-	name, created, err := resourceclaim.Name(pod, of)
+	name, created, err := resourceclaim.Name(pod, podClaim)
 	if err != nil || name == nil {
 		return nil, err
 	}
@@ -148,7 +148,8 @@ func (c *Claims) read(
 	}, nil
 }
 
-// driversFor returns the drivers of allocated devices, without those that skip an operation for all of theirs. Sorted.
+// driversFor returns the drivers of allocated devices, sorted, without drivers that skip an operation for all their
+// devices.
 func driversFor(op resourcev1.SkipNodeOperation, results []resourcev1.DeviceRequestAllocationResult) []string {
 	needs := map[string]bool{}
 	for i := range results {
@@ -164,12 +165,12 @@ func driversFor(op resourcev1.SkipNodeOperation, results []resourcev1.DeviceRequ
 func digestOf(results []resourcev1.DeviceRequestAllocationResult) string {
 	sum := sha256.New()
 	for i := range results {
-		of := &results[i]
+		result := &results[i]
 		share := ""
-		if of.ShareID != nil {
-			share = string(*of.ShareID)
+		if result.ShareID != nil {
+			share = string(*result.ShareID)
 		}
-		for _, text := range []string{of.Request, of.Driver, of.Pool, of.Device, share} {
+		for _, text := range []string{result.Request, result.Driver, result.Pool, result.Device, share} {
 			fmt.Fprintf(sum, "%d:%s", len(text), text)
 		}
 	}

@@ -28,7 +28,7 @@ const (
 	anyDriver = ""
 )
 
-// SliceStore is what the API server has of a node's ResourceSlices. Errors are those of apimachinery's package
+// SliceStore is what the API server has of a node's ResourceSlices. Its methods return errors of apimachinery's package
 // api/errors, or of the transport.
 type SliceStore interface {
 	// Drivers returns the drivers of the node's ResourceSlices, each once.
@@ -59,7 +59,7 @@ type Slices struct {
 	due map[string]*deletion
 }
 
-// deletion is one that is due.
+// deletion is a due deletion.
 type deletion struct {
 	at    time.Time
 	delay time.Duration // after the last failure
@@ -184,13 +184,13 @@ func (a apiSlices) Drivers(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	of, ok := list.(*resourcev1.ResourceSliceList)
+	sliceList, ok := list.(*resourcev1.ResourceSliceList)
 	if !ok {
 		return nil, fmt.Errorf("the API server has answered with %T", list)
 	}
 	names := map[string]bool{}
-	for i := range of.Items {
-		names[of.Items[i].Spec.Driver] = true
+	for i := range sliceList.Items {
+		names[sliceList.Items[i].Spec.Driver] = true
 	}
 	delete(names, "")
 	return slices.Sorted(maps.Keys(names)), nil
@@ -201,7 +201,7 @@ func (a apiSlices) Delete(ctx context.Context, driver string) error {
 	return client.DeleteCollection(ctx, a.client, client.ResourceSlices, "", a.selector(driver))
 }
 
-// selector selects the node's slices, those of a driver if one is named.
+// selector selects the node's slices, or only a driver's slices if driver is not empty.
 func (a apiSlices) selector(driver string) string {
 	set := fields.Set{resourcev1.ResourceSliceSelectorNodeName: a.node}
 	if driver != "" {

@@ -26,7 +26,7 @@ type fakeSlices struct {
 	// fails are how many requests fail, with err.
 	fails int
 	err   error
-	// requests are those that came, with the seconds since the start.
+	// requests are the received requests, with the seconds since the start.
 	requests []string
 }
 
