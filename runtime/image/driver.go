@@ -38,7 +38,7 @@ type Options struct {
 	Uses func(context.Context) ([]cri.ImageUse, error)
 	// Sink receives facts about the image actor. After an error they are reported again.
 	Sink func(context.Context, *journaletv1.Event) error
-	// HighPercent is the use of the images' file system from which it is reported as full; 0: it is not measured.
+	// HighPercent is the use of the images' file system at which it is reported as full; 0: it is not measured.
 	HighPercent int64
 	// Unmeasured receives why the file system cannot be measured, and how often in a row; may be nil.
 	Unmeasured func(err error, times int)
@@ -51,7 +51,7 @@ type Options struct {
 	Log   *slog.Logger
 }
 
-// Driver observes the images on the node. What has not changed costs no record, and no call but those of the period.
+// Driver observes the images on the node. Unchanged images cost no record, and only the calls of each Period.
 type Driver struct {
 	opts   Options
 	images runtimeapi.ImageServiceClient

@@ -30,7 +30,7 @@ type Options struct {
 	Digest func(...string) string
 	// Providers are the credential provider plugins; nil: none.
 	Providers *Providers
-	// Policy says which images are verified; nil: those that were pulled, as NeverVerifyPreloadedImages.
+	// Policy says which images are verified; nil: the pulled images, as with NeverVerifyPreloadedImages.
 	Policy *Policy
 	Log    *slog.Logger
 }
@@ -58,7 +58,7 @@ func New(o Options) *Driver {
 
 // Found is what a pull may try.
 type Found struct {
-	// Candidates in the order in which they are to be tried; none: the pull goes without credentials.
+	// Candidates are in the order to try them; none: the pull goes without credentials.
 	Candidates []Candidate
 	// Problems name the sources that could not be read, without contents.
 	Problems []string
@@ -66,8 +66,8 @@ type Found struct {
 	Values []string
 }
 
-// Find returns the credentials for a pull: those of the Secrets that it names, in their order, then those of the node's
-// registry files, then those of plugins. A source that cannot be read holds up no other.
+// Find returns the credentials for a pull: first from the Secrets that the pull names, in their order, then from the
+// node's registry files, then from plugins. A source that cannot be read holds up no other.
 func (d *Driver) Find(ctx context.Context, p *journaletv1.PullImage) Found {
 	repository, err := registryName(p.GetImage())
 	if err != nil {
@@ -121,11 +121,11 @@ func (d *Driver) secrets(ctx context.Context, owner objects.Owner, names []strin
 		}
 		for _, at := range slices.Sorted(maps.Keys(config)) {
 			e := config[at]
-			of := Candidate{secret: &journaletv1.PullSecret{
+			candidate := Candidate{secret: &journaletv1.PullSecret{
 				Namespace: owner.Namespace, Name: name, Uid: string(s.UID),
 				Digest: d.opts.Digest("registry", e.Username, e.Password),
 			}}
-			ring.add(dockerConfig{at: e}, of)
+			ring.add(dockerConfig{at: e}, candidate)
 		}
 	}
 	return ring, f

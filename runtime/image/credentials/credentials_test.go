@@ -34,8 +34,8 @@ type missing struct{ error }
 
 func (missing) Is(target error) bool { return target == objects.ErrNotFound }
 
-func (f *fakeObjects) Secret(_ context.Context, of objects.Owner, name string) (*corev1.Secret, error) {
-	if s := f.secrets[of.Namespace+"/"+name]; s != nil {
+func (f *fakeObjects) Secret(_ context.Context, owner objects.Owner, name string) (*corev1.Secret, error) {
+	if s := f.secrets[owner.Namespace+"/"+name]; s != nil {
 		return s, nil
 	}
 	if name == "unreadable" {
@@ -63,7 +63,7 @@ func (f *fakeObjects) put(namespace, name string, kind corev1.SecretType, text s
 
 func digestOf(texts ...string) string { return "digest of " + strings.Join(texts, ",") }
 
-// newDriver returns a driver with no file of the node but those in its root directory.
+// newDriver returns a driver that has no files of the node except the files in its root directory.
 func newDriver(t *testing.T, change func(*Options)) (*Driver, *fakeObjects, string) {
 	t.Helper()
 	root := t.TempDir()
@@ -77,7 +77,7 @@ func newDriver(t *testing.T, change func(*Options)) (*Driver, *fakeObjects, stri
 	return New(o), f, root
 }
 
-// entries are those of a registry file.
+// entries returns a registry file with entries.
 func entries(all ...string) string {
 	var parts []string
 	for _, at := range all {

@@ -47,7 +47,7 @@ type keyring map[string][]Candidate
 
 // add adds the entries of one registry file. The key of an entry may have a scheme, and the version of a registry's API
 // as its path. An entry whose key is no URL is ignored, as by the kubelet.
-func (k keyring) add(config dockerConfig, of Candidate) {
+func (k keyring) add(config dockerConfig, candidate Candidate) {
 	for _, at := range slices.Sorted(maps.Keys(config)) {
 		whole := at
 		if !strings.HasPrefix(at, "https://") && !strings.HasPrefix(at, "http://") {
@@ -64,14 +64,14 @@ func (k keyring) add(config dockerConfig, of Candidate) {
 		if below == "/" {
 			below = ""
 		}
-		c := of
+		c := candidate
 		c.Username, c.Password = config[at].Username, config[at].Password
 		k[u.Host+below] = append(k[u.Host+below], c)
 	}
 }
 
-// lookup returns the credentials for a repository, in the order in which they are to be tried: those of the more exact
-// keys first, and of one key in the order in which they were added.
+// lookup returns the credentials for a repository, in the order to try them: the credentials of the more exact keys
+// first, and the credentials of one key in the order of their addition.
 func (k keyring) lookup(repository string) (found []Candidate) {
 	index := slices.Sorted(maps.Keys(k))
 	slices.Reverse(index)
@@ -86,8 +86,8 @@ func (k keyring) lookup(repository string) (found []Candidate) {
 	return found
 }
 
-// matches reports whether a pattern covers an image: the same port, as many parts of the domain, each of which may hold
-// wildcards, and a path that begins with the pattern's.
+// matches reports whether a pattern covers an image: the same port, as many parts of the domain, and a path that begins
+// with the pattern's. Each part of the pattern's domain may hold wildcards.
 func matches(pattern, image string) bool {
 	p, err := url.Parse("https://" + pattern)
 	if err != nil {

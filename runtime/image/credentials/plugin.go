@@ -69,7 +69,7 @@ func (p *plugin) covers(repository string) bool {
 // provide returns what the plugin has for an image, and as whose it counts. values must not be shown.
 func (p *plugin) provide(
 	ctx context.Context, all objects.Getter, repository string, req *journaletv1.PullImage,
-) (config dockerConfig, of Candidate, values []string, err error) {
+) (config dockerConfig, candidate Candidate, values []string, err error) {
 	r := protocol.CredentialProviderRequest{
 		TypeMeta: metav1.TypeMeta{APIVersion: p.config.APIVersion, Kind: "CredentialProviderRequest"}, Image: repository,
 	}
@@ -77,24 +77,24 @@ func (p *plugin) provide(
 	if t := p.config.TokenAttributes; t != nil {
 		switch {
 		case req.GetServiceAccount() == "" && *t.RequireServiceAccount:
-			return nil, of, nil, nil
+			return nil, candidate, nil, nil
 		case req.GetServiceAccount() != "" && len(t.RequiredServiceAccountAnnotationKeys) > 0:
 			// No file has annotations of service accounts. As by the kubelet, an account without them has not opted in.
-			return nil, of, nil, nil
+			return nil, candidate, nil, nil
 		case req.GetServiceAccount() != "":
 			if r.ServiceAccountToken, err = p.token(ctx, all, req); err != nil {
-				return nil, of, nil, err
+				return nil, candidate, nil, err
 			}
 			values = append(values, r.ServiceAccountToken)
-			of.account = accountID(req.GetNamespace(), req.GetServiceAccount())
-			key.account = of.account
+			candidate.account = accountID(req.GetNamespace(), req.GetServiceAccount())
+			key.account = candidate.account
 			if t.CacheType == providerapi.TokenServiceAccountTokenCacheType {
 				key.token = sha256.Sum256([]byte(r.ServiceAccountToken))
 			}
 		}
 	}
 	if config, ok := p.kept(repository, key); ok {
-		return config, of, values, nil
+		return config, candidate, values, nil
 	}
 	begun := p.now()
 	out, err := p.run(ctx, &r)
@@ -102,10 +102,10 @@ func (p *plugin) provide(
 		p.observe(p.config.Name, p.now().Sub(begun), err)
 	}
 	if err != nil {
-		return nil, of, values, err
+		return nil, candidate, values, err
 	}
 	config, err = p.keep(repository, key, r.ServiceAccountToken, out)
-	return config, of, values, err
+	return config, candidate, values, err
 }
 
 // accountID is how a service account is recorded: its UID is known only with an API server.
@@ -212,7 +212,7 @@ func (p *plugin) run(
 	return p.decode(out.data)
 }
 
-// environment is that of every program, how to reach servers, and what the configuration sets.
+// environment returns the environment of every program, how to reach servers, and what the configuration sets.
 func (p *plugin) environment() []string {
 	env := program.Environment(program.Network()...)
 	for _, e := range p.config.Env {

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// Values of imagePullCredentialsVerificationPolicy (KEP-2535): which images that are on the node only the pods may have
-// that have their credentials. Preloaded images are those that this agent has not pulled.
+// Values of imagePullCredentialsVerificationPolicy (KEP-2535): which images on the node are only for pods that have the
+// images' credentials. Preloaded images are images that this agent has not pulled.
 const (
 	NeverVerify                  = "NeverVerify"
 	NeverVerifyPreloadedImages   = "NeverVerifyPreloadedImages"

@@ -33,7 +33,8 @@ const (
 	newest        = "v1"
 )
 
-// versions are those of the configuration and of the protocol; both have the fields of the newest one or fewer.
+// versions are the versions of the configuration and of the protocol; in each version both have the fields of the
+// newest version or fewer.
 var versions = []string{newest, "v1beta1", "v1alpha1"}
 
 // Providers are the credential provider plugins of the node, in the order of their configuration.
@@ -42,7 +43,7 @@ type Providers struct {
 }
 
 // LoadProviders reads the configuration of plugins, a file or a directory of files, and checks that each is in binDir.
-// Both empty: there are none, and Providers is nil. The kubelet does not start with a configuration that is wrong.
+// Both empty: no plugins, and Providers is nil. The kubelet does not start with a wrong configuration.
 func LoadProviders(path, binDir string, log *slog.Logger) (*Providers, error) {
 	switch {
 	case path == "" && binDir == "":
@@ -267,14 +268,14 @@ func (p *Providers) find(
 		if !one.covers(repository) {
 			continue
 		}
-		config, of, values, err := one.provide(ctx, all, repository, req)
+		config, candidate, values, err := one.provide(ctx, all, repository, req)
 		f.Values = append(f.Values, values...)
 		if err != nil {
 			one.log.Warn("a credential provider failed", "provider", one.config.Name, "image", repository, "error", err)
 			f.Problems = append(f.Problems, fmt.Sprintf("credential provider %s: %s", one.config.Name, err))
 			continue
 		}
-		ring.add(config, of)
+		ring.add(config, candidate)
 	}
 	f.Candidates = append(f.Candidates, ring.lookup(repository)...)
 }

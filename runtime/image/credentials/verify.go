@@ -95,8 +95,8 @@ func (d *Driver) mustPull(ctx context.Context, imageName, id, intent string, by 
 	return true
 }
 
-// recordOf returns with which credentials an image was pulled from the repository in its name, nil if that is not
-// known; pulled is whether the agent has pulled it, by any name, or is about to for another intent.
+// recordOf returns the credentials that an image was pulled with from the repository in its name, nil if they are not
+// known; pulled is whether the agent has pulled the image, by any name, or is about to for another intent.
 func (d *Driver) recordOf(imageName, id, intent string) (record *journaletv1.PullCredentials, pulled bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
