@@ -94,7 +94,7 @@ func bind(at string) (net.Listener, error) {
 	return l, nil
 }
 
-// listener keeps the directory of its socket open, by which the socket is removed.
+// listener keeps the directory of its socket open: the path that Close removes the socket by leads through it.
 type listener struct {
 	net.Listener
 	dir *os.File

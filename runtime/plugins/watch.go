@@ -40,7 +40,7 @@ type Plugin struct {
 	Type, Name string
 	// Endpoint is the path of the socket that it serves.
 	Endpoint string
-	// Versions are those of the API of its type.
+	// Versions are the versions of its type's API.
 	Versions []string
 }
 

@@ -65,7 +65,7 @@ func readAnswer(in *pluginapi.ContainerAllocateResponse) (*journaletv1.DeviceAns
 	return out, nil
 }
 
-// checkPaths returns why two paths are none of a mount or a device.
+// checkPaths returns why paths cannot be the paths of a mount or a device.
 func checkPaths(all ...string) error {
 	for _, path := range all {
 		if !filepath.IsAbs(path) || strings.Contains(path, "\x00") || !valid(path) {

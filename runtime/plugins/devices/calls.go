@@ -147,8 +147,8 @@ func unanswered(call string, after time.Duration) error {
 	return fmt.Errorf("%s: the plugin did not answer within %s", call, after)
 }
 
-// explain returns the error of a call: the plugin's, or that of our deadline. The plugin's process knows the deadline
-// too, and may end the call between the deadline and the context's timer: that is our deadline as well.
+// explain returns the error of a call: the plugin's, or our deadline's. The plugin's process knows the deadline too,
+// and may end the call between the deadline and the context's timer: that counts as our deadline as well.
 func explain(ctx context.Context, call string, err error) error {
 	if deadline, ok := ctx.Deadline(); ok && !deadline.After(time.Now()) {
 		<-ctx.Done()

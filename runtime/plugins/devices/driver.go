@@ -28,8 +28,8 @@ import (
 	"github.com/journalet/journalet/runtime/plugins"
 )
 
-// The names of the directory in the root directory and of the socket in it, on which plugins register.
-// kubelet: device-plugins/kubelet.sock.
+// The names of the directory in the root directory, and of the socket in it that plugins register on. kubelet:
+// device-plugins/kubelet.sock.
 const (
 	Dir        = own.DevicePlugins
 	SocketFile = "kubelet.sock"
@@ -84,7 +84,7 @@ type Driver struct {
 	running sync.WaitGroup
 
 	mu sync.Mutex
-	// plugins are those that are there, by resource. closed means that no other is taken.
+	// plugins are the present plugins, by resource. closed means that no other plugin is accepted.
 	plugins map[string]*plugin
 	closed  bool
 	// recorded are the resources that a plugin offers according to the last fact.
@@ -196,10 +196,10 @@ func (w watched) Deregister(p plugins.Plugin) {
 	}
 }
 
-// maxResourceBytes bounds the name of a resource; that of the API is longer by its prefix for quotas.
+// maxResourceBytes bounds the name of a resource; the API's name is longer by its prefix for quotas.
 const maxResourceBytes = 253
 
-// checkResource returns why a name is none of a resource that a plugin may offer.
+// checkResource returns why a plugin may not offer a resource with this name.
 func checkResource(name string) error {
 	ok := devices.IsResource(corev1.ResourceName(name)) && len(name) <= maxResourceBytes &&
 		len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+name)) == 0

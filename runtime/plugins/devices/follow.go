@@ -175,7 +175,7 @@ func read(list []*pluginapi.Device) (map[string]*journaletv1.Device, error) {
 	return out, nil
 }
 
-// record records how the devices of a plugin differ from those that are known; nil: the plugin has come.
+// record records how the devices of a plugin differ from the known devices. A nil known means that the plugin is new.
 func (d *Driver) record(p *plugin, known, newest map[string]*journaletv1.Device) error {
 	facts := differences(p, known, newest)
 	for _, f := range facts {
@@ -192,7 +192,7 @@ func (d *Driver) record(p *plugin, known, newest map[string]*journaletv1.Device)
 	return nil
 }
 
-// differences returns the facts by which a list becomes another one; none if the two are equal.
+// differences returns the facts that turn one list into another; no facts if the two are equal.
 func differences(p *plugin, known, newest map[string]*journaletv1.Device) []*journaletv1.DevicesObserved {
 	var changed []*journaletv1.Device
 	for _, id := range slices.Sorted(maps.Keys(newest)) {

@@ -53,11 +53,11 @@ type Pod struct {
 	Namespace, Name string
 	// Containers are its sidecars and main containers, in the order of the manifest.
 	Containers []string
-	// Devices are those of all its containers.
+	// Devices are the devices of all its containers.
 	Devices []*journaletv1.ContainerDevices
 	// Exclusive is what its containers have alone.
 	Exclusive exclusive.Pod
-	// Claims are those that drivers have prepared, by container.
+	// Claims are the claims that drivers have prepared, by container.
 	Claims map[string][]*journaletv1.PodClaim
 }
 
@@ -192,8 +192,8 @@ func (s *Server) read(ctx context.Context) ([]Pod, map[string]*journaletv1.Devic
 }
 
 // numbers returns CPUs by their numbers.
-func numbers(of cpuset.CPUSet) (all []int64) {
-	for _, cpu := range of.List() {
+func numbers(cpus cpuset.CPUSet) (all []int64) {
+	for _, cpu := range cpus.List() {
 		all = append(all, int64(cpu))
 	}
 	return all
@@ -231,8 +231,8 @@ func resourcesOf(p *Pod, devices map[string]*journaletv1.DeviceResource) *api.Po
 		for _, m := range alone.GetMemory() {
 			c.Memory = append(c.Memory, memoryOf(m.GetPageBytes(), m.GetBytes(), alone.GetMemoryNodes()...))
 		}
-		for _, of := range p.Claims[name] {
-			c.DynamicResources = append(c.DynamicResources, dynamicResource(of))
+		for _, claim := range p.Claims[name] {
+			c.DynamicResources = append(c.DynamicResources, dynamicResource(claim))
 		}
 		out.Containers = append(out.Containers, c)
 	}
@@ -240,9 +240,9 @@ func resourcesOf(p *Pod, devices map[string]*journaletv1.DeviceResource) *api.Po
 }
 
 // dynamicResource returns the devices of a claim.
-func dynamicResource(of *journaletv1.PodClaim) *api.DynamicResource {
-	out := &api.DynamicResource{ClaimNamespace: of.GetClaim().GetNamespace(), ClaimName: of.GetClaim().GetName()}
-	for _, d := range of.GetDevices() {
+func dynamicResource(claim *journaletv1.PodClaim) *api.DynamicResource {
+	out := &api.DynamicResource{ClaimNamespace: claim.GetClaim().GetNamespace(), ClaimName: claim.GetClaim().GetName()}
+	for _, d := range claim.GetDevices() {
 		r := &api.ClaimResource{DriverName: d.GetDriver(), PoolName: d.GetPool(), DeviceName: d.GetDevice()}
 		if d.GetShareId() != "" {
 			r.ShareId = proto.String(d.GetShareId())
