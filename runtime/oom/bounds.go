@@ -6,10 +6,10 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Bounds of facts. A container that restarts for lack of memory reaches a back-off of 5 min soon; one that keeps
-// running while its processes are killed can do so thousands of times a second.
+// Bounds of facts. A container that restarts for lack of memory soon reaches a back-off of 5 min. A container that
+// keeps running while its processes are killed can cause thousands of kills a second.
 const (
-	// every and burst bound the facts about one container, and those about no pod.
+	// every and burst bound the facts about one container, and the facts about no pod.
 	every = 10 * time.Second
 	burst = 5
 	// allEvery and allBurst bound all facts together.

@@ -1,5 +1,5 @@
 // Package oom watches the kernel's log (/dev/kmsg) for processes that were killed for lack of memory, and records
-// OomKillObserved: whose memory ran out, which process ended, and of which container. It decides nothing.
+// OomKillObserved: whose memory ran out, which process ended, and whose container it was in. It decides nothing.
 //
 // It reads what the kernel logs from its start on, not what was logged before. A process that may write to /dev/kmsg
 // can log text there; the kernel marks that as a user's, and it is ignored. Names of processes and cgroups are a

@@ -185,7 +185,7 @@ func (d *Driver) find(ctx context.Context, k kill) Place {
 	}
 }
 
-// scope returns whose limit a kill was for; unspecified for one that is not about pods.
+// scope returns whose limit a kill was for; unspecified for a kill that is not about pods.
 func (d *Driver) scope(k kill, at Place) journaletv1.OomScope {
 	switch {
 	case at.Container != "" && below(k.limit, at.Path):
@@ -193,7 +193,7 @@ func (d *Driver) scope(k kill, at Place) journaletv1.OomScope {
 	case at.PodPath != "" && k.limit == at.PodPath:
 		return journaletv1.OomScope_OOM_SCOPE_POD
 	case at.PodPath != "" && below(k.limit, at.PodPath):
-		return journaletv1.OomScope_OOM_SCOPE_CONTAINER // one that the runtime does not show any more
+		return journaletv1.OomScope_OOM_SCOPE_CONTAINER // a container that the runtime does not show any more
 	case k.limit == d.o.Top(): // no class has a limit
 		return journaletv1.OomScope_OOM_SCOPE_PODS
 	}

@@ -88,7 +88,7 @@ func (w *world) find(cgroup string) (Place, bool) {
 func kernel(text string) kmsgparser.Message { return kmsgparser.Message{Priority: 6, Message: text} }
 
 func TestKillIsRecordedWithItsContainerAndScope(t *testing.T) {
-	of := func(limit, cgroup string) string {
+	lineOf := func(limit, cgroup string) string {
 		return fmt.Sprintf("oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,mems_allowed=0,oom_memcg=%s,"+
 			"task_memcg=%s,task=python3,pid=7,uid=0", limit, cgroup)
 	}
@@ -100,17 +100,19 @@ func TestKillIsRecordedWithItsContainerAndScope(t *testing.T) {
 		"container":                    {line: atLimit, want: "pod/1 CONTAINER web"},
 		"container that just started":  {line: atLimit, want: "pod/1 CONTAINER web", shown: 3},
 		"container that is never seen": {line: atLimit, want: "pod/1 CONTAINER ", shown: 99},
-		"cgroup in a container":        {line: of(container+"/x", container+"/x/y"), want: "pod/1 CONTAINER web"},
-		"pod":                          {line: of(podPath, container), want: "pod/1 POD web"},
-		"all pods":                     {line: of("/kubepods", container), want: "pod/1 PODS web"},
+		"cgroup in a container":        {line: lineOf(container+"/x", container+"/x/y"), want: "pod/1 CONTAINER web"},
+		"pod":                          {line: lineOf(podPath, container), want: "pod/1 POD web"},
+		"all pods":                     {line: lineOf("/kubepods", container), want: "pod/1 PODS web"},
 		"another pod's name below a cgroup": {
-			line: of("/kubepods/burstable/pod2/c/x,task_memcg="+container, "/kubepods/burstable/pod2/c/x"), want: ""},
+			line: lineOf("/kubepods/burstable/pod2/c/x,task_memcg="+container, "/kubepods/burstable/pod2/c/x"),
+			want: ""},
 		"cgroup named as another pod's": {
-			line: of(container+"/x,task_memcg=/kubepods/burstable/pod2/c", container+"/x"), want: "pod/1 CONTAINER web"},
+			line: lineOf(container+"/x,task_memcg=/kubepods/burstable/pod2/c", container+"/x"),
+			want: "pod/1 CONTAINER web"},
 		"machine, none of ours": {line: global, want: "node/0 NODE "},
 		"machine, a container": {
 			line: strings.Replace(global, "/system.slice/x.service", container, 1), want: "pod/1 NODE web"},
-		"service": {line: of("/system.slice/x.service", "/system.slice/x.service"), want: ""},
+		"service": {line: lineOf("/system.slice/x.service", "/system.slice/x.service"), want: ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{shown: c.shown}

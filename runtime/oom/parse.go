@@ -19,7 +19,7 @@ const maxCommText = 4 * maxComm
 type kill struct {
 	// limit is the cgroup whose memory ran out, as a path; "" if it was the machine's.
 	limit string
-	// cgroup is that of the process. Below limit, a container can choose it.
+	// cgroup is the cgroup of the process. Below limit, a container can choose it.
 	cgroup  string
 	process string
 	pid     int32
@@ -31,9 +31,9 @@ type kill struct {
 //	task_memcg=/kubepods/pod1/ID,task=stress,pid=4711,uid=0
 //
 // without the break. oom_memcg=PATH is global_oom if the machine lacked memory. A container chooses the name of its
-// process, and may choose those of cgroups below its own. So the constraint, which comes first, decides what is read; a
-// path is looked for by its mark and its /, which the name of a cpuset before it cannot contain; and the number is
-// looked for from the end.
+// process, and may choose the names of cgroups below its own. So the constraint, which comes first, decides what is
+// read. parse searches a path by its mark and its /, which the name of a cpuset before it cannot contain, and the
+// number from the end.
 func parse(line string) (kill, bool) {
 	line, _, _ = strings.Cut(line, "\n") // the rest are fields of the device
 	rest, ok := strings.CutPrefix(line, "oom-kill:constraint=")
