@@ -35,7 +35,7 @@ type Family struct {
 
 // Options configure a Driver.
 type Options struct {
-	// Families returns the families that this machine has programs for; nil: those of Machine.
+	// Families returns the families that this machine has programs for; nil: the families of Machine.
 	Families func() ([]Family, error)
 	// After is the clock.
 	After func(time.Duration) <-chan time.Time

@@ -22,10 +22,10 @@ const (
 )
 
 // tables are the rules of one family of addresses of this machine, by its program. Of go-iptables they take four
-// methods; that library gives programs the agent's own environment, in which XTABLES_LIBDIR names code to load.
+// methods; that library gives programs the agent's own environment, whose XTABLES_LIBDIR names code to load.
 type tables struct{ program string }
 
-// newTables returns the tables of a program, or an error of package program if there is none.
+// newTables returns the tables of a program, or an error of package program if the program does not exist.
 func newTables(name string) (Tables, error) {
 	t := tables{name}
 	return t, t.run("--version")

@@ -20,35 +20,35 @@ func standIn(t *testing.T, script string) tables {
 }
 
 // called returns what the program has written about its calls.
-func called(t *testing.T, of tables) string {
+func called(t *testing.T, fake tables) string {
 	t.Helper()
-	b, err := os.ReadFile(of.program + ".calls")
+	b, err := os.ReadFile(fake.program + ".calls")
 	must.OK(t, err)
 	return string(b)
 }
 
-// What the agent was started with is none of iptables', which loads code from a directory that its environment names.
+// iptables gets none of the agent's environment: iptables loads code from a directory that its environment names.
 func TestIptablesHasNoneOfTheAgentsEnvironment(t *testing.T) {
 	t.Setenv("XTABLES_LIBDIR", "/from/the/agent")
-	of := standIn(t, `echo "$XTABLES_LIBDIR,$PATH" >"$0.calls"`)
-	must.OK(t, of.NewChain(nat, canaryChain))
-	if got := called(t, of); got != ","+program.Path+"\n" {
+	fake := standIn(t, `echo "$XTABLES_LIBDIR,$PATH" >"$0.calls"`)
+	must.OK(t, fake.NewChain(nat, canaryChain))
+	if got := called(t, fake); got != ","+program.Path+"\n" {
 		t.Errorf("the program has %q", got)
 	}
 }
 
 func TestARuleIsAddedOnceAndWaitsForTheLock(t *testing.T) {
-	of := standIn(t, `echo "$@" >>"$0.calls"; case "$*" in *"-C missing"*) exit 1;; esac`)
-	must.OK(t, of.InsertUnique(filter, "there", 1, "-j", "X"))
-	must.OK(t, of.InsertUnique(filter, "missing", 1, "-j", "X"))
-	must.OK(t, of.AppendUnique(filter, "missing", "-j", "Y"))
+	fake := standIn(t, `echo "$@" >>"$0.calls"; case "$*" in *"-C missing"*) exit 1;; esac`)
+	must.OK(t, fake.InsertUnique(filter, "there", 1, "-j", "X"))
+	must.OK(t, fake.InsertUnique(filter, "missing", 1, "-j", "X"))
+	must.OK(t, fake.AppendUnique(filter, "missing", "-j", "Y"))
 	want := `--wait 5 -t filter -C there -j X
 --wait 5 -t filter -C missing -j X
 --wait 5 -t filter -I missing 1 -j X
 --wait 5 -t filter -C missing -j Y
 --wait 5 -t filter -A missing -j Y
 `
-	if got := called(t, of); got != want {
+	if got := called(t, fake); got != want {
 		t.Errorf("called as\n%s", got)
 	}
 }
