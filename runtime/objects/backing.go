@@ -29,7 +29,7 @@ type Key struct {
 	// Namespace is empty for trust bundles.
 	Namespace string
 	Name      string
-	// Selector is that of journaletv1.ObjectRef.
+	// Selector is the selector of journaletv1.ObjectRef.
 	Selector string
 	// API means that the object is one of the API server, and otherwise of this node.
 	API bool
@@ -53,7 +53,7 @@ type Owner struct {
 	Namespace string
 	// UID is the pod's. Empty: no certain pod; API says where its objects are then.
 	UID string
-	// API means that its objects are those of the API server.
+	// API means that its objects come from the API server.
 	API bool
 }
 
@@ -121,10 +121,10 @@ type Backing interface {
 	// that something waits for. Something does once Watch follows for the same key.
 	WatchLater(Key)
 	Unwatch(Key)
-	// Run follows the objects until ctx ends. It passes what it has read of watched objects: each once it is known, be it
-	// that there is none, and again after each change. What passes by itself (an authorizer that does not know yet that a
-	// pod is bound) is retried, not reported. Objects that are read together are reported together. read may be called
-	// concurrently, but not for one key.
+	// Run follows the objects until ctx ends. It passes what it has read of watched objects: each once it is known,
+	// also if it does not exist, and again after each change. A temporary failure (an authorizer that does not know yet
+	// that a pod is bound) is retried, not reported. Objects that are read together are reported together. read may be
+	// called concurrently, but not for one key.
 	Run(ctx context.Context, read func(map[Key]Object)) error
 }
 

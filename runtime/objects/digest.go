@@ -27,7 +27,7 @@ const (
 	KeyFile = own.ObjectsKey
 	// damagedKeyFile is where a key of another size goes.
 	damagedKeyFile = KeyFile + ".damaged"
-	// keyBytes is the size of the key: that of the hash.
+	// keyBytes is the size of the key: the size of the hash.
 	keyBytes = sha256.Size
 )
 

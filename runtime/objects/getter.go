@@ -18,14 +18,14 @@ import (
 var _ Getter = (*Store)(nil)
 
 // ConfigMap implements Getter.
-func (s *Store) ConfigMap(ctx context.Context, of Owner, name string) (*corev1.ConfigMap, error) {
-	o, err := s.get(ctx, of, "", &journaletv1.ObjectRef{Kind: configMap, Name: name})
+func (s *Store) ConfigMap(ctx context.Context, owner Owner, name string) (*corev1.ConfigMap, error) {
+	o, err := s.get(ctx, owner, "", &journaletv1.ObjectRef{Kind: configMap, Name: name})
 	return o.ConfigMap, err
 }
 
 // Secret implements Getter.
-func (s *Store) Secret(ctx context.Context, of Owner, name string) (*corev1.Secret, error) {
-	o, err := s.get(ctx, of, "", &journaletv1.ObjectRef{Kind: secret, Name: name})
+func (s *Store) Secret(ctx context.Context, owner Owner, name string) (*corev1.Secret, error) {
+	o, err := s.get(ctx, owner, "", &journaletv1.ObjectRef{Kind: secret, Name: name})
 	return o.Secret, err
 }
 
@@ -33,9 +33,9 @@ func (s *Store) Secret(ctx context.Context, of Owner, name string) (*corev1.Secr
 func (s *Store) Token(
 	ctx context.Context, pod *corev1.Pod, source *corev1.ServiceAccountTokenProjection,
 ) (string, error) {
-	of, ref := OwnerOf(pod), references.Token(pod, source)
-	o, err := s.get(ctx, of, pod.Name, ref)
-	if err != nil && o.Away && s.hadBefore(of.UID, ref) {
+	owner, ref := OwnerOf(pod), references.Token(pod, source)
+	o, err := s.get(ctx, owner, pod.Name, ref)
+	if err != nil && o.Away && s.hadBefore(owner.UID, ref) {
 		err = ErrAway
 	}
 	return string(o.Data), err
@@ -43,11 +43,11 @@ func (s *Store) Token(
 
 // keyOf returns what a reference of an owner leads to. A pod that the store does not know is of the API server, if
 // there is one: it must not get what files of the node hold. s.mu is held.
-func (s *Store) keyOf(of Owner, name string, ref *journaletv1.ObjectRef) Key {
-	if p := s.pods[of.UID]; p != nil {
+func (s *Store) keyOf(owner Owner, name string, ref *journaletv1.ObjectRef) Key {
+	if p := s.pods[owner.UID]; p != nil {
 		return p.keyNow(ref, p.keyOf(ref))
 	}
-	p := &pod{uid: of.UID, name: name, namespace: of.Namespace, api: of.API && s.opts.API != nil}
+	p := &pod{uid: owner.UID, name: name, namespace: owner.Namespace, api: owner.API && s.opts.API != nil}
 	return p.keyOf(ref)
 }
 
@@ -61,33 +61,33 @@ func (s *Store) hadBefore(uid string, ref *journaletv1.ObjectRef) bool {
 
 // TrustBundle implements Getter.
 func (s *Store) TrustBundle(
-	ctx context.Context, of Owner, source *corev1.ClusterTrustBundleProjection,
+	ctx context.Context, owner Owner, source *corev1.ClusterTrustBundleProjection,
 ) ([]byte, error) {
-	o, err := s.get(ctx, of, "", references.TrustBundle(source))
+	o, err := s.get(ctx, owner, "", references.TrustBundle(source))
 	return o.Data, err
 }
 
 // Certificate implements Getter.
 func (s *Store) Certificate(ctx context.Context, pod *corev1.Pod, volume string, source int) (*Certificate, error) {
-	of := references.CertificateSource(pod, volume, source)
-	if of == nil {
+	selector := references.CertificateSource(pod, volume, source)
+	if selector == nil {
 		return nil, fmt.Errorf("source %d of volume %q is no podCertificate", source, volume)
 	}
-	o, err := s.get(ctx, OwnerOf(pod), pod.Name, references.Certificate(volume, source, of))
+	o, err := s.get(ctx, OwnerOf(pod), pod.Name, references.Certificate(volume, source, selector))
 	return o.Certificate, err
 }
 
-// get returns an object with contents, or an error. It waits for the first read. Of an immutable object that a pod was
-// given, and of which the node has no copy any more, it returns what has its name now.
-func (s *Store) get(ctx context.Context, of Owner, podName string, ref *journaletv1.ObjectRef) (Object, error) {
+// get returns an object with contents, or an error. It waits for the first read. If a pod was given an immutable object
+// and the node has no copy of it any more, get returns the object that has its name now.
+func (s *Store) get(ctx context.Context, owner Owner, podName string, ref *journaletv1.ObjectRef) (Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	s.mu.Lock()
-	k := s.keyOf(of, podName, ref)
+	k := s.keyOf(owner, podName, ref)
 	e := s.acquire(k, false)
 	s.mu.Unlock()
 	o, err := s.await(ctx, k, e)
-	if o.Away && of.UID == "" {
+	if o.Away && owner.UID == "" {
 		if had, ok := s.anyOf(k); ok {
 			return had, nil
 		}
@@ -157,7 +157,8 @@ func secretValues(k Key, o *Object) (values []string) {
 }
 
 // Secrets returns the contents of the Secrets and tokens that a pod refers to or referred to, also of before their last
-// change. It waits at most a second for those that have not been read in this run; ok is false if they still were not.
+// change. It waits at most a second for objects that have not been read in this run; ok is false if they still were
+// not.
 func (s *Store) Secrets(uid string) (values []string, ok bool) {
 	deadline := time.NewTimer(readTimeout)
 	defer deadline.Stop()

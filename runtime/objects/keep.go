@@ -10,9 +10,9 @@ import (
 )
 
 // keep gives an immutable object that has just been read to the pods that refer to its name. From now on they refer to
-// this object: another one of its name is none of theirs. Nothing is followed for them, and the next pod has the name
-// read again. A pod that began to refer to the name after this read was requested has it read again, too: the object
-// may have been deleted and created again before. s.mu is held.
+// this object, not to another object of its name. Nothing is followed for them, and the next pod has the name read
+// again. A pod that began to refer to the name after this read was requested has it read again, too: the object may
+// have been deleted and created again before. s.mu is held.
 func (s *Store) keep(k Key, e *entry) {
 	one := k
 	one.UID = cmp.Or(e.object.UID, e.digest)
@@ -40,7 +40,7 @@ func (s *Store) keep(k Key, e *entry) {
 	}
 }
 
-// share adds a pod to those that have one object, as it was read by its name; s.mu is held.
+// share adds a pod to the pods that have one object, as it was read by its name. The caller holds s.mu.
 func (s *Store) share(one Key, read *entry) {
 	e := s.entries[one]
 	if e == nil {

@@ -171,8 +171,8 @@ func TestImmutableObjectOfAnEarlierReadIsNotGivenToANewPod(t *testing.T) {
 
 func TestImagePullsHaveTheSecretThatHasTheName(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		value := func(of Owner) string {
-			s, err := r.Secret(r.Context(), of, "b")
+		value := func(owner Owner) string {
+			s, err := r.Secret(r.Context(), owner, "b")
 			if err != nil {
 				return err.Error()
 			}

@@ -18,17 +18,17 @@ var ErrAway = errors.New("the API server does not answer")
 // Getter returns objects to the drivers that put them into containers. What it returns is shared: do not change it. An
 // error never holds contents. Its methods may be called concurrently, and return within a second.
 type Getter interface {
-	// ConfigMap returns a ConfigMap; ErrNotFound if there is none.
-	ConfigMap(ctx context.Context, of Owner, name string) (*corev1.ConfigMap, error)
-	// Secret returns a Secret with its data as bytes; ErrNotFound if there is none.
-	Secret(ctx context.Context, of Owner, name string) (*corev1.Secret, error)
+	// ConfigMap returns a ConfigMap; ErrNotFound if it does not exist.
+	ConfigMap(ctx context.Context, owner Owner, name string) (*corev1.ConfigMap, error)
+	// Secret returns a Secret with its data as bytes; ErrNotFound if it does not exist.
+	Secret(ctx context.Context, owner Owner, name string) (*corev1.Secret, error)
 	// Token returns the service account token of a projected source; ErrNotFound if the node has none for it.
 	Token(ctx context.Context, pod *corev1.Pod, source *corev1.ServiceAccountTokenProjection) (string, error)
 	// TrustBundle returns the certificates of a projected source as PEM, each once, sorted. ErrNotFound if nothing
 	// matches.
-	TrustBundle(ctx context.Context, of Owner, source *corev1.ClusterTrustBundleProjection) ([]byte, error)
-	// Certificate returns the key and the certificates of the projected source at an index in a volume. An error
-	// says why there are none, in the kubelet's words: not issued yet, denied, failed.
+	TrustBundle(ctx context.Context, owner Owner, source *corev1.ClusterTrustBundleProjection) ([]byte, error)
+	// Certificate returns the key and the certificates of the projected source at an index in a volume. An error says
+	// why there are no certificates, in the kubelet's words: not issued yet, denied, failed.
 	Certificate(ctx context.Context, pod *corev1.Pod, volume string, source int) (*Certificate, error)
 }
 

@@ -29,7 +29,7 @@ type Options struct {
 	RootDir string
 	// Backing is where the objects of this node come from: files.
 	Backing Backing
-	// API is where those of the API server come from; nil: there is none.
+	// API is where the objects of the API server come from; nil: no API server.
 	API Backing
 	// Sink receives a pod's objects when one of them has changed, one pod after the other. After an error they are
 	// reported again.

@@ -415,7 +415,7 @@ func TestSecretsOfAPodIncludeThoseBeforeAChange(t *testing.T) {
 		}
 		want("[] true")
 		r.refers("u", cmRef("a"), secretRef("b"))
-		want("[] false") // and not that there are none
+		want("[] false") // not an empty list that is complete
 		r.put(keyA, cm("1"))
 		r.put(keyB, sec("first"))
 		want("[first] true")

@@ -56,19 +56,19 @@ func (c *Certificates) PEM() []byte {
 	return out
 }
 
-// TrustSelector returns which trust bundles a key without a name selects: those of a signer, by their labels. As in the
-// kubelet, no label selector selects nothing, and an empty one everything.
+// TrustSelector returns which trust bundles a key without a name selects: a signer's bundles, by their labels. As in
+// the kubelet, a missing label selector selects nothing, and an empty label selector everything.
 func TrustSelector(k Key) (signer string, matches labels.Selector, err error) {
-	var of corev1.ClusterTrustBundleProjection
-	if bounded.JSON([]byte(k.Selector), maxTrustSelectorBytes, &of) != nil || of.SignerName == nil {
+	var projection corev1.ClusterTrustBundleProjection
+	if bounded.JSON([]byte(k.Selector), maxTrustSelectorBytes, &projection) != nil || projection.SignerName == nil {
 		return "", nil, errors.New("the label selector of the trust bundles cannot be read")
 	}
-	matches, err = metav1.LabelSelectorAsSelector(of.LabelSelector)
+	matches, err = metav1.LabelSelectorAsSelector(projection.LabelSelector)
 	if err != nil {
 		return "", nil, fmt.Errorf("while parsing label selector: %w", err)
 	}
 	if n := len(matches.String()); n > maxLabelSelectorBytes {
 		return "", nil, fmt.Errorf("label selector length (%d) is larger than %d", n, maxLabelSelectorBytes)
 	}
-	return *of.SignerName, matches, nil
+	return *projection.SignerName, matches, nil
 }

@@ -317,7 +317,7 @@ func (b *Backing) replace(e *entry, o objects.Object) {
 	}
 }
 
-// read reports whether an object was read, be it that there is none.
+// read reports whether an object was read. It counts as read, too, if the read found that it does not exist.
 func (b *Backing) read(e *entry) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

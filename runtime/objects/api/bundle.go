@@ -52,7 +52,7 @@ type trust struct {
 	absent time.Time
 	again  time.Duration
 
-	// mu is locked before that of the Backing.
+	// mu is locked before the mu of the Backing.
 	mu      sync.Mutex
 	signers map[string]*signer
 	// most is maxSignerBytes, unless a test sets it.
@@ -94,10 +94,10 @@ func (t *trust) outcome(err error) {
 }
 
 // bundleLists returns the lists and watches of trust bundles in the version that the API server has.
-func (b *Backing) bundleLists(of func(bundleResource) *cache.ListWatch) *cache.ListWatch {
+func (b *Backing) bundleLists(listWatchOf func(bundleResource) *cache.ListWatch) *cache.ListWatch {
 	var all []*cache.ListWatch
 	for _, r := range client.ClusterTrustBundles {
-		all = append(all, of(r))
+		all = append(all, listWatchOf(r))
 	}
 	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		i, err := b.trust.version(ctx, b.opts.Client)
@@ -144,7 +144,8 @@ func (b *Backing) followBundles(ctx context.Context, e *entry) {
 	b.leave(s, e)
 }
 
-// join adds a source to those that select among the trust bundles of a signer. The first one begins to follow them.
+// join adds a source to the sources that select among a signer's trust bundles. The first source begins to follow the
+// bundles.
 func (b *Backing) join(name string, e *entry, matches labels.Selector) *signer {
 	t := &b.trust
 	t.mu.Lock()
@@ -190,7 +191,7 @@ type signer struct {
 	users map[*entry]labels.Selector
 	// now is nil before the first list; next is the list that is being read.
 	now, next *bundles
-	// problem is why there is none yet.
+	// problem is why there is no list yet.
 	problem error
 }
 

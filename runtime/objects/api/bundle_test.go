@@ -245,28 +245,28 @@ func TestHostileTrustBundlesHarmNoOther(t *testing.T) {
 	}
 	r.putBundle("huge", "", "x", strings.Repeat("x", 13<<20))
 	r.putBundle("example.com:ca:1", "example.com/ca", "web", block("CERTIFICATE", "a"))
-	of := func(signer string) objects.Key {
+	allOf := func(signer string) objects.Key {
 		return bundleKey("", `{"signerName":"example.com/`+signer+`","labelSelector":{}}`)
 	}
-	for _, k := range []objects.Key{of("hangs"), bundleKey("hangs", ""), bundleKey("json", ""), of("refused"),
-		of("huge"), of("many"), bundleKey("huge", ""), of("ca")} {
+	for _, k := range []objects.Key{allOf("hangs"), bundleKey("hangs", ""), bundleKey("json", ""), allOf("refused"),
+		allOf("huge"), allOf("many"), bundleKey("huge", ""), allOf("ca")} {
 		r.Watch(k)
 	}
-	r.has(of("ca"), "a")
-	r.says(of("huge"), unreadable, "those of example.com/huge have more than 65536")
-	r.says(of("many"), unreadable, "have too many bytes")
-	r.says(of("refused"), unreadable, "no such field")
+	r.has(allOf("ca"), "a")
+	r.says(allOf("huge"), unreadable, "those of example.com/huge have more than 65536")
+	r.says(allOf("many"), unreadable, "have too many bytes")
+	r.says(allOf("refused"), unreadable, "no such field")
 	r.says(bundleKey("huge", ""), unreadable, "may have")
 	r.until(bundleKey("json", ""), "AWAY")
 	r.putBundle("example.com:ca:2", "example.com/ca", "web", block("CERTIFICATE", strings.Repeat("y", 60<<10)))
 	// What was read before stays in use.
-	if o := r.says(of("ca"), unreadable, "those of example.com/ca have more than"); string(o.Data) !=
+	if o := r.says(allOf("ca"), unreadable, "those of example.com/ca have more than"); string(o.Data) !=
 		block("CERTIFICATE", "a") {
 		t.Errorf("%d bytes are left of what was read", len(o.Data))
 	}
 	r.server.Delete(bundleResources, "", "example.com:huge:0", 0)
 	r.server.Delete(bundleResources, "", "example.com:huge:1", 0)
-	r.untilThat(of("huge"), "what is left", func(o objects.Object) bool { return o.State == present })
+	r.untilThat(allOf("huge"), "what is left", func(o objects.Object) bool { return o.State == present })
 	mu.Lock()
 	defer mu.Unlock()
 	if hanging == 0 {

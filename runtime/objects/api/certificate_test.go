@@ -207,9 +207,9 @@ func certificateFor(t *testing.T, public crypto.PublicKey) string {
 	t.Helper()
 	ca, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must.OK(t, err)
-	of := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "p"},
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "p"},
 		NotBefore: started, NotAfter: started.Add(2 * time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, of, of, public, ca)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, public, ca)
 	must.OK(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Headers: map[string]string{"X": "y"}, Bytes: der}))
 }

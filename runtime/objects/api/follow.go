@@ -163,9 +163,9 @@ func oneByName[T any](c *client.Client, r client.Resource[T], k objects.Key, req
 // once has client-go repeat nothing by itself: pods wait for what was kept, and the first answer ends all waits.
 func once(q *rest.Request) *rest.Request { return q.MaxRetries(0) }
 
-// patient returns lists and watches of which the first list is no older than its request, which requests announces: the
-// Reflector would take one of a cache that has not heard of the newest object, and an immutable one is read no second
-// time.
+// patient returns lists and watches whose first list is no older than its request, which requests announces. The
+// Reflector would accept a list from a cache that has not heard of the newest object, and an immutable object is not
+// read a second time.
 func patient(all *cache.ListWatch, requests func()) *cache.ListWatch {
 	list, follow := all.ListWithContextFunc, all.WatchFuncWithContext
 	return &cache.ListWatch{

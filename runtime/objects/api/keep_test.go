@@ -11,8 +11,8 @@ import (
 )
 
 // afterRestart returns a backing of the next start. Before it a pod had the immutable object "one", which is changed
-// meanwhile; key is that of the object. sealed: Secrets are kept, too.
-func afterRestart(t *testing.T, of objects.Key, sealed bool, change func(*rig), watch ...objects.Key,
+// meanwhile; key is the object's key. sealed: Secrets are kept, too.
+func afterRestart(t *testing.T, oldKey objects.Key, sealed bool, change func(*rig), watch ...objects.Key,
 ) (after *rig, key objects.Key) {
 	t.Helper()
 	root, keys := t.TempDir(), t.TempDir()
@@ -33,12 +33,12 @@ func afterRestart(t *testing.T, of objects.Key, sealed bool, change func(*rig), 
 	before := store()
 	first := newRigOf(t, server, url, Options{Kept: before}, func(*Backing) {})
 	first.put("a", "one", true)
-	first.Watch(of)
-	key = of
-	key.UID = first.until(of, "one").UID
+	first.Watch(oldKey)
+	key = oldKey
+	key.UID = first.until(oldKey, "one").UID
 	first.Watch(key)
 	first.until(key, "one")
-	first.Unwatch(of)
+	first.Unwatch(oldKey)
 	before.Flush()
 	change(first)
 	return newRigOf(t, server, url, Options{Kept: store()}, func(b *Backing) {

@@ -21,8 +21,8 @@ const (
 	// maxReasonBytes and maxSignerMessageBytes bound the words of a signer; together they fit an object's message.
 	maxReasonBytes        = 128
 	maxSignerMessageBytes = 512
-	// maxCertificateBytes bounds what the sources of one namespace hold of keys and certificates, of which each counts
-	// sourceBytes more: a hundred with the largest chains, or two thousand that wait.
+	// maxCertificateBytes bounds the keys and certificates that the sources of one namespace hold; each source counts
+	// sourceBytes more: a hundred sources with the largest chains, or two thousand that wait.
 	maxCertificateBytes = 16 << 20
 	sourceBytes         = 8 << 10
 	// maxEarly bounds the answers that are kept of a request before its name is known. Others may copy its stub.

@@ -24,7 +24,7 @@ func TestOnlyTheOwnRequestIsTheAnswer(t *testing.T) {
 	c := newCertificates()
 	own, err := newKey("ED25519")
 	must.OK(t, err)
-	of := func(namespace, name, kind string) *certificatesv1.PodCertificateRequest {
+	requestOf := func(namespace, name, kind string) *certificatesv1.PodCertificateRequest {
 		o := &certificatesv1.PodCertificateRequest{}
 		o.Namespace, o.Name, o.UID = namespace, name, types.UID("uid of "+name)
 		o.Spec.StubPKCS10Request = own.stub
@@ -33,27 +33,27 @@ func TestOnlyTheOwnRequestIsTheAnswer(t *testing.T) {
 	}
 	r := c.expect("ns", own)
 	for i := range 2 * maxEarly {
-		must.OK(t, c.Add(of("other", "own", "Denied")))
-		must.OK(t, c.Add(of("ns", "own", "Issued")))
-		must.OK(t, c.Add(of("ns", fmt.Sprint("copy-", i), "Denied")))
+		must.OK(t, c.Add(requestOf("other", "own", "Denied")))
+		must.OK(t, c.Add(requestOf("ns", "own", "Issued")))
+		must.OK(t, c.Add(requestOf("ns", fmt.Sprint("copy-", i), "Denied")))
 	}
 	if len(r.early) != maxEarly {
 		t.Errorf("%d answers are kept", len(r.early))
 	}
-	c.created(r, of("ns", "own", ""))
-	must.OK(t, c.Add(of("ns", "copy", "Denied")))
-	must.OK(t, c.Delete(of("ns", "copy", "")))
+	c.created(r, requestOf("ns", "own", ""))
+	must.OK(t, c.Add(requestOf("ns", "copy", "Denied")))
+	must.OK(t, c.Delete(requestOf("ns", "copy", "")))
 	if a, there, _ := c.state(r); a.kind != "Issued" || !there || a.reason != "Because" {
 		t.Errorf("the answer is %v, %v", a, there)
 	}
 	take := c.begin()
-	take(of("ns", "copy", "Denied"))
+	take(requestOf("ns", "copy", "Denied"))
 	must.OK(t, c.Replace(nil, ""))
 	if _, there, _ := c.state(r); there {
 		t.Error("it is there, and not in the list")
 	}
 	take = c.begin()
-	take(of("ns", "own", "Issued"))
+	take(requestOf("ns", "own", "Issued"))
 	must.OK(t, c.Replace(nil, ""))
 	if _, there, _ := c.state(r); !there {
 		t.Error("it is in the list, and not there")

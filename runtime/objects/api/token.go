@@ -29,7 +29,7 @@ const (
 	maxClockSkew = time.Minute
 	// maxSelectorBytes bounds the selector of a token as JSON.
 	maxSelectorBytes = 64 << 10
-	// minLifetime is that of a token whose answer has none: the API server's lower bound.
+	// minLifetime is the lifetime of a token whose answer has no lifetime: the API server's lower bound.
 	minLifetime = 10 * time.Minute
 )
 
@@ -106,12 +106,12 @@ func (b *Backing) sleep(ctx context.Context, wait time.Duration) {
 
 // request requests a token, and returns for how long it is valid from now.
 func (b *Backing) request(ctx context.Context, k objects.Key) ([]byte, time.Duration, error) {
-	var of references.TokenSelector
-	if err := bounded.JSON([]byte(k.Selector), maxSelectorBytes, &of); err != nil {
+	var selector references.TokenSelector
+	if err := bounded.JSON([]byte(k.Selector), maxSelectorBytes, &selector); err != nil {
 		return nil, 0, fmt.Errorf("the selector of the token: %w", err)
 	}
 	out, err := client.RequestToken(ctx, b.opts.Client, types.NamespacedName{Namespace: k.Namespace, Name: k.Pod.Name},
-		types.UID(k.Pod.UID), k.Name, of.Audience, &of.ExpirationSeconds)
+		types.UID(k.Pod.UID), k.Name, selector.Audience, &selector.ExpirationSeconds)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -27,7 +27,8 @@ const (
 type Options struct {
 	// Manifests is the directory or file of pod manifests, which may hold objects too. Its reader logs their problems.
 	Manifests string
-	// Objects is a directory or file of objects; empty: none. Of two objects with one name that of Manifests counts.
+	// Objects is a directory or file of objects; empty: none. Of two objects with one name, the object in Manifests
+	// counts.
 	Objects string
 	// Tokens are paths of files with the token of a service account, by namespace/name.
 	Tokens map[string]string

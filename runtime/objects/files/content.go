@@ -16,7 +16,7 @@ const maxTokenBytes = 64 << 10
 
 // content is what one file holds. It is not changed. Its methods take nil for a file without content.
 type content struct {
-	// objects are those of the file by kind and name, the broken ones too.
+	// objects are the objects of the file by kind and name, the broken ones too.
 	objects map[id]object
 	token   []byte // of the file of a token
 	// fault is why nothing of the file can be read now. objects and token are those from before.
@@ -29,7 +29,7 @@ type id struct{ kind, namespace, name string }
 // object is an object with the newest contents that could be read.
 type object struct {
 	manifest.Object
-	// problem is why its newest contents cannot be read; those of Object, if it has any, are from before.
+	// problem is why its newest contents cannot be read; the contents of Object, if it has any, are from before.
 	problem string
 }
 

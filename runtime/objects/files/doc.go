@@ -1,4 +1,4 @@
 // Package files is the backing of the store of objects without an API server: ConfigMaps, Secrets and trust bundles in
-// the files of a directory, of which the directory of pod manifests is one, and tokens in files of their own. It reads
-// nothing while no pod refers to an object. Start reading at backing.go.
+// the files of a directory, such as the directory of pod manifests, and tokens in files of their own. It reads nothing
+// while no pod refers to an object. Start reading at backing.go.
 package files

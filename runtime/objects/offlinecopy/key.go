@@ -34,7 +34,8 @@ const (
 )
 
 // Seal returns what seals Secrets, by the value of --offline-secrets: a directory outside of root for the key, or
-// SystemdCreds. Empty: nil, which keeps no Secrets. The key is created if there is none. dir is that of the copies.
+// SystemdCreds. Empty: nil, which keeps no Secrets. Seal creates the key if it does not exist. dir is the directory of
+// the copies.
 func Seal(ctx context.Context, value, root, dir string) (cipher.AEAD, error) {
 	var key []byte
 	var err error

@@ -27,8 +27,8 @@ import (
 const (
 	// maxFileBytes bounds one copy: an object has at most 1.5 MiB at the API server, and base64 adds a third.
 	maxFileBytes = 4 << 20
-	// maxTotalBytes bounds all copies. Beyond it those of the largest namespace go first: no namespace takes the room of
-	// another.
+	// maxTotalBytes bounds all copies. Beyond it the copies of the largest namespace go first: no namespace takes the
+	// room of another.
 	maxTotalBytes = 64 << 20
 
 	plainSuffix  = ".json"
@@ -47,7 +47,7 @@ type Options struct {
 	total int64 // maxTotalBytes, unless a test sets it
 }
 
-// Store keeps copies. Its methods may be called concurrently; those that write do so later, in order.
+// Store keeps copies. Its methods may be called concurrently; methods that write do so later, in order.
 type Store struct {
 	opts Options
 
@@ -58,7 +58,7 @@ type Store struct {
 	total   int64
 	// of are the namespaces of the copies of objects, by file name; lists have none.
 	of map[string]string
-	// full are the namespaces of which a copy was left out, and reported.
+	// full are the namespaces that a copy was left out of; each was reported.
 	full map[string]bool
 }
 
@@ -172,7 +172,7 @@ func (s *Store) unseal(name string, data []byte) ([]byte, bool) {
 // Remove removes the copy of an object.
 func (s *Store) Remove(k objects.Key) { s.put(fileOf(k), new(write)) }
 
-// SaveList keeps a list by its name, which is that of no object.
+// SaveList keeps a list by its name. No object has this name.
 func (s *Store) SaveList(name string, data []byte) {
 	s.put(listPrefix+name+plainSuffix, &write{data: data})
 }

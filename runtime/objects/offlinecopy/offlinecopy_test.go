@@ -92,7 +92,7 @@ func TestSecretsAreKeptSealedOrNotAtAll(t *testing.T) {
 	if _, ok := open(t, root, t.TempDir()).Load(secret); ok {
 		t.Error("another key opens it")
 	}
-	// A copy is that of its object only.
+	// A copy counts only for its own object.
 	must.OK(t, os.Rename(filepath.Join(root, "offline", fileOf(token)), filepath.Join(root, "offline", fileOf(secret))))
 	if o, ok := again.Load(secret); ok {
 		t.Errorf("another file passed for it: %v", o)

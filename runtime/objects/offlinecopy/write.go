@@ -88,7 +88,7 @@ func (s *Store) fitting(name string, data []byte) (fits []byte, others []string)
 		other := s.spare(sizes)
 		if other == "" || s.of[other] == s.of[name] {
 			s.leaveOut(s.of[name])
-			return nil, nil // those that would have made room stay
+			return nil, nil // copies that would have made room stay
 		}
 		delete(sizes, other)
 		others = append(others, other)
@@ -106,7 +106,8 @@ func sum(sizes map[string]int64) (all int64) {
 	return all
 }
 
-// spare returns the largest copy of the namespace that has most; "" if there is none of any. s.mu is held.
+// spare returns the largest copy of the namespace whose copies are largest together; "" if no namespace has copies. The
+// caller holds s.mu.
 func (s *Store) spare(sizes map[string]int64) (largest string) {
 	all := map[string]int64{}
 	for name, n := range sizes {
