@@ -34,7 +34,7 @@ const (
 	redhat kind = "rpm"
 )
 
-// places are the paths on which distributions differ.
+// places are the paths that differ between distributions.
 var places = map[kind]struct{ config, zsh string }{
 	debian: {"/etc/default/journalet", "/usr/share/zsh/vendor-completions/_journalet"},
 	redhat: {"/etc/sysconfig/journalet", "/usr/share/zsh/site-functions/_journalet"},

@@ -71,8 +71,8 @@ func run(ctx context.Context, root, out, describe string) error {
 	return printSums(r.out, os.Stdout)
 }
 
-// prepare creates a directory, or empties one that has files of another build. In one that has anything else nothing is
-// removed: its name may be a mistake.
+// prepare creates a directory, or empties a directory that has files of another build. If the directory has anything
+// else, prepare removes nothing: the name may be a mistake.
 func prepare(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -8,7 +8,7 @@ import (
 	"github.com/sassoftware/go-rpmutils"
 )
 
-// In the order in which an upgrade has to lead from one to the next.
+// In ascending order: an upgrade leads from each version to the next.
 var versions = []struct {
 	describe string
 	later    time.Duration // of the commit
