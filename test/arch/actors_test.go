@@ -117,7 +117,7 @@ var builders = map[string]string{
 }
 
 // decisionsOf returns the names of the events that a package of actors/ builds, in the order of the contract. It leaves
-// out those that the actor receives: of these it keeps copies.
+// out events that the actor receives: the actor keeps copies of them.
 func decisionsOf(t *testing.T, name string, received []string) []string {
 	t.Helper()
 	built := map[string]bool{}
@@ -132,7 +132,7 @@ func decisionsOf(t *testing.T, name string, received []string) []string {
 					built[strings.TrimPrefix(sel.Sel.Name, "Event_")] = true
 				}
 			case *ast.CallExpr:
-				if of, ok := n.Fun.(*ast.Ident); ok && of.Name == "new" && len(n.Args) == 1 {
+				if fun, ok := n.Fun.(*ast.Ident); ok && fun.Name == "new" && len(n.Args) == 1 {
 					if sel, ok := n.Args[0].(*ast.SelectorExpr); ok {
 						built[sel.Sel.Name] = true
 					}

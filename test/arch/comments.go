@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// checkComments wants the comment of an exported top-level name or method to be there and to begin with the name, and
-// no comment to begin with the name of another declaration of the package: it was left behind by one that moved. In a
-// group of constants or variables the group's comment is enough. Tests are held to the second half.
+// checkComments wants the comment of an exported top-level name or method to be there and to begin with the name. No
+// comment may begin with the name of another declaration of the package: such a comment was left behind when a
+// declaration moved. In a group of constants or variables the group's comment is enough. Only the second rule applies
+// to tests.
 func checkComments(t *tree) {
 	known := map[string]map[string]bool{} // by directory
 	each := func(f *file, do func(topName)) {
@@ -68,7 +69,7 @@ func topNames(d ast.Decl) []topName {
 	return nil
 }
 
-// receiver names the type of which d is a method, nil where d is none.
+// receiver returns the name of d's receiver type, nil if d is not a method.
 func receiver(d *ast.FuncDecl) *ast.Ident {
 	if d.Recv == nil || len(d.Recv.List) == 0 {
 		return nil

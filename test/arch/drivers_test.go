@@ -10,7 +10,7 @@ import (
 	"github.com/journalet/journalet/runtime/drivers"
 )
 
-// otherFacts are the facts that no driver records: those of the agent and its host, and what operators request.
+// otherFacts are the facts that no driver records: facts of the agent and its host, and what operators request.
 var otherFacts = []string{
 	"AgentStarted", "AgentStopped", "JournalDamaged", "Quarantined", "QuarantineLifted",
 	"RestartRequested", "DrainRequested", "UncordonRequested", "OperatorPullRequested", "ImageRemovalRequested",

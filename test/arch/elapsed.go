@@ -24,7 +24,7 @@ func checkElapsed(t *tree) {
 	}
 }
 
-// elapsed walks a function, but for the parts in which a time may be compared.
+// elapsed walks a function, except the parts that may compare a time.
 type elapsed struct {
 	t     *tree
 	f     *file

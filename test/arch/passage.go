@@ -246,7 +246,7 @@ func checkColumns(t *tree) {
 	}
 }
 
-// printedLines are the lines of a document that a command prints: those of its console and json blocks.
+// printedLines returns the lines of a document that a command prints: the lines of its console and json blocks.
 func printedLines(text []string) map[int]bool {
 	lines, in := map[int]bool{}, false
 	for i, l := range text {

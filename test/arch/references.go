@@ -104,11 +104,11 @@ func (ix *index) add(text string) {
 }
 
 func (ix *index) addGo(f *file) {
-	declare := func(of, name string) {
-		if ix.members[of] == nil {
-			ix.members[of] = map[string]bool{}
+	declare := func(owner, name string) {
+		if ix.members[owner] == nil {
+			ix.members[owner] = map[string]bool{}
 		}
-		ix.members[of][name] = true
+		ix.members[owner][name] = true
 	}
 	ast.Inspect(f.ast, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -245,10 +245,10 @@ func (ix *index) name(name string) string {
 
 // member returns what is wrong with a name of a package or type of ours, "" where nothing is.
 func (ix *index) member(name string) string {
-	of, member, _ := strings.Cut(name, ".")
-	known := ix.members[of]
+	owner, member, _ := strings.Cut(name, ".")
+	known := ix.members[owner]
 	if known == nil || known[member] || known["*"] || slices.Contains(theirs, name) {
 		return ""
 	}
-	return of + " of ours has no " + member
+	return owner + " of ours has no " + member
 }
