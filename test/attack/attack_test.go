@@ -26,7 +26,7 @@ const (
 	// maxTenantSlowdown bounds the same where the API server and the node read a hundred megabytes meanwhile, which is
 	// most of the two cores of a small machine, and this process is the API server.
 	maxTenantSlowdown = 30
-	// calmStarts is how many starts the comparison is with, before the attack. Its median is none of the odd ones.
+	// calmStarts is how many starts before the attack the comparison uses. The median leaves out an odd one.
 	calmStarts = 3
 	// maxStart bounds, on a quiet machine, the time from a manifest's write until its container runs, during an attack.
 	// Without one it takes half a second on two cores.

@@ -78,8 +78,8 @@ func reportOf(devices int, is health.HealthStatus, message string) *health.NodeW
 	return r
 }
 
-// DRA drivers that flood the agent with reports of health, send ones that are too large or name what no device is, and
-// end their streams at once.
+// DRA drivers that flood the agent with reports of health, send reports that are too large or name something that is
+// not a device, and end their streams at once.
 func TestHostileReportsOfHealth(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

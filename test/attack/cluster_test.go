@@ -195,7 +195,7 @@ func portWorks(g *target) {
 	})
 }
 
-// nodeIsReported checks that the Node at the API server is that of this agent.
+// nodeIsReported checks that the API server has this agent's Node with a nodeInfo.
 func nodeIsReported(g *target) {
 	g.Helper()
 	node.Eventually(g.T, settle, "the Node at the API server", func() error {

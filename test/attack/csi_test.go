@@ -209,8 +209,8 @@ func (h *hostileStorage) get(name string) *corev1.Pod {
 	return p
 }
 
-// What a CSI driver answers: nothing, something endless, something else, a success that is none. Pods of an honest
-// driver, and pods without one, start all the while.
+// CSI drivers return nothing, an endless response, something else, or report a success that did not happen. Pods of an
+// honest driver, and pods without a driver, start all the while.
 func TestHostileCSIDrivers(t *testing.T) {
 	var h *hostileStorage
 	huge := strings.Repeat("no \x1b[2J", 1<<20)

@@ -201,7 +201,7 @@ func TestHostileDevicePlugins(t *testing.T) {
 	}.run(t)
 }
 
-// waitForDevices waits until the agent has removed old sockets and serves its own: it refuses a resource that is none.
+// waitForDevices waits until the agent has removed old sockets and serves its own, which refuses an invalid resource.
 func (g *target) waitForDevices(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settle)
 	defer cancel()

@@ -4,7 +4,7 @@
 //
 // `make attack` runs it (root), with ARGS=-attack.short an attack of each kind, in two minutes: short_test.go lists
 // them. In tenants_*_test.go tenants of a cluster attack, with what its API server lets through, and other tenants are
-// the judges: on the API server in memory, and with ARGS=-attack.kubeconfig=FILE on that of `make cluster`, for which
+// the judges. They use an API server in memory, or with ARGS=-attack.kubeconfig=FILE the API server of `make cluster`:
 // `go run ./test/cluster/lab kubeconfig` prints the file.
 //
 // A new input of the agent gets a case here: in containers_test.go what a container does, in manifests_test.go what a

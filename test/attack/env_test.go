@@ -15,7 +15,7 @@ import (
 	"github.com/journalet/journalet/test/node"
 )
 
-// What a container does to files from which others take their variables.
+// What a container does to files that others take their variables from.
 
 // reads gives a container the variable A of a file in the volume of node.Scratch. Without the file it has none.
 func reads(c corev1.Container, path string) corev1.Container {

@@ -23,13 +23,14 @@ const maxPage = 8 << 20
 type holdings struct {
 	descriptors []string // what each is open on, without numbers
 	goroutines  int
-	requesting  int // of them, those of connections to the API server: how many there are depends on the moment
-	watching    int // of them, those that filter a watch: a watch that was refused is there again a pause later
+	requesting  int // also counted above, of connections to the API server: how many there are depends on the moment
+	watching    int // also counted above, each filters a watch: a refused watch is there again a pause later
 	children    []string
 	stacks      string // of all goroutines, for a failure's message
 }
 
-// connection is on the stack of a connection's own goroutines, and not on that of who sends a request.
+// connection is on the stack of a connection's own goroutines, and not on the stack of the goroutine that sends a
+// request.
 var connection = regexp.MustCompile(`net/http\.\(\*persistConn\)\.(read|write)Loop\+`)
 
 var total = regexp.MustCompile(`^goroutine profile: total (\d+)`)

@@ -15,7 +15,7 @@ import (
 const (
 	// readers is how many clients request paths of the journal at once.
 	readers = 300
-	// dropWait bounds the time until the agent has dropped those who do not read.
+	// dropWait bounds the time until the agent has dropped clients that do not read.
 	dropWait = 90 * time.Second
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/journalet/journalet/test/must"
 )
 
-// The agent starts for the first time where a kubelet was, with state files that are none.
+// The agent starts for the first time where a kubelet was, and the kubelet's state files are invalid.
 func TestStateFilesOfAKubelet(t *testing.T) {
 	const mi = 1 << 20
 	plants := map[string]func(cpus, memory, devices string) error{
@@ -57,7 +57,7 @@ func TestStateFilesOfAKubelet(t *testing.T) {
 	}
 }
 
-// The journal is lost, and the directories of pods have files of what pods have alone that are none, and too many.
+// The journal is lost, and the directories of pods have too many, and invalid, records of what pods have alone.
 func TestFilesOfWhatPodsHaveAlone(t *testing.T) {
 	const pods = 1000
 	attack{

@@ -27,7 +27,7 @@ import (
 	"github.com/journalet/journalet/test/node"
 )
 
-// What a client of port 10250 does: one that reaches the node's address, and one that the API server permits something.
+// What clients of port 10250 do: one that only reaches the node's address, one with permissions of the API server.
 
 // Clients that are nobody, or not who they say.
 func TestClientsWithoutPermissions(t *testing.T) {

@@ -35,7 +35,7 @@ func inside(g *target, args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// hostileArchive returns an archive with an entry, after one that was requested.
+// hostileArchive returns an archive with an entry h, after an entry that was requested.
 func hostileArchive(t *testing.T, h tar.Header) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -94,7 +94,7 @@ func TestTarOfAContainer(t *testing.T) {
 				if leftOut != (code == 0) || leftOut != strings.Contains(errs, "left out") {
 					g.Errorf("%s: exit code %d, %s", name, code, errs)
 				}
-				entries, _ := os.ReadDir(to) // there is none if nothing was written
+				entries, _ := os.ReadDir(to) // absent if nothing was written
 				rest, err := os.ReadDir(outside)
 				must.OK(g.T, err)
 				if len(entries) != 0 || len(rest) != 1 {

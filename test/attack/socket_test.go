@@ -151,7 +151,7 @@ func TestFloodOfRequests(t *testing.T) {
 	}.run(t)
 }
 
-// mark is in the command of every process that a session starts, so that those that stay can be counted.
+// mark is in the command of every process that a session starts, so that the processes that stay can be counted.
 const mark = "54321"
 
 // processes returns the processes in containers whose command line has the mark.

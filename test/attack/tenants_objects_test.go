@@ -51,7 +51,7 @@ func field(message []byte, number uint64, data []byte) []byte {
 	return append(binary.AppendUvarint(message, uint64(len(data))), data...)
 }
 
-// broken is a pod of the attacker that is listed between those of others.
+// broken is a pod of the attacker that is listed between pods of others.
 func broken(g *target, change func(*corev1.Pod)) *corev1.Pod {
 	p := node.Pod("broken", node.Image, node.Idle)
 	p.Namespace, p.UID, p.ResourceVersion, p.Spec.NodeName = g.ns.mine, "broken", "1", g.Node

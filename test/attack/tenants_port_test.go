@@ -32,8 +32,8 @@ func TestSessionsOfOneTenant(t *testing.T) {
 	var mu sync.Mutex
 	var all []net.Conn
 	attack{
-		// The stream of a command to the runtime is SPDY, whose compression of headers takes 620 KiB. The bound is the
-		// unit's GOMEMLIMIT, from which on garbage is collected at once.
+		// The stream of a command to the runtime is SPDY, and its compression of headers takes 620 KiB. The bound is
+		// the unit's GOMEMLIMIT: above it, garbage is collected at once.
 		tenants: true, memory: 384 << 20,
 		begin: func(g *target) {
 			g.create(g.ns.mine, node.Pod("mine", node.Image, "echo hello; "+node.Idle))
@@ -78,7 +78,7 @@ func TestSessionsOfOneTenant(t *testing.T) {
 }
 
 // A pod sends tokens that nobody knows. Clients at other addresses are served, also once the answers about their tokens
-// have expired, and those that were not known before.
+// have expired, and also clients that were not known before.
 func TestTokensOfOneAddress(t *testing.T) {
 	attack{
 		tenants: true, flags: []string{"--authentication-token-webhook-cache-ttl", "1s"},
@@ -182,7 +182,7 @@ func TestSlowReaders(t *testing.T) {
 	}.run(t)
 }
 
-// Names of containers that are none: no UTF-8, or as long as a request may be.
+// Invalid names of containers: not UTF-8, or as long as a request may be.
 func TestNamesOfContainersThatAreNone(t *testing.T) {
 	attack{
 		tenants: true,

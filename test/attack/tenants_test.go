@@ -32,7 +32,7 @@ import (
 // atOnce is how many requests an attack has under way.
 const atOnce = 8
 
-// namespaces are those of the tenants.
+// namespaces are the tenants' namespaces.
 type namespaces struct {
 	url          string
 	client       *http.Client
@@ -80,8 +80,8 @@ func (n *namespaces) restrict(g *target) {
 	}, nil)
 }
 
-// send sends a request to the API server, and returns its status. The error is that of an answer other than success,
-// too. answer may be nil.
+// send sends a request to the API server, and returns its status. A status other than success is an error, too. answer
+// may be nil.
 func (g *target) send(method, path string, body, answer any) (int, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -132,8 +132,8 @@ func of(namespace, resource string, name ...string) string {
 	return "/api/v1/namespaces/" + namespace + "/" + strings.Join(append([]string{resource}, name...), "/")
 }
 
-// pod is the path of a pod. As those of static pods, its name ends with the node's, by which node.Agent finds what is
-// left of it.
+// pod is the path of a pod. Its name ends with the node's name, like the name of a static pod, so that node.Agent finds
+// what is left of the pod.
 func (g *target) pod(namespace, name string) string { return of(namespace, "pods", name+"-"+g.Node) }
 
 // create creates a pod that is bound to the node.

@@ -265,7 +265,8 @@ func TestHostPathThatIsExchangedWithAFIFO(t *testing.T) {
 }
 
 // CVE-2017-1002102: a container replaces the link to the contents of its ConfigMap, so that the next update or the
-// removal of the volume would write or delete files of the node. Its mount is read-only, and so are those of paths.
+// removal of the volume would write or delete files of the node. The volume's mount is read-only, and so are its
+// subPath mounts.
 func TestContentsOfAConfigMapCannotBeReplaced(t *testing.T) {
 	aim, objects := outside(t), t.TempDir()
 	write := func(text string) {
