@@ -29,7 +29,7 @@ func (c *client) measureFloor() {
 	}
 }
 
-// rawBurst times a burst as that of an agent, with as many calls of the runtime for the measurement.
+// rawBurst times a burst like the burst of an agent, with as many runtime calls for the measurement.
 func (c *client) rawBurst() []rawRef {
 	pods := make([]rawRef, *n)
 	t0 := time.Now()

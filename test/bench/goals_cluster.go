@@ -74,7 +74,7 @@ var clusterRows = []row{
 		spread: true},
 }
 
-// bothOf is the lower of two bounds, of those that are known.
+// bothOf returns the lower of two bounds, or the only known bound.
 func bothOf(a, b goal) goal {
 	return func(bl *block, r row) (float64, string, bool) {
 		x, xText, ok := a(bl, r)

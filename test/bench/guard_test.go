@@ -49,7 +49,7 @@ func guarded(t *testing.T, results string) (map[string][]string, []string) {
 }
 
 func TestGuardTakesTheMedianOfTheRoundsRatios(t *testing.T) {
-	// Two rounds in which something else kept the machine busy, and figures in no order.
+	// In two rounds something else kept the machine busy, and the figures are in no order.
 	inTurn := []string{"30", "11", "9", "11.4", "40"}
 	cells, failed := guarded(t, rounds(func(_ row, i int) string { return inTurn[i] }))
 	if len(failed) != 0 {
@@ -89,15 +89,15 @@ func TestGuardNamesTheRowThatFails(t *testing.T) {
 
 func TestFigureThatIsMissingFailsTheGuard(t *testing.T) {
 	for name, missing := range map[string]string{"left out": "", "zero": "0", "none": "NaN"} {
-		for _, of := range guardRows {
+		for _, guardRow := range guardRows {
 			_, failed := guarded(t, rounds(func(r row, i int) string {
-				if r.label == of.label && i == 3 {
+				if r.label == guardRow.label && i == 3 {
 					return missing
 				}
 				return "10"
 			}))
-			if len(failed) != 1 || !strings.HasPrefix(failed[0], of.label+": ") {
-				t.Errorf("%s in one round: %s: failed: %q", of.label, name, failed)
+			if len(failed) != 1 || !strings.HasPrefix(failed[0], guardRow.label+": ") {
+				t.Errorf("%s in one round: %s: failed: %q", guardRow.label, name, failed)
 			}
 		}
 	}

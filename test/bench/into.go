@@ -21,7 +21,7 @@ const (
 	// followLines is how many lines are timed, one each followPause.
 	followLines = 50
 	followPause = 100 * time.Millisecond
-	// bigLog is the size of the log that is read whole; its lines are as long as those of many services.
+	// bigLog is the size of the log that is read whole; its lines are as long as the log lines of many services.
 	bigLog     = 1 << 30
 	bigLogLine = 200
 	// execSessions is how many sessions are open at once.
@@ -82,7 +82,7 @@ func (c *client) startPod(name, script string) (string, error) {
 	return "", errors.New(name + " does not run")
 }
 
-// follow compares the time that the runtime has written before each line with that of its receipt.
+// follow compares the time that the runtime has written before each line with the time of the line's receipt.
 func (c *client) follow(_ *agent, kv map[string]any) error {
 	script := fmt.Sprintf("trap 'exit 0' TERM; while :; do echo line; sleep %g; done", followPause.Seconds())
 	pod, err := c.startPod("pb-follow", script)
@@ -176,7 +176,7 @@ func writeLog(path string) error {
 // execs opens many sessions at once, and times a line there and back in all of them.
 func (c *client) execs(a *agent, kv map[string]any) error {
 	var pods []string
-	for p := range c.running("pb-0") { // those of the burst
+	for p := range c.running("pb-0") { // the pods of the burst
 		pods = append(pods, p)
 	}
 	if len(pods) == 0 {

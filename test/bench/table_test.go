@@ -84,7 +84,7 @@ func TestEachNumberOfPodsHasItsTableAndGoals(t *testing.T) {
 	if strings.Count(table, "| figure") != 2 {
 		t.Errorf("two numbers of pods print\n%s", table)
 	}
-	// cells holds those of the second table.
+	// cells holds the cells of the second table.
 	wantCells(t, table, cells["idle, agent, millicores"], "7", "≤ 8", "yes")
 	wantCells(t, table, cells["RSS, MiB"], "81", "≤ 80", "MISSED")
 }

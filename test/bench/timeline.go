@@ -46,17 +46,17 @@ func (s podStart) share() (runtime, reads, ours time.Duration) {
 	}
 	slices.SortFunc(cuts, time.Time.Compare)
 	for i, end := range cuts[1:] {
-		of := &ours
+		part := &ours
 		for _, c := range s.calls {
 			switch {
 			case c.Begin.After(cuts[i]) || c.End.Before(end):
 			case changes(c.Method):
-				of = &runtime
-			case of == &ours:
-				of = &reads
+				part = &runtime
+			case part == &ours:
+				part = &reads
 			}
 		}
-		*of += end.Sub(cuts[i])
+		*part += end.Sub(cuts[i])
 	}
 	return runtime, reads, ours
 }

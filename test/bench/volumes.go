@@ -16,7 +16,7 @@ type volume map[string]any
 // volumePairs is how many pods with volumes are started, each after one without.
 const volumePairs = 15
 
-// volumesOfAll is one volume of each kind that has contents, and one that has none.
+// volumesOfAll is one volume of each kind that has contents, and one volume without contents.
 var volumesOfAll = []volume{
 	{"name": "config", "configMap": map[string]any{"name": "pb-config"}},
 	{"name": "secret", "secret": map[string]any{"secretName": "pb-secret"}},
