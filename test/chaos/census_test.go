@@ -32,10 +32,10 @@ import (
 )
 
 const (
-	// snapshotter is that of the lab.
+	// snapshotter is the lab's snapshotter.
 	snapshotter = "overlayfs"
-	// lostShims are of sandboxes that containerd gave up because their caller was killed. It knows nothing of them, and
-	// so the agent neither (docs/SCOPE.md).
+	// lostShims are shims of sandboxes that containerd gave up because their caller was killed. containerd does not
+	// know these shims any more, and so the agent does not either (docs/SCOPE.md).
 	lostShims = "shims that containerd has lost"
 )
 
@@ -46,14 +46,14 @@ func placesOfLab(t *testing.T) labPlaces {
 	t.Helper()
 	text, err := node.Lab("env")
 	must.OK(t, err)
-	of := map[string]string{}
+	env := map[string]string{}
 	for line := range strings.Lines(text) {
 		if name, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "="); ok {
-			of[name] = value
+			env[name] = value
 		}
 	}
-	l := labPlaces{state: of["LAB_STATE"], home: of["LAB_HOME"], bridge: of["LAB_BRIDGE"], log: of["LAB_LOG"]}
-	conf, err := filepath.Glob(filepath.Join(of["LAB_CNI_CONF_DIR"], "*.conflist"))
+	l := labPlaces{state: env["LAB_STATE"], home: env["LAB_HOME"], bridge: env["LAB_BRIDGE"], log: env["LAB_LOG"]}
+	conf, err := filepath.Glob(filepath.Join(env["LAB_CNI_CONF_DIR"], "*.conflist"))
 	if err != nil || len(conf) != 1 {
 		t.Fatalf("the lab's CNI configuration: %v, %v; want one file", conf, err)
 	}

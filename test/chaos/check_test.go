@@ -135,7 +135,7 @@ func sandboxesFit(uids map[string]want, sandboxes []*cri.PodSandbox, containers 
 	return wrong
 }
 
-// containersFit returns containers without a pod, doubled ones, and those that ended though no test stopped them.
+// containersFit returns containers without a pod, duplicates, and containers that ended though no test stopped them.
 func containersFit(uids map[string]want, containers []*cri.Container) []error {
 	var wrong []error
 	alive, dead := map[string]int{}, map[string]int{}

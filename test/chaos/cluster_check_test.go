@@ -128,7 +128,7 @@ func (s *site) jobsFit(ctx context.Context, pods map[string]*core.Pod) error {
 	return errors.Join(wrong...)
 }
 
-// fits compares a Job with its object, nil if there is none.
+// fits compares a Job with its object, nil if the API server has no object of the Job.
 func (j *job) fits(is *batch.Job) error {
 	if is == nil {
 		return errors.New("is gone")
@@ -152,7 +152,7 @@ func (j *job) fits(is *batch.Job) error {
 	return nil
 }
 
-// podsFit returns pods that are neither ready nor terminal, and those that are being deleted.
+// podsFit returns pods that are neither ready nor terminal, and pods that are being deleted.
 func podsFit(pods map[string]*core.Pod) error {
 	var wrong []error
 	for _, p := range pods {

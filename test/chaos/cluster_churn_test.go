@@ -23,7 +23,7 @@ import (
 const (
 	// longestWait bounds the time between two changes of a cluster.
 	longestWait = 2 * time.Second
-	// mostReplicas bounds a workload, mostJobs those that are kept.
+	// mostReplicas bounds a workload's pods, mostJobs the Jobs that are kept.
 	mostReplicas, mostJobs = 3, 6
 )
 

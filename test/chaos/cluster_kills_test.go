@@ -57,7 +57,7 @@ type kills struct {
 	r     *rand.Rand
 	until map[victim]time.Time // when what is away is started again
 	did   map[victim]int
-	ended map[victim]int // those that ended by themselves, for want of what was killed
+	ended map[victim]int // how often each ended by itself, because what it needs was killed
 }
 
 func newKills(s *site, r *rand.Rand) *kills {
@@ -110,7 +110,7 @@ func (k *kills) strike() {
 	}
 }
 
-// kill ends a victim and returns when it is gone. It does nothing to one that has ended by itself.
+// kill ends a victim and returns when the victim is gone. It does nothing if the victim has ended by itself.
 func (k *kills) kill(v victim) {
 	k.s.t.Helper()
 	target := v

@@ -18,7 +18,7 @@ import (
 	"github.com/journalet/journalet/test/node"
 )
 
-// sandboxes returns those of the lab, in any state: nothing else runs on it.
+// sandboxes returns the lab's sandboxes, in any state: nothing else runs on the lab.
 func (s *site) sandboxes() []*cri.PodSandbox {
 	ctx, cancel := node.Bounded()
 	defer cancel()
@@ -103,7 +103,7 @@ func containersAre(p *core.Pod, running map[string]*cri.Container) error {
 }
 
 // diskFits returns directories, logs, mounts and cgroups of pods that the API server does not have, and mounts and
-// processes of those that have ended.
+// processes of pods that have ended.
 func (s *site) diskFits(pods map[string]*core.Pod) error {
 	var wrong []error
 	check := func(what, uid string, isTerminal bool) {
@@ -146,7 +146,7 @@ func (s *site) reportWitnessed() {
 		s.t.Errorf("a container had no %s", line)
 	}
 	for _, line := range doubles[s.doubles:] {
-		// pod, its UID, that of the holder, time
+		// pod, its UID, the holder's UID, time
 		if f := strings.Fields(line); len(f) != 4 || f[1] == f[2] || !s.churn.wasForced(f[2]) {
 			s.t.Errorf("two containers ran at once: %s", line)
 		}

@@ -49,11 +49,11 @@ type observer struct {
 	t *testing.T
 
 	mu     sync.Mutex
-	all    map[types.UID]*observed // also those that are gone
+	all    map[types.UID]*observed // also pods that are gone
 	starts times                   // from the first sight of a pod to Ready
 	ends   times                   // from the sight of its deletion to its end
 	ended  map[core.PodPhase]int   // terminal pods
-	lost   int                     // of these, those whose outcome is unknown
+	lost   int                     // terminal pods whose outcome is unknown
 }
 
 func observe(t *testing.T, client *kubernetes.Clientset) *observer {
@@ -112,7 +112,7 @@ func (was *observed) end(ends *times) {
 	was.gone = true
 }
 
-// pods returns those that the API server has, in the order of their names.
+// pods returns the pods that the API server has, in the order of their names.
 func (o *observer) pods() []*core.Pod {
 	o.mu.Lock()
 	defer o.mu.Unlock()

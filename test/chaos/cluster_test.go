@@ -30,7 +30,7 @@ import (
 var stormFor = flag.Duration("chaos.for", 5*time.Minute, "how long a cluster is harmed")
 
 const (
-	// nodeName is that of the one node, namespace that of all its workloads.
+	// nodeName is the name of the one node, namespace the namespace of all its workloads.
 	nodeName  = "chaos"
 	namespace = "chaos"
 	// shortestStorm and longestStorm bound the time between two calms.
@@ -51,7 +51,7 @@ type site struct {
 	agent   *agent // its directories; it is started by the cluster
 	lab     labPlaces
 	before  census
-	witness string // the directory in which containers record what they do
+	witness string // the directory where containers record what they do
 
 	observer *observer
 	churn    *clusterChurn

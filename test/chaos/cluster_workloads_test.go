@@ -19,9 +19,9 @@ const (
 	// workloadLabel names a pod's workload, workLabel what its container does.
 	workloadLabel, workLabel = "workload", "work"
 	turnAnnotation           = "turn"
-	// retries counts the runs of a container whose work is "retry", failingCode is the exit code of one that fails.
+	// retries counts the runs of a container whose work is "retry", failingCode is the exit code of failing work.
 	retries, failingCode = 3, 3
-	// patience is how many pods of a Job may be lost or deleted; failingPatience that of one whose work fails.
+	// patience is how many pods of a Job may be lost or deleted; failingPatience is the same if its work fails.
 	patience, failingPatience = 20, 1
 )
 

@@ -22,8 +22,8 @@ const (
 	// diskBytes is the agent's whole disk in the test.
 	diskBytes = 64 << 20
 	chunk     = 1 << 20
-	// victims counts the pods that crash, and those that are removed, while the disk is full. Their records exceed the
-	// free part of a block's last page.
+	// victims counts the pods that crash, and the pods that are removed, while the disk is full. Their records exceed
+	// the free part of a block's last page.
 	victims = 4
 	// cannotStore is the agent's log message when the journal's disk is full.
 	cannotStore = "the journal cannot store"

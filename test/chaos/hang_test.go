@@ -28,7 +28,7 @@ func TestHungCallsOfOnePodDelayNoOther(t *testing.T) {
 	c.put("victim", idles)
 	node.Eventually(t, settle, "all pods", func() error { return a.holds(c.wanted) })
 
-	// A running pod, by all its names, and one that is about to start.
+	// A running pod, by all its names, and a pod that is about to start.
 	p.hang(append(a.namesOf("hung-old"), "hung-new-"+a.Node)...)
 	end := time.Now().Add(time.Duration(hangSeconds.now()) * time.Second)
 	c.crash("hung-old")

@@ -31,7 +31,7 @@ func (l length) now() int {
 	return l.short
 }
 
-// roundsOr returns the number of kills: that of the flag, else the test's own.
+// roundsOr returns the number of kills: the flag's value if it is set, else the test's own number.
 func roundsOr(l length) int {
 	if *rounds > 0 {
 		return *rounds

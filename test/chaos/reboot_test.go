@@ -53,7 +53,7 @@ type powerCut struct {
 	verify string
 }
 
-// powerCuts begin with those of the short form: the likely one, and the one that cannot be detected.
+// powerCuts begin with the two cuts of the short form: the likely cut, and the cut that cannot be detected.
 var powerCuts = []powerCut{
 	{
 		"the last records, one in half",

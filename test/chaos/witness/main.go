@@ -15,8 +15,8 @@ import (
 
 const (
 	directory = "/witness"
-	// cancelled bounds the time in which a runtime kills a process that it started for a caller that is dead by now.
-	// Such a run does not count.
+	// cancelled bounds the time that a runtime takes to kill a process that it started for a caller that is dead by
+	// now. Such a run does not count.
 	cancelled = 300 * time.Millisecond
 	failed    = 3 // exit code of work that fails
 )
@@ -83,7 +83,7 @@ func run(args []string) (int, error) {
 	return 0, record(filepath.Join("pods", w.uid), "done")
 }
 
-// own takes the lock of the pod's name. It records one that is held: the holder runs, too.
+// own takes the lock of the pod's name. If another process holds the lock, own records that: the holder runs, too.
 func (w *witness) own() error {
 	var err error
 	w.lock, err = os.OpenFile(filepath.Join(directory, "locks", w.pod), os.O_CREATE|os.O_RDWR, 0o600)
