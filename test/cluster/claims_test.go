@@ -21,8 +21,8 @@ import (
 	"github.com/journalet/journalet/test/must"
 )
 
-// claimed is a pod with a claim that the scheduler allocates, and one with an extended resource, for which it creates a
-// claim.
+// claimed has a pod with a claim that the scheduler allocates, and a pod with an extended resource: the scheduler
+// creates a claim for it.
 const claimed = `
 apiVersion: resource.k8s.io/v1
 kind: DeviceClass
@@ -101,15 +101,15 @@ func (n *ours) claims(t *testing.T) {
 			return nil
 		})
 	}
-	const of = `[{"name":"claim:gpu","resources":[{"health":"%s",%s"resourceID":"gpu.example.com/pool/d1"}]}]`
-	has(fmt.Sprintf(of, "Unknown", ""))
+	const format = `[{"name":"claim:gpu","resources":[{"health":"%s",%s"resourceID":"gpu.example.com/pool/d1"}]}]`
+	has(fmt.Sprintf(format, "Unknown", ""))
 	device := &health.DeviceIdentifier{PoolName: "pool", DeviceName: "d1"}
 	d.Health <- &health.NodeWatchResourcesResponse{Devices: []*health.DeviceHealth{
 		{Device: device, Health: health.HealthStatus_UNHEALTHY, Message: "too hot"},
 	}}
-	has(fmt.Sprintf(of, "Unhealthy", `"message":"too hot",`))
+	has(fmt.Sprintf(format, "Unhealthy", `"message":"too hot",`))
 	stop()
-	has(fmt.Sprintf(of, "Unknown", ""))
+	has(fmt.Sprintf(format, "Unknown", ""))
 	begun := time.Now()
 	eventuallyWithin(t, time.Minute, func() error {
 		list, err := slicesOf.List(t.Context(), meta.ListOptions{})

@@ -39,7 +39,7 @@ func Parts() []Program { return slices.Clone(parts) }
 type Options struct {
 	// Dir holds everything of the cluster: data, keys, kubeconfigs, logs. It is created; it must not hold another one.
 	Dir string
-	// Address is an address of this machine that pods and nodes reach; empty: that of the route to the internet.
+	// Address is an address of this machine that pods and nodes reach. Empty: the address of the route to the internet.
 	Address string
 	// Detach lets the programs outlast this process; Open finds them again.
 	Detach bool

@@ -12,10 +12,10 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// bootstrappers is the group of those who come with the bootstrap token; kubeadm uses the same.
+// bootstrappers is the group of clients with the bootstrap token; kubeadm uses the same group.
 const bootstrappers = "system:bootstrappers:kubeadm:default-node-token"
 
-// grants are the permissions beyond those that an API server creates: roles by whom they are bound to.
+// grants are the bindings of roles beyond the bindings that an API server creates.
 var grants = []struct {
 	name, role string
 	subject    rbac.Subject

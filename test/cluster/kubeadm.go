@@ -40,13 +40,13 @@ type Join struct {
 	CAHash string
 }
 
-// Arguments returns those of kubeadm.
+// Arguments returns the arguments of kubeadm.
 func (j *Join) Arguments() []string {
 	return []string{"join", j.Server, "--token", j.Token, "--discovery-token-ca-cert-hash", j.CAHash}
 }
 
 // PrepareJoin has kubeadm write what its join reads: the ConfigMaps kubeadm-config, kubelet-config and cluster-info, a
-// bootstrap token, and the permissions of those who come with it. kubelet are lines of the KubeletConfiguration of all
+// bootstrap token, and the permissions of clients with this token. kubelet are lines of the KubeletConfiguration of all
 // nodes.
 func (c *Cluster) PrepareJoin(ctx context.Context, kubelet string) (*Join, error) {
 	if _, err := Provide(ctx, Kubeadm); err != nil {

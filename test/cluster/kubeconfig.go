@@ -22,7 +22,8 @@ func (c *Cluster) Admin() string { return filepath.Join(c.Dir, "admin.kubeconfig
 // Bootstrap returns the path of a kubeconfig with a bootstrap token: it may request the first certificate of a node.
 func (c *Cluster) Bootstrap() string { return filepath.Join(c.Dir, "bootstrap.kubeconfig") }
 
-// CA returns the path of the certificates by which the API server and its clients know each other, in PEM.
+// CA returns the path of the authority's certificates, in PEM: the API server and its clients verify each other with
+// them.
 func (c *Cluster) CA() string { return c.pki().crt("ca") }
 
 // Server returns the URL of the API server.
@@ -66,7 +67,7 @@ func (c *Cluster) writeKubeconfig(path string, user *api.AuthInfo) error {
 	}, path)
 }
 
-// identities are those of the control plane. The names of the users are Kubernetes' own: RBAC knows them.
+// identities returns the identities of the control plane. The names of the users are Kubernetes' own: RBAC knows them.
 func (c *Cluster) identities() map[string]identity {
 	return map[string]identity{
 		"apiserver": {user: "kube-apiserver", hosts: []string{c.Address, "127.0.0.1", "10.0.2.2", serviceIP, "localhost",
@@ -81,8 +82,8 @@ func (c *Cluster) writeIdentities() error {
 	if err != nil {
 		return err
 	}
-	for name, of := range c.identities() {
-		if err := p.issue(name, of); err != nil {
+	for name, id := range c.identities() {
+		if err := p.issue(name, id); err != nil {
 			return err
 		}
 	}

@@ -64,36 +64,36 @@ func newPKI(dir string) (pki, error) {
 		os.WriteFile(filepath.Join(dir, "sa.pub"), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}), 0o600))
 }
 
-func template(of identity) *x509.Certificate {
+func template(id identity) *x509.Certificate {
 	now := time.Now()
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(now.UnixNano()),
-		Subject:      pkix.Name{CommonName: of.user, Organization: of.groups},
+		Subject:      pkix.Name{CommonName: id.user, Organization: id.groups},
 		NotBefore:    now.Add(-skew), NotAfter: now.Add(validFor),
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
-	if !of.until.IsZero() {
-		c.NotAfter = of.until
-		if c.NotBefore.After(of.until) {
-			c.NotBefore = of.until.Add(-skew) // it has expired
+	if !id.until.IsZero() {
+		c.NotAfter = id.until
+		if c.NotBefore.After(id.until) {
+			c.NotBefore = id.until.Add(-skew) // it has expired
 		}
 	}
-	for _, host := range of.hosts {
+	for _, host := range id.hosts {
 		if ip := net.ParseIP(host); ip != nil {
 			c.IPAddresses = append(c.IPAddresses, ip)
 		} else {
 			c.DNSNames = append(c.DNSNames, host)
 		}
 	}
-	if len(of.hosts) > 0 {
+	if len(id.hosts) > 0 {
 		c.ExtKeyUsage = append(c.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
 	}
 	return c
 }
 
 // issue writes a certificate and its key, signed by the authority.
-func (p pki) issue(name string, of identity) error {
+func (p pki) issue(name string, id identity) error {
 	ca, caKey, err := p.authority()
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (p pki) issue(name string, of identity) error {
 	if err != nil {
 		return err
 	}
-	return p.write(name, template(of), ca, key, caKey)
+	return p.write(name, template(id), ca, key, caKey)
 }
 
 func (p pki) write(name string, c, parent *x509.Certificate, key *ecdsa.PrivateKey, signer crypto.Signer) error {

@@ -187,10 +187,10 @@ func (n *portNode) waitsForApproval(t *testing.T) {
 }
 
 // client returns what requests a page as a client of an authority, and its status.
-func (n *portNode) client(t *testing.T, of *authority.Authority, keep bool) func() (int, error) {
+func (n *portNode) client(t *testing.T, ca *authority.Authority, keep bool) func() (int, error) {
 	t.Helper()
 	config := n.config(t, "ours")
-	config.Certificates = []tls.Certificate{*of.Client(t, "reader", "system:masters")}
+	config.Certificates = []tls.Certificate{*ca.Client(t, "reader", "system:masters")}
 	tr := &http.Transport{TLSClientConfig: config, DisableKeepAlives: !keep}
 	t.Cleanup(tr.CloseIdleConnections)
 	url := "https://" + n.port(t) + "/pods"

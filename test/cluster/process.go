@@ -82,7 +82,7 @@ func start(cmd *exec.Cmd) error {
 	return <-result
 }
 
-// startOf returns the time of a process's start, empty if there is none or it is a zombie.
+// startOf returns the time of a process's start, empty if the process does not exist or is a zombie.
 func startOf(pid int) string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -146,7 +146,7 @@ func (c *Cluster) stop(name string) error {
 	if err != nil || pid == 0 {
 		return err
 	}
-	_ = syscall.Kill(pid, syscall.SIGCONT) // one that was stopped would not hear the other
+	_ = syscall.Kill(pid, syscall.SIGCONT) // a stopped process would not handle the SIGTERM
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return err
 	}

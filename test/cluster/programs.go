@@ -23,7 +23,7 @@ const Version = "v1.37.1"
 // Program names a program that is built from the module in upstream.
 type Program string
 
-// The programs of a control plane, of a node, and those that test it.
+// The programs of a control plane and of a node, and the programs that test them.
 const (
 	Etcd              Program = "etcd"
 	APIServer         Program = "kube-apiserver"
@@ -106,7 +106,7 @@ func Provide(ctx context.Context, programs ...Program) (string, error) {
 	return provideAll(ctx, upstream, programs...)
 }
 
-// Sidecars does the same for those of CSI drivers, all of them.
+// Sidecars does the same for all sidecars of CSI drivers.
 func Sidecars(ctx context.Context) (string, error) {
 	return provideAll(ctx, sidecars, sidecarPrograms...)
 }

@@ -97,7 +97,7 @@ func TestKubeletsNodeIsTakenOverAndHandedBack(t *testing.T) {
 	must.OK(t, os.Symlink(n.program, link))
 	t.Run("the agent takes over", func(t *testing.T) {
 		for _, what := range n.changes(t, link, 1, 5, 7, 9, 11, 13) {
-			if !strings.Contains(what, "static-ours") { // of which it does not know that it was ready
+			if !strings.Contains(what, "static-ours") { // the agent does not know that it was ready
 				t.Error(what)
 			}
 		}
@@ -170,8 +170,8 @@ func (n *taken) returns(t *testing.T, manifests string) {
 	n.all(t, n.shows(t, "handback"), preview.Kept, 6)
 }
 
-// changes has a program take the place of the one that runs, and returns which pods were not ready meanwhile. Before it
-// may run on, it is killed when it has written so many lines of its log, once for each number.
+// changes replaces the running program with another program, and returns which pods were not ready meanwhile. Before
+// the other program may keep running, it is killed when it has written so many lines of its log, once for each number.
 func (n *taken) changes(t *testing.T, program string, kills ...int) []string {
 	t.Helper()
 	before := n.whatRuns(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/journalet/journalet/test/must"
 )
 
-// trusts has a pod wait for a trust bundle of a name, and follow those of a signer by their labels.
+// trusts has a pod wait for a trust bundle of a name, and follow the bundles of a signer by their labels.
 func (n *ours) trusts(t *testing.T) {
 	ca := n.kubectl(t, "", "get", "configmap", "kube-root-ca.crt", "-o", `jsonpath={.data.ca\.crt}`)
 	bundle := func(name, signer string) {

@@ -24,14 +24,14 @@ type request struct {
 	RequestReceivedTimestamp time.Time
 }
 
-// ofNode are the resources whose requests a node sends without any pod. All others count as those of pods.
+// ofNode are the resources that a node requests without any pod. All other requests count as requests of pods.
 var ofNode = map[string]bool{
 	"nodes": true, "leases": true, "csinodes": true, "csidrivers": true, "services": true, "runtimeclasses": true,
 	"tokenreviews": true, "subjectaccessreviews": true, "certificatesigningrequests": true, "": true,
 	"resourceslices": true,
 }
 
-// window is a time of which requests are counted.
+// window is the period whose requests are counted.
 type window struct{ begin, end time.Time }
 
 func (w window) has(t time.Time) bool { return !t.Before(w.begin) && t.Before(w.end) }
@@ -54,8 +54,8 @@ func (c counts) total() (all int) {
 	return all
 }
 
-// count counts a user's requests of windows: those that are about pods, or all. A watch is in the log when it begins
-// and when it ends, so each request counts once, in the window in which it came.
+// count counts a user's requests within windows: only requests about pods, or all requests. A watch is in the log when
+// it begins and when it ends, so each request counts once, in the window that it arrived in.
 func count(log io.Reader, user string, onlyPods bool, windows ...window) (counts, error) {
 	out, seen := counts{}, map[string]bool{}
 	lines := bufio.NewReader(log)

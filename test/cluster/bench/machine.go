@@ -31,7 +31,7 @@ func fieldKiB(file []byte, name string) float64 {
 // usage is CPU time so far, in seconds.
 type usage struct {
 	agent, runtime, shims float64
-	// others is that of the machine but for these, the control plane and this program.
+	// others is the machine's usage without the agent, the runtime, the shims, the control plane and this program.
 	others float64
 }
 
@@ -49,11 +49,11 @@ func (b *bench) usage(pid int) (usage, error) {
 	u.agent, u.runtime, u.shims = read(pid), read(b.runtimePID), measure.Shims(b.endpoint)
 	known := u.agent + u.runtime + u.shims + read(os.Getpid())
 	for _, p := range cluster.Parts() {
-		of, bad := b.Running(p)
+		partPID, bad := b.Running(p)
 		if bad != nil {
 			return u, bad
 		}
-		known += read(of)
+		known += read(partPID)
 	}
 	all, bad := measure.Busy()
 	u.others = all - known

@@ -59,8 +59,8 @@ func (b *bench) newNamespace(ctx context.Context, name string) (*namespace, erro
 		return nil, err
 	}
 	n := &namespace{name: name, client: client, image: b.image, seen: newSightings()}
-	of := &core.Namespace{ObjectMeta: meta.ObjectMeta{Name: name}}
-	if _, err := client.CoreV1().Namespaces().Create(ctx, of, meta.CreateOptions{}); err != nil {
+	object := &core.Namespace{ObjectMeta: meta.ObjectMeta{Name: name}}
+	if _, err := client.CoreV1().Namespaces().Create(ctx, object, meta.CreateOptions{}); err != nil {
 		return nil, err
 	}
 	err = cluster.Until(ctx, func() error {

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// settle is from the end of the burst, and from that of the deletion, until nothing of it is left to do.
+	// settle is the time after the burst, and after its deletion, until no work of either is left.
 	settle = 10 * time.Second
 	// quietFor is how long the machine is measured before a round.
 	quietFor = 2 * time.Second
@@ -38,7 +38,7 @@ type round struct {
 	agent *agent
 	pods  *namespace
 	n     int
-	// ofPods are the windows in which requests are about the pods of the burst.
+	// ofPods are the windows whose requests are about the pods of the burst.
 	ofPods []window
 }
 
@@ -99,7 +99,7 @@ func (r *round) quiet(ctx context.Context) error {
 	return r.out("cluster_quiet", figures{"others_millicores": millicores(end.others-begin.others, quietFor)})
 }
 
-func millicores(seconds float64, of time.Duration) float64 { return r3(seconds / of.Seconds() * 1000) }
+func millicores(seconds float64, period time.Duration) float64 { return r3(seconds / period.Seconds() * 1000) }
 
 func r3(x float64) float64 { return math.Round(x*1000) / 1000 }
 

@@ -11,7 +11,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Labels by which node agents find a container's pod.
+// Node agents find a container's pod by these labels.
 const (
 	podNameLabel      = "io.kubernetes.pod.name"
 	podNamespaceLabel = "io.kubernetes.pod.namespace"
@@ -88,7 +88,7 @@ func (r runtime) stops(ctx context.Context) (*stops, error) {
 	return s, nil
 }
 
-// of returns the time of a container, zero if there is none.
+// of returns when a container stopped, zero if it has not.
 func (s *stops) of(id string) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

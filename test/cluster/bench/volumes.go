@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// driverName is that of the CSI driver, which is the same process for every agent.
+	// driverName is the name of the CSI driver. The driver is the same process for every agent.
 	driverName = "bench.example.com"
 	// volumesOfPod is how many claims each pod has.
 	volumesOfPod = 2

@@ -50,7 +50,7 @@ func main() {
 	}
 }
 
-// The lists of specs: of a node, of CSI drivers that the specs bring along, and of one that has volumes.
+// The lists of specs: of a node, of CSI drivers that the specs bring along, and of a CSI driver that has volumes.
 const (
 	nodes    = "specs"
 	storage  = "storage"

@@ -59,7 +59,7 @@ The node: %s.
 
 var headers = map[string]string{nodes: header, storage: driversHeader, hostpath: hostpathHeader}
 
-// writePage writes the page of a list with all results, those that did not pass first.
+// writePage writes the page of a list with all results. Results that did not pass come first.
 func writePage(path, list, version string, results []result) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, headers[list], cluster.Version, version, count(results), len(results))

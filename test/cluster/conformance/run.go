@@ -58,7 +58,8 @@ func runShards(ctx context.Context, shards [][]spec, r runner) []result {
 	return all
 }
 
-// run runs one shard. A spec that its report lacks has not run: also one that this release does not have.
+// run runs one shard. A spec that the shard's report lacks has not run; this includes specs that this release does not
+// have.
 func (r runner) run(ctx context.Context, i int, specs []spec) []result {
 	file := filepath.Join(r.out, fmt.Sprintf("shard-%d.json", i))
 	err := r.e2e(ctx, i, file, focus(specs))

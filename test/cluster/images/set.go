@@ -20,14 +20,14 @@ type Parts struct {
 	API      string // host:port of the API server, as pods reach it; only sidecars need it
 }
 
-// The names are those that the tests of release 1.37 ask for.
+// The names that the tests of release 1.37 ask for.
 const (
 	tests       = "registry.k8s.io/e2e-test-images/"
 	busyboxName = tests + "busybox:1.37.0-2"
 	pauseName   = "registry.k8s.io/pause:3.10.2"
 )
 
-// users are those of upstream's agnhost: a spec reads a user's groups from the image.
+// users are the users of upstream's agnhost: a spec reads a user's groups from the image.
 const (
 	users = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n" +
 		"user-defined-in-image:x:1000:1000::/home/user-defined-in-image:/bin/sh\n"
@@ -92,7 +92,7 @@ func (p Parts) agnhost() []entry {
 // derived adds the images that are another one with a little on top.
 func (p Parts) derived(all map[string]v1.Image, busybox, agnhost v1.Image) error {
 	html := filepath.Join(p.Source, "test", "images", "kitten", "html")
-	for name, of := range map[string]struct {
+	for name, recipe := range map[string]struct {
 		base    v1.Image
 		entries []entry
 		change  func(*v1.Config)
@@ -110,7 +110,7 @@ func (p Parts) derived(all map[string]v1.Image, busybox, agnhost v1.Image) error
 		"nginx:1.27.0-2": {agnhost, nil, func(c *v1.Config) { c.Cmd = []string{"test-webserver"} }},
 		"nginx:1.28.0-2": {agnhost, nil, func(c *v1.Config) { c.Cmd = []string{"test-webserver"} }},
 	} {
-		image, err := layer(of.base, of.entries, of.change)
+		image, err := layer(recipe.base, recipe.entries, recipe.change)
 		if err != nil {
 			return fmt.Errorf("image %s: %w", name, err)
 		}

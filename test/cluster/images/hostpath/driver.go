@@ -104,7 +104,8 @@ func (d *driver) CreateVolume(
 	return &csi.CreateVolumeResponse{Volume: out}, nil
 }
 
-// known returns a volume, which is created if nobody has: one of a pod, or one that somebody else has provisioned.
+// known returns a volume and creates it if it is new: a volume of one pod, or a volume that somebody else has
+// provisioned.
 func (d *driver) known(id string, as *csi.VolumeCapability) (*volume, error) {
 	if v, ok := d.volumes[id]; ok {
 		return v, nil

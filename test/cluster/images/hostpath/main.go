@@ -79,7 +79,7 @@ func run(ctx context.Context, o options) error {
 	return server.Serve(l)
 }
 
-// topologyKey is that of upstream's driver, which tests read.
+// topologyKey is the key that upstream's driver uses; its tests read it.
 const topologyKey = "topology.hostpath.csi/node"
 
 func (o options) where() *csi.Topology {

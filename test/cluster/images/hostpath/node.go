@@ -14,7 +14,7 @@ type node struct {
 	*driver
 }
 
-// ephemeralKey is the entry of a volume's context by which an agent marks the volume of one pod.
+// ephemeralKey marks the volume of one pod: an agent sets it in the volume's context.
 const ephemeralKey = "csi.storage.k8s.io/ephemeral"
 
 // NodeGetInfo describes the node.

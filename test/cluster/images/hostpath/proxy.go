@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// proxy pairs each connection that outer accepts with one that inner accepts, and copies both ways, until ctx ends. The
-// tests keep some waiting at inner: the kernel holds them until they are wanted.
+// proxy pairs each connection that outer accepts with a connection that inner accepts, and copies both ways, until ctx
+// ends. The tests keep some connections waiting at inner: the kernel holds them until they are wanted.
 func proxy(ctx context.Context, outer, inner net.Listener) error {
 	context.AfterFunc(ctx, func() {
 		_ = outer.Close()
