@@ -101,7 +101,7 @@ func (s *Scenario) apiDelete(d *datadriven.TestData) (string, error) {
 }
 
 // node records what the Node object has: labels=(key=value, ...) and taints=(key:effect, ...). With read it is the
-// answer to what was requested, with failure=text one that failed.
+// answer to what was requested, with failure=text a failed answer.
 func (s *Scenario) node(d *datadriven.TestData) (string, error) {
 	n := &journaletv1.NodeObserved{Uid: "node-uid", Labels: map[string]string{}}
 	for _, l := range values(d, "labels") {

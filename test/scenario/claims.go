@@ -13,8 +13,8 @@ import (
 // addClaims adds claims of these names to a pod, which its first container has.
 func addClaims(pod *corev1.Pod, names []string) {
 	for _, name := range names {
-		of := corev1.PodResourceClaim{Name: name, ResourceClaimName: &name}
-		pod.Spec.ResourceClaims = append(pod.Spec.ResourceClaims, of)
+		claim := corev1.PodResourceClaim{Name: name, ResourceClaimName: &name}
+		pod.Spec.ResourceClaims = append(pod.Spec.ResourceClaims, claim)
 		c := &pod.Spec.Containers[0].Resources
 		c.Claims = append(c.Claims, corev1.ResourceClaim{Name: name})
 	}
@@ -22,9 +22,9 @@ func addClaims(pod *corev1.Pod, names []string) {
 
 // readClaims answers as the API server does: each claim has its name as UID, and is of one driver.
 func readClaims(m *corev1.Pod, out *journaletv1.CallFinished) {
-	for _, of := range m.Spec.ResourceClaims {
+	for _, c := range m.Spec.ResourceClaims {
 		out.Claims = append(out.Claims, &journaletv1.ResourceClaim{
-			PodClaims: []string{of.Name}, Namespace: m.Namespace, Name: *of.ResourceClaimName, Uid: *of.ResourceClaimName,
+			PodClaims: []string{c.Name}, Namespace: m.Namespace, Name: *c.ResourceClaimName, Uid: *c.ResourceClaimName,
 			Prepare: []string{"driver"}, Unprepare: []string{"driver"}, Allocation: "1",
 		})
 	}
@@ -59,13 +59,13 @@ func (w *world) unprepareClaims(
 // checkClaims records a violation if a sandbox or a container is created before the pod's claims are prepared in this
 // boot, or a container without their devices.
 func (w *world) checkClaims(o *objects, alias string, m *corev1.Pod, start *journaletv1.StartContainer) {
-	for _, of := range m.Spec.ResourceClaims {
-		if o.claims[*of.ResourceClaimName] != w.boot {
-			w.violation("%s: something is created before claim %s is prepared", alias, of.Name)
+	for _, c := range m.Spec.ResourceClaims {
+		if o.claims[*c.ResourceClaimName] != w.boot {
+			w.violation("%s: something is created before claim %s is prepared", alias, c.Name)
 		}
 		if start != nil && start.GetContainer() == m.Spec.Containers[0].Name &&
-			!slices.Contains(start.GetClaimDevices(), "driver/claim="+*of.ResourceClaimName) {
-			w.violation("%s: container %s starts without the devices of claim %s", alias, start.GetContainer(), of.Name)
+			!slices.Contains(start.GetClaimDevices(), "driver/claim="+*c.ResourceClaimName) {
+			w.violation("%s: container %s starts without the devices of claim %s", alias, start.GetContainer(), c.Name)
 		}
 	}
 }

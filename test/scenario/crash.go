@@ -10,7 +10,7 @@ import (
 
 // moment is the world when the scenario recorded a fact, and the final state that the history reaches from there.
 type moment struct {
-	first, last int // the record of the fact, and the last one that followed at once
+	first, last int // the record of the fact, and the last record that followed at once
 	g           engine
 	world       *world
 	started     *journaletv1.AgentStarted

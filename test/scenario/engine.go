@@ -112,7 +112,7 @@ func (g *engine) pass(d time.Duration) {
 	g.now, g.uptime = g.now.Add(d), g.uptime+d
 }
 
-// fire fires the next timer that is due by uptime end. It returns false if there is none.
+// fire fires the next timer that is due by uptime end. It returns false if no timer is due.
 func (g *engine) fire(end time.Duration) (bool, error) {
 	keys := slices.SortedFunc(maps.Keys(g.armed), func(a, b timerKey) int {
 		due := cmp.Compare(g.armed[a].due, g.armed[b].due)

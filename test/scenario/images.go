@@ -14,8 +14,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// images records what was observed of the images on the node: "images [complete]", an image a line as
-// "<id> [<name> ...] [bytes=<n>] [used] [pinned]", one that is gone as "gone <id>".
+// images records what was observed of the images on the node: "images [complete]", an image a line as "<id> [<name>
+// ...] [bytes=<n>] [used] [pinned]", a removed image as "gone <id>".
 func (s *Scenario) images(d *datadriven.TestData) (string, error) {
 	o := &journaletv1.ImagesObserved{Complete: d.HasArg("complete")}
 	for line := range strings.Lines(d.Input) {

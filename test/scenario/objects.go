@@ -243,8 +243,8 @@ func (s *Scenario) storage(d *datadriven.TestData) (string, error) {
 	}))
 }
 
-// failVolumesOf records the failure of a call on volumes, with an outcome for each: only those that the command names
-// fail. With attach-limit, they are volumes for which the node has no room.
+// failVolumesOf records the failure of a call on volumes, with an outcome for each: only the volumes that the command
+// names fail. With attach-limit, they fail because the node has no room for them.
 func (s *Scenario) failVolumesOf(d *datadriven.TestData, c *journaletv1.Call) error {
 	uid := c.GetRequest().GetPodUid()
 	o, failing := s.g.world.of(uid), values(d, "volume")

@@ -126,7 +126,7 @@ func (w *world) initDone(o *objects, c *journaletv1.ContainerObservation, m *cor
 	return mainBefore || o.succeeded[inSandbox(c, spec.Name)]
 }
 
-// endInit ends a running init container with exit code 0. It returns false if there is none.
+// endInit ends a running init container with exit code 0. It returns false if no init container can end.
 func (w *world) endInit(now time.Time) bool {
 	for _, uid := range w.uids() {
 		o := w.pods[uid]

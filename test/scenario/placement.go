@@ -13,7 +13,8 @@ import (
 )
 
 // managers returns the settings of a command: managers=(static,Static,restricted) names the policies; the machine has
-// as many NUMA nodes as it says, each of 4 CPUs in 2 cores and 4 GiB, of which 1 GiB is reserved, and CPU 0 is.
+// as many NUMA nodes as numa-nodes says, each of 4 CPUs in 2 cores and 4 GiB. CPU 0 and 1 GiB of each node are
+// reserved.
 func managers(d *datadriven.TestData) *journaletv1.ResourceManagers {
 	policies := values(d, "managers")
 	if len(policies) == 0 || policies[0] == "none" {
@@ -84,7 +85,7 @@ func (s *Scenario) kubeletState(d *datadriven.TestData) *journaletv1.KubeletStat
 	return out
 }
 
-// uidOrName returns the UID of a pod of the scenario; the name, if it is none.
+// uidOrName returns the UID of a pod of the scenario, or the name itself if no pod has it.
 func (s *Scenario) uidOrName(name string) string {
 	for known, alias := range s.g.names.alias {
 		if alias == name {
@@ -94,8 +95,8 @@ func (s *Scenario) uidOrName(name string) string {
 	return name
 }
 
-// foundResources returns what the directories of pods have, as they were left. The names of pods in the argument found
-// are in the order in which they got it.
+// foundResources returns what the directories of pods have, as they were left. The argument found names pods in the
+// order that they got it.
 func (s *Scenario) foundResources(
 	d *datadriven.TestData, left *journaletv1.KubeletState,
 ) map[string]*journaletv1.GivenResources {

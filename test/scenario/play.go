@@ -93,7 +93,7 @@ func (s *Scenario) remove(d *datadriven.TestData) (string, error) {
 	return "", s.read(sourceOf(d), &journaletv1.ManifestFile{Path: d.CmdArgs[0].Key})
 }
 
-// readComplete records a complete read of a source in which nothing has changed.
+// readComplete records a complete read of a source without changes.
 func (s *Scenario) readComplete(d *datadriven.TestData) (string, error) {
 	return "", s.read(sourceOf(d))
 }

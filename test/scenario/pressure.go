@@ -26,11 +26,10 @@ var layouts = map[string]journaletv1.FilesystemLayout{
 	"split": journaletv1.FilesystemLayout_FILESYSTEM_LAYOUT_SPLIT,
 }
 
-// pressure records which thresholds are met and what pods use: "pressure [layout=one|own|split] [earlier]", where an
-// earlier one was measured before the last request. A threshold is a line as "met <signal> <threshold> <available>
-// [soft] [waits]", where one that waits does not act, a pod one as "pod <name> [memory=<bytes>] [local=<bytes>]
-// [layer=<bytes>] [processes=<n>] [own=<used>:<request>]
-// [over=<container>:<used>:<request>]".
+// pressure records which thresholds are met and what pods use: "pressure [layout=one|own|split] [earlier]". With
+// earlier, it was measured before the last request. A threshold is a line as "met <signal> <threshold> <available>
+// [soft] [waits]"; a threshold that waits does not act. A pod is a line as "pod <name> [memory=<bytes>] [local=<bytes>]
+// [layer=<bytes>] [processes=<n>] [own=<used>:<request>] [over=<container>:<used>:<request>]".
 func (s *Scenario) pressure(d *datadriven.TestData) (string, error) {
 	o := &journaletv1.PressureObserved{Layout: layouts[arg(d, "layout", "one")]}
 	if !d.HasArg("earlier") {

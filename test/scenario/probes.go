@@ -84,7 +84,7 @@ func (g *engine) reseedProbes() {
 }
 
 // succeedProbe records the success of a probe that has not succeeded yet, as in a world without faults. It returns
-// false if there is none.
+// false if there is no such probe.
 func (g *engine) succeedProbe() (bool, error) {
 	places := slices.SortedFunc(maps.Keys(g.probed), func(a, b place) int {
 		return cmp.Or(cmp.Compare(g.names.of(a.uid), g.names.of(b.uid)), cmp.Compare(a.container, b.container))
@@ -109,7 +109,7 @@ func probeResult(at place, id string, kind journaletv1.ProbeKind, message string
 }
 
 // probe records a result of a probe: "probe startup|liveness|readiness pod=<alias> [container=<name>] [id=<instance>]
-// [fails=<why>]". The default id is that of the newest instance.
+// [fails=<why>]". The default id is the newest instance.
 func (s *Scenario) probe(d *datadriven.TestData) (string, error) {
 	uid, err := s.uid(d)
 	if err != nil {

@@ -43,8 +43,8 @@ func (w *world) updateContainer(
 	}
 }
 
-// reported returns what a runtime reports of applied resources: CPU shares, of which a cgroup has at least 2, and no
-// memory request; no limit of CPU where none is enforced, and with a short period a coarser one.
+// reported returns what a runtime reports of applied resources: CPU shares, at least the 2 of a cgroup, and no memory
+// request. It reports no limit of CPU where limits are not enforced, and a coarser limit with a short period.
 func (w *world) reported(r *journaletv1.Resources) *journaletv1.Resources {
 	r = proto.CloneOf(r)
 	if q := w.cpuQuota; q != nil && r.GetCpuLimitMillis() > 0 {

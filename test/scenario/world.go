@@ -33,7 +33,7 @@ type world struct {
 	store map[string]string
 	// plugins are what the device plugins offer, by resource.
 	plugins map[string]*journaletv1.DevicesObserved
-	// boot is that of the machine.
+	// boot is the boot of the machine.
 	boot string
 	// cpuQuota is how limits of CPU are enforced.
 	cpuQuota *journaletv1.CpuQuota
@@ -51,13 +51,14 @@ type objects struct {
 	requested map[string]int
 	// inits are the instances of init containers, by id, whose program ends by itself. Later manifests do not change it.
 	inits map[string]bool
-	// started are the containers that were ever started, by sandbox and name; succeeded are those that exited with 0.
+	// started are the containers that were ever started, by sandbox and name; succeeded are the containers that exited
+	// with 0.
 	started, succeeded map[string]bool
 	// startingBefore are, with the same keys, the starts under way that an earlier manifest led to.
 	startingBefore map[string]bool
 	// createdFor are the manifests of containers that one call creates and another starts, by container id.
 	createdFor map[string]string
-	// ran are those of them that were started, by id, whether they still exist or not.
+	// ran are the containers of createdFor that were started, by id, whether they still exist or not.
 	ran map[string]bool
 	// resources are the applied resources of containers and, as a whole, of the pod's sandboxes, by id.
 	resources map[string]*journaletv1.Resources
@@ -65,11 +66,11 @@ type objects struct {
 	cpus map[string]string
 	// stopped are the sandboxes, by id, that a call stopped: only these have freed their address and host ports.
 	stopped map[string]bool
-	// volumes are those that are set up, with what they hold, by name.
+	// volumes are the volumes that are set up, with what they hold, by name.
 	volumes map[string]string
-	// devices are those of containers, by id.
+	// devices are the devices of containers, by container id.
 	devices map[string][]string
-	// claims are those that a driver has prepared, by UID, with the boot in which it has.
+	// claims are the claims that a driver has prepared, by UID, with the boot that they were prepared in.
 	claims map[string]string
 }
 
