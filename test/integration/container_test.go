@@ -95,7 +95,7 @@ func TestSecurityContextIsApplied(t *testing.T) {
 		return setup.Runtime.Exec(t, container(p, name).ContainerID, "sh", "-c", script)
 	}
 	status := func(name, key string) string {
-		// Of the container's own process, not of the one that runs the command.
+		// Of the container's own process, not of the process that runs the command.
 		return sh(name, "grep ^"+key+": /proc/1/status | cut -f2")
 	}
 	equal(t, "user and group", sh("main", "echo $(id -u) $(id -g)"), "1234 2345")

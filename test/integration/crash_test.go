@@ -272,8 +272,8 @@ func canceledSandboxes(t *testing.T, a *agent) map[string]uint32 {
 	events, _ := a.journal.seen()
 	for _, f := range events {
 		out := event(t, f).GetCallFinished()
-		uid, of := strings.CutPrefix(out.GetRequester(), "pod/")
-		if of && strings.Contains(out.GetMessage(), "was canceled while the runtime created it") {
+		uid, isPod := strings.CutPrefix(out.GetRequester(), "pod/")
+		if isPod && strings.Contains(out.GetMessage(), "was canceled while the runtime created it") {
 			t.Logf("the runtime canceled sandbox %s when the agent was killed", out.GetSandboxId())
 			n[uid]++
 		}

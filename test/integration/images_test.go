@@ -158,8 +158,8 @@ func mustBytes(b []byte, err error) []byte {
 	return b
 }
 
-// manifestRequests counts the requests for an image's manifest by tag, without those of pods whose credentials are
-// wrong: these are tried again at any time.
+// manifestRequests counts the requests for an image's manifest by tag. It leaves out pods whose credentials are wrong:
+// their pulls are tried again at any time.
 func (h *hub) manifestRequests(short string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

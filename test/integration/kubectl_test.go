@@ -171,7 +171,7 @@ func TestKubectlWorksInPods(t *testing.T) {
 	t.Run("record", func(t *testing.T) { recorded(t, a) })
 }
 
-// onTerminal runs a command in a terminal of a size, in which a line is typed, and returns what it shows.
+// onTerminal runs a command in a terminal of a size, types a line, and returns what the terminal shows.
 func onTerminal(t *testing.T, c *exec.Cmd, typed string, size *unix.Winsize) string {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)

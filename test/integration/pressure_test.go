@@ -65,7 +65,7 @@ func (a *agent) stays(names ...string) {
 	}
 }
 
-// The limit is that of all pods together: 300 MiB, of which 100 MiB are to be available.
+// The limit is the limit of all pods together: 300 MiB. 100 MiB of it are to be available.
 func TestMemoryPressureEvictsThePodThatCausesIt(t *testing.T) {
 	t.Parallel()
 	var all syscall.Sysinfo_t
@@ -97,7 +97,7 @@ func TestMemoryPressureEvictsThePodThatCausesIt(t *testing.T) {
 	a.Verified()
 }
 
-// The agent's directory is a file system of 64 MiB, of which 32 MiB are to be available.
+// The agent's directory is a file system of 64 MiB. 32 MiB of it are to be available.
 func TestDiskPressureEvictsThePodThatFillsTheDisk(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, "--eviction-hard", "nodefs.available<32Mi,nodefs.inodesFree<5%")

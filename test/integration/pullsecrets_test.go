@@ -41,8 +41,8 @@ func TestPrivateImageRunsOnlyWithItsCredentials(t *testing.T) {
 	h.push(full, idlerLayer(t))
 	h.close(password)
 	secrets := t.TempDir()
-	for name, of := range map[string]string{"right": password, "copy": password, "wrong": "integration-wrong"} {
-		writeFile(t, filepath.Join(secrets, name+".yaml"), h.pullSecret(name, of))
+	for name, pass := range map[string]string{"right": password, "copy": password, "wrong": "integration-wrong"} {
+		writeFile(t, filepath.Join(secrets, name+".yaml"), h.pullSecret(name, pass))
 	}
 	pod := func(name string, policy corev1.PullPolicy, names ...string) *corev1.Pod {
 		return newPod(name, "", runs(full, policy), withPullSecrets(names...))

@@ -22,7 +22,7 @@ import (
 	"github.com/journalet/journalet/test/node"
 )
 
-// resetFlags are those of the agent's run that a reset needs.
+// resetFlags are the flags of the agent's run that a reset needs.
 func (a *agent) resetFlags(more ...string) []string {
 	return append([]string{"reset", "--container-runtime-endpoint", a.Endpoint, "--hostname-override", a.Node,
 		"--pod-log-dir", a.PodLogs, "--container-log-dir", a.ContainerLogs, "--cgroup-root", "/" + a.CgroupRoot}, more...)
@@ -100,7 +100,7 @@ func TestResetLeavesNothingOfTheAgentAndAllOfOthers(t *testing.T) {
 	a.Disconnect()
 	before := a.fingerprint()
 	a.reset(0, []string{"--dry-run"}, "first-"+a.Node, "Nothing was changed")
-	// A file that the agent creates and a reset does not know of is among those of others.
+	// A file that the agent creates and that a reset does not know would be listed with the files of others.
 	if out, _, _ := a.CLI(a.resetFlags("--dry-run")...); strings.Contains(out, "Not the agent's") {
 		t.Errorf("the agent's own files count as others':\n%s", out)
 	}

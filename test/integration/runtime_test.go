@@ -53,7 +53,7 @@ func with(list ...corev1.Container) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, list...) }
 }
 
-// sandboxes returns those of the agent's pods, in any state.
+// sandboxes returns the sandboxes of the agent's pods, in any state.
 func (a *agent) sandboxes() []*cri.PodSandbox {
 	a.T.Helper()
 	sandboxes, _, err := a.OnRuntime()
@@ -71,7 +71,7 @@ func (a *agent) wantSandboxes(want int) {
 	}
 }
 
-// containers returns those of the agent's pods, in any state.
+// containers returns the containers of the agent's pods, in any state.
 func (a *agent) containers() []*cri.Container {
 	a.T.Helper()
 	_, containers, err := a.OnRuntime()

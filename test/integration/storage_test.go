@@ -132,10 +132,10 @@ func TestEachWritablePlaceOfTheMountTableCounts(t *testing.T) {
 			EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory},
 		}})
 	}
-	of := func(name string) map[string]string {
+	podFiles := func(name string) map[string]string {
 		return onePod(name, "", scratch, limited, runs(image, corev1.PullIfNotPresent))
 	}
-	a := started(t, of("first"))
+	a := started(t, podFiles("first"))
 	places := writable(t, a.pod("first", "ready", ready))
 	t.Logf("writable places: %q", places)
 	for _, known := range []string{"/", "/v", "/sub", "/messages", "/messages/last", "/declared", "/etc/hosts",
@@ -145,7 +145,7 @@ func TestEachWritablePlaceOfTheMountTableCounts(t *testing.T) {
 		}
 	}
 	for i, place := range places {
-		for file, text := range of(fmt.Sprint("place-", i)) {
+		for file, text := range podFiles(fmt.Sprint("place-", i)) {
 			a.Put(file, text)
 		}
 		fill(t, a.pod(fmt.Sprint("place-", i), "ready to fill "+place, ready), place)
