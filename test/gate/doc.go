@@ -1,7 +1,7 @@
-// Command gate carries out the tiers of tests: those that every change has to pass (`make test`, .ci/run), and
-// everything there is (`make nightly`). It continues after a failure, and the end of its output is the answer: a line
-// for each tier with its time and how busy the machine was, then each failed test with what it printed and the command
-// that repeats it alone.
+// Command gate carries out the tiers of tests: the tiers that every change has to pass (`make test`, .ci/run), and
+// everything there is (`make nightly`). It continues after a failure, and its output ends with the result: a line for
+// each tier with its time and how busy the machine was, then each failed test with what it printed and the command that
+// repeats it alone.
 //
 // A change is refused for what fails each time. A test that fails, and then succeeds three times alone, is unsteady:
 // the gate names it and lets the change pass, the nightly run counts it as a failure

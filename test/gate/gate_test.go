@@ -312,7 +312,7 @@ func TestOnMainAChangeBeganAtTheLastNightlyRun(t *testing.T) {
 		before := head()
 		must.OK(t, os.WriteFile(page, []byte("# Night\n\nWritten by `make nightly`. Commit "+c.named+", begun.\n"), 0o600))
 		commit(t, g.root)
-		// The page that this run writes is not the one that counts.
+		// The page that this run writes does not count.
 		must.OK(t, os.WriteFile(page, []byte("Written by `make nightly`. Commit "+head()[:12]+", begun.\n"), 0o600))
 		if got, want := baseOf(g.root), cmp.Or(c.want, before); got != want {
 			t.Errorf("the page names %s: the change began from %s, want %s", c.named, got, want)

@@ -15,7 +15,7 @@ import (
 )
 
 // inputs returns a digest of all that a tier's result depends on: every file of the checkout that git does not ignore,
-// but for the files that the tier lists as apart and the page that a nightly run writes, and Go's version.
+// except the files that the tier lists as apart and the page that a nightly run writes, and Go's version.
 func inputs(root string, t Tier) (string, error) {
 	list, err := git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	if err != nil {

@@ -37,8 +37,8 @@ func (l load) end() usage {
 	}
 }
 
-// pressure returns the share of the last five minutes in which some task waited for a CPU, as the kernel counts it
-// (PSI), or else the load average of the last five minutes.
+// pressure returns the share of the last five minutes that some task waited for a CPU, as the kernel counts it (PSI),
+// or else the load average of the last five minutes.
 func pressure() string {
 	if b, err := os.ReadFile("/proc/pressure/cpu"); err == nil {
 		for _, field := range strings.Fields(string(b)) {

@@ -40,7 +40,7 @@ func run(ctx context.Context, args []string) int {
 		return exitEnvironment
 	}
 	tiers := map[string]func(*packages) []Tier{"test": landing, "half": timed, "nightly": nightly}
-	of, ok := tiers[args[0]]
+	tiersOf, ok := tiers[args[0]]
 	switch {
 	case args[0] == "list":
 		return list(os.Stdout, g.pkgs)
@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string) int {
 		fmt.Fprint(os.Stderr, usageText)
 		return exitUsage
 	}
-	chosen, err := choose(of(g.pkgs), args[1:])
+	chosen, err := choose(tiersOf(g.pkgs), args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gate:", err)
 		return exitUsage

@@ -19,8 +19,7 @@ import (
 
 const nightlyPage = "docs/NIGHTLY.md"
 
-// A night is a nightly run as it is kept in .lab/nightly, so that one that was interrupted
-// continues where it stopped.
+// A night is a nightly run as it is kept in .lab/nightly, so that an interrupted run continues where it stopped.
 type night struct {
 	mu     sync.Mutex // both lanes add results
 	path   string

@@ -36,7 +36,7 @@ type packages struct {
 	modules    []string            // every directory with a go.mod, the root as "."
 	programs   []string            // the modules that hold programs of ours
 	byTag      map[string][]string // the packages with tests of a build tag
-	strict     map[string][]string // those that hold something to a time with -strict.time, by build tag, "" for none
+	strict     map[string][]string // the packages with time limits for -strict.time, by build tag, "" for none
 }
 
 // runsConcurrently are the directories whose tests the race detector carries out: see Tier race.

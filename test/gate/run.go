@@ -66,7 +66,7 @@ func (r Result) word() string {
 	return "green"
 }
 
-// carryOut runs all steps of a tier, those behind one that failed too.
+// carryOut runs all steps of a tier, also the steps after a step that failed.
 func (g *gate) carryOut(ctx context.Context, t Tier) Result {
 	fmt.Fprintf(g.out, "\n=== %s\n", t.Name)
 	l, r := beginLoad(), Result{Tier: t.Name}
@@ -178,8 +178,8 @@ func (g *gate) command(ctx context.Context, s Step, out io.Writer) (found []Find
 	return found, s.Environment
 }
 
-// tryAgain runs each test that failed three times alone, and marks those that succeed: they are unsteady. A data race,
-// a panic and a package that does not build are none.
+// tryAgain runs each failed test again, alone, three times, and marks the tests that succeed: they are unsteady. A data
+// race, a panic and a package that does not build are not: if there is one, no test runs again.
 func (g *gate) tryAgain(ctx context.Context, s Step, found []Finding, out io.Writer) {
 	isSteady := func(f Finding) bool { return f.What != "FAIL" || f.Test == "" }
 	if len(found) > mostAgain || slices.ContainsFunc(found, isSteady) {

@@ -26,8 +26,8 @@ var (
 	violated   = regexp.MustCompile(`seed (\d+): (.*)`)
 )
 
-// openSeeds tries a seed that failed on the commit that a change began from: one that fails there too is no reason to
-// refuse the change, and is written down.
+// openSeeds tries a seed that failed on the commit that a change began from. A seed that fails there too is no reason
+// to refuse the change, and is written down.
 type openSeeds struct {
 	g     *gate
 	base  string // commit; empty: no earlier one is here
@@ -110,7 +110,7 @@ func (o *openSeeds) write(one seed) error {
 	return f.Close()
 }
 
-// listed returns the lines of the file of open seeds, without those that are comments alone.
+// listed returns the lines of the file of open seeds, without lines that are comments alone.
 func (o *openSeeds) listed() (lines []string, err error) {
 	b, err := os.ReadFile(filepath.Join(o.g.root, openFile))
 	if os.IsNotExist(err) {

@@ -52,7 +52,7 @@ type Step struct {
 	// Seeds says that a failure names fresh seeds, which are tried on the commit that the change began from. The kept and
 	// the constant ones succeed on main, where each change has to pass them.
 	Seeds bool
-	// Steady says that the same test always ends the same: one that fails is not tried again.
+	// Steady says that the same test always ends the same: a failed test is not tried again.
 	Steady bool
 }
 
