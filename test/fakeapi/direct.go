@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Create stores an object of the resource, as a client's POST does, and returns its UID: the object's own, if it has
-// one, such as that of an object that is gone. It panics on what the server refuses: a test that means that sends a
+// Create stores an object of the resource, as a client's POST does, and returns its UID: the object's own UID if it has
+// one, such as the UID of an object that is gone. It panics on what the server refuses: a test of a refusal sends a
 // request.
 func (s *Server) Create(resource string, o metav1.Object) string {
 	s.mu.Lock()

@@ -155,7 +155,7 @@ func cloneValue(v any) any {
 	return v
 }
 
-// at returns the map at a path, nil if there is none.
+// at returns the map at a path, nil if the path leads to no map.
 func (o object) at(path ...string) map[string]any {
 	m := map[string]any(o)
 	for _, p := range path {

@@ -80,7 +80,7 @@ func mergePatch(old, patch any) any {
 	return next
 }
 
-// tokenLifetime is that of a token whose request names none. API server: 1 h.
+// tokenLifetime is the lifetime of a token whose request names no lifetime. API server: 1 h.
 const tokenLifetime = time.Hour
 
 // review answers the requests that store nothing; ok is false for others.

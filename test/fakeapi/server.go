@@ -116,7 +116,7 @@ current-context: x
 `, url, user)
 }
 
-// Disconnect closes all connections, also those that a client keeps for its next request.
+// Disconnect closes all connections, also the connections that a client keeps for its next request.
 func (s *Server) Disconnect() {
 	s.mu.Lock()
 	disconnect := s.disconnect

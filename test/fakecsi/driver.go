@@ -24,7 +24,7 @@ type Driver struct {
 	sync.Mutex
 	// Dir holds what volumes contain, a directory each.
 	Dir string
-	// Capabilities are those of its node service.
+	// Capabilities are the capabilities of its node service.
 	Capabilities []csi.NodeServiceCapability_RPC_Type
 	// Info is the answer of NodeGetInfo.
 	Info *csi.NodeGetInfoResponse

@@ -17,7 +17,7 @@ const (
 	attachTries = 16
 )
 
-// attach returns the loop device of a volume's image, which it creates with its image if there is none.
+// attach returns the loop device of a volume's image. It creates both if the image is not attached.
 func attach(image string) (device string, err error) {
 	if device = Attached(image); device != "" {
 		return device, nil
@@ -40,7 +40,7 @@ func attach(image string) (device string, err error) {
 	return loop.Name(), loop.Close()
 }
 
-// Loop has a free loop device show a file, and opens it. flags are those of linux/loop.h.
+// Loop has a free loop device show a file, and opens the device. flags are the flags of linux/loop.h.
 func Loop(file *os.File, flags uint32) (*os.File, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
@@ -79,7 +79,7 @@ func configure(n, file int, flags uint32) (*os.File, error) {
 	return loop, nil
 }
 
-// Attached returns the loop device of an image; "" if there is none.
+// Attached returns the loop device of an image; "" if the image is not attached.
 func Attached(image string) string {
 	all, _ := filepath.Glob("/sys/block/loop*/loop/backing_file") // the pattern is valid
 	for _, path := range all {

@@ -28,7 +28,7 @@ const checkAgain = 10 * time.Millisecond
 // where one ended.
 type Process struct {
 	Name string
-	// Root is the root directory of the agent, in which it registers; Dir that of the volumes.
+	// Root is the root directory of the agent that it registers with; Dir is the directory of the volumes.
 	Root, Dir string
 	// Stage has it stage volumes.
 	Stage bool

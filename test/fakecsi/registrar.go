@@ -38,7 +38,7 @@ func registrySocket(root, as string) string {
 	return filepath.Join(root, "plugins_registry", as+"-reg.sock")
 }
 
-// listen listens on a socket, in place of one that an earlier process has left.
+// listen listens on a socket and replaces a socket that an earlier process has left.
 func listen(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, err

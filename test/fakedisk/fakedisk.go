@@ -71,7 +71,7 @@ func New(t *testing.T) *Disk {
 	must.OK(t, os.Mkdir(d.Contents, 0o750))
 	var st unix.Stat_t
 	must.OK(t, unix.Stat(d.Contents, &st))
-	// Its number is that of the file system that is mounted in its place, which nothing opens.
+	// The device has the number of the file system that is mounted in its place. Nothing opens the device.
 	must.OK(t, unix.Mknod(d.Device, unix.S_IFBLK|0o600, int(st.Dev)))
 	return d
 }

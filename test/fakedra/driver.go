@@ -41,7 +41,7 @@ type Driver struct {
 	Health      chan *health.NodeWatchResourcesResponse
 	AlphaHealth bool
 
-	// calls are those that came, as "prepare u1". held are the claims that are prepared.
+	// calls are the calls that came, as "prepare u1". held are the claims that are prepared.
 	calls []string
 	held  map[string]bool
 }

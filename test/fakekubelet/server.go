@@ -38,7 +38,7 @@ type Server struct {
 	conns    []net.Conn
 }
 
-// listener remembers its connections: http.Server forgets those of sessions.
+// listener remembers its connections: http.Server forgets the connections of sessions.
 type listener struct {
 	net.Listener
 	s *Server

@@ -28,8 +28,8 @@ case ,$options, in *,ro,*) mount -o remount,bind,ro "$target" || exit 32 ;; esac
 [ ! -e "$dir/stuck" ] || { : >"$dir/hung"; exec sleep 1000; }
 `
 
-// mount is mount(8): [--no-canonicalize] -t nfs [-o OPTIONS] -- SERVER:PATH TARGET. Its helper is a child of it, as
-// that of the real one is.
+// mount is mount(8): [--no-canonicalize] -t nfs [-o OPTIONS] -- SERVER:PATH TARGET. Its helper is a child process, like
+// the helper of the real mount(8).
 const mount = `#!/bin/sh
 dir=$(dirname "$0") options=rw
 while [ "$1" != -- ]; do
