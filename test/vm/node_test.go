@@ -43,7 +43,7 @@ const (
 	betweenLists = 4 * time.Second
 )
 
-// node is the machine on which all tests run, in their order: each begins with the pods that the ones before have left.
+// node is the machine that all tests run on, in their order: each begins with the pods that the tests before have left.
 var node *machine.Machine
 
 // listed is when the pods were last listed.
@@ -260,7 +260,7 @@ func TestExamplePodsRunInSlices(t *testing.T) {
 	}
 }
 
-// On cgroup v2 with systemd: a pod's figures are those of its slice, a container's those of its scope.
+// On cgroup v2 with systemd: a pod's figures are the figures of its slice, a container's the figures of its scope.
 func TestStatisticsAreThoseOfSlicesAndScopes(t *testing.T) {
 	all, err := pods(t)
 	must.OK(t, err)
@@ -334,7 +334,7 @@ func taskPID(id string) string {
 	return "ctr -n k8s.io tasks ls | awk '$1 == \"" + id + "\" { print $2 }'"
 }
 
-// What comes next compares containers: it keeps those that do not end.
+// What comes next compares containers, so the pods with containers that do not end are kept.
 func TestRemovedPodsEnd(t *testing.T) {
 	sh(t, "cd /etc/journalet/pods && rm crasher.yaml job.yaml prepared.yaml confined.yaml")
 	eventually(t, soon, "two pods left", func() error {

@@ -35,7 +35,7 @@ spec:
 `, "NAME", name) + "YAML"
 }
 
-// exported expects so many mounts of exports on the machine itself: those of containers are in their own namespaces.
+// exported expects so many mounts of exports on the machine itself: containers have theirs in their own namespaces.
 func exported(t *testing.T, want int) {
 	t.Helper()
 	eventually(t, soon, fmt.Sprintf("%d mounts of NFS", want), func() error {
@@ -55,7 +55,7 @@ func TestNFSVolumesOfARealServer(t *testing.T) {
 	sh(t, exports)
 	sh(t, nfsPod("one"))
 	await(t, corev1.PodRunning, "one")
-	exported(t, 2) // with that of the subPath
+	exported(t, 2) // with the mount of the subPath
 	eventually(t, soon, "a file on the server", func() error {
 		out, err := node.Run("cat /srv/data/sub/one")
 		if err == nil && strings.TrimSpace(out) != "kept" {
@@ -77,8 +77,8 @@ func TestNFSVolumesOfARealServer(t *testing.T) {
 	sh(t, "systemctl stop nfs-server")
 }
 
-// serverIsAway takes the server away from a pod that writes to it. That pod ends all the same, one that starts waits,
-// and one without an export does not.
+// serverIsAway takes the server away from a pod that writes to it. That pod ends all the same, a pod that starts waits,
+// and a pod without an export does not.
 func serverIsAway(t *testing.T) {
 	t.Helper()
 	sh(t, nfsPod("two"))

@@ -60,7 +60,7 @@ func TestShutdownEndsPodsByPriorityAndTheyRunAfterTheBoot(t *testing.T) {
 
 // memoryIsReserved checks what the kernel does not reclaim: what the Guaranteed pod dns requests, what the Burstable
 // pod low does only if there is nothing else, and both above them. Huge pages are bounded by what the pods request:
-// containerd does not bound those of containers, as it is configured by default.
+// containerd, as it is configured by default, does not bound the huge pages of containers.
 func memoryIsReserved(t *testing.T) {
 	t.Helper()
 	all, err := pods(t)

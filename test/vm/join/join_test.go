@@ -116,9 +116,9 @@ func (l *lab) boot(files string) error {
 	if err != nil {
 		return err
 	}
-	of := os.Getpid() % 250
-	l.gateway, l.address = fmt.Sprintf("198.18.%d.1", of), fmt.Sprintf("198.18.%d.2", of)
-	tap := fmt.Sprintf("jl-vm-%d", of)
+	subnet := os.Getpid() % 250
+	l.gateway, l.address = fmt.Sprintf("198.18.%d.1", subnet), fmt.Sprintf("198.18.%d.2", subnet)
+	tap := fmt.Sprintf("jl-vm-%d", subnet)
 	if _, err := net.InterfaceByName(tap); err == nil {
 		return fmt.Errorf("the interface %s exists: another run of this test has it", tap)
 	}

@@ -131,7 +131,7 @@ func Boot(o Options) (m *Machine, err error) {
 	return m, nil
 }
 
-// arguments returns those of QEMU.
+// arguments returns the arguments of QEMU.
 func (o *Options) arguments(console, payload string) []string {
 	args := []string{
 		// /dev/kvm may be there and hang: emulate.
@@ -141,7 +141,7 @@ func (o *Options) arguments(console, payload string) []string {
 		"-display", "none", "-nodefaults", "-serial", "file:" + console,
 		"-kernel", filepath.Join(o.Image, "vmlinuz"), "-initrd", filepath.Join(o.Image, "initrd"),
 		// edd=off: the kernel would look for disks that the BIOS knows.
-		// panic=0: a machine that panics stays, and its console shows why; one that reboots is booted again.
+		// panic=0: a machine that panics stays, and its console shows why; a machine that reboots is booted again.
 		// The kernel's check of its timer counts ticks, which come late on a processor that is busy.
 		"-append", "root=/dev/vda rw console=ttyS0 edd=off no_timer_check apparmor=1 security=apparmor panic=0 " +
 			"systemd.show_status=false",

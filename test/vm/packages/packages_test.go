@@ -39,7 +39,7 @@ func TestPackageIsInstalledUpgradedRemovedAndPurged(t *testing.T) {
 	do("dpkg -i /mnt/first.deb 2>&1")
 	expect(state, "disabled\ninactive")
 
-	// Images are no registry's here: one that is collected is gone. And an emulated machine may stand still.
+	// Images are from no registry here: a collected image is gone. And an emulated machine may stand still.
 	do("echo JOURNALET_ARGS=--image-gc-high-threshold=100 >/etc/default/journalet && " +
 		"mkdir -p /etc/systemd/system/journalet.service.d && " +
 		"printf '[Service]\\nWatchdogSec=120\\n' >/etc/systemd/system/journalet.service.d/watchdog.conf && " +
