@@ -16,7 +16,7 @@ const (
 	maxUnread = 100_000
 )
 
-// events checks the events of one pod from its creation to its removal. It ignores those of other pods.
+// events checks the events of one pod from its creation to its removal. It ignores the events of other pods.
 func (s *suite) events(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()

@@ -152,10 +152,10 @@ func (s *suite) stopCanceled(t *testing.T) {
 	id := p.start(t, p.containerConfig("main", forever()...))
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
-	const grace = 3 // seconds, in which the cancellation reaches a busy runtime
+	const grace = 3 // seconds; meanwhile the cancellation reaches a busy runtime
 	_, err := s.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: id, Timeout: grace})
 	equal(t, "code", status.Code(err), codes.DeadlineExceeded)
-	// Another container's whole grace period passes, in which the SIGKILL would have come.
+	// Another container's whole grace period passes: the SIGKILL would have come by now.
 	s.stopContainer(t, p.start(t, p.containerConfig("other", forever()...)), grace)
 	equal(t, "state", s.status(t, id).GetState(), cri.ContainerState_CONTAINER_RUNNING)
 	s.stopContainer(t, id, 1)

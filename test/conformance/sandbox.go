@@ -69,7 +69,8 @@ func (s *suite) sandboxTwin(t *testing.T) {
 }
 
 // wantTwinError checks that the second creation of an attempt failed. Runtimes differ in the code, so an agent must
-// list to find out what exists. The code may not be one of a missing object, nor one that asks for a repetition.
+// list to find out what exists. The code must be neither a code for a missing object nor a code that asks for a
+// repetition.
 func wantTwinError(t *testing.T, what, id string, err error) {
 	t.Helper()
 	switch code := status.Code(err); code {

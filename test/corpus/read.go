@@ -157,7 +157,8 @@ func list(tree map[string]any) (text []byte, skipped string) {
 	return bytes.Join(docs, []byte("\n---\n")), ""
 }
 
-// podOf returns the pod of a workload's template, with the workload's name and namespace; nil if there is none.
+// podOf returns the pod of a workload's template, with the workload's name and namespace; nil if path leads to no
+// template.
 func podOf(workload map[string]any, path []string) map[string]any {
 	at := workload
 	for _, step := range path {
@@ -168,7 +169,7 @@ func podOf(workload map[string]any, path []string) map[string]any {
 		at = next
 	}
 	meta, _ := at["metadata"].(map[string]any)
-	of, _ := workload["metadata"].(map[string]any)
+	workloadMeta, _ := workload["metadata"].(map[string]any)
 	pod := map[string]any{"name": "workload"}
 	for _, part := range []string{"labels", "annotations"} {
 		if v, has := meta[part]; has {
@@ -176,7 +177,7 @@ func podOf(workload map[string]any, path []string) map[string]any {
 		}
 	}
 	for _, part := range []string{"name", "namespace"} {
-		if v, has := of[part]; has {
+		if v, has := workloadMeta[part]; has {
 			pod[part] = v
 		}
 	}

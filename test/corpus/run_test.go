@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// pod is one that runs in the place of one of the directory.
+// pod is a pod that runs in the place of a pod of the directory.
 type pod struct {
 	file string
 	*corev1.Pod

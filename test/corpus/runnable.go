@@ -7,14 +7,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Host is where a pod's host paths lead instead, so that no pod sees the machine on which it is measured.
+// Host maps a pod's host paths to other paths, so that no pod sees the machine that measures it.
 type Host interface {
 	// Path returns a path of this type on the machine, which exists if the type needs it.
 	Path(kind corev1.HostPathType) string
 }
 
 // Runnable returns a pod that runs on any node in the place of p: its volumes, mounts, variables, users and groups are
-// those of p. Its images are replaced by one that sleeps, and with them what depends on an image (probes, hooks,
+// the same as in p. An image that sleeps replaces its images, and with them what depends on an image (probes, hooks,
 // commands), on the size of the node (resources, ports, priority) and on its kind (selectors, runtime class).
 func Runnable(p *corev1.Pod, name, image string, host Host) *corev1.Pod {
 	p = p.DeepCopy()
@@ -101,7 +101,7 @@ func nonRoot(s *corev1.PodSpec, c *corev1.Container) bool {
 // Objects are the ConfigMaps and Secrets that pods refer to, with contents of a test, by "Kind namespace/name".
 type Objects map[string]*corev1.ConfigMap
 
-// key is one that no pod refers to.
+// spareKey is a key that no pod refers to.
 const spareKey = "spare"
 
 // Add adds what a pod refers to.

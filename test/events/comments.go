@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// comments are those of the contract's files, by the name of what they are about: a message or enum, Message.field, or
-// the value of an enum. Under "group Message.field" is the comment that the field's group begins with.
+// comments are the comments of the contract's files, by the name of what they are about: a message or enum,
+// Message.field, or the value of an enum. Under "group Message.field" is the comment that the field's group begins
+// with.
 type comments map[string]string
 
 var (

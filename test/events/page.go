@@ -138,8 +138,8 @@ var kinds = []struct{ kind, name string }{
 	{"runtime", "the runtime actor"},
 }
 
-// deciders returns the actors that decide an event: those of its group in the contract, and those that were recorded;
-// none if any actor does.
+// deciders returns the actors that decide an event: the actors of its group in the contract, and the actors that were
+// recorded; none if any actor does.
 func (p *page) deciders(name string) (out []string) {
 	group := p.comments["group Event."+name]
 	for _, k := range kinds {
@@ -169,17 +169,17 @@ func (p *page) author(name string) string {
 }
 
 // event writes the section of one event.
-func (p *page) event(of protoreflect.FieldDescriptor) {
-	name := string(of.Name())
-	fmt.Fprintf(p, "\n## %s\n\n%s\n", name, paragraph(p.comments[string(of.Message().Name())]))
+func (p *page) event(descriptor protoreflect.FieldDescriptor) {
+	name := string(descriptor.Name())
+	fmt.Fprintf(p, "\n## %s\n\n%s\n", name, paragraph(p.comments[string(descriptor.Message().Name())]))
 	author := p.author(name)
 	actor := author + "." + ids[author]
 	if author == "any" {
 		actor = "<actor kind>.<actor id>"
 	}
 	fmt.Fprintf(p, "- Subject: `event.<node>.%s.%s`\n", actor, name)
-	fmt.Fprintf(p, "- Recorded by: %s\n- Received by: %s\n", p.recorder(name), receivers(of))
-	p.fields(of.Message())
+	fmt.Fprintf(p, "- Recorded by: %s\n- Received by: %s\n", p.recorder(name), receivers(descriptor))
+	p.fields(descriptor.Message())
 	example, ok := p.examples[name]
 	if !ok {
 		p.WriteString("\nNone of the recorded histories holds one that fits this page.\n")

@@ -42,8 +42,8 @@ func TestPageShowsTheContractAndRecordedEvents(t *testing.T) {
 		t.Errorf("fields without a meaning, in the contract or in fields.go: %q", p.unexplained)
 	}
 	for event, kinds := range authors {
-		if of := p.author(event); of != "any" && (len(kinds) > 1 || !kinds[of]) {
-			t.Errorf("the page has %s as an event of %s, recorded were %v", event, of, kinds)
+		if author := p.author(event); author != "any" && (len(kinds) > 1 || !kinds[author]) {
+			t.Errorf("the page has %s as an event of %s, recorded were %v", event, author, kinds)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func build(t *testing.T) string {
 	return dir
 }
 
-// repaired matches the directory in which a repair leaves what was there, named after the time.
+// repaired matches the directory where a repair leaves what was there, named after the time.
 var repaired = regexp.MustCompile(`repaired-[0-9TZ.:-]+`)
 
 // run runs a command line of the page as the node's operator, and returns what it prints to stdout.
@@ -95,7 +95,7 @@ func run(t *testing.T, bin, root, line string) string {
 	return strings.ReplaceAll(text, root, "/var/lib/journalet")
 }
 
-// TestPageShowsTheScreen holds the picture of the screen to the one that cmd/journalet tests.
+// TestPageShowsTheScreen compares the picture of the screen with the picture that cmd/journalet tests.
 func TestPageShowsTheScreen(t *testing.T) {
 	page, err := os.ReadFile(pagePath)
 	must.OK(t, err)

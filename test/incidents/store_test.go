@@ -34,8 +34,8 @@ func pack(t *testing.T, m *history.Memory, path string) {
 	must.OK(t, os.WriteFile(path, out.Bytes(), 0o600))
 }
 
-// store makes an incident's journal that of the root directory root, whose agent is stopped. With " damaged" after
-// its name it is damaged in the middle.
+// store imports an incident's journal into the root directory root, whose agent is stopped. With " damaged" after the
+// incident's name, the journal is damaged in the middle.
 func store(t *testing.T, bin, name, root string) {
 	t.Helper()
 	name, damaged := strings.CutSuffix(name, " damaged")

@@ -28,12 +28,12 @@ func store(in input) history.Reader { return in.store }
 func bundled(in input) history.Reader { return in.bundled }
 
 // checkOf measures a check of a whole journal, in events a second.
-func checkOf(of func(input) history.Reader, goal float64) func(context.Context, input) (string, bool, error) {
+func checkOf(reader func(input) history.Reader, goal float64) func(context.Context, input) (string, bool, error) {
 	return func(ctx context.Context, in input) (string, bool, error) {
 		var r *replay.Report
 		before := cpu()
 		took, err := timed(func() (err error) {
-			r, err = replay.Check(ctx, of(in), replay.Options{})
+			r, err = replay.Check(ctx, reader(in), replay.Options{})
 			return err
 		})
 		if err != nil {

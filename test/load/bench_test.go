@@ -16,7 +16,7 @@ var (
 	profile  = flag.String("agent-profile", "", "file for a CPU profile of the agent during the idle benchmark")
 )
 
-// idleWindow is the time in which the agent's idle CPU is measured.
+// idleWindow is how long the agent's idle CPU is measured.
 const idleWindow = 20 * time.Second
 
 // BenchmarkRecovery kills the agent of a full node and starts it again with one more manifest. It measures, from the

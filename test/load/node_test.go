@@ -298,7 +298,7 @@ func (n *node) settle(pods int) {
 // restPolls counts the polls in a row that must find the journal's length unchanged. A hop takes less than 1 ms.
 const restPolls = 30
 
-// page reads one page of the agent's HTTP server, "" while there is none.
+// page reads one page of the agent's HTTP server, "" while the server does not respond.
 func (n *node) page(path string) string {
 	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", n.port, path))
 	if err != nil {

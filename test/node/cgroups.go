@@ -37,7 +37,7 @@ func (a *Agent) createCgroupRoot() {
 	}
 }
 
-// PodCgroups returns the paths of the pods' cgroups that exist in any hierarchy. With all, it returns those of
+// PodCgroups returns the paths of the pods' cgroups that exist in any hierarchy. With all, it returns the cgroups of
 // containers and QoS classes too.
 func (a *Agent) PodCgroups(all bool) []string {
 	var found []string
@@ -68,7 +68,7 @@ func (a *Agent) Cgroup(controller, path, file string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// removeCgroups removes the agent's cgroups. The agent must have removed those of pods before.
+// removeCgroups removes the agent's cgroups. The agent must have removed the pods' cgroups before.
 func (a *Agent) removeCgroups() {
 	if left := a.PodCgroups(false); len(left) > 0 && !a.T.Failed() {
 		a.T.Errorf("%d cgroups of pods are left at the end, %s first", len(left), left[0])

@@ -13,9 +13,9 @@ import (
 	"github.com/journalet/journalet/test/node"
 )
 
-// A restart of the agent leaves pods as they are: one that has ended stays so (kubernetes/kubernetes#37447), one that
-// is ready stays ready (#131303), an init container that was removed since does not run again (#86531, #62362), and
-// what ends beside a sidecar afterwards starts again (PR #137146).
+// A restart of the agent leaves pods as they are: a pod that has ended stays so (kubernetes/kubernetes#37447), a ready
+// pod stays ready (#131303), an init container that was removed since does not run again (#86531, #62362), and what
+// ends beside a sidecar afterwards starts again (PR #137146).
 func TestRestartOfTheAgentLeavesPodsAsTheyAre(t *testing.T) {
 	everywhere(t, func(p *place) {
 		p.pod(pod("ended", "exit 0", node.Restarts(core.RestartPolicyNever)))

@@ -130,7 +130,7 @@ func sidecar(script string) func(*core.Pod) {
 }
 
 // A job ends as its main container does, beside a sidecar whose first start fails (kubernetes/kubernetes#132826) and
-// one that ignores SIGTERM (kubernetes/kubectl#1739).
+// beside a sidecar that ignores SIGTERM (kubernetes/kubectl#1739).
 func TestJobBesideASidecar(t *testing.T) {
 	everywhere(t, func(p *place) {
 		never := node.Restarts(core.RestartPolicyNever)

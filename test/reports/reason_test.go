@@ -19,7 +19,7 @@ func small(p *core.Pod) {
 	p.Spec.Containers[0].Resources.Limits = core.ResourceList{core.ResourceMemory: resource.MustParse("40Mi")}
 }
 
-// The reason of a container's end is that of this end, not of a kill of one of its processes before it
+// The reason of a container's end belongs to this end, not to a kill of one of its processes before it
 // (kubernetes/kubernetes#140716, kubernetes/kubernetes#131530).
 func TestReasonOOMKilledIsOfThisEnd(t *testing.T) {
 	everywhere(t, func(p *place) {
@@ -30,7 +30,7 @@ func TestReasonOOMKilledIsOfThisEnd(t *testing.T) {
 		} {
 			p.pod(pod(name, script, small))
 		}
-		reasons := map[int32]string{0: "Completed", 143: "Error", 137: "OOMKilled"} // that of process 1, where it was killed
+		reasons := map[int32]string{0: "Completed", 143: "Error", 137: "OOMKilled"} // of process 1, if it was killed
 		for _, name := range []string{"completed", "term", "oom"} {
 			state := node.Container(p.ended(name), "main").State.Terminated
 			if state == nil || reasons[state.ExitCode] != state.Reason {

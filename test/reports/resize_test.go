@@ -32,8 +32,8 @@ func (p *place) resize(name, resources string) {
 		`{"spec": {"containers": [{"name": "main", "resources": `+resources+`}]}}`)
 }
 
-// A resize ends that changes requests only (kubernetes/kubernetes#126388, #128977, #125559), volumes show it (#130801),
-// and one that cannot be has no effect, also not at a restart (#126033).
+// A resize that changes requests only ends (kubernetes/kubernetes#126388, #128977, #125559), volumes show it (#130801),
+// and an impossible resize has no effect, also not at a restart (#126033).
 func TestResizes(t *testing.T) {
 	ofAPI(t, func(p *place) {
 		p.pod(pod("cpu", node.Idle, requests("10m", "16Mi"), func(p *core.Pod) {

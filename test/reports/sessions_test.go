@@ -10,8 +10,8 @@ import (
 	core "k8s.io/api/core/v1"
 )
 
-// mostLeft is how many processes of its probes a pod may have at a time: the two of the probe that runs, and those of
-// one that is ending.
+// mostLeft is how many processes of its probes a pod may have at a time: the two of the probe that runs, and the two of
+// a probe that is ending.
 const mostLeft = 4
 
 // The commands of probes that time out leave no process behind with each period (kubernetes/kubernetes#110070, #124226,

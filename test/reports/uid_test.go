@@ -27,16 +27,16 @@ func (p *place) object(kind, word string, immutable bool) {
 // reader is a pod that has "word" in a volume and in a variable.
 func reader(name, kind string) *core.Pod {
 	return pod(name, node.Idle, func(p *core.Pod) {
-		of, from := core.VolumeSource{}, &core.EnvVarSource{}
+		source, from := core.VolumeSource{}, &core.EnvVarSource{}
 		word := core.LocalObjectReference{Name: "word"}
 		if kind == "Secret" {
-			of.Secret = &core.SecretVolumeSource{SecretName: "word"}
+			source.Secret = &core.SecretVolumeSource{SecretName: "word"}
 			from.SecretKeyRef = &core.SecretKeySelector{LocalObjectReference: word, Key: "word"}
 		} else {
-			of.ConfigMap = &core.ConfigMapVolumeSource{LocalObjectReference: word}
+			source.ConfigMap = &core.ConfigMapVolumeSource{LocalObjectReference: word}
 			from.ConfigMapKeyRef = &core.ConfigMapKeySelector{LocalObjectReference: word, Key: "word"}
 		}
-		p.Spec.Volumes = append(p.Spec.Volumes, core.Volume{Name: "word", VolumeSource: of})
+		p.Spec.Volumes = append(p.Spec.Volumes, core.Volume{Name: "word", VolumeSource: source})
 		c := &p.Spec.Containers[0]
 		c.Env = append(c.Env, core.EnvVar{Name: "WORD", ValueFrom: from})
 		c.VolumeMounts = append(c.VolumeMounts, core.VolumeMount{Name: "word", MountPath: "/word"})
@@ -77,7 +77,7 @@ func TestImmutableObjectIsCreatedAgain(t *testing.T) {
 	}
 }
 
-// A pod that waits for the object gets the next one that has its name.
+// A pod that waits for the object gets the next object of this name.
 func TestImmutableObjectIsCreatedAgainAfterItsPod(t *testing.T) {
 	ofAPI(t, func(p *place) {
 		p.object("ConfigMap", "first", true)

@@ -24,8 +24,8 @@ func scratch(subPath string) func(*core.Pod) {
 	}
 }
 
-// A subPath may be a file (kubernetes/kubernetes#61178), and a container may remove the directory of one that it has
-// mounted: the pod goes all the same (kubernetes/kubernetes#139535).
+// A subPath may be a file (kubernetes/kubernetes#61178), and a container may remove the directory of a subPath that it
+// has mounted: the pod is removed all the same (kubernetes/kubernetes#139535).
 func TestSubPathsOfContainers(t *testing.T) {
 	everywhere(t, func(p *place) {
 		p.pod(pod("file", "cat /p; "+node.Idle, scratch("file")))

@@ -34,7 +34,7 @@ spec:
 `
 
 // TestAgentSendsTheStartOfAPod runs the agent on the simulated runtime beside a receiver of the protocol. The trace is
-// one tree, is about the pod, and is the one that its journal yields weeks later.
+// one tree, is about the pod, and is the same trace that its journal yields weeks later.
 func TestAgentSendsTheStartOfAPod(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.OK(t, err)

@@ -100,14 +100,14 @@ func TestDashboardShowsWhatTheAgentExports(t *testing.T) {
 	check := func(where, expr string, legends ...string) {
 		queries++
 		for name, with := range metricsOf(t, where, expr) {
-			of, ok := exported[name]
+			labels, ok := exported[name]
 			if !ok {
 				t.Errorf("%s: the agent exports no %s", where, name)
 				continue
 			}
 			used[name] = true
 			for _, label := range with {
-				if !slices.Contains(append(of, "instance", "job", "le"), label) {
+				if !slices.Contains(append(labels, "instance", "job", "le"), label) {
 					t.Errorf("%s: %s has no label %s", where, name, label)
 				}
 			}
@@ -170,7 +170,7 @@ func metricsOf(t *testing.T, where, expr string) map[string][]string {
 	return out
 }
 
-// scraped returns the metrics of an agent on the simulated runtime, and those of its catalog, with their labels.
+// scraped returns the metrics of an agent on the simulated runtime, and the metrics of its catalog, with their labels.
 func scraped(t *testing.T) map[string][]string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -85,7 +85,7 @@ func (x *Terminal) Text() string {
 	return x.text.String()
 }
 
-// Expect waits until a text is printed, after those that were expected before.
+// Expect waits until a text is printed, after the texts that were expected before.
 func (x *Terminal) Expect(text string) {
 	x.t.Helper()
 	limit := time.After(Patience)

@@ -66,12 +66,12 @@ func TestTenThousandEventsAreInteractive(t *testing.T) {
 	slices.Sort(frames[0])
 	slices.Sort(frames[1])
 	middle := len(frames[0]) / 2
-	for what, of := range map[string][2]float64{
+	for what, ms := range map[string][2]float64{
 		"first paint": first, "frame": {frames[0][middle], frames[1][middle]},
 	} {
-		t.Logf("%s: %.1f ms with %d events, %.1f ms with %d", what, of[0], fewEvents, of[1], manyEvents)
-		if of[1] > of[0]*manyEvents/fewEvents {
-			t.Errorf("%s: %.1f ms with %d events, %.1f ms with %d: more than in proportion", what, of[0], fewEvents, of[1],
+		t.Logf("%s: %.1f ms with %d events, %.1f ms with %d", what, ms[0], fewEvents, ms[1], manyEvents)
+		if ms[1] > ms[0]*manyEvents/fewEvents {
+			t.Errorf("%s: %.1f ms with %d events, %.1f ms with %d: more than in proportion", what, ms[0], fewEvents, ms[1],
 				manyEvents)
 		}
 	}

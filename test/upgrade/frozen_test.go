@@ -43,7 +43,7 @@ type frozen struct {
 }
 
 // markOf returns the mark of the agent with this root directory on all that it creates. An agent that computed another
-// one would take the recorded pods for those of another agent.
+// mark would take the recorded pods for pods of another agent.
 func markOf(root string) string {
 	sum := sha256.Sum256([]byte(nodeName + "\n" + root))
 	return hex.EncodeToString(sum[:8])
