@@ -88,8 +88,8 @@ func (b *both) differsIn(container string) func(what string, ours, theirs any) {
 	return func(what string, ours, theirs any) { b.differs(b.key(container, what), ours, theirs) }
 }
 
-// compareCalls compares the calls of both sides: which, how often each, and in which order where it matters. It reports
-// whether they are equal.
+// compareCalls compares the calls of both sides: which calls, how often each, and their order where it matters. It
+// reports whether they are equal.
 func (b *both) compareCalls() bool {
 	ours, pulled := callsOf(b.ours)
 	theirs, pulledTheirs := callsOf(b.theirs)
@@ -154,8 +154,8 @@ type projection struct {
 	keep func(call) bool
 }
 
-// projections returns the calls whose order is a decision. That of two main containers is none: they are started and
-// stopped at once. So are an ordinary init container and the sidecars stopped.
+// projections returns the calls whose order is a decision. The order of two main containers is no decision: they are
+// started and stopped at once. An ordinary init container and the sidecars are stopped at once, too.
 func (b *both) projections() []projection {
 	var out []projection
 	startOrder := "a container's start and that of init containers"

@@ -110,7 +110,7 @@ func worldOf(parsed manifest.Parsed) *world {
 	return w
 }
 
-func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
+func pick[T any](r *rand.Rand, choices ...T) T { return choices[r.IntN(len(choices))] }
 
 // newKubelet returns the kubelet of the kubelet's node.
 func (w *world) newKubelet() *kubelet.Kubelet {
@@ -429,7 +429,7 @@ func (s side) plain(m proto.Message) map[string]any {
 	out := parseTree(text)
 	if dns, ok := out["dnsConfig"].(map[string]any); ok {
 		if options, ok := dns["options"].([]any); ok {
-			// The kubelet's order is that of a map.
+			// The kubelet's order is the order of a map.
 			slices.SortFunc(options, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 		}
 	}

@@ -107,7 +107,7 @@ func generateManifest(m *pods.Generator) string {
 	return text(p)
 }
 
-// accountWithToken is the service account of which the node has a token, in every namespace.
+// accountWithToken is the service account that the node has a token of, in every namespace.
 const accountWithToken = "with-token"
 
 // compareDecode compares defaults and validation of manifests.
@@ -208,8 +208,8 @@ func theirPaths(d kubelet.Decoded) map[string]string {
 
 var indexes = regexp.MustCompile(`\[[^\]]*\]`)
 
-// withoutIndexes removes the indexes of lists from a path, and the keys of maps except the kubelet's own and those of
-// cgroups. Init containers count as containers.
+// withoutIndexes removes the indexes of lists from a path, and the keys of maps except the kubelet's own keys and keys
+// of cgroups. Init containers count as containers.
 func withoutIndexes(path string) string {
 	path = strings.Replace(path, "spec.initContainers[", "spec.containers[", 1)
 	return indexes.ReplaceAllStringFunc(path, func(index string) string {

@@ -20,20 +20,20 @@ type objectsCase struct {
 
 // worldOfObjects returns the nodes of both sides for the pod of a case and what it refers to.
 func (c *testCase) worldOfObjects() *world {
-	var of objectsCase
-	if yaml.Unmarshal([]byte(c.text), &of) != nil || of.Pod == nil {
+	var parsed objectsCase
+	if yaml.Unmarshal([]byte(c.text), &parsed) != nil || parsed.Pod == nil {
 		return nil
 	}
-	manifest, err := yaml.Marshal(of.Pod)
+	manifest, err := yaml.Marshal(parsed.Pod)
 	check("marshal a pod", err)
 	w := c.world(string(manifest))
 	if w == nil {
 		return nil
 	}
-	if of.Objects == nil {
-		of.Objects = &node.Objects{}
+	if parsed.Objects == nil {
+		parsed.Objects = &node.Objects{}
 	}
-	w.ours.opts.Objects, w.theirs.opts.Objects = of.Objects, of.Objects
+	w.ours.opts.Objects, w.theirs.opts.Objects = parsed.Objects, parsed.Objects
 	return w
 }
 
@@ -78,9 +78,9 @@ func (s side) writeFiles(pod *corev1.Pod) {
 }
 
 // readsMissingFile reports whether a container has a variable of a file that does not exist, and may do so.
-func readsMissingFile(c *corev1.Container, of *node.Objects) bool {
+func readsMissingFile(c *corev1.Container, objects *node.Objects) bool {
 	for _, v := range c.Env {
-		if v.ValueFrom == nil || v.ValueFrom.FileKeyRef == nil || of == nil {
+		if v.ValueFrom == nil || v.ValueFrom.FileKeyRef == nil || objects == nil {
 			continue
 		}
 		f := v.ValueFrom.FileKeyRef

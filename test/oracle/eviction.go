@@ -42,7 +42,7 @@ type evictionStep struct {
 	Seconds int64 `json:"seconds,omitempty"`
 	// Others is what others than the pods take, by name: memory, pods, node, images, nodeInodes, imageInodes, tasks.
 	Others map[string]int64 `json:"others,omitempty"`
-	// Uses is what each pod uses, by name; one that is missing was not measured.
+	// Uses is what each pod uses, by name; a missing pod was not measured.
 	Uses map[string]podUse `json:"uses,omitempty"`
 	// Unmeasured are the signals without figures.
 	Unmeasured []string `json:"unmeasured,omitempty"`
@@ -236,8 +236,8 @@ func (s *evictionStep) inodesWithRequests(k *evictionCase) bool {
 // leastStop is what both sides give a container at least (kubelet: minimumGracePeriodInSeconds).
 const leastStop = 2 * time.Second
 
-// same compares the pods that ended. If several thresholds act, the kubelet's message and grace period are those of
-// any, and after images were removed it names what was available before.
+// same compares the pods that ended. If several thresholds act, the kubelet's message and grace period may belong to
+// any of them, and after images were removed the message names what was available before.
 func same(mine, theirs []node.Evicted, exactly bool) bool {
 	return slices.EqualFunc(mine, theirs, func(x, y node.Evicted) bool {
 		x.Grace, y.Grace = max(x.Grace, leastStop), max(y.Grace, leastStop)

@@ -244,7 +244,7 @@ func compareHistories(c *testCase) {
 			c.differs("our decider fails", err, "no error")
 			return
 		}
-		// Then we have no object left, and the kubelet those that its garbage collection has not found yet.
+		// Then we have no object left. The kubelet has the objects that its garbage collection has not found yet.
 		b.compareCalls()
 		return
 	}

@@ -9,7 +9,8 @@ type meant struct {
 }
 
 // known holds the differences on purpose. The key is the comparer's name, the container that it concerns, if not all,
-// and what differs. A kept case in testdata shows each of them; one that no case shows any more fails the run.
+// and what differs. A kept case in testdata shows each difference; a difference that no case shows any more fails the
+// run.
 var known = with(map[string]meant{
 	// Pulls.
 	"credentials: a secret that cannot be read": {

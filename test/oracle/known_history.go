@@ -98,7 +98,7 @@ var histories = []historyDifference{
 		beside: []string{runs}},
 }
 
-// with returns the known differences and those of histories.
+// with returns the known differences and the differences of histories.
 func with(known map[string]meant, histories []historyDifference) map[string]meant {
 	for _, d := range histories {
 		for _, what := range d.of {

@@ -30,7 +30,8 @@ type managersCase struct {
 	// Reserved is how many CPUs are reserved, in thousandths; ReservedCPUs which ones instead.
 	Reserved     int64  `json:"reserved"`
 	ReservedCPUs string `json:"reservedCPUs,omitempty"`
-	// Devices are the NUMA nodes of each device of a plugin, such as 0 or 0+1; - is none, and ! before them unhealthy.
+	// Devices are the NUMA nodes of each device of a plugin, such as 0 or 0+1; - means no node, and ! before them
+	// unhealthy.
 	Devices []string `json:"devices,omitempty"`
 	Pods    []work   `json:"pods"`
 }
@@ -273,7 +274,7 @@ type things struct {
 	has      map[int][]*journaletv1.ContainerDevices
 }
 
-// thingsOf returns the devices of a plugin of which no pod has any.
+// thingsOf returns the devices of a plugin. No pod has any of them.
 func thingsOf(all []*journaletv1.Device) things {
 	t := things{has: map[int][]*journaletv1.ContainerDevices{}}
 	if len(all) > 0 {
@@ -369,8 +370,8 @@ func compareManagers(c *testCase) {
 		}
 		got, choice, refusal := plugin.admit(ours, p, taken())
 		if choice.Short != nil {
-			// Ours is rejected before anything is aligned. Theirs would keep what containers before the one that is refused have
-			// taken, until it is swept.
+			// Ours is rejected before anything is aligned. Theirs would keep what containers before the refused
+			// container have taken, until it is swept.
 			c.count("too few devices")
 			continue
 		}

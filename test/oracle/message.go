@@ -20,11 +20,11 @@ type messageCase struct {
 	Pod *corev1.Pod `json:"pod"`
 	// Runtime is the runtime's message.
 	Runtime string `json:"runtime,omitempty"`
-	// File is the content of its termination message file, repeated FileTimes; NoFile: there is none.
+	// File is the content of its termination message file, repeated FileTimes; NoFile: there is no file.
 	File      string `json:"file,omitempty"`
 	FileTimes int    `json:"fileTimes,omitempty"`
 	NoFile    bool   `json:"noFile,omitempty"`
-	// Log holds the lines of its log, repeated LogTimes; a line that ends in \ is partial. NoLog: there is none.
+	// Log holds the lines of its log, repeated LogTimes; a line that ends in \ is partial. NoLog: there is no log.
 	Log      []string `json:"log,omitempty"`
 	LogTimes int      `json:"logTimes,omitempty"`
 	NoLog    bool     `json:"noLog,omitempty"`

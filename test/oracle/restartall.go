@@ -17,7 +17,7 @@ import (
 	"github.com/journalet/journalet/test/oracle/pods"
 )
 
-// resetCode is the exit code for which a rule may restart all containers.
+// resetCode is the exit code that a rule may restart all containers for.
 const resetCode = 42
 
 // generateRestartAll returns a pod whose first container ends. A rule of it, or of another one, may restart all.
@@ -53,7 +53,7 @@ func generateRestartAll(m *pods.Generator) string {
 	return podAnd(p, nil)
 }
 
-// compareRestartAll compares the calls that follow a container's end: which containers are stopped, with which grace
+// compareRestartAll compares the calls that follow a container's end: which containers are stopped, with what grace
 // period, and how often each is created. Attempt numbers differ, because the kubelet removes the old instances.
 func compareRestartAll(c *testCase) {
 	s, manifest, ok := readHistory(c.text)

@@ -43,8 +43,8 @@ func Thresholds(o node.Eviction, capacity func(signal string) int64) ([]Threshol
 	all, err := thresholdsOf(o)
 	var out []Threshold
 	for _, t := range pressure.WithContainerFS(all, layouts[o.Layout]) {
-		of := capacity(string(t.Signal))
-		out = append(out, Threshold{string(t.Signal), t.Value.Of(of), t.MinReclaim.Of(of), t.Grace})
+		total := capacity(string(t.Signal))
+		out = append(out, Threshold{string(t.Signal), t.Value.Of(total), t.MinReclaim.Of(total), t.Grace})
 	}
 	return out, err
 }
@@ -95,8 +95,8 @@ type Evictions struct {
 	seq    uint64
 	err    error
 	ended  []node.Evicted
-	// wants is set while the node waits for a measurement. acting counts the thresholds that act, most those that acted
-	// when a pod was ended.
+	// wants is set while the node waits for a measurement. acting counts the thresholds that act; most is the highest
+	// such count when a pod was ended.
 	wants        bool
 	acting, most int
 }
@@ -149,7 +149,7 @@ func NewEvictions(o node.Eviction, w node.Pressured, now time.Time) (*Evictions,
 // dead is the pod of all dead containers.
 const dead = "dead"
 
-// admission returns the request of a pod: to the kubelet, one that does not say where it comes from is not static.
+// admission returns the request of a pod. A pod that does not name its source is not static, as for the kubelet.
 func admission(p *corev1.Pod) *journaletv1.AdmissionRequested {
 	ref := &journaletv1.PodRef{Uid: string(p.UID), Namespace: p.Namespace, Name: p.Name, Digest: p.Name}
 	if source, named := p.Annotations[cri.AnnotationConfigSource]; !named || source == messages.APISource {

@@ -89,7 +89,7 @@ func (r *Runtime) AddContainer(c *Container) {
 	r.containers[c.ID] = c
 }
 
-// Container returns a copy of the container with this id, nil if there is none.
+// Container returns a copy of the container with this id, nil if no container has it.
 func (r *Runtime) Container(id string) *Container {
 	r.mu.Lock()
 	defer r.mu.Unlock()

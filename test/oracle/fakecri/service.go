@@ -8,7 +8,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Name and Version of the runtime. APIVersion is the only one that the kubelet accepts.
+// Name and Version of the runtime. APIVersion is the only version that the kubelet accepts.
 const (
 	Name       = "fake"
 	Version    = "1.0.0"

@@ -52,7 +52,7 @@ func NewAllocations(o Options) *Allocations {
 		b.remove(pod.UID)
 		return nil
 	}
-	// The kubelet's order of pods is that of a map, which chooses between two equal victims.
+	// The kubelet's order of pods is the order of a map, and it chooses between two equal victims.
 	all := func() []*v1.Pod {
 		return slices.SortedFunc(slices.Values(b.manager.GetAllocatedPods()), func(x, y *v1.Pod) int {
 			return cmp.Or(cmp.Compare(*y.Spec.Priority, *x.Spec.Priority), cmp.Compare(x.UID, y.UID))

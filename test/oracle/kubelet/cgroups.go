@@ -9,7 +9,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 )
 
-// PodCgroup holds the values that the kubelet writes to a pod's cgroup; 0 for those that it does not write.
+// PodCgroup holds the values that the kubelet writes to a pod's cgroup; 0 for values that it does not write.
 type PodCgroup struct {
 	Class         string
 	Shares        uint64

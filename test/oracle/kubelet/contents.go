@@ -23,7 +23,7 @@ import (
 func collectData(mounter unsafe.Pointer, args volume.MounterArgs) (map[string]volumeutil.FileProjection, error)
 
 // VolumeFiles returns the files of a configMap, secret, downwardAPI or projected volume, by their clean paths. The
-// kubelet collects the files of the first three with the same functions as those of a projected volume.
+// kubelet collects the files of the first three with the same functions as the files of a projected volume.
 func VolumeFiles(o Options, pod *v1.Pod, v *v1.Volume) (map[string]volumeutil.FileProjection, error) {
 	plugin := projected.ProbeVolumePlugins()[0]
 	if err := plugin.Init(volumeHost{of: o}); err != nil {

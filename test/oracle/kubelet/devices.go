@@ -55,7 +55,7 @@ func (p plugin) GetPreferredAllocation(
 	}}}, nil
 }
 
-// Preferred returns the devices that the plugin prefers: those that are chosen already, and then the lowest.
+// Preferred returns the devices that the plugin prefers: the devices that are chosen already, and then the lowest.
 func Preferred(available, chosen []string, count int) []string {
 	ids := slices.Sorted(slices.Values(chosen))
 	for _, id := range slices.Sorted(slices.Values(available)) {

@@ -44,18 +44,18 @@ func Thresholds(o node.Eviction, capacity func(signal string) int64) ([]Threshol
 		return nil, err
 	}
 	own, split := o.Layout != node.OneFileSystem, o.Layout == node.SplitFileSystems
-	all, _ = eviction.UpdateContainerFsThresholds(all, own, split) // it warns of those of containerfs
+	all, _ = eviction.UpdateContainerFsThresholds(all, own, split) // it warns of thresholds of containerfs
 	var out []Threshold
 	for _, t := range all {
 		if t.Operator == "" {
 			continue // there is no threshold that it is a copy of
 		}
-		of := resource.NewQuantity(capacity(string(t.Signal)), resource.DecimalSI)
+		total := resource.NewQuantity(capacity(string(t.Signal)), resource.DecimalSI)
 		one := Threshold{Signal: string(t.Signal), Grace: t.GracePeriod}
-		value := evictionapi.GetThresholdQuantity(t.Value, of)
+		value := evictionapi.GetThresholdQuantity(t.Value, total)
 		one.Value = value.Value()
 		if t.MinReclaim != nil {
-			more := evictionapi.GetThresholdQuantity(*t.MinReclaim, of)
+			more := evictionapi.GetThresholdQuantity(*t.MinReclaim, total)
 			one.Reclaim = more.Value()
 		}
 		out = append(out, one)
@@ -118,7 +118,7 @@ func (e *Evictions) HasDedicatedContainerFs(context.Context) (bool, error) {
 	return e.world.Layout() == node.SplitFileSystems, nil
 }
 
-// DeleteUnusedImages implements the kubelet's garbage collection of images, the method below that of containers.
+// DeleteUnusedImages implements the kubelet's garbage collection of images, the next method the one of containers.
 func (e *Evictions) DeleteUnusedImages(context.Context) error { e.world.ReclaimImages(); return nil }
 
 // DeleteAllUnusedContainers removes dead containers.

@@ -39,7 +39,7 @@ type ManagerOptions struct {
 	ReservedMilliCPU                               int64
 	ReservedCPUs                                   string
 	ReservedMemory                                 []*journaletv1.NumaMemory
-	// Devices are those of the device plugin of Thing; none: there is no plugin.
+	// Devices are the devices of the device plugin of Thing; none: there is no plugin.
 	Devices []*journaletv1.Device
 }
 
@@ -64,8 +64,8 @@ func (noRuntime) UpdateContainerResources(context.Context, string, *runtimeapi.C
 	return nil
 }
 
-// NewManagers returns the managers of a machine where nothing runs, or the error with which the kubelet would not
-// start. Close removes their files.
+// NewManagers returns the managers of a machine where nothing runs, or the error that would keep the kubelet from
+// starting. Close removes their files.
 func NewManagers(o ManagerOptions) (*Managers, error) {
 	// Ours offers all options.
 	if err := utilfeature.DefaultMutableFeatureGate.Set("CPUManagerPolicyAlphaOptions=true"); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/journalet/journalet/test/oracle/node"
 )
 
-// configMaps and secrets are the kubelet's managers of objects, on those of the case.
+// configMaps and secrets are the kubelet's managers of objects. They manage the objects of the case.
 type (
 	configMaps struct {
 		configmap.Manager

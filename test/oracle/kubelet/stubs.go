@@ -182,7 +182,7 @@ type podCgroups struct{ *cm.FakePodContainerManager }
 
 func (podCgroups) Exists(*v1.Pod) bool { return true }
 
-// GetPodCgroupConfig returns limits above those of any pod.
+// GetPodCgroupConfig returns limits above the limits of any pod.
 func (podCgroups) GetPodCgroupConfig(*v1.Pod, v1.ResourceName) (*cm.ResourceConfig, error) {
 	memory, quota, shares, period := int64(1)<<50, int64(1)<<40, uint64(1)<<18, uint64(100_000)
 	return &cm.ResourceConfig{Memory: &memory, CPUQuota: &quota, CPUShares: &shares, CPUPeriod: &period}, nil

@@ -14,6 +14,6 @@ func calculateEmptyDirMemorySize(allocatable *resource.Quantity, spec *volume.Sp
 
 // MemoryVolumeSize returns the size of a memory volume in bytes on a node with this much allocatable memory.
 func MemoryVolumeSize(pod *v1.Pod, v *v1.Volume, allocatable int64) int64 {
-	of := resource.NewQuantity(allocatable, resource.BinarySI)
-	return calculateEmptyDirMemorySize(of, volume.NewSpecFromVolume(v), pod).Value()
+	memory := resource.NewQuantity(allocatable, resource.BinarySI)
+	return calculateEmptyDirMemorySize(memory, volume.NewSpecFromVolume(v), pod).Value()
 }

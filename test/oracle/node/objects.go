@@ -26,24 +26,24 @@ const LinkTo = "-> "
 var _ objects.Getter = (*Objects)(nil)
 
 // ConfigMap is part of objects.Getter.
-func (o *Objects) ConfigMap(_ context.Context, of objects.Owner, name string) (*v1.ConfigMap, error) {
+func (o *Objects) ConfigMap(_ context.Context, owner objects.Owner, name string) (*v1.ConfigMap, error) {
 	data, ok := o.ConfigMaps[name]
 	if !ok {
 		return nil, fmt.Errorf("configmap %q %w", name, objects.ErrNotFound)
 	}
 	out := &v1.ConfigMap{Data: data, BinaryData: o.Binary[name]}
-	out.Namespace, out.Name = of.Namespace, name
+	out.Namespace, out.Name = owner.Namespace, name
 	return out, nil
 }
 
 // Secret is part of objects.Getter.
-func (o *Objects) Secret(_ context.Context, of objects.Owner, name string) (*v1.Secret, error) {
+func (o *Objects) Secret(_ context.Context, owner objects.Owner, name string) (*v1.Secret, error) {
 	data, ok := o.Secrets[name]
 	if !ok {
 		return nil, fmt.Errorf("secret %q %w", name, objects.ErrNotFound)
 	}
 	out := &v1.Secret{Data: data}
-	out.Namespace, out.Name = of.Namespace, name
+	out.Namespace, out.Name = owner.Namespace, name
 	return out, nil
 }
 
@@ -60,22 +60,22 @@ func (o *Objects) Token(_ context.Context, pod *v1.Pod, source *v1.ServiceAccoun
 func (o *Objects) TrustBundle(
 	_ context.Context, _ objects.Owner, source *v1.ClusterTrustBundleProjection,
 ) ([]byte, error) {
-	of := ""
+	bundle := ""
 	if source.Name != nil {
-		of = *source.Name
+		bundle = *source.Name
 	} else if source.SignerName != nil {
-		of = *source.SignerName
+		bundle = *source.SignerName
 	}
-	if strings.Contains(of, Missing) {
-		return nil, fmt.Errorf("clustertrustbundle %q %w", of, objects.ErrNotFound)
+	if strings.Contains(bundle, Missing) {
+		return nil, fmt.Errorf("clustertrustbundle %q %w", bundle, objects.ErrNotFound)
 	}
-	return []byte("certificates of " + of), nil
+	return []byte("certificates of " + bundle), nil
 }
 
 // Certificate is part of objects.Getter. Each pod, volume and source has its own.
 func (o *Objects) Certificate(_ context.Context, pod *v1.Pod, volume string, source int) (*objects.Certificate, error) {
-	of := fmt.Sprintf("of %s, %s %d\n", pod.UID, volume, source)
-	return &objects.Certificate{Key: []byte("key " + of), Chain: []byte("chain " + of)}, nil
+	suffix := fmt.Sprintf("of %s, %s %d\n", pod.UID, volume, source)
+	return &objects.Certificate{Key: []byte("key " + suffix), Chain: []byte("chain " + suffix)}, nil
 }
 
 // Missing is in the names of objects that do not exist.

@@ -8,7 +8,7 @@ import (
 	"github.com/journalet/journalet/test/oracle/node"
 )
 
-// paths are those of files in volumes. Some are keys of objects.
+// paths are the paths of files in volumes. Some are keys of objects.
 var paths = []string{"A", "B", "dir//file", "./x", "a/b/c", "long." + long63}
 
 // Contents adds volumes of objects to a pod, and returns these.
