@@ -189,7 +189,7 @@ func (r *run) newDrivers() {
 	})
 }
 
-// newList returns the list of the drivers of this run, which is the agent's but for those that the simulation lacks.
+// newList returns the list of the drivers of this run: the agent's list without the drivers that the simulation lacks.
 func (r *run) newList() *drivers.List {
 	all := []drivers.Driver{
 		r.timers, r.calls, r.health, r.prober, r.gates, r.images, r.things, r.plugins, r.watcher, r.reader,

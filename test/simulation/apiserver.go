@@ -39,8 +39,8 @@ type podName = types.NamespacedName
 type apiServer struct {
 	sim   *sim
 	noise *rand.Rand
-	// version is that of the last change. history are the changes after base, oldest first: what the server had when it
-	// forgot the changes before compacted.
+	// version is the version of the last change. history are the changes after base, oldest first: what the server had
+	// when it forgot the changes before compacted.
 	version, compacted int64
 	history            []change
 	base               []any
@@ -205,7 +205,7 @@ func (a *apiServer) update(n podName, change func(*corev1.Pod)) {
 	a.put(next)
 }
 
-// deletePod is a DELETE of a pod; a grace period below 0 is that of its manifest, an empty UID any pod.
+// deletePod is a DELETE of a pod. A grace period below 0 means the grace period of its manifest, an empty UID any pod.
 func (a *apiServer) deletePod(n podName, uid types.UID, grace int64) error {
 	p := a.pods[n]
 	switch {

@@ -52,7 +52,7 @@ var clusterOps = map[string]func(*sim, Op){
 	"the API server's clock lies": (*sim).apiLies,
 }
 
-// clusterFaults are drawn from for the faults of a plan: one that is here twice is drawn twice as often.
+// clusterFaults are drawn from for the faults of a plan: a fault that is here twice is drawn twice as often.
 var clusterFaults = []string{
 	"the API server is away", "the API server is away", "the API server is slow", "the API server refuses",
 	"the API server refuses", "the API server loses", "the API server loses", "watches are dropped",
@@ -102,8 +102,8 @@ func (p *Plan) apiFaults(r *rand.Rand) {
 	}
 }
 
-// newPod returns a pod as a client creates it, with the API server's defaults, which are those of the node's manifests
-// here; nil for a manifest that is refused.
+// newPod returns a pod as a client creates it, with the API server's defaults. Here they are the defaults of the node's
+// manifests. It returns nil for a manifest that is refused.
 func newPod(n podName, body []byte, r *rand.Rand) *corev1.Pod {
 	_, pods := feed.Decode(n.Name, n.Name, body, manifest.Options{NodeName: nodeName})
 	if len(pods) != 1 {
@@ -213,7 +213,7 @@ func otherSize(r *rand.Rand, res *corev1.ResourceRequirements) {
 		if r.IntN(2) == 0 {
 			continue
 		}
-		of := func(n int64) resource.Quantity {
+		quantity := func(n int64) resource.Quantity {
 			if name == corev1.ResourceCPU {
 				return *resource.NewMilliQuantity(n, resource.DecimalSI)
 			}
@@ -225,10 +225,10 @@ func otherSize(r *rand.Rand, res *corev1.ResourceRequirements) {
 			more = 0
 		}
 		if requested {
-			res.Requests[name] = of(drawn)
+			res.Requests[name] = quantity(drawn)
 		}
 		if limited {
-			res.Limits[name] = of(drawn + more)
+			res.Limits[name] = quantity(drawn + more)
 		}
 	}
 }

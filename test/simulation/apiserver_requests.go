@@ -35,19 +35,19 @@ const requestTimeout = 30 * time.Second
 
 // refused returns the answer of a server that refuses. A DELETE has a 409 for another UID alone.
 func refused(code int, verb string) error {
-	of := schema.GroupResource{Resource: "any"}
+	anyResource := schema.GroupResource{Resource: "any"}
 	switch code {
 	case 401:
 		return apierrors.NewUnauthorized("Unauthorized")
 	case 403:
-		return apierrors.NewForbidden(of, "any", fmt.Errorf("not allowed for now"))
+		return apierrors.NewForbidden(anyResource, "any", fmt.Errorf("not allowed for now"))
 	case 429:
 		return apierrors.NewTooManyRequests("too many requests", 0)
 	case 503:
 		return apierrors.NewServiceUnavailable("not ready")
 	case 409:
 		if verb == "patch" || verb == "update" {
-			return apierrors.NewConflict(of, "any", fmt.Errorf("the object has been modified"))
+			return apierrors.NewConflict(anyResource, "any", fmt.Errorf("the object has been modified"))
 		}
 	}
 	return apierrors.NewInternalError(fmt.Errorf("etcdserver: request timed out"))
@@ -109,7 +109,7 @@ const (
 var errGone = errors.New("too old resource version")
 
 // reflect models client-go's Reflector: it lists, and follows the changes from there. nodes chooses between the Node
-// and its pods. A list is always a complete one: of one that is cut the Reflector stores nothing.
+// and its pods. A list is always complete: the Reflector stores nothing of a list that is cut.
 func (m *member) reflect(p *proc, nodes bool, to cache.ReflectorStore, changed func()) {
 	pause := reflectLeast
 	listed, version, synced := false, int64(0), int64(0)
@@ -258,16 +258,16 @@ func (m *member) storeChange(to cache.ReflectorStore, c *change, nodes bool) err
 }
 
 func (c *change) store(to cache.ReflectorStore, nodes bool) error {
-	var of any = c.pod
+	var object any = c.pod
 	if nodes {
-		of = c.node
+		object = c.node
 	}
 	switch c.kind {
 	case watch.Added:
-		return to.Add(of)
+		return to.Add(object)
 	case watch.Deleted:
-		return to.Delete(of)
+		return to.Delete(object)
 	default:
-		return to.Update(of)
+		return to.Update(object)
 	}
 }

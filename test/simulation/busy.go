@@ -42,8 +42,8 @@ func busyPlan(seed uint64, pods int, lasts time.Duration, setEvery int) *Plan {
 	return p
 }
 
-// keepSet keeps a set of snapshots, unless one is due later or a record is pending. It also forgets the pods of which
-// the runtime has nothing any more: over a long run each search of the world would pass more and more of them.
+// keepSet keeps a set of snapshots, unless a set is due later or a record is pending. It also forgets the pods that the
+// runtime has nothing of any more: over a long run each search of the world would pass more and more of them.
 func (s *sim) keepSet() {
 	s.world.forgetEmpty()
 	if len(s.journal.stored) < (len(s.sets)+1)*s.config.setEvery {

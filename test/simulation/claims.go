@@ -47,7 +47,7 @@ type claimDriver struct {
 type preparedClaim struct {
 	boot       string
 	allocation int
-	// unknown is set once the agent has lost the records by which it knew, stale if it was prepared again after that.
+	// unknown is set once the agent has lost its records of the claim, stale if it was prepared again after that.
 	unknown, stale bool
 }
 
@@ -127,10 +127,10 @@ func (s *sim) withClaims(p *corev1.Pod, o Op) {
 	}
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {
-			for _, of := range p.Spec.ResourceClaims {
+			for _, podClaim := range p.Spec.ResourceClaims {
 				if chance(r, 2) {
 					list[i].Resources.Claims = append(list[i].Resources.Claims,
-						corev1.ResourceClaim{Name: of.Name, Request: pick(r, append(claimRequests, "")...)})
+						corev1.ResourceClaim{Name: podClaim.Name, Request: pick(r, append(claimRequests, "")...)})
 				}
 			}
 		}
@@ -141,11 +141,11 @@ func (s *sim) withClaims(p *corev1.Pod, o Op) {
 // It changes the pod's status.
 func (a *apiServer) reserve(p *corev1.Pod, r *rand.Rand) {
 	uid := string(p.UID)
-	for _, of := range p.Spec.ResourceClaims {
-		n, owner := podName{Namespace: p.Namespace, Name: of.Name}, ""
-		if of.ResourceClaimName == nil {
-			n.Name, owner = fmt.Sprintf("%s-%s-%s", p.Name, of.Name, uid), uid
-			status := corev1.PodResourceClaimStatus{Name: of.Name}
+	for _, podClaim := range p.Spec.ResourceClaims {
+		n, owner := podName{Namespace: p.Namespace, Name: podClaim.Name}, ""
+		if podClaim.ResourceClaimName == nil {
+			n.Name, owner = fmt.Sprintf("%s-%s-%s", p.Name, podClaim.Name, uid), uid
+			status := corev1.PodResourceClaimStatus{Name: podClaim.Name}
 			none := chance(r, 8)
 			if !none {
 				status.ResourceClaimName = &n.Name
@@ -165,7 +165,7 @@ func (a *apiServer) reserve(p *corev1.Pod, r *rand.Rand) {
 			c.drivers = pick(r, []string{driverOf("gpu")}, []string{driverOf("net")}, []string{driverOf("gpu"), driverOf("net")})
 		}
 		c.reserved[uid] = true
-		a.claimsOf[uid] = append(a.claimsOf[uid], usedClaim{c, of.Name, c.drivers, c.allocations})
+		a.claimsOf[uid] = append(a.claimsOf[uid], usedClaim{c, podClaim.Name, c.drivers, c.allocations})
 	}
 }
 
@@ -222,11 +222,11 @@ type claimObjects struct{ run *run }
 // Claim reads a claim.
 func (c claimObjects) Claim(_ context.Context, namespace, name string) (out *resourcev1.ResourceClaim, err error) {
 	return out, c.run.cluster.request("get", func(a *apiServer) error {
-		of := a.claims[podName{Namespace: namespace, Name: name}]
-		if of == nil {
+		found := a.claims[podName{Namespace: namespace, Name: name}]
+		if found == nil {
 			return apierrors.NewNotFound(claimsResource, name)
 		}
-		out = of.object()
+		out = found.object()
 		return nil
 	})
 }
@@ -283,28 +283,28 @@ func (c claimCaller) Prepare(ctx context.Context, all []*drav1.Claim,
 ) (map[string]*drav1.NodePrepareResourceResponse, error) {
 	out := map[string]*drav1.NodePrepareResourceResponse{}
 	return out, c.call(ctx, func() error {
-		for _, of := range all {
-			switch answer, err := c.prepare(of); {
+		for _, want := range all {
+			switch answer, err := c.prepare(want); {
 			case err == nil:
-				out[of.GetUid()] = answer
+				out[want.GetUid()] = answer
 			case chance(c.run.world.noise, 2):
-				out[of.GetUid()] = &drav1.NodePrepareResourceResponse{Error: err.Error()}
+				out[want.GetUid()] = &drav1.NodePrepareResourceResponse{Error: err.Error()}
 			}
 		}
 		return nil
 	})
 }
 
-func (c claimCaller) prepare(of *drav1.Claim) (*drav1.NodePrepareResourceResponse, error) {
-	r, d, uid := c.run, c.driver, of.GetUid()
-	is := r.api.claims[podName{Namespace: of.GetNamespace(), Name: of.GetName()}]
+func (c claimCaller) prepare(want *drav1.Claim) (*drav1.NodePrepareResourceResponse, error) {
+	r, d, uid := c.run, c.driver, want.GetUid()
+	is := r.api.claims[podName{Namespace: want.GetNamespace(), Name: want.GetName()}]
 	p := d.has(uid, r.bootID())
 	switch {
 	case d.refuses(r.world):
 		return nil, errors.New("the driver refuses" + wildText)
 	case p != nil:
 	case is == nil || is.uid != uid || !slices.Contains(is.drivers, d.name):
-		return nil, fmt.Errorf("claim %s is not allocated", of.GetName())
+		return nil, fmt.Errorf("claim %s is not allocated", want.GetName())
 	default:
 		p = &preparedClaim{boot: r.bootID(), allocation: is.allocations}
 		d.prepared[uid] = p
@@ -326,16 +326,16 @@ func (c claimCaller) Unprepare(ctx context.Context, all []*drav1.Claim,
 ) (map[string]*drav1.NodeUnprepareResourceResponse, error) {
 	out := map[string]*drav1.NodeUnprepareResourceResponse{}
 	return out, c.call(ctx, func() error {
-		for _, of := range all {
+		for _, want := range all {
 			if c.driver.refuses(c.run.world) {
 				if chance(c.run.world.noise, 2) {
-					out[of.GetUid()] = &drav1.NodeUnprepareResourceResponse{Error: "the driver refuses" + wildText}
+					out[want.GetUid()] = &drav1.NodeUnprepareResourceResponse{Error: "the driver refuses" + wildText}
 				}
 				continue
 			}
-			c.run.judge.claimUnprepared(of.GetUid())
-			delete(c.driver.prepared, of.GetUid())
-			out[of.GetUid()] = &drav1.NodeUnprepareResourceResponse{}
+			c.run.judge.claimUnprepared(want.GetUid())
+			delete(c.driver.prepared, want.GetUid())
+			out[want.GetUid()] = &drav1.NodeUnprepareResourceResponse{}
 		}
 		return nil
 	})

@@ -51,20 +51,20 @@ func (e *event) cancel() bool {
 	return due
 }
 
-// scope groups coroutines and events that end together: those of one run of the agent.
+// scope groups coroutines and events that end together: the coroutines and events of one run of the agent.
 type scope struct {
 	over  bool
 	procs []*proc
 }
 
-func (c *virtualTime) after(of *scope, d time.Duration, do func()) *event {
+func (c *virtualTime) after(owner *scope, d time.Duration, do func()) *event {
 	c.seq++
-	e := &event{at: c.uptime + max(d, 0), tie: c.ties.Uint64(), seq: c.seq, of: of, do: do}
+	e := &event{at: c.uptime + max(d, 0), tie: c.ties.Uint64(), seq: c.seq, of: owner, do: do}
 	heap.Push(&c.due, e)
 	return e
 }
 
-// next has the next event take place that is due by end. It returns false if there is none.
+// next has the next event take place that is due by end. It returns false if no event is due.
 func (c *virtualTime) next(end time.Duration) bool {
 	for len(c.due) > 0 && c.due[0].at <= end {
 		e := heap.Pop(&c.due).(*event)
@@ -120,8 +120,8 @@ type proc struct {
 type unwound struct{}
 
 // start runs f as a coroutine, from now on.
-func (c *virtualTime) start(of *scope, f func(*proc)) {
-	p := &proc{clock: c, of: of}
+func (c *virtualTime) start(owner *scope, f func(*proc)) {
+	p := &proc{clock: c, of: owner}
 	p.next, p.stop = iter.Pull(func(yield func(struct{}) bool) {
 		defer func() {
 			if r := recover(); r != nil {
@@ -133,8 +133,8 @@ func (c *virtualTime) start(of *scope, f func(*proc)) {
 		p.yield = yield
 		f(p)
 	})
-	of.procs = append(of.procs, p)
-	p.wake = c.after(of, 0, p.resume)
+	owner.procs = append(owner.procs, p)
+	p.wake = c.after(owner, 0, p.resume)
 }
 
 func (p *proc) resume() {

@@ -230,7 +230,7 @@ func (r *run) stopContainer(ctx context.Context, id string, grace time.Duration)
 	w, p := r.world, r.clock.current
 	waiting := true
 	defer func() { waiting = false }()
-	began, of := w.clock.uptime, w.run
+	began, runtimeRun := w.clock.uptime, w.run
 	var x *container
 	if err := r.rpc(ctx, tookContainer, w.withContainer(id, func(c *container) error {
 		if w.mishap() {
@@ -239,7 +239,7 @@ func (r *run) stopContainer(ctx context.Context, id string, grace time.Duration)
 		x = c
 		w.term(x)
 		x.kill = w.clock.after(nil, grace, func() {
-			if x.alive() && w.run == of && (waiting && !p.of.over || chance(w.noise, 2)) {
+			if x.alive() && w.run == runtimeRun && (waiting && !p.of.over || chance(w.noise, 2)) {
 				w.judge.killed(x, began, "StopContainer")
 				w.exit(x, 137, "Error")
 			}
@@ -253,14 +253,14 @@ func (r *run) stopContainer(ctx context.Context, id string, grace time.Duration)
 
 // waitForEnd waits until a container has ended, the runtime has died, ctx has ended, or an uptime is reached.
 func (r *run) waitForEnd(ctx context.Context, x *container, end time.Duration) error {
-	w, p, of := r.world, r.clock.current, r.world.run
+	w, p, runtimeRun := r.world, r.clock.current, r.world.run
 	r.waits[p] = ctx
 	defer delete(r.waits, p)
 	for x != nil && x.alive() {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case w.run != of:
+		case w.run != runtimeRun:
 			return errAway
 		case w.clock.uptime >= end:
 			return errLate
@@ -310,7 +310,7 @@ func (x *sandbox) listed() *runtimeapi.PodSandbox {
 	}
 }
 
-// marks returns the annotations by which an object is known: a kubelet's has none of an agent.
+// marks returns the annotations that identify an object: an object of a kubelet has no annotations of an agent.
 func marks(intent string, ofKubelet bool) map[string]string {
 	if ofKubelet {
 		return map[string]string{}

@@ -47,9 +47,9 @@ func (s *sim) converge(crashAfter uint64) {
 	s.play(from+last, crashAfter)
 	for len(wrong) > 0 {
 		if s.clock.uptime >= end {
-			for _, of := range wrong.invariants() {
-				uid, text := wrong.of(of)
-				s.judge.broken(of, uid, "after %s:\n%s", convergeWithin, text)
+			for _, invariant := range wrong.invariants() {
+				uid, text := wrong.of(invariant)
+				s.judge.broken(invariant, uid, "after %s:\n%s", convergeWithin, text)
 			}
 			return
 		}
@@ -142,12 +142,12 @@ func (s *sim) endedSince(since time.Duration) map[string]bool {
 }
 
 // mayStillHappen: after convergence only the deadlines of pods still pass, with what follows from that. On a small node
-// another pod may wait for the resources of one that ends.
+// another pod may wait for the resources of a pod that ends.
 func (s *sim) mayStillHappen(rec *journaletv1.Record, ended map[string]bool) bool {
 	if len(ended) > 0 && s.config.cpu < largeCPU {
 		return true
 	}
-	of := func(id string) bool {
+	ofEnded := func(id string) bool {
 		in := s.judge.intents[id]
 		return in != nil && ended[in.req.GetPodUid()]
 	}
@@ -155,8 +155,8 @@ func (s *sim) mayStillHappen(rec *journaletv1.Record, ended map[string]bool) boo
 	return ended[rec.GetActor().GetId()] || !slices.ContainsFunc(messages.Events(rec), func(e *journaletv1.Event) bool {
 		read := e.GetManifestsRead() // that the API server has their ends
 		shown := read.GetSource() == messages.APISource && !slices.ContainsFunc(read.GetChanged(), other)
-		return !shown && !ended[e.GetPodUpdated().GetPod().GetUid()] && !of(e.GetCallDispatched().GetIntentId()) &&
-			!of(e.GetCallFinished().GetIntentId()) && !of(e.GetCallDropped().GetIntentId())
+		return !shown && !ended[e.GetPodUpdated().GetPod().GetUid()] && !ofEnded(e.GetCallDispatched().GetIntentId()) &&
+			!ofEnded(e.GetCallFinished().GetIntentId()) && !ofEnded(e.GetCallDropped().GetIntentId())
 	})
 }
 
@@ -191,7 +191,7 @@ func (s *sim) endFaults() {
 	s.endOperations()
 }
 
-// deviation is one difference that must not be in the end: by which invariant, and of which pod.
+// deviation is one difference that must not be in the end, with its invariant and its pod.
 type deviation struct{ invariant, uid, text string }
 
 type deviations []deviation
@@ -223,15 +223,15 @@ func (d deviations) of(invariant string) (uid, text string) {
 
 // deviations returns how the agent and the world differ from the manifests.
 func (s *sim) deviations() (wrong deviations) {
-	sayBy := func(invariant, of, format string, args ...any) {
-		wrong = append(wrong, deviation{invariant, of, fmt.Sprintf(format, args...)})
+	sayBy := func(invariant, uid, format string, args ...any) {
+		wrong = append(wrong, deviation{invariant, uid, fmt.Sprintf(format, args...)})
 	}
-	say := func(of, format string, args ...any) {
+	say := func(uid, format string, args ...any) {
 		invariant := convergence
-		if h := s.judge.pods[of]; h != nil && h.apiPod || s.api.has(of) {
+		if h := s.judge.pods[uid]; h != nil && h.apiPod || s.api.has(uid) {
 			invariant = apiPodsRun
 		}
-		sayBy(invariant, of, format, args...)
+		sayBy(invariant, uid, format, args...)
 	}
 	if s.agent == nil {
 		return deviations{{convergence, "", "the agent is down"}}
@@ -275,9 +275,9 @@ func (s *sim) deviations() (wrong deviations) {
 				len(o.sandboxes), len(o.containers))
 		}
 	}
-	for _, of := range slices.Sorted(maps.Keys(s.world.files.disk)) {
-		if desired[of] == "" {
-			say(of, "no source names %s, and it left a directory", s.manifests.names[of])
+	for _, uid := range slices.Sorted(maps.Keys(s.world.files.disk)) {
+		if desired[uid] == "" {
+			say(uid, "no source names %s, and it left a directory", s.manifests.names[uid])
 		}
 	}
 	s.judgeCluster(desired, sayBy)

@@ -78,5 +78,5 @@ func crowdingPod(r *rand.Rand, i int) []byte {
 	return []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{` + meta + `},"spec":{` + strings.Join(spec, ",") + `}}`)
 }
 
-// critical is the least priority for which others are preempted for a resize, too (API: SystemCriticalPriority).
+// critical is the least priority that preempts others for a resize, too (API: SystemCriticalPriority).
 const critical = 2_000_000_000

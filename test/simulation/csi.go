@@ -18,8 +18,8 @@ import (
 	"github.com/journalet/journalet/runtime/persistentvolume"
 )
 
-// CSI volumes of pods (ADR 068), and CSI drivers that come and go, hang and refuse. runtime/persistentvolume is the
-// real one; the drivers are models at their RPCs, and the control plane is one that attaches volumes.
+// CSI volumes of pods (ADR 068), and CSI drivers that come and go, hang and refuse. runtime/persistentvolume is real;
+// the drivers are models at their RPCs, and the control plane attaches volumes.
 
 // Attached returns the plan of a seed with an API server whose pods have volumes of CSI drivers.
 func Attached(seed uint64) *Plan {
@@ -152,11 +152,11 @@ func (d disk) tearDownStorage(ctx context.Context, uid string) (all []*journalet
 		return nil, nil
 	}
 	found, err := d.run.storage.TearDown(ctx, uid)
-	for _, of := range found {
-		for _, name := range of.Volumes {
+	for _, outcome := range found {
+		for _, name := range outcome.Volumes {
 			o := &journaletv1.VolumeOutcome{Name: name}
-			if of.Err != nil {
-				o.Message, o.Retryable = of.Err.Error(), true
+			if outcome.Err != nil {
+				o.Message, o.Retryable = outcome.Err.Error(), true
 			}
 			all = append(all, o)
 		}

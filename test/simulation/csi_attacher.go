@@ -85,7 +85,7 @@ func (a *apiServer) attach() {
 	before := x.wanted
 	x.wanted = wanted
 	for _, handle := range slices.Sorted(maps.Keys(x.devices)) {
-		// A Node without conditions is one that no agent has written the status of yet.
+		// A Node without conditions: no agent has written its status yet.
 		if before[handle] || a.node == nil || len(a.node.Status.Conditions) == 0 ||
 			slices.Contains(a.node.Status.VolumesInUse, uniqueName(handle)) {
 			continue

@@ -19,7 +19,7 @@ import (
 // managed is what the plan of such a node configures.
 type managed struct {
 	of *journaletv1.ResourceManagers
-	// all are the machine's CPUs, reserved those that nobody has alone.
+	// all are the machine's CPUs, reserved the CPUs that nobody has alone.
 	all, reserved cpuset.CPUSet
 	// nodes are the CPUs of each NUMA node, memory is what each has for pods, in bytes.
 	nodes  []cpuset.CPUSet

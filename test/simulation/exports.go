@@ -19,7 +19,7 @@ const (
 	helperWithin = 2 * time.Minute
 )
 
-// Exported returns the plan of a seed in which some pods have NFS volumes, whose servers are away now and then.
+// Exported returns the plan of a seed where some pods have NFS volumes, whose servers are away now and then.
 func Exported(seed uint64) *Plan {
 	p := PlanOf(seed)
 	r := stream(seed, "plan of exports")

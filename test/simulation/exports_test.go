@@ -5,8 +5,8 @@ import "testing"
 // exportsShare is the part of the further seeds that are carried out with NFS volumes, too.
 const exportsShare = 10
 
-// TestNothingBreaksWithServersThatAreAway carries out plans in which pods have NFS volumes. After a lost journal
-// nothing knows that an orphan has one: its tear-down waits in the lane of removals, where files of instances gather
+// TestNothingBreaksWithServersThatAreAway carries out plans where pods have NFS volumes. After a lost journal nothing
+// knows that an orphan has an NFS volume: its tear-down waits in the lane of removals, where files of instances gather
 // meanwhile.
 func TestNothingBreaksWithServersThatAreAway(t *testing.T) {
 	seeds := furtherSeeds()

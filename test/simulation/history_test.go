@@ -171,7 +171,7 @@ func eventsIn(recs []*journaletv1.Record, names map[string]bool) {
 	}
 }
 
-// namedHistories are those that other packages read by name.
+// namedHistories are the histories that other packages read by name.
 var namedHistories = []string{"seed-59", "seed-112", "seed-160", "seed-203", "seed-217", "seed-237"}
 
 // recordable returns the runs that the recorder chooses from, by name.
@@ -228,14 +228,14 @@ func record(t *testing.T) {
 	}
 }
 
-// forget removes from the events of each run those that are held.
+// forget removes the held events from the events of each run.
 func forget(found map[string]map[string]bool, held map[string]bool) {
 	for _, names := range found {
 		maps.DeleteFunc(names, func(name string, _ bool) bool { return held[name] })
 	}
 }
 
-// recordedEvents returns the events of the histories in testdata: those of a release are never replaced.
+// recordedEvents returns the events of the histories in testdata. The histories of a release are never replaced.
 func recordedEvents(t *testing.T) map[string]bool {
 	t.Helper()
 	all, err := filepath.Glob(histories + "/*.records")

@@ -75,7 +75,7 @@ func sameSized(old, to *corev1.Pod) bool {
 	if len(was) != len(is) {
 		return false
 	}
-	if of := old.Spec.Resources; of != nil && (to.Spec.Resources == nil || !keepsKinds(of, to.Spec.Resources)) {
+	if res := old.Spec.Resources; res != nil && (to.Spec.Resources == nil || !keepsKinds(res, to.Spec.Resources)) {
 		return false
 	}
 	for i := range was {
@@ -143,8 +143,8 @@ func (j *judge) onlyIncarnation(uid string) {
 	}
 }
 
-// createdAsAdmitted: a container is created from the manifest that its incarnation was admitted with, or one that
-// updates of that lead to.
+// createdAsAdmitted: a container is created from the manifest that its incarnation was admitted with, or from a
+// manifest that updates of it lead to.
 func (j *judge) createdAsAdmitted(c *container) {
 	if m := j.history(c.uid).admittedAs; m != nil && !updatesLeadTo(m, c.manifest) && !j.lostIntents[c.intent] {
 		j.broken(oneIncarnation, c.uid, "%s is created from a manifest that is no update of the admitted one", c.id)

@@ -126,8 +126,8 @@ func (n *nodeFiles) removedByOthers(uid, container string, attempt uint32) {
 	}
 }
 
-// filesFit: a container that restarts keeps the files of its newest instances only, and of those that others have
-// removed.
+// filesFit: a container that restarts keeps the files of its newest instances only, and the files of instances that
+// others have removed.
 func (j *judge) filesFit(uid, container string) {
 	n := 0
 	for f, held := range j.sim.world.files.instances[uid] {

@@ -127,7 +127,7 @@ type judge struct {
 	runSince time.Duration
 	pods     map[string]*podHistory
 	book     *instanceBook
-	// deadSandboxes are those that died by themselves.
+	// deadSandboxes are the sandboxes that died by themselves.
 	deadSandboxes map[string]bool
 	// lostAt is when a container vanished from the runtime, by id.
 	lostAt map[string]time.Duration
@@ -479,8 +479,8 @@ func (j *judge) handled(r *run, ref messages.Ref, step *journaletv1.Record) {
 	j.states[decided{ref, step.GetStep().GetCause()}] = stateBytes(d.State())
 }
 
-// startsOnlyWhileItRuns: a pod that is not admitted, or ends, requests no sandbox and no start. It knows the records
-// up to the one that it decides on.
+// startsOnlyWhileItRuns: a pod that is not admitted, or ends, requests no sandbox and no start. The pod knows the
+// records up to the record that it decides on.
 func (j *judge) startsOnlyWhileItRuns(uid string, h *podHistory, rec *journaletv1.Record,
 	c *journaletv1.CallRequested,
 ) {

@@ -74,7 +74,7 @@ func (b *apiBooks) stored(s *sim, p *corev1.Pod) {
 	}
 }
 
-// onNode returns the UID of a pod on the node: that of a static pod for its mirror pod.
+// onNode returns the UID of a pod on the node: for a mirror pod the UID of its static pod.
 func onNode(p *corev1.Pod) string {
 	if manifest.IsMirror(p) {
 		return mirror.Of(p)
@@ -117,17 +117,17 @@ func (b *apiBooks) event(s *sim, e *corev1.Event) {
 	}
 	b.heard[string(e.InvolvedObject.UID)]++
 	b.heard[string(e.InvolvedObject.UID)+" "+e.Reason]++
-	of := e.Annotations[events.AnnotationRecord]
-	if of == "" {
+	id := e.Annotations[events.AnnotationRecord]
+	if id == "" {
 		return
 	}
 	about := &e.InvolvedObject
-	key := strings.Join([]string{of, string(about.UID), e.Reason, about.FieldPath, e.Message}, "\x00")
+	key := strings.Join([]string{id, string(about.UID), e.Reason, about.FieldPath, e.Message}, "\x00")
 	if e.Count > 1 {
 		return // it stands for another one now
 	}
 	if was := b.names[key]; was != "" && was != e.Name && s.judge.lostRecordsAt < 0 {
-		s.judge.broken(eventsOnce, string(e.InvolvedObject.UID), "%s of record %s is %s, and %s", e.Reason, of, was, e.Name)
+		s.judge.broken(eventsOnce, string(e.InvolvedObject.UID), "%s of record %s is %s, and %s", e.Reason, id, was, e.Name)
 	}
 	b.names[key] = e.Name
 }
@@ -155,7 +155,7 @@ func (j *judge) terminalAtAPI(uid string) bool {
 }
 
 // judgeCluster reports how the API server's objects differ from the world.
-func (s *sim) judgeCluster(desired map[string]string, say func(invariant, of, format string, args ...any)) {
+func (s *sim) judgeCluster(desired map[string]string, say func(invariant, uid, format string, args ...any)) {
 	a := s.api
 	if a == nil {
 		return
@@ -175,7 +175,7 @@ func (s *sim) judgeCluster(desired map[string]string, say func(invariant, of, fo
 			say(statusIsWorld, uid, n.String()+": "+format, args...)
 		})
 	}
-	s.judgeMirrors(desired, func(of, format string, args ...any) { say(mirrorsExist, of, format, args...) })
+	s.judgeMirrors(desired, func(uid, format string, args ...any) { say(mirrorsExist, uid, format, args...) })
 	switch n := a.node; {
 	case n == nil:
 		say(nodeKept, "", "there is no Node")
@@ -188,7 +188,7 @@ func (s *sim) judgeCluster(desired map[string]string, say func(invariant, of, fo
 	}
 	s.judgeClaims(desired, say)
 	s.judgeStorage(desired, say)
-	s.judgeEvents(func(of, format string, args ...any) { say(eventsArrive, of, format, args...) })
+	s.judgeEvents(func(uid, format string, args ...any) { say(eventsArrive, uid, format, args...) })
 }
 
 // judgeStatus reports how the status of a pod at the API server differs from the world.
@@ -249,9 +249,9 @@ func (s *sim) judgeStatus(p *corev1.Pod, uid, digest string, say func(format str
 	}
 }
 
-// cannotRevive reports whether the API server has the end of an instance for good that the agent has stopped, for
-// another image, a failed probe or an unknown state, and another one runs in its place: it refuses a status in which
-// such a container has not ended, also from the kubelet.
+// cannotRevive reports whether the API server has the final end of an instance that the agent has stopped, for another
+// image, a failed probe or an unknown state, and another instance runs in its place. The API server refuses a status
+// where such a container has not ended, also from the kubelet.
 func (s *sim) cannotRevive(p *corev1.Pod, c *corev1.ContainerStatus, runs *container) bool {
 	_, id, _ := strings.Cut(c.ContainerID, "://")
 	was, t := s.judge.book.byID[id], c.State.Terminated
@@ -302,7 +302,7 @@ func (s *sim) judgeConditions(p *corev1.Pod, uid string, ready bool, say func(fo
 }
 
 // judgeMirrors reports static pods without a mirror pod, and mirror pods without a static pod.
-func (s *sim) judgeMirrors(desired map[string]string, say func(of, format string, args ...any)) {
+func (s *sim) judgeMirrors(desired map[string]string, say func(uid, format string, args ...any)) {
 	shown := map[string]bool{}
 	for _, n := range s.api.names(func(p *corev1.Pod) bool { return isBound(p) && manifest.IsMirror(p) }) {
 		p := s.api.pods[n]
@@ -346,8 +346,8 @@ func refersToObjects(m *corev1.Pod) bool {
 // fewEvents is how many events of one object are never too many (events: objectBurst).
 const fewEvents = 20
 
-// judgeEvents reports pods whose containers were stopped, of which the API server has not heard.
-func (s *sim) judgeEvents(say func(of, format string, args ...any)) {
+// judgeEvents reports pods whose containers were stopped, if the API server has heard of no stop.
+func (s *sim) judgeEvents(say func(uid, format string, args ...any)) {
 	if s.judge.lostRecordsAt >= 0 {
 		return // with the journal, the events are lost
 	}

@@ -67,10 +67,10 @@ type failedStart struct {
 // resized reports whether a container had other resources than in one run when the next one was to start, also if that
 // failed at first.
 func (j *judge) resized(run, after *instance) bool {
-	of := ownOrPods(run.manifest, run.spec)
-	return !equality.Semantic.DeepEqual(of, ownOrPods(after.manifest, after.spec)) ||
+	before := ownOrPods(run.manifest, run.spec)
+	return !equality.Semantic.DeepEqual(before, ownOrPods(after.manifest, after.spec)) ||
 		slices.ContainsFunc(j.book.failedStarts[run.uid+" "+run.name], func(f failedStart) bool {
-			return f.at >= run.endedAt && f.at <= after.startedAt && !equality.Semantic.DeepEqual(of, f.resources)
+			return f.at >= run.endedAt && f.at <= after.startedAt && !equality.Semantic.DeepEqual(before, f.resources)
 		})
 }
 
@@ -177,7 +177,7 @@ func (j *judge) bookBackOffs(e *journaletv1.Event) {
 		}
 		start := in.req.GetStartContainer()
 		m, spec := j.sim.specOf(start)
-		of := in.req.GetPodUid() + " " + start.GetContainer()
-		j.book.failedStarts[of] = append(j.book.failedStarts[of], failedStart{j.sim.clock.uptime, ownOrPods(m, spec)})
+		key := in.req.GetPodUid() + " " + start.GetContainer()
+		j.book.failedStarts[key] = append(j.book.failedStarts[key], failedStart{j.sim.clock.uptime, ownOrPods(m, spec)})
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Invariants of calls: how many of which kind run at once.
+// Invariants of calls: how many calls of each kind run at once.
 
 // bound is the limit that applies to a call.
 type bound int
@@ -25,8 +25,8 @@ func apart(req *journaletv1.CallRequested) bool {
 	return req.GetSetUpVolumes().GetCsi() || req.GetCleanPod().GetCsi()
 }
 
-// isHook reports whether a call has a slot of hooks and excludes no other. Of those that wait for NFS servers the
-// decider has the set-up end before the tear-down begins.
+// isHook reports whether a call has a slot of hooks and excludes no other call. Of the calls that wait for NFS servers,
+// the decider has the set-up end before the tear-down begins.
 func isHook(req *journaletv1.CallRequested) bool {
 	return boundOf(req) == hookConcurrency && !apart(req)
 }
@@ -69,26 +69,26 @@ func (j *judge) dispatched(cause uint64, d *journaletv1.CallDispatched) {
 		j.broken(withdrawnCalls, in.req.GetPodUid(), "withdrawn by record %d, and dispatched for record %d: %v",
 			in.withdrawn, cause, in.req)
 	}
-	of := boundOf(in.req)
+	limit := boundOf(in.req)
 	if !in.dispatched {
-		j.busy[of]++
+		j.busy[limit]++
 	}
 	in.dispatched, in.dispatchedAt = true, j.sim.clock.uptime
 	j.bookDispatch(in)
-	if !d.GetInDoubt() && of != hookConcurrency {
-		j.withinLimits(j.configAt(cause), of, in.req)
+	if !d.GetInDoubt() && limit != hookConcurrency {
+		j.withinLimits(j.configAt(cause), limit, in.req)
 	}
 }
 
 // withinLimits: no more calls run than configured. With bounds of one for starts and for stops, all calls are serial
 // but hooks. (Hooks have a bound that no plan reaches.)
-func (j *judge) withinLimits(c *journaletv1.AgentConfig, of bound, req *journaletv1.CallRequested) {
+func (j *judge) withinLimits(c *journaletv1.AgentConfig, limit bound, req *journaletv1.CallRequested) {
 	most := map[bound]uint32{
 		startConcurrency: c.GetStartConcurrency(), stopConcurrency: c.GetStopConcurrency(),
 		pullConcurrency: c.GetPullConcurrency(), graceConcurrency: maxGrace,
 	}
-	if n := j.busy[of]; n > int(most[of]) {
-		j.broken(withinLimits, req.GetPodUid(), "%d calls at once, and the limit is %d: %v", n, most[of], req)
+	if n := j.busy[limit]; n > int(most[limit]) {
+		j.broken(withinLimits, req.GetPodUid(), "%d calls at once, and the limit is %d: %v", n, most[limit], req)
 	}
 	all := j.busy[startConcurrency] + j.busy[stopConcurrency] + j.busy[pullConcurrency] + j.busy[graceConcurrency]
 	if c.GetStartConcurrency() == 1 && c.GetStopConcurrency() == 1 && all > 1 {

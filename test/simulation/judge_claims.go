@@ -55,8 +55,8 @@ func (j *judge) claimsGiven(c *container, k *runtimeapi.ContainerConfig, gone bo
 
 // wants reports whether a container wants the devices of a request of a claim.
 func wants(c *corev1.Container, claim, request string) bool {
-	return slices.ContainsFunc(c.Resources.Claims, func(of corev1.ResourceClaim) bool {
-		return of.Name == claim && (of.Request == "" || of.Request == request)
+	return slices.ContainsFunc(c.Resources.Claims, func(entry corev1.ResourceClaim) bool {
+		return entry.Name == claim && (entry.Request == "" || entry.Request == request)
 	})
 }
 
@@ -80,7 +80,7 @@ func (j *judge) claimUnprepared(uid string) {
 func (j *judge) requestedClaim(pod, claim string) bool {
 	for _, in := range j.intents {
 		if in.req.GetPodUid() == pod && slices.ContainsFunc(in.req.GetPrepareClaims().GetClaims(),
-			func(of *journaletv1.ResourceClaim) bool { return of.GetUid() == claim }) {
+			func(c *journaletv1.ResourceClaim) bool { return c.GetUid() == claim }) {
 			return true
 		}
 	}
@@ -114,7 +114,7 @@ func (j *judge) usedByOthers(claim, pod string) bool {
 	return false
 }
 
-// loseClaims notes that the agent has lost the records by which it knows what is prepared.
+// loseClaims notes that the agent has lost its records of what is prepared.
 func (w *world) loseClaims() {
 	for _, d := range w.claimDrivers {
 		for _, p := range d.prepared {
@@ -124,7 +124,7 @@ func (w *world) loseClaims() {
 }
 
 // judgeClaims reports claims that stay prepared. desired are the pods that sources name.
-func (s *sim) judgeClaims(desired map[string]string, say func(invariant, of, format string, args ...any)) {
+func (s *sim) judgeClaims(desired map[string]string, say func(invariant, uid, format string, args ...any)) {
 	for _, d := range s.world.claimDrivers {
 		for _, uid := range slices.Sorted(maps.Keys(d.prepared)) {
 			p, used := d.has(uid, s.bootID()), false

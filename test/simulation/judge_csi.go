@@ -93,7 +93,7 @@ func (j *judge) storageDetached(handle string) {
 const refreshedWithin = 3 * time.Minute
 
 // judgeStorage reports volumes that stay mounted or in use, or are not mounted. desired are the pods that sources name.
-func (s *sim) judgeStorage(desired map[string]string, say func(invariant, of, format string, args ...any)) {
+func (s *sim) judgeStorage(desired map[string]string, say func(invariant, uid, format string, args ...any)) {
 	if !s.config.attached {
 		return
 	}

@@ -85,7 +85,7 @@ func devicesIn(c *corev1.Container, resource string) int64 {
 	return q.Value()
 }
 
-// devicesApart: no other running container has a device of one that starts.
+// devicesApart: no other running container has a device of a container that starts.
 func (j *judge) devicesApart(c *container) {
 	if j.leaves(c) {
 		return
@@ -139,12 +139,12 @@ func (j *judge) lacksDevices(cause uint64, uid, resource string, m *corev1.Pod) 
 	}
 	for id, healthy := range b.healthy {
 		taken := false
-		for of, h := range j.pods {
-			taken = taken || of != uid && (h.holdsShare || h.releasedBy > cause) && slices.Contains(h.devices, id) ||
-				of != uid && h.reserves(cause) && h.isReserved(resource, id)
+		for other, h := range j.pods {
+			taken = taken || other != uid && (h.holdsShare || h.releasedBy > cause) && slices.Contains(h.devices, id) ||
+				other != uid && h.reserves(cause) && h.isReserved(resource, id)
 		}
-		for of, f := range j.exclusive.found {
-			taken = taken || of != uid && f.keeps(cause) && j.had(of, resource, id)
+		for other, f := range j.exclusive.found {
+			taken = taken || other != uid && f.keeps(cause) && j.had(other, resource, id)
 		}
 		if healthy && !taken {
 			free++

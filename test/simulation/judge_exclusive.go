@@ -30,9 +30,9 @@ const sharedMovesWithin = 30 * time.Second
 
 // exclusiveBook is what the judge knows of the moves of containers that share CPUs.
 type exclusiveBook struct {
-	// since is when a container was first seen on CPUs that another one has alone, by id.
+	// since is when a container was first seen on CPUs that another container has alone, by id.
 	since map[string]time.Duration
-	// epoch and run are those of the agent and of the runtime at the last check.
+	// epoch and run are the agent's run and the runtime's run at the last check.
 	epoch uint64
 	run   int
 	// failedAt is when an update of a container failed last.
@@ -212,21 +212,21 @@ func (j *judge) refused(cause uint64, k *journaletv1.AdmissionDecided, m *corev1
 	}
 }
 
-// outOfCPUs reports whether fewer CPUs are free than a pod may need: aligned containers do not always get those that an
-// init container had, so that a pod may have more than it requests.
+// outOfCPUs reports whether fewer CPUs are free than a pod may need: aligned containers do not always get the CPUs that
+// an init container had, so that a pod may have more than it requests.
 func (j *judge) outOfCPUs(cause uint64, uid string, m *corev1.Pod) bool {
 	n, need := j.sim.config.managed, 0
 	free := n.all.Difference(n.reserved)
-	for of, h := range j.pods {
-		if of != uid && (h.holdsShare || h.releasedBy > cause) {
+	for other, h := range j.pods {
+		if other != uid && (h.holdsShare || h.releasedBy > cause) {
 			free = free.Difference(h.alone)
 		}
-		if of != uid && h.reserves(cause) {
+		if other != uid && h.reserves(cause) {
 			free = free.Difference(h.pendingAlone)
 		}
 	}
-	for of, f := range j.exclusive.found {
-		if of != uid && f.keeps(cause) {
+	for other, f := range j.exclusive.found {
+		if other != uid && f.keeps(cause) {
 			free = free.Difference(f.cpus)
 		}
 	}
@@ -270,11 +270,11 @@ func (n *managed) keepsSize(desired, allocated *corev1.Pod) bool {
 		return false
 	}
 	for _, c := range slices.Concat(desired.Spec.InitContainers, desired.Spec.Containers) {
-		of := findSpec(allocated, c.Name)
-		if of == nil {
+		spec := findSpec(allocated, c.Name)
+		if spec == nil {
 			continue // the manifest is another incarnation's, which is not added yet
 		}
-		has, want := requestsOf(of), requestsOf(&c)
+		has, want := requestsOf(spec), requestsOf(&c)
 		if has.cpu != want.cpu || n.of.GetStaticMemory() && has.memory != want.memory {
 			return true
 		}
@@ -282,9 +282,9 @@ func (n *managed) keepsSize(desired, allocated *corev1.Pod) bool {
 	return false
 }
 
-// mixed returns the running containers that share CPUs, and have some that another one has alone, in the order of their
-// appearance. Containers of which nobody knows count only if unknown is set. A container that the runtime moved for an
-// agent that was gone, maybe after a later agent had moved it, never counts: nothing shows such a move.
+// mixed returns the running containers that share CPUs, and have some that another container has alone, in the order of
+// their appearance. Containers that nobody knows count only if unknown is set. A container that the runtime moved for
+// an agent that was gone, maybe after a later agent had moved it, never counts: nothing shows such a move.
 func (s *sim) mixed(unknown bool) (all []*container) {
 	var alone, shares []*container
 	for _, c := range s.world.running() {
@@ -306,8 +306,8 @@ func (s *sim) mixed(unknown bool) (all []*container) {
 	return all
 }
 
-// checkShared checks every few seconds for containers that share CPUs and do not move off those that others have alone.
-// Time in which something hinders the agent does not count.
+// checkShared checks every few seconds for containers that share CPUs and do not move off CPUs that others have alone.
+// Time when something hinders the agent does not count.
 func (s *sim) checkShared() {
 	b := &s.judge.exclusive
 	if s.hindered() {
@@ -346,7 +346,7 @@ func (s *sim) hindered() bool {
 }
 
 // judgePlaces: without faults nothing that runs has CPUs that another container has alone, and each has what it is to.
-func (s *sim) judgePlaces(say func(invariant, of, format string, args ...any)) {
+func (s *sim) judgePlaces(say func(invariant, uid, format string, args ...any)) {
 	n := s.config.managed
 	if n == nil {
 		return

@@ -75,8 +75,8 @@ func (h *podHistory) mayRunAgain(c *container) {
 	delete(h.once, c.id)
 }
 
-// onAllRestarting: all containers of a pod restart because one has exited with a code for which its rule demands it.
-// They start again in the same sandbox, as in a new one.
+// onAllRestarting: all containers of a pod restart because one of them has exited with a code, and its rule demands the
+// restart for this code. They start again in the same sandbox, as in a new one.
 func (j *judge) onAllRestarting(uid string, rec *journaletv1.Record, k *journaletv1.AllContainersRestarting) {
 	h := j.history(uid)
 	if h.restarting = !k.GetAllStopped(); h.restarting {
@@ -115,7 +115,7 @@ func ruleFor(c *corev1.Container, code int32) corev1.ContainerRestartRuleAction 
 	return ""
 }
 
-// unknownEnd reports whether the agent cannot know with which code an instance ended: it vanished, and no recorded
+// unknownEnd reports whether the agent cannot know the exit code of an instance: the instance vanished, and no recorded
 // observation shows it as ended.
 func (h *podHistory) unknownEnd(c *container) bool { return h.vanished[c.id] && !h.shownEnd[c.id] }
 
@@ -151,7 +151,7 @@ func (h *podHistory) graceIn(m *corev1.Pod, c *container) time.Duration {
 	}
 	began, ends := h.endRequested[c.id]
 	switch {
-	case h.endedByDeletion && !(ends && began < h.endsAt): // one that ended before keeps its own
+	case h.endedByDeletion && !(ends && began < h.endsAt): // an instance that ended before keeps its own
 		least = h.deletionGrace
 	case h.deletionGrace > 0:
 		least = min(least, h.deletionGrace)

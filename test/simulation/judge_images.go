@@ -69,7 +69,7 @@ func (s *sim) judgeImagesKnown(say func(uid, format string, args ...any)) {
 }
 
 // judgeImages fills the file system of images: garbage collection frees it again. The images that arrive are far more
-// than those of pods and of the runtime, so enough can be removed.
+// than the images of pods and of the runtime, so enough can be removed.
 func (s *sim) judgeImages() {
 	if !s.config.images {
 		return

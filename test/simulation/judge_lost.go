@@ -87,8 +87,8 @@ func (h *podHistory) forgetRecords() {
 	clear(h.lostStarts)
 }
 
-// forgetRun forgets that an instance ran, of which the runtime shows nothing any more, if no record shows it either.
-// Then its attempt number may be used again, its container may run again, and init containers may run after it.
+// forgetRun forgets that an instance ran that the runtime shows nothing of any more, if no record shows it either. Then
+// its attempt number may be used again, its container may run again, and init containers may run after it.
 func (j *judge) forgetRun(h *podHistory, c *container) {
 	unknown := j.intents[c.intent] == nil || runsOnceOnly(c.manifest, c.spec)
 	if unknown && !h.shownRun[c.id] && !h.startDispatched[c.id] {
@@ -106,7 +106,7 @@ func (j *judge) forgetRun(h *podHistory, c *container) {
 	}
 }
 
-// facts are what the judge knows of containers by their sandbox and name, and of those that may run only once.
+// facts are what the judge knows of containers by their sandbox and name, and of containers that may run only once.
 type facts struct {
 	// started and succeeded hold what was started and what exited with 0, created what was created, even if it never ran.
 	started, succeeded, created map[string]bool
@@ -125,7 +125,7 @@ type allRestarting struct {
 	before facts
 }
 
-// undoRestartAll undoes the restarts of all containers of which no record is left: what was known before them holds
+// undoRestartAll undoes the restarts of all containers that no record is left of: what was known before them holds
 // again.
 func (h *podHistory) undoRestartAll(stored int) {
 	for len(h.restartedAll) > 0 {

@@ -69,13 +69,13 @@ func newPressureBook() *pressureBook {
 }
 
 // sampled books a sample, by the time that the driver reads.
-func (j *judge) sampled(now time.Time, of shortage, measured map[limits.Signal]limits.Measured) {
+func (j *judge) sampled(now time.Time, short shortage, measured map[limits.Signal]limits.Measured) {
 	b := j.pressure
 	if b.epoch != j.sim.epoch {
 		b.epoch = j.sim.epoch
 		j.loseSamples()
 	}
-	b.samples[now] = &sampleTaken{at: j.sim.clock.uptime, of: of, measured: maps.Clone(measured)}
+	b.samples[now] = &sampleTaken{at: j.sim.clock.uptime, of: short, measured: maps.Clone(measured)}
 	if b.times = append(b.times, now); len(b.times) > keptSamples {
 		delete(b.samples, b.times[0])
 		b.times = b.times[1:]
@@ -177,8 +177,8 @@ func (j *judge) pressureObserved(o *journaletv1.PressureObserved) {
 // atAnyTime is an uptime after any other.
 const atAnyTime = time.Duration(1 << 62)
 
-// crossed returns the last sample before an uptime in which any threshold of a condition was met, nil for none. Samples
-// that were lost do not count.
+// crossed returns the last sample before an uptime that met any threshold of a condition, nil for none. Samples that
+// were lost do not count.
 func (j *judge) crossed(condition string, before time.Duration) *sampleTaken {
 	b := j.pressure
 	for _, at := range slices.Backward(b.times) {
@@ -228,7 +228,7 @@ func (j *judge) evictedForNode(rec *journaletv1.Record, k *journaletv1.PodEvicti
 	if h.holdsShare { // else it has terminated meanwhile, and nothing ends: neither this incarnation nor the next one
 		j.endsForNode(h, rec, k)
 	}
-	last, of, at, known := b.victim, b.victimFor, b.victimAt, cmp.Or(b.freedBy, rec.GetStep().GetCause())
+	last, signal, at, known := b.victim, b.victimFor, b.victimAt, cmp.Or(b.freedBy, rec.GetStep().GetCause())
 	// Timers count from the record that the node decides on.
 	b.victim, b.victimFor, b.freedBy = k.GetUid(), limits.Signal(k.GetSignal()), 0
 	b.victimAt = j.uptimeOf(j.sim.journal.stored[rec.GetStep().GetCause()-1])
@@ -257,7 +257,7 @@ func (j *judge) evictedForNode(rec *journaletv1.Record, k *journaletv1.PodEvicti
 	j.needed(k.GetUid(), t, sample)
 	j.ranksFirst(rec.GetStep().GetCause(), k, sample)
 	if took := sample.at - at; last != k.GetUid() && last != "" && took < evictionWait && j.clockSet < at {
-		if what := j.holds(last, of, known); what != "" {
+		if what := j.holds(last, signal, known); what != "" {
 			j.broken(oneVictim, k.GetUid(), "%s ended %s before, and still has %s", last, took, what)
 		}
 	}

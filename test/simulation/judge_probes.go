@@ -15,7 +15,7 @@ type probeRun struct {
 	// successes and failures count equal results in a row, in one run of the agent. unreported counts the failures since
 	// the probe was set.
 	successes, failures, unreported int32
-	// spec is that of the last attempt: an instance that was taken over has the probes of the present manifest.
+	// spec is the spec of the last attempt: an instance that was taken over has the probes of the present manifest.
 	spec *corev1.Probe
 	// reported is the last result that was reported, if any.
 	reported *bool
@@ -46,8 +46,8 @@ func (j *judge) attempted(c *container, kind journaletv1.ProbeKind, p *corev1.Pr
 	if kind != startup && j.hasStartupProbe(x) && !x.startupSucceeded {
 		j.broken(startupGates, x.uid, "a %s probe of %s runs before its startup probe has succeeded", kind, x.id)
 	}
-	// The driver's clock in the simulation does not follow one that is set during a run of the agent. Where it was set
-	// since the start, the delay ends by the time of day.
+	// The driver's clock in the simulation does not follow a clock that is set during a run of the agent. If the clock
+	// was set since the start, the delay ends by the time of day.
 	delay := time.Duration(p.InitialDelaySeconds) * time.Second
 	if age := j.sim.clock.uptime - c.startedAt; age < delay-startTolerance && j.clockSet < min(j.runSince, c.startedAt) {
 		j.broken(startupGates, x.uid, "a %s probe of %s runs after %s, and its initial delay is %s", kind, x.id, age, delay)

@@ -13,7 +13,7 @@ import (
 
 // Invariants of pulls: who shares one, and what the runtime gets of the pod. The judge goes by manifests.
 
-// runtimeHandler is the annotation by which containerd chooses for which of its runtimes it unpacks an image.
+// runtimeHandler is the annotation that has containerd choose one of its runtimes and unpack an image for it.
 const runtimeHandler = "io.containerd.cri.runtime-handler"
 
 // pullBook is what was recorded of pulls.
@@ -107,7 +107,7 @@ func (j *judge) bookPulls(rec *journaletv1.Record, e *journaletv1.Event) {
 	}
 }
 
-// served: an image counts as pulled for a pod if it was pulled for this pod, or for one that no runtime distinguishes
+// served: an image counts as pulled for a pod if it was pulled for this pod, or for a pod that no runtime distinguishes
 // from it. cause is the record of the pull's outcome.
 func (j *judge) served(cause uint64, d *journaletv1.ImagePullDecided) {
 	in, requested := j.pulled.ended[cause], j.pulled.requests[[2]string{d.GetUid(), d.GetImage()}]

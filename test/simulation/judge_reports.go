@@ -39,14 +39,14 @@ func (j *judge) reports(uid string, v *corev1.Pod, rec *journaletv1.Record) {
 	}
 }
 
-// The status of an instance of which nobody knows how it ended.
+// The status of an instance if nobody knows how it ended.
 const (
 	unknownReason = "ContainerStatusUnknown"
 	unknownCode   = 137
 )
 
-// exitReported: an instance that is reported as ended has ended, with this code, reason and time. How one that the
-// runtime lost, or that never ran, ended may be unknown.
+// exitReported: an instance that is reported as ended has ended, with this code, reason and time. How an instance ended
+// may be unknown if the runtime lost it, or if it never ran.
 func (j *judge) exitReported(uid, name string, t *corev1.ContainerStateTerminated) {
 	_, id, _ := strings.Cut(t.ContainerID, "://")
 	x := j.book.byID[id]
@@ -92,8 +92,8 @@ func (j *judge) presumed(uid, name string, t *corev1.ContainerStateTerminated) {
 	}
 }
 
-// restarts returns between which bounds the restart count of a container is by a record. Each instance that ran and
-// was shown counts; one that never ran, or that the runtime lost, may count.
+// restarts returns the bounds of a container's restart count by a record. Each instance that ran and was shown counts;
+// an instance that never ran, or that the runtime lost, may count.
 func (j *judge) restarts(uid, name string, cause uint64) (from, to int) {
 	for _, x := range j.book.instancesOf(uid, name) {
 		to++

@@ -71,8 +71,8 @@ func (j *judge) bookEnding(e *journaletv1.Event) {
 	}
 }
 
-// redefined reports whether a manifest after the one that an instance was created from has another image for it, lacks
-// it, or has other resources that it gets by a restart.
+// redefined reports whether a manifest after the manifest of an instance's creation has another image for it, lacks it,
+// or has other resources that it gets by a restart.
 func (j *judge) redefined(x *instance) bool {
 	d, err := messages.ParseDecisionID(x.intent)
 	if err != nil {
@@ -110,7 +110,8 @@ func (j *judge) replaced(x *instance) bool {
 	return len(o.sandboxes) > 0 && o.sandboxes[len(o.sandboxes)-1].id != x.sandbox
 }
 
-// restartsAll reports whether a container of a pod ended with a code for which its rule restarts all of them.
+// restartsAll reports whether a container of a pod ended with a code, and its rule restarts all containers for this
+// code.
 func (j *judge) restartsAll(uid string) bool {
 	demands := func(spec *corev1.Container, code int32) bool {
 		return spec != nil && ruleFor(spec, code) == corev1.ContainerRestartRuleActionRestartAllContainers

@@ -15,8 +15,8 @@ import (
 )
 
 // Invariants of others beside a hostile tenant. They are judged by what others and the node's operator see: the API
-// server's objects, what runs, and what the node stores. Nothing hinders others that hinders nobody: the time in which
-// the agent is down or the API server does not answer counts for nobody.
+// server's objects, what runs, and what the node stores. Time when the agent is down or the API server does not answer
+// counts for nobody.
 const (
 	othersRun     = "a pod of another tenant starts in its usual time, and runs on"
 	othersEnd     = "a deletion of a pod of another tenant ends"
@@ -45,7 +45,7 @@ const (
 	// recordedPerChange what a change of it or of one of its 80 containers adds.
 	recordedAtFirst, recordedPerChange = 2 << 20, 32 << 10
 	// patchesAtFirst and patchesPerChange are how many patches of its status follow from a pod, and from each change. A
-	// container that ends may be reported as ended, and as one that waits.
+	// container that ends may be reported as ended, and as waiting.
 	patchesAtFirst, patchesPerChange = 12, 3
 	// retriedEvery is how often a patch is sent again that the API server refuses.
 	retriedEvery = 25 * time.Second
@@ -78,7 +78,7 @@ type leftShare struct {
 	hindered time.Duration
 }
 
-// cutsAt is the polynomial by which a simulation cuts manifests.
+// cutsAt is the polynomial that a simulation cuts manifests with.
 const cutsAt = chunker.Pol(0x3DA3358B4DC173)
 
 func (s *sim) startTenants() {

@@ -19,14 +19,15 @@ const (
 	idsShort  = "a pod is rejected for its ids only if no others are left"
 )
 
-// outOfUsers is the reason of a pod for which no ids are left.
+// outOfUsers is the reason of a pod if no ids are left for it.
 const outOfUsers = "OutOfUserNamespaces"
 
 // userBook is what is recorded of user namespaces.
 type userBook struct {
-	// given are the ids that pods have by a record, and those that a start of the agent has found in directories, by UID.
+	// given are the ids that pods have by a record, and the ids that a start of the agent has found in directories, by
+	// UID.
 	given map[string]*journaletv1.UserNamespace
-	// freed are the records by which pods gave their ids back, with these.
+	// freed are the records that gave ids of pods back, with these ids.
 	freed []freedIDs
 }
 
@@ -109,14 +110,14 @@ func (j *judge) bookUsers(rec *journaletv1.Record, e *journaletv1.Event) {
 		if ids == nil {
 			return
 		}
-		of, had := j.configAt(rec.GetStep().GetCause()).GetUserNamespaces(), j.sim.world.files.users[uid]
-		end := uint64(of.GetFirst()) + uint64(of.GetPods())*uint64(of.GetIdsPerPod())
+		pool, had := j.configAt(rec.GetStep().GetCause()).GetUserNamespaces(), j.sim.world.files.users[uid]
+		end := uint64(pool.GetFirst()) + uint64(pool.GetPods())*uint64(pool.GetIdsPerPod())
 		switch {
 		case had != nil && !proto.Equal(had, ids):
 			j.broken(idsKept, uid, "it gets the ids %v, and its directory says %v", ids, had)
-		case had == nil && b.given[uid] == nil && (ids.GetHostId() < of.GetFirst() ||
-			uint64(ids.GetHostId())+uint64(ids.GetLength()) > end || ids.GetLength() != of.GetIdsPerPod()):
-			j.broken(idsKept, uid, "it gets the ids %v, and the node has %v", ids, of)
+		case had == nil && b.given[uid] == nil && (ids.GetHostId() < pool.GetFirst() ||
+			uint64(ids.GetHostId())+uint64(ids.GetLength()) > end || ids.GetLength() != pool.GetIdsPerPod()):
+			j.broken(idsKept, uid, "it gets the ids %v, and the node has %v", ids, pool)
 		}
 		b.given[uid] = ids
 	case *journaletv1.Event_PodFinished:
@@ -127,14 +128,14 @@ func (j *judge) bookUsers(rec *journaletv1.Record, e *journaletv1.Event) {
 	}
 }
 
-// lacksUsers judges the rejection of a pod for which no ids are left. The node decided on record cause.
+// lacksUsers judges the rejection of a pod because no ids are left for it. The node decided on record cause.
 func (j *judge) lacksUsers(cause uint64, k *journaletv1.AdmissionDecided, m *corev1.Pod) (judged bool) {
 	if k.GetReason() != outOfUsers {
 		return false
 	}
-	of := j.configAt(cause).GetUserNamespaces()
-	for i := range of.GetPods() {
-		slot := &journaletv1.UserNamespace{HostId: of.GetFirst() + i*of.GetIdsPerPod(), Length: of.GetIdsPerPod()}
+	pool := j.configAt(cause).GetUserNamespaces()
+	for i := range pool.GetPods() {
+		slot := &journaletv1.UserNamespace{HostId: pool.GetFirst() + i*pool.GetIdsPerPod(), Length: pool.GetIdsPerPod()}
 		if !j.taken(cause, slot) {
 			j.broken(idsShort, k.GetUid(), "%v are free", slot)
 		}

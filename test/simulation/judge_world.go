@@ -28,7 +28,7 @@ type podHistory struct {
 	deletionGrace   time.Duration
 	endedByDeletion bool
 	stops           int
-	// withoutObject is the record by which its object was gone, 0 while it may be there.
+	// withoutObject is the record that showed its object gone, 0 while the object may be there.
 	withoutObject uint64
 	// manifest is the manifest that it is to run: of this incarnation, as its source updated it last.
 	manifest *corev1.Pod
@@ -52,18 +52,18 @@ type podHistory struct {
 	// restartedAll are the restarts of all its containers in their sandbox. restarting is set during one.
 	restartedAll []allRestarting
 	restarting   bool
-	// shown are the containers that a recorded observation has, by id, shownRun those that it does not show as merely
-	// created, shownEnd those that it shows as ended. startDispatched are the created ones whose start is recorded as
-	// dispatched, lostStarts those of which a record shows that their start was lost. vanished are those that vanished
-	// from the runtime.
+	// shown are the containers that a recorded observation has, by id; shownRun the containers that it shows as more
+	// than created; shownEnd the containers that it shows as ended. startDispatched are the created containers whose
+	// start is recorded as dispatched; lostStarts the containers whose start a record shows as lost. vanished are the
+	// containers that vanished from the runtime.
 	shown, shownRun, shownEnd, startDispatched, lostStarts, vanished map[string]bool
 	// all are the instances of this incarnation, in the order of their creation, with what was left of earlier ones.
 	all []*container
-	// endRequested is when the end of an instance was first requested, by id. endedBefore are those of which the record of
-	// that was lost. endsAt is when the pod's end was, -1 for
-	// not yet, and endsBy the record of that, 0 for none.
+	// endRequested is when the end of an instance was first requested, by id. endedBefore are the instances whose
+	// record of that request was lost. endsAt is when the pod's end was, -1 for not yet, and endsBy the record of the
+	// pod's end, 0 for none.
 	endRequested map[string]time.Duration
-	// endedUnknown are those whose end was requested while no manifest was known, by id.
+	// endedUnknown are the instances whose end was requested while no manifest was known, by id.
 	endedUnknown map[string]bool
 	endedBefore  map[string]bool
 	endsAt       time.Duration
@@ -79,8 +79,8 @@ type podHistory struct {
 	// set while the share counts.
 	share, resizing share
 	holdsShare      bool
-	// allocatedAs is the manifest whose resources the node gave it last. releasedBy is the record by which it freed its
-	// share last. name is its namespace and name while no other pod may be admitted under them.
+	// allocatedAs is the manifest whose resources the node gave it last. releasedBy is the record that freed its share
+	// last. name is its namespace and name while no other pod may be admitted under them.
 	allocatedAs *corev1.Pod
 	releasedBy  uint64
 	name        string
@@ -98,24 +98,24 @@ type podHistory struct {
 	admittedAt time.Duration
 	// requestedAs are the manifests of its admission requests, by incarnation.
 	requestedAs map[uint64]*corev1.Pod
-	// incarnation is that of its last admission request, admittedIncarnation that of its last admission.
+	// incarnation is the incarnation of its last admission request, admittedIncarnation of its last admission.
 	incarnation, admittedIncarnation uint64
-	// pending is set while its admission waits for the end of preempted pods, with what is reserved for it. pendedUntil is
-	// the record by which it finished instead, finishedBy that by which it finished last, terminatedBy that by which it
-	// terminated last; 0 for none.
+	// pending is set while its admission waits for the end of preempted pods, with what is reserved for it. pendedUntil
+	// is the record of its finish instead, finishedBy the record of its last finish, terminatedBy the record of its
+	// last termination; 0 for none.
 	pending                               bool
 	pendingShare                          share
 	pendingPorts                          []hostPort
 	pendingAlone                          cpuset.CPUSet
 	pendingDevices                        []*journaletv1.ContainerDevices
 	pendedUntil, finishedBy, terminatedBy uint64
-	// preempting is the incarnation for which others are preempted, preemptingBy the record of that; 0 for none.
+	// preempting is the incarnation that others are preempted for, preemptingBy the record of that; 0 for none.
 	preempting, preemptingBy uint64
 	// requests are its admission requests, in order.
 	requests []admissionRequest
 	// openCalls are its calls without an outcome.
 	openCalls []*intent
-	// heardEnd is the first record by which its source has a terminal phase of it, 0 for none.
+	// heardEnd is the first record that shows its source with a terminal phase of it, 0 for none.
 	heardEnd uint64
 	// endLost is set if the records of its end were lost: the API server may know of the end before the agent does again.
 	endLost bool
@@ -180,8 +180,8 @@ func (h *podHistory) onUpdate(s *sim, seq uint64, at time.Duration, u *journalet
 	h.manifest, h.updates = m, append(h.updates, admissionRequest{seq, digest})
 }
 
-// onlyLeft forgets the instances of earlier incarnations, but for those that the runtime still has, and those that the
-// agent has seen since.
+// onlyLeft forgets the instances of earlier incarnations, except the instances that the runtime still has, and the
+// instances that the agent has seen since.
 func (h *podHistory) onlyLeft(o *objects) {
 	ran := h.ran
 	h.ran = map[string]int{}
@@ -216,10 +216,10 @@ func (h *podHistory) endsItself(seq, cause uint64, at time.Duration) {
 }
 
 // manifestAt returns the manifest as of a record, nil for none.
-func (h *podHistory) manifestAt(seq uint64, of *library) *corev1.Pod {
+func (h *podHistory) manifestAt(seq uint64, manifests *library) *corev1.Pod {
 	for _, u := range slices.Backward(h.updates) {
 		if u.seq <= seq {
-			return of.byDigest[u.digest]
+			return manifests.byDigest[u.digest]
 		}
 	}
 	return nil

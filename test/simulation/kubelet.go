@@ -11,8 +11,8 @@ import (
 	"github.com/journalet/journalet/runtime/cri"
 )
 
-// InAKubeletsPlace returns the plan of a node like Exclusive's, on which the journal is always lost once, and the files
-// of a kubelet are there that had given to pods what they have (ADR 070).
+// InAKubeletsPlace returns the plan of a node like Exclusive's. The journal is always lost once, and the files of a
+// kubelet are there: the kubelet had given to pods what they have (ADR 070).
 func InAKubeletsPlace(seed uint64) *Plan {
 	p := Exclusive(seed)
 	r := stream(seed, "plan of a kubelet")
@@ -42,8 +42,8 @@ func (s *sim) takeKubeletsPlace(o Op) {
 	left := &journaletv1.KubeletState{Pods: map[string]*journaletv1.KubeletPod{}}
 	for uid, p := range s.agent.cells.Decider(messages.Node).(*node.Actor).Node().GetPods() {
 		if !p.GetTerminated() && len(p.GetExclusive())+len(p.GetDevices()) > 0 {
-			of := proto.CloneOf(p)
-			left.Pods[uid] = &journaletv1.KubeletPod{Exclusive: of.GetExclusive(), Devices: of.GetDevices()}
+			copied := proto.CloneOf(p)
+			left.Pods[uid] = &journaletv1.KubeletPod{Exclusive: copied.GetExclusive(), Devices: copied.GetDevices()}
 			for _, d := range left.Pods[uid].GetDevices() {
 				d.PreStart, d.Answer = false, nil
 			}

@@ -154,7 +154,7 @@ const (
 )
 
 // keepCertificate models runtime/cluster/certificate, whose keys are random: it requests another certificate when 80 %
-// of the lifetime is over, and records each one, and why there is none, once a reason.
+// of the lifetime is over, and records each certificate. Each reason for a failure is recorded once.
 func (m *member) keepCertificate(p *proc) {
 	c, reported := &m.run.certificate, ""
 	for {

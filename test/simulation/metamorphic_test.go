@@ -67,8 +67,8 @@ func TestCrashAtAnyMomentChangesNoOutcome(t *testing.T) {
 // sameButLost compares two outcomes. A pod whose container was lost in the first counts as the same: a crash during
 // its start may do that.
 func sameButLost(got, want string) bool {
-	of, to := strings.Split(got, "\n"), strings.Split(want, "\n")
-	return slices.EqualFunc(of, to, func(got, want string) bool {
+	gotLines, to := strings.Split(got, "\n"), strings.Split(want, "\n")
+	return slices.EqualFunc(gotLines, to, func(got, want string) bool {
 		return got == want || strings.Contains(got, lost) && slices.Equal(strings.Fields(got)[:2], strings.Fields(want)[:2])
 	})
 }

@@ -44,8 +44,8 @@ func (s *sim) reached(m moment) {
 		return
 	}
 	s.trap = noMoment
-	of := s.agent
-	s.clock.after(of.scope, 0, func() {
+	agent := s.agent
+	s.clock.after(agent.scope, 0, func() {
 		s.crash()
 		s.later(s.trapLasts, s.start)
 	})
@@ -101,7 +101,7 @@ func (j *judge) wasDue(ref messages.Ref, rec *journaletv1.Record, firedAt time.D
 	}
 }
 
-// setTimer is a timer that is set: of which actor, and its generation.
+// setTimer is a timer that is set: its actor, and its generation.
 type setTimer struct {
 	messages.Ref
 	generation uint64
@@ -170,11 +170,11 @@ func (j *judge) timerFired(name string, rec *journaletv1.Record, t *journaletv1.
 // probesSet: other probes, or the same ones in another form, may report the same results again. Results of those
 // before may be pending.
 func (j *judge) probesSet(seq uint64, uid string, set *journaletv1.ProbesSet) {
-	of := uid + " " + set.GetContainer() + " "
-	maps.DeleteFunc(j.results, func(key string, _ bool) bool { return strings.HasPrefix(key, of) })
-	maps.DeleteFunc(j.onTheirWay, func(key string, _ int) bool { return strings.HasPrefix(key, of) })
+	prefix := uid + " " + set.GetContainer() + " "
+	maps.DeleteFunc(j.results, func(key string, _ bool) bool { return strings.HasPrefix(key, prefix) })
+	maps.DeleteFunc(j.onTheirWay, func(key string, _ int) bool { return strings.HasPrefix(key, prefix) })
 	for _, rec := range slices.Concat(j.sim.journal.stored[seq:], j.sim.journal.pending) {
-		if key := resultKey(rec.GetFact().GetProbeResult()); strings.HasPrefix(key, of) {
+		if key := resultKey(rec.GetFact().GetProbeResult()); strings.HasPrefix(key, prefix) {
 			j.onTheirWay[key]++
 		}
 	}

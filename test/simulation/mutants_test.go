@@ -117,7 +117,7 @@ func program(t *testing.T, pkg string, files map[string]string) string {
 	return path
 }
 
-// overlay writes files, by path below the repository, and the one by which the go command takes them in place of what
+// overlay writes files, by path below the repository, and the file that has the go command take them in place of what
 // is there, and returns its path.
 func overlay(t *testing.T, files map[string]string) string {
 	t.Helper()

@@ -23,8 +23,8 @@ import (
 	"github.com/journalet/journalet/test/must"
 )
 
-// together is the code with many mutants in it, of which one mutant is on at a time: a function that mutants change has
-// a body for each mutant, chosen by mutantEnv when the program starts. One build so serves all mutants.
+// together is the code with many mutants in it, and one mutant is on at a time: a function that mutants change has a
+// body for each mutant, chosen by mutantEnv when the program starts. One build so serves all mutants.
 type together struct {
 	files map[string]string // by path below the repository
 	alone []mutant          // mutants that change more than the body of one function: each needs a build of its own
@@ -41,10 +41,10 @@ func buildTogether(t *testing.T, all []mutant) together {
 	for _, m := range all {
 		byFile[m.file] = append(byFile[m.file], m)
 	}
-	for file, of := range byFile {
+	for file, fileMutants := range byFile {
 		code := readCode(t, file)
 		bodies := map[int][]body{} // by the function's place among the file's declarations
-		for _, m := range of {
+		for _, m := range fileMutants {
 			b, i, ok := m.body(t, code)
 			if !ok {
 				to.alone = append(to.alone, m)
@@ -115,7 +115,7 @@ func hasLabels(f *ast.FuncDecl) bool {
 	return found
 }
 
-// withBodies returns code in which each of the functions has the mutants' bodies, beside its own.
+// withBodies returns code whose functions each have the mutants' bodies, beside their own.
 func withBodies(t *testing.T, file, code string, bodies map[int][]body) string {
 	t.Helper()
 	decls := parse(t, file, code).Decls
@@ -124,8 +124,8 @@ func withBodies(t *testing.T, file, code string, bodies map[int][]body) string {
 		f := decls[i].(*ast.FuncDecl)
 		var b strings.Builder
 		b.WriteString("\nswitch mutantIsOn {\n")
-		for _, of := range bodies[i] {
-			fmt.Fprintf(&b, "case %d: %s%s\n%s\n", of.mutant.number, mutantMark, of.mutant.name, of.text)
+		for _, variant := range bodies[i] {
+			fmt.Fprintf(&b, "case %d: %s%s\n%s\n", variant.mutant.number, mutantMark, variant.mutant.name, variant.text)
 		}
 		fmt.Fprintf(&b, "default:\n%s\n}\n", code[f.Body.Lbrace:f.Body.Rbrace-1])
 		code = code[:f.Body.Lbrace] + b.String() + code[f.Body.Rbrace-1:]

@@ -26,7 +26,7 @@ func Operated(seed uint64) *Plan {
 	return p
 }
 
-// shutdownGroups are those of every run.
+// shutdownGroups are the shutdown groups of every run.
 func shutdownGroups() []*journaletv1.ShutdownGroup {
 	return []*journaletv1.ShutdownGroup{
 		{Priority: 0, Grace: durationpb.New(20 * time.Second)},

@@ -83,7 +83,7 @@ func (j *judge) over(h *podHistory, m *corev1.Pod, spec *corev1.Container) (over
 	return false, false
 }
 
-// unknownExit is the exit code of a container of which nobody knows how it ended (kubelet: that of SIGKILL).
+// unknownExit is the exit code of a container if nobody knows how it ended (kubelet: the exit code of SIGKILL).
 const unknownExit = 137
 
 // newestOf returns the newest instance of a container, nil for none.

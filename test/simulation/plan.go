@@ -382,7 +382,7 @@ func (s *sim) noRegistry(o Op) {
 	s.later(o.lasts, func() { s.world.registryUp = true })
 }
 
-// some returns one of the pods that the runtime has, nil if there is none.
+// some returns one of the pods that the runtime has, nil if it has no pod.
 func (s *sim) some(o Op) *objects {
 	var all []*objects
 	for _, x := range s.world.objects {

@@ -320,7 +320,7 @@ func (d *pluginWatch) call(ctx context.Context, resource string, timeout time.Du
 	return x, false, nil
 }
 
-// pluginTimeout is the deadline of Allocate and PreStartContainer, preferenceTimeout that of a preference.
+// pluginTimeout is the deadline of Allocate and PreStartContainer, preferenceTimeout the deadline of a preference.
 const (
 	pluginTimeout     = 30 * time.Second
 	preferenceTimeout = 5 * time.Second

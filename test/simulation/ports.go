@@ -19,8 +19,8 @@ type hostPort struct {
 // everyIP stands for every address, as in the scheduler's and the kubelet's node ports.
 const everyIP = "0.0.0.0"
 
-// portsOf returns the host ports that a pod holds while it runs: those of its main containers and sidecars. Other
-// init containers have ended when the main ones run.
+// portsOf returns the host ports that a pod holds while it runs: the ports of its main containers and sidecars. Other
+// init containers have ended when the main containers run.
 func portsOf(m *corev1.Pod) []hostPort {
 	if m == nil {
 		return nil

@@ -97,7 +97,7 @@ func pressureOf(r *rand.Rand) *pressed {
 	return n
 }
 
-// inEffect returns the thresholds with those that follow from the file systems.
+// inEffect returns the thresholds, also the thresholds that follow from the file systems.
 func (n *pressed) inEffect() []limits.Threshold {
 	return limits.WithContainerFS(n.thresholds, n.layout)
 }
@@ -112,8 +112,8 @@ func (n *pressed) eviction() *journaletv1.NodeEviction {
 	}
 }
 
-// besides is what others than the pods use: memory, tasks, and bytes and inodes of the node's file system
-// and of that of images.
+// besides is what others than the pods use: memory, tasks, and bytes and inodes of the node's file system and of the
+// file system of images.
 type besides struct {
 	memory, tasks, bytes, inodes, imageBytes, imageInodes int64
 	// unmeasured are signals without figures until an uptime.
@@ -349,14 +349,14 @@ func (s *sim) beShort(o Op) {
 // othersOf returns what others use of what a signal is about.
 func (w *world) othersOf(s limits.Signal, layout journaletv1.FilesystemLayout) *int64 {
 	n := &w.besides
-	of := map[limits.Signal]*int64{
+	bySignal := map[limits.Signal]*int64{
 		limits.MemoryAvailable: &n.memory, limits.PIDAvailable: &n.tasks, limits.NodeFsAvailable: &n.bytes,
 		limits.NodeFsInodesFree: &n.inodes, limits.ImageFsAvailable: &n.imageBytes, limits.ImageFsInodesFree: &n.imageInodes,
 	}
 	if layout == journaletv1.FilesystemLayout_FILESYSTEM_LAYOUT_ONE {
-		of[limits.ImageFsAvailable], of[limits.ImageFsInodesFree] = &n.bytes, &n.inodes
+		bySignal[limits.ImageFsAvailable], bySignal[limits.ImageFsInodesFree] = &n.bytes, &n.inodes
 	}
-	return of[s]
+	return bySignal[s]
 }
 
 // hideSignal has a signal without figures for a while.

@@ -31,4 +31,4 @@ func between(r *rand.Rand, a, b time.Duration) time.Duration {
 // chance returns true once in n times; never for n below 1.
 func chance(r *rand.Rand, n int) bool { return n > 0 && r.IntN(n) == 0 }
 
-func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
+func pick[T any](r *rand.Rand, choices ...T) T { return choices[r.IntN(len(choices))] }

@@ -77,7 +77,7 @@ func concerns(author messages.Ref, e *journaletv1.Event, uid string) bool {
 	return false
 }
 
-// test returns the TEST argument for a plan that is none of TestNothingBreaksUnderFaults.
+// test returns the TEST argument for a plan, empty for a plan of TestNothingBreaksUnderFaults.
 func (p *Plan) test() string {
 	switch {
 	case p.config.hostile != nil:

@@ -96,7 +96,7 @@ func resized(r *rand.Rand, body []byte) []byte {
 	return out
 }
 
-// otherResources returns other values for those that exist. Requests stay below limits most of the time.
+// otherResources returns other values for the resources that exist. Requests stay below limits most of the time.
 func otherResources(r *rand.Rand, res map[string]any) map[string]any {
 	out := map[string]any{}
 	cpu, memory := 1+r.IntN(6000), 1+r.IntN(8000)
@@ -173,7 +173,7 @@ func (s *sim) judgeResources(h *podHistory, desired *corev1.Pod, o *objects, v *
 			runs = runs.plus(share{cpu: has.GetCpuRequestMillis(), memory: has.GetMemoryRequestBytes()})
 		}
 	}
-	// A runtime shows a request of 2 where there is none.
+	// A runtime shows a request of 2 for a container without a request.
 	if has := h.share.plus(share{cpu: 2 * int64(len(o.containers))}); !runs.within(has) {
 		say("its running containers request %+v, and the node gave it %+v", runs, h.share)
 	}

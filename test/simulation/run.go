@@ -18,7 +18,7 @@ type sim struct {
 	manifests *library
 	directory *directory
 	site      *site
-	// api is the API server, nil for none. certificate is the one that it has signed.
+	// api is the API server, nil for none. certificate is the certificate that it has signed.
 	api         *apiServer
 	certificate certificate
 	// tenants are the hostile tenant and others, nil without them.
@@ -70,7 +70,7 @@ type Result struct {
 type Options struct {
 	// CrashAfter kills the agent after this many events of the clock, 0 for never.
 	CrashAfter uint64
-	// Concurrency replaces that of the plan, 0 for none.
+	// Concurrency replaces the plan's concurrency, 0 for none.
 	Concurrency uint32
 	// Quiet leaves out faults of the world: no mishaps, programs that succeed.
 	Quiet bool

@@ -56,7 +56,7 @@ func (x share) within(y share) bool {
 // largeCPU, in millicores, is more than most plans' pods request.
 const largeCPU = 64_000
 
-// nodeSize gives some plans a small node, on which pods are preempted for those of higher priority.
+// nodeSize gives some plans a small node, where pods are preempted for pods of higher priority.
 func (p *Plan) nodeSize(r *rand.Rand) {
 	p.config.cpu, p.config.memory = largeCPU, 128<<30
 	if chance(r, 4) {
@@ -123,7 +123,7 @@ func (j *judge) admissionDecided(rec *journaletv1.Record, k *journaletv1.Admissi
 	terminated := h.terminatedBy > max(k.GetIncarnation(), rec.GetStep().GetCause()) || h.finishedBy > k.GetIncarnation()
 	present := k.GetIncarnation() == h.incarnation && !h.gone && !terminated
 	if m != nil && present && !h.apiPod && !j.isHeld(m.Namespace+"/"+m.Name) {
-		h.name = m.Namespace + "/" + m.Name // also of one that is rejected, until it has finished
+		h.name = m.Namespace + "/" + m.Name // also the name of a rejected pod, until it has finished
 	}
 	if !k.GetAdmitted() {
 		if h.preempting == k.GetIncarnation() && h.preempting != 0 && !j.lostMeanwhile(h, k.GetReason()) {
@@ -270,8 +270,8 @@ func (j *judge) preempted(seq uint64, at time.Duration, by, digest string, uids 
 	}
 }
 
-// mayPreempt reports whether a pod may preempt x. In a cluster that follows the kubelet, to which each static pod is
-// critical: only critical pods preempt, and those of files make way for no pod of the API server.
+// mayPreempt reports whether a pod may preempt x. In a cluster that follows the kubelet, which takes each static pod
+// for critical: only critical pods preempt, and static pods make way for no pod of the API server.
 func (j *judge) mayPreempt(m *corev1.Pod, api bool, x *podHistory) bool {
 	mine, its := priorityOf(m), priorityOf(x.admittedAs)
 	switch {

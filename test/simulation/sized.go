@@ -13,7 +13,7 @@ import (
 // Pods with CPU and memory as a whole (spec.resources). What a container has is written here a second time, independent
 // of actors/resources.
 
-// Sized returns the plan of a seed in which most pods have CPU and memory as a whole, and are resized often.
+// Sized returns the plan of a seed where most pods have CPU and memory as a whole, and are resized often.
 func Sized(seed uint64) *Plan {
 	p := PlanOf(seed)
 	p.config.sized = true
@@ -30,8 +30,8 @@ func Sized(seed uint64) *Plan {
 	return p
 }
 
-// withSize returns the manifest of a pod with CPU and memory as a whole, in which some containers have none of their
-// own; what is no pod stays.
+// withSize returns the manifest of a pod with CPU and memory as a whole. Some of its containers have no resources of
+// their own. A body that is no pod stays.
 func withSize(r *rand.Rand, body []byte) []byte {
 	var m map[string]any
 	if json.Unmarshal(body, &m) != nil {
@@ -110,21 +110,21 @@ func raise(res map[string]any, part, name string, least resource.Quantity) {
 	}
 }
 
-// ownOrPods returns a container's requests, and its limits with those of the pod as a whole where it has none.
+// ownOrPods returns a container's requests and limits. For a limit that it lacks it gets the pod's limit as a whole.
 func ownOrPods(m *corev1.Pod, spec *corev1.Container) *corev1.ResourceRequirements {
 	if m == nil || m.Spec.Resources == nil {
 		return &spec.Resources
 	}
 	out := spec.Resources.DeepCopy()
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		own, of := out.Limits[name], m.Spec.Resources.Limits[name]
-		if !own.IsZero() || of.IsZero() {
+		own, whole := out.Limits[name], m.Spec.Resources.Limits[name]
+		if !own.IsZero() || whole.IsZero() {
 			continue
 		}
 		if out.Limits == nil {
 			out.Limits = corev1.ResourceList{}
 		}
-		out.Limits[name] = of
+		out.Limits[name] = whole
 	}
 	return out
 }

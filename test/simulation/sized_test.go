@@ -5,7 +5,7 @@ import "testing"
 // sizedShare is the part of the further seeds that are carried out with pods that have resources as a whole, too.
 const sizedShare = 10
 
-// TestNothingBreaksWhenPodsAreResizedAsAWhole carries out plans in which most pods have spec.resources.
+// TestNothingBreaksWhenPodsAreResizedAsAWhole carries out plans where most pods have spec.resources.
 func TestNothingBreaksWhenPodsAreResizedAsAWhole(t *testing.T) {
 	seeds := furtherSeeds()
 	if *oneSeed < 0 && !*allSized {

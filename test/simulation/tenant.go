@@ -22,7 +22,7 @@ const (
 	// patchedBytes bounds the manifests that come from patches of a plan, in the first hour and in each further one: their
 	// texts stay in memory.
 	patchedBytes, patchedBytesAnHour = 24 << 20, 2 << 20
-	// longPlan is the length of a plan from which on everything happens four times as seldom.
+	// longPlan is the length of a plan above which everything happens four times as seldom.
 	longPlan = 2 * time.Hour
 )
 
@@ -32,7 +32,7 @@ type hostile struct {
 	listMost int
 }
 
-// constantSeeds are those that each change is tried with: below this number. Their plans are short.
+// constantSeeds bounds the seeds that each change is tried with: they are below this number. Their plans are short.
 const constantSeeds = 1_000_000
 
 // hostileFor returns how long a tenant is at it: a day, but for the seeds that are always tried.
@@ -49,7 +49,7 @@ func Hostile(seed uint64, lasts time.Duration) *Plan {
 	p := &Plan{Seed: seed, end: lasts}
 	p.config = config{
 		concurrency: 8, pulls: 4, maxPods: 110, maxBackOff: 300 * time.Second, syncs: time.Second, clustered: true,
-		// Room for all, and for those that come while others end.
+		// Room for all, and for pods that come while others end.
 		cpu: tenantCPU + 3*otherPods*otherCPU/2, memory: 1 << 40,
 		hostile: &hostile{listMost: pick(r, 0, 0, 3*otherPods/2)},
 	}
@@ -161,7 +161,7 @@ func clusterOp(kind string) func(*sim, Op) {
 // tenants is what a simulation has of a hostile tenant and of others.
 type tenants struct {
 	s *sim
-	// mine are the tenant's pods, beyond those that the node cannot take.
+	// mine are the tenant's pods, beyond the pods that the node cannot take.
 	mine, beyond map[types.UID]bool
 	// ended are the tenant's pods whose status the tenant has written as ended.
 	ended map[types.UID]bool
@@ -238,7 +238,7 @@ const (
 	crashesEvery = 2 * time.Hour
 )
 
-// tenantPod returns the name of one of the tenant's pods on the node, none if there is none.
+// tenantPod returns the name of one of the tenant's pods on the node, empty if the node has none of its pods.
 func (s *sim) tenantPod(o Op) podName {
 	p := s.somePod(o, func(p *corev1.Pod) bool { return ofNode(p) && p.Namespace == tenantNamespace })
 	if p == nil {
@@ -347,7 +347,7 @@ func (s *sim) tenantStatus(o Op) {
 	s.api.put(next)
 }
 
-// damagePod has a pod's object be one that nobody can read, not even its names, in lists and watches.
+// damagePod damages a pod's object in lists and watches: nobody can read it, not even its names.
 func (s *sim) damagePod(o Op) {
 	p := s.somePod(o, func(p *corev1.Pod) bool {
 		return ofNode(p) && (p.Namespace == tenantNamespace) == (o.pick/64%4 == 0)

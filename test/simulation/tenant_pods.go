@@ -127,7 +127,7 @@ func longNames(_ *rand.Rand, p *corev1.Pod) bool {
 	return false
 }
 
-// manyCrashes has as many containers as a node takes, or more, all of which crash with a long message.
+// manyCrashes has as many containers as a node takes, or more. All of them crash with a long message.
 func manyCrashes(r *rand.Rand, p *corev1.Pod) bool {
 	n := pick(r, 40, 80, 80, 81)
 	p.Spec.Containers = nil
@@ -190,7 +190,7 @@ func neverEnds(_ *rand.Rand, p *corev1.Pod) bool {
 // stubborn is the name of a container that ignores SIGTERM.
 const stubborn = "stubborn"
 
-// tenantDoes is what a program does on a node with a hostile tenant: those of others run on.
+// tenantDoes is what a program does on a node with a hostile tenant: the programs of others keep running.
 func tenantDoes(w *world, c *container, b behaviour) behaviour {
 	b.heal(c)
 	switch {

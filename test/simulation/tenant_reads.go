@@ -42,7 +42,7 @@ func enveloped(kind string, raw []byte) ([]byte, error) {
 	return append([]byte(protobufMagic), b...), err
 }
 
-// encode returns a pod's bytes, others for one that is damaged.
+// encode returns a pod's bytes, other bytes for a damaged pod.
 func (a *apiServer) encode(p *corev1.Pod) ([]byte, error) {
 	if a.unreadable == p.UID {
 		return bytes.Repeat([]byte{0xff}, 64), nil

@@ -148,9 +148,9 @@ func (j *judge) noRemovalInDoubt(rec *journaletv1.Record, u *journaletv1.PodUpda
 	}
 }
 
-// judgeSources compares the sources' states with files and URL, and returns the digests of the desired pods by UID.
-// If both sources name a UID, the one that has it counts.
-func (s *sim) judgeSources(say func(of, format string, args ...any)) map[string]string {
+// judgeSources compares the sources' states with files and URL, and returns the digests of the desired pods by UID. If
+// both sources name a UID, the source that has it counts.
+func (s *sim) judgeSources(say func(uid, format string, args ...any)) map[string]string {
 	desired := s.fromFiles()
 	for _, name := range []string{messages.FileSource, messages.HTTPSource, messages.APISource} {
 		says := s.fromFiles()

@@ -31,11 +31,11 @@ func (n *managed) idsAt(epoch uint64, seed uint64) *journaletv1.UserNamespaceRan
 	if n == nil {
 		return nil
 	}
-	of := proto.CloneOf(n.users)
+	ids := proto.CloneOf(n.users)
 	if chance(stream(seed, "ids of a run", strconv.FormatUint(epoch, 10)), 6) {
-		of.IdsPerPod *= 2
+		ids.IdsPerPod *= 2
 	}
-	return of
+	return ids
 }
 
 // withOwnUsers gives a third of the pods, by name, a user namespace each.
@@ -86,8 +86,8 @@ func (r *run) foundUserNamespaces() map[string]*journaletv1.UserNamespace {
 
 // fillUsers has as many pods with user namespaces run on the idle node as it has ids for, at most a few.
 func (s *sim) fillUsers() {
-	of := s.config.managed.idsAt(s.epoch, s.seed)
-	count := int(min(of.GetPods(), s.config.maxPods, 8))
+	ids := s.config.managed.idsAt(s.epoch, s.seed)
+	count := int(min(ids.GetPods(), s.config.maxPods, 8))
 	name := func(i int) string { return fmt.Sprintf("idle-users%d.json", i) }
 	s.world.images["app:1"] = true
 	for i := range count {
@@ -98,7 +98,7 @@ func (s *sim) fillUsers() {
 	s.play(s.clock.uptime+idleWithin, 0)
 	if runs := len(s.world.running()); runs != count {
 		s.judge.broken(idleNodeRuns, "", "%d of %d pods with user namespaces run after %s, and the node has ids for %d", runs,
-			count, idleWithin, of.GetPods())
+			count, idleWithin, ids.GetPods())
 	}
 	for i := range count {
 		s.directory.remove(name(i))

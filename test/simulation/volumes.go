@@ -32,7 +32,8 @@ const lacksKey = "lacks the key"
 
 // nodeFiles are the objects and the pods' directories of a node.
 type nodeFiles struct {
-	// store has the contents of each object, by kind and name; one that is missing has none. versions counts changes.
+	// store has the contents of each object, by kind and name; an object that is missing has none. versions counts
+	// changes.
 	store    map[string]string
 	versions int
 	// disk has the volumes that are set up, with what they hold, by UID and name. A pod without a directory is missing.
@@ -158,8 +159,8 @@ func (d disk) SetUp(
 			o.Message, o.Retryable = err.Error(), true
 			continue
 		}
-		if of := volumeIn(m, v.GetName()); ofDriver(of) {
-			if err := d.run.storage.SetUp(ctx, m, of); err != nil {
+		if spec := volumeIn(m, v.GetName()); ofDriver(spec) {
+			if err := d.run.storage.SetUp(ctx, m, spec); err != nil {
 				o.Message, o.Retryable = err.Error(), true
 			}
 			continue
@@ -247,7 +248,7 @@ type store struct {
 	p    *proc
 	refs map[string][]*journaletv1.ObjectRef
 	last map[string][]*journaletv1.ObjectRead
-	// api has the pods whose objects are those of the API server.
+	// api has the pods whose objects come from the API server.
 	api   map[string]bool
 	dirty bool
 }
@@ -351,15 +352,15 @@ func (s *store) of(owner objectstore.Owner, kind, name string) (map[string]strin
 }
 
 // ConfigMap implements objects.Getter, as do the methods below.
-func (s *store) ConfigMap(_ context.Context, of objectstore.Owner, name string) (*corev1.ConfigMap, error) {
-	data, err := s.of(of, "configmap", name)
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: name}, Data: data}, err
+func (s *store) ConfigMap(_ context.Context, o objectstore.Owner, name string) (*corev1.ConfigMap, error) {
+	data, err := s.of(o, "configmap", name)
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: name}, Data: data}, err
 }
 
 // Secret returns a Secret.
-func (s *store) Secret(_ context.Context, of objectstore.Owner, name string) (*corev1.Secret, error) {
-	data, err := s.of(of, "secret", name)
-	out := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: name}, Data: map[string][]byte{}}
+func (s *store) Secret(_ context.Context, o objectstore.Owner, name string) (*corev1.Secret, error) {
+	data, err := s.of(o, "secret", name)
+	out := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: name}, Data: map[string][]byte{}}
 	for k, v := range data {
 		out.Data[k] = []byte(v)
 	}

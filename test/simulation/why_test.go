@@ -204,8 +204,8 @@ func TestAnswersAreTheSameFromSnapshots(t *testing.T) {
 	}
 	uids := map[string]bool{}
 	for _, rec := range whole.Records[len(whole.Records)/2:] {
-		if of := messages.RefOf(rec.GetActor()); of == messages.Pod(of.ID) {
-			uids[of.ID] = true
+		if ref := messages.RefOf(rec.GetActor()); ref == messages.Pod(ref.ID) {
+			uids[ref.ID] = true
 		}
 	}
 	explained := 0

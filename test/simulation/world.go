@@ -172,7 +172,7 @@ func (w *world) id(prefix string) string {
 
 func (c *container) alive() bool { return c.state == running || c.state == unknown }
 
-// sandbox returns a sandbox by its id, nil if there is none.
+// sandbox returns a sandbox by its id, nil if no sandbox has it.
 func (w *world) sandbox(id string) *sandbox {
 	for _, o := range w.objects {
 		for _, x := range o.sandboxes {
@@ -184,7 +184,7 @@ func (w *world) sandbox(id string) *sandbox {
 	return nil
 }
 
-// container returns a container by its id, nil if there is none.
+// container returns a container by its id, nil if no container has it.
 func (w *world) container(id string) *container {
 	for _, o := range w.objects {
 		for _, c := range o.containers {
@@ -269,7 +269,8 @@ func (w *world) createContainer(k *runtimeapi.ContainerConfig, sandbox, logDir s
 	return c.id, nil
 }
 
-// containerd's words about a start that it gave up because its client went away, and about one that came to no process.
+// containerd's words about a start that it gave up because its client went away, and about a start that came to no
+// process.
 const (
 	cutShort  = "context canceled"
 	notYetRun = "failed to create containerd task"

@@ -70,7 +70,7 @@ func encodeAll(recs []*journaletv1.Record) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Difference returns the first line in which two texts differ, empty for none.
+// Difference returns the first line that differs between two texts, empty for none.
 func Difference(want, got string) string {
 	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
 	for i := range min(len(w), len(g)) {
