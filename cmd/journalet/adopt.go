@@ -6,15 +6,20 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/runtime/agent"
 	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/runtime/history/open"
+	"github.com/journalet/journalet/runtime/kubeletstate"
 	"github.com/journalet/journalet/runtime/preflight"
+	"github.com/journalet/journalet/runtime/takeover/handback"
 	"github.com/journalet/journalet/runtime/takeover/preview"
 )
 
@@ -88,25 +93,56 @@ func (a *app) handbackCommand() *cobra.Command {
 	cfg.RootDir = cmp.Or(os.Getenv(rootDirEnv), kubeletDir)
 	check := false
 	cmd := &cobra.Command{
-		Use:   "handback --check",
-		Short: "Show what becomes of the agent's pods when a kubelet takes its place",
-		Long: "Show what a kubelet would do with each pod that the agent runs in the kubelet's root directory, if it\n" +
-			"started in the agent's place now. Nothing is changed, and the agent may run. The flags are those of the\n" +
-			"agent.\n\n" +
+		Use:   "handback",
+		Short: "Prepare a kubelet's return in the place of a stopped agent, or show what becomes of the pods",
+		Long: "Write what pods have alone (CPUs, memory of NUMA nodes, devices) into the kubelet's state files: in its\n" +
+			"root directory cpu_manager_state, memory_manager_state and the device manager's checkpoint. The agent has\n" +
+			"to be stopped; start the kubelet afterwards. The command may be repeated, and takes the agent's flags.\n\n" +
+			"With --check nothing is changed, and the agent may run: it shows what a kubelet would do with each pod.\n\n" +
 			"A pod is kept, or restarts, or is to be drained before, with the reason and what to do. Exit code 1 unless\n" +
 			"each is kept.",
-		Example: "  journalet handback --check --config /var/lib/kubelet/config.yaml",
-		Args:    usageArgs(cobra.NoArgs),
+		Example: "  journalet handback --check --config /var/lib/kubelet/config.yaml\n" +
+			"  systemctl stop kubelet && journalet handback --config /var/lib/kubelet/config.yaml",
+		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !check {
-				return usagef("handback changes nothing by itself, and needs --check; stop the agent and start the kubelet")
-			}
-			return a.preview(cmd.Context(), cmd.Flags(), cfg, agent.Handback)
+			return a.preview(cmd.Context(), cmd.Flags(), cfg, func(
+				ctx context.Context, cfg *config.Config, log *slog.Logger,
+			) (*preview.Report, error) {
+				found, err := agent.Handback(ctx, cfg, log)
+				if err != nil || check {
+					return found, err
+				}
+				return found, a.writeKubeletState(ctx, cfg.RootDir, found)
+			})
 		},
 	}
 	cfg.AddFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&check, "check", false, "only show what would become of the pods")
 	return a.outputFlag(cmd, formatTable, formatJSON, formatYAML)
+}
+
+// writeKubeletState writes the state files of a kubelet, and notes in the report which pods they are not enough for.
+func (a *app) writeKubeletState(ctx context.Context, dir string, found *preview.Report) error {
+	journalDir := filepath.Join(dir, open.BusDir)
+	if served, err := bus.Served(journalDir); err != nil || served {
+		return cmp.Or(err, fmt.Errorf("an agent runs with root directory %s, and may give pods something else: stop it "+
+			"first, or use --check", dir))
+	}
+	journal, err := open.Path(ctx, journalDir)
+	if err != nil {
+		return err
+	}
+	given, err := handback.Read(ctx, journal)
+	if err != nil {
+		return fmt.Errorf("read what pods have from the journal: %w", err)
+	}
+	lacking, err := kubeletstate.Write(dir, given)
+	if err != nil {
+		return err
+	}
+	found.Written = kubeletstate.Files(dir)
+	found.Lack(lacking)
+	return nil
 }
 
 // preview prints the report on a node with the configuration of flags.
@@ -157,5 +193,8 @@ func (a *app) printPreview(r *preview.Report) {
 	}
 	for _, problem := range r.Problems {
 		fmt.Fprintf(a.out, "manifest: %s\n", oneLine(problem))
+	}
+	for _, path := range r.Written {
+		fmt.Fprintf(a.out, "written: %s\n", path)
 	}
 }

@@ -28,11 +28,10 @@ func TestAdoptSaysWhatItNeeds(t *testing.T) {
 }
 
 func TestHandbackSaysWhatItNeeds(t *testing.T) {
-	if code, _, text := run(t.Context(), "handback"); code != exitUsage || !strings.Contains(text, "needs --check") {
-		t.Errorf("exit code %d: %s", code, text)
-	}
-	code, _, text := run(t.Context(), "handback", "--check", "--root-dir", t.TempDir())
-	if code != exitError || !strings.Contains(text, "is not the root directory of a kubelet") {
-		t.Errorf("exit code %d: %s", code, text)
+	for _, flags := range [][]string{nil, {"--check"}} {
+		code, _, text := run(t.Context(), append([]string{"handback", "--root-dir", t.TempDir()}, flags...)...)
+		if code != exitError || !strings.Contains(text, "is not the root directory of a kubelet") {
+			t.Errorf("%v: exit code %d: %s", flags, code, text)
+		}
 	}
 }

@@ -36,7 +36,7 @@ func (a *app) replayWhatIf(ctx context.Context, r history.Reader, o replayOption
 	return err
 }
 
-// otherConfig returns a function that changes the recorded configuration as --with-config and --with-allocatable request.
+// otherConfig returns a function that changes the recorded configuration as --with-config and --with-allocatable say.
 func (a *app) otherConfig(o replayOptions) (func(*journaletv1.AgentConfig), error) {
 	var changes []func(*journaletv1.AgentConfig)
 	if o.config != "" {

@@ -28,20 +28,30 @@ type podDevicesEntry struct {
 // devicesPerNUMA are ids by NUMA node.
 type devicesPerNUMA map[int64][]string
 
+// deviceCheckpoint is the device manager's file.
+type deviceCheckpoint struct {
+	Data     checkpointData
+	Checksum checksum
+}
+
+// deviceEntries returns the entries of the device manager's file.
+func deviceEntries(data []byte) ([]podDevicesEntry, error) {
+	file := deviceCheckpoint{Data: checkpointData{
+		PodDeviceEntries: []podDevicesEntry{}, RegisteredDevices: map[string][]string{},
+	}}
+	if err := decode(data, &file); err != nil {
+		return nil, err
+	}
+	return file.Data.PodDeviceEntries, verify(file.Data, file.Checksum)
+}
+
 // devices reads the devices that containers have.
 func (s *state) devices(data []byte) error {
-	var file struct {
-		Data     checkpointData
-		Checksum checksum
-	}
-	file.Data = checkpointData{PodDeviceEntries: []podDevicesEntry{}, RegisteredDevices: map[string][]string{}}
-	if err := decode(data, &file); err != nil {
+	entries, err := deviceEntries(data)
+	if err != nil {
 		return err
 	}
-	if err := verify(file.Data, file.Checksum); err != nil {
-		return err
-	}
-	for _, e := range file.Data.PodDeviceEntries {
+	for _, e := range entries {
 		if !s.has(e.PodUID) {
 			continue
 		}

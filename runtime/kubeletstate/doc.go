@@ -1,4 +1,5 @@
-// Package kubeletstate reads the state files of a kubelet that had this root directory before (ADR 070): which CPUs,
-// memory and devices it had given to containers. The files are input from outside: a bounded part of each file is read
-// once, and a damaged file is reported and left out. Nothing is written. Start with read.go.
+// Package kubeletstate reads and writes the state files of a kubelet: which CPUs, memory and devices it has given to
+// containers. An agent that takes a kubelet's place reads them once (ADR 070), and a hand-back writes them (ADR 107).
+// The files are input from outside: a bounded part of each is read, and a damaged file is reported and left out. Start
+// with read.go; write.go is the way back.
 package kubeletstate

@@ -26,13 +26,16 @@ var kubeletTypes = strings.NewReplacer(
 	"kubeletstate.devicesPerNUMA", "checkpoint.DevicesPerNUMA",
 )
 
+// sumOf returns the sum of a file's content.
+func sumOf(content any) checksum {
+	sum := fnv.New32a()
+	_, _ = kubeletTypes.WriteString(sum, dump.ForHash(content)) // a sum in memory takes whatever is written
+	return checksum(sum.Sum32())
+}
+
 // verify returns an error unless a file's content has the sum that is in it.
 func verify(content any, want checksum) error {
-	sum := fnv.New32a()
-	if _, err := kubeletTypes.WriteString(sum, dump.ForHash(content)); err != nil {
-		return err
-	}
-	if has := checksum(sum.Sum32()); has != want {
+	if has := sumOf(content); has != want {
 		return fmt.Errorf("it is damaged: its content has the checksum %d, and %d is written in it", has, want)
 	}
 	return nil

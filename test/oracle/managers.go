@@ -346,26 +346,22 @@ func compareManagers(c *testCase) {
 		settings.ReservedCpus = set.String()
 	}
 	ours := exclusive.NewSettings(settings)
-	has := map[int]exclusive.Pod{}
 	plugin := thingsOf(options.Devices)
-	var order []int
+	var run []given // in the order of their admission
 	taken := func() (all []exclusive.Pod) {
-		for _, i := range order {
-			all = append(all, has[i])
+		for _, g := range run {
+			all = append(all, g.alone)
 		}
 		return all
 	}
 	for i, w := range s.Pods {
 		if w.End > 0 {
-			order = slices.DeleteFunc(order, func(o int) bool { return o == w.End-1 })
+			run = slices.DeleteFunc(run, func(g given) bool { return g.pod.UID == uidOf(w.End-1) })
 			theirs.End(uidOf(w.End - 1))
 			delete(plugin.has, w.End-1)
 		}
 		p, ok := w.pod(i)
-		if !ok {
-			return
-		}
-		if podactor.QOS(p) != corev1.PodQOSGuaranteed && !w.Burstable {
+		if !ok || podactor.QOS(p) != corev1.PodQOSGuaranteed && !w.Burstable {
 			return
 		}
 		got, choice, refusal := plugin.admit(ours, p, taken())
@@ -380,7 +376,7 @@ func compareManagers(c *testCase) {
 			mine = refusal.Reason + ": " + refusal.Message
 			c.count("refused: " + refusal.Reason)
 		} else {
-			has[i], order, plugin.has[i] = got, append(order, i), choice.Devices
+			run, plugin.has[i] = append(run, given{p, got, choice.Devices}), choice.Devices
 			c.count("admitted")
 			if len(choice.Devices) > 0 {
 				c.count("admitted with devices")
@@ -397,6 +393,7 @@ func compareManagers(c *testCase) {
 			return
 		}
 	}
+	compareHandback(c, settings, options, plugin.resource, run)
 }
 
 // aloneIn names what containers get alone, by what the kubelet's managers have done before.

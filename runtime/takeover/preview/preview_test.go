@@ -237,8 +237,8 @@ func TestPodsOfAnAgentAreHandedBack(t *testing.T) {
 	}{
 		"with a UID of its own, or a kubelet's": {outcome: preview.Kept},
 		"with the agent's UID":                  {given: true, outcome: preview.Restarts, says: "write uid: " + uid},
-		"with CPUs that it has alone": {alone: map[string]*journaletv1.GivenResources{uid: {}}, outcome: preview.Drain,
-			says: "drain it"},
+		"with CPUs that it has alone": {alone: map[string]*journaletv1.GivenResources{uid: {}}, outcome: preview.Kept,
+			says: "without --check"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := n.Handback(func(got string) bool { return got == uid && test.given }, test.alone)
@@ -250,5 +250,17 @@ func TestPodsOfAnAgentAreHandedBack(t *testing.T) {
 				t.Errorf("safe is %v", r.Safe())
 			}
 		})
+	}
+}
+
+func TestWhatStateFilesLackIsDrained(t *testing.T) {
+	r := preview.Report{Pods: []preview.Pod{
+		{UID: "a", Outcome: preview.Kept, Details: []string{"before"}}, {UID: "b", Outcome: preview.Kept},
+		{UID: "c", Outcome: preview.Restarts, Details: []string{"another UID"}},
+	}}
+	r.Lack(map[string]string{"b": "no answer"})
+	got := fmt.Sprint(r.Pods[0].Outcome, r.Pods[0].Details, r.Pods[1].Outcome, r.Pods[1].Details, r.Pods[2].Details)
+	if want := "kept[]drain[no answer: drain the pod before] [another UID]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -39,6 +39,8 @@ type Report struct {
 	Problems []string `json:"problems,omitempty"`
 	// Unread are the sources that could not be read, so that pods may be missing, or end here and not later.
 	Unread []string `json:"unread,omitempty"`
+	// Written are the state files of the kubelet that a hand-back has written.
+	Written []string `json:"written,omitempty"`
 }
 
 // Pod is what becomes of a pod.

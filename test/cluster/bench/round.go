@@ -99,7 +99,9 @@ func (r *round) quiet(ctx context.Context) error {
 	return r.out("cluster_quiet", figures{"others_millicores": millicores(end.others-begin.others, quietFor)})
 }
 
-func millicores(seconds float64, period time.Duration) float64 { return r3(seconds / period.Seconds() * 1000) }
+func millicores(seconds float64, period time.Duration) float64 {
+	return r3(seconds / period.Seconds() * 1000)
+}
 
 func r3(x float64) float64 { return math.Round(x*1000) / 1000 }
 

@@ -76,7 +76,7 @@ func (p plugin) Allocate(
 func (m *Managers) startDevices(
 	all []*journaletv1.Device, machine []cadvisorapi.Node, ready config.SourcesReady,
 ) error {
-	log, p := klog.Background(), plugin{dir: filepath.Join(m.dir, "plugins")}
+	log, p := klog.Background(), plugin{dir: filepath.Join(m.dir, "device-plugins")}
 	var err error
 	m.devices, err = newDeviceManager(log, filepath.Join(p.dir, "kubelet.sock"), machine, m.admit)
 	if err != nil {
@@ -120,6 +120,21 @@ func (m *Managers) devicesOf(pod *v1.Pod, c *v1.Container) string {
 	}
 	slices.Sort(ids)
 	return DevicesText(ids)
+}
+
+// Env returns the variables that the device manager sets in a container; nil without a plugin.
+func (m *Managers) Env(pod *v1.Pod, c *v1.Container) (map[string]string, error) {
+	if m.devices == nil {
+		return nil, nil
+	}
+	opts, err := m.devices.GetDeviceRunContainerOptions(context.Background(), pod, c)
+	env := map[string]string{}
+	if opts != nil {
+		for _, e := range opts.Envs {
+			env[e.Name] = e.Value
+		}
+	}
+	return env, err
 }
 
 // DevicesText names devices; "" for none.

@@ -41,6 +41,10 @@ type ManagerOptions struct {
 	ReservedMemory                                 []*journaletv1.NumaMemory
 	// Devices are the devices of the device plugin of Thing; none: there is no plugin.
 	Devices []*journaletv1.Device
+	// Dir is the kubelet's root directory, with its state files, and Active are the pods that run. Empty: a directory of
+	// the managers' own, where nothing runs.
+	Dir    string
+	Active []*v1.Pod
 }
 
 // Managers are the kubelet's CPU, memory, device and topology managers.
@@ -64,19 +68,20 @@ func (noRuntime) UpdateContainerResources(context.Context, string, *runtimeapi.C
 	return nil
 }
 
-// NewManagers returns the managers of a machine where nothing runs, or the error that would keep the kubelet from
-// starting. Close removes their files.
+// NewManagers returns the managers of a machine, or the error that would keep the kubelet from starting. Close removes
+// their files.
 func NewManagers(o ManagerOptions) (*Managers, error) {
 	// Ours offers all options.
 	if err := utilfeature.DefaultMutableFeatureGate.Set("CPUManagerPolicyAlphaOptions=true"); err != nil {
 		return nil, err
 	}
 	log, machine := klog.Background(), machineOf(o.Machine)
-	dir, err := os.MkdirTemp("", "managers")
-	if err != nil {
-		return nil, err
+	m, err := &Managers{dir: o.Dir, active: o.Active}, error(nil)
+	if o.Dir == "" {
+		if m.dir, err = os.MkdirTemp("", "managers"); err != nil {
+			return nil, err
+		}
 	}
-	m := &Managers{dir: dir}
 	m.admit, err = topologymanager.NewManager(log, machine.Topology, o.TopologyPolicy, o.Scope, o.TopologyOptions)
 	if err != nil {
 		return m, err
@@ -94,11 +99,12 @@ func NewManagers(o ManagerOptions) (*Managers, error) {
 		return m, err
 	}
 	m.cpus, err = cpumanager.NewManager(
-		log, o.CPUPolicy, o.CPUOptions, time.Hour, machine, list, reserved, dir, m.admit)
+		log, o.CPUPolicy, o.CPUOptions, time.Hour, machine, list, reserved, m.dir, m.admit)
 	if err != nil {
 		return m, err
 	}
-	if m.memory, err = memorymanager.NewManager(log, o.MemoryPolicy, machine, reserved, byNode, dir, m.admit); err != nil {
+	m.memory, err = memorymanager.NewManager(log, o.MemoryPolicy, machine, reserved, byNode, m.dir, m.admit)
+	if err != nil {
 		return m, err
 	}
 	active := func() []*v1.Pod { return m.active }
@@ -164,6 +170,11 @@ func (m *Managers) Admit(pod *v1.Pod) string {
 		m.active = m.active[:len(m.active)-1]
 		return r.Reason + ": " + r.Message
 	}
+	return m.Has(pod)
+}
+
+// Has returns what each container of an admitted pod has.
+func (m *Managers) Has(pod *v1.Pod) string {
 	var text []string
 	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {

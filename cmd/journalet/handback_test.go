@@ -1,0 +1,91 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/history/replay"
+	"github.com/journalet/journalet/runtime/kubeletstate"
+	"github.com/journalet/journalet/runtime/takeover/preview"
+	"github.com/journalet/journalet/test/must"
+	"github.com/journalet/journalet/test/simulation"
+)
+
+// The state files of a kubelet have what each running pod has alone when the journal ends, here in the middle of a
+// simulated day.
+func TestHandbackWritesWhatThePodsOfTheJournalHave(t *testing.T) {
+	m := simulation.Run(simulation.Exclusive(3), simulation.Options{}).History()
+	m.Records = m.Records[:len(m.Records)*2/3]
+	root := t.TempDir()
+	storeBelow(t, root, m)
+	st, err := replay.StateAt(t.Context(), m, messages.Node, 0)
+	must.OK(t, err)
+	want := map[string]*journaletv1.KubeletPod{}
+	for uid, p := range st.Message.(*journaletv1.NodeState).GetPods() {
+		if !p.GetTerminated() && len(p.GetExclusive())+len(p.GetDevices()) > 0 {
+			want[uid] = &journaletv1.KubeletPod{Exclusive: p.GetExclusive(), Devices: p.GetDevices()}
+			must.OK(t, os.MkdirAll(filepath.Join(root, "pods", uid), 0o700))
+		}
+	}
+	if len(want) < 2 {
+		t.Fatalf("%d pods have something alone, and two are needed to compare: take another seed", len(want))
+	}
+	a, _ := testApp()
+	found := &preview.Report{}
+	must.OK(t, a.writeKubeletState(t.Context(), root, found))
+	if !slices.Equal(found.Written, kubeletstate.Files(root)) {
+		t.Errorf("the report names %q", found.Written)
+	}
+	got := kubeletstate.Read(root)
+	if len(got.GetPods()) != len(want) || len(got.GetProblems()) > 0 {
+		t.Errorf("%d pods, want %d; %q", len(got.GetPods()), len(want), got.GetProblems())
+	}
+	for uid, p := range want {
+		if has := got.GetPods()[uid]; !proto.Equal(inStateFile(has), inStateFile(p)) {
+			t.Errorf("%s: got %s, want %s", uid, protojson.Format(has), protojson.Format(p))
+		}
+	}
+}
+
+// inStateFile returns what a state file holds of a pod, by container and resource.
+func inStateFile(p *journaletv1.KubeletPod) *journaletv1.KubeletPod {
+	out := &journaletv1.KubeletPod{}
+	for _, c := range p.GetExclusive() {
+		if c.GetCpus() != "" || len(c.GetMemory()) > 0 {
+			out.Exclusive = append(out.Exclusive, c)
+		}
+	}
+	slices.SortFunc(out.Exclusive, func(x, y *journaletv1.ExclusiveContainer) int {
+		return strings.Compare(x.GetContainer(), y.GetContainer())
+	})
+	for _, d := range p.GetDevices() {
+		out.Devices = append(out.Devices, &journaletv1.ContainerDevices{
+			Container: d.GetContainer(), Resource: d.GetResource(), Ids: d.GetIds(),
+		})
+	}
+	slices.SortFunc(out.Devices, func(x, y *journaletv1.ContainerDevices) int {
+		return strings.Compare(x.GetContainer()+" "+x.GetResource(), y.GetContainer()+" "+y.GetResource())
+	})
+	return out
+}
+
+func TestHandbackOfARunningAgentWritesNothing(t *testing.T) {
+	root := t.TempDir()
+	openBus(t, root, "n1")
+	a, _ := testApp()
+	err := a.writeKubeletState(t.Context(), root, &preview.Report{})
+	if err == nil || !strings.Contains(err.Error(), "stop it first") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(root, kubeletstate.CPUFile)); err == nil {
+		t.Error("a state file was written")
+	}
+}

@@ -1,0 +1,154 @@
+package kubeletstate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/journalet/journalet/actors/exclusive"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/durable"
+)
+
+// Given is what an agent has given to the pods of its node.
+type Given struct {
+	// Managers are the policies, the machine and what is reserved of it.
+	Managers *journaletv1.ResourceManagers
+	// Pods are the pods that have CPUs, memory or devices alone, by UID. Their devices have the plugins' answers.
+	Pods map[string]*journaletv1.KubeletPod
+	// Devices are what plugins offer, by resource.
+	Devices map[string]*journaletv1.DeviceResource
+}
+
+// Files returns the paths of the files below a root directory.
+func Files(dir string) []string {
+	var paths []string
+	for _, f := range files {
+		paths = append(paths, filepath.Join(dir, f.name))
+	}
+	return paths
+}
+
+// Write replaces the state files in the root directory of a kubelet that does not run, each at once, in the form of
+// Kubernetes 1.37, which has the form before it inside. It returns, by UID, why a kubelet could not start a container
+// of a pod again as it runs now. An error that is none of the disk means that no file was changed. Write may be
+// repeated.
+func Write(dir string, given Given) (lacking map[string]string, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	cpus, err := given.cpus()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", CPUFile, err)
+	}
+	memory, err := given.memory()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", MemoryFile, err)
+	}
+	devices, lacking, err := given.devices(answersIn(root))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", DeviceFile, err)
+	}
+	if err := root.Mkdir(filepath.Dir(DeviceFile), 0o750); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
+	}
+	for _, f := range []struct {
+		name string
+		data []byte
+	}{{CPUFile, cpus}, {MemoryFile, memory}, {DeviceFile, devices}} {
+		if err := durable.WriteIn(root, f.name, f.data); err != nil {
+			return nil, fmt.Errorf("write the kubelet's state file: %w", err)
+		}
+	}
+	return lacking, nil
+}
+
+// answersIn returns the answers of plugins in the device manager's file. A file that is damaged has none.
+func answersIn(root *os.Root) []podDevicesEntry {
+	data, err := bounded.ReadFileIn(root, DeviceFile, maxFileBytes)
+	if err != nil {
+		return nil
+	}
+	entries, err := deviceEntries(data)
+	if err != nil {
+		return nil
+	}
+	return entries
+}
+
+// cpuManagerData is the content of the CPU manager's file since Kubernetes 1.37.
+type cpuManagerData struct {
+	PolicyName    string                       `json:"policyName"`
+	DefaultCPUSet string                       `json:"defaultCpuSet"`
+	Entries       map[string]map[string]string `json:"entries,omitempty"`
+}
+
+// cpus returns the CPU manager's file. With the static policy, each CPU of the machine is in it once: a container's, or
+// one of those that all share.
+func (g *Given) cpus() ([]byte, error) {
+	file := cpuManagerCheckpoint{PolicyName: "none", Entries: map[string]map[string]string{}}
+	if g.Managers.GetStaticCpus() {
+		file.PolicyName = "static"
+		shared := exclusive.NewTopology(g.Managers.GetTopology()).CPUs()
+		if g.Managers.GetCpuOptions().GetStrictReservation() {
+			shared = shared.Difference(exclusive.Parse(g.Managers.GetReservedCpus()))
+		}
+		for uid, p := range g.Pods {
+			shared = shared.Difference(exclusive.Pod(p.GetExclusive()).CPUs())
+			for _, c := range p.GetExclusive() {
+				if c.GetCpus() != "" {
+					put(file.Entries, uid, c.GetContainer(), c.GetCpus())
+				}
+			}
+		}
+		if shared.IsEmpty() {
+			return nil, errors.New("pods have all CPUs alone, and a kubelet that restarts wants one that is shared: " +
+				"delete one of these pods")
+		}
+		file.DefaultCPUSet = shared.String()
+	}
+	return seal(&file, &file.Checksum, cpuManagerData{file.PolicyName, file.DefaultCPUSet, file.Entries})
+}
+
+// put sets what a container has, by UID and name.
+func put[T any](entries map[string]map[string]T, uid, container string, has T) {
+	if entries[uid] == nil {
+		entries[uid] = map[string]T{}
+	}
+	entries[uid][container] = has
+}
+
+// seal returns a manager's file, in both forms: the fields of file with their sum, which kubelets before 1.37 read, and
+// beside them content as a text with its sum.
+func seal(file any, sum *checksum, content any) ([]byte, error) {
+	*sum = sumOf(file)
+	fields, err := json.Marshal(file)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(content)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(sealed{string(data), sumOf(string(data))})
+	if err != nil {
+		return nil, err
+	}
+	both := map[string]json.RawMessage{}
+	for _, object := range [][]byte{fields, text} {
+		if err := bounded.JSON(object, maxFileBytes, &both); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(both)
+}
+
+// uids returns the pods' UIDs, sorted.
+func (g *Given) uids() []string { return slices.Sorted(maps.Keys(g.Pods)) }
