@@ -7,10 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/journalet/journalet/test/must"
@@ -226,33 +224,6 @@ func TestNightThatWasInterruptedContinues(t *testing.T) {
 		if n := strings.Count(string(b), "x"); n != 1 {
 			t.Errorf("the tier %s ran %d times, want once", name, n)
 		}
-	}
-}
-
-// Each tier of the two lanes ends only if the other one runs at the same time: they meet in a pipe.
-func TestWhatHoldsATimeRunsAfterTwoTiersAtOnce(t *testing.T) {
-	g := checkout(t, "")
-	must.OK(t, os.Mkdir(filepath.Join(g.root, "docs"), 0o750))
-	must.OK(t, os.Mkdir(filepath.Join(g.root, ".lab"), 0o750))
-	must.OK(t, syscall.Mkfifo(filepath.Join(g.root, ".lab", "pipe"), 0o600))
-	tier := func(name string, in lane, script string) Tier {
-		command := []string{"timeout", "60", "sh", "-ec", script}
-		return Tier{Name: name, Exit: 11, Lane: in, Steps: []Step{{Dir: ".lab", Command: command}}}
-	}
-	code := g.nightly(t.Context(), []Tier{
-		tier("timeline", alone, "test -e waited; test -e computed; echo x >last"),
-		tier("attack", waiting, "test -e begun; echo x >pipe; echo x >waited"),
-		tier("race", computing, "test -e begun; read line <pipe; echo x >computed"),
-		tier("provide", first, "echo x >begun"),
-	})
-	if code != 0 {
-		t.Errorf("exit code %d\n%s", code, g.output())
-	}
-	page, err := os.ReadFile(filepath.Join(g.root, nightlyPage))
-	must.OK(t, err)
-	listed := regexp.MustCompile(`(?s)\| provide \| green.*\| race \| green.*\| attack \| green.*\| timeline \| green`)
-	if !listed.Match(page) {
-		t.Errorf("the page lists its tiers in another order than the gate:\n%s", page)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 )
 
 // inputs returns a digest of all that a tier's result depends on: every file of the checkout that git does not ignore,
@@ -57,7 +56,6 @@ func addFile(digest io.Writer, root, file string) error {
 // A memory is what was green on this machine: the digest of its inputs of each tier. It lives in the user's cache, so
 // that another clone knows it too.
 type memory struct {
-	mu    sync.Mutex
 	path  string
 	Green map[string]string
 }
@@ -77,15 +75,11 @@ func remember() *memory {
 
 // isGreen reports whether a tier was green with these inputs.
 func (m *memory) isGreen(tier, digest string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	return m.Green[tier] == digest
 }
 
 // green keeps that a tier was green with these inputs.
 func (m *memory) green(tier, digest string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.Green[tier] = digest
 	if m.path == "" {
 		return

@@ -35,11 +35,9 @@ type gate struct {
 	pkgs *packages
 	// forgives says that an unsteady test does not fail its tier.
 	forgives bool
-	// apart says that the output of a tier goes to its log only: another one may run at the same time.
-	apart bool
-	open  *openSeeds
-	pause time.Duration // between two tries of what comes from outside
-	keep  string        // directory for the root directories of agents whose test failed; empty: where they are
+	open     *openSeeds
+	pause    time.Duration // between two tries of what comes from outside
+	keep     string        // directory for the root directories of agents whose test failed; empty: where they are
 }
 
 // A Result is what became of a tier.
@@ -76,12 +74,8 @@ func (g *gate) carryOut(ctx context.Context, t Tier) Result {
 		return r
 	}
 	defer log.Close()
-	out := io.MultiWriter(g.out, log)
-	if g.apart {
-		out = log
-	}
 	for _, s := range t.Steps {
-		found, away := g.step(ctx, s, out)
+		found, away := g.step(ctx, s, io.MultiWriter(g.out, log))
 		r.Findings = append(r.Findings, found...)
 		switch {
 		case away:

@@ -23,18 +23,7 @@ type Tier struct {
 	Apart []string
 	// Skips says that the tier is not run again where none of its inputs changed since it was green on this machine.
 	Skips bool
-	Lane  lane
 }
-
-// A lane says what a nightly run carries out beside a tier. `make test` has one tier after the other.
-type lane int
-
-const (
-	computing lane = iota // use all CPUs: one after the other, beside the ones that wait
-	waiting               // leave most of a CPU idle, and are right on a busy machine: one after the other
-	alone                 // hold something to a time: after all others
-	first                 // provides what the others need: before all others
-)
 
 // A Step is one command of a tier: either Command, or go test of packages.
 type Step struct {
@@ -90,7 +79,7 @@ var tags = []string{"integration", "cluster", "reports", "chaos", "attack", "vm"
 
 // provide brings in what the tiers need from outside: Go modules, tools, the programs of the lab.
 func provide(p *packages) Tier {
-	t := Tier{Name: "provide", Exit: exitEnvironment, Lane: first}
+	t := Tier{Name: "provide", Exit: exitEnvironment}
 	for _, dir := range append([]string{".", "test/oracle"}, p.programs...) {
 		// go mod download would bring in each module of the graph, ten times as many.
 		list := []string{"go", "list", "-deps", "-test", "-tags", strings.Join(tags, ","), "-f", `{{""}}`, "./..."}
@@ -162,8 +151,7 @@ func attack(args ...string) []Step {
 	}}
 }
 
-// nightly returns everything there is, with fresh seeds and with times, what most often fails first in each lane. The
-// tiers of make test run again at half of the speed beside a lane that takes the other half: see ADR 107.
+// nightly returns everything there is, with fresh seeds and with times, what most often fails first.
 func nightly(p *packages) []Tier {
 	seed := rand.Uint64N(1_000_000_000_000)
 	fresh := Step{
@@ -179,10 +167,8 @@ func nightly(p *packages) []Tier {
 			tiers[i].Steps = raceAll(p)
 		case "oracle":
 			tiers[i].Steps = target("oracle", fmt.Sprintf("SEED=%d", seed))
-		case "integration":
-			tiers[i].Lane = waiting
 		case "attack":
-			tiers[i].Steps, tiers[i].Lane = attack(), waiting
+			tiers[i].Steps = attack()
 		}
 	}
 	others := []string{
@@ -190,27 +176,25 @@ func nightly(p *packages) []Tier {
 	}
 	return append(tiers,
 		Tier{Name: "sim-fresh", Exit: 21, Steps: []Step{fresh}},
-		Tier{Name: "strict-time", Exit: 22, Lane: alone, Steps: strictly(p)},
-		Tier{Name: "bench-guard", Exit: 32, Lane: alone, Skips: true, Steps: target("bench-guard"),
-			Apart: slices.Concat(others, []string{
-				"CHANGELOG.md", "test/integration", "test/attack", "test/chaos", "test/vm", "test/cluster", "test/timeline",
-				"test/clients", "test/reports",
-			})},
-		Tier{Name: "chaos", Exit: 23, Lane: waiting, Skips: true, Apart: others, Steps: []Step{{
+		Tier{Name: "strict-time", Exit: 22, Steps: strictly(p)},
+		Tier{Name: "bench-guard", Exit: 32, Skips: true, Steps: target("bench-guard"), Apart: slices.Concat(others, []string{
+			"CHANGELOG.md", "test/integration", "test/attack", "test/chaos", "test/vm", "test/cluster", "test/timeline",
+			"test/clients", "test/reports",
+		})},
+		Tier{Name: "chaos", Exit: 23, Skips: true, Apart: others, Steps: []Step{{
 			Packages: []string{"./test/chaos"}, Flags: []string{"-tags", "chaos", "-count=1"}, Env: []string{"LAB_NAME=chaos"},
 			Args: []string{fmt.Sprintf("-chaos.seed=%d", seed)},
 		}}},
-		Tier{Name: "clients", Exit: 24, Lane: waiting, Skips: true, Apart: others, Steps: target("clients")},
-		Tier{Name: "timeline", Exit: 25, Lane: alone, Skips: true, Apart: others,
-			Steps: target("timeline-test", "ARGS=-strict.time")},
-		Tier{Name: "vm", Exit: 26, Lane: waiting, Skips: true, Apart: others, Steps: target("vm-short")},
-		Tier{Name: "vulns", Exit: 27, Lane: waiting, Steps: target("vulns")},
+		Tier{Name: "clients", Exit: 24, Skips: true, Apart: others, Steps: target("clients")},
+		Tier{Name: "timeline", Exit: 25, Skips: true, Apart: others, Steps: target("timeline-test", "ARGS=-strict.time")},
+		Tier{Name: "vm", Exit: 26, Skips: true, Apart: others, Steps: target("vm-short")},
+		Tier{Name: "vulns", Exit: 27, Steps: target("vulns")},
 		Tier{Name: "dist", Exit: 30, Skips: true, Steps: target("dist-test")},
 		Tier{Name: "emulated", Exit: 31, Skips: true, Steps: target("emulated"),
 			Apart: []string{"docs", "README.md", "CONTRIBUTING.md", "test/gate", "test/arch", "deploy"}},
 		Tier{Name: "mutants", Exit: 28, Skips: true, Steps: target("mutants"),
 			Apart: []string{"docs", "README.md", "CONTRIBUTING.md", "test/gate", "test/arch"}},
-		Tier{Name: "half", Exit: 29, Lane: waiting, Steps: []Step{{Command: []string{"go", "run", "./test/gate", "half"}}}},
+		Tier{Name: "half", Exit: 29, Steps: []Step{{Command: []string{"go", "run", "./test/gate", "half"}}}},
 	)
 }
 
