@@ -51,8 +51,8 @@ type Decider interface {
 	Decide(in Input, emit Emit)
 	// State returns the state, which the caller only reads.
 	State() proto.Message
-	// Restore replaces the state by one that State returned. The caller then passes every manifest of Digests to
-	// Resolve, before it calls anything else.
+	// Restore replaces the state by what State returned. The caller then passes every manifest of Digests to Resolve,
+	// before it calls anything else.
 	Restore(state []byte) error
 	// Digests returns the digests of the manifests that the state refers to.
 	Digests() []string

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// AnnotationPrefix is the beginning of the annotation's name, before that of the container.
+// AnnotationPrefix is the beginning of the annotation's name; the container's name follows it.
 const AnnotationPrefix = corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix
 
 // Profile returns the profile of a container: its own field's, else its annotation's, else the pod's; nil for none,
@@ -61,8 +61,8 @@ func Annotation(profile *corev1.AppArmorProfile) string {
 	return ""
 }
 
-// Required reports whether a pod names any profile but Unconfined, also one that no container uses, so that it must not
-// run on a node without AppArmor.
+// Required reports whether a pod names any profile but Unconfined, even if no container uses that profile. Such a pod
+// must not run on a node without AppArmor.
 func Required(p *corev1.Pod) bool {
 	confines := func(profile *corev1.AppArmorProfile) bool {
 		return profile != nil && profile.Type != corev1.AppArmorProfileTypeUnconfined

@@ -44,7 +44,7 @@ func WithoutEphemeral(p *corev1.Pod) iter.Seq[*corev1.Container] {
 	}
 }
 
-// Find returns the container of this name, of whatever kind; nil if there is none.
+// Find returns the container of this name, of whatever kind, or nil.
 func Find(p *corev1.Pod, name string) *corev1.Container {
 	for c := range All(p) {
 		if c.Name == name {
@@ -54,7 +54,7 @@ func Find(p *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-// Ephemeral returns the ephemeral container of this name; nil if there is none.
+// Ephemeral returns the ephemeral container of this name, or nil.
 func Ephemeral(p *corev1.Pod, name string) *corev1.EphemeralContainer {
 	if p == nil {
 		return nil

@@ -34,7 +34,7 @@ func Allocatable(r *journaletv1.DeviceResource) int64 {
 	return n
 }
 
-// Shortage is a resource of which a pod demands more than is free.
+// Shortage is a resource that a pod demands more of than is free.
 type Shortage struct {
 	Resource string
 	// Requested is what the pod needs, Used what other pods have, Capacity what is allocatable.
@@ -47,8 +47,8 @@ type Choice struct {
 	Devices []*journaletv1.ContainerDevices
 	// Short is set if a resource does not suffice: then Devices is of no use.
 	Short *Shortage
-	// Request is the first one to a plugin that has a preference which is not known yet, without its number and its pod;
-	// nil: there is none.
+	// Request is the first request to a plugin whose preference is not known yet, without its number and its pod. It is
+	// nil if no preference is to be requested.
 	Request *journaletv1.PreferredDevicesRequested
 }
 
@@ -60,9 +60,9 @@ func Choose(
 }
 
 // Chooser chooses the devices of a pod, container by container. A container gets devices that plain init containers
-// before it had, then those at the NUMA nodes that it is to be at, then those at others, then those that are at none.
-// Among equal ones those that its plugin prefers come first, then others, by id; all are healthy and free. A plain init
-// container leaves its devices to the containers after it (kubelet: the same).
+// before it had, then devices at the NUMA nodes that the container is to be at, then devices at other nodes, then
+// devices at no node. Among equal devices the plugin's preferred ones come first, then the others, by id. All are
+// healthy and free. A plain init container leaves its devices to the containers after it (kubelet: the same).
 type Chooser struct {
 	choice    Choice
 	demand    []*journaletv1.DeviceDemand
@@ -70,8 +70,8 @@ type Chooser struct {
 	preferred []*journaletv1.ContainerDevices
 	// taken is what is chosen, by the index in demand.
 	taken []bool
-	// own are the devices that the pod's containers have, reusable those of plain init containers that no other container
-	// keeps, both by resource.
+	// own are the devices that the pod's containers have. reusable are the devices of plain init containers that no
+	// other container keeps. Both are by resource.
 	own, reusable map[string]map[string]bool
 }
 
@@ -101,7 +101,8 @@ func (c *Chooser) Containers() (all []*journaletv1.ExclusiveRequest) {
 	return all
 }
 
-// Requests returns what a container requests, a resource each. One without a pool is none of a plugin.
+// Requests returns the device requests of a container, one for each resource. It skips resources without a pool, which
+// no plugin offers.
 func (c *Chooser) Requests(container string) (all []exclusive.DeviceRequest) {
 	for _, d := range c.demand {
 		if pool, has := c.pools[d.GetResource()]; has && d.GetContainer() == container {
@@ -215,8 +216,8 @@ func byNodes(pool Pool, free []string, nodes exclusive.Mask) (at, others []strin
 	return at, append(others, none...)
 }
 
-// some returns n of some devices beside those that are chosen: those that the plugin prefers first. If it has a
-// preference that is not known, that is to be requested.
+// some returns n of the devices in from, beside the chosen devices. The plugin's preferred devices come first. If the
+// plugin's preference is not known yet, the choice requests it.
 func (c *Chooser) some(d *journaletv1.DeviceDemand, pool Pool, chosen, from []string, n int) []string {
 	if n == 0 {
 		return nil
@@ -247,7 +248,7 @@ func (c *Chooser) free(name string, pool Pool) []string {
 	return free
 }
 
-// firstOf returns n of some devices: those that are wished for first, in the order of the wish.
+// firstOf returns n of the devices in from. The devices in wish come first, in its order.
 func firstOf(wish, from []string, n int) []string {
 	may := map[string]bool{}
 	for _, id := range from {
@@ -307,9 +308,9 @@ func saturated(x, y int64) int64 {
 	return 1<<63 - 1
 }
 
-// Keep returns the devices of a pod's containers, in the order of the demand, if they can have those that they had:
-// their plugins offer them, healthy or not, as many as are demanded, and no other pod has them. A resource without a
-// pool has none.
+// Keep returns the devices of a pod's containers, in the order of the demand, if the containers can keep the devices
+// that they had: their plugins offer these devices, healthy or not, as many as are demanded, and no other pod has them.
+// It skips resources without a pool.
 func Keep(
 	demand []*journaletv1.DeviceDemand, pools map[string]Pool, had []*journaletv1.ContainerDevices,
 ) ([]*journaletv1.ContainerDevices, bool) {

@@ -11,15 +11,15 @@ import (
 )
 
 // IsResource reports whether a resource is of the kind that device plugins offer, such as vendor.com/gpu (API: extended
-// resource). A device by its CDI name, vendor.com/class=device, is none.
+// resource). The CDI name of a device, vendor.com/class=device, is not a resource.
 func IsResource(name corev1.ResourceName) bool {
 	domain, _, found := strings.Cut(string(name), "/")
 	return found && !strings.Contains(string(name), "=") && !strings.Contains(domain+"/", "kubernetes.io/") &&
 		!strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
 }
 
-// Demand returns which devices a pod's containers are to have: those of init containers first, each in the order of the
-// manifest, then by resource. As with the kubelet the limits count.
+// Demand returns which devices a pod's containers are to have: init containers first, each in the order of the
+// manifest, then by resource. As in the kubelet, the limits count.
 func Demand(p *corev1.Pod) []*journaletv1.DeviceDemand {
 	if p == nil {
 		return nil

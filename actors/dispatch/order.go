@@ -9,8 +9,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// lanes are all lanes in the order in which they are served: stops come before starts, and the containers of a
-// started pod before the next pod's sandbox.
+// lanes are all lanes in the order of service: stops come before starts, and the containers of a started pod before the
+// next pod's sandbox.
 var lanes = []journaletv1.Lane{
 	journaletv1.Lane_LANE_GRACE, journaletv1.Lane_LANE_HOOK, journaletv1.Lane_LANE_STOP, journaletv1.Lane_LANE_REMOVE,
 	journaletv1.Lane_LANE_PULL, journaletv1.Lane_LANE_START, journaletv1.Lane_LANE_SANDBOX,
@@ -119,7 +119,8 @@ func (a *Actor) full(l journaletv1.Lane) bool {
 	return busy >= max(1, limits.GetStart())
 }
 
-// mayRunHook reports whether a slot is free for one more hook of a pod: its own, or one that all pods share.
+// mayRunHook reports whether a slot is free for one more hook of a pod: the pod's own slot, or a slot that all pods
+// share.
 func (a *Actor) mayRunHook(uid string) bool {
 	return a.state.Hooks[uid] < ownHookCalls || a.state.Busy[int32(journaletv1.Lane_LANE_HOOK)] < maxHookCalls
 }

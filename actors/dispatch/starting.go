@@ -92,8 +92,7 @@ func (a *Actor) idle(uid string) bool {
 
 func (a *Actor) startingPods() []string { return slices.Sorted(maps.Keys(a.state.StartingPods)) }
 
-// mayStartPod reports whether a call may start another pod beside those that are starting. Only RunSandbox starts a
-// pod.
+// mayStartPod reports whether a call may start another pod beside the starting pods. Only RunSandbox starts a pod.
 func (a *Actor) mayStartPod(c *journaletv1.Call) bool {
 	starting := a.state.StartingPods[c.GetRequest().GetPodUid()] != nil
 	return c.GetRequest().GetRunSandbox() == nil || a.state.GetIgnoreStartingPods() || starting ||

@@ -11,7 +11,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Reasons of a refusal: those of the kubelet.
+// Reasons of a refusal, as the kubelet names them.
 const (
 	ReasonSMTAlignment = "SMTAlignmentError"
 	ReasonTopology     = "TopologyAffinityError"
@@ -180,7 +180,7 @@ func ofPod(list []*journaletv1.ExclusiveRequest) *journaletv1.ExclusiveRequest {
 			a.main += n
 		}
 	}
-	var pages []int64 // those that a main container requests, as in the kubelet
+	var pages []int64 // the page sizes that a main container requests, as in the kubelet
 	for _, r := range list {
 		add(&cpus, r, int64(wholeCPUs(r)))
 		for _, h := range r.GetMemory() {

@@ -9,7 +9,7 @@ import (
 // cpuState are the CPUs while a pod is admitted.
 type cpuState struct {
 	s *Settings
-	// shared are those that nobody has alone, reusable those of the pod's earlier init containers.
+	// shared are the CPUs that nobody has alone, reusable the CPUs of the pod's earlier init containers.
 	shared, reusable cpuset.CPUSet
 }
 
@@ -52,7 +52,7 @@ func (c *cpuState) inLeastSockets(m Mask, least int) bool {
 	return len(t.numbers(t.in(t.cpus, byNode, m.nodes()...), bySocket)) == upTo(least, per)
 }
 
-// allocate takes so many CPUs, those of the hint's NUMA nodes first.
+// allocate takes n CPUs, the CPUs of the hint's NUMA nodes first.
 func (c *cpuState) allocate(n int, hint Hint) (cpuset.CPUSet, *Refusal) {
 	if r := c.wholeCores(n); r != nil {
 		return cpuset.New(), r

@@ -19,11 +19,12 @@ type Devices interface {
 	Take(container string, nodes Mask)
 }
 
-// DeviceRequest is how many devices of one resource are requested, and the NUMA nodes of the devices that there are: a
-// mask each, 0 for one that is at none.
+// DeviceRequest is how many devices of one resource are requested, and the NUMA nodes of the existing devices: one mask
+// for each device, 0 for a device at no node.
 type DeviceRequest struct {
 	Count int64
-	// All are those of the resource, Free those that can be taken, Reusable those of the pod's earlier init containers.
+	// All are all devices of the resource, Free the devices that can be taken, Reusable the devices of the pod's
+	// earlier init containers.
 	All, Free, Reusable []Mask
 }
 
@@ -33,10 +34,10 @@ type tally struct {
 	count int64
 }
 
-func tallied(of []Mask) (all []tally) {
-	of = slices.Clone(of)
-	slices.Sort(of)
-	for _, m := range of {
+func tallied(deviceMasks []Mask) (all []tally) {
+	deviceMasks = slices.Clone(deviceMasks)
+	slices.Sort(deviceMasks)
+	for _, m := range deviceMasks {
 		if len(all) == 0 || all[len(all)-1].at != m {
 			all = append(all, tally{at: m})
 		}

@@ -49,15 +49,15 @@ type spreading struct {
 	free     map[int]int // CPUs by node
 }
 
-// choice is a set of NUMA nodes: each gives the same number of CPUs, and those of rest one group more, in turns.
+// choice is a set of NUMA nodes. Each node gives the same number of CPUs; the nodes in rest also give groups in turns.
 type choice struct {
 	nodes, rest []int
 	balance     float64
 	oneSocket   bool
 }
 
-// best returns the choice of so many nodes after which the node's free CPUs are spread most evenly, nil if there is
-// none. Of equal ones it is the first; with align-by-socket one in a single socket comes before all others.
+// best returns the choice of so many NUMA nodes that leaves the machine's free CPUs spread most evenly, or nil. Among
+// equal choices it returns the first. With align-by-socket, a choice within a single socket comes before all others.
 func (s *spreading) best(size int) *choice {
 	best := choice{balance: math.MaxFloat64}
 	for nodes := range combinations(s.nodes, size) {
@@ -201,9 +201,9 @@ func (s *spreading) take(c *choice) (cpuset.CPUSet, error) {
 }
 
 // combinations yields the sets of k out of some numbers, in their order. Each is the caller's.
-func combinations(of []int, k int) func(yield func([]int) bool) {
+func combinations(numbers []int, k int) func(yield func([]int) bool) {
 	return func(yield func([]int) bool) {
-		if k < 1 || k > len(of) {
+		if k < 1 || k > len(numbers) {
 			return
 		}
 		at := make([]int, k)
@@ -213,13 +213,13 @@ func combinations(of []int, k int) func(yield func([]int) bool) {
 		for {
 			some := make([]int, k)
 			for i, j := range at {
-				some[i] = of[j]
+				some[i] = numbers[j]
 			}
 			if !yield(some) {
 				return
 			}
 			i := k - 1
-			for i >= 0 && at[i] == len(of)-k+i {
+			for i >= 0 && at[i] == len(numbers)-k+i {
 				i--
 			}
 			if i < 0 {

@@ -11,8 +11,8 @@ import (
 // Mask is a set of NUMA nodes, a bit each.
 type Mask uint64
 
-// MaskOf returns the mask of some nodes; those that no mask can hold are left out. Settings refuses a machine that has
-// them.
+// MaskOf returns the mask of some nodes, without nodes that no mask can hold. Check refuses a machine that has such
+// nodes.
 func MaskOf[N int | uint32 | int64](nodes ...N) (m Mask) {
 	for _, n := range nodes {
 		if n >= 0 && n < 64 {
@@ -35,7 +35,7 @@ func (m Mask) nodes() []int {
 	return out
 }
 
-// narrower compares two masks: that of fewer nodes first, of as many the one with the lower nodes.
+// narrower compares two masks: first by their number of nodes, then by their value.
 func narrower(a, b Mask) int { return cmp.Or(cmp.Compare(a.count(), b.count()), cmp.Compare(a, b)) }
 
 // Hint is a set of NUMA nodes that can serve a request.

@@ -38,7 +38,8 @@ func (s *Settings) Keep(requests *journaletv1.ExclusiveRequests, had Pod, taken 
 // keeping is the admission of a pod that keeps what it had.
 type keeping struct {
 	s *Settings
-	// free are the CPUs that no other pod has, own those of the pod's containers so far that run beside the next one.
+	// free are the CPUs that no other pod has, own the CPUs of the pod's containers so far that run beside the next
+	// container.
 	free, own cpuset.CPUSet
 	memory    *memoryState // nil: memory is not given out
 }

@@ -21,7 +21,7 @@ type memoryState struct {
 	tables map[int]*table
 	// reusable is what the pod's earlier init containers had, by NUMA nodes and size of page.
 	reusable map[Mask]map[int64]int64
-	// had are the containers of the pod that have memory by now; those of plain init containers may give some up.
+	// had are the containers of the pod that have memory by now; plain init containers among them may give some up.
 	had []*memoryOf
 }
 
@@ -85,10 +85,10 @@ func (m *memoryState) take(nodes Mask, page, bytes int64) {
 	}
 }
 
-func (m *memoryState) sum(nodes Mask, page int64, of func(*table) map[int64]int64) (sum int64) {
+func (m *memoryState) sum(nodes Mask, page int64, column func(*table) map[int64]int64) (sum int64) {
 	for _, id := range nodes.nodes() {
 		if t := m.tables[id]; t != nil {
-			sum += of(t)[page]
+			sum += column(t)[page]
 		}
 	}
 	return sum
@@ -99,10 +99,10 @@ func allocatable(t *table) map[int64]int64 { return t.allocatable }
 
 // enough reports whether some nodes have what is requested, each kind with more bytes than these.
 func (m *memoryState) enough(
-	nodes Mask, want []*journaletv1.HugePages, of func(*table) map[int64]int64, more map[int64]int64,
+	nodes Mask, want []*journaletv1.HugePages, column func(*table) map[int64]int64, more map[int64]int64,
 ) bool {
 	for _, h := range want {
-		if m.sum(nodes, h.GetPageBytes(), of)+more[h.GetPageBytes()] < h.GetBytes() {
+		if m.sum(nodes, h.GetPageBytes(), column)+more[h.GetPageBytes()] < h.GetBytes() {
 			return false
 		}
 	}
@@ -170,7 +170,8 @@ func narrowest(hints Hints) (best Hint) {
 	return best
 }
 
-// choose returns the nodes that a container's memory comes from: those of the hint, with more if these have too little.
+// choose returns the NUMA nodes that a container's memory comes from: the nodes of the hint, and more nodes if these
+// have too little.
 func (m *memoryState) choose(want []*journaletv1.HugePages, hint Hint) (Mask, error) {
 	if hint.Nodes == 0 {
 		hints := m.hints(want)

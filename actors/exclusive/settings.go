@@ -32,12 +32,13 @@ type Settings struct {
 }
 
 // NewSettings returns the settings of a configuration; nil if no container gets anything alone, and nothing is aligned.
-func NewSettings(of *journaletv1.ResourceManagers) *Settings {
-	aligned := of.GetTopologyPolicy() != journaletv1.TopologyPolicy_TOPOLOGY_POLICY_UNSPECIFIED
-	if !of.GetStaticCpus() && !of.GetStaticMemory() && !aligned {
+func NewSettings(managers *journaletv1.ResourceManagers) *Settings {
+	aligned := managers.GetTopologyPolicy() != journaletv1.TopologyPolicy_TOPOLOGY_POLICY_UNSPECIFIED
+	if !managers.GetStaticCpus() && !managers.GetStaticMemory() && !aligned {
 		return nil
 	}
-	s := &Settings{of: of, topology: NewTopology(of.GetTopology()), reserved: Parse(of.GetReservedCpus())}
+	s := &Settings{of: managers, topology: NewTopology(managers.GetTopology()),
+		reserved: Parse(managers.GetReservedCpus())}
 	for _, n := range s.topology.nodes {
 		s.nodes |= MaskOf(n.GetId())
 	}
@@ -46,8 +47,8 @@ func NewSettings(of *journaletv1.ResourceManagers) *Settings {
 	return s
 }
 
-// Reserved returns n CPUs that nobody is to have alone, chosen as the static policy chooses those of a container
-// (kubelet: the lowest cores).
+// Reserved returns n CPUs that nobody is to have alone. It chooses them as the static policy chooses the CPUs of a
+// container (kubelet: the lowest cores).
 func Reserved(t *journaletv1.NodeTopology, o *journaletv1.CpuOptions, n int) (cpuset.CPUSet, error) {
 	all := NewTopology(t)
 	return take(all, o, all.CPUs(), n)
@@ -90,14 +91,14 @@ func (s *Settings) Shared(taken []Pod) cpuset.CPUSet {
 		}
 	}
 	if shared.IsEmpty() {
-		// Only with strict-cpu-reservation: no set at all would mean every CPU, also those that others have alone.
+		// Only with strict-cpu-reservation: an empty set would mean every CPU, also CPUs that others have alone.
 		return s.reserved
 	}
 	return shared
 }
 
-// Allocatable returns what containers may get alone while no pod has anything: CPUs, and memory of NUMA nodes by size
-// of page. What is not given out is none.
+// Allocatable returns what containers may get alone while no pod has anything: CPUs, and memory of NUMA nodes by page
+// size. Without a static policy for CPUs or for memory, that result is empty.
 func (s *Settings) Allocatable() (cpus cpuset.CPUSet, memory []*journaletv1.NumaMemory) {
 	cpus = cpuset.New()
 	if s == nil {
@@ -111,10 +112,10 @@ func (s *Settings) Allocatable() (cpus cpuset.CPUSet, memory []*journaletv1.Numa
 	}
 	m := s.newMemory(nil)
 	for _, id := range m.nodes {
-		of := m.tables[id].allocatable
-		for _, page := range slices.Sorted(maps.Keys(of)) {
-			if of[page] > 0 {
-				memory = append(memory, &journaletv1.NumaMemory{Node: uint32(id), PageBytes: page, Bytes: of[page]})
+		byPage := m.tables[id].allocatable
+		for _, page := range slices.Sorted(maps.Keys(byPage)) {
+			if byPage[page] > 0 {
+				memory = append(memory, &journaletv1.NumaMemory{Node: uint32(id), PageBytes: page, Bytes: byPage[page]})
 			}
 		}
 	}
@@ -122,10 +123,10 @@ func (s *Settings) Allocatable() (cpus cpuset.CPUSet, memory []*journaletv1.Numa
 }
 
 // Check returns why a machine and its settings do not go together, nil if they do.
-func Check(of *journaletv1.ResourceManagers) error {
-	t := NewTopology(of.GetTopology())
-	aligned := of.GetTopologyPolicy() != journaletv1.TopologyPolicy_TOPOLOGY_POLICY_UNSPECIFIED
-	if (aligned || of.GetStaticMemory()) && len(t.nodes) > MostNodes {
+func Check(managers *journaletv1.ResourceManagers) error {
+	t := NewTopology(managers.GetTopology())
+	aligned := managers.GetTopologyPolicy() != journaletv1.TopologyPolicy_TOPOLOGY_POLICY_UNSPECIFIED
+	if (aligned || managers.GetStaticMemory()) && len(t.nodes) > MostNodes {
 		return fmt.Errorf("this machine has %d NUMA nodes, and at most %d can be aligned; turn the topology manager and "+
 			"the memory manager off", len(t.nodes), MostNodes)
 	}
@@ -134,7 +135,7 @@ func Check(of *journaletv1.ResourceManagers) error {
 			return fmt.Errorf("this machine has a NUMA node %d, and only those up to 63 can be aligned", n.GetId())
 		}
 	}
-	if of.GetCpuOptions().GetBySocket() && t.sockets > t.cpuNodes {
+	if managers.GetCpuOptions().GetBySocket() && t.sockets > t.cpuNodes {
 		return fmt.Errorf("align-by-socket is not compatible with this machine: it has more sockets (%d) than NUMA nodes "+
 			"(%d)", t.sockets, t.cpuNodes)
 	}

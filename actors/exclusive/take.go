@@ -10,7 +10,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// taker takes CPUs out of those that are free, those with the least free neighbours first.
+// taker takes free CPUs, first the CPUs with the fewest free neighbours.
 type taker struct {
 	t    *Topology
 	free []int // sorted
@@ -67,23 +67,23 @@ func notEnough(requested, available int) error {
 func (k *taker) nodesFirst() bool { return k.t.sockets >= k.t.cpuNodes }
 
 // order returns the numbers of a level among the free CPUs, those with the fewest free CPUs first.
-func (k *taker) order(of level) []int { return k.sorted(k.free, of) }
+func (k *taker) order(number level) []int { return k.sorted(k.free, number) }
 
 // orderWithin returns them for one parent after the other.
-func (k *taker) orderWithin(parents []int, parent, of level) []int {
+func (k *taker) orderWithin(parents []int, parent, number level) []int {
 	var out []int
 	for _, p := range parents {
-		out = append(out, k.sorted(k.t.in(k.free, parent, p), of)...)
+		out = append(out, k.sorted(k.t.in(k.free, parent, p), number)...)
 	}
 	return out
 }
 
-func (k *taker) sorted(cpus []int, of level) []int {
+func (k *taker) sorted(cpus []int, number level) []int {
 	free := map[int]int{}
 	for _, cpu := range k.free {
-		free[of(k.t.at[cpu])]++
+		free[number(k.t.at[cpu])]++
 	}
-	out := k.t.numbers(cpus, of)
+	out := k.t.numbers(cpus, number)
 	slices.SortStableFunc(out, func(x, y int) int { return cmp.Compare(free[x], free[y]) })
 	return out
 }
@@ -120,16 +120,16 @@ func (k *taker) take(cpus ...int) {
 
 // whole takes each of some numbers whose CPUs are all free, as long as all of them are needed. size is how many CPUs
 // one has; 0: as many as the machine has there.
-func (k *taker) whole(numbers []int, of level, size int) {
+func (k *taker) whole(numbers []int, number level, size int) {
 	var free []int
 	for _, n := range numbers {
-		all := cmp.Or(size, len(k.t.in(k.t.cpus, of, n)))
-		if len(k.t.in(k.free, of, n)) == all {
+		all := cmp.Or(size, len(k.t.in(k.t.cpus, number, n)))
+		if len(k.t.in(k.free, number, n)) == all {
 			free = append(free, n)
 		}
 	}
 	for _, n := range free {
-		if all := k.t.in(k.t.cpus, of, n); k.need >= len(all) {
+		if all := k.t.in(k.t.cpus, number, n); k.need >= len(all) {
 			k.take(all...)
 		}
 	}

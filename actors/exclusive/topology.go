@@ -60,11 +60,11 @@ func count(list []int) int {
 	return len(slices.Compact(list))
 }
 
-// in returns those of some CPUs whose place has one of these numbers at a level.
-func (t *Topology) in(cpus []int, of level, numbers ...int) []int {
+// in returns the CPUs of a list whose place has one of these numbers at a level.
+func (t *Topology) in(cpus []int, number level, numbers ...int) []int {
 	var out []int
 	for _, cpu := range cpus {
-		if slices.Contains(numbers, of(t.at[cpu])) {
+		if slices.Contains(numbers, number(t.at[cpu])) {
 			out = append(out, cpu)
 		}
 	}
@@ -72,10 +72,10 @@ func (t *Topology) in(cpus []int, of level, numbers ...int) []int {
 }
 
 // numbers returns the different numbers that some CPUs have at a level, sorted.
-func (t *Topology) numbers(cpus []int, of level) []int {
+func (t *Topology) numbers(cpus []int, number level) []int {
 	var out []int
 	for _, cpu := range cpus {
-		out = append(out, of(t.at[cpu]))
+		out = append(out, number(t.at[cpu]))
 	}
 	slices.Sort(out)
 	return slices.Compact(out)

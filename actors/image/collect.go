@@ -117,8 +117,8 @@ func remove(o *journaletv1.ImageObservation, reason string, emit actors.Emit) {
 	emit(messages.NewEvent(messages.NewCall(work)))
 }
 
-// watchAge sets the timer for the first image that will be too old, and clears one that is too late, or not needed. A
-// later use only moves that time back, so a timer that fires early is set again.
+// watchAge sets the timer for the first image that will be too old, and clears a timer that is too late or not needed.
+// A later use of an image only postpones that time, so a timer that fires early is set again.
 func (a *Actor) watchAge(now time.Time, emit actors.Emit) {
 	wait, needed := a.untilTooOld(now)
 	timers := a.state.GetTimers()

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxSources bounds the Secrets, and the service accounts, that are kept of one repository of an image. The one that
-	// was added first is dropped: pods with it pull once more.
+	// maxSources bounds the Secrets, and the service accounts, that are kept for one repository of an image. Beyond
+	// that the oldest is dropped: pods that use it pull once more.
 	maxSources = 100
 	// keepPulled is for how long after its pull an image stays among the pulled ones, whatever is observed: the
 	// observation may have begun before the pull ended. An image that is missing here would count as preloaded.
@@ -35,7 +35,8 @@ type references interface {
 	GetPod() *journaletv1.PodOfPull
 }
 
-// apiPrefix distinguishes namespaces of the API server from those of static pods in a key. No namespace has a colon.
+// apiPrefix distinguishes, in a key, namespaces of the API server from namespaces of static pods. No namespace has a
+// colon.
 const apiPrefix = "api:"
 
 // presentPrefix begins the key of a pull with if_not_present. No image's name begins with a space.
@@ -131,7 +132,7 @@ func SameSecret(a, b *journaletv1.PullSecret) bool {
 	return a.GetNamespace() == b.GetNamespace() && a.GetName() == b.GetName() && a.GetUid() == b.GetUid()
 }
 
-// ForgetImages removes images that are gone from those that were pulled.
+// ForgetImages removes from the pulled images those gone from the node.
 func ForgetImages(pulled map[string]*journaletv1.PulledImage, o *journaletv1.ImagesObserved, at time.Time) {
 	gone := func(id string) bool {
 		return slices.Contains(o.GetRemoved(), id) ||

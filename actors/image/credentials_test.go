@@ -41,7 +41,7 @@ func TestCredentialsOfPullsAreAddedUp(t *testing.T) {
 	with := func(repository string, secrets ...*journaletv1.PullSecret) *journaletv1.PullCredentials {
 		return &journaletv1.PullCredentials{Repository: repository, Secrets: secrets}
 	}
-	of := func(accounts ...string) *journaletv1.PullCredentials {
+	withAccounts := func(accounts ...string) *journaletv1.PullCredentials {
 		return &journaletv1.PullCredentials{Repository: "a", ServiceAccounts: accounts}
 	}
 	everyone := &journaletv1.PullCredentials{Repository: "a", NodeAccessible: true}
@@ -56,7 +56,7 @@ func TestCredentialsOfPullsAreAddedUp(t *testing.T) {
 			with("a", secretOf("t", "2")), with("a", secretOf("s", "3"))}},
 		{"two repositories", "a: s=1\nb: s=1\n", list{with("a", secretOf("s", "1")), with("b", secretOf("s", "1"))}},
 		{"service accounts", "a: s=1 ns/x/ ns/y/\n",
-			list{of("ns/x/"), with("a", secretOf("s", "1")), of("ns/y/"), of("ns/y/")}},
+			list{withAccounts("ns/x/"), with("a", secretOf("s", "1")), withAccounts("ns/y/"), withAccounts("ns/y/")}},
 		{"then without", "a: all\n", list{with("a", secretOf("s", "1")), everyone, with("a", secretOf("t", "2"))}},
 	} {
 		if got := pulls(c.pulls...); got != c.want {

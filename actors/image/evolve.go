@@ -56,7 +56,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 	return nil
 }
 
-// evolveRequested folds that a pod waits for an image. Its credentials are those of its newest request.
+// evolveRequested folds that a pod waits for an image, with the credentials of its newest request.
 func (a *Actor) evolveRequested(r *journaletv1.ImagePullRequested) {
 	id := key(r.GetUid(), r.GetImage())
 	w := a.state.Waits[id]

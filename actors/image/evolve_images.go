@@ -40,7 +40,7 @@ func (a *Actor) evolveImages(e actors.Event) {
 	}
 }
 
-// evolveObserved folds an observation. An image in use is used now, and one that was in use until now was used now.
+// evolveObserved folds an observation. An image counts as used now if it is in use, or was at the last observation.
 func (a *Actor) evolveObserved(at time.Time, o *journaletv1.ImagesObserved) {
 	images, now := a.state.Images, timestamppb.New(at)
 	named := map[string]bool{}

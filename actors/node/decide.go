@@ -50,9 +50,9 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) {
 	}
 }
 
-// decideRequest decides on a new request, or on one for which the Node was read. A pod that can never run here is
-// rejected at once, and every pod while the machine shuts down. A pod whose name is taken waits until the holder has
-// finished, one of a drained node until the end of the drain.
+// decideRequest decides on a new request, or on a request once the Node was read for it. It rejects a pod that can
+// never run here at once, and every pod while the machine shuts down. A pod whose name is taken waits until the holder
+// has finished; a pod of a drained node waits until the end of the drain.
 func (a *Actor) decideRequest(q *journaletv1.AdmissionRequested, manifest *corev1.Pod, emit actors.Emit) {
 	if underWay(a.state.GetShutdown()) {
 		emit(rejected(q, shuttingDown))
@@ -79,8 +79,8 @@ func (a *Actor) decideRequest(q *journaletv1.AdmissionRequested, manifest *corev
 }
 
 // admitNext decides on the first pod that waits for each freed name. Finished pods free names, at most one an event.
-// The end of a drain frees all whose pods waited for it: then pods of higher priority come first, of two the one that
-// requested its admission first.
+// The end of a drain frees the names of all pods that waited for it: then pods of higher priority come first, and among
+// equals the first to have requested its admission.
 func (a *Actor) admitNext(emit actors.Emit) {
 	var next []*journaletv1.AdmissionRequested
 	for _, name := range a.freed() {

@@ -29,7 +29,7 @@ const (
 	pluginAway = 5 * time.Minute
 	// maxResources bounds how many resources are kept.
 	maxResources = 128
-	// keptDevices bounds the devices that are kept: those of plugins that are there, and of some that are away.
+	// keptDevices bounds the devices that are kept: devices of connected plugins, and of some plugins that are away.
 	keptDevices = 2 * devices.MaxOfNode
 )
 
@@ -218,8 +218,8 @@ func take(pools map[string]devices.Pool, taken []*journaletv1.ContainerDevices) 
 	}
 }
 
-// outOfDevices returns the rejection of a pod for which devices are short, in the kubelet's words; nil if there are
-// enough. No pod is preempted for them.
+// outOfDevices returns the rejection of a pod that the node has too few devices for, in the kubelet's words; nil if
+// there are enough. No pod is preempted for devices.
 func outOfDevices(c devices.Choice) *rejection {
 	if c.Short == nil {
 		return nil
@@ -308,7 +308,7 @@ func (a *Actor) decideDevices(e actors.Event, emit actors.Emit) {
 	}
 }
 
-// timeAway sets the timer of a resource whose plugin is away, and clears that of another.
+// timeAway sets the timer of a resource whose plugin is away, and clears the timer if the plugin is connected.
 func (a *Actor) timeAway(name string, emit actors.Emit) {
 	r := a.state.Devices[name]
 	ev := actors.ClearTimer(a.state.Timers, pluginTimer+name)

@@ -236,7 +236,7 @@ func (a *Actor) shutdownGroup() ([]string, *journaletv1.PodEvictionDecided) {
 	return uids, how
 }
 
-// groupOf returns the index of a priority's group: the last one that begins at or below it, or the first (as in
+// groupOf returns the index of a priority's group: the last group that begins at or below it, or the first group (as in
 // pkg/kubelet/nodeshutdown).
 func groupOf(groups []*journaletv1.ShutdownGroup, priority int32) int {
 	at := 0
@@ -248,14 +248,14 @@ func groupOf(groups []*journaletv1.ShutdownGroup, priority int32) int {
 	return at
 }
 
-// lowest returns the running pods of the lowest group that d has not ended, sorted. of returns the group of a
+// lowest returns the running pods of the lowest group that d has not ended, sorted. groupFor returns the group of a
 // priority, and whether its pods end at all.
-func (a *Actor) lowest(d *journaletv1.Drain, of func(priority int32) (group int32, ends bool)) []string {
+func (a *Actor) lowest(d *journaletv1.Drain, groupFor func(priority int32) (group int32, ends bool)) []string {
 	var uids []string
 	var least int32
 	for _, uid := range slices.Sorted(maps.Keys(a.state.Pods)) {
 		p := a.state.Pods[uid]
-		g, ends := of(p.GetPriority())
+		g, ends := groupFor(p.GetPriority())
 		if _, before := slices.BinarySearch(d.GetEnded(), uid); p.GetTerminated() || before || !ends {
 			continue
 		}

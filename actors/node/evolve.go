@@ -154,8 +154,8 @@ func (a *Actor) evolveFinished(f *journaletv1.PodFinished) {
 	}
 }
 
-// queueOf returns the name of the queue in which a pod waits for its admission: its full name, or, where it shares that
-// with others, its UID, for which no other pod waits.
+// queueOf returns the name of the queue where a pod waits for its admission: its full name. If the pod shares that name
+// with others, it waits in a queue of its own, by its UID.
 func queueOf(q *journaletv1.AdmissionRequested) string {
 	if q.GetSharesName() {
 		return q.GetUid()

@@ -57,7 +57,7 @@ func (a *Actor) allocate(q *journaletv1.AdmissionRequested, ended func(uid strin
 	return grant{choice.Devices, alone, choice.Request}, nil
 }
 
-// endedAfter returns which pods have terminated once these, and those that are preempted already, have.
+// endedAfter returns which pods have terminated once these victims, and the pods that are preempted already, have.
 func (a *Actor) endedAfter(victims []Candidate) func(uid string) bool {
 	return func(uid string) bool {
 		return a.state.Pods[uid].GetPreempted() ||

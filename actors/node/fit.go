@@ -94,7 +94,7 @@ func (a *Actor) misfit(pod *corev1.Pod) *rejection {
 // same, for features that a node does not declare).
 const ReasonUnsupported = "PodFeatureUnsupported"
 
-// labels returns the labels of the Node object, or, without one, those of the configuration.
+// labels returns the labels of the Node object, or the configuration's labels if there is no Node object.
 func (a *Actor) labels() map[string]string {
 	if a.state.GetNode().GetUid() != "" {
 		return a.state.GetNode().GetLabels()
@@ -118,8 +118,8 @@ func (a *Actor) untolerated(pod *corev1.Pod, q *journaletv1.AdmissionRequested) 
 	return nil
 }
 
-// noRoom returns the rejection of a pod for which resources or host ports are short; nil if it fits, at the latest
-// when all preempted pods have terminated.
+// noRoom returns the rejection of a pod that the node lacks resources or host ports for; nil if the pod fits, at the
+// latest when all preempted pods have terminated.
 func (a *Actor) noRoom(d *journaletv1.PodDemand) *rejection {
 	if r := a.outOfResources(d); r != nil {
 		return r
@@ -130,7 +130,7 @@ func (a *Actor) noRoom(d *journaletv1.PodDemand) *rejection {
 	return nil
 }
 
-// outOfResources returns the rejection of a pod for which a resource is short; nil if it fits.
+// outOfResources returns the rejection of a pod that the node lacks a resource for; nil if the pod fits.
 func (a *Actor) outOfResources(d *journaletv1.PodDemand) *rejection {
 	used := a.usedAfterVictims()
 	return cmp.Or(a.rejectShort(a.shortages(d, used), d, used), a.outOfHugePages(d))
@@ -165,8 +165,8 @@ func (a *Actor) freePort(key, uid string) {
 	a.addresses.remove(key)
 }
 
-// addresses are the addresses on which a port is in use, by "protocol/port". They are derived from
-// NodeState.host_ports, and kept so that admission scans neither every port of the node nor every address of a port.
+// addresses are the addresses where a port is in use, by "protocol/port". They are derived from NodeState.host_ports,
+// and kept so that admission scans neither every port of the node nor every address of a port.
 type addresses map[string]map[string]bool
 
 func addressesOf(s *journaletv1.NodeState) addresses {

@@ -18,14 +18,14 @@ func minusHugePages(x, y []*journaletv1.HugePages) []*journaletv1.HugePages {
 	return eachHugePages(x, y, func(x, y int64) int64 { return x - y })
 }
 
-func eachHugePages(x, y []*journaletv1.HugePages, of func(x, y int64) int64) []*journaletv1.HugePages {
+func eachHugePages(x, y []*journaletv1.HugePages, op func(x, y int64) int64) []*journaletv1.HugePages {
 	var out []*journaletv1.HugePages
 	for _, h := range x {
-		out = append(out, &journaletv1.HugePages{PageBytes: h.GetPageBytes(), Bytes: of(h.GetBytes(), bytesOf(y, h))})
+		out = append(out, &journaletv1.HugePages{PageBytes: h.GetPageBytes(), Bytes: op(h.GetBytes(), bytesOf(y, h))})
 	}
 	for _, h := range y {
 		if !slices.ContainsFunc(x, func(o *journaletv1.HugePages) bool { return o.GetPageBytes() == h.GetPageBytes() }) {
-			out = append(out, &journaletv1.HugePages{PageBytes: h.GetPageBytes(), Bytes: of(0, h.GetBytes())})
+			out = append(out, &journaletv1.HugePages{PageBytes: h.GetPageBytes(), Bytes: op(0, h.GetBytes())})
 		}
 	}
 	return slices.DeleteFunc(out, func(h *journaletv1.HugePages) bool { return h.GetBytes() == 0 })
@@ -41,8 +41,8 @@ func bytesOf(list []*journaletv1.HugePages, h *journaletv1.HugePages) int64 {
 	return 0
 }
 
-// outOfHugePages returns the rejection of a pod for which huge pages are short; nil if there are enough. No pod is
-// preempted for them.
+// outOfHugePages returns the rejection of a pod that the node has too few huge pages for; nil if there are enough. No
+// pod is preempted for huge pages.
 func (a *Actor) outOfHugePages(d *journaletv1.PodDemand) *rejection {
 	if len(d.GetHugePages()) == 0 {
 		return nil

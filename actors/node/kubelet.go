@@ -20,7 +20,7 @@ import (
 // either: devices until it ends, CPUs until its containers have left them. What a pod had that no source names is kept
 // some time after all sources are synced, an orphan's until that has finished.
 
-// Reasons of a pod that waits for what is kept for others: for pods of a kubelet, and for those of a lost journal.
+// Reasons of a pod that waits for what is kept for others: for pods of a kubelet, and for pods of a lost journal.
 const (
 	ReasonKubeletState  = "KubeletStateNotTakenOver"
 	ReasonLostResources = "LostResourcesNotTakenOver"
@@ -187,8 +187,8 @@ func (a *Actor) dropKubeletPods() {
 	}
 }
 
-// decideKubeletPods decides on the pods that wait for what is kept for others, once one of these may be decided or
-// gone, and sets the timer of those that no source names, once all sources are synced.
+// decideKubeletPods decides on the pods that wait for what is kept for others, once one of these others may be decided
+// or gone. Once all sources are synced, it sets the timer for the others that no source names.
 func (a *Actor) decideKubeletPods(e actors.Event, emit actors.Emit) {
 	timed := false
 	switch k := e.Body.GetKind().(type) {
@@ -230,8 +230,8 @@ func (a *Actor) admitKept(emit actors.Emit) {
 	}
 }
 
-// refuse rejects a pod for which CPUs, memory or devices are short. While some are kept for others, it waits instead:
-// these may not need them.
+// refuse rejects a pod that the node lacks CPUs, memory or devices for. While some of these are kept for other pods,
+// the pod waits instead: the others may not need them.
 func (a *Actor) refuse(q *journaletv1.AdmissionRequested, r *rejection, emit actors.Emit) {
 	reason, whose := a.keptFrom(q.GetUid())
 	if reason == "" {

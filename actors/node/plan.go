@@ -18,7 +18,7 @@ type DrainPlan struct {
 	// Client is who requested it.
 	Client string
 	Since  time.Time
-	// Pods are those that run or were ended by the drain, in the order of their ends.
+	// Pods are the pods that run or that the drain ended, in the order of their ends.
 	Pods []PlannedPod
 }
 

@@ -124,7 +124,7 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) {
 	}
 	short := a.shortages(q.GetDemand(), a.usedAfterVictims())
 	if !a.portsFree(q.GetDemand()) || a.outOfHugePages(q.GetDemand()) != nil {
-		// No pod is preempted for one that could not run even then.
+		// No pod is preempted for a pod that could not run even then.
 		emit(rejected(q, a.noRoom(q.GetDemand())))
 		return
 	}
@@ -157,7 +157,7 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) {
 	case g.request != nil:
 		emit(a.preferenceRequested(q, g.request))
 	case refusal != nil:
-		// No pod is preempted for one that could not have alone, even then, what it requests.
+		// No pod is preempted for a pod that could not have alone what it requests even then.
 		a.refuse(q, refusal, emit)
 	case waits:
 		emit(a.preempting(q, g, keeps, victims))

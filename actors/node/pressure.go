@@ -174,8 +174,8 @@ func (a *Actor) progressEviction(next *journaletv1.EvictionProgressed, most time
 	}
 }
 
-// decideConditions decides the node's conditions: those of the thresholds that are met, and those that were true until
-// a moment ago.
+// decideConditions decides the node's conditions: the conditions of the thresholds that are met, and conditions that
+// were true within the transition period.
 func (a *Actor) decideConditions(e actors.Event, emit actors.Emit) {
 	p, timers := a.state.Pressure, a.state.GetTimers()
 	now := map[string]bool{}
@@ -249,7 +249,7 @@ func (a *Actor) readmitEvicted(emit actors.Emit) {
 	}
 }
 
-// evictOne ends the first pod of the ranking. If there is none it is measured again after a while.
+// evictOne ends the first pod of the ranking. If the ranking is empty, the node measures again after a while.
 func (a *Actor) evictOne(o *journaletv1.PressureObserved, emit actors.Emit) {
 	t := pressure.Acting(o.GetThresholds())
 	all := a.evictable(o)

@@ -86,8 +86,8 @@ func (a *Actor) dropRead(uid string) {
 	delete(a.requested, uid)
 }
 
-// decideReads decides on the pods for which the Node was read, with all checks. At a start of the agent nobody answers
-// what was requested before.
+// decideReads decides, with all checks, on the pods that the Node was read for. At a start of the agent it requests the
+// reads again, since nobody answers earlier requests.
 func (a *Actor) decideReads(e actors.Event, emit actors.Emit) {
 	switch e.Body.GetKind().(type) {
 	case *journaletv1.Event_NodeObserved:

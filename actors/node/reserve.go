@@ -11,8 +11,8 @@ import (
 // What a pod is to get is reserved for it while the pods that it waits for end: others that are admitted meanwhile get
 // none of it. In the kubelet nothing comes between, since it waits for their end while it admits the pod.
 
-// reservations returns what is reserved for others than one pod: for those that wait for others to end, in the order
-// in which they wait, and for those that had something before the journal began.
+// reservations returns what is reserved for all pods but one: for pods that wait for others to end, in the order of
+// their waiting, and for pods that had something before the journal began.
 func (a *Actor) reservations(but string) []*journaletv1.Reservation {
 	var all []*journaletv1.Reservation
 	for _, q := range a.state.GetPendingPreemption() {

@@ -93,7 +93,7 @@ func (a *Actor) waitsForVictims(uid string) bool {
 	return a.state.Resizes[uid].GetPendingPreemption() && a.state.GetPreempting() > 0
 }
 
-// allocatePending allocates the pending resizes for which there is room now, and returns what the others reserve.
+// allocatePending allocates the pending resizes that there is room for now, and returns what the others reserve.
 // Resizes come before pending pods, whichever was first: a critical pod that runs must not wait for the victims of
 // others.
 func (a *Actor) allocatePending(emit actors.Emit) (rest share) {
@@ -175,7 +175,7 @@ func (a *Actor) resizeDecided(uid string, r *rejection) *journaletv1.Event {
 	return messages.NewEvent(d)
 }
 
-// waitingResizes returns the pods with a waiting resize in the kubelet's order (sortPendingResizes): first those that
+// waitingResizes returns the pods with a waiting resize in the kubelet's order (sortPendingResizes): first pods that
 // need no more than they have, then by priority, by QoS class, by how long they have waited.
 func (a *Actor) waitingResizes() []string {
 	uids := slices.Sorted(maps.Keys(a.state.Resizes))

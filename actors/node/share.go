@@ -68,8 +68,8 @@ func (x share) minus(y share) share {
 // capacity returns what is allocatable to pods.
 func (a *Actor) capacity() share {
 	c := a.state.GetConfig()
-	of := c.GetAllocatable()
-	has := share{math.MaxInt64, of.GetMilliCpu(), of.GetMemoryBytes(), of.GetEphemeralStorageBytes()}
+	amount := c.GetAllocatable()
+	has := share{math.MaxInt64, amount.GetMilliCpu(), amount.GetMemoryBytes(), amount.GetEphemeralStorageBytes()}
 	if most := c.GetMaxPods(); most > 0 {
 		has[Pods] = int64(most)
 	}

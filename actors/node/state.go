@@ -19,7 +19,7 @@ type Actor struct {
 	addresses addresses
 	victims   map[string]bool
 	// requested are the manifests of requests that are not decided yet, by UID, as far as they were seen or resolved;
-	// answered are the pods for which the last NodeObserved was read.
+	// answered are the pods that the last NodeObserved was read for.
 	requested map[string]*corev1.Pod
 	answered  []string
 }

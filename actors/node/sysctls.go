@@ -13,7 +13,7 @@ import (
 // safeSysctl is a sysctl that affects only its pod: each network or IPC namespace has a value of its own.
 type safeSysctl struct {
 	name string
-	// major and minor are the kernel's version from which on that is so.
+	// major and minor are the first kernel version where that is so.
 	major, minor uint32
 	// recorded: it needs the recorded version of the kernel. Without one, all others are safe, as they were decided before
 	// it was recorded.

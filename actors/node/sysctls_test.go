@@ -29,7 +29,8 @@ func TestSysctlBeyondPodIsForbidden(t *testing.T) {
 		{sysctl: "kernel.msgmax", forbidden: `forbidden sysctl: "kernel.msgmax" not allowlisted`},
 		{sysctl: "vm/swappiness", kernel: newest, forbidden: `forbidden sysctl: "vm.swappiness" not allowlisted`},
 
-		// By the version of the kernel; one that is not recorded has the list of before it was.
+		// By the version of the kernel. A kernel whose version is not recorded has the list from before versions were
+		// recorded.
 		{sysctl: "net.ipv4.tcp_rmem"},
 		{sysctl: "net.ipv4.tcp_rmem", kernel: newest},
 		{sysctl: "net.ipv4.tcp_rmem", kernel: kernel(4, 15)},

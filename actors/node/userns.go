@@ -8,7 +8,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// noUserNamespace rejects a pod for which no ids are left. The kubelet's message is that of the sandbox that it cannot
+// noUserNamespace rejects a pod when no ids are left. The message is the kubelet's, for a sandbox that it cannot
 // create.
 var noUserNamespace = &rejection{
 	"OutOfUserNamespaces", "create user namespace: could not find an empty slot to allocate a user namespace",
@@ -21,19 +21,19 @@ func (a *Actor) userNamespace(q *journaletv1.AdmissionRequested) (ids *journalet
 	if !q.GetUserNamespace() {
 		return nil, true
 	}
-	if of := a.state.Reservations[q.GetUid()].GetUserNamespace(); of != nil {
-		return of, true
+	if reserved := a.state.Reservations[q.GetUid()].GetUserNamespace(); reserved != nil {
+		return reserved, true
 	}
 	if had := a.state.FoundUserNamespaces[q.GetUid()]; had != nil {
 		return had, true
 	}
-	of := a.state.GetConfig().GetUserNamespaces()
-	length := uint64(of.GetIdsPerPod())
+	idRange := a.state.GetConfig().GetUserNamespaces()
+	length := uint64(idRange.GetIdsPerPod())
 	if length == 0 {
 		return nil, false // a journal from before there were user namespaces
 	}
-	at := uint64(of.GetFirst())
-	end := at + uint64(of.GetPods())*length
+	at := uint64(idRange.GetFirst())
+	end := at + uint64(idRange.GetPods())*length
 	for _, taken := range a.takenUserNamespaces() {
 		from := uint64(taken.GetHostId())
 		to := from + uint64(taken.GetLength())

@@ -25,8 +25,8 @@ func ids(t *testing.T, a *Actor, events ...*journaletv1.Event) string {
 				p := d.GetAdmissionPendingPreemption()
 				out = append(out, p.GetUid()+" preempts "+strings.Join(p.GetVictims(), " "))
 			case x.GetUserNamespace() != nil:
-				of := x.GetUserNamespace()
-				out = append(out, fmt.Sprint(x.GetUid(), " ", of.GetHostId(), "+", of.GetLength()))
+				own := x.GetUserNamespace()
+				out = append(out, fmt.Sprint(x.GetUid(), " ", own.GetHostId(), "+", own.GetLength()))
 			case x.GetAdmitted():
 				out = append(out, x.GetUid()+" none")
 			case x != nil:
@@ -42,10 +42,10 @@ func ids(t *testing.T, a *Actor, events ...*journaletv1.Event) string {
 }
 
 func startedWithIDs(
-	of *journaletv1.UserNamespaceRange, found map[string]*journaletv1.UserNamespace,
+	idRange *journaletv1.UserNamespaceRange, found map[string]*journaletv1.UserNamespace,
 ) *journaletv1.Event {
 	return messages.NewEvent(&journaletv1.AgentStarted{
-		Config: &journaletv1.AgentConfig{UserNamespaces: of}, FoundUserNamespaces: found,
+		Config: &journaletv1.AgentConfig{UserNamespaces: idRange}, FoundUserNamespaces: found,
 	})
 }
 

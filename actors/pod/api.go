@@ -33,8 +33,8 @@ func (a *Actor) KeepsStatus() bool {
 		!s.GetAdmissionRequested() && s.GetStage() >= terminated
 }
 
-// evolveAPIAdded folds what a new pod of the API server is when it is added. One that has ended runs nothing; one that
-// is deleted is never admitted.
+// evolveAPIAdded folds what a new pod of the API server is when it is added. A pod that has ended runs nothing; a
+// deleted pod is never admitted.
 func (a *Actor) evolveAPIAdded(e actors.Event) {
 	switch api := a.state.GetPod().GetApi(); {
 	case api.GetTerminalPhase() != journaletv1.PodPhase_POD_PHASE_UNSPECIFIED:
@@ -130,7 +130,7 @@ func (d *step) deleteObject() {
 
 // Unseen reports whether containers of the pod may run that the actor has not seen: no inspection of this run of the
 // agent has shown the pod, and no container of it is known. A call may have found all that is known of it, such as a
-// sandbox that ran before the journal was lost, because of which no new one could be created.
+// sandbox from before the journal was lost, which kept a new sandbox from being created.
 func (a *Actor) Unseen() bool {
 	o := a.state.GetObserved()
 	return o == nil || o.GetObservedAt() == nil && len(o.GetContainers()) == 0

@@ -7,17 +7,17 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// ReasonAttachLimit is the status reason of a pod with a volume for which the node has no room (kubelet:
-// VolumeAttachmentLimitExceededReason in pkg/kubelet/volumemanager). Its owner creates another one, which the scheduler
+// ReasonAttachLimit is the status reason of a pod with a volume that the node has no room for (kubelet:
+// VolumeAttachmentLimitExceededReason in pkg/kubelet/volumemanager). Its owner creates another pod, which the scheduler
 // places by the count that the CSINode has by then (ADR 099).
 const ReasonAttachLimit = "VolumeAttachmentLimitExceeded"
 
 // messageAttachLimit is the message of such a pod: the volumes that are not set up, and the volumes that could not be
-// attached. The kubelet also names volumes that it has not read yet: here there are none.
+// attached. The kubelet also names volumes that it has not read yet: here that list is always empty.
 const messageAttachLimit = "Pod was rejected: Node has reached its volume attachment limit, rejecting pod. " +
 	"unmounted volumes=%v, unattached volumes=%v, failed to process volumes=[]: context deadline exceeded"
 
-// exceedsAttachLimit ends a pod with a volume for which the node has no room. ending reports whether it does.
+// exceedsAttachLimit ends a pod with a volume that the node has no room for. ending reports whether it does.
 func (d *step) exceedsAttachLimit() (ending bool) {
 	var unattached, unmounted []string
 	for _, e := range d.in.Events {

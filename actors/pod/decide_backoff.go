@@ -36,8 +36,9 @@ const (
 	// again at its next sync, 10 s or more later; a transient failure is over sooner than that.
 	firstSetUpDelay = time.Second
 	maxSetUpDelay   = 30 * time.Second
-	// sandboxPause is the least time between the creation of a sandbox in which no container has run and that of the next.
-	// On a node where sandboxes do not last, new ones would be created without end. kubelet: its next sync, 10 s.
+	// sandboxPause is the least time between the creation of a sandbox where no container has run and the creation of
+	// the next. Otherwise a node where sandboxes do not last would create new ones without end. kubelet: its next sync,
+	// 10 s.
 	sandboxPause = 10 * time.Second
 )
 

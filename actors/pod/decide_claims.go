@@ -34,25 +34,26 @@ func (d *step) prepareClaims() {
 		return
 	}
 	call := &journaletv1.PrepareClaims{}
-	for _, of := range c.GetClaims() {
-		if of.GetStage() == claimPrepared {
+	for _, podClaim := range c.GetClaims() {
+		if podClaim.GetStage() == claimPrepared {
 			continue
 		}
-		call.Claims = append(call.Claims, of.GetClaim())
-		if of.GetStage() == claimPreparing && of.GetClaim().GetAllocation() != "" { // earlier versions named none
-			call.InDoubt = append(call.InDoubt, of.GetClaim().GetUid())
+		call.Claims = append(call.Claims, podClaim.GetClaim())
+		// Earlier versions read claims without allocations, and named no claims in doubt.
+		if podClaim.GetStage() == claimPreparing && podClaim.GetClaim().GetAllocation() != "" {
+			call.InDoubt = append(call.InDoubt, podClaim.GetClaim().GetUid())
 		}
 	}
 	d.requestCall(call)
 }
 
-// unprepareOrReport ends the termination of a pod of which nothing runs, after its drivers have undone what they have
-// prepared: the control plane takes the devices for free as soon as it has the pod's terminal phase.
+// unprepareOrReport ends the termination of a pod that runs nothing any more, after its drivers have unprepared its
+// claims: the control plane counts the devices as free as soon as it has the pod's terminal phase.
 func (d *step) unprepareOrReport() {
 	var due []*journaletv1.ResourceClaim
-	for _, of := range d.state.GetClaims().GetClaims() {
-		if inUse(of) {
-			due = append(due, of.GetClaim())
+	for _, podClaim := range d.state.GetClaims().GetClaims() {
+		if inUse(podClaim) {
+			due = append(due, podClaim.GetClaim())
 		}
 	}
 	if len(due) == 0 {

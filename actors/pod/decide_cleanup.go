@@ -169,10 +169,10 @@ func (d *step) finish() {
 	})
 }
 
-// removeOld removes dead instances of which a newer dead one is kept, and sandboxes without a container that is kept
-// (kubelet: MaxPerPodContainerCount 1; the newest sandbox stays). Nothing is removed while the start of the newest
-// instance is under way. If that instance is found dead it may turn out not to have run, and then the one before it is
-// the newest. A node that is short of storage has none of them kept.
+// removeOld removes dead instances if a newer dead instance is kept, and sandboxes without a kept container (kubelet:
+// MaxPerPodContainerCount 1; the newest sandbox stays). It removes no instance of a container while the start of the
+// newest one is under way: if that one is found dead, it may turn out not to have run, and then the instance before it
+// is the newest. A node that is short of storage keeps no dead instance.
 func (d *step) removeOld() {
 	hold := map[string]bool{d.newestSandbox(): true}
 	for _, c := range d.state.GetObserved().GetContainers() {

@@ -31,13 +31,14 @@ const (
 // allocateDevices requests what plugins want for the containers that have their devices: once for each container and
 // resource, and again where a plugin did not answer.
 func (d *step) allocateDevices() {
-	for _, of := range d.state.GetDevices() {
-		dev := of.GetDevices()
+	for _, alloc := range d.state.GetDevices() {
+		dev := alloc.GetDevices()
 		timer := timerOf(dev)
-		if dev.GetAnswer() != nil || of.GetRefused() || d.calling(allocationOf(dev)) {
+		if dev.GetAnswer() != nil || alloc.GetRefused() || d.calling(allocationOf(dev)) {
 			continue
 		}
-		if wait := d.left(of.GetFailedAt(), doubled(of.GetFailures(), firstDeviceDelay, maxDeviceDelay)); wait > 0 {
+		if wait := d.left(alloc.GetFailedAt(),
+			doubled(alloc.GetFailures(), firstDeviceDelay, maxDeviceDelay)); wait > 0 {
 			d.timer(timer, wait)
 			continue
 		}
@@ -80,10 +81,10 @@ func (d *step) preStart(c *corev1.Container, r *journaletv1.ContainerRecord) (pr
 
 // refusedDevices ends a pod whose devices a plugin refuses, as the kubelet does. refused reports that it ends.
 func (d *step) refusedDevices() (refused bool) {
-	for _, of := range d.state.GetDevices() {
-		if of.GetRefused() {
+	for _, alloc := range d.state.GetDevices() {
+		if alloc.GetRefused() {
 			d.decide(&journaletv1.PodTerminating{
-				Reason: reasonDevices, Message: deviceRefused + of.GetMessage() + deviceWhy, Failed: true,
+				Reason: reasonDevices, Message: deviceRefused + alloc.GetMessage() + deviceWhy, Failed: true,
 			})
 			return true
 		}
@@ -91,7 +92,7 @@ func (d *step) refusedDevices() (refused bool) {
 	return false
 }
 
-// withdrawDevices withdraws calls on plugins for a pod in which nothing will start any more.
+// withdrawDevices withdraws calls on plugins for a pod that will start nothing any more.
 func (d *step) withdrawDevices() {
 	if d.state.GetStage() <= runningPod || len(d.state.GetDevices()) == 0 {
 		return

@@ -71,7 +71,7 @@ func (d *step) runHook(c *journaletv1.ContainerObservation, hook *journaletv1.Ru
 	d.requestCall(hook)
 }
 
-// hook returns the id of the call under way that runs a hook of an instance, empty if there is none.
+// hook returns the id of the call under way that runs a hook of an instance, empty if no such call is under way.
 func (d *step) hook(containerID string, kind journaletv1.HookKind) string {
 	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
 		h := d.state.Calls[id].GetRequest().GetRunHook()

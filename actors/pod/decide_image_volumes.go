@@ -175,7 +175,8 @@ func awaitsImages(r *journaletv1.ContainerRecord) bool {
 	return awaits
 }
 
-// awaitedImages returns the images whose pulls a container waits for: its own, then those of its volumes, sorted.
+// awaitedImages returns the images whose pulls a container waits for: its own image, then the images of its volumes,
+// sorted.
 func (a *Actor) awaitedImages(c *corev1.Container) []string {
 	r := a.record(c.Name)
 	var out []string

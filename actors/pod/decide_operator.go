@@ -79,7 +79,8 @@ func (d *step) restartLeft() time.Duration {
 	return d.left(r.GetSince(), d.grace())
 }
 
-// ReasonDrained is the status reason of pods that a drain of the node ended, and of those that wait for its end.
+// ReasonDrained is the status reason of pods that a drain of the node ended, and of pods that wait for the end of the
+// drain.
 const ReasonDrained = "NodeDrained"
 
 // Ending is how long a pod has to end, and what it waits for while it does.

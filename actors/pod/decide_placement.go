@@ -43,8 +43,8 @@ func (a *Actor) exclusiveCPUs() bool {
 // journal began; nil: nothing.
 func (a *Actor) given() *journaletv1.GivenResources {
 	g := &journaletv1.GivenResources{Exclusive: a.state.GetExclusive(), Rest: a.state.GetRest()}
-	for _, of := range a.state.GetDevices() {
-		d := of.GetDevices()
+	for _, alloc := range a.state.GetDevices() {
+		d := alloc.GetDevices()
 		g.Devices = append(g.Devices, &journaletv1.ContainerDevices{
 			Container: d.GetContainer(), Resource: d.GetResource(), Ids: d.GetIds(),
 		})
@@ -55,8 +55,9 @@ func (a *Actor) given() *journaletv1.GivenResources {
 	return g
 }
 
-// place moves the running containers whose CPUs have changed to those that they are to have, one call after the other.
-// Containers of a pod that ends are moved too, since their grace period may be long, but no failed call is repeated.
+// place moves the running containers whose CPUs have changed to the CPUs that they are to have, one call after the
+// other. It also moves containers of a pod that ends, since their grace period may be long, but then repeats no failed
+// call.
 func (d *step) place(ends bool) {
 	if d.calling(updateCall) {
 		return

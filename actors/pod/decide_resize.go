@@ -98,7 +98,7 @@ func lowersLimit(has containerResources) bool {
 	return limit != 0 && (before == 0 || limit < before)
 }
 
-// inResizeOrder returns the containers in the order in which the kubelet resizes them: init containers backwards, then
+// inResizeOrder returns the containers in the order that the kubelet resizes them in: init containers backwards, then
 // main containers.
 func (a *Actor) inResizeOrder() []*corev1.Container {
 	var list []*corev1.Container

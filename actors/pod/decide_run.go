@@ -51,8 +51,8 @@ func (d *step) run() {
 	d.removeOld()
 }
 
-// stopStrays stops containers that run outside the pod's sandbox, and, after a lost journal, those that the manifest
-// does not have.
+// stopStrays stops containers that run outside the pod's sandbox, and, after a lost journal, containers that the
+// manifest does not have.
 func (d *step) stopStrays() {
 	for _, c := range d.state.GetObserved().GetContainers() {
 		if !alive(c) || d.calling(forContainer(c.GetName())) {

@@ -156,7 +156,7 @@ func (d *step) stopReason() string {
 	return cmp.Or(d.state.GetReason(), "pod has ended")
 }
 
-// stopping returns the id of the stop of an instance that is under way, empty if there is none.
+// stopping returns the id of the call under way that stops an instance, empty if no such call is under way.
 func (d *step) stopping(containerID string) string {
 	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
 		if d.state.Calls[id].GetRequest().GetStopContainer().GetContainerId() == containerID {

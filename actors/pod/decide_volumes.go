@@ -45,8 +45,8 @@ func (d *step) setUpVolumes() {
 }
 
 // setUpVolumesOf requests the set-up of the volumes of CSI drivers and NFS servers, or of all others. A volume whose
-// object is missing waits for it, and one that failed for its back-off. A failure that nothing but another manifest or
-// object ends is not repeated.
+// object is missing waits for the object; a volume that failed waits for its back-off. A failure that only another
+// manifest or object can end is not repeated.
 func (d *step) setUpVolumesOf(apart bool) {
 	same := func(r *journaletv1.CallRequested) bool {
 		return volumesCall(r) && r.GetSetUpVolumes().GetCsi() == apart

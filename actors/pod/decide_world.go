@@ -39,7 +39,7 @@ func (d *step) inOtherNetwork() bool {
 
 // hasOtherUsers reports whether the pod's sandbox is in another user namespace than the manifest desires: an earlier
 // pod of this UID may have left it. No container of the pod could be created in it. A sandbox that no call of this
-// incarnation has created, and for which the runtime reports no ids, has none if nothing of the pod had any.
+// incarnation has created, and that the runtime reports without ids, has no ids if nothing of the pod had any.
 func (d *step) hasOtherUsers() bool {
 	desired := d.state.GetUserNamespace()
 	return slices.ContainsFunc(d.state.GetObserved().GetSandboxes(), func(x *journaletv1.SandboxObservation) bool {

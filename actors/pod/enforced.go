@@ -14,8 +14,8 @@ type Unenforced struct {
 	Message string
 }
 
-// NotEnforced returns the limits of a pod that are accepted and not enforced, in the order of the manifest: those of a
-// critical pod that are enforced by eviction (ADR 040).
+// NotEnforced returns the limits of a pod that are accepted but not enforced, in the order of the manifest: for a
+// critical pod, the limits that eviction enforces (ADR 040).
 func NotEnforced(p *corev1.Pod) []Unenforced {
 	if priority(p) < systemCritical {
 		return nil

@@ -15,7 +15,7 @@ import (
 const reasonChanged = "container definition changed"
 
 // reasonUnknown is the stop reason of a container in an unknown state that is restarted whatever its exit code.
-// reasonUnknownEnds is that of one that is not restarted.
+// reasonUnknownEnds is the stop reason if it is not restarted.
 const reasonUnknown = "container is in an unknown state, it is started again"
 
 // evolveCallRequested records a call as under way.
@@ -143,8 +143,8 @@ func (a *Actor) evolveSandboxCreated(w *journaletv1.RunSandbox, f *journaletv1.C
 	a.resetStartFailures()
 }
 
-// evolveFailedSandbox folds that a failed call left a sandbox in which nothing can run. It is to be removed, and the
-// next one gets the next attempt number.
+// evolveFailedSandbox folds that a failed call left a sandbox that can run nothing. This sandbox is to be removed, and
+// the next sandbox gets the next attempt number.
 func (a *Actor) evolveFailedSandbox(w *journaletv1.RunSandbox, f *journaletv1.CallFinished) {
 	if f.GetSandboxId() == "" {
 		return
@@ -340,9 +340,9 @@ func startError(f *journaletv1.CallFinished, neverPull bool) *journaletv1.Contai
 	return w
 }
 
-// The functions below carry the outcome of a call into the observation, without waiting for an inspection. The time of
-// the observation stays that of the last inspection: one that is under way may show more than this call's effect, and
-// is recorded but once. Where it began before the call ended it may bring back what is gone, unless that was removed
+// The functions below carry the outcome of a call into the observation, without waiting for an inspection. The
+// observation keeps the time of the last inspection: an inspection under way may show more than this call's effect, and
+// is recorded but once. If it began before the call ended, it may bring back what is gone, unless that was removed
 // (keepRemoved). At worst that leads to the same call again.
 
 // markStopped folds that a stop has ended. Nothing of the container is alive, and its state is unknown until an

@@ -21,11 +21,11 @@ func (a *Actor) evolveClaimsRead(e actors.Event, f *journaletv1.CallFinished) {
 	c := a.state.Claims
 	c.Read, c.Claims = true, nil
 	for _, claim := range f.GetClaims() {
-		of := &journaletv1.PodClaim{Claim: claim, Stage: claimRead}
+		podClaim := &journaletv1.PodClaim{Claim: claim, Stage: claimRead}
 		if a.state.GetSandboxId() != "" && claim.GetAllocation() != "" { // earlier versions read none, and left it so
-			of.Stage = claimPreparing
+			podClaim.Stage = claimPreparing
 		}
-		c.Claims = append(c.Claims, of)
+		c.Claims = append(c.Claims, podClaim)
 	}
 	if len(c.GetClaims()) == 0 {
 		a.resetClaimFailures() // a driver that is not there stays the reason to wait longer
@@ -35,23 +35,23 @@ func (a *Actor) evolveClaimsRead(e actors.Event, f *journaletv1.CallFinished) {
 // evolveInDoubt folds that drivers may prepare claims, or undo that, from now on.
 func (a *Actor) evolveInDoubt(all []*journaletv1.ResourceClaim) {
 	for _, claim := range all {
-		if of := a.claim(claim.GetUid()); of != nil {
-			of.Stage = claimPreparing
+		if podClaim := a.claim(claim.GetUid()); podClaim != nil {
+			podClaim.Stage = claimPreparing
 		}
 	}
 }
 
-// evolveClaimOutcomes folds what drivers have done. Claims of which none did anything are read again before the next
-// try, since the API server may have others by then.
+// evolveClaimOutcomes folds what drivers have done. If a call fails and drivers did nothing for any claim, the claims
+// are read again before the next try, since the API server may have others by then.
 func (a *Actor) evolveClaimOutcomes(e actors.Event, f *journaletv1.CallFinished) {
 	for _, o := range f.GetClaimOutcomes() {
-		of := a.claim(o.GetUid())
-		if of == nil {
+		podClaim := a.claim(o.GetUid())
+		if podClaim == nil {
 			continue
 		}
-		of.Stage = o.GetStage()
+		podClaim.Stage = o.GetStage()
 		if o.GetStage() == claimPrepared {
-			of.Devices, of.BootId = o.GetDevices(), o.GetBootId()
+			podClaim.Devices, podClaim.BootId = o.GetDevices(), o.GetBootId()
 		}
 	}
 	if !a.claimsFailed(e, f) {
@@ -86,12 +86,12 @@ func (a *Actor) resetClaimFailures() {
 	}
 }
 
-// evolveBoot folds the boot of the machine in which the agent has started. What drivers have prepared in another one,
-// such as devices and files in /run, may be gone: they prepare it again.
+// evolveBoot folds the boot of the machine that the agent has started in. What drivers have prepared in another boot,
+// such as devices and files in /run, may be gone: the drivers prepare it again.
 func (a *Actor) evolveBoot(id string) {
-	for _, of := range a.state.GetClaims().GetClaims() {
-		if of.GetStage() == claimPrepared && of.GetBootId() != id {
-			of.Stage = claimPreparing
+	for _, podClaim := range a.state.GetClaims().GetClaims() {
+		if podClaim.GetStage() == claimPrepared && podClaim.GetBootId() != id {
+			podClaim.Stage = claimPreparing
 		}
 	}
 }
@@ -105,9 +105,9 @@ func (a *Actor) evolveClaimHealth(h *journaletv1.ClaimHealthObserved) {
 
 // claim returns a claim of the pod; nil if it has none with this UID.
 func (a *Actor) claim(uid string) *journaletv1.PodClaim {
-	for _, of := range a.state.GetClaims().GetClaims() {
-		if of.GetClaim().GetUid() == uid {
-			return of
+	for _, podClaim := range a.state.GetClaims().GetClaims() {
+		if podClaim.GetClaim().GetUid() == uid {
+			return podClaim
 		}
 	}
 	return nil

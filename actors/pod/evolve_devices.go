@@ -25,19 +25,20 @@ func (a *Actor) evolveAllocated(e actors.Event, w *journaletv1.AllocateDevices, 
 	if f.GetError() == journaletv1.CallError_CALL_ERROR_WITHDRAWN {
 		return
 	}
-	for _, of := range a.state.GetDevices() {
-		if of.GetDevices().GetContainer() != w.GetContainer() || of.GetDevices().GetResource() != w.GetResource() {
+	for _, alloc := range a.state.GetDevices() {
+		if alloc.GetDevices().GetContainer() != w.GetContainer() ||
+			alloc.GetDevices().GetResource() != w.GetResource() {
 			continue
 		}
 		if f.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
-			of.Failures++
-			of.FailedAt, of.Refused = timestamppb.New(e.Time), !f.GetRetryable()
-			of.Message = cmp.Or(f.GetMessage(), f.GetError().String())
+			alloc.Failures++
+			alloc.FailedAt, alloc.Refused = timestamppb.New(e.Time), !f.GetRetryable()
+			alloc.Message = cmp.Or(f.GetMessage(), f.GetError().String())
 			return
 		}
-		of.Failures, of.FailedAt, of.Message = 0, nil, ""
-		of.Devices = proto.CloneOf(of.GetDevices()) // that of the event is shared
-		of.Devices.Answer = cmp.Or(f.GetDeviceAnswer(), new(journaletv1.DeviceAnswer))
+		alloc.Failures, alloc.FailedAt, alloc.Message = 0, nil, ""
+		alloc.Devices = proto.CloneOf(alloc.GetDevices()) // the event's devices are shared
+		alloc.Devices.Answer = cmp.Or(f.GetDeviceAnswer(), new(journaletv1.DeviceAnswer))
 	}
 }
 
@@ -64,14 +65,14 @@ func (a *Actor) forgetPreStarts() {
 
 // evolveDeviceHealth folds the health of the pod's devices of one resource.
 func (a *Actor) evolveDeviceHealth(h *journaletv1.DeviceHealthDecided) {
-	for _, of := range a.state.GetDevices() {
-		if of.GetDevices().GetResource() != h.GetResource() {
+	for _, alloc := range a.state.GetDevices() {
+		if alloc.GetDevices().GetResource() != h.GetResource() {
 			continue
 		}
-		of.Unhealthy = nil
+		alloc.Unhealthy = nil
 		for _, d := range h.GetDevices() {
-			if slices.Contains(of.GetDevices().GetIds(), d.GetId()) {
-				of.Unhealthy = append(of.Unhealthy, d)
+			if slices.Contains(alloc.GetDevices().GetIds(), d.GetId()) {
+				alloc.Unhealthy = append(alloc.Unhealthy, d)
 			}
 		}
 	}

@@ -16,9 +16,9 @@ func (a *Actor) eachWithImage(image string, do func(*journaletv1.ContainerRecord
 	}
 }
 
-// evolvePullRequested records which containers wait for an image: those that may start now. A container that may start
-// later requests the image itself, so that an image of policy Always is pulled for its start, too. One that waits for a
-// delay would count as having waited once the image is there.
+// evolvePullRequested records which containers wait for an image: the containers that may start now. A container that
+// may start later requests the image itself, so that an image of policy Always is pulled for its start, too. A
+// container that waits for a delay would count as having waited once the image is there.
 func (a *Actor) evolvePullRequested(image string) {
 	for c := range containers.All(a.manifest) {
 		own, mounted := c.Image == image, a.mountsImage(c, image)

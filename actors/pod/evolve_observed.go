@@ -97,7 +97,7 @@ func idsIn(o *journaletv1.PodObserved) map[string]bool {
 	return shown
 }
 
-// evolveSandboxes finds the sandbox for containers: the newest one that is ready. One that was never observed may be
+// evolveSandboxes finds the sandbox for containers: the newest ready sandbox. A sandbox that was never observed may be
 // younger than the inspection.
 func (a *Actor) evolveSandboxes(o *journaletv1.PodObserved, known bool) {
 	s := a.state
@@ -130,8 +130,8 @@ func (a *Actor) evolveContainer(c *journaletv1.ContainerObservation) {
 	cur := r.GetCurrent()
 	switch {
 	case cur == nil || cur.GetId() != c.GetId():
-		// A start in doubt may be repeated with another instance of the same attempt, of which an inspection from before
-		// knows nothing.
+		// A start in doubt may be repeated with another instance of the same attempt, which an earlier inspection does
+		// not show.
 		unknown := cur.GetAttempt() == c.GetAttempt() &&
 			cur.GetCreatedAt().AsTime().After(a.state.GetObserved().GetObservedAt().AsTime())
 		if cur != nil && (cur.GetAttempt() > c.GetAttempt() || unknown) {

@@ -54,7 +54,8 @@ func (a *Actor) dropEmptyResize() {
 	}
 }
 
-// ofThisIncarnation reports whether this incarnation requested a resize, and not one that ended before the decision.
+// ofThisIncarnation reports whether this incarnation requested a resize, and not an incarnation that ended before the
+// decision.
 func (a *Actor) ofThisIncarnation(requestID uint64) bool {
 	return requestID >= a.state.GetIncarnation()
 }
@@ -142,7 +143,8 @@ func (a *Actor) evolvePodResourcesApplied(e actors.Event, w *journaletv1.UpdateS
 	a.countResizeCall(e, w, f)
 }
 
-// sizingCall is a call that changes the resources of the pod as a whole to those of the manifests that it names.
+// sizingCall is a call that changes the resources of the pod as a whole to the resources in the manifests that it
+// names.
 type sizingCall interface {
 	GetDigest() string
 	GetAllocatedDigest() string

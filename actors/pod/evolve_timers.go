@@ -66,9 +66,9 @@ func (a *Actor) evolveTimerFired(timer string) {
 	if name, ok := strings.CutPrefix(timer, cpusTimer); ok && s.Containers[name] != nil {
 		s.Containers[name].CpusFailedAt = nil
 	}
-	for _, of := range s.GetDevices() {
-		if timer == timerOf(of.GetDevices()) {
-			of.FailedAt = nil
+	for _, alloc := range s.GetDevices() {
+		if timer == timerOf(alloc.GetDevices()) {
+			alloc.FailedAt = nil
 		}
 	}
 	if name, ok := strings.CutPrefix(timer, backOffTimer); ok && s.Containers[name].GetBackOff() != nil {

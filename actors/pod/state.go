@@ -112,7 +112,7 @@ func (a *Actor) Resolve(digest string, manifest *corev1.Pod) {
 // Timers returns the timers that are set.
 func (a *Actor) Timers() *journaletv1.Timers { return a.state.GetTimers() }
 
-// record returns what is known of a container, a zero record for one that was never started. It is not part of the
+// record returns what is known of a container, a zero record if it was never started. A zero record is not part of the
 // state: Evolve uses ensureRecord.
 func (a *Actor) record(name string) *journaletv1.ContainerRecord {
 	if r := a.state.Containers[name]; r != nil {
@@ -131,7 +131,7 @@ func (a *Actor) ensureRecord(name string) *journaletv1.ContainerRecord {
 	return r
 }
 
-// spec returns the container of this name in the effective manifest, nil if there is none.
+// spec returns the container of this name in the effective manifest, or nil.
 func (a *Actor) spec(name string) *corev1.Container { return containers.Find(a.manifest, name) }
 
 // last returns the instance before a container's newest one, if it ended. After a lost journal it is the newest such
@@ -195,7 +195,8 @@ func graceOf(seconds int64) time.Duration {
 	return time.Duration(min(seconds, mostGraceSeconds)) * time.Second
 }
 
-// graceSeconds returns the grace period of a manifest. As in the kubelet, that of a deletion replaces the pod's own.
+// graceSeconds returns the grace period of a manifest. As in the kubelet, the grace period of a deletion replaces the
+// pod's own.
 func graceSeconds(p *corev1.Pod) *int64 {
 	if p == nil {
 		return nil
@@ -227,8 +228,8 @@ func (a *Actor) maybeRunning(name, id string) bool {
 	return cur.GetId() == id && !exited(cur)
 }
 
-// created returns the instance of a container that waits for its start, nil if there is none. One in another sandbox is
-// never started. It gets an update of the manifest as a running one does.
+// created returns the instance of a container that waits for its start, or nil. An instance in another sandbox is never
+// started. A created instance gets an update of the manifest as a running one does.
 func (a *Actor) created(r *journaletv1.ContainerRecord) *journaletv1.CreatedContainer {
 	m := r.GetCreated()
 	if m == nil || m.GetSandboxId() != a.state.GetSandboxId() {

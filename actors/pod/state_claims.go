@@ -22,7 +22,9 @@ func (a *Actor) claimsReady() bool {
 		return true
 	}
 	return c.GetRead() &&
-		!slices.ContainsFunc(c.GetClaims(), func(of *journaletv1.PodClaim) bool { return of.GetStage() != claimPrepared })
+		!slices.ContainsFunc(c.GetClaims(), func(podClaim *journaletv1.PodClaim) bool {
+			return podClaim.GetStage() != claimPrepared
+		})
 }
 
 // extended returns the claim that stands for extended resources of the pod.
@@ -31,8 +33,8 @@ func (a *Actor) extended() *journaletv1.ExtendedClaim {
 }
 
 // inUse reports whether a driver may have prepared a claim for the pod.
-func inUse(of *journaletv1.PodClaim) bool {
-	return of.GetStage() == claimPreparing || of.GetStage() == claimPrepared
+func inUse(podClaim *journaletv1.PodClaim) bool {
+	return podClaim.GetStage() == claimPreparing || podClaim.GetStage() == claimPrepared
 }
 
 // usesClaims reports whether a driver may have prepared a claim for the pod.
@@ -41,14 +43,14 @@ func (a *Actor) usesClaims() bool { return slices.ContainsFunc(a.state.GetClaims
 // ClaimsOf returns the claims of a container that drivers have prepared, in the order of the pod's. To be read only.
 func (a *Actor) ClaimsOf(c *corev1.Container) []*journaletv1.PodClaim {
 	var all []*journaletv1.PodClaim
-	for _, of := range a.state.GetClaims().GetClaims() {
-		wanted := of.GetClaim().GetExtended() && slices.ContainsFunc(a.extended().GetRequests(),
+	for _, podClaim := range a.state.GetClaims().GetClaims() {
+		wanted := podClaim.GetClaim().GetExtended() && slices.ContainsFunc(a.extended().GetRequests(),
 			func(r *journaletv1.ExtendedRequest) bool { return r.GetContainer() == c.Name }) ||
 			slices.ContainsFunc(c.Resources.Claims, func(want corev1.ResourceClaim) bool {
-				return slices.Contains(of.GetClaim().GetPodClaims(), want.Name)
+				return slices.Contains(podClaim.GetClaim().GetPodClaims(), want.Name)
 			})
-		if of.GetStage() == claimPrepared && wanted {
-			all = append(all, of)
+		if podClaim.GetStage() == claimPrepared && wanted {
+			all = append(all, podClaim)
 		}
 	}
 	return all
@@ -60,14 +62,14 @@ func isFor(device *journaletv1.ClaimDevice, request string) bool {
 	return request == "" || len(device.GetRequests()) == 0 || slices.Contains(device.GetRequests(), request)
 }
 
-// claimDevices returns the CDI devices of a container, each once, in the order of its claims; those that stand for
-// extended resources come last.
+// claimDevices returns the CDI devices of a container, each once, in the order of its claims; the devices for extended
+// resources come last.
 func (a *Actor) claimDevices(c *corev1.Container) []string {
 	var all []string
 	add := func(request string, has func(*journaletv1.ResourceClaim) bool) {
-		for _, of := range a.state.GetClaims().GetClaims() {
-			for _, device := range of.GetDevices() {
-				if !has(of.GetClaim()) || !isFor(device, request) {
+		for _, podClaim := range a.state.GetClaims().GetClaims() {
+			for _, device := range podClaim.GetDevices() {
+				if !has(podClaim.GetClaim()) || !isFor(device, request) {
 					continue
 				}
 				for _, name := range device.GetCdiDevices() {
@@ -79,7 +81,9 @@ func (a *Actor) claimDevices(c *corev1.Container) []string {
 		}
 	}
 	for _, want := range c.Resources.Claims {
-		add(want.Request, func(of *journaletv1.ResourceClaim) bool { return slices.Contains(of.GetPodClaims(), want.Name) })
+		add(want.Request, func(claim *journaletv1.ResourceClaim) bool {
+			return slices.Contains(claim.GetPodClaims(), want.Name)
+		})
 	}
 	for _, r := range a.extended().GetRequests() {
 		if r.GetContainer() == c.Name {

@@ -72,9 +72,9 @@ func (a *Actor) starting(c *corev1.Container) bool {
 	})
 }
 
-// currentInit returns the index of the current init container, which holds up those after it, or the number of init
-// containers if none does. The newest one that has an instance counts: those before it were done when it started. A
-// sidecar among those that has died since is started again and holds up nothing.
+// currentInit returns the index of the current init container, which holds up the init containers after it, or the
+// number of init containers if none does. It searches from the newest one with an instance: those before it were done
+// when it started. A sidecar before it that has died since is started again and holds up nothing.
 func (a *Actor) currentInit() int {
 	inits := a.initContainers()
 	if len(inits) == 0 || a.initialized() {

@@ -43,7 +43,7 @@ func isUp(c *corev1.Container, r *journaletv1.ContainerRecord) bool {
 	return running(r.GetCurrent()) && r.GetCurrent().GetStartedAt() != nil && postStarted(c, r)
 }
 
-// probesOf returns the probe results of a container's newest instance, nil if there are none.
+// probesOf returns the probe results of a container's newest instance, or nil.
 func probesOf(r *journaletv1.ContainerRecord) *journaletv1.ContainerProbes {
 	if p := r.GetProbes(); p.GetContainerId() == r.GetCurrent().GetId() {
 		return p

@@ -22,10 +22,10 @@ func (a *Actor) restarts(c *corev1.Container, r *journaletv1.ContainerRecord) bo
 	return a.policyRestarts(c, cur.GetExitCode(), r.GetStoppedAsUnhealthy())
 }
 
-// policyRestarts reports whether a container that ended with this exit code is restarted. Its own rules come first, the
-// first that matches, then its own policy, then the pod's. The exit code of one that was stopped as unhealthy is not
-// its program's: no rule applies, and it has failed (kubelet: a failed probe restarts unless the policy is Never). An
-// ephemeral container never is.
+// policyRestarts reports whether a container that ended with this exit code is restarted. The first of its own rules
+// that matches decides, then its own policy, then the pod's. The exit code of a container that was stopped as unhealthy
+// is not its program's: no rule applies, and the container has failed (kubelet: a failed probe restarts unless the
+// policy is Never). An ephemeral container is never restarted.
 func (a *Actor) policyRestarts(c *corev1.Container, code int32, unhealthy bool) bool {
 	if a.isEphemeral(c.Name) {
 		return false
@@ -49,8 +49,8 @@ func (a *Actor) policyRestarts(c *corev1.Container, code int32, unhealthy bool) 
 // reasonUnknownEnds is the stop reason of a container in an unknown state that its policy does not restart.
 const reasonUnknownEnds = "container is in an unknown state"
 
-// unknownReason returns the stop reason of a container in an unknown state. As with the kubelet it is restarted
-// whatever the policy, but for one that must not run twice. No rule applies, since no exit code is known.
+// unknownReason returns the stop reason of a container in an unknown state. As in the kubelet, the container is
+// restarted whatever the policy, unless it must not run twice. No rule applies, since no exit code is known.
 func (a *Actor) unknownReason(c *corev1.Container) string {
 	if (a.runsToCompletion(c) || a.atMostOnce(c)) && !a.policyRestarts(c, exitStatusUnknown, true) {
 		return reasonUnknownEnds

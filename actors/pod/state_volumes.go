@@ -110,13 +110,13 @@ func (a *Actor) putDownward(h hash.Hash, files []corev1.DownwardAPIVolumeFile) {
 			continue
 		}
 		field, key, one := strings.Cut(files[i].FieldRef.FieldPath, "['")
-		of := map[string]map[string]string{
+		values := map[string]map[string]string{
 			"metadata.labels": a.manifest.Labels, "metadata.annotations": a.manifest.Annotations,
 		}[field]
 		if one {
-			put(h, of[strings.TrimSuffix(key, "']")])
+			put(h, values[strings.TrimSuffix(key, "']")])
 		} else {
-			put(h, of)
+			put(h, values)
 		}
 	}
 }
@@ -131,8 +131,8 @@ func (a *Actor) object(ref *journaletv1.ObjectRef) *journaletv1.ObjectRead {
 	return nil
 }
 
-// lacking reports whether one of these objects is needed and not read, or missing. The problem names those that are
-// missing in the kubelet's words; it is empty where they are merely not read yet.
+// lacking reports whether one of these objects is needed and not read, or missing. The problem names the missing
+// objects in the kubelet's words; it is empty if objects are merely not read yet.
 func (a *Actor) lacking(uses []references.Use) (held bool, problem string) {
 	var problems []string
 	for _, u := range uses {
@@ -207,8 +207,8 @@ func (a *Actor) usesOf(c *corev1.Container) []references.Use {
 }
 
 // volumesReady reports whether a container may start with the pod's volumes as they are: each is set up, and no newer
-// contents are about to appear. Contents that cannot be had hold up no container that has older ones, and a volume that
-// was lost holds up those that mount it only.
+// contents are about to appear. Contents that cannot be had hold up no container that has older contents, and a lost
+// volume holds up only the containers that mount it.
 func (a *Actor) volumesReady(c *corev1.Container) bool {
 	return !slices.ContainsFunc(a.derive().volumes, func(v desiredVolume) bool {
 		return !a.volumeReady(v) && (!a.state.Volumes[v.name].GetLost() || mounts(c, v.name))
@@ -246,8 +246,8 @@ func (a *Actor) Gone(pending []*journaletv1.Record) bool {
 // its admission, has nothing there.
 func (a *Actor) OnNode() bool { return a.state.GetUsedRuntime() }
 
-// VolumesSetUp returns the names of the volumes that may count as set up once the pod has handled the records that are
-// pending, sorted: those that do now, and where a record may change that, all of the manifest.
+// VolumesSetUp returns the names of the volumes that may count as set up once the pod has handled the pending records,
+// sorted: the volumes that are set up now, or, if a record may change that, all volumes of the manifest.
 func (a *Actor) VolumesSetUp(pending []*journaletv1.Record) []string {
 	certain := true
 	for _, id := range slices.Sorted(maps.Keys(a.state.GetCalls())) {

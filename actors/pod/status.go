@@ -115,7 +115,7 @@ func restarts(r *journaletv1.ContainerRecord) uint32 {
 	return n - min(n, r.GetInstancesNotRun())
 }
 
-// terminalPhase returns the phase of a pod of which nothing will run again (kubelet: Succeeded if every main container
+// terminalPhase returns the phase of a pod that will run nothing again (kubelet: Succeeded if every main container
 // ended with 0, else Failed). Main containers of an earlier sandbox do not count if an init container has failed since.
 func (a *Actor) terminalPhase() journaletv1.PodPhase {
 	if a.state.GetRejected() || a.state.GetFails() || a.initFailed() {

@@ -10,8 +10,8 @@ import (
 
 // devicesReady reports whether the plugins of a container's devices have answered.
 func (a *Actor) devicesReady(container string) bool {
-	for _, of := range a.state.GetDevices() {
-		if of.GetDevices().GetContainer() == container && of.GetDevices().GetAnswer() == nil {
+	for _, alloc := range a.state.GetDevices() {
+		if alloc.GetDevices().GetContainer() == container && alloc.GetDevices().GetAnswer() == nil {
 			return false
 		}
 	}
@@ -21,9 +21,9 @@ func (a *Actor) devicesReady(container string) bool {
 // devicesOf returns the devices of a container, with what their plugins want for it.
 func (a *Actor) devicesOf(container string) []*journaletv1.ContainerDevices {
 	var all []*journaletv1.ContainerDevices
-	for _, of := range a.state.GetDevices() {
-		if of.GetDevices().GetContainer() == container {
-			all = append(all, of.GetDevices())
+	for _, alloc := range a.state.GetDevices() {
+		if alloc.GetDevices().GetContainer() == container {
+			all = append(all, alloc.GetDevices())
 		}
 	}
 	return all
@@ -31,9 +31,10 @@ func (a *Actor) devicesOf(container string) []*journaletv1.ContainerDevices {
 
 // deviceProblem returns why a container waits for its devices; "" if it does not, or not for long.
 func (a *Actor) deviceProblem(container string) string {
-	for _, of := range a.state.GetDevices() {
-		if of.GetDevices().GetContainer() == container && of.GetDevices().GetAnswer() == nil && of.GetMessage() != "" {
-			return "device plugin of " + of.GetDevices().GetResource() + ": " + of.GetMessage()
+	for _, alloc := range a.state.GetDevices() {
+		if alloc.GetDevices().GetContainer() == container && alloc.GetDevices().GetAnswer() == nil &&
+			alloc.GetMessage() != "" {
+			return "device plugin of " + alloc.GetDevices().GetResource() + ": " + alloc.GetMessage()
 		}
 	}
 	return ""
@@ -48,14 +49,14 @@ var deviceHealth = map[journaletv1.DeviceHealth]corev1.ResourceHealthStatus{
 // deviceStatus returns the health of a container's devices (KEP-4680), in the order of their resources.
 func (a *Actor) deviceStatus(container string) []corev1.ResourceStatus {
 	var all []corev1.ResourceStatus
-	for _, of := range a.state.GetDevices() {
-		if of.GetDevices().GetContainer() != container {
+	for _, alloc := range a.state.GetDevices() {
+		if alloc.GetDevices().GetContainer() != container {
 			continue
 		}
-		st := corev1.ResourceStatus{Name: corev1.ResourceName(of.GetDevices().GetResource())}
-		for _, id := range of.GetDevices().GetIds() {
+		st := corev1.ResourceStatus{Name: corev1.ResourceName(alloc.GetDevices().GetResource())}
+		for _, id := range alloc.GetDevices().GetIds() {
 			health := corev1.ResourceHealthStatusHealthy
-			for _, d := range of.GetUnhealthy() {
+			for _, d := range alloc.GetUnhealthy() {
 				if d.GetId() == id {
 					health = deviceHealth[d.GetHealth()]
 				}
@@ -76,11 +77,11 @@ func (a *Actor) claimStatus(c *corev1.Container) []corev1.ResourceStatus {
 		if want.Request != "" {
 			st.Name += corev1.ResourceName("/" + want.Request)
 		}
-		for _, of := range a.state.GetClaims().GetClaims() {
-			if !inUse(of) || !slices.Contains(of.GetClaim().GetPodClaims(), want.Name) {
+		for _, podClaim := range a.state.GetClaims().GetClaims() {
+			if !inUse(podClaim) || !slices.Contains(podClaim.GetClaim().GetPodClaims(), want.Name) {
 				continue
 			}
-			for _, device := range of.GetDevices() {
+			for _, device := range podClaim.GetDevices() {
 				h := a.claimHealth(device)
 				if isFor(device, want.Request) && !slices.ContainsFunc(st.Resources, func(o corev1.ResourceHealth) bool {
 					return o.ResourceID == h.ResourceID
@@ -96,7 +97,7 @@ func (a *Actor) claimStatus(c *corev1.Container) []corev1.ResourceStatus {
 	return all
 }
 
-// claimHealth returns the health of a device of a claim. Its id is that of its first CDI device.
+// claimHealth returns the health of a device of a claim. Its id is its first CDI device, if it has one.
 func (a *Actor) claimHealth(device *journaletv1.ClaimDevice) corev1.ResourceHealth {
 	id := device.GetDriver() + "/" + device.GetPool() + "/" + device.GetDevice()
 	if cdi := device.GetCdiDevices(); len(cdi) > 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// A request of 0 beside a limit is a request. Only one that is not given equals the limit.
+// A request of 0 beside a limit is a request. Only a request that is not given defaults to the limit.
 func TestZeroRequestDoesNotDefaultToItsLimit(t *testing.T) {
 	for name, c := range map[string]struct {
 		requests corev1.ResourceList

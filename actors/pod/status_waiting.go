@@ -9,7 +9,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Reasons for which a container waits, as the kubelet names them.
+// Reasons why a container waits, as the kubelet names them.
 const (
 	reasonCreating     = "ContainerCreating"
 	reasonInitializing = "PodInitializing"
@@ -20,7 +20,7 @@ const (
 	reasonConfig       = "CreateContainerConfigError"
 )
 
-// waiting returns why a container does not run, nil for one that runs or has ended.
+// waiting returns why a container does not run, nil if it runs or has ended.
 func (a *Actor) waiting(c *corev1.Container) *journaletv1.ContainerWaiting {
 	r := a.record(c.Name)
 	cur := r.GetCurrent()

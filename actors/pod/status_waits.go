@@ -19,9 +19,9 @@ type Wait struct {
 	Since time.Time
 }
 
-// Waits returns what the pod waits for, the oldest first: a pod that is not admitted yet, an orphan, or one that
-// terminates or is cleaned up. It returns nothing for another pod. A terminating pod without a wait is about to receive
-// what it waited for: an inspection is under way.
+// Waits returns what the pod waits for, the oldest first, if it is not admitted yet, is an orphan, terminates or is
+// cleaned up. It returns nothing for any other pod. A terminating pod without a wait is about to receive what it waited
+// for: an inspection is under way.
 func (a *Actor) Waits() []Wait {
 	s := a.state
 	if s.GetStage() == unknown && s.GetOrphanFoundAt() != nil {

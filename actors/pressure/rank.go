@@ -11,16 +11,16 @@ import (
 type Candidate struct {
 	UID      string
 	Priority int32
-	// Requests are those of memory and ephemeral storage, in bytes.
+	// MemoryRequest and StorageRequest are the requests of memory and ephemeral storage, in bytes.
 	MemoryRequest, StorageRequest int64
 	// Usage is nil for a pod that was not measured: it uses nothing.
 	Usage *journaletv1.PodUsage
 }
 
-// Rank sorts candidates for eviction in the kubelet's order: those above their request first, then the lowest priority,
-// then the most above the request; of equal ones the UID decides. For processes only priority and number count. Two
-// things differ: a pod that was not measured uses nothing here, and is not the first one; inodes, of which there are no
-// requests, are not diminished by a request of bytes.
+// Rank sorts candidates for eviction in the kubelet's order: pods above their request first, then the lowest priority,
+// then the most above the request; among equal pods the UID decides. For processes only priority and number count. Two
+// things differ: a pod that was not measured counts as using nothing, and does not come first; used inodes are not
+// reduced by a request of bytes, since pods do not request inodes.
 func Rank(all []Candidate, signal Signal, layout journaletv1.FilesystemLayout) {
 	exceeds := func(c *Candidate) int {
 		if used, request := c.of(signal, layout); used > request && signal != PIDAvailable {

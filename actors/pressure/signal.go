@@ -24,7 +24,7 @@ const (
 	PIDAvailable               Signal = "pid.available"
 )
 
-// Signals are all signals in the order in which they are acted on: memory first, as in the kubelet.
+// Signals are all signals in the order that the node acts on them: memory first, as in the kubelet.
 var Signals = []Signal{
 	MemoryAvailable, AllocatableMemoryAvailable, NodeFsAvailable, NodeFsInodesFree, ImageFsAvailable, ImageFsInodesFree,
 	ContainerFsAvailable, ContainerFsInodesFree, PIDAvailable,

@@ -71,7 +71,7 @@ type Sample struct {
 type Tracker struct {
 	thresholds []Threshold
 	met        map[key]*state
-	reported   map[key]time.Time // of the last fact in which it acted
+	reported   map[key]time.Time // of the last fact that had it acting
 	last       []*journaletv1.ThresholdMet
 }
 
@@ -99,7 +99,7 @@ func New(thresholds []Threshold, before []*journaletv1.ThresholdMet) *Tracker {
 	return t
 }
 
-// Configure replaces the thresholds. What is known of those that stay is kept.
+// Configure replaces the thresholds. It keeps what is known of the thresholds that stay.
 func (t *Tracker) Configure(thresholds []Threshold) {
 	t.thresholds = slices.Clone(thresholds)
 	slices.SortStableFunc(t.thresholds, func(a, b Threshold) int {
@@ -108,8 +108,9 @@ func (t *Tracker) Configure(thresholds []Threshold) {
 	})
 }
 
-// WithContainerFS adds the thresholds of containerfs, which are those of nodefs (kubelet: UpdateContainerFsThresholds).
-// Where writable layers share the file system of images, or all share one, its own thresholds do.
+// WithContainerFS adds the thresholds of containerfs, as copies of nodefs' thresholds (kubelet:
+// UpdateContainerFsThresholds). Where writable layers share the file system of images, or everything shares one, the
+// thresholds of that file system suffice.
 func WithContainerFS(all []Threshold, layout journaletv1.FilesystemLayout) []Threshold {
 	out := slices.Clone(all)
 	if layout != journaletv1.FilesystemLayout_FILESYSTEM_LAYOUT_SPLIT {
@@ -129,8 +130,8 @@ func WithContainerFS(all []Threshold, layout journaletv1.FilesystemLayout) []Thr
 	return out
 }
 
-// Add folds a sample. It returns all thresholds that are met, in the order in which they are acted on, and whether that
-// is a crossing: one has begun or ended to be met, or has begun to act.
+// Add folds a sample. It returns all thresholds that are met, in the order that the node acts on them, and whether that
+// is a crossing: a threshold has begun or ceased to be met, or has begun to act.
 func (t *Tracker) Add(s Sample) (met []*journaletv1.ThresholdMet, crossing bool) {
 	for i := range t.thresholds {
 		c := &t.thresholds[i]
@@ -199,12 +200,12 @@ func (x *state) update(m Measured, value int64, at time.Time) {
 	x.met.SampledAt = timestamppb.New(at)
 }
 
-// MaxPause is how long no sample may be taken. A pod above its memory ends within 10 s of the crossing, of which its
-// grace period and its stop take some 3 s.
+// MaxPause is the longest pause between two samples. A pod above its memory ends within 10 s of the crossing; its grace
+// period and its stop take some 3 s of these.
 const MaxPause = 5 * time.Second
 
 // Pause returns how long after a sample the next one may be taken: least while a threshold is met or near, up to
-// MaxPause where all that there is of every signal is left. What is not measured does not count.
+// MaxPause where the whole capacity of every signal is left. Signals that are not measured do not count.
 func (t *Tracker) Pause(s Sample, least time.Duration) time.Duration {
 	share := 1.0
 	for _, c := range t.thresholds {

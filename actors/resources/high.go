@@ -2,9 +2,9 @@ package resources
 
 import "math"
 
-// MemoryHigh returns the memory, in bytes, from which on the kernel throttles a container or a pod, rounded down to
-// whole pages (KEP-2570): its request, and of what it may use beyond that the part that factor says, above 0 and at
-// most 1. It is 0, no throttling, if there is nothing beyond the request, or no limit.
+// MemoryHigh returns the memory, in bytes, above which the kernel throttles a container or a pod, rounded down to whole
+// pages (KEP-2570): its request, plus the memory between request and limit times factor, which is above 0 and at most
+// 1. It is 0, no throttling, if the limit is not above the request, or there is no limit.
 func MemoryHigh(request, limit int64, factor float64, pageBytes int64) int64 {
 	if limit <= request || factor <= 0 || pageBytes <= 0 {
 		return 0

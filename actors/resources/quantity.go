@@ -30,8 +30,7 @@ func Millis(q *resource.Quantity) int64 {
 	return q.MilliValue()
 }
 
-// InRange reports whether a quantity of a resource, CPU in thousandths and all others in units, is one that an int64
-// holds.
+// InRange reports whether an int64 holds a quantity of a resource, CPU in thousandths and all others in units.
 func InRange(name corev1.ResourceName, q resource.Quantity) bool {
 	if name == corev1.ResourceCPU {
 		return !beyond(&q, resource.NewMilliQuantity(math.MaxInt64, resource.DecimalSI))
