@@ -98,7 +98,7 @@ type Source struct {
 	Device string
 	// Type is the type of its file system; empty: ext4.
 	Type string
-	// Options are those of mount(8).
+	// Options are options of mount(8).
 	Options  []string
 	ReadOnly bool
 }
@@ -126,7 +126,7 @@ func (s Source) resolved() (Source, error) {
 }
 
 // Mount mounts the file system of a disk at the directory target, which open opens. It formats a blank disk first,
-// and one that is there is checked; a disk that has anything else is left alone. It is idempotent. What is at the
+// checks an existing file system, and leaves a disk with anything else alone. It is idempotent. What is mounted at the
 // directory already has to be this disk, and writable if the source is.
 func (m *Mounter) Mount(ctx context.Context, target string, open func() (*os.File, error), s Source) error {
 	s, err := s.resolved()
@@ -184,7 +184,7 @@ func (m *Mounter) prepare(ctx context.Context, s Source) error {
 	return m.check(ctx, s.Device)
 }
 
-// canMount reports whether a file system can be mounted as a type: those of ext have one driver.
+// canMount reports whether a file system can be mounted as a type: all ext types have one driver.
 func canMount(kind, has string) bool {
 	ext := []string{"ext2", "ext3", "ext4"}
 	return kind == has || slices.Contains(ext, kind) && slices.Contains(ext, has)
@@ -271,18 +271,18 @@ func (m *Mounter) Grow(ctx context.Context, target string, s Source) error {
 	if err != nil {
 		return err
 	}
-	r, of := program.Run{Does: "growth of the file system", Timeout: growTimeout, Finishes: true}, ""
+	r, pkg := program.Run{Does: "growth of the file system", Timeout: growTimeout, Finishes: true}, ""
 	switch has {
 	case "ext3", "ext4":
-		r.Program, r.Args, of = "resize2fs", []string{s.Device}, "e2fsprogs"
+		r.Program, r.Args, pkg = "resize2fs", []string{s.Device}, "e2fsprogs"
 	case "xfs":
-		r.Program, r.Args, of = "xfs_growfs", []string{"-d", target}, "xfsprogs"
+		r.Program, r.Args, pkg = "xfs_growfs", []string{"-d", target}, "xfsprogs"
 	case "btrfs":
-		r.Program, r.Args, of = "btrfs", []string{"filesystem", "resize", "max", target}, "btrfs-progs"
+		r.Program, r.Args, pkg = "btrfs", []string{"filesystem", "resize", "max", target}, "btrfs-progs"
 	default:
 		return fmt.Errorf("%s on disk %s cannot be resized; ext3, ext4, xfs and btrfs can", has, s.Device)
 	}
-	if err := m.run(ctx, r, s.Device, of); err != nil {
+	if err := m.run(ctx, r, s.Device, pkg); err != nil {
 		return fmt.Errorf("resize %s on disk %s: %w", has, s.Device, err)
 	}
 	return nil
@@ -294,12 +294,12 @@ func (m *Mounter) Unmount(ctx context.Context, target string) error {
 }
 
 // run runs a program of a package at a disk.
-func (m *Mounter) run(ctx context.Context, r program.Run, device, of string) error {
+func (m *Mounter) run(ctx context.Context, r program.Run, device, pkg string) error {
 	name := r.Program
 	r.Key, r.Program, r.Timeout = device, m.program(name), cmp.Or(m.opts.Timeout, r.Timeout)
 	err := m.runs.Do(ctx, r)
 	if isMissing(err) {
-		return missing(name, of, err)
+		return missing(name, pkg, err)
 	}
 	return err
 }
@@ -309,6 +309,6 @@ func isMissing(err error) bool {
 	return errors.Is(err, program.ErrNotFound) || program.ExitCode(err) < 0 && errors.Is(err, fs.ErrNotExist)
 }
 
-func missing(name, of string, err error) error {
-	return fmt.Errorf("%s is not on this node; install the package %s (%w)", filepath.Base(name), of, err)
+func missing(name, pkg string, err error) error {
+	return fmt.Errorf("%s is not on this node; install the package %s (%w)", filepath.Base(name), pkg, err)
 }

@@ -108,9 +108,9 @@ func WithPodLimits(allocatable corev1.ResourceList, pod *corev1.Pod) corev1.Reso
 // container sets all that it gets.
 var defaulted = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 
-// Resource returns a request or limit in units of the divisor, rounded up. Without a container's name it is that of
-// container; for a file of a volume there is none, and container is nil. Resources of which the container sets nothing
-// are 0, but limits of CPU, memory and ephemeral storage are what Allocatable has.
+// Resource returns a request or limit in units of the divisor, rounded up. If ref names no container it reads
+// container, which is nil for a file of a volume. A resource that the container does not set is 0, but limits of CPU,
+// memory and ephemeral storage are then what Allocatable has.
 func (p Pod) Resource(container *corev1.Container, ref *corev1.ResourceFieldSelector) (string, error) {
 	if ref.ContainerName != "" && (container == nil || ref.ContainerName != container.Name) {
 		container = p.container(ref.ContainerName)
@@ -136,7 +136,7 @@ func (p Pod) Resource(container *corev1.Container, ref *corev1.ResourceFieldSele
 	return divide(resources.Bytes(&q), &ref.Divisor, resources.Bytes), nil
 }
 
-// container returns the main or init container with this name; nil if there is none.
+// container returns the main or init container with this name, or nil.
 func (p Pod) container(name string) *corev1.Container {
 	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range list {

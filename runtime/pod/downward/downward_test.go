@@ -8,10 +8,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func list(of ...string) corev1.ResourceList {
+func list(pairs ...string) corev1.ResourceList {
 	l := corev1.ResourceList{}
-	for i := 0; i < len(of); i += 2 {
-		l[corev1.ResourceName(of[i])] = resource.MustParse(of[i+1])
+	for i := 0; i < len(pairs); i += 2 {
+		l[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
 	}
 	return l
 }

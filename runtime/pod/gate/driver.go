@@ -56,12 +56,12 @@ type Driver struct {
 	pods map[string]*pod // by UID
 }
 
-// pod is a pod with readiness gates, or one that had some: without types nothing is read. types and reported are only
-// replaced, never changed.
+// pod is a pod that has or had readiness gates: without types nothing is read. types and reported are only replaced,
+// never changed.
 type pod struct {
 	types    []string
 	reported map[string]string
-	// api: the conditions are those of the pod's object. They are read when it has changed, and not by the period.
+	// api: the conditions are in the pod's object. They are read when the object has changed, not every period.
 	api, changed bool
 	// mustReport makes the driver report the next read in any case. The pod's state of its conditions is unknown,
 	// because a pod without gates ignores reports.
@@ -191,8 +191,8 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
-// ReadAll reads once for every pod that has readiness gates, but for those whose object has not changed. It reports
-// whether to come again after the period: for a file, or for what could not be reported.
+// ReadAll reads once for every pod that has readiness gates, except pods whose object has not changed. It reports
+// whether to read again after the period: for a file, or for what could not be reported.
 func (d *Driver) ReadAll(ctx context.Context) bool {
 	d.mu.Lock()
 	pods := maps.Clone(d.pods)
@@ -277,7 +277,8 @@ func (d *Driver) report(ctx context.Context, uid string, p *pod, all map[string]
 
 func podDir(root, uid string) string { return filepath.Join(root, "pods", uid) }
 
-// readFile reads the file in a pod's directory; nil if there is none. It follows no link out of the directory.
+// readFile reads the file in a pod's directory; nil if the file does not exist. It follows no link out of the
+// directory.
 func readFile(dir string) (map[string]string, error) {
 	info, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {

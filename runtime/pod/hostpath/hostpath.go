@@ -51,7 +51,7 @@ func SetUp(source *corev1.HostPathVolumeSource) error {
 	return err
 }
 
-// IsBlockDevice reports whether a mode is that of a block device.
+// IsBlockDevice reports whether a mode is a block device's.
 func IsBlockDevice(mode fs.FileMode) bool {
 	return mode&(fs.ModeDevice|fs.ModeCharDevice) == fs.ModeDevice
 }

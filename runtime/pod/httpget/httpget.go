@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// maxRedirects is the kubelet's limit, and that of Go's HTTP client.
+// maxRedirects is the limit of the kubelet and of Go's HTTP client.
 const maxRedirects = 10
 
 // Request returns the request of an action, to its host or else to podIP, at a resolved port. It has userAgent and

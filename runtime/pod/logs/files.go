@@ -203,8 +203,8 @@ func NewestRotated(dir *bounded.Held, base string) (string, error) {
 	return names[len(names)-1], nil
 }
 
-// rotatedNames returns the names of the newest rotated files, oldest first. While a file is compressed there are two of
-// it; the one that is not packed counts.
+// rotatedNames returns the names of the newest rotated files, oldest first. While a file is being compressed there are
+// two copies of it; the uncompressed copy counts.
 func rotatedNames(dir *bounded.Held, base string) ([]string, error) {
 	var names []string
 	for e, err := range dir.Entries() {

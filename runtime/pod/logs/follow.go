@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// pollNotified is the pause between two inspections of a log whose changes are notified (kubelet: 1 s), and pollAlone
-	// that of one whose changes are not: a line is to be printed within 50 ms.
+	// pollNotified is the pause between two inspections of a log whose changes are notified (kubelet: 1 s), and
+	// pollAlone the pause where they are not: a line is to be printed within 50 ms.
 	pollNotified = time.Second
 	pollAlone    = 25 * time.Millisecond
 	// endedEvery is the pause between two inspections of the container.
@@ -48,8 +48,8 @@ type follower struct {
 
 	mu     sync.Mutex
 	newest fileID    // the live file that was opened last
-	queue  []*source // those to be read, oldest first
-	lost   int       // those that were dropped
+	queue  []*source // sources to be read, oldest first
+	lost   int       // sources that were dropped
 	ended  bool      // the container has ended, and all its files are in queue
 }
 
@@ -104,7 +104,7 @@ func (f *follower) run(ctx context.Context, all *files) error {
 	return f.follow(ctx, current)
 }
 
-// push has the live file, if there is one, read before those that took its place.
+// push has the live file, if there is one, read before the files that took its place.
 func (f *follower) push(live *source) {
 	if live == nil {
 		return

@@ -60,7 +60,7 @@ func printed(t *testing.T, file []byte, piece int) (out []byte, broken int64) {
 	return to.Bytes(), p.broken
 }
 
-// FuzzTime compares times with those that the standard library reads and prints.
+// FuzzTime compares times with what the standard library reads and prints.
 func FuzzTime(f *testing.F) {
 	f.Add("2026-11-21T10:00:00.123456789Z")
 	f.Add("1970-01-01T00:00:00+14:00")

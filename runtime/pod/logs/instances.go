@@ -28,7 +28,7 @@ type Instances struct {
 }
 
 // Read writes the log of an instance, named by the runtime's id of it. An empty write shows that the log was opened;
-// an error before it means that there is none.
+// an error before it means that there is no log.
 func (i *Instances) Read(ctx context.Context, id string, q Query, w io.Writer) (Report, error) {
 	st, err := i.status(ctx, id)
 	if err != nil {

@@ -31,7 +31,7 @@ type printer struct {
 	midLine bool // what was printed last did not end a line
 
 	lines  int64 // lines that have ended
-	broken int64 // records that are none
+	broken int64 // lines that are not records
 }
 
 // take takes the next bytes of a log. It returns how many of them it has used: all but the begin of a head, which has

@@ -110,9 +110,9 @@ func Locate(dir, path string) (below, base string, err error) {
 	return filepath.Dir(rel), filepath.Base(rel), nil
 }
 
-// Read writes a log to w, in pieces of up to some hundred KiB, after an empty one that shows that it was opened. It
-// returns when all is read, when ctx ends, or with an error: of w, or because there is no log. What was left out in
-// spite of that is in the report.
+// Read writes a log to w, in pieces of up to some hundred KiB, after an empty piece that shows that the log was opened.
+// It returns when all is read, when ctx ends, or with an error: of w, or because there is no log. The report has what
+// was left out nevertheless.
 func (r *Reader) Read(ctx context.Context, log Log, q Query, w io.Writer) (report Report, err error) {
 	below, base, err := Locate(r.opts.Dir, log.Path)
 	if err != nil {

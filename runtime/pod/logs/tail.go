@@ -12,7 +12,7 @@ import (
 const tailBlock = 128 << 10
 
 // tail sets where reading begins so that the last n lines are read, and drops the files before. A line is what the
-// container wrote up to a new line, however many records it takes; one that has not ended yet counts.
+// container wrote up to a new line, however many records it takes; an unfinished line counts.
 func (all *files) tail(ctx context.Context, n int64, report *Report) error {
 	if n == 0 {
 		all.fromEnd()

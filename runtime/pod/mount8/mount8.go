@@ -21,7 +21,7 @@ const (
 	// maxStacked bounds how many mounts are removed from one directory.
 	maxStacked = 16
 	// openedTarget is the directory that mount(8) gets as its first descriptor beside the standard ones. It is opened
-	// without following a link, and so is none on the way of the mount.
+	// without following a link, so no link redirects the mount.
 	openedTarget = "/proc/self/fd/3"
 )
 

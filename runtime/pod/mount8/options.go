@@ -12,8 +12,8 @@ import (
 // maxOptionsBytes bounds all options of a mount together: the kernel takes one page of them.
 const maxOptionsBytes = 4095
 
-// OptionsOf returns the mount options of a PersistentVolume. As with the kubelet its annotation of mount options
-// replaces those of its spec.
+// OptionsOf returns the mount options of a PersistentVolume. As in the kubelet, its annotation of mount options
+// replaces the options of its spec.
 func OptionsOf(pv *corev1.PersistentVolume) []string {
 	if text, ok := pv.Annotations[corev1.MountOptionAnnotation]; ok {
 		return strings.Split(text, ",")
@@ -31,8 +31,8 @@ func Join(options []string, readOnly bool) string {
 	return strings.Join(slices.Compact(all), ",")
 }
 
-// Check returns why mount(8) cannot take options; empty: it can. They are those of who may create PersistentVolumes,
-// and are passed on.
+// Check returns why mount(8) cannot take options; empty: it can. The options come from somebody who may create
+// PersistentVolumes, and are passed on.
 func Check(options string) string {
 	if len(options) > maxOptionsBytes || strings.ContainsFunc(options, unicode.IsControl) {
 		return fmt.Sprintf("the mount options %.64q are longer than %d bytes or have control characters", options,

@@ -22,7 +22,7 @@ var errHangs = errors.New("the server does not answer")
 type Options struct {
 	// Mount and Umount are the programs. Default: mount and umount in PATH.
 	Mount, Umount string
-	// Helpers are the directories in which mount(8) finds mount.nfs. Default: those of util-linux.
+	// Helpers are the directories where mount(8) finds mount.nfs. Default: the directories of util-linux.
 	Helpers []string
 	// MountTimeout, UnmountTimeout and ForceTimeout bound one process of a mount, an unmount and a forced one.
 	MountTimeout, UnmountTimeout, ForceTimeout time.Duration

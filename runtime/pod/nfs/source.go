@@ -23,7 +23,7 @@ var ErrSource = errors.New("no NFS export")
 type Source struct {
 	// Server is a host name or an address, Path the absolute path of the export on it.
 	Server, Path string
-	// Options are those of mount(8), such as nfsvers=4.2.
+	// Options are options of mount(8), such as nfsvers=4.2.
 	Options  []string
 	ReadOnly bool
 }
@@ -55,8 +55,9 @@ func (s Source) device() string {
 // options returns the options as one word; empty: none.
 func (s Source) options() string { return mount8.Join(s.Options, s.ReadOnly) }
 
-// check returns an error that is ErrSource, unless mount(8) takes the source as an export and nothing else. Who may
-// create pods chooses server and path; the options are those of who may create PersistentVolumes, and are passed on.
+// check returns an error that is ErrSource, unless mount(8) takes the source as an export and nothing else. Anybody who
+// may create pods can choose server and path. The options come from somebody who may create PersistentVolumes, and are
+// passed on.
 func (s Source) check() error {
 	wrong := ""
 	switch {

@@ -188,7 +188,7 @@ func TestRestartSpreadsProbesOverPeriod(t *testing.T) {
 	})
 }
 
-// hanging returns a world in which the commands of instances "hangs..." hang until their timeouts, and others succeed.
+// hanging returns a world where the commands of instances "hangs..." hang until their timeouts, and others succeed.
 func hanging() *world {
 	w := newWorld()
 	w.command = func(ctx context.Context, id string, _ int) (*runtimeapi.ExecSyncResponse, error) {

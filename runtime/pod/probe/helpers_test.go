@@ -132,7 +132,7 @@ func (w *world) pod(name string, probes map[journaletv1.ProbeKind]*corev1.Probe)
 	}
 }
 
-// probe adds pod "a" with these probes and returns a driver that runs them, those of the given kinds.
+// probe adds pod "a" with these probes and returns a driver that runs the probes of the given kinds.
 func (w *world) probe(t *testing.T, probes kinds, set ...journaletv1.ProbeKind) *Driver {
 	t.Helper()
 	w.pod("a", probes)
@@ -201,8 +201,8 @@ func (w *world) set(f func()) {
 	f()
 }
 
-// pass waits for a time, and for what is due until then. It is for bubbles of synctest, in which time passes only when
-// all goroutines wait.
+// pass waits for a time, and for what is due until then. It is for bubbles of synctest, where time passes only when all
+// goroutines wait.
 func pass(d time.Duration) { <-time.After(d) }
 
 // statusOf returns an error of a context as a gRPC connection does.

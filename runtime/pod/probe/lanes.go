@@ -15,7 +15,7 @@ const (
 	// dozens delays only itself.
 	podShare = 4
 	// reservedShare keeps 1/reservedShare of the quick lane's workers free of untried probes: a wave of new probes that
-	// hang does not delay those that were quick.
+	// hang does not delay probes that were quick.
 	reservedShare = 4
 )
 
@@ -122,7 +122,7 @@ func (l *lanes) wait(p *probe) {
 	}
 }
 
-// next returns a probe that starts to run now; nil if there is none, or no worker for it.
+// next returns a probe that starts to run now; nil if no probe waits, or no worker is free.
 func (l *lanes) next(now time.Time) *probe {
 	for _, at := range []*lane{&l.quick, &l.slow} {
 		if p := at.pick(); p != nil {

@@ -29,7 +29,7 @@ type probe struct {
 	tally  tally
 	// gone means that the probe was removed and its results do not count.
 	gone bool
-	// cancel cancels the run under way; nil if there is none.
+	// cancel cancels the run under way; nil without a run.
 	cancel context.CancelFunc
 	// unknown counts runs in a row without a result.
 	unknown int
@@ -130,7 +130,8 @@ func (d *Driver) loadPending(ctx context.Context) time.Duration {
 	return wait
 }
 
-// setProbes replaces the probes of a container by those of a setting; d.mu is held. Unchanged ones continue.
+// setProbes replaces the probes of a container by the probes of a setting. Unchanged probes continue. The caller holds
+// d.mu.
 func (d *Driver) setProbes(at containerKey, s *setting, pod *corev1.Pod) {
 	c := containers.Find(pod, at.container)
 	if c == nil {

@@ -34,7 +34,8 @@ type Options struct {
 	Conn grpc.ClientConnInterface
 	// Manifest returns a manifest by its digest.
 	Manifest func(ctx context.Context, digest string) (*corev1.Pod, error)
-	// PodDir returns the directory of a pod, and Path that of one of its volumes. PodLogDir returns that of its logs.
+	// PodDir returns the directory of a pod, Path the directory of one of its volumes, PodLogDir the directory of its
+	// logs.
 	PodDir    func(uid string) string
 	Path      func(pod *corev1.Pod, volume string) (string, error)
 	PodLogDir func(namespace, name, uid string) string
@@ -171,11 +172,11 @@ func (d *Driver) begin(ctx context.Context) []func() {
 		if p.running {
 			continue
 		}
-		of, stop := context.WithCancel(ctx)
+		cancelable, stop := context.WithCancel(ctx)
 		p.running, p.stop = true, stop
 		out = append(out, func() {
 			defer stop()
-			d.measure(of, p)
+			d.measure(cancelable, p)
 		})
 	}
 	return out

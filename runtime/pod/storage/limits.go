@@ -86,7 +86,7 @@ func (l *Limits) None() bool { return len(l.Volumes) == 0 && l.Pod == nil && len
 
 // Sample is what a pod used at one time, in bytes. Each value may be less than what was in use, never more.
 type Sample struct {
-	// Volumes is by name, without those that do not exist yet.
+	// Volumes is by name, without volumes that do not exist yet.
 	Volumes map[string]int64
 	// Layers are the writable layers of containers, with the volumes that their images declare, and Logs their log files
 	// and termination messages, by name.
@@ -99,7 +99,7 @@ type Sample struct {
 }
 
 // Exceeded returns the first limit that a pod exceeds, in the kubelet's order: volumes, the pod, containers. It returns
-// nil if there is none.
+// nil if the pod exceeds no limit.
 func Exceeded(uid string, l *Limits, s *Sample) *journaletv1.StorageExceeded {
 	for _, v := range l.Volumes {
 		if used := s.Volumes[v.Name]; above(used, v.Limit) {
@@ -136,8 +136,8 @@ func (s *Sample) total(l *Limits) int64 {
 			sum += s.Volumes[v.Name]
 		}
 	}
-	for _, of := range []map[string]int64{s.Layers, s.Logs} {
-		for _, bytes := range of {
+	for _, byName := range []map[string]int64{s.Layers, s.Logs} {
+		for _, bytes := range byName {
 			sum += bytes
 		}
 	}

@@ -28,7 +28,7 @@ func emptyDir(name string, limit *resource.Quantity, medium corev1.StorageMedium
 
 const mi = 1 << 20
 
-// The rules and the messages are those of the kubelet's eviction manager.
+// The rules and the messages are the same as in the kubelet's eviction manager.
 func TestFirstLimitThatIsExceeded(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	sidecar := container("side", "2Mi")

@@ -109,7 +109,7 @@ func (d *Driver) Logs(ctx context.Context, pod *corev1.Pod, container string) (b
 	return u, errors.Join(err, failed)
 }
 
-// Hosts measures the hosts file of a pod, with those that it replaced: containers may have them mounted still.
+// Hosts measures the hosts file of a pod and the hosts files that it replaced: containers may still have these mounted.
 func (d *Driver) Hosts(ctx context.Context, pod *corev1.Pod) (bounded.Usage, error) {
 	var u bounded.Usage
 	dir := d.opts.PodDir(string(pod.UID))

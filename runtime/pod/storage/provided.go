@@ -50,9 +50,9 @@ func (d *Driver) Provided(ctx context.Context, uid string, atMost int64) (Provid
 				m.Pod.Add(u)
 				continue
 			}
-			of := m.Containers[name]
-			of.Add(u)
-			m.Containers[name] = of
+			usage := m.Containers[name]
+			usage.Add(u)
+			m.Containers[name] = usage
 		}
 	}
 	return m, errors.Join(failed...)
@@ -124,7 +124,7 @@ func providedIn(info, container, sandbox string) ([]providedPlace, error) {
 	if info == "" {
 		return nil, nil
 	}
-	var of struct {
+	var verbose struct {
 		RuntimeSpec struct {
 			Mounts []struct {
 				Type, Source string
@@ -132,11 +132,11 @@ func providedIn(info, container, sandbox string) ([]providedPlace, error) {
 			} `json:"mounts"`
 		} `json:"runtimeSpec"`
 	}
-	if err := bounded.JSON([]byte(info), maxInfoBytes, &of); err != nil {
+	if err := bounded.JSON([]byte(info), maxInfoBytes, &verbose); err != nil {
 		return nil, fmt.Errorf("mounts of a container, as the runtime reports them: %w", err)
 	}
 	var out []providedPlace
-	for _, m := range of.RuntimeSpec.Mounts {
+	for _, m := range verbose.RuntimeSpec.Mounts {
 		if m.Type != "bind" || slices.Contains(m.Options, "ro") {
 			continue
 		}

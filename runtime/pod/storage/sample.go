@@ -23,7 +23,7 @@ import (
 const (
 	// runtimeTimeout bounds a request for usage. The runtime answers from memory.
 	runtimeTimeout = 10 * time.Second
-	// hostsFile is the pod's hosts file in its directory. The names of those that another one replaced begin with it.
+	// hostsFile is the pod's hosts file in its directory. The names of replaced hosts files begin with it.
 	hostsFile = "etc-hosts"
 	// messagesDir has a directory of termination messages for each container, in the pod's directory.
 	messagesDir = "containers"

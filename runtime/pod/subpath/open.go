@@ -62,7 +62,7 @@ func openVolume(path string) (volume, error) {
 
 func (v volume) close() { _ = unix.Close(v.fd) }
 
-// open opens a path in the volume with O_PATH. It is ErrEscapes for one that leads out of it.
+// open opens a path in the volume with O_PATH. The error is ErrEscapes if the path leads out of the volume.
 func (v volume) open(path string, flags uint64) (int, error) {
 	fd, err := openat2(v.fd, path, unix.O_PATH|flags, inVolume)
 	if !errors.Is(err, unix.EXDEV) {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Modes of mount points, of which nothing is seen where something is mounted.
+// Modes of mount points. A mount hides the mode of its mount point.
 const (
 	nestedDirMode  = 0o755
 	nestedFileMode = 0o644
@@ -44,10 +44,10 @@ type MountPoint struct {
 	Dir bool
 }
 
-// FindPoint returns nil if something can be mounted at a path below a directory that containers may write: there is a
-// directory for a directory, anything else for anything else. What is missing it creates, if mode permits that, below
-// opened directories, so that a link of a container leads it nowhere. The error is ErrEscapes if the path leads out of
-// the directory, and ErrNoPoint if there is none.
+// FindPoint returns nil if something can be mounted at a path below a directory that containers may write: the path has
+// a directory for a directory, anything else for anything else. If mode permits that, it creates what is missing, below
+// opened directories, so that no link of a container redirects it. The error is ErrEscapes if the path leads out of the
+// directory, and ErrNoPoint if there is no mount point.
 func FindPoint(dir, path string, wantsDir bool, mode Mode) error {
 	path = filepath.Clean(path)
 	if !filepath.IsLocal(path) || path == "." {

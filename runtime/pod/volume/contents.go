@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// defaultMode is that of files whose volume sets none.
+	// defaultMode is the mode of files whose volume sets no mode.
 	defaultMode = fs.FileMode(0o644)
-	// privateMode is that of tokens and certificates that have an owner.
+	// privateMode is the mode of tokens and certificates that have an owner.
 	privateMode = fs.FileMode(0o600)
 	// maxTokenBytes bounds a token that is read from a volume.
 	maxTokenBytes = 64 << 10
@@ -160,7 +160,7 @@ func (c *collector) secret(name string, items []corev1.KeyToPath, optional *bool
 	return c.keys("references non-existent secret key: ", object.Data, items, optional)
 }
 
-// keys adds the values of an object: all of them, or those of the items.
+// keys adds the values of an object: all values, or the values of the items.
 func (c *collector) keys(missing string, data map[string][]byte, items []corev1.KeyToPath, optional *bool) error {
 	if len(items) == 0 {
 		for key, value := range data {
@@ -181,9 +181,9 @@ func (c *collector) keys(missing string, data map[string][]byte, items []corev1.
 }
 
 func (c *collector) downwardAPI(items []corev1.DownwardAPIVolumeFile) error {
-	of := downward.Pod{Pod: c.pod}
+	fields := downward.Pod{Pod: c.pod}
 	if c.opts.Allocatable != nil {
-		of.Allocatable = c.opts.Allocatable()
+		fields.Allocatable = c.opts.Allocatable()
 	}
 	var all []error
 	for i := range items {
@@ -192,9 +192,9 @@ func (c *collector) downwardAPI(items []corev1.DownwardAPIVolumeFile) error {
 		var err error
 		switch {
 		case item.FieldRef != nil:
-			value, err = of.Field(item.FieldRef.FieldPath)
+			value, err = fields.Field(item.FieldRef.FieldPath)
 		case item.ResourceFieldRef != nil:
-			value, err = of.Resource(nil, item.ResourceFieldRef)
+			value, err = fields.Resource(nil, item.ResourceFieldRef)
 		}
 		if err != nil {
 			all = append(all, permanent{err})
@@ -220,9 +220,9 @@ func (c *collector) token(source *corev1.ServiceAccountTokenProjection) error {
 	return nil
 }
 
-// tokenOfBefore adds the token that the volume holds. After a reboot there is none: the pod runs without until the API
-// server is back, which changes the volume. A pod without a container so far waits: the store may have had its token
-// without a volume that was given it.
+// tokenOfBefore adds the token that the volume holds. After a reboot the volume holds no token: the pod runs without a
+// token until the API server is back, which changes the volume. A pod without a container so far waits: the store may
+// have had its token without a volume that was given it.
 func (c *collector) tokenOfBefore(path string) error {
 	dir, err := c.Path(c.pod, c.volume)
 	if err != nil {
@@ -299,13 +299,13 @@ func (c *collector) addPrivate(path string, data []byte) {
 
 // userOf returns the user that all containers of the pod run as; nil if they differ, or one does not set any.
 func userOf(pod *corev1.Pod) *int64 {
-	var of *int64
+	var podUser *int64
 	if pod.Spec.SecurityContext != nil {
-		of = pod.Spec.SecurityContext.RunAsUser
+		podUser = pod.Spec.SecurityContext.RunAsUser
 	}
 	var user *int64
 	for _, s := range securityContexts(pod) {
-		own := of
+		own := podUser
 		if s != nil && s.RunAsUser != nil {
 			own = s.RunAsUser
 		}

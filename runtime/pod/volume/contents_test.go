@@ -29,15 +29,15 @@ type store struct {
 	certificate *objects.Certificate
 }
 
-func (s *store) ConfigMap(_ context.Context, of objects.Owner, name string) (*corev1.ConfigMap, error) {
-	if c := s.configMaps[name]; c != nil && of.Namespace == "default" {
+func (s *store) ConfigMap(_ context.Context, owner objects.Owner, name string) (*corev1.ConfigMap, error) {
+	if c := s.configMaps[name]; c != nil && owner.Namespace == "default" {
 		return c, nil
 	}
 	return nil, fmt.Errorf("configmap %q %w", name, objects.ErrNotFound)
 }
 
-func (s *store) Secret(_ context.Context, of objects.Owner, name string) (*corev1.Secret, error) {
-	if c := s.secrets[name]; c != nil && of.Namespace == "default" {
+func (s *store) Secret(_ context.Context, owner objects.Owner, name string) (*corev1.Secret, error) {
+	if c := s.secrets[name]; c != nil && owner.Namespace == "default" {
 		return c, nil
 	}
 	return nil, fmt.Errorf("secret %q %w", name, objects.ErrNotFound)

@@ -16,7 +16,7 @@ import (
 const newPrefix = ".new-"
 
 // MemorySize returns the size of a memory volume in bytes, as the kubelet does: the smallest of its size limit, the
-// memory limit of its pod and the memory that is allocatable to all pods; 0 if there is none of them.
+// memory limit of its pod and the memory that is allocatable to all pods; 0 if none of these is set.
 func MemorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource, allocatable int64) int64 {
 	least := max(0, allocatable)
 	limits := []int64{cgroup.OfPod(pod, cgroup.CPUQuota{}).MemoryBytes}
@@ -116,7 +116,8 @@ func (d *Driver) mountOnce(path string, f fileSystem) error {
 	return err
 }
 
-// giveTo gives the root of a new mount to a group. If that fails the mount goes: one that is there counts as complete.
+// giveTo gives the root of a new mount to a group. If that fails it unmounts, since an existing mount counts as
+// complete.
 func (d *Driver) giveTo(path string, group int64) error {
 	root, err := os.OpenRoot(path)
 	if err == nil {

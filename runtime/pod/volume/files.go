@@ -18,7 +18,7 @@ type File struct {
 }
 
 // Files returns the files that a set-up of a configMap, secret, downwardAPI or projected volume would write now, by
-// their clean paths, and writes nothing. Its errors are those of the set-up: they hold no contents.
+// their clean paths, and writes nothing. It returns the same errors as the set-up: they hold no contents.
 func (d *Driver) Files(ctx context.Context, pod *corev1.Pod, name string) (map[string]File, error) {
 	v := find(pod, name)
 	if v == nil {

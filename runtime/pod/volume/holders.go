@@ -29,8 +29,8 @@ const (
 // reads only /proc, whose files block on no file system. A process that holds it by a mapped file alone is not found.
 func holdersOf(ctx context.Context, p mountPoint) string { return holders(ctx, p, "") }
 
-// holdersAt is holdersOf for a file system that is mounted at other places, too, as an export is for all of its pods:
-// those of the mount at this path.
+// holdersAt is holdersOf for a file system that is mounted at other places, too, as an export is for all of its pods.
+// It returns only holders of the mount at this path.
 func holdersAt(ctx context.Context, p mountPoint) string {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(p.path))
 	if err != nil {

@@ -23,7 +23,7 @@ type fileSystem struct {
 	kind string
 	// sizeBytes bounds a tmpfs; 0: the kernel's default, half of the memory.
 	sizeBytes int64
-	// pageSize is that of a hugetlbfs, such as 2Mi.
+	// pageSize is the page size of a hugetlbfs, such as 2Mi.
 	pageSize string
 	// fsGroup owns its root; nil: root's group.
 	fsGroup *int64
@@ -53,7 +53,7 @@ type mounter interface {
 	unmount(path string) error
 	// kindAt returns the type of the file system that is mounted at path; "" if path is no mount point.
 	kindAt(path string) (string, error)
-	// below lists the mounts at and below path, a mount after the one that it is on.
+	// below lists the mounts at and below path, each mount after its parent mount.
 	below(path string) ([]mountPoint, error)
 }
 
@@ -160,7 +160,7 @@ func (kernelMounter) below(path string) ([]mountPoint, error) {
 	return points, nil
 }
 
-// sortMounts puts each mount after the one that it is on. The table's own order does not promise it.
+// sortMounts puts each mount after its parent mount. The table's own order does not promise that.
 func sortMounts(infos []*mountinfo.Info) []*mountinfo.Info {
 	children := make(map[int][]*mountinfo.Info, len(infos))
 	known := make(map[int]bool, len(infos))

@@ -33,7 +33,8 @@ func PluginName(v *corev1.Volume) string {
 	return "N/A"
 }
 
-// observe reports an operation on a volume. One that the agent's end or its requester has cut short is none.
+// observe reports an operation on a volume. An operation that the agent's end or its requester has cut short does not
+// count.
 func (d *Driver) observe(ctx context.Context, plugin, operation string, took time.Duration, err error) {
 	if d.opts.Observe != nil && ctx.Err() == nil {
 		d.opts.Observe(plugin, operation, took, err)

@@ -48,8 +48,8 @@ func (d *Driver) Path(pod *corev1.Pod, volumeName string) (string, error) {
 	return filepath.Join(d.PodDir(string(pod.UID)), volumePath(plugin, v.Name)), nil
 }
 
-// Relabels reports whether the files of a pod's volume may get the pod's SELinux label: not those of the node, and not
-// those of an NFS server. kubelet: the same.
+// Relabels reports whether the files of a pod's volume may get the pod's SELinux label: not files of the node, and not
+// files of an NFS server. kubelet: the same.
 func (d *Driver) Relabels(pod *corev1.Pod, volumeName string) bool {
 	v := find(pod, volumeName)
 	switch {

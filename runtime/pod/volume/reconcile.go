@@ -24,7 +24,7 @@ const (
 	newBootFile  = own.VolumesBoot + ".new"
 	bootFileMode = 0o600
 	maxBootBytes = 128 // the kernel's is a UUID
-	// conditionsFile is that of runtime/pod/gate, which goes with its pod.
+	// conditionsFile is the file of runtime/pod/gate. It is removed with its pod.
 	conditionsFile = "conditions.yaml"
 )
 
@@ -156,7 +156,7 @@ func (d *Driver) createdHere(uid string) bool {
 		case hostsFile, newHostsFile, usernsFile, newUsernsFile, resourcesFile, newResourcesFile,
 			conditionsFile:
 		default:
-			if !strings.HasPrefix(e.Name(), hostsFile+".") { // one that was replaced
+			if !strings.HasPrefix(e.Name(), hostsFile+".") { // a replaced hosts file
 				return false
 			}
 		}

@@ -25,7 +25,7 @@ func givenDevices(ids ...string) *journaletv1.GivenResources {
 
 func unknown(string) bool { return false }
 
-// What pods have alone is found by a later driver, in the order in which it was given.
+// A later driver finds what pods have alone, in the order that it was given in.
 func TestResourcesOutliveTheJournal(t *testing.T) {
 	d, _, dir := newTest(t)
 	must.OK(t, d.WriteResources("first", givenDevices("a")))

@@ -15,7 +15,7 @@ import (
 	"github.com/journalet/journalet/runtime/persistentvolume"
 )
 
-// SetUp sets up the volumes that req names, or brings those that are set up to their newer contents. It returns an
+// SetUp sets up the volumes that req names, or brings volumes that are set up to their newer contents. It returns an
 // outcome for each, in the order of req. A volume that fails does not stop the others. pod has the allocated resources.
 // It is idempotent. Without names it sets up all volumes of the pod.
 //

@@ -27,9 +27,9 @@ const maxNamedMounts = 5
 
 // TearDown unmounts the pod's volumes, the newest mount first, and removes them with their contents. It does nothing
 // for a pod without a directory. It unmounts only what the agent mounts, and what shows files of that (ownFiles). It
-// removes nothing through a mount of others, such as one that a container propagated to the host: that volume stays,
-// and its outcome names the mounts. So it does with a mount that is in use. The other volumes go. It returns an outcome
-// for each volume that had a directory, sorted by name. The error is what failed beside them.
+// removes nothing through a mount of others, such as a mount that a container propagated to the host: that volume
+// stays, and its outcome names the mounts. The same holds for a mount in use. It removes the other volumes. It returns
+// an outcome for each volume that had a directory, sorted by name. The error is what failed beside them.
 func (d *Driver) TearDown(ctx context.Context, uid string) ([]*journaletv1.VolumeOutcome, error) {
 	root, err := d.openPod(uid, false)
 	if errors.Is(err, errNoPod) {

@@ -247,7 +247,7 @@ func TestCleanRemovesLogsAndLinksOfPodOnly(t *testing.T) {
 	}
 }
 
-// A crash during the clean-up leaves the directory by which the rest is found again.
+// A crash during the clean-up leaves the directory that leads to the rest.
 func TestCleanRemovesTheDirectoryOfThePodLast(t *testing.T) {
 	d, _, dir := newTest(t)
 	_, err := d.CreateLogDir("default", "web", "u1", "main")
@@ -264,7 +264,7 @@ func TestCleanRemovesTheDirectoryOfThePodLast(t *testing.T) {
 	}
 }
 
-// A crash while an instance's files are removed leaves those by which the rest is found again.
+// A crash while an instance's files are removed leaves the files that lead to the rest.
 func TestLinksToLogsAreRemovedBeforeTheLogs(t *testing.T) {
 	d, _, dir := newTest(t)
 	logs, err := d.CreateLogDir("default", "web", "u1", "main")
@@ -304,7 +304,7 @@ func TestLinksToLogsAreRemovedBeforeTheLogs(t *testing.T) {
 
 func TestLinkOfALongNameIsRemoved(t *testing.T) {
 	d, _, dir := newTest(t)
-	long := strings.Repeat("x", 253) // the longest name of a pod; that of its link is cut
+	long := strings.Repeat("x", 253) // the longest name of a pod; the name of its link is cut
 	logs := filepath.Join(dir, "logs", "default_"+long+"_u1", "main")
 	link := filepath.Join(dir, "links", long[:maxLinkBytes]+logExt)
 	must.OK(t, errors.Join(os.Mkdir(filepath.Join(dir, "links"), 0o700), os.Symlink(logs+"/0.log", link)))

@@ -111,7 +111,7 @@ func checkPath(path string) error {
 	return nil
 }
 
-// current returns the directory that ..data leads to; "" if there is none, or it is not one of the writer's.
+// current returns the directory that ..data leads to; "" if ..data leads nowhere, or to no directory of the writer.
 func (w *writer) current() string {
 	name, err := w.root.Readlink(dataLink)
 	if err != nil || !isStamp(name) {
@@ -123,7 +123,7 @@ func (w *writer) current() string {
 	return name
 }
 
-// isStamp reports whether name is that of a directory of the writer.
+// isStamp reports whether name can be the name of a directory of the writer.
 func isStamp(name string) bool {
 	return strings.HasPrefix(name, "..") && len(name) > len("..") && name != dataLink && name != newDataLink &&
 		!strings.ContainsRune(name, '/')
@@ -256,7 +256,8 @@ func (w *writer) publish(dir string) error {
 	return nil
 }
 
-// prune removes links to files that are no more, and directories of earlier contents, also those that a crash has left.
+// prune removes links to files that are gone, and directories of earlier contents, also directories that a crash has
+// left.
 func (w *writer) prune(current string) error {
 	links, err := w.staleLinks()
 	if err != nil {

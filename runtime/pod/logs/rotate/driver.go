@@ -39,7 +39,7 @@ type Driver struct {
 	pack    chan *container
 
 	mu   sync.Mutex
-	pods map[string]map[string]*container // by UID, then by id of the container; those that run
+	pods map[string]map[string]*container // by UID, then by id of the container; only running containers
 }
 
 // container is a container that runs. The fields above the lock belong to the goroutine of Run.

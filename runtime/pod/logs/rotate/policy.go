@@ -18,7 +18,7 @@ const (
 
 // Policy bounds the files of one log.
 type Policy struct {
-	// MaxBytes is the size from which on a log is rotated (kubelet default: 10 MiB).
+	// MaxBytes is the size at which a log is rotated (kubelet default: 10 MiB).
 	MaxBytes int64
 	// MaxFiles is how many files a log has at most, with the live one (kubelet default: 5). At least 2.
 	MaxFiles int
@@ -36,8 +36,8 @@ type Steps struct {
 	Compress []string
 }
 
-// Plan returns what is to be done with the log base, of which there are the regular files names. rotate: the live one
-// is rotated. The newest rotated file stays as it is, since the runtime and log shippers may still have it open.
+// Plan returns what is to be done with the log base, whose regular files are names. rotate: the live one is rotated.
+// The newest rotated file stays as it is, since the runtime and log shippers may still have it open.
 func Plan(base string, names []string, rotate bool, now time.Time, p Policy) Steps {
 	var s Steps
 	var rotated []string
@@ -71,7 +71,7 @@ func Plan(base string, names []string, rotate bool, now time.Time, p Policy) Ste
 	return s
 }
 
-// nextStamp returns the stamp of the next rotated file: now, in UTC, and later than those of all others.
+// nextStamp returns the stamp of the next rotated file: now, in UTC, and later than the stamps of all other files.
 func nextStamp(base string, rotated []string, now time.Time) string {
 	at := now.UTC().Truncate(time.Second)
 	for _, name := range slices.Backward(rotated) {

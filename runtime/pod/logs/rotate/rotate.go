@@ -52,8 +52,8 @@ func (d *Driver) inspect(ctx context.Context, c *container) error {
 	return d.failed(ctx, c, err)
 }
 
-// due reports whether a log has reached its bound, and whether there is none. It costs one system call; what it finds
-// by way of a planted link is found again, and refused, before anything is done.
+// due reports whether a log has reached its bound, and whether the log is missing. It costs one system call. What it
+// finds through a planted link is found again, and refused, before anything is done.
 func (d *Driver) due(c *container) (due, missing bool) {
 	if c.base == "" {
 		return false, false

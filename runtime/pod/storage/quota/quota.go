@@ -116,7 +116,7 @@ func openDir(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 }
 
-// used returns what a project uses on the file system of dir; nothing for one that has no file.
+// used returns what a project uses on the file system of dir; nothing if the project has no file.
 func used(dir *os.File, project uint32) (usage, error) {
 	var u usage
 	_, _, code := unix.Syscall6(unix.SYS_QUOTACTL_FD, dir.Fd(), getQuota<<8|projectQuota, uintptr(project),
