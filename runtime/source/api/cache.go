@@ -35,8 +35,8 @@ type Pods struct {
 	byUID  map[types.UID]*corev1.Pod
 	byName map[types.NamespacedName]types.UID
 	listed bool // there was a list in this run
-	// incomplete is why the last list may lack pods: it had an object of which not even a UID could be read. Nil: it
-	// lacks none.
+	// incomplete is why the last list may lack pods: it had an object whose UID could not even be read. Nil: it lacks
+	// none.
 	incomplete error
 }
 
@@ -48,14 +48,14 @@ func newPods(node string, log *slog.Logger, changed func(uid types.UID, mirror, 
 	}
 }
 
-// Get returns a pod, a mirror pod too; nil if there is none, or none is known yet.
+// Get returns a pod, a mirror pod too; nil if the pod does not exist, or is not known yet.
 func (p *Pods) Get(uid types.UID) *corev1.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.byUID[uid]
 }
 
-// Named returns the pod of this name; nil if there is none, or none is known yet.
+// Named returns the pod of this name; nil if the pod does not exist, or is not known yet.
 func (p *Pods) Named(namespace, name string) *corev1.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -37,8 +37,8 @@ const (
 const maxSendBytes = 4 << 20
 
 const (
-	// maxExtended bounds the requests for extended resources that are kept of a pod's status, maxRequestBytes the name of
-	// one and that of its claim. A container has a few.
+	// maxExtended bounds the requests for extended resources that are kept of a pod's status, maxRequestBytes the names
+	// of a request and of its claim. A container has a few.
 	maxExtended     = 128
 	maxRequestBytes = 253
 )
@@ -49,10 +49,10 @@ type Options struct {
 	ListWatch cache.ListerWatcher
 	// NodeName is the name of this node: pods of others are left out. Empty: none is.
 	NodeName string
-	// Store, Prime and Sink are those of package feed. Prime may be nil.
+	// Store, Prime and Sink are as in package feed. Prime may be nil.
 	Store func(ctx context.Context, manifests iter.Seq2[string, []byte]) error
 	Prime func(digest string, pod *corev1.Pod)
-	// Newest returns the light manifest with which a pod was last primed, which is shared then; nil if it is not in
+	// Newest returns the light manifest that a pod was last primed with, which is shared then; nil if it is not in
 	// memory. May be nil.
 	Newest func(uid string) *corev1.Pod
 	Sink   func(context.Context, *journaletv1.ManifestsRead) error
@@ -85,7 +85,8 @@ type Driver struct {
 	dirty   map[types.UID]bool // changed since the last fact
 	sendErr error              // why a manifest could not be stored or a fact not emitted
 	sent    bool               // see Complete
-	// recorded are the digests of the pods that the journal has, before those that it had at the start of this run.
+	// recorded are the digests of the pods that the journal has, before the digests that it had at the start of this
+	// run.
 	recorded, before map[types.UID]string
 }
 
@@ -261,7 +262,7 @@ func (d *Driver) fileOf(uid types.UID) feed.File {
 	known := d.sender.Files[string(uid)].GetPods()
 	if len(known) == 1 && (why != "" || isBare(pod)) {
 		if why != "" && known[0].GetApi().GetUnsupported() == "" && pod.DeletionTimestamp == nil {
-			d.opts.Refused(known[0], why) // one that was not admitted has the event of its rejection
+			d.opts.Refused(known[0], why) // a pod that was not admitted has the event of its rejection
 		}
 		return feed.File{ManifestFile: &journaletv1.ManifestFile{Path: string(uid), Pods: []*journaletv1.PodRef{
 			keptRef(known[0], pod, why),
@@ -334,7 +335,7 @@ func apiOf(pod *corev1.Pod, unsupported string) *journaletv1.ApiPod {
 	return a
 }
 
-// extendedClaim returns the claim that stands for extended resources of a pod; nil if there is none.
+// extendedClaim returns the claim that stands for extended resources of a pod, or nil.
 func extendedClaim(pod *corev1.Pod) *journaletv1.ExtendedClaim {
 	st := pod.Status.ExtendedResourceClaimStatus
 	if st == nil || len(st.ResourceClaimName) > maxRequestBytes {

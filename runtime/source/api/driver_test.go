@@ -283,8 +283,8 @@ func TestClaimOfExtendedResourcesIsKept(t *testing.T) {
 	if got := extendedClaim(p); got != nil {
 		t.Errorf("a pod without a claim has %v", got)
 	}
-	request := func(container, of, name string) corev1.ContainerExtendedResourceRequest {
-		return corev1.ContainerExtendedResourceRequest{ContainerName: container, ResourceName: of, RequestName: name}
+	request := func(container, res, name string) corev1.ContainerExtendedResourceRequest {
+		return corev1.ContainerExtendedResourceRequest{ContainerName: container, ResourceName: res, RequestName: name}
 	}
 	st := &corev1.PodExtendedResourceClaimStatus{
 		ResourceClaimName: "x", RequestMappings: []corev1.ContainerExtendedResourceRequest{

@@ -20,19 +20,20 @@ const kindReduced = "Reduced"
 const beyondBounds = "journalet.io/beyond-bounds"
 
 // storedAs is the annotation of a pod that is in the store of manifests already, and here without its large texts, see
-// manifest.Light. Its value is the digest of the whole. One that the API server sends is dropped.
+// manifest.Light. Its value is the digest of the whole. If the API server sends this annotation, it is dropped.
 const storedAs = "journalet.io/stored-as"
 
-// minStored is the size in bytes from which the manifest of a pod is stored as it arrives. Below, many are stored at
+// minStored is the least size in bytes of a manifest that is stored as it arrives. Smaller manifests are stored many at
 // once.
 const minStored = 32 << 10
 
-// maxMirrorValue bounds the annotations that are kept of a mirror pod: those that make it one are UIDs, digests, times.
+// maxMirrorValue bounds the annotations that are kept of a mirror pod: the annotations that make it a mirror pod are
+// UIDs, digests, times.
 const maxMirrorValue = 256
 
-// Reduce drops what nobody reads of a pod as soon as the API server has sent it. A mirror pod needs what makes it one,
-// a pod that has ended its names and its status: a node may have 12,500 of these. One beyond a bound of the node keeps
-// its names, by which it is rejected and deleted.
+// Reduce drops what nobody reads of a pod as soon as the API server has sent it. A mirror pod keeps what makes it a
+// mirror pod. A pod that has ended keeps its names and its status: a node may have 12,500 such pods. A pod beyond a
+// bound of the node keeps its names, since the node needs them to reject and delete it.
 func Reduce(pod *corev1.Pod) {
 	if pod.Kind == kindReduced {
 		return

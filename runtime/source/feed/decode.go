@@ -13,7 +13,7 @@ import (
 // Bounds and codes of one file in a fact. With manifest.MaxPods and manifest.MaxProblems, the largest file stays well
 // below the size of a record (1 MiB).
 const (
-	// CodeDefect is the code of a manifest on which the decoder panicked.
+	// CodeDefect is the code of a manifest that made the decoder panic.
 	CodeDefect = "defect"
 	// maxTextBytes bounds each text of a problem.
 	maxTextBytes = 1 << 10

@@ -113,8 +113,8 @@ func (s *Sender) settle(f File) {
 }
 
 // store stores the pods of files, all at once: a disk syncs once for them. If that fails, it stores file by file, so
-// that one pod does not keep out those of other files. It returns the files whose pods are stored, and why others' are
-// not.
+// that one bad pod does not block pods of other files. It returns the files whose pods are stored, and why pods of
+// other files are not.
 func (s *Sender) store(ctx context.Context, files []File) (stored []File, failed []error) {
 	if err := s.storeAll(ctx, files); err == nil {
 		return files, nil
@@ -169,9 +169,9 @@ func canonical(pods []manifest.Parsed) iter.Seq2[string, []byte] {
 // log logs an emitted file, for readers of the log: one line for each pod that its problems keep out, with the first of
 // them, and one for each problem of something else.
 func (s *Sender) log(f File) {
-	of := map[string]int{}
+	byPod := map[string]int{}
 	for _, p := range f.GetProblems() {
-		of[p.GetPod()]++
+		byPod[p.GetPod()]++
 	}
 	logged := map[string]bool{}
 	for _, p := range f.GetProblems() {
@@ -181,7 +181,7 @@ func (s *Sender) log(f File) {
 		}
 		logged[pod] = true
 		text := p.GetMessage()
-		if n := of[pod]; pod != "" && n > 1 {
+		if n := byPod[pod]; pod != "" && n > 1 {
 			text = fmt.Sprintf("%d problems, the first: %s; all: journalet validate FILE", n, text)
 		}
 		s.Log.Warn("manifest problem", "file", f.GetPath(), "pod", pod, "line", p.GetLine(), "field", p.GetField(),

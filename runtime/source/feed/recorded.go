@@ -13,7 +13,7 @@ import (
 // Recorded is the state of a source's actor after it has handled all emitted facts. The zero value is the initial
 // state.
 type Recorded struct {
-	// Files are by name, without those that have neither pods nor problems. Only the methods change them.
+	// Files are by name, without files that have neither pods nor problems. Only the methods change them.
 	Files map[string]*journaletv1.ManifestFile
 	// Synced means that a complete read has been emitted.
 	Synced bool

@@ -50,7 +50,7 @@ type Options struct {
 	// Classes returns the runtime classes that pods may name, with another pointer if one has changed. It is called with
 	// each read. May be nil.
 	Classes func() *manifest.Classes
-	// HasToken is that of manifest.Options. May be nil.
+	// HasToken is as in manifest.Options. May be nil.
 	HasToken func(namespace, account string) bool
 	// TakenOver are the static pods of a kubelet that had this node before. May be nil.
 	TakenOver *takeover.Static
@@ -75,7 +75,7 @@ type Driver struct {
 
 	// Only Run uses the fields from here to mu.
 	watch   *watch.Path
-	files   map[string]*file // by name, those in the directory now
+	files   map[string]*file // by name, only files in the directory now
 	sender  feed.Sender
 	pending map[string]bool // names whose content may differ from the recorded one
 	dir     watch.Stamp     // of the directory at the last listing

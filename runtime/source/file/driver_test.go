@@ -146,7 +146,7 @@ func (w *world) start() *world {
 	return w
 }
 
-// agrees checks that the driver's recorded state equals that of the source's actor.
+// agrees checks that the driver's recorded state equals the state of the source's actor.
 func (w *world) agrees() {
 	held := w.actor.Source().GetFiles()
 	if len(held) != len(w.sender.Files) {

@@ -11,7 +11,7 @@ import (
 	"github.com/journalet/journalet/runtime/watch"
 )
 
-// Codes of the problems of this driver, in addition to those of packages manifest and feed.
+// Codes of the problems of this driver, in addition to the codes of packages manifest and feed.
 const (
 	codeUnreadable = "unreadable" // the file cannot be read
 	codeChanging   = "changing"   // the file changed during every attempt to read it

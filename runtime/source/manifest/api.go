@@ -21,8 +21,8 @@ func FromAPI(from *corev1.Pod) (p Parsed, err error) {
 	pod := &corev1.Pod{ObjectMeta: *from.ObjectMeta.DeepCopy(), Spec: *from.Spec.DeepCopy()}
 	pod.Kind, pod.APIVersion = "Pod", "v1"
 	pod.ResourceVersion, pod.ManagedFields, pod.Finalizers = "", nil, nil
-	for _, of := range []string{ConfigSourceAnnotation, ConfigSeenAnnotation, ConfigMirrorAnnotation} {
-		delete(pod.Annotations, of)
+	for _, annotation := range []string{ConfigSourceAnnotation, ConfigSeenAnnotation, ConfigMirrorAnnotation} {
+		delete(pod.Annotations, annotation)
 	}
 	if len(pod.Annotations) == 0 {
 		pod.Annotations = nil
@@ -32,7 +32,7 @@ func FromAPI(from *corev1.Pod) (p Parsed, err error) {
 	return p, err
 }
 
-// CheckNames returns an error if a name of a pod is none that an API server accepts. Those of the pod, its containers
+// CheckNames returns an error for a name in a pod that an API server would reject. The names of the pod, its containers
 // and its volumes become parts of paths.
 func CheckNames(pod *corev1.Pod) error {
 	check := func(what, name string, valid func(string) []string) error {
@@ -67,9 +67,10 @@ var onlyAtAPI = []string{"spec.ephemeralContainers"}
 var controlPlaneFields = []string{"spec.schedulingGroup", "spec.evictionResponders"}
 
 // UnsupportedOfAPI returns what a pod of the API server needs of its node and this version does not carry out: a
-// feature that the Node does not declare, or the path of the first field; "" if there is none. A light pod (Light) has
-// the same answer. Fields that the types of this version do not have are not in the spec: as in the kubelet, what a
-// newer API server knows and this node does not has no effect, unless it is a feature that the scheduler knows of.
+// feature that the Node does not declare, or the path of the first such field; "" if it carries out everything. A light
+// pod (Light) has the same answer. Fields that the types of this version do not have are not in the spec: as in the
+// kubelet, what a newer API server knows and this node does not has no effect, unless it is a feature that the
+// scheduler knows of.
 func UnsupportedOfAPI(spec *corev1.PodSpec) string {
 	if lacking := features.Lacking(spec); len(lacking) > 0 {
 		return "the node feature " + strings.Join(lacking, ", ") + ", which the pod requires"

@@ -21,8 +21,9 @@ var othersFields = append([]string{
 	"spec.securityContext.windowsOptions", "spec.containers[].securityContext.windowsOptions",
 }, schedulerFields...)
 
-// refusedOfAPI are the fields with which a pod of the API server is rejected, and why: the node would have to carry
-// them out, and it does not. A path includes all fields below it; those of containers are also of the other kinds.
+// refusedOfAPI are the fields that get a pod of the API server rejected, and why: the node would have to carry them
+// out, and it does not. A path includes all fields below it; fields of containers also stand for the other kinds of
+// containers.
 var refusedOfAPI = map[string]string{
 	"spec.containers[].volumeMounts[].bindMountOptions": "gate VolumeBindMountOptions (alpha), not declared",
 

@@ -46,8 +46,8 @@ func Digest(canonical []byte) string {
 }
 
 // Load decodes a pod from its canonical bytes. It adds no defaults, because Decode has applied them. Unknown fields of
-// a later version are dropped. An error means that the bytes are not those of Decode; compare their Digest with the one
-// under which they are stored.
+// a later version are dropped. An error means that the bytes did not come from Decode; compare their Digest with the
+// digest that they are stored by.
 func Load(canonical []byte) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	if err := k8sjson.UnmarshalCaseSensitivePreserveInts(canonical, pod); err != nil {

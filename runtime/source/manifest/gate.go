@@ -31,13 +31,13 @@ const (
 	maxReferenceBytes = 512 << 10
 	// maxAdmissionBytes bounds a pod's request for admission, which lists its host ports and devices.
 	maxAdmissionBytes = 768 << 10
-	// maxNameBytes bounds the name of an object: that of a DNS name. No object has a longer one.
+	// maxNameBytes bounds the name of an object: the bound of a DNS name. No object has a longer name.
 	maxNameBytes = validation.DNS1123SubdomainMaxLength
 	// maxImageBytes bounds an image: a name of 255 bytes, a tag of 128 and a digest of sha512 have 520.
 	maxImageBytes = 1024
 	// maxHostIPBytes bounds an IP address as text, with its zone.
 	maxHostIPBytes = 64
-	// maxTextBytes bounds every other text that is none of the pod's own data: the longest are paths.
+	// maxTextBytes bounds every other text that is not the pod's own data: the longest are paths.
 	maxTextBytes = maxPathBytes + 1
 	// maxReadBytes bounds the memory of what the agent itself reads of a pod, which stays as long as the pod does: Light's
 	// spec. A byte of an object may be 10 of memory (an empty toleration, a value of a selector). 10,000 host ports take
@@ -90,9 +90,9 @@ func Gate(pod *corev1.Pod) string {
 	)
 }
 
-// gateMemory refuses a pod of which the agent itself reads too much for its memory. Only large pods are counted: what a
-// pod may have without a bound of its number takes less than 32 times its bytes in protobuf (an empty term of a node
-// selector 24).
+// gateMemory refuses a pod if what the agent itself reads of it takes too much memory. Only large pods are counted:
+// what a pod may have without a bound of its number takes less than 32 times its bytes in protobuf (an empty term of a
+// node selector 24).
 func gateMemory(pod *corev1.Pod) string {
 	if pod.Spec.Size() <= maxReadBytes/32 {
 		return ""
@@ -202,21 +202,21 @@ type boundField struct {
 // boundFields caches the fields of each type that texts has met, by reflect.Type: some hundred types.
 var boundFields sync.Map
 
-func fieldsOf(of reflect.Type) []boundField {
-	if has, ok := boundFields.Load(of); ok {
+func fieldsOf(typ reflect.Type) []boundField {
+	if has, ok := boundFields.Load(typ); ok {
 		return has.([]boundField) //nolint:forcetypeassert // nothing else is put there
 	}
-	fields := make([]boundField, of.NumField())
+	fields := make([]boundField, typ.NumField())
 	for i := range fields {
-		f := of.Field(i)
+		f := typ.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if !f.Anonymous { // one that is embedded has no path of its own
+		if !f.Anonymous { // an embedded field has no path of its own
 			fields[i].path = "." + cmp.Or(name, f.Name)
 		}
-		if of := of.Name() + "." + f.Name; !data[of] {
-			fields[i].most = cmp.Or(fieldBounds[of], maxTextBytes)
+		if full := typ.Name() + "." + f.Name; !data[full] {
+			fields[i].most = cmp.Or(fieldBounds[full], maxTextBytes)
 		}
 	}
-	boundFields.Store(of, fields)
+	boundFields.Store(typ, fields)
 	return fields
 }

@@ -168,19 +168,19 @@ func TestWhatAPodMayHave(t *testing.T) {
 
 func TestBoundsOfFieldsNameFields(t *testing.T) {
 	fields, seen := map[string]bool{}, map[reflect.Type]bool{}
-	var collect func(of reflect.Type)
-	collect = func(of reflect.Type) {
-		switch of.Kind() {
+	var collect func(typ reflect.Type)
+	collect = func(typ reflect.Type) {
+		switch typ.Kind() {
 		case reflect.Pointer, reflect.Slice, reflect.Map:
-			collect(of.Elem())
+			collect(typ.Elem())
 		case reflect.Struct:
-			if seen[of] {
+			if seen[typ] {
 				return
 			}
-			seen[of] = true
-			for i := range of.NumField() {
-				fields[of.Name()+"."+of.Field(i).Name] = true
-				collect(of.Field(i).Type)
+			seen[typ] = true
+			for i := range typ.NumField() {
+				fields[typ.Name()+"."+typ.Field(i).Name] = true
+				collect(typ.Field(i).Type)
 			}
 		}
 	}

@@ -45,7 +45,7 @@ const (
 	// maxHintBytes bounds how much of a line is searched for a frequent mistake.
 	maxHintBytes = 4 << 10
 
-	// maxSuggestBytes bounds the misspelt names for which a similar field is searched. The longest field has 50.
+	// maxSuggestBytes bounds the misspelt names that get a search for a similar field. The longest field has 50.
 	maxSuggestBytes = 64
 )
 

@@ -78,7 +78,8 @@ type objects struct {
 	found []Object
 }
 
-// take decodes an object if it is of one of objectKinds, and reports whether it is. prefix is that of a list's item.
+// take decodes an object if its kind is in objectKinds, and reports whether it is. prefix is the prefix of a list's
+// item.
 func (o *objects) take(root *node, prefix string) ([]Problem, bool) {
 	kind, version := typeOf(root)
 	for _, k := range objectKinds {
@@ -141,7 +142,7 @@ func DecodeObjects(path string, data []byte) (found []Object, problems []Problem
 	return decodeObjects(path, docs)
 }
 
-// document decodes an object, and reports one whose kind is nearly that of an object.
+// document decodes an object, and reports a document whose kind is nearly one of objectKinds.
 func (o *objects) document(root *node, prefix string) []Problem {
 	problems, taken := o.take(root, prefix)
 	if taken {

@@ -46,7 +46,7 @@ func parse(data []byte) ([]document, *fault) {
 	return s.parseYAML()
 }
 
-// line returns the text of a line, nil if there is none.
+// line returns the text of a line, nil if the file has no such line.
 func (s *source) line(n int) []byte {
 	s.findBreaks()
 	if n < 1 || n > len(s.breaks)+1 {
@@ -112,7 +112,7 @@ func templateMark(text string) string {
 	return ""
 }
 
-// documentMark returns the mark of a template in the document that has a line, "" if there is none.
+// documentMark returns the mark of a template in the document that has a line, "" if the document has no mark.
 func (s *source) documentMark(line int) string {
 	begins := func(n int) bool { return bytes.HasPrefix(s.line(n), []byte("---")) }
 	from := line

@@ -53,9 +53,9 @@ func defaultPodResources(pod *corev1.Pod) {
 		request, requested := res.Requests[name]
 		limit, limited := res.Limits[name]
 		sum, summed := requests[name]
-		if of, has := limits[name]; isHuge(name) && has && !requested && !limited {
-			limit, limited = of, true
-			setResource(&res.Limits, name, of)
+		if total, has := limits[name]; isHuge(name) && has && !requested && !limited {
+			limit, limited = total, true
+			setResource(&res.Limits, name, total)
 		}
 		switch {
 		case requested:

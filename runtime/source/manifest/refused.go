@@ -16,7 +16,7 @@ const (
 	mountRemedy   = "mount the storage on the node, and write its directory as a hostPath"
 )
 
-// serverFields are those that only an API server uses. They are mostly in pods that were exported from one.
+// serverFields are the fields that only an API server uses. Most pods with them were exported from an API server.
 var serverFields = []string{
 	"metadata.generateName", "metadata.selfLink", "metadata.resourceVersion", "metadata.generation",
 	"metadata.deletionTimestamp", "metadata.ownerReferences", "metadata.managedFields", "metadata.finalizers",
@@ -25,7 +25,7 @@ var serverFields = []string{
 // volumeKind matches the field that names the kind of a volume.
 var volumeKind = pattern(`^spec\.volumes\[[0-9]+\]\.([A-Za-z]+)$`)
 
-// Kinds of volumes that Kubernetes does not carry out any more, and those that it leaves to a CSI driver.
+// Kinds of volumes that Kubernetes does not carry out any more, and kinds that it leaves to a CSI driver.
 var (
 	removedKinds = []string{"gitRepo", "glusterfs", "rbd", "cephfs", "flocker", "quobyte", "photonPersistentDisk",
 		"scaleIO", "storageos"}

@@ -156,7 +156,7 @@ func (p *problems) add(all ...Problem) {
 	p.more += len(all) - room
 }
 
-// limited returns the problems, with one more for those that are omitted.
+// limited returns the problems, with one more for the omitted problems.
 func (p *problems) limited(path string) []Problem {
 	if p.more == 0 {
 		return p.kept

@@ -32,7 +32,7 @@ type Classes struct {
 	tokens     map[string]bool // by namespace/name
 }
 
-// NewClasses returns a set, and the names of duplicates, of which the first one wins. more are objects of any kind.
+// NewClasses returns a set, and the names of duplicates: the first one of a name wins. more are objects of any kind.
 func NewClasses(all []*nodev1.RuntimeClass, more ...Object) (set *Classes, twice []string) {
 	set = &Classes{byName: map[string]*nodev1.RuntimeClass{}, priorities: map[string]int32{}, tokens: map[string]bool{}}
 	for _, o := range more {

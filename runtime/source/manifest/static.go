@@ -73,7 +73,7 @@ func refuse(r *report, at *field.Path, message, remedy string) {
 	r.addAt(at.String(), CodeStaticPod, message, remedy)
 }
 
-// applyPriorityClass sets the pod's priority to that of its class, as the API server's admission does.
+// applyPriorityClass sets the pod's priority to its class's priority, as the API server's admission does.
 func applyPriorityClass(r *report, spec *corev1.PodSpec, classes *Classes) {
 	if spec.PriorityClassName == "" {
 		return

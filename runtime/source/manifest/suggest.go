@@ -36,8 +36,8 @@ func (s *shape) suggest(key string, known map[string]reflect.Type) string {
 	return "remove it, or check its spelling and its indentation"
 }
 
-// parentOf returns the only sibling of a misplaced field that has it as a child; "" if there is none or several. Of the
-// lists of containers it returns the main one.
+// parentOf returns the only sibling of a misplaced field that has it as a child; "" if no sibling or several do. Of the
+// lists of containers it returns the main list.
 func (s *shape) parentOf(key string, known map[string]reflect.Type, names []string) string {
 	var all []string
 	for _, name := range names {

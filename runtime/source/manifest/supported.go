@@ -11,7 +11,7 @@ import (
 
 // supportedFields lists the fields that this version supports, with "[]" for the elements of a list. A listed path
 // includes all fields below it; the validate files refuse single values of them. Every other field that is set is
-// refused, also those that a later Kubernetes adds: no field is silently ignored.
+// refused, also fields that a later Kubernetes adds: no field is silently ignored.
 //
 // Fields of containers are supported for init containers, too. The validate files refuse fields that the API allows
 // only for sidecars.

@@ -111,7 +111,7 @@ func (n *node) typeName() string {
 	return "a number"
 }
 
-// get returns the value of a key; nil if there is none or n is nil, so that calls can be chained.
+// get returns the value of a key; nil if n has no such key or is nil, so that calls can be chained.
 func (n *node) get(key string) *node {
 	if n == nil {
 		return nil

@@ -129,5 +129,5 @@ func checkAnnotations(r *report, pod *corev1.Pod) {
 	}
 }
 
-// cdiPrefix begins the annotations by which container engines are given devices. They are of containers, not of pods.
+// cdiPrefix begins the annotations that pass devices to container engines. They are of containers, not of pods.
 const cdiPrefix = "cdi.k8s.io/"

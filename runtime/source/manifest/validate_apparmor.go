@@ -34,8 +34,8 @@ func validateAppArmor(profile *corev1.AppArmorProfile, at *field.Path) field.Err
 	return errs
 }
 
-// validateAppArmorAnnotations checks the annotations by which static pods name profiles: of a container of the pod, and
-// the same profile as the fields.
+// validateAppArmorAnnotations checks the annotations that name profiles in static pods: each is of a container of the
+// pod, and names the same profile as the fields.
 func validateAppArmorAnnotations(pod *corev1.Pod) (errs field.ErrorList) {
 	named := apparmor.Annotations(pod)
 	for _, key := range slices.Sorted(maps.Keys(named)) {

@@ -170,13 +170,13 @@ func (s *containerScope) resourceList(list, reported corev1.ResourceList, at *fi
 
 // validateQuantity refuses an amount that is negative, or that no int64 holds: the API server takes it, and its sums
 // wrap around.
-func validateQuantity(of corev1.ResourceName, q resource.Quantity, at *field.Path) field.ErrorList {
+func validateQuantity(resourceName corev1.ResourceName, q resource.Quantity, at *field.Path) field.ErrorList {
 	switch {
 	case q.Sign() < 0:
 		return field.ErrorList{field.Invalid(at, q.String(), "must be 0 or more")}
-	case resources.InRange(of, q):
+	case resources.InRange(resourceName, q):
 		return nil
-	case of == corev1.ResourceCPU:
+	case resourceName == corev1.ResourceCPU:
 		return field.ErrorList{field.Invalid(at, q.String(), fmt.Sprintf("must be at most %dm", int64(math.MaxInt64)))}
 	}
 	return field.ErrorList{field.Invalid(at, q.String(), fmt.Sprintf("must be at most %d", int64(math.MaxInt64)))}

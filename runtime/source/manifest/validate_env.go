@@ -125,7 +125,7 @@ func (s *containerScope) fileRef(ref *corev1.FileKeySelector, at *field.Path) (e
 	return errs
 }
 
-// envFrom checks the ConfigMaps and Secrets from which a container takes all variables.
+// envFrom checks the ConfigMaps and Secrets that a container takes all variables from.
 func (s *containerScope) envFrom(list []corev1.EnvFromSource, at *field.Path) {
 	var errs field.ErrorList
 	for i := range list {

@@ -13,15 +13,15 @@ func windowsOptions(s *corev1.PodSpec) (paths []string) {
 	if s.SecurityContext != nil && s.SecurityContext.WindowsOptions != nil {
 		paths = append(paths, "spec.securityContext.windowsOptions")
 	}
-	of := func(name string, list []corev1.Container) {
+	collect := func(name string, list []corev1.Container) {
 		for i := range list {
 			if sc := list[i].SecurityContext; sc != nil && sc.WindowsOptions != nil {
 				paths = append(paths, fmt.Sprintf("spec.%s[%d].securityContext.windowsOptions", name, i))
 			}
 		}
 	}
-	of("initContainers", s.InitContainers)
-	of("containers", s.Containers)
+	collect("initContainers", s.InitContainers)
+	collect("containers", s.Containers)
 	return paths
 }
 

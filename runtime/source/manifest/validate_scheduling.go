@@ -99,7 +99,7 @@ func validateSelector(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
 }
 
 // validateMatchKeys checks the keys of labels whose values a scheduler takes from the pod: they need a selector, which
-// must not name those that must match, and the two lists share none.
+// must not name the keys that must match, and the two lists share no key.
 func validateMatchKeys(
 	match, mismatch []string, selector *metav1.LabelSelector, at *field.Path,
 ) (errs field.ErrorList) {

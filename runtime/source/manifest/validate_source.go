@@ -154,7 +154,7 @@ func (s *volumeScope) items(items []corev1.KeyToPath, at *field.Path) field.Erro
 	return errs
 }
 
-// unique refuses a path that another source of the volume has. The API server does not compare those of tokens.
+// unique refuses a path that another source of the volume has. The API server does not compare the paths of tokens.
 func (s *volumeScope) unique(path string, at *field.Path) field.ErrorList {
 	if path == "" {
 		return nil

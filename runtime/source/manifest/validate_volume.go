@@ -23,7 +23,7 @@ func validateVolumes(r *report, spec *corev1.PodSpec, at *field.Path) map[string
 	return names
 }
 
-// source checks the supported sources of a volume, of which it may have one.
+// source checks the supported sources of a volume. A volume may have one source.
 func (s *volumeScope) source(v *corev1.VolumeSource, at *field.Path) (errs field.ErrorList) {
 	first := ""
 	one := func(set bool, name string, check func(*field.Path) field.ErrorList) {

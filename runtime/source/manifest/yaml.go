@@ -252,15 +252,15 @@ func (c *converter) key(y *yaml.Node) (string, error) {
 }
 
 // resolvable matches the plain scalars that may be other than a string: null, the short words that mean true, false or
-// null, and those that begin like a number. Resolving every other word by the library would take most of the time.
+// null, and scalars that begin like a number. Resolving every other word by the library would take most of the time.
 var resolvable = pattern(
 	`^(~|[yYnNtTfFoO][A-Za-z]{0,4}|[-+]?\.?[0-9][-+.0-9A-Za-z_]{0,63}|[-+]?\.[A-Za-z]{3})$`)
 
 // decimal matches the numbers that mean the same in YAML and JSON.
 var decimal = pattern(`^(0|-?[1-9][0-9]{0,14}(\.[0-9]{1,15})?)$`)
 
-// scalar returns the JSON of a scalar. Unquoted words (yes, 0777, 1e3) are resolved by the library with which the API
-// server and kubectl read YAML, by YAML 1.1; the parser that keeps lines uses YAML 1.2.
+// scalar returns the JSON of a scalar. The library that the API server and kubectl read YAML with resolves unquoted
+// words (yes, 0777, 1e3), by YAML 1.1; the parser that keeps lines uses YAML 1.2.
 func (c *converter) scalar(y *yaml.Node) (json.RawMessage, error) {
 	const quoted = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
 	tagged := y.Style&yaml.TaggedStyle != 0

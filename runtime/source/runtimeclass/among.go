@@ -25,7 +25,7 @@ type among struct {
 	stamp   watch.Stamp
 	racy    bool              // the content may have changed since stamp
 	sum     [sha256.Size]byte // of the content, if it may hold classes
-	objects []manifest.Object // those that may be classes; of a broken file those from before
+	objects []manifest.Object // objects that may be classes; of a broken file the earlier objects
 }
 
 // readOthers returns what the files of the other paths hold, in the order of the paths, and adds to hash what it
@@ -142,7 +142,7 @@ func (f *Directory) readAmong(path string) {
 	}
 }
 
-// same returns the object of the same kind and name, none if there is none.
+// same returns the object of the same kind and name, nil if all has no such object.
 func same(all []manifest.Object, as manifest.Object) []manifest.Object {
 	for _, o := range all {
 		if o.Kind == as.Kind && o.Namespace == as.Namespace && o.Name == as.Name {
@@ -152,7 +152,7 @@ func same(all []manifest.Object, as manifest.Object) []manifest.Object {
 	return nil
 }
 
-// withoutContents returns a Secret by which it is known that there is a token, and not which one.
+// withoutContents returns a Secret that shows that there is a token, and not which token.
 func withoutContents(s *corev1.Secret) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: s.ObjectMeta, Type: s.Type,
 		Data: map[string][]byte{corev1.ServiceAccountTokenKey: {0}}}

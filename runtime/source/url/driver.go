@@ -48,13 +48,13 @@ type Options struct {
 	Node string
 	// Classes returns the runtime classes, as for package file. May be nil.
 	Classes func() *manifest.Classes
-	// HasToken is that of manifest.Options. May be nil.
+	// HasToken is as in manifest.Options. May be nil.
 	HasToken func(namespace, account string) bool
 	// TakenOver are the static pods of a kubelet, as for package file. May be nil.
 	TakenOver *takeover.Static
 	// Every defaults to DefaultEvery, Timeout to DefaultTimeout.
 	Every, Timeout time.Duration
-	// Store, Prime and Sink are those of package file.
+	// Store, Prime and Sink are as in package file.
 	Store func(ctx context.Context, manifests iter.Seq2[string, []byte]) error
 	Prime func(digest string, pod *corev1.Pod)
 	Sink  func(context.Context, *journaletv1.ManifestsRead) error

@@ -26,7 +26,7 @@ const (
 	userAgent    = "journalet"
 )
 
-// Codes of the problems of this driver, in addition to those of packages manifest and feed.
+// Codes of the problems of this driver, in addition to the codes of packages manifest and feed.
 const (
 	codeUnreachable = "unreachable" // no response
 	codeStatus      = "status"      // a response with a status other than 200
