@@ -77,12 +77,12 @@ func (d *Drivers) compareUpdates(ctx context.Context, running map[string]*updati
 			continue
 		}
 		u := &updating{driver: n, period: period}
-		var of context.Context
-		of, u.stop = context.WithCancel(ctx)
+		var cancelable context.Context
+		cancelable, u.stop = context.WithCancel(ctx)
 		running[name] = u
 		all.Go(func() {
-			for clock.Wait(of, d.opts.Clock, period) == nil {
-				d.updateOf(of, n)
+			for clock.Wait(cancelable, d.opts.Clock, period) == nil {
+				d.updateOf(cancelable, n)
 			}
 		})
 	}

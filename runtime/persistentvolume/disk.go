@@ -53,7 +53,8 @@ func (s *setUp) growDisk(ctx context.Context, r *record) error {
 	return err
 }
 
-// unmountDisk unmounts the file system of a local volume that no pod has; nothing if it is none on a disk.
+// unmountDisk unmounts the file system of a local volume that no pod has. It does nothing if the volume has no file
+// system on a disk.
 func (v *Volumes) unmountDisk(ctx context.Context, k key) error {
 	if err := checkName("volume", k.handle); err != nil {
 		return err

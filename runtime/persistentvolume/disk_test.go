@@ -31,7 +31,7 @@ func (r *rig) onDisk(claim string) *fakedisk.Disk {
 	return d
 }
 
-// programs fails unless these programs were started, of those that are no unmounts.
+// programs fails unless these programs were started, unmounts aside.
 func (r *rig) programs(d *fakedisk.Disk, want ...string) {
 	r.t.Helper()
 	var got []string

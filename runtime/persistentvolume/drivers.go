@@ -294,7 +294,7 @@ func (n *driver) Call(ctx context.Context, what string, f func(context.Context, 
 // errNotCalled means that the driver was not called.
 var errNotCalled = errors.New("it was not called")
 
-// inDoubt reports whether a failed RPC may have had an effect. The codes by which a driver says that it refuses do not;
+// inDoubt reports whether a failed RPC may have had an effect. An RPC that a driver refuses by its code has had none;
 // Internal and Unknown may stand for anything.
 func inDoubt(err error) bool {
 	if errors.Is(err, errNotCalled) {

@@ -121,7 +121,7 @@ func TestADriverThatRegistersAgainIsNotGone(t *testing.T) {
 	}
 }
 
-// A driver that answers what is no gRPC, and one that ends each connection, are errors and in doubt.
+// Answers that are not gRPC, and a driver that ends each connection, are errors and in doubt.
 func TestGarbageIsAnErrorAndInDoubt(t *testing.T) {
 	r := newRig(t)
 	handle := inlineHandle("p1", "data")

@@ -82,7 +82,7 @@ func (v *Volumes) loadLeft() error {
 	return nil
 }
 
-// runLeft has left volumes unstaged until ctx ends. While there are none, no timer runs.
+// runLeft has left volumes unstaged until ctx ends. Without left volumes, no timer runs.
 func (v *Volumes) runLeft(ctx context.Context) {
 	next, pause := deadline{clock: v.opts.Clock}, firstUnstage
 	for {

@@ -15,11 +15,11 @@ import (
 // storagePolicyAttribute is the attribute of a vsphereVolume for its storage policy (csi-translation-lib).
 const storagePolicyAttribute = "storagepolicyname"
 
-// translator is the library by which the scheduler and the attach controller translate, too. It has no state.
+// translator is the library that the scheduler and the attach controller translate with, too. It has no state.
 var translator csitranslation.CSITranslator
 
-// migrated returns a PersistentVolume as it is for the CSI driver that has taken over its kind, and any other one as it
-// is. The words of the error are the kubelet's.
+// migrated returns a PersistentVolume as it is for the CSI driver that has taken over its kind, and any other
+// PersistentVolume unchanged. The words of the error are the kubelet's.
 func migrated(pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
 	if !translator.IsPVMigratable(pv) {
 		return pv, nil

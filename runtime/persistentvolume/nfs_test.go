@@ -132,7 +132,7 @@ func TestAnExportThatCannotBeMountedSaysWhyAndLeavesNothing(t *testing.T) {
 	}
 }
 
-// Two pods with one export: that of a server that is away holds up neither lock nor end of the other.
+// Two pods with one export: the pod whose server is away holds up neither lock nor end of the other.
 func TestAServerThatIsAwayHoldsUpItsPodOnly(t *testing.T) {
 	r := newRig(t)
 	v := r.claimed("data")

@@ -32,8 +32,8 @@ func either(block bool, device, files operation) operation {
 	return files
 }
 
-// observe reports an operation on a volume of a driver. What the agent's end or the requester has cut short is none.
-// The driver has registered once: each new name adds a time series for good.
+// observe reports an operation on a volume of a driver. An operation that the agent's end or the requester has cut
+// short does not count. The driver has registered once: each new name adds a time series for good.
 func (v *Volumes) observe(
 	ctx context.Context, driver string, what operation, migrated bool, began time.Time, err error,
 ) {

@@ -123,6 +123,6 @@ func chownOne(fd int, st *unix.Stat_t, gid int) error {
 	if kind == unix.S_IFDIR {
 		mode |= unix.S_ISGID | uint32(groupExecute)
 	}
-	// A descriptor of O_PATH takes no fchmod, and this name is that of its file, whatever is at its path by now.
+	// fchmod refuses a descriptor of O_PATH. This name leads to the descriptor's file, whatever is at its path by now.
 	return unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode)
 }

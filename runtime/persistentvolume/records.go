@@ -41,7 +41,7 @@ const (
 // record is a vol_data.json: the claim of a pod on a volume, or that the volume is staged. A kubelet reads and writes
 // the same file; it has no field of the second group, which it ignores.
 type record struct {
-	// Name is the volume's: that of its PersistentVolume, or of the pod's volume if it is an inline one.
+	// Name is the volume's: the name of its PersistentVolume, or of the pod's volume if it is inline.
 	Name string `json:"specVolID"`
 	// Handle is the volume's id at its driver.
 	Handle     string `json:"volumeHandle"`
@@ -49,7 +49,7 @@ type record struct {
 	Node       string `json:"nodeName,omitempty"`
 	Attachment string `json:"attachmentID,omitempty"`
 	Mode       string `json:"volumeLifecycleMode,omitempty"`
-	// SELinux is the label with which the volume is mounted, if it is mounted with one.
+	// SELinux is the label that the volume is mounted with; empty: none.
 	SELinux string `json:"seLinuxMountContext,omitempty"`
 
 	// Volumes has spec.volumes[].name, of each volume of the pod that is this one, with commas between.
@@ -144,7 +144,7 @@ func (v *Volumes) stageDir(k key) string {
 	return filepath.Join(v.opts.RootDir, stagedDir, k.driver, fmt.Sprintf("%x", sha256.Sum256([]byte(k.handle))))
 }
 
-// readRecord reads the record in a directory; nil if there is none.
+// readRecord reads the record in a directory; nil if it has no record.
 func (v *Volumes) readRecord(dir string) (*record, error) {
 	b, err := v.opts.Files.Read(filepath.Join(dir, recordFile), maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {

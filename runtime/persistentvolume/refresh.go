@@ -19,15 +19,15 @@ const (
 	// after 1 min and up to half as much again.
 	refreshPeriod = time.Minute
 	refreshJitter = refreshPeriod / 2
-	// maxRefreshes bounds how many volumes of a driver are refreshed at once, so that one that hangs in it leaves RPCs for
-	// pods that start and end.
+	// maxRefreshes bounds how many volumes of a driver are refreshed at once, so that a driver that hangs leaves RPCs
+	// for pods that start and end.
 	maxRefreshes = 4
 )
 
-// Run has the volumes of running pods published again whose driver requires it, those of claims expanded that have
-// another size by now, those reported as in use no more whose driver no longer has them attached, and those unstaged
-// that no pod claims and that could not be before, until ctx ends. While there
-// is no such volume it waits for one, and no timer runs.
+// Run acts on volumes until ctx ends. It has volumes of running pods published again if their driver requires it,
+// expands volumes whose claims have another size by now, reports volumes as no longer in use if their driver no longer
+// has them attached, and unstages volumes that no pod claims and that could not be unstaged before. While there is no
+// such volume it waits for one, and no timer runs.
 func (v *Volumes) Run(ctx context.Context) error {
 	rounds := clock.NewGroup(v.opts.Clock, 0)
 	defer rounds.Wait()
@@ -53,7 +53,7 @@ func (v *Volumes) Run(ctx context.Context) error {
 	}
 }
 
-// begin begins a round of a driver, unless its last one has not ended: one that hangs delays no other.
+// begin begins a round of a driver, unless its last round has not ended: a driver that hangs delays no other.
 func (v *Volumes) begin(ctx context.Context, rounds clock.Group, driver string, all []refreshed) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -163,7 +163,7 @@ func (v *Volumes) noteRefresh(f refreshed, pod *corev1.Pod, reason string, err e
 }
 
 // again prepares another RPC for a volume that is set up, and locks the volume. release is nil if there is nothing to
-// do: the pod has ended meanwhile, or has another volume, of which its set-up says so.
+// do: the pod has ended meanwhile, or has another volume, which its set-up reports.
 func (s *setUp) again(ctx context.Context, o Objects, f refreshed) (release func(), err error) {
 	if s.src, err = s.resolve(ctx, o, s.pod, s.vol); err != nil {
 		return nil, err

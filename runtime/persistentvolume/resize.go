@@ -31,7 +31,7 @@ const notOnNodes = "volume.kubernetes.io/node-expansion-not-required"
 
 // resizeOf returns what is to be done about a volume of this capacity that had a size on this node until now. The rules
 // are the kubelet's (RecoverVolumeExpansionFailure): the controller that expands volumes decides by the claim's status
-// when a node's turn is; one that knows no such status leaves the size of the PersistentVolume to go by.
+// when a node's turn is; a controller that knows no such status leaves the size of the PersistentVolume to go by.
 func resizeOf(claim *corev1.PersistentVolumeClaim, capacity, had resource.Quantity) resize {
 	status := &claim.Status
 	state, size := status.AllocatedResourceStatuses[corev1.ResourceStorage], capacity

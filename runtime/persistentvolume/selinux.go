@@ -30,9 +30,10 @@ func FileLabel(o *corev1.SELinuxOptions) (string, error) {
 	return file, nil
 }
 
-// seLinuxLabel returns the SELinux label with which the volume is mounted for the pod (KEP-1710, in 1.37 for all access
-// modes). It is empty where the runtime labels the files one by one instead: unless the volume is a PersistentVolume,
-// its driver says that it can be mounted so, the pod's containers name a level, and the pod does not ask for Recursive.
+// seLinuxLabel returns the SELinux label that the volume is mounted with for the pod (KEP-1710, in 1.37 for all access
+// modes): if the volume is a PersistentVolume, its driver declares that it can be mounted so, the pod's containers name
+// a level, and the pod does not request Recursive. Otherwise the label is empty, and the runtime labels the files one
+// by one.
 //
 // Without a level the runtime chooses one, which nobody else can know. kubelet: it mounts with a level of its own.
 func (s *setUp) seLinuxLabel() (string, error) {
@@ -63,9 +64,10 @@ func (s *setUp) seLinuxLabel() (string, error) {
 	return strings.Join(labels, ""), nil
 }
 
-// seLinuxOptions returns those of a pod's containers that mount a volume, without the containers that have none.
+// seLinuxOptions returns the SELinux options of a pod's containers that mount a volume, without containers that have no
+// options.
 func seLinuxOptions(pod *corev1.Pod, volume string) (all []*corev1.SELinuxOptions) {
-	of := func(mounts []corev1.VolumeMount, own *corev1.SecurityContext) {
+	collect := func(mounts []corev1.VolumeMount, own *corev1.SecurityContext) {
 		if !slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool { return m.Name == volume }) {
 			return
 		}
@@ -78,13 +80,13 @@ func seLinuxOptions(pod *corev1.Pod, volume string) (all []*corev1.SELinuxOption
 		}
 	}
 	for i := range pod.Spec.InitContainers {
-		of(pod.Spec.InitContainers[i].VolumeMounts, pod.Spec.InitContainers[i].SecurityContext)
+		collect(pod.Spec.InitContainers[i].VolumeMounts, pod.Spec.InitContainers[i].SecurityContext)
 	}
 	for i := range pod.Spec.Containers {
-		of(pod.Spec.Containers[i].VolumeMounts, pod.Spec.Containers[i].SecurityContext)
+		collect(pod.Spec.Containers[i].VolumeMounts, pod.Spec.Containers[i].SecurityContext)
 	}
 	for i := range pod.Spec.EphemeralContainers {
-		of(pod.Spec.EphemeralContainers[i].VolumeMounts, pod.Spec.EphemeralContainers[i].SecurityContext)
+		collect(pod.Spec.EphemeralContainers[i].VolumeMounts, pod.Spec.EphemeralContainers[i].SecurityContext)
 	}
 	return all
 }

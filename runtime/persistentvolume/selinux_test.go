@@ -15,7 +15,8 @@ import (
 	"github.com/journalet/journalet/test/must"
 )
 
-// labeled is a rig on a node with SELinux, whose driver mounts with a label. options are those of each mount so far.
+// labeled is a rig on a node with SELinux, whose driver mounts with a label. options are the options of each mount so
+// far.
 func labeled(t *testing.T) (r *rig, options *[]string) {
 	t.Helper()
 	r = newRig(t, fakecsi.Stage)
@@ -92,7 +93,7 @@ func TestAVolumeIsMountedWithTheLabelOfItsPods(t *testing.T) {
 		t.Errorf("mounted with %q", *options)
 	}
 	r.reboot()
-	must.OK(t, r.setUp(recursive)) // that of the boot before is gone
+	must.OK(t, r.setUp(recursive)) // the mount of the boot before is gone
 	if !r.Relabels("p4", v.Name) {
 		t.Error("its files get no label")
 	}
@@ -160,16 +161,16 @@ func TestAVolumeIsMountedWithoutALabel(t *testing.T) {
 }
 
 func TestALabelThatCannotBeIsSaid(t *testing.T) {
-	for want, of := range map[string][]corev1.SELinuxOptions{
+	for want, options := range map[string][]corev1.SELinuxOptions{
 		"labels found: system_u:object_r:container_file_t:s0:c1,system_u": {{Level: "s0:c1"}, {Level: "s0:c2"}},
 		"no such type":             {{Type: "none", Level: "s0"}},
 		"cannot be a mount option": {{Level: "s0\",noexec=\""}},
 	} {
 		r, _ := labeled(t)
 		v := r.claimed("data")
-		p := r.labeledPod("p1", v, make([]string, len(of))...)
-		for i := range of {
-			p.Spec.Containers[i].SecurityContext = &corev1.SecurityContext{SELinuxOptions: &of[i]}
+		p := r.labeledPod("p1", v, make([]string, len(options))...)
+		for i := range options {
+			p.Spec.Containers[i].SecurityContext = &corev1.SecurityContext{SELinuxOptions: &options[i]}
 		}
 		if err := r.setUp(p); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

@@ -62,7 +62,7 @@ type setUp struct {
 	can capabilities
 	// attachment is the publish context, which the control plane has of the driver.
 	attachment map[string]string
-	// label is the SELinux label with which the volume is mounted, if it is mounted with one.
+	// label is the SELinux label that the volume is mounted with; empty: none.
 	label string
 	// secrets is what no error may repeat.
 	secrets []string

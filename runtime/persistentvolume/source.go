@@ -23,8 +23,7 @@ import (
 	"github.com/journalet/journalet/runtime/pod/nfs"
 )
 
-// Objects are what is read of the API server. Errors are those of apimachinery's package api/errors, or of the
-// transport.
+// Objects are what is read of the API server. Errors are of apimachinery's package api/errors, or of the transport.
 type Objects interface {
 	Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
 	Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
@@ -43,7 +42,7 @@ type source struct {
 	// dir is the name of the volume's directory of the pod.
 	dir    string
 	inline bool
-	// driver is the CSIDriver; its zero value if there is none.
+	// driver is the CSIDriver's spec; zero without a CSIDriver.
 	driver storagev1.CSIDriverSpec
 
 	attributes   map[string]string
@@ -64,9 +63,9 @@ type source struct {
 	hostPath *corev1.HostPathVolumeSource
 	// nfs is the export of an NFS PersistentVolume; nil for all others.
 	nfs *nfs.Source
-	// stageSecret, publishSecret and expandSecret are nil if there is none.
+	// stageSecret, publishSecret and expandSecret are nil without a Secret.
 	stageSecret, publishSecret, expandSecret *corev1.SecretReference
-	// claim is what the pod claims the volume by, nil for an inline one. capacity is that of its PersistentVolume.
+	// claim is what the pod claims the volume by, nil for an inline volume. capacity is its PersistentVolume's.
 	claim    *corev1.PersistentVolumeClaim
 	capacity resource.Quantity
 }

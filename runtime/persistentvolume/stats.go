@@ -14,12 +14,12 @@ import (
 const (
 	// statsTimeout bounds the measurement of one volume, which is repeated when somebody asks again (kubelet: 2 min).
 	statsTimeout = 10 * time.Second
-	// maxStats bounds the measurements of one driver at once, so that one that hangs in them leaves RPCs for pods.
+	// maxStats bounds the measurements of one driver at once, so that a driver that hangs leaves RPCs for pods.
 	maxStats = 4
 )
 
-// Measure has a driver measure a volume that is set up. It returns storage.ErrNotMeasured for one that is not, and for
-// a driver that measures none: no volume of a driver is walked.
+// Measure has a driver measure a volume that is set up. It returns storage.ErrNotMeasured if the volume is not set up
+// or the driver measures no volumes: no volume of a driver is walked.
 func (v *Volumes) Measure(ctx context.Context, uid, volume string) (storage.Measured, error) {
 	dir, r := v.find(uid, volume)
 	if !r.isDone(published, v.opts.BootID) {

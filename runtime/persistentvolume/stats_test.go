@@ -77,7 +77,7 @@ func TestADriverThatHangsInMeasurementsSetsUpVolumes(t *testing.T) {
 		<-under
 	}
 	must.OK(t, r.setUp(r.pod("p2", inline("data"))))
-	// Before the end: one that ends makes room for one that has not heard of it yet.
+	// Before the end: a measurement that ends makes room for another, which does not know of the end yet.
 	if more := len(under); more > 0 {
 		t.Errorf("%d measurements beyond %d at once", more, maxStats)
 	}

@@ -25,9 +25,8 @@ type Outcome struct {
 	Err error
 }
 
-// TearDown has all volumes of a pod unpublished, and unstages those that no other pod claims, once: what fails is
-// repeated by Run. It returns an outcome for
-// each that had a directory. It is idempotent.
+// TearDown has all volumes of a pod unpublished, and unstages the volumes that no other pod claims, once: Run repeats
+// what fails. It returns an outcome for each volume that had a directory. It is idempotent.
 func (v *Volumes) TearDown(ctx context.Context, uid string) ([]Outcome, error) {
 	var dirs []string
 	for e, err := range v.opts.Files.Entries(v.podDir(uid)) {

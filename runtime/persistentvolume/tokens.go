@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// tokenShare is the part of a token's lifetime in which it is given to drivers. kubelet: 80 %, and at most a day.
+	// tokenShare is the part of a token's lifetime during which drivers get it. kubelet: 80 %, and at most a day.
 	tokenShare  = 0.8
 	maxTokenAge = 24 * time.Hour
-	// defaultLifetime is that of a token for which none is requested. authentication.k8s.io/v1: TokenRequestSpec.
+	// defaultLifetime is the lifetime of a token if the request has none. authentication.k8s.io/v1: TokenRequestSpec.
 	defaultLifetime = time.Hour
 )
 
-// tokens are those of pods whose volumes are published again and again: each is used for most of its lifetime, instead
-// of one a publication. They are in memory only, and go with their pod.
+// tokens are the tokens of pods whose volumes are published again and again: each token is used for most of its
+// lifetime, instead of one for each publication. They are in memory only, and are dropped with their pod.
 type tokens struct {
 	mu sync.Mutex
 	of map[string]map[tokenKind]token // by the UID of the pod

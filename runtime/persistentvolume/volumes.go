@@ -29,7 +29,7 @@ import (
 type Options struct {
 	// RootDir is the agent's root directory. No part of its path may be a link.
 	RootDir string
-	// NodeName is the Node's name, BootID that of the machine's boot.
+	// NodeName is the Node's name, BootID the id of the machine's boot.
 	NodeName, BootID string
 	Drivers          Callers
 	Objects          Objects
@@ -179,7 +179,7 @@ func (v *Volumes) index(uid, dir string, r *record) {
 	}
 }
 
-// find returns the claim of a pod's volume and its directory; nil if there is none.
+// find returns the claim of a pod's volume and its directory; nil if the pod has no such claim.
 func (v *Volumes) find(uid, volume string) (string, *record) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -191,7 +191,7 @@ func (v *Volumes) find(uid, volume string) (string, *record) {
 	return "", nil
 }
 
-// claimOf returns a copy of a claim; nil if there is none.
+// claimOf returns a copy of a claim; nil if the directory has no claim.
 func (v *Volumes) claimOf(uid, dir string) *record {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -203,7 +203,7 @@ func (v *Volumes) claimOf(uid, dir string) *record {
 	return &c
 }
 
-// claims reports whether another claim than that of a pod's directory is on a volume.
+// claims reports whether a volume has a claim other than the claim of a pod's directory.
 func (v *Volumes) claims(k key, uid, dir string) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -262,8 +262,8 @@ func (v *Volumes) Path(uid, volume string) (string, error) {
 	return v.target(uid, dir), nil
 }
 
-// Relabels reports whether the files of a pod's volume may get the pod's SELinux label one by one: not those of an NFS
-// server, not those of the node, and not those that have it by their mount. kubelet: the same.
+// Relabels reports whether the files of a pod's volume may get the pod's SELinux label one by one: not files of an NFS
+// server, not files of the node, and not files that have the label by their mount. kubelet: the same.
 func (v *Volumes) Relabels(uid, volume string) bool {
 	_, r := v.find(uid, volume)
 	return r != nil && r.SELinux == "" && r.Driver != nfsDriver && r.Driver != hostPathDriver
@@ -355,23 +355,23 @@ type lock struct {
 // lock waits for a volume's lock, and returns what releases it.
 func (l *locks) lock(ctx context.Context, k key) (func(), error) {
 	l.mu.Lock()
-	of := l.held[k]
-	if of == nil {
-		of = &lock{Lock: clock.NewLock(l.clock)}
-		l.held[k] = of
+	entry := l.held[k]
+	if entry == nil {
+		entry = &lock{Lock: clock.NewLock(l.clock)}
+		l.held[k] = entry
 	}
-	of.users++
+	entry.users++
 	l.mu.Unlock()
 	leave := func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if of.users--; of.users == 0 {
+		if entry.users--; entry.users == 0 {
 			delete(l.held, k)
 		}
 	}
-	if err := of.Acquire(ctx); err != nil {
+	if err := entry.Acquire(ctx); err != nil {
 		leave()
 		return nil, fmt.Errorf("another call for the volume is under way: %w", err)
 	}
-	return func() { of.Release(); leave() }, nil
+	return func() { entry.Release(); leave() }, nil
 }

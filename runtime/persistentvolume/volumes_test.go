@@ -232,7 +232,7 @@ type rig struct {
 	fake    *fakecsi.Driver
 	socket  string
 	drivers *Drivers
-	mounter *nfs.Mounter // nil: that of the node
+	mounter *nfs.Mounter // nil: the node's
 	disks   *disk.Mounter
 	seLinux func(*corev1.SELinuxOptions) (string, error)
 	*Volumes
