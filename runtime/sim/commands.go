@@ -111,7 +111,7 @@ func (sh *shell) shell(args []string) int32 {
 	return sh.status
 }
 
-// sleepUnits are those of busybox and coreutils, in seconds.
+// sleepUnits are the units of sleep in busybox and coreutils, in seconds.
 var sleepUnits = map[string]float64{"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 // maxSleep keeps durations far from overflow; longer ones count as forever.
@@ -194,7 +194,7 @@ func (sh *shell) echo(args []string) {
 	sh.write(sh.out, text+end)
 }
 
-// otherVerbs are those that printf does not know here: a width could be of any size.
+// otherVerbs are verbs that printf does not know here: a width could be of any size.
 var otherVerbs = regexp.MustCompile(`%[^sd%]`)
 
 func (sh *shell) printf(args []string) int32 {

@@ -120,7 +120,7 @@ func withHostname(config *cri.ContainerConfig, hostname string) *cri.ContainerCo
 	return config
 }
 
-// checkTarget refuses a container that is to join the processes of one that does not run in the sandbox. r.mu is held.
+// checkTarget refuses a container whose target container does not run in the sandbox. The caller holds r.mu.
 func (r *Runtime) checkTarget(sandboxID string, n *cri.NamespaceOption) error {
 	if n.GetPid() != cri.NamespaceMode_TARGET {
 		return nil
@@ -274,7 +274,7 @@ func (s *runtimeService) UpdateContainerResources(
 	return &cri.UpdateContainerResourcesResponse{}, nil
 }
 
-// limits reports resources as containerd does: an unset swap limit is that of memory, which means no swap.
+// limits reports resources as containerd does: an unset swap limit equals the memory limit, which means no swap.
 func limits(res *cri.LinuxContainerResources) *cri.ContainerResources {
 	if res.GetMemorySwapLimitInBytes() == 0 {
 		res.MemorySwapLimitInBytes = res.GetMemoryLimitInBytes()
@@ -303,7 +303,7 @@ func (r *Runtime) sortedContainers(keep func(*container) bool) []*container {
 	return some
 }
 
-// markStopped wakes those who wait for the container's end.
+// markStopped wakes all that wait for the container's end.
 func (c *container) markStopped() {
 	select {
 	case <-c.stopped:

@@ -14,8 +14,8 @@ const (
 	maxEventSubscribers = 16
 	// maxQueuedEvents is how far a subscriber may fall behind before it is cut off.
 	maxQueuedEvents = 1_000
-	// maxHeldEvents and eventHoldTime bound what is kept for the next subscriber while there is none. containerd holds
-	// events for 5 minutes.
+	// maxHeldEvents and eventHoldTime bound what is kept for the next subscriber while nobody subscribes. containerd
+	// holds events for 5 minutes.
 	maxHeldEvents = 1_000
 	eventHoldTime = 5 * time.Minute
 )

@@ -19,7 +19,7 @@ const (
 	maxFileBytes = 64 << 10
 )
 
-// fileSet is a container's own files: path to content, nil content for one that was removed.
+// fileSet is a container's own files: path to content, nil content for a removed file.
 type fileSet map[string]*string
 
 func (fs fileSet) apply(name string, e Effect) {

@@ -14,8 +14,8 @@ const maxLogLine = 16 << 10
 // logWriter writes a container's output in the CRI log format: time, stream, F or P, text. A nil one drops it.
 type logWriter struct{ f *os.File }
 
-// openLog opens a container's log for appending. There is none without a path, or if the sandbox's log directory does
-// not exist: a trial with invented paths must not litter the disk. Only the container's own directory is created.
+// openLog opens a container's log for appending. Without a path, or if the sandbox's log directory does not exist,
+// there is no log: a trial with invented paths must not litter the disk. Only the container's own directory is created.
 func openLog(path string) (*logWriter, error) {
 	if path == "" {
 		return nil, nil

@@ -33,7 +33,7 @@ func (s *runtimeService) Version(context.Context, *cri.VersionRequest) (*cri.Ver
 	}, nil
 }
 
-// handlerFeatures are those of containerd on a recent kernel.
+// handlerFeatures are containerd's features on a recent kernel.
 var handlerFeatures = &cri.RuntimeHandlerFeatures{UserNamespaces: true, RecursiveReadOnlyMounts: true}
 
 func (s *runtimeService) Status(_ context.Context, req *cri.StatusRequest) (*cri.StatusResponse, error) {
@@ -66,7 +66,8 @@ func (s *runtimeService) RuntimeConfig(context.Context, *cri.RuntimeConfigReques
 	return &cri.RuntimeConfigResponse{Linux: &cri.LinuxRuntimeConfiguration{CgroupDriver: cri.CgroupDriver_CGROUPFS}}, nil
 }
 
-// UpdateRuntimeConfig takes the pod CIDR. As containerd, it refuses what is none, and keeps what it has without one.
+// UpdateRuntimeConfig takes the pod CIDR. Like containerd, it refuses text that is not a CIDR, and keeps its CIDR if
+// the request has none.
 func (s *runtimeService) UpdateRuntimeConfig(
 	_ context.Context, req *cri.UpdateRuntimeConfigRequest,
 ) (*cri.UpdateRuntimeConfigResponse, error) {

@@ -262,7 +262,7 @@ func (s *runtimeService) ReopenContainerLog(
 }
 
 // ExecSync plays a command in a running container: its output is complete when its time is over by the clock. A
-// command that isn't understood succeeds at once, silently; one that would not end runs into the timeout.
+// command that isn't understood succeeds at once, silently; a command that would not end runs into the timeout.
 func (s *runtimeService) ExecSync(ctx context.Context, req *cri.ExecSyncRequest) (*cri.ExecSyncResponse, error) {
 	r := s.r
 	r.mu.Lock()

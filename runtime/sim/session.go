@@ -293,7 +293,7 @@ func (x *inside) drain(printed <-chan Effect) error {
 	}
 }
 
-// show passes a piece of output to those who are attached. r.mu is held.
+// show passes a piece of output to all attached sessions. The caller holds r.mu.
 func (c *container) show(e Effect) {
 	for to := range c.attached {
 		select {

@@ -124,7 +124,7 @@ func TestSessionEndsWithItsContainer(t *testing.T) {
 	}
 }
 
-// silent is session for one that may be refused: its exit code is -1 then.
+// silent is session for a request that may be refused: its exit code is -1 then.
 func silent(t *testing.T, at string, in io.Reader) int {
 	t.Helper()
 	to, err := url.Parse(at)

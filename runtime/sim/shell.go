@@ -40,7 +40,7 @@ type shell struct {
 	trap     *string // the handler of TERM
 
 	now       time.Duration   // since the process began
-	effects   []Effect        // in the order of the script, which is not that of time beside background jobs
+	effects   []Effect        // in the script's order, which is not the order of time beside background jobs
 	jobs      []time.Duration // when each background job ends, Forever if never
 	status    int32
 	errexit   bool

@@ -28,7 +28,7 @@ type streams struct {
 	done chan struct{}
 
 	mu    sync.Mutex
-	conns map[*streamConn]struct{} // net/http does not close those that a session has taken over
+	conns map[*streamConn]struct{} // net/http does not close connections that a session has taken over
 }
 
 // streaming returns the server of sessions. r.mu is held.
