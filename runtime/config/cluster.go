@@ -92,8 +92,8 @@ func (c *Config) CertificateDir() string {
 // UpdateEvery returns the interval at which the Node's status is computed.
 func (c *Cluster) UpdateEvery() time.Duration { return cmp.Or(c.StatusUpdate, defaultStatusUpdate) }
 
-// ReportEvery returns the interval at which an unchanged status is sent: 5 min, or that of the computation if only that
-// one is set, as in the kubelet.
+// ReportEvery returns the interval at which an unchanged status is sent: 5 min, or the interval of the computation if
+// only that is set, as in the kubelet.
 func (c *Cluster) ReportEvery() time.Duration {
 	return cmp.Or(c.StatusReport, c.StatusUpdate, defaultStatusReport)
 }

@@ -104,10 +104,10 @@ type Config struct {
 	// RuntimeClassPath is a file or directory of RuntimeClass objects for pods; empty: none.
 	RuntimeClassPath string
 
-	// ObjectsPath is a file or directory of objects that pods refer to, besides those in StaticPodPath; empty: none.
+	// ObjectsPath is a file or directory of objects that pods refer to, besides StaticPodPath; empty: none.
 	ObjectsPath string
 	// OfflineSecrets is a directory for the key of the Secrets that are kept for a start without the API server, or
-	// systemd-creds; empty: none are kept.
+	// systemd-creds; empty: keeps none.
 	OfflineSecrets string
 	// ServiceAccountTokenFiles are paths of files with the token of a service account, by NAMESPACE/NAME.
 	ServiceAccountTokenFiles map[string]string
@@ -141,8 +141,8 @@ type Config struct {
 	CPUQuotaPeriod time.Duration
 	// SingleProcessOOMKill has the kernel kill one process that lacks memory, not its container (cgroup v2).
 	SingleProcessOOMKill bool
-	// MemoryThrottlingFactor is the part of the memory beyond its request, above 0 and at most 1, from which on a
-	// container is throttled on cgroup v2; 0: none is.
+	// MemoryThrottlingFactor is the part of the memory beyond its request, above 0 and at most 1, above which a
+	// container is throttled on cgroup v2; 0: no throttling.
 	MemoryThrottlingFactor float64
 	// MemoryReservationPolicy is ReserveNone, the default, or ReserveTiered.
 	MemoryReservationPolicy string
@@ -152,12 +152,13 @@ type Config struct {
 	UserNamespaceIDs int64
 	// AllowedUnsafeSysctls are sysctls that pods may set besides the safe ones, by name or as patterns that end in *.
 	AllowedUnsafeSysctls []string
-	// ProtectKernelDefaults refuses to start while a kernel setting differs from the one that pods rely on.
+	// ProtectKernelDefaults refuses to start while a kernel setting differs from what pods rely on.
 	ProtectKernelDefaults bool
 	// CRIConcurrency bounds the start calls under way; 1 serializes all calls.
 	CRIConcurrency int
 
-	// RegistryPullQPS bounds the pulls that start per second, 0: no bound; RegistryBurst those that start at once.
+	// RegistryPullQPS bounds the pulls that start per second, 0: no bound; RegistryBurst bounds the pulls that start at
+	// once.
 	RegistryPullQPS, RegistryBurst int32
 	// MaxParallelImagePulls bounds the pulls under way, at least 1.
 	MaxParallelImagePulls int32
@@ -169,10 +170,10 @@ type Config struct {
 	ContainerLogs ContainerLogs
 
 	// ImageCredentialProviderConfig is a file or directory with the configuration of credential provider plugins,
-	// ImageCredentialProviderBinDir the directory with their programs; both empty: there are none.
+	// ImageCredentialProviderBinDir the directory with their programs; both empty: no plugins.
 	ImageCredentialProviderConfig, ImageCredentialProviderBinDir string
 	// ImagePullVerification says which images on the node only the pods may have that have their credentials
-	// (imagePullCredentialsVerificationPolicy); empty: those that this agent has pulled.
+	// (imagePullCredentialsVerificationPolicy); empty: images that this agent has pulled.
 	ImagePullVerification string
 	// PreloadedImages are images that every pod may have, for one of these policies.
 	PreloadedImages []string
@@ -217,11 +218,11 @@ type Config struct {
 	NoProfiling, NoDebugFlags, NoSystemLogs bool
 	// SystemLogQuery serves queries of system logs.
 	SystemLogQuery bool
-	// NoPodsAPI leaves out the socket on which agents of the node read its pods.
+	// NoPodsAPI leaves out the socket where agents of the node read its pods.
 	NoPodsAPI bool
 	// StreamIdle is how long a session may send and receive nothing.
 	StreamIdle time.Duration
-	// FlagValues are the values of the flags by name, without secrets, for those who read /flagz.
+	// FlagValues are the values of the flags by name, without secrets, for readers of /flagz.
 	FlagValues map[string]string
 	// APISocket is the socket's path; empty: kubelet.sock in RootDir. APISocketGroup is a group whose members may connect,
 	// by name or number; empty: the agent's user alone.

@@ -14,8 +14,8 @@ import (
 	"github.com/journalet/journalet/runtime/redact"
 )
 
-// KubeletConfiguration returns the configuration in effect, for those who read /configz. What this agent ignores has
-// its default. The headers of the manifest URL, and what may be a credential in it, are withheld.
+// KubeletConfiguration returns the configuration in effect, for readers of /configz. What this agent ignores has its
+// default. The headers of the manifest URL, and what may be a credential in it, are withheld.
 func (c *Config) KubeletConfiguration() (any, error) {
 	k, err := defaults()
 	if err != nil {
@@ -143,7 +143,7 @@ func defaults() (*kubeletConfig, error) {
 // secretFlags have values that nobody is to read elsewhere.
 var secretFlags = []string{"manifest-url", "manifest-url-header"}
 
-// Values returns the values of flags by name, and withholds those that may be secrets.
+// Values returns the values of flags by name, and withholds values that may be secrets.
 func Values(flags *pflag.FlagSet) map[string]string {
 	out := map[string]string{}
 	flags.VisitAll(func(f *pflag.Flag) {

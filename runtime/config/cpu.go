@@ -42,9 +42,9 @@ func (c *Config) RecordedCPUQuota() *journaletv1.CpuQuota {
 }
 
 // maxPods returns how many pods a machine may have (pkg/kubelet/nodestatus: MachineInfo).
-func (c *Config) maxPods(of Capacity) int32 {
+func (c *Config) maxPods(capacity Capacity) int32 {
 	if c.PodsPerCore <= 0 {
 		return c.MaxPods
 	}
-	return int32(min(int64(c.PodsPerCore)*(of.MilliCPU/resources.MilliPerCPU), int64(c.MaxPods)))
+	return int32(min(int64(c.PodsPerCore)*(capacity.MilliCPU/resources.MilliPerCPU), int64(c.MaxPods)))
 }

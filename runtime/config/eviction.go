@@ -127,8 +127,8 @@ func (c *Config) evictionProblems(from map[string]string) []Problem {
 	return out
 }
 
-// Parsed returns the thresholds in effect. With pods, those of the node's memory count for the cgroup of all pods, too.
-// Those of containerfs are added by who knows the file systems.
+// Parsed returns the thresholds in effect. With pods, thresholds of the node's memory count for the cgroup of all pods,
+// too. Thresholds of containerfs are added later, once the file systems are known.
 func (e *Eviction) Parsed(pods bool) []pressure.Threshold {
 	var out []pressure.Threshold
 	hard := e.Thresholds()
@@ -269,7 +269,7 @@ func parseReclaim(text string) (pressure.Amount, error) {
 // maxReclaimPercent keeps sums of amounts far from what an integer holds. Beyond 100 it changes nothing.
 const maxReclaimPercent = 1e6
 
-// amountOf returns a threshold as an amount; 0 for one that is off.
+// amountOf returns a threshold as an amount; 0 if the threshold is off.
 func amountOf(threshold string, capacity int64) (int64, error) {
 	amount, off, err := parseAmount(threshold)
 	if off || err != nil {
@@ -281,7 +281,7 @@ func amountOf(threshold string, capacity int64) (int64, error) {
 // withoutThresholds subtracts the hard thresholds of memory and storage.
 func (c *Config) withoutThresholds(has, left Capacity) (Capacity, error) {
 	all := c.Eviction.Thresholds()
-	for signal, of := range map[string]struct {
+	for signal, amounts := range map[string]struct {
 		capacity int64
 		left     *int64
 	}{
@@ -292,11 +292,11 @@ func (c *Config) withoutThresholds(has, left Capacity) (Capacity, error) {
 		if !ok || signal == nodefsAvailable && !c.LocalStorage {
 			continue
 		}
-		amount, err := amountOf(threshold, of.capacity)
+		amount, err := amountOf(threshold, amounts.capacity)
 		if err != nil {
 			return left, fmt.Errorf("evictionHard: %s: %w", signal, err)
 		}
-		*of.left = minus(*of.left, amount)
+		*amounts.left = minus(*amounts.left, amount)
 	}
 	return left, nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// withCluster adds the fields of cluster mode: those of the Node, of requests to the API server, and of the server that
+// withCluster adds the fields of cluster mode: for the Node, for requests to the API server, and for the server that
 // the API server calls.
 func withCluster(all map[string]field) map[string]field {
 	for name, f := range clusterFields {

@@ -13,7 +13,7 @@ import (
 // HugePages are the node's huge pages of one size.
 type HugePages struct{ PageBytes, Bytes int64 }
 
-// hugePages returns the node's huge pages by size, also a size of which there are none.
+// hugePages returns the node's huge pages by size, also sizes without any pages.
 func hugePages(root string) []HugePages {
 	var out []HugePages
 	for _, h := range topology.HugePages(filepath.Join(root, "sys/kernel/mm/hugepages")) {

@@ -19,7 +19,7 @@ import (
 )
 
 // another returns a value that is not a field's default, as JSON; "" if this test knows none.
-func another(name string, of field) string {
+func another(name string, target field) string {
 	structField, _ := reflect.TypeFor[kubeletConfig]().FieldByNameFunc(func(n string) bool {
 		f, _ := reflect.TypeFor[kubeletConfig]().FieldByName(n)
 		return jsonName(f) == name
@@ -32,7 +32,7 @@ func another(name string, of field) string {
 	case kind == reflect.TypeFor[metav1.Duration]():
 		return `"7s"`
 	case kind.Kind() == reflect.Bool:
-		return fmt.Sprint(of.def != "true")
+		return fmt.Sprint(target.def != "true")
 	case kind.Kind() == reflect.String:
 		return `"other"`
 	case kind.Kind() == reflect.Int32, kind.Kind() == reflect.Int64:
@@ -85,7 +85,7 @@ func TestEveryFlagWithoutEffectWarns(t *testing.T) {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	Defaults().AddFlags(fs)
 	fs.VisitAll(func(f *pflag.Flag) {
-		if of, is := f.Value.(*fieldFlag); is && of.path == "" && withoutEffect()[f.Name] == "" {
+		if value, is := f.Value.(*fieldFlag); is && value.path == "" && withoutEffect()[f.Name] == "" {
 			t.Errorf("--%s sets nothing", f.Name)
 		}
 	})
@@ -93,7 +93,7 @@ func TestEveryFlagWithoutEffectWarns(t *testing.T) {
 
 var words = regexp.MustCompile("[a-z][A-Za-z0-9.-]+[*]?")
 
-// namedIn returns which names a text has, also those that a word with an asterisk stands for.
+// namedIn returns which names a text has, also names that a word with an asterisk stands for.
 func namedIn(text string, names []string) []string {
 	var out []string
 	for _, word := range words.FindAllString(text, -1) {

@@ -12,8 +12,8 @@ import (
 
 // ImageGC bounds what images take of their file system; the kubelet's fields and their defaults.
 type ImageGC struct {
-	// HighPercent is the use from which unused images are removed, until it is at most LowPercent. 100: never, also not
-	// for their age.
+	// HighPercent is the use at which unused images are removed, until the use is at most LowPercent. 100: never, not
+	// even for their age.
 	HighPercent, LowPercent int32
 	// MinAge is how long an image is on the node before it is removed for space. MaxAge is how long one may be unused; 0:
 	// for ever.

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// kubeletFlags are the flags of the kubelet that the agent has no setting of its own for: those that only set a field
+// kubeletFlags are the flags of the kubelet that the agent has no setting of its own for: flags that only set a field
 // of KubeletConfiguration, by the path of that field. Their values are merged over the files as one more drop-in, so
 // that each is honoured, ignored or refused as the field is.
 var kubeletFlags = []struct {
@@ -156,11 +156,11 @@ func reservedKind() flagKind {
 			if err != nil {
 				return nil, fmt.Errorf("found %q, want node:name=value", one)
 			}
-			of, err := limits.add(nil, rest)
+			amounts, err := limits.add(nil, rest)
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, map[string]any{"numaNode": n, "limits": of})
+			out = append(out, map[string]any{"numaNode": n, "limits": amounts})
 		}
 		return out, nil
 	}}
@@ -194,8 +194,8 @@ func (f *fieldFlag) String() string { return f.text }
 // Type returns the type of the flag's value.
 func (f *fieldFlag) Type() string { return f.name }
 
-// addKubeletFlags adds the flags of the kubelet that are none of ours. The help leaves them out: new configurations are
-// to set the field.
+// addKubeletFlags adds the flags of the kubelet that the agent has no setting of its own for. The help leaves them out:
+// new configurations are to set the field.
 func addKubeletFlags(fs *pflag.FlagSet) {
 	add := func(kind flagKind, name, path string) {
 		flag := fs.VarPF(&fieldFlag{flagKind: kind, flag: name, path: path}, name, "",

@@ -31,7 +31,7 @@ const (
 
 // Load reads ConfigFile and the drop-ins in ConfigDir and applies the fields whose flags are not set; flags may be nil.
 // It returns problems for what is not supported, in the order of files and fields. An error names the file and what to
-// change, and leaves c unusable. Relative paths become absolute: those of a file against its directory, those of flags
+// change, and leaves c unusable. Relative paths become absolute: paths in a file against its directory, paths in flags
 // against the working directory.
 func (c *Config) Load(flags *pflag.FlagSet) ([]Problem, error) {
 	given := func(name string) bool {
@@ -97,7 +97,7 @@ func (c *Config) absolute() (err error) {
 	return nil
 }
 
-// configFiles lists the files in the order in which they are merged.
+// configFiles lists the files in the order of merging.
 func (c *Config) configFiles() ([]string, error) {
 	var out []string
 	if c.ConfigFile != "" {

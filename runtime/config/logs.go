@@ -10,9 +10,9 @@ import (
 
 // ContainerLogs bounds the logs of containers; the kubelet's fields and their defaults.
 type ContainerLogs struct {
-	// MaxSize is the size of a log from which on it is rotated, such as 10Mi; a negative one: no log is rotated.
+	// MaxSize is the size at which a log is rotated, such as 10Mi; negative: no log is rotated.
 	MaxSize string
-	// MaxFiles is how many files a log has at most, with the one that is written. At least 2.
+	// MaxFiles is how many files a log has at most, with the live one. At least 2.
 	MaxFiles int32
 	// MaxWorkers is how many files are compressed at once. At least 1.
 	MaxWorkers int32

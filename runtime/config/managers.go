@@ -19,13 +19,13 @@ import (
 	"github.com/journalet/journalet/runtime/topology"
 )
 
-// Managers are the settings by which containers get CPUs and memory alone (kubelet: CPU, memory and topology manager).
+// Managers are the settings for giving CPUs and memory to containers alone (kubelet: CPU, memory and topology manager).
 type Managers struct {
-	// CPUPolicy is none or static, MemoryPolicy None or Static; empty: none.
+	// CPUPolicy: none or static. MemoryPolicy: None or Static. Empty: none.
 	CPUPolicy, MemoryPolicy string
 	// CPUOptions and TopologyOptions are true or false, or a number, by the kubelet's names.
 	CPUOptions, TopologyOptions map[string]string
-	// TopologyPolicy is none, best-effort, restricted or single-numa-node; TopologyScope container or pod; empty: the
+	// TopologyPolicy: none, best-effort, restricted or single-numa-node. TopologyScope: container or pod. Empty: the
 	// first.
 	TopologyPolicy, TopologyScope string
 	// ReservedMemory is what is reserved of the memory of each NUMA node.
@@ -79,9 +79,9 @@ var contradictions = [][2]string{
 // validate returns all settings that the kubelet would refuse.
 func (m *Managers) validate() (errs []error) {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	oneOf := func(name, value string, of ...string) {
-		if value != "" && !slices.Contains(of, value) {
-			bad("%s: found %q, want one of %s", name, value, strings.Join(of, ", "))
+	oneOf := func(name, value string, allowed ...string) {
+		if value != "" && !slices.Contains(allowed, value) {
+			bad("%s: found %q, want one of %s", name, value, strings.Join(allowed, ", "))
 		}
 	}
 	oneOf("cpuManagerPolicy (--cpu-manager-policy)", m.CPUPolicy, policyNone, cpuStatic)
@@ -110,7 +110,7 @@ func (m *Managers) cpuOptions() (*journaletv1.CpuOptions, error) {
 	const name = "cpuManagerPolicyOptions (--cpu-manager-policy-options)"
 	out := new(journaletv1.CpuOptions)
 	for _, option := range slices.Sorted(maps.Keys(m.CPUOptions)) {
-		of, known := cpuOptions[option]
+		target, known := cpuOptions[option]
 		if !known {
 			return nil, fmt.Errorf("%s: there is no option %q; want some of %s", name, option,
 				strings.Join(slices.Sorted(maps.Keys(cpuOptions)), ", "))
@@ -119,7 +119,7 @@ func (m *Managers) cpuOptions() (*journaletv1.CpuOptions, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s: found %q, want true or false", name, option, m.CPUOptions[option])
 		}
-		*of(out) = value
+		*target(out) = value
 	}
 	for _, pair := range contradictions {
 		if *cpuOptions[pair[0]](out) && *cpuOptions[pair[1]](out) {
@@ -166,19 +166,21 @@ func (m *Managers) reserved() ([]*journaletv1.NumaMemory, error) {
 	seen := map[key]bool{}
 	var out []*journaletv1.NumaMemory
 	for _, r := range m.ReservedMemory {
-		for _, of := range slices.Sorted(maps.Keys(r.Limits)) {
-			q := r.Limits[of]
-			k := key{r.NumaNode, resources.PageBytes(of)}
+		for _, kind := range slices.Sorted(maps.Keys(r.Limits)) {
+			q := r.Limits[kind]
+			k := key{r.NumaNode, resources.PageBytes(kind)}
 			switch {
 			case r.NumaNode < 0:
 				return nil, fmt.Errorf("%s: there is no NUMA node %d", name, r.NumaNode)
-			case of != corev1.ResourceMemory && k.page == 0:
+			case kind != corev1.ResourceMemory && k.page == 0:
 				return nil, fmt.Errorf("%s: the limit type %q for NUMA node %d is not supported, only memory and "+
-					"hugepages-<size> are", name, of, r.NumaNode)
+					"hugepages-<size> are", name, kind, r.NumaNode)
 			case q.Sign() <= 0:
-				return nil, fmt.Errorf("%s: reserved memory may not be zero for NUMA node %d and resource %q", name, r.NumaNode, of)
+				return nil, fmt.Errorf("%s: reserved memory may not be zero for NUMA node %d and resource %q", name,
+					r.NumaNode, kind)
 			case seen[k]:
-				return nil, fmt.Errorf("%s: it has a duplicate value for NUMA node %d and resource %q", name, r.NumaNode, of)
+				return nil, fmt.Errorf("%s: it has a duplicate value for NUMA node %d and resource %q", name,
+					r.NumaNode, kind)
 			}
 			seen[k] = true
 			out = append(out, &journaletv1.NumaMemory{
@@ -206,7 +208,7 @@ func (m *Managers) inEffect(k *kubeletConfig) {
 
 // managers returns the settings for the deciders, with the machine that they are for; nil if nothing is given to
 // containers alone. It fails as a kubelet's start does: without reserved CPUs, or if the memory reserved in NUMA nodes
-// is not that of the node.
+// is not the memory reserved of the node.
 func (c *Config) managers(root string, has, allocatable Capacity) (*journaletv1.ResourceManagers, error) {
 	m := &c.Managers
 	if !m.on() {
@@ -246,7 +248,7 @@ func (c *Config) managers(root string, has, allocatable Capacity) (*journaletv1.
 	return out, nil
 }
 
-// reserveCPUs sets the CPUs that nobody has alone: those of reservedSystemCPUs, else as many as are reserved.
+// reserveCPUs sets the CPUs that nobody has alone: reservedSystemCPUs, else as many as are reserved.
 func (c *Config) reserveCPUs(out *journaletv1.ResourceManagers, milli int64) error {
 	if c.ReservedSystemCPUs != "" {
 		set, err := c.parseReservedCPUs()
@@ -265,8 +267,8 @@ func (c *Config) reserveCPUs(out *journaletv1.ResourceManagers, milli int64) err
 	return nil
 }
 
-// checkReserved compares the memory that is reserved in NUMA nodes with that of the node: system, kube and the hard
-// eviction threshold.
+// checkReserved compares the memory that is reserved in NUMA nodes with the memory reserved of the node: system, kube
+// and the hard eviction threshold.
 func checkReserved(m *journaletv1.ResourceManagers, ofNode int64) error {
 	sums := map[int64]int64{}
 	for _, r := range m.GetReservedMemory() {

@@ -49,7 +49,7 @@ type NodeFacts struct {
 	// Capacity are the machine's resources. Enforced are those without what is reserved, which a cgroup may enforce for
 	// all pods together; Allocatable are these without the hard eviction thresholds: what pods may request.
 	Capacity, Enforced, Allocatable Capacity
-	// HugePages are those that were reserved when the agent started, by size.
+	// HugePages are the huge pages that were reserved when the agent started, by size.
 	HugePages []HugePages
 	// SwapBytes is the size of all swap.
 	SwapBytes int64
@@ -198,7 +198,7 @@ func (c *Config) hostIPs(name string, n network) ([]string, error) {
 }
 
 // choose returns the primary address, preferably of the family of an unspecified one, and the first one of the other
-// family. An address of the node's name comes before that of the default route, whatever its family.
+// family. An address of the node's name comes before the default route's address, whatever its family.
 func (n network) choose(name string, unspecified netip.Addr) []netip.Addr {
 	var own []netip.Addr
 	for _, a := range n.addrs {
@@ -226,7 +226,7 @@ func (n network) choose(name string, unspecified netip.Addr) []netip.Addr {
 	return all[:1]
 }
 
-// preferring returns addresses with those of one family first.
+// preferring returns addresses, one family first.
 func preferring(family netip.Addr, ips []net.IP) []netip.Addr {
 	var out []netip.Addr
 	for _, ip := range ips {

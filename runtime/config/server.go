@@ -73,7 +73,7 @@ const (
 	flagAuthorization   = "authorization-mode"
 	flagAuthorizedTTL   = "authorization-webhook-cache-authorized-ttl"
 	flagUnauthorizedTTL = "authorization-webhook-cache-unauthorized-ttl"
-	flagExecCreate      = "exec-requires-create" // the only one that no kubelet has
+	flagExecCreate      = "exec-requires-create" // the only flag that no kubelet has
 )
 
 // addServerFlags adds the flags of the server. All but one are the kubelet's.
@@ -156,7 +156,7 @@ func (c *Config) raiseTLS(from map[string]string, given func(string) bool) []Pro
 // TLSVersion returns the lowest version that the server speaks.
 func (s *Server) TLSVersion() uint16 { return tlsVersions[s.TLSMinVersion] }
 
-// CipherSuites returns the numbers of TLSCipherSuites; an error names one that does not exist.
+// CipherSuites returns the numbers of TLSCipherSuites; an error names a suite that does not exist.
 func (s *Server) CipherSuites() ([]uint16, error) {
 	var out []uint16
 	for _, name := range s.TLSCipherSuites {

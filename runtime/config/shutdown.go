@@ -20,7 +20,7 @@ type Shutdown struct {
 	ByPriority []ShutdownGroup
 }
 
-// ShutdownGroup is a group of pods that end together: those with this priority, and up to that of the next group.
+// ShutdownGroup is a group of pods that end together: pods with this priority, and up to the next group's priority.
 type ShutdownGroup struct {
 	Priority int32
 	Seconds  int64

@@ -26,7 +26,7 @@ const (
 type IDRange struct {
 	// First is a multiple of IDsPerPod, and not 0.
 	First, IDsPerPod uint32
-	// Pods is the number of pods for which there are ids.
+	// Pods is the number of pods that there are ids for.
 	Pods uint32
 }
 
