@@ -8,7 +8,8 @@ import (
 	"github.com/journalet/journalet/runtime/fold"
 )
 
-// A Driver touches the world for the agent. Of Recoverer, Storer and Runner it implements those that its Place names.
+// A Driver touches the world for the agent. It implements the interfaces among Recoverer, Storer and Runner that its
+// Place names.
 type Driver interface {
 	// Name is the name of the driver's Place.
 	Name() string
@@ -60,12 +61,12 @@ func newList(all []Driver, whole bool) *List {
 			}
 			continue
 		}
-		has, of := hooksOf(d), ""
+		has, prefix := hooksOf(d), ""
 		if !whole {
-			has.Runs, of = p.Runs, "the model of "
+			has.Runs, prefix = p.Runs, "the model of "
 		}
 		if has != p.Hooks {
-			panic(fmt.Sprintf("drivers: %s%q has the hooks %+v, its place has %+v", of, p.Name, has, p.Hooks))
+			panic(fmt.Sprintf("drivers: %s%q has the hooks %+v, its place has %+v", prefix, p.Name, has, p.Hooks))
 		}
 		l.drivers = append(l.drivers, d)
 		if s, ok := d.(Storer); ok {

@@ -25,8 +25,8 @@ var (
 	runs               = Hooks{Runs: true}
 )
 
-// Places are all drivers, in the order in which they take their state and see each record. Timers and calls come first:
-// what they do is what others observe.
+// Places are all drivers, in the order that they take their state and see each record. Timers and calls come first:
+// other drivers observe what these two do.
 var Places = []Place{
 	{Name: "timers", Hooks: recoversStores, Facts: []string{"TimerFired"}},
 	{Name: "calls", Hooks: recoversStores, Facts: []string{"CallFinished", "PullProgressed"}},

@@ -13,7 +13,7 @@ import (
 const (
 	// PartSuffix is what the name of a file has more while it is written.
 	PartSuffix = ".part"
-	// fileMode is that of what is written: much of it is secret, and nothing of it is others'.
+	// fileMode is the mode of written files: many are secret, and none is for other users.
 	fileMode = 0o600
 )
 

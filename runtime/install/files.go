@@ -70,7 +70,7 @@ func (p *Plan) remove(o *Options, path string) {
 	p.add(path, Remove, "", func() error { return os.Remove(o.at(path)) })
 }
 
-// setAside plans to rename a file, in the place of one that was set aside before.
+// setAside plans to rename a file, and replaces a file that was set aside before.
 func (p *Plan) setAside(o *Options, path string) {
 	p.add(path, SetAside, path+old, func() error { return os.Rename(o.at(path), o.at(path+old)) })
 }

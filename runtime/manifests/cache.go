@@ -35,10 +35,10 @@ type Cache struct {
 type cached struct{ whole, light *corev1.Pod }
 
 const (
-	// maxSmallBytes is the size up to which a manifest is kept whole. Those of most pods have some KiB.
+	// maxSmallBytes is the size up to which a manifest is kept whole. Most manifests have some KiB.
 	maxSmallBytes = 32 << 10
-	// maxLarge bounds the larger ones that are kept whole: at most 24 MiB, as etcd has no object of more than 1.5 MiB. A
-	// pod that starts or writes its log has its manifest read again and again.
+	// maxLarge bounds the larger manifests that are kept whole: at most 24 MiB, as etcd has no object of more than 1.5
+	// MiB. A pod that starts or writes its log has its manifest read again and again.
 	maxLarge = 16
 )
 
@@ -50,7 +50,7 @@ const maxManifests = 8192
 // redactTimeout bounds the read of a manifest for a text of the runtime.
 const redactTimeout = 5 * time.Second
 
-// New returns a cache without manifests. load reads one that is stored.
+// New returns a cache without manifests. load reads a stored manifest.
 func New(load func(ctx context.Context, digest string) ([]byte, error)) *Cache {
 	return &Cache{
 		load: load, large: lru.New(maxLarge), pods: map[string]cached{}, owned: map[string][2]string{},

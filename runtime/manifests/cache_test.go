@@ -92,8 +92,9 @@ func TestLargeManifestsAreInMemoryAsActorsHaveThem(t *testing.T) {
 		if len(shown.Spec.Containers[0].Args[0]) != 100_000 {
 			t.Fatalf("the pod is shown with %s", shown.Spec.Containers[0].Args)
 		}
-		if of, err := l.Of(t.Context(), fmt.Sprint("uid-", i)); err != nil || len(of.Spec.Containers[0].Args[0]) != 100_000 {
-			t.Fatalf("the manifest of the pod is %v, %v", of, err)
+		if whole, err := l.Of(t.Context(), fmt.Sprint("uid-", i)); err != nil ||
+			len(whole.Spec.Containers[0].Args[0]) != 100_000 {
+			t.Fatalf("the manifest of the pod is %v, %v", whole, err)
 		}
 	}
 	if _, err := l.Of(t.Context(), "unknown"); err == nil {

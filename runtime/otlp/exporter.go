@@ -132,7 +132,7 @@ func (f *gatherer) run(ctx context.Context) {
 	}
 }
 
-// take returns the records that wait, and the number of the last one that was handed over.
+// take returns the records that wait, and the number of the last record that was handed over.
 func (e *Exporter) take() ([]*journaletv1.Record, uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

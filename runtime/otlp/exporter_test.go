@@ -175,7 +175,7 @@ func TestStartIsSentWhenItEnds(t *testing.T) {
 	}
 }
 
-// A start that was under way when the agent stopped is sent by the next run, one that had ended is not sent again.
+// A start that was under way when the agent stopped is sent by the next run; a start that had ended is not sent again.
 func TestStartOverARestartIsSentOnce(t *testing.T) {
 	r, j := listen(t, "127.0.0.1:0"), &journal{}
 	j.add(messages.Source("file"), added("a"))

@@ -48,7 +48,7 @@ const (
 
 // Entry is a path that the agent creates.
 type Entry struct {
-	// Path is relative to the root directory; that of a directory ends in "/". "*" stands for any text without "/".
+	// Path is relative to the root directory; the path of a directory ends in "/". "*" stands for any text without "/".
 	Path string
 	What string
 	// Secret: who reads it can act as the node, or knows what pods keep secret.

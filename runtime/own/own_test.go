@@ -58,7 +58,7 @@ func table() string {
 	return b.String()
 }
 
-// A path that is named where it is used is forgotten by those who read the register.
+// Readers of the register miss a path that is named where it is used.
 func TestPathsBelowTheRootAreTakenFromTheRegister(t *testing.T) {
 	literal := regexp.MustCompile(`filepath\.Join\([\w.]*([rR]ootDir|absoluteRoot\(\)), *"([^"]*)"`)
 	read := 0

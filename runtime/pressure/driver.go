@@ -29,7 +29,7 @@ type Measurement struct {
 
 // Options configure a Driver. Measure, Usage and Sink must be set.
 type Options struct {
-	// Thresholds are those of the configuration.
+	// Thresholds are the configured thresholds.
 	Thresholds []pressure.Threshold
 	// Measure measures the signals. It must not hang.
 	Measure func(context.Context) Measurement
@@ -54,7 +54,7 @@ type Driver struct {
 	wake    chan struct{}
 
 	mu sync.Mutex
-	// requested is the newest request of the node, answered the last one that a fact has answered.
+	// requested is the newest request of the node, answered the last request that a fact has answered.
 	requested, answered uint64
 }
 
@@ -93,8 +93,8 @@ func (d *Driver) SeedPending(rec *journaletv1.Record) {
 	}
 }
 
-// seed continues with thresholds that were met. Until the runtime has named its file systems those of containerfs count
-// if one of them is met.
+// seed continues with thresholds that were met. Until the runtime has named its file systems, the thresholds of
+// containerfs count if one of them is met.
 func (d *Driver) seed(met []*journaletv1.ThresholdMet) {
 	thresholds := d.opts.Thresholds
 	if slices.ContainsFunc(met, func(m *journaletv1.ThresholdMet) bool {
@@ -183,14 +183,14 @@ func (d *Driver) arrange(m Measurement) {
 		d.tracker.Configure(pressure.WithContainerFS(d.opts.Thresholds, m.Layout))
 	}
 	for _, t := range d.opts.Thresholds {
-		of, measured := m.Signals[t.Signal]
-		if !measured || t.Value.Of(of.Capacity) <= of.Capacity || of.Capacity <= 0 {
+		amount, measured := m.Signals[t.Signal]
+		if !measured || t.Value.Of(amount.Capacity) <= amount.Capacity || amount.Capacity <= 0 {
 			continue
 		}
 		if !d.ignored[t.Signal] {
 			d.ignored[t.Signal] = true
 			d.opts.Log.Error("an eviction threshold is above the capacity and would always be met; its signal is ignored",
-				"signal", t.Signal, "threshold", fmt.Sprint(t.Value.Of(of.Capacity)), "capacity", of.Capacity)
+				"signal", t.Signal, "threshold", fmt.Sprint(t.Value.Of(amount.Capacity)), "capacity", amount.Capacity)
 		}
 	}
 	for signal := range d.ignored {

@@ -29,9 +29,10 @@ func (w *world) driver(thresholds ...pressure.Threshold) *Driver {
 		Thresholds: thresholds, Now: func() time.Time { return w.now },
 		Measure: func(context.Context) Measurement {
 			w.now = w.now.Add(time.Second)
-			of := pressure.Measured{Available: w.available, Capacity: 1000}
+			amount := pressure.Measured{Available: w.available, Capacity: 1000}
 			return Measurement{Layout: w.layout, Signals: map[pressure.Signal]pressure.Measured{
-				pressure.MemoryAvailable: of, pressure.NodeFsAvailable: of, pressure.ContainerFsAvailable: of,
+				pressure.MemoryAvailable: amount, pressure.NodeFsAvailable: amount,
+				pressure.ContainerFsAvailable: amount,
 			}}
 		},
 		Usage: func(context.Context, pressure.Signal) []*journaletv1.PodUsage {

@@ -14,8 +14,8 @@ import (
 	"github.com/journalet/journalet/runtime/pod/storage"
 )
 
-// UsageOf returns the ranking inputs of the pods of a summary, by UID. manifest returns that of a pod; nil: it is not
-// known.
+// UsageOf returns the ranking inputs of the pods of a summary, by UID. manifest returns a pod's manifest; nil: it is
+// not known.
 func UsageOf(s *api.Summary, signal pressure.Signal, manifest func(uid string) *corev1.Pod) []*journaletv1.PodUsage {
 	out := make([]*journaletv1.PodUsage, 0, len(s.Pods))
 	for i := range s.Pods {

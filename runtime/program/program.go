@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// Path is where programs are looked for, and PATH of those that are started: the directories of every distribution.
+	// Path is where programs are searched, and the PATH of started programs: the directories of every distribution.
 	Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	// home is root's. A service of systemd that runs as root has none.
 	home = "/root"

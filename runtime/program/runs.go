@@ -42,7 +42,8 @@ type Run struct {
 	Finishes bool
 }
 
-// Runs starts programs that may hang, and knows those under way, also those that did not end when they were killed.
+// Runs starts programs that may hang, and knows the programs under way, also programs that did not end when they were
+// killed.
 type Runs struct {
 	// Hangs is the error of a program that does not end in time. It must be set.
 	Hangs error
@@ -225,7 +226,7 @@ func failure(err error, output func() []byte) error {
 	return err
 }
 
-// ExitCode returns the code with which a program has ended whose error this is; -1: it did not end by itself.
+// ExitCode returns the exit code of the program whose error this is; -1: it did not end by itself.
 func ExitCode(err error) int {
 	var exit interface{ ExitCode() int }
 	if errors.As(err, &exit) {

@@ -16,8 +16,8 @@ import (
 const (
 	// Mark stands for what was taken out.
 	Mark = "(withheld)"
-	// minBytes is the length from which a value counts as a credential: shorter ones, such as true or 8080, would tear
-	// words apart.
+	// minBytes is the least length of a value that counts as a credential: shorter values, such as true or 8080, would
+	// tear words apart.
 	minBytes = 6
 	// minLineBytes is the same for one line of a value with several, such as a key in PEM.
 	minLineBytes = 16
@@ -82,8 +82,8 @@ func ofKubernetes(key string) bool {
 	if domain == "kubectl.kubernetes.io" {
 		return false
 	}
-	for _, of := range []string{"kubernetes.io", "k8s.io", "journalet.io"} {
-		if domain == of || strings.HasSuffix(domain, "."+of) {
+	for _, suffix := range []string{"kubernetes.io", "k8s.io", "journalet.io"} {
+		if domain == suffix || strings.HasSuffix(domain, "."+suffix) {
 			return true
 		}
 	}
@@ -103,7 +103,7 @@ func Container(text string, c *corev1.Container) string {
 // finder collects what to take out of a text and what to keep.
 type finder struct {
 	text    string
-	secrets []string // those in the text
+	secrets []string // the secrets in the text
 	keep    strings.Builder
 }
 
@@ -128,7 +128,7 @@ func (f *finder) secret(v string) {
 	}
 }
 
-// leaves adds the texts within a value that is JSON, as that of kubectl's annotation.
+// leaves adds the texts within a value that is JSON, such as the value of kubectl's annotation.
 func (f *finder) leaves(v string) {
 	if !strings.HasPrefix(v, "{") && !strings.HasPrefix(v, "[") {
 		return

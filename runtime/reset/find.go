@@ -42,9 +42,9 @@ type Options struct {
 	// Owner knows the agent's objects on the runtime.
 	Owner   cri.Owner
 	RootDir string
-	// Socket is the path of the API's socket; empty: there is none.
+	// Socket is the path of the API's socket; empty: no socket.
 	Socket string
-	// Runtime is nil for a simulated runtime, of which nothing is left.
+	// Runtime is nil for a simulated runtime, which leaves nothing.
 	Runtime runtimeapi.RuntimeServiceClient
 	Calls   Calls
 	Volumes *volume.Driver

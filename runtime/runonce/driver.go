@@ -88,7 +88,7 @@ func (d *Driver) Err() error { return d.err }
 // fate is how far a pod has come.
 type fate struct {
 	name string
-	// digest is that of the manifest that its source has.
+	// digest is the digest of the manifest that its source has.
 	digest string
 	// done: it has ended for good, or runs and is ready. failed is why it counts as failed.
 	done   bool
@@ -220,7 +220,7 @@ func fateOf(f fate, manifest *corev1.Pod, s *journaletv1.PodState) fate {
 	return f
 }
 
-// settled reports whether every pod is done, or waits for the name of one that is.
+// settled reports whether every pod is done, or waits for the name of a pod that is done.
 func settled(fates map[string]fate) bool {
 	for _, f := range fates {
 		if !f.done && !fates[f.waitsFor].done {
@@ -230,7 +230,7 @@ func settled(fates map[string]fate) bool {
 	return true
 }
 
-// result logs the outcome of each pod and returns an error with those that failed.
+// result logs the outcome of each pod and returns an error with the failed pods.
 func (d *Driver) result(failed []string, fates map[string]fate) error {
 	uids := slices.SortedFunc(maps.Keys(fates), func(x, y string) int {
 		return strings.Compare(fates[x].name, fates[y].name)

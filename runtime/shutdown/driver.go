@@ -21,7 +21,7 @@ const (
 	// reloadTries and reloadPause bound the wait until logind has read its configuration again: 5 s in all.
 	reloadTries = 50
 	reloadPause = 100 * time.Millisecond
-	// DropIn is the file in ConfigDir by which the agent lengthens the delay that logind allows.
+	// DropIn is the file in ConfigDir that lengthens the delay that logind allows.
 	DropIn = "99-journalet.conf"
 	// ConfigDir is logind's directory of drop-ins.
 	ConfigDir = "/etc/systemd/logind.conf.d"
@@ -37,8 +37,8 @@ type Logind interface {
 	Inhibit() (io.Closer, error)
 	// ShuttingDown reports whether a shutdown has been announced.
 	ShuttingDown() (bool, error)
-	// Announced receives true for each shutdown that is announced, and false for one that is cancelled. It is closed
-	// when the connection is lost.
+	// Announced receives true for each announced shutdown, and false for a cancelled one. It is closed when the
+	// connection is lost.
 	Announced() <-chan bool
 	// Close closes the connection. Locks stay.
 	Close() error

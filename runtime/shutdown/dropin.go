@@ -22,8 +22,8 @@ func mark(root string) string {
 		strings.ReplaceAll(root, "\n", " "))
 }
 
-// OwnDropIn returns the path of the drop-in that the agent with a root directory has written, "" if there is none. An
-// empty dir is ConfigDir.
+// OwnDropIn returns the path of the drop-in that the agent with a root directory has written, "" without such a
+// drop-in. An empty dir is ConfigDir.
 func OwnDropIn(dir, root string) (string, error) {
 	path := filepath.Join(cmp.Or(dir, ConfigDir), DropIn)
 	text, err := bounded.ReadFile(path, maxDropInBytes)

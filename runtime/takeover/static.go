@@ -110,9 +110,9 @@ func (s *Static) find(pods *os.Root, name, uid string) {
 	s.found[name] = pod{uid: uid, created: info.ModTime()}
 }
 
-// UID returns the UID of a static pod: the one that a kubelet gave to it, if the kubelet read its manifest after that
-// was written, else mine, which the agent gives. changed is when the manifest was written; zero if nothing says so.
-// added reports whether the agent has added a pod with a UID before: that one is no kubelet's, and stays what it is.
+// UID returns the UID of a static pod: a kubelet's UID for the pod, if the kubelet read the manifest after it was
+// written, else mine, which the agent gives. changed is when the manifest was written; zero if that is unknown. added
+// reports whether the agent has added a pod with a UID before: such a pod is no kubelet's, and keeps its UID.
 func (s *Static) UID(namespace, name, mine string, changed time.Time, added func(uid string) bool) string {
 	if s == nil {
 		return mine

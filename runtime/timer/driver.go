@@ -173,8 +173,8 @@ func (d *Driver) Armed() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := 0
-	for _, of := range d.timers {
-		n += len(of)
+	for _, byName := range d.timers {
+		n += len(byName)
 	}
 	return n
 }
@@ -184,8 +184,8 @@ func (d *Driver) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true
-	for _, of := range d.timers {
-		for _, t := range of {
+	for _, byName := range d.timers {
+		for _, t := range byName {
 			t.stop()
 		}
 	}

@@ -59,7 +59,7 @@ func Read(root string) (*journaletv1.NodeTopology, error) {
 	return out, nil
 }
 
-// numaNode is a NUMA node with its CPUs, also those that are not online.
+// numaNode is a NUMA node with its CPUs, also CPUs that are not online.
 type numaNode struct {
 	*journaletv1.NumaNode
 	cpus cpuset.CPUSet
@@ -140,8 +140,8 @@ func (r reader) memory(name string, skip int) (int64, error) {
 	return 0, fmt.Errorf("%s has no MemTotal in kB", filepath.Join(r.root, name))
 }
 
-// HugePages returns the huge pages of a directory of the kernel by size, such as /sys/kernel/mm/hugepages, also a size
-// of which there are none; nothing if the kernel has none.
+// HugePages returns the huge pages of a directory of the kernel by size, such as /sys/kernel/mm/hugepages, also sizes
+// without any pages; nothing if the kernel has no huge pages.
 func HugePages(dir string) []*journaletv1.HugePages {
 	var out []*journaletv1.HugePages
 	for e, err := range bounded.Entries(dir) {
@@ -199,15 +199,15 @@ func (r reader) cache(dir string, socket int64, node cpuset.CPUSet) uint32 {
 		if err != nil {
 			break
 		}
-		of := filepath.Join(dir, "cache", e.Name())
-		if level, err := r.number(filepath.Join(of, "level")); err != nil || level != lastLevel {
+		cacheDir := filepath.Join(dir, "cache", e.Name())
+		if level, err := r.number(filepath.Join(cacheDir, "level")); err != nil || level != lastLevel {
 			continue
 		}
-		shared, err := r.list(filepath.Join(of, "shared_cpu_list"))
+		shared, err := r.list(filepath.Join(cacheDir, "shared_cpu_list"))
 		if err != nil || shared.IsEmpty() || shared.Size() == node.Size() {
 			break
 		}
-		id, err := r.number(filepath.Join(of, "id"))
+		id, err := r.number(filepath.Join(cacheDir, "id"))
 		if err != nil || id < 0 {
 			id = int64(shared.List()[0]) // older kernels do not number caches
 		}
