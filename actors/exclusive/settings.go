@@ -81,20 +81,24 @@ func (s *Settings) Shared(taken []Pod) cpuset.CPUSet {
 	if s == nil || !s.of.GetStaticCpus() {
 		return cpuset.New()
 	}
-	shared := s.topology.CPUs()
+	if left := s.Left(taken); !left.IsEmpty() {
+		return left
+	}
+	// Only with strict-cpu-reservation: an empty set would mean every CPU, also CPUs that others have alone.
+	return s.reserved
+}
+
+// Left returns the CPUs that are left for sharing where pods have these: without the reserved CPUs under
+// strict-cpu-reservation. It may be empty.
+func (s *Settings) Left(taken []Pod) cpuset.CPUSet {
+	left := s.topology.CPUs()
 	if s.of.GetCpuOptions().GetStrictReservation() {
-		shared = shared.Difference(s.reserved)
+		left = left.Difference(s.reserved)
 	}
 	for _, p := range taken {
-		for _, c := range p {
-			shared = shared.Difference(Parse(c.GetCpus()))
-		}
+		left = left.Difference(p.CPUs())
 	}
-	if shared.IsEmpty() {
-		// Only with strict-cpu-reservation: an empty set would mean every CPU, also CPUs that others have alone.
-		return s.reserved
-	}
-	return shared
+	return left
 }
 
 // Allocatable returns what containers may get alone while no pod has anything: CPUs, and memory of NUMA nodes by page

@@ -36,8 +36,8 @@ func Files(dir string) []string {
 
 // Write replaces the state files in the root directory of a kubelet that does not run, each at once, in the form of
 // Kubernetes 1.37, which has the form before it inside. It returns, by UID, why a kubelet could not start a container
-// of a pod again as it runs now. An error that is none of the disk means that no file was changed. Write may be
-// repeated.
+// of a pod again as it runs now. Where a kubelet would refuse the files, Write returns an error and changes no file. It
+// may be repeated.
 func Write(dir string, given Given) (lacking map[string]string, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -90,31 +90,37 @@ type cpuManagerData struct {
 	Entries       map[string]map[string]string `json:"entries,omitempty"`
 }
 
-// cpus returns the CPU manager's file. With the static policy, each CPU of the machine is in it once: a container's, or
-// one of those that all share.
+// cpus returns the CPU manager's file. With the static policy, each CPU of the machine is in it: with a container, or
+// in the set that all other containers share.
 func (g *Given) cpus() ([]byte, error) {
 	file := cpuManagerCheckpoint{PolicyName: "none", Entries: map[string]map[string]string{}}
 	if g.Managers.GetStaticCpus() {
 		file.PolicyName = "static"
-		shared := exclusive.NewTopology(g.Managers.GetTopology()).CPUs()
-		if g.Managers.GetCpuOptions().GetStrictReservation() {
-			shared = shared.Difference(exclusive.Parse(g.Managers.GetReservedCpus()))
-		}
+		var taken []exclusive.Pod
 		for uid, p := range g.Pods {
-			shared = shared.Difference(exclusive.Pod(p.GetExclusive()).CPUs())
+			taken = append(taken, p.GetExclusive())
 			for _, c := range p.GetExclusive() {
 				if c.GetCpus() != "" {
 					put(file.Entries, uid, c.GetContainer(), c.GetCpus())
 				}
 			}
 		}
+		shared := exclusive.NewSettings(g.Managers).Left(taken)
 		if shared.IsEmpty() {
 			return nil, errors.New("pods have all CPUs alone, and a kubelet that restarts wants one that is shared: " +
 				"delete one of these pods")
 		}
 		file.DefaultCPUSet = shared.String()
 	}
-	return seal(&file, &file.Checksum, cpuManagerData{file.PolicyName, file.DefaultCPUSet, file.Entries})
+	file.Checksum = sumOf(&file)
+	seal, err := sealOf(cpuManagerData{file.PolicyName, file.DefaultCPUSet, file.Entries})
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(struct { // kubelets before 1.37 read the first
+		cpuManagerCheckpoint
+		sealed
+	}{file, seal})
 }
 
 // put sets what a container has, by UID and name.
@@ -125,29 +131,10 @@ func put[T any](entries map[string]map[string]T, uid, container string, has T) {
 	entries[uid][container] = has
 }
 
-// seal returns a manager's file, in both forms: the fields of file with their sum, which kubelets before 1.37 read, and
-// beside them content as a text with its sum.
-func seal(file any, sum *checksum, content any) ([]byte, error) {
-	*sum = sumOf(file)
-	fields, err := json.Marshal(file)
-	if err != nil {
-		return nil, err
-	}
+// sealOf returns the content of a manager's file as a text with its sum.
+func sealOf(content any) (sealed, error) {
 	data, err := json.Marshal(content)
-	if err != nil {
-		return nil, err
-	}
-	text, err := json.Marshal(sealed{string(data), sumOf(string(data))})
-	if err != nil {
-		return nil, err
-	}
-	both := map[string]json.RawMessage{}
-	for _, object := range [][]byte{fields, text} {
-		if err := bounded.JSON(object, maxFileBytes, &both); err != nil {
-			return nil, err
-		}
-	}
-	return json.Marshal(both)
+	return sealed{string(data), sumOf(string(data))}, err
 }
 
 // uids returns the pods' UIDs, sorted.

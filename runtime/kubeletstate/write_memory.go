@@ -1,12 +1,13 @@
 package kubeletstate
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -35,7 +36,15 @@ func (g *Given) memory() ([]byte, error) {
 			}
 		}
 	}
-	return seal(&file, &file.Checksum, memoryManagerData{file.PolicyName, file.MachineState, file.Entries})
+	file.Checksum = sumOf(&file)
+	seal, err := sealOf(memoryManagerData{file.PolicyName, file.MachineState, file.Entries})
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(struct { // kubelets before 1.37 read the first
+		memoryManagerCheckpoint
+		sealed
+	}{file, seal})
 }
 
 // machine returns the memory of each NUMA node while no container has any alone.
@@ -44,19 +53,18 @@ func (g *Given) machine() numaNodeMap {
 	for _, n := range g.Managers.GetTopology().GetNodes() {
 		id := int(n.GetId())
 		node := &numaNodeState{MemoryMap: map[corev1.ResourceName]*memoryTable{}, Cells: []int{id}}
-		ordinary := uint64(n.GetMemoryBytes())
+		huge := uint64(0)
 		for _, h := range n.GetHugePages() {
 			node.MemoryMap[kindOf(h.GetPageBytes())] = g.table(n.GetId(), h.GetPageBytes(), uint64(h.GetBytes()), 0)
-			ordinary -= uint64(h.GetBytes())
+			huge += uint64(h.GetBytes())
 		}
-		node.MemoryMap[corev1.ResourceMemory] = g.table(n.GetId(), 0, uint64(n.GetMemoryBytes()),
-			uint64(n.GetMemoryBytes())-ordinary)
+		node.MemoryMap[corev1.ResourceMemory] = g.table(n.GetId(), 0, uint64(n.GetMemoryBytes()), huge)
 		m[id] = node
 	}
 	return m
 }
 
-// table returns so many bytes of one kind in a NUMA node, of which some are no memory of this kind.
+// table returns the table of one kind of memory in a NUMA node. total includes the bytes of other kinds.
 func (g *Given) table(node uint32, page int64, total, others uint64) *memoryTable {
 	t := &memoryTable{TotalMemSize: total}
 	for _, r := range g.Managers.GetReservedMemory() {
@@ -101,5 +109,5 @@ func kindOf(page int64) corev1.ResourceName {
 	if page == 0 {
 		return corev1.ResourceMemory
 	}
-	return corev1.ResourceName(corev1.ResourceHugePagesPrefix + resource.NewQuantity(page, resource.BinarySI).String())
+	return corev1.ResourceName(resources.HugePagesName(page))
 }

@@ -73,11 +73,6 @@ func remember() *memory {
 	return m
 }
 
-// isGreen reports whether a tier was green with these inputs.
-func (m *memory) isGreen(tier, digest string) bool {
-	return m.Green[tier] == digest
-}
-
 // green keeps that a tier was green with these inputs.
 func (m *memory) green(tier, digest string) {
 	m.Green[tier] = digest

@@ -135,7 +135,7 @@ func (g *gate) test(ctx context.Context, tiers []Tier) int {
 // unlessSame carries out a tier, unless it may be skipped and was green with the same inputs.
 func (g *gate) unlessSame(ctx context.Context, t Tier, known *memory) Result {
 	digest, err := inputs(g.root, t)
-	if t.Skips && err == nil && os.Getenv("ALL") == "" && known.isGreen(t.Name, digest) {
+	if t.Skips && err == nil && os.Getenv("ALL") == "" && known.Green[t.Name] == digest {
 		fmt.Fprintf(g.out, "\n=== %s: its inputs are those of its last green run (ALL=1 runs it)\n", t.Name)
 		return Result{Tier: t.Name, Skipped: "inputs as in its last green run"}
 	}
