@@ -83,7 +83,7 @@ func TestPodsInUserNamespacesShareNoIDs(t *testing.T) {
 	}
 	// A container that starts again stays in its pod's namespace.
 	p := a.podNow("one")
-	setup.Runtime.Exec(t, container(p, "main").ContainerID, "sh", "-c", "kill 1")
+	stopContainer(t, container(p, "main").ContainerID)
 	p = a.pod("one", "restarted", func(p *corev1.Pod) bool { return ready(p) && container(p, "main").RestartCount == 1 })
 	equal(t, "the ids after a restart", hostIDs(t, p), ids["one"])
 }
