@@ -239,7 +239,7 @@ func TestAtHalfOfTheSpeedNoResultIsTakenFromTheCache(t *testing.T) {
 			}
 		}
 	}
-	if want := []string{"unit", "race", "integration", "attack"}; !slices.Equal(names, want) {
+	if want := []string{"unit", "integration", "attack"}; !slices.Equal(names, want) {
 		t.Errorf("%v, want %v", names, want)
 	}
 }
@@ -294,7 +294,7 @@ func TestOnMainAChangeBeganAtTheLastNightlyRun(t *testing.T) {
 func TestEachTestOfTheCheckoutBelongsToATier(t *testing.T) {
 	p, err := findPackages("../..")
 	must.OK(t, err)
-	var tested []string
+	tested := []string{rules}
 	for _, tier := range landing(p) {
 		for _, s := range tier.Steps {
 			if s.Dir == "" {
@@ -320,6 +320,27 @@ func TestEachTestOfTheCheckoutBelongsToATier(t *testing.T) {
 		list.Dir = p.root
 		if out, err := list.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", tag, err, out)
+		}
+	}
+}
+
+// A test that was renamed would be carried out under the race detector again, and one that was moved nowhere.
+func TestTestsThatRaceLeavesExist(t *testing.T) {
+	p, err := findPackages("../..")
+	must.OK(t, err)
+	var text strings.Builder
+	for _, dir := range p.concurrent {
+		files, err := filepath.Glob(filepath.Join(p.root, dir, "*_test.go"))
+		must.OK(t, err)
+		for _, file := range files {
+			b, err := os.ReadFile(file)
+			must.OK(t, err)
+			text.Write(b)
+		}
+	}
+	for _, name := range slowUnderRace {
+		if !strings.Contains(text.String(), "\nfunc "+name+"(") {
+			t.Errorf("%s is no test of a package that the race detector tries", name)
 		}
 	}
 }

@@ -12,26 +12,33 @@ import (
 	"strings"
 )
 
-// longOnOneGoroutine are tests of concurrent packages that work on one goroutine for long: damaged journals by the
-// hundred, a node with 1000 pods, hostile manifests and trees. The race detector would make them five times as long and
-// find nothing.
-var longOnOneGoroutine = []string{
+// slowUnderRace are tests of concurrent packages in which the race detector has nothing to find, and which it would make
+// five to twenty times as long: they work on one goroutine (damaged journals by the hundred, a node with 1000 pods,
+// hostile manifests and trees), or move bytes by the hundred MiB over connections that other tests open too. The tier
+// unit carries them out.
+var slowUnderRace = []string{
 	"TestVerifyReportsDamageOfStoredJournal", "TestStartCopiesDamagedBlocksBeforeRecovery", "TestReportedLossIsNoProblem",
 	"TestCostOfAnEventDoesNotDependOnTheNumberOfPods", "TestManifestsCostWhatTheirBytesJustify",
 	"TestIdentifiersBeyondTheirLimitsAreRefusedByName", "TestLargestPodFitsTheJournal",
 	"TestDeepTreeIsRemovedWithFewDescriptorsAndLittleMemory", "TestWideAndBushyTreesAreRemoved",
 	"TestRepairSetsAsideWhatIsDamaged", "TestRepairSetsAsideRecordsBehindALoss",
 	"TestPruneStoredJournalCutsBehindSnapshots", "TestThousandPatchesOfALargePodTakeLittleOfTheDisk",
-	"TestEachRecordOfTheLargestPodFits", "TestEachRecordOfTheLargestPodFitsWhenItIsRemoved", "TestEveryPodHasAnAnswer",
-	"TestAnswersAreBounded", "TestAWatchWithoutAnEndToItsEventFails",
+	"TestEveryPodHasAnAnswer", "TestAnswersAreBounded", "TestAWatchWithoutAnEndToItsEventFails",
+	"TestFloodOfHugeMessagesIsBounded", "TestFindPassesTheRecordsThatReadPasses", "TestFindLeavesOutWhatIsDamaged",
+	"TestOpenReportsMissingBlock", "TestStoredJournalReportsWhatRunningAgentReports", "TestManyLargePodsKeepOutNoOther",
+	"TestAnnotationsOfOtherServicesKeepOutNone", "TestDamagedRecordsAreReportsOrErrors", "FuzzRecord",
+	"TestReaderAgreesWithTheSimplestOne", "TestHugeLineTakesConstantMemory", "TestPicturesEndInTheStatesOfThePods",
+	"TestAnEventBeyondItsBoundIsLeftOutByItself", "TestAnItemBeyondItsBoundIsLeftOutByItself", "TestAListEnds",
+	"TestWhatAWatchListsEnds",
 }
 
-func oneGoroutine() string { return "^(" + strings.Join(longOnOneGoroutine, "|") + ")$" }
+// leftByRace returns slowUnderRace as an argument of -run or -skip.
+func leftByRace() string { return "^(" + strings.Join(slowUnderRace, "|") + ")$" }
 
 // packages are what there is to test in a checkout.
 type packages struct {
 	root       string
-	concurrent []string            // what starts goroutines, or runs in a host
+	concurrent []string            // what starts goroutines
 	rest       []string            // the other packages with tests, but the simulation
 	modules    []string            // every directory with a go.mod, the root as "."
 	programs   []string            // the modules that hold programs of ours
@@ -40,7 +47,14 @@ type packages struct {
 }
 
 // runsConcurrently are the directories whose tests the race detector carries out: see Tier race.
-var runsConcurrently = []string{"bus", "cmd", "runtime", "test/scenario"}
+var runsConcurrently = []string{"bus", "cmd", "runtime"}
+
+// oneGoroutine are the directories whose tests the race detector does not carry out, nightly either: deciders, which
+// start no goroutine (test/arch), and readers of the checkout.
+var oneGoroutine = []string{"actors", "test/arch", "test/events", "test/gate", "test/promises", "test/scenario"}
+
+// rules is the package whose tests "make check" carries out, and so no tier of tests.
+const rules = "./test/arch"
 
 // findPackages reads the test files of a checkout.
 func findPackages(root string) (*packages, error) {

@@ -91,20 +91,25 @@ func provide(p *packages) Tier {
 
 // unit is every test that needs no root and no runtime, and that race does not carry out.
 func unit(p *packages) []Step {
-	steps := []Step{
-		{Packages: p.rest},
-		{Packages: p.concurrent, Flags: []string{"-run", oneGoroutine()}},
-	}
+	return append([]Step{
+		{Packages: without(p.rest, rules)},
+		{Packages: p.concurrent, Flags: []string{"-run", leftByRace()}},
+	}, programs(p)...)
+}
+
+// programs is every test of the modules that hold programs of ours.
+func programs(p *packages) []Step {
+	var steps []Step
 	for _, dir := range p.programs {
 		steps = append(steps, Step{Dir: dir, Packages: []string{"./..."}})
 	}
 	return steps
 }
 
-// race is what starts goroutines, under the race detector: deciders do not, and run in the host of the scenarios.
+// race is what starts goroutines, under the race detector.
 func race(p *packages) []Step {
 	return []Step{
-		{Packages: p.concurrent, Flags: []string{"-race", "-skip", oneGoroutine()}},
+		{Packages: p.concurrent, Flags: []string{"-race", "-skip", leftByRace()}},
 		raceSimulation(3, "^TestNothingBreaksUnderFaults$"),
 	}
 }
@@ -118,27 +123,37 @@ func raceSimulation(seeds int, tests string) Step {
 	}
 }
 
-// raceAll is everything under the race detector. A simulation is one goroutine at a time, and a day of it takes ten
-// times its memory so: of it there are a few seeds.
+// raceAll is all in which a second goroutine may be, under the race detector. A simulation is one goroutine at a time, and
+// a day of it takes ten times its memory so: of it there are a few seeds.
 func raceAll(p *packages) []Step {
+	rest := slices.DeleteFunc(slices.Clone(p.rest), func(dir string) bool {
+		return slices.ContainsFunc(oneGoroutine, func(in string) bool { return within(strings.TrimPrefix(dir, "./"), in) })
+	})
 	return []Step{
-		{Packages: slices.Concat(p.rest, p.concurrent), Flags: []string{"-race", "-timeout", "1h"}},
+		{Packages: slices.Concat(rest, p.concurrent), Flags: []string{"-race", "-timeout", "1h", "-skip", leftByRace()}},
 		raceSimulation(20, "^TestNothingBreaks"),
 	}
 }
 
-// timed returns the tiers of landing whose tests a slow machine could fail. Nothing of them is taken from Go's cache: a
-// test that succeeded at full speed has yet to do so at half of it.
+// timed returns the tiers of landing whose tests a slow machine could fail, without the race detector: under it, at full
+// speed, a test takes more time than at half of the speed without it, so the tier race has tried the slower machine.
+// Nothing is taken from Go's cache: a test that succeeded at full speed has yet to do so at half of it.
 func timed(p *packages) []Tier {
-	tiers := slices.DeleteFunc(landing(p), func(t Tier) bool {
-		return slices.Contains([]string{"provide", "check", "sim", "oracle"}, t.Name)
-	})
-	for _, t := range tiers {
-		for i := range t.Steps {
-			t.Steps[i].Flags = append(slices.Clone(t.Steps[i].Flags), "-count=1")
+	unit := append([]Step{{Packages: slices.Concat(without(p.rest, rules), p.concurrent)}}, programs(p)...)
+	for i := range unit {
+		unit[i].Flags = []string{"-count=1"}
+	}
+	tiers := []Tier{{Name: "unit", Exit: 12, Steps: unit}}
+	for _, t := range landing(p) {
+		if t.Name == "integration" || t.Name == "attack" {
+			tiers = append(tiers, t)
 		}
 	}
 	return tiers
+}
+
+func without(dirs []string, one string) []string {
+	return slices.DeleteFunc(slices.Clone(dirs), func(dir string) bool { return dir == one })
 }
 
 // target is a target of the Makefile.
