@@ -324,6 +324,28 @@ func TestEachTestOfTheCheckoutBelongsToATier(t *testing.T) {
 	}
 }
 
+// A flag that a test binary does not have is an error.
+func TestNightlyRunHoldsToTimesWhatAsksForIt(t *testing.T) {
+	p, err := findPackages("../..")
+	must.OK(t, err)
+	var asked, held []string
+	for _, dirs := range p.strict {
+		asked = append(asked, dirs...)
+	}
+	for _, tier := range nightly(p) {
+		for _, s := range tier.Steps {
+			if slices.Contains(s.Args, "-strict.time") {
+				held = append(held, s.Packages...)
+			}
+		}
+	}
+	slices.Sort(asked)
+	slices.Sort(held)
+	if !slices.Equal(asked, held) {
+		t.Errorf("held to times are %v, and %v ask for it", held, asked)
+	}
+}
+
 // A test that was renamed would be carried out under the race detector again, and one that was moved nowhere.
 func TestTestsThatRaceLeavesExist(t *testing.T) {
 	p, err := findPackages("../..")

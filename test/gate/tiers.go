@@ -182,8 +182,10 @@ func nightly(p *packages) []Tier {
 			tiers[i].Steps = raceAll(p)
 		case "oracle":
 			tiers[i].Steps = target("oracle", fmt.Sprintf("SEED=%d", seed))
+		case "integration":
+			tiers[i].Steps = strictly(p, "integration", tiers[i].Steps[0])
 		case "attack":
-			tiers[i].Steps = attack()
+			tiers[i].Steps = strictly(p, "attack", attack()[0])
 		}
 	}
 	others := []string{
@@ -191,7 +193,9 @@ func nightly(p *packages) []Tier {
 	}
 	return append(tiers,
 		Tier{Name: "sim-fresh", Exit: 21, Steps: []Step{fresh}},
-		Tier{Name: "strict-time", Exit: 22, Steps: strictly(p)},
+		Tier{Name: "strict-time", Exit: 22, Steps: []Step{{
+			Packages: p.strict[""], Flags: []string{"-count=1", "-p", "1"}, Args: []string{"-strict.time"},
+		}}},
 		Tier{Name: "bench-guard", Exit: 32, Skips: true, Steps: target("bench-guard"), Apart: slices.Concat(others, []string{
 			"CHANGELOG.md", "test/integration", "test/attack", "test/chaos", "test/vm", "test/cluster", "test/timeline",
 			"test/clients", "test/reports",
@@ -213,17 +217,16 @@ func nightly(p *packages) []Tier {
 	)
 }
 
-// strictly is each package whose tests hold something to a time, with the times.
-func strictly(p *packages) []Step {
-	return []Step{
-		{Packages: p.strict[""], Flags: []string{"-count=1", "-p", "1"}, Args: []string{"-strict.time"}},
-		{
-			Packages: p.strict["integration"], Flags: []string{"-tags", "integration", "-count=1", "-p", "1"},
-			Args: []string{"-strict.time"}, Lab: "test",
-		},
-		{
-			Packages: p.strict["attack"], Flags: []string{"-tags", "attack", "-count=1", "-p", "1"},
-			Args: []string{"-strict.time", "-attack.short"}, Env: []string{"LAB_NAME=attack"},
-		},
+// strictly returns the packages of a step whose tests hold something to a time, with the times, after the others.
+// A flag of a test binary is an error in a package that does not have it.
+func strictly(p *packages, tag string, s Step) []Step {
+	held, others := s, s
+	held.Packages, held.Args = p.strict[tag], append([]string{"-strict.time"}, s.Args...)
+	others.Packages = slices.DeleteFunc(slices.Clone(s.Packages), func(dir string) bool {
+		return slices.Contains(p.strict[tag], dir)
+	})
+	if len(others.Packages) == 0 {
+		return []Step{held}
 	}
+	return []Step{others, held}
 }
