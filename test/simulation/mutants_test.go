@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"text/tabwriter"
 
@@ -45,20 +46,21 @@ func TestEveryMutantIsFound(t *testing.T) {
 	all = slices.DeleteFunc(all, func(m mutant) bool { return !strings.Contains(m.name, *oneMutant) })
 	to := buildTogether(t, all)
 	most := program(t, ".", to.files)
+	scenarios := sync.OnceValue(func() string { return program(t, "../scenario", to.files) })
 	for _, m := range all {
 		seeds, at, by := "", "", "NOT FOUND"
 		t.Run(m.name, func(t *testing.T) {
-			files, number := to.files, m.number
-			if slices.ContainsFunc(to.alone, func(a mutant) bool { return a.number == m.number }) {
-				files, number = map[string]string{m.file: m.apply(readCode(t, m.file))}, 0
-			}
+			alone := slices.ContainsFunc(to.alone, func(a mutant) bool { return a.number == m.number })
+			own := map[string]string{m.file: m.apply(readCode(t, m.file))}
 			switch {
+			case m.scenario != "" && alone:
+				by = m.fails(t, program(t, "../scenario", own), 0)
 			case m.scenario != "":
-				by = m.fails(t, program(t, "../scenario", files), number)
-			case number == 0:
-				seeds, at, by = m.find(t, program(t, ".", files), number)
+				by = m.fails(t, scenarios(), m.number)
+			case alone:
+				seeds, at, by = m.find(t, program(t, ".", own), 0)
 			default:
-				seeds, at, by = m.find(t, most, number)
+				seeds, at, by = m.find(t, most, m.number)
 			}
 		})
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", m.name, seeds, at, by)
