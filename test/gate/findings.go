@@ -10,12 +10,12 @@ const linesOfAFinding = 15
 
 // A Finding is one thing that failed in a step: a test, or a panic, a race or a build of a package, or the step itself.
 type Finding struct {
-	What    string // "FAIL", "panic", "race", "build", "command"
-	Package string // import path; empty if it is not known
-	Test    string // name of the whole test; empty if the package failed
-	Lines   []string
-	Repeat  string // the command that repeats it alone
-	Steady  bool   // it failed, but succeeded each time when it was tried again: see docs/adr/073
+	What     string // "FAIL", "panic", "race", "build", "command"
+	Package  string // import path; empty if it is not known
+	Test     string // name of the whole test; empty if the package failed
+	Lines    []string
+	Repeat   string // the command that repeats it alone
+	Unsteady bool   // it failed, but succeeded each time when it was tried again: see docs/adr/073
 }
 
 var (

@@ -325,12 +325,12 @@ func TestEachTestOfTheCheckoutBelongsToATier(t *testing.T) {
 }
 
 // A flag that a test binary does not have is an error.
-func TestNightlyRunHoldsToTimesWhatAsksForIt(t *testing.T) {
+func TestNightlyRunHoldsEachStrictPackageToItsTimes(t *testing.T) {
 	p, err := findPackages("../..")
 	must.OK(t, err)
-	var asked, held []string
+	var strict, held []string
 	for _, dirs := range p.strict {
-		asked = append(asked, dirs...)
+		strict = append(strict, dirs...)
 	}
 	for _, tier := range nightly(p) {
 		for _, s := range tier.Steps {
@@ -339,10 +339,10 @@ func TestNightlyRunHoldsToTimesWhatAsksForIt(t *testing.T) {
 			}
 		}
 	}
-	slices.Sort(asked)
+	slices.Sort(strict)
 	slices.Sort(held)
-	if !slices.Equal(asked, held) {
-		t.Errorf("held to times are %v, and %v ask for it", held, asked)
+	if !slices.Equal(strict, held) {
+		t.Errorf("held to times are %v, want %v", held, strict)
 	}
 }
 

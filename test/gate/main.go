@@ -165,7 +165,7 @@ func (g *gate) report(results []Result) {
 	var unsteady, failed []string
 	for _, r := range results {
 		for _, f := range r.Findings {
-			if f.Steady {
+			if f.Unsteady {
 				unsteady = append(unsteady, f.text(r.Tier))
 			} else {
 				failed = append(failed, f.text(r.Tier))

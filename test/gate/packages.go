@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// slowUnderRace are tests of concurrent packages in which the race detector has nothing to find, and which it would make
+// slowUnderRace are tests of concurrent packages in which the race detector has nothing to find, and which it makes
 // five to twenty times as long: they work on one goroutine (damaged journals by the hundred, a node with 1000 pods,
 // hostile manifests and trees), or move bytes by the hundred MiB over connections that other tests open too. The tier
 // unit carries them out.

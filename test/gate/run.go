@@ -80,7 +80,7 @@ func (g *gate) carryOut(ctx context.Context, t Tier) Result {
 		switch {
 		case away:
 			r.Exit = exitEnvironment
-		case r.Exit == 0 && slices.ContainsFunc(found, func(f Finding) bool { return !f.Steady || !g.forgives }):
+		case r.Exit == 0 && slices.ContainsFunc(found, func(f Finding) bool { return !f.Unsteady || !g.forgives }):
 			r.Exit = t.Exit
 		}
 	}
@@ -183,7 +183,7 @@ func (g *gate) tryAgain(ctx context.Context, s Step, found []Finding, out io.Wri
 		f := &found[i]
 		fmt.Fprintf(out, "gate: %s of %s again, alone, %d times\n", f.Test, f.Package, timesAgain)
 		args := append(s.test([]string{f.Package}, f.Test), fmt.Sprintf("-test.count=%d", timesAgain))
-		f.Steady = g.exec(ctx, s, args, out) == nil
+		f.Unsteady = g.exec(ctx, s, args, out) == nil
 	}
 }
 

@@ -123,8 +123,8 @@ func raceSimulation(seeds int, tests string) Step {
 	}
 }
 
-// raceAll is all in which a second goroutine may be, under the race detector. A simulation is one goroutine at a time, and
-// a day of it takes ten times its memory so: of it there are a few seeds.
+// raceAll is all in which a second goroutine may be, under the race detector. A simulation is one goroutine at a time,
+// and a day of it takes ten times its memory so: of it there are a few seeds.
 func raceAll(p *packages) []Step {
 	rest := slices.DeleteFunc(slices.Clone(p.rest), func(dir string) bool {
 		return slices.ContainsFunc(oneGoroutine, func(in string) bool { return within(strings.TrimPrefix(dir, "./"), in) })
@@ -135,9 +135,9 @@ func raceAll(p *packages) []Step {
 	}
 }
 
-// timed returns the tiers of landing whose tests a slow machine could fail, without the race detector: under it, at full
-// speed, a test takes more time than at half of the speed without it, so the tier race has tried the slower machine.
-// Nothing is taken from Go's cache: a test that succeeded at full speed has yet to do so at half of it.
+// timed returns the tiers of landing whose tests a slow machine could fail, without the race detector: at full speed it
+// makes a test slower than half of the speed does, so the tier race has tried the slower machine. Nothing is taken from
+// Go's cache: a test that succeeded at full speed has yet to do so at half of it.
 func timed(p *packages) []Tier {
 	unit := append([]Step{{Packages: slices.Concat(without(p.rest, rules), p.concurrent)}}, programs(p)...)
 	for i := range unit {
