@@ -108,11 +108,17 @@ func (a *app) handbackCommand() *cobra.Command {
 			return a.preview(cmd.Context(), cmd.Flags(), cfg, func(
 				ctx context.Context, cfg *config.Config, log *slog.Logger,
 			) (*preview.Report, error) {
-				found, err := agent.Handback(ctx, cfg, log)
-				if err != nil || check {
-					return found, err
+				if check {
+					return agent.Handback(ctx, cfg, log)
 				}
-				return found, a.writeKubeletState(ctx, cfg.RootDir, found)
+				if err := agentIsStopped(cfg.RootDir); err != nil {
+					return nil, err
+				}
+				found, err := agent.Handback(ctx, cfg, log)
+				if err != nil {
+					return nil, err
+				}
+				return found, writeKubeletState(ctx, cfg.RootDir, found)
 			})
 		},
 	}
@@ -121,14 +127,19 @@ func (a *app) handbackCommand() *cobra.Command {
 	return a.outputFlag(cmd, formatTable, formatJSON, formatYAML)
 }
 
-// writeKubeletState writes the state files of a kubelet, and notes in the report which pods they are not enough for.
-func (a *app) writeKubeletState(ctx context.Context, dir string, found *preview.Report) error {
-	journalDir := filepath.Join(dir, open.BusDir)
-	if served, err := bus.Served(journalDir); err != nil || served {
-		return cmp.Or(err, fmt.Errorf("an agent runs with root directory %s, and may give pods something else: stop it "+
-			"first, or use --check", dir))
+// agentIsStopped returns an error if an agent runs with a root directory.
+func agentIsStopped(dir string) error {
+	served, err := bus.Served(filepath.Join(dir, open.BusDir))
+	if err == nil && served {
+		err = fmt.Errorf("an agent runs with root directory %s, and may give pods something else: stop it first, or use "+
+			"--check", dir)
 	}
-	journal, err := open.Path(ctx, journalDir)
+	return err
+}
+
+// writeKubeletState writes the state files of a kubelet, and notes in the report which pods they are not enough for.
+func writeKubeletState(ctx context.Context, dir string, found *preview.Report) error {
+	journal, err := open.Path(ctx, filepath.Join(dir, open.BusDir))
 	if err != nil {
 		return err
 	}

@@ -38,9 +38,8 @@ func TestHandbackWritesWhatThePodsOfTheJournalHave(t *testing.T) {
 	if len(want) < 2 {
 		t.Fatalf("%d pods have something alone, and two are needed to compare: take another seed", len(want))
 	}
-	a, _ := testApp()
 	found := &preview.Report{}
-	must.OK(t, a.writeKubeletState(t.Context(), root, found))
+	must.OK(t, writeKubeletState(t.Context(), root, found))
 	if !slices.Equal(found.Written, kubeletstate.Files(root)) {
 		t.Errorf("the report names %q", found.Written)
 	}
@@ -77,13 +76,13 @@ func inStateFile(p *journaletv1.KubeletPod) *journaletv1.KubeletPod {
 	return out
 }
 
+// The runtime is not asked before: here there is none.
 func TestHandbackOfARunningAgentWritesNothing(t *testing.T) {
 	root := t.TempDir()
 	openBus(t, root, "n1")
-	a, _ := testApp()
-	err := a.writeKubeletState(t.Context(), root, &preview.Report{})
-	if err == nil || !strings.Contains(err.Error(), "stop it first") {
-		t.Errorf("got %v", err)
+	code, _, stderr := run(t.Context(), "handback", "--root-dir", root, "--container-runtime-endpoint", "unix:///none")
+	if code != 1 || !strings.Contains(stderr, "stop it first") {
+		t.Errorf("exit code %d, %q", code, stderr)
 	}
 	if _, err := os.Stat(filepath.Join(root, kubeletstate.CPUFile)); err == nil {
 		t.Error("a state file was written")
