@@ -1,7 +1,7 @@
 // Package image decides on the images of the node: one pull for all pods that request an image with the same
-// credentials, with a back-off for each pod and image, from 10 s doubling to 300 s, as the kubelet's; and which images
-// are removed, for space, for age, for operators (ADR 047) and for a node that is short of storage (ADR 063). It keeps
-// the names of the credentials with which images were pulled (ADR 048).
+// credentials, with the kubelet's back-off for each pod and image, from 10 s doubling to 300 s; and which images are
+// removed, for space, for age, for operators (ADR 047) and for a node that is short of storage (ADR 063). It keeps the
+// names of the credentials that images were pulled with (ADR 048).
 //
 // It receives ImagePullRequested, ImagePullWithdrawn, PodFinished, ImagesObserved, ImageFilesystemFull,
 // OperatorPullRequested, ImageRemovalRequested, ImageReclaimRequested, CallFinished of its own calls and TimerFired. It
