@@ -76,7 +76,7 @@ func inStateFile(p *journaletv1.KubeletPod) *journaletv1.KubeletPod {
 	return out
 }
 
-// The runtime is not asked before: here there is none.
+// The command looks for a running agent first: it does not get as far as the runtime, which does not exist here.
 func TestHandbackOfARunningAgentWritesNothing(t *testing.T) {
 	root := t.TempDir()
 	openBus(t, root, "n1")

@@ -12,10 +12,9 @@ import (
 	"strings"
 )
 
-// slowUnderRace are tests of concurrent packages in which the race detector has nothing to find, and which it makes
-// five to twenty times as long: they work on one goroutine (damaged journals by the hundred, a node with 1000 pods,
-// hostile manifests and trees), or move bytes by the hundred MiB over connections that other tests open too. The tier
-// unit carries them out.
+// slowUnderRace are tests of concurrent packages. The race detector makes them five to twenty times as long and finds
+// nothing: they work on one goroutine (damaged journals by the hundred, a node with 1000 pods, hostile manifests and
+// trees), or move bytes by the hundred MiB over connections that other tests open too. The tier unit carries them out.
 var slowUnderRace = []string{
 	"TestVerifyReportsDamageOfStoredJournal", "TestStartCopiesDamagedBlocksBeforeRecovery", "TestReportedLossIsNoProblem",
 	"TestCostOfAnEventDoesNotDependOnTheNumberOfPods", "TestManifestsCostWhatTheirBytesJustify",

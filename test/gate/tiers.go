@@ -92,7 +92,7 @@ func provide(p *packages) Tier {
 // unit is every test that needs no root and no runtime, and that race does not carry out.
 func unit(p *packages) []Step {
 	return append([]Step{
-		{Packages: without(p.rest, rules)},
+		{Packages: without(p.rest, isRules)},
 		{Packages: p.concurrent, Flags: []string{"-run", leftByRace()}},
 	}, programs(p)...)
 }
@@ -123,10 +123,10 @@ func raceSimulation(seeds int, tests string) Step {
 	}
 }
 
-// raceAll is all in which a second goroutine may be, under the race detector. A simulation is one goroutine at a time,
-// and a day of it takes ten times its memory so: of it there are a few seeds.
+// raceAll is every test that may start a second goroutine, under the race detector. A simulation runs one goroutine at
+// a time, and a simulated day takes ten times its memory under the detector: a few seeds are enough.
 func raceAll(p *packages) []Step {
-	rest := slices.DeleteFunc(slices.Clone(p.rest), func(dir string) bool {
+	rest := without(p.rest, func(dir string) bool {
 		return slices.ContainsFunc(oneGoroutine, func(in string) bool { return within(strings.TrimPrefix(dir, "./"), in) })
 	})
 	return []Step{
@@ -139,22 +139,28 @@ func raceAll(p *packages) []Step {
 // makes a test slower than half of the speed does, so the tier race has tried the slower machine. Nothing is taken from
 // Go's cache: a test that succeeded at full speed has yet to do so at half of it.
 func timed(p *packages) []Tier {
-	unit := append([]Step{{Packages: slices.Concat(without(p.rest, rules), p.concurrent)}}, programs(p)...)
-	for i := range unit {
-		unit[i].Flags = []string{"-count=1"}
-	}
-	tiers := []Tier{{Name: "unit", Exit: 12, Steps: unit}}
+	var tiers []Tier
 	for _, t := range landing(p) {
-		if t.Name == "integration" || t.Name == "attack" {
+		switch t.Name {
+		case "unit":
+			t.Steps = append([]Step{{Packages: slices.Concat(without(p.rest, isRules), p.concurrent)}}, programs(p)...)
+			for i := range t.Steps {
+				t.Steps[i].Flags = []string{"-count=1"}
+			}
+			tiers = append(tiers, t)
+		case "integration", "attack":
 			tiers = append(tiers, t)
 		}
 	}
 	return tiers
 }
 
-func without(dirs []string, one string) []string {
-	return slices.DeleteFunc(slices.Clone(dirs), func(dir string) bool { return dir == one })
+// without returns the directories that are not to drop, and leaves dirs as it is.
+func without(dirs []string, drop func(dir string) bool) []string {
+	return slices.DeleteFunc(slices.Clone(dirs), drop)
 }
+
+func isRules(dir string) bool { return dir == rules }
 
 // target is a target of the Makefile.
 func target(args ...string) []Step { return []Step{{Command: append([]string{"make"}, args...)}} }
@@ -222,9 +228,7 @@ func nightly(p *packages) []Tier {
 func strictly(p *packages, tag string, s Step) []Step {
 	held, others := s, s
 	held.Packages, held.Args = p.strict[tag], append([]string{"-strict.time"}, s.Args...)
-	others.Packages = slices.DeleteFunc(slices.Clone(s.Packages), func(dir string) bool {
-		return slices.Contains(p.strict[tag], dir)
-	})
+	others.Packages = without(s.Packages, func(dir string) bool { return slices.Contains(p.strict[tag], dir) })
 	if len(others.Packages) == 0 {
 		return []Step{held}
 	}
