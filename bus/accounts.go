@@ -47,6 +47,9 @@ const (
 	// ControlKeyFile is the key that permits to send requests that change something as well. It is accepted only on
 	// the socket of the command line, so a copy of it is of no use on another machine.
 	ControlKeyFile = "control.nk"
+
+	// maxClientPayload bounds one message of a client: a request of 64 KiB and its headers.
+	maxClientPayload = 68 << 10
 )
 
 // accounts are the NATS accounts of the bus. The agent's account holds the streams; the others get what it exports
@@ -63,16 +66,17 @@ type accounts struct {
 // newAccounts creates the accounts. The writer's key is new at every start and stays in memory. The keys of observers
 // and queries are created once and kept for commands on this machine.
 func newAccounts(dir string) (*accounts, error) {
-	a := &accounts{
-		agent:    server.NewAccount(agentAccount),
-		observer: server.NewAccount(observerAccount),
-		query:    server.NewAccount(queryAccount),
-		system:   server.NewAccount(systemAccount),
+	a := &accounts{agent: server.NewAccount(agentAccount), system: server.NewAccount(systemAccount)}
+	var err error
+	if a.observer, err = clientAccount(observerAccount); err != nil {
+		return nil, err
+	}
+	if a.query, err = clientAccount(queryAccount); err != nil {
+		return nil, err
 	}
 	if err := a.exports(); err != nil {
 		return nil, fmt.Errorf("bus: set up accounts: %w", err)
 	}
-	var err error
 	if a.writer, err = nkeys.CreateUser(); err != nil {
 		return nil, fmt.Errorf("bus: create the writer's key: %w", err)
 	}
@@ -126,6 +130,17 @@ func newAccounts(dir string) (*accounts, error) {
 		},
 	}
 	return a, nil
+}
+
+// clientAccount returns an account of clients, with maxClientPayload. The server takes such a limit only from the text
+// of a configuration.
+func clientAccount(name string) (*server.Account, error) {
+	var o server.Options
+	config := fmt.Sprintf("accounts { %s { limits { max_payload: %d } } }", name, maxClientPayload)
+	if err := o.ProcessConfigString(config); err != nil {
+		return nil, fmt.Errorf("bus: set up the account %s: %w", name, err)
+	}
+	return o.Accounts[0], nil
 }
 
 func (a *accounts) exports() error {

@@ -393,40 +393,63 @@ func readUntil(c net.Conn, word string) (string, error) {
 	return text, nil
 }
 
-func TestFloodOfHugeMessagesIsBounded(t *testing.T) {
+// The largest messages of many clients, all completed at the same moment, stay within what the server lets wait for the
+// agent's connection.
+func TestFloodOfLargeMessagesLeavesTheServicesConnected(t *testing.T) {
 	b := openBus(t, busDir(t))
 	release := make(chan struct{})
 	// As in the query services, the bytes of requests that wait are bounded.
-	servePods(t, b, func(r micro.Request) { <-release }, micro.WithEndpointPendingLimits(100, 2*maxPayload))
-	huge := make([]byte, maxPayload)
-	flood(t, b, func() {
+	servePods(t, b, func(r micro.Request) { <-release }, micro.WithEndpointPendingLimits(100, 1<<20))
+	var clients []net.Conn
+	for range maxSocketConns - 4 {
+		clients = append(clients, enterRaw(t, b, QueryKeyFile))
+	}
+	all := func(write func(i int, c net.Conn) error) {
 		var wg sync.WaitGroup
-		for range 6 {
-			raw := enterRaw(t, b, QueryKeyFile)
+		for i, c := range clients {
 			wg.Go(func() {
-				for i := range 20 { // 320 MiB each
-					if _, err := fmt.Fprintf(raw, "PUB %s %d\r\n", []string{"journalet.n.pods", "$SRV.PING"}[i%2],
-						len(huge)); err != nil {
-						return // it was disconnected
-					}
-					if _, err := raw.Write(huge); err != nil {
-						return
-					}
-					if _, err := io.WriteString(raw, "\r\n"); err != nil {
-						return
-					}
+				if err := write(i, c); err != nil {
+					t.Error(err)
 				}
 			})
 		}
 		wg.Wait()
+	}
+	large := strings.Repeat("x", maxClientPayload)
+	flood(t, b, func() {
+		for range 10 {
+			all(func(i int, c net.Conn) error {
+				subject := []string{"journalet.n.pods", "$SRV.PING"}[i%2]
+				_, err := fmt.Fprintf(c, "PUB %s %d\r\n%s", subject, len(large), large)
+				return err
+			})
+			all(func(_ int, c net.Conn) error {
+				_, err := io.WriteString(c, "\r\n")
+				return err
+			})
+		}
 	})
 	close(release)
-	if err := b.Services().Flush(); err != nil {
-		t.Fatalf("the services are disconnected: %v", err)
+	if err := b.Services().Flush(); err != nil || b.Services().Stats().Reconnects > 0 {
+		t.Fatalf("the services were disconnected: %v, %d times", err, b.Services().Stats().Reconnects)
+	}
+}
+
+// A message above the limit ends its sender's connection, and a client that knows the protocol does not send it.
+func TestHugeMessageEndsItsSendersConnection(t *testing.T) {
+	b := openBus(t, busDir(t))
+	for _, file := range []string{QueryKeyFile, ControlKeyFile, ObserverKeyFile} {
+		raw := enterRaw(t, b, file)
+		_, err := fmt.Fprintf(raw, "PUB journalet.n.pods %d\r\n", maxClientPayload+1)
+		must.OK(t, err)
+		if text, err := readUntil(raw, "Maximum Payload Violation"); err != nil {
+			t.Errorf("%s: %q, %v", file, text, err)
+		}
 	}
 	nc, _ := query(t, b)
-	if err := nc.Publish("journalet.n.pods", make([]byte, maxPayload+1)); !errors.Is(err, nats.ErrMaxPayload) {
-		t.Fatalf("a message above the limit: %v", err)
+	must.OK(t, nc.Flush())
+	if err := nc.Publish("journalet.n.pods", make([]byte, maxClientPayload+1)); !errors.Is(err, nats.ErrMaxPayload) {
+		t.Errorf("a message above the limit: %v", err)
 	}
 }
 

@@ -18,15 +18,18 @@ type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { return len(b), nil }
 
-func TestClientWithoutTheKeyForQueriesSendsAtABoundedRate(t *testing.T) {
-	const sent = sendBurst + 4<<10 // half a second beyond the burst
-	for free, want := range map[bool]time.Duration{false: (4<<10 - sendChunk) * sendTime, true: 0} {
+func TestClientSendsAtTheRateOfItsKey(t *testing.T) {
+	for mayQuery, l := range map[bool]sendLimit{false: senderLimit, true: queryLimit} {
 		synctest.Test(t, func(t *testing.T) {
-			begun := time.Now()
-			_, err := io.CopyN(io.Discard, newThrottle(endless{}, func() bool { return free }, nil), sent)
+			sent, begun := int64(l.burst+l.rate/2), time.Now()
+			if mayQuery {
+				sent += int64(senderLimit.burst) // until the key is looked at
+			}
+			_, err := io.CopyN(io.Discard, newThrottle(endless{}, func() bool { return mayQuery }, nil), sent)
 			must.OK(t, err)
-			if took := time.Since(begun); took != want {
-				t.Errorf("with the key for queries %t: %d bytes took %v, want %v", free, sent, took, want)
+			want := time.Second/2 - l.spent(l.chunk) // the last read is not paused for
+			if took := time.Since(begun); took < want || took > want+l.spent(2*l.chunk) {
+				t.Errorf("with a key for queries %t: %d bytes took %v, want %v", mayQuery, sent, took, want)
 			}
 		})
 	}
@@ -56,7 +59,8 @@ func TestFloodOfAnObserverStaysInItsConnection(t *testing.T) {
 	}
 	waitUntil(t, "a request arrives", func() bool { return len(received) > 0 })
 	got, took := len(received), time.Since(begun)
-	if most := (sendBurst + 2*int(took/sendTime)) / len(line); got > most || n > 200*most {
+	most := (senderLimit.burst + int(2*took.Seconds()*float64(senderLimit.rate))) / len(line)
+	if got > most || n > 200*most {
 		t.Errorf("%d requests arrived and %d were sent in %v, want %d at most", got, n, took, most)
 	}
 	if nc, _ := query(t, b); nc.Flush() != nil {

@@ -154,6 +154,9 @@ func (c *Client) request(ctx context.Context, name string, request, response any
 	if err != nil {
 		return fmt.Errorf("request to the agent: %w", err)
 	}
+	if err := checkSize(data); err != nil {
+		return err // the bus would disconnect the client
+	}
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	m, err := c.nc.RequestWithContext(waiting, Subject(c.node, name), data)

@@ -79,12 +79,17 @@ func TestFloodOfVerificationsLeavesNoBacklog(t *testing.T) {
 	}
 }
 
-func TestHugeRequestsAreNotQueued(t *testing.T) {
+func TestLargeRequestsAreNotQueued(t *testing.T) {
 	w := newTestAgent(t)
 	w.host.mu.Lock()
-	served, refused, others := flood(t, w, PodsGet, make([]byte, 8<<20), 40, func() {})
+	served, refused, others := flood(t, w, PodsGet, make([]byte, maxRequest+1), 40, func() {})
 	w.host.mu.Unlock()
 	if others != 40 {
 		t.Fatalf("%d served, %d refused, %d too large", served, refused, others)
+	}
+	err := w.client(t).request(testContext(t), PodsGet, PodRequest{Pod: strings.Repeat("x", 1<<20)}, nil, clientTimeout)
+	var e *Error
+	if !errors.As(err, &e) || e.Code != CodeBadRequest {
+		t.Errorf("a huge request: %v", err)
 	}
 }
