@@ -152,11 +152,29 @@ func (s *signed) emits(want ...string) {
 	s.eventually(fmt.Sprintf("events %q", want), func() bool { return slices.Equal(s.emitted(), want) })
 }
 
-// pass lets time pass once somebody waits for it.
+// pass lets time pass once somebody waits for it, and the watch has shown the requests that there are: a request that
+// it does not show for minutes counts as deleted.
 func (s *signed) pass(d time.Duration) {
 	s.Helper()
 	must.OK(s.T, s.clock.WaitPending(s.Context(), 1))
+	s.eventually("watch event of each request", s.watched)
 	s.clock.Advance(d)
+}
+
+// watched reports whether the watch has shown all requests that the backing waits for, unless they were deleted.
+func (s *signed) watched() bool {
+	there := map[string]bool{}
+	for _, r := range s.list() {
+		there[r.Name] = true
+	}
+	s.issuing.mu.Lock()
+	defer s.issuing.mu.Unlock()
+	for _, r := range s.issuing.requests {
+		if there[r.name] && !r.there {
+			return false
+		}
+	}
+	return true
 }
 
 // passUntil lets minutes pass until something is so, each once somebody waits for it.
