@@ -26,8 +26,6 @@ const (
 	// maxTenantSlowdown bounds the same where the API server and the node read a hundred megabytes meanwhile, which is
 	// most of the two cores of a small machine, and this process is the API server.
 	maxTenantSlowdown = 30
-	// calmStarts is how many starts before the attack the comparison uses. The median leaves out an odd one.
-	calmStarts = 3
 	// maxStart bounds, on a quiet machine, the time from a manifest's write until its container runs, during an attack.
 	// Without one it takes half a second on two cores.
 	maxStart = 2 * time.Second
@@ -71,7 +69,7 @@ type target struct {
 	// quiet is a node that nobody attacks. Whatever else makes the machine slow makes its starts slow, too.
 	quiet *node.Agent
 	pods  int             // bystanders so far
-	calm  time.Duration   // what the start of one took before the attack: the median
+	calm  time.Duration   // what the start of one took before the attack
 	took  []time.Duration // what the starts took during the attack
 	aside []time.Duration // what the same starts took on the quiet node
 	peak  int             // bytes of resident memory of the agents that were killed
@@ -92,8 +90,7 @@ func (a attack) run(t *testing.T) {
 	}
 	g.bystander() // what the agent starts once, and keeps, exists from here on
 	before := g.holdings()
-	g.calm = g.starts(calmStarts)
-	g.took, g.aside = nil, nil
+	g.calm, g.took, g.aside = g.took[0], nil, nil
 	stop := g.watch()
 	if a.begin != nil {
 		a.begin(g)
@@ -174,15 +171,6 @@ func (g *target) started(name, nodeName string) (at time.Time) {
 		return err
 	})
 	return at
-}
-
-// starts starts so many bystanders, and returns the median of what that took.
-func (g *target) starts(n int) time.Duration {
-	g.Helper()
-	for range n {
-		g.bystander()
-	}
-	return median(g.took[len(g.took)-n:])
 }
 
 func median(all []time.Duration) time.Duration {
