@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,8 +17,10 @@ import (
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/runtime/agent"
 	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/runtime/history"
 	"github.com/journalet/journalet/runtime/history/open"
 	"github.com/journalet/journalet/runtime/kubeletstate"
+	"github.com/journalet/journalet/runtime/own"
 	"github.com/journalet/journalet/runtime/preflight"
 	"github.com/journalet/journalet/runtime/takeover/handback"
 	"github.com/journalet/journalet/runtime/takeover/preview"
@@ -96,8 +99,10 @@ func (a *app) handbackCommand() *cobra.Command {
 		Use:   "handback",
 		Short: "Prepare a kubelet's return in the place of a stopped agent, or show what becomes of the pods",
 		Long: "Write what pods have alone (CPUs, memory of NUMA nodes, devices) into the kubelet's state files: in its\n" +
-			"root directory cpu_manager_state, memory_manager_state and the device manager's checkpoint. The agent has\n" +
-			"to be stopped; start the kubelet afterwards. The command may be repeated, and takes the agent's flags.\n\n" +
+			"root directory cpu_manager_state, memory_manager_state and the device manager's checkpoint. Then move the\n" +
+			"journal to bus.handed-back, so that an agent that comes back later begins with what the kubelet has\n" +
+			"decided meanwhile; `journalet why --journal` still reads it. The agent has to be stopped; start the kubelet\n" +
+			"afterwards. The command takes the agent's flags, and may be repeated.\n\n" +
 			"With --check nothing is changed, and the agent may run: it shows what a kubelet would do with each pod.\n\n" +
 			"A pod is kept, or restarts, or is to be drained before, with the reason and what to do. Exit code 1 unless\n" +
 			"each is kept.",
@@ -111,14 +116,16 @@ func (a *app) handbackCommand() *cobra.Command {
 				if check {
 					return agent.Handback(ctx, cfg, log)
 				}
-				if err := agentIsStopped(cfg.RootDir); err != nil {
+				release, err := lockStopped(cfg.RootDir)
+				if err != nil {
 					return nil, err
 				}
+				defer release()
 				found, err := agent.Handback(ctx, cfg, log)
 				if err != nil {
 					return nil, err
 				}
-				return found, writeKubeletState(ctx, cfg.RootDir, found)
+				return found, handBack(ctx, cfg.RootDir, found)
 			})
 		},
 	}
@@ -127,22 +134,37 @@ func (a *app) handbackCommand() *cobra.Command {
 	return a.outputFlag(cmd, formatTable, formatJSON, formatYAML)
 }
 
-// agentIsStopped returns an error if an agent runs with a root directory.
-func agentIsStopped(dir string) error {
-	served, err := bus.Served(filepath.Join(dir, open.BusDir))
-	if err == nil && served {
+// lockStopped keeps agents from starting with a root directory until release is called. It fails while one runs.
+func lockStopped(dir string) (release func(), err error) {
+	release, err = bus.Lock(filepath.Join(dir, open.BusDir))
+	if errors.Is(err, bus.ErrServed) {
 		err = fmt.Errorf("an agent runs with root directory %s, and may give pods something else: stop it first, or use "+
 			"--check", dir)
 	}
+	return release, err
+}
+
+// handBack writes the state files of a kubelet, notes in the report which pods they are not enough for, and ends what
+// the agent has decided.
+func handBack(ctx context.Context, dir string, found *preview.Report) error {
+	journal, err := open.Path(ctx, filepath.Join(dir, open.BusDir))
+	switch {
+	case errors.Is(err, open.ErrNoJournal):
+		if _, gone := os.Lstat(filepath.Join(dir, own.HandedBack)); gone != nil {
+			return err
+		} // else it was handed back before, and the kubelet's files are the kubelet's
+	case err != nil:
+		return err
+	default:
+		if err := writeKubeletState(ctx, dir, journal, found); err != nil {
+			return err
+		}
+	}
+	found.Journal, err = handback.Leave(ctx, dir)
 	return err
 }
 
-// writeKubeletState writes the state files of a kubelet, and notes in the report which pods they are not enough for.
-func writeKubeletState(ctx context.Context, dir string, found *preview.Report) error {
-	journal, err := open.Path(ctx, filepath.Join(dir, open.BusDir))
-	if err != nil {
-		return err
-	}
+func writeKubeletState(ctx context.Context, dir string, journal history.Reader, found *preview.Report) error {
 	given, err := handback.Read(ctx, journal)
 	if err != nil {
 		return fmt.Errorf("read what pods have from the journal: %w", err)
@@ -207,5 +229,8 @@ func (a *app) printPreview(r *preview.Report) {
 	}
 	for _, path := range r.Written {
 		fmt.Fprintf(a.out, "written: %s\n", path)
+	}
+	if r.Journal != "" {
+		fmt.Fprintf(a.out, "journal: %s\n", r.Journal)
 	}
 }

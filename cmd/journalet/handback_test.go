@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/history/open"
 	"github.com/journalet/journalet/runtime/history/replay"
 	"github.com/journalet/journalet/runtime/kubeletstate"
 	"github.com/journalet/journalet/runtime/takeover/preview"
@@ -39,7 +41,7 @@ func TestHandbackWritesWhatThePodsOfTheJournalHave(t *testing.T) {
 		t.Fatalf("%d pods have something alone, and two are needed to compare: take another seed", len(want))
 	}
 	found := &preview.Report{}
-	must.OK(t, writeKubeletState(t.Context(), root, found))
+	must.OK(t, handBack(t.Context(), root, found))
 	if !slices.Equal(found.Written, kubeletstate.Files(root)) {
 		t.Errorf("the report names %q", found.Written)
 	}
@@ -51,6 +53,20 @@ func TestHandbackWritesWhatThePodsOfTheJournalHave(t *testing.T) {
 		if has := got.GetPods()[uid]; !proto.Equal(inStateFile(has), inStateFile(p)) {
 			t.Errorf("%s: got %s, want %s", uid, protojson.Format(has), protojson.Format(p))
 		}
+	}
+	// The kubelet has other files by now: repeating the command leaves them, and what the journal tells is not lost.
+	must.OK(t, os.WriteFile(filepath.Join(root, kubeletstate.CPUFile), []byte("the kubelet's"), 0o600))
+	again := &preview.Report{}
+	must.OK(t, handBack(t.Context(), root, again))
+	kept, err := os.ReadFile(filepath.Join(root, kubeletstate.CPUFile))
+	if must.OK(t, err); string(kept) != "the kubelet's" || len(again.Written) > 0 || again.Journal != found.Journal {
+		t.Errorf("a repeated command wrote %q: %q; the journal is at %q", again.Written, kept, again.Journal)
+	}
+	if code, stdout, stderr := run(t.Context(), "why", "#2", "--journal", found.Journal); code != 0 {
+		t.Errorf("why of the journal: exit code %d, %q, %q", code, stdout, stderr)
+	}
+	if err := handBack(t.Context(), t.TempDir(), again); !errors.Is(err, open.ErrNoJournal) {
+		t.Errorf("without a journal: %v", err)
 	}
 }
 

@@ -13,6 +13,7 @@ const (
 	Checkpoints     = "checkpoints"
 	DevicePlugins   = "device-plugins"
 	EventsCursor    = "events.cursor"
+	HandedBack      = "bus.handed-back"
 	Kubeconfig      = "kubeconfig"
 	LocalDisks      = "plugins/kubernetes.io/local-volume/mounts"
 	Logs            = "logs"
@@ -59,6 +60,7 @@ type Entry struct {
 // All are the paths that the agent creates below its root directory.
 var All = []Entry{
 	{Bus + "/", "the journal, the manifests, the snapshots and the keys of clients", true, Removed},
+	{HandedBack + "/", "the same of an agent that has handed the node back to a kubelet", true, Removed},
 	{Pods + "/", "a directory a pod: volumes, hosts file, what the pod was given", true, ByPod},
 	{Certificates + "/kubelet-client*", "the node's certificate for the API server with its key", true, Removed},
 	{Certificates + "/kubelet-server*", "the node's serving certificate with its key", true, Removed},

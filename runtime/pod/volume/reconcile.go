@@ -175,6 +175,21 @@ func Known(rootDir string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
+// Forget removes what outlives the journal in a root directory and is the agent's word for it: that an agent has begun
+// there, and what pods have alone. It is called when a kubelet is to decide from there on. It may be repeated.
+func Forget(rootDir string) error {
+	_, err := readAll(rootDir, resourcesFile, func(pods *os.Root, name string) (struct{}, error) {
+		return struct{}{}, pods.Remove(name)
+	})
+	if err != nil {
+		return fmt.Errorf("remove what pods had alone: %w", err)
+	}
+	if err := os.Remove(filepath.Join(rootDir, bootFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the boot id: %w", err)
+	}
+	return nil
+}
+
 // Reconciled notes that all that Reconcile has found lost in this boot is in the journal.
 func (d *Driver) Reconciled(bootID string) error {
 	if d.bootedAs(bootID) {

@@ -1,3 +1,4 @@
-// Package handback reads from the journal of a stopped agent what the node's pods have alone, for the kubelet that
-// takes the agent's place (ADR 107). It folds the journal, as the agent's next start would, and changes nothing.
+// Package handback gives a node back to the kubelet that takes a stopped agent's place (ADR 107, ADR 108): Read folds
+// the journal, as the agent's next start would, for what the node's pods have alone, and Leave ends what the agent has
+// decided.
 package handback

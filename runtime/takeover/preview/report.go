@@ -41,6 +41,8 @@ type Report struct {
 	Unread []string `json:"unread,omitempty"`
 	// Written are the state files of the kubelet that a hand-back has written.
 	Written []string `json:"written,omitempty"`
+	// Journal is where the agent's journal is after a hand-back.
+	Journal string `json:"journal,omitempty"`
 }
 
 // Pod is what becomes of a pod.
