@@ -94,7 +94,7 @@ type agent struct {
 	metrics             *monitoring.Metrics
 	traces              *otlp.Exporter // nil unless starts are traced
 
-	dispatching loop
+	dispatching monitoring.Loop
 	once        *runonce.Driver // nil unless the run ends with its pods
 	loops       *monitoring.Checks
 	retention   *retention.Driver
@@ -162,7 +162,7 @@ func (a *agent) open(ctx context.Context) (err error) {
 	if err := a.checkReserved(); err != nil {
 		return err
 	}
-	a.setOOMScore("/proc/self/oom_score_adj")
+	a.setOOMScore()
 	if err := createRoot(a.cfg.RootDir); err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (a *agent) open(ctx context.Context) (err error) {
 		return err
 	}
 	a.manifests = manifests.New(func(ctx context.Context, digest string) ([]byte, error) {
-		defer a.dispatching.wait()()
+		defer a.dispatching.Wait()()
 		return a.bus.Manifests().Get(ctx, digest)
 	})
 	a.host = host.New(host.Options{

@@ -3,7 +3,6 @@ package agent
 import (
 	"fmt"
 	"maps"
-	"sync"
 	"time"
 
 	"github.com/journalet/journalet/messages"
@@ -19,12 +18,19 @@ func (a *agent) alive() error { return a.loops.Within(maxDecisionTime) }
 // takes for each item: a deadlock leaves them without a response.
 func (a *agent) newLoops() *monitoring.Checks {
 	return monitoring.NewChecks(
-		monitoring.Check{Name: "dispatch", Probe: func() error { return a.dispatching.stuck(maxDecisionTime) }},
+		monitoring.Check{Name: "dispatch", Probe: a.checkDispatch},
 		monitoring.Check{Name: "actors", Probe: a.checkSharedActors},
 		monitoring.Check{Name: "appender", Probe: func() error { _ = a.bus.Journal().Queued(); return nil }},
 		monitoring.Check{Name: "timers", Probe: func() error { _ = a.timers.Armed(); return nil }},
 		monitoring.Check{Name: "calls", Probe: func() error { _ = a.calls.Overdue(maxCallTime); return nil }},
 	)
+}
+
+func (a *agent) checkDispatch() error {
+	if since, stuck := a.dispatching.Stuck(maxDecisionTime); stuck {
+		return fmt.Errorf("has been delivering one batch of records since %s", since.Format(time.TimeOnly))
+	}
+	return nil
 }
 
 // checkSharedActors returns an error if an actor hangs that others need. A pod's own actor holds up its pod only, and
@@ -41,55 +47,10 @@ func shared(all map[messages.Ref]time.Time) map[messages.Ref]time.Time {
 // dispatch delivers stored records to actors and drivers, and then to observers, who receive them as they are stored:
 // a step in its parts. Nothing is stored meanwhile.
 func (a *agent) dispatch(recs []*journaletv1.Record) {
-	a.dispatching.begin()
-	defer a.dispatching.end()
+	a.dispatching.Begin()
+	defer a.dispatching.End()
 	a.host.Stored(recs)
 	for _, rec := range recs {
 		a.bus.Observers().Publish(rec)
 	}
-}
-
-// loop records since when a loop of the agent handles its current item. The zero value is a loop between two items.
-type loop struct {
-	mu    sync.Mutex
-	since time.Time // zero between two items
-	waits int       // waits for the world under way
-}
-
-func (l *loop) begin() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.since = time.Now()
-}
-
-func (l *loop) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.since = time.Time{}
-}
-
-// wait begins a wait for the world, such as a read from disk; done ends it. Meanwhile the loop is not stuck, however
-// long it takes. Others may wait at the same time: they lend the loop their time.
-func (l *loop) wait() (done func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waits++
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.waits--
-		if !l.since.IsZero() {
-			l.since = time.Now()
-		}
-	}
-}
-
-// stuck returns an error if the loop has handled one item for longer than bound.
-func (l *loop) stuck(bound time.Duration) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.waits > 0 || l.since.IsZero() || time.Since(l.since) <= bound {
-		return nil
-	}
-	return fmt.Errorf("has been delivering one batch of records since %s", l.since.Format(time.TimeOnly))
 }

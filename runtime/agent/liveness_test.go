@@ -83,34 +83,6 @@ func (w onRecord) Enabled(context.Context, slog.Level) bool      { return true }
 func (w onRecord) WithAttrs([]slog.Attr) slog.Handler            { return w }
 func (w onRecord) Handle(_ context.Context, r slog.Record) error { w.do(r); return nil }
 
-func TestLoopIsStuckUnlessItWaitsForTheWorld(t *testing.T) {
-	var l loop
-	stuck := func() bool { return l.stuck(0) != nil }
-	if stuck() {
-		t.Error("stuck before the first item")
-	}
-	l.begin()
-	if !stuck() {
-		t.Error("not stuck within an item that takes longer than the bound")
-	}
-	if l.stuck(time.Hour) != nil {
-		t.Error("stuck within the bound")
-	}
-	first, second := l.wait(), l.wait()
-	first()
-	if stuck() {
-		t.Error("stuck while it waits for the world")
-	}
-	second()
-	if !stuck() || l.stuck(time.Hour) != nil {
-		t.Error("a wait must not end the item, but give it its whole time again")
-	}
-	l.end()
-	if stuck() {
-		t.Error("stuck between two items")
-	}
-}
-
 func TestPodsOwnActorDoesNotStopThePings(t *testing.T) {
 	all := map[messages.Ref]time.Time{
 		messages.Pod("a"): {}, messages.Node: {}, messages.Runtime: {}, messages.Image: {}, messages.Source("file"): {},
@@ -130,12 +102,14 @@ func TestHungDeliveryStopsThePings(t *testing.T) {
 	a.calls = calls.New(calls.Options{})
 	a.loops = a.newLoops()
 	must.OK(t, a.alive())
-	a.dispatching.begin()
+	now := time.Now()
+	a.dispatching.Now = func() time.Time { return now }
+	a.dispatching.Begin()
 	must.OK(t, a.alive())
-	a.dispatching.since = a.dispatching.since.Add(-2 * maxDecisionTime)
+	now = now.Add(2 * maxDecisionTime)
 	if err := a.alive(); err == nil || !strings.Contains(err.Error(), "dispatch: has been delivering") {
 		t.Errorf("%v", err)
 	}
-	defer a.dispatching.wait()()
+	defer a.dispatching.Wait()()
 	must.OK(t, a.alive())
 }

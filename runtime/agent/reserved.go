@@ -1,13 +1,9 @@
 package agent
 
 import (
-	"os"
-	"strconv"
-	"strings"
-
-	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
+	"github.com/journalet/journalet/runtime/oom"
 )
 
 // checkReserved returns an error if a cgroup of daemons that is to be bounded does not exist.
@@ -27,20 +23,13 @@ func (a *agent) newEnforcer() *cgroup.Enforcer {
 	return e
 }
 
-// maxScoreBytes bounds what is read of oom_score_adj.
-const maxScoreBytes = 64
-
-// setOOMScore sets the agent's own oom_score_adj, so that the kernel ends pods first. Without the permission it stays:
-// a container, or a unit of systemd with OOMScoreAdjust, has it already.
-func (a *agent) setOOMScore(file string) {
+// setOOMScore sets the agent's own oom_score_adj, so that the kernel ends pods first. Without the permission it stays.
+func (a *agent) setOOMScore() {
 	if simulated(a.cfg) {
 		return
 	}
-	want := strconv.Itoa(int(a.cfg.OOMScoreAdj))
-	if now, err := bounded.ReadFile(file, maxScoreBytes); err == nil && strings.TrimSpace(string(now)) == want {
-		return
-	}
-	if err := os.WriteFile(file, []byte(want), 0); err != nil {
-		a.log.Info("the agent keeps its oom_score_adj: set OOMScoreAdjust in the systemd unit", "want", want, "error", err)
+	if err := oom.SetScore(oom.OwnScore, int(a.cfg.OOMScoreAdj)); err != nil {
+		a.log.Info("the agent keeps its oom_score_adj: set OOMScoreAdjust in the systemd unit", "want", a.cfg.OOMScoreAdj,
+			"error", err)
 	}
 }

@@ -5,5 +5,5 @@
 // can log text there; the kernel marks that as a user's, and it is ignored. Names of processes and cgroups are a
 // container's choice: parse.go says how a line is read in spite of that. Facts are bounded in number (bounds.go).
 //
-// Begin with driver.go.
+// Begin with driver.go; score.go is how likely the kernel chooses this process.
 package oom
