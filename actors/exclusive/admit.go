@@ -18,7 +18,7 @@ const (
 	ReasonUnexpected   = "UnexpectedAdmissionError"
 )
 
-// Refusal is why a pod cannot have what it requests alone: the reason and message of its status.
+// Refusal is why a pod cannot have the exclusive resources that it requests: the reason and message of its status.
 type Refusal struct{ Reason, Message string }
 
 func unexpected(err error) *Refusal {
@@ -27,11 +27,12 @@ func unexpected(err error) *Refusal {
 
 var notAligned = &Refusal{ReasonTopology, "Resources cannot be allocated with Topology locality"}
 
-// Pod is what the containers of one pod have alone.
+// Pod holds the exclusive resources of one pod's containers.
 type Pod []*journaletv1.ExclusiveContainer
 
-// Requests returns what the containers of a pod may get alone, in the order of their admission: init containers first.
-// There is nothing in it for a pod that is not Guaranteed, or that has resources of its own: its containers share.
+// Requests returns which exclusive resources a pod's containers may get, in the order of their admission: init
+// containers first. There is nothing in it for a pod that is not Guaranteed, or that has resources of its own: its
+// containers share.
 func Requests(p *corev1.Pod, qos journaletv1.QosClass) *journaletv1.ExclusiveRequests {
 	if p == nil || qos != journaletv1.QosClass_QOS_CLASS_GUARANTEED || resourcehelper.IsPodLevelResourcesSet(p) {
 		return nil
@@ -65,7 +66,7 @@ func OfContainers(p *corev1.Pod) *journaletv1.ExclusiveRequests {
 	return out
 }
 
-// wholeCPUs returns how many CPUs a container is to have alone; 0 if its request is not a whole number.
+// wholeCPUs returns how many exclusive CPUs a container is to have; 0 if its request is not a whole number.
 func wholeCPUs(r *journaletv1.ExclusiveRequest) int {
 	if r.GetMilliCpu()%1000 != 0 {
 		return 0
@@ -80,8 +81,8 @@ type admission struct {
 	memory *memoryState // nil: memory is not given out
 }
 
-// Admit returns what the containers of a pod get alone where other pods, in the order of their admission, have these.
-// Its devices, nil for none, are aligned with the rest, and taken container by container.
+// Admit returns the exclusive resources that a pod's containers get where other pods, in the order of their admission,
+// have these. Its devices, nil for none, are aligned with the rest, and taken container by container.
 func (s *Settings) Admit(requests *journaletv1.ExclusiveRequests, taken []Pod, devices Devices) (Pod, *Refusal) {
 	if s == nil {
 		return nil, nil
@@ -202,7 +203,7 @@ func ofPod(list []*journaletv1.ExclusiveRequest) *journaletv1.ExclusiveRequest {
 	return out
 }
 
-// CPUs returns the CPUs that a pod's containers have alone, together.
+// CPUs returns the exclusive CPUs of a pod's containers, together.
 func (p Pod) CPUs() cpuset.CPUSet {
 	all := cpuset.New()
 	for _, c := range p {
@@ -211,7 +212,7 @@ func (p Pod) CPUs() cpuset.CPUSet {
 	return all
 }
 
-// Of returns what a container has alone, nil for nothing.
+// Of returns a container's exclusive resources; nil: it has none.
 func (p Pod) Of(container string) *journaletv1.ExclusiveContainer {
 	for _, c := range p {
 		if c.GetContainer() == container {

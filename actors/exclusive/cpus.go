@@ -9,7 +9,7 @@ import (
 // cpuState are the CPUs while a pod is admitted.
 type cpuState struct {
 	s *Settings
-	// shared are the CPUs that nobody has alone, reusable the CPUs of the pod's earlier init containers.
+	// shared are the CPUs without an exclusive owner, reusable the CPUs of the pod's earlier init containers.
 	shared, reusable cpuset.CPUSet
 }
 

@@ -67,7 +67,7 @@ func TestWholeCoresOfOneSocketComeFirst(t *testing.T) {
 	s := settings(nil)
 	first := admit(t, s, nil, "4/1", "500m/1")
 	if got := first.Of("a").GetCpus(); got != "1-2,9-10" || len(first) != 1 {
-		t.Errorf("the first got %s, %d containers have something alone", got, len(first))
+		t.Errorf("the first got %s, %d containers have exclusive resources", got, len(first))
 	}
 	if got := s.Shared([]Pod{first}).String(); got != "0,3-8,11-15" {
 		t.Errorf("%s are shared", got)
@@ -105,7 +105,7 @@ func TestNoCPUIsInTwoSetsWhateverPodsComeAndGo(t *testing.T) {
 			shared := s.Shared(taken)
 			if all.Size() != sum || !all.Intersection(shared).IsEmpty() || shared.IsEmpty() ||
 				all.Contains(0) || all.Contains(8) {
-				t.Fatalf("%v, step %d: %v are alone, %s shared", o, i, taken, shared)
+				t.Fatalf("%v, step %d: %v are exclusive, %s shared", o, i, taken, shared)
 			}
 		}
 	}

@@ -27,11 +27,12 @@ type Settings struct {
 	topology *Topology
 	// nodes are all NUMA nodes.
 	nodes Mask
-	// reserved are the CPUs that nobody has alone, reservedCores all CPUs of their cores.
+	// reserved are the CPUs that nobody gets exclusively, reservedCores all CPUs of their cores.
 	reserved, reservedCores cpuset.CPUSet
 }
 
-// NewSettings returns the settings of a configuration; nil if no container gets anything alone, and nothing is aligned.
+// NewSettings returns the settings of a configuration; nil if no container gets exclusive resources, and nothing is
+// aligned.
 func NewSettings(managers *journaletv1.ResourceManagers) *Settings {
 	aligned := managers.GetTopologyPolicy() != journaletv1.TopologyPolicy_TOPOLOGY_POLICY_UNSPECIFIED
 	if !managers.GetStaticCpus() && !managers.GetStaticMemory() && !aligned {
@@ -47,8 +48,8 @@ func NewSettings(managers *journaletv1.ResourceManagers) *Settings {
 	return s
 }
 
-// Reserved returns n CPUs that nobody is to have alone. It chooses them as the static policy chooses the CPUs of a
-// container (kubelet: the lowest cores).
+// Reserved returns n CPUs that nobody is to have exclusively. It chooses them as the static policy chooses the CPUs of
+// a container (kubelet: the lowest cores).
 func Reserved(t *journaletv1.NodeTopology, o *journaletv1.CpuOptions, n int) (cpuset.CPUSet, error) {
 	all := NewTopology(t)
 	return take(all, o, all.CPUs(), n)
@@ -75,8 +76,8 @@ func Parse(list string) cpuset.CPUSet {
 	return cpuset.New(cpus...)
 }
 
-// Shared returns the CPUs of all containers that have none alone, where pods have these; the empty set if CPUs are not
-// given out.
+// Shared returns the CPUs of all containers without exclusive CPUs, where pods have these; the empty set if CPUs are
+// not given out.
 func (s *Settings) Shared(taken []Pod) cpuset.CPUSet {
 	if s == nil || !s.of.GetStaticCpus() {
 		return cpuset.New()
@@ -84,7 +85,7 @@ func (s *Settings) Shared(taken []Pod) cpuset.CPUSet {
 	if left := s.Left(taken); !left.IsEmpty() {
 		return left
 	}
-	// Only with strict-cpu-reservation: an empty set would mean every CPU, also CPUs that others have alone.
+	// Only with strict-cpu-reservation: an empty set would mean every CPU, also the exclusive CPUs of others.
 	return s.reserved
 }
 
@@ -101,8 +102,8 @@ func (s *Settings) Left(taken []Pod) cpuset.CPUSet {
 	return left
 }
 
-// Allocatable returns what containers may get alone while no pod has anything: CPUs, and memory of NUMA nodes by page
-// size. Without a static policy for CPUs or for memory, that result is empty.
+// Allocatable returns what containers may get exclusively while no pod has anything: CPUs, and memory of NUMA nodes by
+// page size. Without a static policy for CPUs or for memory, that result is empty.
 func (s *Settings) Allocatable() (cpus cpuset.CPUSet, memory []*journaletv1.NumaMemory) {
 	cpus = cpuset.New()
 	if s == nil {

@@ -130,6 +130,6 @@ func (a *Actor) admitted(q *journaletv1.AdmissionRequested, g grant) *journaletv
 		Uid: q.GetUid(), Incarnation: q.GetIncarnation(), Admitted: true, UserNamespace: ids,
 		FreshUserNamespace: ids != nil && a.state.FoundUserNamespaces[q.GetUid()] == nil, Found: a.found(q.GetUid()),
 		Devices:   g.devices,
-		Exclusive: g.alone, SharedCpus: a.shared(append(a.taken(), g.alone)), Rest: a.rest(q.GetUid(), g),
+		Exclusive: g.exclusive, SharedCpus: a.shared(append(a.taken(), g.exclusive)), Rest: a.rest(q.GetUid(), g),
 	})
 }

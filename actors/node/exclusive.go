@@ -14,15 +14,16 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// What a container has alone is decided with its pod's admission, and is its own until the pod has terminated (ADR
-// 064).
+// A container's exclusive resources are decided with its pod's admission, and stay its own until the pod has terminated
+// (ADR 064).
 
-// managers returns how CPUs and memory are given to containers alone; nil: they are not.
+// managers returns how exclusive CPUs and memory are given to containers; nil: no container gets any.
 func (a *Actor) managers() *exclusive.Settings {
 	return exclusive.NewSettings(a.state.GetConfig().GetManagers())
 }
 
-// taken returns what pods have alone, in the order of their admission, and what others had before the journal began.
+// taken returns the pods' exclusive resources in the order of their admission, and what others had before the journal
+// began.
 func (a *Actor) taken() []exclusive.Pod {
 	var all []exclusive.Pod
 	for _, uid := range a.state.GetExclusivePods() {
@@ -36,8 +37,8 @@ func (a *Actor) taken() []exclusive.Pod {
 
 // grant is what a pod gets.
 type grant struct {
-	devices []*journaletv1.ContainerDevices
-	alone   exclusive.Pod
+	devices   []*journaletv1.ContainerDevices
+	exclusive exclusive.Pod
 	// request is to be made of a device plugin before; nil: nothing is to be known.
 	request *journaletv1.PreferredDevicesRequested
 }
@@ -46,7 +47,7 @@ type grant struct {
 // ended. What is reserved for others is not free.
 func (a *Actor) allocate(q *journaletv1.AdmissionRequested, ended func(uid string) bool) (grant, *rejection) {
 	chooser := a.chooser(q, ended)
-	alone, refusal := a.managers().Admit(a.state.GetExclusiveRequests()[q.GetUid()], a.takenAfter(q, ended), chooser)
+	given, refusal := a.managers().Admit(a.state.GetExclusiveRequests()[q.GetUid()], a.takenAfter(q, ended), chooser)
 	choice := chooser.Finish()
 	if r := outOfDevices(choice); r != nil {
 		return grant{}, r
@@ -54,7 +55,7 @@ func (a *Actor) allocate(q *journaletv1.AdmissionRequested, ended func(uid strin
 	if refusal != nil {
 		return grant{request: choice.Request}, &rejection{refusal.Reason, refusal.Message}
 	}
-	return grant{choice.Devices, alone, choice.Request}, nil
+	return grant{choice.Devices, given, choice.Request}, nil
 }
 
 // endedAfter returns which pods have terminated once these victims, and the pods that are preempted already, have.
@@ -65,8 +66,8 @@ func (a *Actor) endedAfter(victims []Candidate) func(uid string) bool {
 	}
 }
 
-// takenAfter returns what pods have alone, and what is reserved for others than one, once some have ended; nil: none
-// has.
+// takenAfter returns the pods' exclusive resources, and what is reserved for others than one, once some have ended;
+// nil: none has.
 func (a *Actor) takenAfter(q *journaletv1.AdmissionRequested, ended func(uid string) bool) []exclusive.Pod {
 	var taken []exclusive.Pod
 	for _, uid := range a.state.GetExclusivePods() {
@@ -80,7 +81,7 @@ func (a *Actor) takenAfter(q *journaletv1.AdmissionRequested, ended func(uid str
 	return taken
 }
 
-// shared returns the CPUs of containers that have none alone, where pods have these; empty if they are not kept off
+// shared returns the CPUs of containers without exclusive CPUs, where pods have these; empty if they are not kept off
 // any. Once CPUs are not given out any more, that lasts until no pod has any.
 func (a *Actor) shared(taken []exclusive.Pod) string {
 	if a.state.GetConfig().GetManagers().GetStaticCpus() {
@@ -133,7 +134,7 @@ func (a *Actor) evolveShared(d *journaletv1.SharedCpusDecided) {
 	}
 }
 
-// evolveExclusiveRequest folds what a pod that requests its admission may get alone.
+// evolveExclusiveRequest folds which exclusive resources a pod that requests its admission may get.
 func (a *Actor) evolveExclusiveRequest(q *journaletv1.AdmissionRequested, pod *corev1.Pod) {
 	s := a.state
 	delete(s.ExclusiveRequests, q.GetUid())
@@ -145,7 +146,7 @@ func (a *Actor) evolveExclusiveRequest(q *journaletv1.AdmissionRequested, pod *c
 	}
 }
 
-// requests returns what a pod requests alone, nil for nothing.
+// requests returns the exclusive resources that a pod requests; nil: none.
 func (a *Actor) requests(pod *corev1.Pod, qos journaletv1.QosClass) *journaletv1.ExclusiveRequests {
 	if m := a.state.GetConfig().GetManagers(); !m.GetStaticCpus() && !m.GetStaticMemory() {
 		return nil
@@ -153,8 +154,8 @@ func (a *Actor) requests(pod *corev1.Pod, qos journaletv1.QosClass) *journaletv1
 	return exclusive.Requests(pod, qos)
 }
 
-// requestsAfter returns what the containers of an admitted pod may have alone after a resize. What they have stays
-// theirs if the pod gets resources of its own.
+// requestsAfter returns the exclusive resources that an admitted pod may have after a resize. What its containers have
+// stays theirs if the pod gets resources of its own.
 func (a *Actor) requestsAfter(p *journaletv1.AdmittedPod, pod *corev1.Pod) *journaletv1.ExclusiveRequests {
 	if len(p.GetExclusive()) > 0 && pod != nil {
 		return exclusive.OfContainers(pod)
@@ -162,9 +163,9 @@ func (a *Actor) requestsAfter(p *journaletv1.AdmittedPod, pod *corev1.Pod) *jour
 	return a.requests(pod, p.GetQos())
 }
 
-// evolveExclusive folds what an admitted pod has alone. If its other containers got CPUs that were not reported to all,
-// all hear of what is left in the end, also if that is what was reported before: more than one pod may be admitted in a
-// step.
+// evolveExclusive folds an admitted pod's exclusive resources. If its other containers got CPUs that were not reported
+// to all, all hear of what is left in the end, also if that is what was reported before: more than one pod may be
+// admitted in a step.
 func (a *Actor) evolveExclusive(p *journaletv1.AdmittedPod, d *journaletv1.AdmissionDecided) {
 	s := a.state
 	if d.GetAdmitted() {
@@ -179,14 +180,14 @@ func (a *Actor) evolveExclusive(p *journaletv1.AdmittedPod, d *journaletv1.Admis
 	delete(s.ExclusiveRequests, d.GetUid())
 }
 
-// freeExclusive frees what a pod has alone.
+// freeExclusive frees a pod's exclusive resources.
 func (a *Actor) freeExclusive(uid string, p *journaletv1.AdmittedPod) {
 	p.Exclusive, p.ExclusiveRequests = nil, nil
 	a.state.ExclusivePods = slices.DeleteFunc(a.state.ExclusivePods, func(o string) bool { return o == uid })
 }
 
 // infeasible returns why a resize of a pod can never be allocated, in the kubelet's words; "" if it can. What
-// containers of Guaranteed pods have alone is not resized.
+// containers of Guaranteed pods have exclusively is not resized.
 func (a *Actor) infeasible(p *journaletv1.AdmittedPod, pod *corev1.Pod) string {
 	m := a.state.GetConfig().GetManagers()
 	has, want := p.GetExclusiveRequests().GetContainers(), a.requestsAfter(p, pod).GetContainers()

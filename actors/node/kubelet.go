@@ -56,22 +56,23 @@ func (a *Actor) evolveFoundResources(found map[string]*journaletv1.GivenResource
 			}
 			left := grantOf(restOf(rest, later))
 			a.state.KubeletPods[uid] = &journaletv1.KubeletPod{
-				Exclusive: slices.Concat(had.GetExclusive(), left.alone),
+				Exclusive: slices.Concat(had.GetExclusive(), left.exclusive),
 				Devices:   slices.Concat(had.GetDevices(), left.devices), Lost: true,
 			}
 		}
-		later.alone = slices.Concat(later.alone, had.GetExclusive(), rest.alone)
+		later.exclusive = slices.Concat(later.exclusive, had.GetExclusive(), rest.exclusive)
 		later.devices = slices.Concat(later.devices, had.GetDevices(), rest.devices)
 	}
 }
 
 // overlap reports whether a pod was given a CPU or device of these.
 func overlap(had *journaletv1.GivenResources, others grant) bool {
-	both := exclusive.Pod(had.GetExclusive()).CPUs().Intersection(others.alone.CPUs())
+	both := exclusive.Pod(had.GetExclusive()).CPUs().Intersection(others.exclusive.CPUs())
 	return !both.IsEmpty() || sharesDevice(had.GetDevices(), others.devices)
 }
 
-// HasResources reports whether the journal has what a pod has alone: it has its admission, or what was found of it.
+// HasResources reports whether the journal has a pod's exclusive resources: it has its admission, or what was found of
+// it.
 func (a *Actor) HasResources(uid string) bool {
 	return a.state.Pods[uid] != nil || a.state.KubeletPods[uid] != nil
 }
@@ -104,14 +105,14 @@ func (a *Actor) rest(uid string, gets grant) *journaletv1.RestOfResources {
 	kept := a.state.KubeletPods[uid]
 	had := grant{devices: kept.GetDevices()}
 	if a.state.GetConfig().GetManagers().GetStaticCpus() {
-		had.alone = kept.GetExclusive()
+		had.exclusive = kept.GetExclusive()
 	}
 	return restOf(had, gets)
 }
 
 // restOf returns what there is in one grant and not in another one; nil: nothing.
 func restOf(had, gets grant) *journaletv1.RestOfResources {
-	rest := &journaletv1.RestOfResources{Cpus: had.alone.CPUs().Difference(gets.alone.CPUs()).String()}
+	rest := &journaletv1.RestOfResources{Cpus: had.exclusive.CPUs().Difference(gets.exclusive.CPUs()).String()}
 	has := deviceSet(gets.devices)
 	for _, c := range had.devices {
 		ids := slices.DeleteFunc(slices.Clone(c.GetIds()), func(id string) bool {
@@ -132,7 +133,7 @@ func restOf(had, gets grant) *journaletv1.RestOfResources {
 // grantOf returns the rest of what a pod had as a grant. Which container had the CPUs does not matter.
 func grantOf(rest *journaletv1.RestOfResources) (g grant) {
 	if rest.GetCpus() != "" {
-		g.alone = exclusive.Pod{{Cpus: rest.GetCpus()}}
+		g.exclusive = exclusive.Pod{{Cpus: rest.GetCpus()}}
 	}
 	for _, d := range rest.GetDevices() {
 		g.devices = append(g.devices, &journaletv1.ContainerDevices{
@@ -148,7 +149,7 @@ func (a *Actor) keepRest(uid string, rest *journaletv1.RestOfResources) {
 	a.dropKubeletPod(uid)
 	if had != nil && rest != nil {
 		g := grantOf(rest)
-		a.state.KubeletPods[uid] = &journaletv1.KubeletPod{Exclusive: g.alone, Devices: g.devices, Lost: had.GetLost()}
+		a.state.KubeletPods[uid] = &journaletv1.KubeletPod{Exclusive: g.exclusive, Devices: g.devices, Lost: had.GetLost()}
 	}
 }
 
@@ -279,10 +280,10 @@ func (a *Actor) keep(q *journaletv1.AdmissionRequested) (grant, bool) {
 	if had == nil {
 		return grant{}, false
 	}
-	alone, ok := a.managers().Keep(a.state.GetExclusiveRequests()[q.GetUid()], had.GetExclusive(), a.takenAfter(q, nil))
+	kept, ok := a.managers().Keep(a.state.GetExclusiveRequests()[q.GetUid()], had.GetExclusive(), a.takenAfter(q, nil))
 	if !ok {
 		return grant{}, false
 	}
 	ids, ok := devices.Keep(q.GetDevices(), a.pools(q, nil), had.GetDevices())
-	return grant{devices: ids, alone: alone}, ok
+	return grant{devices: ids, exclusive: kept}, ok
 }

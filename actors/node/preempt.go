@@ -157,7 +157,7 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) {
 	case g.request != nil:
 		emit(a.preferenceRequested(q, g.request))
 	case refusal != nil:
-		// No pod is preempted for a pod that could not have alone what it requests even then.
+		// No pod is preempted for a pod that could not have the exclusive resources that it requests even then.
 		a.refuse(q, refusal, emit)
 	case waits:
 		emit(a.preempting(q, g, keeps, victims))
@@ -176,7 +176,7 @@ func (a *Actor) preempting(
 		return rejected(q, noUserNamespace)
 	}
 	h := &journaletv1.AdmissionPendingPreemption{
-		Uid: q.GetUid(), FullName: q.GetNamespace() + "/" + q.GetName(), Devices: g.devices, Exclusive: g.alone,
+		Uid: q.GetUid(), FullName: q.GetNamespace() + "/" + q.GetName(), Devices: g.devices, Exclusive: g.exclusive,
 		Kept: keeps, UserNamespace: ids,
 	}
 	for _, v := range victims {

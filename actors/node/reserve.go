@@ -33,7 +33,7 @@ func (a *Actor) reservations(but string) []*journaletv1.Reservation {
 func (a *Actor) allocatePreemptor(q *journaletv1.AdmissionRequested) (grant, *rejection) {
 	r := a.state.GetReservations()[q.GetUid()]
 	if r != nil && (r.GetKept() || a.healthy(r.GetDevices())) && !a.stillHeld(r) {
-		return grant{devices: r.GetDevices(), alone: r.GetExclusive()}, nil
+		return grant{devices: r.GetDevices(), exclusive: r.GetExclusive()}, nil
 	}
 	return a.allocate(q, nil)
 }

@@ -15,9 +15,9 @@ const cpusTimer = "cpus "
 // placement returns where a container is to run (ADR 064); nil: anywhere.
 func (a *Actor) placement(container string) *journaletv1.Placement {
 	s := a.state
-	alone := exclusive.Pod(s.GetExclusive())
+	given := exclusive.Pod(s.GetExclusive())
 	p := &journaletv1.Placement{Cpus: s.GetSharedCpus(), PodExclusive: a.exclusiveCPUs()}
-	if c := alone.Of(container); c != nil {
+	if c := given.Of(container); c != nil {
 		p.MemoryNodes = c.GetMemoryNodes()
 		if c.GetCpus() != "" {
 			p.Cpus, p.Exclusive = c.GetCpus(), true
@@ -29,7 +29,7 @@ func (a *Actor) placement(container string) *journaletv1.Placement {
 	return p
 }
 
-// exclusiveCPUs reports whether a container of the pod has CPUs alone.
+// exclusiveCPUs reports whether a container of the pod has exclusive CPUs.
 func (a *Actor) exclusiveCPUs() bool {
 	for _, c := range a.state.GetExclusive() {
 		if c.GetCpus() != "" {
@@ -129,7 +129,7 @@ func (a *Actor) evolvePlaced(e actors.Event, w *journaletv1.UpdateContainer, f *
 	case journaletv1.CallError_CALL_ERROR_WITHDRAWN:
 	default:
 		if w.GetResources() != nil {
-			return // the resize failed, and maybe by what it changes beside: CPUs alone are another call
+			return // the resize failed, and maybe by what it changes beside: exclusive CPUs are another call
 		}
 		r.CpusFailures++
 		r.CpusFailedAt = timestamppb.New(e.Time)

@@ -98,11 +98,11 @@ func (a *app) handbackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "handback",
 		Short: "Prepare a kubelet's return in the place of a stopped agent, or show what becomes of the pods",
-		Long: "Write what pods have alone (CPUs, memory of NUMA nodes, devices) into the kubelet's state files: in its\n" +
-			"root directory cpu_manager_state, memory_manager_state and the device manager's checkpoint. Then move the\n" +
-			"journal to bus.handed-back, so that an agent that comes back later begins with what the kubelet has\n" +
-			"decided meanwhile; `journalet why --journal` still reads it. The agent has to be stopped; start the kubelet\n" +
-			"afterwards. The command takes the agent's flags, and may be repeated.\n\n" +
+		Long: "Write the exclusive resources of pods (CPUs, memory of NUMA nodes, devices) into the kubelet's state\n" +
+			"files: in its root directory cpu_manager_state, memory_manager_state and the device manager's checkpoint.\n" +
+			"Then move the journal to bus.handed-back, so that an agent that comes back later begins with what the\n" +
+			"kubelet has decided meanwhile; `journalet why --journal` still reads it. The agent has to be stopped; start\n" +
+			"the kubelet afterwards. The command takes the agent's flags, and may be repeated.\n\n" +
 			"With --check nothing is changed, and the agent may run: it shows what a kubelet would do with each pod.\n\n" +
 			"A pod is kept, or restarts, or is to be drained before, with the reason and what to do. Exit code 1 unless\n" +
 			"each is kept.",

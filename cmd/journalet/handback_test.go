@@ -21,8 +21,8 @@ import (
 	"github.com/journalet/journalet/test/simulation"
 )
 
-// The state files of a kubelet have what each running pod has alone when the journal ends, here in the middle of a
-// simulated day.
+// The state files of a kubelet have the exclusive resources of each running pod when the journal ends, here in the
+// middle of a simulated day.
 func TestHandbackWritesWhatThePodsOfTheJournalHave(t *testing.T) {
 	m := simulation.Run(simulation.Exclusive(3), simulation.Options{}).History()
 	m.Records = m.Records[:len(m.Records)*2/3]
@@ -38,7 +38,7 @@ func TestHandbackWritesWhatThePodsOfTheJournalHave(t *testing.T) {
 		}
 	}
 	if len(want) < 2 {
-		t.Fatalf("%d pods have something alone, and two are needed to compare: take another seed", len(want))
+		t.Fatalf("%d pods have exclusive resources, and two are needed to compare: take another seed", len(want))
 	}
 	found := &preview.Report{}
 	must.OK(t, handBack(t.Context(), root, found))

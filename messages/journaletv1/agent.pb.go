@@ -602,7 +602,7 @@ type AgentConfig struct {
 	// No credential provider wants the token of a pod's service account: pods with different ones share their pulls.
 	PullsWithoutServiceAccount bool          `protobuf:"varint,15,opt,name=pulls_without_service_account,json=pullsWithoutServiceAccount,proto3" json:"pulls_without_service_account,omitempty"`
 	Eviction                   *NodeEviction `protobuf:"bytes,16,opt,name=eviction,proto3" json:"eviction,omitempty"`
-	// How CPUs and memory are given to one container alone. Unset: they are not.
+	// How containers get exclusive CPUs and memory. Unset: they get none.
 	Managers *ResourceManagers `protobuf:"bytes,17,opt,name=managers,proto3" json:"managers,omitempty"`
 	// Sysctls that pods may set besides the safe ones, by name or as a pattern that ends in * (kubelet:
 	// allowedUnsafeSysctls).
@@ -981,7 +981,7 @@ type ResourceManagers struct {
 	Topology *NodeTopology `protobuf:"bytes,1,opt,name=topology,proto3" json:"topology,omitempty"`
 	// The CPU manager's policy is static.
 	StaticCpus bool `protobuf:"varint,2,opt,name=static_cpus,json=staticCpus,proto3" json:"static_cpus,omitempty"`
-	// CPUs that no container has alone, as a list such as 0-1,8.
+	// CPUs that are no container's exclusive CPUs, as a list such as 0-1,8.
 	ReservedCpus string      `protobuf:"bytes,3,opt,name=reserved_cpus,json=reservedCpus,proto3" json:"reserved_cpus,omitempty"`
 	CpuOptions   *CpuOptions `protobuf:"bytes,4,opt,name=cpu_options,json=cpuOptions,proto3" json:"cpu_options,omitempty"`
 	// The memory manager's policy is Static.
@@ -1447,7 +1447,7 @@ func (x *NumaMemory) GetBytes() int64 {
 	return 0
 }
 
-// ExclusiveContainer is what one container of a pod has alone.
+// ExclusiveContainer has the exclusive resources of one container of a pod.
 type ExclusiveContainer struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Container string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
@@ -1520,11 +1520,11 @@ func (x *ExclusiveContainer) GetMemory() []*HugePages {
 	return nil
 }
 
-// ExclusiveRequest is what one container of a Guaranteed pod may get alone.
+// ExclusiveRequest is which exclusive resources one container of a Guaranteed pod may get.
 type ExclusiveRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Container string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
-	// Its request of CPU. It gets CPUs alone if that is a whole number of them.
+	// Its request of CPU. It gets exclusive CPUs if that is a whole number of them.
 	MilliCpu int64 `protobuf:"varint,2,opt,name=milli_cpu,json=milliCpu,proto3" json:"milli_cpu,omitempty"`
 	// By size of page; 0: memory that is not in huge pages.
 	Memory []*HugePages `protobuf:"bytes,3,rep,name=memory,proto3" json:"memory,omitempty"`

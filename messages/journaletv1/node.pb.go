@@ -491,7 +491,7 @@ type AdmissionDecided struct {
 	Found bool `protobuf:"varint,18,opt,name=found,proto3" json:"found,omitempty"`
 	// Of an admitted pod: the devices it gets, in the order of AdmissionRequested.devices.
 	Devices []*ContainerDevices `protobuf:"bytes,16,rep,name=devices,proto3" json:"devices,omitempty"`
-	// Of an admitted pod: what its containers have alone, in their order. A container that has nothing alone is missing.
+	// Of an admitted pod: its containers' exclusive resources, in their order. A container without any is missing.
 	Exclusive []*ExclusiveContainer `protobuf:"bytes,7,rep,name=exclusive,proto3" json:"exclusive,omitempty"`
 	// Of an admitted pod: the CPUs of its other containers, as a list such as 0-1,4-5. Empty: all.
 	SharedCpus string `protobuf:"bytes,8,opt,name=shared_cpus,json=sharedCpus,proto3" json:"shared_cpus,omitempty"`
@@ -673,7 +673,7 @@ func (x *NodeReadRequested) GetUid() string {
 	return ""
 }
 
-// SharedCpusDecided reports the CPUs of all containers that have none alone.
+// SharedCpusDecided reports the CPUs of all containers without exclusive CPUs.
 type SharedCpusDecided struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A list such as 0-1,4-5.
@@ -802,7 +802,7 @@ func (x *AdmissionDeferred) GetMessage() string {
 }
 
 // AdmissionPendingPreemption reports that a pod will be admitted when its victims, or those of an earlier preemption,
-// have terminated. Until then its demand, its name, its devices, and what it is to have alone are reserved (ADR 016).
+// have terminated. Until then its demand, its name, its devices, and its exclusive resources are reserved (ADR 016).
 type AdmissionPendingPreemption struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -813,7 +813,7 @@ type AdmissionPendingPreemption struct {
 	FullName string `protobuf:"bytes,3,opt,name=full_name,json=fullName,proto3" json:"full_name,omitempty"`
 	// The devices that are reserved for it, as AdmissionDecided.devices; some may still be those of pods that end.
 	Devices []*ContainerDevices `protobuf:"bytes,4,rep,name=devices,proto3" json:"devices,omitempty"`
-	// What is reserved for its containers alone, as AdmissionDecided.exclusive.
+	// The exclusive resources that are reserved for its containers, as AdmissionDecided.exclusive.
 	Exclusive []*ExclusiveContainer `protobuf:"bytes,5,rep,name=exclusive,proto3" json:"exclusive,omitempty"`
 	// The pod had this before the journal began and runs with it: it keeps the devices, healthy or not.
 	Kept bool `protobuf:"varint,6,opt,name=kept,proto3" json:"kept,omitempty"`
@@ -2411,13 +2411,13 @@ type NodeState struct {
 	DeviceWaits map[string]*DeviceWait `protobuf:"bytes,33,rep,name=device_waits,json=deviceWaits,proto3" json:"device_waits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// PreferredDevicesRequested.request_id of the last request.
 	DeviceRequestId uint64 `protobuf:"varint,34,opt,name=device_request_id,json=deviceRequestId,proto3" json:"device_request_id,omitempty"`
-	// By UID, of pods that wait for their admission: what they may get alone.
+	// By UID, of pods that wait for their admission: the exclusive resources that they may get.
 	ExclusiveRequests map[string]*ExclusiveRequests `protobuf:"bytes,22,rep,name=exclusive_requests,json=exclusiveRequests,proto3" json:"exclusive_requests,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// UIDs of the pods that have something alone, in the order of their admission.
+	// UIDs of the pods that have exclusive resources, in the order of their admission.
 	ExclusivePods []string `protobuf:"bytes,23,rep,name=exclusive_pods,json=exclusivePods,proto3" json:"exclusive_pods,omitempty"`
 	// SharedCpusDecided.cpus; empty if a pod was admitted with others since.
 	SharedCpus string `protobuf:"bytes,24,opt,name=shared_cpus,json=sharedCpus,proto3" json:"shared_cpus,omitempty"`
-	// The CPUs of the machine, while containers have some alone, or are kept off those of others.
+	// The CPUs of the machine, while containers have exclusive CPUs, or are kept off the exclusive CPUs of others.
 	AllCpus string `protobuf:"bytes,25,opt,name=all_cpus,json=allCpus,proto3" json:"all_cpus,omitempty"`
 	// By UID, of pods in pending_preemption: what no other pod gets. Missing: the pod requests nothing of that kind, or
 	// the resource managers have changed since.
@@ -3011,7 +3011,7 @@ type WaitingResize struct {
 	RequestId uint64 `protobuf:"varint,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Why it can never be allocated. Empty: it can.
 	Infeasible string `protobuf:"bytes,9,opt,name=infeasible,proto3" json:"infeasible,omitempty"`
-	// What the pod's containers would request alone.
+	// The exclusive resources that the pod's containers would request.
 	ExclusiveRequests *ExclusiveRequests `protobuf:"bytes,10,opt,name=exclusive_requests,json=exclusiveRequests,proto3" json:"exclusive_requests,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -3138,7 +3138,7 @@ type AdmittedPod struct {
 	UnhealthyDevices map[string]*UnhealthyDevices `protobuf:"bytes,17,rep,name=unhealthy_devices,json=unhealthyDevices,proto3" json:"unhealthy_devices,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// AdmissionDecided.exclusive, until it has terminated.
 	Exclusive []*ExclusiveContainer `protobuf:"bytes,9,rep,name=exclusive,proto3" json:"exclusive,omitempty"`
-	// What it requested alone, as last allocated. Unset while nothing is given to containers alone.
+	// The exclusive resources that it requested, as last allocated. Unset while no container gets any.
 	ExclusiveRequests *ExclusiveRequests `protobuf:"bytes,10,opt,name=exclusive_requests,json=exclusiveRequests,proto3" json:"exclusive_requests,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache

@@ -1030,7 +1030,7 @@ type RunSandbox struct {
 	AllocatedDigest string `protobuf:"bytes,4,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	// The user namespace of the pod. Unset: the node's.
 	UserNamespace *UserNamespace `protobuf:"bytes,5,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
-	// A container of the pod has CPUs alone: the pod's cgroup has no CPU quota.
+	// A container of the pod has exclusive CPUs: the pod's cgroup has no CPU quota.
 	ExclusiveCpus bool `protobuf:"varint,6,opt,name=exclusive_cpus,json=exclusiveCpus,proto3" json:"exclusive_cpus,omitempty"`
 	// CPUs, memory and devices of the pod's containers, which its directory is to have before anything of it runs. Unset:
 	// none.
@@ -1322,9 +1322,9 @@ type Placement struct {
 	Cpus string `protobuf:"bytes,1,opt,name=cpus,proto3" json:"cpus,omitempty"`
 	// The NUMA nodes that its memory comes from, sorted. None: as the runtime decides.
 	MemoryNodes []uint32 `protobuf:"varint,2,rep,packed,name=memory_nodes,json=memoryNodes,proto3" json:"memory_nodes,omitempty"`
-	// It has the CPUs alone: it has no CPU quota.
+	// The CPUs are exclusive: it has no CPU quota.
 	Exclusive bool `protobuf:"varint,3,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
-	// A container of the pod has CPUs alone: the pod's cgroup has no CPU quota.
+	// A container of the pod has exclusive CPUs: the pod's cgroup has no CPU quota.
 	PodExclusive  bool `protobuf:"varint,4,opt,name=pod_exclusive,json=podExclusive,proto3" json:"pod_exclusive,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1578,7 +1578,7 @@ type UpdateSandbox struct {
 	AllocatedDigest string `protobuf:"bytes,3,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	// Those of spec.resources after the call.
 	Resources *Resources `protobuf:"bytes,4,opt,name=resources,proto3" json:"resources,omitempty"`
-	// A container of the pod has CPUs alone: the pod's cgroup has no CPU quota.
+	// A container of the pod has exclusive CPUs: the pod's cgroup has no CPU quota.
 	ExclusiveCpus bool `protobuf:"varint,5,opt,name=exclusive_cpus,json=exclusiveCpus,proto3" json:"exclusive_cpus,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -28,18 +28,18 @@ func (a *agent) kubeletState() *journaletv1.KubeletState {
 	return state
 }
 
-// foundResources returns what pods have alone whose directories are on the node and which the journal does not have
-// (ADR 072).
+// foundResources returns the exclusive resources of pods whose directories are on the node and which the journal does
+// not have (ADR 072).
 func (a *agent) foundResources(r *host.Recovered) map[string]*journaletv1.GivenResources {
 	known := func(string) bool { return false }
 	fold.EachOf(r, func(_ messages.Ref, n *node.Actor) { known = n.HasResources })
 	found, err := a.volumes.FindResources(known)
 	if err != nil {
-		a.log.Warn("cannot read what some pods have alone; if the journal does not have it either, others may get the "+
-			"same: restart these pods", "error", err)
+		a.log.Warn("cannot read the exclusive resources of some pods; if the journal does not have them either, others may "+
+			"get the same: restart these pods", "error", err)
 	}
 	if len(found) > 0 {
-		a.log.Info("the journal does not have what some pods have alone; they keep it", "pods", len(found))
+		a.log.Info("the journal does not have the exclusive resources of some pods; they keep them", "pods", len(found))
 	}
 	return found
 }

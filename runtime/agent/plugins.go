@@ -99,7 +99,7 @@ func (a *agent) offeredDevices(ctx context.Context) (all map[string]*journaletv1
 	return all, err
 }
 
-// nodeAllocatable returns what containers may get alone.
+// nodeAllocatable returns what containers may get exclusively.
 func (a *agent) nodeAllocatable(ctx context.Context) (
 	cpus cpuset.CPUSet, memory []*journaletv1.NumaMemory, err error,
 ) {

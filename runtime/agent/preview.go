@@ -53,11 +53,11 @@ func Handback(ctx context.Context, cfg *config.Config, log *slog.Logger) (*previ
 		return nil, err
 	}
 	none := func(string) bool { return false }
-	alone, err := volume.New(volume.Options{RootDir: cfg.RootDir}).FindResources(none)
+	exclusive, err := volume.New(volume.Options{RootDir: cfg.RootDir}).FindResources(none)
 	if err != nil {
-		return nil, fmt.Errorf("read what pods have alone: %w", err)
+		return nil, fmt.Errorf("read the pods' exclusive resources: %w", err)
 	}
-	return p.Handback(pods.Given, alone), nil
+	return p.Handback(pods.Given, exclusive), nil
 }
 
 // preview folds what the runtime and some sources have.

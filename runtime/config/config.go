@@ -195,7 +195,7 @@ type Config struct {
 	ReservedSystemCPUs           string
 	// Eviction are thresholds that are not allocatable either.
 	Eviction Eviction
-	// Managers give CPUs and memory to one container alone.
+	// Managers give containers exclusive CPUs and memory.
 	Managers Managers
 
 	PodLogDir, ContainerLogDir string

@@ -19,7 +19,7 @@ import (
 	"github.com/journalet/journalet/runtime/topology"
 )
 
-// Managers are the settings for giving CPUs and memory to containers alone (kubelet: CPU, memory and topology manager).
+// Managers are the settings for exclusive CPUs and memory (kubelet: CPU, memory and topology manager).
 type Managers struct {
 	// CPUPolicy: none or static. MemoryPolicy: None or Static. Empty: none.
 	CPUPolicy, MemoryPolicy string
@@ -191,7 +191,7 @@ func (m *Managers) reserved() ([]*journaletv1.NumaMemory, error) {
 	return out, nil
 }
 
-// on reports whether anything is given to containers alone, or aligned.
+// on reports whether anything is given exclusively, or aligned.
 func (m *Managers) on() bool {
 	return m.CPUPolicy == cpuStatic || m.MemoryPolicy == memoryStatic || topologyPolicies[m.TopologyPolicy] != 0
 }
@@ -248,7 +248,7 @@ func (c *Config) managers(root string, has, allocatable Capacity) (*journaletv1.
 	return out, nil
 }
 
-// reserveCPUs sets the CPUs that nobody has alone: reservedSystemCPUs, else as many as are reserved.
+// reserveCPUs sets the CPUs that nobody gets exclusively: reservedSystemCPUs, else as many as are reserved.
 func (c *Config) reserveCPUs(out *journaletv1.ResourceManagers, milli int64) error {
 	if c.ReservedSystemCPUs != "" {
 		set, err := c.parseReservedCPUs()

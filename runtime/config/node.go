@@ -61,7 +61,7 @@ type NodeFacts struct {
 	Kernel *journaletv1.KernelVersion
 	// UserNamespaces are the ids for pods with user namespaces of their own.
 	UserNamespaces IDRange
-	// Managers are how CPUs and memory are given to containers alone; nil: they are not.
+	// Managers are how exclusive CPUs and memory are given to containers; nil: no container gets any.
 	Managers *journaletv1.ResourceManagers
 }
 

@@ -83,7 +83,7 @@ func (c *call) cgroups(ctx context.Context, needed bool) (*cgroup.Tree, error) {
 }
 
 // ensureCgroup creates the pod's cgroup, if the pod is to have one. It has no CPU quota if a container of the pod has
-// CPUs alone.
+// exclusive CPUs.
 func (c *call) ensureCgroup(ctx context.Context, pod *corev1.Pod, exclusive bool) error {
 	if t := c.opts.PodCgroups; t == nil || !t.Wants(pod) {
 		return nil

@@ -15,7 +15,7 @@ type cpuManagerCheckpoint struct {
 	Checksum      checksum                     `json:"checksum"`
 }
 
-// cpus reads the CPUs that containers have alone: a list such as 2-3,6.
+// cpus reads the exclusive CPUs of containers: a list such as 2-3,6.
 func (s *state) cpus(data []byte) error {
 	file := &cpuManagerCheckpoint{Entries: map[string]map[string]string{}}
 	if err := open(data, file, &file.Checksum); err != nil {

@@ -36,7 +36,8 @@ func open(data []byte, file any, sum *checksum) error {
 	return verify(file, want)
 }
 
-// containers calls read for what each container has alone, by UID and name, of the pods that have a directory.
+// containers calls read for the exclusive resources of each container, by UID and name, of the pods that have a
+// directory.
 func containers[T any](s *state, file, what string, entries map[string]map[string]T,
 	read func(uid, name string, has T) error) {
 	for _, uid := range slices.Sorted(maps.Keys(entries)) {

@@ -52,7 +52,7 @@ type memoryBlock struct {
 // maxKinds bounds the kinds of memory of a container: a kernel has a few sizes of huge pages.
 const maxKinds = 16
 
-// memory reads the memory of NUMA nodes that containers have alone.
+// memory reads the exclusive memory of containers, by NUMA nodes.
 func (s *state) memory(data []byte) error {
 	file := &memoryManagerCheckpoint{MachineState: numaNodeMap{}, Entries: containerMemory{}}
 	if err := open(data, file, &file.Checksum); err != nil {

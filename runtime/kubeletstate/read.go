@@ -149,7 +149,7 @@ func (s *state) pod(uid string) *journaletv1.KubeletPod {
 	return s.out.Pods[uid]
 }
 
-// container returns what a container of a pod has alone.
+// container returns the exclusive resources of a container of a pod.
 func (s *state) container(uid, name string) *journaletv1.ExclusiveContainer {
 	p := s.pod(uid)
 	for _, c := range p.GetExclusive() {

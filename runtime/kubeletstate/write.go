@@ -19,7 +19,7 @@ import (
 type Given struct {
 	// Managers are the policies, the machine and what is reserved of it.
 	Managers *journaletv1.ResourceManagers
-	// Pods are the pods that have CPUs, memory or devices alone, by UID. Their devices have the plugins' answers.
+	// Pods are the pods that have exclusive CPUs, memory or devices, by UID. Their devices have the plugins' answers.
 	Pods map[string]*journaletv1.KubeletPod
 	// Devices are what plugins offer, by resource.
 	Devices map[string]*journaletv1.DeviceResource
@@ -107,7 +107,7 @@ func (g *Given) cpus() ([]byte, error) {
 		}
 		shared := exclusive.NewSettings(g.Managers).Left(taken)
 		if shared.IsEmpty() {
-			return nil, errors.New("pods have all CPUs alone, and a kubelet that restarts wants one that is shared: " +
+			return nil, errors.New("all CPUs are exclusive, and a kubelet that restarts wants one that is shared: " +
 				"delete one of these pods")
 		}
 		file.DefaultCPUSet = shared.String()

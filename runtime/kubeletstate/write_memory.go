@@ -47,7 +47,7 @@ func (g *Given) memory() ([]byte, error) {
 	}{file, seal})
 }
 
-// machine returns the memory of each NUMA node while no container has any alone.
+// machine returns the memory of each NUMA node while no container has exclusive memory.
 func (g *Given) machine() numaNodeMap {
 	m := numaNodeMap{}
 	for _, n := range g.Managers.GetTopology().GetNodes() {

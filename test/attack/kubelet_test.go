@@ -57,7 +57,7 @@ func TestStateFilesOfAKubelet(t *testing.T) {
 	}
 }
 
-// The journal is lost, and the directories of pods have too many, and invalid, records of what pods have alone.
+// The journal is lost, and the directories of pods have too many, and invalid, records of exclusive resources.
 func TestFilesOfWhatPodsHaveAlone(t *testing.T) {
 	const pods = 1000
 	attack{
@@ -82,7 +82,7 @@ func TestFilesOfWhatPodsHaveAlone(t *testing.T) {
 			}
 		},
 		check: func(g *target) {
-			if len(g.linesWith("cannot read what some pods have alone")) == 0 {
+			if len(g.linesWith("cannot read the exclusive resources of some pods")) == 0 {
 				g.Errorf("the log does not say that files could not be read")
 			}
 			if most := peak(g.Process); most == 0 || most > maxMemory {

@@ -14,7 +14,7 @@ import (
 	"github.com/journalet/journalet/test/oracle/kubelet"
 )
 
-// given is what a pod of ours has alone.
+// given has the exclusive resources of a pod of ours.
 type given struct {
 	pod     *corev1.Pod
 	alone   exclusive.Pod

@@ -175,7 +175,7 @@ var known = with(map[string]meant{
 		":: is every address of the host, also for a process that binds 0.0.0.0",
 		"hostIP `::`",
 	},
-	"managers: what containers get alone after memory of several NUMA nodes was given back": {
+	"managers: exclusive resources after memory of several NUMA nodes was given back": {
 		"the kubelet counts it for another node than it took it from; ours depends only on the pods that run",
 		"memory of several NUMA nodes that a pod gives back",
 	},

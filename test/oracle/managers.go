@@ -325,7 +325,8 @@ func qosOf(p *corev1.Pod) journaletv1.QosClass {
 	return journaletv1.QosClass_QOS_CLASS_BURSTABLE
 }
 
-// compareManagers compares what containers get alone, and why pods do not, with the kubelet's managers.
+// compareManagers compares the exclusive resources that containers get, and why pods get none, with the kubelet's
+// managers.
 func compareManagers(c *testCase) {
 	s := managersCase{}
 	if yaml.Unmarshal([]byte(c.text), &s) != nil || s.Machine.build() == nil {
@@ -396,9 +397,9 @@ func compareManagers(c *testCase) {
 	compareHandback(c, settings, options, plugin.resource, run)
 }
 
-// aloneIn names what containers get alone, by what the kubelet's managers have done before.
+// aloneIn names the exclusive resources of containers, by what the kubelet's managers have done before.
 func aloneIn(theirs *kubelet.Managers) string {
-	const key = "what containers get alone"
+	const key = "exclusive resources"
 	moved, err := theirs.MemoryMoved()
 	check("read the state of the memory manager", err)
 	if moved {

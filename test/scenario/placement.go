@@ -125,7 +125,7 @@ func givenText(g *journaletv1.GivenResources) string {
 	return text
 }
 
-// aloneText names what the containers of a pod have alone, or what is reserved for them.
+// aloneText names the exclusive resources of a pod's containers, or what is reserved for them.
 func aloneText(list []*journaletv1.ExclusiveContainer) string {
 	text := ""
 	for _, c := range list {

@@ -14,12 +14,13 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// A node whose containers may have CPUs and memory alone: its machine, its policies, and the pods that request them.
+// A node whose containers may have exclusive CPUs and memory: its machine, its policies, and the pods that request
+// them.
 
 // managed is what the plan of such a node configures.
 type managed struct {
 	of *journaletv1.ResourceManagers
-	// all are the machine's CPUs, reserved the CPUs that nobody has alone.
+	// all are the machine's CPUs, reserved the CPUs that nobody has exclusively.
 	all, reserved cpuset.CPUSet
 	// nodes are the CPUs of each NUMA node, memory is what each has for pods, in bytes.
 	nodes  []cpuset.CPUSet
@@ -42,8 +43,8 @@ func (n *managed) settings() *journaletv1.ResourceManagers {
 	return n.of
 }
 
-// Exclusive returns the plan of a seed with a node that gives CPUs and memory to containers alone. Its pods come from
-// files.
+// Exclusive returns the plan of a seed with a node that gives exclusive CPUs and memory to containers. Its pods come
+// from files.
 func Exclusive(seed uint64) *Plan {
 	p := PlanOf(seed)
 	r := stream(seed, "plan of exclusive resources")
@@ -181,7 +182,7 @@ func guaranteed(m *corev1.Pod) bool {
 	return true
 }
 
-// wholeCPUs returns how many CPUs a container of a manifest is to have alone; 0 for none.
+// wholeCPUs returns how many exclusive CPUs a container of a manifest is to have.
 func wholeCPUs(m *corev1.Pod, c *corev1.Container) int {
 	cpu := c.Resources.Requests[corev1.ResourceCPU]
 	if milli := cpu.MilliValue(); guaranteed(m) && milli%1000 == 0 {

@@ -5,8 +5,8 @@ import "testing"
 // exclusiveShare is the part of the further seeds that are carried out with exclusive resources, too.
 const exclusiveShare = 10
 
-// TestNothingIsGivenTwice carries out plans with a node that gives CPUs and memory to containers alone, and in the end
-// has a few pods run on it while it is idle.
+// TestNothingIsGivenTwice carries out plans with a node that gives exclusive CPUs and memory to containers, and in the
+// end has a few pods run on it while it is idle.
 func TestNothingIsGivenTwice(t *testing.T) {
 	seeds := furtherSeeds()
 	if *oneSeed < 0 && !*allExclusive {

@@ -12,25 +12,25 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Invariants of what containers have alone. They are judged by what the runtime was requested, and by manifests.
+// Invariants of exclusive resources. They are judged by what the runtime was requested, and by manifests.
 const (
-	cpusAlone      = "no other running container has the CPUs that a container has alone"
-	wholeAlone     = "a Guaranteed container with whole CPUs has exactly as many alone, and none that is reserved"
+	cpusAlone      = "no other running container has a container's exclusive CPUs"
+	wholeAlone     = "a Guaranteed container with whole CPUs has exactly as many exclusive CPUs, and none that is reserved"
 	sharedLeft     = "containers that share CPUs run on those that are left, and move there"
 	memoryOfNodes  = "containers get no more memory of NUMA nodes than these have"
 	onOneNode      = "with single-numa-node a container has CPUs and memory of one NUMA node"
-	refusedRightly = "a pod is refused what it requests alone only by the settings"
+	refusedRightly = "a pod is refused exclusive resources only by the settings"
 	rejectedNever  = "a pod that was rejected does not run"
 	idleNodeRuns   = "a pod that fits an idle node runs there"
 )
 
-// sharedMovesWithin bounds how long a container runs on CPUs that another one has alone, while nothing hinders the
+// sharedMovesWithin bounds how long a container runs on the exclusive CPUs of another one, while nothing hinders the
 // agent: the time of some calls that wait for others.
 const sharedMovesWithin = 30 * time.Second
 
 // exclusiveBook is what the judge knows of the moves of containers that share CPUs.
 type exclusiveBook struct {
-	// since is when a container was first seen on CPUs that another container has alone, by id.
+	// since is when a container was first seen on the exclusive CPUs of another one, by id.
 	since map[string]time.Duration
 	// epoch and run are the agent's run and the runtime's run at the last check.
 	epoch uint64
@@ -84,11 +84,11 @@ func (j *judge) placed(c *container, m *corev1.Pod, spec *corev1.Container, r *r
 	case !cpus.IsSubsetOf(n.all):
 		say(wholeAlone, "the machine has %s", n.all)
 	case c.alone > 0 && cpus.Size() != c.alone:
-		say(wholeAlone, "it is to have %d CPUs alone", c.alone)
+		say(wholeAlone, "it is to have %d exclusive CPUs", c.alone)
 	case c.alone > 0 && !cpus.Intersection(n.reserved).IsEmpty():
 		say(wholeAlone, "%s are reserved", n.reserved)
 	case c.alone > 0 != c.unlimitedCPU && !moves:
-		say(wholeAlone, "it is to have %d CPUs alone; no quota: %t", c.alone, c.unlimitedCPU)
+		say(wholeAlone, "it is to have %d exclusive CPUs; no quota: %t", c.alone, c.unlimitedCPU)
 	case c.alone == 0 && cpus.IsEmpty():
 		say(sharedLeft, "it is not kept off any CPU")
 	case c.alone == 0 && n.of.GetCpuOptions().GetStrictReservation() && !cpus.IsSubsetOf(n.reserved) &&
@@ -130,7 +130,7 @@ func (j *judge) leaves(c *container) bool {
 		(h.rejectedAs == h.incarnation || h.preemptedAs == h.incarnation)
 }
 
-// apart: no two running containers have the same CPUs alone, and NUMA nodes have the memory that is given of them.
+// apart: no two running containers have the same exclusive CPUs, and NUMA nodes have the memory that is given of them.
 func (j *judge) apart(c *container) {
 	n := j.sim.config.managed
 	if n == nil || j.leaves(c) {
@@ -187,7 +187,7 @@ func (j *judge) rejectedStays(h *podHistory, c *container) {
 	}
 }
 
-// refusals are the reasons of a pod that cannot have alone what it requests.
+// refusals are the reasons of a pod that cannot have the exclusive resources that it requests.
 var refusals = []string{"SMTAlignmentError", "TopologyAffinityError", "UnexpectedAdmissionError"}
 
 // refused judges the refusal of a pod: its settings demand what is not there. The node decided on record cause: it did
@@ -263,8 +263,8 @@ func (j *judge) lostMeanwhile(h *podHistory, reason string) bool {
 // reserves reports whether others get nothing of what a pod waits for. The node decided on record cause.
 func (h *podHistory) reserves(cause uint64) bool { return h.pending || h.pendedUntil > cause }
 
-// keepsSize reports whether the resize of a pod can never be allocated: what containers of Guaranteed pods have alone
-// is not resized.
+// keepsSize reports whether the resize of a pod can never be allocated: what containers of Guaranteed pods have
+// exclusively is not resized.
 func (n *managed) keepsSize(desired, allocated *corev1.Pod) bool {
 	if n == nil || !guaranteed(desired) {
 		return false
@@ -282,7 +282,7 @@ func (n *managed) keepsSize(desired, allocated *corev1.Pod) bool {
 	return false
 }
 
-// mixed returns the running containers that share CPUs, and have some that another container has alone, in the order of
+// mixed returns the running containers that share CPUs, and have exclusive CPUs of another one, in the order of
 // their appearance. Containers that nobody knows count only if unknown is set. A container that the runtime moved for
 // an agent that was gone, maybe after a later agent had moved it, never counts: nothing shows such a move.
 func (s *sim) mixed(unknown bool) (all []*container) {
@@ -306,7 +306,7 @@ func (s *sim) mixed(unknown bool) (all []*container) {
 	return all
 }
 
-// checkShared checks every few seconds for containers that share CPUs and do not move off CPUs that others have alone.
+// checkShared checks every few seconds for containers that share CPUs and do not move off the exclusive CPUs of others.
 // Time when something hinders the agent does not count.
 func (s *sim) checkShared() {
 	b := &s.judge.exclusive
@@ -345,7 +345,7 @@ func (s *sim) hindered() bool {
 	return false
 }
 
-// judgePlaces: without faults nothing that runs has CPUs that another container has alone, and each has what it is to.
+// judgePlaces: without faults nothing that runs has exclusive CPUs of another container, and each has what it is to.
 func (s *sim) judgePlaces(say func(invariant, uid, format string, args ...any)) {
 	n := s.config.managed
 	if n == nil {
@@ -361,7 +361,7 @@ func (s *sim) judgePlaces(say func(invariant, uid, format string, args ...any)) 
 				continue
 			}
 			if c.cpus.Size() != c.alone || !c.cpus.Intersection(n.reserved).IsEmpty() {
-				say(wholeAlone, c.uid, "%s has %s, and is to have %d CPUs alone", c.id, c.cpus, c.alone)
+				say(wholeAlone, c.uid, "%s has %s, and is to have %d exclusive CPUs", c.id, c.cpus, c.alone)
 			}
 			for _, cpu := range c.cpus.List() {
 				if x := taken[cpu]; x != nil {

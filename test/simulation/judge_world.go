@@ -84,7 +84,7 @@ type podHistory struct {
 	allocatedAs *corev1.Pod
 	releasedBy  uint64
 	name        string
-	// alone are the CPUs that its containers have alone, devices their devices, by the record of its admission.
+	// alone are its containers' exclusive CPUs, devices their devices, by the record of its admission.
 	// refusedDevices is set if a plugin refused some, refusedAs is the last incarnation that ended for it, 0 for none.
 	alone          cpuset.CPUSet
 	devices        []string

@@ -8,7 +8,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// WriteResources keeps what the pod has alone in its directory.
+// WriteResources keeps the pod's exclusive resources in its directory.
 func (d disk) WriteResources(uid string, given *journaletv1.GivenResources) error {
 	n := d.run.world.files
 	if given == nil {

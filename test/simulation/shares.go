@@ -151,7 +151,7 @@ func (j *judge) admissionDecided(rec *journaletv1.Record, k *journaletv1.Admissi
 	j.onlyIncarnation(k.GetUid())
 }
 
-// cpusOf returns the CPUs that containers have alone.
+// cpusOf returns the exclusive CPUs of containers.
 func cpusOf(list []*journaletv1.ExclusiveContainer) cpuset.CPUSet {
 	all := cpuset.New()
 	for _, c := range list {

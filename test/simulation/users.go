@@ -15,8 +15,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// User namespaces (ADR 042): the ids that each pod with `hostUsers: false` has alone. They are part of the plans in
-// which containers have something alone.
+// User namespaces (ADR 042): the exclusive ids of each pod with `hostUsers: false`. They are part of the plans in
+// which containers have exclusive resources.
 
 // idsUnit is the least number of ids that a pod has. KubeletConfiguration userNamespaces.idsPerPod: a multiple of it.
 const idsUnit = 1 << 16

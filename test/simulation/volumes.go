@@ -42,7 +42,7 @@ type nodeFiles struct {
 	lost map[string]time.Duration
 	// instances are the files of containers' instances, by UID: logs, links to them and termination messages.
 	instances map[string]map[instanceFile]*instanceText
-	// resources are what pods have alone, by UID (ADR 072).
+	// resources are the pods' exclusive resources, by UID (ADR 072).
 	resources map[string]*journaletv1.GivenResources
 	given     uint64 // the last number in them
 	// users are the ids of pods' user namespaces, by UID (ADR 042).

@@ -119,7 +119,7 @@ type container struct {
 	ofKubelet bool
 	has       *journaletv1.Resources
 	does      behaviour
-	// cpus and memoryNodes are where it runs, alone how many of the CPUs it is to have alone. placedAt is when the runtime
+	// cpus and memoryNodes are where it runs, alone how many exclusive CPUs it is to have. placedAt is when the runtime
 	// was requested that last, in uptime. unlimitedCPU is set if it has no CPU quota.
 	cpus, memoryNodes cpuset.CPUSet
 	alone             int

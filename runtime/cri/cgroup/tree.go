@@ -231,8 +231,8 @@ func (t *Tree) Top() string {
 }
 
 // Ensure creates the cgroup of a pod that is to have one, and sets its values. If an existing cgroup cannot take new
-// values, it keeps the old ones, with a warning in the log. With exclusive, a container of the pod has CPUs alone, and
-// there is no CPU quota. The tree must be ready.
+// values, it keeps the old ones, with a warning in the log. With exclusive, a container of the pod has exclusive CPUs,
+// and there is no CPU quota. The tree must be ready.
 func (t *Tree) Ensure(p *corev1.Pod, exclusive bool) error {
 	if !t.Wants(p) {
 		return nil

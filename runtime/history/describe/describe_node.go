@@ -41,17 +41,17 @@ func (d *Describer) admissionEvent(_ string, e *journaletv1.Event) string {
 	return ""
 }
 
-// exclusiveText describes what containers have alone.
+// exclusiveText describes the exclusive resources of containers.
 func exclusiveText(list []*journaletv1.ExclusiveContainer) string {
 	text := ""
 	for _, c := range list {
 		switch nodes := c.GetMemoryNodes(); {
 		case len(nodes) == 0:
-			text += fmt.Sprintf(", %s alone on CPUs %s", c.GetContainer(), c.GetCpus())
+			text += fmt.Sprintf(", %s on exclusive CPUs %s", c.GetContainer(), c.GetCpus())
 		case c.GetCpus() == "":
 			text += fmt.Sprintf(", %s with memory of NUMA nodes %v", c.GetContainer(), nodes)
 		default:
-			text += fmt.Sprintf(", %s alone on CPUs %s with memory of NUMA nodes %v", c.GetContainer(), c.GetCpus(), nodes)
+			text += fmt.Sprintf(", %s on exclusive CPUs %s with memory of NUMA nodes %v", c.GetContainer(), c.GetCpus(), nodes)
 		}
 	}
 	return text

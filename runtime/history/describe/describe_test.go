@@ -75,12 +75,12 @@ func TestEventsAreDescribedInShortLines(t *testing.T) {
 				Phase: journaletv1.PodPhase_POD_PHASE_RUNNING, Restarts: 3, Conditions: []*journaletv1.Condition{{Type: "Ready"}},
 				Waiting: map[string]*journaletv1.ContainerWaiting{"main": {Reason: "CrashLoopBackOff"}, "side": {}},
 			}}}},
-		{"admitted pod web, a alone on CPUs 2-3, b with memory of NUMA nodes [0], " +
-			"c alone on CPUs 5 with memory of NUMA nodes [0 1]", &ev{Kind: &journaletv1.Event_AdmissionDecided{
+		{"admitted pod web, a on exclusive CPUs 2-3, b with memory of NUMA nodes [0], " +
+			"c on exclusive CPUs 5 with memory of NUMA nodes [0 1]", &ev{Kind: &journaletv1.Event_AdmissionDecided{
 			AdmissionDecided: &journaletv1.AdmissionDecided{
 				Uid: "u1", Admitted: true, Exclusive: []*journaletv1.ExclusiveContainer{{Container: "a", Cpus: "2-3"},
 					{Container: "b", MemoryNodes: []uint32{0}}, {Container: "c", Cpus: "5", MemoryNodes: []uint32{0, 1}}}}}}},
-		{"admitted pod web, a alone on CPUs 2; it had CPUs 3, nic-0, nic-1 of example.com/nic, which no other pod gets " +
+		{"admitted pod web, a on exclusive CPUs 2; it had CPUs 3, nic-0, nic-1 of example.com/nic, which no other pod gets " +
 			"until it ends", &ev{Kind: &journaletv1.Event_AdmissionDecided{
 			AdmissionDecided: &journaletv1.AdmissionDecided{
 				Uid: "u1", Admitted: true, Exclusive: []*journaletv1.ExclusiveContainer{{Container: "a", Cpus: "2"}},

@@ -55,7 +55,7 @@ type Pod struct {
 	Containers []string
 	// Devices are the devices of all its containers.
 	Devices []*journaletv1.ContainerDevices
-	// Exclusive is what its containers have alone.
+	// Exclusive has the exclusive resources of its containers.
 	Exclusive exclusive.Pod
 	// Claims are the claims that drivers have prepared, by container.
 	Claims map[string][]*journaletv1.PodClaim
@@ -69,7 +69,7 @@ type Options struct {
 	Pods func(context.Context) ([]Pod, error)
 	// Devices returns what plugins offer, by resource. The caller only reads it.
 	Devices func(context.Context) (map[string]*journaletv1.DeviceResource, error)
-	// Allocatable returns what containers may get alone on this machine: CPUs, and memory of NUMA nodes.
+	// Allocatable returns what containers may get exclusively on this machine: CPUs, and memory of NUMA nodes.
 	Allocatable func(context.Context) (cpuset.CPUSet, []*journaletv1.NumaMemory, error)
 	// Count counts a request within the limit by the version of the API, v1 or v1alpha1, the method, such as
 	// GetAllocatableResources, and its error.
@@ -150,7 +150,7 @@ func (s *Server) Get(ctx context.Context, r *api.GetPodResourcesRequest) (*api.G
 }
 
 // GetAllocatableResources returns the healthy devices of plugins that are there, and the CPUs and the memory that
-// containers may get alone.
+// containers may get exclusively.
 func (s *Server) GetAllocatableResources(
 	ctx context.Context, _ *api.AllocatableResourcesRequest,
 ) (*api.AllocatableResourcesResponse, error) {
@@ -226,10 +226,10 @@ func resourcesOf(p *Pod, devices map[string]*journaletv1.DeviceResource) *api.Po
 				c.Devices = append(c.Devices, device(d.GetResource(), id, devices))
 			}
 		}
-		alone := p.Exclusive.Of(name)
-		c.CpuIds = numbers(exclusive.Parse(alone.GetCpus()))
-		for _, m := range alone.GetMemory() {
-			c.Memory = append(c.Memory, memoryOf(m.GetPageBytes(), m.GetBytes(), alone.GetMemoryNodes()...))
+		given := p.Exclusive.Of(name)
+		c.CpuIds = numbers(exclusive.Parse(given.GetCpus()))
+		for _, m := range given.GetMemory() {
+			c.Memory = append(c.Memory, memoryOf(m.GetPageBytes(), m.GetBytes(), given.GetMemoryNodes()...))
 		}
 		for _, claim := range p.Claims[name] {
 			c.DynamicResources = append(c.DynamicResources, dynamicResource(claim))

@@ -70,7 +70,7 @@ type Driver struct {
 	hosts   sync.Mutex // held while a hosts file is written
 	// contents is held, by the pod's UID, while files of a volume are replaced or mounted by a subPath.
 	contents keymutex.KeyMutex
-	// given is the number of the last pod that got something alone.
+	// given is the number of the last pod that got exclusive resources.
 	given atomic.Uint64
 	// found is what Recover has found.
 	found Found

@@ -15,7 +15,8 @@ import (
 	"github.com/journalet/journalet/runtime/durable"
 )
 
-// resourcesFile in a pod's directory holds what its containers have alone: a GivenResources, in protobuf's JSON.
+// resourcesFile in a pod's directory holds the exclusive resources of its containers: a GivenResources, in protobuf's
+// JSON.
 const (
 	resourcesFile    = "resources"
 	newResourcesFile = resourcesFile + durable.PartSuffix
@@ -28,8 +29,8 @@ const (
 	maxFoundBytes = 256 << 10
 )
 
-// WriteResources writes what the pod's containers have alone into its directory, with the next number, and syncs it to
-// disk; nil removes what another incarnation had.
+// WriteResources writes the exclusive resources of the pod's containers into its directory, with the next number, and
+// syncs them to disk; nil removes what another incarnation had.
 func (d *Driver) WriteResources(uid string, given *journaletv1.GivenResources) error {
 	root, err := d.openPod(uid, given != nil)
 	if err != nil {
@@ -38,7 +39,7 @@ func (d *Driver) WriteResources(uid string, given *journaletv1.GivenResources) e
 	defer root.Close()
 	if given == nil {
 		if err := root.Remove(resourcesFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove what the pod had alone: %w", err)
+			return fmt.Errorf("remove the pod's exclusive resources: %w", err)
 		}
 		return nil
 	}
@@ -46,19 +47,20 @@ func (d *Driver) WriteResources(uid string, given *journaletv1.GivenResources) e
 	given.Number = d.given.Add(1)
 	content, err := protojson.Marshal(given)
 	if err != nil {
-		return fmt.Errorf("encode what the pod has alone: %w", err)
+		return fmt.Errorf("encode the pod's exclusive resources: %w", err)
 	}
 	if len(content) > maxResourcesBytes {
-		return fmt.Errorf("what the pod has alone takes %d bytes, and at most %d are kept: use fewer devices", len(content),
-			maxResourcesBytes)
+		return fmt.Errorf("the pod's exclusive resources take %d bytes, and at most %d are kept: use fewer devices",
+			len(content), maxResourcesBytes)
 	}
 	if err := durable.WriteIn(root, resourcesFile, content); err != nil {
-		return fmt.Errorf("write what the pod has alone: %w", err)
+		return fmt.Errorf("write the pod's exclusive resources: %w", err)
 	}
 	return nil
 }
 
-// FindResources returns what pods have alone whose directories are on the node and which known does not name, by UID.
+// FindResources returns, by UID, the exclusive resources of pods whose directories are on the node and which known does
+// not name.
 // Its error has the files that could not be read, or are beyond the bound: what is in these may be given to another
 // pod. It is called once, before anything is written.
 func (d *Driver) FindResources(known func(uid string) bool) (map[string]*journaletv1.GivenResources, error) {

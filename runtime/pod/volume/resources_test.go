@@ -25,7 +25,7 @@ func givenDevices(ids ...string) *journaletv1.GivenResources {
 
 func unknown(string) bool { return false }
 
-// A later driver finds what pods have alone, in the order that it was given in.
+// A later driver finds the pods' exclusive resources, in the order that they were given in.
 func TestResourcesOutliveTheJournal(t *testing.T) {
 	d, _, dir := newTest(t)
 	must.OK(t, d.WriteResources("first", givenDevices("a")))

@@ -41,8 +41,8 @@ func Read(ctx context.Context, src history.Reader) (kubeletstate.Given, error) {
 	return given, nil
 }
 
-// addPods adds the pods that have something alone, also the ones that an agent or a kubelet before had given something
-// to and that are not decided yet.
+// addPods adds the pods that have exclusive resources, also the ones that an agent or a kubelet before had given
+// something to and that are not decided yet.
 func addPods(pods map[string]*journaletv1.KubeletPod, n *journaletv1.NodeState) {
 	for uid, p := range n.GetKubeletPods() {
 		pods[uid] = proto.CloneOf(p)

@@ -9,7 +9,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// A pod that has terminated has nothing alone, and one that is not decided yet keeps what a kubelet had given to it.
+// A pod that has terminated has no exclusive resources, and one that is not decided yet keeps what a kubelet had given
+// to it.
 func TestPodsHaveWhatTheyWereGiven(t *testing.T) {
 	cpus := func(list string) []*journaletv1.ExclusiveContainer {
 		return []*journaletv1.ExclusiveContainer{{Container: "main", Cpus: list}}

@@ -3,9 +3,9 @@ package preview
 import "github.com/journalet/journalet/messages/journaletv1"
 
 // Handback returns what becomes of the pods that run when a kubelet takes the agent's place. given reports whether the
-// agent has computed the UID of a pod. alone is what pods have alone, by UID; a kubelet learns that from its state
-// files.
-func (p *Preview) Handback(given func(uid string) bool, alone map[string]*journaletv1.GivenResources) *Report {
+// agent has computed the UID of a pod. exclusive has the pods' exclusive resources, by UID; a kubelet learns that from
+// its state files.
+func (p *Preview) Handback(given func(uid string) bool, exclusive map[string]*journaletv1.GivenResources) *Report {
 	r := p.Report()
 	pods := r.Pods
 	r.Pods = nil
@@ -19,9 +19,9 @@ func (p *Preview) Handback(given func(uid string) bool, alone map[string]*journa
 			pod.Outcome = Restarts
 			pod.Details = []string{"a kubelet gives it another UID: write uid: " + pod.UID +
 				" into the metadata of its manifest before"}
-		case alone[pod.UID] != nil:
-			pod.Details = []string{"`journalet handback` without --check, once the agent is stopped, writes what it has alone " +
-				"into the kubelet's state files"}
+		case exclusive[pod.UID] != nil:
+			pod.Details = []string{"`journalet handback` without --check, once the agent is stopped, writes its exclusive " +
+				"resources into the kubelet's state files"}
 		}
 		r.Pods = append(r.Pods, pod)
 	}

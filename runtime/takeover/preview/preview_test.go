@@ -230,18 +230,18 @@ func TestPodsOfAnAgentAreHandedBack(t *testing.T) {
 	n.reads(f, idle)
 	uid := string(p.UID)
 	for name, test := range map[string]struct {
-		given   bool
-		alone   map[string]*journaletv1.GivenResources
-		outcome preview.Outcome
-		says    string
+		given     bool
+		exclusive map[string]*journaletv1.GivenResources
+		outcome   preview.Outcome
+		says      string
 	}{
 		"with a UID of its own, or a kubelet's": {outcome: preview.Kept},
 		"with the agent's UID":                  {given: true, outcome: preview.Restarts, says: "write uid: " + uid},
-		"with CPUs that it has alone": {alone: map[string]*journaletv1.GivenResources{uid: {}}, outcome: preview.Kept,
+		"with exclusive CPUs": {exclusive: map[string]*journaletv1.GivenResources{uid: {}}, outcome: preview.Kept,
 			says: "without --check"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := n.Handback(func(got string) bool { return got == uid && test.given }, test.alone)
+			r := n.Handback(func(got string) bool { return got == uid && test.given }, test.exclusive)
 			if len(r.Pods) != 1 || r.Pods[0].Outcome != test.outcome ||
 				!strings.Contains(strings.Join(r.Pods[0].Details, ""), test.says) {
 				t.Errorf("got %+v", r.Pods)

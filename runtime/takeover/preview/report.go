@@ -25,7 +25,7 @@ const (
 // Outcomes of a pod when a kubelet comes back, beside Restarts.
 const (
 	Kept  Outcome = "kept"
-	Drain Outcome = "drain" // what it has alone is not in the kubelet's state files
+	Drain Outcome = "drain" // its exclusive resources are not in the kubelet's state files
 )
 
 // Outcomes are all outcomes, what people hope for first.

@@ -187,7 +187,7 @@ func (m *Managers) Has(pod *v1.Pod) string {
 	return strings.Join(text, "\n")
 }
 
-// Shared returns the CPUs of containers that have none alone, once everything that has ended is swept.
+// Shared returns the CPUs of containers without exclusive CPUs, once everything that has ended is swept.
 func (m *Managers) Shared() string {
 	m.sweep()
 	return m.cpus.GetCPUAffinity("nobody", "nothing").String()
