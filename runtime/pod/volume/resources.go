@@ -13,6 +13,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/durable"
+	"github.com/journalet/journalet/runtime/own"
 )
 
 // resourcesFile in a pod's directory holds the exclusive resources of its containers: a GivenResources, in protobuf's
@@ -60,26 +61,29 @@ func (d *Driver) WriteResources(uid string, given *journaletv1.GivenResources) e
 }
 
 // FindResources returns, by UID, the exclusive resources of pods whose directories are on the node and which known does
-// not name.
-// Its error has the files that could not be read, or are beyond the bound: what is in these may be given to another
-// pod. It is called once, before anything is written.
+// not name. Its error has the files that could not be read, or that are the largest where all together are beyond the
+// bound: what is in these may be given to another pod. It is called once, before anything is written.
 func (d *Driver) FindResources(known func(uid string) bool) (map[string]*journaletv1.GivenResources, error) {
-	size := 0
-	return readAll(d.opts.RootDir, resourcesFile, func(root *os.Root, name string) (*journaletv1.GivenResources, error) {
+	found := shares[*journaletv1.GivenResources]{
+		most: maxFoundBytes, kept: map[string]*journaletv1.GivenResources{}, sizes: map[string]int{},
+	}
+	var dropped []string
+	_, failed := readAll(d.opts.RootDir, resourcesFile, func(root *os.Root, name string) (struct{}, error) {
 		given, err := readResources(root, name)
 		if err != nil {
-			return nil, err
+			return struct{}{}, err
 		}
 		d.given.Store(max(d.given.Load(), given.GetNumber()))
-		uid := filepath.Dir(name)
-		if known(uid) {
-			return nil, fs.ErrNotExist
+		if uid := filepath.Dir(name); !known(uid) {
+			dropped = append(dropped, found.add(uid, given, len(uid)+proto.Size(given))...)
 		}
-		if size += len(uid) + proto.Size(given); size > maxFoundBytes {
-			return nil, fmt.Errorf("all pods together have more than %d bytes", maxFoundBytes)
-		}
-		return given, nil
+		return struct{}{}, nil
 	})
+	for _, uid := range dropped {
+		failed.add(filepath.Join(d.opts.RootDir, own.Pods, uid, resourcesFile),
+			fmt.Errorf("all pods together have more than %d bytes, and this one has the most", maxFoundBytes))
+	}
+	return found.kept, failed.err()
 }
 
 func readResources(root *os.Root, name string) (*journaletv1.GivenResources, error) {

@@ -57,7 +57,8 @@ func (d *Driver) WriteUserNamespace(uid string, ids *journaletv1.UserNamespace) 
 // FindUserNamespaces returns the ids of the pods whose directories are below a root directory, by UID, and which files
 // it could not read: the ids in these may be given to another pod.
 func FindUserNamespaces(rootDir string) (map[string]*journaletv1.UserNamespace, error) {
-	return readAll(rootDir, usernsFile, readUserNamespace)
+	found, failed := readAll(rootDir, usernsFile, readUserNamespace)
+	return found, failed.err()
 }
 
 func readUserNamespace(root *os.Root, name string) (*journaletv1.UserNamespace, error) {
