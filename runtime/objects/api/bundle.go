@@ -267,8 +267,8 @@ func (b *bundles) remove(name string) {
 	}
 }
 
-// set takes a bundle, and ends the attempt if all have too many bytes with it; trust.mu is held.
-func (s *signer) set(into *bundles, o *certificatesv1.ClusterTrustBundle) {
+// set takes a bundle, and ends its attempt by stop if all have too many bytes with it; trust.mu is held.
+func (s *signer) set(into *bundles, o *certificatesv1.ClusterTrustBundle, stop context.CancelCauseFunc) {
 	if o.Spec.SignerName != s.name {
 		into.remove(o.Name)
 		return // the API server selects
@@ -279,7 +279,7 @@ func (s *signer) set(into *bundles, o *certificatesv1.ClusterTrustBundle) {
 		bytes -= had.size(o.Name)
 	}
 	if bytes > s.b.trust.most {
-		s.stop(fmt.Errorf("%w: those of %s have more than %d", errTooLarge, s.name, s.b.trust.most))
+		stop(fmt.Errorf("%w: those of %s have more than %d", errTooLarge, s.name, s.b.trust.most))
 		return
 	}
 	into.all[o.Name], into.bytes = one, bytes
@@ -291,10 +291,11 @@ func (s *signer) begin() (take func(*certificatesv1.ClusterTrustBundle)) {
 	s.b.trust.mu.Lock()
 	defer s.b.trust.mu.Unlock()
 	s.next = next
+	stop := s.stop // the list may be read on beside the next attempt, which it must not end
 	return func(o *certificatesv1.ClusterTrustBundle) {
 		s.b.trust.mu.Lock()
 		defer s.b.trust.mu.Unlock()
-		s.set(next, o)
+		s.set(next, o, stop)
 	}
 }
 
@@ -340,7 +341,7 @@ func (s *signer) Add(o any) error {
 	}
 	s.b.trust.mu.Lock()
 	defer s.b.trust.mu.Unlock()
-	s.set(s.now, one)
+	s.set(s.now, one, s.stop)
 	s.giveAll()
 	return nil
 }

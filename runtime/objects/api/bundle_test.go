@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -319,3 +320,21 @@ func (m *memory) Remove(k objects.Key) {
 }
 
 func (m *memory) Sweep(map[objects.Key]bool) {}
+
+// A list that an attempt reads on after its end does not end the next attempt.
+func TestLateListOfTrustBundlesEndsItsOwnAttempt(t *testing.T) {
+	b := &Backing{}
+	b.trust.most = 1
+	s := &signer{b: b, name: "example.com/ca"}
+	ended := map[string]error{}
+	attempt := func(name string) (take func(*certificatesv1.ClusterTrustBundle)) {
+		s.stop = func(cause error) { ended[name] = cause }
+		return s.begin()
+	}
+	first := attempt("first")
+	attempt("second")
+	first(&certificatesv1.ClusterTrustBundle{Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: s.name}})
+	if !errors.Is(ended["first"], errTooLarge) || ended["second"] != nil {
+		t.Errorf("ended: %v", ended)
+	}
+}
