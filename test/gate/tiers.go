@@ -189,9 +189,9 @@ func nightly(p *packages) []Tier {
 		case "oracle":
 			tiers[i].Steps = target("oracle", fmt.Sprintf("SEED=%d", seed))
 		case "integration":
-			tiers[i].Steps = strictly(p, "integration", tiers[i].Steps[0])
+			tiers[i].Steps = append(tiers[i].Steps, onTime(p, "integration", tiers[i].Steps[0]))
 		case "attack":
-			tiers[i].Steps = strictly(p, "attack", attack()[0])
+			tiers[i].Steps = attack("-strict.time") // one after the other by themselves
 		}
 	}
 	others := []string{
@@ -223,14 +223,11 @@ func nightly(p *packages) []Tier {
 	)
 }
 
-// strictly returns the packages of a step whose tests hold something to a time, with the times, after the others.
-// A flag of a test binary is an error in a package that does not have it.
-func strictly(p *packages, tag string, s Step) []Step {
-	held, others := s, s
-	held.Packages, held.Args = p.strict[tag], append([]string{"-strict.time"}, s.Args...)
-	others.Packages = without(s.Packages, func(dir string) bool { return slices.Contains(p.strict[tag], dir) })
-	if len(others.Packages) == 0 {
-		return []Step{held}
-	}
-	return []Step{others, held}
+// onTime returns the tests of a tag that hold something to a time, one after the other and with the times: beside another
+// test the machine is not quiet.
+func onTime(p *packages, tag string, s Step) Step {
+	s.Packages = p.strict[tag]
+	s.Flags = append(slices.Clone(s.Flags), "-parallel", "1", "-run", "^("+strings.Join(p.timed[tag], "|")+")$")
+	s.Args = append([]string{"-strict.time"}, s.Args...)
+	return s
 }
