@@ -2,5 +2,5 @@
 // watch of them, for agents of the node. It knows neither actors nor the journal: both come as functions. While nobody
 // watches, a stored record costs it one comparison, and it has no copy of a pod (ADR 104).
 //
-// Start at server.go. watch.go has what watchers share, conns.go and unread.go bound what clients may keep.
+// Start at server.go. watch.go has what watchers share; package clients bounds what clients may keep.
 package podsapi

@@ -77,7 +77,7 @@ func newFake(t *testing.T, uids ...string) *fake {
 		},
 		Dropped: func() { f.dropped.Add(1) },
 	})
-	f.server.limit.SetLimit(rate.Inf)
+	f.server.clients.Limit.SetLimit(rate.Inf)
 	f.server.hub.retryPause = time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
 	var run sync.WaitGroup

@@ -4,27 +4,20 @@ import (
 	"cmp"
 	"context"
 	"iter"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
-	"time"
 
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/encoding"
-	encodingproto "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	api "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/own"
-	"github.com/journalet/journalet/runtime/plugins"
+	"github.com/journalet/journalet/runtime/plugins/clients"
 )
 
 // The names of the directory in the root directory and of the socket in it. kubelet: pods-api/pods-api.sock
@@ -36,23 +29,6 @@ const (
 
 // apiVersion is the version of the API in metrics.
 const apiVersion = "v1alpha1"
-
-const (
-	// maxPerSecond and maxBurst bound requests. kubelet: the same, without watches.
-	maxPerSecond = 100
-	maxBurst     = 10
-	// maxConnections bounds clients at once, maxStreams the requests of one, maxRequestBytes the size of a request,
-	// maxHeaderBytes the size of its headers, window what a client may send before it is read.
-	maxConnections  = 64
-	maxStreams      = 8
-	maxRequestBytes = 16 << 10
-	maxHeaderBytes  = 16 << 10
-	window          = 64 << 10
-	// requestTimeout bounds one request but a watch, and how long a connection may take to begin.
-	requestTimeout = 10 * time.Second
-	// dirMode is the mode of the directory. kubelet: 0750.
-	dirMode = 0o750
-)
 
 // Options configure a Server. All but Requested and Dropped must be set.
 type Options struct {
@@ -76,10 +52,9 @@ type Options struct {
 type Server struct {
 	api.UnimplementedPodsServer
 	opts    Options
-	limit   *rate.Limiter
+	clients *clients.Server
 	synced  atomic.Bool
 	listing chan struct{} // one list is encoded at a time
-	conns   *conns
 	hub     *hub
 }
 
@@ -91,10 +66,11 @@ func New(o Options) *Server {
 	if o.Dropped == nil {
 		o.Dropped = func() {}
 	}
-	return &Server{
-		opts: o, limit: rate.NewLimiter(maxPerSecond, maxBurst), listing: make(chan struct{}, 1),
-		conns: newConns(), hub: newHub(o.Pod, o.UIDs, o.Dropped),
-	}
+	s := &Server{opts: o, listing: make(chan struct{}, 1), hub: newHub(o.Pod, o.UIDs, o.Dropped)}
+	s.clients = clients.New(func(method string, err error) {
+		o.Requested(apiVersion, path.Base(method), status.Code(err).String())
+	}, func(r grpc.ServiceRegistrar) { api.RegisterPodsServer(r, s) })
+	return s
 }
 
 // Name implements drivers.Driver.
@@ -105,23 +81,6 @@ func (s *Server) Stored(rec *journaletv1.Record) { s.hub.stored(rec) }
 
 // Run serves the socket until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
-	if err := os.MkdirAll(s.opts.Dir, dirMode); err != nil {
-		return err
-	}
-	// One more than are served, so that a new one can take the place of one without a request.
-	l, err := plugins.Listen(filepath.Join(s.opts.Dir, SocketFile), maxConnections+1)
-	if err != nil {
-		return err
-	}
-	server := grpc.NewServer(grpc.Creds(known{insecure.NewCredentials()}),
-		grpc.MaxRecvMsgSize(maxRequestBytes), grpc.MaxHeaderListSize(maxHeaderBytes),
-		grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(requestTimeout),
-		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
-		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(encodingproto.Name), &s.conns.unread}),
-		grpc.UnaryInterceptor(s.answer), grpc.StreamInterceptor(s.stream))
-	api.RegisterPodsServer(server, s)
-	ended := context.AfterFunc(ctx, server.Stop)
-	defer ended()
 	fed := make(chan struct{})
 	feeding, stop := context.WithCancel(ctx)
 	go func() {
@@ -132,45 +91,7 @@ func (s *Server) Run(ctx context.Context) error {
 		stop()
 		<-fed
 	}()
-	if err := server.Serve(listener{l, s.conns}); err != nil && ctx.Err() == nil {
-		return err
-	}
-	return ctx.Err()
-}
-
-// answer serves a request within its bounds, and counts it.
-func (s *Server) answer(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if !s.limit.Allow() {
-		return nil, tooMany()
-	}
-	c := connOf(ctx)
-	defer s.conns.use(c)()
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	out, err := next(ctx, req)
-	s.count(info.FullMethod, err)
-	if err != nil {
-		return nil, err
-	}
-	return &answer{out.(proto.Message), c}, nil //nolint:forcetypeassert // all answers of the API are messages
-}
-
-// stream serves a watch within its bounds, and counts it at its end.
-func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if !s.limit.Allow() {
-		return tooMany()
-	}
-	c := connOf(stream.Context())
-	defer s.conns.use(c)()
-	err := next(srv, sending{stream, c})
-	s.count(info.FullMethod, err)
-	return err
-}
-
-func tooMany() error { return status.Error(codes.ResourceExhausted, "rejected by rate limit") }
-
-func (s *Server) count(method string, err error) {
-	s.opts.Requested(apiVersion, path.Base(method), status.Code(err).String())
+	return s.clients.Run(ctx, filepath.Join(s.opts.Dir, SocketFile))
 }
 
 // ready returns an error until all sources were read once.

@@ -36,7 +36,7 @@ func TestPodsAreListedByUIDAndGot(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	for uid, code := range map[string]codes.Code{
-		"c": codes.NotFound, "": codes.NotFound, strings.Repeat("x", maxRequestBytes): codes.ResourceExhausted,
+		"c": codes.NotFound, "": codes.NotFound, strings.Repeat("x", 1<<20): codes.ResourceExhausted,
 	} {
 		if _, err := c.GetPod(t.Context(), &api.GetPodRequest{PodUID: uid}); status.Code(err) != code {
 			t.Errorf("UID of %d bytes: %v, want %s", len(uid), err, code)
@@ -184,8 +184,8 @@ func TestRequestsAndWatchesAreLimitedByRate(t *testing.T) {
 	f := newFake(t)
 	c := f.client()
 	f.list(c)
-	f.server.limit.SetLimit(rate.Limit(1e-9))
-	for range maxBurst + 1 {
+	f.server.clients.Limit.SetLimit(rate.Limit(1e-9))
+	for range f.server.clients.Limit.Burst() + 1 {
 		_, _ = c.ListPods(t.Context(), &api.ListPodsRequest{})
 	}
 	_, listed := c.ListPods(t.Context(), &api.ListPodsRequest{})

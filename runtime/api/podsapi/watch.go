@@ -16,6 +16,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/plugins/clients"
 )
 
 const (
@@ -70,7 +71,7 @@ type event struct {
 
 // watcher is one watch. Its fields belong to hub.mu, but for events, waiting and dropped.
 type watcher struct {
-	conn *conn
+	conn *clients.Conn
 	// events wait to be sent, waiting is the sum of their bytes. The channel is closed when the watcher is dropped.
 	events  chan event
 	waiting atomic.Int64
@@ -250,7 +251,7 @@ func (h *hub) push(w *watcher, e *event) {
 }
 
 // join adds a watcher, which is to be sent all pods that there are; nil: there are too many.
-func (h *hub) join(c *conn) *watcher {
+func (h *hub) join(c *clients.Conn) *watcher {
 	h.reading.Lock() // no pod is passed on until it is known what is unsent
 	defer h.reading.Unlock()
 	w := &watcher{conn: c, events: make(chan event, maxEvents), unsent: map[string]struct{}{}}

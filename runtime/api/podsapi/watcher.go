@@ -8,6 +8,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	api "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
+
+	"github.com/journalet/journalet/runtime/plugins/clients"
 )
 
 // WatchPods sends all pods as ADDED, then INITIAL_SYNC_COMPLETE, then each change, until the client leaves or lags.
@@ -16,7 +18,7 @@ func (s *Server) WatchPods(_ *api.WatchPodsRequest, stream grpc.ServerStreamingS
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	w := s.hub.join(connOf(ctx))
+	w := s.hub.join(clients.ConnOf(ctx))
 	if w == nil {
 		return status.Errorf(codes.ResourceExhausted, "there are %d watches already; end one of them", maxWatches)
 	}

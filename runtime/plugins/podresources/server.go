@@ -4,14 +4,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -25,27 +22,13 @@ import (
 	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/own"
-	"github.com/journalet/journalet/runtime/plugins"
+	"github.com/journalet/journalet/runtime/plugins/clients"
 )
 
 // The names of the directory in the root directory and of the socket in it. kubelet: pod-resources/kubelet.sock.
 const (
 	Dir        = own.PodResources
 	SocketFile = "kubelet.sock"
-)
-
-const (
-	// maxPerSecond and maxBurst bound requests. kubelet: the same.
-	maxPerSecond = 100
-	maxBurst     = 10
-	// maxConnections bounds clients at once, maxStreams the requests of one, maxRequestBytes the size of a request.
-	maxConnections  = 64
-	maxStreams      = 8
-	maxRequestBytes = 16 << 10
-	// requestTimeout bounds one request, and how long a connection may take to begin.
-	requestTimeout = 10 * time.Second
-	// dirMode is the mode of the directory. kubelet: 0750.
-	dirMode = 0o750
 )
 
 // Pod is a pod that is admitted and has not terminated.
@@ -79,46 +62,30 @@ type Options struct {
 // Server serves the API.
 type Server struct {
 	api.UnimplementedPodResourcesListerServer
-	opts  Options
-	limit *rate.Limiter
+	opts    Options
+	clients *clients.Server
 }
 
 // New returns a server that serves nothing until Run.
-func New(o Options) *Server { return &Server{opts: o, limit: rate.NewLimiter(maxPerSecond, maxBurst)} }
+func New(o Options) *Server {
+	s := &Server{opts: o}
+	s.clients = clients.New(s.count, func(r grpc.ServiceRegistrar) {
+		api.RegisterPodResourcesListerServer(r, s)
+		alpha.RegisterPodResourcesListerServer(r, old{Server: s})
+	})
+	return s
+}
 
 // Run serves the socket until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
-	if err := os.MkdirAll(s.opts.Dir, dirMode); err != nil {
-		return err
-	}
-	l, err := plugins.Listen(filepath.Join(s.opts.Dir, SocketFile), maxConnections)
-	if err != nil {
-		return err
-	}
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxRequestBytes), grpc.MaxConcurrentStreams(maxStreams),
-		grpc.ConnectionTimeout(requestTimeout), grpc.UnaryInterceptor(s.bound))
-	api.RegisterPodResourcesListerServer(server, s)
-	alpha.RegisterPodResourcesListerServer(server, old{Server: s})
-	ended := context.AfterFunc(ctx, server.Stop)
-	defer ended()
-	if err := server.Serve(l); err != nil && ctx.Err() == nil {
-		return err
-	}
-	return ctx.Err()
+	return s.clients.Run(ctx, filepath.Join(s.opts.Dir, SocketFile))
 }
 
-// bound refuses requests beyond the limit, ends requests that take too long, and counts the others.
-func (s *Server) bound(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if !s.limit.Allow() {
-		return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
-	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	response, err := next(ctx, req)
-	service, method := path.Split(info.FullMethod) // /v1.PodResourcesLister/List
+// count counts a request by its version and method.
+func (s *Server) count(full string, err error) {
+	service, method := path.Split(full) // /v1.PodResourcesLister/List
 	version, _, _ := strings.Cut(strings.TrimPrefix(service, "/"), ".")
 	s.opts.Count(version, method, err)
-	return response, err
 }
 
 // List returns what the containers of all pods have: devices, CPUs and memory.

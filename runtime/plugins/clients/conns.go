@@ -1,4 +1,4 @@
-package podsapi
+package clients
 
 import (
 	"context"
@@ -14,12 +14,12 @@ type conns struct {
 	unread unread
 
 	mu   sync.Mutex
-	open map[*conn]struct{}
+	open map[*Conn]struct{}
 	turn uint64
 }
 
-// conn is a connection. Its fields belong to conns.mu.
-type conn struct {
+// Conn is the connection of a client. Its fields belong to conns.mu.
+type Conn struct {
 	net.Conn
 	set *conns
 	// requests are under way; last is the turn when the last request ended, or the connection began.
@@ -27,15 +27,15 @@ type conn struct {
 	last     uint64
 }
 
-func newConns() *conns { return &conns{open: map[*conn]struct{}{}} }
+func newConns() *conns { return &conns{open: map[*Conn]struct{}{}} }
 
-// add adds a connection. Beyond maxConnections it closes the connection that has been without a request for longest;
+// add adds a connection. Beyond MaxConnections it closes the connection that has been without a request for longest;
 // nil: all connections have requests.
-func (s *conns) add(raw net.Conn) *conn {
+func (s *conns) add(raw net.Conn) *Conn {
 	s.mu.Lock()
-	c := &conn{Conn: raw, set: s, last: s.next()}
-	var idle *conn
-	if len(s.open) >= maxConnections {
+	c := &Conn{Conn: raw, set: s, last: s.next()}
+	var idle *Conn
+	if len(s.open) >= MaxConnections {
 		for other := range s.open {
 			if other.requests == 0 && (idle == nil || other.last < idle.last) {
 				idle = other
@@ -62,7 +62,7 @@ func (s *conns) next() uint64 {
 }
 
 // use begins a request of a connection; end ends it.
-func (s *conns) use(c *conn) (end func()) {
+func (s *conns) use(c *Conn) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.requests++
@@ -75,7 +75,7 @@ func (s *conns) use(c *conn) (end func()) {
 }
 
 // Close closes the connection and forgets what its client has not read.
-func (c *conn) Close() error {
+func (c *Conn) Close() error {
 	c.set.mu.Lock()
 	delete(c.set.open, c)
 	c.set.mu.Unlock()
@@ -112,7 +112,7 @@ type known struct {
 // peerInfo is what a request knows of its client.
 type peerInfo struct {
 	credentials.CommonAuthInfo
-	conn *conn
+	conn *Conn
 }
 
 // AuthType returns how a client is known: by the socket that it may connect to.
@@ -120,15 +120,15 @@ func (peerInfo) AuthType() string { return "socket" }
 
 // ServerHandshake returns the connection as it is, and what requests know of it.
 func (known) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	c := raw.(*conn) //nolint:forcetypeassert // the listener returns no others
+	c := raw.(*Conn) //nolint:forcetypeassert // the listener returns no others
 	return c, peerInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}, c}, nil
 }
 
 // Clone returns a copy.
 func (k known) Clone() credentials.TransportCredentials { return known{k.TransportCredentials.Clone()} }
 
-// connOf returns the connection of a request.
-func connOf(ctx context.Context) *conn {
+// ConnOf returns the connection of a request of a Server.
+func ConnOf(ctx context.Context) *Conn {
 	p, _ := peer.FromContext(ctx)
 	return p.AuthInfo.(peerInfo).conn //nolint:forcetypeassert // ServerHandshake sets it
 }

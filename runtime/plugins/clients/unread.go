@@ -1,4 +1,4 @@
-package podsapi
+package clients
 
 import (
 	"slices"
@@ -24,7 +24,7 @@ type unread struct {
 // held is one of them. As the pool of its buffer it learns when gRPC needs the bytes no more.
 type held struct {
 	of    *unread
-	conn  *conn
+	conn  *Conn
 	bytes int
 }
 
@@ -39,12 +39,12 @@ func (h *held) Put(*[]byte) { h.of.remove(func(other *held) bool { return other 
 
 // take adds an answer to a connection. While there are too many bytes, it closes the connection with the oldest answer.
 // It keeps the newest answer, however large that is.
-func (u *unread) take(c *conn, bytes int) *held {
+func (u *unread) take(c *Conn, bytes int) *held {
 	h := &held{u, c, bytes}
 	u.mu.Lock()
 	u.all = append(u.all, h)
 	u.bytes += bytes
-	var closing []*conn
+	var closing []*Conn
 	for left, i := u.bytes, 0; left > maxUnreadBytes && u.all[i] != h; i++ {
 		left -= u.all[i].bytes
 		closing = append(closing, u.all[i].conn)
@@ -57,7 +57,7 @@ func (u *unread) take(c *conn, bytes int) *held {
 }
 
 // forget removes the answers to a connection that is closed.
-func (u *unread) forget(c *conn) { u.remove(func(h *held) bool { return h.conn == c }) }
+func (u *unread) forget(c *Conn) { u.remove(func(h *held) bool { return h.conn == c }) }
 
 func (u *unread) remove(which func(*held) bool) {
 	u.mu.Lock()
@@ -74,13 +74,13 @@ func (u *unread) remove(which func(*held) bool) {
 // answer is a message to the client of a connection.
 type answer struct {
 	proto.Message
-	conn *conn
+	conn *Conn
 }
 
 // sending is a stream whose messages are answers.
 type sending struct {
 	grpc.ServerStream
-	conn *conn
+	conn *Conn
 }
 
 // SendMsg implements grpc.ServerStream.
