@@ -192,6 +192,7 @@ func nightly(p *packages) []Tier {
 			tiers[i].Steps = append(tiers[i].Steps, onTime(p, "integration", tiers[i].Steps[0]))
 		case "attack":
 			tiers[i].Steps = attack("-strict.time") // one after the other by themselves
+			tiers[i].Steps[0].Flags = append(tiers[i].Steps[0].Flags, "-timeout", "1h")
 		}
 	}
 	others := []string{
@@ -223,8 +224,8 @@ func nightly(p *packages) []Tier {
 	)
 }
 
-// onTime returns the tests of a tag that hold something to a time, one after the other and with the times: beside another
-// test the machine is not quiet.
+// onTime returns the tests of a tag that hold something to a time, one after the other and with the times: beside
+// another test the machine is not quiet.
 func onTime(p *packages, tag string, s Step) Step {
 	s.Packages = p.strict[tag]
 	s.Flags = append(slices.Clone(s.Flags), "-parallel", "1", "-run", "^("+strings.Join(p.timed[tag], "|")+")$")
