@@ -148,17 +148,18 @@ func lockStopped(dir string) (release func(), err error) {
 // the agent has decided.
 func handBack(ctx context.Context, dir string, found *preview.Report) error {
 	journal, err := open.Path(ctx, filepath.Join(dir, open.BusDir))
-	switch {
-	case errors.Is(err, open.ErrNoJournal):
-		if _, gone := os.Lstat(filepath.Join(dir, own.HandedBack)); gone != nil {
-			return err
-		} // else it was handed back before, and the kubelet's files are the kubelet's
-	case err != nil:
-		return err
-	default:
-		if err := writeKubeletState(ctx, dir, journal, found); err != nil {
-			return err
+	if errors.Is(err, open.ErrNoJournal) {
+		before := filepath.Join(dir, own.HandedBack)
+		if _, gone := os.Lstat(before); gone == nil {
+			found.Journal = before // it was handed back before, and the state files are the kubelet's
+			return nil
 		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := writeKubeletState(ctx, dir, journal, found); err != nil {
+		return err
 	}
 	found.Journal, err = handback.Leave(ctx, dir)
 	return err

@@ -65,6 +65,12 @@ func TestHandbackWritesWhatThePodsOfTheJournalHave(t *testing.T) {
 	if code, stdout, stderr := run(t.Context(), "why", "#2", "--journal", found.Journal); code != 0 {
 		t.Errorf("why of the journal: exit code %d, %q, %q", code, stdout, stderr)
 	}
+	// An agent that was killed at once has left no journal: the journal from before is not replaced by it.
+	must.OK(t, os.Mkdir(filepath.Join(root, "bus"), 0o700))
+	must.OK(t, handBack(t.Context(), root, again))
+	if code, _, stderr := run(t.Context(), "why", "#2", "--journal", again.Journal); code != 0 {
+		t.Errorf("why of the journal after an empty one: exit code %d, %q", code, stderr)
+	}
 	if err := handBack(t.Context(), t.TempDir(), again); !errors.Is(err, open.ErrNoJournal) {
 		t.Errorf("without a journal: %v", err)
 	}
