@@ -162,7 +162,7 @@ func (a *agent) open(ctx context.Context) (err error) {
 	if err := a.checkReserved(); err != nil {
 		return err
 	}
-	a.setOOMScore()
+	a.setOOMScore(oom.OwnScore)
 	if err := createRoot(a.cfg.RootDir); err != nil {
 		return err
 	}

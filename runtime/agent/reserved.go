@@ -24,11 +24,11 @@ func (a *agent) newEnforcer() *cgroup.Enforcer {
 }
 
 // setOOMScore sets the agent's own oom_score_adj, so that the kernel ends pods first. Without the permission it stays.
-func (a *agent) setOOMScore() {
+func (a *agent) setOOMScore(file string) {
 	if simulated(a.cfg) {
 		return
 	}
-	if err := oom.SetScore(oom.OwnScore, int(a.cfg.OOMScoreAdj)); err != nil {
+	if err := oom.SetScore(file, int(a.cfg.OOMScoreAdj)); err != nil {
 		a.log.Info("the agent keeps its oom_score_adj: set OOMScoreAdjust in the systemd unit", "want", a.cfg.OOMScoreAdj,
 			"error", err)
 	}

@@ -211,13 +211,5 @@ func (w *watch) want(all ...string) {
 // eventually waits until a condition holds, and fails with what it last saw.
 func eventually(t *testing.T, what string, cond func() (string, bool)) {
 	t.Helper()
-	for end := time.Now().Add(limit); ; <-time.After(time.Millisecond) {
-		saw, ok := cond()
-		if ok {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s: %s", what, saw)
-		}
-	}
+	must.Eventually(t, limit, what, cond)
 }

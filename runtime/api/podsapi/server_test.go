@@ -36,7 +36,7 @@ func TestPodsAreListedByUIDAndGot(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	for uid, code := range map[string]codes.Code{
-		"c": codes.NotFound, "": codes.NotFound, strings.Repeat("x", 1<<20): codes.ResourceExhausted,
+		"c": codes.NotFound, "": codes.NotFound, strings.Repeat("x", 16<<10): codes.ResourceExhausted,
 	} {
 		if _, err := c.GetPod(t.Context(), &api.GetPodRequest{PodUID: uid}); status.Code(err) != code {
 			t.Errorf("UID of %d bytes: %v, want %s", len(uid), err, code)

@@ -15,31 +15,35 @@ import (
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/journalet/journalet/runtime/plugins"
 	"github.com/journalet/journalet/test/must"
 )
 
 // wait bounds what a test waits for.
 const wait = 5 * time.Minute
 
-const getMethod = "/test.Large/Get"
+const (
+	getMethod   = "/test.Large/Get"
+	watchMethod = "/test.Large/Watch"
+)
 
-// served is a server of an API with one method, whose answers have size bytes.
+// served is a server of an API whose answers have size bytes. A watch has one, and one more for each change.
 type served struct {
 	*Server
-	t      *testing.T
-	socket string
-	gets   atomic.Int64
+	t       *testing.T
+	socket  string
+	gets    atomic.Int64
+	changes chan struct{}
 }
 
 func serve(t *testing.T, size int) *served {
 	t.Helper()
-	s := &served{t: t, socket: filepath.Join(t.TempDir(), "dir", "s.sock")}
+	s := &served{t: t, socket: filepath.Join(t.TempDir(), "dir", "s.sock"), changes: make(chan struct{})}
 	get := func(_ any, ctx context.Context, decode func(any) error, bound grpc.UnaryServerInterceptor) (any, error) {
 		in := &emptypb.Empty{}
 		if err := decode(in); err != nil {
@@ -49,9 +53,22 @@ func serve(t *testing.T, size int) *served {
 			return wrapperspb.Bytes(make([]byte, size)), nil
 		})
 	}
+	watch := func(_ any, stream grpc.ServerStream) error {
+		for {
+			if err := stream.SendMsg(wrapperspb.Bytes(make([]byte, size))); err != nil {
+				return err
+			}
+			select {
+			case <-s.changes:
+			case <-stream.Context().Done():
+				return stream.Context().Err()
+			}
+		}
+	}
 	s.Server = New(func(string, error) { s.gets.Add(1) }, func(r grpc.ServiceRegistrar) {
 		r.RegisterService(&grpc.ServiceDesc{ServiceName: "test.Large", HandlerType: (*any)(nil),
-			Methods: []grpc.MethodDesc{{MethodName: "Get", Handler: get}}}, nil)
+			Methods: []grpc.MethodDesc{{MethodName: "Get", Handler: get}},
+			Streams: []grpc.StreamDesc{{StreamName: "Watch", Handler: watch, ServerStreams: true}}}, nil)
 	})
 	s.Limit.SetLimit(rate.Inf)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -63,8 +80,7 @@ func serve(t *testing.T, size int) *served {
 
 func (s *served) client() *grpc.ClientConn {
 	s.t.Helper()
-	c, err := grpc.NewClient("unix:"+s.socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30), grpc.WaitForReady(true)))
+	c, err := plugins.NewConn(s.socket, 64<<20)
 	must.OK(s.t, err)
 	s.t.Cleanup(func() { c.Close() })
 	return c
@@ -74,30 +90,22 @@ func (s *served) get(c *grpc.ClientConn, headers ...string) error {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(s.t.Context(), headers...), wait)
 	defer cancel()
-	return c.Invoke(ctx, getMethod, &emptypb.Empty{}, &wrapperspb.BytesValue{})
+	return c.Invoke(ctx, getMethod, &emptypb.Empty{}, &wrapperspb.BytesValue{}, grpc.WaitForReady(true))
 }
 
-// requestUnread requests an answer and reads nothing of it.
-func (s *served) requestUnread(c *grpc.ClientConn) {
+// begin sends a request, and reads nothing of its answers.
+func (s *served) begin(c *grpc.ClientConn, method string) grpc.ClientStream {
 	s.t.Helper()
-	stream, err := c.NewStream(s.t.Context(), &grpc.StreamDesc{ServerStreams: true}, getMethod)
+	stream, err := c.NewStream(s.t.Context(), &grpc.StreamDesc{ServerStreams: true}, method, grpc.WaitForReady(true))
 	must.OK(s.t, err)
 	must.OK(s.t, stream.SendMsg(&emptypb.Empty{}))
 	must.OK(s.t, stream.CloseSend())
+	return stream
 }
 
-// eventually waits until is returns true, and prints its text if that does not come.
-func eventually(t *testing.T, what string, is func() (string, bool)) {
+func eventually(t *testing.T, what string, cond func() (string, bool)) {
 	t.Helper()
-	for end := time.Now().Add(wait); ; <-time.After(time.Millisecond) {
-		text, ok := is()
-		if ok {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("no %s: %s", what, text)
-		}
-	}
+	must.Eventually(t, wait, what, cond)
 }
 
 func TestHeadersAreBounded(t *testing.T) {
@@ -126,7 +134,8 @@ func TestRequestsAreLimitedByRate(t *testing.T) {
 // Many connections without a request, or with garbage, take no place from a client with one.
 func TestConnectionsWithoutRequestsKeepNobodyOut(t *testing.T) {
 	s := serve(t, 1)
-	must.OK(t, s.get(s.client()))
+	w := s.begin(s.client(), watchMethod)
+	must.OK(t, w.RecvMsg(&wrapperspb.BytesValue{}))
 	for i := range 1000 {
 		c, err := net.Dial("unix", s.socket)
 		must.OK(t, err)
@@ -136,6 +145,8 @@ func TestConnectionsWithoutRequestsKeepNobodyOut(t *testing.T) {
 		}
 	}
 	must.OK(t, s.get(s.client()))
+	s.changes <- struct{}{}
+	must.OK(t, w.RecvMsg(&wrapperspb.BytesValue{}))
 	s.conns.mu.Lock()
 	defer s.conns.mu.Unlock()
 	if len(s.conns.open) > MaxConnections {
@@ -177,7 +188,7 @@ func TestAnswersThatNobodyReadsAreBounded(t *testing.T) {
 	must.OK(t, s.get(s.client()))
 	u := &s.conns.unread
 	for i := range 2 * maxUnreadBytes / size {
-		s.requestUnread(s.client())
+		s.begin(s.client(), getMethod)
 		eventually(t, "answer", func() (string, bool) { return fmt.Sprint(s.gets.Load()), s.gets.Load() == int64(i+2) })
 	}
 	eventually(t, "bound of unread answers", func() (string, bool) {
@@ -208,7 +219,9 @@ func TestAnswersThatNobodyReadsAreBounded(t *testing.T) {
 
 func TestReadAnswersAreNotHeld(t *testing.T) {
 	s := serve(t, 1<<20)
-	must.OK(t, s.get(s.client()))
+	c := s.client()
+	must.OK(t, s.get(c))
+	must.OK(t, s.begin(c, watchMethod).RecvMsg(&wrapperspb.BytesValue{}))
 	u := &s.conns.unread
 	eventually(t, "end of all answers", func() (string, bool) {
 		u.mu.Lock()
