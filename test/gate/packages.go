@@ -44,7 +44,7 @@ type packages struct {
 	programs   []string            // the modules that hold programs of ours
 	byTag      map[string][]string // the packages with tests of a build tag
 	strict     map[string][]string // the packages with time limits for -strict.time, by build tag, "" for none
-	timed      map[string][]string // their tests that have one, by build tag
+	timed      []string            // the tests of the tag integration that have one
 }
 
 // runsConcurrently are the directories whose tests the race detector carries out: see Tier race.
@@ -59,7 +59,7 @@ const rules = "./test/arch"
 
 // findPackages reads the test files of a checkout.
 func findPackages(root string) (*packages, error) {
-	p := &packages{root: root, byTag: map[string][]string{}, strict: map[string][]string{}, timed: map[string][]string{}}
+	p := &packages{root: root, byTag: map[string][]string{}, strict: map[string][]string{}}
 	ours := map[string]bool{} // directories of the main module
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(root, path) // both are of this walk
@@ -102,14 +102,12 @@ func findPackages(root string) (*packages, error) {
 	}
 	slices.Sort(p.concurrent)
 	slices.Sort(p.rest)
-	for tag, dirs := range p.strict {
-		for _, dir := range dirs {
-			tests, err := testsWithTimes(filepath.Join(root, dir))
-			if err != nil {
-				return nil, err
-			}
-			p.timed[tag] = append(p.timed[tag], tests...)
+	for _, dir := range p.strict["integration"] {
+		tests, err := testsWithTimes(filepath.Join(root, dir))
+		if err != nil {
+			return nil, err
 		}
+		p.timed = append(p.timed, tests...)
 	}
 	return p, nil
 }

@@ -189,7 +189,7 @@ func nightly(p *packages) []Tier {
 		case "oracle":
 			tiers[i].Steps = target("oracle", fmt.Sprintf("SEED=%d", seed))
 		case "integration":
-			tiers[i].Steps = append(tiers[i].Steps, onTime(p, "integration", tiers[i].Steps[0]))
+			tiers[i].Steps = append(tiers[i].Steps, onTime(p, tiers[i].Steps[0]))
 		case "attack":
 			tiers[i].Steps = attack("-strict.time") // one after the other by themselves
 			tiers[i].Steps[0].Flags = append(tiers[i].Steps[0].Flags, "-timeout", "1h")
@@ -224,11 +224,11 @@ func nightly(p *packages) []Tier {
 	)
 }
 
-// onTime returns the tests of a tag that hold something to a time, one after the other and with the times: beside
-// another test the machine is not quiet.
-func onTime(p *packages, tag string, s Step) Step {
-	s.Packages = p.strict[tag]
-	s.Flags = append(slices.Clone(s.Flags), "-parallel", "1", "-run", "^("+strings.Join(p.timed[tag], "|")+")$")
+// onTime returns the tests of the step integration that hold something to a time, one after the other and with the
+// times: beside another test the machine is not quiet.
+func onTime(p *packages, s Step) Step {
+	s.Packages = p.strict["integration"]
+	s.Flags = append(slices.Clone(s.Flags), "-parallel", "1", "-run", "^("+strings.Join(p.timed, "|")+")$")
 	s.Args = append([]string{"-strict.time"}, s.Args...)
 	return s
 }

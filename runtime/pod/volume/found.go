@@ -38,17 +38,18 @@ func (u *unreadable) err() error {
 	return errors.Join(errs...)
 }
 
-// readAll reads a file of each pod that has it, by UID.
-func readAll[T any](rootDir, file string, read func(*os.Root, string) (T, error)) (map[string]T, *unreadable) {
-	found, failed := map[string]T{}, &unreadable{}
+// eachFile calls do with the name of a file in the directory of each pod, as UID/file below pods. The pod may not have
+// the file: fs.ErrNotExist is no error.
+func eachFile(rootDir, file string, do func(pods *os.Root, name string) error) *unreadable {
+	failed := &unreadable{}
 	pods := filepath.Join(rootDir, own.Pods)
 	root, err := os.OpenRoot(pods)
 	if errors.Is(err, fs.ErrNotExist) {
-		return found, failed
+		return failed
 	}
 	if err != nil {
 		failed.add("the directories of pods", err)
-		return found, failed
+		return failed
 	}
 	defer root.Close()
 	for e, err := range bounded.EntriesIn(root, ".") {
@@ -56,41 +57,10 @@ func readAll[T any](rootDir, file string, read func(*os.Root, string) (T, error)
 			failed.add("the directories of pods", err)
 			break
 		}
-		has, err := read(root, filepath.Join(e.Name(), file))
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil:
-			failed.add(filepath.Join(pods, e.Name(), file), err)
-		default:
-			found[e.Name()] = has
+		name := filepath.Join(e.Name(), file)
+		if err := do(root, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed.add(filepath.Join(pods, name), err)
 		}
 	}
-	return found, failed
-}
-
-// shares keep a value of each pod, within a bound of all together. Beyond it the largest goes, again and again: a pod
-// that has much never keeps out one that has little.
-type shares[T any] struct {
-	most  int // bytes
-	bytes int
-	kept  map[string]T   // by UID
-	sizes map[string]int // bytes, by UID
-}
-
-// add adds a pod's value, and returns the UIDs of the pods whose values are dropped for it, maybe its own.
-func (s *shares[T]) add(uid string, value T, size int) (dropped []string) {
-	s.kept[uid], s.sizes[uid] = value, size
-	for s.bytes += size; s.bytes > s.most; {
-		largest := uid
-		for other, size := range s.sizes {
-			if size > s.sizes[largest] || size == s.sizes[largest] && other > largest {
-				largest = other
-			}
-		}
-		s.bytes -= s.sizes[largest]
-		delete(s.kept, largest)
-		delete(s.sizes, largest)
-		dropped = append(dropped, largest)
-	}
-	return dropped
+	return failed
 }

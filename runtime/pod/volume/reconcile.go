@@ -178,10 +178,7 @@ func Known(rootDir string) bool {
 // Forget removes what outlives the journal in a root directory and is the agent's word for it: that an agent has begun
 // there, and the pods' exclusive resources. It is called when a kubelet is to decide from there on. It may be repeated.
 func Forget(rootDir string) error {
-	_, failed := readAll(rootDir, resourcesFile, func(pods *os.Root, name string) (struct{}, error) {
-		return struct{}{}, pods.Remove(name)
-	})
-	if err := failed.err(); err != nil {
+	if err := eachFile(rootDir, resourcesFile, (*os.Root).Remove).err(); err != nil {
 		return fmt.Errorf("remove the pods' exclusive resources: %w", err)
 	}
 	if err := os.Remove(filepath.Join(rootDir, bootFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -64,26 +64,50 @@ func (d *Driver) WriteResources(uid string, given *journaletv1.GivenResources) e
 // not name. Its error has the files that could not be read, or that are the largest where all together are beyond the
 // bound: what is in these may be given to another pod. It is called once, before anything is written.
 func (d *Driver) FindResources(known func(uid string) bool) (map[string]*journaletv1.GivenResources, error) {
-	found := shares[*journaletv1.GivenResources]{
-		most: maxFoundBytes, kept: map[string]*journaletv1.GivenResources{}, sizes: map[string]int{},
-	}
+	found := &foundResources{kept: map[string]*journaletv1.GivenResources{}, sizes: map[string]int{}}
 	var dropped []string
-	_, failed := readAll(d.opts.RootDir, resourcesFile, func(root *os.Root, name string) (struct{}, error) {
-		given, err := readResources(root, name)
+	failed := eachFile(d.opts.RootDir, resourcesFile, func(pods *os.Root, name string) error {
+		given, err := readResources(pods, name)
 		if err != nil {
-			return struct{}{}, err
+			return err
 		}
 		d.given.Store(max(d.given.Load(), given.GetNumber()))
 		if uid := filepath.Dir(name); !known(uid) {
-			dropped = append(dropped, found.add(uid, given, len(uid)+proto.Size(given))...)
+			dropped = append(dropped, found.add(uid, given)...)
 		}
-		return struct{}{}, nil
+		return nil
 	})
 	for _, uid := range dropped {
 		failed.add(filepath.Join(d.opts.RootDir, own.Pods, uid, resourcesFile),
 			fmt.Errorf("all pods together have more than %d bytes, and this one has the most", maxFoundBytes))
 	}
 	return found.kept, failed.err()
+}
+
+// foundResources are the resources of pods by UID, within maxFoundBytes. Beyond it the largest goes, again and again: a
+// pod that has much never keeps out one that has little.
+type foundResources struct {
+	kept  map[string]*journaletv1.GivenResources
+	sizes map[string]int // bytes
+	bytes int
+}
+
+// add adds what a pod has, and returns the UIDs of the pods that are dropped for it, maybe its own.
+func (f *foundResources) add(uid string, given *journaletv1.GivenResources) (dropped []string) {
+	f.kept[uid], f.sizes[uid] = given, len(uid)+proto.Size(given)
+	for f.bytes += f.sizes[uid]; f.bytes > maxFoundBytes; {
+		largest := uid
+		for other, size := range f.sizes {
+			if size > f.sizes[largest] || size == f.sizes[largest] && other > largest {
+				largest = other
+			}
+		}
+		f.bytes -= f.sizes[largest]
+		delete(f.kept, largest)
+		delete(f.sizes, largest)
+		dropped = append(dropped, largest)
+	}
+	return dropped
 }
 
 func readResources(root *os.Root, name string) (*journaletv1.GivenResources, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
@@ -57,7 +58,14 @@ func (d *Driver) WriteUserNamespace(uid string, ids *journaletv1.UserNamespace) 
 // FindUserNamespaces returns the ids of the pods whose directories are below a root directory, by UID, and which files
 // it could not read: the ids in these may be given to another pod.
 func FindUserNamespaces(rootDir string) (map[string]*journaletv1.UserNamespace, error) {
-	found, failed := readAll(rootDir, usernsFile, readUserNamespace)
+	found := map[string]*journaletv1.UserNamespace{}
+	failed := eachFile(rootDir, usernsFile, func(pods *os.Root, name string) error {
+		ids, err := readUserNamespace(pods, name)
+		if err == nil {
+			found[filepath.Dir(name)] = ids
+		}
+		return err
+	})
 	return found, failed.err()
 }
 

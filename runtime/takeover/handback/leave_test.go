@@ -12,7 +12,7 @@ import (
 	"github.com/journalet/journalet/test/must"
 )
 
-// A root directory that was left is one in which no agent has begun, and its journal can still be read.
+// After Leave no agent has begun in the root directory, and the journal can still be read.
 func TestRootDirectoryThatWasLeftIsAKubelets(t *testing.T) {
 	root := t.TempDir()
 	write := func(name, content string) {
