@@ -253,7 +253,11 @@ func TestHealthOfDriversIsWatched(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- h.Run(ctx) }()
 		drivers := NewDrivers(DriverOptions{NewConn: plugins.NewConn, Health: h})
-		d := &fakedra.Driver{Name: gpu, AlphaHealth: alpha, Health: make(chan *health.NodeWatchResourcesResponse)}
+		ended := make(chan struct{}, 2) // as many as there are streams below
+		d := &fakedra.Driver{
+			Name: gpu, AlphaHealth: alpha, Health: make(chan *health.NodeWatchResourcesResponse),
+			HealthEnded: func() { ended <- struct{}{} },
+		}
 		socket, end := fakedra.Start(t, d, t.TempDir())
 		must.OK(t, drivers.Register(gpu, socket, d.Services()))
 		silent := &fakedra.Driver{Name: nic, Health: make(chan *health.NodeWatchResourcesResponse)}
@@ -266,7 +270,8 @@ func TestHealthOfDriversIsWatched(t *testing.T) {
 			r.await(t, "a: gpu.example.com/p/d1 "+is.String()+" m")
 		}
 		d.Health <- &health.NodeWatchResourcesResponse{Devices: []*health.DeviceHealth{of("", 1, "", 0)}}
-		r.await(t, "a: ") // the stream ends, and another one begins
+		r.await(t, "a: ")
+		<-ended // The ended stream takes no report any more: another one begins.
 		d.Health <- &health.NodeWatchResourcesResponse{Devices: []*health.DeviceHealth{of("d1", 1, "", 0)}}
 		r.await(t, "a: gpu.example.com/p/d1 HEALTHY")
 		end()

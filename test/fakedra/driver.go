@@ -40,6 +40,8 @@ type Driver struct {
 	// service. AlphaHealth has it serve v1alpha1 instead of v1.
 	Health      chan *health.NodeWatchResourcesResponse
 	AlphaHealth bool
+	// HealthEnded is called as a stream of reports has ended, and takes none of Health any more; nil: nothing.
+	HealthEnded func()
 
 	// calls are the calls that came, as "prepare u1". held are the claims that are prepared.
 	calls []string
@@ -101,6 +103,9 @@ func (d *Driver) Services() []string {
 func (d *Driver) NodeWatchResources(
 	_ *health.NodeWatchResourcesRequest, stream health.DRAResourceHealth_NodeWatchResourcesServer,
 ) error {
+	if d.HealthEnded != nil {
+		defer d.HealthEnded()
+	}
 	for {
 		select {
 		case <-stream.Context().Done():

@@ -88,12 +88,15 @@ func containerStatus(t *testing.T, id string) *cri.ContainerStatus {
 	return s
 }
 
-// stopSandbox stops a sandbox as another CRI client.
-func stopSandbox(id string) error {
+// stopSandbox stops a sandbox as another CRI client. Its own call may fail: the agent stops the dying sandbox too, and
+// CNI may refuse to delete one network twice at once. So the caller waits for what follows a sandbox that ended.
+func stopSandbox(t *testing.T, id string) {
+	t.Helper()
 	ctx, cancel := node.Bounded()
 	defer cancel()
-	_, err := setup.Runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id})
-	return err
+	if _, err := setup.Runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
+		t.Log("the stop of the sandbox:", err)
+	}
 }
 
 // stopContainer stops a container as another CRI client.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages"
 )
@@ -45,13 +46,17 @@ func TestPodRunsUnderTheHandlerOfItsRuntimeClass(t *testing.T) {
 	a.Stop()
 	a.start()
 	a.unchanged(before, "another handler")
-	if err := stopSandbox(a.sandboxes()[0].GetId()); err != nil {
-		t.Fatal(err)
-	}
-	a.pod("classy", "ready in the next sandbox", restarted)
-	for _, s := range a.sandboxes() {
-		if s.GetMetadata().GetAttempt() == 1 && s.GetRuntimeHandler() != "runc" {
-			t.Errorf("the next sandbox has the handler %q", s.GetRuntimeHandler())
+	stopSandbox(t, a.sandboxes()[0].GetId())
+	var next *cri.PodSandbox
+	a.pod("classy", "ready in the next sandbox", func(p *corev1.Pod) bool {
+		for _, s := range a.sandboxes() {
+			if s.GetMetadata().GetAttempt() > 0 {
+				next = s
+			}
 		}
+		return next != nil && restarted(p)
+	})
+	if next.GetRuntimeHandler() != "runc" {
+		t.Errorf("the next sandbox has the handler %q", next.GetRuntimeHandler())
 	}
 }
