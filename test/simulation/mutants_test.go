@@ -27,8 +27,9 @@ var (
 )
 
 // TestEveryMutantIsFound builds each defect of testdata/mutants.txt into the agent, and has the simulation find it
-// within 500 seeds, or as many as the file says, by the invariant that it names, or the scenario that it names. It ends
-// with a table: the defect, how many seeds it took, and the seed and invariant that found it.
+// within 500 seeds, or as many as the file says, by the invariant that it names, or the scenario that it names. The
+// seed that found it on this machine last time is tried first. It ends with a table: the defect, how many seeds it
+// took, and the seed and invariant that found it.
 func TestEveryMutantIsFound(t *testing.T) {
 	all := readMutants(t)
 	if *someMutants > 0 {
@@ -49,6 +50,7 @@ func TestEveryMutantIsFound(t *testing.T) {
 	if slices.ContainsFunc(all, func(m mutant) bool { return m.scenario != "" }) {
 		scenarios = program(t, "../scenario", to.files)
 	}
+	last := lastFound()
 	for _, m := range all {
 		seeds, at, by := "", "", "NOT FOUND"
 		t.Run(m.name, func(t *testing.T) {
@@ -60,11 +62,15 @@ func TestEveryMutantIsFound(t *testing.T) {
 			case m.scenario != "":
 				by = m.fails(t, scenarios, m.number)
 			case alone:
-				seeds, at, by = m.find(t, program(t, ".", own), 0)
+				seeds, at, by = m.find(t, program(t, ".", own), 0, last[m.name])
 			default:
-				seeds, at, by = m.find(t, most, m.number)
+				seeds, at, by = m.find(t, most, m.number, last[m.name])
 			}
 		})
+		if at != "" {
+			last[m.name] = at
+			keepFound(t, last)
+		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", m.name, seeds, at, by)
 	}
 	t.Logf("%d of %d mutants needed a build of their own", len(to.alone), len(all))
@@ -77,23 +83,69 @@ var (
 	seedsDone = regexp.MustCompile(`(\d+) seeds, `)
 )
 
-// find has the simulation of a program with the defect, if number says so, find it. It returns how many seeds it took,
-// and the seed and invariant that found it.
-func (m mutant) find(t *testing.T, program string, number int) (seeds, seed, by string) {
+// find has the simulation of a program with the defect, if number says so, find it: by the seed last, if it still does,
+// or by the seeds from the first one on. It returns how many seeds it took, and the seed and invariant that found it.
+func (m mutant) find(t *testing.T, program string, number int, last string) (seeds, seed, by string) {
+	if last != "" {
+		if _, _, by, _ := m.simulate(program, number, "-sim.kept=false", "-sim.seeds=1", "-sim.first="+last); by != "" {
+			t.Logf("found, by the seed of last time, by %q", by)
+			return "last time's", last, by
+		}
+	}
 	within := max(m.seeds, *mutantSeeds)
-	cmd := exec.Command(program, "-test.timeout=1h", "-test.run=^"+cmp.Or(m.run, "TestNothingBreaksUnderFaults")+"$",
-		fmt.Sprintf("-sim.seeds=%d", within), "-sim.first=1", "-sim.stop", "-sim.shrink=false",
+	seeds, seed, by, err := m.simulate(program, number, fmt.Sprintf("-sim.seeds=%d", within), "-sim.first=1")
+	if by == "" {
+		t.Errorf("not found within %d seeds: %v", within, err)
+		return fmt.Sprint(within), "", "NOT FOUND"
+	}
+	t.Logf("found, %s seeds, by %q", seeds, by)
+	return seeds, seed, by
+}
+
+// simulate tries seeds, and returns how many it took, and the seed and invariant that found the defect: "" and the
+// output as an error if none did.
+func (m mutant) simulate(program string, number int, which ...string) (seeds, seed, by string, err error) {
+	cmd := exec.Command(program, append(which, "-test.timeout=1h",
+		"-test.run=^"+cmp.Or(m.run, "TestNothingBreaksUnderFaults")+"$", "-sim.stop", "-sim.shrink=false",
 		"-sim.clustered", "-sim.claimed", "-sim.attached", "-sim.hostile", "-sim.tenant=30m", "-sim.pressed",
-		"-sim.exclusive", "-sim.sized", "-sim.only="+m.by)
+		"-sim.exclusive", "-sim.sized", "-sim.only="+m.by)...)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", mutantEnv, number))
 	out, err := cmd.CombinedOutput()
 	found, done := foundBy.FindSubmatch(out), seedsDone.FindSubmatch(out)
 	if err == nil || found == nil || done == nil {
-		t.Errorf("not found within %d seeds: %v\n%s", within, err, tailOf(out))
-		return fmt.Sprint(within), "", "NOT FOUND"
+		return "", "", "", fmt.Errorf("%v\n%s", err, tailOf(out))
 	}
-	t.Logf("found, %s seeds, by %q", done[1], found[2])
-	return string(done[1]), string(found[1]), string(found[2])
+	return string(done[1]), string(found[1]), string(found[2]), nil
+}
+
+// foundPath is the file that keeps the seeds between runs: "" where the user has no cache.
+func foundPath() string {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(cache, "journalet", "mutants.json")
+}
+
+// lastFound returns, by the name of a mutant, the seed that found it last time.
+func lastFound() map[string]string {
+	last := map[string]string{}
+	if b, err := os.ReadFile(foundPath()); err == nil {
+		_ = json.Unmarshal(b, &last) // what cannot be read is searched for
+	}
+	return last
+}
+
+func keepFound(t *testing.T, last map[string]string) {
+	t.Helper()
+	path := foundPath()
+	if path == "" {
+		return
+	}
+	b, err := json.MarshalIndent(last, "", "  ")
+	must.OK(t, err)
+	must.OK(t, os.MkdirAll(filepath.Dir(path), 0o750))
+	must.OK(t, os.WriteFile(path, b, 0o600))
 }
 
 // fails has a scenario of a program with the defect, if number says so, fail.
