@@ -3,6 +3,7 @@
 package attack
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,8 +24,9 @@ import (
 
 // What an API server does, or what is in its place: a proxy, another program on its port, a broken one.
 
-// hostileFor is how long each answer is given at least. It is given until another pod has started beside it.
-const hostileFor = 4 * time.Second
+// hostileFor is how long each answer is given at least. It is given until a request got it, and another pod has started
+// beside it.
+const hostileFor = 2 * time.Second
 
 // hostileMemory bounds the agent's memory: lists and watches are read and decoded at once, each of as much as is read
 // of one.
@@ -65,8 +68,10 @@ func hostileAPI(t *testing.T, faults map[string]fakeapi.Fault, match func(fakeap
 		begin: func(g *target) {
 			for _, what := range slices.Sorted(maps.Keys(faults)) {
 				f := faults[what]
+				var answered atomic.Bool
 				g.world.breaks(func(r fakeapi.APIRequest) *fakeapi.Fault {
 					if match(r) {
+						answered.Store(true)
 						return &f
 					}
 					return nil
@@ -77,6 +82,12 @@ func hostileAPI(t *testing.T, faults map[string]fakeapi.Fault, match func(fakeap
 				began := time.Now()
 				g.bystander()
 				<-time.After(hostileFor - time.Since(began))
+				node.Eventually(g.T, settle, what+" to be an answer", func() error {
+					if !answered.Load() {
+						return errors.New("no request has come")
+					}
+					return nil
+				})
 				requests = len(g.world.api.Requests("")) - requests
 				g.Logf("%s: %d requests, %d MiB more", what, requests, (memory(g.Process)-peak)>>20)
 				if !g.Process.Running() {
@@ -254,7 +265,7 @@ func TestHugeObjectsOfTheAPIServer(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: "robot", Namespace: "default"}})
 			g.world.api.Create("pods", p)
 			g.bystander()
-			<-time.After(hostileFor)
+			<-time.After(2 * hostileFor)
 		},
 		end: func(g *target) {
 			g.world.api.Delete("pods", "default", "attacker", 0)
