@@ -23,6 +23,9 @@ type Given struct {
 	Pods map[string]*journaletv1.KubeletPod
 	// Devices are what plugins offer, by resource.
 	Devices map[string]*journaletv1.DeviceResource
+	// Allocated are the resources that are allocated to the pods of the API server, Actuated the resources that their
+	// containers were last given, by UID.
+	Allocated, Actuated map[string]PodResources
 }
 
 // Files returns the paths of the files below a root directory.
@@ -31,7 +34,7 @@ func Files(dir string) []string {
 	for _, f := range files {
 		paths = append(paths, filepath.Join(dir, f.name))
 	}
-	return paths
+	return append(paths, filepath.Join(dir, AllocatedFile), filepath.Join(dir, ActuatedFile))
 }
 
 // Write replaces the state files in the root directory of a kubelet that does not run, each at once, in the form of
@@ -56,13 +59,23 @@ func Write(dir string, given Given) (lacking map[string]string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", DeviceFile, err)
 	}
+	allocated, err := resourcesData(given.Allocated)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", AllocatedFile, err)
+	}
+	actuated, err := resourcesData(given.Actuated)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ActuatedFile, err)
+	}
 	if err := root.Mkdir(filepath.Dir(DeviceFile), 0o750); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
 	for _, f := range []struct {
 		name string
 		data []byte
-	}{{CPUFile, cpus}, {MemoryFile, memory}, {DeviceFile, devices}} {
+	}{
+		{CPUFile, cpus}, {MemoryFile, memory}, {DeviceFile, devices}, {AllocatedFile, allocated}, {ActuatedFile, actuated},
+	} {
 		if err := durable.WriteIn(root, f.name, f.data); err != nil {
 			return nil, fmt.Errorf("write the kubelet's state file: %w", err)
 		}

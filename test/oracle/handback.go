@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/journalet/journalet/actors/exclusive"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -31,7 +32,9 @@ func compareHandback(c *testCase, settings *journaletv1.ResourceManagers, option
 	dir, err := os.MkdirTemp("", "handback")
 	check("create a directory", err)
 	defer os.RemoveAll(dir)
-	g := kubeletstate.Given{Managers: settings, Pods: map[string]*journaletv1.KubeletPod{}}
+	g := kubeletstate.Given{
+		Managers: settings, Pods: map[string]*journaletv1.KubeletPod{}, Allocated: map[string]kubeletstate.PodResources{},
+	}
 	if plugin != nil {
 		g.Devices = map[string]*journaletv1.DeviceResource{kubelet.Thing: plugin}
 	}
@@ -46,8 +49,9 @@ func compareHandback(c *testCase, settings *journaletv1.ResourceManagers, option
 				}},
 			})
 		}
-		g.Pods[string(p.pod.UID)] = one
+		g.Pods[string(p.pod.UID)], g.Allocated[string(p.pod.UID)] = one, kubeletstate.ResourcesOf(p.pod)
 	}
+	g.Actuated = g.Allocated
 	lacking, err := kubeletstate.Write(dir, g)
 	if err != nil {
 		c.count("no state files: " + err.Error())
@@ -55,6 +59,9 @@ func compareHandback(c *testCase, settings *journaletv1.ResourceManagers, option
 	}
 	if len(lacking) > 0 {
 		c.differs("what the state files lack", fmt.Sprint(lacking), "nothing")
+	}
+	if !compareAllocated(c, dir, options.Active) {
+		return
 	}
 	options.Dir = dir
 	theirs, err := kubelet.NewManagers(options)
@@ -80,4 +87,31 @@ func compareHandback(c *testCase, settings *journaletv1.ResourceManagers, option
 			}
 		}
 	}
+}
+
+// compareAllocated compares what state files have of the resources of pods with what the kubelet would have written,
+// and what is read of either. It returns whether they agree.
+func compareAllocated(c *testCase, dir string, pods []*corev1.Pod) bool {
+	for _, file := range []string{kubeletstate.AllocatedFile, kubeletstate.ActuatedFile} {
+		has, notes, err := kubelet.NotedResources(dir, file, pods)
+		if err != nil {
+			has = err.Error()
+		}
+		if has != notes {
+			c.differs("the resources of pods in "+file, has, notes)
+			return false
+		}
+	}
+	theirs, err := os.MkdirTemp("", "allocated")
+	check("create a directory", err)
+	defer os.RemoveAll(theirs)
+	check("note resources", kubelet.NoteResources(theirs, kubeletstate.AllocatedFile, pods))
+	ours, err := kubeletstate.ReadAllocated(dir)
+	check("read our file", err)
+	read, err := kubeletstate.ReadAllocated(theirs)
+	if err != nil || !equality.Semantic.DeepEqual(read, ours) {
+		c.differs("what is read of the kubelet's "+kubeletstate.AllocatedFile, fmt.Sprint(read, err), fmt.Sprint(ours))
+		return false
+	}
+	return true
 }

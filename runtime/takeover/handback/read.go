@@ -13,15 +13,18 @@ import (
 	"github.com/journalet/journalet/runtime/kubeletstate"
 )
 
-// Read returns what the pods had been given when the journal ends. An error means that the journal cannot be read, or
-// that its node is quarantined.
+// Read returns what the pods had been given when the journal ends. An error means that the journal cannot be read, that
+// it lacks a manifest, or that its node is quarantined.
 func Read(ctx context.Context, src history.Reader) (kubeletstate.Given, error) {
 	states, err := replay.StatesAt(ctx, src, 0, replay.Options{})
 	if err != nil {
 		return kubeletstate.Given{}, err
 	}
-	given := kubeletstate.Given{Pods: map[string]*journaletv1.KubeletPod{}}
-	answers := map[string][]*journaletv1.DeviceAllocation{} // by UID
+	given := kubeletstate.Given{
+		Pods:      map[string]*journaletv1.KubeletPod{},
+		Allocated: map[string]kubeletstate.PodResources{}, Actuated: map[string]kubeletstate.PodResources{},
+	}
+	pods, admitted := map[string]*journaletv1.PodState{}, map[string]*journaletv1.AdmittedPod{} // by UID
 	for _, st := range states {
 		switch m := st.Message.(type) {
 		case *journaletv1.NodeState:
@@ -29,14 +32,22 @@ func Read(ctx context.Context, src history.Reader) (kubeletstate.Given, error) {
 				return given, fmt.Errorf("the node's actor is quarantined, so what it has given to pods is not certain: "+
 					"`journalet lift %s` while the agent runs", messages.Node)
 			}
-			given.Managers, given.Devices = m.GetConfig().GetManagers(), m.GetDevices()
+			given.Managers, given.Devices, admitted = m.GetConfig().GetManagers(), m.GetDevices(), m.GetPods()
 			addPods(given.Pods, m)
 		case *journaletv1.PodState:
-			answers[st.Actor.ID] = m.GetDevices()
+			pods[st.Actor.ID] = m
 		}
 	}
 	for uid, p := range given.Pods {
-		addAnswers(p, answers[uid])
+		addAnswers(p, pods[uid].GetDevices())
+	}
+	for uid, p := range admitted {
+		if p.GetTerminated() || pods[uid] == nil {
+			continue
+		}
+		if err := addResources(ctx, src, &given, uid, pods[uid]); err != nil {
+			return given, err
+		}
 	}
 	return given, nil
 }
