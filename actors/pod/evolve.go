@@ -201,7 +201,7 @@ func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
 			a.evolveAPIUpdated(e, u)
 		case s.Removed, s.GetStage() == cleaning:
 			// The new manifest is for the next incarnation: what is cleaned up may be an orphan.
-		case s.GetStage() == admitting, s.Rejected, a.evicted(), !updateAllowed(a.desired, e.Manifest):
+		case s.GetStage() == admitting, s.Rejected, a.evicted(), !UpdateAllowed(a.desired, e.Manifest):
 			a.evolveRemoved(e, nil)
 		default:
 			a.resetChangedImages(e.Manifest)

@@ -12,10 +12,10 @@ import (
 	"github.com/journalet/journalet/actors/resources"
 )
 
-// updateAllowed reports whether a manifest is an update of a running pod's manifest: whether the API server would
+// UpdateAllowed reports whether a manifest is an update of a running pod's manifest: whether the API server would
 // accept it (ValidatePodUpdate and ValidatePodResize of k8s.io/kubernetes/pkg/apis/core/validation). Everything else is
 // another incarnation of the pod. ADR 024 has the table.
-func updateAllowed(old, to *corev1.Pod) bool {
+func UpdateAllowed(old, to *corev1.Pod) bool {
 	was, is := &old.Spec, to.Spec.DeepCopy()
 	if old.Name != to.Name || old.Namespace != to.Namespace || QOS(old) != QOS(to) ||
 		!deadlineAllowed(was.ActiveDeadlineSeconds, is.ActiveDeadlineSeconds) ||

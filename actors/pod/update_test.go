@@ -104,7 +104,7 @@ func TestUpdateIsWhatTheAPIServerAllows(t *testing.T) {
 	} {
 		p := updatable()
 		c.change(p)
-		if got := updateAllowed(updatable(), p); got != c.allowed {
+		if got := UpdateAllowed(updatable(), p); got != c.allowed {
 			t.Errorf("%s: allowed %t", name, got)
 		}
 	}
@@ -118,7 +118,7 @@ func TestUpdateKeepsQOSClass(t *testing.T) {
 	}
 	p := limited()
 	p.Spec.Containers[0].Resources.Limits[corev1.ResourceCPU] = resource.MustParse("2")
-	if updateAllowed(limited(), p) {
+	if UpdateAllowed(limited(), p) {
 		t.Error("a pod that is Guaranteed may become Burstable")
 	}
 }
@@ -132,7 +132,7 @@ func TestChangedRuntimeClassIsAnUpdate(t *testing.T) {
 	p := classed()
 	p.Spec.Overhead = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	p.Spec.NodeSelector, p.Spec.Tolerations = map[string]string{"a": "b"}, nil
-	if !updateAllowed(classed(), p) {
+	if !UpdateAllowed(classed(), p) {
 		t.Error("a changed class ends its pods")
 	}
 }
@@ -193,7 +193,7 @@ func TestUpdateMayChangeResourcesOfThePodAndNotRemoveThem(t *testing.T) {
 		"other huge pages":      {whole(both(pages, "2Mi")), false},
 		"no resources any more": {updatable(), false},
 	} {
-		if got := updateAllowed(whole(limit(cpu, "2")), c.to); got != c.allowed {
+		if got := UpdateAllowed(whole(limit(cpu, "2")), c.to); got != c.allowed {
 			t.Errorf("%s: allowed %t", name, got)
 		}
 	}
@@ -203,7 +203,7 @@ func TestUpdateMayHaveEmptyResourcesOfThePod(t *testing.T) {
 	was, is := updatable(), updatable()
 	was.Spec.Resources, is.Spec.Resources = new(corev1.ResourceRequirements), new(corev1.ResourceRequirements)
 	is.Spec.Containers[0].Image = "app:2"
-	if !updateAllowed(was, is) {
+	if !UpdateAllowed(was, is) {
 		t.Error("another image is no update beside empty resources of the pod")
 	}
 }

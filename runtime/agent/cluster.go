@@ -80,6 +80,7 @@ func (a *agent) newCluster() (*cluster, error) {
 	c.reports = a.newReports(c.client, c.metrics.StatusSynced)
 	if c.pods, err = a.newAPISource(c.client, a.intake(), api.Options{
 		Newest: a.manifests.Newest, Changed: c.reports.changed, Whole: c.podsListed, Refused: c.reports.updateRefused,
+		Allocated: a.allocatedByKubelet(),
 	}); err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
+	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/test/fakeapi"
 	"github.com/journalet/journalet/test/must"
 	"github.com/journalet/journalet/test/strict"
@@ -31,11 +32,17 @@ func startNode(t *testing.T, pod *corev1.Pod) *clusterNode { return startNodeOf(
 
 // startNodeOf is startNode with an API server of one's own.
 func startNodeOf(t *testing.T, server *fakeapi.Server, pod *corev1.Pod) *clusterNode {
-	cfg := simulatedConfig(t)
+	return startNodeIn(t, simulatedConfig(t), server, pod, func(string) {})
+}
+
+// startNodeIn is startNodeOf with a configuration of one's own. prepare gets the pod's UID before the agent starts.
+func startNodeIn(
+	t *testing.T, cfg *config.Config, server *fakeapi.Server, pod *corev1.Pod, prepare func(uid string),
+) *clusterNode {
 	cfg.EnableServer = false // its port is the machine's
 	cfg.Cluster.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	must.OK(t, os.WriteFile(cfg.Cluster.Kubeconfig, []byte(fakeapi.Kubeconfig(server.Start(t), "{}")), 0o600))
-	server.Create("pods", pod)
+	prepare(server.Create("pods", pod))
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- Run(ctx, cfg, slog.New(slog.DiscardHandler)) }()

@@ -1,6 +1,10 @@
 package agent
 
 import (
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -8,6 +12,7 @@ import (
 	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/kubeletstate"
 	"github.com/journalet/journalet/runtime/pod/volume"
+	"github.com/journalet/journalet/runtime/takeover"
 )
 
 // kubeletState returns the state that a kubelet left in this root directory (ADR 070). It returns nil if there was no
@@ -26,6 +31,30 @@ func (a *agent) kubeletState() *journaletv1.KubeletState {
 			"pods", len(state.GetPods()))
 	}
 	return state
+}
+
+// allocatedByKubelet returns how a kubelet had admitted a pod that the journal does not have yet (ADR 109); nil: as its
+// spec says. The kubelet's file is read with the first such pod. After a lost journal it does not count: the agent has
+// resized pods since. allocatedByKubelet is called before anything runs.
+func (a *agent) allocatedByKubelet() func(*corev1.Pod) *corev1.Pod {
+	o := a.bus.Opening()
+	lost := o.Damage != nil || o.Last == 0 && volume.Known(a.cfg.RootDir)
+	read := sync.OnceValue(func() takeover.Allocated {
+		if lost || !kubeletstate.In(a.cfg.RootDir) {
+			return nil
+		}
+		return a.readAllocated()
+	})
+	return func(pod *corev1.Pod) *corev1.Pod { return read().Pod(pod) }
+}
+
+// readAllocated reads what a kubelet had allocated to pods.
+func (a *agent) readAllocated() takeover.Allocated {
+	all, err := kubeletstate.ReadAllocated(a.cfg.RootDir)
+	if err != nil {
+		a.log.Warn("what a kubelet had allocated to pods is not known", "error", err)
+	}
+	return all
 }
 
 // foundResources returns the exclusive resources of pods whose directories are on the node and which the journal does

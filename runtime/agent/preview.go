@@ -162,7 +162,7 @@ func (a *agent) previewPods(in intake) (*api.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.newAPISource(c, in, api.Options{})
+	return a.newAPISource(c, in, api.Options{Allocated: a.readAllocated().Pod})
 }
 
 // previewRuntime reads what the runtime has.

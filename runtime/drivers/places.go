@@ -59,7 +59,7 @@ var Places = []Place{
 	{Name: "pleg", Hooks: recoversStoresRuns, Facts: []string{"PodObserved"}},
 	{Name: "file source", Hooks: recoversRuns, Facts: []string{"ManifestsRead"}},
 	{Name: "http source", Hooks: recoversRuns, Optional: true, Facts: []string{"ManifestsRead"}},
-	{Name: "api source", Hooks: recoversRuns, Optional: true, Facts: []string{"ManifestsRead"}},
+	{Name: "api source", Hooks: recoversStoresRuns, Optional: true, Facts: []string{"ManifestsRead"}},
 
 	// These neither take a state nor see records.
 	{Name: "oom", Hooks: runs, Optional: true, Facts: []string{"OomKillObserved"}},

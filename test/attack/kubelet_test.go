@@ -21,29 +21,37 @@ import (
 // The agent starts for the first time where a kubelet was, and the kubelet's state files are invalid.
 func TestStateFilesOfAKubelet(t *testing.T) {
 	const mi = 1 << 20
-	plants := map[string]func(cpus, memory, devices string) error{
-		"no-files": func(cpus, memory, devices string) error {
+	plants := map[string]func(cpus, memory, devices, allocated string) error{
+		"no-files": func(cpus, memory, devices, _ string) error {
 			return errors.Join(unix.Mkfifo(cpus, 0o600), os.Symlink("/dev/zero", memory),
 				os.WriteFile(devices, nil, 0o600), os.Truncate(devices, 1<<40))
 		},
-		"huge": func(cpus, memory, devices string) error {
+		"huge": func(cpus, memory, devices, allocated string) error {
 			deep, wide := `{"data":`+strings.Repeat("[", 4*mi-100), `{"Data":{"PodDeviceEntries":[`+strings.Repeat("{},", mi)
 			return errors.Join(os.WriteFile(cpus, []byte(deep), 0o600),
 				os.WriteFile(memory, []byte(`{"policyName":"`+strings.Repeat("x", 5*mi)), 0o600),
-				os.WriteFile(devices, []byte(wide+`{}]},"Checksum":1}`), 0o600))
+				os.WriteFile(devices, []byte(wide+`{}]},"Checksum":1}`), 0o600),
+				os.WriteFile(allocated, []byte(deep), 0o600))
 		},
 	}
 	for _, name := range slices.Sorted(maps.Keys(plants)) {
 		plant := plants[name]
 		t.Run(name, func(t *testing.T) {
 			attack{
+				cluster: true,
 				prepare: func(g *target) {
 					at := func(name string) string { return filepath.Join(g.Root, name) }
 					must.OK(t, errors.Join(os.MkdirAll(filepath.Dir(at(kubeletstate.DeviceFile)), 0o700), os.Chmod(g.Root, 0o700),
-						plant(at(kubeletstate.CPUFile), at(kubeletstate.MemoryFile), at(kubeletstate.DeviceFile))))
+						plant(at(kubeletstate.CPUFile), at(kubeletstate.MemoryFile), at(kubeletstate.DeviceFile),
+							at(kubeletstate.AllocatedFile))))
 				},
 				check: func(g *target) {
-					for _, file := range []string{kubeletstate.CPUFile, kubeletstate.MemoryFile, kubeletstate.DeviceFile} {
+					runsPodsOfTheAPI(g)
+					files := []string{kubeletstate.CPUFile, kubeletstate.MemoryFile, kubeletstate.DeviceFile}
+					if kubeletstate.In(g.Root) {
+						files = append(files, kubeletstate.AllocatedFile) // read with the first pod
+					}
+					for _, file := range files {
 						if len(g.linesWith("the kubelet's state file "+filepath.Join(g.Root, file))) == 0 {
 							g.Errorf("the log does not name %s", file)
 						}

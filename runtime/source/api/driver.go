@@ -56,6 +56,9 @@ type Options struct {
 	// memory. May be nil.
 	Newest func(uid string) *corev1.Pod
 	Sink   func(context.Context, *journaletv1.ManifestsRead) error
+	// Allocated returns a pod with the CPU and memory that a kubelet had allocated to it, nil where they are what its spec
+	// requests. Such a pod is added as the kubelet had admitted it, and its spec follows as an update. May be nil.
+	Allocated func(pod *corev1.Pod) *corev1.Pod
 	// Changed is called after each change of Pods, a change of status too, on the goroutine of the watch: it must not
 	// block, nor call Pods. May be nil. uid is empty after a complete list.
 	Changed func(uid types.UID, mirror bool)
@@ -88,6 +91,8 @@ type Driver struct {
 	// recorded are the digests of the pods that the journal has, before the digests that it had at the start of this
 	// run.
 	recorded, before map[types.UID]string
+	// adding are the recorded pods that the source has not added yet, of a driver with Allocated.
+	adding map[types.UID]bool
 }
 
 // New returns a driver. It sends nothing before Run. It panics if a required field of Options is missing: that is a
@@ -117,6 +122,7 @@ func New(opts Options) *Driver {
 	d := &Driver{
 		opts: opts, log: opts.Log.With("source", messages.APISource), clock: opts.Clock, wake: make(chan struct{}, 1),
 		dirty: map[types.UID]bool{}, recorded: map[types.UID]string{},
+		adding: map[types.UID]bool{},
 	}
 	d.pods = newPods(opts.NodeName, d.log, d.changed, opts.Whole)
 	d.sender = feed.Sender{
@@ -159,16 +165,21 @@ func (d *Driver) record() {
 
 func (d *Driver) changed(uid types.UID, mirror, onlyStatus bool) {
 	if !mirror && !onlyStatus {
-		d.mu.Lock()
-		d.dirty[uid] = true
-		d.mu.Unlock()
-		select {
-		case d.wake <- struct{}{}:
-		default:
-		}
+		d.markDirty(uid)
 	}
 	if d.opts.Changed != nil {
 		d.opts.Changed(uid, mirror)
+	}
+}
+
+// markDirty has the entry of a pod emitted with the next fact, if it is another one by then.
+func (d *Driver) markDirty(uid types.UID) {
+	d.mu.Lock()
+	d.dirty[uid] = true
+	d.mu.Unlock()
+	select {
+	case d.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -269,7 +280,7 @@ func (d *Driver) fileOf(uid types.UID) feed.File {
 		}}}
 	}
 	ref := &journaletv1.PodRef{
-		Uid: string(uid), Namespace: pod.Namespace, Name: pod.Name, Digest: pod.Annotations[storedAs],
+		Uid: string(uid), Namespace: pod.Namespace, Name: pod.Name,
 		Api: apiOf(pod, cmp.Or(why, manifest.UnsupportedOfAPI(&pod.Spec))),
 	}
 	if len(known) == 1 {
@@ -280,16 +291,32 @@ func (d *Driver) fileOf(uid types.UID) feed.File {
 	if at := pod.CreationTimestamp; !at.IsZero() {
 		ref.CreatedAt = timestamppb.New(at.Time)
 	}
-	file := feed.File{ManifestFile: &journaletv1.ManifestFile{Path: string(uid), Pods: []*journaletv1.PodRef{ref}}}
-	if ref.Digest == "" { // it is not stored yet
+	if as := d.asAllocated(pod); as != nil {
+		file, ok := d.entry(ref, as, pod.Annotations[allocatedAs])
+		if ok && (len(known) == 0 || known[0].GetDigest() == ref.GetDigest()) {
+			d.awaitAdding(uid)
+			return file
+		}
+	}
+	if file, ok := d.entry(ref, pod, pod.Annotations[storedAs]); ok {
+		return file
+	}
+	return none
+}
+
+// entry returns the entry of a pod with a manifest, which it gives to ref: the one with a digest if it is stored, "" if
+// it is not. false: the manifest cannot be written.
+func (d *Driver) entry(ref *journaletv1.PodRef, pod *corev1.Pod, digest string) (feed.File, bool) {
+	file := feed.File{ManifestFile: &journaletv1.ManifestFile{Path: ref.GetUid(), Pods: []*journaletv1.PodRef{ref}}}
+	if ref.Digest = digest; digest == "" {
 		parsed, err := manifest.FromAPI(pod)
 		if err != nil {
-			d.log.Error("cannot write a pod as JSON; it does not run", "pod", pod.Namespace+"/"+pod.Name, "uid", uid)
-			return none
+			d.log.Error("cannot write a pod as JSON; it does not run", "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID)
+			return feed.File{}, false
 		}
 		ref.Digest, file.Pods = parsed.Digest, []manifest.Parsed{parsed}
 	}
-	return file
+	return file, true
 }
 
 // keptRef returns the entry of a pod whose manifest is not known any more, or was never to be: the recorded one stays.

@@ -10,4 +10,7 @@ import (
 func (*Driver) Name() string { return "api source" }
 
 // Recover takes what was recorded of the source.
-func (d *Driver) Recover(r fold.Recovered) { feed.Recover(r, messages.APISource, d) }
+func (d *Driver) Recover(r fold.Recovered) {
+	feed.Recover(r, messages.APISource, d)
+	d.recoverAdding(r)
+}

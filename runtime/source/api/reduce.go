@@ -42,6 +42,7 @@ func Reduce(pod *corev1.Pod) {
 	pod.ManagedFields = nil // they are most of an object
 	delete(pod.Annotations, beyondBounds)
 	delete(pod.Annotations, storedAs)
+	delete(pod.Annotations, allocatedAs)
 	switch {
 	case client.Unreadable(pod) != "":
 	case manifest.IsMirror(pod):
@@ -86,6 +87,11 @@ func (d *Driver) Reduce(ctx context.Context, pod *corev1.Pod) {
 			return
 		}
 	}
+	allocated, err := d.storeAllocated(ctx, pod)
+	if err != nil {
+		d.log.Warn("cannot store a pod as a kubelet had admitted it; it is tried again", "uid", pod.UID, "error", err)
+		return
+	}
 	d.opts.Prime(as, parsed.Pod)
 	light := d.opts.Newest(string(pod.UID)) // actors have the same: it is in memory once
 	if light == nil {
@@ -93,6 +99,9 @@ func (d *Driver) Reduce(ctx context.Context, pod *corev1.Pod) {
 	}
 	pod.Spec = light.Spec
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, storedAs, as)
+	if allocated != "" {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, allocatedAs, allocated)
+	}
 }
 
 // refusal returns why a pod is rejected with no more than its names, "" for any other.
