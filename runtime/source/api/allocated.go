@@ -87,7 +87,7 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 	}
 }
 
-// added takes the pods that a record adds from those that are waited for.
+// added returns the pods of adding that a record of the source adds, and removes them from adding.
 func (d *Driver) added(rec *journaletv1.Record) (uids []types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

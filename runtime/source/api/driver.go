@@ -121,8 +121,7 @@ func New(opts Options) *Driver {
 	}
 	d := &Driver{
 		opts: opts, log: opts.Log.With("source", messages.APISource), clock: opts.Clock, wake: make(chan struct{}, 1),
-		dirty: map[types.UID]bool{}, recorded: map[types.UID]string{},
-		adding: map[types.UID]bool{},
+		dirty: map[types.UID]bool{}, recorded: map[types.UID]string{}, adding: map[types.UID]bool{},
 	}
 	d.pods = newPods(opts.NodeName, d.log, d.changed, opts.Whole)
 	d.sender = feed.Sender{
