@@ -3,7 +3,6 @@
 package attack
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -68,10 +67,10 @@ func hostileAPI(t *testing.T, faults map[string]fakeapi.Fault, match func(fakeap
 		begin: func(g *target) {
 			for _, what := range slices.Sorted(maps.Keys(faults)) {
 				f := faults[what]
-				var answered atomic.Bool
+				var answered atomic.Int64
 				g.world.breaks(func(r fakeapi.APIRequest) *fakeapi.Fault {
 					if match(r) {
-						answered.Store(true)
+						answered.Add(1)
 						return &f
 					}
 					return nil
@@ -82,12 +81,7 @@ func hostileAPI(t *testing.T, faults map[string]fakeapi.Fault, match func(fakeap
 				began := time.Now()
 				g.bystander()
 				<-time.After(hostileFor - time.Since(began))
-				node.Eventually(g.T, settle, what+" to be an answer", func() error {
-					if !answered.Load() {
-						return errors.New("no request has come")
-					}
-					return nil
-				})
+				g.awaitRequests(what, &answered, 1)
 				requests = len(g.world.api.Requests("")) - requests
 				g.Logf("%s: %d requests, %d MiB more", what, requests, (memory(g.Process)-peak)>>20)
 				if !g.Process.Running() {
@@ -102,6 +96,17 @@ func hostileAPI(t *testing.T, faults map[string]fakeapi.Fault, match func(fakeap
 		},
 		check: func(g *target) { nodeIsReported(g); runsPodsOfTheAPI(g) },
 	}.run(t)
+}
+
+// awaitRequests waits until so many requests have got an answer.
+func (g *target) awaitRequests(what string, answered *atomic.Int64, want int64) {
+	g.Helper()
+	node.Eventually(g.T, settle, fmt.Sprintf("%d requests to be answered: %s", want, what), func() error {
+		if n := answered.Load(); n < want {
+			return fmt.Errorf("%d have come", n)
+		}
+		return nil
+	})
 }
 
 // runsPodsOfTheAPI checks that a pod that is bound to the node runs, and that its status arrives.
@@ -238,14 +243,17 @@ func TestImpossiblePods(t *testing.T) {
 
 // A Secret, and a token, of the size of a disk.
 func TestHugeObjectsOfTheAPIServer(t *testing.T) {
+	var objects, tokens atomic.Int64
 	attack{
 		cluster: true, memory: hostileMemory,
 		begin: func(g *target) {
 			g.world.breaks(func(r fakeapi.APIRequest) *fakeapi.Fault {
 				switch {
 				case strings.HasPrefix(r.Resource, "secrets") || strings.HasPrefix(r.Resource, "configmaps"):
+					objects.Add(1)
 					return &fakeapi.Fault{Serve: stream(`{"kind":"SecretList","apiVersion":"v1","items":[{"data":{"a":"`, "AAAA")}
 				case r.Subresource == "token":
+					tokens.Add(1)
 					return &fakeapi.Fault{Serve: stream(
 						`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"`, "t")}
 				}
@@ -265,7 +273,9 @@ func TestHugeObjectsOfTheAPIServer(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: "robot", Namespace: "default"}})
 			g.world.api.Create("pods", p)
 			g.bystander()
-			<-time.After(2 * hostileFor)
+			// The agent requests again what had no end within its bound.
+			g.awaitRequests("endless objects", &objects, 3)
+			g.awaitRequests("endless tokens", &tokens, 3)
 		},
 		end: func(g *target) {
 			g.world.api.Delete("pods", "default", "attacker", 0)
