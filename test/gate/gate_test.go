@@ -134,6 +134,19 @@ func TestTierSaysWhatItLeftUnchecked(t *testing.T) {
 	}
 }
 
+// What was green is kept by the name of its tier, and of two tiers of one name one is short.
+func TestOfTwoTiersOfOneNameOneIsNeverSkipped(t *testing.T) {
+	kept := map[string]bool{}
+	for _, tiers := range [][]Tier{landing(&packages{}), nightly(&packages{})} {
+		for _, tier := range tiers {
+			if tier.Skips && kept[tier.Name] {
+				t.Errorf("two tiers %s are skipped where one of them was green", tier.Name)
+			}
+			kept[tier.Name] = kept[tier.Name] || tier.Skips
+		}
+	}
+}
+
 func TestTierIsSkippedOnlyWhileItsInputsAreTheSame(t *testing.T) {
 	g := checkout(t, "")
 	tier := Tier{Name: "oracle", Exit: 15, Skips: true, Apart: []string{"man"}, Steps: []Step{{

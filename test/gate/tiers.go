@@ -172,7 +172,8 @@ func attack(args ...string) []Step {
 	}}
 }
 
-// nightly returns everything there is, with fresh seeds and with times, what most often fails first.
+// nightly returns everything there is, with fresh seeds and with times, what most often fails first. What tries fresh
+// seeds is never skipped.
 func nightly(p *packages) []Tier {
 	seed := rand.Uint64N(1_000_000_000_000)
 	fresh := Step{
@@ -182,17 +183,22 @@ func nightly(p *packages) []Tier {
 	}
 	tiers := landing(p)
 	for i := range tiers {
-		tiers[i].Skips = false
-		switch tiers[i].Name {
+		t := &tiers[i]
+		t.Skips = true
+		switch t.Name {
+		case "provide":
+			t.Skips = false
 		case "race":
-			tiers[i].Steps = raceAll(p)
+			t.Steps, t.Apart = raceAll(p), besides("test/integration")
 		case "oracle":
-			tiers[i].Steps = target("oracle", fmt.Sprintf("SEED=%d", seed))
+			t.Skips, t.Steps = false, target("oracle", fmt.Sprintf("SEED=%d", seed))
 		case "integration":
-			tiers[i].Steps = append(tiers[i].Steps, onTime(p, tiers[i].Steps[0]))
+			t.Steps = append(t.Steps, onTime(p, t.Steps[0]))
+			t.Apart = besides("test/attack", "docs", "README.md", "CONTRIBUTING.md")
 		case "attack":
-			tiers[i].Steps = attack("-strict.time") // one after the other by themselves
-			tiers[i].Steps[0].Flags = append(tiers[i].Steps[0].Flags, "-timeout", "1h")
+			t.Steps = attack("-strict.time") // one after the other by themselves
+			t.Steps[0].Flags = append(t.Steps[0].Flags, "-timeout", "1h")
+			t.Apart = besides("test/integration", "docs", "README.md", "CONTRIBUTING.md")
 		}
 	}
 	others := []string{
@@ -200,7 +206,7 @@ func nightly(p *packages) []Tier {
 	}
 	return append(tiers,
 		Tier{Name: "sim-fresh", Exit: 21, Steps: []Step{fresh}},
-		Tier{Name: "strict-time", Exit: 22, Steps: []Step{{
+		Tier{Name: "strict-time", Exit: 22, Skips: true, Apart: besides("test/integration"), Steps: []Step{{
 			Packages: p.strict[""], Flags: []string{"-count=1", "-p", "1"}, Args: []string{"-strict.time"},
 		}}},
 		Tier{Name: "bench-guard", Exit: 32, Skips: true, Steps: target("bench-guard"), Apart: slices.Concat(others, []string{
@@ -220,8 +226,13 @@ func nightly(p *packages) []Tier {
 			Apart: []string{"docs", "README.md", "CONTRIBUTING.md", "test/gate", "test/arch", "deploy"}},
 		Tier{Name: "mutants", Exit: 28, Skips: true, Steps: target("mutants"),
 			Apart: []string{"docs", "README.md", "CONTRIBUTING.md", "test/gate", "test/arch"}},
-		Tier{Name: "half", Exit: 29, Steps: []Step{{Command: []string{"go", "run", "./test/gate", "half"}}}},
+		Tier{Name: "half", Exit: 29, Skips: true, Steps: []Step{{Command: []string{"go", "run", "./test/gate", "half"}}}},
 	)
+}
+
+// besides lists the tests that only their own tiers carry out, and more that a tier does not depend on.
+func besides(more ...string) []string {
+	return append([]string{"test/oracle", "test/timeline", "test/chaos", "test/vm", "test/reports"}, more...)
 }
 
 // onTime returns the tests of the step integration that hold something to a time, one after the other and with the
