@@ -26,6 +26,8 @@ type Given struct {
 	// Allocated are the resources that are allocated to the pods of the API server, Actuated the resources that their
 	// containers were last given, by UID.
 	Allocated, Actuated map[string]PodResources
+	// Claims are the pods' ResourceClaims, by UID of the pod.
+	Claims map[string][]*journaletv1.PodClaim
 }
 
 // Files returns the paths of the files below a root directory.
@@ -34,7 +36,10 @@ func Files(dir string) []string {
 	for _, f := range files {
 		paths = append(paths, filepath.Join(dir, f.name))
 	}
-	return append(paths, filepath.Join(dir, AllocatedFile), filepath.Join(dir, ActuatedFile))
+	for _, name := range []string{AllocatedFile, ActuatedFile, ClaimFile} {
+		paths = append(paths, filepath.Join(dir, name))
+	}
+	return paths
 }
 
 // Write replaces the state files in the root directory of a kubelet that does not run, each at once, in the form of
@@ -67,6 +72,10 @@ func Write(dir string, given Given) (lacking map[string]string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", ActuatedFile, err)
 	}
+	claims, err := given.claims()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ClaimFile, err)
+	}
 	if err := root.Mkdir(filepath.Dir(DeviceFile), 0o750); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
@@ -75,6 +84,7 @@ func Write(dir string, given Given) (lacking map[string]string, err error) {
 		data []byte
 	}{
 		{CPUFile, cpus}, {MemoryFile, memory}, {DeviceFile, devices}, {AllocatedFile, allocated}, {ActuatedFile, actuated},
+		{ClaimFile, claims},
 	} {
 		if err := durable.WriteIn(root, f.name, f.data); err != nil {
 			return nil, fmt.Errorf("write the kubelet's state file: %w", err)

@@ -34,11 +34,13 @@ func compareHandback(c *testCase, settings *journaletv1.ResourceManagers, option
 	defer os.RemoveAll(dir)
 	g := kubeletstate.Given{
 		Managers: settings, Pods: map[string]*journaletv1.KubeletPod{}, Allocated: map[string]kubeletstate.PodResources{},
+		Claims: map[string][]*journaletv1.PodClaim{},
 	}
 	if plugin != nil {
 		g.Devices = map[string]*journaletv1.DeviceResource{kubelet.Thing: plugin}
 	}
-	for _, p := range pods {
+	for i, p := range pods {
+		g.Claims[string(p.pod.UID)] = claimsOf(i)
 		options.Active = append(options.Active, p.pod)
 		one := &journaletv1.KubeletPod{Exclusive: p.alone}
 		for _, d := range p.devices {
@@ -60,7 +62,7 @@ func compareHandback(c *testCase, settings *journaletv1.ResourceManagers, option
 	if len(lacking) > 0 {
 		c.differs("what the state files lack", fmt.Sprint(lacking), "nothing")
 	}
-	if !compareAllocated(c, dir, options.Active) {
+	if !compareAllocated(c, dir, options.Active) || !compareClaims(c, dir, pods) {
 		return
 	}
 	options.Dir = dir

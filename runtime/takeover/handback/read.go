@@ -23,6 +23,7 @@ func Read(ctx context.Context, src history.Reader) (kubeletstate.Given, error) {
 	given := kubeletstate.Given{
 		Pods:      map[string]*journaletv1.KubeletPod{},
 		Allocated: map[string]kubeletstate.PodResources{}, Actuated: map[string]kubeletstate.PodResources{},
+		Claims: map[string][]*journaletv1.PodClaim{},
 	}
 	pods, admitted := map[string]*journaletv1.PodState{}, map[string]*journaletv1.AdmittedPod{} // by UID
 	for _, st := range states {
@@ -36,6 +37,9 @@ func Read(ctx context.Context, src history.Reader) (kubeletstate.Given, error) {
 			addPods(given.Pods, m)
 		case *journaletv1.PodState:
 			pods[st.Actor.ID] = m
+			if claims := m.GetClaims().GetClaims(); len(claims) > 0 {
+				given.Claims[st.Actor.ID] = claims
+			}
 		}
 	}
 	for uid, p := range given.Pods {
