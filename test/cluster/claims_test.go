@@ -62,10 +62,10 @@ spec:
     resources: {limits: {example.com/gpu: 1}}
 `
 
-// claims has a DRA driver serve a pod, report the health of its device, and leave.
-func (n *ours) claims(t *testing.T) {
-	slicesOf := n.MustClient(t).ResourceV1().ResourceSlices()
-	_, err := slicesOf.Create(t.Context(), &resource.ResourceSlice{
+// offers has the node offer two devices.
+func (n *ours) offers(t *testing.T) {
+	t.Helper()
+	_, err := n.MustClient(t).ResourceV1().ResourceSlices().Create(t.Context(), &resource.ResourceSlice{
 		ObjectMeta: meta.ObjectMeta{Name: "ours-gpu"},
 		Spec: resource.ResourceSliceSpec{
 			Driver: "gpu.example.com", NodeName: ptr.To("ours"),
@@ -74,6 +74,12 @@ func (n *ours) claims(t *testing.T) {
 		},
 	}, meta.CreateOptions{})
 	must.OK(t, err)
+}
+
+// claims has a DRA driver serve a pod, report the health of its device, and leave.
+func (n *ours) claims(t *testing.T) {
+	slicesOf := n.MustClient(t).ResourceV1().ResourceSlices()
+	n.offers(t)
 	d := &fakedra.Driver{
 		Name: "gpu.example.com", Health: make(chan *health.NodeWatchResourcesResponse, 1),
 		Prepared: func(r *dra.NodePrepareResourcesResponse) {
