@@ -110,3 +110,33 @@ func TestHandbackOfARunningAgentWritesNothing(t *testing.T) {
 		t.Error("a state file was written")
 	}
 }
+
+// A kubelet learns which claims drivers have prepared for pods.
+func TestHandbackWritesTheClaimsOfTheJournal(t *testing.T) {
+	m := simulation.Run(simulation.Claimed(3), simulation.Options{}).History()
+	m.Records = m.Records[:len(m.Records)*2/3]
+	root := t.TempDir()
+	storeBelow(t, root, m)
+	states, err := replay.StatesAt(t.Context(), m, 0, replay.Options{})
+	must.OK(t, err)
+	prepared := map[string]bool{}
+	for _, st := range states {
+		if p, ok := st.Message.(*journaletv1.PodState); ok {
+			for _, c := range p.GetClaims().GetClaims() {
+				uid := c.GetClaim().GetUid()
+				prepared[uid] = prepared[uid] || c.GetStage() == journaletv1.ClaimStage_CLAIM_STAGE_PREPARED
+			}
+		}
+	}
+	if len(prepared) == 0 {
+		t.Fatal("no pod has a claim: take another seed")
+	}
+	must.OK(t, handBack(t.Context(), root, &preview.Report{}))
+	b, err := os.ReadFile(filepath.Join(root, kubeletstate.ClaimFile))
+	must.OK(t, err)
+	for uid, is := range prepared {
+		if is && !strings.Contains(string(b), uid) {
+			t.Errorf("the prepared claim %s is not in %s", uid, b)
+		}
+	}
+}

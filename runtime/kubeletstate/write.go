@@ -28,15 +28,18 @@ type Given struct {
 	Allocated, Actuated map[string]PodResources
 	// Claims are the pods' ResourceClaims, by UID of the pod.
 	Claims map[string][]*journaletv1.PodClaim
+	// Pulled are the images that were pulled, by the runtime's id, Pulling the images whose pull has begun.
+	Pulled  map[string]*journaletv1.PulledImage
+	Pulling []string
 }
 
-// Files returns the paths of the files below a root directory.
+// Files returns the paths of the files below a root directory, and of the directory with the records of image pulls.
 func Files(dir string) []string {
 	var paths []string
 	for _, f := range files {
 		paths = append(paths, filepath.Join(dir, f.name))
 	}
-	for _, name := range []string{AllocatedFile, ActuatedFile, ClaimFile} {
+	for _, name := range []string{AllocatedFile, ActuatedFile, ClaimFile, PulledDir} {
 		paths = append(paths, filepath.Join(dir, name))
 	}
 	return paths
@@ -76,6 +79,10 @@ func Write(dir string, given Given) (lacking map[string]string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", ClaimFile, err)
 	}
+	pulls, err := given.pulls()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", PulledDir, err)
+	}
 	if err := root.Mkdir(filepath.Dir(DeviceFile), 0o750); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
@@ -89,6 +96,9 @@ func Write(dir string, given Given) (lacking map[string]string, err error) {
 		if err := durable.WriteIn(root, f.name, f.data); err != nil {
 			return nil, fmt.Errorf("write the kubelet's state file: %w", err)
 		}
+	}
+	if err := writePulls(root, pulls); err != nil {
+		return nil, fmt.Errorf("write the kubelet's records of image pulls: %w", err)
 	}
 	return lacking, nil
 }

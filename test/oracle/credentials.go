@@ -164,6 +164,7 @@ func compareCredentials(c *testCase) {
 	}
 	c.differs("credentials", want, theirs)
 	comparePolicies(c, &w)
+	comparePulls(c, &w)
 }
 
 func theirCredentials(all []corev1.Secret, repository string) (string, error) {

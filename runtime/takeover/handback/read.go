@@ -25,35 +25,54 @@ func Read(ctx context.Context, src history.Reader) (kubeletstate.Given, error) {
 		Allocated: map[string]kubeletstate.PodResources{}, Actuated: map[string]kubeletstate.PodResources{},
 		Claims: map[string][]*journaletv1.PodClaim{},
 	}
-	pods, admitted := map[string]*journaletv1.PodState{}, map[string]*journaletv1.AdmittedPod{} // by UID
+	found := found{pods: map[string]*journaletv1.PodState{}}
 	for _, st := range states {
-		switch m := st.Message.(type) {
-		case *journaletv1.NodeState:
-			if st.Quarantined != nil {
-				return given, fmt.Errorf("the node's actor is quarantined, so what it has given to pods is not certain: "+
-					"`journalet lift %s` while the agent runs", messages.Node)
-			}
-			given.Managers, given.Devices, admitted = m.GetConfig().GetManagers(), m.GetDevices(), m.GetPods()
-			addPods(given.Pods, m)
-		case *journaletv1.PodState:
-			pods[st.Actor.ID] = m
-			if claims := m.GetClaims().GetClaims(); len(claims) > 0 {
-				given.Claims[st.Actor.ID] = claims
-			}
+		if err := found.add(&given, st); err != nil {
+			return given, err
 		}
 	}
 	for uid, p := range given.Pods {
-		addAnswers(p, pods[uid].GetDevices())
+		addAnswers(p, found.pods[uid].GetDevices())
 	}
-	for uid, p := range admitted {
-		if p.GetTerminated() || pods[uid] == nil {
+	for uid, p := range found.admitted {
+		if p.GetTerminated() || found.pods[uid] == nil {
 			continue
 		}
-		if err := addResources(ctx, src, &given, uid, pods[uid]); err != nil {
+		if err := addResources(ctx, src, &given, uid, found.pods[uid]); err != nil {
 			return given, err
 		}
 	}
 	return given, nil
+}
+
+// found is what a journal has of pods, by UID.
+type found struct {
+	pods     map[string]*journaletv1.PodState
+	admitted map[string]*journaletv1.AdmittedPod
+}
+
+// add adds what the state of an actor has.
+func (f *found) add(given *kubeletstate.Given, st *replay.State) error {
+	switch m := st.Message.(type) {
+	case *journaletv1.NodeState:
+		if st.Quarantined != nil {
+			return fmt.Errorf("the node's actor is quarantined, so what it has given to pods is not certain: "+
+				"`journalet lift %s` while the agent runs", messages.Node)
+		}
+		given.Managers, given.Devices, f.admitted = m.GetConfig().GetManagers(), m.GetDevices(), m.GetPods()
+		addPods(given.Pods, m)
+	case *journaletv1.ImageState:
+		given.Pulled = m.GetPulled()
+		for _, p := range m.GetPulls() {
+			given.Pulling = append(given.Pulling, p.GetImage())
+		}
+	case *journaletv1.PodState:
+		f.pods[st.Actor.ID] = m
+		if claims := m.GetClaims().GetClaims(); len(claims) > 0 {
+			given.Claims[st.Actor.ID] = claims
+		}
+	}
+	return nil
 }
 
 // addPods adds the pods that have exclusive resources, also the ones that an agent or a kubelet before had given

@@ -1,0 +1,97 @@
+package oracle
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/images/pullmanager"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/image/credentials"
+	"github.com/journalet/journalet/runtime/kubeletstate"
+)
+
+// pulledID is the runtime's id of the image of a case.
+const pulledID = "sha256:0123"
+
+// pulls are ways in which the agent may have pulled an image: what is known of it, nil if the agent did not pull it.
+var pulls = []struct {
+	how  string
+	what *journaletv1.PullCredentials
+}{
+	{how: "not by the agent"},
+	{"without credentials", &journaletv1.PullCredentials{NodeAccessible: true}},
+	{withSecret, &journaletv1.PullCredentials{Secrets: []*journaletv1.PullSecret{
+		{Namespace: "ns", Name: "s0", Uid: "uid-s0", Digest: "keyed"},
+	}}},
+	{"with unknown credentials", &journaletv1.PullCredentials{}},
+	{"by another name", &journaletv1.PullCredentials{NodeAccessible: true, Repository: "other.example/app"}},
+}
+
+const withSecret = "with a Secret"
+
+// comparePulls compares whether a pod without pull Secrets has to pull an image that is on the node: with the agent,
+// and with a kubelet after a hand-back. A pod that has the Secret of the pull does not have to.
+func comparePulls(c *testCase, w *credentialsCase) {
+	policy, err := credentials.NewPolicy(w.Policy, w.Allowlist)
+	if err != nil {
+		return
+	}
+	theirPolicy, err := pullmanager.NewImagePullCredentialVerificationPolicy(
+		kubeletconfig.ImagePullCredentialsVerificationPolicy(w.Policy), w.Allowlist)
+	check("the kubelet's policy", err)
+	pull, state := pulls[len(c.text)%len(pulls)], &journaletv1.ImageState{}
+	if pull.what != nil {
+		known := proto.CloneOf(pull.what)
+		known.Repository = cmp.Or(known.GetRepository(), credentials.Repository(w.Image))
+		state.Pulled = map[string]*journaletv1.PulledImage{
+			pulledID: {Credentials: []*journaletv1.PullCredentials{known}},
+		}
+	}
+	agent := credentials.New(credentials.Options{RootDir: "/nonexistent", Objects: pullSecrets{}, Policy: policy,
+		Digest: func(...string) string { return "" }, Log: slog.New(slog.DiscardHandler)})
+	agent.Seed(state)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
+	ours := agent.MustPull(context.Background(), pod, w.Image, pulledID)
+	dir, err := os.MkdirTemp("", "pulls")
+	check("create a directory", err)
+	defer os.RemoveAll(dir)
+	_, err = kubeletstate.Write(dir, kubeletstate.Given{Pulled: state.GetPulled()})
+	check("write", err)
+	theirs, err := theirPull(dir, theirPolicy, w.Image, nil)
+	if c.count("pulled " + pull.how); err != nil || ours != theirs {
+		c.differs("whether a pod has to pull an image that was pulled "+pull.how, ours, fmt.Sprint(theirs, err))
+	}
+	theirs, err = theirPull(dir, theirPolicy, w.Image, []kubeletconfig.ImagePullSecret{
+		{UID: "uid-s0", Namespace: "ns", Name: "s0", CredentialHash: "theirs"},
+	})
+	if pull.how == withSecret && (err != nil || theirs) {
+		c.differs("whether a pod with the Secret of the pull has to pull", false, fmt.Sprint(theirs, err))
+	}
+}
+
+// theirPull returns whether a kubelet that finds the state files of a hand-back in a directory has a pod with these
+// Secrets pull an image that is on the node.
+func theirPull(dir string, policy pullmanager.ImagePullPolicyEnforcer, image string,
+	has []kubeletconfig.ImagePullSecret) (bool, error) {
+	accessor, err := pullmanager.NewFSPullRecordsAccessor(klog.Background(), dir)
+	if err != nil {
+		return false, err
+	}
+	m, err := pullmanager.NewImagePullManager(context.Background(), accessor, policy, nil, 1)
+	if err != nil {
+		return false, err
+	}
+	return m.MustAttemptImagePull(context.Background(), image, pulledID,
+		func() ([]kubeletconfig.ImagePullSecret, *kubeletconfig.ImagePullServiceAccount, error) {
+			return has, nil, nil
+		})
+}
