@@ -143,11 +143,29 @@ func (t *tenants) checkOther(p *corev1.Pod) {
 		return
 	}
 	runs := slices.ContainsFunc(t.s.world.objectsOf(uid).containers, func(c *container) bool { return c.state == running })
+	if t.waitsForRegistry(p) {
+		b.hinderedBefore -= tenantCheck
+	}
 	if runs {
 		b.good, b.hinderedBefore = now, t.books.hindered
 	} else if took := now - b.good - (t.books.hindered - b.hinderedBefore); took > usualTime {
 		j.broken(othersRun, uid, "%s does not run for %s: %v", p.Name, now-b.good, p.Status)
 	}
+}
+
+// waitsForRegistry reports whether the runtime pulls the image of a pod, and nothing else hinders the agent. A registry
+// may take ten minutes: that is no tenant's doing. How long a pull waits for its slot may be.
+func (t *tenants) waitsForRegistry(p *corev1.Pod) bool {
+	if t.hinders() {
+		return false
+	}
+	for _, c := range t.s.agent.performer.calls {
+		k := c.req.GetPullImage()
+		if k.GetPod().GetNamespace() == p.Namespace && k.GetImage() == p.Spec.Containers[0].Image {
+			return true
+		}
+	}
+	return false
 }
 
 // holds notes that a pod is there, with its share.

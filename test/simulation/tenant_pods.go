@@ -31,10 +31,17 @@ func simplePod(n podName, milli int64) *corev1.Pod {
 		},
 		Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyAlways, TerminationGracePeriodSeconds: &grace, DNSPolicy: corev1.DNSDefault,
-			Containers: []corev1.Container{{
-				Name: "main", Image: "app:1", ImagePullPolicy: corev1.PullIfNotPresent, Resources: cpuOf(milli),
-			}},
+			Containers: []corev1.Container{simpleContainer("main", milli)},
 		},
+	}
+}
+
+// simpleContainer returns a container as the API server stores it: with a path for its termination message.
+func simpleContainer(name string, milli int64) corev1.Container {
+	return corev1.Container{
+		Name: name, Image: "app:1", ImagePullPolicy: corev1.PullIfNotPresent, Resources: cpuOf(milli),
+		TerminationMessagePath:   corev1.TerminationMessagePathDefault,
+		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 	}
 }
 
@@ -132,9 +139,7 @@ func manyCrashes(r *rand.Rand, p *corev1.Pod) bool {
 	n := pick(r, 40, 80, 80, 81)
 	p.Spec.Containers = nil
 	for i := range n {
-		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{
-			Name: fmt.Sprint(crashing, i), Image: "app:1", ImagePullPolicy: corev1.PullIfNotPresent,
-		})
+		p.Spec.Containers = append(p.Spec.Containers, simpleContainer(fmt.Sprint(crashing, i), 0))
 	}
 	return n > 80
 }
