@@ -109,6 +109,26 @@ func RecordPull(pulled map[string]*journaletv1.PulledImage, f *journaletv1.CallF
 	merge(p.GetCredentials()[i], c)
 }
 
+// RecordKubelet adds the images that a kubelet had pulled, by their id. It is exported as RecordPull is.
+func RecordKubelet(pulled map[string]*journaletv1.PulledImage, left *journaletv1.KubeletState) {
+	for _, id := range slices.Sorted(maps.Keys(left.GetImages())) {
+		p := new(journaletv1.PulledImage)
+		for _, pull := range left.GetImages()[id].GetPulls() {
+			c := &journaletv1.PullCredentials{
+				Repository: pull.GetRepository(), NodeAccessible: pull.GetNodeAccessible(),
+				ServiceAccounts: slices.Clone(pull.GetServiceAccounts()),
+			}
+			for _, secret := range pull.GetSecrets() {
+				if of := strings.Split(secret, "/"); len(of) == 3 {
+					c.Secrets = append(c.Secrets, &journaletv1.PullSecret{Namespace: of[0], Name: of[1], Uid: of[2]})
+				}
+			}
+			p.Credentials = append(p.Credentials, c)
+		}
+		pulled[id] = p
+	}
+}
+
 // merge adds the credentials of one more pull. Once every pod may use an image, that stays so.
 func merge(all, c *journaletv1.PullCredentials) {
 	if all.GetNodeAccessible() || c.GetNodeAccessible() {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -125,5 +127,29 @@ func TestPullsAreKeyedByImageAndCredentials(t *testing.T) {
 	}
 	if key := pullKey(&journaletv1.PullImage{Image: "a"}); key != "a" {
 		t.Errorf("without credentials: %q", key)
+	}
+}
+
+// What a kubelet had pulled is pulled, and for nobody else than it was for the kubelet.
+func TestImagesThatAKubeletPulledArePulled(t *testing.T) {
+	a := New()
+	play(t, a, "agent", &journaletv1.AgentStarted{KubeletState: &journaletv1.KubeletState{
+		Images: map[string]*journaletv1.KubeletImage{
+			"unknown": {}, "free": {Pulls: []*journaletv1.KubeletPull{{Repository: "r/free", NodeAccessible: true}}},
+			"secret": {Pulls: []*journaletv1.KubeletPull{{
+				Repository: "r/secret", Secrets: []string{"n/s/u", "damaged"}, ServiceAccounts: []string{"n/d/v"},
+			}}},
+		},
+	}})
+	for id, want := range map[string]*journaletv1.PulledImage{
+		"unknown": {}, "free": {Credentials: []*journaletv1.PullCredentials{{Repository: "r/free", NodeAccessible: true}}},
+		"secret": {Credentials: []*journaletv1.PullCredentials{{
+			Repository: "r/secret", Secrets: []*journaletv1.PullSecret{{Namespace: "n", Name: "s", Uid: "u"}},
+			ServiceAccounts: []string{"n/d/v"},
+		}}},
+	} {
+		if got := a.Images().GetPulled()[id]; !proto.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", id, got, want)
+		}
 	}
 }

@@ -20,6 +20,7 @@ func (a *Actor) evolveImages(e actors.Event) {
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted:
 		s.GarbageCollection = k.AgentStarted.GetConfig().GetImageGarbageCollection()
+		RecordKubelet(s.Pulled, k.AgentStarted.GetKubeletState())
 	case *journaletv1.Event_ImagesObserved:
 		a.evolveObserved(e.Time, k.ImagesObserved)
 	case *journaletv1.Event_ImageFilesystemFull:

@@ -260,7 +260,9 @@ type KubeletState struct {
 	// By UID: pods that have a directory on the node.
 	Pods map[string]*KubeletPod `protobuf:"bytes,1,rep,name=pods,proto3" json:"pods,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Why a file, or a part of it, does not count: its path, the reason, and what to do. Bounded.
-	Problems      []string `protobuf:"bytes,2,rep,name=problems,proto3" json:"problems,omitempty"`
+	Problems []string `protobuf:"bytes,2,rep,name=problems,proto3" json:"problems,omitempty"`
+	// By the runtime's id: images that it had pulled. One that is not among these was on the node before.
+	Images        map[string]*KubeletImage `protobuf:"bytes,3,rep,name=images,proto3" json:"images,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -309,6 +311,132 @@ func (x *KubeletState) GetProblems() []string {
 	return nil
 }
 
+func (x *KubeletState) GetImages() map[string]*KubeletImage {
+	if x != nil {
+		return x.Images
+	}
+	return nil
+}
+
+// KubeletImage is an image that a kubelet had pulled (KEP-2535).
+type KubeletImage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of each repository from which it was pulled. None: nobody knows with which credentials.
+	Pulls         []*KubeletPull `protobuf:"bytes,1,rep,name=pulls,proto3" json:"pulls,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KubeletImage) Reset() {
+	*x = KubeletImage{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KubeletImage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KubeletImage) ProtoMessage() {}
+
+func (x *KubeletImage) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KubeletImage.ProtoReflect.Descriptor instead.
+func (*KubeletImage) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *KubeletImage) GetPulls() []*KubeletPull {
+	if x != nil {
+		return x.Pulls
+	}
+	return nil
+}
+
+// KubeletPull is with which credentials a kubelet had pulled an image from a repository. It holds no credential.
+type KubeletPull struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As PullCredentials.repository.
+	Repository string `protobuf:"bytes,1,opt,name=repository,proto3" json:"repository,omitempty"`
+	// As PullCredentials.node_accessible.
+	NodeAccessible bool `protobuf:"varint,2,opt,name=node_accessible,json=nodeAccessible,proto3" json:"node_accessible,omitempty"`
+	// The Secrets that held them, as "namespace/name/uid".
+	Secrets []string `protobuf:"bytes,3,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	// As PullCredentials.service_accounts.
+	ServiceAccounts []string `protobuf:"bytes,4,rep,name=service_accounts,json=serviceAccounts,proto3" json:"service_accounts,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *KubeletPull) Reset() {
+	*x = KubeletPull{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KubeletPull) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KubeletPull) ProtoMessage() {}
+
+func (x *KubeletPull) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KubeletPull.ProtoReflect.Descriptor instead.
+func (*KubeletPull) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *KubeletPull) GetRepository() string {
+	if x != nil {
+		return x.Repository
+	}
+	return ""
+}
+
+func (x *KubeletPull) GetNodeAccessible() bool {
+	if x != nil {
+		return x.NodeAccessible
+	}
+	return false
+}
+
+func (x *KubeletPull) GetSecrets() []string {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+func (x *KubeletPull) GetServiceAccounts() []string {
+	if x != nil {
+		return x.ServiceAccounts
+	}
+	return nil
+}
+
 // KubeletPod is what a kubelet had given to the containers of one pod.
 type KubeletPod struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -326,7 +454,7 @@ type KubeletPod struct {
 
 func (x *KubeletPod) Reset() {
 	*x = KubeletPod{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[2]
+	mi := &file_journalet_v1_agent_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -338,7 +466,7 @@ func (x *KubeletPod) String() string {
 func (*KubeletPod) ProtoMessage() {}
 
 func (x *KubeletPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[2]
+	mi := &file_journalet_v1_agent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -351,7 +479,7 @@ func (x *KubeletPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KubeletPod.ProtoReflect.Descriptor instead.
 func (*KubeletPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{2}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *KubeletPod) GetExclusive() []*ExclusiveContainer {
@@ -399,7 +527,7 @@ type GivenResources struct {
 
 func (x *GivenResources) Reset() {
 	*x = GivenResources{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	mi := &file_journalet_v1_agent_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -411,7 +539,7 @@ func (x *GivenResources) String() string {
 func (*GivenResources) ProtoMessage() {}
 
 func (x *GivenResources) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	mi := &file_journalet_v1_agent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -424,7 +552,7 @@ func (x *GivenResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GivenResources.ProtoReflect.Descriptor instead.
 func (*GivenResources) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{3}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GivenResources) GetExclusive() []*ExclusiveContainer {
@@ -468,7 +596,7 @@ type RestOfResources struct {
 
 func (x *RestOfResources) Reset() {
 	*x = RestOfResources{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[4]
+	mi := &file_journalet_v1_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -480,7 +608,7 @@ func (x *RestOfResources) String() string {
 func (*RestOfResources) ProtoMessage() {}
 
 func (x *RestOfResources) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[4]
+	mi := &file_journalet_v1_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -493,7 +621,7 @@ func (x *RestOfResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestOfResources.ProtoReflect.Descriptor instead.
 func (*RestOfResources) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RestOfResources) GetCpus() string {
@@ -524,7 +652,7 @@ type DevicesOfContainer struct {
 
 func (x *DevicesOfContainer) Reset() {
 	*x = DevicesOfContainer{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	mi := &file_journalet_v1_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -536,7 +664,7 @@ func (x *DevicesOfContainer) String() string {
 func (*DevicesOfContainer) ProtoMessage() {}
 
 func (x *DevicesOfContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	mi := &file_journalet_v1_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -549,7 +677,7 @@ func (x *DevicesOfContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DevicesOfContainer.ProtoReflect.Descriptor instead.
 func (*DevicesOfContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DevicesOfContainer) GetContainer() string {
@@ -628,7 +756,7 @@ type AgentConfig struct {
 
 func (x *AgentConfig) Reset() {
 	*x = AgentConfig{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[6]
+	mi := &file_journalet_v1_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -640,7 +768,7 @@ func (x *AgentConfig) String() string {
 func (*AgentConfig) ProtoMessage() {}
 
 func (x *AgentConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[6]
+	mi := &file_journalet_v1_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -653,7 +781,7 @@ func (x *AgentConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentConfig.ProtoReflect.Descriptor instead.
 func (*AgentConfig) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AgentConfig) GetNodeName() string {
@@ -830,7 +958,7 @@ type CpuQuota struct {
 
 func (x *CpuQuota) Reset() {
 	*x = CpuQuota{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	mi := &file_journalet_v1_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -842,7 +970,7 @@ func (x *CpuQuota) String() string {
 func (*CpuQuota) ProtoMessage() {}
 
 func (x *CpuQuota) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	mi := &file_journalet_v1_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -855,7 +983,7 @@ func (x *CpuQuota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CpuQuota.ProtoReflect.Descriptor instead.
 func (*CpuQuota) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CpuQuota) GetOff() bool {
@@ -885,7 +1013,7 @@ type KernelVersion struct {
 
 func (x *KernelVersion) Reset() {
 	*x = KernelVersion{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[8]
+	mi := &file_journalet_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -897,7 +1025,7 @@ func (x *KernelVersion) String() string {
 func (*KernelVersion) ProtoMessage() {}
 
 func (x *KernelVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[8]
+	mi := &file_journalet_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -910,7 +1038,7 @@ func (x *KernelVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KernelVersion.ProtoReflect.Descriptor instead.
 func (*KernelVersion) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *KernelVersion) GetMajor() uint32 {
@@ -938,7 +1066,7 @@ type RuntimeConfig struct {
 
 func (x *RuntimeConfig) Reset() {
 	*x = RuntimeConfig{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[9]
+	mi := &file_journalet_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -950,7 +1078,7 @@ func (x *RuntimeConfig) String() string {
 func (*RuntimeConfig) ProtoMessage() {}
 
 func (x *RuntimeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[9]
+	mi := &file_journalet_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -963,7 +1091,7 @@ func (x *RuntimeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeConfig.ProtoReflect.Descriptor instead.
 func (*RuntimeConfig) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RuntimeConfig) GetPodCidr() string {
@@ -1000,7 +1128,7 @@ type ResourceManagers struct {
 
 func (x *ResourceManagers) Reset() {
 	*x = ResourceManagers{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[10]
+	mi := &file_journalet_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1012,7 +1140,7 @@ func (x *ResourceManagers) String() string {
 func (*ResourceManagers) ProtoMessage() {}
 
 func (x *ResourceManagers) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[10]
+	mi := &file_journalet_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1025,7 +1153,7 @@ func (x *ResourceManagers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceManagers.ProtoReflect.Descriptor instead.
 func (*ResourceManagers) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ResourceManagers) GetTopology() *NodeTopology {
@@ -1112,7 +1240,7 @@ type CpuOptions struct {
 
 func (x *CpuOptions) Reset() {
 	*x = CpuOptions{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[11]
+	mi := &file_journalet_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1124,7 +1252,7 @@ func (x *CpuOptions) String() string {
 func (*CpuOptions) ProtoMessage() {}
 
 func (x *CpuOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[11]
+	mi := &file_journalet_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1137,7 +1265,7 @@ func (x *CpuOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CpuOptions.ProtoReflect.Descriptor instead.
 func (*CpuOptions) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CpuOptions) GetFullCores() bool {
@@ -1195,7 +1323,7 @@ type NodeTopology struct {
 
 func (x *NodeTopology) Reset() {
 	*x = NodeTopology{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[12]
+	mi := &file_journalet_v1_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1207,7 +1335,7 @@ func (x *NodeTopology) String() string {
 func (*NodeTopology) ProtoMessage() {}
 
 func (x *NodeTopology) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[12]
+	mi := &file_journalet_v1_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1220,7 +1348,7 @@ func (x *NodeTopology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeTopology.ProtoReflect.Descriptor instead.
 func (*NodeTopology) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *NodeTopology) GetCores() []*CpuCore {
@@ -1254,7 +1382,7 @@ type CpuCore struct {
 
 func (x *CpuCore) Reset() {
 	*x = CpuCore{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[13]
+	mi := &file_journalet_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1266,7 +1394,7 @@ func (x *CpuCore) String() string {
 func (*CpuCore) ProtoMessage() {}
 
 func (x *CpuCore) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[13]
+	mi := &file_journalet_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1279,7 +1407,7 @@ func (x *CpuCore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CpuCore.ProtoReflect.Descriptor instead.
 func (*CpuCore) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CpuCore) GetNumaNode() uint32 {
@@ -1327,7 +1455,7 @@ type NumaNode struct {
 
 func (x *NumaNode) Reset() {
 	*x = NumaNode{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[14]
+	mi := &file_journalet_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1339,7 +1467,7 @@ func (x *NumaNode) String() string {
 func (*NumaNode) ProtoMessage() {}
 
 func (x *NumaNode) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[14]
+	mi := &file_journalet_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1352,7 +1480,7 @@ func (x *NumaNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NumaNode.ProtoReflect.Descriptor instead.
 func (*NumaNode) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *NumaNode) GetId() uint32 {
@@ -1398,7 +1526,7 @@ type NumaMemory struct {
 
 func (x *NumaMemory) Reset() {
 	*x = NumaMemory{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[15]
+	mi := &file_journalet_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1410,7 +1538,7 @@ func (x *NumaMemory) String() string {
 func (*NumaMemory) ProtoMessage() {}
 
 func (x *NumaMemory) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[15]
+	mi := &file_journalet_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1423,7 +1551,7 @@ func (x *NumaMemory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NumaMemory.ProtoReflect.Descriptor instead.
 func (*NumaMemory) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *NumaMemory) GetNode() uint32 {
@@ -1464,7 +1592,7 @@ type ExclusiveContainer struct {
 
 func (x *ExclusiveContainer) Reset() {
 	*x = ExclusiveContainer{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[16]
+	mi := &file_journalet_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1476,7 +1604,7 @@ func (x *ExclusiveContainer) String() string {
 func (*ExclusiveContainer) ProtoMessage() {}
 
 func (x *ExclusiveContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[16]
+	mi := &file_journalet_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1489,7 +1617,7 @@ func (x *ExclusiveContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExclusiveContainer.ProtoReflect.Descriptor instead.
 func (*ExclusiveContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExclusiveContainer) GetContainer() string {
@@ -1538,7 +1666,7 @@ type ExclusiveRequest struct {
 
 func (x *ExclusiveRequest) Reset() {
 	*x = ExclusiveRequest{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[17]
+	mi := &file_journalet_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1550,7 +1678,7 @@ func (x *ExclusiveRequest) String() string {
 func (*ExclusiveRequest) ProtoMessage() {}
 
 func (x *ExclusiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[17]
+	mi := &file_journalet_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1563,7 +1691,7 @@ func (x *ExclusiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExclusiveRequest.ProtoReflect.Descriptor instead.
 func (*ExclusiveRequest) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExclusiveRequest) GetContainer() string {
@@ -1614,7 +1742,7 @@ type NodeEviction struct {
 
 func (x *NodeEviction) Reset() {
 	*x = NodeEviction{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[18]
+	mi := &file_journalet_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1626,7 +1754,7 @@ func (x *NodeEviction) String() string {
 func (*NodeEviction) ProtoMessage() {}
 
 func (x *NodeEviction) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[18]
+	mi := &file_journalet_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1639,7 +1767,7 @@ func (x *NodeEviction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEviction.ProtoReflect.Descriptor instead.
 func (*NodeEviction) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *NodeEviction) GetTransitionPeriod() *durationpb.Duration {
@@ -1674,7 +1802,7 @@ type ImageGarbageCollection struct {
 
 func (x *ImageGarbageCollection) Reset() {
 	*x = ImageGarbageCollection{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[19]
+	mi := &file_journalet_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1686,7 +1814,7 @@ func (x *ImageGarbageCollection) String() string {
 func (*ImageGarbageCollection) ProtoMessage() {}
 
 func (x *ImageGarbageCollection) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[19]
+	mi := &file_journalet_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1699,7 +1827,7 @@ func (x *ImageGarbageCollection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageGarbageCollection.ProtoReflect.Descriptor instead.
 func (*ImageGarbageCollection) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ImageGarbageCollection) GetHighPercent() uint32 {
@@ -1744,7 +1872,7 @@ type ShutdownGroup struct {
 
 func (x *ShutdownGroup) Reset() {
 	*x = ShutdownGroup{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[20]
+	mi := &file_journalet_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1884,7 @@ func (x *ShutdownGroup) String() string {
 func (*ShutdownGroup) ProtoMessage() {}
 
 func (x *ShutdownGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[20]
+	mi := &file_journalet_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1897,7 @@ func (x *ShutdownGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownGroup.ProtoReflect.Descriptor instead.
 func (*ShutdownGroup) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ShutdownGroup) GetPriority() int32 {
@@ -1800,7 +1928,7 @@ type NodeCapacity struct {
 
 func (x *NodeCapacity) Reset() {
 	*x = NodeCapacity{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[21]
+	mi := &file_journalet_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1812,7 +1940,7 @@ func (x *NodeCapacity) String() string {
 func (*NodeCapacity) ProtoMessage() {}
 
 func (x *NodeCapacity) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[21]
+	mi := &file_journalet_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1825,7 +1953,7 @@ func (x *NodeCapacity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCapacity.ProtoReflect.Descriptor instead.
 func (*NodeCapacity) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *NodeCapacity) GetMilliCpu() int64 {
@@ -1869,7 +1997,7 @@ type HugePages struct {
 
 func (x *HugePages) Reset() {
 	*x = HugePages{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[22]
+	mi := &file_journalet_v1_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1881,7 +2009,7 @@ func (x *HugePages) String() string {
 func (*HugePages) ProtoMessage() {}
 
 func (x *HugePages) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[22]
+	mi := &file_journalet_v1_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1894,7 +2022,7 @@ func (x *HugePages) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HugePages.ProtoReflect.Descriptor instead.
 func (*HugePages) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HugePages) GetPageBytes() int64 {
@@ -1921,7 +2049,7 @@ type AgentStopped struct {
 
 func (x *AgentStopped) Reset() {
 	*x = AgentStopped{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[23]
+	mi := &file_journalet_v1_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2061,7 @@ func (x *AgentStopped) String() string {
 func (*AgentStopped) ProtoMessage() {}
 
 func (x *AgentStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[23]
+	mi := &file_journalet_v1_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2074,7 @@ func (x *AgentStopped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentStopped.ProtoReflect.Descriptor instead.
 func (*AgentStopped) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AgentStopped) GetReason() string {
@@ -1969,7 +2097,7 @@ type JournalDamaged struct {
 
 func (x *JournalDamaged) Reset() {
 	*x = JournalDamaged{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[24]
+	mi := &file_journalet_v1_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1981,7 +2109,7 @@ func (x *JournalDamaged) String() string {
 func (*JournalDamaged) ProtoMessage() {}
 
 func (x *JournalDamaged) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[24]
+	mi := &file_journalet_v1_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1994,7 +2122,7 @@ func (x *JournalDamaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalDamaged.ProtoReflect.Descriptor instead.
 func (*JournalDamaged) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{24}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *JournalDamaged) GetExpectedSeq() uint64 {
@@ -2033,7 +2161,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[25]
+	mi := &file_journalet_v1_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2045,7 +2173,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[25]
+	mi := &file_journalet_v1_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2058,7 +2186,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{25}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Quarantined) GetKind() string {
@@ -2109,7 +2237,7 @@ type QuarantineLifted struct {
 
 func (x *QuarantineLifted) Reset() {
 	*x = QuarantineLifted{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[26]
+	mi := &file_journalet_v1_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2121,7 +2249,7 @@ func (x *QuarantineLifted) String() string {
 func (*QuarantineLifted) ProtoMessage() {}
 
 func (x *QuarantineLifted) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[26]
+	mi := &file_journalet_v1_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2134,7 +2262,7 @@ func (x *QuarantineLifted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineLifted.ProtoReflect.Descriptor instead.
 func (*QuarantineLifted) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{26}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *QuarantineLifted) GetKind() string {
@@ -2172,7 +2300,7 @@ type TimerSet struct {
 
 func (x *TimerSet) Reset() {
 	*x = TimerSet{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[27]
+	mi := &file_journalet_v1_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2184,7 +2312,7 @@ func (x *TimerSet) String() string {
 func (*TimerSet) ProtoMessage() {}
 
 func (x *TimerSet) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[27]
+	mi := &file_journalet_v1_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2197,7 +2325,7 @@ func (x *TimerSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerSet.ProtoReflect.Descriptor instead.
 func (*TimerSet) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{27}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TimerSet) GetName() string {
@@ -2231,7 +2359,7 @@ type TimerCleared struct {
 
 func (x *TimerCleared) Reset() {
 	*x = TimerCleared{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[28]
+	mi := &file_journalet_v1_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2243,7 +2371,7 @@ func (x *TimerCleared) String() string {
 func (*TimerCleared) ProtoMessage() {}
 
 func (x *TimerCleared) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[28]
+	mi := &file_journalet_v1_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2256,7 +2384,7 @@ func (x *TimerCleared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerCleared.ProtoReflect.Descriptor instead.
 func (*TimerCleared) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{28}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TimerCleared) GetName() string {
@@ -2277,7 +2405,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[29]
+	mi := &file_journalet_v1_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2289,7 +2417,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[29]
+	mi := &file_journalet_v1_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2302,7 +2430,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{29}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TimerFired) GetName() string {
@@ -2332,7 +2460,7 @@ type Timer struct {
 
 func (x *Timer) Reset() {
 	*x = Timer{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[30]
+	mi := &file_journalet_v1_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2344,7 +2472,7 @@ func (x *Timer) String() string {
 func (*Timer) ProtoMessage() {}
 
 func (x *Timer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[30]
+	mi := &file_journalet_v1_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2357,7 +2485,7 @@ func (x *Timer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timer.ProtoReflect.Descriptor instead.
 func (*Timer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{30}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Timer) GetName() string {
@@ -2400,7 +2528,7 @@ type Timers struct {
 
 func (x *Timers) Reset() {
 	*x = Timers{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[31]
+	mi := &file_journalet_v1_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2412,7 +2540,7 @@ func (x *Timers) String() string {
 func (*Timers) ProtoMessage() {}
 
 func (x *Timers) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[31]
+	mi := &file_journalet_v1_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2425,7 +2553,7 @@ func (x *Timers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timers.ProtoReflect.Descriptor instead.
 func (*Timers) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{31}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Timers) GetGeneration() uint64 {
@@ -2455,7 +2583,7 @@ type UserNamespace struct {
 
 func (x *UserNamespace) Reset() {
 	*x = UserNamespace{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[32]
+	mi := &file_journalet_v1_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2467,7 +2595,7 @@ func (x *UserNamespace) String() string {
 func (*UserNamespace) ProtoMessage() {}
 
 func (x *UserNamespace) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[32]
+	mi := &file_journalet_v1_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2480,7 +2608,7 @@ func (x *UserNamespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserNamespace.ProtoReflect.Descriptor instead.
 func (*UserNamespace) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{32}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *UserNamespace) GetHostId() uint32 {
@@ -2512,7 +2640,7 @@ type UserNamespaceRange struct {
 
 func (x *UserNamespaceRange) Reset() {
 	*x = UserNamespaceRange{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[33]
+	mi := &file_journalet_v1_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2524,7 +2652,7 @@ func (x *UserNamespaceRange) String() string {
 func (*UserNamespaceRange) ProtoMessage() {}
 
 func (x *UserNamespaceRange) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[33]
+	mi := &file_journalet_v1_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2537,7 +2665,7 @@ func (x *UserNamespaceRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserNamespaceRange.ProtoReflect.Descriptor instead.
 func (*UserNamespaceRange) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{33}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *UserNamespaceRange) GetFirst() uint32 {
@@ -2580,13 +2708,26 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.UserNamespaceR\x05value:\x028\x01\x1a_\n" +
 	"\x13FoundResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x122\n" +
-	"\x05value\x18\x02 \x01(\v2\x1c.journalet.v1.GivenResourcesR\x05value:\x028\x01\"\xb7\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1c.journalet.v1.GivenResourcesR\x05value:\x028\x01\"\xce\x02\n" +
 	"\fKubeletState\x128\n" +
 	"\x04pods\x18\x01 \x03(\v2$.journalet.v1.KubeletState.PodsEntryR\x04pods\x12\x1a\n" +
-	"\bproblems\x18\x02 \x03(\tR\bproblems\x1aQ\n" +
+	"\bproblems\x18\x02 \x03(\tR\bproblems\x12>\n" +
+	"\x06images\x18\x03 \x03(\v2&.journalet.v1.KubeletState.ImagesEntryR\x06images\x1aQ\n" +
 	"\tPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12.\n" +
-	"\x05value\x18\x02 \x01(\v2\x18.journalet.v1.KubeletPodR\x05value:\x028\x01\"\xb4\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x18.journalet.v1.KubeletPodR\x05value:\x028\x01\x1aU\n" +
+	"\vImagesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.journalet.v1.KubeletImageR\x05value:\x028\x01\"?\n" +
+	"\fKubeletImage\x12/\n" +
+	"\x05pulls\x18\x01 \x03(\v2\x19.journalet.v1.KubeletPullR\x05pulls\"\x9b\x01\n" +
+	"\vKubeletPull\x12\x1e\n" +
+	"\n" +
+	"repository\x18\x01 \x01(\tR\n" +
+	"repository\x12'\n" +
+	"\x0fnode_accessible\x18\x02 \x01(\bR\x0enodeAccessible\x12\x18\n" +
+	"\asecrets\x18\x03 \x03(\tR\asecrets\x12)\n" +
+	"\x10service_accounts\x18\x04 \x03(\tR\x0fserviceAccounts\"\xb4\x01\n" +
 	"\n" +
 	"KubeletPod\x12>\n" +
 	"\texclusive\x18\x01 \x03(\v2 .journalet.v1.ExclusiveContainerR\texclusive\x128\n" +
@@ -2796,106 +2937,112 @@ func file_journalet_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_journalet_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_journalet_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_journalet_v1_agent_proto_goTypes = []any{
 	(TopologyPolicy)(0),            // 0: journalet.v1.TopologyPolicy
 	(DecisionError)(0),             // 1: journalet.v1.DecisionError
 	(*AgentStarted)(nil),           // 2: journalet.v1.AgentStarted
 	(*KubeletState)(nil),           // 3: journalet.v1.KubeletState
-	(*KubeletPod)(nil),             // 4: journalet.v1.KubeletPod
-	(*GivenResources)(nil),         // 5: journalet.v1.GivenResources
-	(*RestOfResources)(nil),        // 6: journalet.v1.RestOfResources
-	(*DevicesOfContainer)(nil),     // 7: journalet.v1.DevicesOfContainer
-	(*AgentConfig)(nil),            // 8: journalet.v1.AgentConfig
-	(*CpuQuota)(nil),               // 9: journalet.v1.CpuQuota
-	(*KernelVersion)(nil),          // 10: journalet.v1.KernelVersion
-	(*RuntimeConfig)(nil),          // 11: journalet.v1.RuntimeConfig
-	(*ResourceManagers)(nil),       // 12: journalet.v1.ResourceManagers
-	(*CpuOptions)(nil),             // 13: journalet.v1.CpuOptions
-	(*NodeTopology)(nil),           // 14: journalet.v1.NodeTopology
-	(*CpuCore)(nil),                // 15: journalet.v1.CpuCore
-	(*NumaNode)(nil),               // 16: journalet.v1.NumaNode
-	(*NumaMemory)(nil),             // 17: journalet.v1.NumaMemory
-	(*ExclusiveContainer)(nil),     // 18: journalet.v1.ExclusiveContainer
-	(*ExclusiveRequest)(nil),       // 19: journalet.v1.ExclusiveRequest
-	(*NodeEviction)(nil),           // 20: journalet.v1.NodeEviction
-	(*ImageGarbageCollection)(nil), // 21: journalet.v1.ImageGarbageCollection
-	(*ShutdownGroup)(nil),          // 22: journalet.v1.ShutdownGroup
-	(*NodeCapacity)(nil),           // 23: journalet.v1.NodeCapacity
-	(*HugePages)(nil),              // 24: journalet.v1.HugePages
-	(*AgentStopped)(nil),           // 25: journalet.v1.AgentStopped
-	(*JournalDamaged)(nil),         // 26: journalet.v1.JournalDamaged
-	(*Quarantined)(nil),            // 27: journalet.v1.Quarantined
-	(*QuarantineLifted)(nil),       // 28: journalet.v1.QuarantineLifted
-	(*TimerSet)(nil),               // 29: journalet.v1.TimerSet
-	(*TimerCleared)(nil),           // 30: journalet.v1.TimerCleared
-	(*TimerFired)(nil),             // 31: journalet.v1.TimerFired
-	(*Timer)(nil),                  // 32: journalet.v1.Timer
-	(*Timers)(nil),                 // 33: journalet.v1.Timers
-	(*UserNamespace)(nil),          // 34: journalet.v1.UserNamespace
-	(*UserNamespaceRange)(nil),     // 35: journalet.v1.UserNamespaceRange
-	nil,                            // 36: journalet.v1.AgentStarted.FoundUserNamespacesEntry
-	nil,                            // 37: journalet.v1.AgentStarted.FoundResourcesEntry
-	nil,                            // 38: journalet.v1.KubeletState.PodsEntry
-	nil,                            // 39: journalet.v1.AgentConfig.NodeLabelsEntry
-	nil,                            // 40: journalet.v1.Timers.SetEntry
-	(*ContainerDevices)(nil),       // 41: journalet.v1.ContainerDevices
-	(*durationpb.Duration)(nil),    // 42: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 43: google.protobuf.Timestamp
+	(*KubeletImage)(nil),           // 4: journalet.v1.KubeletImage
+	(*KubeletPull)(nil),            // 5: journalet.v1.KubeletPull
+	(*KubeletPod)(nil),             // 6: journalet.v1.KubeletPod
+	(*GivenResources)(nil),         // 7: journalet.v1.GivenResources
+	(*RestOfResources)(nil),        // 8: journalet.v1.RestOfResources
+	(*DevicesOfContainer)(nil),     // 9: journalet.v1.DevicesOfContainer
+	(*AgentConfig)(nil),            // 10: journalet.v1.AgentConfig
+	(*CpuQuota)(nil),               // 11: journalet.v1.CpuQuota
+	(*KernelVersion)(nil),          // 12: journalet.v1.KernelVersion
+	(*RuntimeConfig)(nil),          // 13: journalet.v1.RuntimeConfig
+	(*ResourceManagers)(nil),       // 14: journalet.v1.ResourceManagers
+	(*CpuOptions)(nil),             // 15: journalet.v1.CpuOptions
+	(*NodeTopology)(nil),           // 16: journalet.v1.NodeTopology
+	(*CpuCore)(nil),                // 17: journalet.v1.CpuCore
+	(*NumaNode)(nil),               // 18: journalet.v1.NumaNode
+	(*NumaMemory)(nil),             // 19: journalet.v1.NumaMemory
+	(*ExclusiveContainer)(nil),     // 20: journalet.v1.ExclusiveContainer
+	(*ExclusiveRequest)(nil),       // 21: journalet.v1.ExclusiveRequest
+	(*NodeEviction)(nil),           // 22: journalet.v1.NodeEviction
+	(*ImageGarbageCollection)(nil), // 23: journalet.v1.ImageGarbageCollection
+	(*ShutdownGroup)(nil),          // 24: journalet.v1.ShutdownGroup
+	(*NodeCapacity)(nil),           // 25: journalet.v1.NodeCapacity
+	(*HugePages)(nil),              // 26: journalet.v1.HugePages
+	(*AgentStopped)(nil),           // 27: journalet.v1.AgentStopped
+	(*JournalDamaged)(nil),         // 28: journalet.v1.JournalDamaged
+	(*Quarantined)(nil),            // 29: journalet.v1.Quarantined
+	(*QuarantineLifted)(nil),       // 30: journalet.v1.QuarantineLifted
+	(*TimerSet)(nil),               // 31: journalet.v1.TimerSet
+	(*TimerCleared)(nil),           // 32: journalet.v1.TimerCleared
+	(*TimerFired)(nil),             // 33: journalet.v1.TimerFired
+	(*Timer)(nil),                  // 34: journalet.v1.Timer
+	(*Timers)(nil),                 // 35: journalet.v1.Timers
+	(*UserNamespace)(nil),          // 36: journalet.v1.UserNamespace
+	(*UserNamespaceRange)(nil),     // 37: journalet.v1.UserNamespaceRange
+	nil,                            // 38: journalet.v1.AgentStarted.FoundUserNamespacesEntry
+	nil,                            // 39: journalet.v1.AgentStarted.FoundResourcesEntry
+	nil,                            // 40: journalet.v1.KubeletState.PodsEntry
+	nil,                            // 41: journalet.v1.KubeletState.ImagesEntry
+	nil,                            // 42: journalet.v1.AgentConfig.NodeLabelsEntry
+	nil,                            // 43: journalet.v1.Timers.SetEntry
+	(*ContainerDevices)(nil),       // 44: journalet.v1.ContainerDevices
+	(*durationpb.Duration)(nil),    // 45: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 46: google.protobuf.Timestamp
 }
 var file_journalet_v1_agent_proto_depIdxs = []int32{
-	8,  // 0: journalet.v1.AgentStarted.config:type_name -> journalet.v1.AgentConfig
-	36, // 1: journalet.v1.AgentStarted.found_user_namespaces:type_name -> journalet.v1.AgentStarted.FoundUserNamespacesEntry
+	10, // 0: journalet.v1.AgentStarted.config:type_name -> journalet.v1.AgentConfig
+	38, // 1: journalet.v1.AgentStarted.found_user_namespaces:type_name -> journalet.v1.AgentStarted.FoundUserNamespacesEntry
 	3,  // 2: journalet.v1.AgentStarted.kubelet_state:type_name -> journalet.v1.KubeletState
-	37, // 3: journalet.v1.AgentStarted.found_resources:type_name -> journalet.v1.AgentStarted.FoundResourcesEntry
-	38, // 4: journalet.v1.KubeletState.pods:type_name -> journalet.v1.KubeletState.PodsEntry
-	18, // 5: journalet.v1.KubeletPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	41, // 6: journalet.v1.KubeletPod.devices:type_name -> journalet.v1.ContainerDevices
-	18, // 7: journalet.v1.GivenResources.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	41, // 8: journalet.v1.GivenResources.devices:type_name -> journalet.v1.ContainerDevices
-	6,  // 9: journalet.v1.GivenResources.rest:type_name -> journalet.v1.RestOfResources
-	7,  // 10: journalet.v1.RestOfResources.devices:type_name -> journalet.v1.DevicesOfContainer
-	23, // 11: journalet.v1.AgentConfig.allocatable:type_name -> journalet.v1.NodeCapacity
-	39, // 12: journalet.v1.AgentConfig.node_labels:type_name -> journalet.v1.AgentConfig.NodeLabelsEntry
-	42, // 13: journalet.v1.AgentConfig.max_container_back_off:type_name -> google.protobuf.Duration
-	35, // 14: journalet.v1.AgentConfig.user_namespaces:type_name -> journalet.v1.UserNamespaceRange
-	21, // 15: journalet.v1.AgentConfig.image_garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
-	22, // 16: journalet.v1.AgentConfig.shutdown_groups:type_name -> journalet.v1.ShutdownGroup
-	20, // 17: journalet.v1.AgentConfig.eviction:type_name -> journalet.v1.NodeEviction
-	12, // 18: journalet.v1.AgentConfig.managers:type_name -> journalet.v1.ResourceManagers
-	10, // 19: journalet.v1.AgentConfig.kernel:type_name -> journalet.v1.KernelVersion
-	9,  // 20: journalet.v1.AgentConfig.cpu_quota:type_name -> journalet.v1.CpuQuota
-	11, // 21: journalet.v1.AgentConfig.runtime_config:type_name -> journalet.v1.RuntimeConfig
-	42, // 22: journalet.v1.CpuQuota.period:type_name -> google.protobuf.Duration
-	14, // 23: journalet.v1.ResourceManagers.topology:type_name -> journalet.v1.NodeTopology
-	13, // 24: journalet.v1.ResourceManagers.cpu_options:type_name -> journalet.v1.CpuOptions
-	17, // 25: journalet.v1.ResourceManagers.reserved_memory:type_name -> journalet.v1.NumaMemory
-	0,  // 26: journalet.v1.ResourceManagers.topology_policy:type_name -> journalet.v1.TopologyPolicy
-	15, // 27: journalet.v1.NodeTopology.cores:type_name -> journalet.v1.CpuCore
-	16, // 28: journalet.v1.NodeTopology.nodes:type_name -> journalet.v1.NumaNode
-	24, // 29: journalet.v1.NumaNode.huge_pages:type_name -> journalet.v1.HugePages
-	24, // 30: journalet.v1.ExclusiveContainer.memory:type_name -> journalet.v1.HugePages
-	24, // 31: journalet.v1.ExclusiveRequest.memory:type_name -> journalet.v1.HugePages
-	42, // 32: journalet.v1.NodeEviction.transition_period:type_name -> google.protobuf.Duration
-	42, // 33: journalet.v1.NodeEviction.max_pod_grace:type_name -> google.protobuf.Duration
-	42, // 34: journalet.v1.ImageGarbageCollection.min_age:type_name -> google.protobuf.Duration
-	42, // 35: journalet.v1.ImageGarbageCollection.max_age:type_name -> google.protobuf.Duration
-	42, // 36: journalet.v1.ShutdownGroup.grace:type_name -> google.protobuf.Duration
-	24, // 37: journalet.v1.NodeCapacity.huge_pages:type_name -> journalet.v1.HugePages
-	1,  // 38: journalet.v1.Quarantined.code:type_name -> journalet.v1.DecisionError
-	42, // 39: journalet.v1.TimerSet.duration:type_name -> google.protobuf.Duration
-	43, // 40: journalet.v1.Timer.set_at:type_name -> google.protobuf.Timestamp
-	42, // 41: journalet.v1.Timer.duration:type_name -> google.protobuf.Duration
-	40, // 42: journalet.v1.Timers.set:type_name -> journalet.v1.Timers.SetEntry
-	34, // 43: journalet.v1.AgentStarted.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	5,  // 44: journalet.v1.AgentStarted.FoundResourcesEntry.value:type_name -> journalet.v1.GivenResources
-	4,  // 45: journalet.v1.KubeletState.PodsEntry.value:type_name -> journalet.v1.KubeletPod
-	32, // 46: journalet.v1.Timers.SetEntry.value:type_name -> journalet.v1.Timer
-	47, // [47:47] is the sub-list for method output_type
-	47, // [47:47] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	39, // 3: journalet.v1.AgentStarted.found_resources:type_name -> journalet.v1.AgentStarted.FoundResourcesEntry
+	40, // 4: journalet.v1.KubeletState.pods:type_name -> journalet.v1.KubeletState.PodsEntry
+	41, // 5: journalet.v1.KubeletState.images:type_name -> journalet.v1.KubeletState.ImagesEntry
+	5,  // 6: journalet.v1.KubeletImage.pulls:type_name -> journalet.v1.KubeletPull
+	20, // 7: journalet.v1.KubeletPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	44, // 8: journalet.v1.KubeletPod.devices:type_name -> journalet.v1.ContainerDevices
+	20, // 9: journalet.v1.GivenResources.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	44, // 10: journalet.v1.GivenResources.devices:type_name -> journalet.v1.ContainerDevices
+	8,  // 11: journalet.v1.GivenResources.rest:type_name -> journalet.v1.RestOfResources
+	9,  // 12: journalet.v1.RestOfResources.devices:type_name -> journalet.v1.DevicesOfContainer
+	25, // 13: journalet.v1.AgentConfig.allocatable:type_name -> journalet.v1.NodeCapacity
+	42, // 14: journalet.v1.AgentConfig.node_labels:type_name -> journalet.v1.AgentConfig.NodeLabelsEntry
+	45, // 15: journalet.v1.AgentConfig.max_container_back_off:type_name -> google.protobuf.Duration
+	37, // 16: journalet.v1.AgentConfig.user_namespaces:type_name -> journalet.v1.UserNamespaceRange
+	23, // 17: journalet.v1.AgentConfig.image_garbage_collection:type_name -> journalet.v1.ImageGarbageCollection
+	24, // 18: journalet.v1.AgentConfig.shutdown_groups:type_name -> journalet.v1.ShutdownGroup
+	22, // 19: journalet.v1.AgentConfig.eviction:type_name -> journalet.v1.NodeEviction
+	14, // 20: journalet.v1.AgentConfig.managers:type_name -> journalet.v1.ResourceManagers
+	12, // 21: journalet.v1.AgentConfig.kernel:type_name -> journalet.v1.KernelVersion
+	11, // 22: journalet.v1.AgentConfig.cpu_quota:type_name -> journalet.v1.CpuQuota
+	13, // 23: journalet.v1.AgentConfig.runtime_config:type_name -> journalet.v1.RuntimeConfig
+	45, // 24: journalet.v1.CpuQuota.period:type_name -> google.protobuf.Duration
+	16, // 25: journalet.v1.ResourceManagers.topology:type_name -> journalet.v1.NodeTopology
+	15, // 26: journalet.v1.ResourceManagers.cpu_options:type_name -> journalet.v1.CpuOptions
+	19, // 27: journalet.v1.ResourceManagers.reserved_memory:type_name -> journalet.v1.NumaMemory
+	0,  // 28: journalet.v1.ResourceManagers.topology_policy:type_name -> journalet.v1.TopologyPolicy
+	17, // 29: journalet.v1.NodeTopology.cores:type_name -> journalet.v1.CpuCore
+	18, // 30: journalet.v1.NodeTopology.nodes:type_name -> journalet.v1.NumaNode
+	26, // 31: journalet.v1.NumaNode.huge_pages:type_name -> journalet.v1.HugePages
+	26, // 32: journalet.v1.ExclusiveContainer.memory:type_name -> journalet.v1.HugePages
+	26, // 33: journalet.v1.ExclusiveRequest.memory:type_name -> journalet.v1.HugePages
+	45, // 34: journalet.v1.NodeEviction.transition_period:type_name -> google.protobuf.Duration
+	45, // 35: journalet.v1.NodeEviction.max_pod_grace:type_name -> google.protobuf.Duration
+	45, // 36: journalet.v1.ImageGarbageCollection.min_age:type_name -> google.protobuf.Duration
+	45, // 37: journalet.v1.ImageGarbageCollection.max_age:type_name -> google.protobuf.Duration
+	45, // 38: journalet.v1.ShutdownGroup.grace:type_name -> google.protobuf.Duration
+	26, // 39: journalet.v1.NodeCapacity.huge_pages:type_name -> journalet.v1.HugePages
+	1,  // 40: journalet.v1.Quarantined.code:type_name -> journalet.v1.DecisionError
+	45, // 41: journalet.v1.TimerSet.duration:type_name -> google.protobuf.Duration
+	46, // 42: journalet.v1.Timer.set_at:type_name -> google.protobuf.Timestamp
+	45, // 43: journalet.v1.Timer.duration:type_name -> google.protobuf.Duration
+	43, // 44: journalet.v1.Timers.set:type_name -> journalet.v1.Timers.SetEntry
+	36, // 45: journalet.v1.AgentStarted.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	7,  // 46: journalet.v1.AgentStarted.FoundResourcesEntry.value:type_name -> journalet.v1.GivenResources
+	6,  // 47: journalet.v1.KubeletState.PodsEntry.value:type_name -> journalet.v1.KubeletPod
+	4,  // 48: journalet.v1.KubeletState.ImagesEntry.value:type_name -> journalet.v1.KubeletImage
+	34, // 49: journalet.v1.Timers.SetEntry.value:type_name -> journalet.v1.Timer
+	50, // [50:50] is the sub-list for method output_type
+	50, // [50:50] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_agent_proto_init() }
@@ -2910,7 +3057,7 @@ func file_journalet_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_agent_proto_rawDesc), len(file_journalet_v1_agent_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   39,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

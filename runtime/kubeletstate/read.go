@@ -103,6 +103,7 @@ func Read(dir string) *journaletv1.KubeletState {
 	if !s.found {
 		return nil
 	}
+	s.images(dir)
 	s.shrink(dir)
 	if s.more > 0 {
 		s.out.Problems = append(s.out.Problems, fmt.Sprintf("and %d problems more", s.more))

@@ -30,7 +30,7 @@ func (g *Given) pulls() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	add := func(dir, of string, record any) error {
 		data, err := json.Marshal(record)
-		files[filepath.Join(dir, fmt.Sprintf("sha256-%x", sha256.Sum256([]byte(of))))] = data
+		files[filepath.Join(dir, recordName(of))] = data
 		return err
 	}
 	var errs error
@@ -43,6 +43,14 @@ func (g *Given) pulls() (map[string][]byte, error) {
 		}))
 	}
 	return files, errs
+}
+
+// recordPrefix begins the name of each such file.
+const recordPrefix = "sha256-"
+
+// recordName returns the name of the file of an image.
+func recordName(of string) string {
+	return fmt.Sprintf("%s%x", recordPrefix, sha256.Sum256([]byte(of)))
 }
 
 func recordType(kind string) metav1.TypeMeta {

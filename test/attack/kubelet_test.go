@@ -21,17 +21,19 @@ import (
 // The agent starts for the first time where a kubelet was, and the kubelet's state files are invalid.
 func TestStateFilesOfAKubelet(t *testing.T) {
 	const mi = 1 << 20
-	plants := map[string]func(cpus, memory, devices, allocated string) error{
-		"no-files": func(cpus, memory, devices, _ string) error {
+	record := filepath.Join(kubeletstate.PulledDir, "sha256-0")
+	plants := map[string]func(cpus, memory, devices, allocated, pulled string) error{
+		"no-files": func(cpus, memory, devices, _, pulled string) error {
 			return errors.Join(unix.Mkfifo(cpus, 0o600), os.Symlink("/dev/zero", memory),
-				os.WriteFile(devices, nil, 0o600), os.Truncate(devices, 1<<40))
+				os.WriteFile(devices, nil, 0o600), os.Truncate(devices, 1<<40), unix.Mkfifo(pulled, 0o600))
 		},
-		"huge": func(cpus, memory, devices, allocated string) error {
+		"huge": func(cpus, memory, devices, allocated, pulled string) error {
 			deep, wide := `{"data":`+strings.Repeat("[", 4*mi-100), `{"Data":{"PodDeviceEntries":[`+strings.Repeat("{},", mi)
 			return errors.Join(os.WriteFile(cpus, []byte(deep), 0o600),
 				os.WriteFile(memory, []byte(`{"policyName":"`+strings.Repeat("x", 5*mi)), 0o600),
 				os.WriteFile(devices, []byte(wide+`{}]},"Checksum":1}`), 0o600),
-				os.WriteFile(allocated, []byte(deep), 0o600))
+				os.WriteFile(allocated, []byte(deep), 0o600), manyRecords(filepath.Dir(pulled)),
+				os.WriteFile(pulled, []byte(deep), 0o600))
 		},
 	}
 	for _, name := range slices.Sorted(maps.Keys(plants)) {
@@ -42,8 +44,9 @@ func TestStateFilesOfAKubelet(t *testing.T) {
 				prepare: func(g *target) {
 					at := func(name string) string { return filepath.Join(g.Root, name) }
 					must.OK(t, errors.Join(os.MkdirAll(filepath.Dir(at(kubeletstate.DeviceFile)), 0o700), os.Chmod(g.Root, 0o700),
+						os.MkdirAll(at(kubeletstate.PulledDir), 0o700),
 						plant(at(kubeletstate.CPUFile), at(kubeletstate.MemoryFile), at(kubeletstate.DeviceFile),
-							at(kubeletstate.AllocatedFile))))
+							at(kubeletstate.AllocatedFile), at(record))))
 				},
 				check: func(g *target) {
 					runsPodsOfTheAPI(g)
@@ -56,6 +59,10 @@ func TestStateFilesOfAKubelet(t *testing.T) {
 							g.Errorf("the log does not name %s", file)
 						}
 					}
+					if len(g.linesWith("the kubelet's record "+filepath.Join(g.Root, record))) == 0 &&
+						len(g.linesWith("there are more than")) == 0 {
+						g.Errorf("the log names no record of an image pull")
+					}
 					if most := peak(g.Process); most == 0 || most > maxMemory {
 						g.Errorf("the start took %d MiB", most>>20)
 					}
@@ -63,6 +70,15 @@ func TestStateFilesOfAKubelet(t *testing.T) {
 			}.run(t)
 		})
 	}
+}
+
+// manyRecords writes more records of image pulls than are read, each as large as can be.
+func manyRecords(dir string) (errs error) {
+	long := `{"kind":"ImagePulledRecord","credentialMapping":{` + strings.Repeat(" ", 60<<10) + `}}`
+	for i := range 2000 {
+		errs = errors.Join(errs, os.WriteFile(filepath.Join(dir, fmt.Sprint("sha256-many-", i)), []byte(long), 0o600))
+	}
+	return errs
 }
 
 // The journal is lost, and the directories of pods have too many, and invalid, records of exclusive resources.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/images/pullmanager"
 
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/image/credentials"
 	"github.com/journalet/journalet/runtime/kubeletstate"
@@ -76,17 +78,59 @@ func comparePulls(c *testCase, w *credentialsCase) {
 	if pull.how == withSecret && (err != nil || theirs) {
 		c.differs("whether a pod with the Secret of the pull has to pull", false, fmt.Sprint(theirs, err))
 	}
+	compareTakenPulls(c, w, policy, theirPolicy)
+}
+
+// compareTakenPulls has the kubelet record a pull with a Secret, and an agent take its place: it answers as the kubelet
+// does, for a pod without pull Secrets.
+func compareTakenPulls(c *testCase, w *credentialsCase, policy *credentials.Policy,
+	theirPolicy pullmanager.ImagePullPolicyEnforcer) {
+	dir, err := os.MkdirTemp("", "pulls")
+	check("create a directory", err)
+	defer os.RemoveAll(dir)
+	check("write the file that every kubelet has", os.WriteFile(filepath.Join(dir, kubeletstate.CPUFile), []byte(
+		`{"policyName":"none"}`), 0o600))
+	has := &kubeletconfig.ImagePullCredentials{NodePodsAccessible: len(c.text)%2 == 0}
+	if !has.NodePodsAccessible {
+		has.KubernetesSecrets = []kubeletconfig.ImagePullSecret{
+			{UID: "uid-s0", Namespace: "ns", Name: "s0", CredentialHash: "x"},
+		}
+	}
+	m, err := pullsOf(dir, theirPolicy)
+	check("the kubelet's records", err)
+	check("record", m.RecordPullIntent(klog.Background(), w.Image))
+	m.RecordImagePulled(context.Background(), w.Image, pulledID, has)
+	theirs, err := m.MustAttemptImagePull(context.Background(), w.Image, pulledID, noCredentials)
+	check("the kubelet's answer", err)
+	agent := credentials.New(credentials.Options{RootDir: "/nonexistent", Objects: pullSecrets{}, Policy: policy,
+		Digest: func(...string) string { return "" }, Log: slog.New(slog.DiscardHandler)})
+	started := &journaletv1.AgentStarted{KubeletState: kubeletstate.Read(dir)}
+	agent.Stored(&journaletv1.Record{Body: &journaletv1.Record_Fact{Fact: messages.NewEvent(started)}})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
+	if ours := agent.MustPull(context.Background(), pod, w.Image, pulledID); ours != theirs {
+		c.differs("whether a pod has to pull an image that a kubelet had pulled", ours, theirs)
+	}
+	c.count("pulls taken over")
+}
+
+func noCredentials() ([]kubeletconfig.ImagePullSecret, *kubeletconfig.ImagePullServiceAccount, error) {
+	return nil, nil, nil
+}
+
+// pullsOf returns the kubelet's manager of image pulls in a root directory.
+func pullsOf(dir string, policy pullmanager.ImagePullPolicyEnforcer) (*pullmanager.PullManager, error) {
+	accessor, err := pullmanager.NewFSPullRecordsAccessor(klog.Background(), dir)
+	if err != nil {
+		return nil, err
+	}
+	return pullmanager.NewImagePullManager(context.Background(), accessor, policy, nil, 1)
 }
 
 // theirPull returns whether a kubelet that finds the state files of a hand-back in a directory has a pod with these
 // Secrets pull an image that is on the node.
 func theirPull(dir string, policy pullmanager.ImagePullPolicyEnforcer, image string,
 	has []kubeletconfig.ImagePullSecret) (bool, error) {
-	accessor, err := pullmanager.NewFSPullRecordsAccessor(klog.Background(), dir)
-	if err != nil {
-		return false, err
-	}
-	m, err := pullmanager.NewImagePullManager(context.Background(), accessor, policy, nil, 1)
+	m, err := pullsOf(dir, policy)
 	if err != nil {
 		return false, err
 	}

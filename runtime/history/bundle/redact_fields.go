@@ -48,7 +48,8 @@ var fields = map[action][]string{
 		"ImageGarbageCollection.high_percent", "ImageGarbageCollection.low_percent", "ImageObservation.bytes",
 		"ImageObservation.pinned", "ImageObservation.used", "ImagesCollected.freed_bytes",
 		"ImagesCollected.wanted_bytes", "ImagesObserved.complete", "LogRotated.bytes", "OperatorPullDecided.bytes",
-		"OperatorPullDecided.error", "PullCredentials.node_accessible", "SessionEnded.exit_code",
+		"OperatorPullDecided.error", "KubeletPull.node_accessible", "PullCredentials.node_accessible",
+		"SessionEnded.exit_code",
 		"SessionEnded.kind", "SessionStarted.arguments", "SessionStarted.kind", "SessionStarted.tty",
 		"ShutdownGroup.priority", "ShutdownSignaled.active",
 		"AdmissionRequested.shares_name", "ApiDeleteFinished.absent", "ApiPod.deleted", "ApiPod.deletion_grace_seconds",
@@ -176,7 +177,8 @@ var fields = map[action][]string{
 	imageRef: {
 		"CallFinished.image_ref", "ContainerObservation.image_ref", "ImagePullDecided.image_ref",
 		"ImageObservation.id", "ImageRemovalDecided.image_id", "ImageRemovalRequested.image_id",
-		"ImagesCollected.images", "ImagesObserved.removed", "OperatorPullDecided.image_ref", "RemoveImage.image_id",
+		"ImagesCollected.images", "ImagesObserved.removed",
+		"KubeletState.images", "OperatorPullDecided.image_ref", "RemoveImage.image_id",
 	},
 	digest: {
 		"AdmissionRequested.digest", "PodRef.digest", "ProbesSet.digest", "ResizeDecided.digest",
@@ -238,6 +240,7 @@ var fields = map[action][]string{
 		"ImageRemovalDecided.message", "ImageRemovalDecided.request_id", "ImageRemovalRequested.client",
 		"ImageRemovalRequested.request_id", "LogRotated.message", "OperatorPullDecided.message",
 		"OperatorPullDecided.request_id", "OperatorPullRequested.client", "OperatorPullRequested.request_id",
+		"KubeletPull.repository", "KubeletPull.secrets", "KubeletPull.service_accounts",
 		"PodEvictionDecided.message", "PullCredentials.repository", "PullCredentials.service_accounts",
 		"PullImage.pull_secrets",
 		"PullImage.service_account", "PullSecret.digest", "PullSecret.name", "PullSecret.uid", "RemoveImage.reason",

@@ -130,6 +130,9 @@ func (d *Describer) agentEvent(_ string, e *journaletv1.Event) string {
 			s.GetEpoch())
 		if left := s.GetKubeletState(); left != nil {
 			text += fmt.Sprintf(", with what a kubelet had given to %s", count(len(left.GetPods()), "pod"))
+			if n := len(left.GetImages()); n > 0 {
+				text += fmt.Sprintf(" and pulled of %s", count(n, "image"))
+			}
 			text = withMessage(text, strings.Join(left.GetProblems(), "; "))
 		}
 		if n := len(s.GetFoundResources()); n > 0 {

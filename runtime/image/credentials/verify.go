@@ -35,6 +35,8 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 	case *journaletv1.Event_CallFinished:
 		delete(d.pending, k.CallFinished.GetIntentId())
 		image.RecordPull(d.pulled, k.CallFinished, at)
+	case *journaletv1.Event_AgentStarted:
+		image.RecordKubelet(d.pulled, k.AgentStarted.GetKubeletState())
 	case *journaletv1.Event_ImagesObserved:
 		image.ForgetImages(d.pulled, k.ImagesObserved, at)
 	}
@@ -128,7 +130,7 @@ func (d *Driver) hasSecret(
 	ring, _ := d.secrets(ctx, by.owner, by.secrets)
 	return slices.ContainsFunc(ring.lookup(repository), func(c Candidate) bool {
 		return slices.ContainsFunc(record.GetSecrets(), func(s *journaletv1.PullSecret) bool {
-			return image.SameSecret(s, c.secret) || s.GetDigest() == c.secret.GetDigest()
+			return image.SameSecret(s, c.secret) || s.GetDigest() != "" && s.GetDigest() == c.secret.GetDigest()
 		})
 	})
 }
