@@ -22,8 +22,8 @@ const (
 	maxRecords = 1000
 	// maxRecordBytes bounds one of them, with the hundred Secrets that a kubelet keeps for each of a few repositories.
 	maxRecordBytes = 64 << 10
-	// maxImageBytes bounds what is recorded of who may use the images. Of what is beyond it is recorded that nobody may
-	// without a pull.
+	// maxImageBytes bounds what is recorded of who may use the images. Images beyond it are recorded as pulled with
+	// unknown credentials: who wants one pulls it once more.
 	maxImageBytes = 128 << 10
 	// maxIDBytes bounds the runtime's id of an image: a digest has 71. maxRepositoryBytes bounds the name of a repository
 	// (runtime/image).
