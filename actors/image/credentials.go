@@ -119,14 +119,27 @@ func RecordKubelet(pulled map[string]*journaletv1.PulledImage, left *journaletv1
 				ServiceAccounts: slices.Clone(pull.GetServiceAccounts()),
 			}
 			for _, secret := range pull.GetSecrets() {
-				if of := strings.Split(secret, "/"); len(of) == 3 {
-					c.Secrets = append(c.Secrets, &journaletv1.PullSecret{Namespace: of[0], Name: of[1], Uid: of[2]})
+				if namespace, name, uid, ok := ParseObjectID(secret); ok {
+					c.Secrets = append(c.Secrets, &journaletv1.PullSecret{Namespace: namespace, Name: name, Uid: uid})
 				}
 			}
 			p.Credentials = append(p.Credentials, c)
 		}
 		pulled[id] = p
 	}
+}
+
+// ObjectID returns an object of the API server as PullCredentials.service_accounts and KubeletPull have it. Neither of
+// the names has a slash; uid may be empty.
+func ObjectID(namespace, name, uid string) string { return namespace + "/" + name + "/" + uid }
+
+// ParseObjectID returns what ObjectID was given; ok is false for another text.
+func ParseObjectID(id string) (namespace, name, uid string, ok bool) {
+	of := strings.Split(id, "/")
+	if len(of) != 3 {
+		return "", "", "", false
+	}
+	return of[0], of[1], of[2], true
 }
 
 // merge adds the credentials of one more pull. Once every pod may use an image, that stays so.

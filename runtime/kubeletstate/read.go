@@ -103,8 +103,8 @@ func Read(dir string) *journaletv1.KubeletState {
 	if !s.found {
 		return nil
 	}
-	s.images(dir)
 	s.shrink(dir)
+	s.images(dir) // last: a thousand damaged records hide no problem of a pod
 	if s.more > 0 {
 		s.out.Problems = append(s.out.Problems, fmt.Sprintf("and %d problems more", s.more))
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"github.com/journalet/journalet/actors/image"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
 )
@@ -77,7 +78,7 @@ func (s *state) image(name string) error {
 	case id == "" || len(id) > maxIDBytes:
 		return fmt.Errorf("an image whose id has %d bytes: want 1 to %d", len(id), maxIDBytes)
 	}
-	image := new(journaletv1.KubeletImage)
+	out := new(journaletv1.KubeletImage)
 	for _, repository := range slices.Sorted(maps.Keys(record.CredentialMapping)) {
 		if len(repository) > maxRepositoryBytes {
 			continue // no pod can name it
@@ -85,16 +86,13 @@ func (s *state) image(name string) error {
 		has := record.CredentialMapping[repository]
 		pull := &journaletv1.KubeletPull{Repository: repository, NodeAccessible: has.NodePodsAccessible}
 		for _, secret := range has.KubernetesSecrets {
-			pull.Secrets = append(pull.Secrets, coordinates(secret.Namespace, secret.Name, secret.UID))
+			pull.Secrets = append(pull.Secrets, image.ObjectID(secret.Namespace, secret.Name, secret.UID))
 		}
 		for _, account := range has.KubernetesServiceAccounts {
-			pull.ServiceAccounts = append(pull.ServiceAccounts, coordinates(account.Namespace, account.Name, account.UID))
+			pull.ServiceAccounts = append(pull.ServiceAccounts, image.ObjectID(account.Namespace, account.Name, account.UID))
 		}
-		image.Pulls = append(image.Pulls, pull)
+		out.Pulls = append(out.Pulls, pull)
 	}
-	s.out.Images[record.ImageRef] = image
+	s.out.Images[record.ImageRef] = out
 	return nil
 }
-
-// coordinates names an object of the API server, whose names have no slash.
-func coordinates(namespace, name, uid string) string { return namespace + "/" + name + "/" + uid }

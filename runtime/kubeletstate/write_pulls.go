@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"github.com/journalet/journalet/actors/image"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/durable"
 )
@@ -37,9 +37,9 @@ func (g *Given) pulls() (map[string][]byte, error) {
 	for id, p := range g.Pulled {
 		errs = errors.Join(errs, add(PulledDir, id, pulledRecord(id, p)))
 	}
-	for _, image := range g.Pulling {
-		errs = errors.Join(errs, add(PullingDir, image, kubeletconfig.ImagePullIntent{
-			TypeMeta: recordType("ImagePullIntent"), Image: image,
+	for _, name := range g.Pulling {
+		errs = errors.Join(errs, add(PullingDir, name, kubeletconfig.ImagePullIntent{
+			TypeMeta: recordType("ImagePullIntent"), Image: name,
 		}))
 	}
 	return files, errs
@@ -73,9 +73,9 @@ func pulledRecord(id string, p *journaletv1.PulledImage) kubeletconfig.ImagePull
 					kubeletconfig.ImagePullSecret{UID: s.GetUid(), Namespace: s.GetNamespace(), Name: s.GetName()})
 			}
 			for _, account := range c.GetServiceAccounts() {
-				if of := strings.Split(account, "/"); len(of) == 3 {
+				if namespace, name, uid, ok := image.ParseObjectID(account); ok {
 					has.KubernetesServiceAccounts = append(has.KubernetesServiceAccounts,
-						kubeletconfig.ImagePullServiceAccount{Namespace: of[0], Name: of[1], UID: of[2]})
+						kubeletconfig.ImagePullServiceAccount{Namespace: namespace, Name: name, UID: uid})
 				}
 			}
 		}

@@ -24,7 +24,8 @@ import (
 // pulledID is the runtime's id of the image of a case.
 const pulledID = "sha256:0123"
 
-// pulls are ways in which the agent may have pulled an image: what is known of it, nil if the agent did not pull it.
+// pulls are ways in which the agent may have pulled an image, with the credentials that its journal has; nil: the agent
+// did not pull the image.
 var pulls = []struct {
 	how  string
 	what *journaletv1.PullCredentials
@@ -58,11 +59,7 @@ func comparePulls(c *testCase, w *credentialsCase) {
 			pulledID: {Credentials: []*journaletv1.PullCredentials{known}},
 		}
 	}
-	agent := credentials.New(credentials.Options{RootDir: "/nonexistent", Objects: pullSecrets{}, Policy: policy,
-		Digest: func(...string) string { return "" }, Log: slog.New(slog.DiscardHandler)})
-	agent.Seed(state)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
-	ours := agent.MustPull(context.Background(), pod, w.Image, pulledID)
+	ours := ourPull(policy, w.Image, func(d *credentials.Driver) { d.Seed(state) })
 	dir, err := os.MkdirTemp("", "pulls")
 	check("create a directory", err)
 	defer os.RemoveAll(dir)
@@ -81,8 +78,8 @@ func comparePulls(c *testCase, w *credentialsCase) {
 	compareTakenPulls(c, w, policy, theirPolicy)
 }
 
-// compareTakenPulls has the kubelet record a pull with a Secret, and an agent take its place: it answers as the kubelet
-// does, for a pod without pull Secrets.
+// compareTakenPulls has a kubelet record a pull, every other one with a Secret, and compares what that kubelet after a
+// restart and an agent in its place answer for a pod without pull Secrets.
 func compareTakenPulls(c *testCase, w *credentialsCase, policy *credentials.Policy,
 	theirPolicy pullmanager.ImagePullPolicyEnforcer) {
 	dir, err := os.MkdirTemp("", "pulls")
@@ -100,21 +97,24 @@ func compareTakenPulls(c *testCase, w *credentialsCase, policy *credentials.Poli
 	check("the kubelet's records", err)
 	check("record", m.RecordPullIntent(klog.Background(), w.Image))
 	m.RecordImagePulled(context.Background(), w.Image, pulledID, has)
-	theirs, err := m.MustAttemptImagePull(context.Background(), w.Image, pulledID, noCredentials)
+	theirs, err := theirPull(dir, theirPolicy, w.Image, nil)
 	check("the kubelet's answer", err)
-	agent := credentials.New(credentials.Options{RootDir: "/nonexistent", Objects: pullSecrets{}, Policy: policy,
-		Digest: func(...string) string { return "" }, Log: slog.New(slog.DiscardHandler)})
-	started := &journaletv1.AgentStarted{KubeletState: kubeletstate.Read(dir)}
-	agent.Stored(&journaletv1.Record{Body: &journaletv1.Record_Fact{Fact: messages.NewEvent(started)}})
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
-	if ours := agent.MustPull(context.Background(), pod, w.Image, pulledID); ours != theirs {
-		c.differs("whether a pod has to pull an image that a kubelet had pulled", ours, theirs)
-	}
+	started := messages.NewEvent(&journaletv1.AgentStarted{KubeletState: kubeletstate.Read(dir)})
+	ours := ourPull(policy, w.Image, func(d *credentials.Driver) {
+		d.Stored(&journaletv1.Record{Body: &journaletv1.Record_Fact{Fact: started}})
+	})
+	c.differs("whether a pod has to pull an image that a kubelet had pulled", ours, theirs)
 	c.count("pulls taken over")
 }
 
-func noCredentials() ([]kubeletconfig.ImagePullSecret, *kubeletconfig.ImagePullServiceAccount, error) {
-	return nil, nil, nil
+// ourPull returns whether the agent, once it knows of a pull, has a pod without pull Secrets pull an image that is on
+// the node.
+func ourPull(policy *credentials.Policy, image string, learn func(*credentials.Driver)) bool {
+	agent := credentials.New(credentials.Options{RootDir: "/nonexistent", Objects: pullSecrets{}, Policy: policy,
+		Digest: func(...string) string { return "" }, Log: slog.New(slog.DiscardHandler)})
+	learn(agent)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
+	return agent.MustPull(context.Background(), pod, image, pulledID)
 }
 
 // pullsOf returns the kubelet's manager of image pulls in a root directory.

@@ -19,6 +19,7 @@ import (
 	providerapi "k8s.io/kubelet/config/v1"
 	protocol "k8s.io/kubelet/pkg/apis/credentialprovider/v1"
 
+	"github.com/journalet/journalet/actors/image"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/objects"
@@ -109,7 +110,7 @@ func (p *plugin) provide(
 }
 
 // accountID is how a service account is recorded: its UID is known only with an API server.
-func accountID(namespace, name string) string { return namespace + "/" + name + "/" }
+func accountID(namespace, name string) string { return image.ObjectID(namespace, name, "") }
 
 func (p *plugin) token(ctx context.Context, all objects.Getter, req *journaletv1.PullImage) (string, error) {
 	if req.GetApi() {
