@@ -98,8 +98,8 @@ func (a *app) handbackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "handback",
 		Short: "Prepare a kubelet's return in the place of a stopped agent, or show what becomes of the pods",
-		Long: "Write the exclusive resources of pods (CPUs, memory of NUMA nodes, devices) into the kubelet's state\n" +
-			"files: in its root directory cpu_manager_state, memory_manager_state and the device manager's checkpoint.\n" +
+		Long: "Write what pods have into the kubelet's state files, below its root directory: exclusive CPUs, memory\n" +
+			"of NUMA nodes, devices, claims, and allocated resources; and who may use which image.\n" +
 			"Then move the journal to bus.handed-back, so that an agent that comes back later begins with what the\n" +
 			"kubelet has decided meanwhile; `journalet why --journal` still reads it. The agent has to be stopped; start\n" +
 			"the kubelet afterwards. The command takes the agent's flags, and may be repeated.\n\n" +
