@@ -15,47 +15,58 @@ import (
 	"github.com/journalet/journalet/test/must"
 )
 
-// pagePath is the page whose commands are run.
+// pagePath is the page of the incidents, and pages are all pages whose commands are run.
 const pagePath = "../../docs/DEBUGGING.md"
 
-var update = flag.Bool("incidents.update", false, "write what the commands print into the page")
+var pages = []string{pagePath, "../../docs/UPGRADE.md"}
 
-// TestPageShowsWhatCommandsPrint runs every command of the page on the journal of its incident.
-func TestPageShowsWhatCommandsPrint(t *testing.T) {
-	text, err := os.ReadFile(pagePath)
+var update = flag.Bool("incidents.update", false, "write what the commands print into the pages")
+
+// readPage reads a document.
+func readPage(t *testing.T, path string) *incidents.Page {
+	t.Helper()
+	text, err := os.ReadFile(path)
 	must.OK(t, err)
 	page, err := incidents.ReadPage(string(text))
 	must.OK(t, err)
-	bin := build(t)
-	roots := map[string]string{}
-	for _, name := range page.Incidents() {
-		roots[name] = t.TempDir()
-		store(t, bin, name, roots[name])
-	}
-	for _, b := range page.Blocks() {
-		for i := range b.Commands {
-			c := &b.Commands[i]
-			got := run(t, bin, roots[b.Incident], c.Line)
-			if got != c.Output && !*update {
-				t.Errorf("%s:%d: `%s` prints\n%s\nand the page shows\n%s", pagePath, b.Line, c.Line, got, c.Output)
+	return page
+}
+
+// TestPagesShowWhatCommandsPrint runs every command of a page on the journal of its incident.
+func TestPagesShowWhatCommandsPrint(t *testing.T) {
+	bin, roots := build(t), map[string]string{}
+	for _, path := range pages {
+		page := readPage(t, path)
+		for _, name := range page.Incidents() {
+			if roots[name] == "" {
+				roots[name] = t.TempDir()
+				store(t, bin, name, roots[name])
 			}
-			c.Output = got
 		}
-	}
-	if *update {
-		must.OK(t, os.WriteFile(pagePath, []byte(page.String()), 0o644))
+		for _, b := range page.Blocks() {
+			for i := range b.Commands {
+				c := &b.Commands[i]
+				got := run(t, bin, roots[b.Incident], c.Line)
+				if got != c.Output && !*update {
+					t.Errorf("%s:%d: `%s` prints\n%s\nand the page shows\n%s", path, b.Line, c.Line, got, c.Output)
+				}
+				c.Output = got
+			}
+		}
+		if *update {
+			must.OK(t, os.WriteFile(path, []byte(page.String()), 0o644))
+		}
 	}
 }
 
-// TestEveryIncidentIsOnThePage holds the page to ten incidents at least, and every incident to a chapter.
-func TestEveryIncidentIsOnThePage(t *testing.T) {
-	text, err := os.ReadFile(pagePath)
-	must.OK(t, err)
-	page, err := incidents.ReadPage(string(text))
-	must.OK(t, err)
-	shown := page.Incidents()
+// TestEveryIncidentIsOnAPage holds the page of the incidents to ten at least, and every incident to a chapter.
+func TestEveryIncidentIsOnAPage(t *testing.T) {
+	shown := readPage(t, pagePath).Incidents()
 	if len(shown) < 10 {
 		t.Errorf("the page has %d incidents: %v", len(shown), shown)
+	}
+	for _, path := range pages[1:] {
+		shown = append(shown, readPage(t, path).Incidents()...)
 	}
 	files, err := filepath.Glob("testdata/*.txt")
 	must.OK(t, err)
@@ -80,9 +91,11 @@ func build(t *testing.T) string {
 // repaired matches the directory where a repair leaves what was there, named after the time.
 var repaired = regexp.MustCompile(`repaired-[0-9TZ.:-]+`)
 
-// run runs a command line of the page as the node's operator, and returns what it prints to stdout.
+// run runs a command line of the page as the node's operator, and returns what it prints to stdout. The program that
+// a page runs from the current directory is the same.
 func run(t *testing.T, bin, root, line string) string {
 	t.Helper()
+	line = strings.Replace(line, "./journalet ", "journalet ", 1)
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
 	var errs bytes.Buffer
 	cmd.Stderr, cmd.Dir = &errs, root

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,12 +36,17 @@ func pack(t *testing.T, m *history.Memory, path string) {
 }
 
 // store imports an incident's journal into the root directory root, whose agent is stopped. With " damaged" after the
-// incident's name, the journal is damaged in the middle.
+// incident's name, the journal is damaged in the middle; with " before", it ends before the agent is stopped.
 func store(t *testing.T, bin, name, root string) {
 	t.Helper()
 	name, damaged := strings.CutSuffix(name, " damaged")
+	name, before := strings.CutSuffix(name, " before")
 	path := filepath.Join(t.TempDir(), name+".bundle")
-	pack(t, play(t, name), path)
+	m := play(t, name)
+	if before {
+		m.Records = m.Records[:slices.IndexFunc(m.Records, stops)]
+	}
+	pack(t, m, path)
 	cmd := exec.CommandContext(t.Context(),
 		filepath.Join(bin, "journalet"), "journal", "import", path, "--root-dir", root)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -51,6 +57,9 @@ func store(t *testing.T, bin, name, root string) {
 		damage(t, root)
 	}
 }
+
+// stops reports whether the agent was stopped with a record.
+func stops(rec *journaletv1.Record) bool { return rec.GetFact().GetAgentStopped() != nil }
 
 // damage overwrites some bytes in the middle of the journal's block.
 func damage(t *testing.T, root string) {

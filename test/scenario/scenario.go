@@ -239,11 +239,18 @@ func healthEvent(runtime, network bool) *journaletv1.Event {
 	return messages.NewEvent(&journaletv1.RuntimeHealthChanged{RuntimeReady: runtime, NetworkReady: network})
 }
 
-// restart kills the agent and starts it again after a while, with the sources that the command names. Its core is
-// folded from the journal; the drivers lose what they knew.
+// restart kills the agent, or with "stopped" stops it, and starts it again after a while, with the version and the
+// sources that the command names. Its core is folded from the journal; the drivers lose what they knew.
 func (s *Scenario) restart(d *datadriven.TestData) (string, error) {
+	if d.HasArg("stopped") {
+		stopped := messages.NewEvent(&journaletv1.AgentStopped{Reason: "stop requested"})
+		if err := s.put(messages.Agent, stopped); err != nil {
+			return "", err
+		}
+	}
 	s.g.pass(duration(d, "down", 0))
 	s.started = proto.CloneOf(s.started)
+	s.started.Version = arg(d, "version", s.started.GetVersion())
 	s.started.Config.Sources = sources(d, s.started.Config.Sources)
 	if d.HasArg("account-pulls") {
 		s.started.Config.PullsWithoutServiceAccount = false
