@@ -221,7 +221,7 @@ func (a *app) printPreview(r *preview.Report) {
 			text += fmt.Sprintf(", %d %s", counts[o], o)
 		}
 	}
-	fmt.Fprintf(a.out, "\n%d pods%s\n", len(r.Pods), strings.Replace(text, ",", ":", 1))
+	fmt.Fprintf(a.out, "\n%d pod%s%s\n", len(r.Pods), plural(len(r.Pods)), strings.Replace(text, ",", ":", 1))
 	for _, source := range r.Unread {
 		fmt.Fprintf(a.out, "not read: source %s; its pods are missing here, or named by no source\n", source)
 	}

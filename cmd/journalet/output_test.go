@@ -150,6 +150,43 @@ func TestPreviewOfATakeOverAsATable(t *testing.T) {
 	golden(t, "adopt", out.String())
 }
 
+// TestTakeOverPageShowsWhatTheCommandsPrint holds the page to the form of what adopt and handback print. That these are
+// the outcomes of such pods and their details is for the tests of package preview.
+func TestTakeOverPageShowsWhatTheCommandsPrint(t *testing.T) {
+	page, err := os.ReadFile("../../docs/TAKE-OVER.md")
+	must.OK(t, err)
+	shows := func(command, printed string) {
+		t.Helper()
+		if block := "```\n$ " + command + "\n" + printed; !strings.Contains(string(page), block) {
+			t.Errorf("docs/TAKE-OVER.md does not show\n%s", block)
+		}
+	}
+	taken := func(name, source string, running int, details ...string) preview.Pod {
+		return preview.Pod{Namespace: "default", Name: name, Source: source, Running: running,
+			Outcome: preview.TakenOver, Details: details}
+	}
+	a, out := testApp()
+	a.printPreview(&preview.Report{Pods: []preview.Pod{
+		taken("crashes", "api", 0, "container c does not run: its restart policy decides"), taken("probed", "api", 2),
+		taken("static-ours", "file", 1), taken("web-85f8d7955d-6zlfm", "api", 1), taken("web-85f8d7955d-kmhf5", "api", 1),
+		taken("web-85f8d7955d-qdlcr", "api", 1),
+	}})
+	shows("journalet adopt --check --from-kubelet", out.String()+"```\n")
+
+	const given = "77567f7d48da7e07296effe4568f4145"
+	a, out = testApp()
+	must.OK(t, printValue(a.out, formatYAML, &preview.Report{Pods: []preview.Pod{
+		{Namespace: "default", Name: "later-ours", UID: given, Source: "file", Running: 1, Outcome: preview.Restarts,
+			Details: []string{"a kubelet gives it another UID: write uid: " + given +
+				" into the metadata of its manifest before"}},
+		{Namespace: "default", Name: "probed", UID: "82576261-84c7-493f-90cd-cc3c0048c5fa", Running: 2,
+			Outcome: preview.Kept},
+		{Namespace: "default", Name: "static-ours", UID: "2f83d41233c19f693e68ea23c824420f", Source: "file", Running: 1,
+			Outcome: preview.Kept},
+	}}))
+	shows("journalet handback --check --config /var/lib/kubelet/config.yaml -o yaml", out.String()+"...\n")
+}
+
 func TestJournalReportsAsTables(t *testing.T) {
 	a, out := testApp()
 	if err := a.printVerified(&bus.VerifyReport{First: 1, Last: 1042, Records: 1042, Bytes: 312_000,

@@ -36,7 +36,7 @@ func TestNodeThatWasHandedBackIsTakenOverOnceMore(t *testing.T) {
 	a.Disconnect()
 	for range 2 {
 		out, errs, code := a.CLI(flags...)
-		if code != 0 || !strings.Contains(out, "1 pods: 1 kept") || !strings.Contains(out, "journal: ") {
+		if code != 0 || !strings.Contains(out, "1 pod: 1 kept") || !strings.Contains(out, "journal: ") {
 			t.Fatalf("it ends with %d:\n%s%s", code, out, errs)
 		}
 	}

@@ -236,7 +236,8 @@ func TestPodsOfAnAgentAreHandedBack(t *testing.T) {
 		says      string
 	}{
 		"with a UID of its own, or a kubelet's": {outcome: preview.Kept},
-		"with the agent's UID":                  {given: true, outcome: preview.Restarts, says: "write uid: " + uid},
+		"with the agent's UID": {given: true, outcome: preview.Restarts, says: "a kubelet gives it another UID: write uid: " +
+			uid + " into the metadata of its manifest before"},
 		"with exclusive CPUs": {exclusive: map[string]*journaletv1.GivenResources{uid: {}}, outcome: preview.Kept,
 			says: "without --check"},
 	} {
