@@ -303,7 +303,8 @@ func TestHostileTextStaysText(t *testing.T) {
 			t.Errorf("the page does not show %q", plain)
 		}
 	}
-	if js[bool](p, `'hacked' in window || document.images.length > 0 || document.scripts.length !== 2`) {
+	// The page's own are the data, the script and the fields.
+	if js[bool](p, `'hacked' in window || document.images.length > 0 || document.scripts.length !== 3`) {
 		t.Error("a container's text became a part of the page")
 	}
 	p.quiet()

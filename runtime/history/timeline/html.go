@@ -27,9 +27,20 @@ var (
 
 // HTML writes the picture as one page. The page loads nothing: its policy permits its own script and style, by their
 // hashes, and no connection. Everything that was recorded is data within it: JSON without <, > and &, which the script
-// shows as text.
+// shows as text. The fields of events, a third of the data, come after the script: only a selected event shows them.
 func (t *Timeline) HTML(w io.Writer) error {
-	data, err := json.Marshal(t) // escapes <, > and &
+	drawn, fields := *t, make([]json.RawMessage, len(t.Events))
+	drawn.Events = make([]*Event, len(t.Events))
+	for i, e := range t.Events {
+		bare := *e
+		fields[i], bare.Data = bare.Data, nil
+		drawn.Events[i] = &bare
+	}
+	data, err := json.Marshal(drawn) // escapes <, > and &
+	if err != nil {
+		return fmt.Errorf("write the timeline: %w", err)
+	}
+	later, err := json.Marshal(fields)
 	if err != nil {
 		return fmt.Errorf("write the timeline: %w", err)
 	}
@@ -41,7 +52,7 @@ func (t *Timeline) HTML(w io.Writer) error {
 		title = t.Groups[1].Name
 	}
 	_, err = strings.NewReplacer("{{policy}}", policy, "{{title}}", html.EscapeString(title)+" · Journalet timeline",
-		"{{style}}", style, "{{script}}", script, "{{data}}", string(data)).WriteString(w, page)
+		"{{style}}", style, "{{script}}", script, "{{data}}", string(data), "{{fields}}", string(later)).WriteString(w, page)
 	if err != nil {
 		return fmt.Errorf("write the timeline: %w", err)
 	}

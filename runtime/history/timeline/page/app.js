@@ -85,8 +85,8 @@ function hover(ev) {
     if (s.event >= 0) brief(tip, E[s.event]); else if (s.text) put(tip, 'div', s.text);
   } else {
     brief(tip, E[hit.event]);
-    const fields = JSON.stringify(E[hit.event].data || {});
-    if (fields !== '{}') put(tip, 'div', fields.length > 300 ? fields.slice(0, 300) + '…' : fields, 'meta');
+    const text = fieldsOf(hit.event, 0);
+    if (text !== '{}') put(tip, 'div', text.length > 300 ? text.slice(0, 300) + '…' : text, 'meta');
   }
   const w = tip.offsetWidth, h = tip.offsetHeight;
   tip.style.left = Math.max(4, Math.min(x + 14, W - w - 8)) + 'px';
@@ -135,7 +135,7 @@ function select(i, reveal) {
     if (LED[i].length > 100) put(d, 'div', LED[i].length - 100 + ' more', 'meta');
   }
   put(d, 'h3', 'Fields');
-  put(d, 'pre', JSON.stringify(e.data || {}, null, 1).replace(/^[{}]\n?/gm, '').replace(/^ /gm, '').trim() || 'none');
+  put(d, 'pre', fieldsOf(i, 1).replace(/^[{}]\n?/gm, '').replace(/^ /gm, '').trim() || 'none');
   d.scrollTop = 0;
   if (reveal && e.group >= 0) {
     const width = view.to - view.from;

@@ -19,6 +19,13 @@ const filter = { text: '', group: -1, container: '', kind: '', alerts: false };
 let rows = [], height = 0, shown = [], visible = new Uint8Array(E.length), selected = -1, chain = new Set();
 let utc = false;
 
+// fieldsOf returns the fields of an event, as JSON with an indent: none until the page is loaded.
+let fields = null;
+function fieldsOf(i, indent) {
+  if (document.readyState !== 'loading') fields = fields || JSON.parse(document.getElementById('fields').textContent);
+  return JSON.stringify(fields && fields[i] || {}, null, indent);
+}
+
 E.forEach((e, i) => { if (e.because >= 0) LED[e.because].push(i); });
 for (const g of T.groups) {
   g.open = T.groups.length <= 9 || g.kind === 'node';
