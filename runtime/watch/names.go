@@ -9,10 +9,10 @@ import (
 	"github.com/journalet/journalet/runtime/bounded"
 )
 
-// Names lists the files of a path with the stamp st: all files of a directory, or the one file that the path names. It
+// names lists the files of a path with the stamp st: all files of a directory, or the one file that the path names. It
 // lists no files if the path is gone. Names that begin with a dot are left out, and unknown names beyond MaxNames plus
 // one: the extra name shows that there are too many.
-func (w *Path) Names(st Stamp, gone bool, known func(name string) bool) (map[string]bool, error) {
+func (w *Path) names(st Stamp, gone bool, known func(name string) bool) (map[string]bool, error) {
 	switch {
 	case gone:
 		return nil, nil
@@ -37,8 +37,8 @@ func (w *Path) Names(st Stamp, gone bool, known func(name string) bool) (map[str
 	return names, nil
 }
 
-// Join returns the path of a name. ok is false if the path, with the stamp st, is one file with another name.
-func (w *Path) Join(st Stamp, name string) (path string, ok bool) {
+// join returns the path of a name. ok is false if the path, with the stamp st, is one file with another name.
+func (w *Path) join(st Stamp, name string) (path string, ok bool) {
 	if st.IsRegular() {
 		return w.path, name == filepath.Base(w.path)
 	}

@@ -34,7 +34,7 @@ type Path struct {
 	warned string // last logged error
 }
 
-// New returns a watch of a path, which Follow sets up. Close ends it.
+// New returns a watch of a path, which the first Files.Scan sets up. Close ends it.
 func New(path string, log *slog.Logger) *Path {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -70,10 +70,10 @@ func (w *Path) Errors() <-chan error {
 	return w.w.Errors
 }
 
-// Follow watches the path, or its parent, and returns the path's stamp. The watch is set up first, so that changes
+// follow watches the path, or its parent, and returns the path's stamp. The watch is set up first, so that changes
 // after the stamp are notified. moved means that the watch is another one than before: a listing from before may be
 // outdated.
-func (w *Path) Follow() (st Stamp, moved bool, err error) {
+func (w *Path) follow() (st Stamp, moved bool, err error) {
 	for range followTries {
 		st, err = Stat(w.path)
 		dir, id := w.path, st.id

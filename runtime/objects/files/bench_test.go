@@ -31,9 +31,8 @@ func thousand(tb testing.TB) *directory {
 	decode := decoder{log: b.opts.Log, warned: sets.New[string]()}
 	d := b.newDirectory(dir, b.opts.Log, decode.decode)
 	d.limit, d.total = manifest.DefaultMaxBytes, maxTotalBytes
-	d.files, d.warned = map[string]*file{}, map[string]bool{}
-	d.watch = watch.New(dir, b.opts.Log)
-	tb.Cleanup(d.watch.Close)
+	d.open(watch.New(dir, b.opts.Log))
+	tb.Cleanup(d.files.Close)
 	d.scan()
 	d.publish()
 	if n := len(d.view.Load().files); n != 1000 {

@@ -2,17 +2,12 @@ package files
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"maps"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
-	"github.com/journalet/journalet/messages/plain"
 	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/watch"
 )
@@ -24,9 +19,7 @@ const (
 	maxQuietPeriod = 200 * time.Millisecond
 	// retryAfter is the wait before a file that changed during its read is read again.
 	retryAfter = 200 * time.Millisecond
-	// maxFiles bounds the files of a directory, so that a wrong one cannot fill the memory.
-	maxFiles = watch.MaxNames
-	// maxWarned bounds the names with a logged warning.
+	// maxWarned bounds the paths with a logged warning.
 	maxWarned = 1024
 	// maxTotalBytes bounds the files of one path that hold objects, whose contents stay in memory.
 	maxTotalBytes = 32 << 20
@@ -52,18 +45,15 @@ type directory struct {
 	check   chan struct{}
 	checked atomic.Pointer[time.Time]
 
-	watch   *watch.Path
-	files   map[string]*file // by name
-	dir     watch.Stamp
-	listed  bool // files has the listing of dir
-	bytes   int  // of the files that hold objects
-	failed  string
-	warned  map[string]bool // names with a logged warning
-	dirty   bool            // the view differs from files
-	unready bool            // a file changed during its read
-	waits   bool            // its next read counts, whatever it is
-	begun   time.Time       // when the last check of all files began
-	fresh   bool            // checked does not have begun yet
+	files    *watch.Files
+	contents map[string]file // by name, only of regular files
+	bytes    int             // of the files that hold objects
+	failed   string
+	dirty    bool      // the view differs from contents
+	unready  bool      // a file changed during its read
+	waits    bool      // its next read counts, whatever it is
+	begun    time.Time // when the last check of all files began
+	fresh    bool      // checked does not have begun yet
 
 	view atomic.Pointer[view]
 }
@@ -74,21 +64,24 @@ type view struct {
 	err   error               // why the path cannot be read; files are those from before
 }
 
-// file is one name in the directory.
+// file is what one file holds, and its size if that is an object.
 type file struct {
-	stamp   watch.Stamp
-	racy    bool // the content may have changed since stamp
-	sum     [sha256.Size]byte
+	content *content
 	bytes   int
-	content *content // nil: not a regular file
+}
+
+// open begins with the files of a path.
+func (d *directory) open(path *watch.Path) {
+	d.contents = map[string]file{}
+	d.files = watch.NewFiles(path, d.limit, d.clock.Now, d)
+	d.files.One = d.one
 }
 
 // run reads and follows the path until ctx ends.
 func (d *directory) run(ctx context.Context) {
-	d.files, d.warned = map[string]*file{}, map[string]bool{}
-	d.watch = watch.New(d.path, d.log)
-	defer d.watch.Close()
-	reread, changes := watch.NewAlarm(d.clock), d.watch.Gather(d.clock, quietPeriod, maxQuietPeriod)
+	d.open(watch.New(d.path, d.log))
+	defer d.files.Close()
+	reread, changes := watch.NewAlarm(d.clock), d.files.Gather(d.clock, quietPeriod, maxQuietPeriod)
 	defer reread.Clear()
 	defer changes.Clear()
 	d.begin()
@@ -114,10 +107,10 @@ func (d *directory) run(ctx context.Context) {
 				changes.AddAll() // and wait until nobody writes
 			case <-changes.C():
 				d.readNotified(changes.Take())
-			case e, open := <-d.watch.Events():
+			case e, open := <-d.files.Events():
 				again = true
 				changes.AddEvent(e, open)
-			case err, open := <-d.watch.Errors():
+			case err, open := <-d.files.Errors():
 				again = true
 				changes.AddError(err, open)
 			}
@@ -128,11 +121,11 @@ func (d *directory) run(ctx context.Context) {
 func (d *directory) readNotified(n watch.Changes) {
 	if n.All {
 		d.begin()
-		d.listed = false
+		d.files.Relist()
 		d.scan()
 	}
 	for name := range n.Names {
-		d.refresh(name, true)
+		d.files.Refresh(name)
 	}
 }
 
@@ -163,9 +156,9 @@ func (d *directory) replaceView() {
 	if d.failed != "" {
 		now.err = errors.New(d.failed)
 	}
-	for name, f := range d.files {
-		if path, ok := d.watch.Join(d.dir, name); ok && f.content != nil && !f.content.empty() {
-			now.files[path] = f.content
+	for name, f := range d.contents {
+		if !f.content.empty() {
+			now.files[d.files.Where(name)] = f.content
 		}
 	}
 	d.view.Store(now)
@@ -174,47 +167,7 @@ func (d *directory) replaceView() {
 // scan checks the path, its names and each file, and reads files with another stamp.
 func (d *directory) scan() {
 	d.unready = false
-	st, moved, err := d.watch.Follow()
-	d.listed = d.listed && !moved
-	gone := errors.Is(err, fs.ErrNotExist)
-	if err == nil && !st.IsDir() && !st.IsRegular() {
-		err = fmt.Errorf("%s is neither a directory nor a file", d.path)
-	} else if err == nil && st.IsDir() && d.one {
-		err = fmt.Errorf("%s is a directory; name a file", d.path)
-	}
-	if err != nil && !gone {
-		d.fail(err)
-		return
-	}
-	if d.listed && d.dir == st {
-		d.fail(nil)
-		for name := range d.files {
-			d.refresh(name, false)
-		}
-		return
-	}
-	names, err := d.watch.Names(st, gone, func(name string) bool { return d.files[name] != nil })
-	d.fail(err)
-	if err != nil {
-		return
-	}
-	d.dir = st
-	d.setNames(names)
-	// A dangling link, or a name beyond maxFiles, is not in files and must be checked again.
-	d.listed = st.IsDir() && len(d.files) == len(names) && !st.Racy(d.clock.Now())
-}
-
-// setNames updates files to these names. Removed files make room first.
-func (d *directory) setNames(names map[string]bool) {
-	for name := range maps.Clone(d.files) {
-		if !names[name] {
-			d.forget(name)
-		}
-	}
-	maps.DeleteFunc(d.warned, func(name string, _ bool) bool { return name != "" && !names[name] })
-	for name := range names {
-		d.refresh(name, false)
-	}
+	d.fail(d.files.Scan())
 }
 
 // fail sets why the path cannot be read; nil if it can. Contents read before stay.
@@ -232,80 +185,52 @@ func (d *directory) fail(err error) {
 	}
 }
 
-// refresh updates one name. Unless a notification named it, it is read only if its stamp differs.
-func (d *directory) refresh(name string, notified bool) {
-	path, ok := d.watch.Join(d.dir, name)
-	if !ok {
-		return
-	}
-	f := d.files[name]
-	now, err := watch.Stat(path)
-	if err == nil && f != nil && f.stamp == now && !f.racy && !notified {
-		return
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		d.forget(name)
-		return
-	}
-	if f == nil {
-		if !d.hasRoom(name) {
-			return
-		}
-		f = &file{}
-		d.files[name] = f
-	}
-	if err == nil && !now.IsRegular() {
-		// A pipe, a device or a directory below.
-		d.warnOnce(name, "not a regular file, ignored")
-		d.replace(name, &file{stamp: now})
-		return
-	}
-	d.read(f, name, path)
-}
-
-// read reads a file, and decodes it unless the content is unchanged.
-func (d *directory) read(f *file, name, path string) {
-	data, st, err := watch.Read(path, d.limit)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		d.forget(name)
-		return
-	case errors.Is(err, watch.ErrChanging):
-		// Its writer is not done: what was read before counts until then.
-		f.racy, d.unready = true, true
-		return
-	case err != nil:
-		// Without a stamp, the next reread reads it again.
-		d.replace(name, &file{racy: true, content: f.content.broken(path + ": cannot be read: " + watch.Cause(err))})
-		return
-	}
-	racy, sum := st.Racy(d.clock.Now()), sha256.Sum256(data)
-	if f.content != nil && f.sum == sum && f.stamp.Shared() == st.Shared() {
-		f.stamp, f.racy = st, racy
-		return
-	}
-	now := &file{stamp: st, racy: racy, sum: sum}
+// Changed implements watch.Reader.
+func (d *directory) Changed(name, path string, data []byte, st watch.Stamp) bool {
+	before := d.contents[name]
 	switch {
 	case int64(len(data)) > d.limit:
-		now.content = f.content.broken(fmt.Sprintf("%s: more than %d bytes; split it into several files", path, d.limit))
-	case d.bytes-f.bytes+len(data) > d.total:
-		// The next reread tries again: others may have made room.
-		now.racy, now.sum = true, [sha256.Size]byte{}
-		now.content = f.content.broken(fmt.Sprintf("%s: more than %d bytes of objects in %s; move some of them elsewhere",
-			path, d.total, d.path))
+		d.replace(name, file{content: before.content.broken(
+			fmt.Sprintf("%s: more than %d bytes; split it into several files", path, d.limit))})
+	case d.bytes-before.bytes+len(data) > d.total:
+		// The next check tries again: others may have made room.
+		d.replace(name, file{content: before.content.broken(fmt.Sprintf(
+			"%s: more than %d bytes of objects in %s; move some of them elsewhere", path, d.total, d.path))})
+		return false
 	default:
-		if now.content = d.decode(path, data, st, f.content); !now.content.empty() {
+		now := file{content: d.decode(path, data, st, before.content)}
+		if !now.content.empty() {
 			now.bytes = len(data)
 		}
+		d.replace(name, now)
 	}
-	d.replace(name, now)
+	return true
 }
 
+// Unreadable implements watch.Reader. While a file is written, what was read before counts.
+func (d *directory) Unreadable(name, path string, err error) bool {
+	if errors.Is(err, watch.ErrChanging) {
+		d.unready = true
+		return true
+	}
+	d.replace(name, file{content: d.contents[name].content.broken(path + ": cannot be read: " + watch.Cause(err))})
+	return false
+}
+
+// Gone implements watch.Reader.
+func (d *directory) Gone(name string) {
+	d.replace(name, file{})
+	delete(d.contents, name)
+}
+
+// Known implements watch.Reader: what pods refer to is not known here.
+func (d *directory) Known(string) bool { return false }
+
 // replace sets the content of a name.
-func (d *directory) replace(name string, now *file) {
-	before := d.files[name]
+func (d *directory) replace(name string, now file) {
+	before := d.contents[name]
 	d.bytes += now.bytes - before.bytes
-	d.files[name] = now
+	d.contents[name] = now
 	problem := now.content.problem()
 	if problem != "" && problem != before.content.problem() && !d.quiet {
 		d.log.Warn("object problem", "problem", problem)
@@ -313,33 +238,4 @@ func (d *directory) replace(name string, now *file) {
 	if !now.content.empty() || !before.content.empty() {
 		d.dirty = true
 	}
-}
-
-// forget removes a name that is gone.
-func (d *directory) forget(name string) {
-	if f := d.files[name]; f != nil {
-		d.replace(name, &file{})
-		delete(d.files, name)
-	}
-}
-
-// hasRoom reports whether one more file fits, and whether its name can be in a message.
-func (d *directory) hasRoom(name string) bool {
-	switch {
-	case !utf8.ValidString(name):
-		d.warnOnce(name, "its name is not UTF-8, ignored; rename it")
-	case len(d.files) < maxFiles:
-		return true
-	default:
-		d.warnOnce("", fmt.Sprintf("more than %d files: the others are ignored; move some of them elsewhere", maxFiles))
-	}
-	return false
-}
-
-func (d *directory) warnOnce(name, what string) {
-	if d.warned[name] || len(d.warned) >= maxWarned {
-		return
-	}
-	d.warned[name] = true
-	d.log.Warn(what, "file", plain.Quote(name, false))
 }

@@ -21,7 +21,7 @@ func Inspect(path string) (found map[string]int, problems []string) {
 	d := b.newDirectory(path, log, decode.decode)
 	d.limit, d.total = manifest.DefaultMaxBytes, maxTotalBytes
 	d.clock, d.changed = clock.Real{}, func() {}
-	d.files, d.warned, d.watch = map[string]*file{}, map[string]bool{}, watch.Deaf(path, log)
+	d.open(watch.Deaf(path, log))
 	d.scan()
 	d.publish()
 	v := d.view.Load()

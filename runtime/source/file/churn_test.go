@@ -53,12 +53,12 @@ func TestSourceConvergesToFreshRead(t *testing.T) {
 				write(t, filepath.Join(dir, fmt.Sprintf("%d.yaml", i)), pod(fmt.Sprintf("last%d", i), "x:last"))
 			}
 			fresh := newWorld(t, dir, nil)
-			fresh.watch = watch.New(dir, fresh.log)
-			defer fresh.watch.Close()
+			fresh.open(watch.New(dir, fresh.log))
+			defer fresh.files.Close()
 			fresh.scan()
 			want := source.New(messages.FileSource)
 			fact := &journaletv1.ManifestsRead{Source: messages.FileSource, Synced: true}
-			for name := range fresh.files {
+			for name := range fresh.contents {
 				fact.Changed = append(fact.Changed, fresh.contentOf(name).ManifestFile)
 			}
 			body := &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: fact}}

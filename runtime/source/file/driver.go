@@ -74,17 +74,13 @@ type Driver struct {
 	clock clock.Clock
 
 	// Only Run uses the fields from here to mu.
-	watch   *watch.Path
-	files   map[string]*file // by name, only files in the directory now
-	sender  feed.Sender
-	pending map[string]bool // names whose content may differ from the recorded one
-	dir     watch.Stamp     // of the directory at the last listing
-	classes *manifest.Classes
-	listed  bool            // files has the listing of dir
-	warned  map[string]bool // names with a logged warning
-	tooMany bool            // an error about more than maxFiles was logged
-	scanned bool            // a scan has been completed
-	moves   moves
+	files    *watch.Files
+	contents map[string]content // by name, only of regular files that are there now
+	sender   feed.Sender
+	pending  map[string]bool // names whose content may differ from the recorded one
+	classes  *manifest.Classes
+	scanned  bool // a scan has been completed
+	moves    moves
 
 	mu        sync.Mutex
 	lastAlive time.Time // last step of Run; zero: not running
@@ -120,7 +116,7 @@ func New(opts Options) *Driver {
 	}
 	d := &Driver{
 		opts: opts, log: opts.Log.With("source", opts.Source, "path", opts.Path), clock: opts.Clock,
-		files: map[string]*file{}, pending: map[string]bool{}, warned: map[string]bool{},
+		contents: map[string]content{}, pending: map[string]bool{},
 		moves: moves{since: map[string]time.Time{}, settle: moveSettles},
 	}
 	d.sender = feed.Sender{
@@ -145,12 +141,17 @@ func (d *Driver) SeedPending(fact *journaletv1.ManifestsRead) {
 	}
 }
 
+// open begins with the files of a path.
+func (d *Driver) open(path *watch.Path) {
+	d.files = watch.NewFiles(path, manifest.DefaultMaxBytes, d.clock.Now, reader{d})
+}
+
 // Run reads, watches and emits facts until ctx ends, and returns its error. It may be called once.
 func (d *Driver) Run(ctx context.Context) error {
-	d.watch = watch.New(d.opts.Path, d.log)
-	defer d.watch.Close()
+	d.open(watch.New(d.opts.Path, d.log))
+	defer d.files.Close()
 	reread, retry, moved := watch.NewAlarm(d.clock), watch.NewAlarm(d.clock), watch.NewAlarm(d.clock)
-	changes := d.watch.Gather(d.clock, quietPeriod, maxQuietPeriod)
+	changes := d.files.Gather(d.clock, quietPeriod, maxQuietPeriod)
 	defer reread.Clear()
 	defer retry.Clear()
 	defer moved.Clear()
@@ -190,10 +191,10 @@ func (d *Driver) Run(ctx context.Context) error {
 				d.scan()
 			case <-changes.C():
 				d.readNotified(changes.Take())
-			case e, open := <-d.watch.Events():
+			case e, open := <-d.files.Events():
 				again = true
 				changes.AddEvent(e, open)
-			case err, open := <-d.watch.Errors():
+			case err, open := <-d.files.Errors():
 				again = true
 				changes.AddError(err, open)
 			}
@@ -205,11 +206,11 @@ func (d *Driver) Run(ctx context.Context) error {
 func (d *Driver) readNotified(n watch.Changes) {
 	d.refreshClasses()
 	if n.All {
-		d.listed = false
+		d.files.Relist()
 		d.scan()
 	}
 	for name := range n.Names {
-		d.refresh(name, true)
+		d.files.Refresh(name)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -567,18 +568,21 @@ func TestUnreadableDirectoryRemovesNoPod(t *testing.T) {
 
 func TestTooManyFilesKeepKnownOnes(t *testing.T) {
 	dir := t.TempDir()
-	d := New(Options{Path: dir, Node: "n1", Sink: func(context.Context, *journaletv1.ManifestsRead) error { return nil },
+	var log strings.Builder
+	d := New(Options{Path: dir, Node: "n1", Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Sink:  func(context.Context, *journaletv1.ManifestsRead) error { return nil },
 		Store: func(context.Context, iter.Seq2[string, []byte]) error { return nil }})
-	d.watch = watch.New(dir, d.log)
-	defer d.watch.Close()
+	d.open(watch.New(dir, d.log))
+	defer d.files.Close()
 	write(t, filepath.Join(dir, "zzz.yaml"), pod("known", "x:1"))
 	d.scan()
-	for i := range maxFiles + 10 {
+	for i := range watch.MaxNames + 10 {
 		must.OK(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%05d", i)), nil, 0o600))
 	}
 	d.scan()
-	if len(d.files) != maxFiles || d.files["zzz.yaml"] == nil || !d.tooMany {
-		t.Fatalf("%d files, the known one is there: %t, logged: %t", len(d.files), d.files["zzz.yaml"] != nil, d.tooMany)
+	if said := log.String(); d.files.Len() != watch.MaxNames || !d.files.Has("zzz.yaml") ||
+		strings.Count(said, "too many files") != 1 {
+		t.Fatalf("%d files, the known one is there: %t, logged: %s", d.files.Len(), d.files.Has("zzz.yaml"), said)
 	}
 }
 
@@ -617,8 +621,8 @@ func TestIdleRereadReadsNothing(t *testing.T) {
 		Store: func(context.Context, iter.Seq2[string, []byte]) error { return nil }})
 	// A clock ahead of the files, so that their stamps are not racy.
 	d.clock = later{d.clock}
-	d.watch = watch.New(dir, d.log)
-	defer d.watch.Close()
+	d.open(watch.New(dir, d.log))
+	defer d.files.Close()
 	for range 2 {
 		d.scan()
 		must.OK(t, d.handOver(context.Background()))
@@ -636,13 +640,13 @@ func TestRereadWorksWithoutNotifications(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pods")
 	d := New(Options{Path: dir, Node: "n1", Sink: func(context.Context, *journaletv1.ManifestsRead) error { return nil },
 		Store: func(context.Context, iter.Seq2[string, []byte]) error { return nil }})
-	d.watch = watch.Deaf(dir, d.log)
-	defer d.watch.Close()
+	d.open(watch.Deaf(dir, d.log))
+	defer d.files.Close()
 	d.scan()
 	must.OK(t, os.Mkdir(dir, 0o700))
 	write(t, filepath.Join(dir, "a.yaml"), pod("a", "x:1"))
 	d.scan()
-	if f := d.contentOf("a.yaml"); len(f.GetPods()) != 1 || d.watch.Events() != nil || d.watch.Errors() != nil {
+	if f := d.contentOf("a.yaml"); len(f.GetPods()) != 1 || d.files.Events() != nil || d.files.Errors() != nil {
 		t.Fatalf("%v", f)
 	}
 }

@@ -71,15 +71,15 @@ func (d *Driver) moving() map[string]bool {
 
 // contentOf returns the current content of a name.
 func (d *Driver) contentOf(name string) feed.File {
-	if f := d.files[name]; f != nil && f.result != nil {
-		return feed.File{ManifestFile: f.result, Pods: f.parsed}
+	if c, ok := d.contents[name]; ok {
+		return feed.File{ManifestFile: c.result, Pods: c.parsed}
 	}
 	return feed.File{ManifestFile: &journaletv1.ManifestFile{Path: name}}
 }
 
 func (d *Driver) clearPending(name string) {
 	delete(d.pending, name)
-	if f := d.files[name]; f != nil {
-		f.parsed = nil
+	if c, ok := d.contents[name]; ok {
+		d.contents[name] = content{result: c.result}
 	}
 }
