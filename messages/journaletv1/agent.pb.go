@@ -1445,7 +1445,7 @@ type NumaNode struct {
 	Id uint32 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Huge pages included.
 	MemoryBytes int64 `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
-	// By size of page, also a size of which there are none.
+	// By size of page, also sizes without pages.
 	HugePages []*HugePages `protobuf:"bytes,3,rep,name=huge_pages,json=hugePages,proto3" json:"huge_pages,omitempty"`
 	// Distances to the NUMA nodes, in their order, in the kernel's unit: 10 is the node itself. None: unknown.
 	Distances     []uint32 `protobuf:"varint,4,rep,packed,name=distances,proto3" json:"distances,omitempty"`
@@ -1579,7 +1579,7 @@ func (x *NumaMemory) GetBytes() int64 {
 type ExclusiveContainer struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Container string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
-	// CPUs, as a list such as 2-3,6. Empty: those that all share.
+	// CPUs, as a list such as 2-3,6. Empty: the CPUs that all share.
 	Cpus string `protobuf:"bytes,2,opt,name=cpus,proto3" json:"cpus,omitempty"`
 	// The NUMA nodes that its memory comes from, sorted. None: all.
 	MemoryNodes []uint32 `protobuf:"varint,3,rep,packed,name=memory_nodes,json=memoryNodes,proto3" json:"memory_nodes,omitempty"`
@@ -1862,7 +1862,7 @@ func (x *ImageGarbageCollection) GetMaxAge() *durationpb.Duration {
 // (kubelet: shutdownGracePeriodByPodPriority).
 type ShutdownGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of pods with this priority, and up to that of the next group.
+	// Of pods with this priority, and up to the priority of the next group.
 	Priority int32 `protobuf:"varint,1,opt,name=priority,proto3" json:"priority,omitempty"`
 	// Longest grace period of a pod.
 	Grace         *durationpb.Duration `protobuf:"bytes,2,opt,name=grace,proto3" json:"grace,omitempty"`

@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// BundleContent is what a frame holds: its number is that of the field in Bundle.
+// BundleContent is what a frame holds: its number is the field's in Bundle.
 type BundleContent int32
 
 const (

@@ -691,7 +691,7 @@ func (x *PodClaims) GetHealth() []*ClaimDeviceHealth {
 type ClaimHealthObserved struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Those of which a driver reports something, by driver, pool and device. The health of the others is unknown.
+	// Devices that a driver reports something of, by driver, pool and device. The health of the others is unknown.
 	Devices       []*ClaimDeviceHealth `protobuf:"bytes,2,rep,name=devices,proto3" json:"devices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -378,7 +378,7 @@ type ImagesObserved struct {
 	Present []*ImageObservation `protobuf:"bytes,1,rep,name=present,proto3" json:"present,omitempty"`
 	// Ids of images that are gone, sorted.
 	Removed []string `protobuf:"bytes,2,rep,name=removed,proto3" json:"removed,omitempty"`
-	// It describes all images: those that it does not name are gone. Set in the first one of a run.
+	// It describes all images: an image that it does not name is gone. Set in the first one of a run.
 	Complete      bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

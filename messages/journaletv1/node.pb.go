@@ -801,8 +801,9 @@ func (x *AdmissionDeferred) GetMessage() string {
 	return ""
 }
 
-// AdmissionPendingPreemption reports that a pod will be admitted when its victims, or those of an earlier preemption,
-// have terminated. Until then its demand, its name, its devices, and its exclusive resources are reserved (ADR 016).
+// AdmissionPendingPreemption reports that a pod will be admitted when its victims, or the victims of an earlier
+// preemption, have terminated. Until then its demand, its name, its devices, and its exclusive resources are reserved
+// (ADR 016).
 type AdmissionPendingPreemption struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -811,7 +812,7 @@ type AdmissionPendingPreemption struct {
 	Victims []string `protobuf:"bytes,2,rep,name=victims,proto3" json:"victims,omitempty"`
 	// The pod's "namespace/name", for output.
 	FullName string `protobuf:"bytes,3,opt,name=full_name,json=fullName,proto3" json:"full_name,omitempty"`
-	// The devices that are reserved for it, as AdmissionDecided.devices; some may still be those of pods that end.
+	// The devices that are reserved for it, as AdmissionDecided.devices; pods that end may still have some.
 	Devices []*ContainerDevices `protobuf:"bytes,4,rep,name=devices,proto3" json:"devices,omitempty"`
 	// The exclusive resources that are reserved for its containers, as AdmissionDecided.exclusive.
 	Exclusive []*ExclusiveContainer `protobuf:"bytes,5,rep,name=exclusive,proto3" json:"exclusive,omitempty"`
@@ -991,8 +992,8 @@ func (x *ResizeDecided) GetRequestId() uint64 {
 	return 0
 }
 
-// ResizePendingPreemption reports to a critical pod that its resize will be allocated when its victims, or those of
-// an earlier preemption, have terminated. Until then its demand is reserved.
+// ResizePendingPreemption reports to a critical pod that its resize will be allocated when its victims, or the
+// victims of an earlier preemption, have terminated. Until then its demand is reserved.
 type ResizePendingPreemption struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -1281,7 +1282,7 @@ func (x *OrphanConfirmed) GetGrace() *durationpb.Duration {
 type PodEvictionDecided struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// The pod's status reason and message: those of the kubelet for a shutdown, or NodeDrained.
+	// The pod's status reason and message: the kubelet's for a shutdown, or NodeDrained.
 	Reason  string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// Longest grace period. Unset: the pod's own.
@@ -2425,9 +2426,9 @@ type NodeState struct {
 	// By UID: what a kubelet, or an agent whose journal is lost, had given to pods that are not decided yet, and the
 	// devices of admitted ones that these do not request any more. No other pod gets any of it.
 	KubeletPods map[string]*KubeletPod `protobuf:"bytes,27,rep,name=kubelet_pods,json=kubeletPods,proto3" json:"kubelet_pods,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// UIDs of those that are orphans, sorted: theirs until they have finished.
+	// UIDs of orphans, sorted: they keep their resources until they have finished.
 	KubeletOrphans []string `protobuf:"bytes,28,rep,name=kubelet_orphans,json=kubeletOrphans,proto3" json:"kubelet_orphans,omitempty"`
-	// By UID, of pods that wait for their admission: those for which the Node was to be read.
+	// By UID, of pods that wait for their admission: which ones had the Node read.
 	NodeReads map[string]*NodeRead `protobuf:"bytes,29,rep,name=node_reads,json=nodeReads,proto3" json:"node_reads,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// NodeReadRequested.request_id of the last request.
 	NodeReadId uint64 `protobuf:"varint,30,opt,name=node_read_id,json=nodeReadId,proto3" json:"node_read_id,omitempty"`
@@ -2760,7 +2761,7 @@ func (x *NodeRead) GetAnswered() bool {
 	return false
 }
 
-// Reservation is what a pod gets when those that it waits for have terminated.
+// Reservation is what a pod gets when the pods that it waits for have terminated.
 type Reservation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// AdmissionPendingPreemption.devices.
@@ -2842,7 +2843,7 @@ func (x *Reservation) GetFound() bool {
 	return false
 }
 
-// ExclusiveRequests are those of a pod's containers, in their order.
+// ExclusiveRequests are what a pod's containers request, in their order.
 type ExclusiveRequests struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Containers    []*ExclusiveRequest    `protobuf:"bytes,1,rep,name=containers,proto3" json:"containers,omitempty"`
@@ -3134,7 +3135,7 @@ type AdmittedPod struct {
 	ReclaimRequested bool `protobuf:"varint,8,opt,name=reclaim_requested,json=reclaimRequested,proto3" json:"reclaim_requested,omitempty"`
 	// Its own until it has terminated.
 	Devices []*ContainerDevices `protobuf:"bytes,16,rep,name=devices,proto3" json:"devices,omitempty"`
-	// By resource: those of its devices that are not healthy.
+	// By resource: its devices that are not healthy.
 	UnhealthyDevices map[string]*UnhealthyDevices `protobuf:"bytes,17,rep,name=unhealthy_devices,json=unhealthyDevices,proto3" json:"unhealthy_devices,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// AdmissionDecided.exclusive, until it has terminated.
 	Exclusive []*ExclusiveContainer `protobuf:"bytes,9,rep,name=exclusive,proto3" json:"exclusive,omitempty"`

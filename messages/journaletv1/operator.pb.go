@@ -420,7 +420,7 @@ func (x *DrainRequested) GetCritical() bool {
 	return false
 }
 
-// UncordonRequested is an operator's request to run pods again: those that a drain ended are admitted again.
+// UncordonRequested is an operator's request to run pods again: pods that a drain ended are admitted again.
 type UncordonRequested struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As SessionStarted.client.

@@ -513,7 +513,7 @@ type PodTerminating struct {
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// The phase will be Failed, however its containers end.
 	Failed bool `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
-	// Grace period of its containers. Unset: that of the manifest.
+	// Grace period of its containers. Unset: as the manifest says.
 	Grace         *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

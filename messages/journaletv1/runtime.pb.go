@@ -463,7 +463,7 @@ type Lane int32
 
 const (
 	Lane_LANE_UNSPECIFIED Lane = 0
-	// StartContainer, UpdateContainer, and SetUpVolumes without those of CSI drivers.
+	// StartContainer, UpdateContainer, and SetUpVolumes without volumes of CSI drivers.
 	Lane_LANE_START Lane = 1
 	// StopSandbox.
 	Lane_LANE_STOP Lane = 2
@@ -2360,7 +2360,7 @@ func (x *LogRotated) GetMessage() string {
 	return ""
 }
 
-// SetUpVolumes sets up volumes of a pod, or brings those that are set up to newer contents. Idempotent.
+// SetUpVolumes sets up volumes of a pod, or brings volumes that are set up to newer contents. Idempotent.
 type SetUpVolumes struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Digest string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
@@ -2590,8 +2590,8 @@ type CleanPod struct {
 	Name      string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Directories, logs and links too: the pod is removed for good.
 	All bool `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
-	// Volumes of CSI drivers, claims or NFS servers are among those that are torn down: the call waits for these, and
-	// excludes no other.
+	// Volumes of CSI drivers, claims or NFS servers are torn down too: the call waits for these, and excludes no
+	// other.
 	Csi           bool `protobuf:"varint,4,opt,name=csi,proto3" json:"csi,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3036,7 +3036,7 @@ func (x *CallFinished) GetFailedStart() FailedStart {
 // key that never leaves the node.
 type PullCredentials struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The image was pulled without credentials, or with those of the node: every pod may use it.
+	// The image was pulled without credentials, or with the node's: every pod may use it.
 	NodeAccessible bool `protobuf:"varint,1,opt,name=node_accessible,json=nodeAccessible,proto3" json:"node_accessible,omitempty"`
 	// The Secrets that held them.
 	Secrets []*PullSecret `protobuf:"bytes,2,rep,name=secrets,proto3" json:"secrets,omitempty"`

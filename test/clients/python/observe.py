@@ -7,7 +7,7 @@ last = (0, 0, 0)  # the position of the last event: epoch, record, index
 
 
 def connect(inbox):
-    """Sign in and subscribe. NATS has a text protocol, of which an observer needs little."""
+    """Sign in and subscribe. NATS has a text protocol, and an observer needs little of it."""
     conn = socket.create_connection(server.rsplit(":", 1), timeout=5)
     lines = conn.makefile("rb")
     nonce = json.loads(lines.readline()[5:])["nonce"]
