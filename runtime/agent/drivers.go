@@ -20,15 +20,17 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/cri"
-	"github.com/journalet/journalet/runtime/cri/calls"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 	"github.com/journalet/journalet/runtime/cri/health"
 	"github.com/journalet/journalet/runtime/cri/pleg"
+	"github.com/journalet/journalet/runtime/dra"
 	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/kubeletstate"
+	"github.com/journalet/journalet/runtime/plugins/devices"
 	"github.com/journalet/journalet/runtime/pod/storage"
 	"github.com/journalet/journalet/runtime/pod/volume"
 	"github.com/journalet/journalet/runtime/retention"
@@ -200,7 +202,7 @@ func (a *agent) newDrivers() error {
 	}
 	a.timers = timer.New(clock.Real{}, a.host.Outcome)
 	a.calls = calls.New(calls.Options{
-		Performer: a.criDriver, Outcome: a.callFinished, Finished: a.inspectAfter,
+		Performer: a.works(), Outcome: a.callFinished, Finished: a.inspectAfter,
 		Observe: a.measureCall,
 	})
 	a.metrics.CgroupVersion(cgroupVersion())
@@ -236,7 +238,7 @@ func (a *agent) plegOptions(fact func(context.Context, messages.Ref, *journaletv
 // criOptions returns the options of the driver of the runtime.
 func (a *agent) criOptions() cri.Options {
 	options := cri.Options{
-		Conn: a.conn, Node: a.facts.NodeName, Owner: a.owner(), Manifest: a.manifests.Get, Hash: pod.ContainerHash,
+		Conn: a.conn, Node: a.facts.NodeName, Owner: a.owner(), Hash: pod.ContainerHash,
 		PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
 		HostIPs: a.facts.HostIPs, NodeIPs: a.nodeIPs, ClusterDNS: a.cfg.ClusterDNS, ClusterDomain: a.cfg.ClusterDomain,
 		ResolvConf: a.cfg.ResolvConf, SeccompDefault: a.cfg.SeccompDefault,
@@ -250,7 +252,7 @@ func (a *agent) criOptions() cri.Options {
 		PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
 		PodCgroups: a.cgroups, CgroupDriver: a.cfg.CgroupDriver,
 		CgroupV2: cgroup.V2(), Cgroups: cri.DetectCgroups("/", cgroup.V2()), Allocatable: a.allocatable,
-		Timeouts: cri.Timeouts{Call: a.cfg.RuntimeRequestTimeout}, Redact: a.manifests.Redact,
+		Timeouts: cri.Timeouts{Call: a.cfg.RuntimeRequestTimeout},
 		Progress: func(p *journaletv1.PullProgressed) {
 			a.host.Outcome(messages.Image, messages.NewEvent(p))
 		},
@@ -258,12 +260,23 @@ func (a *agent) criOptions() cri.Options {
 	}
 	if a.cluster != nil {
 		options.ServiceEnv, options.RuntimeHandler = a.cluster.serviceEnv, a.cluster.runtimeHandler
-		options.Warn, options.Claims = a.cluster.reports.sandboxWarning, a.cluster.claims
-	}
-	if a.devices != nil {
-		options.Devices = a.devices
+		options.Warn = a.cluster.reports.sandboxWarning
 	}
 	return options
+}
+
+// works returns who performs the calls of the journal.
+func (a *agent) works() *calls.Works {
+	var plugins devices.Worker
+	if a.devices != nil {
+		plugins.Plugins = a.devices
+	}
+	var claims dra.Worker
+	if a.cluster != nil {
+		claims.Claims = a.cluster.claims
+	}
+	return calls.NewWorks(calls.WorksOptions{Manifest: a.manifests.Get, Redact: a.manifests.Redact, Log: a.log},
+		a.criDriver, plugins, claims)
 }
 
 // newOnce creates the driver that ends the run when its pods are done.

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/clock"
-	"github.com/journalet/journalet/runtime/cri/calls"
 	"github.com/journalet/journalet/runtime/timer"
 	"github.com/journalet/journalet/test/must"
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/messages/kind"
-	"github.com/journalet/journalet/runtime/cri/calls"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
@@ -71,13 +72,15 @@ func ResetOptions(cfg *config.Config, log *slog.Logger) (o reset.Options, node s
 		o.Removed = func(ctx context.Context) error { return shutdown.Reread(ctx, shutdown.Dial) }
 	}
 	o.Runtime = runtimeapi.NewRuntimeServiceClient(a.conn)
-	o.Calls = cri.New(cri.Options{
+	o.Calls = calls.NewWorks(calls.WorksOptions{
+		Manifest: func(context.Context, string) (*corev1.Pod, error) { return nil, errors.New("a reset starts nothing") },
+		Log:      log,
+	}, cri.New(cri.Options{
 		Conn: a.conn, Node: a.facts.NodeName, Owner: a.owner(), Hash: pod.ContainerHash,
-		Manifest:  func(context.Context, string) (*corev1.Pod, error) { return nil, errors.New("a reset starts nothing") },
 		PodLogDir: cfg.PodLogDir, ContainerLogDir: cfg.ContainerLogDir, Volumes: volumes,
 		PodCgroups: tree, CgroupDriver: cfg.CgroupDriver, CgroupV2: cgroup.V2(),
 		Timeouts: cri.Timeouts{Call: cfg.RuntimeRequestTimeout}, Log: log,
-	})
+	}))
 	if _, kubelet := preflight.KubeletRunning(cfg.ContainerRuntimeEndpoint); !kubelet {
 		o.Cgroups = tree
 	}

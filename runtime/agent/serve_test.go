@@ -10,7 +10,7 @@ import (
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/cri/calls"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/test/must"
 )
 

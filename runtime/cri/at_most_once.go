@@ -8,19 +8,20 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
 )
 
 // startCreated starts a container that an earlier call created, at most once: a start in doubt is resolved by
 // inspecting the container, and never sent again (ADR 015).
-func (c *call) startCreated(ctx context.Context, req *journaletv1.StartContainer) (result, error) {
+func (c *call) startCreated(ctx context.Context, req *journaletv1.StartContainer) (*calls.Outcome, error) {
 	id := req.GetContainerId()
-	res := result{containerID: id, sandboxID: req.GetSandboxId()}
-	if c.inDoubt {
+	res := &calls.Outcome{ContainerId: id, SandboxId: req.GetSandboxId()}
+	if c.InDoubt {
 		return res, c.resolveStart(ctx, id)
 	}
 	// The container has not run, so a lost sandbox or container can be created again.
 	if _, err := c.checkSandbox(ctx, req.GetSandboxId()); err != nil {
-		return result{}, err
+		return nil, err
 	}
 	_, err := onceDrained(ctx, c, c.opts.Timeouts.Call, c.rt.StartContainer,
 		&runtimeapi.StartContainerRequest{ContainerId: id})
@@ -30,9 +31,9 @@ func (c *call) startCreated(ctx context.Context, req *journaletv1.StartContainer
 	case ctx.Err() != nil:
 		return res, ctx.Err()
 	case isNotFound(err):
-		return result{}, notRun(fmt.Sprintf("container %s was removed before its start", id))
+		return nil, notRun(fmt.Sprintf("container %s was removed before its start", id))
 	case isDoubt(err):
-		c.log.Warn("start in doubt; inspecting the container", "container", id, "error", c.redact(messageOf(err)))
+		c.Log.Warn("start in doubt; inspecting the container", "container", id, "error", c.Redact(messageOf(err)))
 		return res, c.resolveStart(ctx, id)
 	}
 	return res, c.refusedStart(ctx, id, messageOf(err))
@@ -43,9 +44,9 @@ func exitReason(st *runtimeapi.ContainerStatus) string {
 	return strings.Trim(st.GetReason()+": "+st.GetMessage(), ": ")
 }
 
-func notRun(why string) error { return retryable(journaletv1.CallError_CALL_ERROR_NOT_DONE, why) }
+func notRun(why string) error { return calls.Retryable(journaletv1.CallError_CALL_ERROR_NOT_DONE, why) }
 
-func lostStart(why string) error { return fail(journaletv1.CallError_CALL_ERROR_START_LOST, why) }
+func lostStart(why string) error { return calls.Fail(journaletv1.CallError_CALL_ERROR_START_LOST, why) }
 
 // resolveStart determines the outcome of a start without a response. The runtime may still be working on it, so a
 // container that is only created gets Timeouts.Drain; then the start counts as lost. Errors: NOT_DONE if certainly

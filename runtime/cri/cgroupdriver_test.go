@@ -90,7 +90,7 @@ func TestRefusedCgroupPathNamesTheFlag(t *testing.T) {
 	const refused = `runc create failed: expected cgroupsPath to be of format "slice:prefix:name" for systemd cgroups, ` +
 		`got "/kubepods/besteffort/pod1/a" instead: unknown`
 	for _, err := range []error{createError(status.Error(codes.Unknown, refused)), status.Error(codes.Unknown, refused)} {
-		if m := failureOf(err).message; !strings.HasPrefix(m, refused) || !strings.HasSuffix(m, "--cgroup-driver systemd") {
+		if m := failureOf(err).Message; !strings.HasPrefix(m, refused) || !strings.HasSuffix(m, "--cgroup-driver systemd") {
 			t.Errorf("%s", m)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/journalet/journalet/actors/apparmor"
 	"github.com/journalet/journalet/actors/containers"
 	podactor "github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/cri/expand"
 	"github.com/journalet/journalet/test/must"
 )
@@ -101,7 +102,7 @@ func TestHostIPIsTheNodesWhereItHasOne(t *testing.T) {
 	in, d := containerInput{pod: pod, container: &pod.Spec.Containers[0]}, testDriver()
 	ips, missing := []string{"198.51.100.7"}, error(nil)
 	d.opts.NodeIPs = func() ([]string, error) { return ips, missing }
-	on := &call{Driver: d, pod: pod}
+	on := &call{Driver: d}
 	pod.Spec.HostNetwork = true
 	envs, _, err := d.environment(t.Context(), in, &expand.Budget{})
 	if err != nil || string(envs[0].GetValue()) != ips[0] {
@@ -112,7 +113,7 @@ func TestHostIPIsTheNodesWhereItHasOne(t *testing.T) {
 	}
 	ips, missing = nil, errors.New("no address yet")
 	_, _, err = d.environment(t.Context(), in, &expand.Budget{})
-	if f := (*failure)(nil); !errors.As(err, &f) || !f.retryable || !strings.Contains(f.message, "no address yet") {
+	if f := (*calls.Failure)(nil); !errors.As(err, &f) || !f.Retryable || !strings.Contains(f.Message, "no address yet") {
 		t.Errorf("without an address: %v", err)
 	}
 	if got := on.podIPs(pod, nil, nil); !reflect.DeepEqual(got, d.opts.HostIPs) {

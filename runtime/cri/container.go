@@ -9,13 +9,14 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
 )
 
 // startContainer creates and starts a container, or continues where an earlier call of this intent ended.
-func (c *call) startContainer(ctx context.Context, req *journaletv1.StartContainer) (result, error) {
+func (c *call) startContainer(ctx context.Context, req *journaletv1.StartContainer) (*calls.Outcome, error) {
 	pod, container, err := c.allocatedContainer(ctx, req)
 	if err != nil {
-		return result{}, err
+		return nil, err
 	}
 	switch req.GetPart() {
 	case journaletv1.StartPart_START_PART_CREATE:
@@ -25,36 +26,36 @@ func (c *call) startContainer(ctx context.Context, req *journaletv1.StartContain
 		return c.startCreated(ctx, req)
 	}
 	res, err := c.createAndStart(ctx, pod, container, req)
-	if err == nil || !c.inDoubt || !isCanceledStart(err.Error()) {
+	if err == nil || !c.InDoubt || !isCanceledStart(err.Error()) {
 		return res, err
 	}
 	// The agent died during this start, and the runtime canceled the start with it. The instance never ran. It is
 	// replaced by one with the same number, so that the restart count counts restarts only.
-	if _, err := c.removeContainer(ctx, res.containerID); err != nil {
-		c.log.Warn("a container whose start was canceled cannot be removed; it counts as an instance",
-			"container", res.containerID, "error", c.redact(messageOf(err)))
-		return res, retryable(journaletv1.CallError_CALL_ERROR_START, messageOf(err))
+	if _, err := c.removeContainer(ctx, res.GetContainerId()); err != nil {
+		c.Log.Warn("a container whose start was canceled cannot be removed; it counts as an instance",
+			"container", res.GetContainerId(), "error", c.Redact(messageOf(err)))
+		return res, calls.Retryable(journaletv1.CallError_CALL_ERROR_START, messageOf(err))
 	}
-	c.inDoubt = false
+	c.InDoubt = false
 	return c.createAndStart(ctx, pod, container, req)
 }
 
 // createAndStart is one attempt of startContainer.
 func (c *call) createAndStart(
 	ctx context.Context, pod *corev1.Pod, container *corev1.Container, req *journaletv1.StartContainer,
-) (result, error) {
+) (*calls.Outcome, error) {
 	res, fresh, err := c.ensureContainer(ctx, pod, container, req)
 	if err != nil {
 		return res, err
 	}
-	return res, c.start(ctx, res.containerID, fresh)
+	return res, c.start(ctx, res.GetContainerId(), fresh)
 }
 
 // ensureContainer creates a container, or finds the container that this intent has already created. fresh reports
 // whether this call created it.
 func (c *call) ensureContainer(
 	ctx context.Context, pod *corev1.Pod, container *corev1.Container, req *journaletv1.StartContainer,
-) (res result, fresh bool, err error) {
+) (res *calls.Outcome, fresh bool, err error) {
 	id, err := c.createOrFind(ctx, func(ctx context.Context) (string, error) {
 		id, err := c.create(ctx, pod, container, req)
 		fresh = err == nil
@@ -63,16 +64,16 @@ func (c *call) ensureContainer(
 		return c.findContainer(ctx, container.Name, req.GetAttempt())
 	})
 	if err != nil {
-		return result{}, false, createError(err)
+		return nil, false, createError(err)
 	}
-	res = result{containerID: id, sandboxID: req.GetSandboxId()}
-	logDir, err := c.opts.Volumes.CreateLogDir(pod.Namespace, pod.Name, c.uid, container.Name)
+	res = &calls.Outcome{ContainerId: id, SandboxId: req.GetSandboxId()}
+	logDir, err := c.opts.Volumes.CreateLogDir(pod.Namespace, pod.Name, c.UID, container.Name)
 	if err == nil {
 		err = c.linkLog(pod.Name, pod.Namespace, container.Name, id, logDir+"/"+logName(req.GetAttempt()))
 	}
 	if err != nil {
 		// Only log shippers that follow links need it, so it does not fail the start.
-		c.log.Warn("the container has no log link", "container", id, "error", err)
+		c.Log.Warn("the container has no log link", "container", id, "error", err)
 	}
 	return res, fresh, nil
 }
@@ -91,10 +92,10 @@ func isCanceledStart(why string) bool {
 
 // createError gives an error of the runtime its code.
 func createError(err error) error {
-	if isFailure(err) || isDoubt(err) {
+	if calls.IsFailure(err) || isDoubt(err) {
 		return err
 	}
-	return retryable(journaletv1.CallError_CALL_ERROR_CREATE, messageOf(err))
+	return calls.Retryable(journaletv1.CallError_CALL_ERROR_CREATE, messageOf(err))
 }
 
 // create checks the container's dependencies and creates the container. An error that is not a failure is the
@@ -111,32 +112,34 @@ func (c *call) create(
 		return "", err
 	}
 	in := containerInput{
-		pod: pod, container: container, attempt: req.GetAttempt(), intent: c.intent,
+		pod: pod, container: container, attempt: req.GetAttempt(), intent: c.Intent,
 		image: img, pulled: req.GetPulledVolumeImages(), podIPs: c.podIPs(pod, req.GetPodIps(), sandboxIPs),
 		ids: req.GetUserNamespace(), target: req.GetTargetContainerId(), devices: req.GetDevices(),
 		claimDevices: req.GetClaimDevices(),
 		placement:    req.GetPlacement(),
 	}
 	if err := verifyNonRoot(in); err != nil {
-		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+		return "", calls.Fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 	}
 	// A pod that was created while pods got no cgroups has none yet.
 	if err := c.ensureCgroup(ctx, pod, req.GetPlacement().GetPodExclusive()); err != nil {
 		return "", err
 	}
-	logDir, err := c.opts.Volumes.CreateLogDir(pod.Namespace, pod.Name, c.uid, "")
+	logDir, err := c.opts.Volumes.CreateLogDir(pod.Namespace, pod.Name, c.UID, "")
 	if err == nil {
-		_, err = c.opts.Volumes.CreateLogDir(pod.Namespace, pod.Name, c.uid, container.Name)
+		_, err = c.opts.Volumes.CreateLogDir(pod.Namespace, pod.Name, c.UID, container.Name)
 	}
 	if err != nil {
-		return "", retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
+		return "", calls.Retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
 	}
 	// Before the mounts: a subPathExpr refers to variables.
-	if in.envs, c.contents, err = c.environment(ctx, in, &in.budget); err != nil {
+	var values []string
+	in.envs, values, err = c.environment(ctx, in, &in.budget)
+	if c.Hide(values); err != nil {
 		return "", configError(ctx, container, err)
 	}
 	if in.envs, err = withDeviceEnvs(in.envs, in.devices, &in.budget); err != nil {
-		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+		return "", calls.Fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 	}
 	if in.mounts, err = c.prepareMounts(ctx, in); err != nil {
 		return "", err
@@ -151,13 +154,14 @@ func (c *call) create(
 	// Some runtimes take the log directory and namespaces from this copy of the sandbox's configuration.
 	sandbox, err := c.sandboxConfig(pod, req.GetUserNamespace(), 0, "", logDir)
 	if err != nil {
-		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+		return "", calls.Fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 	}
 	resp, err := onceDrained(ctx, c, c.opts.Timeouts.Call, c.rt.CreateContainer, &runtimeapi.CreateContainerRequest{
 		PodSandboxId: req.GetSandboxId(), Config: config, SandboxConfig: sandbox,
 	})
 	if err == nil && resp.GetContainerId() == "" {
-		err = retryable(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE, "the runtime returned a container without an id")
+		err = calls.Retryable(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE,
+			"the runtime returned a container without an id")
 	}
 	return resp.GetContainerId(), err
 }
@@ -190,7 +194,7 @@ func (c *call) checkSandbox(ctx context.Context, id string) ([]string, error) {
 	resp, err := retry(ctx, c, "PodSandboxStatus", c.opts.Timeouts.Call, c.rt.PodSandboxStatus,
 		&runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
 	gone := func(why string) ([]string, error) {
-		return nil, retryable(journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, fmt.Sprintf("sandbox %s %s", id, why))
+		return nil, calls.Retryable(journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, fmt.Sprintf("sandbox %s %s", id, why))
 	}
 	switch {
 	case isNotFound(err):
@@ -207,7 +211,7 @@ func (c *call) checkSandbox(ctx context.Context, id string) ([]string, error) {
 // call.
 func (c *call) findContainer(ctx context.Context, name string, attempt uint32) (string, error) {
 	resp, err := c.rt.ListContainers(ctx, &runtimeapi.ListContainersRequest{
-		Filter: &runtimeapi.ContainerFilter{LabelSelector: map[string]string{LabelPodUID: c.uid}},
+		Filter: &runtimeapi.ContainerFilter{LabelSelector: map[string]string{LabelPodUID: c.UID}},
 	})
 	if err != nil {
 		return "", err
@@ -216,7 +220,7 @@ func (c *call) findContainer(ctx context.Context, name string, attempt uint32) (
 	for _, container := range resp.GetContainers() {
 		m := container.GetMetadata()
 		switch {
-		case container.GetAnnotations()[AnnotationIntent] == c.intent:
+		case container.GetAnnotations()[AnnotationIntent] == c.Intent:
 			return container.GetId(), nil
 		case m.GetName() == name && m.GetAttempt() == attempt:
 			other = container.GetId()
@@ -239,7 +243,7 @@ func (c *call) start(ctx context.Context, id string, fresh bool) error {
 			}
 		}
 		if attempts == maxAttempts || last != nil && !isDoubt(last) && c.clock.Now().After(earlierEnd) {
-			return retryable(journaletv1.CallError_CALL_ERROR_START,
+			return calls.Retryable(journaletv1.CallError_CALL_ERROR_START,
 				fmt.Sprintf("the runtime did not start the container; the last attempt ended in: %s", messageOf(last)))
 		}
 		_, err := onceDrained(ctx, c, c.opts.Timeouts.Call, c.rt.StartContainer,
@@ -254,8 +258,8 @@ func (c *call) start(ctx context.Context, id string, fresh bool) error {
 		case fresh:
 			return c.refusedStart(ctx, id, messageOf(err))
 		}
-		c.log.Log(ctx, b.level, "start in doubt; inspecting the container",
-			"container", id, "error", c.redact(messageOf(err)))
+		c.Log.Log(ctx, b.level, "start in doubt; inspecting the container",
+			"container", id, "error", c.Redact(messageOf(err)))
 		last, fresh = err, false
 		if err := b.wait(ctx); err != nil {
 			return err

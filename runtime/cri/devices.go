@@ -2,7 +2,6 @@ package cri
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/cri/expand"
 )
 
@@ -27,49 +27,6 @@ func cdiDevices(c *corev1.Container) []*runtimeapi.CDIDevice {
 		}
 	}
 	return out
-}
-
-// Devices calls the plugins of devices. It is implemented by devices.Driver, which documents the methods.
-type Devices interface {
-	// Allocate returns what a plugin wants for a container. again reports that the same call may succeed later.
-	Allocate(ctx context.Context, req *journaletv1.AllocateDevices) (
-		answer *journaletv1.DeviceAnswer, again bool, err error)
-	// PreStart has a plugin prepare devices for a container that is about to start.
-	PreStart(ctx context.Context, resource string, ids []string) error
-}
-
-func (c *call) allocateDevices(ctx context.Context, req *journaletv1.AllocateDevices) (result, error) {
-	if c.opts.Devices == nil {
-		return result{}, retryable(journaletv1.CallError_CALL_ERROR_DEVICE, "no device plugins are served")
-	}
-	answer, again, err := c.opts.Devices.Allocate(ctx, req)
-	switch {
-	case err == nil:
-		return result{devices: answer}, nil
-	case ctx.Err() != nil:
-		return result{}, ctx.Err()
-	case again:
-		return result{}, retryable(journaletv1.CallError_CALL_ERROR_DEVICE, err.Error())
-	}
-	return result{}, fail(journaletv1.CallError_CALL_ERROR_DEVICE, err.Error())
-}
-
-// preStartContainer has plugins prepare a container's devices. The first error ends it.
-func (c *call) preStartContainer(ctx context.Context, req *journaletv1.PreStartContainer) (result, error) {
-	for _, d := range req.GetDevices() {
-		err := errors.New("no device plugins are served")
-		if c.opts.Devices != nil {
-			err = c.opts.Devices.PreStart(ctx, d.GetResource(), d.GetIds())
-		}
-		switch {
-		case err == nil:
-		case ctx.Err() != nil:
-			return result{}, ctx.Err()
-		default:
-			return result{}, retryable(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
-		}
-	}
-	return result{}, nil
 }
 
 // withDeviceEnvs returns a container's variables and the variables of its devices; the container's own replace the
@@ -152,7 +109,7 @@ func (c *call) checkDevices(ctx context.Context, all []*journaletv1.ContainerDev
 			case ctx.Err() != nil:
 				return ctx.Err()
 			default:
-				return retryable(journaletv1.CallError_CALL_ERROR_CONFIG, fmt.Sprintf(
+				return calls.Retryable(journaletv1.CallError_CALL_ERROR_CONFIG, fmt.Sprintf(
 					"what the plugin of %s gives the container is not on the node: %v", d.GetResource(), err))
 			}
 		}
@@ -184,4 +141,14 @@ func deviceAnnotations(all []*journaletv1.ContainerDevices) map[string]string {
 		}
 	}
 	return out
+}
+
+// claimCDIDevices returns the CDI devices of a container's claims that are not there yet.
+func claimCDIDevices(there []*runtimeapi.CDIDevice, names []string) []*runtimeapi.CDIDevice {
+	for _, name := range names {
+		if !slices.ContainsFunc(there, func(o *runtimeapi.CDIDevice) bool { return o.GetName() == name }) {
+			there = append(there, &runtimeapi.CDIDevice{Name: name})
+		}
+	}
+	return there
 }

@@ -1,7 +1,6 @@
 package cri
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/cri/expand"
 	"github.com/journalet/journalet/test/must"
 )
@@ -69,36 +69,6 @@ func TestVariablesOfDevicesAreChargedToTheBudget(t *testing.T) {
 	}
 }
 
-// oneRefuses are device plugins; one of them refuses to prepare its devices.
-type oneRefuses struct{ called []string }
-
-func (o *oneRefuses) Allocate(context.Context, *journaletv1.AllocateDevices) (*journaletv1.DeviceAnswer, bool, error) {
-	return nil, false, errors.New("not of this test")
-}
-
-func (o *oneRefuses) PreStart(_ context.Context, resource string, ids []string) error {
-	o.called = append(o.called, resource+"="+ids[0])
-	if resource == "example.com/two" {
-		return errors.New("no power")
-	}
-	return nil
-}
-
-func TestPreStartEndsWithTheFirstPluginThatFails(t *testing.T) {
-	plugins := new(oneRefuses)
-	c := &call{Driver: &Driver{opts: Options{Devices: plugins}}}
-	_, err := c.preStartContainer(t.Context(), &journaletv1.PreStartContainer{Devices: []*journaletv1.ContainerDevices{
-		{Resource: "example.com/one", Ids: []string{"a"}}, {Resource: "example.com/two", Ids: []string{"b"}},
-		{Resource: "example.com/three", Ids: []string{"c"}},
-	}})
-	if f := new(failure); !errors.As(err, &f) || f.code != journaletv1.CallError_CALL_ERROR_CONFIG || !f.retryable {
-		t.Errorf("the call ends in %v, want one that is repeated", err)
-	}
-	if called := fmt.Sprint(plugins.called); called != "[example.com/one=a example.com/two=b]" {
-		t.Errorf("plugins were called for %s", called)
-	}
-}
-
 // The runtime creates a directory for a mount whose source is missing, in the place of what the plugin has there.
 func TestWhatAPluginGivesHasToBeOnTheNode(t *testing.T) {
 	dir := t.TempDir()
@@ -110,8 +80,8 @@ func TestWhatAPluginGivesHasToBeOnTheNode(t *testing.T) {
 	} {
 		given := []*journaletv1.ContainerDevices{{Resource: "example.com/one", Answer: answer}}
 		err := c.checkDevices(t.Context(), given)
-		if f := new(failure); !errors.As(err, &f) || !f.retryable || !strings.Contains(f.message, missing) ||
-			!strings.Contains(f.message, "example.com/one") {
+		if f := new(calls.Failure); !errors.As(err, &f) || !f.Retryable || !strings.Contains(f.Message, missing) ||
+			!strings.Contains(f.Message, "example.com/one") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

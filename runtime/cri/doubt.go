@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/clock"
 )
 
@@ -124,7 +125,7 @@ func retryFunc[T any](
 		if ctx.Err() != nil {
 			return v, ctx.Err()
 		}
-		c.log.Log(ctx, b.level, "no response from the runtime; retrying", "call", name, "error", messageOf(err))
+		c.Log.Log(ctx, b.level, "no response from the runtime; retrying", "call", name, "error", messageOf(err))
 		if err := b.wait(ctx); err != nil {
 			return v, err
 		}
@@ -146,14 +147,14 @@ func (c *call) createOrFind(ctx context.Context, create creator, find finder) (s
 	var reservedEnd time.Time
 	b := c.backOff()
 	for attempts := 0; ; {
-		if c.inDoubt || last != nil {
+		if c.InDoubt || last != nil {
 			id, err := c.retryFind(ctx, find)
 			if err != nil || id != "" {
 				return id, err
 			}
 		}
 		if attempts == maxAttempts {
-			return "", retryable(journaletv1.CallError_CALL_ERROR_NOT_DONE,
+			return "", calls.Retryable(journaletv1.CallError_CALL_ERROR_NOT_DONE,
 				fmt.Sprintf("the runtime did not do it in %d attempts; the last one ended in: %s", attempts, messageOf(last)))
 		}
 		id, err := create(ctx)
@@ -166,14 +167,14 @@ func (c *call) createOrFind(ctx context.Context, create creator, find finder) (s
 			if now := c.clock.Now(); reservedEnd.IsZero() {
 				reservedEnd = now.Add(c.opts.Timeouts.ReservedName)
 			} else if now.After(reservedEnd) {
-				return "", retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, messageOf(err))
+				return "", calls.Retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, messageOf(err))
 			}
 		case isDoubt(err):
 			attempts++
 		default:
 			return "", err
 		}
-		c.log.Log(ctx, b.level, "call in doubt; inspecting the runtime", "error", c.redact(messageOf(err)))
+		c.Log.Log(ctx, b.level, "call in doubt; inspecting the runtime", "error", c.Redact(messageOf(err)))
 		last = err
 		if err := b.wait(ctx); err != nil {
 			return "", err

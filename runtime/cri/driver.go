@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -15,15 +14,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/journalet/journalet/messages/clean"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 	"github.com/journalet/journalet/runtime/cri/reap"
 	"github.com/journalet/journalet/runtime/image/credentials"
 	"github.com/journalet/journalet/runtime/objects"
-	"github.com/journalet/journalet/runtime/redact"
 )
 
 // The directories that log shippers expect.
@@ -61,7 +59,7 @@ type Timeouts struct {
 	Drain time.Duration
 }
 
-// Options configure a Driver. Conn, Owner, Manifest, Hash and Volumes must be set.
+// Options configure a Driver. Conn, Owner, Hash and Volumes must be set.
 type Options struct {
 	Conn grpc.ClientConnInterface
 	// ImageConn is the connection to the image service; nil: Conn.
@@ -72,8 +70,6 @@ type Options struct {
 	PodLogDir, ContainerLogDir string
 	// Owner marks the objects of this agent, and knows them.
 	Owner Owner
-	// Manifest returns the pod with this manifest digest.
-	Manifest func(ctx context.Context, digest string) (*corev1.Pod, error)
 	// Hash is the kubelet's container hash, in hex.
 	Hash func(*corev1.Container) string
 
@@ -141,19 +137,12 @@ type Options struct {
 
 	Volumes  Volumes
 	Timeouts Timeouts
-	// Devices are the device plugins. Nil: no device plugins.
-	Devices Devices
-	// Claims has DRA drivers prepare claims. Nil: there is no cluster, and so no claims.
-	Claims Claims
 	// Credentials are the credentials of pulls. Nil: pulls have no credentials, and every pod may use every image on
 	// the node.
 	Credentials Credentials
 	// PullQPS and PullBurst limit how often pulls begin; zero: the defaults, negative QPS: no limit.
 	PullQPS   float64
 	PullBurst int
-	// Redact takes credentials of a pod out of a text that repeats them, also what a manifest or an object holds that
-	// the call has not read. Nil: only what the call has read is taken out.
-	Redact func(uid, text string) string
 	// Warn receives what a person should know of a sandbox although it is created: the kubelet's reason and message. May
 	// be nil.
 	Warn func(pod *corev1.Pod, reason, message string)
@@ -194,8 +183,8 @@ type Driver struct {
 // New returns a driver. It calls nothing, so the runtime need not be up yet. It panics if a required field of Options
 // is missing: that is a programming error.
 func New(opts Options) *Driver {
-	if opts.Conn == nil || opts.Owner.AgentID == "" || opts.Manifest == nil || opts.Hash == nil || opts.Volumes == nil {
-		panic("cri: Options needs Conn, Owner, Manifest, Hash and Volumes")
+	if opts.Conn == nil || opts.Owner.AgentID == "" || opts.Hash == nil || opts.Volumes == nil {
+		panic("cri: Options needs Conn, Owner, Hash and Volumes")
 	}
 	setDefaults(&opts)
 	d := &Driver{opts: opts, log: opts.Log, clock: opts.Clock, uses: new(imageUses), answers: new(bounded.Answers)}
@@ -242,89 +231,27 @@ func setDefaults(o *Options) {
 	}
 }
 
-// call is one intent under way.
+// call is one call under way.
 type call struct {
 	*Driver
-	intent  string
-	uid     string
-	inDoubt bool
-	log     *slog.Logger
-	pod     *corev1.Pod // the last manifest that the call has read; nil before
-	// contents are the values of objects and files that the call has put into a container's variables, and the
-	// credentials of a pull.
-	contents []string
+	*calls.Call
 }
 
-// result is what a call returned.
-type result struct {
-	sandboxID, containerID, imageRef string
-	imageBytes                       int64
-	reported                         *journaletv1.Resources
-	volumes                          []*journaletv1.VolumeOutcome
-	// imageUsers is who uses the image that was to be removed; empty: it is removed.
-	imageUsers string
-	pulled     *journaletv1.PullCredentials
-	// imagePresent: nothing was pulled, since the image was there.
-	imagePresent bool
-	// devices is what a device plugin wants for a container.
-	devices *journaletv1.DeviceAnswer
-	// claims are the pod's claims, as they were read.
-	claims        []*journaletv1.ResourceClaim
-	claimOutcomes []*journaletv1.ClaimOutcome
+// aside returns a call that is no intent's, to inspect the runtime.
+func (d *Driver) aside() *call { return &call{d, &calls.Call{Log: d.log}} }
+
+// Do implements calls.Worker. A call in doubt inspects the runtime first. A call that creates or starts an object gets
+// Timeouts.Drain to end after ctx, so that an orderly stop mostly leaves nothing in doubt. Otherwise a call waits as
+// long as the runtime does not respond.
+func (d *Driver) Do(ctx context.Context, in *calls.Call, req *journaletv1.CallRequested) (*calls.Outcome, error) {
+	out, err := (&call{d, in}).do(ctx, req)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, calls.ErrOfAnother) {
+		err = failureOf(err)
+	}
+	return out, err
 }
 
-// Perform does the work of one intent and returns its outcome. With inDoubt the work may be done already, so Perform
-// inspects the runtime first. It returns nil only if ctx ends before the outcome is known: the intent is then in doubt
-// for the next run. A call that creates or starts an object gets Timeouts.Drain to end after that, so that an orderly
-// stop mostly leaves nothing in doubt. Otherwise Perform waits as long as the runtime does not respond.
-func (d *Driver) Perform(
-	ctx context.Context, intentID, requester string, req *journaletv1.CallRequested, inDoubt bool,
-) *journaletv1.CallFinished {
-	c := &call{Driver: d, intent: intentID, uid: req.GetPodUid(), inDoubt: inDoubt}
-	c.log = d.log.With("intent", intentID, "pod", c.uid)
-	began := d.clock.Now()
-	res, err := c.do(ctx, req)
-	if err != nil && ctx.Err() != nil && !isFailure(err) {
-		c.log.Info("call left in doubt: the agent stops", "error", err)
-		return nil
-	}
-	out := &journaletv1.CallFinished{
-		IntentId: intentID, Requester: requester,
-		SandboxId: res.sandboxID, ContainerId: res.containerID, ImageRef: res.imageRef, ImageBytes: res.imageBytes,
-		Reported: res.reported, Volumes: c.volumeOutcomes(res.volumes),
-		PullCredentials: res.pulled, DeviceAnswer: res.devices,
-		Claims: res.claims, ClaimOutcomes: c.withheldOutcomes(res.claimOutcomes),
-		ImageInUse: res.imageUsers != "", Message: res.imageUsers, ImagePresent: res.imagePresent,
-	}
-	if err != nil {
-		f := failureOf(err)
-		out.Error, out.Retryable, out.MissingVolumeImage = f.code, f.retryable, f.missingImage
-		if f.gone != nil {
-			out.Volumes = c.volumeOutcomes(f.gone)
-		}
-		out.FailedStart = f.failedStart
-		// The whole text first: a value that the bound has cut would not be found. The log has no bound of its own.
-		out.Message = clean.Text(c.redact(f.message), maxMessageBytes)
-		c.log.Warn("call failed", "code", f.code, "error", out.GetMessage(), "took", d.clock.Now().Sub(began))
-		return out
-	}
-	c.log.Debug("call done", "took", d.clock.Now().Sub(began))
-	return out
-}
-
-// redact takes credentials out of an error: what the manifest that the call has read holds, what objects and files that
-// the call has put into a container hold, and what Options.Redact knows of the pod.
-func (c *call) redact(text string) string {
-	if c.pod != nil || len(c.contents) > 0 {
-		text = redact.Text(text, c.pod, c.contents...)
-	}
-	if c.uid != "" && c.opts.Redact != nil {
-		return c.opts.Redact(c.uid, text)
-	}
-	return redact.URLs(text)
-}
-
-func (c *call) do(ctx context.Context, req *journaletv1.CallRequested) (result, error) {
+func (c *call) do(ctx context.Context, req *journaletv1.CallRequested) (*calls.Outcome, error) {
 	switch w := req.GetWork().(type) {
 	case *journaletv1.CallRequested_RunSandbox:
 		return c.runSandbox(ctx, w.RunSandbox)
@@ -354,74 +281,14 @@ func (c *call) do(ctx context.Context, req *journaletv1.CallRequested) (result, 
 		return c.cleanPod(ctx, w.CleanPod)
 	case *journaletv1.CallRequested_RunHook:
 		return c.runHook(ctx, w.RunHook)
-	case *journaletv1.CallRequested_AllocateDevices:
-		return c.allocateDevices(ctx, w.AllocateDevices)
-	case *journaletv1.CallRequested_PreStartContainer:
-		return c.preStartContainer(ctx, w.PreStartContainer)
-	case *journaletv1.CallRequested_ReadClaims:
-		return c.readClaims(ctx, w.ReadClaims)
-	case *journaletv1.CallRequested_PrepareClaims:
-		return c.prepareClaims(ctx, w.PrepareClaims)
-	case *journaletv1.CallRequested_UnprepareClaims:
-		return c.unprepareClaims(ctx, w.UnprepareClaims)
 	}
-	return result{}, fail(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE,
-		"this version does not know the work of the intent; upgrade the agent")
+	return nil, calls.ErrOfAnother
 }
 
-// manifest reads the pod of an intent. It refuses a manifest of another pod, which would start the wrong containers.
-func (c *call) manifest(ctx context.Context, digest string) (*corev1.Pod, error) {
-	pod, err := c.opts.Manifest(ctx, digest)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		return nil, retryable(journaletv1.CallError_CALL_ERROR_CONFIG, fmt.Sprintf("read the manifest %s: %v", digest, err))
+// failureOf returns the failure that an error is. Texts of the runtime are without gRPC's words.
+func failureOf(err error) *calls.Failure {
+	if calls.IsFailure(err) {
+		return calls.FailureOf(err)
 	}
-	if string(pod.UID) != c.uid {
-		return nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG,
-			fmt.Sprintf("the manifest %s is of pod %s, not of %s", digest, pod.UID, c.uid))
-	}
-	c.pod = pod
-	return pod, nil
-}
-
-// failure is a definite outcome that is not success.
-type failure struct {
-	code      journaletv1.CallError
-	message   string
-	retryable bool
-	// missingImage is the image volume that CALL_ERROR_IMAGE_NOT_PRESENT is about; "": the container's own image.
-	missingImage string
-	// gone are the volumes that were set up and are gone, with CALL_ERROR_VOLUME of a StartContainer.
-	gone []*journaletv1.VolumeOutcome
-	// failedStart is what is known of CALL_ERROR_START.
-	failedStart journaletv1.FailedStart
-}
-
-func (f *failure) Error() string { return f.message }
-
-// maxMessageBytes is what the journal keeps of a failure's message (messages/clean): runtimes put whole command outputs
-// into errors.
-const maxMessageBytes = 4 << 10
-
-func fail(code journaletv1.CallError, message string) *failure {
-	return &failure{code: code, message: message}
-}
-
-func retryable(code journaletv1.CallError, message string) *failure {
-	return &failure{code: code, message: message, retryable: true}
-}
-
-func isFailure(err error) bool {
-	var f *failure
-	return errors.As(err, &f)
-}
-
-func failureOf(err error) *failure {
-	var f *failure
-	if errors.As(err, &f) {
-		return f
-	}
-	return retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, messageOf(err))
+	return calls.Retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, messageOf(err))
 }

@@ -11,6 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/cri/expand"
 	"github.com/journalet/journalet/runtime/objects"
 	"github.com/journalet/journalet/runtime/pod/downward"
@@ -43,7 +44,7 @@ func (d *Driver) serviceEnv(ctx context.Context, pod *corev1.Pod) (map[string]st
 	}
 	env, err := d.opts.ServiceEnv(ctx, pod, pod.Spec.EnableServiceLinks == nil || *pod.Spec.EnableServiceLinks)
 	if err != nil && ctx.Err() == nil {
-		err = retryable(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+		err = calls.Retryable(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 	}
 	return env, err
 }
@@ -52,7 +53,7 @@ func (d *Driver) serviceEnv(ctx context.Context, pod *corev1.Pod) (map[string]st
 func (d *Driver) downward(in containerInput) downward.Pod {
 	pod := downward.Pod{Pod: in.pod, Node: d.opts.Node, PodIPs: in.podIPs}
 	if pod.HostIPs, pod.NoHostIP = d.nodeIPs(); pod.NoHostIP != nil {
-		pod.NoHostIP = retryable(journaletv1.CallError_CALL_ERROR_CONFIG, pod.NoHostIP.Error())
+		pod.NoHostIP = calls.Retryable(journaletv1.CallError_CALL_ERROR_CONFIG, pod.NoHostIP.Error())
 	}
 	if d.opts.Allocatable != nil {
 		pod.Allocatable = downward.WithPodLimits(d.opts.Allocatable(), in.pod)
@@ -183,7 +184,7 @@ func (e *environment) add(ctx context.Context, v *corev1.EnvVar) error {
 	}
 	value, found, err := e.valueFrom(ctx, v.ValueFrom)
 	switch {
-	case isFailure(err):
+	case calls.IsFailure(err):
 		return err // in the kubelet's words
 	case err != nil:
 		return fmt.Errorf("environment variable %s: %w", v.Name, err)
@@ -260,10 +261,10 @@ func configError(ctx context.Context, c *corev1.Container, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case isFailure(err):
+	case calls.IsFailure(err):
 		return err
 	}
-	f := fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
-	f.retryable = readsContents(c)
+	f := calls.Fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+	f.Retryable = readsContents(c)
 	return f
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/cri/envfile"
 	"github.com/journalet/journalet/runtime/objects"
 )
@@ -63,7 +64,7 @@ func (r *objectReader) secret(ctx context.Context, name string, optional *bool) 
 }
 
 func unavailable(kind, namespace, name string) error {
-	return fail(journaletv1.CallError_CALL_ERROR_CONFIG,
+	return calls.Fail(journaletv1.CallError_CALL_ERROR_CONFIG,
 		fmt.Sprintf("couldn't get %s %s/%s, the agent has no store of objects", kind, namespace, name))
 }
 
@@ -75,7 +76,7 @@ func missing(ctx context.Context, err error, optional *bool) error {
 	case isTrue(optional) && errors.Is(err, objects.ErrNotFound):
 		return nil
 	}
-	return retryable(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+	return calls.Retryable(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }
@@ -104,7 +105,7 @@ func (r *objectReader) missingKey(kind, name, key string, fine bool) error {
 	if fine {
 		return nil
 	}
-	return retryable(journaletv1.CallError_CALL_ERROR_CONFIG,
+	return calls.Retryable(journaletv1.CallError_CALL_ERROR_CONFIG,
 		fmt.Sprintf("couldn't find key %s in %s %s/%s", key, kind, r.of.Namespace, name))
 }
 
@@ -120,7 +121,7 @@ type envFile struct {
 func (e *environment) fileKey(ref *corev1.FileKeySelector) (value string, found bool, err error) {
 	dir, err := e.volumes.Path(e.in.pod, ref.VolumeName)
 	if err != nil {
-		return "", false, fail(journaletv1.CallError_CALL_ERROR_CONFIG,
+		return "", false, calls.Fail(journaletv1.CallError_CALL_ERROR_CONFIG,
 			fmt.Sprintf("cannot find the volume %q referenced by FileKeyRef", ref.VolumeName))
 	}
 	path := filepath.Join(dir, ref.Path)
@@ -139,7 +140,7 @@ func (e *environment) fileKey(ref *corev1.FileKeySelector) (value string, found 
 	case err != nil:
 		return "", false, unreadable(err)
 	case value == "" && !isTrue(ref.Optional):
-		return "", false, retryable(journaletv1.CallError_CALL_ERROR_CONFIG,
+		return "", false, calls.Retryable(journaletv1.CallError_CALL_ERROR_CONFIG,
 			fmt.Sprintf("environment variable key %q not found in file %q", ref.Key, path))
 	}
 	return value, value != "", nil
@@ -147,5 +148,5 @@ func (e *environment) fileKey(ref *corev1.FileKeySelector) (value string, found 
 
 // unreadable is the failure of a file of variables; err shows nothing of the file.
 func unreadable(err error) error {
-	return retryable(journaletv1.CallError_CALL_ERROR_CONFIG, "couldn't parse env file: "+err.Error())
+	return calls.Retryable(journaletv1.CallError_CALL_ERROR_CONFIG, "couldn't parse env file: "+err.Error())
 }

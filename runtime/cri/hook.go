@@ -14,6 +14,7 @@ import (
 	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/messages/plain"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cri/reap"
 )
@@ -23,16 +24,16 @@ const maxHookMessageBytes = 1 << 10
 
 // runHook runs a lifecycle hook to its end or its timeout. Hooks run at least once: a hook in doubt runs again. It
 // fails with CALL_ERROR_NOT_DONE if the container has exited, otherwise with CALL_ERROR_HOOK.
-func (c *call) runHook(ctx context.Context, req *journaletv1.RunHook) (result, error) {
-	res := result{containerID: req.GetContainerId()}
-	pod, err := c.manifest(ctx, req.GetDigest())
+func (c *call) runHook(ctx context.Context, req *journaletv1.RunHook) (*calls.Outcome, error) {
+	res := &calls.Outcome{ContainerId: req.GetContainerId()}
+	pod, err := c.Manifest(ctx, req.GetDigest())
 	if err != nil {
 		return res, err
 	}
 	container := containers.Find(pod, req.GetContainer())
 	handler := handlerOf(container, req.GetKind())
 	if handler == nil {
-		return res, fail(journaletv1.CallError_CALL_ERROR_CONFIG,
+		return res, calls.Fail(journaletv1.CallError_CALL_ERROR_CONFIG,
 			fmt.Sprintf("the manifest %s has no such hook for container %q", req.GetDigest(), req.GetContainer()))
 	}
 	within, cancel := ctx, context.CancelFunc(func() {})
@@ -51,7 +52,7 @@ func (c *call) runHook(ctx context.Context, req *journaletv1.RunHook) (result, e
 	case within.Err() != nil:
 		suffix = fmt.Sprintf(" (timeout %s)", req.GetTimeout().AsDuration().Round(time.Millisecond))
 	}
-	message = plain.Cut(c.redact(message), maxHookMessageBytes-len(suffix)) + suffix
+	message = plain.Cut(c.Redact(message), maxHookMessageBytes-len(suffix)) + suffix
 	code := journaletv1.CallError_CALL_ERROR_HOOK
 	if exited, err := h.hasExited(ctx); err == nil && exited {
 		code = journaletv1.CallError_CALL_ERROR_NOT_DONE
@@ -59,7 +60,7 @@ func (c *call) runHook(ctx context.Context, req *journaletv1.RunHook) (result, e
 	if ctx.Err() != nil {
 		return res, ctx.Err()
 	}
-	return res, fail(code, message)
+	return res, calls.Fail(code, message)
 }
 
 // withTimeout is context.WithTimeout by the driver's clock.
@@ -148,7 +149,7 @@ func (h *hook) exec(ctx context.Context, command []string) (string, error) {
 		case !isUnavailable(err) || ctx.Err() != nil:
 			return "", err
 		}
-		h.log.Log(ctx, b.level, "the runtime is unavailable for a hook; retrying", "error", messageOf(err))
+		h.Log.Log(ctx, b.level, "the runtime is unavailable for a hook; retrying", "error", messageOf(err))
 		if err := b.wait(ctx); err != nil {
 			return "", err
 		}

@@ -44,7 +44,7 @@ func (h *hook) get(ctx context.Context, action *corev1.HTTPGetAction) error {
 	}
 	err = h.opts.HTTP(req)
 	if err != nil && strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
-		h.log.Warn("an HTTPS hook got an HTTP response; sending it again by HTTP", "container", h.container.Name)
+		h.Log.Warn("an HTTPS hook got an HTTP response; sending it again by HTTP", "container", h.container.Name)
 		plain := req.Clone(ctx)
 		plain.URL.Scheme = "http"
 		plain.Header.Del("Authorization")

@@ -147,7 +147,7 @@ func TestRunningHookHasNoOutcomeWhenAgentStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.runtime.Inject(sim.Fault{Method: "ExecSync", Hang: true, Match: func(any) bool { cancel(); return true }})
 	req := &journaletv1.CallRequested{PodUid: uid, Work: &journaletv1.CallRequested_RunHook{RunHook: h}}
-	if out := r.driver.Perform(ctx, "h", "pod/"+uid, req, false); out != nil {
+	if out := r.works.Perform(ctx, "h", "pod/"+uid, req, false); out != nil {
 		t.Error(out)
 	}
 }

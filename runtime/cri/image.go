@@ -16,6 +16,7 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/messages/plain"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/image/credentials"
 )
 
@@ -53,22 +54,22 @@ func withTag(image string) (string, error) {
 func (c *call) imageOf(ctx context.Context, pod *corev1.Pod, requested string, pulled bool) (imageInfo, error) {
 	image, err := withTag(requested)
 	if err != nil {
-		return imageInfo{}, fail(journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME, err.Error())
+		return imageInfo{}, calls.Fail(journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME, err.Error())
 	}
 	info, found, err := c.imageStatus(ctx, image)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return imageInfo{}, ctx.Err()
 	case err != nil:
-		return imageInfo{}, retryable(journaletv1.CallError_CALL_ERROR_IMAGE_INSPECT,
+		return imageInfo{}, calls.Retryable(journaletv1.CallError_CALL_ERROR_IMAGE_INSPECT,
 			fmt.Sprintf("Failed to inspect image %q: %s", requested, messageOf(err)))
 	case !found && pulled:
 		// Reporting it as not present would request another pull, without end.
-		return imageInfo{}, retryable(journaletv1.CallError_CALL_ERROR_CREATE,
+		return imageInfo{}, calls.Retryable(journaletv1.CallError_CALL_ERROR_CREATE,
 			fmt.Sprintf("image %q was pulled, but the runtime does not have it; check its image garbage collection",
 				requested))
 	case !found, !pulled && c.opts.Credentials != nil && c.opts.Credentials.MustPull(ctx, pod, requested, info.ref):
-		return imageInfo{}, retryable(journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT,
+		return imageInfo{}, calls.Retryable(journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT,
 			fmt.Sprintf("image %q is not present on the node", requested))
 	}
 	return info, nil
@@ -93,44 +94,44 @@ func (c *call) imageStatus(ctx context.Context, image string) (imageInfo, bool, 
 }
 
 // pullImage pulls an image. It is idempotent, so a pull in doubt is repeated. It tries one credential after the other.
-func (c *call) pullImage(ctx context.Context, req *journaletv1.PullImage) (result, error) {
+func (c *call) pullImage(ctx context.Context, req *journaletv1.PullImage) (*calls.Outcome, error) {
 	image := req.GetImage()
 	full, err := withTag(image)
 	if err != nil {
-		return result{}, fail(journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME, err.Error())
+		return nil, calls.Fail(journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME, err.Error())
 	}
 	// After a pull in doubt the image may be there because of it: only another pull finds out what it needed.
-	if req.GetIfNotPresent() && !c.inDoubt {
+	if req.GetIfNotPresent() && !c.InDoubt {
 		if info, ok := c.allowed(ctx, req, full); ok {
-			return result{imageRef: info.ref, imageBytes: info.bytes, imagePresent: true}, nil
+			return &calls.Outcome{ImageRef: info.ref, ImageBytes: info.bytes, ImagePresent: true}, nil
 		}
 	}
 	pull, err := c.pullRequest(ctx, req, full)
 	if err != nil {
-		return result{}, err
+		return nil, err
 	}
 	if err := c.pulls.Wait(ctx); err != nil {
-		return result{}, err
+		return nil, err
 	}
 	var found credentials.Found
 	if c.opts.Credentials != nil {
 		found = c.opts.Credentials.Find(ctx, req)
-		c.contents = found.Values
+		c.Hide(found.Values)
 	}
 	ref, used, err := c.tryPulls(ctx, image, pull, found)
 	if err != nil {
-		return result{}, err
+		return nil, err
 	}
 	info, present, err := c.imageStatus(ctx, full)
 	if ctx.Err() != nil {
-		return result{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 	if err != nil || !present {
 		// The pull has succeeded; the journal only lacks the image's size.
-		c.log.Warn("a pulled image cannot be inspected", "image", image, "found", present, "error", err)
+		c.Log.Warn("a pulled image cannot be inspected", "image", image, "found", present, "error", err)
 	}
-	return result{
-		imageRef: cmp.Or(info.ref, ref), imageBytes: info.bytes, pulled: used.Used(credentials.Repository(image)),
+	return &calls.Outcome{
+		ImageRef: cmp.Or(info.ref, ref), ImageBytes: info.bytes, PullCredentials: used.Used(credentials.Repository(image)),
 	}, nil
 }
 
@@ -141,7 +142,7 @@ func (c *call) allowed(ctx context.Context, req *journaletv1.PullImage, full str
 	if err != nil || !found {
 		return imageInfo{}, false
 	}
-	return info, c.opts.Credentials == nil || !c.opts.Credentials.StillPulls(ctx, req, c.intent, info.ref)
+	return info, c.opts.Credentials == nil || !c.opts.Credentials.StillPulls(ctx, req, c.Intent, info.ref)
 }
 
 // tryPulls pulls with each credential until a pull succeeds, and returns that credential; nil if there are no
@@ -162,7 +163,7 @@ func (c *call) tryPulls(
 			break
 		}
 	}
-	if err == nil || ctx.Err() != nil || !isFailure(err) {
+	if err == nil || ctx.Err() != nil || !calls.IsFailure(err) {
 		return ref, used, err
 	}
 	f := failureOf(err)
@@ -171,7 +172,8 @@ func (c *call) tryPulls(
 		notes = append(notes, fmt.Sprintf("credentials tried: %d", n))
 	}
 	if notes = append(notes, found.Problems...); len(notes) > 0 {
-		f = retryable(f.code, plain.Cut(c.redact(f.message), maxMessageBytes/2)+" ("+strings.Join(notes, "; ")+")")
+		f = calls.Retryable(f.Code,
+			plain.Cut(c.Redact(f.Message), calls.MaxMessageBytes/2)+" ("+strings.Join(notes, "; ")+")")
 	}
 	return "", nil, f
 }
@@ -188,11 +190,12 @@ func (c *call) retryPull(ctx context.Context, image string, pull *runtimeapi.Pul
 		}
 		// Only Unavailable is in doubt: a pull has no deadline of ours, so every other error is the runtime's result.
 		f := pullError(err)
-		if isFailure(err) || status.Code(err) != codes.Unavailable || f.code != journaletv1.CallError_CALL_ERROR_RUNTIME {
+		if calls.IsFailure(err) || status.Code(err) != codes.Unavailable ||
+			f.Code != journaletv1.CallError_CALL_ERROR_RUNTIME {
 			return "", f
 		}
-		c.log.Log(ctx, b.level, "no response to a pull; retrying once the runtime is back",
-			"image", image, "error", c.redact(messageOf(err)))
+		c.Log.Log(ctx, b.level, "no response to a pull; retrying once the runtime is back",
+			"image", image, "error", c.Redact(messageOf(err)))
 		if err := b.wait(ctx); err != nil {
 			return "", err
 		}
@@ -207,8 +210,8 @@ func (c *call) retryPull(ctx context.Context, image string, pull *runtimeapi.Pul
 }
 
 // pullError returns the failure of a pull, with the code of its kind.
-func pullError(err error) *failure {
-	if isFailure(err) {
+func pullError(err error) *calls.Failure {
+	if calls.IsFailure(err) {
 		return failureOf(err)
 	}
 	m := messageOf(err)
@@ -219,7 +222,7 @@ func pullError(err error) *failure {
 	case strings.Contains(m, markSignatureValidation):
 		code = journaletv1.CallError_CALL_ERROR_SIGNATURE_VALIDATION
 	}
-	return retryable(code, m)
+	return calls.Retryable(code, m)
 }
 
 // pullOnce makes one pull without a deadline and reports its progress. It cancels the pull if the image file system did
@@ -235,7 +238,7 @@ func (c *call) pullOnce(ctx context.Context, image string, pull *runtimeapi.Pull
 	go func() {
 		resp, err := c.images.PullImage(ctx, pull)
 		if err == nil && resp.GetImageRef() == "" {
-			err = retryable(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE,
+			err = calls.Retryable(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE,
 				"the runtime pulled the image and returned no reference to it")
 		}
 		done <- response{resp.GetImageRef(), err}
@@ -268,7 +271,7 @@ func (c *call) pullOnce(ctx context.Context, image string, pull *runtimeapi.Pull
 		if now.Sub(grew) >= c.opts.Timeouts.PullStall {
 			cancel()
 			<-done
-			return "", retryable(journaletv1.CallError_CALL_ERROR_RUNTIME,
+			return "", calls.Retryable(journaletv1.CallError_CALL_ERROR_RUNTIME,
 				fmt.Sprintf("pull of image %q canceled: no progress for %s", image, c.opts.Timeouts.PullStall.Round(time.Second)))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
 )
 
 // maxNamedUsers bounds the users of an image that an outcome names.
@@ -54,7 +55,7 @@ type imageUses struct {
 // ImageUses returns which containers use which images, dead containers included, in the runtime's order. A container
 // that is removed meanwhile is left out.
 func (d *Driver) ImageUses(ctx context.Context) ([]ImageUse, error) {
-	return d.imageUses(ctx, &call{Driver: d, log: d.log})
+	return d.imageUses(ctx, d.aside())
 }
 
 func (d *Driver) imageUses(ctx context.Context, c *call) ([]ImageUse, error) {
@@ -126,31 +127,34 @@ func (d *Driver) mountedImages(ctx context.Context, c *call, id string) ([]strin
 
 // removeImage removes an image with all its names, unless a container uses it. It is idempotent, so a removal in doubt
 // is repeated.
-func (c *call) removeImage(ctx context.Context, req *journaletv1.RemoveImage) (result, error) {
+func (c *call) removeImage(ctx context.Context, req *journaletv1.RemoveImage) (*calls.Outcome, error) {
 	status, err := retry(ctx, c, "ImageStatus", c.opts.Timeouts.Call, c.images.ImageStatus,
 		&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: req.GetImageId()}})
 	if err != nil || status.GetImage() == nil {
-		return result{}, err
+		return nil, err
 	}
 	if status.GetImage().GetPinned() {
-		return result{imageUsers: "the runtime keeps it for itself (pinned)"}, nil
+		return inUse("the runtime keeps it for itself (pinned)"), nil
 	}
 	names := slices.Concat([]string{req.GetImageId()}, status.GetImage().GetRepoTags(), status.GetImage().GetRepoDigests())
 	uses, err := retryFunc(ctx, c, "ListContainers", c.opts.Timeouts.Call,
 		func(ctx context.Context) ([]ImageUse, error) { return c.imageUses(ctx, c) })
 	if err != nil {
-		return result{}, err
+		return nil, err
 	}
 	if users := usersOf(uses, names); users != "" {
-		return result{imageUsers: users}, nil
+		return inUse(users), nil
 	}
 	_, err = retry(ctx, c, "RemoveImage", c.opts.Timeouts.Call, c.images.RemoveImage,
 		&runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: req.GetImageId()}})
 	if isNotFound(err) {
 		err = nil
 	}
-	return result{}, err
+	return nil, err
 }
+
+// inUse returns the outcome of a removal of an image that users need.
+func inUse(users string) *calls.Outcome { return &calls.Outcome{ImageInUse: true, Message: users} }
 
 // usersOf names the containers that use an image with these names; "" for none.
 func usersOf(uses []ImageUse, names []string) string {

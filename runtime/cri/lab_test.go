@@ -48,15 +48,17 @@ func newLab(t *testing.T, drain time.Duration) *rig {
 		},
 	}
 	agent, logs, links := "lab-"+t.Name(), filepath.Join(r.dir, "logs"), filepath.Join(r.dir, "links")
+	r.log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	r.driver = cri.New(cri.Options{
 		Timeouts: cri.Timeouts{Drain: drain},
 		Conn:     conn, Node: "node-1", Owner: cri.Owner{AgentID: agent},
 		PodLogDir: logs, ContainerLogDir: links, MemoryCapacity: 16 << 30,
-		Log:      slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Manifest: func(context.Context, string) (*corev1.Pod, error) { return r.pod, nil },
-		Hash:     func(*corev1.Container) string { return "cafe" },
-		Volumes:  volume.New(volume.Options{RootDir: filepath.Join(r.dir, "root"), PodLogDir: logs, ContainerLogDir: links}),
+		Log:     r.log,
+		Hash:    func(*corev1.Container) string { return "cafe" },
+		Volumes: volume.New(volume.Options{RootDir: filepath.Join(r.dir, "root"), PodLogDir: logs, ContainerLogDir: links}),
 	})
+	r.manifest = func(context.Context, string) (*corev1.Pod, error) { return r.pod, nil }
+	r.performs(r.driver)
 	t.Cleanup(func() {
 		for _, s := range r.sandboxes() {
 			if s.GetAnnotations()[cri.AnnotationAgent] == agent {
@@ -77,7 +79,7 @@ func TestLabFindsObjectsOfCrashedAgent(t *testing.T) {
 		req := runSandbox(uint32(i))
 		req.PodUid = uid
 		intent := "crash" + d.String()
-		first := r.driver.Perform(ctx, intent, "pod/"+uid, req, false)
+		first := r.works.Perform(ctx, intent, "pod/"+uid, req, false)
 		cancel()
 		sandbox := r.done(intent, runSandbox(uint32(i)), true).GetSandboxId()
 		n := 0
@@ -96,7 +98,7 @@ func TestLabFindsObjectsOfCrashedAgent(t *testing.T) {
 			attempt, intent := uint32(10*i+j), intent+d.String()
 			req := startContainer(sandbox, attempt)
 			req.PodUid = uid
-			r.driver.Perform(ctx, intent, "pod/"+uid, req, false)
+			r.works.Perform(ctx, intent, "pod/"+uid, req, false)
 			cancel()
 			out := r.perform(intent, startContainer(sandbox, attempt), true)
 			resp, err := runtimeapi.NewRuntimeServiceClient(r.conn).ContainerStatus(context.Background(),
@@ -124,7 +126,7 @@ func TestLabOrderlyStopLeavesNoFailedStart(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(5+10*i)*time.Millisecond)
 		req, intent := startContainer(sandbox, i), fmt.Sprint("c", i)
 		req.PodUid = uid
-		if out := r.driver.Perform(ctx, intent, "pod/"+uid, req, false); out == nil {
+		if out := r.works.Perform(ctx, intent, "pod/"+uid, req, false); out == nil {
 			r.done(intent, req, true)
 		} else if out.GetError() != 0 {
 			t.Errorf("outcome %v", out)
@@ -160,7 +162,7 @@ func TestLabDistinguishesFailedStarts(t *testing.T) {
 	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "disk", MountPath: "/proc/x"})
 	r.fails("c3", startContainer(sandbox, 3), journaletv1.CallError_CALL_ERROR_START, "")
 	r.fails("c4", startContainer("0123456789", 4), journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, "gone")
-	r.driver = r.driver.WithReservedName(200 * time.Millisecond)
+	r.performs(r.driver.WithReservedName(200 * time.Millisecond))
 	r.fails("other", runSandbox(0), journaletv1.CallError_CALL_ERROR_RUNTIME, "created by another call")
 	r.fails("p", pullImage("127.0.0.1:1/none:1"), journaletv1.CallError_CALL_ERROR_RUNTIME, "refused")
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/pod/subpath"
 )
 
@@ -36,7 +37,7 @@ func (c *call) mountPoints(ctx context.Context, in containerInput, volumes, all 
 		case ctx.Err() != nil:
 			return ctx.Err()
 		default:
-			return retryable(journaletv1.CallError_CALL_ERROR_CONFIG, fmt.Sprintf(
+			return calls.Retryable(journaletv1.CallError_CALL_ERROR_CONFIG, fmt.Sprintf(
 				"%s cannot be mounted at %s: volumeMount %q at %s is read-only, and has no place for it (%v); create it in the "+
 					"volume, or mount %q writable", nameOf(in, volumes, inner), inner.GetContainerPath(), p.Volume,
 				volumes[i].GetContainerPath(), err, p.Volume))
@@ -53,7 +54,7 @@ func (c *call) mountPoints(ctx context.Context, in containerInput, volumes, all 
 		}
 		// Not every runtime mounts all of them: the runtime says what it lacks.
 		if err := c.opts.Volumes.CreateMountPoint(ctx, in.pod, p); err != nil {
-			c.log.Warn("a file of the runtime has no mount point", "container", in.container.Name, "path", path, "error", err)
+			c.Log.Warn("a file of the runtime has no mount point", "container", in.container.Name, "path", path, "error", err)
 		}
 	}
 	return nil
@@ -110,7 +111,7 @@ func (c *call) mountsDir(ctx context.Context, m *runtimeapi.Mount) (bool, error)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return true, nil
 	}
-	return false, retryable(journaletv1.CallError_CALL_ERROR_VOLUME,
+	return false, calls.Retryable(journaletv1.CallError_CALL_ERROR_VOLUME,
 		fmt.Sprintf("what is mounted at %s cannot be inspected: %v", m.GetContainerPath(), err))
 }
 

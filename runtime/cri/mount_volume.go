@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/cri/expand"
 	"github.com/journalet/journalet/runtime/pod/hostpath"
 	"github.com/journalet/journalet/runtime/pod/subpath"
@@ -42,7 +43,7 @@ func (c *call) volumeMount(ctx context.Context, in containerInput, i int) (*runt
 	}
 	v := volumeOf(in.pod, m.Name)
 	if v == nil {
-		return nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG,
+		return nil, calls.Fail(journaletv1.CallError_CALL_ERROR_CONFIG,
 			fmt.Sprintf("cannot find volume %q to mount into container %q", m.Name, in.container.Name))
 	}
 	out := &runtimeapi.Mount{
@@ -58,7 +59,7 @@ func (c *call) volumeMount(ctx context.Context, in containerInput, i int) (*runt
 		return nil, err
 	}
 	if out.Propagation, err = propagationOf(m.MountPropagation); err != nil {
-		return nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG, fmt.Sprintf("volume mount %q: %v", m.Name, err))
+		return nil, calls.Fail(journaletv1.CallError_CALL_ERROR_CONFIG, fmt.Sprintf("volume mount %q: %v", m.Name, err))
 	}
 	out.RecursiveReadOnly, err = c.recursiveReadOnly(ctx, in.pod, m)
 	return out, err
@@ -70,15 +71,15 @@ func (c *call) blockDevices(in containerInput) ([]*runtimeapi.Device, error) {
 	for _, d := range in.container.VolumeDevices {
 		v := volumeOf(in.pod, d.Name)
 		if v == nil {
-			return nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG,
+			return nil, calls.Fail(journaletv1.CallError_CALL_ERROR_CONFIG,
 				fmt.Sprintf("cannot find volume %q to pass into container %q", d.Name, in.container.Name))
 		}
 		path, err := c.opts.Volumes.Path(in.pod, d.Name)
 		if err != nil {
-			return nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+			return nil, calls.Fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 		}
 		if info, err := os.Stat(path); err != nil || !hostpath.IsBlockDevice(info.Mode()) {
-			return nil, retryable(journaletv1.CallError_CALL_ERROR_VOLUME,
+			return nil, calls.Retryable(journaletv1.CallError_CALL_ERROR_VOLUME,
 				fmt.Sprintf("volume %q is no block device on the node (%v)", d.Name, err))
 		}
 		permissions := "mrw" // kubelet: the same
@@ -133,7 +134,7 @@ func expandSubPath(expr string, envs []*runtimeapi.KeyValue) (string, error) {
 func (c *call) hostPathOf(in containerInput, i int, v *corev1.Volume, sub string) (string, error) {
 	path, err := c.opts.Volumes.Path(in.pod, v.Name)
 	if err != nil {
-		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+		return "", calls.Fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 	}
 	if sub == "" {
 		return path, nil
@@ -143,10 +144,10 @@ func (c *call) hostPathOf(in containerInput, i int, v *corev1.Volume, sub string
 		return path, nil
 	}
 	// The error itself goes to the log only: it names what is on the node.
-	c.log.Warn("subPath cannot be mounted", "container", in.container.Name, "volume", v.Name,
-		"subPath", c.redact(sub), "error", c.redact(err.Error()))
+	c.Log.Warn("subPath cannot be mounted", "container", in.container.Name, "volume", v.Name,
+		"subPath", c.Redact(sub), "error", c.Redact(err.Error()))
 	if errors.Is(err, subpath.ErrGone) {
-		return "", retryable(journaletv1.CallError_CALL_ERROR_VOLUME, fmt.Sprintf(
+		return "", calls.Retryable(journaletv1.CallError_CALL_ERROR_VOLUME, fmt.Sprintf(
 			"failed to prepare subPath for volumeMount %q of container %q: subPath %q: %v",
 			v.Name, in.container.Name, sub, subpath.ErrGone))
 	}
@@ -154,7 +155,7 @@ func (c *call) hostPathOf(in containerInput, i int, v *corev1.Volume, sub string
 	if errors.Is(err, subpath.ErrCreate) {
 		what = "failed to create subPath directory for"
 	}
-	return "", retryable(journaletv1.CallError_CALL_ERROR_CONFIG,
+	return "", calls.Retryable(journaletv1.CallError_CALL_ERROR_CONFIG,
 		fmt.Sprintf("%s volumeMount %q of container %q", what, v.Name, in.container.Name))
 }
 
@@ -180,8 +181,8 @@ func (c *call) volumeImage(
 	ctx context.Context, pod *corev1.Pod, reference string, pulled []string,
 ) (*runtimeapi.ImageSpec, error) {
 	info, err := c.imageOf(ctx, pod, reference, slices.Contains(pulled, reference))
-	if f := new(failure); errors.As(err, &f) && f.code == journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT {
-		f.missingImage = reference
+	if f := new(calls.Failure); errors.As(err, &f) && f.Code == journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT {
+		f.MissingImage = reference
 	}
 	if err != nil {
 		return nil, err
@@ -198,7 +199,7 @@ func (c *call) volumeImage(
 // recursiveReadOnly reports whether the mounts below a mount are read-only, too.
 func (c *call) recursiveReadOnly(ctx context.Context, pod *corev1.Pod, m *corev1.VolumeMount) (bool, error) {
 	refuse := func(why string) (bool, error) {
-		return false, retryable(journaletv1.CallError_CALL_ERROR_CONFIG, fmt.Sprintf(
+		return false, calls.Retryable(journaletv1.CallError_CALL_ERROR_CONFIG, fmt.Sprintf(
 			"failed to resolve recursive read-only mode: volume %q requested recursive read-only mode, but it is %s",
 			m.Name, why))
 	}

@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
 )
 
 // prepareMounts creates the files that the agent mounts into a container, and returns all its mounts: volumes in the
@@ -30,20 +31,20 @@ func (c *call) prepareMounts(ctx context.Context, in containerInput) ([]*runtime
 	if !ownHosts && (in.pod.Spec.HostNetwork || len(in.podIPs) > 0) {
 		content, err := c.hostsContent(in.pod, in.podIPs)
 		if err != nil {
-			return nil, retryable(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+			return nil, calls.Retryable(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 		}
-		path, err := c.opts.Volumes.WriteHosts(c.uid, content)
+		path, err := c.opts.Volumes.WriteHosts(c.UID, content)
 		if err != nil {
-			return nil, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
+			return nil, calls.Retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
 		}
 		out = append(out, &runtimeapi.Mount{
 			ContainerPath: hostsPath, HostPath: path, SelinuxRelabel: c.opts.SELinux,
 		})
 	}
 	if in.container.TerminationMessagePath != "" {
-		path, err := c.opts.Volumes.CreateTerminationFile(c.uid, in.container.Name, in.attempt)
+		path, err := c.opts.Volumes.CreateTerminationFile(c.UID, in.container.Name, in.attempt)
 		if err != nil {
-			return nil, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
+			return nil, calls.Retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
 		}
 		out = append(out, &runtimeapi.Mount{
 			ContainerPath: absolute(in.container.TerminationMessagePath), HostPath: path, SelinuxRelabel: c.opts.SELinux,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/pod/volume"
@@ -39,8 +41,12 @@ type rig struct {
 	runtime *sim.Runtime
 	conn    *grpc.ClientConn
 	driver  *cri.Driver
+	works   *calls.Works
+	log     *slog.Logger
 	pod     *corev1.Pod
-	dir     string
+	// manifest is how calls read manifests.
+	manifest func(context.Context, string) (*corev1.Pod, error)
+	dir      string
 }
 
 func newRig(t *testing.T, change func(*cri.Options)) *rig {
@@ -93,12 +99,6 @@ func newRig(t *testing.T, change func(*cri.Options)) *rig {
 	logs, links := filepath.Join(r.dir, "logs"), filepath.Join(r.dir, "links")
 	opts := cri.Options{
 		Conn: conn, Node: "node-1", Owner: cri.Owner{AgentID: "agent-1"}, PodLogDir: logs, ContainerLogDir: links,
-		Manifest: func(_ context.Context, d string) (*corev1.Pod, error) {
-			if d != digest {
-				return nil, errors.New("no such manifest")
-			}
-			return r.pod, nil
-		},
 		Hash: func(*corev1.Container) string { return "cafe" },
 		Volumes: volume.New(volume.Options{
 			RootDir: filepath.Join(r.dir, "root"), PodLogDir: logs, ContainerLogDir: links,
@@ -112,8 +112,23 @@ func newRig(t *testing.T, change func(*cri.Options)) *rig {
 	if change != nil {
 		change(&opts)
 	}
-	r.driver = cri.New(opts)
+	r.manifest = func(_ context.Context, d string) (*corev1.Pod, error) {
+		if d != digest {
+			return nil, errors.New("no such manifest")
+		}
+		return r.pod, nil
+	}
+	r.log, r.driver = opts.Log, cri.New(opts)
+	r.performs(r.driver)
 	return r
+}
+
+// performs has the rig's calls performed by a driver.
+func (r *rig) performs(d *cri.Driver) {
+	r.works = calls.NewWorks(calls.WorksOptions{
+		Manifest: func(ctx context.Context, d string) (*corev1.Pod, error) { return r.manifest(ctx, d) },
+		Log:      r.log,
+	}, d)
 }
 
 func (r *rig) perform(intent string, req *journaletv1.CallRequested, inDoubt bool) *journaletv1.CallFinished {
@@ -121,7 +136,7 @@ func (r *rig) perform(intent string, req *journaletv1.CallRequested, inDoubt boo
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	req.PodUid = uid
-	out := r.driver.Perform(ctx, intent, "pod/"+uid, req, inDoubt)
+	out := r.works.Perform(ctx, intent, "pod/"+uid, req, inDoubt)
 	if out == nil {
 		r.t.Fatalf("intent %s: no outcome", intent)
 	}
@@ -371,7 +386,7 @@ func TestIntentOfEarlierRunContinues(t *testing.T) {
 		Match: func(any) bool { cancel(); return true }})
 	req := startContainer(sandbox, 0)
 	req.PodUid = uid
-	if out := r.driver.Perform(ctx, "c", "pod/"+uid, req, false); out != nil {
+	if out := r.works.Perform(ctx, "c", "pod/"+uid, req, false); out != nil {
 		t.Fatalf("an agent that stops must leave the call in doubt, got %v", out)
 	}
 	created := r.containers()
@@ -401,7 +416,7 @@ func TestOrderlyStopDrainsStart(t *testing.T) {
 	go func() {
 		req := startContainer(sandbox, 0)
 		req.PodUid = uid
-		outcome <- r.driver.Perform(ctx, "c", "pod/"+uid, req, false)
+		outcome <- r.works.Perform(ctx, "c", "pod/"+uid, req, false)
 	}()
 	<-ctx.Done()
 	remove()
@@ -411,7 +426,7 @@ func TestOrderlyStopDrainsStart(t *testing.T) {
 	req := startContainer(sandbox, 1)
 	req.PodUid = uid
 	r.runtime.ResetCalls()
-	if out := r.driver.Perform(ctx, "c2", "pod/"+uid, req, false); out != nil || len(r.runtime.Calls()) != 0 {
+	if out := r.works.Perform(ctx, "c2", "pod/"+uid, req, false); out != nil || len(r.runtime.Calls()) != 0 {
 		t.Errorf("a stopped agent began a call: %v, %v", out, r.runtime.Calls())
 	}
 }
@@ -428,7 +443,7 @@ func TestOrderlyStopDrainsTheStopOfASandbox(t *testing.T) {
 		req := &journaletv1.CallRequested{PodUid: uid, Work: &journaletv1.CallRequested_StopSandbox{
 			StopSandbox: &journaletv1.StopSandbox{SandboxId: sandbox},
 		}}
-		outcome <- r.driver.Perform(ctx, "c", "pod/"+uid, req, false)
+		outcome <- r.works.Perform(ctx, "c", "pod/"+uid, req, false)
 	}()
 	<-ctx.Done()
 	remove()
@@ -500,7 +515,7 @@ func TestCallWaitsForUnavailableRuntime(t *testing.T) {
 	go func() {
 		req := runSandbox(0)
 		req.PodUid = uid
-		outcome <- r.driver.Perform(t.Context(), "s", "pod/"+uid, req, false)
+		outcome <- r.works.Perform(t.Context(), "s", "pod/"+uid, req, false)
 	}()
 	for range 5 { // more than the attempts on a runtime that responds
 		<-failed

@@ -9,6 +9,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
@@ -69,7 +70,7 @@ func (c *call) cgroups(ctx context.Context, needed bool) (*cgroup.Tree, error) {
 	switch {
 	case t == nil || t.Ready():
 		return t, nil
-	case !needed && !t.Has(c.uid):
+	case !needed && !t.Has(c.UID):
 		return nil, nil
 	}
 	driver, err := retryFunc(ctx, c, "RuntimeConfig", c.opts.Timeouts.Inspect, c.cgroupDriver)
@@ -77,7 +78,7 @@ func (c *call) cgroups(ctx context.Context, needed bool) (*cgroup.Tree, error) {
 		return nil, err
 	}
 	if err := t.Init(driver); err != nil {
-		return nil, retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, err.Error())
+		return nil, calls.Retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, err.Error())
 	}
 	return t, nil
 }
@@ -93,7 +94,7 @@ func (c *call) ensureCgroup(ctx context.Context, pod *corev1.Pod, exclusive bool
 		return err
 	}
 	if err := t.Ensure(pod, exclusive); err != nil {
-		return retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, "create the pod's cgroup: "+err.Error())
+		return calls.Retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, "create the pod's cgroup: "+err.Error())
 	}
 	return nil
 }
@@ -115,7 +116,7 @@ func (c *call) resizeCgroup(
 		return err
 	}
 	if err := step(t, pod, exclusive); err != nil {
-		return retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, err.Error())
+		return calls.Retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, err.Error())
 	}
 	return nil
 }
@@ -123,7 +124,7 @@ func (c *call) resizeCgroup(
 // releaseCgroup removes the pod's cgroup if it is empty. Otherwise the cgroup is removed with the pod.
 func (c *call) releaseCgroup() {
 	if t := c.opts.PodCgroups; t != nil && t.Ready() {
-		t.RemoveIfEmpty(c.uid)
+		t.RemoveIfEmpty(c.UID)
 	}
 }
 
@@ -133,8 +134,8 @@ func (c *call) removeCgroup(ctx context.Context) error {
 	if t == nil || err != nil {
 		return err
 	}
-	if err := t.Remove(c.uid); err != nil {
-		return retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, err.Error())
+	if err := t.Remove(c.UID); err != nil {
+		return calls.Retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, err.Error())
 	}
 	return nil
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"path/filepath"
 
+	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/own"
 )
 
@@ -14,13 +16,13 @@ import (
 // sandbox configuration of the pod that the pull carries, as the kubelet does. A simulation that pulls by itself calls
 // it, too. It calls nothing.
 func (d *Driver) PullRequest(
-	ctx context.Context, pull *journaletv1.PullImage,
+	ctx context.Context, in *calls.Call, pull *journaletv1.PullImage,
 ) (*runtimeapi.PullImageRequest, error) {
 	full, err := withTag(pull.GetImage())
 	if err != nil {
-		return nil, fail(journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME, err.Error())
+		return nil, calls.Fail(journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME, err.Error())
 	}
-	return (&call{Driver: d, log: d.log}).pullRequest(ctx, pull, full)
+	return (&call{d, in}).pullRequest(ctx, pull, full)
 }
 
 // pullRequest is PullRequest for the name of an image with its tag or digest. What the runtime gets of the pod is
@@ -35,10 +37,11 @@ func (c *call) pullRequest(
 		return &runtimeapi.PullImageRequest{Image: spec}, nil
 	}
 	// A pull is no call of the pod's, so the pod is read as in one. Errors of the runtime may repeat its manifest.
-	ofPod := *c
-	ofPod.uid = pull.GetPod().GetUid()
-	pod, err := ofPod.allocatedPod(ctx, pull.GetPod())
-	c.pod = ofPod.pod
+	var pod *corev1.Pod
+	err := c.ReadAs(pull.GetPod().GetUid(), func(of *calls.Call) (err error) {
+		pod, err = of.AllocatedPod(ctx, pull.GetPod())
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +49,7 @@ func (c *call) pullRequest(
 	logDir := filepath.Join(c.opts.PodLogDir, own.PodLogs(pod.Namespace, pod.Name, string(pod.UID)))
 	sandbox, err := c.sandboxConfig(pod, pull.GetPod().GetUserNamespace(), 0, "", logDir)
 	if err != nil {
-		return nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+		return nil, calls.Fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 	}
 	spec.Annotations = pod.Annotations
 	return &runtimeapi.PullImageRequest{Image: spec, SandboxConfig: sandbox}, nil

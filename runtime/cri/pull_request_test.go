@@ -76,9 +76,8 @@ func TestPullWithoutAPodCarriesNone(t *testing.T) {
 
 // Without the pod the runtime might choose another policy, so the pull fails, and nothing is pulled.
 func TestPullFailsWithoutTheManifestOfItsPod(t *testing.T) {
-	r := newRig(t, func(o *cri.Options) {
-		o.Manifest = func(context.Context, string) (*corev1.Pod, error) { return nil, errors.New("gone") }
-	})
+	r := newRig(t, nil)
+	r.manifest = func(context.Context, string) (*corev1.Pod, error) { return nil, errors.New("gone") }
 	r.fails("p", pullFor("example.com/a/b:1"), journaletv1.CallError_CALL_ERROR_CONFIG, "gone")
 	if got := r.runtime.Pulls(); len(got) != 0 {
 		t.Errorf("pulls %v", got)

@@ -8,6 +8,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
 )
 
 // What containerd reports about a start that it refused.
@@ -50,7 +51,7 @@ func (c *call) refusedStart(ctx context.Context, id, why string) error {
 // takes three things: the runtime's answer, a container that is created only or that it reports as not started, and no
 // word of a process.
 func failedStart(st *runtimeapi.ContainerStatus, why string) error {
-	f := retryable(journaletv1.CallError_CALL_ERROR_START, why)
+	f := calls.Retryable(journaletv1.CallError_CALL_ERROR_START, why)
 	created := st.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED
 	refused := st.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && st.GetReason() == startErrorReason
 	text := why + " " + st.GetMessage()
@@ -58,9 +59,9 @@ func failedStart(st *runtimeapi.ContainerStatus, why string) error {
 	case st.GetId() == "", !created && !refused, st.GetStartedAt() != 0, strings.Contains(text, startedTaskText),
 		isCanceledStart(text):
 	case commandError.MatchString(why):
-		f.failedStart = journaletv1.FailedStart_FAILED_START_COMMAND
+		f.FailedStart = journaletv1.FailedStart_FAILED_START_COMMAND
 	default:
-		f.failedStart = journaletv1.FailedStart_FAILED_START_NOT_RUN
+		f.FailedStart = journaletv1.FailedStart_FAILED_START_NOT_RUN
 	}
 	return f
 }

@@ -7,6 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
 )
 
 // A container has certainly not run only if the runtime still shows it, and nothing that it shows speaks of a process.
@@ -26,11 +27,11 @@ func TestOnlyACertainRefusalCountsAsNotRun(t *testing.T) {
 			&runtimeapi.ContainerStatus{Id: "c", State: exited, Reason: startErrorReason, Message: startedTaskText}, false,
 		},
 	} {
-		f := new(failure)
+		f := new(calls.Failure)
 		if !errors.As(failedStart(c.status, "no space left on device"), &f) {
 			t.Fatalf("%s: no failure", name)
 		}
-		if got := f.failedStart == journaletv1.FailedStart_FAILED_START_NOT_RUN; got != c.not {
+		if got := f.FailedStart == journaletv1.FailedStart_FAILED_START_NOT_RUN; got != c.not {
 			t.Errorf("%s: it has certainly not run: %t", name, got)
 		}
 	}

@@ -9,37 +9,39 @@ import (
 	"path/filepath"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/runtime/calls"
 )
 
 // removeContainer removes a container, and before it what is found by its status only: its log with all rotated ones,
 // the link to the log, and its termination message.
-func (c *call) removeContainer(ctx context.Context, id string) (result, error) {
+func (c *call) removeContainer(ctx context.Context, id string) (*calls.Outcome, error) {
 	st, err := retry(ctx, c, "ContainerStatus", c.opts.Timeouts.Call, c.rt.ContainerStatus,
 		&runtimeapi.ContainerStatusRequest{ContainerId: id})
 	if ctx.Err() != nil {
-		return result{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 	if err != nil && !isNotFound(err) {
 		// A container whose status cannot be read must still be removable.
-		c.log.Warn("removing a container without its log: its status cannot be read",
+		c.Log.Warn("removing a container without its log: its status cannot be read",
 			"container", id, "error", messageOf(err))
 	}
 	// Files left behind only cost disk until the pod is cleaned, so they do not fail the removal.
 	if err := c.removeFiles(ctx, st.GetStatus()); err != nil {
-		c.log.Warn("files of a removed container cannot be removed", "container", id, "error", err)
+		c.Log.Warn("files of a removed container cannot be removed", "container", id, "error", err)
 	}
 	remove := &runtimeapi.RemoveContainerRequest{ContainerId: id}
 	_, err = retry(ctx, c, "RemoveContainer", c.opts.Timeouts.Call, c.rt.RemoveContainer, remove)
 	if isTaskLeft(err) {
 		if err := c.deleteTask(ctx, id); err != nil {
-			return result{containerID: id}, err
+			return &calls.Outcome{ContainerId: id}, err
 		}
 		_, err = retry(ctx, c, "RemoveContainer", c.opts.Timeouts.Call, c.rt.RemoveContainer, remove)
 	}
 	if err != nil && !isNotFound(err) {
-		return result{containerID: id}, err
+		return &calls.Outcome{ContainerId: id}, err
 	}
-	return result{containerID: id}, nil
+	return &calls.Outcome{ContainerId: id}, nil
 }
 
 // removeFiles removes the files of a container's instance, and the files of older instances that the runtime does not
@@ -50,7 +52,7 @@ func (c *call) removeFiles(ctx context.Context, st *runtimeapi.ContainerStatus) 
 	}
 	labels, this := st.GetLabels(), st.GetMetadata().GetAttempt()
 	var others map[uint32]bool
-	return c.opts.Volumes.RemoveInstances(labels[LabelPodNamespace], labels[LabelPodName], c.uid,
+	return c.opts.Volumes.RemoveInstances(labels[LabelPodNamespace], labels[LabelPodName], c.UID,
 		labels[LabelContainerName], func(attempt uint32) (bool, error) {
 			if attempt >= this {
 				return attempt == this, nil
@@ -69,7 +71,7 @@ func (c *call) removeFiles(ctx context.Context, st *runtimeapi.ContainerStatus) 
 func (c *call) attempts(ctx context.Context, container string) (map[uint32]bool, error) {
 	resp, err := retry(ctx, c, "ListContainers", c.opts.Timeouts.Call, c.rt.ListContainers,
 		&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
-			LabelSelector: map[string]string{LabelPodUID: c.uid, LabelContainerName: container},
+			LabelSelector: map[string]string{LabelPodUID: c.UID, LabelContainerName: container},
 		}})
 	if err != nil {
 		return nil, fmt.Errorf("list the instances of container %s: %w", container, err)

@@ -8,55 +8,57 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
 // runSandbox creates a pod's sandbox, or finds the sandbox that this intent has already created.
-func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (result, error) {
-	pod, err := c.allocatedPod(ctx, req)
+func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (*calls.Outcome, error) {
+	pod, err := c.AllocatedPod(ctx, req)
 	if err != nil {
-		return result{}, err
+		return nil, err
 	}
-	if err := c.opts.Volumes.CreatePodDirs(c.uid); err != nil {
-		return result{}, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
+	if err := c.opts.Volumes.CreatePodDirs(c.UID); err != nil {
+		return nil, calls.Retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
 	}
-	logDir, err := c.opts.Volumes.CreateLogDir(pod.Namespace, pod.Name, c.uid, "")
+	logDir, err := c.opts.Volumes.CreateLogDir(pod.Namespace, pod.Name, c.UID, "")
 	if err != nil {
-		return result{}, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
+		return nil, calls.Retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
 	}
 	if err := c.ensureCgroup(ctx, pod, req.GetExclusiveCpus()); err != nil {
-		return result{}, err
+		return nil, err
 	}
-	config, err := c.sandboxConfig(pod, req.GetUserNamespace(), req.GetAttempt(), c.intent, logDir)
+	config, err := c.sandboxConfig(pod, req.GetUserNamespace(), req.GetAttempt(), c.Intent, logDir)
 	if err != nil {
-		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+		return nil, calls.Fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 	}
 	handler, err := c.handlerOf(pod)
 	if err != nil {
-		return result{}, err
+		return nil, err
 	}
 	if err := c.checkFeatures(ctx, pod, handler); err != nil {
-		return result{}, err
+		return nil, err
 	}
 	if err := c.keepUserNamespace(pod, req.GetUserNamespace()); err != nil {
-		return result{}, err
+		return nil, err
 	}
-	if err := c.opts.Volumes.WriteResources(c.uid, req.GetGiven()); err != nil {
-		return result{}, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
+	if err := c.opts.Volumes.WriteResources(c.UID, req.GetGiven()); err != nil {
+		return nil, calls.Retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
 	}
 	if err := c.checkOtherSandboxes(ctx, req.GetAttempt()); err != nil {
-		return result{}, err
+		return nil, err
 	}
 	id, err := c.createOrFind(ctx, func(ctx context.Context) (string, error) {
 		resp, err := onceDrained(ctx, c, c.opts.Timeouts.Sandbox, c.rt.RunPodSandbox, &runtimeapi.RunPodSandboxRequest{
 			Config: config, RuntimeHandler: handler,
 		})
 		if err == nil && resp.GetPodSandboxId() == "" {
-			err = retryable(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE, "the runtime returned a sandbox without an id")
+			err = calls.Retryable(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE,
+				"the runtime returned a sandbox without an id")
 		}
 		return resp.GetPodSandboxId(), err
 	}, func(ctx context.Context) (string, error) { return c.findSandbox(ctx, req.GetAttempt()) })
-	return result{sandboxID: id}, err
+	return &calls.Outcome{SandboxId: id}, err
 }
 
 // handlerOf returns the runtime handler of a pod, from its RuntimeClass at the API server, or from its manifest. A
@@ -65,7 +67,7 @@ func (d *Driver) handlerOf(pod *corev1.Pod) (string, error) {
 	if d.opts.RuntimeHandler != nil {
 		handler, ok, err := d.opts.RuntimeHandler(pod)
 		if err != nil {
-			return "", retryable(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+			return "", calls.Retryable(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 		}
 		if ok {
 			return handler, nil
@@ -80,7 +82,7 @@ func (d *Driver) handlerOf(pod *corev1.Pod) (string, error) {
 // reason: the requester may not know one of them, and it holds an address and host ports until it is stopped. One list
 // call is cheap beside RunPodSandbox.
 func (c *call) checkOtherSandboxes(ctx context.Context, attempt uint32) error {
-	if c.inDoubt {
+	if c.InDoubt {
 		return nil
 	}
 	var dead []string
@@ -110,7 +112,7 @@ func (c *call) checkOtherSandboxes(ctx context.Context, attempt uint32) error {
 
 func (c *call) sandboxesOfPod(ctx context.Context) ([]*runtimeapi.PodSandbox, error) {
 	resp, err := c.rt.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
-		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{LabelPodUID: c.uid}},
+		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{LabelPodUID: c.UID}},
 	})
 	return resp.GetItems(), err
 }
@@ -126,10 +128,10 @@ func (c *call) findSandbox(ctx context.Context, attempt uint32) (string, error) 
 	var other *runtimeapi.PodSandbox
 	for _, s := range list {
 		switch {
-		case s.GetAnnotations()[AnnotationIntent] == c.intent && s.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY:
-			return s.GetId(), retryable(journaletv1.CallError_CALL_ERROR_SANDBOX_GONE,
+		case s.GetAnnotations()[AnnotationIntent] == c.Intent && s.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY:
+			return s.GetId(), calls.Retryable(journaletv1.CallError_CALL_ERROR_SANDBOX_GONE,
 				fmt.Sprintf("sandbox %s was canceled while the runtime created it, or has died since", s.GetId()))
-		case s.GetAnnotations()[AnnotationIntent] == c.intent:
+		case s.GetAnnotations()[AnnotationIntent] == c.Intent:
 			return s.GetId(), nil
 		case s.GetMetadata().GetAttempt() >= attempt:
 			other = s
@@ -144,7 +146,7 @@ func (c *call) sandboxTaken(s *runtimeapi.PodSandbox) error {
 	if s == nil || c.opts.Owner.Owns(s) {
 		return attemptTaken(s.GetId(), "sandbox", s.GetMetadata().GetAttempt())
 	}
-	return retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, fmt.Sprintf(
+	return calls.Retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, fmt.Sprintf(
 		"the pod has sandbox %[1]s of another agent, such as a kubelet; remove it with what runs in it: crictl rmp -f %[1]s",
 		s.GetId()))
 }
@@ -154,7 +156,7 @@ func attemptTaken(other, what string, attempt uint32) error {
 	if other == "" {
 		return nil
 	}
-	return retryable(journaletv1.CallError_CALL_ERROR_RUNTIME,
+	return calls.Retryable(journaletv1.CallError_CALL_ERROR_RUNTIME,
 		fmt.Sprintf("%s %s has attempt %d and was created by another call", what, other, attempt))
 }
 
@@ -173,34 +175,34 @@ func (c *call) stopPodSandbox(ctx context.Context, id string) error {
 	return err
 }
 
-func (c *call) stopSandbox(ctx context.Context, id string) (result, error) {
+func (c *call) stopSandbox(ctx context.Context, id string) (*calls.Outcome, error) {
 	if err := c.stopPodSandbox(ctx, id); err != nil {
-		return result{}, err
+		return nil, err
 	}
 	c.releaseCgroup()
-	return result{sandboxID: id}, nil
+	return &calls.Outcome{SandboxId: id}, nil
 }
 
 // removeSandbox stops a sandbox, removes its containers with their logs, then the sandbox. A runtime removes the
 // containers together with the sandbox, but leaves the logs.
-func (c *call) removeSandbox(ctx context.Context, id string) (result, error) {
+func (c *call) removeSandbox(ctx context.Context, id string) (*calls.Outcome, error) {
 	if _, err := c.stopSandbox(ctx, id); err != nil {
-		return result{}, err
+		return nil, err
 	}
 	list, err := retry(ctx, c, "ListContainers", c.opts.Timeouts.Call, c.rt.ListContainers,
 		&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{PodSandboxId: id}})
 	if err != nil {
-		return result{}, err
+		return nil, err
 	}
 	for _, container := range list.GetContainers() {
 		if _, err := c.removeContainer(ctx, container.GetId()); err != nil {
-			return result{}, fmt.Errorf("remove container %s of the sandbox: %w", container.GetId(), err)
+			return nil, fmt.Errorf("remove container %s of the sandbox: %w", container.GetId(), err)
 		}
 	}
 	_, err = retry(ctx, c, "RemovePodSandbox", c.opts.Timeouts.Call, c.rt.RemovePodSandbox,
 		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
 	if err != nil && !isNotFound(err) {
-		return result{}, err
+		return nil, err
 	}
-	return result{sandboxID: id}, nil
+	return &calls.Outcome{SandboxId: id}, nil
 }

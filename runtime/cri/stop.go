@@ -7,11 +7,12 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
 )
 
 // stopContainer stops a container within its grace period. A repeated call gets the rest of the grace period: a runtime
 // whose client is gone may stop waiting and never send SIGKILL.
-func (c *call) stopContainer(ctx context.Context, req *journaletv1.StopContainer) (result, error) {
+func (c *call) stopContainer(ctx context.Context, req *journaletv1.StopContainer) (*calls.Outcome, error) {
 	grace := max(req.GetGrace().AsDuration(), 0)
 	end := c.clock.Now().Add(grace)
 	for b := c.backOff(); ; {
@@ -21,18 +22,18 @@ func (c *call) stopContainer(ctx context.Context, req *journaletv1.StopContainer
 			ContainerId: req.GetContainerId(), Timeout: int64((left + time.Second - 1) / time.Second),
 		})
 		if err == nil || isNotFound(err) {
-			return result{containerID: req.GetContainerId()}, nil
+			return &calls.Outcome{ContainerId: req.GetContainerId()}, nil
 		}
 		if ctx.Err() != nil {
-			return result{}, ctx.Err()
+			return nil, ctx.Err()
 		}
 		if !isDoubt(err) {
-			return result{containerID: req.GetContainerId()}, err
+			return &calls.Outcome{ContainerId: req.GetContainerId()}, err
 		}
-		c.log.Log(ctx, b.level, "no response to a stop; retrying with the rest of the grace period",
+		c.Log.Log(ctx, b.level, "no response to a stop; retrying with the rest of the grace period",
 			"container", req.GetContainerId(), "error", messageOf(err))
 		if err := b.wait(ctx); err != nil {
-			return result{}, err
+			return nil, err
 		}
 	}
 }

@@ -31,7 +31,7 @@ func isTaskLeft(err error) bool {
 
 // deleteTask kills and deletes the task that keeps containerd from removing a container.
 func (c *call) deleteTask(ctx context.Context, container string) error {
-	c.log.Warn("containerd keeps the task of an exited container; killing and deleting the task", "container", container)
+	c.Log.Warn("containerd keeps the task of an exited container; killing and deleting the task", "container", container)
 	ctx = metadata.AppendToOutgoingContext(ctx, namespaceHeader, criNamespace)
 	api := tasks.NewTasksClient(c.opts.Conn)
 	for _, step := range []struct {

@@ -13,31 +13,13 @@ import (
 	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
-// podIntent is an intent whose objects are configured by a pod's manifest.
-type podIntent interface {
-	GetDigest() string
-	GetAllocatedDigest() string
-}
-
-// allocatedPod returns the pod of an intent, with the CPU and memory of the allocated manifest if there is one.
-func (c *call) allocatedPod(ctx context.Context, req podIntent) (*corev1.Pod, error) {
-	pod, err := c.manifest(ctx, req.GetDigest())
-	if err != nil || req.GetAllocatedDigest() == "" {
-		return pod, err
-	}
-	from, err := c.manifest(ctx, req.GetAllocatedDigest())
-	if err != nil {
-		return nil, err
-	}
-	return resources.Allocated(pod, from), nil
-}
-
 // containerIntent is an intent about one container of a pod.
 type containerIntent interface {
-	podIntent
+	calls.PodIntent
 	GetContainer() string
 }
 
@@ -45,13 +27,13 @@ type containerIntent interface {
 func (c *call) allocatedContainer(
 	ctx context.Context, req containerIntent,
 ) (*corev1.Pod, *corev1.Container, error) {
-	pod, err := c.allocatedPod(ctx, req)
+	pod, err := c.AllocatedPod(ctx, req)
 	if err != nil {
 		return nil, nil, err
 	}
 	container := containers.Find(pod, req.GetContainer())
 	if container == nil {
-		return nil, nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG,
+		return nil, nil, calls.Fail(journaletv1.CallError_CALL_ERROR_CONFIG,
 			fmt.Sprintf("the manifest %s has no container %q", req.GetDigest(), req.GetContainer()))
 	}
 	return pod, container, nil
@@ -59,15 +41,15 @@ func (c *call) allocatedContainer(
 
 // updateContainer changes the resources of the sandbox and then of a running container, and returns what the runtime
 // reports afterwards. It is idempotent.
-func (c *call) updateContainer(ctx context.Context, req *journaletv1.UpdateContainer) (result, error) {
+func (c *call) updateContainer(ctx context.Context, req *journaletv1.UpdateContainer) (*calls.Outcome, error) {
 	if req.GetResources() == nil {
 		return c.moveContainer(ctx, req)
 	}
 	pod, container, err := c.allocatedContainer(ctx, req)
 	if err != nil {
-		return result{}, err
+		return nil, err
 	}
-	res := result{containerID: req.GetContainerId(), sandboxID: req.GetSandboxId()}
+	res := &calls.Outcome{ContainerId: req.GetContainerId(), SandboxId: req.GetSandboxId()}
 	if err := c.checkMemory(ctx, req.GetFallingLimits()); err != nil {
 		return res, err
 	}
@@ -93,14 +75,14 @@ func (c *call) updateContainer(ctx context.Context, req *journaletv1.UpdateConta
 	if err != nil {
 		return res, notFoundError(err, req.GetContainerId())
 	}
-	res.reported = ReportedResources(st.GetResources().GetLinux())
+	res.Reported = ReportedResources(st.GetResources().GetLinux())
 	return res, nil
 }
 
 // updatePod changes the resources of a pod as a whole: of its cgroup and its sandbox. It is idempotent.
-func (c *call) updatePod(ctx context.Context, req *journaletv1.UpdateSandbox) (result, error) {
-	res := result{sandboxID: req.GetSandboxId()}
-	pod, err := c.allocatedPod(ctx, req)
+func (c *call) updatePod(ctx context.Context, req *journaletv1.UpdateSandbox) (*calls.Outcome, error) {
+	res := &calls.Outcome{SandboxId: req.GetSandboxId()}
+	pod, err := c.AllocatedPod(ctx, req)
 	if err != nil {
 		return res, err
 	}
@@ -114,19 +96,19 @@ func (c *call) updatePod(ctx context.Context, req *journaletv1.UpdateSandbox) (r
 }
 
 // moveContainer changes the CPUs of a running container and nothing else. It is idempotent.
-func (c *call) moveContainer(ctx context.Context, req *journaletv1.UpdateContainer) (result, error) {
+func (c *call) moveContainer(ctx context.Context, req *journaletv1.UpdateContainer) (*calls.Outcome, error) {
 	_, err := retry(ctx, c, "UpdateContainerResources", c.opts.Timeouts.Call, c.rt.UpdateContainerResources,
 		&runtimeapi.UpdateContainerResourcesRequest{
 			ContainerId: req.GetContainerId(),
 			Linux:       &runtimeapi.LinuxContainerResources{CpusetCpus: req.GetPlacement().GetCpus()},
 		})
-	return result{containerID: req.GetContainerId()}, notFoundError(err, req.GetContainerId())
+	return &calls.Outcome{ContainerId: req.GetContainerId()}, notFoundError(err, req.GetContainerId())
 }
 
 // notFoundError gives a not-found error of a container its code: there is nothing left to change.
 func notFoundError(err error, id string) error {
 	if isNotFound(err) {
-		return retryable(journaletv1.CallError_CALL_ERROR_NOT_DONE, fmt.Sprintf("container %s is gone", id))
+		return calls.Retryable(journaletv1.CallError_CALL_ERROR_NOT_DONE, fmt.Sprintf("container %s is gone", id))
 	}
 	return err
 }
@@ -159,7 +141,8 @@ func (c *call) checkMemory(ctx context.Context, limits []*journaletv1.MemoryLimi
 		}
 	}
 	if len(low) > 0 {
-		return retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, "cannot decrease memory limits: "+strings.Join(low, ", "))
+		return calls.Retryable(journaletv1.CallError_CALL_ERROR_RUNTIME,
+			"cannot decrease memory limits: "+strings.Join(low, ", "))
 	}
 	return nil
 }

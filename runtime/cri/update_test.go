@@ -29,18 +29,18 @@ func sizedRig(t *testing.T, change ...func(*cri.Options)) (r *rig, sandbox, cont
 		for _, f := range change {
 			f(o)
 		}
-		first := o.Manifest
-		o.Manifest = func(ctx context.Context, d string) (*corev1.Pod, error) {
-			if d != allocatedDigest {
-				return first(ctx, d)
-			}
-			pod := r.pod.DeepCopy()
-			pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{
-				corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
-			}}
-			return pod, nil
-		}
 	})
+	first := r.manifest
+	r.manifest = func(ctx context.Context, d string) (*corev1.Pod, error) {
+		if d != allocatedDigest {
+			return first(ctx, d)
+		}
+		pod := r.pod.DeepCopy()
+		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
+		}}
+		return pod, nil
+	}
 	r.pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"),
 			corev1.ResourceMemory: resource.MustParse("64Mi")},

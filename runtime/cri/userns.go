@@ -8,6 +8,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
 )
 
 // ownUsers reports whether a pod is to have a user namespace of its own.
@@ -41,8 +42,8 @@ func (c *call) keepUserNamespace(pod *corev1.Pod, ids *journaletv1.UserNamespace
 	if !ownUsers(pod) || ids == nil {
 		return nil
 	}
-	if err := c.opts.Volumes.WriteUserNamespace(c.uid, ids); err != nil {
-		return retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
+	if err := c.opts.Volumes.WriteUserNamespace(c.UID, ids); err != nil {
+		return calls.Retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
 	}
 	return nil
 }
@@ -73,7 +74,7 @@ func (c *call) checkFeatures(ctx context.Context, pod *corev1.Pod, handler strin
 		}
 	}
 	if why != "" {
-		return retryable(journaletv1.CallError_CALL_ERROR_CONFIG, why)
+		return calls.Retryable(journaletv1.CallError_CALL_ERROR_CONFIG, why)
 	}
 	return nil
 }

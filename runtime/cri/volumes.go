@@ -10,8 +10,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/messages/plain"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/pod/subpath"
 )
 
@@ -35,43 +35,36 @@ type Volumes interface {
 	WriteResources(uid string, given *journaletv1.GivenResources) error
 }
 
-// maxVolumeMessageBytes bounds the message of one volume, and maxVolumeMessages the messages of all volumes of a call:
-// they are in one record of 1 MiB, and a pod may have a thousand volumes.
-const (
-	maxVolumeMessageBytes = 1 << 10
-	maxVolumeMessages     = 256 << 10
-)
-
-func (c *call) setUpVolumes(ctx context.Context, req *journaletv1.SetUpVolumes) (result, error) {
-	pod, err := c.allocatedPod(ctx, req)
+func (c *call) setUpVolumes(ctx context.Context, req *journaletv1.SetUpVolumes) (*calls.Outcome, error) {
+	pod, err := c.AllocatedPod(ctx, req)
 	if err != nil {
-		return result{}, err
+		return nil, err
 	}
 	outcomes := c.opts.Volumes.SetUp(ctx, pod, req)
 	if ctx.Err() != nil {
-		return result{}, ctx.Err() // what failed may have failed for this reason
+		return nil, ctx.Err() // what failed may have failed for this reason
 	}
-	return result{volumes: outcomes}, volumeFailure(outcomes)
+	return &calls.Outcome{Volumes: outcomes}, volumeFailure(outcomes)
 }
 
-func (c *call) cleanPod(ctx context.Context, req *journaletv1.CleanPod) (result, error) {
+func (c *call) cleanPod(ctx context.Context, req *journaletv1.CleanPod) (*calls.Outcome, error) {
 	if err := c.noneRuns(ctx); err != nil {
-		return result{}, err
+		return nil, err
 	}
-	var res result
+	res := &calls.Outcome{}
 	var err error
 	if req.GetAll() {
-		res.volumes, err = c.opts.Volumes.Clean(ctx, c.uid, req.GetNamespace(), req.GetName())
+		res.Volumes, err = c.opts.Volumes.Clean(ctx, c.UID, req.GetNamespace(), req.GetName())
 	} else {
-		res.volumes, err = c.opts.Volumes.TearDown(ctx, c.uid)
+		res.Volumes, err = c.opts.Volumes.TearDown(ctx, c.UID)
 	}
 	if ctx.Err() != nil {
-		return result{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 	if err != nil {
-		return res, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
+		return res, calls.Retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
 	}
-	if err := volumeFailure(res.volumes); err != nil {
+	if err := volumeFailure(res.GetVolumes()); err != nil {
 		return res, err
 	}
 	if req.GetAll() {
@@ -85,7 +78,7 @@ func (c *call) cleanPod(ctx context.Context, req *journaletv1.CleanPod) (result,
 func (c *call) noneRuns(ctx context.Context) error {
 	resp, err := retry(ctx, c, "ListContainers", c.opts.Timeouts.Call, c.rt.ListContainers,
 		&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
-			LabelSelector: map[string]string{LabelPodUID: c.uid},
+			LabelSelector: map[string]string{LabelPodUID: c.UID},
 			State:         &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
 		}})
 	if err != nil {
@@ -95,7 +88,7 @@ func (c *call) noneRuns(ctx context.Context) error {
 		if !c.opts.Owner.Owns(x) || x.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
 			continue
 		}
-		return retryable(journaletv1.CallError_CALL_ERROR_VOLUME,
+		return calls.Retryable(journaletv1.CallError_CALL_ERROR_VOLUME,
 			fmt.Sprintf("container %s of the pod still runs", x.GetMetadata().GetName()))
 	}
 	return nil
@@ -104,31 +97,31 @@ func (c *call) noneRuns(ctx context.Context) error {
 // volumeFailure returns the failure of a call some of whose volumes have failed: the first of them, and how many more.
 // The call may be retried if one of them may.
 func volumeFailure(outcomes []*journaletv1.VolumeOutcome) error {
-	var f *failure
+	var f *calls.Failure
 	more := 0
 	for _, o := range outcomes {
 		if o.GetMessage() == "" {
 			continue
 		}
 		if f == nil {
-			f = fail(journaletv1.CallError_CALL_ERROR_VOLUME, o.GetMessage())
+			f = calls.Fail(journaletv1.CallError_CALL_ERROR_VOLUME, o.GetMessage())
 		} else {
 			more++
 		}
-		f.retryable = f.retryable || o.GetRetryable()
+		f.Retryable = f.Retryable || o.GetRetryable()
 	}
 	if f == nil {
 		return nil
 	}
 	if more > 0 {
-		f.message += fmt.Sprintf(" (and %d more volumes)", more)
+		f.Message += fmt.Sprintf(" (and %d more volumes)", more)
 	}
 	return f
 }
 
 // checkVolumes fails unless what was set up of the container's volumes is still there. It names all that are gone.
 func (c *call) checkVolumes(ctx context.Context, in containerInput) error {
-	var f *failure
+	var f *calls.Failure
 	for _, name := range volumesOf(in.container) {
 		v := volumeOf(in.pod, name)
 		if v == nil {
@@ -143,10 +136,10 @@ func (c *call) checkVolumes(ctx context.Context, in containerInput) error {
 		}
 		message := fmt.Sprintf("volume %q is not set up: %v", name, err)
 		if f == nil {
-			f = retryable(journaletv1.CallError_CALL_ERROR_VOLUME, message)
+			f = calls.Retryable(journaletv1.CallError_CALL_ERROR_VOLUME, message)
 		}
 		if !errors.Is(err, bounded.ErrNoAnswer) { // one whose server is away is mounted, and comes back as it was
-			f.gone = append(f.gone, &journaletv1.VolumeOutcome{Name: name, Message: message, Retryable: true})
+			f.Gone = append(f.Gone, &journaletv1.VolumeOutcome{Name: name, Message: message, Retryable: true})
 		}
 	}
 	if f == nil {
@@ -166,14 +159,4 @@ func volumesOf(c *corev1.Container) []string {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-// volumeOutcomes returns the outcomes as they may be recorded.
-func (c *call) volumeOutcomes(outcomes []*journaletv1.VolumeOutcome) []*journaletv1.VolumeOutcome {
-	most := min(maxVolumeMessageBytes, maxVolumeMessages/max(1, len(outcomes)))
-	for _, o := range outcomes {
-		// The whole text first: a value that the bound has cut would not be found.
-		o.Message = plain.Cut(c.redact(o.GetMessage()), most)
-	}
-	return outcomes
 }

@@ -25,7 +25,7 @@ import (
 // listTimeout bounds one request of all objects of the runtime.
 const listTimeout = 10 * time.Second
 
-// Calls performs calls on the runtime and in pods' directories. cri.Driver implements it.
+// Calls performs calls on the runtime and in pods' directories. calls.Works implements it.
 type Calls interface {
 	Perform(ctx context.Context, intent, requester string, req *journaletv1.CallRequested, inDoubt bool,
 	) *journaletv1.CallFinished

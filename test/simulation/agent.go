@@ -13,7 +13,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/cri/calls"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/cri/health"
 	"github.com/journalet/journalet/runtime/dra"
 	"github.com/journalet/journalet/runtime/drivers"

@@ -11,15 +11,19 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/dra"
+	"github.com/journalet/journalet/runtime/plugins/devices"
 	"github.com/journalet/journalet/runtime/pod/subpath"
 )
 
-// performer performs calls with runtime/cri. Two parts are models: what the agent writes to the node's disk, and
-// pulls, which that driver makes on goroutines that report progress.
+// performer performs calls with the works of the agent. Two parts are models: what the agent writes to the node's disk,
+// and pulls, which runtime/cri makes on goroutines that report progress.
 type performer struct {
-	*cri.Driver
-	run *run
+	*calls.Works
+	runtime *cri.Driver
+	run     *run
 	// calls holds the calls under way, by their coroutine.
 	calls map[*proc]*call
 }
@@ -40,18 +44,22 @@ func newPerformer(r *run) *performer {
 	f := &performer{run: r, calls: map[*proc]*call{}}
 	o := cri.Options{
 		Conn: criConn{r}, Owner: r.owner(), Hash: pod.ContainerHash, Volumes: disk{f}, Clock: newSteadyClock(r),
-		Objects: r.things, Devices: r.plugins, Stat: func(string) (os.FileInfo, error) { return nil, nil },
-		Manifest:        func(_ context.Context, digest string) (*corev1.Pod, error) { return r.manifests.get(digest) },
+		Objects: r.things, Stat: func(string) (os.FileInfo, error) { return nil, nil },
 		ContainerLogDir: "/dev/null/no links to logs", HostsFile: "testdata/hosts", HostIPs: []string{"192.0.2.1"},
 		HTTP: func(req *http.Request) error {
 			c := f.current()
 			return r.execute(req.Context(), r.world.container(c.req.GetRunHook().GetContainerId()), c.req.GetRunHook())
 		},
 	}
+	f.runtime = cri.New(o)
+	var claims dra.Worker
 	if r.claims != nil {
-		o.Claims = r.claims
+		claims.Claims = r.claims
 	}
-	f.Driver = cri.New(o)
+	f.Works = calls.NewWorks(calls.WorksOptions{
+		Manifest: func(_ context.Context, digest string) (*corev1.Pod, error) { return r.manifests.get(digest) },
+		Clock:    o.Clock,
+	}, f.runtime, devices.Worker{Plugins: r.plugins}, claims)
 	return f
 }
 
@@ -71,14 +79,14 @@ func (f *performer) Perform(ctx context.Context, intentID, requester string, req
 	defer r.at(c, onceUnrecorded)
 	if k := req.GetRunHook(); k != nil {
 		r.judge.hookBegins(r.epoch, k)
-		out := f.Driver.Perform(ctx, intentID, requester, req, inDoubt)
+		out := f.Works.Perform(ctx, intentID, requester, req, inDoubt)
 		r.judge.hookEnds(k, out)
 		return out
 	}
 	if k := req.GetPullImage(); k != nil {
 		return f.pull(ctx, &journaletv1.CallFinished{IntentId: intentID, Requester: requester}, k)
 	}
-	return f.Driver.Perform(ctx, intentID, requester, req, inDoubt)
+	return f.Works.Perform(ctx, intentID, requester, req, inDoubt)
 }
 
 // pull pulls an image. It tries again while the runtime is unavailable. What it would send is the driver's.
@@ -86,7 +94,7 @@ func (f *performer) pull(
 	ctx context.Context, out *journaletv1.CallFinished, k *journaletv1.PullImage,
 ) *journaletv1.CallFinished {
 	r, image := f.run, k.GetImage()
-	request, err := f.PullRequest(ctx, k)
+	request, err := f.runtime.PullRequest(ctx, f.Call(out.GetIntentId(), "", false), k)
 	if err != nil {
 		out.Error, out.Message, out.Retryable = journaletv1.CallError_CALL_ERROR_CONFIG, err.Error(), true
 		return out

@@ -153,7 +153,7 @@ type imageWatch struct {
 
 func newImageWatch(r *run) *imageWatch {
 	return &imageWatch{Driver: image.New(image.Options{
-		Conn: criConn{r}, Uses: r.performer.ImageUses, HighPercent: imageHigh, Clock: driverClock{r.clock, r},
+		Conn: criConn{r}, Uses: r.performer.runtime.ImageUses, HighPercent: imageHigh, Clock: driverClock{r.clock, r},
 		Sink: func(_ context.Context, e *journaletv1.Event) error {
 			r.fact(r.clock.current, messages.Image, e)
 			return nil

@@ -326,7 +326,7 @@ const (
 	preferenceTimeout = 5 * time.Second
 )
 
-// Allocate implements cri.Devices. Each answer has a number, and names its devices.
+// Allocate implements devices.Plugins. Each answer has a number, and names its devices.
 func (d *pluginWatch) Allocate(ctx context.Context, req *journaletv1.AllocateDevices) (*journaletv1.DeviceAnswer, bool,
 	error,
 ) {
@@ -354,7 +354,7 @@ func answerOf(resource string) string {
 	return "ANSWER_" + strings.TrimPrefix(resource, "example.com/")
 }
 
-// PreStart implements cri.Devices.
+// PreStart implements devices.Plugins.
 func (d *pluginWatch) PreStart(ctx context.Context, resource string, _ []string) error {
 	_, _, err := d.call(ctx, resource, pluginTimeout)
 	return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/pod/volume"
 	"github.com/journalet/journalet/runtime/source/manifest"
@@ -22,9 +23,9 @@ import (
 // ID is the agent's mark on its sandboxes and containers.
 const ID = "oracle"
 
-// Driver is our CRI driver on a fake runtime.
+// Driver performs our calls on a fake runtime.
 type Driver struct {
-	*cri.Driver
+	*calls.Works
 	volumes *volume.Driver
 	parsed  manifest.Parsed
 	// later holds other manifests of the pod, by digest.
@@ -43,14 +44,8 @@ func NewDriver(o node.Options, fake *fakecri.Runtime, parsed manifest.Parsed) *D
 		RootDir: o.RootDir, PodLogDir: o.PodLogDir, ContainerLogDir: links, Objects: found,
 		Allocatable: func() corev1.ResourceList { return o.Allocatable },
 	})
-	d.Driver = cri.New(cri.Options{
+	runtime := cri.New(cri.Options{
 		Conn: fakecri.Conn{Runtime: fake}, Node: o.NodeName, Owner: cri.Owner{AgentID: ID}, Hash: pod.ContainerHash,
-		Manifest: func(_ context.Context, digest string) (*corev1.Pod, error) {
-			if pod := d.later[digest]; pod != nil {
-				return pod, nil
-			}
-			return parsed.Pod, nil
-		},
 		PodLogDir: o.PodLogDir, ContainerLogDir: links,
 		HostIPs: o.HostIPs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, ResolvConf: o.ResolvConf,
 		SeccompDefault: o.SeccompDefault, SeccompRoot: filepath.Join(o.RootDir, "seccomp"), CgroupV2: o.CgroupV2,
@@ -58,6 +53,14 @@ func NewDriver(o node.Options, fake *fakecri.Runtime, parsed manifest.Parsed) *D
 		MemoryCapacity: o.MemoryCapacity, Allocatable: func() corev1.ResourceList { return o.Allocatable },
 		Volumes: mountless{d.volumes}, PullQPS: -1, Objects: found,
 	})
+	d.Works = calls.NewWorks(calls.WorksOptions{
+		Manifest: func(_ context.Context, digest string) (*corev1.Pod, error) {
+			if pod := d.later[digest]; pod != nil {
+				return pod, nil
+			}
+			return parsed.Pod, nil
+		},
+	}, runtime)
 	return d
 }
 

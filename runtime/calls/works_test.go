@@ -1,4 +1,4 @@
-package cri
+package calls
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ func TestOutcomesOfAllVolumesOfAPodFitARecord(t *testing.T) {
 				Name: fmt.Sprintf("%063d", i), Message: strings.Repeat("m", 2*maxVolumeMessageBytes),
 			})
 		}
-		(&call{Driver: &Driver{}}).volumeOutcomes(out.Volumes)
+		(&Call{works: NewWorks(WorksOptions{})}).bound(out)
 		if size := proto.Size(out); size > messages.MaxRecordBytes/2 || out.GetVolumes()[n-1].GetMessage() == "" ||
 			n == 1 && len(out.GetVolumes()[0].GetMessage()) != maxVolumeMessageBytes {
 			t.Errorf("%d volumes: %d bytes", n, size)
