@@ -1,9 +1,9 @@
 package kubeletstate
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -49,8 +49,8 @@ type memoryBlock struct {
 	Size         uint64              `json:"size"`
 }
 
-// maxKinds bounds the kinds of memory of a container: a kernel has a few sizes of huge pages.
-const maxKinds = 16
+// maxBlocks bounds the blocks of a container: a kernel has a few sizes of huge pages, and a machine 64 NUMA nodes at most.
+const maxBlocks = 16 * 64
 
 // memory reads the exclusive memory of containers, by NUMA nodes.
 func (s *state) memory(data []byte) error {
@@ -70,36 +70,56 @@ func (s *state) memory(data []byte) error {
 	return nil
 }
 
-// memoryOf returns the NUMA nodes of a container's memory, and its bytes by size of page.
+// memoryOf returns the NUMA nodes of a container's memory, and its bytes by size of page. A kind may have a block for
+// each node (see numaNodeMap.give), and all kinds are in the same nodes.
 func memoryOf(blocks []memoryBlock) (nodes []uint32, memory []*journaletv1.HugePages, err error) {
-	if len(blocks) > maxKinds {
-		return nil, nil, fmt.Errorf("%d kinds of memory, and at most %d are read", len(blocks), maxKinds)
+	if len(blocks) > maxBlocks {
+		return nil, nil, fmt.Errorf("%d blocks of memory, and at most %d are read", len(blocks), maxBlocks)
 	}
-	for i, b := range blocks {
-		at, err := nodesOf(b.NUMAAffinity)
-		if err != nil {
-			return nil, nil, err
-		}
-		if i > 0 && !slices.Equal(at, nodes) {
-			return nil, nil, errors.New("its kinds of memory are in different NUMA nodes")
-		}
-		nodes = at
+	kinds := map[int64]*memoryKind{}
+	for _, b := range blocks {
 		page, err := pageOf(b.Type)
 		if err != nil {
 			return nil, nil, err
 		}
-		if b.Size > math.MaxInt64 {
-			return nil, nil, fmt.Errorf("%d bytes of memory", b.Size)
+		if kinds[page] == nil {
+			kinds[page] = &memoryKind{}
 		}
-		memory = append(memory, &journaletv1.HugePages{PageBytes: page, Bytes: int64(b.Size)})
+		if err := kinds[page].add(b); err != nil {
+			return nil, nil, err
+		}
 	}
-	byPage := func(x, y *journaletv1.HugePages) int { return cmp.Compare(x.GetPageBytes(), y.GetPageBytes()) }
-	slices.SortFunc(memory, byPage)
-	kinds := slices.CompactFunc(slices.Clone(memory), func(x, y *journaletv1.HugePages) bool { return byPage(x, y) == 0 })
-	if len(kinds) < len(memory) {
-		return nil, nil, errors.New("one kind of memory twice")
+	for _, page := range slices.Sorted(maps.Keys(kinds)) {
+		k := kinds[page]
+		slices.Sort(k.nodes)
+		if len(memory) > 0 && !slices.Equal(k.nodes, nodes) {
+			return nil, nil, errors.New("its kinds of memory are in different NUMA nodes")
+		}
+		nodes = k.nodes
+		memory = append(memory, &journaletv1.HugePages{PageBytes: page, Bytes: int64(k.bytes)})
 	}
 	return nodes, memory, nil
+}
+
+// memoryKind is what a container has of one kind of memory.
+type memoryKind struct {
+	nodes []uint32
+	bytes uint64
+}
+
+func (k *memoryKind) add(b memoryBlock) error {
+	at, err := nodesOf(b.NUMAAffinity)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(at, func(n uint32) bool { return slices.Contains(k.nodes, n) }) {
+		return errors.New("one kind of memory twice")
+	}
+	if b.Size > math.MaxInt64-k.bytes {
+		return fmt.Errorf("%d bytes of memory", b.Size)
+	}
+	k.nodes, k.bytes = append(k.nodes, at...), k.bytes+b.Size
+	return nil
 }
 
 // nodesOf returns the numbers of NUMA nodes, sorted.

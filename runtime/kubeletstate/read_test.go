@@ -200,7 +200,7 @@ func TestMemoryThatCannotBeIsRefused(t *testing.T) {
 		"no kind":         {{Type: "cpu", NUMAAffinity: []int{0}}},
 		"pages of 0":      {{Type: "hugepages-0", NUMAAffinity: []int{0}}},
 		"too many bytes":  {{Type: "memory", NUMAAffinity: []int{0}, Size: 1 << 63}},
-		"too many blocks": make([]memoryBlock, maxKinds+1),
+		"too many blocks": make([]memoryBlock, maxBlocks+1),
 	} {
 		if _, _, err := memoryOf(blocks); err == nil {
 			t.Errorf("%s: accepted", name)

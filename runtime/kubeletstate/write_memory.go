@@ -1,6 +1,7 @@
 package kubeletstate
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -24,16 +25,13 @@ func (g *Given) memory() ([]byte, error) {
 	file := memoryManagerCheckpoint{PolicyName: "None", MachineState: numaNodeMap{}, Entries: containerMemory{}}
 	if g.Managers.GetStaticMemory() {
 		file.PolicyName, file.MachineState = "Static", g.machine()
-		for _, uid := range g.uids() {
-			for _, c := range g.Pods[uid].GetExclusive() {
-				blocks, err := file.MachineState.give(c)
-				if err != nil {
-					return nil, fmt.Errorf("pod %s: container %s: %w", uid, c.GetContainer(), err)
-				}
-				if len(blocks) > 0 {
-					put(file.Entries, uid, c.GetContainer(), blocks)
-				}
+		apart := g.inSeveralGroups()
+		for _, c := range g.withMemory() {
+			blocks, err := file.MachineState.give(c.nodes, c.GetMemory(), apart)
+			if err != nil {
+				return nil, fmt.Errorf("pod %s: container %s: %w", c.uid, c.GetContainer(), err)
 			}
+			put(file.Entries, c.uid, c.GetContainer(), blocks)
 		}
 	}
 	file.Checksum = sumOf(&file)
@@ -77,15 +75,52 @@ func (g *Given) table(node uint32, page int64, total, others uint64) *memoryTabl
 	return t
 }
 
-// give takes what a container has from its NUMA nodes, from the lowest as much as it has, and returns the container's
-// entry.
-func (m numaNodeMap) give(c *journaletv1.ExclusiveContainer) (blocks []memoryBlock, err error) {
-	var nodes []int
-	for _, n := range c.GetMemoryNodes() {
-		nodes = append(nodes, int(n))
+// memoryOwner is a container that has memory of NUMA nodes, in order of their numbers.
+type memoryOwner struct {
+	*journaletv1.ExclusiveContainer
+	uid   string
+	nodes []int
+}
+
+// withMemory returns the containers that have memory, the ones with the fewest nodes first: others have more to choose
+// from.
+func (g *Given) withMemory() (all []memoryOwner) {
+	for _, uid := range g.uids() {
+		for _, c := range g.Pods[uid].GetExclusive() {
+			o := memoryOwner{ExclusiveContainer: c, uid: uid}
+			for _, n := range c.GetMemoryNodes() {
+				o.nodes = append(o.nodes, int(n))
+			}
+			if slices.Sort(o.nodes); len(c.GetMemory()) > 0 {
+				all = append(all, o)
+			}
+		}
 	}
-	slices.Sort(nodes)
-	for _, h := range c.GetMemory() {
+	slices.SortStableFunc(all, func(x, y memoryOwner) int { return cmp.Compare(len(x.nodes), len(y.nodes)) })
+	return all
+}
+
+// inSeveralGroups returns the NUMA nodes that give memory to one container alone and to another one together with other
+// nodes, or together with others. The kubelet lets that come about, where a container's CPUs choose one node of a group.
+func (g *Given) inSeveralGroups() map[int]bool {
+	several, groups := map[int]bool{}, map[int][]int{}
+	for _, c := range g.withMemory() {
+		for _, n := range c.nodes {
+			several[n] = several[n] || groups[n] != nil && !slices.Equal(groups[n], c.nodes)
+			groups[n] = c.nodes
+		}
+	}
+	return several
+}
+
+// give takes what a container has from its NUMA nodes, from the lowest as much as it has, and returns the container's
+// entry: a block for each kind of memory. If a node is in several groups, it is a block for each node: of a node in two
+// groups a kubelet that starts takes the group of whichever container it reads last (policy_static.go), and refuses the
+// file if that was another one before. What the container may use is all of its blocks.
+func (m numaNodeMap) give(nodes []int, memory []*journaletv1.HugePages, several map[int]bool) ([]memoryBlock, error) {
+	apart := slices.ContainsFunc(nodes, func(id int) bool { return several[id] })
+	var blocks []memoryBlock
+	for _, h := range memory {
 		b := memoryBlock{NUMAAffinity: nodes, Type: kindOf(h.GetPageBytes()), Size: uint64(h.GetBytes())}
 		rest := b.Size
 		for _, id := range nodes {
@@ -94,12 +129,18 @@ func (m numaNodeMap) give(c *journaletv1.ExclusiveContainer) (blocks []memoryBlo
 				return nil, fmt.Errorf("the machine has no %s in NUMA node %d any more: delete the pod", b.Type, id)
 			}
 			node.NumberOfAssignments++
-			node.Cells = nodes
 			t := node.MemoryMap[b.Type]
 			takes := min(rest, t.Free)
 			t.Reserved, t.Free, rest = t.Reserved+takes, t.Free-takes, rest-takes
+			if apart {
+				blocks = append(blocks, memoryBlock{NUMAAffinity: []int{id}, Type: b.Type, Size: takes})
+			} else {
+				node.Cells = nodes
+			}
 		}
-		blocks = append(blocks, b)
+		if !apart {
+			blocks = append(blocks, b)
+		}
 	}
 	return blocks, nil
 }

@@ -1,6 +1,8 @@
 package kubeletstate
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,6 +54,42 @@ func TestWrittenFilesAreRead(t *testing.T) {
 		if err != nil || len(entries) != 2 || string(entries[0].AllocResp)+string(entries[1].AllocResp) != "answer" {
 			t.Errorf("%s: %v, %v", version, entries, err)
 		}
+	}
+}
+
+// A kubelet computes the groups of NUMA nodes again when it starts, from containers in any order.
+func TestMemoryOfANodeInSeveralGroupsIsWrittenByNode(t *testing.T) {
+	dir := t.TempDir()
+	given := func(gib int64, nodes ...uint32) *journaletv1.KubeletPod {
+		return &journaletv1.KubeletPod{Exclusive: []*journaletv1.ExclusiveContainer{{
+			Container: "c", MemoryNodes: nodes, Memory: []*journaletv1.HugePages{{Bytes: gib << 30}},
+		}}}
+	}
+	g := ofRecorded(dir)
+	must.OK(t, os.MkdirAll(filepath.Join(dir, "pods", "uid-1"), 0o700))
+	blocks := func(uid string) string {
+		_, err := Write(dir, g)
+		must.OK(t, err)
+		data, err := os.ReadFile(filepath.Join(dir, MemoryFile))
+		must.OK(t, err)
+		file := &memoryManagerCheckpoint{}
+		must.OK(t, json.Unmarshal(data, file))
+		if got := Read(dir); !proto.Equal(got.GetPods()[uid], g.Pods[uid]) || len(got.GetProblems()) > 0 {
+			t.Errorf("%s is read as %s, %q", uid, summary(got), got.GetProblems())
+		}
+		text := ""
+		for _, b := range file.Entries[uid]["c"] {
+			text += fmt.Sprint(b.NUMAAffinity, b.Size>>30, " ")
+		}
+		return text + fmt.Sprint(file.MachineState[0].Cells, file.MachineState[1].Cells)
+	}
+	g.Pods = map[string]*journaletv1.KubeletPod{"uid-1": given(9, 0, 1)}
+	if got := blocks("uid-1"); got != "[0 1] 9 [0 1] [0 1]" {
+		t.Errorf("one group is written as %s", got)
+	}
+	g.Pods["uid-2"] = given(2, 0)
+	if got := blocks("uid-1"); got != "[0] 5 [1] 4 [0] [1]" {
+		t.Errorf("two groups are written as %s", got)
 	}
 }
 
