@@ -92,13 +92,17 @@ func (n *storageNode) isMounted(uid string, v *corev1.Volume) bool {
 }
 
 // has reports whether there is something of a pod on disk.
-func (n *storageNode) has(uid string) bool {
+func (n *storageNode) has(uid string) bool { return n.uids()[uid] }
+
+// uids returns the pods of which there is something on disk.
+func (n *storageNode) uids() map[string]bool {
+	all := map[string]bool{}
 	for path := range n.files {
-		if uidIn("/"+path) == uid {
-			return true
+		if uid := uidIn("/" + path); uid != "" {
+			all[uid] = true
 		}
 	}
-	return false
+	return all
 }
 
 func inFS(path string) string { return strings.TrimPrefix(path, "/") }

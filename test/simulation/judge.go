@@ -470,7 +470,7 @@ func excludes(a, b *journaletv1.CallRequested) bool {
 func (j *judge) handled(r *run, ref messages.Ref, step *journaletv1.Record) {
 	j.bounds(r, ref)
 	if d := r.cells.Decider(ref); d != nil {
-		j.timersKept(r, ref, d)
+		j.timersKept(r, ref, d, step)
 	}
 	if step == nil {
 		return

@@ -67,18 +67,26 @@ func (c runClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 	return e.cancel
 }
 
-// timersKept: a timer that counts as fired was due.
-func (j *judge) timersKept(r *run, ref messages.Ref, d actors.Decider) {
+// timersKept: a timer that counts as fired was due. One that fired does not count if the step clears it, as only a timer
+// that is set is cleared: what fired was an earlier one of its name, late.
+func (j *judge) timersKept(r *run, ref messages.Ref, d actors.Decider, step *journaletv1.Record) {
 	last, was := int(r.cells.Handled(ref)), j.timers[ref]
 	set := d.Timers().GetSet()
 	if last > 0 && last <= len(j.sim.journal.stored) {
 		rec := j.sim.journal.stored[last-1]
 		name := rec.GetFact().GetTimerFired().GetName()
-		if t := was[name]; t != nil && messages.RefOf(rec.GetActor()) == ref && set[name] != t {
+		if t := was[name]; t != nil && messages.RefOf(rec.GetActor()) == ref && set[name] != t && !clears(step, name) {
 			j.wasDue(ref, rec, j.sim.journal.storedAt[last-1], t)
 		}
 	}
 	j.timers[ref] = maps.Clone(set)
+}
+
+// clears reports whether a step clears a timer.
+func clears(step *journaletv1.Record, name string) bool {
+	return slices.ContainsFunc(step.GetStep().GetDecisions(), func(e *journaletv1.Event) bool {
+		return e.GetTimerCleared() != nil && e.GetTimerCleared().GetName() == name
+	})
 }
 
 // wasDue: the time of a timer that fired has passed, or its end has been reached by the clock. If the clock was set

@@ -43,7 +43,12 @@ func (r *run) reportVolumes() {
 	for _, ref := range left {
 		r.outcome(ref, messages.NewEvent(&journaletv1.PodDirectoryFound{Uid: ref.ID}))
 	}
-	unknown := slices.DeleteFunc(slices.Sorted(maps.Keys(n.disk)), func(uid string) bool { return known[uid] })
+	// A pod whose first volume is a driver's has a directory before its sandbox.
+	there := r.world.storage.uids()
+	for uid := range n.disk {
+		there[uid] = true
+	}
+	unknown := slices.DeleteFunc(slices.Sorted(maps.Keys(there)), func(uid string) bool { return known[uid] })
 	if r.world.responds() {
 		r.reportDirectories(unknown)
 		return
