@@ -49,7 +49,8 @@ type memoryBlock struct {
 	Size         uint64              `json:"size"`
 }
 
-// maxBlocks bounds the blocks of a container: a kernel has a few sizes of huge pages, and a machine 64 NUMA nodes at most.
+// maxBlocks bounds the blocks of a container: a kernel has a few sizes of huge pages, and a machine 64 NUMA nodes at
+// most.
 const maxBlocks = 16 * 64
 
 // memory reads the exclusive memory of containers, by NUMA nodes.

@@ -101,7 +101,8 @@ func (g *Given) withMemory() (all []memoryOwner) {
 }
 
 // inSeveralGroups returns the NUMA nodes that give memory to one container alone and to another one together with other
-// nodes, or together with others. The kubelet lets that come about, where a container's CPUs choose one node of a group.
+// nodes, or together with others. The kubelet's static policy lets that come about, where a container's CPUs choose one
+// node of a group.
 func (g *Given) inSeveralGroups() map[int]bool {
 	several, groups := map[int]bool{}, map[int][]int{}
 	for _, c := range g.withMemory() {
@@ -115,8 +116,8 @@ func (g *Given) inSeveralGroups() map[int]bool {
 
 // give takes what a container has from its NUMA nodes, from the lowest as much as it has, and returns the container's
 // entry: a block for each kind of memory. If a node is in several groups, it is a block for each node: of a node in two
-// groups a kubelet that starts takes the group of whichever container it reads last (policy_static.go), and refuses the
-// file if that was another one before. What the container may use is all of its blocks.
+// groups a kubelet that starts takes the group of whichever container it reads last, and refuses the file if that was
+// another one before. What the container may use is all of its blocks.
 func (m numaNodeMap) give(nodes []int, memory []*journaletv1.HugePages, several map[int]bool) ([]memoryBlock, error) {
 	apart := slices.ContainsFunc(nodes, func(id int) bool { return several[id] })
 	var blocks []memoryBlock

@@ -67,8 +67,8 @@ func (c runClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 	return e.cancel
 }
 
-// timersKept: a timer that counts as fired was due. One that fired does not count if the step clears it, as only a timer
-// that is set is cleared: what fired was an earlier one of its name, late.
+// timersKept: a timer that counts as fired was due. One that fired does not count if the step clears it, as only a
+// timer that is set is cleared: what fired was an earlier one of its name, late.
 func (j *judge) timersKept(r *run, ref messages.Ref, d actors.Decider, step *journaletv1.Record) {
 	last, was := int(r.cells.Handled(ref)), j.timers[ref]
 	set := d.Timers().GetSet()
