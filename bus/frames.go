@@ -57,8 +57,8 @@ func blockSum(stream string, block uint64) *checksum {
 	return &checksum{key: sha256.Sum256([]byte(stream + "-" + strconv.FormatUint(block, 10)))}
 }
 
-// of returns the checksum over parts. One call of the hash over a copy costs half of what three writes do.
-func (c *checksum) of(parts ...[]byte) uint64 {
+// over returns the checksum over parts. One call of the hash over a copy costs half of what three writes do.
+func (c *checksum) over(parts ...[]byte) uint64 {
 	c.buf = c.buf[:0]
 	for _, p := range parts {
 		c.buf = append(c.buf, p...)
@@ -96,7 +96,7 @@ func parseFrame(b []byte, sum *checksum) (frame, error) {
 		return frame{}, errTorn
 	}
 	end := size - frameSum
-	if sum.of(b[4:20], b[frameHead:subject], b[data:end]) != binary.LittleEndian.Uint64(b[end:]) {
+	if sum.over(b[4:20], b[frameHead:subject], b[data:end]) != binary.LittleEndian.Uint64(b[end:]) {
 		return frame{}, errChecksum
 	}
 	if hasHeader {

@@ -19,7 +19,7 @@ func frameOf(seq uint64, subject string, data []byte) []byte {
 	binary.LittleEndian.PutUint64(b[4:], seq)
 	binary.LittleEndian.PutUint16(b[20:], uint16(len(subject)))
 	b = append(append(b, subject...), data...)
-	sum := blockSum(journalStream, 1).of(b[4:20], b[frameHead:])
+	sum := blockSum(journalStream, 1).over(b[4:20], b[frameHead:])
 	return binary.LittleEndian.AppendUint64(b, sum)
 }
 

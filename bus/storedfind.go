@@ -94,7 +94,7 @@ func (q *search) block(n uint64) error {
 		return err
 	}
 	q.found = q.found[:0]
-	c, err := q.s.recent.of(q.s, n)
+	c, err := q.s.recent.block(q.s, n)
 	if err == nil {
 		q.take(c)
 	}

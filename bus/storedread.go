@@ -204,7 +204,7 @@ const alone = 4096
 
 // readAlone is Read within one block.
 func (s *Stored) readAlone(at int, from, to uint64, f func(seq uint64, b []byte) error) error {
-	c, err := s.recent.of(s, s.span.blocks[at])
+	c, err := s.recent.block(s, s.span.blocks[at])
 	if errors.Is(err, fs.ErrNotExist) {
 		return s.gone(from, from+1)
 	}
@@ -280,8 +280,8 @@ type recent struct {
 	blocks []*block
 }
 
-// of returns block n of the journal.
-func (r *recent) of(s *Stored, n uint64) (*block, error) {
+// block returns block n of the journal.
+func (r *recent) block(s *Stored, n uint64) (*block, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i := slices.IndexFunc(r.blocks, func(c *block) bool { return c.number == n })

@@ -23,13 +23,13 @@ type Candidate struct {
 // reduced by a request of bytes, since pods do not request inodes.
 func Rank(all []Candidate, signal Signal, layout journaletv1.FilesystemLayout) {
 	exceeds := func(c *Candidate) int {
-		if used, request := c.of(signal, layout); used > request && signal != PIDAvailable {
+		if used, request := c.usage(signal, layout); used > request && signal != PIDAvailable {
 			return 0
 		}
 		return 1
 	}
 	excess := func(c *Candidate) int64 {
-		used, request := c.of(signal, layout)
+		used, request := c.usage(signal, layout)
 		return used - request
 	}
 	slices.SortFunc(all, func(a, b Candidate) int {
@@ -38,8 +38,8 @@ func Rank(all []Candidate, signal Signal, layout journaletv1.FilesystemLayout) {
 	})
 }
 
-// of returns what a pod uses of what a signal is about, and its request of it.
-func (c *Candidate) of(signal Signal, layout journaletv1.FilesystemLayout) (used, request int64) {
+// usage returns what a pod uses of what a signal is about, and its request of it.
+func (c *Candidate) usage(signal Signal, layout journaletv1.FilesystemLayout) (used, request int64) {
 	u := c.Usage
 	switch signal.Resource() {
 	case inodes:

@@ -27,8 +27,8 @@ type logOutput struct {
 	mu sync.Mutex
 }
 
-// of returns a writer for the log of one container. Each line begins with prefix.
-func (o *logOutput) of(prefix string) *containerOutput {
+// outputOf returns a writer for the log of one container. Each line begins with prefix.
+func (o *logOutput) outputOf(prefix string) *containerOutput {
 	return &containerOutput{all: o, prefix: []byte(prefix), begin: true}
 }
 

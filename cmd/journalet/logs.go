@@ -145,7 +145,7 @@ func (a *app) logs(ctx context.Context, t *target, name string, l *logFlags, que
 	}
 	out := &logOutput{to: a.logWriter(l.raw), lines: l.follow && len(containers) > 1}
 	read := func(ctx context.Context, container string) error {
-		w := out.of(l.prefixOf(p, container))
+		w := out.outputOf(l.prefixOf(p, container))
 		err := t.socketError(l.read(ctx, a.err, c, p, container, query, w))
 		if err = errors.Join(err, w.end()); err != nil && l.ignore && ctx.Err() == nil {
 			fmt.Fprintf(a.err, "error: %v\n", err)

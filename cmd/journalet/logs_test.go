@@ -157,7 +157,7 @@ func TestTerminalGetsControlCharactersOfLogsAsText(t *testing.T) {
 func TestLinesOfSeveralContainersAreNotMixed(t *testing.T) {
 	var out bytes.Buffer
 	o := &logOutput{to: &out, lines: true}
-	a, b := o.of("[a] "), o.of("")
+	a, b := o.outputOf("[a] "), o.outputOf("")
 	for _, piece := range []struct {
 		of   *containerOutput
 		text string

@@ -35,7 +35,7 @@ type Kind struct {
 // Category returns what an event is about, as a word in lower case. What a newer version records is about a pod's
 // status.
 func Category(e *journaletv1.Event) string {
-	if k := of(e); k.Category != "" {
+	if k := kindOf(e); k.Category != "" {
 		return k.Category
 	}
 	return Word(journaletv1.Category_CATEGORY_STATUS)
@@ -43,7 +43,7 @@ func Category(e *journaletv1.Event) string {
 
 // Severity returns how much an event matters: Unknown for one of a newer version, and for nil.
 func Severity(e *journaletv1.Event) journaletv1.Severity {
-	k := of(e)
+	k := kindOf(e)
 	if k.UpTo != Unknown {
 		return byContent(e)
 	}
@@ -68,8 +68,8 @@ func Word(value protoreflect.Enum) string {
 	return strings.ToLower(word)
 }
 
-// of returns the kind of an event.
-func of(e *journaletv1.Event) Kind {
+// kindOf returns the kind of an event.
+func kindOf(e *journaletv1.Event) Kind {
 	if e.GetKind() == nil {
 		return Kind{}
 	}

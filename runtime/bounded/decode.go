@@ -83,7 +83,7 @@ func checkYAML(data []byte, limit int) error {
 		return err
 	}
 	c := yamlCost{limit: maxYAMLGrowth * int64(limit), known: map[*yaml3.Node]size{}}
-	_, err := c.of(&root)
+	_, err := c.sizeOf(&root)
 	return err
 }
 
@@ -99,7 +99,7 @@ type yamlCost struct {
 	known map[*yaml3.Node]size // of anchors; of depth -1 while it is computed
 }
 
-func (c *yamlCost) of(n *yaml3.Node) (size, error) {
+func (c *yamlCost) sizeOf(n *yaml3.Node) (size, error) {
 	if n.Kind == yaml3.AliasNode {
 		n = n.Alias
 	}
@@ -114,7 +114,7 @@ func (c *yamlCost) of(n *yaml3.Node) (size, error) {
 	}
 	total := size{cost: 1 + int64(len(n.Value))}
 	for _, below := range n.Content {
-		s, err := c.of(below)
+		s, err := c.sizeOf(below)
 		if err != nil {
 			return s, err
 		}

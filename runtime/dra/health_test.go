@@ -102,8 +102,8 @@ func (h *Health) instance(driver string) *reports {
 	return r
 }
 
-// of returns a report of one device of pool p.
-func of(device string, is health.HealthStatus, message string, seconds int64) *health.DeviceHealth {
+// reportOf returns a report of one device of pool p.
+func reportOf(device string, is health.HealthStatus, message string, seconds int64) *health.DeviceHealth {
 	return &health.DeviceHealth{
 		Device: &health.DeviceIdentifier{PoolName: "p", DeviceName: device}, Health: is, Message: message,
 		HealthCheckTimeoutSeconds: seconds,
@@ -120,22 +120,24 @@ func TestChangesOfHealthAreRecordedForThePodsConcerned(t *testing.T) {
 		t.Errorf("without a report something changes after %s", wait)
 	}
 	r.want(t)
-	must.OK(t, h.keep(old, []*health.DeviceHealth{of("d1", health.HealthStatus_HEALTHY, "", 0), of("d9", 1, "", 0)}))
+	must.OK(t, h.keep(old, []*health.DeviceHealth{
+		reportOf("d1", health.HealthStatus_HEALTHY, "", 0), reportOf("d9", 1, "", 0),
+	}))
 	if wait := h.record(t.Context()); wait != healthTimeout {
 		t.Errorf("a report holds for %s", wait)
 	}
 	r.want(t, "a: gpu.example.com/p/d1 HEALTHY", "b: gpu.example.com/p/d1 HEALTHY")
 	for range 3 {
 		r.pass(10 * time.Second)
-		must.OK(t, h.keep(old, []*health.DeviceHealth{of("d1", health.HealthStatus_HEALTHY, "", 0)}))
+		must.OK(t, h.keep(old, []*health.DeviceHealth{reportOf("d1", health.HealthStatus_HEALTHY, "", 0)}))
 		h.record(t.Context())
 	}
 	r.want(t) // nothing has changed
 
 	r.fails = true
 	must.OK(t, h.keep(old, []*health.DeviceHealth{
-		of("d3", health.HealthStatus_UNHEALTHY, "ECC errors, see https://user:pw@example.com/x", 60),
-		of("d2", health.HealthStatus_UNKNOWN, "", 0),
+		reportOf("d3", health.HealthStatus_UNHEALTHY, "ECC errors, see https://user:pw@example.com/x", 60),
+		reportOf("d2", health.HealthStatus_UNKNOWN, "", 0),
 	}))
 	h.record(t.Context())
 	r.fails = false
@@ -146,7 +148,7 @@ func TestChangesOfHealthAreRecordedForThePodsConcerned(t *testing.T) {
 	r.want(t, "a: ", "b: ")
 
 	next := h.instance(gpu)
-	must.OK(t, h.keep(next, []*health.DeviceHealth{of("d3", health.HealthStatus_HEALTHY, "", 0)}))
+	must.OK(t, h.keep(next, []*health.DeviceHealth{reportOf("d3", health.HealthStatus_HEALTHY, "", 0)}))
 	h.record(t.Context())
 	r.want(t, "c: gpu.example.com/p/d3 HEALTHY")
 
@@ -154,7 +156,7 @@ func TestChangesOfHealthAreRecordedForThePodsConcerned(t *testing.T) {
 	h.Stored(&journaletv1.Record{Body: &journaletv1.Record_Step{Step: &journaletv1.Step{
 		Decisions: []*journaletv1.Event{messages.NewEvent(&journaletv1.PodForgotten{Uid: "b"})},
 	}}})
-	must.OK(t, h.keep(next, []*health.DeviceHealth{of("d1", health.HealthStatus_HEALTHY, "", 0)}))
+	must.OK(t, h.keep(next, []*health.DeviceHealth{reportOf("d1", health.HealthStatus_HEALTHY, "", 0)}))
 	h.record(t.Context())
 	r.want(t)
 	if len(h.pods) != 1 {
@@ -182,7 +184,7 @@ func TestHealthOutlivesARestartUntilTheDriverReports(t *testing.T) {
 	i := h.instance(gpu)
 	h.record(t.Context())
 	r.want(t)
-	must.OK(t, h.keep(i, []*health.DeviceHealth{of("d1", health.HealthStatus_HEALTHY, "", 0)}))
+	must.OK(t, h.keep(i, []*health.DeviceHealth{reportOf("d1", health.HealthStatus_HEALTHY, "", 0)}))
 	h.record(t.Context())
 	r.want(t)
 	delete(h.reports, gpu) // the driver has left
@@ -200,13 +202,13 @@ func TestHostileReportsOfHealthAreRefusedOrCut(t *testing.T) {
 	i := h.instance(gpu)
 	var many []*health.DeviceHealth
 	for n := range maxHealthDevices + 1 {
-		many = append(many, of(fmt.Sprint("d", n), health.HealthStatus_HEALTHY, "", 0))
+		many = append(many, reportOf(fmt.Sprint("d", n), health.HealthStatus_HEALTHY, "", 0))
 	}
 	for name, all := range map[string][]*health.DeviceHealth{
 		"at most 4096 are taken":      many,
-		"longer than 512 bytes":       {of(strings.Repeat("x", maxText+1), 1, "", 0)},
-		"not UTF-8":                   {of("\xff", 1, "", 0)},
-		"a device without a name":     {of("", 1, "", 0)},
+		"longer than 512 bytes":       {reportOf(strings.Repeat("x", maxText+1), 1, "", 0)},
+		"not UTF-8":                   {reportOf("\xff", 1, "", 0)},
+		"a device without a name":     {reportOf("", 1, "", 0)},
 		"a device without a name ...": {nil},
 	} {
 		if err := h.keep(i, all); err == nil || !strings.Contains(err.Error(), strings.TrimSuffix(name, " ...")) {
@@ -216,7 +218,7 @@ func TestHostileReportsOfHealthAreRefusedOrCut(t *testing.T) {
 	must.OK(t, h.keep(i, many[:maxHealthDevices]))
 	r.pass(time.Minute) // what has expired makes room
 	h.prepared("a", "u1", gpu, "new")
-	must.OK(t, h.keep(i, []*health.DeviceHealth{of("new", 77, strings.Repeat("ä", 1000)+"\xff", math.MaxInt64)}))
+	must.OK(t, h.keep(i, []*health.DeviceHealth{reportOf("new", 77, strings.Repeat("ä", 1000)+"\xff", math.MaxInt64)}))
 	if wait := h.record(t.Context()); wait < 24*time.Hour {
 		t.Errorf("a report that holds for ever ends after %s", wait)
 	}
@@ -235,7 +237,7 @@ func TestManyMessagesAreLeftOut(t *testing.T) {
 	var all []*health.DeviceHealth
 	for n := range 100 {
 		names = append(names, fmt.Sprint("d", n))
-		all = append(all, of(names[n], health.HealthStatus_UNHEALTHY, strings.Repeat("m", 1000), 0))
+		all = append(all, reportOf(names[n], health.HealthStatus_UNHEALTHY, strings.Repeat("m", 1000), 0))
 	}
 	h.prepared("a", "u1", gpu, names...)
 	must.OK(t, h.keep(i, all))
@@ -266,13 +268,13 @@ func TestHealthOfDriversIsWatched(t *testing.T) {
 		other, _ := fakedra.Start(t, silent, t.TempDir())
 		must.OK(t, drivers.Register(nic, other, services)) // it says that it has the service, and has not
 		for _, is := range []health.HealthStatus{health.HealthStatus_HEALTHY, health.HealthStatus_UNHEALTHY} {
-			d.Health <- &health.NodeWatchResourcesResponse{Devices: []*health.DeviceHealth{of("d1", is, "m", 0)}}
+			d.Health <- &health.NodeWatchResourcesResponse{Devices: []*health.DeviceHealth{reportOf("d1", is, "m", 0)}}
 			r.await(t, "a: gpu.example.com/p/d1 "+is.String()+" m")
 		}
-		d.Health <- &health.NodeWatchResourcesResponse{Devices: []*health.DeviceHealth{of("", 1, "", 0)}}
+		d.Health <- &health.NodeWatchResourcesResponse{Devices: []*health.DeviceHealth{reportOf("", 1, "", 0)}}
 		r.await(t, "a: ")
 		<-ended // The ended stream takes no report any more: another one begins.
-		d.Health <- &health.NodeWatchResourcesResponse{Devices: []*health.DeviceHealth{of("d1", 1, "", 0)}}
+		d.Health <- &health.NodeWatchResourcesResponse{Devices: []*health.DeviceHealth{reportOf("d1", 1, "", 0)}}
 		r.await(t, "a: gpu.example.com/p/d1 HEALTHY")
 		end()
 		r.await(t, "a: ")

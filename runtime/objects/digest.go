@@ -54,8 +54,8 @@ func (d *digester) hash() hash.Hash {
 	return hmac.New(sha256.New, d.key)
 }
 
-// of returns the digest of contents, in hex. Equal contents have equal digests on this node.
-func (d *digester) of(o *Object) string {
+// digestOf returns the digest of contents, in hex. Equal contents have equal digests on this node.
+func (d *digester) digestOf(o *Object) string {
 	h := d.hash()
 	switch {
 	case o.ConfigMap != nil:

@@ -203,7 +203,7 @@ func afterRestart(t *testing.T, now func(r *rig), f func(r *rig)) {
 		r := newRig(t, root)
 		before := func(ref *journaletv1.ObjectRef, o Object) *journaletv1.ObjectRead {
 			return &journaletv1.ObjectRead{
-				Ref: ref, State: present, Digest: r.digest.of(&o), Immutable: true, Uid: "x",
+				Ref: ref, State: present, Digest: r.digest.digestOf(&o), Immutable: true, Uid: "x",
 			}
 		}
 		refs := []*journaletv1.ObjectRef{cmRef("a"), secretRef("b")}
@@ -268,7 +268,7 @@ func TestImmutableObjectOfAnEarlierVersionIsReadByItsName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, root)
 		read := []*journaletv1.ObjectRead{{
-			Ref: cmRef("a"), State: present, Digest: r.digest.of(ptr.To(cm("1"))), Immutable: true,
+			Ref: cmRef("a"), State: present, Digest: r.digest.digestOf(ptr.To(cm("1"))), Immutable: true,
 		}}
 		r.Seed(podRef("old"), []*journaletv1.ObjectRef{cmRef("a")}, read)
 		r.put(keyA, lasting("x", "1"))

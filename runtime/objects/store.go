@@ -268,7 +268,7 @@ func (s *Store) read(all map[Key]Object) {
 	digests := map[Key]string{}
 	for k, o := range all {
 		if o.hasContents() {
-			digests[k] = s.digest.of(&o)
+			digests[k] = s.digest.digestOf(&o)
 		}
 	}
 	s.mu.Lock()

@@ -289,7 +289,7 @@ func podRef(uid string) *journaletv1.PodRef { return &journaletv1.PodRef{Uid: ui
 
 func TestSeededStateIsNotReportedAgain(t *testing.T) {
 	root := t.TempDir()
-	digest := (&digester{root: root}).of(ptr.To(cm("1")))
+	digest := (&digester{root: root}).digestOf(ptr.To(cm("1")))
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, root)
 		old := &journaletv1.ObjectRead{Ref: cmRef("a"), State: present, Digest: "old"}
@@ -437,13 +437,13 @@ func TestDigestsDependOnContentsAndKey(t *testing.T) {
 	split := Object{ConfigMap: &corev1.ConfigMap{Data: map[string]string{"k": "", "1": ""}}}
 	all := map[string]bool{}
 	for _, o := range []Object{cm("1"), cm("2"), sec("3"), split, {Data: []byte("1")}, {Data: []byte{}}} {
-		all[d.of(&o)] = true
+		all[d.digestOf(&o)] = true
 	}
-	if len(all) != 6 || !all[d.of(&binary)] {
+	if len(all) != 6 || !all[d.digestOf(&binary)] {
 		t.Error(all)
 	}
 	again := &digester{root: root}
-	if again.of(ptr.To(cm("1"))) != d.of(ptr.To(cm("1"))) {
+	if again.digestOf(ptr.To(cm("1"))) != d.digestOf(ptr.To(cm("1"))) {
 		t.Error("another digest after a restart")
 	}
 	info, err := os.Stat(filepath.Join(root, KeyFile))
@@ -452,7 +452,7 @@ func TestDigestsDependOnContentsAndKey(t *testing.T) {
 		t.Error(info.Mode(), info.Size())
 	}
 	other := &digester{root: t.TempDir()}
-	if other.of(ptr.To(cm("1"))) == d.of(ptr.To(cm("1"))) {
+	if other.digestOf(ptr.To(cm("1"))) == d.digestOf(ptr.To(cm("1"))) {
 		t.Error("another node has the same digest")
 	}
 }
@@ -466,11 +466,11 @@ func TestDamagedKeyIsSetAsideAndReplaced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, t.TempDir())
 			must.OK(t, damage(filepath.Join(r.root, KeyFile)))
-			first := r.digest.of(ptr.To(cm("1")))
+			first := r.digest.digestOf(ptr.To(cm("1")))
 			if _, err := os.Stat(filepath.Join(r.root, damagedKeyFile)); err != nil {
 				t.Error(err)
 			}
-			if again := (&digester{root: r.root}).of(ptr.To(cm("1"))); again != first {
+			if again := (&digester{root: r.root}).digestOf(ptr.To(cm("1"))); again != first {
 				t.Error("the new key does not last")
 			}
 		})
@@ -479,7 +479,7 @@ func TestDamagedKeyIsSetAsideAndReplaced(t *testing.T) {
 
 func TestKeyThatCannotBeWrittenServesOneRun(t *testing.T) {
 	r := newRig(t, filepath.Join(t.TempDir(), "missing"))
-	if a, b := r.digest.of(ptr.To(cm("1"))), r.digest.of(ptr.To(cm("1"))); a != b || len(a) != 64 {
+	if a, b := r.digest.digestOf(ptr.To(cm("1"))), r.digest.digestOf(ptr.To(cm("1"))); a != b || len(a) != 64 {
 		t.Error(a, b)
 	}
 }

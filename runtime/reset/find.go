@@ -139,7 +139,7 @@ func Find(ctx context.Context, o Options) (*Found, error) {
 		return nil, err
 	}
 	for _, uid := range dirs.Unknown {
-		of(pods, uid).Directory = true
+		podOf(pods, uid).Directory = true
 	}
 	recorded, err := o.Recorded(ctx)
 	if err != nil {
@@ -163,7 +163,7 @@ func Find(ctx context.Context, o Options) (*Found, error) {
 	return f, nil
 }
 
-func of(pods map[string]*Pod, uid string) *Pod {
+func podOf(pods map[string]*Pod, uid string) *Pod {
 	p := pods[uid]
 	if p == nil {
 		p = &Pod{UID: uid}
@@ -189,7 +189,7 @@ func findOnRuntime(ctx context.Context, o Options, pods map[string]*Pod) error {
 	}
 	for _, s := range boxes.GetItems() {
 		if o.Owner.Owns(s) {
-			p := of(pods, s.GetLabels()[cri.LabelPodUID])
+			p := podOf(pods, s.GetLabels()[cri.LabelPodUID])
 			p.Namespace, p.Name = s.GetLabels()[cri.LabelPodNamespace], s.GetLabels()[cri.LabelPodName]
 			p.sandboxes = append(p.sandboxes, s.GetId())
 		}
@@ -198,7 +198,7 @@ func findOnRuntime(ctx context.Context, o Options, pods map[string]*Pod) error {
 		if !o.Owner.Owns(c) {
 			continue
 		}
-		p := of(pods, c.GetLabels()[cri.LabelPodUID])
+		p := podOf(pods, c.GetLabels()[cri.LabelPodUID])
 		p.Namespace, p.Name = c.GetLabels()[cri.LabelPodNamespace], c.GetLabels()[cri.LabelPodName]
 		state := c.GetState()
 		// Without a number that can be read the grace period is 0.

@@ -22,8 +22,8 @@ type port struct {
 	Protocol string `json:"protocol"`
 }
 
-// of returns what is kept of a Service; ok is false for one without a cluster IP, which has no variables.
-func of(s *corev1.Service) (out service, ok bool) {
+// serviceOf returns what is kept of a Service; ok is false for one without a cluster IP, which has no variables.
+func serviceOf(s *corev1.Service) (out service, ok bool) {
 	if s.Spec.ClusterIP == "" || s.Spec.ClusterIP == corev1.ClusterIPNone || len(s.Spec.Ports) == 0 {
 		return service{}, false
 	}

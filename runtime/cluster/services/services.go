@@ -34,7 +34,7 @@ type Services struct {
 // answer.
 func New(c *client.Client, kept objectcache.Kept, away func() bool, log *slog.Logger) *Services {
 	return &Services{all: objectcache.New(c, client.Services, objectcache.Options[corev1.Service, service]{
-		Value: of, Size: service.bytes, Kept: kept, Away: away, Log: log,
+		Value: serviceOf, Size: service.bytes, Kept: kept, Away: away, Log: log,
 	})}
 }
 

@@ -28,8 +28,8 @@ func isDigest(fd protoreflect.FieldDescriptor) bool {
 	return fd.Kind() == protoreflect.StringKind && !fd.IsMap() && (name == "digest" || strings.HasSuffix(name, "_digest"))
 }
 
-// of returns the fields of a message that lead to digests.
-func (d *digests) of(md protoreflect.MessageDescriptor) []protoreflect.FieldDescriptor {
+// fieldsOf returns the fields of a message that lead to digests.
+func (d *digests) fieldsOf(md protoreflect.MessageDescriptor) []protoreflect.FieldDescriptor {
 	if known, ok := d.fields[md.FullName()]; ok {
 		return known
 	}
@@ -41,7 +41,7 @@ func (d *digests) of(md protoreflect.MessageDescriptor) []protoreflect.FieldDesc
 		if fd.IsMap() {
 			below = fd.MapValue().Message()
 		}
-		if isDigest(fd) || below != nil && len(d.of(below)) > 0 {
+		if isDigest(fd) || below != nil && len(d.fieldsOf(below)) > 0 {
 			out = append(out, fd)
 		}
 	}
@@ -51,7 +51,7 @@ func (d *digests) of(md protoreflect.MessageDescriptor) []protoreflect.FieldDesc
 
 // each passes the digests in a message to f.
 func (d *digests) each(m protoreflect.Message, f func(digest string)) {
-	for _, fd := range d.of(m.Descriptor()) {
+	for _, fd := range d.fieldsOf(m.Descriptor()) {
 		switch {
 		case !m.Has(fd):
 		case fd.IsMap():

@@ -170,8 +170,8 @@ func (j *journal) read(text string, from, to uint64, f func(history.Entry) error
 	return j.finder.Find(j.ctx, []string{text}, journaletv1.ActorKind_ACTOR_KIND_AGENT, from, to, f)
 }
 
-// of returns the pages with the records that hold a text and the agent's records; they may hold other records too.
-func (j *journal) of(text string) pageKey {
+// pagesOf returns the pages with the records that hold a text and the agent's records; they may hold other records too.
+func (j *journal) pagesOf(text string) pageKey {
 	if text == "" || text != j.about {
 		return pageKey{}
 	}
@@ -185,7 +185,7 @@ func (j *journal) forward(from, to uint64, f func(h head, b []byte) bool) error 
 
 // forwardOf is forward for records that hold a text and the agent's records. It may pass other records too.
 func (j *journal) forwardOf(text string, from, to uint64, f func(h head, b []byte) bool) error {
-	_, err := j.ahead(j.of(text), from, to, f)
+	_, err := j.ahead(j.pagesOf(text), from, to, f)
 	return err
 }
 
@@ -220,7 +220,7 @@ func (j *journal) backward(from, to uint64, f func(h head, b []byte) bool) (bool
 
 // backwardOf is backward for records that hold a text and the agent's records. It may pass other records too.
 func (j *journal) backwardOf(text string, from, to uint64, f func(h head, b []byte) bool) (bool, error) {
-	return j.back(j.of(text), from, to, f)
+	return j.back(j.pagesOf(text), from, to, f)
 }
 
 // back is ahead in the other direction.

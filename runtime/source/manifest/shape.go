@@ -30,7 +30,7 @@ type shape struct {
 // fieldTypes caches the fields of struct types during one call of Decode.
 type fieldTypes map[reflect.Type]map[string]reflect.Type
 
-func (f fieldTypes) of(t reflect.Type) map[string]reflect.Type {
+func (f fieldTypes) fieldsOf(t reflect.Type) map[string]reflect.Type {
 	fields, ok := f[t]
 	if !ok {
 		fields = make(map[string]reflect.Type, t.NumField())
@@ -80,7 +80,7 @@ func (s *shape) check(n *node, t reflect.Type, path string) {
 
 func (s *shape) fields(n *node, t reflect.Type, path string) {
 	s.duplicates(n, path)
-	known := s.known.of(t)
+	known := s.known.fieldsOf(t)
 	for _, e := range n.entries {
 		at := join(path, e.key)
 		if fieldType, ok := known[e.key]; ok {

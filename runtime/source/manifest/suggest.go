@@ -48,7 +48,7 @@ func (s *shape) parentOf(key string, known map[string]reflect.Type, names []stri
 		if t.Kind() != reflect.Struct || name == "status" || name == "initContainers" || name == "ephemeralContainers" {
 			continue
 		}
-		if _, has := s.known.of(t)[key]; has {
+		if _, has := s.known.fieldsOf(t)[key]; has {
 			all = append(all, name)
 		}
 	}
