@@ -25,9 +25,10 @@ func (g *Given) memory() ([]byte, error) {
 	file := memoryManagerCheckpoint{PolicyName: "None", MachineState: numaNodeMap{}, Entries: containerMemory{}}
 	if g.Managers.GetStaticMemory() {
 		file.PolicyName, file.MachineState = "Static", g.machine()
-		apart := g.inSeveralGroups()
-		for _, c := range g.withMemory() {
-			blocks, err := file.MachineState.give(c.nodes, c.GetMemory(), apart)
+		owners := g.withMemory()
+		several := inSeveralGroups(owners)
+		for _, c := range owners {
+			blocks, err := file.MachineState.give(c.nodes, c.GetMemory(), several)
 			if err != nil {
 				return nil, fmt.Errorf("pod %s: container %s: %w", c.uid, c.GetContainer(), err)
 			}
@@ -103,9 +104,9 @@ func (g *Given) withMemory() (all []memoryOwner) {
 // inSeveralGroups returns the NUMA nodes that give memory to one container alone and to another one together with other
 // nodes, or together with others. The kubelet's static policy lets that come about, where a container's CPUs choose one
 // node of a group.
-func (g *Given) inSeveralGroups() map[int]bool {
+func inSeveralGroups(owners []memoryOwner) map[int]bool {
 	several, groups := map[int]bool{}, map[int][]int{}
-	for _, c := range g.withMemory() {
+	for _, c := range owners {
 		for _, n := range c.nodes {
 			several[n] = several[n] || groups[n] != nil && !slices.Equal(groups[n], c.nodes)
 			groups[n] = c.nodes

@@ -16,9 +16,9 @@ import (
 // maxWarned bounds the names with a logged warning.
 const maxWarned = 1024
 
-// Files are the files of a path: all of a directory, at most MaxNames beside those that are known, or the one that the
-// path names. Files finds out which ones have changed, and reads those; what they hold is the Reader's. Its methods are
-// for one goroutine.
+// Files are the files of a path: all of a directory, at most MaxNames beside known files, or the file that the
+// path names. Files finds out which files have changed, and reads these; what they hold is the Reader's. Its methods
+// are for one goroutine.
 type Files struct {
 	*Path
 	// One refuses a directory.

@@ -94,7 +94,7 @@ func (n *storageNode) isMounted(uid string, v *corev1.Volume) bool {
 // has reports whether there is something of a pod on disk.
 func (n *storageNode) has(uid string) bool { return n.uids()[uid] }
 
-// uids returns the pods of which there is something on disk.
+// uids returns the pods that have something on disk.
 func (n *storageNode) uids() map[string]bool {
 	all := map[string]bool{}
 	for path := range n.files {

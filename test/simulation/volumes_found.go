@@ -15,7 +15,8 @@ import (
 // not, and directories that neither the journal nor the runtime has.
 func (r *run) reportVolumes() {
 	n := r.world.files
-	known := map[string]bool{}
+	// A pod whose first volume is a driver's has a directory before its sandbox.
+	there, known := r.world.storage.uids(), map[string]bool{}
 	var left []messages.Ref
 	for _, ref := range r.cells.Refs() {
 		d, ok := r.cells.Decider(ref).(*pod.Actor)
@@ -27,7 +28,7 @@ func (r *run) reportVolumes() {
 		}
 		var pending []*journaletv1.Record
 		r.cells.Pending(ref, func(rec *journaletv1.Record) { pending = append(pending, rec) })
-		if (len(n.disk[ref.ID]) > 0 || r.world.storage.has(ref.ID)) && d.Gone(pending) {
+		if (len(n.disk[ref.ID]) > 0 || there[ref.ID]) && d.Gone(pending) {
 			left = append(left, ref)
 		}
 		lost := &journaletv1.VolumesLost{Uid: ref.ID}
@@ -43,8 +44,6 @@ func (r *run) reportVolumes() {
 	for _, ref := range left {
 		r.outcome(ref, messages.NewEvent(&journaletv1.PodDirectoryFound{Uid: ref.ID}))
 	}
-	// A pod whose first volume is a driver's has a directory before its sandbox.
-	there := r.world.storage.uids()
 	for uid := range n.disk {
 		there[uid] = true
 	}
