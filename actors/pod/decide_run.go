@@ -284,9 +284,12 @@ func (d *step) conclude() {
 	d.reportTerminated()
 }
 
-// anyUnderWay reports whether something of the pod runs or was requested. A pod with main containers alone has nothing
-// left by then.
+// anyUnderWay reports whether something of the pod runs or was requested. Of a pod with main containers alone that can
+// be a sandbox: its sandbox has vanished, and then the last container turned out to have ended.
 func (d *step) anyUnderWay() bool {
+	if d.calling(func(r *journaletv1.CallRequested) bool { return r.GetRunSandbox() != nil }) {
+		return true
+	}
 	if len(d.initContainers()) == 0 && len(d.manifest.Spec.EphemeralContainers) == 0 {
 		return false
 	}
@@ -296,7 +299,5 @@ func (d *step) anyUnderWay() bool {
 			return true
 		}
 	}
-	return d.calling(func(r *journaletv1.CallRequested) bool {
-		return r.GetRunSandbox() != nil || r.GetSetUpVolumes() != nil
-	})
+	return d.calling(volumesCall)
 }
