@@ -57,7 +57,7 @@ func Audience(author Ref, e *journaletv1.Event) (audience []Ref, everyone bool) 
 		return []Ref{Pod(k.PodUpdated.GetPod().GetUid())}, false
 	case *journaletv1.Event_AdmissionRequested, *journaletv1.Event_ResizeRequested, *journaletv1.Event_ResizeWithdrawn,
 		*journaletv1.Event_UidRequested, *journaletv1.Event_UidWithdrawn, *journaletv1.Event_SourceSynced,
-		*journaletv1.Event_OrphanFound, *journaletv1.Event_FoundCpusLeft:
+		*journaletv1.Event_OrphanFound, *journaletv1.Event_FoundCpusLeft, *journaletv1.Event_PodsKeptOut:
 		return []Ref{Node}, false
 	case *journaletv1.Event_UidGranted:
 		return []Ref{Source(k.UidGranted.GetSource())}, false

@@ -25,7 +25,7 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) {
 		case *journaletv1.Event_UidWithdrawn:
 			a.grant(k.UidWithdrawn.GetUid(), emit)
 			a.confirmOrphans(emit)
-		case *journaletv1.Event_OrphanFound, *journaletv1.Event_SourceSynced:
+		case *journaletv1.Event_OrphanFound, *journaletv1.Event_SourceSynced, *journaletv1.Event_PodsKeptOut:
 			a.confirmOrphans(emit)
 		case *journaletv1.Event_PodTerminated:
 			a.admitPending(emit)
@@ -126,8 +126,13 @@ func (a *Actor) admitted(q *journaletv1.AdmissionRequested, g grant) *journaletv
 	if !ok {
 		return rejected(q, noUserNamespace)
 	}
+	var leftAlone rejection
+	if q.GetUnsupported() != "" {
+		leftAlone = *unsupportedFeature(q)
+	}
 	return messages.NewEvent(&journaletv1.AdmissionDecided{
 		Uid: q.GetUid(), Incarnation: q.GetIncarnation(), Admitted: true, UserNamespace: ids,
+		Reason: leftAlone.reason, Message: leftAlone.message,
 		FreshUserNamespace: ids != nil && a.state.FoundUserNamespaces[q.GetUid()] == nil, Found: a.found(q.GetUid()),
 		Devices:   g.devices,
 		Exclusive: g.exclusive, SharedCpus: a.shared(append(a.taken(), g.exclusive)), Rest: a.rest(q.GetUid(), g),

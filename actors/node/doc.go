@@ -2,9 +2,9 @@
 // and which pod ends when the node is short of something.
 //
 // It receives AgentStarted (what is allocatable), AdmissionRequested, ResizeRequested, ResizeWithdrawn, PodTerminated
-// (a pod's share is free), PodFinished (its name is free), UidRequested, UidWithdrawn, SourceSynced, OrphanFound,
-// FoundCpusLeft, DrainRequested, UncordonRequested, ShutdownSignaled, NodeObserved, PressureObserved, PodReclaimed,
-// ImagesReclaimed, DevicesObserved, PreferredDevicesRead, and TimerFired of its own.
+// (a pod's share is free), PodFinished (its name is free), UidRequested, UidWithdrawn, SourceSynced, PodsKeptOut,
+// OrphanFound, FoundCpusLeft, DrainRequested, UncordonRequested, ShutdownSignaled, NodeObserved, PressureObserved,
+// PodReclaimed, ImagesReclaimed, DevicesObserved, PreferredDevicesRead, and TimerFired of its own.
 // It decides AdmissionDecided, AdmissionDeferred, ResizeDecided, AdmissionPendingPreemption and
 // ResizePendingPreemption (they terminate pods of lower priority), UidGranted, UidDeferred, OrphanConfirmed,
 // SharedCpusDecided, PodEvictionDecided, PodReadmitted, DrainProgressed, NodePressureDecided, EvictionProgressed,

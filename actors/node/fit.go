@@ -13,6 +13,7 @@ import (
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
+	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/apparmor"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -29,8 +30,8 @@ func failed(predicate, why string) *rejection {
 // as the kubelet, which checks the node's free resources before labels, and AppArmor last.
 func (a *Actor) cannotRun(pod *corev1.Pod, q *journaletv1.AdmissionRequested) *rejection {
 	c, d := a.state.GetConfig(), q.GetDemand()
-	if what := q.GetUnsupported(); what != "" {
-		return &rejection{ReasonUnsupported, "this node does not support " + what}
+	if q.GetUnsupported() != "" && !q.GetRuns() {
+		return unsupportedFeature(q)
 	}
 	if r := unsupported(c, pod); r != nil {
 		return r
@@ -90,9 +91,15 @@ func (a *Actor) misfit(pod *corev1.Pod) *rejection {
 	return nil
 }
 
-// ReasonUnsupported is the reason of a pod of the API server that needs what this version does not do (kubelet: the
-// same, for features that a node does not declare).
-const ReasonUnsupported = "PodFeatureUnsupported"
+// unsupportedFeature returns why a pod is rejected that this version does not carry out, or left alone if it runs
+// already (ADR 112).
+func unsupportedFeature(q *journaletv1.AdmissionRequested) *rejection {
+	message := "this node does not support " + q.GetUnsupported()
+	if q.GetRuns() {
+		message += ": what runs of the pod is left alone, without probes and restarts"
+	}
+	return &rejection{actors.ReasonUnsupported, message}
+}
 
 // labels returns the labels of the Node object, or the configuration's labels if there is no Node object.
 func (a *Actor) labels() map[string]string {

@@ -1,7 +1,9 @@
 package node
 
 import (
+	"maps"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -29,10 +31,10 @@ func (a *Actor) evolveSources(e actors.Event) {
 			s.SyncedSources = append(s.SyncedSources, name)
 			slices.Sort(s.SyncedSources)
 		}
+	case *journaletv1.Event_PodsKeptOut:
+		a.evolveKeptOut(k.PodsKeptOut)
 	case *journaletv1.Event_OrphanFound:
-		if !slices.Contains(s.Orphans, k.OrphanFound.GetUid()) {
-			s.Orphans = append(s.Orphans, k.OrphanFound.GetUid())
-		}
+		a.evolveOrphan(k.OrphanFound)
 		a.evolveKubeletOrphan(k.OrphanFound.GetUid())
 	case *journaletv1.Event_OrphanConfirmed:
 		a.dropOrphan(k.OrphanConfirmed.GetUid())
@@ -58,8 +60,50 @@ func (a *Actor) evolveSources(e actors.Event) {
 	}
 }
 
+// evolveOrphan folds that a pod is an orphan.
+func (a *Actor) evolveOrphan(o *journaletv1.OrphanFound) {
+	s := a.state
+	if !slices.Contains(s.Orphans, o.GetUid()) {
+		s.Orphans = append(s.Orphans, o.GetUid())
+	}
+	if o.GetName() == "" {
+		return
+	}
+	if s.OrphanNames == nil {
+		s.OrphanNames = map[string]string{}
+	}
+	s.OrphanNames[o.GetUid()] = o.GetNamespace() + "/" + o.GetName()
+}
+
 func (a *Actor) dropOrphan(uid string) {
 	a.state.Orphans = slices.DeleteFunc(a.state.Orphans, func(o string) bool { return o == uid })
+	delete(a.state.OrphanNames, uid)
+}
+
+// evolveKeptOut folds which pods problems of a source's manifests keep out.
+func (a *Actor) evolveKeptOut(k *journaletv1.PodsKeptOut) {
+	s := a.state
+	if delete(s.KeptOut, k.GetSource()); len(k.GetPods()) == 0 {
+		return
+	}
+	if s.KeptOut == nil {
+		s.KeptOut = map[string]*journaletv1.PodsKeptOut{}
+	}
+	s.KeptOut[k.GetSource()] = k
+}
+
+// KeptOut reports whether an orphan has the name of a pod that only a problem of its manifest keeps out: a typo must
+// not stop a running pod (ADR 112). The names of static pods end with the name of the node.
+func (a *Actor) KeptOut(fullName string) bool {
+	s := a.state
+	name, static := strings.CutSuffix(fullName, "-"+s.GetConfig().GetNodeName())
+	if !static || s.Names[fullName] != "" || s.Waiting[fullName] != nil {
+		return false
+	}
+	return slices.ContainsFunc(slices.Sorted(maps.Keys(s.GetKeptOut())), func(source string) bool {
+		_, found := slices.BinarySearch(s.GetKeptOut()[source].GetPods(), name)
+		return found
+	})
 }
 
 // known reports whether a pod with this UID has requested admission and not finished.
@@ -122,8 +166,8 @@ func (a *Actor) confirmOrphans(emit actors.Emit) {
 		return
 	}
 	for _, uid := range slices.Clone(a.state.Orphans) {
-		if a.state.Uids[uid] != nil {
-			// A source has requested it, and adds it next.
+		if a.state.Uids[uid] != nil || a.KeptOut(a.state.GetOrphanNames()[uid]) {
+			// A source has requested it, and adds it next; or would add it, were its manifest right.
 			continue
 		}
 		emit(messages.NewEvent(&journaletv1.OrphanConfirmed{

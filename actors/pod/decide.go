@@ -103,7 +103,8 @@ func (d *step) reportOrphan() {
 	case !d.state.GetOrphanGraceOver():
 		d.timer(orphanTimer, orphanWait)
 	default:
-		d.decide(&journaletv1.OrphanFound{Uid: d.self.ID})
+		as := d.state.GetReportedAs()
+		d.decide(&journaletv1.OrphanFound{Uid: d.self.ID, Namespace: as.GetNamespace(), Name: as.GetName()})
 	}
 }
 
@@ -114,8 +115,12 @@ func (d *step) requestAdmission() {
 		return
 	}
 	d.clearTimer(orphanTimer)
+	if d.awaitsInspection() {
+		return
+	}
+	d.clearTimer(inspectionTimer)
 	q := AdmissionRequest(d.state.GetPod(), d.desired)
-	q.Incarnation = d.in.Seq
+	q.Incarnation, q.Runs = d.in.Seq, q.GetUnsupported() != "" && d.AnyAlive()
 	d.decide(q)
 }
 

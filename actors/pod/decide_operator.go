@@ -43,6 +43,8 @@ func (a *Actor) CanRestart(container string) error {
 		return Refusal("the node ended it (" + s.GetReason() + "): it is admitted again after that, see journalet uncordon")
 	case s.GetStage() == terminating:
 		return Refusal("it terminates: wait until it has ended")
+	case a.LeftAlone():
+		return Refusal("it is left alone: another agent has started it, and this one does not support " + a.unsupported())
 	case container == "":
 		return nil
 	case a.spec(container) == nil:

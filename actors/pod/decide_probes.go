@@ -15,7 +15,8 @@ import (
 // due returns the probes that a container's newest instance is to be probed with, sorted.
 func (d *step) due(c *corev1.Container, r *journaletv1.ContainerRecord) []journaletv1.ProbeKind {
 	stage := d.state.GetStage()
-	if c == nil || stage != runningPod && stage != terminating || !isUp(c, r) || d.wasStopped(r.GetCurrent()) {
+	if c == nil || stage != runningPod && stage != terminating || d.LeftAlone() || !isUp(c, r) ||
+		d.wasStopped(r.GetCurrent()) {
 		return nil
 	}
 	p := probesOf(r)

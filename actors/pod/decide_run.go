@@ -15,6 +15,10 @@ func (d *step) run() {
 	if d.manifest == nil {
 		return
 	}
+	if d.LeftAlone() {
+		d.leaveAlone()
+		return
+	}
 	d.stopStrays()
 	if d.evict() {
 		return

@@ -21,7 +21,7 @@ const (
 // setObjects emits which objects the pod refers to, when that has changed.
 func (d *step) setObjects() {
 	var refs []*journaletv1.ObjectRef
-	if s := d.state.GetStage(); s == runningPod || s == terminating {
+	if s := d.state.GetStage(); (s == runningPod || s == terminating) && !d.LeftAlone() {
 		refs = d.derive().refs
 	}
 	if references.Same(refs, d.state.GetObjectRefs()) {

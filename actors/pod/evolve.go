@@ -307,7 +307,7 @@ func (a *Actor) evolveAdmission(e actors.Event, d *journaletv1.AdmissionDecided)
 	case d.GetAdmitted():
 		s.UserNamespace, s.FreshUserNamespace = d.GetUserNamespace(), d.GetFreshUserNamespace()
 		s.Exclusive, s.SharedCpus, s.Found = d.GetExclusive(), d.GetSharedCpus(), d.GetFound()
-		s.Rest = d.GetRest()
+		s.Rest, s.LeftAlone = d.GetRest(), d.GetReason() == actors.ReasonUnsupported
 		a.evolveDevicesAllocated(d.GetDevices())
 		a.enter(runningPod, e.Time)
 		a.inferAllApplied()

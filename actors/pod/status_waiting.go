@@ -57,7 +57,7 @@ func (a *Actor) creating() string {
 }
 
 // noMoreStarts reports whether no container will start again.
-func (a *Actor) noMoreStarts() bool { return a.state.GetStage() > runningPod }
+func (a *Actor) noMoreStarts() bool { return a.state.GetStage() > runningPod || a.LeftAlone() }
 
 // willRestart reports whether a container that has ended is shown as going to restart. A regular init container that
 // succeeded is not, even where a new sandbox runs it again.

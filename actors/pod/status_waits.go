@@ -26,7 +26,8 @@ func (a *Actor) Waits() []Wait {
 	s := a.state
 	if s.GetStage() == unknown && s.GetOrphanFoundAt() != nil {
 		return []Wait{{
-			For:   "every configured source to be synced: then a pod that none of them names is removed",
+			For: "every configured source to be synced, and to have no problem with a manifest of its name: then a pod " +
+				"that none of them names is removed",
 			Since: s.GetOrphanFoundAt().AsTime(),
 		}}
 	}

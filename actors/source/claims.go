@@ -128,4 +128,6 @@ type touched struct {
 	uids []string
 	// ignored are keys of SourceState.ignored.
 	ignored []string
+	// problems is set if a file that has changed had some, or has some now.
+	problems bool
 }

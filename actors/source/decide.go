@@ -19,10 +19,12 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) {
 	for _, e := range in.Events {
 		switch k := e.Body.GetKind().(type) {
 		case *journaletv1.Event_AgentStarted:
-			a.decide(slices.Sorted(maps.Keys(a.state.Pods)), slices.Sorted(maps.Keys(a.state.Ignored)), emit)
+			a.decide(touched{
+				uids: slices.Sorted(maps.Keys(a.state.Pods)), ignored: slices.Sorted(maps.Keys(a.state.Ignored)), problems: true,
+			}, emit)
 		case *journaletv1.Event_ManifestsRead:
 			// Whatever this read did not touch was decided before.
-			a.decide(a.touched.uids, a.touched.ignored, emit)
+			a.decide(a.touched, emit)
 		case *journaletv1.Event_PodFinished:
 			a.decidePod(k.PodFinished.GetUid(), emit)
 		case *journaletv1.Event_UidGranted:
@@ -33,22 +35,33 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) {
 	}
 }
 
-// decide decides on pods by UID, and on ignored manifests by their keys in SourceState.ignored. Both are sorted.
-func (a *Actor) decide(uids, ignored []string, emit actors.Emit) {
+// decide decides on what was touched. The UID of an orphan that is no longer kept out is requested first, if it is to
+// run.
+func (a *Actor) decide(t touched, emit actors.Emit) {
 	s := a.state
-	for _, key := range ignored {
+	for _, key := range t.ignored {
 		if i := s.Ignored[key]; i != nil && !i.GetReported() {
 			e := messages.NewEvent(i.GetIgnored())
 			emit(e)
 		}
 	}
-	for _, uid := range a.order(uids) {
+	for _, uid := range a.order(t.uids) {
 		a.decidePod(uid, emit)
+	}
+	if t.problems {
+		a.decideKeptOut(emit)
 	}
 	if !s.Synced || s.SyncedReported {
 		return
 	}
 	emit(messages.NewEvent(&journaletv1.SourceSynced{Source: s.GetName()}))
+}
+
+// decideKeptOut emits which pods problems keep out if these are others.
+func (a *Actor) decideKeptOut(emit actors.Emit) {
+	if out := keptOut(a.state); !slices.Equal(out, a.state.GetKeptOut()) {
+		emit(messages.NewEvent(&journaletv1.PodsKeptOut{Source: a.state.GetName(), Pods: out}))
+	}
 }
 
 // order sorts removals before additions, since they free names and resources. Additions are sorted by creation time,

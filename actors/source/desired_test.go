@@ -139,7 +139,9 @@ func TestPartialReadEqualsCompleteRead(t *testing.T) {
 			}
 			// Nothing is left to decide, touched or not.
 			pods, ignored := slices.Sorted(maps.Keys(a.state.Pods)), slices.Sorted(maps.Keys(a.state.Ignored))
-			a.decide(pods, ignored, func(e *journaletv1.Event) { t.Errorf("history %d: left over: %v", seed, e) })
+			a.decide(touched{uids: pods, ignored: ignored, problems: true}, func(e *journaletv1.Event) {
+				t.Errorf("history %d: left over: %v", seed, e)
+			})
 		}
 	}
 }

@@ -37,6 +37,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 		if i := s.Ignored[ignoredKey(k.ManifestIgnored.GetPath(), k.ManifestIgnored.GetPod())]; i != nil {
 			i.Reported = true
 		}
+	case *journaletv1.Event_PodsKeptOut:
+		s.KeptOut = k.PodsKeptOut.GetPods()
 	case *journaletv1.Event_SourceSynced:
 		s.SyncedReported = true
 	case *journaletv1.Event_UidRequested, *journaletv1.Event_UidWithdrawn, *journaletv1.Event_UidGranted:
@@ -48,8 +50,10 @@ func (a *Actor) Evolve(e actors.Event) error {
 // evolveRead folds changed files, and updates the desired pods.
 func (a *Actor) evolveRead(read *journaletv1.ManifestsRead) {
 	var before, after []claim
+	problems := false
 	for _, f := range read.GetChanged() {
 		path := f.GetPath()
+		problems = problems || len(f.GetProblems())+len(a.state.Files[path].GetProblems()) > 0
 		for _, ref := range a.state.Files[path].GetPods() {
 			before = append(before, claim{path: path, ref: ref})
 		}
@@ -61,6 +65,7 @@ func (a *Actor) evolveRead(read *journaletv1.ManifestsRead) {
 		}
 	}
 	a.updateDesired(before, after, read.GetHeldNamesStay())
+	a.touched.problems = problems
 }
 
 func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {

@@ -37,6 +37,27 @@ func (p Problem) String() string {
 	return text + ": " + p.Message
 }
 
+const (
+	// maxKeptOut bounds the pods of PodsKeptOut, so that a record holds them. What runs of more pods ends as orphans do.
+	maxKeptOut = 1000
+	// maxFullName is the longest namespace/name of Kubernetes: 63 and 253 bytes.
+	maxFullName = 63 + 1 + 253
+)
+
+// keptOut returns the pods that problems of the source's manifests keep out, sorted.
+func keptOut(s *journaletv1.SourceState) []string {
+	var all []string
+	for _, path := range slices.Sorted(maps.Keys(s.GetFiles())) {
+		for _, p := range s.GetFiles()[path].GetProblems() {
+			if name := p.GetPod(); name != "" && len(name) <= maxFullName {
+				all = append(all, name)
+			}
+		}
+	}
+	all = sortedSet(all)
+	return all[:min(len(all), maxKeptOut)]
+}
+
 // Problems returns what is wrong in the files of a source, by path and line.
 func Problems(s *journaletv1.SourceState) (all []Problem) {
 	for _, path := range slices.Sorted(maps.Keys(s.GetFiles())) {

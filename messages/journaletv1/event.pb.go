@@ -96,6 +96,7 @@ type Event struct {
 	//	*Event_ApiDeleteRequested
 	//	*Event_PodReclaimed
 	//	*Event_FoundCpusLeft
+	//	*Event_PodsKeptOut
 	//	*Event_AdmissionDecided
 	//	*Event_AdmissionDeferred
 	//	*Event_ResizeDecided
@@ -770,6 +771,15 @@ func (x *Event) GetFoundCpusLeft() *FoundCpusLeft {
 	return nil
 }
 
+func (x *Event) GetPodsKeptOut() *PodsKeptOut {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_PodsKeptOut); ok {
+			return x.PodsKeptOut
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetAdmissionDecided() *AdmissionDecided {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_AdmissionDecided); ok {
@@ -1306,6 +1316,10 @@ type Event_FoundCpusLeft struct {
 	FoundCpusLeft *FoundCpusLeft `protobuf:"bytes,69,opt,name=found_cpus_left,json=foundCpusLeft,proto3,oneof"`
 }
 
+type Event_PodsKeptOut struct {
+	PodsKeptOut *PodsKeptOut `protobuf:"bytes,70,opt,name=pods_kept_out,json=podsKeptOut,proto3,oneof"`
+}
+
 type Event_AdmissionDecided struct {
 	// Decisions of the node.
 	AdmissionDecided *AdmissionDecided `protobuf:"bytes,80,opt,name=admission_decided,json=admissionDecided,proto3,oneof"`
@@ -1560,6 +1574,8 @@ func (*Event_PodReclaimed) isEvent_Kind() {}
 
 func (*Event_FoundCpusLeft) isEvent_Kind() {}
 
+func (*Event_PodsKeptOut) isEvent_Kind() {}
+
 func (*Event_AdmissionDecided) isEvent_Kind() {}
 
 func (*Event_AdmissionDeferred) isEvent_Kind() {}
@@ -1622,7 +1638,7 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/claims.proto\x1a\x1ajournalet/v1/cluster.proto\x1a\x1ajournalet/v1/devices.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/kind.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\x97B\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/claims.proto\x1a\x1ajournalet/v1/cluster.proto\x1a\x1ajournalet/v1/devices.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/kind.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xe6B\n" +
 	"\x05Event\x12O\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedB\fȰ&\x01а&\x03ذ&\x04H\x00R\fagentStarted\x12K\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedB\bȰ&\x01а&\x03H\x00R\fagentStopped\x12Q\n" +
@@ -1700,7 +1716,8 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"objectsSet\x12^\n" +
 	"\x14api_delete_requested\x18C \x01(\v2 .journalet.v1.ApiDeleteRequestedB\bȰ&\x04а&\x02H\x00R\x12apiDeleteRequested\x12K\n" +
 	"\rpod_reclaimed\x18D \x01(\v2\x1a.journalet.v1.PodReclaimedB\bȰ&\x04а&\x02H\x00R\fpodReclaimed\x12O\n" +
-	"\x0ffound_cpus_left\x18E \x01(\v2\x1b.journalet.v1.FoundCpusLeftB\bȰ&\x03а&\x02H\x00R\rfoundCpusLeft\x12[\n" +
+	"\x0ffound_cpus_left\x18E \x01(\v2\x1b.journalet.v1.FoundCpusLeftB\bȰ&\x03а&\x02H\x00R\rfoundCpusLeft\x12M\n" +
+	"\rpods_kept_out\x18F \x01(\v2\x19.journalet.v1.PodsKeptOutB\fȰ&\x02а&\x02ذ&\x04H\x00R\vpodsKeptOut\x12[\n" +
 	"\x11admission_decided\x18P \x01(\v2\x1e.journalet.v1.AdmissionDecidedB\fȰ&\x03а&\x02ذ&\x05H\x00R\x10admissionDecided\x12^\n" +
 	"\x12admission_deferred\x18Q \x01(\v2\x1f.journalet.v1.AdmissionDeferredB\fȰ&\x03а&\x02ذ&\x04H\x00R\x11admissionDeferred\x12R\n" +
 	"\x0eresize_decided\x18R \x01(\v2\x1b.journalet.v1.ResizeDecidedB\fȰ&\n" +
@@ -1818,35 +1835,36 @@ var file_journalet_v1_event_proto_goTypes = []any{
 	(*ApiDeleteRequested)(nil),         // 65: journalet.v1.ApiDeleteRequested
 	(*PodReclaimed)(nil),               // 66: journalet.v1.PodReclaimed
 	(*FoundCpusLeft)(nil),              // 67: journalet.v1.FoundCpusLeft
-	(*AdmissionDecided)(nil),           // 68: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil),          // 69: journalet.v1.AdmissionDeferred
-	(*ResizeDecided)(nil),              // 70: journalet.v1.ResizeDecided
-	(*AdmissionPendingPreemption)(nil), // 71: journalet.v1.AdmissionPendingPreemption
-	(*UidGranted)(nil),                 // 72: journalet.v1.UidGranted
-	(*UidDeferred)(nil),                // 73: journalet.v1.UidDeferred
-	(*OrphanConfirmed)(nil),            // 74: journalet.v1.OrphanConfirmed
-	(*ResizePendingPreemption)(nil),    // 75: journalet.v1.ResizePendingPreemption
-	(*PodEvictionDecided)(nil),         // 76: journalet.v1.PodEvictionDecided
-	(*PodReadmitted)(nil),              // 77: journalet.v1.PodReadmitted
-	(*DrainProgressed)(nil),            // 78: journalet.v1.DrainProgressed
-	(*NodePressureDecided)(nil),        // 79: journalet.v1.NodePressureDecided
-	(*EvictionProgressed)(nil),         // 80: journalet.v1.EvictionProgressed
-	(*PodReclaimRequested)(nil),        // 81: journalet.v1.PodReclaimRequested
-	(*ImageReclaimRequested)(nil),      // 82: journalet.v1.ImageReclaimRequested
-	(*PreferredDevicesRequested)(nil),  // 83: journalet.v1.PreferredDevicesRequested
-	(*NodeReadRequested)(nil),          // 84: journalet.v1.NodeReadRequested
-	(*DeviceCapacityDecided)(nil),      // 85: journalet.v1.DeviceCapacityDecided
-	(*DeviceHealthDecided)(nil),        // 86: journalet.v1.DeviceHealthDecided
-	(*SharedCpusDecided)(nil),          // 87: journalet.v1.SharedCpusDecided
-	(*ImagePullDecided)(nil),           // 88: journalet.v1.ImagePullDecided
-	(*ImagesCollected)(nil),            // 89: journalet.v1.ImagesCollected
-	(*OperatorPullDecided)(nil),        // 90: journalet.v1.OperatorPullDecided
-	(*ImageRemovalDecided)(nil),        // 91: journalet.v1.ImageRemovalDecided
-	(*ImagesReclaimed)(nil),            // 92: journalet.v1.ImagesReclaimed
-	(*CallDispatched)(nil),             // 93: journalet.v1.CallDispatched
-	(*CallDropped)(nil),                // 94: journalet.v1.CallDropped
-	(*TimerSet)(nil),                   // 95: journalet.v1.TimerSet
-	(*TimerCleared)(nil),               // 96: journalet.v1.TimerCleared
+	(*PodsKeptOut)(nil),                // 68: journalet.v1.PodsKeptOut
+	(*AdmissionDecided)(nil),           // 69: journalet.v1.AdmissionDecided
+	(*AdmissionDeferred)(nil),          // 70: journalet.v1.AdmissionDeferred
+	(*ResizeDecided)(nil),              // 71: journalet.v1.ResizeDecided
+	(*AdmissionPendingPreemption)(nil), // 72: journalet.v1.AdmissionPendingPreemption
+	(*UidGranted)(nil),                 // 73: journalet.v1.UidGranted
+	(*UidDeferred)(nil),                // 74: journalet.v1.UidDeferred
+	(*OrphanConfirmed)(nil),            // 75: journalet.v1.OrphanConfirmed
+	(*ResizePendingPreemption)(nil),    // 76: journalet.v1.ResizePendingPreemption
+	(*PodEvictionDecided)(nil),         // 77: journalet.v1.PodEvictionDecided
+	(*PodReadmitted)(nil),              // 78: journalet.v1.PodReadmitted
+	(*DrainProgressed)(nil),            // 79: journalet.v1.DrainProgressed
+	(*NodePressureDecided)(nil),        // 80: journalet.v1.NodePressureDecided
+	(*EvictionProgressed)(nil),         // 81: journalet.v1.EvictionProgressed
+	(*PodReclaimRequested)(nil),        // 82: journalet.v1.PodReclaimRequested
+	(*ImageReclaimRequested)(nil),      // 83: journalet.v1.ImageReclaimRequested
+	(*PreferredDevicesRequested)(nil),  // 84: journalet.v1.PreferredDevicesRequested
+	(*NodeReadRequested)(nil),          // 85: journalet.v1.NodeReadRequested
+	(*DeviceCapacityDecided)(nil),      // 86: journalet.v1.DeviceCapacityDecided
+	(*DeviceHealthDecided)(nil),        // 87: journalet.v1.DeviceHealthDecided
+	(*SharedCpusDecided)(nil),          // 88: journalet.v1.SharedCpusDecided
+	(*ImagePullDecided)(nil),           // 89: journalet.v1.ImagePullDecided
+	(*ImagesCollected)(nil),            // 90: journalet.v1.ImagesCollected
+	(*OperatorPullDecided)(nil),        // 91: journalet.v1.OperatorPullDecided
+	(*ImageRemovalDecided)(nil),        // 92: journalet.v1.ImageRemovalDecided
+	(*ImagesReclaimed)(nil),            // 93: journalet.v1.ImagesReclaimed
+	(*CallDispatched)(nil),             // 94: journalet.v1.CallDispatched
+	(*CallDropped)(nil),                // 95: journalet.v1.CallDropped
+	(*TimerSet)(nil),                   // 96: journalet.v1.TimerSet
+	(*TimerCleared)(nil),               // 97: journalet.v1.TimerCleared
 }
 var file_journalet_v1_event_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.Event.agent_started:type_name -> journalet.v1.AgentStarted
@@ -1916,40 +1934,41 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	65, // 64: journalet.v1.Event.api_delete_requested:type_name -> journalet.v1.ApiDeleteRequested
 	66, // 65: journalet.v1.Event.pod_reclaimed:type_name -> journalet.v1.PodReclaimed
 	67, // 66: journalet.v1.Event.found_cpus_left:type_name -> journalet.v1.FoundCpusLeft
-	68, // 67: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
-	69, // 68: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
-	70, // 69: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
-	71, // 70: journalet.v1.Event.admission_pending_preemption:type_name -> journalet.v1.AdmissionPendingPreemption
-	72, // 71: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
-	73, // 72: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
-	74, // 73: journalet.v1.Event.orphan_confirmed:type_name -> journalet.v1.OrphanConfirmed
-	75, // 74: journalet.v1.Event.resize_pending_preemption:type_name -> journalet.v1.ResizePendingPreemption
-	76, // 75: journalet.v1.Event.pod_eviction_decided:type_name -> journalet.v1.PodEvictionDecided
-	77, // 76: journalet.v1.Event.pod_readmitted:type_name -> journalet.v1.PodReadmitted
-	78, // 77: journalet.v1.Event.drain_progressed:type_name -> journalet.v1.DrainProgressed
-	79, // 78: journalet.v1.Event.node_pressure_decided:type_name -> journalet.v1.NodePressureDecided
-	80, // 79: journalet.v1.Event.eviction_progressed:type_name -> journalet.v1.EvictionProgressed
-	81, // 80: journalet.v1.Event.pod_reclaim_requested:type_name -> journalet.v1.PodReclaimRequested
-	82, // 81: journalet.v1.Event.image_reclaim_requested:type_name -> journalet.v1.ImageReclaimRequested
-	83, // 82: journalet.v1.Event.preferred_devices_requested:type_name -> journalet.v1.PreferredDevicesRequested
-	84, // 83: journalet.v1.Event.node_read_requested:type_name -> journalet.v1.NodeReadRequested
-	85, // 84: journalet.v1.Event.device_capacity_decided:type_name -> journalet.v1.DeviceCapacityDecided
-	86, // 85: journalet.v1.Event.device_health_decided:type_name -> journalet.v1.DeviceHealthDecided
-	87, // 86: journalet.v1.Event.shared_cpus_decided:type_name -> journalet.v1.SharedCpusDecided
-	88, // 87: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
-	89, // 88: journalet.v1.Event.images_collected:type_name -> journalet.v1.ImagesCollected
-	90, // 89: journalet.v1.Event.operator_pull_decided:type_name -> journalet.v1.OperatorPullDecided
-	91, // 90: journalet.v1.Event.image_removal_decided:type_name -> journalet.v1.ImageRemovalDecided
-	92, // 91: journalet.v1.Event.images_reclaimed:type_name -> journalet.v1.ImagesReclaimed
-	93, // 92: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
-	94, // 93: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
-	95, // 94: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
-	96, // 95: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
-	96, // [96:96] is the sub-list for method output_type
-	96, // [96:96] is the sub-list for method input_type
-	96, // [96:96] is the sub-list for extension type_name
-	96, // [96:96] is the sub-list for extension extendee
-	0,  // [0:96] is the sub-list for field type_name
+	68, // 67: journalet.v1.Event.pods_kept_out:type_name -> journalet.v1.PodsKeptOut
+	69, // 68: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
+	70, // 69: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
+	71, // 70: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
+	72, // 71: journalet.v1.Event.admission_pending_preemption:type_name -> journalet.v1.AdmissionPendingPreemption
+	73, // 72: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
+	74, // 73: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
+	75, // 74: journalet.v1.Event.orphan_confirmed:type_name -> journalet.v1.OrphanConfirmed
+	76, // 75: journalet.v1.Event.resize_pending_preemption:type_name -> journalet.v1.ResizePendingPreemption
+	77, // 76: journalet.v1.Event.pod_eviction_decided:type_name -> journalet.v1.PodEvictionDecided
+	78, // 77: journalet.v1.Event.pod_readmitted:type_name -> journalet.v1.PodReadmitted
+	79, // 78: journalet.v1.Event.drain_progressed:type_name -> journalet.v1.DrainProgressed
+	80, // 79: journalet.v1.Event.node_pressure_decided:type_name -> journalet.v1.NodePressureDecided
+	81, // 80: journalet.v1.Event.eviction_progressed:type_name -> journalet.v1.EvictionProgressed
+	82, // 81: journalet.v1.Event.pod_reclaim_requested:type_name -> journalet.v1.PodReclaimRequested
+	83, // 82: journalet.v1.Event.image_reclaim_requested:type_name -> journalet.v1.ImageReclaimRequested
+	84, // 83: journalet.v1.Event.preferred_devices_requested:type_name -> journalet.v1.PreferredDevicesRequested
+	85, // 84: journalet.v1.Event.node_read_requested:type_name -> journalet.v1.NodeReadRequested
+	86, // 85: journalet.v1.Event.device_capacity_decided:type_name -> journalet.v1.DeviceCapacityDecided
+	87, // 86: journalet.v1.Event.device_health_decided:type_name -> journalet.v1.DeviceHealthDecided
+	88, // 87: journalet.v1.Event.shared_cpus_decided:type_name -> journalet.v1.SharedCpusDecided
+	89, // 88: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
+	90, // 89: journalet.v1.Event.images_collected:type_name -> journalet.v1.ImagesCollected
+	91, // 90: journalet.v1.Event.operator_pull_decided:type_name -> journalet.v1.OperatorPullDecided
+	92, // 91: journalet.v1.Event.image_removal_decided:type_name -> journalet.v1.ImageRemovalDecided
+	93, // 92: journalet.v1.Event.images_reclaimed:type_name -> journalet.v1.ImagesReclaimed
+	94, // 93: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
+	95, // 94: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
+	96, // 95: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
+	97, // 96: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
+	97, // [97:97] is the sub-list for method output_type
+	97, // [97:97] is the sub-list for method input_type
+	97, // [97:97] is the sub-list for extension type_name
+	97, // [97:97] is the sub-list for extension extendee
+	0,  // [0:97] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_event_proto_init() }
@@ -2037,6 +2056,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_ApiDeleteRequested)(nil),
 		(*Event_PodReclaimed)(nil),
 		(*Event_FoundCpusLeft)(nil),
+		(*Event_PodsKeptOut)(nil),
 		(*Event_AdmissionDecided)(nil),
 		(*Event_AdmissionDeferred)(nil),
 		(*Event_ResizeDecided)(nil),

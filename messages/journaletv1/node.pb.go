@@ -274,6 +274,8 @@ type AdmissionRequested struct {
 	SharesName bool `protobuf:"varint,10,opt,name=shares_name,json=sharesName,proto3" json:"shares_name,omitempty"`
 	// ApiPod.unsupported.
 	Unsupported string `protobuf:"bytes,11,opt,name=unsupported,proto3" json:"unsupported,omitempty"`
+	// With unsupported: a container of the pod runs, which another agent has started.
+	Runs bool `protobuf:"varint,17,opt,name=runs,proto3" json:"runs,omitempty"`
 	// Init containers first, each in the order of the manifest, then by resource.
 	Devices       []*DeviceDemand `protobuf:"bytes,16,rep,name=devices,proto3" json:"devices,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -387,6 +389,13 @@ func (x *AdmissionRequested) GetUnsupported() string {
 	return ""
 }
 
+func (x *AdmissionRequested) GetRuns() bool {
+	if x != nil {
+		return x.Runs
+	}
+	return false
+}
+
 func (x *AdmissionRequested) GetDevices() []*DeviceDemand {
 	if x != nil {
 		return x.Devices
@@ -478,7 +487,8 @@ type AdmissionDecided struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Uid      string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Admitted bool                   `protobuf:"varint,2,opt,name=admitted,proto3" json:"admitted,omitempty"`
-	// The kubelet's reason: OutOfcpu, OutOfmemory, OutOfpods, NodePorts, NodeAffinity, ...
+	// The kubelet's reason: OutOfcpu, OutOfmemory, OutOfpods, NodePorts, NodeAffinity, ... Of an admitted pod: why it is
+	// left alone, PodFeatureUnsupported.
 	Reason  string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	// AdmissionRequested.incarnation of the request.
@@ -2390,6 +2400,10 @@ type NodeState struct {
 	SyncedSources []string `protobuf:"bytes,11,rep,name=synced_sources,json=syncedSources,proto3" json:"synced_sources,omitempty"`
 	// UIDs of orphans, in the order in which they were found.
 	Orphans []string `protobuf:"bytes,12,rep,name=orphans,proto3" json:"orphans,omitempty"`
+	// By UID: namespace/name of those that the runtime shows.
+	OrphanNames map[string]string `protobuf:"bytes,36,rep,name=orphan_names,json=orphanNames,proto3" json:"orphan_names,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// By source: the pods that problems of its manifests keep out. Only sources with such pods.
+	KeptOut map[string]*PodsKeptOut `protobuf:"bytes,37,rep,name=kept_out,json=keptOut,proto3" json:"kept_out,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Admissions with a pending preemption, first come first served.
 	PendingPreemption []*AdmissionRequested `protobuf:"bytes,13,rep,name=pending_preemption,json=pendingPreemption,proto3" json:"pending_preemption,omitempty"`
 	// Number of preempted pods that have not terminated.
@@ -2548,6 +2562,20 @@ func (x *NodeState) GetSyncedSources() []string {
 func (x *NodeState) GetOrphans() []string {
 	if x != nil {
 		return x.Orphans
+	}
+	return nil
+}
+
+func (x *NodeState) GetOrphanNames() map[string]string {
+	if x != nil {
+		return x.OrphanNames
+	}
+	return nil
+}
+
+func (x *NodeState) GetKeptOut() map[string]*PodsKeptOut {
+	if x != nil {
+		return x.KeptOut
 	}
 	return nil
 }
@@ -3464,7 +3492,7 @@ var File_journalet_v1_node_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/cluster.proto\x1a\x1ajournalet/v1/devices.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x19journalet/v1/source.proto\"\xa9\x03\n" +
+	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/cluster.proto\x1a\x1ajournalet/v1/devices.proto\x1a\x1bjournalet/v1/operator.proto\x1a\x19journalet/v1/source.proto\"\xbd\x03\n" +
 	"\x12AdmissionRequested\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -3478,7 +3506,8 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\vshares_name\x18\n" +
 	" \x01(\bR\n" +
 	"sharesName\x12 \n" +
-	"\vunsupported\x18\v \x01(\tR\vunsupported\x124\n" +
+	"\vunsupported\x18\v \x01(\tR\vunsupported\x12\x12\n" +
+	"\x04runs\x18\x11 \x01(\bR\x04runs\x124\n" +
 	"\adevices\x18\x10 \x03(\v2\x1a.journalet.v1.DeviceDemandR\adevices\"\xda\x01\n" +
 	"\tPodDemand\x12\x1b\n" +
 	"\tmilli_cpu\x18\x01 \x01(\x03R\bmilliCpu\x12!\n" +
@@ -3657,7 +3686,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x06 \x01(\x04R\trequestId\x12\x16\n" +
 	"\x06images\x18\a \x01(\bR\x06images\x12\x14\n" +
-	"\x05ended\x18\b \x03(\tR\x05ended\"\xb6\x17\n" +
+	"\x05ended\x18\b \x03(\tR\x05ended\"\xdb\x19\n" +
 	"\tNodeState\x121\n" +
 	"\x06config\x18\x01 \x01(\v2\x19.journalet.v1.AgentConfigR\x06config\x125\n" +
 	"\x04pods\x18\x02 \x03(\v2!.journalet.v1.NodeState.PodsEntryR\x04pods\x128\n" +
@@ -3672,7 +3701,9 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x04uids\x18\n" +
 	" \x03(\v2!.journalet.v1.NodeState.UidsEntryR\x04uids\x12%\n" +
 	"\x0esynced_sources\x18\v \x03(\tR\rsyncedSources\x12\x18\n" +
-	"\aorphans\x18\f \x03(\tR\aorphans\x12O\n" +
+	"\aorphans\x18\f \x03(\tR\aorphans\x12K\n" +
+	"\forphan_names\x18$ \x03(\v2(.journalet.v1.NodeState.OrphanNamesEntryR\vorphanNames\x12?\n" +
+	"\bkept_out\x18% \x03(\v2$.journalet.v1.NodeState.KeptOutEntryR\akeptOut\x12O\n" +
 	"\x12pending_preemption\x18\r \x03(\v2 .journalet.v1.AdmissionRequestedR\x11pendingPreemption\x12\x1e\n" +
 	"\n" +
 	"preempting\x18\x0e \x01(\rR\n" +
@@ -3721,7 +3752,13 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.WaitingResizeR\x05value:\x028\x01\x1aP\n" +
 	"\tUidsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.UidClaimsR\x05value:\x028\x01\x1ac\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.UidClaimsR\x05value:\x028\x01\x1a>\n" +
+	"\x10OrphanNamesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aU\n" +
+	"\fKeptOutEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.PodsKeptOutR\x05value:\x028\x01\x1ac\n" +
 	"\x18FoundUserNamespacesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
 	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.UserNamespaceR\x05value:\x028\x01\x1aX\n" +
@@ -3852,7 +3889,7 @@ func file_journalet_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_journalet_v1_node_proto_goTypes = []any{
 	(QosClass)(0),                      // 0: journalet.v1.QosClass
 	(FilesystemLayout)(0),              // 1: journalet.v1.FilesystemLayout
@@ -3902,59 +3939,62 @@ var file_journalet_v1_node_proto_goTypes = []any{
 	nil,                                // 45: journalet.v1.NodeState.WaitsForEntry
 	nil,                                // 46: journalet.v1.NodeState.ResizesEntry
 	nil,                                // 47: journalet.v1.NodeState.UidsEntry
-	nil,                                // 48: journalet.v1.NodeState.FoundUserNamespacesEntry
-	nil,                                // 49: journalet.v1.NodeState.DevicesEntry
-	nil,                                // 50: journalet.v1.NodeState.DeviceWaitsEntry
-	nil,                                // 51: journalet.v1.NodeState.ExclusiveRequestsEntry
-	nil,                                // 52: journalet.v1.NodeState.ReservationsEntry
-	nil,                                // 53: journalet.v1.NodeState.KubeletPodsEntry
-	nil,                                // 54: journalet.v1.NodeState.NodeReadsEntry
-	nil,                                // 55: journalet.v1.AdmittedPod.UnhealthyDevicesEntry
-	(*DeviceDemand)(nil),               // 56: journalet.v1.DeviceDemand
-	(*HugePages)(nil),                  // 57: journalet.v1.HugePages
-	(*UserNamespace)(nil),              // 58: journalet.v1.UserNamespace
-	(*ContainerDevices)(nil),           // 59: journalet.v1.ContainerDevices
-	(*ExclusiveContainer)(nil),         // 60: journalet.v1.ExclusiveContainer
-	(*RestOfResources)(nil),            // 61: journalet.v1.RestOfResources
-	(*durationpb.Duration)(nil),        // 62: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),      // 63: google.protobuf.Timestamp
-	(*AgentConfig)(nil),                // 64: journalet.v1.AgentConfig
-	(*Timers)(nil),                     // 65: journalet.v1.Timers
-	(*NodeObserved)(nil),               // 66: journalet.v1.NodeObserved
-	(*ExclusiveRequest)(nil),           // 67: journalet.v1.ExclusiveRequest
-	(*DrainRequested)(nil),             // 68: journalet.v1.DrainRequested
-	(*UidRequested)(nil),               // 69: journalet.v1.UidRequested
-	(*DeviceResource)(nil),             // 70: journalet.v1.DeviceResource
-	(*DeviceWait)(nil),                 // 71: journalet.v1.DeviceWait
-	(*KubeletPod)(nil),                 // 72: journalet.v1.KubeletPod
-	(*UnhealthyDevices)(nil),           // 73: journalet.v1.UnhealthyDevices
+	nil,                                // 48: journalet.v1.NodeState.OrphanNamesEntry
+	nil,                                // 49: journalet.v1.NodeState.KeptOutEntry
+	nil,                                // 50: journalet.v1.NodeState.FoundUserNamespacesEntry
+	nil,                                // 51: journalet.v1.NodeState.DevicesEntry
+	nil,                                // 52: journalet.v1.NodeState.DeviceWaitsEntry
+	nil,                                // 53: journalet.v1.NodeState.ExclusiveRequestsEntry
+	nil,                                // 54: journalet.v1.NodeState.ReservationsEntry
+	nil,                                // 55: journalet.v1.NodeState.KubeletPodsEntry
+	nil,                                // 56: journalet.v1.NodeState.NodeReadsEntry
+	nil,                                // 57: journalet.v1.AdmittedPod.UnhealthyDevicesEntry
+	(*DeviceDemand)(nil),               // 58: journalet.v1.DeviceDemand
+	(*HugePages)(nil),                  // 59: journalet.v1.HugePages
+	(*UserNamespace)(nil),              // 60: journalet.v1.UserNamespace
+	(*ContainerDevices)(nil),           // 61: journalet.v1.ContainerDevices
+	(*ExclusiveContainer)(nil),         // 62: journalet.v1.ExclusiveContainer
+	(*RestOfResources)(nil),            // 63: journalet.v1.RestOfResources
+	(*durationpb.Duration)(nil),        // 64: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),      // 65: google.protobuf.Timestamp
+	(*AgentConfig)(nil),                // 66: journalet.v1.AgentConfig
+	(*Timers)(nil),                     // 67: journalet.v1.Timers
+	(*NodeObserved)(nil),               // 68: journalet.v1.NodeObserved
+	(*ExclusiveRequest)(nil),           // 69: journalet.v1.ExclusiveRequest
+	(*DrainRequested)(nil),             // 70: journalet.v1.DrainRequested
+	(*UidRequested)(nil),               // 71: journalet.v1.UidRequested
+	(*PodsKeptOut)(nil),                // 72: journalet.v1.PodsKeptOut
+	(*DeviceResource)(nil),             // 73: journalet.v1.DeviceResource
+	(*DeviceWait)(nil),                 // 74: journalet.v1.DeviceWait
+	(*KubeletPod)(nil),                 // 75: journalet.v1.KubeletPod
+	(*UnhealthyDevices)(nil),           // 76: journalet.v1.UnhealthyDevices
 }
 var file_journalet_v1_node_proto_depIdxs = []int32{
 	5,  // 0: journalet.v1.AdmissionRequested.demand:type_name -> journalet.v1.PodDemand
 	0,  // 1: journalet.v1.AdmissionRequested.qos:type_name -> journalet.v1.QosClass
-	56, // 2: journalet.v1.AdmissionRequested.devices:type_name -> journalet.v1.DeviceDemand
-	57, // 3: journalet.v1.PodDemand.huge_pages:type_name -> journalet.v1.HugePages
-	58, // 4: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
-	59, // 5: journalet.v1.AdmissionDecided.devices:type_name -> journalet.v1.ContainerDevices
-	60, // 6: journalet.v1.AdmissionDecided.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	61, // 7: journalet.v1.AdmissionDecided.rest:type_name -> journalet.v1.RestOfResources
-	59, // 8: journalet.v1.AdmissionPendingPreemption.devices:type_name -> journalet.v1.ContainerDevices
-	60, // 9: journalet.v1.AdmissionPendingPreemption.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	58, // 10: journalet.v1.AdmissionPendingPreemption.user_namespace:type_name -> journalet.v1.UserNamespace
-	62, // 11: journalet.v1.OrphanConfirmed.grace:type_name -> google.protobuf.Duration
-	62, // 12: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
+	58, // 2: journalet.v1.AdmissionRequested.devices:type_name -> journalet.v1.DeviceDemand
+	59, // 3: journalet.v1.PodDemand.huge_pages:type_name -> journalet.v1.HugePages
+	60, // 4: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
+	61, // 5: journalet.v1.AdmissionDecided.devices:type_name -> journalet.v1.ContainerDevices
+	62, // 6: journalet.v1.AdmissionDecided.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	63, // 7: journalet.v1.AdmissionDecided.rest:type_name -> journalet.v1.RestOfResources
+	61, // 8: journalet.v1.AdmissionPendingPreemption.devices:type_name -> journalet.v1.ContainerDevices
+	62, // 9: journalet.v1.AdmissionPendingPreemption.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	60, // 10: journalet.v1.AdmissionPendingPreemption.user_namespace:type_name -> journalet.v1.UserNamespace
+	64, // 11: journalet.v1.OrphanConfirmed.grace:type_name -> google.protobuf.Duration
+	64, // 12: journalet.v1.PodEvictionDecided.grace:type_name -> google.protobuf.Duration
 	23, // 13: journalet.v1.PodEvictionDecided.containers:type_name -> journalet.v1.ContainerExcess
 	20, // 14: journalet.v1.PressureObserved.thresholds:type_name -> journalet.v1.ThresholdMet
 	21, // 15: journalet.v1.PressureObserved.pods:type_name -> journalet.v1.PodUsage
 	1,  // 16: journalet.v1.PressureObserved.layout:type_name -> journalet.v1.FilesystemLayout
-	63, // 17: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
-	63, // 18: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
+	65, // 17: journalet.v1.ThresholdMet.sampled_at:type_name -> google.protobuf.Timestamp
+	65, // 18: journalet.v1.ThresholdMet.since:type_name -> google.protobuf.Timestamp
 	23, // 19: journalet.v1.PodUsage.containers:type_name -> journalet.v1.ContainerExcess
 	22, // 20: journalet.v1.PodUsage.own_request:type_name -> journalet.v1.PodRequest
 	2,  // 21: journalet.v1.EvictionProgressed.stage:type_name -> journalet.v1.EvictionStage
 	20, // 22: journalet.v1.NodePressure.thresholds:type_name -> journalet.v1.ThresholdMet
 	2,  // 23: journalet.v1.NodePressure.stage:type_name -> journalet.v1.EvictionStage
-	64, // 24: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
+	66, // 24: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
 	41, // 25: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
 	42, // 26: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
 	43, // 27: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
@@ -3963,56 +4003,59 @@ var file_journalet_v1_node_proto_depIdxs = []int32{
 	45, // 30: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
 	46, // 31: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
 	47, // 32: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
-	4,  // 33: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
-	48, // 34: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
-	35, // 35: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
-	35, // 36: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
-	65, // 37: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
-	66, // 38: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
-	30, // 39: journalet.v1.NodeState.pressure:type_name -> journalet.v1.NodePressure
-	49, // 40: journalet.v1.NodeState.devices:type_name -> journalet.v1.NodeState.DevicesEntry
-	50, // 41: journalet.v1.NodeState.device_waits:type_name -> journalet.v1.NodeState.DeviceWaitsEntry
-	51, // 42: journalet.v1.NodeState.exclusive_requests:type_name -> journalet.v1.NodeState.ExclusiveRequestsEntry
-	52, // 43: journalet.v1.NodeState.reservations:type_name -> journalet.v1.NodeState.ReservationsEntry
-	53, // 44: journalet.v1.NodeState.kubelet_pods:type_name -> journalet.v1.NodeState.KubeletPodsEntry
-	54, // 45: journalet.v1.NodeState.node_reads:type_name -> journalet.v1.NodeState.NodeReadsEntry
-	59, // 46: journalet.v1.Reservation.devices:type_name -> journalet.v1.ContainerDevices
-	60, // 47: journalet.v1.Reservation.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	58, // 48: journalet.v1.Reservation.user_namespace:type_name -> journalet.v1.UserNamespace
-	67, // 49: journalet.v1.ExclusiveRequests.containers:type_name -> journalet.v1.ExclusiveRequest
-	68, // 50: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
-	63, // 51: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	5,  // 52: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
-	63, // 53: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
-	34, // 54: journalet.v1.WaitingResize.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
-	5,  // 55: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
-	0,  // 56: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
-	58, // 57: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
-	59, // 58: journalet.v1.AdmittedPod.devices:type_name -> journalet.v1.ContainerDevices
-	55, // 59: journalet.v1.AdmittedPod.unhealthy_devices:type_name -> journalet.v1.AdmittedPod.UnhealthyDevicesEntry
-	60, // 60: journalet.v1.AdmittedPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
-	34, // 61: journalet.v1.AdmittedPod.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
-	69, // 62: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
-	69, // 63: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
-	4,  // 64: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
-	3,  // 65: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
-	37, // 66: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	39, // 67: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	36, // 68: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
-	38, // 69: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
-	58, // 70: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
-	70, // 71: journalet.v1.NodeState.DevicesEntry.value:type_name -> journalet.v1.DeviceResource
-	71, // 72: journalet.v1.NodeState.DeviceWaitsEntry.value:type_name -> journalet.v1.DeviceWait
-	34, // 73: journalet.v1.NodeState.ExclusiveRequestsEntry.value:type_name -> journalet.v1.ExclusiveRequests
-	33, // 74: journalet.v1.NodeState.ReservationsEntry.value:type_name -> journalet.v1.Reservation
-	72, // 75: journalet.v1.NodeState.KubeletPodsEntry.value:type_name -> journalet.v1.KubeletPod
-	32, // 76: journalet.v1.NodeState.NodeReadsEntry.value:type_name -> journalet.v1.NodeRead
-	73, // 77: journalet.v1.AdmittedPod.UnhealthyDevicesEntry.value:type_name -> journalet.v1.UnhealthyDevices
-	78, // [78:78] is the sub-list for method output_type
-	78, // [78:78] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	48, // 33: journalet.v1.NodeState.orphan_names:type_name -> journalet.v1.NodeState.OrphanNamesEntry
+	49, // 34: journalet.v1.NodeState.kept_out:type_name -> journalet.v1.NodeState.KeptOutEntry
+	4,  // 35: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
+	50, // 36: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
+	35, // 37: journalet.v1.NodeState.drain:type_name -> journalet.v1.Drain
+	35, // 38: journalet.v1.NodeState.shutdown:type_name -> journalet.v1.Drain
+	67, // 39: journalet.v1.NodeState.timers:type_name -> journalet.v1.Timers
+	68, // 40: journalet.v1.NodeState.node:type_name -> journalet.v1.NodeObserved
+	30, // 41: journalet.v1.NodeState.pressure:type_name -> journalet.v1.NodePressure
+	51, // 42: journalet.v1.NodeState.devices:type_name -> journalet.v1.NodeState.DevicesEntry
+	52, // 43: journalet.v1.NodeState.device_waits:type_name -> journalet.v1.NodeState.DeviceWaitsEntry
+	53, // 44: journalet.v1.NodeState.exclusive_requests:type_name -> journalet.v1.NodeState.ExclusiveRequestsEntry
+	54, // 45: journalet.v1.NodeState.reservations:type_name -> journalet.v1.NodeState.ReservationsEntry
+	55, // 46: journalet.v1.NodeState.kubelet_pods:type_name -> journalet.v1.NodeState.KubeletPodsEntry
+	56, // 47: journalet.v1.NodeState.node_reads:type_name -> journalet.v1.NodeState.NodeReadsEntry
+	61, // 48: journalet.v1.Reservation.devices:type_name -> journalet.v1.ContainerDevices
+	62, // 49: journalet.v1.Reservation.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	60, // 50: journalet.v1.Reservation.user_namespace:type_name -> journalet.v1.UserNamespace
+	69, // 51: journalet.v1.ExclusiveRequests.containers:type_name -> journalet.v1.ExclusiveRequest
+	70, // 52: journalet.v1.Drain.request:type_name -> journalet.v1.DrainRequested
+	65, // 53: journalet.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	5,  // 54: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
+	65, // 55: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
+	34, // 56: journalet.v1.WaitingResize.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
+	5,  // 57: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
+	0,  // 58: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
+	60, // 59: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
+	61, // 60: journalet.v1.AdmittedPod.devices:type_name -> journalet.v1.ContainerDevices
+	57, // 61: journalet.v1.AdmittedPod.unhealthy_devices:type_name -> journalet.v1.AdmittedPod.UnhealthyDevicesEntry
+	62, // 62: journalet.v1.AdmittedPod.exclusive:type_name -> journalet.v1.ExclusiveContainer
+	34, // 63: journalet.v1.AdmittedPod.exclusive_requests:type_name -> journalet.v1.ExclusiveRequests
+	71, // 64: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
+	71, // 65: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
+	4,  // 66: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
+	3,  // 67: journalet.v1.OomKillObserved.scope:type_name -> journalet.v1.OomScope
+	37, // 68: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	39, // 69: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	36, // 70: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
+	38, // 71: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	72, // 72: journalet.v1.NodeState.KeptOutEntry.value:type_name -> journalet.v1.PodsKeptOut
+	60, // 73: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	73, // 74: journalet.v1.NodeState.DevicesEntry.value:type_name -> journalet.v1.DeviceResource
+	74, // 75: journalet.v1.NodeState.DeviceWaitsEntry.value:type_name -> journalet.v1.DeviceWait
+	34, // 76: journalet.v1.NodeState.ExclusiveRequestsEntry.value:type_name -> journalet.v1.ExclusiveRequests
+	33, // 77: journalet.v1.NodeState.ReservationsEntry.value:type_name -> journalet.v1.Reservation
+	75, // 78: journalet.v1.NodeState.KubeletPodsEntry.value:type_name -> journalet.v1.KubeletPod
+	32, // 79: journalet.v1.NodeState.NodeReadsEntry.value:type_name -> journalet.v1.NodeRead
+	76, // 80: journalet.v1.AdmittedPod.UnhealthyDevicesEntry.value:type_name -> journalet.v1.UnhealthyDevices
+	81, // [81:81] is the sub-list for method output_type
+	81, // [81:81] is the sub-list for method input_type
+	81, // [81:81] is the sub-list for extension type_name
+	81, // [81:81] is the sub-list for extension extendee
+	0,  // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_node_proto_init() }
@@ -4031,7 +4074,7 @@ func file_journalet_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_node_proto_rawDesc), len(file_journalet_v1_node_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   52,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -979,8 +979,11 @@ func (x *ResizeCompleted) GetUid() string {
 
 // OrphanFound reports to the node a pod that the runtime has shown for 60 s and that no source has named.
 type OrphanFound struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Namespace and name as the runtime shows them. Unset: it shows nothing of the pod.
+	Namespace     string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name          string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1018,6 +1021,20 @@ func (*OrphanFound) Descriptor() ([]byte, []int) {
 func (x *OrphanFound) GetUid() string {
 	if x != nil {
 		return x.Uid
+	}
+	return ""
+}
+
+func (x *OrphanFound) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *OrphanFound) GetName() string {
+	if x != nil {
+		return x.Name
 	}
 	return ""
 }
@@ -1553,8 +1570,10 @@ type PodState struct {
 	PullsForPods bool `protobuf:"varint,90,opt,name=pulls_for_pods,json=pullsForPods,proto3" json:"pulls_for_pods,omitempty"`
 	// From AgentStarted.
 	TrustsFirstInspection bool `protobuf:"varint,91,opt,name=trusts_first_inspection,json=trustsFirstInspection,proto3" json:"trusts_first_inspection,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// From AdmissionDecided: its containers run as another agent has started them, and nothing of the pod is started.
+	LeftAlone     bool `protobuf:"varint,96,opt,name=left_alone,json=leftAlone,proto3" json:"left_alone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PodState) Reset() {
@@ -2059,6 +2078,13 @@ func (x *PodState) GetPullsForPods() bool {
 func (x *PodState) GetTrustsFirstInspection() bool {
 	if x != nil {
 		return x.TrustsFirstInspection
+	}
+	return false
+}
+
+func (x *PodState) GetLeftAlone() bool {
+	if x != nil {
+		return x.LeftAlone
 	}
 	return false
 }
@@ -3384,9 +3410,11 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\rResizeStarted\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"#\n" +
 	"\x0fResizeCompleted\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\tR\x03uid\"\x1f\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"Q\n" +
 	"\vOrphanFound\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\tR\x03uid\"!\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"!\n" +
 	"\rFoundCpusLeft\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"{\n" +
 	"\x17AllContainersRestarting\x12\x1c\n" +
@@ -3413,7 +3441,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
 	"\x06orphan\x18\x03 \x01(\bR\x06orphan\x12\x16\n" +
-	"\x06unseen\x18\x04 \x01(\bR\x06unseen\"\xd4\x1c\n" +
+	"\x06unseen\x18\x04 \x01(\bR\x06unseen\"\xf3\x1c\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -3499,7 +3527,9 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x06claims\x18Q \x01(\v2\x17.journalet.v1.PodClaimsR\x06claims\x123\n" +
 	"\tcpu_quota\x18R \x01(\v2\x16.journalet.v1.CpuQuotaR\bcpuQuota\x12$\n" +
 	"\x0epulls_for_pods\x18Z \x01(\bR\fpullsForPods\x126\n" +
-	"\x17trusts_first_inspection\x18[ \x01(\bR\x15trustsFirstInspection\x1a\\\n" +
+	"\x17trusts_first_inspection\x18[ \x01(\bR\x15trustsFirstInspection\x12\x1d\n" +
+	"\n" +
+	"left_alone\x18` \x01(\bR\tleftAlone\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +

@@ -304,15 +304,18 @@ type ApiPod struct {
 	TerminalPhase PodPhase `protobuf:"varint,3,opt,name=terminal_phase,json=terminalPhase,proto3,enum=journalet.v1.PodPhase" json:"terminal_phase,omitempty"`
 	// metadata.generation.
 	Generation int64 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
-	// What this agent does not carry out, with the field's path. Such a pod is rejected. Empty: nothing.
+	// What this agent does not carry out, with the field's path. Such a pod is rejected, or left alone if it runs already
+	// (ADR 112). Empty: nothing.
 	Unsupported string `protobuf:"bytes,5,opt,name=unsupported,proto3" json:"unsupported,omitempty"`
 	// status.extendedResourceClaimStatus: the ResourceClaim that stands for extended resources of the pod (KEP-5004).
 	ExtendedClaim *ExtendedClaim `protobuf:"bytes,6,opt,name=extended_claim,json=extendedClaim,proto3" json:"extended_claim,omitempty"`
 	// Ids of the containers that status shows ready when the pod is first read. Such a container that is found running is
 	// ready until a probe says otherwise (ADR 090). 0.1.0 never sets it.
 	ReadyContainers []string `protobuf:"bytes,7,rep,name=ready_containers,json=readyContainers,proto3" json:"ready_containers,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// With unsupported: a container runs, as status shows when the pod is first read.
+	ShownRunning  bool `protobuf:"varint,8,opt,name=shown_running,json=shownRunning,proto3" json:"shown_running,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ApiPod) Reset() {
@@ -392,6 +395,13 @@ func (x *ApiPod) GetReadyContainers() []string {
 		return x.ReadyContainers
 	}
 	return nil
+}
+
+func (x *ApiPod) GetShownRunning() bool {
+	if x != nil {
+		return x.ShownRunning
+	}
+	return false
 }
 
 // ExtendedClaim is the ResourceClaim that the scheduler has created for extended resources of a pod.
@@ -1048,6 +1058,61 @@ func (x *SourceSynced) GetSource() string {
 	return ""
 }
 
+// PodsKeptOut reports to the node which pods do not run for problems of a source's manifests, each time that these pods
+// are others. What runs of them is no orphan (ADR 112).
+type PodsKeptOut struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Source string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	// As ManifestProblem.pod, sorted. Empty: there is none any more.
+	Pods          []string `protobuf:"bytes,2,rep,name=pods,proto3" json:"pods,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodsKeptOut) Reset() {
+	*x = PodsKeptOut{}
+	mi := &file_journalet_v1_source_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodsKeptOut) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodsKeptOut) ProtoMessage() {}
+
+func (x *PodsKeptOut) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_source_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodsKeptOut.ProtoReflect.Descriptor instead.
+func (*PodsKeptOut) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *PodsKeptOut) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *PodsKeptOut) GetPods() []string {
+	if x != nil {
+		return x.Pods
+	}
+	return nil
+}
+
 // PodForgotten ends a pod's actor: the pod has finished and its source no longer names it.
 type PodForgotten struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1059,7 +1124,7 @@ type PodForgotten struct {
 
 func (x *PodForgotten) Reset() {
 	*x = PodForgotten{}
-	mi := &file_journalet_v1_source_proto_msgTypes[12]
+	mi := &file_journalet_v1_source_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1071,7 +1136,7 @@ func (x *PodForgotten) String() string {
 func (*PodForgotten) ProtoMessage() {}
 
 func (x *PodForgotten) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[12]
+	mi := &file_journalet_v1_source_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1084,7 +1149,7 @@ func (x *PodForgotten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodForgotten.ProtoReflect.Descriptor instead.
 func (*PodForgotten) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PodForgotten) GetUid() string {
@@ -1119,13 +1184,15 @@ type SourceState struct {
 	SeveralSources bool `protobuf:"varint,7,opt,name=several_sources,json=severalSources,proto3" json:"several_sources,omitempty"`
 	// request_id of the last UidRequested.
 	LastUidRequest uint64 `protobuf:"varint,8,opt,name=last_uid_request,json=lastUidRequest,proto3" json:"last_uid_request,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// From PodsKeptOut.
+	KeptOut       []string `protobuf:"bytes,9,rep,name=kept_out,json=keptOut,proto3" json:"kept_out,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SourceState) Reset() {
 	*x = SourceState{}
-	mi := &file_journalet_v1_source_proto_msgTypes[13]
+	mi := &file_journalet_v1_source_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1137,7 +1204,7 @@ func (x *SourceState) String() string {
 func (*SourceState) ProtoMessage() {}
 
 func (x *SourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[13]
+	mi := &file_journalet_v1_source_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1150,7 +1217,7 @@ func (x *SourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceState.ProtoReflect.Descriptor instead.
 func (*SourceState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SourceState) GetName() string {
@@ -1209,6 +1276,13 @@ func (x *SourceState) GetLastUidRequest() uint64 {
 	return 0
 }
 
+func (x *SourceState) GetKeptOut() []string {
+	if x != nil {
+		return x.KeptOut
+	}
+	return nil
+}
+
 // IgnoredManifest is a pod that is not run because an earlier one has its name or UID.
 type IgnoredManifest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -1221,7 +1295,7 @@ type IgnoredManifest struct {
 
 func (x *IgnoredManifest) Reset() {
 	*x = IgnoredManifest{}
-	mi := &file_journalet_v1_source_proto_msgTypes[14]
+	mi := &file_journalet_v1_source_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1233,7 +1307,7 @@ func (x *IgnoredManifest) String() string {
 func (*IgnoredManifest) ProtoMessage() {}
 
 func (x *IgnoredManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[14]
+	mi := &file_journalet_v1_source_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1246,7 +1320,7 @@ func (x *IgnoredManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IgnoredManifest.ProtoReflect.Descriptor instead.
 func (*IgnoredManifest) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *IgnoredManifest) GetIgnored() *ManifestIgnored {
@@ -1283,7 +1357,7 @@ type SourcePod struct {
 
 func (x *SourcePod) Reset() {
 	*x = SourcePod{}
-	mi := &file_journalet_v1_source_proto_msgTypes[15]
+	mi := &file_journalet_v1_source_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1295,7 +1369,7 @@ func (x *SourcePod) String() string {
 func (*SourcePod) ProtoMessage() {}
 
 func (x *SourcePod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[15]
+	mi := &file_journalet_v1_source_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1308,7 +1382,7 @@ func (x *SourcePod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePod.ProtoReflect.Descriptor instead.
 func (*SourcePod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SourcePod) GetPod() *PodRef {
@@ -1372,7 +1446,7 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\x06digest\x18\x04 \x01(\tR\x06digest\x129\n" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12&\n" +
-	"\x03api\x18\x06 \x01(\v2\x14.journalet.v1.ApiPodR\x03api\"\xc8\x02\n" +
+	"\x03api\x18\x06 \x01(\v2\x14.journalet.v1.ApiPodR\x03api\"\xed\x02\n" +
 	"\x06ApiPod\x12\x18\n" +
 	"\adeleted\x18\x01 \x01(\bR\adeleted\x124\n" +
 	"\x16deletion_grace_seconds\x18\x02 \x01(\x03R\x14deletionGraceSeconds\x12=\n" +
@@ -1382,7 +1456,8 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"generation\x12 \n" +
 	"\vunsupported\x18\x05 \x01(\tR\vunsupported\x12B\n" +
 	"\x0eextended_claim\x18\x06 \x01(\v2\x1b.journalet.v1.ExtendedClaimR\rextendedClaim\x12)\n" +
-	"\x10ready_containers\x18\a \x03(\tR\x0freadyContainers\"^\n" +
+	"\x10ready_containers\x18\a \x03(\tR\x0freadyContainers\x12#\n" +
+	"\rshown_running\x18\b \x01(\bR\fshownRunning\"^\n" +
 	"\rExtendedClaim\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
 	"\brequests\x18\x02 \x03(\v2\x1d.journalet.v1.ExtendedRequestR\brequests\"e\n" +
@@ -1430,10 +1505,13 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x03 \x01(\x04R\trequestId\"&\n" +
 	"\fSourceSynced\x12\x16\n" +
-	"\x06source\x18\x01 \x01(\tR\x06source\"8\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\"9\n" +
+	"\vPodsKeptOut\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
+	"\x04pods\x18\x02 \x03(\tR\x04pods\"8\n" +
 	"\fPodForgotten\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\"\xef\x04\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\"\x8a\x05\n" +
 	"\vSourceState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12:\n" +
 	"\x05files\x18\x02 \x03(\v2$.journalet.v1.SourceState.FilesEntryR\x05files\x127\n" +
@@ -1442,7 +1520,8 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\x06synced\x18\x05 \x01(\bR\x06synced\x12'\n" +
 	"\x0fsynced_reported\x18\x06 \x01(\bR\x0esyncedReported\x12'\n" +
 	"\x0fseveral_sources\x18\a \x01(\bR\x0eseveralSources\x12(\n" +
-	"\x10last_uid_request\x18\b \x01(\x04R\x0elastUidRequest\x1aT\n" +
+	"\x10last_uid_request\x18\b \x01(\x04R\x0elastUidRequest\x12\x19\n" +
+	"\bkept_out\x18\t \x03(\tR\akeptOut\x1aT\n" +
 	"\n" +
 	"FilesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
@@ -1499,7 +1578,7 @@ func file_journalet_v1_source_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_source_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_journalet_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_journalet_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_journalet_v1_source_proto_goTypes = []any{
 	(PodPhase)(0),                 // 0: journalet.v1.PodPhase
 	(PodOperation)(0),             // 1: journalet.v1.PodOperation
@@ -1516,18 +1595,19 @@ var file_journalet_v1_source_proto_goTypes = []any{
 	(*UidRequested)(nil),          // 12: journalet.v1.UidRequested
 	(*UidWithdrawn)(nil),          // 13: journalet.v1.UidWithdrawn
 	(*SourceSynced)(nil),          // 14: journalet.v1.SourceSynced
-	(*PodForgotten)(nil),          // 15: journalet.v1.PodForgotten
-	(*SourceState)(nil),           // 16: journalet.v1.SourceState
-	(*IgnoredManifest)(nil),       // 17: journalet.v1.IgnoredManifest
-	(*SourcePod)(nil),             // 18: journalet.v1.SourcePod
-	nil,                           // 19: journalet.v1.SourceState.FilesEntry
-	nil,                           // 20: journalet.v1.SourceState.PodsEntry
-	nil,                           // 21: journalet.v1.SourceState.IgnoredEntry
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
+	(*PodsKeptOut)(nil),           // 15: journalet.v1.PodsKeptOut
+	(*PodForgotten)(nil),          // 16: journalet.v1.PodForgotten
+	(*SourceState)(nil),           // 17: journalet.v1.SourceState
+	(*IgnoredManifest)(nil),       // 18: journalet.v1.IgnoredManifest
+	(*SourcePod)(nil),             // 19: journalet.v1.SourcePod
+	nil,                           // 20: journalet.v1.SourceState.FilesEntry
+	nil,                           // 21: journalet.v1.SourceState.PodsEntry
+	nil,                           // 22: journalet.v1.SourceState.IgnoredEntry
+	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
 }
 var file_journalet_v1_source_proto_depIdxs = []int32{
-	22, // 0: journalet.v1.PodRef.created_at:type_name -> google.protobuf.Timestamp
+	23, // 0: journalet.v1.PodRef.created_at:type_name -> google.protobuf.Timestamp
 	4,  // 1: journalet.v1.PodRef.api:type_name -> journalet.v1.ApiPod
 	0,  // 2: journalet.v1.ApiPod.terminal_phase:type_name -> journalet.v1.PodPhase
 	5,  // 3: journalet.v1.ApiPod.extended_claim:type_name -> journalet.v1.ExtendedClaim
@@ -1537,18 +1617,18 @@ var file_journalet_v1_source_proto_depIdxs = []int32{
 	8,  // 7: journalet.v1.ManifestsRead.changed:type_name -> journalet.v1.ManifestFile
 	1,  // 8: journalet.v1.PodUpdated.operation:type_name -> journalet.v1.PodOperation
 	3,  // 9: journalet.v1.PodUpdated.pod:type_name -> journalet.v1.PodRef
-	23, // 10: journalet.v1.PodUpdated.grace:type_name -> google.protobuf.Duration
+	24, // 10: journalet.v1.PodUpdated.grace:type_name -> google.protobuf.Duration
 	3,  // 11: journalet.v1.ManifestIgnored.pod:type_name -> journalet.v1.PodRef
-	19, // 12: journalet.v1.SourceState.files:type_name -> journalet.v1.SourceState.FilesEntry
-	20, // 13: journalet.v1.SourceState.pods:type_name -> journalet.v1.SourceState.PodsEntry
-	21, // 14: journalet.v1.SourceState.ignored:type_name -> journalet.v1.SourceState.IgnoredEntry
+	20, // 12: journalet.v1.SourceState.files:type_name -> journalet.v1.SourceState.FilesEntry
+	21, // 13: journalet.v1.SourceState.pods:type_name -> journalet.v1.SourceState.PodsEntry
+	22, // 14: journalet.v1.SourceState.ignored:type_name -> journalet.v1.SourceState.IgnoredEntry
 	11, // 15: journalet.v1.IgnoredManifest.ignored:type_name -> journalet.v1.ManifestIgnored
 	3,  // 16: journalet.v1.SourcePod.pod:type_name -> journalet.v1.PodRef
 	2,  // 17: journalet.v1.SourcePod.stage:type_name -> journalet.v1.SourcePodStage
 	4,  // 18: journalet.v1.SourcePod.sent_api:type_name -> journalet.v1.ApiPod
 	8,  // 19: journalet.v1.SourceState.FilesEntry.value:type_name -> journalet.v1.ManifestFile
-	18, // 20: journalet.v1.SourceState.PodsEntry.value:type_name -> journalet.v1.SourcePod
-	17, // 21: journalet.v1.SourceState.IgnoredEntry.value:type_name -> journalet.v1.IgnoredManifest
+	19, // 20: journalet.v1.SourceState.PodsEntry.value:type_name -> journalet.v1.SourcePod
+	18, // 21: journalet.v1.SourceState.IgnoredEntry.value:type_name -> journalet.v1.IgnoredManifest
 	22, // [22:22] is the sub-list for method output_type
 	22, // [22:22] is the sub-list for method input_type
 	22, // [22:22] is the sub-list for extension type_name
@@ -1567,7 +1647,7 @@ func file_journalet_v1_source_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_source_proto_rawDesc), len(file_journalet_v1_source_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -91,8 +91,13 @@ func ofPod(e *journaletv1.Event) journaletv1.Severity {
 		return either(Warning, len(k.DeviceHealthDecided.GetDevices()) > 0, Info)
 	case *journaletv1.Event_ApiDeleteFinished:
 		return either(Warning, k.ApiDeleteFinished.GetMessage() != "", Info)
+	case *journaletv1.Event_PodsKeptOut:
+		return either(Warning, len(k.PodsKeptOut.GetPods()) > 0, Info)
 	case *journaletv1.Event_AdmissionDecided:
-		return either(Failure, !k.AdmissionDecided.GetAdmitted(), Info)
+		if k.AdmissionDecided.GetAdmitted() {
+			return either(Warning, k.AdmissionDecided.GetReason() != "", Info) // it is left alone
+		}
+		return Failure
 	case *journaletv1.Event_AdmissionDeferred: // that the pod before it of the same name ends first is as expected
 		d := k.AdmissionDeferred
 		return either(Warning, d.GetHolderUid() == "" || d.GetReason() != "", Info)

@@ -67,7 +67,7 @@ func (a *agent) newReports(cl *client.Client, synced func(time.Duration)) *repor
 		Log: a.log,
 	})
 	r.mirrors = mirror.New(mirror.Options{
-		NodeName: a.facts.NodeName, Static: r.static, Synced: a.allSynced,
+		NodeName: a.facts.NodeName, Static: r.static, Orphan: a.orphanName,
 		Object: func(uid types.UID) *corev1.Pod { return r.objects.Get(uid) },
 		Create: func(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
 			return client.Create(ctx, cl, client.Pods, p.Namespace, p)

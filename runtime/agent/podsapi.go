@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/node"
@@ -60,11 +61,19 @@ func (a *agent) podNow(ctx context.Context, uid string) (*corev1.Pod, error) {
 
 // allSynced reports whether all configured sources are synced.
 func (a *agent) allSynced(ctx context.Context) bool {
+	return a.nodeSays(ctx, func(on *node.Actor) bool { return on.AllSynced() })
+}
+
+// orphanName reports whether a pod of this name that no source names is an orphan.
+func (a *agent) orphanName(ctx context.Context, name types.NamespacedName) bool {
+	return a.nodeSays(ctx, func(on *node.Actor) bool { return on.AllSynced() && !on.KeptOut(name.String()) })
+}
+
+// nodeSays returns what holds of the state of the node; false if it cannot be read in time.
+func (a *agent) nodeSays(ctx context.Context, holds func(*node.Actor) bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	all := make(chan bool, 1)
-	err := a.host.Inspect(ctx, messages.Node, func(d actors.Decider) {
-		all <- d.(*node.Actor).AllSynced()
-	})
-	return err == nil && <-all
+	said := make(chan bool, 1)
+	err := a.host.Inspect(ctx, messages.Node, func(d actors.Decider) { said <- holds(d.(*node.Actor)) })
+	return err == nil && <-said
 }

@@ -125,6 +125,9 @@ func newTaken(t *testing.T) *taken {
 	t.Helper()
 	n := &taken{ours: newOurs(t, Options{}), manifests: t.TempDir()}
 	must.OK(t, os.WriteFile(filepath.Join(n.manifests, "static.yaml"), []byte(static), 0o600))
+	// A kubelet ignores a field that does not exist; the agent refuses the manifest, and leaves alone what runs of it.
+	misspelt := strings.NewReplacer("{name: static,", "{name: misspelt,", "  hostN", "  hostNetwrok: true\n  hostN")
+	must.OK(t, os.WriteFile(filepath.Join(n.manifests, "misspelt.yaml"), []byte(misspelt.Replace(static)), 0o600))
 	n.node.Config = fmt.Sprintf("staticPodPath: %q\n%s", n.manifests, manager)
 	programs, err := Provide(t.Context(), Kubelet)
 	must.OK(t, err)
@@ -134,7 +137,8 @@ func newTaken(t *testing.T) *taken {
 	must.OK(t, n.StartNode(t.Context(), n.node.Name, n.kubelet, n.flags...))
 	n.kubectl(t, workload+"---"+beside, "apply", "-f", "-")
 	n.kubectl(t, "", "rollout", "status", "deployment/web", "--timeout=60s")
-	n.kubectl(t, "", "wait", "--for=condition=Ready", "pod/probed", "pod/static-ours", "--timeout=60s")
+	n.kubectl(t, "", "wait", "--for=condition=Ready", "pod/probed", "pod/static-ours", "pod/misspelt-ours",
+		"--timeout=60s")
 	n.hold(t)
 	n.claim(t)
 	return n
@@ -176,7 +180,12 @@ func (n *taken) held(t *testing.T) {
 // goes the way back, and comes once more. No container may notice.
 func TestKubeletsNodeIsTakenOverAndHandedBack(t *testing.T) {
 	n := newTaken(t)
-	n.all(t, n.shows(t, "adopt"), preview.TakenOver, 11)
+	shown := n.shows(t, "adopt")
+	if p := shown["misspelt-ours"]; p.Outcome != preview.LeftAlone {
+		t.Errorf("a static pod whose manifest is refused: %+v", p)
+	}
+	delete(shown, "misspelt-ours")
+	n.all(t, shown, preview.TakenOver, 11)
 	link := filepath.Join(t.TempDir(), "kubelet")
 	must.OK(t, os.Symlink(n.program, link))
 	t.Run("the agent takes over", func(t *testing.T) {
@@ -195,6 +204,7 @@ func TestKubeletsNodeIsTakenOverAndHandedBack(t *testing.T) {
 	t.Run("the agent takes over again", func(t *testing.T) {
 		n.keepsReady(t, n.changes(t, link, nil, 3))
 		n.removes(t, "static")
+		n.removes(t, "misspelt")
 	})
 	n.deletes(t)
 	n.holdsClaims(t, 0)
@@ -277,7 +287,7 @@ func (n *taken) shows(t *testing.T, command string) map[string]preview.Pod {
 	}
 	var report preview.Report
 	must.OK(t, json.Unmarshal(out, &report))
-	if report.Safe() != (err == nil) || len(report.Problems) > 0 {
+	if report.Safe() != (err == nil) || len(report.Problems) != 1 || !strings.Contains(report.Problems[0], "hostNetwrok") {
 		t.Errorf("%v: %s", err, out)
 	}
 	pods := map[string]preview.Pod{}

@@ -67,7 +67,7 @@ func (s *Scenario) apiPod(d *datadriven.TestData) (string, error) {
 		Api: &journaletv1.ApiPod{
 			Deleted: pod.DeletionTimestamp != nil, Generation: pod.Generation, Unsupported: unsupported,
 			TerminalPhase:   terminalPhases[corev1.PodPhase(arg(d, "phase", ""))],
-			ReadyContainers: values(d, "ready"),
+			ReadyContainers: values(d, "ready"), ShownRunning: d.HasArg("shown-running"),
 		},
 	}
 	if ref.Api.Deleted {

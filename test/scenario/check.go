@@ -48,6 +48,7 @@ func (g *engine) unsatisfied() error {
 	for _, uid := range g.names.uids {
 		a, name := g.pod(uid), g.names.of(uid)
 		switch {
+		case desired[uid] == nil && a != nil && g.keptOut(uid):
 		case desired[uid] == nil && a != nil:
 			report("pod/%s is in no source and still there: %s", name, a.Pod().GetStage())
 		case desired[uid] != nil && a == nil:
@@ -63,6 +64,21 @@ func (g *engine) unsatisfied() error {
 		return nil
 	}
 	return errors.New(strings.Join(wrong, "\n"))
+}
+
+// keptOut reports whether a manifest with a problem has the name of what the world has of a pod.
+func (g *engine) keptOut(uid string) bool {
+	o := g.world.of(uid)
+	for _, name := range allSources {
+		for _, f := range g.source(name).GetFiles() {
+			if slices.ContainsFunc(f.GetProblems(), func(p *journaletv1.ManifestProblem) bool {
+				return o.name != "" && p.GetPod()+"-"+g.node().GetConfig().GetNodeName() == o.namespace+"/"+o.name
+			}) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // drained reports whether an operator's drain keeps pods from being admitted.
@@ -128,7 +144,7 @@ func (g *engine) checkPod(a *pod.Actor, name string, report func(string, ...any)
 // checkObjects compares a pod's objects in the runtime with its desired state.
 func (g *engine) checkObjects(uid string, desired bool, report func(string, ...any)) {
 	o, name := g.world.of(uid), g.names.of(uid)
-	if !desired && len(o.sandboxes)+len(o.containers) > 0 {
+	if !desired && len(o.sandboxes)+len(o.containers) > 0 && !g.keptOut(uid) {
 		report("pod/%s left %d sandboxes and %d containers on the node", name, len(o.sandboxes), len(o.containers))
 	}
 	ready := 0

@@ -69,7 +69,7 @@ func (s *Scenario) decode(path, body, source string) (*journaletv1.ManifestFile,
 	for _, p := range problems {
 		text += p.Error() + "\n"
 		f.Problems = append(f.Problems, &journaletv1.ManifestProblem{
-			Line: uint32(p.Line), Field: p.Field, Code: string(p.Code), Message: p.Message,
+			Line: uint32(p.Line), Field: p.Field, Code: string(p.Code), Message: p.Message, Pod: p.Pod,
 		})
 	}
 	return f, text

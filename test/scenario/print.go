@@ -46,6 +46,8 @@ func (n *names) event(e *journaletv1.Event) string {
 		return operations[k.PodUpdated.GetOperation()] + " pod/" + n.of(k.PodUpdated.GetPod().GetUid())
 	case *journaletv1.Event_ManifestIgnored:
 		return "ignore " + k.ManifestIgnored.GetPath() + ": " + k.ManifestIgnored.GetReason()
+	case *journaletv1.Event_PodsKeptOut:
+		return "kept out: " + cmp.Or(strings.Join(k.PodsKeptOut.GetPods(), " "), "none")
 	case *journaletv1.Event_SourceSynced:
 		return "synced"
 	case *journaletv1.Event_PodForgotten:
@@ -61,11 +63,7 @@ func (n *names) event(e *journaletv1.Event) string {
 	case *journaletv1.Event_AdmissionPendingPreemption:
 		return n.pending(k.AdmissionPendingPreemption)
 	case *journaletv1.Event_AdmissionDecided:
-		d := k.AdmissionDecided
-		if !d.GetAdmitted() {
-			return "reject pod/" + n.of(d.GetUid()) + " " + d.GetReason() + ": " + d.GetMessage()
-		}
-		return "admit pod/" + n.of(d.GetUid()) + idsText(d.GetUserNamespace()) + granted(d)
+		return n.admission(k.AdmissionDecided)
 	case *journaletv1.Event_ImagePullRequested:
 		return pullText(k.ImagePullRequested)
 	case *journaletv1.Event_ImagePullWithdrawn:
@@ -105,6 +103,17 @@ func (n *names) event(e *journaletv1.Event) string {
 		return "finished"
 	}
 	return n.resize(e)
+}
+
+// admission prints the answer to a request for admission.
+func (n *names) admission(d *journaletv1.AdmissionDecided) string {
+	switch {
+	case !d.GetAdmitted():
+		return "reject pod/" + n.of(d.GetUid()) + " " + d.GetReason() + ": " + d.GetMessage()
+	case d.GetReason() != "":
+		return "leave pod/" + n.of(d.GetUid()) + " alone " + d.GetReason() + ": " + d.GetMessage()
+	}
+	return "admit pod/" + n.of(d.GetUid()) + idsText(d.GetUserNamespace()) + granted(d)
 }
 
 // claimOrOrphan describes decisions on UIDs and orphans.

@@ -43,6 +43,8 @@ type world struct {
 
 // objects are one pod's objects in the runtime.
 type objects struct {
+	// namespace and name are the pod's, as its newest sandbox has them.
+	namespace, name string
 	sandboxes  []*journaletv1.SandboxObservation
 	containers []*journaletv1.ContainerObservation
 	// starts counts the starts of each container, by name and hash.
@@ -96,6 +98,7 @@ func (w *world) clone() *world {
 	c := newWorld()
 	for uid, o := range w.pods {
 		n := &objects{
+			namespace: o.namespace, name: o.name,
 			starts: maps.Clone(o.starts), inits: maps.Clone(o.inits), started: maps.Clone(o.started),
 			succeeded: maps.Clone(o.succeeded), startingBefore: map[string]bool{}, stopped: maps.Clone(o.stopped),
 			resources: maps.Clone(o.resources), cpus: maps.Clone(o.cpus),
@@ -234,7 +237,7 @@ func (w *world) runSandbox(
 			w.violation("%s: a second sandbox beside a dead one that was not stopped", alias)
 		}
 	}
-	out.SandboxId = w.id("%s-s%d", alias, k.GetAttempt())
+	out.SandboxId, o.namespace, o.name = w.id("%s-s%d", alias, k.GetAttempt()), manifest.Namespace, manifest.Name
 	x := &journaletv1.SandboxObservation{
 		Id: out.SandboxId, Attempt: k.GetAttempt(), State: journaletv1.SandboxState_SANDBOX_STATE_READY,
 		CreatedAt: timestamppb.New(now), IntentId: id, Network: journaletv1.NetworkMode_NETWORK_MODE_NODE,
@@ -435,7 +438,7 @@ func (w *world) inspect(uid string, now time.Time) *journaletv1.PodObserved {
 	same := proto.CloneOf(seen)
 	same.ObservedAt, same.PodNamespace, same.PodName = last.GetObservedAt(), last.GetPodNamespace(), last.GetPodName()
 	if last == nil && len(seen.Sandboxes)+len(seen.Containers) > 0 {
-		seen.PodNamespace, seen.PodName = "default", "found" // only the scenario knows the pod's real name
+		seen.PodNamespace, seen.PodName = w.pods[uid].namespace, w.pods[uid].name
 	}
 	if !w.expected[uid] && (proto.Equal(same, last) || last == nil && len(seen.Sandboxes)+len(seen.Containers) == 0) {
 		return nil

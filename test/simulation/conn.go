@@ -215,7 +215,7 @@ func (r *run) runSandbox(
 	}
 	m, host := config.GetMetadata(),
 		config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE
-	reply.PodSandboxId, err = r.world.runSandbox(m.GetUid(), c.intent, m.GetAttempt(), host, gone, c.listed)
+	reply.PodSandboxId, err = r.world.runSandbox(m, c.intent, host, gone, c.listed)
 	r.world.setSize(reply.PodSandboxId, config.GetLinux().GetResources())
 	if x := r.world.sandbox(reply.PodSandboxId); x != nil {
 		r.judge.idsOfSandbox(x, r.manifests.byDigest[c.req.GetRunSandbox().GetDigest()],
@@ -303,9 +303,13 @@ func (w *world) selected(labels map[string]string) []*objects {
 
 func (x *sandbox) listed() *runtimeapi.PodSandbox {
 	return &runtimeapi.PodSandbox{
-		Id: x.id, Metadata: &runtimeapi.PodSandboxMetadata{Uid: x.uid, Attempt: x.attempt}, State: x.state(),
-		CreatedAt:   x.created.UnixNano(),
-		Labels:      map[string]string{cri.LabelPodUID: x.uid},
+		Id: x.id, State: x.state(), CreatedAt: x.created.UnixNano(),
+		Metadata: &runtimeapi.PodSandboxMetadata{
+			Uid: x.uid, Attempt: x.attempt, Namespace: x.pod.Namespace, Name: x.pod.Name,
+		},
+		Labels: map[string]string{
+			cri.LabelPodUID: x.uid, cri.LabelPodNamespace: x.pod.Namespace, cri.LabelPodName: x.pod.Name,
+		},
 		Annotations: marks(x.intent, x.ofKubelet),
 	}
 }

@@ -178,6 +178,7 @@ func (s *sim) endFaults() {
 			s.directory.remove(path)
 		}
 	}
+	s.endRefusals()
 	s.tenantGoes()
 	s.site.fix()
 	s.api.fix()

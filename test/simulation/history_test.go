@@ -33,13 +33,14 @@ import (
 const (
 	histories = "testdata/histories"
 	// recordSeeds is how many seeds the recorder chooses from, operatedSeeds how many of them with operators,
-	// clusteredSeeds how many with an API server, pressedSeeds how many with pressure, and exclusiveSeeds how many with
-	// exclusive resources, on a node that was a kubelet's.
+	// clusteredSeeds how many with an API server, pressedSeeds how many with pressure, exclusiveSeeds how many with
+	// exclusive resources, on a node that was a kubelet's, and refusedSeeds how many with an agent that refuses what runs.
 	recordSeeds    = 400
 	operatedSeeds  = 60
 	clusteredSeeds = 40
 	pressedSeeds   = 40
 	exclusiveSeeds = 40
+	refusedSeeds   = 40
 	// fewRecords is how many records make a history no worse than an empty one.
 	fewRecords = 1000
 )
@@ -193,6 +194,9 @@ func recordable() map[string]func() *Result {
 	}
 	for seed := range uint64(exclusiveSeeds) {
 		runs[fmt.Sprintf("exclusive-%d", seed)] = func() *Result { return Run(InAKubeletsPlace(seed), Options{}) }
+	}
+	for seed := range uint64(refusedSeeds) {
+		runs[fmt.Sprintf("refused-%d", seed)] = func() *Result { return Run(Refused(seed), Options{}) }
 	}
 	return runs
 }

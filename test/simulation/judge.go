@@ -245,6 +245,7 @@ func (j *judge) events(rec *journaletv1.Record) {
 		j.bookPressure(rec, e)
 		j.bookKubelet(author, rec.GetSeq(), e)
 		j.bookUsers(rec, e)
+		j.bookRefused(author.ID, rec, e)
 	}
 }
 

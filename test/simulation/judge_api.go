@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/journalet/journalet/actors/node"
+	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -389,7 +389,7 @@ func (j *judge) admittedBy(k *journaletv1.AdmissionDecided, h *podHistory) {
 // rejectedAtNode reports whether a pod of the API server is rejected for what it needs beside resources.
 func (j *judge) rejectedAtNode(k *journaletv1.AdmissionDecided) bool {
 	switch k.GetReason() {
-	case node.ReasonUnsupported, "TaintToleration", "NodeAffinity":
+	case actors.ReasonUnsupported, "TaintToleration", "NodeAffinity":
 		return true
 	}
 	return false

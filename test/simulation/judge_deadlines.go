@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -42,6 +43,7 @@ func (j *judge) bookDeadlines(uid string, e *journaletv1.Event, rec *journaletv1
 		switch passed := j.deadlinePassed(uid); {
 		case j.rebuilding || b.ending[uid] || passed:
 		case k.PodTerminating.GetReason() == pod.ReasonEvicted: // see evicted
+		case k.PodTerminating.GetReason() == actors.ReasonUnsupported: // see bookRefused
 		case k.PodTerminating.GetReason() == "DeadlineExceeded":
 			j.broken(deadlineKept, uid, "it ends before its deadline of %v: %s after its admission", deadlinesOf(j, h),
 				j.sim.clock.uptime-b.admitted[uid].at)

@@ -38,7 +38,7 @@ func (j *judge) orphanConfirmed(cause uint64, uid string) {
 		at, known := s.api.boundAt(uid)
 		named = named || known && at < j.mustKnow(messages.APISource)
 	}
-	if named {
+	if named || j.keptOutFor(uid) {
 		j.broken(namedStays, uid, "it counts as an orphan")
 	}
 }

@@ -139,7 +139,10 @@ func (m *member) newMirrors() {
 			}
 			return mirror.Static{}, mirror.ErrNoPod
 		},
-		Synced: func(context.Context) bool { return m.run.cells.Decider(messages.Node).(*nodeactor.Actor).AllSynced() },
+		Orphan: func(_ context.Context, name podName) bool {
+			on := m.run.cells.Decider(messages.Node).(*nodeactor.Actor)
+			return on.AllSynced() && !on.KeptOut(name.String())
+		},
 		Object: func(uid types.UID) *corev1.Pod { return m.pods.Pods().Get(uid) },
 		Create: func(_ context.Context, p *corev1.Pod) (out *corev1.Pod, err error) {
 			return out, m.request("create", func(a *apiServer) (err error) {

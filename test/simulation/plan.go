@@ -65,12 +65,12 @@ type config struct {
 	urls, etags bool
 	// images: the agent observes images and removes them.
 	images bool
-	// What the kind of the plan adds, by its function: Operated, Clustered, Claimed, Attached, Sized, Pressed, Exclusive,
-	// Hostile.
-	operated, clustered, sized, claimed, attached bool
-	pressed                                       *pressed
-	hostile                                       *hostile
-	managed                                       *managed
+	// What the kind of the plan adds, by its function: Operated, Clustered, Claimed, Attached, Sized, Refused, Pressed,
+	// Exclusive, Hostile.
+	operated, clustered, sized, claimed, attached, refused bool
+	pressed                                                *pressed
+	hostile                                                *hostile
+	managed                                                *managed
 }
 
 // PlanOf returns the plan of a seed.
@@ -305,7 +305,8 @@ func (s *sim) do(o Op) {
 		s.serve(o.body)
 	default:
 		for _, do := range []func(*sim, Op){
-			clusterOp(o.Kind), pluginOps[o.Kind], claimOps[o.Kind], volumeOps[o.Kind], kubelets[o.Kind], faultKinds[o.Kind].do,
+			clusterOp(o.Kind), pluginOps[o.Kind], claimOps[o.Kind], volumeOps[o.Kind], kubelets[o.Kind], refusalOps[o.Kind],
+			faultKinds[o.Kind].do,
 		} {
 			if do != nil {
 				do(s, o)

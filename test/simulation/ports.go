@@ -60,7 +60,7 @@ func (j *judge) portsDistinct(o *objects) {
 		return
 	}
 	for _, x := range j.sim.world.objects {
-		if x == o || !slices.ContainsFunc(x.containers, (*container).alive) {
+		if x == o || !slices.ContainsFunc(x.containers, j.holdsPorts) {
 			continue
 		}
 		for _, theirs := range j.history(x.uid).ports {
@@ -85,4 +85,10 @@ func (p *Plan) hostPorts(r *rand.Rand) {
 			p.Ops[i].body = bytes.Replace(p.Ops[i].body, name, append(name, ports...), 1)
 		}
 	}
+}
+
+// holdsPorts reports whether a container keeps the host ports of its pod from others. After a lost journal a pod may
+// end before it is inspected: then they are given to others while it runs.
+func (j *judge) holdsPorts(c *container) bool {
+	return c.alive() && (j.history(c.uid).holdsShare || !j.unrecorded(j.book.byID[c.id]))
 }

@@ -90,6 +90,8 @@ func (p *Plan) test() string {
 		return " TEST=TestVolumesOfDriversFollowTheirPods"
 	case p.config.claimed:
 		return " TEST=TestClaimsArePreparedWhileTheyAreUsed"
+	case p.config.refused:
+		return " TEST=TestWhatIsRefusedIsLeftAlone"
 	case p.config.clustered:
 		return " TEST=TestNothingBreaksInACluster"
 	case p.config.pressed != nil:
@@ -116,6 +118,8 @@ func (p *Plan) keep() string {
 		whole = Attached(p.Seed)
 	case p.config.claimed:
 		whole = Claimed(p.Seed)
+	case p.config.refused:
+		whole = Refused(p.Seed)
 	case p.config.clustered:
 		whole = Clustered(p.Seed)
 	case p.config.pressed != nil:

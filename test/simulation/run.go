@@ -13,6 +13,9 @@ type sim struct {
 	clock   *virtualTime
 	world   *world
 	journal *journal
+	// refusedRuns are the pods that the API server shows running when an agent begins that refuses them; false: it
+	// refuses them, and the API server does not show that.
+	refusedRuns map[string]bool
 	// left is what a kubelet had given to pods when it was last replaced; nil for none.
 	left      *journaletv1.KubeletState
 	manifests *library

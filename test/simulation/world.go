@@ -84,6 +84,7 @@ type objects struct {
 
 type sandbox struct {
 	id, uid, intent string
+	pod             podName
 	attempt         uint32
 	ready, stopped  bool
 	hostNetwork     bool
@@ -198,9 +199,9 @@ func (w *world) container(id string) *container {
 
 // runSandbox is RunPodSandbox. gone: the client does not wait any more. listed is when the client listed the pod's
 // sandboxes last.
-func (w *world) runSandbox(uid, intent string, attempt uint32, hostNetwork, gone bool, listed time.Duration) (string,
-	error) {
-	o := w.objectsOf(uid)
+func (w *world) runSandbox(m *runtimeapi.PodSandboxMetadata, intent string, hostNetwork, gone bool,
+	listed time.Duration) (string, error) {
+	o, attempt := w.objectsOf(m.GetUid()), m.GetAttempt()
 	for _, x := range o.sandboxes {
 		if x.attempt == attempt {
 			return "", reserved("sandbox", x.id)
@@ -210,7 +211,8 @@ func (w *world) runSandbox(uid, intent string, attempt uint32, hostNetwork, gone
 		return "", failedCall("cni plugin not initialized")
 	}
 	x := &sandbox{
-		id: w.id("s"), uid: uid, intent: intent, attempt: attempt, ready: true, hostNetwork: hostNetwork,
+		id: w.id("s"), uid: m.GetUid(), intent: intent, attempt: attempt, ready: true, hostNetwork: hostNetwork,
+		pod:     podName{Namespace: m.GetNamespace(), Name: m.GetName()},
 		created: w.clock.Now(),
 	}
 	if !x.hostNetwork {

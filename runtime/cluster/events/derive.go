@@ -115,7 +115,7 @@ func (d *deriver) event(id, author string, e *journaletv1.Event) {
 		delete(d.ending, k.PodForgotten.GetUid())
 		delete(d.mounts, k.PodForgotten.GetUid())
 	case *journaletv1.Event_AdmissionDecided:
-		if a := k.AdmissionDecided; !a.GetAdmitted() {
+		if a := k.AdmissionDecided; a.GetReason() != "" {
 			d.add(a.GetUid(), "", eventType, a.GetReason(), "%s", strings.TrimPrefix(a.GetMessage(), rejected))
 		}
 	case *journaletv1.Event_AdmissionPendingPreemption:

@@ -19,6 +19,7 @@ func TestPodDescribeHasTheTypesOfTheAPIServersEvents(t *testing.T) {
 	}
 	for _, e := range []proto.Message{
 		&journaletv1.AdmissionDecided{Uid: "u", Reason: "OutOfcpu"},
+		&journaletv1.AdmissionDecided{Uid: "u", Admitted: true, Reason: "PodFeatureUnsupported"},
 		&journaletv1.AdmissionPendingPreemption{Uid: "v", Victims: []string{"u"}},
 		&journaletv1.ImagePullRequested{Uid: "u", Image: "app:1"},
 		&journaletv1.ImagePullDecided{Uid: "u", Image: "app:1"},

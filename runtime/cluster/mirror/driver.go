@@ -41,8 +41,9 @@ type Options struct {
 	NodeName string
 	// Static returns a static pod by its UID, ErrNoPod or ErrUndecided.
 	Static func(ctx context.Context, uid string) (Static, error)
-	// Synced reports whether all sources are: a mirror pod without a static pod is an orphan then.
-	Synced func(ctx context.Context) bool
+	// Orphan reports whether a mirror pod of this name that has no static pod is an orphan: all sources are synced, and
+	// no problem of a manifest keeps its static pod out.
+	Orphan func(ctx context.Context, name types.NamespacedName) bool
 	// Object returns a mirror pod of this node by its UID, as the watch has shown it, nil if the watch shows no such
 	// pod.
 	Object func(uid types.UID) *corev1.Pod
@@ -143,8 +144,21 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 			d.mark(messages.RefOf(rec.GetActor()).ID)
 		case *journaletv1.Event_PodForgotten:
 			d.drop(k.PodForgotten.GetUid())
-		case *journaletv1.Event_SourceSynced:
+		case *journaletv1.Event_SourceSynced, *journaletv1.Event_PodsKeptOut:
 			d.markAll()
+		case *journaletv1.Event_OrphanConfirmed:
+			d.markOrphan(k.OrphanConfirmed.GetUid())
+		}
+	}
+}
+
+// markOrphan marks the name of a mirror pod whose static pod is an orphan.
+func (d *Driver) markOrphan(uid string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for n, mirror := range d.mirrors {
+		if Of(mirror) == uid {
+			d.queue.Add(n)
 		}
 	}
 }
@@ -298,8 +312,9 @@ func (d *Driver) Sync(ctx context.Context, n name) (again bool) {
 		return false
 	}
 	// The mirror pod of a pod that is gone goes, however long the next one of its name waits for its admission.
-	if is != nil && desired == nil && !d.opts.Synced(ctx) {
-		// The node may see the last source synced only after its record is stored: nothing else would mark the name again.
+	if is != nil && desired == nil && !d.opts.Orphan(ctx, n) {
+		// The node may see what its sources have read only after the record is stored: nothing else would mark the name
+		// again.
 		return ctx.Err() == nil
 	}
 	if desired != nil && (is == nil || !desired.shows(is)) {

@@ -40,7 +40,7 @@ func run(t *testing.T, test func(*world)) {
 			statics: map[string]Static{}, undecided: map[string]bool{}, objects: map[types.UID]*corev1.Pod{},
 		}
 		w.d = New(Options{
-			NodeName: "n", Synced: func(context.Context) bool { return w.synced },
+			NodeName: "n", Orphan: func(context.Context, name) bool { return w.synced },
 			Static: func(_ context.Context, uid string) (Static, error) {
 				s, ok := w.statics[uid]
 				switch {
@@ -256,6 +256,25 @@ func TestOrphanGoesOnceAllSourcesAreSynced(t *testing.T) {
 		delete(w.statics, "u")
 		w.stored(messages.NewEvent(&journaletv1.PodForgotten{Uid: "u"}))
 		w.did(t, "delete web-n mirror1")
+	})
+}
+
+// The mirror pod of a static pod whose manifest has a problem stays as long as what runs of it does (ADR 112).
+func TestMirrorPodOfAPodThatIsKeptOutStays(t *testing.T) {
+	run(t, func(w *world) {
+		w.d.SeedNode("node-uid")
+		static := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-n", Namespace: "ns", UID: "u"}}
+		kept := Static{Pod: static}.build("n", "x")
+		kept.UID = "m"
+		w.show(kept)
+		w.stored(messages.NewEvent(&journaletv1.PodsKeptOut{Source: "file", Pods: []string{"ns/web"}}))
+		w.stored(messages.NewEvent(&journaletv1.SourceSynced{Source: "file"}))
+		<-time.After(time.Hour)
+		synctest.Wait()
+		w.did(t, "changed u")
+		w.synced = true // the manifest is right, or gone
+		w.stored(messages.NewEvent(&journaletv1.OrphanConfirmed{Uid: "u"}))
+		w.did(t, "delete web-n m")
 	})
 }
 

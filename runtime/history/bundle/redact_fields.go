@@ -52,6 +52,7 @@ var fields = map[action][]string{
 		"SessionEnded.exit_code",
 		"SessionEnded.kind", "SessionStarted.arguments", "SessionStarted.kind", "SessionStarted.tty",
 		"ShutdownGroup.priority", "ShutdownSignaled.active",
+		"AdmissionRequested.runs", "ApiPod.shown_running",
 		"AdmissionRequested.shares_name", "ApiDeleteFinished.absent", "ApiPod.deleted", "ApiPod.deletion_grace_seconds",
 		"ApiPod.generation", "ApiPod.terminal_phase", "ApiServerContact.reachable", "CertificateChanged.kind",
 		"NodeRegistered.created", "ImagePullRequested.api", "ImagePullRequested.credentials_changed",
@@ -129,18 +130,21 @@ var fields = map[action][]string{
 		"ResourceClaim.allocation", "PrepareClaims.in_doubt",
 	},
 	namespace: {
-		"AdmissionRequested.namespace", "CleanPod.namespace", "PodObserved.pod_namespace", "PodRef.namespace",
+		"AdmissionRequested.namespace", "CleanPod.namespace", "OrphanFound.namespace", "PodObserved.pod_namespace",
+		"PodRef.namespace",
 		"ObjectsSet.namespace",
 		"ResourceClaim.namespace",
 		"ImagePullRequested.namespace", "PullImage.namespace", "PullSecret.namespace", "ApiDeleteRequested.namespace",
 		"PodOfPull.namespace",
 	},
 	podName: {
-		"AdmissionRequested.name", "CleanPod.name", "PodObserved.pod_name", "PodRef.name", "PodRequest.name",
+		"AdmissionRequested.name", "CleanPod.name", "OrphanFound.name", "PodObserved.pod_name", "PodRef.name",
+		"PodRequest.name",
 		"ApiDeleteRequested.name", "ObjectsSet.pod_name",
 	},
 	fullName: {
-		"AdmissionPendingPreemption.full_name", "ManifestProblem.pod", "ResizePendingPreemption.full_name",
+		"AdmissionPendingPreemption.full_name", "ManifestProblem.pod", "PodsKeptOut.pods",
+		"ResizePendingPreemption.full_name",
 	},
 	container: {
 		"AllContainersRestarting.container", "BackOffStarted.container", "ContainerObservation.name",
@@ -197,7 +201,7 @@ var fields = map[action][]string{
 	},
 	source: {
 		"AgentConfig.sources", "ManifestsRead.source", "PodFinished.source", "PodForgotten.source",
-		"PodUpdated.source", "SourceSynced.source", "UidDeferred.holder", "UidDeferred.source",
+		"PodUpdated.source", "PodsKeptOut.source", "SourceSynced.source", "UidDeferred.holder", "UidDeferred.source",
 		"UidGranted.source", "UidRequested.source", "UidWithdrawn.source",
 	},
 	path: {

@@ -224,6 +224,12 @@ func (d *Describer) sourceEvent(_ string, e *journaletv1.Event) string {
 		i := k.ManifestIgnored
 		s := fmt.Sprintf("ignored pod %s in %s (%s)", refName(i.GetPod()), i.GetPath(), i.GetReason())
 		return withMessage(s, i.GetMessage())
+	case *journaletv1.Event_PodsKeptOut:
+		if len(k.PodsKeptOut.GetPods()) == 0 {
+			return fmt.Sprintf("manifests of source %s keep no pod out any more", k.PodsKeptOut.GetSource())
+		}
+		return fmt.Sprintf("problems of manifests of source %s keep out %s: what runs of them stays",
+			k.PodsKeptOut.GetSource(), strings.Join(k.PodsKeptOut.GetPods(), ", "))
 	case *journaletv1.Event_SourceSynced:
 		return fmt.Sprintf("source %s synced", k.SourceSynced.GetSource())
 	case *journaletv1.Event_UidRequested:

@@ -14,6 +14,9 @@ func (d *Describer) admissionEvent(_ string, e *journaletv1.Event) string {
 		return "requested admission of pod " + k.AdmissionRequested.GetName()
 	case *journaletv1.Event_AdmissionDecided:
 		a := k.AdmissionDecided
+		if a.GetAdmitted() && a.GetReason() != "" {
+			return withMessage(fmt.Sprintf("left pod %s alone: %s", d.podName(a.GetUid()), a.GetReason()), a.GetMessage())
+		}
 		if a.GetAdmitted() {
 			return "admitted pod " + d.podName(a.GetUid()) + exclusiveText(a.GetExclusive()) + restText(a.GetRest())
 		}

@@ -90,6 +90,9 @@ func TestEventsAreDescribedInShortLines(t *testing.T) {
 			SharedCpusDecided: &journaletv1.SharedCpusDecided{Cpus: "0-1,4", Pods: []string{"u1"}}}}},
 		{"rejected pod web: OutOfcpu: 2 cpu requested", &ev{Kind: &journaletv1.Event_AdmissionDecided{
 			AdmissionDecided: &journaletv1.AdmissionDecided{Uid: "u1", Reason: "OutOfcpu", Message: "2 cpu requested"}}}},
+		{"left pod web alone: PodFeatureUnsupported: iscsi", &ev{Kind: &journaletv1.Event_AdmissionDecided{
+			AdmissionDecided: &journaletv1.AdmissionDecided{
+				Uid: "u1", Admitted: true, Reason: "PodFeatureUnsupported", Message: "iscsi"}}}},
 		{"quarantined pod/web: it failed on #9 (Panic): index out of range",
 			&ev{Kind: &journaletv1.Event_Quarantined{Quarantined: &journaletv1.Quarantined{
 				Kind: "pod", Id: "u1", Cause: 9, Code: journaletv1.DecisionError_DECISION_ERROR_PANIC,

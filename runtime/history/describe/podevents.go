@@ -60,7 +60,7 @@ func (p *PodEvents) Add(rec *journaletv1.Record, id string, e *journaletv1.Event
 	eventType := EventType(e)
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_AdmissionDecided:
-		if a := k.AdmissionDecided; !a.GetAdmitted() && a.GetUid() == p.ref.ID {
+		if a := k.AdmissionDecided; a.GetReason() != "" && a.GetUid() == p.ref.ID {
 			add(eventType, a.GetReason(), "%s", a.GetMessage())
 		}
 	case *journaletv1.Event_AdmissionPendingPreemption:

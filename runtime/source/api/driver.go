@@ -284,8 +284,10 @@ func (d *Driver) fileOf(uid types.UID) feed.File {
 	}
 	if len(known) == 1 {
 		ref.Api.ReadyContainers = known[0].GetApi().GetReadyContainers()
+		ref.Api.ShownRunning = ref.GetApi().GetUnsupported() != "" && known[0].GetApi().GetShownRunning()
 	} else {
 		ref.Api.ReadyContainers = readyContainers(pod)
+		ref.Api.ShownRunning = ref.GetApi().GetUnsupported() != "" && shownRunning(pod)
 	}
 	if at := pod.CreationTimestamp; !at.IsZero() {
 		ref.CreatedAt = timestamppb.New(at.Time)
@@ -403,6 +405,12 @@ func readyContainers(pod *corev1.Pod) []string {
 		}
 	}
 	return ids
+}
+
+// shownRunning reports whether a container of a pod runs, as its status shows.
+func shownRunning(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses),
+		func(c corev1.ContainerStatus) bool { return c.State.Running != nil })
 }
 
 // terminal returns the phase of a pod that has ended at the API server, else none.

@@ -444,3 +444,30 @@ func TestFieldsOfTheControlPlaneRejectNoPod(t *testing.T) {
 		t.Errorf("it is rejected for %q, want %q", why, want)
 	}
 }
+
+func TestFirstReadShowsWhetherAnUnsupportedPodRuns(t *testing.T) {
+	r := idle(nil)
+	running := corev1.ContainerState{Running: new(corev1.ContainerStateRunning)}
+	pod := func(name string, state corev1.ContainerState, v corev1.VolumeSource) *corev1.Pod {
+		p := uidPod(name)
+		p.Spec.Volumes = []corev1.Volume{{Name: "disk", VolumeSource: v}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: state}}
+		return p
+	}
+	iscsi := corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{TargetPortal: "192.0.2.1", IQN: "iqn.2026-11.example:a"}}
+	empty := corev1.VolumeSource{EmptyDir: new(corev1.EmptyDirVolumeSource)}
+	runs := pod("runs", running, iscsi)
+	must.OK(t, r.Store().Replace([]any{runs.DeepCopy(), pod("ended", corev1.ContainerState{}, iscsi),
+		pod("supported", running, empty)}, "1"))
+	_, all := r.sent(t)
+	for name, want := range map[string]bool{"runs": true, "ended": false, "supported": false} {
+		if got := all[name].GetApi(); got == nil || got.GetShownRunning() != want {
+			t.Errorf("pod %s: %v", name, got)
+		}
+	}
+	runs.Status.ContainerStatuses, runs.Generation = nil, 2
+	must.OK(t, r.Store().Update(runs))
+	if _, all = r.sent(t); !all["runs"].GetApi().GetShownRunning() {
+		t.Errorf("after an update: %v", all)
+	}
+}

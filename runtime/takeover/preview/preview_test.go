@@ -59,7 +59,7 @@ func (n *node) decode(text string) (*corev1.Pod, *journaletv1.ManifestFile) {
 	f := &journaletv1.ManifestFile{Path: "web.yaml", Unreadable: len(pods) == 0}
 	for _, p := range problems {
 		f.Problems = append(f.Problems, &journaletv1.ManifestProblem{
-			Field: p.Field, Code: string(p.Code), Message: p.Message,
+			Field: p.Field, Code: string(p.Code), Message: p.Message, Pod: p.Pod,
 		})
 	}
 	if len(pods) == 0 {
@@ -149,6 +149,16 @@ func TestContainerThatHasEndedStartsByItsRestartPolicy(t *testing.T) {
 	n.becomes(true, "web-n1 taken over, 1 run: container c does not run: its restart policy decides")
 }
 
+func TestPodOfTheAPIServerThatIsNotSupportedIsLeftAlone(t *testing.T) {
+	n := newNode(t)
+	p, f := n.decode(web)
+	n.runs(p)
+	f.Pods[0].Api = &journaletv1.ApiPod{Unsupported: "spec.volumes[0].iscsi"}
+	n.reads(f)
+	n.becomes(true, "web-n1 left alone, 2 run: this version does not support spec.volumes[0].iscsi: nothing of the pod "+
+		"is probed or started again")
+}
+
 func TestPodWithoutASandboxRestarts(t *testing.T) {
 	n := newNode(t)
 	p, f := n.decode(web)
@@ -185,12 +195,13 @@ func TestChangedManifestIsAnotherPod(t *testing.T) {
 	}
 }
 
-func TestProblemsOfManifestsAreShown(t *testing.T) {
+func TestStaticPodWithAProblemIsLeftAlone(t *testing.T) {
 	n := newNode(t)
 	p, _ := n.decode(web)
 	n.runs(p)
 	_, f := n.decode(strings.Replace(web, "volumes:", "nonsense: 1\n  volumes:", 1))
 	n.reads(f)
+	n.becomes(true, "web-n1 left alone, 2 run: its manifest has a problem: mend it, and the pod starts anew")
 	if r := n.Report(); len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "nonsense") {
 		t.Errorf("got %q", r.Problems)
 	}

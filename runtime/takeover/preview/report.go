@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -15,6 +17,7 @@ type Outcome string
 // Outcomes of a pod. A pod whose containers have all ended is taken over, too: its restart policy decides.
 const (
 	TakenOver Outcome = "taken over" // no running container ends
+	LeftAlone Outcome = "left alone" // its containers run on, and nothing of it is started again
 	Restarts  Outcome = "restarts"   // running containers end, and start again
 	Ends      Outcome = "ends"       // its containers end
 	Starts    Outcome = "starts"     // nothing of it is on the runtime
@@ -29,7 +32,7 @@ const (
 )
 
 // Outcomes are all outcomes, what people hope for first.
-var Outcomes = []Outcome{TakenOver, Kept, Restarts, Drain, Ends, Starts, Ended, Removed}
+var Outcomes = []Outcome{TakenOver, Kept, LeftAlone, Restarts, Drain, Ends, Starts, Ended, Removed}
 
 // Report is what becomes of a node's pods.
 type Report struct {
@@ -91,9 +94,10 @@ func (p *Preview) Report() *Report {
 			requests[call.GetPodUid()] = append(requests[call.GetPodUid()], call)
 		}
 	}
+	on := p.core.Decider(messages.Node).(*node.Actor)
 	for _, ref := range p.core.Refs() {
 		if a, ok := p.core.Decider(ref).(*pod.Actor); ok {
-			r.Pods = append(r.Pods, podOf(a, requests[ref.ID]))
+			r.Pods = append(r.Pods, podOf(a, on, requests[ref.ID]))
 		}
 	}
 	slices.SortFunc(r.Pods, func(a, b Pod) int {
@@ -116,7 +120,7 @@ func (r *Report) explainReplaced() {
 }
 
 // podOf returns what becomes of a pod by the calls that its actor requests.
-func podOf(a *pod.Actor, requests []*journaletv1.CallRequested) Pod {
+func podOf(a *pod.Actor, on *node.Actor, requests []*journaletv1.CallRequested) Pod {
 	st := a.Pod()
 	ref := st.GetPod()
 	if ref.GetName() == "" {
@@ -130,6 +134,8 @@ func podOf(a *pod.Actor, requests []*journaletv1.CallRequested) Pod {
 		p.Source = st.GetSource()
 	}
 	switch {
+	case p.Source == "" && p.Running > 0 && on.KeptOut(p.Namespace+"/"+p.Name):
+		p.Outcome, p.Details = LeftAlone, []string{"its manifest has a problem: mend it, and the pod starts anew"}
 	case p.Source == "" && p.Running > 0:
 		p.Outcome, p.Details = Ends, []string{"no source names it: its containers end after a minute"}
 	case p.Source == "":
@@ -142,6 +148,10 @@ func podOf(a *pod.Actor, requests []*journaletv1.CallRequested) Pod {
 		if why := cmp.Or(st.GetMessage(), st.GetReason()); why != "" {
 			p.Details = []string{why}
 		}
+	case a.LeftAlone():
+		p.Outcome = LeftAlone
+		p.Details = []string{"this version does not support " + ref.GetApi().GetUnsupported() +
+			": nothing of the pod is probed or started again"}
 	case st.GetObserved() == nil || len(st.GetObserved().GetContainers()) == 0:
 		p.Outcome = Starts
 	default:
