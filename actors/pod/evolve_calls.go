@@ -215,9 +215,10 @@ func (a *Actor) evolveStarted(
 		a.evolveImageMissing(e, r, w, f)
 	case journaletv1.CallError_CALL_ERROR_SANDBOX_GONE:
 		a.markSandboxDead(w.GetSandboxId())
-		if cur := r.GetCurrent(); w.GetPart() == journaletv1.StartPart_START_PART_START &&
-			(exited(cur) || isCreated(cur)) && cur.GetId() == w.GetContainerId() {
-			a.evolveNotRun(r, w) // it vanishes, or has vanished, before the start reached the runtime
+		if id := notRunInDeadSandbox(r.GetCurrent(), w, f); id != "" {
+			// It vanishes with its sandbox, or has vanished. An inspection that still shows it says nothing about the next one.
+			a.keepRemoved(id)
+			a.evolveNotRun(r, id, w.GetAttempt())
 			return
 		}
 		undoBackOff(r)
@@ -225,7 +226,7 @@ func (a *Actor) evolveStarted(
 		a.evolveStartLost(e, r, w)
 	case journaletv1.CallError_CALL_ERROR_NOT_DONE:
 		if w.GetPart() == journaletv1.StartPart_START_PART_START {
-			a.evolveNotRun(r, w)
+			a.evolveNotRun(r, w.GetContainerId(), w.GetAttempt())
 			return
 		}
 		fallthrough
@@ -306,17 +307,37 @@ func (a *Actor) evolveStartLost(e actors.Event, r *journaletv1.ContainerRecord, 
 // evolveNotRun drops an instance that has not run and is gone. The next one gets its attempt number, since the restart
 // count counts restarts only. Where the number was reported already, the count stays (kubelet: the same). An instance
 // that it was to replace is still replaced.
-func (a *Actor) evolveNotRun(r *journaletv1.ContainerRecord, w *journaletv1.StartContainer) {
-	a.dropContainer(w.GetContainerId())
-	if r.GetCurrent().GetId() == w.GetContainerId() {
+func (a *Actor) evolveNotRun(r *journaletv1.ContainerRecord, id string, attempt uint32) {
+	a.dropContainer(id)
+	if r.GetCurrent().GetId() == id {
 		r.ReportedRestarts = max(r.GetReportedRestarts(), restarts(r))
 		r.Current, r.Last = r.GetLast(), nil
 	}
 	r.Replacing = exited(r.GetCurrent())
-	if r.GetCurrent().GetAttempt() <= w.GetAttempt() && r.GetNextAttempt() == w.GetAttempt()+1 {
-		r.NextAttempt = w.GetAttempt()
+	if r.GetCurrent().GetAttempt() <= attempt && r.GetNextAttempt() == attempt+1 {
+		r.NextAttempt = attempt
 	}
 	undoBackOff(r)
+}
+
+// notRunInDeadSandbox returns the id of an instance that a call was to create or to start, and that has not run, since
+// its sandbox is gone; "" for none. cur is the newest instance. An instance that was created while the outcome of its
+// call was unknown was never to be started.
+func notRunInDeadSandbox(
+	cur *journaletv1.ContainerObservation, w *journaletv1.StartContainer, f *journaletv1.CallFinished,
+) string {
+	over := exited(cur) || isCreated(cur)
+	switch w.GetPart() {
+	case journaletv1.StartPart_START_PART_START:
+		if same := cur.GetId() == w.GetContainerId(); same && over || !same && cur.GetAttempt() <= w.GetAttempt() {
+			return w.GetContainerId()
+		}
+	case journaletv1.StartPart_START_PART_CREATE:
+		if over && cur.GetIntentId() == f.GetIntentId() {
+			return cur.GetId()
+		}
+	}
+	return ""
 }
 
 // startError returns the container's reason for waiting after a failed start.
