@@ -118,7 +118,7 @@ func (d *step) requestAdmission() {
 	if d.awaitsInspection() {
 		return
 	}
-	d.clearTimer(inspectionTimer)
+	d.clearTimer(InspectionTimer)
 	q := AdmissionRequest(d.state.GetPod(), d.desired)
 	q.Incarnation, q.Runs = d.in.Seq, q.GetUnsupported() != "" && d.AnyAlive()
 	d.decide(q)

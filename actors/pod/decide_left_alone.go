@@ -8,8 +8,8 @@ import (
 // A pod of the API server that this version does not carry out, and that runs already, is left alone: nothing of it is
 // set up, probed or started (ADR 112).
 
-// inspectionTimer ends the wait of such a pod for an inspection that shows whether it runs.
-const inspectionTimer = "inspection"
+// InspectionTimer is the name of the timer that ends such a pod's wait for an inspection that shows whether it runs.
+const InspectionTimer = "inspection"
 
 // LeftAlone reports whether the pod runs as another agent has started it, and is left so.
 func (a *Actor) LeftAlone() bool { return a.state.GetLeftAlone() && a.unsupported() != "" }
@@ -21,10 +21,10 @@ func (a *Actor) unsupported() string { return a.state.GetPod().GetApi().GetUnsup
 // if it runs, which only its status at the API server shows so far. An inspection shows nothing of a pod that has
 // nothing at the runtime, so the wait has an end.
 func (d *step) awaitsInspection() bool {
-	if d.unsupported() == "" || !d.state.GetPod().GetApi().GetShownRunning() || !d.Unseen() || d.fired(inspectionTimer) {
+	if d.unsupported() == "" || !d.state.GetPod().GetApi().GetShownRunning() || !d.Unseen() || d.fired(InspectionTimer) {
 		return false
 	}
-	d.timer(inspectionTimer, orphanWait)
+	d.timer(InspectionTimer, orphanWait)
 	return true
 }
 

@@ -242,6 +242,10 @@ func (c *Collector) admissionDecided(when at, k *journaletv1.AdmissionDecided) {
 	if s == nil || s.Incarnation != k.GetIncarnation() {
 		return
 	}
+	if k.GetAdmitted() && k.GetReason() != "" {
+		delete(c.open, k.GetUid()) // it runs already, and is left alone
+		return
+	}
 	p := s.find(Admission, "")
 	if p == nil {
 		return

@@ -160,7 +160,7 @@ func (s *subject) ended(a *Answer) {
 	a.State = describe.Enum(s.state.GetPhase().String(), "POD_PHASE_")
 	terminated := s.log.last(s.at+1, 0, func(e *Event) bool { return e.Body.GetPodTerminated().GetUid() == s.uid })
 	if s.state.GetRejected() {
-		decided := s.log.last(s.at+1, 0, func(e *Event) bool { return e.Body.GetAdmissionDecided().GetUid() == s.uid })
+		decided := s.admission()
 		if decided != nil {
 			a.since(decided.Time, decided)
 			a.because("the node rejected it: %s", text(decided.Body.GetAdmissionDecided().GetReason(),

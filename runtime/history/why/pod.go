@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/messages/plain"
 	"github.com/journalet/journalet/runtime/history/describe"
@@ -218,6 +219,11 @@ func (s *subject) running(a *Answer) {
 		a.since(s.state.GetCreatedAt().AsTime(), nil)
 		a.SinceSeq = s.state.GetIncarnation()
 	}
+	if s.state.GetLeftAlone() {
+		a.because("another agent has started it, and this node does not support %s: it is left alone",
+			s.state.GetPod().GetApi().GetUnsupported())
+		s.add(a, s.admission(), "")
+	}
 	if !ready.GetStatus() {
 		s.problems(a)
 		if a.Because == "" && ready != nil {
@@ -231,6 +237,11 @@ func (s *subject) running(a *Answer) {
 	}
 	s.ephemerals(a)
 	s.resize(a)
+}
+
+// admission returns the node's last decision on the pod's admission; nil for none.
+func (s *subject) admission() *Event {
+	return s.log.last(s.at+1, 0, func(e *Event) bool { return e.Body.GetAdmissionDecided().GetUid() == s.uid })
 }
 
 // text joins a reason and its message.
@@ -355,6 +366,9 @@ func (s *subject) admitting(a *Answer) {
 			s.learnName(v, waits.Seq)
 		}
 		a.because("it waits until pods of lower priority that it preempts have ended")
+	case s.state.GetTimers().GetSet()[pod.InspectionTimer] != nil:
+		a.because("this node does not support %s: the next inspection shows whether it runs already, and is left alone",
+			s.state.GetPod().GetApi().GetUnsupported())
 	default:
 		a.because("the node has not decided on its admission")
 	}
