@@ -215,10 +215,7 @@ func (a *Actor) evolveStarted(
 		a.evolveImageMissing(e, r, w, f)
 	case journaletv1.CallError_CALL_ERROR_SANDBOX_GONE:
 		a.markSandboxDead(w.GetSandboxId())
-		if id := notRunInDeadSandbox(r.GetCurrent(), w, f); id != "" {
-			// It vanishes with its sandbox, or has vanished. An inspection that still shows it says nothing about the next one.
-			a.keepRemoved(id)
-			a.evolveNotRun(r, id, w.GetAttempt())
+		if a.evolveNeverStarted(r, w, f) {
 			return
 		}
 		undoBackOff(r)
@@ -320,24 +317,28 @@ func (a *Actor) evolveNotRun(r *journaletv1.ContainerRecord, id string, attempt 
 	undoBackOff(r)
 }
 
-// notRunInDeadSandbox returns the id of an instance that a call was to create or to start, and that has not run, since
-// its sandbox is gone; "" for none. cur is the newest instance. An instance that was created while the outcome of its
-// call was unknown was never to be started.
-func notRunInDeadSandbox(
-	cur *journaletv1.ContainerObservation, w *journaletv1.StartContainer, f *journaletv1.CallFinished,
-) string {
-	over := exited(cur) || isCreated(cur)
+// evolveNeverStarted folds that a call was to start an instance, or has created it, whose sandbox is gone: it has not
+// run. dropped reports whether it was dropped, as it vanishes or has vanished. An inspection may show it once more.
+func (a *Actor) evolveNeverStarted(
+	r *journaletv1.ContainerRecord, w *journaletv1.StartContainer, f *journaletv1.CallFinished,
+) (dropped bool) {
+	cur := r.GetCurrent()
 	switch w.GetPart() {
 	case journaletv1.StartPart_START_PART_START:
-		if same := cur.GetId() == w.GetContainerId(); same && over || !same && cur.GetAttempt() <= w.GetAttempt() {
-			return w.GetContainerId()
-		}
+		r.NeverStartedId = w.GetContainerId()
+		dropped = cur.GetId() == w.GetContainerId() && (exited(cur) || isCreated(cur))
 	case journaletv1.StartPart_START_PART_CREATE:
-		if over && cur.GetIntentId() == f.GetIntentId() {
-			return cur.GetId()
+		// It was created while the outcome of its call was unknown.
+		if cur.GetIntentId() != f.GetIntentId() || !exited(cur) && !isCreated(cur) {
+			return false
 		}
+		r.NeverStartedId = cur.GetId()
+		dropped = exited(cur)
 	}
-	return ""
+	if dropped {
+		a.evolveNotRun(r, cur.GetId(), w.GetAttempt())
+	}
+	return dropped
 }
 
 // startError returns the container's reason for waiting after a failed start.

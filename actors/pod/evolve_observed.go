@@ -166,10 +166,14 @@ func (a *Actor) forgetCreationTimes() {
 }
 
 // evolveVanished ends a container that ran and that the runtime no longer shows, unless it was never shown and is
-// younger than the inspection.
+// younger than the inspection. One that was never started is dropped.
 func (a *Actor) evolveVanished(r *journaletv1.ContainerRecord, at *timestamppb.Timestamp, shown bool) {
 	cur := r.GetCurrent()
 	if cur == nil || exited(cur) || !shown && !cur.GetCreatedAt().AsTime().Before(at.AsTime()) {
+		return
+	}
+	if isCreated(cur) && cur.GetId() == r.GetNeverStartedId() {
+		a.evolveNotRun(r, cur.GetId(), cur.GetAttempt())
 		return
 	}
 	gone := proto.CloneOf(cur)

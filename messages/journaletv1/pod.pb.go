@@ -981,8 +981,9 @@ func (x *ResizeCompleted) GetUid() string {
 type OrphanFound struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Namespace and name as the runtime shows them. Unset: it shows nothing of the pod.
-	Namespace     string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// As the runtime shows it. Empty: it shows nothing of the pod.
+	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// As the runtime shows it. Empty: it shows nothing of the pod.
 	Name          string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2679,8 +2680,11 @@ type ContainerRecord struct {
 	StartsNotRun uint32 `protobuf:"varint,31,opt,name=starts_not_run,json=startsNotRun,proto3" json:"starts_not_run,omitempty"`
 	// How many instances have not run in that way, over all. They count as no restart.
 	InstancesNotRun uint32 `protobuf:"varint,32,opt,name=instances_not_run,json=instancesNotRun,proto3" json:"instances_not_run,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The last instance that was created and is never started, as its sandbox is gone. Inspections may still show it, and
+	// when it vanishes it has not run.
+	NeverStartedId string `protobuf:"bytes,33,opt,name=never_started_id,json=neverStartedId,proto3" json:"never_started_id,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ContainerRecord) Reset() {
@@ -2935,6 +2939,13 @@ func (x *ContainerRecord) GetInstancesNotRun() uint32 {
 		return x.InstancesNotRun
 	}
 	return 0
+}
+
+func (x *ContainerRecord) GetNeverStartedId() string {
+	if x != nil {
+		return x.NeverStartedId
+	}
+	return ""
 }
 
 // VolumeImage is the image of an image volume, before the next start of one container that mounts it.
@@ -3586,7 +3597,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"infeasible\x18\a \x01(\bR\n" +
 	"infeasible\x121\n" +
 	"\aapplied\x18\b \x01(\v2\x17.journalet.v1.ResourcesR\aapplied\x12(\n" +
-	"\x10sandbox_in_doubt\x18\t \x01(\bR\x0esandboxInDoubt\"\xe6\f\n" +
+	"\x10sandbox_in_doubt\x18\t \x01(\bR\x0esandboxInDoubt\"\x90\r\n" +
 	"\x0fContainerRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fnext_attempt\x18\x02 \x01(\rR\vnextAttempt\x12<\n" +
@@ -3622,7 +3633,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x10devices_prepared\x18\x1d \x01(\bR\x0fdevicesPrepared\x127\n" +
 	"\anot_run\x18\x1e \x01(\v2\x1e.journalet.v1.CreatedContainerR\x06notRun\x12$\n" +
 	"\x0estarts_not_run\x18\x1f \x01(\rR\fstartsNotRun\x12*\n" +
-	"\x11instances_not_run\x18  \x01(\rR\x0finstancesNotRun\x1aZ\n" +
+	"\x11instances_not_run\x18  \x01(\rR\x0finstancesNotRun\x12(\n" +
+	"\x10never_started_id\x18! \x01(\tR\x0eneverStartedId\x1aZ\n" +
 	"\x11VolumeImagesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.VolumeImageR\x05value:\x028\x01\"[\n" +
