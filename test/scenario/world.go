@@ -45,8 +45,8 @@ type world struct {
 type objects struct {
 	// namespace and name are the pod's, as its newest sandbox has them.
 	namespace, name string
-	sandboxes  []*journaletv1.SandboxObservation
-	containers []*journaletv1.ContainerObservation
+	sandboxes       []*journaletv1.SandboxObservation
+	containers      []*journaletv1.ContainerObservation
 	// starts counts the starts of each container, by name and hash.
 	starts map[string]int
 	// requested counts the restarts that an operator requested, by container; "" is the whole pod.
