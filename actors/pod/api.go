@@ -56,6 +56,7 @@ func (a *Actor) evolveAPIUpdated(e actors.Event, u *journaletv1.PodUpdated) {
 	before := a.grace()
 	a.resetChangedImages(e.Manifest)
 	a.evolveDesired(u, e.Manifest)
+	s.LeftAlone = s.GetLeftAlone() && a.unsupported() != "" // a later version may carry it out
 	switch {
 	case a.deleted():
 		a.evolveDeleted(e, before)

@@ -12,7 +12,7 @@ import (
 const InspectionTimer = "inspection"
 
 // LeftAlone reports whether the pod runs as another agent has started it, and is left so.
-func (a *Actor) LeftAlone() bool { return a.state.GetLeftAlone() && a.unsupported() != "" }
+func (a *Actor) LeftAlone() bool { return a.state.GetLeftAlone() }
 
 // unsupported returns what of the pod this version does not carry out; "" for nothing.
 func (a *Actor) unsupported() string { return a.state.GetPod().GetApi().GetUnsupported() }

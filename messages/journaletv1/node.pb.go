@@ -2400,7 +2400,7 @@ type NodeState struct {
 	SyncedSources []string `protobuf:"bytes,11,rep,name=synced_sources,json=syncedSources,proto3" json:"synced_sources,omitempty"`
 	// UIDs of orphans, in the order in which they were found.
 	Orphans []string `protobuf:"bytes,12,rep,name=orphans,proto3" json:"orphans,omitempty"`
-	// By UID: namespace/name of those that the runtime shows.
+	// By UID: namespace/name of an orphan that the runtime shows.
 	OrphanNames map[string]string `protobuf:"bytes,36,rep,name=orphan_names,json=orphanNames,proto3" json:"orphan_names,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// By source: the pods that problems of its manifests keep out. Only sources with such pods.
 	KeptOut map[string]*PodsKeptOut `protobuf:"bytes,37,rep,name=kept_out,json=keptOut,proto3" json:"kept_out,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`

@@ -1571,7 +1571,8 @@ type PodState struct {
 	PullsForPods bool `protobuf:"varint,90,opt,name=pulls_for_pods,json=pullsForPods,proto3" json:"pulls_for_pods,omitempty"`
 	// From AgentStarted.
 	TrustsFirstInspection bool `protobuf:"varint,91,opt,name=trusts_first_inspection,json=trustsFirstInspection,proto3" json:"trusts_first_inspection,omitempty"`
-	// From AdmissionDecided: its containers run as another agent has started them, and nothing of the pod is started.
+	// From AdmissionDecided, until an update of the pod is supported: its containers run as another agent has started
+	// them, and nothing of the pod is started.
 	LeftAlone     bool `protobuf:"varint,96,opt,name=left_alone,json=leftAlone,proto3" json:"left_alone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1063,7 +1063,7 @@ func (x *SourceSynced) GetSource() string {
 type PodsKeptOut struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Source string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	// As ManifestProblem.pod, sorted. Empty: there is none any more.
+	// As ManifestProblem.pod, sorted. Empty: problems keep no pod out.
 	Pods          []string `protobuf:"bytes,2,rep,name=pods,proto3" json:"pods,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

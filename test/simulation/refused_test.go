@@ -5,8 +5,8 @@ import "testing"
 // refusedShare is the part of the further seeds that are carried out with an agent that refuses what runs, too.
 const refusedShare = 10
 
-// TestWhatIsRefusedIsLeftAlone carries out plans with an API server in which an agent with an empty journal refuses a
-// part of what runs.
+// TestWhatIsRefusedIsLeftAlone carries out plans with an API server. In the middle of each, an agent begins with an
+// empty journal and refuses half of the pods that run.
 func TestWhatIsRefusedIsLeftAlone(t *testing.T) {
 	seeds := furtherSeeds()
 	if *oneSeed < 0 && !*allClustered {

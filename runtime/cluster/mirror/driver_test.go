@@ -106,6 +106,14 @@ func (w *world) show(p *corev1.Pod) {
 	synctest.Wait()
 }
 
+// showMirror shows the mirror pod m of the static pod u, which an earlier agent has created.
+func (w *world) showMirror(name string) {
+	static := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: "u"}}
+	m := Static{Pod: static}.build("n", "x")
+	m.UID = "m"
+	w.show(m)
+}
+
 func (w *world) end(uid types.UID) {
 	delete(w.objects, uid)
 	w.d.Seen(uid)
@@ -243,10 +251,7 @@ func TestMirrorPodThatNoListHasIsCreatedAgain(t *testing.T) {
 func TestOrphanGoesOnceAllSourcesAreSynced(t *testing.T) {
 	run(t, func(w *world) {
 		w.d.SeedNode("node-uid")
-		old := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "old-n", Namespace: "ns", UID: "u"}}
-		orphan := Static{Pod: old}.build("n", "x")
-		orphan.UID = "m"
-		w.show(orphan)
+		w.showMirror("old-n")
 		w.did(t, "changed u")
 		w.synced = true
 		w.stored(messages.NewEvent(&journaletv1.SourceSynced{Source: "file"}))
@@ -263,10 +268,7 @@ func TestOrphanGoesOnceAllSourcesAreSynced(t *testing.T) {
 func TestMirrorPodOfAPodThatIsKeptOutStays(t *testing.T) {
 	run(t, func(w *world) {
 		w.d.SeedNode("node-uid")
-		static := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-n", Namespace: "ns", UID: "u"}}
-		kept := Static{Pod: static}.build("n", "x")
-		kept.UID = "m"
-		w.show(kept)
+		w.showMirror("web-n")
 		w.stored(messages.NewEvent(&journaletv1.PodsKeptOut{Source: "file", Pods: []string{"ns/web"}}))
 		w.stored(messages.NewEvent(&journaletv1.SourceSynced{Source: "file"}))
 		<-time.After(time.Hour)

@@ -283,12 +283,12 @@ func (d *Driver) fileOf(uid types.UID) feed.File {
 		Api: apiOf(pod, cmp.Or(why, manifest.UnsupportedOfAPI(&pod.Spec))),
 	}
 	if len(known) == 1 {
-		ref.Api.ReadyContainers = known[0].GetApi().GetReadyContainers()
-		ref.Api.ShownRunning = ref.GetApi().GetUnsupported() != "" && known[0].GetApi().GetShownRunning()
+		was := known[0].GetApi()
+		ref.Api.ReadyContainers, ref.Api.ShownRunning = was.GetReadyContainers(), was.GetShownRunning()
 	} else {
-		ref.Api.ReadyContainers = readyContainers(pod)
-		ref.Api.ShownRunning = ref.GetApi().GetUnsupported() != "" && shownRunning(pod)
+		ref.Api.ReadyContainers, ref.Api.ShownRunning = readyContainers(pod), shownRunning(pod)
 	}
+	ref.Api.ShownRunning = ref.Api.ShownRunning && ref.Api.GetUnsupported() != ""
 	if at := pod.CreationTimestamp; !at.IsZero() {
 		ref.CreatedAt = timestamppb.New(at.Time)
 	}
