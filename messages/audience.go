@@ -57,8 +57,10 @@ func Audience(author Ref, e *journaletv1.Event) (audience []Ref, everyone bool) 
 		return []Ref{Pod(k.PodUpdated.GetPod().GetUid())}, false
 	case *journaletv1.Event_AdmissionRequested, *journaletv1.Event_ResizeRequested, *journaletv1.Event_ResizeWithdrawn,
 		*journaletv1.Event_UidRequested, *journaletv1.Event_UidWithdrawn, *journaletv1.Event_SourceSynced,
-		*journaletv1.Event_OrphanFound, *journaletv1.Event_FoundCpusLeft, *journaletv1.Event_PodsKeptOut:
+		*journaletv1.Event_FoundCpusLeft, *journaletv1.Event_PodsKeptOut:
 		return []Ref{Node}, false
+	case *journaletv1.Event_OrphanFound:
+		return withOrphan(author, Pod(k.OrphanFound.GetUid())), false
 	case *journaletv1.Event_UidGranted:
 		return []Ref{Source(k.UidGranted.GetSource())}, false
 	case *journaletv1.Event_UidDeferred:
@@ -111,6 +113,14 @@ func withRequester(requester string) []Ref {
 		return []Ref{Runtime, r}
 	}
 	return []Ref{Runtime}
+}
+
+// withOrphan returns the audience of a found orphan: the node, and the orphan if another pod has found it.
+func withOrphan(author, orphan Ref) []Ref {
+	if author == orphan {
+		return []Ref{Node}
+	}
+	return []Ref{Node, orphan}
 }
 
 // withVictims returns a pod and its victims.

@@ -35,7 +35,6 @@ func (a *Actor) evolveSources(e actors.Event) {
 		a.evolveKeptOut(k.PodsKeptOut)
 	case *journaletv1.Event_OrphanFound:
 		a.evolveOrphan(k.OrphanFound)
-		a.evolveKubeletOrphan(k.OrphanFound.GetUid())
 	case *journaletv1.Event_OrphanConfirmed:
 		a.dropOrphan(k.OrphanConfirmed.GetUid())
 	case *journaletv1.Event_UidRequested:
@@ -60,9 +59,14 @@ func (a *Actor) evolveSources(e actors.Event) {
 	}
 }
 
-// evolveOrphan folds that a pod is an orphan.
+// evolveOrphan folds that a pod is an orphan. A pod of the same name may report one that has requested its admission
+// meanwhile: that one is none.
 func (a *Actor) evolveOrphan(o *journaletv1.OrphanFound) {
 	s := a.state
+	if a.known(o.GetUid()) {
+		return
+	}
+	a.evolveKubeletOrphan(o.GetUid())
 	if !slices.Contains(s.Orphans, o.GetUid()) {
 		s.Orphans = append(s.Orphans, o.GetUid())
 	}
@@ -160,13 +164,13 @@ func (a *Actor) decideUID(q *journaletv1.UidRequested, emit actors.Emit) {
 	}))
 }
 
-// confirmOrphans confirms the orphans once every source is synced, so that they are garbage-collected.
+// confirmOrphans confirms the orphans once every source is synced, so that they are garbage-collected. One whose name
+// another pod has does not wait for that: no source could have it admitted (ADR 113).
 func (a *Actor) confirmOrphans(emit actors.Emit) {
-	if !a.AllSynced() {
-		return
-	}
+	synced := a.AllSynced()
 	for _, uid := range slices.Clone(a.state.Orphans) {
-		if a.state.Uids[uid] != nil || a.KeptOut(a.state.GetOrphanNames()[uid]) {
+		name := a.state.GetOrphanNames()[uid]
+		if !synced && a.state.Names[name] == "" || a.state.Uids[uid] != nil || a.KeptOut(name) {
 			// A source has requested it, and adds it next; or would add it, were its manifest right.
 			continue
 		}

@@ -111,7 +111,7 @@ func (d *step) reportOrphan() {
 // requestAdmission requests admission from the node, once.
 func (d *step) requestAdmission() {
 	if d.state.GetAdmissionRequested() {
-		d.endOnDrainedNode()
+		d.endWhileDeferred()
 		return
 	}
 	d.clearTimer(orphanTimer)

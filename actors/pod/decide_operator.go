@@ -102,14 +102,18 @@ func (a *Actor) Ending() Ending {
 	return e
 }
 
-// endOnDrainedNode stops what runs of a pod that waits for the end of a drain. Only after a lost journal something
-// does: the drain ends the pods that were admitted.
-func (d *step) endOnDrainedNode() {
-	if d.state.GetReason() != ReasonDrained {
+// endWhileDeferred stops what runs of a pod that waits for the end of a drain, or for the pod that has its name. Only
+// after a lost journal something does: a drain ends the pods that were admitted, and of two pods with one name the
+// first one runs alone (ADR 113).
+func (d *step) endWhileDeferred() {
+	reason := d.state.GetReason()
+	if d.state.GetHolderUid() != "" {
+		reason = "another pod has its name"
+	} else if reason != ReasonDrained {
 		return
 	}
 	if d.AnyAlive() {
-		d.stopAll(ReasonDrained)
+		d.stopAll(reason)
 		return
 	}
 	d.stopSandboxes(isReady)

@@ -84,6 +84,7 @@ func (d *step) stopStrays() {
 
 // setUp requests the sandbox and the volumes that the pod lacks.
 func (d *step) setUp() {
+	d.reportNameHolder()
 	d.setUpVolumes()
 	d.allocateDevices()
 	d.prepareClaims()
@@ -109,6 +110,20 @@ func (d *step) setUp() {
 		HostNetwork: d.manifest.Spec.HostNetwork, AllocatedDigest: d.state.GetAllocatedDigest(),
 		UserNamespace: d.state.GetUserNamespace(), ExclusiveCpus: d.exclusiveCPUs(), Given: d.given(),
 	})
+}
+
+// reportNameHolder reports an earlier pod of this one's name to the node, once: no source names it any more, and this
+// pod's sandbox is not created while a container of it runs (ADR 113).
+func (d *step) reportNameHolder() {
+	for _, e := range d.in.Events {
+		holder := e.Body.GetCallFinished().GetNameHolderUid()
+		if holder == "" || holder == d.self.ID || holder == d.state.GetNameHolderUid() {
+			continue
+		}
+		d.decide(&journaletv1.OrphanFound{
+			Uid: holder, Namespace: d.manifest.Namespace, Name: d.manifest.Name,
+		})
+	}
 }
 
 // anyStarting reports whether a container is being started, or was and is not observed since.

@@ -20,6 +20,8 @@ func (d *step) unfit() string {
 		return "its sandbox has lost its network"
 	case d.state.GetSandboxId() != "" && d.state.GetSandboxId() == d.state.GetNoCgroupSandboxId():
 		return "its sandbox is not in the pod's cgroup"
+	case d.state.GetSandboxId() != "" && d.state.GetSandboxId() == d.state.GetMisnamedSandboxId():
+		return "its sandbox is of an earlier pod with another name"
 	}
 	return ""
 }

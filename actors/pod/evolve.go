@@ -37,7 +37,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_FoundCpusLeft:
 		a.evolveFoundCPUsLeft()
 	case *journaletv1.Event_OrphanFound:
-		s.OrphanFoundAt = timestamppb.New(e.Time)
+		a.evolveOrphanFound(e, k.OrphanFound)
 	case *journaletv1.Event_OrphanConfirmed:
 		a.evolveOrphanConfirmed(e, k.OrphanConfirmed.GetGrace())
 	case *journaletv1.Event_PodUpdated:
@@ -176,6 +176,16 @@ func (a *Actor) enter(stage journaletv1.PodStage, at time.Time) {
 	s.Stage = stage
 }
 
+// evolveOrphanFound folds that this pod is an orphan, or that it has reported an earlier pod of its name as one.
+func (a *Actor) evolveOrphanFound(e actors.Event, o *journaletv1.OrphanFound) {
+	switch s := a.state; {
+	case o.GetUid() != a.self.ID:
+		s.NameHolderUid = o.GetUid()
+	case s.GetStage() == unknown:
+		s.OrphanFoundAt = timestamppb.New(e.Time)
+	}
+}
+
 func (a *Actor) evolveOrphanConfirmed(e actors.Event, grace *durationpb.Duration) {
 	if a.state.GetStage() == unknown {
 		a.state.Orphan, a.state.Grace = true, grace
@@ -284,6 +294,7 @@ func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {
 		next.NextSandboxAttempt, next.UsedRuntime = s.GetNextSandboxAttempt(), s.GetUsedRuntime()
 	}
 	a.state, a.desired = withMaps(next), e.Manifest
+	a.evolveOtherName(s.GetReportedAs())
 	a.allocate("", nil)
 	a.adoptHooks()
 	if a.ofAPI() {

@@ -132,7 +132,7 @@ func (a *Actor) shownDead(id string) bool {
 
 func (a *Actor) evolveSandboxCreated(w *journaletv1.RunSandbox, f *journaletv1.CallFinished) {
 	s := a.state
-	s.SandboxId, s.SandboxFailures = f.GetSandboxId(), 0
+	s.SandboxId, s.SandboxFailures, s.NameHolderUid = f.GetSandboxId(), 0, ""
 	if s.GetFreshUserNamespace() {
 		s.CreatedSandboxId = f.GetSandboxId()
 	}

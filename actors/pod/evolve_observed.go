@@ -31,8 +31,9 @@ func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 	}
 	unseen := a.Unseen() && s.GetTrustsFirstInspection()
 	shown, o := idsIn(old), a.withoutRemoved(o)
-	if o.GetPodName() != "" && s.GetPod() == nil {
-		s.ReportedAs = &journaletv1.PodRef{Uid: a.self.ID, Namespace: o.GetPodNamespace(), Name: o.GetPodName()}
+	as := &journaletv1.PodRef{Uid: a.self.ID, Namespace: o.GetPodNamespace(), Name: o.GetPodName()}
+	if as.GetName() != "" && s.GetPod() == nil {
+		s.ReportedAs = as
 	}
 	o, reported := withoutOnce(o)
 	lost := a.lostNetwork()
@@ -41,6 +42,7 @@ func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 		s.UsedRuntime = true
 	}
 	a.evolveSandboxes(o, shown[s.GetSandboxId()])
+	a.evolveOtherName(as)
 	a.evolveNetworkLost(o, lost)
 	newest := map[string]*journaletv1.ContainerObservation{}
 	var names []string
@@ -66,6 +68,17 @@ func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 			a.evolveVanished(r, o.GetObservedAt(), shown[r.GetCurrent().GetId()])
 		}
 	}
+}
+
+// evolveOtherName folds that the pod's only sandbox is an earlier pod's, by the name under which the first inspection
+// has shown it: one with this UID, of a journal that was lost.
+func (a *Actor) evolveOtherName(as *journaletv1.PodRef) {
+	s := a.state
+	if p := s.GetPod(); p == nil || as.GetName() == "" || len(s.GetObserved().GetSandboxes()) != 1 ||
+		as.GetName() == p.GetName() && as.GetNamespace() == p.GetNamespace() {
+		return
+	}
+	s.MisnamedSandboxId = s.GetSandboxId()
 }
 
 // withoutOnce returns an observation without what is folded once: the pod's name, and the containers' resources as the

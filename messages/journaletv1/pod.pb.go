@@ -977,7 +977,8 @@ func (x *ResizeCompleted) GetUid() string {
 	return ""
 }
 
-// OrphanFound reports to the node a pod that the runtime has shown for 60 s and that no source has named.
+// OrphanFound reports to the node a pod that the runtime has shown for 60 s and that no source has named. A pod that
+// cannot start while an earlier one of its name runs reports that one at once (ADR 113).
 type OrphanFound struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -1573,9 +1574,13 @@ type PodState struct {
 	TrustsFirstInspection bool `protobuf:"varint,91,opt,name=trusts_first_inspection,json=trustsFirstInspection,proto3" json:"trusts_first_inspection,omitempty"`
 	// From AdmissionDecided, until an update of the pod is supported: its containers run as another agent has started
 	// them, and nothing of the pod is started.
-	LeftAlone     bool `protobuf:"varint,96,opt,name=left_alone,json=leftAlone,proto3" json:"left_alone,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	LeftAlone bool `protobuf:"varint,96,opt,name=left_alone,json=leftAlone,proto3" json:"left_alone,omitempty"`
+	// The earlier pod of its name that it has reported as an orphan last. Until it has a sandbox.
+	NameHolderUid string `protobuf:"bytes,97,opt,name=name_holder_uid,json=nameHolderUid,proto3" json:"name_holder_uid,omitempty"`
+	// The sandbox that an earlier pod with this UID and another name has left.
+	MisnamedSandboxId string `protobuf:"bytes,98,opt,name=misnamed_sandbox_id,json=misnamedSandboxId,proto3" json:"misnamed_sandbox_id,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *PodState) Reset() {
@@ -2089,6 +2094,20 @@ func (x *PodState) GetLeftAlone() bool {
 		return x.LeftAlone
 	}
 	return false
+}
+
+func (x *PodState) GetNameHolderUid() string {
+	if x != nil {
+		return x.NameHolderUid
+	}
+	return ""
+}
+
+func (x *PodState) GetMisnamedSandboxId() string {
+	if x != nil {
+		return x.MisnamedSandboxId
+	}
+	return ""
 }
 
 // PodRestart is a restart of all containers that an operator requested.
@@ -3453,7 +3472,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
 	"\x06orphan\x18\x03 \x01(\bR\x06orphan\x12\x16\n" +
-	"\x06unseen\x18\x04 \x01(\bR\x06unseen\"\xf3\x1c\n" +
+	"\x06unseen\x18\x04 \x01(\bR\x06unseen\"\xcb\x1d\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -3541,7 +3560,9 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x0epulls_for_pods\x18Z \x01(\bR\fpullsForPods\x126\n" +
 	"\x17trusts_first_inspection\x18[ \x01(\bR\x15trustsFirstInspection\x12\x1d\n" +
 	"\n" +
-	"left_alone\x18` \x01(\bR\tleftAlone\x1a\\\n" +
+	"left_alone\x18` \x01(\bR\tleftAlone\x12&\n" +
+	"\x0fname_holder_uid\x18a \x01(\tR\rnameHolderUid\x12.\n" +
+	"\x13misnamed_sandbox_id\x18b \x01(\tR\x11misnamedSandboxId\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +

@@ -170,6 +170,8 @@ const (
 	CallError_CALL_ERROR_DEVICE CallError = 20
 	// A claim cannot be read or used, or a DRA driver refused the call or did not answer.
 	CallError_CALL_ERROR_CLAIM CallError = 21
+	// Of a RunSandbox: a container of an earlier pod with the same name still runs (ADR 113).
+	CallError_CALL_ERROR_NAME_TAKEN CallError = 22
 )
 
 // Enum value maps for CallError.
@@ -194,6 +196,7 @@ var (
 		16: "CALL_ERROR_START_LOST",
 		20: "CALL_ERROR_DEVICE",
 		21: "CALL_ERROR_CLAIM",
+		22: "CALL_ERROR_NAME_TAKEN",
 	}
 	CallError_value = map[string]int32{
 		"CALL_ERROR_UNSPECIFIED":          0,
@@ -215,6 +218,7 @@ var (
 		"CALL_ERROR_START_LOST":           16,
 		"CALL_ERROR_DEVICE":               20,
 		"CALL_ERROR_CLAIM":                21,
+		"CALL_ERROR_NAME_TAKEN":           22,
 	}
 )
 
@@ -2857,7 +2861,9 @@ type CallFinished struct {
 	// Of PrepareClaims and UnprepareClaims: the outcome of each claim. The call fails if one of them does.
 	ClaimOutcomes []*ClaimOutcome `protobuf:"bytes,22,rep,name=claim_outcomes,json=claimOutcomes,proto3" json:"claim_outcomes,omitempty"`
 	// With CALL_ERROR_START.
-	FailedStart   FailedStart `protobuf:"varint,23,opt,name=failed_start,json=failedStart,proto3,enum=journalet.v1.FailedStart" json:"failed_start,omitempty"`
+	FailedStart FailedStart `protobuf:"varint,23,opt,name=failed_start,json=failedStart,proto3,enum=journalet.v1.FailedStart" json:"failed_start,omitempty"`
+	// With CALL_ERROR_NAME_TAKEN: the UID of the earlier pod.
+	NameHolderUid string `protobuf:"bytes,24,opt,name=name_holder_uid,json=nameHolderUid,proto3" json:"name_holder_uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3030,6 +3036,13 @@ func (x *CallFinished) GetFailedStart() FailedStart {
 		return x.FailedStart
 	}
 	return FailedStart_FAILED_START_UNSPECIFIED
+}
+
+func (x *CallFinished) GetNameHolderUid() string {
+	if x != nil {
+		return x.NameHolderUid
+	}
+	return ""
 }
 
 // PullCredentials are the credentials with which an image was pulled (KEP-2535). It holds no credential: a digest has a
@@ -4446,7 +4459,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\"H\n" +
 	"\vCallDropped\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x1c\n" +
-	"\trequester\x18\x02 \x01(\tR\trequester\"\x8d\a\n" +
+	"\trequester\x18\x02 \x01(\tR\trequester\"\xb5\a\n" +
 	"\fCallFinished\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x1c\n" +
 	"\trequester\x18\x02 \x01(\tR\trequester\x12-\n" +
@@ -4471,7 +4484,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\rdevice_answer\x18\x14 \x01(\v2\x1a.journalet.v1.DeviceAnswerR\fdeviceAnswer\x123\n" +
 	"\x06claims\x18\x15 \x03(\v2\x1b.journalet.v1.ResourceClaimR\x06claims\x12A\n" +
 	"\x0eclaim_outcomes\x18\x16 \x03(\v2\x1a.journalet.v1.ClaimOutcomeR\rclaimOutcomes\x12<\n" +
-	"\ffailed_start\x18\x17 \x01(\x0e2\x19.journalet.v1.FailedStartR\vfailedStart\"\xb9\x01\n" +
+	"\ffailed_start\x18\x17 \x01(\x0e2\x19.journalet.v1.FailedStartR\vfailedStart\x12&\n" +
+	"\x0fname_holder_uid\x18\x18 \x01(\tR\rnameHolderUid\"\xb9\x01\n" +
 	"\x0fPullCredentials\x12'\n" +
 	"\x0fnode_accessible\x18\x01 \x01(\bR\x0enodeAccessible\x122\n" +
 	"\asecrets\x18\x02 \x03(\v2\x18.journalet.v1.PullSecretR\asecrets\x12)\n" +
@@ -4618,7 +4632,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\bHookKind\x12\x19\n" +
 	"\x15HOOK_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14HOOK_KIND_POST_START\x10\x01\x12\x16\n" +
-	"\x12HOOK_KIND_PRE_STOP\x10\x02*\x95\x04\n" +
+	"\x12HOOK_KIND_PRE_STOP\x10\x02*\xb0\x04\n" +
 	"\tCallError\x12\x1a\n" +
 	"\x16CALL_ERROR_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12CALL_ERROR_RUNTIME\x10\x01\x12 \n" +
@@ -4639,7 +4653,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x14CALL_ERROR_WITHDRAWN\x10\x0f\x12\x19\n" +
 	"\x15CALL_ERROR_START_LOST\x10\x10\x12\x15\n" +
 	"\x11CALL_ERROR_DEVICE\x10\x14\x12\x14\n" +
-	"\x10CALL_ERROR_CLAIM\x10\x15*_\n" +
+	"\x10CALL_ERROR_CLAIM\x10\x15\x12\x19\n" +
+	"\x15CALL_ERROR_NAME_TAKEN\x10\x16*_\n" +
 	"\vFailedStart\x12\x1c\n" +
 	"\x18FAILED_START_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14FAILED_START_NOT_RUN\x10\x01\x12\x18\n" +

@@ -21,6 +21,8 @@ type Failure struct {
 	Gone []*journaletv1.VolumeOutcome
 	// FailedStart is what is known of CALL_ERROR_START.
 	FailedStart journaletv1.FailedStart
+	// NameHolder is the UID of the pod that CALL_ERROR_NAME_TAKEN is about.
+	NameHolder string
 }
 
 func (f *Failure) Error() string { return f.Message }

@@ -99,7 +99,7 @@ func (w *Works) Perform(
 		if f.Gone != nil {
 			out.Volumes = f.Gone
 		}
-		out.FailedStart = f.FailedStart
+		out.FailedStart, out.NameHolderUid = f.FailedStart, f.NameHolder
 		// The whole text first: a value that the bound has cut would not be found. The log has no bound of its own.
 		out.Message = clean.Text(c.Redact(f.Message), MaxMessageBytes)
 	}

@@ -169,13 +169,14 @@ type Credentials interface {
 // Its methods may be called concurrently. Calls for one container must not overlap, which the runtime actor ensures;
 // its hooks may run beside them.
 type Driver struct {
-	opts   Options
-	log    *slog.Logger
-	clock  clock.Clock
-	rt     runtimeapi.RuntimeServiceClient
-	images runtimeapi.ImageServiceClient
-	pulls  *rate.Limiter
-	uses   *imageUses
+	opts    Options
+	log     *slog.Logger
+	clock   clock.Clock
+	rt      runtimeapi.RuntimeServiceClient
+	images  runtimeapi.ImageServiceClient
+	pulls   *rate.Limiter
+	uses    *imageUses
+	earlier *earlierPods
 	// answers are reads of volumes whose servers may be away.
 	answers *bounded.Answers
 }
@@ -187,7 +188,8 @@ func New(opts Options) *Driver {
 		panic("cri: Options needs Conn, Owner, Hash and Volumes")
 	}
 	setDefaults(&opts)
-	d := &Driver{opts: opts, log: opts.Log, clock: opts.Clock, uses: new(imageUses), answers: new(bounded.Answers)}
+	d := &Driver{opts: opts, log: opts.Log, clock: opts.Clock, answers: new(bounded.Answers)}
+	d.uses, d.earlier = new(imageUses), new(earlierPods)
 	d.rt = runtimeapi.NewRuntimeServiceClient(opts.Conn)
 	d.images = runtimeapi.NewImageServiceClient(opts.ImageConn)
 	limit := rate.Limit(opts.PullQPS)

@@ -49,6 +49,9 @@ func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (*ca
 		return nil, err
 	}
 	id, err := c.createOrFind(ctx, func(ctx context.Context) (string, error) {
+		if err := c.checkName(ctx, pod); err != nil {
+			return "", err
+		}
 		resp, err := onceDrained(ctx, c, c.opts.Timeouts.Sandbox, c.rt.RunPodSandbox, &runtimeapi.RunPodSandboxRequest{
 			Config: config, RuntimeHandler: handler,
 		})

@@ -76,22 +76,30 @@ func (c *call) cleanPod(ctx context.Context, req *journaletv1.CleanPod) (*calls.
 // noneRuns fails while a container of the pod runs. After a lost journal one may be observed only when the clean-up is
 // under way already: it keeps its volumes until it is stopped.
 func (c *call) noneRuns(ctx context.Context) error {
+	name, err := c.running(ctx, map[string]string{LabelPodUID: c.UID})
+	if err != nil || name == "" {
+		return err
+	}
+	return calls.Retryable(journaletv1.CallError_CALL_ERROR_VOLUME,
+		fmt.Sprintf("container %s of the pod still runs", name))
+}
+
+// running returns the name of a container with these labels that runs, of this agent's; "" for none.
+func (c *call) running(ctx context.Context, labels map[string]string) (string, error) {
 	resp, err := retry(ctx, c, "ListContainers", c.opts.Timeouts.Call, c.rt.ListContainers,
 		&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
-			LabelSelector: map[string]string{LabelPodUID: c.UID},
+			LabelSelector: labels,
 			State:         &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
 		}})
 	if err != nil {
-		return err
+		return "", err
 	}
 	for _, x := range resp.GetContainers() {
-		if !c.opts.Owner.Owns(x) || x.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
-			continue
+		if c.opts.Owner.Owns(x) && x.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING {
+			return x.GetMetadata().GetName(), nil
 		}
-		return calls.Retryable(journaletv1.CallError_CALL_ERROR_VOLUME,
-			fmt.Sprintf("container %s of the pod still runs", x.GetMetadata().GetName()))
 	}
-	return nil
+	return "", nil
 }
 
 // volumeFailure returns the failure of a call some of whose volumes have failed: the first of them, and how many more.

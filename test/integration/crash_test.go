@@ -207,6 +207,25 @@ func TestOrphanOfALostJournalIsReportedAndAdopted(t *testing.T) {
 	a.unchanged(before, "its manifest")
 }
 
+func TestChangedPodOfALostJournalWaitsForTheOneBefore(t *testing.T) {
+	t.Parallel()
+	const script = "mkdir /v/alone || touch /v/both; trap 'rmdir /v/alone; exit' TERM; while :; do sleep 0.1; done"
+	dir := t.TempDir()
+	on := func(p *corev1.Pod) {
+		scratch(p)
+		p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dir}}
+	}
+	a := started(t, onePod("changed", script, on))
+	before := a.pod("changed", "ready", ready).UID
+	a.loseJournal()
+	a.put(newPod("changed", "true; "+script, on))
+	a.start()
+	a.pod("changed", "ready with another UID", func(p *corev1.Pod) bool { return ready(p) && p.UID != before })
+	if _, err := os.Stat(filepath.Join(dir, "both")); err == nil {
+		t.Error("its container ran beside the container of the pod before it")
+	}
+}
+
 func TestPodOfALostJournalLeavesTheNodesNetwork(t *testing.T) {
 	t.Parallel()
 	named := func(p *corev1.Pod) { p.UID = "moves" }

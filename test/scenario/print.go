@@ -129,7 +129,7 @@ func (n *names) claimOrOrphan(e *journaletv1.Event) string {
 		d := k.UidDeferred
 		return "defer UID of pod/" + n.of(d.GetUid()) + " for source/" + d.GetSource() + ", held by source/" + d.GetHolder()
 	case *journaletv1.Event_OrphanFound:
-		return "found as orphan"
+		return "found orphan pod/" + n.of(k.OrphanFound.GetUid())
 	case *journaletv1.Event_FoundCpusLeft:
 		return "leave found cpus"
 	case *journaletv1.Event_OrphanConfirmed:

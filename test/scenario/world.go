@@ -237,6 +237,12 @@ func (w *world) runSandbox(
 			w.violation("%s: a second sandbox beside a dead one that was not stopped", alias)
 		}
 	}
+	if holder := w.nameHolder(o, manifest); holder != "" {
+		// The driver looks for containers of the pods that it found, too.
+		out.Error, out.NameHolderUid = journaletv1.CallError_CALL_ERROR_NAME_TAKEN, holder
+		out.Message = "a container of an earlier pod with this name still runs"
+		return
+	}
 	out.SandboxId, o.namespace, o.name = w.id("%s-s%d", alias, k.GetAttempt()), manifest.Namespace, manifest.Name
 	x := &journaletv1.SandboxObservation{
 		Id: out.SandboxId, Attempt: k.GetAttempt(), State: journaletv1.SandboxState_SANDBOX_STATE_READY,
@@ -248,6 +254,17 @@ func (w *world) runSandbox(
 	}
 	o.sandboxes = append(o.sandboxes, x)
 	o.resources[x.GetId()] = resources.OfPod(manifest)
+}
+
+// nameHolder returns the UID of another pod with this name of which a container runs; "" for none.
+func (w *world) nameHolder(own *objects, m *corev1.Pod) string {
+	for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
+		o := w.pods[uid]
+		if o != own && o.namespace == m.Namespace && o.name == m.Name && slices.ContainsFunc(o.containers, alive) {
+			return uid
+		}
+	}
+	return ""
 }
 
 func (w *world) startContainer(

@@ -71,7 +71,8 @@ func (w *world) reads(request, reply any) (took time.Duration, do func(gone bool
 			out := reply.(*runtimeapi.ListContainersResponse)
 			for _, o := range w.selected(f.GetLabelSelector()) {
 				for _, x := range o.containers {
-					if (f.GetId() == "" || f.GetId() == x.id) && (f.GetPodSandboxId() == "" || f.GetPodSandboxId() == x.sandbox) {
+					if (f.GetId() == "" || f.GetId() == x.id) && (f.GetPodSandboxId() == "" || f.GetPodSandboxId() == x.sandbox) &&
+						w.named(x, f.GetLabelSelector()) {
 						out.Containers = append(out.Containers, x.listed())
 					}
 				}
@@ -299,6 +300,13 @@ func (w *world) selected(labels map[string]string) []*objects {
 		return []*objects{w.objectsOf(uid)}
 	}
 	return w.objects
+}
+
+// named reports whether a container is of a pod with the name that a label selector has, if it has one.
+func (w *world) named(c *container, labels map[string]string) bool {
+	name := labels[cri.LabelPodName]
+	x := w.sandbox(c.sandbox)
+	return name == "" || x != nil && x.pod.Name == name && x.pod.Namespace == labels[cri.LabelPodNamespace]
 }
 
 func (x *sandbox) listed() *runtimeapi.PodSandbox {

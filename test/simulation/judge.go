@@ -62,6 +62,7 @@ const (
 	timerLate        = "no timer fires late"
 	newsOnly         = "a probe result is recorded only when it changes"
 	withinNode       = "the node admits no more than it has, and a name once"
+	oneOfName        = "two static pods of one name never run at once"
 	convergence      = "without faults every pod becomes as its manifest says"
 	rest             = "nothing happens after convergence"
 	volumesFirst     = "a container is created with all volumes of its pod set up"

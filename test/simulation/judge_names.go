@@ -6,6 +6,7 @@ import (
 
 	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
 // nameBook is what was read of the directory, and which pod has each name since: of several files with one name, the
@@ -53,4 +54,24 @@ func (b *nameBook) among(files map[string]*journaletv1.ManifestFile) map[string]
 		}
 	}
 	return chosen
+}
+
+// oneOfName: no container of a static pod starts while one of another pod with the same namespace and name runs.
+func (j *judge) oneOfName(c *container) {
+	if c.manifest.Annotations[manifest.ConfigSourceAnnotation] == "" {
+		return
+	}
+	own := j.sim.world.sandbox(c.sandbox)
+	for _, other := range j.sim.world.running() {
+		if x := j.sim.world.sandbox(other.sandbox); other.uid != c.uid && x != nil && own != nil && x.pod == own.pod {
+			j.broken(oneOfName, c.uid, "%s starts while %s of %s runs", c.id, other.id, other.uid)
+		}
+	}
+}
+
+// nameTaken reports whether another pod has the name under which the world shows a pod.
+func (j *judge) nameTaken(uid string) bool {
+	return slices.ContainsFunc(j.sim.world.objectsOf(uid).sandboxes, func(x *sandbox) bool {
+		return j.history(uid).name == "" && j.isHeld(x.pod.String())
+	})
 }

@@ -38,6 +38,9 @@ func (j *judge) orphanConfirmed(cause uint64, uid string) {
 		at, known := s.api.boundAt(uid)
 		named = named || known && at < j.mustKnow(messages.APISource)
 	}
+	if j.nameTaken(uid) {
+		return // no source could have it admitted
+	}
 	if named || j.keptOutFor(uid) {
 		j.broken(namedStays, uid, "it counts as an orphan")
 	}

@@ -296,6 +296,7 @@ func (j *judge) containerStarted(o *objects, c *container) {
 		j.broken(onceMeansOnce, c.uid, "%s starts a %d. time", c.name, n)
 	}
 	j.instanceStarted(c)
+	j.oneOfName(c)
 	j.apart(c)
 	j.devicesApart(c)
 	j.rejectedStays(h, c)

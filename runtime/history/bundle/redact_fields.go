@@ -111,7 +111,7 @@ var fields = map[action][]string{
 		"AdmissionPendingPreemption.uid", "AdmissionPendingPreemption.victims", "AdmissionRequested.uid",
 		"CallRequested.pod_uid", "ImagePullDecided.uid", "ImagePullRequested.uid", "ImagePullWithdrawn.uid",
 		"OrphanConfirmed.uid", "OrphanFound.uid", "FoundCpusLeft.uid", "PodFinished.uid", "PodForgotten.uid",
-		"PodObserved.uid",
+		"PodObserved.uid", "CallFinished.name_holder_uid",
 		"PodRef.uid", "PodTerminated.uid", "ProbeResult.uid", "ReadinessGatesRead.uid", "ResizeCompleted.uid",
 		"ResizeDecided.uid", "ResizePendingPreemption.uid", "ResizePendingPreemption.victims",
 		"ResizeRequested.uid", "ResizeStarted.uid", "ResizeWithdrawn.uid", "UidDeferred.uid", "UidGranted.uid",
