@@ -95,8 +95,12 @@ func (x *Executor) Seed(calls map[string]*journaletv1.Call) {
 	}
 }
 
-// Stored handles a stored record. Effects start only here, after their intent is on disk.
+// Stored handles a stored record. Effects start only here, after their intent is on disk. A call that has an outcome
+// does not begin again: after two crashes the runtime actor may dispatch it in doubt before it handles that outcome.
 func (x *Executor) Stored(rec *journaletv1.Record) {
+	if f := rec.GetFact().GetCallFinished(); f != nil {
+		x.drop(f.GetIntentId())
+	}
 	author := messages.RefOf(rec.GetActor())
 	for i, e := range rec.GetStep().GetDecisions() {
 		switch k := e.GetKind().(type) {
@@ -108,14 +112,19 @@ func (x *Executor) Stored(rec *journaletv1.Record) {
 		case *journaletv1.Event_CallWithdrawn:
 			x.cancel(k.CallWithdrawn.GetIntentId())
 		case *journaletv1.Event_CallDropped:
-			if in := x.take(k.CallDropped.GetIntentId()); in != nil {
-				in.cancel()
-			}
+			x.drop(k.CallDropped.GetIntentId())
 		case *journaletv1.Event_CallDispatched:
 			if in := x.begin(k.CallDispatched.GetIntentId()); in != nil {
 				x.opts.Go(func() { x.perform(in, k.CallDispatched) })
 			}
 		}
+	}
+}
+
+// drop forgets a call that has not begun.
+func (x *Executor) drop(id string) {
+	if in := x.take(id); in != nil {
+		in.cancel()
 	}
 }
 

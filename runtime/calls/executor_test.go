@@ -128,6 +128,24 @@ func TestCallOfLastRunGetsRemainingGracePeriod(t *testing.T) {
 	}
 }
 
+func TestCallOfLastRunThatHasAnOutcomeIsNotPerformed(t *testing.T) {
+	x, f, _, _ := newExecutor(t)
+	// The outcome is stored, and the runtime actor has not handled it: it dispatches the call in doubt.
+	x.Seed(map[string]*journaletv1.Call{"1.1.pod/a.0": {
+		IntentId: "1.1.pod/a.0", Requester: "pod/a", Request: stopRequested("a").GetCallRequested(),
+	}})
+	x.Stored(&journaletv1.Record{
+		Seq: 8, Epoch: 1, Actor: messages.Pod("a").Proto(), Body: &journaletv1.Record_Fact{
+			Fact: messages.NewEvent(&journaletv1.CallFinished{IntentId: "1.1.pod/a.0", Requester: "pod/a"}),
+		},
+	})
+	x.Stored(step(9, 7, messages.Runtime, dispatched("1.1.pod/a.0", 20*time.Second)))
+	x.Close()
+	if len(f.began) != 0 {
+		t.Fatal("a call was performed twice")
+	}
+}
+
 func TestDroppedCallIsNotPerformed(t *testing.T) {
 	x, f, _, _ := newExecutor(t)
 	x.Stored(step(2, 1, messages.Pod("a"), stopRequested("a")))
