@@ -106,6 +106,14 @@ func (j *judge) forgetRun(h *podHistory, c *container) {
 	}
 }
 
+// containerRemoved: a call of an earlier run may remove an instance after its records were lost, before any inspection
+// shows it.
+func (j *judge) containerRemoved(c *container) {
+	if j.lostIntents[c.intent] {
+		j.forgetRun(j.history(c.uid), c)
+	}
+}
+
 // facts are what the judge knows of containers by their sandbox and name, and of containers that may run only once.
 type facts struct {
 	// started and succeeded hold what was started and what exited with 0, created what was created, even if it never ran.

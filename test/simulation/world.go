@@ -385,6 +385,7 @@ func (w *world) removeContainer(id, call string) {
 	w.exit(c, 137, "Error")
 	o := w.objectsOf(c.uid)
 	o.containers = slices.DeleteFunc(o.containers, func(x *container) bool { return x == c })
+	w.judge.containerRemoved(c)
 	w.emit(c.uid)
 }
 
