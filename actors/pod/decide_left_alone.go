@@ -1,6 +1,8 @@
 package pod
 
 import (
+	"slices"
+
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -19,10 +21,14 @@ func (a *Actor) unsupported() string { return a.state.GetPod().GetApi().GetUnsup
 
 // awaitsInspection reports whether the pod waits for an inspection before it requests its admission: it is left alone
 // if it runs, which only its status at the API server shows so far. An inspection shows nothing of a pod that has
-// nothing at the runtime, so the wait has an end.
+// nothing at the runtime, so the wait has an end. It begins again in each run of the agent: nothing is inspected while
+// there is none.
 func (d *step) awaitsInspection() bool {
 	if d.unsupported() == "" || !d.state.GetPod().GetApi().GetShownRunning() || !d.Unseen() || d.fired(InspectionTimer) {
 		return false
+	}
+	if slices.ContainsFunc(d.in.Events, func(e actors.Event) bool { return e.Body.GetAgentStarted() != nil }) {
+		d.clearTimer(InspectionTimer)
 	}
 	d.timer(InspectionTimer, orphanWait)
 	return true
