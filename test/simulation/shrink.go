@@ -8,7 +8,7 @@ import (
 // as long as hundreds of other plans.
 const (
 	maxShrinkRuns    = 400
-	maxShrinkRecords = 1_000_000
+	maxShrinkRecords = 200_000
 )
 
 // Shrink returns a failed run with every op left out that the same violation does not need. It tries halves, quarters
