@@ -220,6 +220,13 @@ func (n *taken) claim(t *testing.T) {
 		}
 	}}
 	fakedra.Start(t, n.driver, filepath.Join(n.NodeDir(n.node.Name), "root", plugins.RegistryDir))
+	// A kubelet that does not know the driver yet looks again at such a pod after a minute and more.
+	eventually(t, func() error {
+		if n.driver.Registered() == 0 {
+			return errors.New("the kubelet has not registered the DRA driver")
+		}
+		return nil
+	})
 	n.startsClaimed(t)
 }
 

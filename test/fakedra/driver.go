@@ -43,9 +43,11 @@ type Driver struct {
 	// HealthEnded is called as a stream of reports has ended, and takes none of Health any more; nil: nothing.
 	HealthEnded func()
 
-	// calls are the calls that came, as "prepare u1". held are the claims that are prepared.
-	calls []string
-	held  map[string]bool
+	// calls are the calls that came, as "prepare u1". held are the claims that are prepared. registered counts its
+	// registrations.
+	calls      []string
+	held       map[string]bool
+	registered int
 }
 
 // Start serves the driver and its registration on a socket in a directory until the test ends, and returns the socket's
@@ -142,10 +144,22 @@ func (d *Driver) GetInfo(context.Context, *registration.InfoRequest) (*registrat
 	return &registration.PluginInfo{Type: registration.DRAPlugin, Name: d.Name, SupportedVersions: d.Services()}, nil
 }
 
+// Registered returns how often the driver was registered.
+func (d *Driver) Registered() int {
+	d.Lock()
+	defer d.Unlock()
+	return d.registered
+}
+
 // NotifyRegistrationStatus takes how the registration ended.
 func (d *Driver) NotifyRegistrationStatus(
-	context.Context, *registration.RegistrationStatus,
+	_ context.Context, s *registration.RegistrationStatus,
 ) (*registration.RegistrationStatusResponse, error) {
+	d.Lock()
+	defer d.Unlock()
+	if s.GetPluginRegistered() {
+		d.registered++
+	}
 	return &registration.RegistrationStatusResponse{}, nil
 }
 
