@@ -59,8 +59,8 @@ func (a *Actor) evolveSources(e actors.Event) {
 	}
 }
 
-// evolveOrphan folds that a pod is an orphan. A pod of the same name may report one that has requested its admission
-// meanwhile: that one is none.
+// evolveOrphan folds that a pod is an orphan. A pod of the same name may report a pod that has requested its admission
+// meanwhile: that pod is no orphan.
 func (a *Actor) evolveOrphan(o *journaletv1.OrphanFound) {
 	s := a.state
 	if a.known(o.GetUid()) {
@@ -171,7 +171,7 @@ func (a *Actor) confirmOrphans(emit actors.Emit) {
 	for _, uid := range slices.Clone(a.state.Orphans) {
 		name := a.state.GetOrphanNames()[uid]
 		if !synced && a.state.Names[name] == "" || a.state.Uids[uid] != nil || a.KeptOut(name) {
-			// A source has requested it, and adds it next; or would add it, were its manifest right.
+			// A source may name it yet; or has requested it, and adds it next; or would add it, were its manifest right.
 			continue
 		}
 		emit(messages.NewEvent(&journaletv1.OrphanConfirmed{

@@ -22,7 +22,7 @@ func (a *Actor) unsupported() string { return a.state.GetPod().GetApi().GetUnsup
 // awaitsInspection reports whether the pod waits for an inspection before it requests its admission: it is left alone
 // if it runs, which only its status at the API server shows so far. An inspection shows nothing of a pod that has
 // nothing at the runtime, so the wait has an end. It begins again in each run of the agent: nothing is inspected while
-// there is none.
+// no agent runs.
 func (d *step) awaitsInspection() bool {
 	if d.unsupported() == "" || !d.state.GetPod().GetApi().GetShownRunning() || !d.Unseen() || d.fired(InspectionTimer) {
 		return false

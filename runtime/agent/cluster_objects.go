@@ -50,19 +50,15 @@ func (a *agent) objectsAPI() objects.Backing {
 	return a.cluster.clusterObjects.objects
 }
 
-// isStatic reports whether a pod is not of the API server. Manifests of the API server are stored without the
-// annotation, which its author may have written.
-func isStatic(pod *corev1.Pod) bool { return pod.Annotations[manifest.ConfigSourceAnnotation] != "" }
-
 // serviceEnv returns the variables of services. Only pods of the API server wait for them: static pods may be the API
 // server.
 func (c *cluster) serviceEnv(ctx context.Context, pod *corev1.Pod, links bool) (map[string]string, error) {
-	return c.services.Env(ctx, pod.Namespace, links, !isStatic(pod))
+	return c.services.Env(ctx, pod.Namespace, links, !manifest.IsStatic(pod))
 }
 
 // runtimeHandler returns the runtime handler of a pod of the API server.
 func (c *cluster) runtimeHandler(pod *corev1.Pod) (handler string, ok bool, err error) {
-	if isStatic(pod) {
+	if manifest.IsStatic(pod) {
 		return "", false, nil
 	}
 	handler, err = c.classes.Handler(pod)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -15,17 +16,14 @@ import (
 )
 
 // podsByName are the UIDs of this agent's pods that the runtime has, by namespace and name.
-type podsByName map[podName][]string
-
-// podName is the namespace and the name of a pod.
-type podName struct{ namespace, name string }
+type podsByName map[types.NamespacedName][]string
 
 // earlierPods are the pods that the runtime had before this agent created its first sandbox: pods of an earlier agent,
 // or of a kubelet. The node keeps the names of all later ones apart.
 type earlierPods struct{ found atomic.Pointer[podsByName] }
 
 // of returns the UIDs of the earlier pods with a name.
-func (e *earlierPods) of(ctx context.Context, c *call, name podName) ([]string, error) {
+func (e *earlierPods) of(ctx context.Context, c *call, name types.NamespacedName) ([]string, error) {
 	if found := e.found.Load(); found != nil {
 		return (*found)[name], nil
 	}
@@ -37,9 +35,9 @@ func (e *earlierPods) of(ctx context.Context, c *call, name podName) ([]string, 
 	found := podsByName{}
 	for _, s := range list.GetItems() {
 		l := s.GetLabels()
-		uid, name := l[LabelPodUID], podName{l[LabelPodNamespace], l[LabelPodName]}
-		if uid != "" && c.opts.Owner.Owns(s) && !slices.Contains(found[name], uid) {
-			found[name] = append(found[name], uid)
+		uid, has := l[LabelPodUID], types.NamespacedName{Namespace: l[LabelPodNamespace], Name: l[LabelPodName]}
+		if uid != "" && c.opts.Owner.Owns(s) && !slices.Contains(found[has], uid) {
+			found[has] = append(found[has], uid)
 		}
 	}
 	// Of two calls at once either list will do: what this agent creates in between has names of its own.
@@ -50,12 +48,10 @@ func (e *earlierPods) of(ctx context.Context, c *call, name podName) ([]string, 
 // checkName fails while a container of an earlier pod with the name of a static pod runs: two of them never run at once
 // (ADR 113). Pods of the API server may, as with a kubelet.
 func (c *call) checkName(ctx context.Context, pod *corev1.Pod) error {
-	switch manifest.Source(pod.Annotations[manifest.ConfigSourceAnnotation]) {
-	case manifest.SourceFile, manifest.SourceHTTP:
-	default:
+	if !manifest.IsStatic(pod) {
 		return nil
 	}
-	uids, err := c.earlier.of(ctx, c, podName{pod.Namespace, pod.Name})
+	uids, err := c.earlier.of(ctx, c, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,8 @@ func (c *call) noneRuns(ctx context.Context) error {
 		fmt.Sprintf("container %s of the pod still runs", name))
 }
 
-// running returns the name of a container with these labels that runs, of this agent's; "" for none.
+// running returns the name of a container with these labels that runs, of this agent's; "" if no such
+// container runs.
 func (c *call) running(ctx context.Context, labels map[string]string) (string, error) {
 	resp, err := retry(ctx, c, "ListContainers", c.opts.Timeouts.Call, c.rt.ListContainers,
 		&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{

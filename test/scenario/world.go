@@ -15,6 +15,7 @@ import (
 	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
 // world is a container runtime that carries out every call at once. It also records what must never happen on a node,
@@ -256,8 +257,12 @@ func (w *world) runSandbox(
 	o.resources[x.GetId()] = resources.OfPod(manifest)
 }
 
-// nameHolder returns the UID of another pod with this name of which a container runs; "" for none.
+// nameHolder returns the UID of another pod that has the name of a static pod, and of which a container runs; "" if
+// there is no such pod.
 func (w *world) nameHolder(own *objects, m *corev1.Pod) string {
+	if !manifest.IsStatic(m) {
+		return ""
+	}
 	for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
 		o := w.pods[uid]
 		if o != own && o.namespace == m.Namespace && o.name == m.Name && slices.ContainsFunc(o.containers, alive) {

@@ -58,7 +58,7 @@ func (b *nameBook) among(files map[string]*journaletv1.ManifestFile) map[string]
 
 // oneOfName: no container of a static pod starts while one of another pod with the same namespace and name runs.
 func (j *judge) oneOfName(c *container) {
-	if c.manifest.Annotations[manifest.ConfigSourceAnnotation] == "" {
+	if !manifest.IsStatic(c.manifest) {
 		return
 	}
 	own := j.sim.world.sandbox(c.sandbox)

@@ -25,6 +25,10 @@ const (
 	ConfigMirrorAnnotation = "kubernetes.io/config.mirror" // on the API server's copy of a static pod
 )
 
+// IsStatic reports whether a pod is not of the API server. Manifests of the API server are stored without the
+// annotation, which their authors may have written: see FromAPI.
+func IsStatic(pod *corev1.Pod) bool { return pod.Annotations[ConfigSourceAnnotation] != "" }
+
 // Priorities of the two classes of every cluster, from Kubernetes' scheduling API.
 const (
 	priorityClusterCritical = "system-cluster-critical"
