@@ -107,6 +107,8 @@ func (w *world) relists(resource string, times int32, answer http.HandlerFunc) (
 		case r.Resource != resource || r.Name != "" || r.Namespace != "" || answered.Load() >= times:
 		case r.Verb == "watch" && r.HTTP.URL.Query().Get("sendInitialEvents") == "true":
 			return &fakeapi.Fault{Code: http.StatusUnprocessableEntity, Reason: "Invalid"}
+		case r.Verb == "watch": // one that had not begun when the others were ended
+			return &fakeapi.Fault{Code: http.StatusGone, Reason: "Expired"}
 		case r.Verb == "list":
 			return &fakeapi.Fault{Serve: func(rw http.ResponseWriter, r *http.Request) {
 				answer(rw, r)
