@@ -99,7 +99,7 @@ type pod struct {
 	inspecting    bool                     // an inspection is under way
 	requeue       bool                     // a hint came during the inspection
 	expected      bool                     // the next inspection is reported, even without a change
-	awaited       bool                     // the first relist has found a change, and no inspection of it is stored
+	awaited       bool                     // the first relist has found it, with what no inspection that is stored shows
 	sent          bool                     // an observation was sent to the journal, and is not stored
 	ignoreEvents  bool                     // the runtime's events do not trigger inspections
 	newestIntents map[string]string        // by container, from RegisterStart
@@ -356,7 +356,7 @@ func (p *PLEG) Relist(ctx context.Context) error {
 	}
 	for _, uid := range slices.Sorted(maps.Keys(shown)) {
 		s, l := p.entry(uid), shown[uid]
-		s.awaited = s.awaited || first && !l.same(s.last)
+		s.awaited = s.awaited || first && (s.sent || !l.same(s.last)) // an event may have been faster than the first relist
 		switch {
 		case s.queued || l.same(s.last) && !s.expected:
 		case s.inspecting:

@@ -478,6 +478,27 @@ func TestPodIsInspectedOnceWhatTheRuntimeHadWasReported(t *testing.T) {
 	is("a pod that came later", true, true)
 }
 
+// An event of the runtime has a pod inspected before the first relist, which finds it as it was reported.
+func TestPodOfAnEventBeforeTheFirstRelistIsWaitedFor(t *testing.T) {
+	r := newRig(t)
+	r.start("u1", agent, nil)
+	var reported *journaletv1.PodObserved
+	r.pleg = r.newPLEG(func(_ context.Context, o *journaletv1.PodObserved) error {
+		reported = o
+		return nil
+	})
+	r.pleg.Hint("u1")
+	r.inspect()
+	must.OK(t, r.pleg.Relist(t.Context()))
+	if r.pleg.Inspected("u1") {
+		t.Error("its observation is not stored yet")
+	}
+	r.pleg.Stored(&journaletv1.Record{Body: &journaletv1.Record_Fact{Fact: messages.NewEvent(reported)}})
+	if !r.pleg.Inspected("u1") {
+		t.Error("it is stored, and waited for")
+	}
+}
+
 // PLEG does not wait for a pod that the first relist found and that was forgotten before its inspection was reported: a
 // later pod with its UID may never have anything that an inspection shows.
 func TestPodThatIsGoneIsNotWaitedFor(t *testing.T) {
