@@ -91,7 +91,7 @@ func (o *openSeeds) failsBefore(ctx context.Context, s Step, one seed, out io.Wr
 	}
 	before := *o.g
 	before.root = dir
-	s.Flags, s.Args = []string{"-count=1"}, []string{"-sim.seed=" + one.number}
+	s.Flags, s.Args = []string{"-count=1"}, []string{"-sim.seed=" + one.number, "-sim.shrink=false"}
 	return before.exec(ctx, s, s.test([]string{"./test/simulation"}, one.test), out) != nil, ctx.Err()
 }
 
