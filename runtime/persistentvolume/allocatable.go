@@ -37,8 +37,10 @@ type updating struct {
 // runUpdates has the counts of drivers read again until ctx ends. Each driver has a goroutine of its own, since one may
 // hang. Until a driver has registered nothing is followed, and without a period no timer runs.
 func (d *Drivers) runUpdates(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
+	defer cancel()
 	running, following := map[string]*updating{}, false
 	for {
 		if d.any() && !following {

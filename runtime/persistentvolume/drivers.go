@@ -169,8 +169,10 @@ const goneAfter = 10 * time.Second
 
 // Run reports drivers that have gone, and how many volumes the others can have on this node, until ctx ends.
 func (d *Drivers) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
 	var updates sync.WaitGroup
 	defer updates.Wait()
+	defer cancel()
 	if d.opts.Periods != nil {
 		updates.Go(func() { d.runUpdates(ctx) })
 	}

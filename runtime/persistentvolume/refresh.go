@@ -29,8 +29,10 @@ const (
 // has them attached, and unstages volumes that no pod claims and that could not be unstaged before. While there is no
 // such volume it waits for one, and no timer runs.
 func (v *Volumes) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
 	rounds := clock.NewGroup(v.opts.Clock, 0)
 	defer rounds.Wait()
+	defer cancel()
 	rounds.Go(func() { v.runLeft(ctx) })
 	next := deadline{clock: v.opts.Clock}
 	for {

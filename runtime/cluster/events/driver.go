@@ -204,8 +204,10 @@ func (d *Driver) enqueue(e *corev1.Event, seq uint64) {
 
 // Run works until ctx ends.
 func (d *Driver) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
 	var sending sync.WaitGroup
 	defer sending.Wait()
+	defer cancel()
 	d.CatchUp(ctx)
 	sending.Go(func() { d.send(ctx) })
 	for {

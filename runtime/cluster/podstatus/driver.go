@@ -155,9 +155,11 @@ func (d *Driver) Seen(uid string) { d.queue.add(uid, false, gather) }
 
 // Run works until ctx ends.
 func (d *Driver) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
 	slots := make(chan struct{}, d.opts.Workers)
 	var workers sync.WaitGroup
 	defer workers.Wait()
+	defer cancel()
 	workers.Go(func() { d.retryOnReturn(ctx) })
 	for {
 		select {

@@ -149,8 +149,10 @@ func (d *Driver) forget(uid string) {
 
 // Run measures until ctx ends.
 func (d *Driver) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
+	defer cancel()
 	for {
 		for _, p := range d.begin(ctx) {
 			all.Go(p)

@@ -186,13 +186,15 @@ func (d *Driver) markDirty(uid types.UID) {
 // list where the server can, and else lists and watches; it waits 0.8 s, doubling to 5 s, after a failure.
 func (d *Driver) Run(ctx context.Context) error {
 	log := logr.FromSlogHandler(d.log.Handler())
+	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
 	watching.Go(func() {
 		client.Follow(logr.NewContext(ctx, log), d.opts.ListWatch, &corev1.Pod{}, store{d.pods}, client.Following{
 			Reflector: cache.ReflectorOptions{Logger: &log, Name: "pods"}, Probe: true, Returned: d.opts.Returned,
 		})
 	})
-	defer watching.Wait()
 	for {
 		select {
 		case <-ctx.Done():

@@ -41,6 +41,9 @@ func lighten(v reflect.Value) (changed bool) {
 	case reflect.Struct:
 		for i := range v.NumField() {
 			field := v.Field(i)
+			if !field.CanSet() {
+				continue // a part of a quantity or a time
+			}
 			if env, ok := field.Interface().([]corev1.EnvVar); ok {
 				light, done := lightEnv(env)
 				field.Set(reflect.ValueOf(light))

@@ -2,11 +2,14 @@ package manifest
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // heavy is a pod whose data is of that size, of one text each and of many; change may be nil.
@@ -51,6 +54,79 @@ func TestLightPodHasWhatDecidersReadAndNoLargeData(t *testing.T) {
 	}
 	if small := heavy(100, nil); Light(small) != small {
 		t.Error("a pod without large data is copied")
+	}
+}
+
+// Whatever a pod has, it gets light: one panic here, and the agent reads no pod any more.
+func TestPodWithEveryFieldGetsLight(t *testing.T) {
+	p := &corev1.Pod{}
+	p.Name = "p"
+	fill(reflect.ValueOf(&p.Spec).Elem())
+	if p.Spec.Volumes[0].EmptyDir.SizeLimit.IsZero() || p.Spec.Containers[0].LivenessProbe.Exec.Command[0] == "" {
+		t.Fatal("a field is not filled")
+	}
+	if Light(p) != p {
+		t.Error("a pod without large data is copied")
+	}
+	p.Spec.Containers[0].Args = []string{strings.Repeat("x", 100_000)}
+	light := Light(p)
+	if n := light.Spec.Size(); n > p.Spec.Size()-99_000 {
+		t.Errorf("%d bytes of %d are left", n, p.Spec.Size())
+	}
+	if light.Spec.Volumes[0].EmptyDir.SizeLimit.Cmp(*p.Spec.Volumes[0].EmptyDir.SizeLimit) != 0 {
+		t.Error("a quantity is another one")
+	}
+	if memory(p) < 100_000 {
+		t.Errorf("it takes %d bytes", memory(p))
+	}
+	if _, err := FromAPI(p); err != nil {
+		t.Error(err)
+	}
+	UnsupportedOfAPI(&p.Spec)
+}
+
+// fill gives every field below a value something, and every list and map one element.
+func fill(v reflect.Value) {
+	switch is := v.Addr().Interface().(type) {
+	case *resource.Quantity:
+		*is = resource.MustParse("1500m")
+		return
+	case *metav1.Time:
+		*is = metav1.Unix(1, 0)
+		return
+	case *metav1.FieldsV1:
+		is.SetRawString("{}")
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key)
+		fill(value)
+		v.SetMapIndex(key, value)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Field(i).CanSet() {
+				fill(v.Field(i))
+			}
+		}
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		v.SetInt(1)
+	case reflect.Uint8:
+		v.SetUint(1)
+	default:
+		panic("fill: " + v.Type().String())
 	}
 }
 

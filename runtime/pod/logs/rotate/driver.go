@@ -130,8 +130,10 @@ func (d *Driver) runs(c *container) bool {
 
 // Run rotates until ctx ends.
 func (d *Driver) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
 	var workers sync.WaitGroup
 	defer workers.Wait()
+	defer cancel()
 	for range max(1, d.opts.Workers) {
 		workers.Go(func() { d.work(ctx) })
 	}
