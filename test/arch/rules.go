@@ -25,6 +25,7 @@ var rules = []rule{
 	{"files and functions fit a screen", true, checkSizes},
 	{"tests test", true, checkTests},
 	{"tests assert no elapsed time", true, checkElapsed},
+	{"panics end the process", true, checkDeferredWaits},
 	{"top directories are known", true, checkTopDirs},
 	{"the module can be installed", true, checkGoMod},
 	{"paths exist for every reader", true, checkPaths},
