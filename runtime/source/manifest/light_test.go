@@ -2,14 +2,13 @@ package manifest
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/journalet/journalet/test/fullpod"
 )
 
 // heavy is a pod whose data is of that size, of one text each and of many; change may be nil.
@@ -61,7 +60,7 @@ func TestLightPodHasWhatDecidersReadAndNoLargeData(t *testing.T) {
 func TestPodWithEveryFieldGetsLight(t *testing.T) {
 	p := &corev1.Pod{}
 	p.Name = "p"
-	fill(reflect.ValueOf(&p.Spec).Elem())
+	fullpod.Fill(&p.Spec)
 	if p.Spec.Volumes[0].EmptyDir.SizeLimit.IsZero() || p.Spec.Containers[0].LivenessProbe.Exec.Command[0] == "" {
 		t.Fatal("a field is not filled")
 	}
@@ -83,51 +82,6 @@ func TestPodWithEveryFieldGetsLight(t *testing.T) {
 		t.Error(err)
 	}
 	UnsupportedOfAPI(&p.Spec)
-}
-
-// fill gives every field below a value something, and every list and map one element.
-func fill(v reflect.Value) {
-	switch is := v.Addr().Interface().(type) {
-	case *resource.Quantity:
-		*is = resource.MustParse("1500m")
-		return
-	case *metav1.Time:
-		*is = metav1.Unix(1, 0)
-		return
-	case *metav1.FieldsV1:
-		is.SetRawString("{}")
-		return
-	}
-	switch v.Kind() {
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		fill(v.Elem())
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		fill(v.Index(0))
-	case reflect.Map:
-		v.Set(reflect.MakeMap(v.Type()))
-		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
-		fill(key)
-		fill(value)
-		v.SetMapIndex(key, value)
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Field(i).CanSet() {
-				fill(v.Field(i))
-			}
-		}
-	case reflect.String:
-		v.SetString("x")
-	case reflect.Bool:
-		v.SetBool(true)
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		v.SetInt(1)
-	case reflect.Uint8:
-		v.SetUint(1)
-	default:
-		panic("fill: " + v.Type().String())
-	}
 }
 
 // An update is compared with what is kept.
