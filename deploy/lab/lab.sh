@@ -54,12 +54,29 @@ set_paths() {
   TOOLS=$HOME_DIR/bin CONTAINERD=$TOOLS/containerd CTR=$TOOLS/ctr RUNC=$TOOLS/runc
 }
 
-cmd_up() {
-  need_root
-  local begun=$EPOCHREALTIME
+# create_directories creates the directories that labs of one LAB_DIR share.
+create_directories() {
   mkdir -p "$BIN" "$LAB_DIR/logs" "$LAB_DIR/labs"
   # The whole directory is the lab's and never committed, whatever the checkout's own .gitignore says.
   [[ -e $LAB_DIR/.gitignore ]] || printf '*\n' >"$LAB_DIR/.gitignore"
+}
+
+# cmd_tools gets what is missing, for an `up` where there is no network to get it by.
+cmd_tools() {
+  need_root
+  create_directories
+  with_lock "$LAB_DIR/build.lock" get_tools
+}
+
+get_tools() {
+  choose_variant
+  provide_tools
+}
+
+cmd_up() {
+  need_root
+  local begun=$EPOCHREALTIME
+  create_directories
   with_lock "$LAB_DIR/build.lock" prepare
   with_lock "$LAB_DIR/$LAB_NAME.lock" bring_up
   say "up in $(since "$begun"): $ENDPOINT"
@@ -67,8 +84,7 @@ cmd_up() {
 
 # prepare is what labs of one LAB_DIR must not do at the same time.
 prepare() {
-  choose_variant
-  provide_tools
+  get_tools
   record_variant
   reserve_subnet
 }
@@ -180,6 +196,7 @@ usage() {
   cat <<'USAGE'
 usage: [LAB_NAME=default] [LAB_DIR=.lab] [LAB_CONTAINERD=auto|system|debian|built] lab.sh COMMAND
 
+  tools               get what is missing, and start nothing
   up                  get what is missing, start containerd, import images; again: only checks
   down                remove the lab's pods, containerd, network and data; keep the tools
   status              what runs; exit status 0 if the CRI answers
@@ -198,6 +215,7 @@ USAGE
 main() {
   set_paths
   case ${1:-} in
+  tools) cmd_tools ;;
   up) cmd_up ;;
   down) cmd_down ;;
   status) recorded_variant && cmd_status ;;
