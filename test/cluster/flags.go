@@ -7,11 +7,15 @@ import (
 )
 
 const (
-	// services is the range of cluster IPs; nothing routes them, for there is no kube-proxy.
+	// services is the range of cluster IPs, which kube-proxy routes where it runs.
 	services  = "10.96.0.0/16"
 	serviceIP = "10.96.0.1" // of kubernetes.default
+	// ClusterDNS is the cluster IP of the DNS server, where one runs.
+	ClusterDNS = "10.96.0.10"
 	// kubeletClient is the user that the API server is to a node.
 	kubeletClient = "kube-apiserver-kubelet-client"
+	// frontProxyClient is the user that the API server is to the servers of further APIs.
+	frontProxyClient = "front-proxy-client"
 )
 
 // schedulerConfig raises the limits of requests: a burst of pods measures the node, not the scheduler.
@@ -63,6 +67,12 @@ func (c *Cluster) apiServerFlags() []string {
 		"--kubelet-preferred-address-types", "InternalIP,Hostname",
 		"--service-cluster-ip-range", services,
 		"--service-account-issuer", "https://kubernetes.default.svc.cluster.local",
+		"--requestheader-client-ca-file", p.crt("ca"), "--requestheader-allowed-names", frontProxyClient,
+		"--requestheader-username-headers", "X-Remote-User", "--requestheader-group-headers", "X-Remote-Group",
+		"--requestheader-extra-headers-prefix", "X-Remote-Extra-",
+		"--proxy-client-cert-file", p.crt("front-proxy"), "--proxy-client-key-file", p.key("front-proxy"),
+		// Nothing routes cluster IPs on this machine: the API server goes to the endpoints of Services.
+		"--enable-aggregator-routing",
 		"--service-account-key-file", filepath.Join(p.dir, "sa.pub"), "--service-account-signing-key-file", p.key("sa"),
 	}
 	if c.Audit {

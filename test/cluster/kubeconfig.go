@@ -73,6 +73,7 @@ func (c *Cluster) identities() map[string]identity {
 		"apiserver": {user: "kube-apiserver", hosts: []string{c.Address, "127.0.0.1", "10.0.2.2", serviceIP, "localhost",
 			"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}},
 		"kubelet-client": {user: kubeletClient},
+		"front-proxy":    {user: frontProxyClient},
 	}
 }
 

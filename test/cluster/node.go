@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,6 +60,7 @@ maxPods: 500
 type Node struct {
 	Name     string // of the Node object
 	Endpoint string // of its CRI runtime, which no other agent may use
+	Machine  Machine
 	Config   string // more lines of a kubelet's configuration file
 	Flags    []string
 	// Issued has our agent start with a client certificate of its node, as a kubelet does, instead of a bootstrap token.
@@ -78,7 +80,8 @@ func (c *Cluster) StartKubelet(ctx context.Context, n Node) error {
 	if err != nil {
 		return err
 	}
-	return c.StartNode(ctx, n.Name, filepath.Join(programs, string(Kubelet)), flags...)
+	program, flags := n.Machine.command(filepath.Join(programs, string(Kubelet)), flags...)
+	return c.StartNode(ctx, n.Name, program, flags...)
 }
 
 // KubeletFlags writes the files of a node's kubelet, and returns its command line.
@@ -94,7 +97,7 @@ func (c *Cluster) KubeletFlags(n Node) ([]string, error) {
 	dir := c.NodeDir(n.Name)
 	return append([]string{"--config", config,
 		"--kubeconfig", kubeconfig, "--root-dir", filepath.Join(dir, "root"), "--cert-dir", filepath.Join(dir, "pki"),
-		"--hostname-override", n.Name, "--node-ip", c.Address}, n.Flags...), nil
+		"--hostname-override", n.Name, "--node-ip", cmp.Or(n.Machine.Address, c.Address)}, n.Flags...), nil
 }
 
 // KubeletConfig writes the configuration file of a node's kubelet, which our agent reads, too, and returns its path.
@@ -169,10 +172,11 @@ func (c *Cluster) SpawnAgent(program string, n Node) error {
 		}
 		identity = []string{"--kubeconfig", kubeconfig}
 	}
-	return c.spawn(processOf(n.Name), program, append(append([]string{"run", "--config", config,
+	program, flags := n.Machine.command(program, append(append([]string{"run", "--config", config,
 		"--container-runtime-endpoint", n.Endpoint, "--root-dir", filepath.Join(dir, "root"),
-		"--container-log-dir", filepath.Join(dir, "links"), "--hostname-override", n.Name, "--node-ip", c.Address,
-		"--healthz-port", "0"}, identity...), n.Flags...)...)
+		"--container-log-dir", filepath.Join(dir, "links"), "--hostname-override", n.Name,
+		"--node-ip", cmp.Or(n.Machine.Address, c.Address), "--healthz-port", "0"}, identity...), n.Flags...)...)
+	return c.spawn(processOf(n.Name), program, flags...)
 }
 
 // StartNode starts a node agent as a process of this cluster, and returns when its Node is ready.

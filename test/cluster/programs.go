@@ -37,6 +37,18 @@ const (
 	Nonewprivs        Program = "nnp"
 )
 
+// The programs of images that a cluster runs as pods. CoreDNS comes from the module in dns, by DNS.
+const (
+	KubeProxy       Program = "kube-proxy"
+	SampleAPIServer Program = "sample-apiserver"
+	StaticEtcd      Program = "etcd-static" // etcd without a C library
+	CoreDNS         Program = "coredns"
+)
+
+// withoutLibC are the programs of images without a C library. CGO_ENABLED=0 would compile all of Kubernetes' packages
+// once more.
+var withoutLibC = []Program{Agnhost, Nonewprivs, KubeProxy, SampleAPIServer, StaticEtcd}
+
 // The sidecars of CSI drivers, which come from the module in sidecars, by Sidecars.
 const (
 	CSIProvisioner Program = "csi-provisioner"
@@ -45,6 +57,9 @@ const (
 )
 
 var sidecarPrograms = []Program{CSIProvisioner, CSIAttacher, CSIResizer}
+
+// apart are the programs of modules that share no packages with Kubernetes'.
+var apart = append([]Program{CoreDNS}, sidecarPrograms...)
 
 // packages are the import paths of the programs. That of E2E is a package of tests.
 var packages = map[Program]string{
@@ -58,6 +73,10 @@ var packages = map[Program]string{
 	E2E:               "k8s.io/kubernetes/test/e2e",
 	Agnhost:           "k8s.io/kubernetes/test/images/agnhost",
 	Nonewprivs:        "k8s.io/kubernetes/test/images/nonewprivs",
+	KubeProxy:         "k8s.io/kubernetes/cmd/kube-proxy",
+	SampleAPIServer:   "k8s.io/sample-apiserver",
+	StaticEtcd:        "go.etcd.io/etcd/server/v3",
+	CoreDNS:           "github.com/coredns/coredns",
 	CSIProvisioner:    "github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner",
 	CSIAttacher:       "github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher",
 	CSIResizer:        "github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer",
@@ -70,6 +89,7 @@ const (
 	unusedFor = 30 * 24 * time.Hour
 	upstream  = "test/cluster/upstream"
 	sidecars  = "test/cluster/sidecars"
+	dns       = "test/cluster/dns"
 )
 
 // Checkout returns the root directory of the checkout that the working directory is in.
@@ -110,6 +130,9 @@ func Provide(ctx context.Context, programs ...Program) (string, error) {
 func Sidecars(ctx context.Context) (string, error) {
 	return provideAll(ctx, sidecars, sidecarPrograms...)
 }
+
+// DNS does the same for the DNS server of a cluster.
+func DNS(ctx context.Context) (string, error) { return provideAll(ctx, dns, CoreDNS) }
 
 // provideAll builds programs from a module of the checkout.
 func provideAll(ctx context.Context, module string, programs ...Program) (string, error) {
@@ -216,10 +239,10 @@ func build(ctx context.Context, module, dir string, p Program) error {
 	cmd := exec.CommandContext(ctx, "nice", args...) //nolint:gosec // arguments of this package
 	cmd.Dir = module
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly -buildvcs=false")
-	if slices.Contains(sidecarPrograms, p) {
-		cmd.Env = append(cmd.Env, "CGO_ENABLED=0") // for images without a C library, too; they share no packages
+	if slices.Contains(apart, p) {
+		cmd.Env = append(cmd.Env, "CGO_ENABLED=0") // for images without a C library, too
 	}
-	fmt.Fprintf(os.Stderr, "cluster: building %s %s, once for this go.mod; the first build takes minutes\n", p, Version)
+	fmt.Fprintf(os.Stderr, "cluster: building %s, once for %s; the first build takes minutes\n", p, module)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s in %s: %w\n%s", p, module, err, out)
 	}
@@ -233,12 +256,11 @@ func buildArgs(p Program, out string) []string {
 	ldflags := "-s -w"
 	for _, set := range []string{"gitVersion=" + Version, "gitMajor=" + number[0], "gitMinor=" + number[1],
 		"gitTreeState=clean"} {
-		if !slices.Contains(sidecarPrograms, p) {
+		if !slices.Contains(apart, p) {
 			ldflags += " -X " + variables + set
 		}
 	}
-	if p == Agnhost || p == Nonewprivs {
-		// They run in images without a C library. CGO_ENABLED=0 would compile all of Kubernetes' packages once more.
+	if slices.Contains(withoutLibC, p) {
 		ldflags += " -linkmode external -extldflags -static"
 	}
 	parallel := os.Getenv("LAB_BUILD_PARALLEL")
