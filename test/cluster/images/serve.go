@@ -21,10 +21,10 @@ import (
 // headerTimeout bounds how long a client of the registry may take for its headers.
 const headerTimeout = 10 * time.Second
 
-// Serve serves images on loopback, and points the containerd of a lab there for their registries, until stop is called.
-// certs is the directory of hosts that the lab's containerd reads at each pull.
-func Serve(ctx context.Context, all map[string]v1.Image, certs string) (stop func() error, err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// Serve serves images at an address of this machine, and points the containerd of each lab there for their registries,
+// until stop is called. certs are the directories of hosts that the labs' containerds read at each pull.
+func Serve(ctx context.Context, all map[string]v1.Image, at string, certs ...string) (stop func() error, err error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(at, "0"))
 	if err != nil {
 		return nil, err
 	}
@@ -43,9 +43,14 @@ func Serve(ctx context.Context, all map[string]v1.Image, certs string) (stop fun
 		}
 		hosts[tag.RegistryStr()] = true
 	}
+	var dirs []string
 	for host := range hosts {
-		text := fmt.Sprintf("server = %q\n[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n", address, address)
-		dir := filepath.Join(certs, host)
+		for _, lab := range certs {
+			dirs = append(dirs, filepath.Join(lab, host))
+		}
+	}
+	text := fmt.Sprintf("server = %q\n[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n", address, address)
+	for _, dir := range dirs {
 		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // configuration, no secret
 			return nil, err
 		}
@@ -54,8 +59,8 @@ func Serve(ctx context.Context, all map[string]v1.Image, certs string) (stop fun
 		}
 	}
 	return func() error {
-		for host := range hosts {
-			if err := os.RemoveAll(filepath.Join(certs, host)); err != nil {
+		for _, dir := range dirs {
+			if err := os.RemoveAll(dir); err != nil {
 				return err
 			}
 		}

@@ -11,10 +11,12 @@ import (
 // Parts are the files that the images are built from.
 type Parts struct {
 	Lab      string // directory of the lab's busybox.tar and pause.tar
-	Programs string // directory of agnhost and nnp
+	Programs string // directory of Kubernetes' programs
 	Source   string // directory of the module k8s.io/kubernetes
 	Bash     string // a static bash
 	Shell    string // the program in sh
+	Tools    string // the program in tools
+	DNS      string // directory of coredns; empty: without the images of a whole cluster
 	Sidecars string // directory of the sidecars of CSI drivers; empty: without the images of drivers
 	Drivers  string // directory of the programs hostpath, registrar and livenessprobe
 	API      string // host:port of the API server, as pods reach it; only sidecars need it
@@ -34,9 +36,6 @@ const (
 	groups = "root:x:0:\nnobody:x:65534:\nuser-defined-in-image:x:1000:\n" +
 		"group-defined-in-image:x:50000:user-defined-in-image\n"
 )
-
-// curl is what the specs need of curl: a GET of the last argument.
-const curl = "#!/bin/sh\nfor url; do :; done\nexec wget -q -O - \"$url\"\n"
 
 // release names the distribution that the spec of image volumes expects in its image.
 const release = "NAME=\"Alpine Linux\"\nPRETTY_NAME=\"a stand-in of the Journalet lab for Alpine Linux\"\n"
@@ -67,6 +66,11 @@ func All(p Parts) (map[string]v1.Image, error) {
 	}
 	all := map[string]v1.Image{busyboxName: busybox, pauseName: pause,
 		tests + "agnhost:2.66.1": agnhost, tests + "agnhost:2.55": agnhost}
+	if p.DNS != "" {
+		if err := p.cluster(all, pause, agnhost); err != nil {
+			return nil, err
+		}
+	}
 	if p.Sidecars != "" {
 		if err := p.drivers(all, busybox); err != nil {
 			return nil, err
@@ -80,7 +84,10 @@ func (p Parts) agnhost() []entry {
 	return []entry{
 		{name: "agnhost", mode: 0o755, from: filepath.Join(p.Programs, "agnhost")},
 		{name: "agnhost-2", link: "agnhost"},
-		{name: "usr/bin/curl", mode: 0o755, text: curl},
+		{name: "usr/bin/curl", mode: 0o755, from: p.Tools},
+		{name: "usr/bin/dig", link: "curl"},
+		{name: "usr/bin/getent", link: "curl"},
+		{name: "usr/bin/nc", link: "curl"},
 		{name: "etc/passwd", mode: 0o644, text: users},
 		{name: "etc/group", mode: 0o644, text: groups},
 		{name: "uploads/", mode: 0o755},
@@ -91,7 +98,8 @@ func (p Parts) agnhost() []entry {
 
 // derived adds the images that are another one with a little on top.
 func (p Parts) derived(all map[string]v1.Image, busybox, agnhost v1.Image) error {
-	html := filepath.Join(p.Source, "test", "images", "kitten", "html")
+	html := func(animal string) string { return filepath.Join(p.Source, "test", "images", animal, "html") }
+	webserver := func(c *v1.Config) { c.Cmd = []string{"test-webserver"} }
 	for name, recipe := range map[string]struct {
 		base    v1.Image
 		entries []entry
@@ -103,12 +111,16 @@ func (p Parts) derived(all map[string]v1.Image, busybox, agnhost v1.Image) error
 			{name: "usr/local/bin/nnp", mode: 0o6755, from: filepath.Join(p.Programs, "nnp")},
 		}, func(c *v1.Config) { c.Cmd = []string{"nnp"} }},
 		"kitten:1.8": {agnhost, []entry{
-			{name: "kitten.jpg", mode: 0o644, from: filepath.Join(html, "kitten.jpg")},
-			{name: "data.json", mode: 0o644, from: filepath.Join(html, "data.json")},
+			{name: "kitten.jpg", mode: 0o644, from: filepath.Join(html("kitten"), "kitten.jpg")},
+			{name: "data.json", mode: 0o644, from: filepath.Join(html("kitten"), "data.json")},
 			{name: "etc/os-release", mode: 0o644, text: release},
-		}, func(c *v1.Config) { c.Cmd = []string{"test-webserver"} }},
-		"nginx:1.27.0-2": {agnhost, nil, func(c *v1.Config) { c.Cmd = []string{"test-webserver"} }},
-		"nginx:1.28.0-2": {agnhost, nil, func(c *v1.Config) { c.Cmd = []string{"test-webserver"} }},
+		}, webserver},
+		"nautilus:1.8": {agnhost, []entry{
+			{name: "nautilus.jpg", mode: 0o644, from: filepath.Join(html("nautilus"), "nautilus.jpg")},
+			{name: "data.json", mode: 0o644, from: filepath.Join(html("nautilus"), "data.json")},
+		}, webserver},
+		"nginx:1.27.0-2": {agnhost, nil, webserver},
+		"nginx:1.28.0-2": {agnhost, nil, webserver},
 	} {
 		image, err := layer(recipe.base, recipe.entries, recipe.change)
 		if err != nil {

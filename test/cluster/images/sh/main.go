@@ -8,7 +8,11 @@ import (
 	"syscall"
 )
 
-var identifier = regexp.MustCompile(`^[A-Za-z_]\w*$`)
+var (
+	identifier = regexp.MustCompile(`^[A-Za-z_]\w*$`)
+	// own are tools that busybox's shell would be itself, and that lack options there.
+	own = regexp.MustCompile(`\bnc -`)
+)
 
 func main() {
 	shell := "/bin/busybox"
@@ -16,6 +20,9 @@ func main() {
 		if name, _, _ := strings.Cut(variable, "="); !identifier.MatchString(name) {
 			shell = "/bin/bash"
 		}
+	}
+	if own.MatchString(strings.Join(os.Args, " ")) {
+		shell = "/bin/bash"
 	}
 	if os.Args[0] == "" || strings.HasSuffix(os.Args[0], "busybox") {
 		os.Args[0] = "sh"
