@@ -39,7 +39,7 @@ FUZZ = FuzzDecode@./runtime/source/manifest FuzzDecodeObjects@./runtime/source/m
 	FuzzEvent@./runtime/history/describe FuzzRecord@./runtime/history/replay FuzzBlock@./bus \
 	FuzzLog@./runtime/pod/logs FuzzTime@./runtime/pod/logs FuzzRead@./runtime/kubeletstate
 # Tests run on the pinned containerd unless LAB_CONTAINERD names another: they need its event stream.
-integration cluster cluster-test take-over reports conformance storage-specs chaos chaos-short chaos-cluster leftovers attack: export LAB_CONTAINERD ?= built
+integration cluster cluster-test take-over reports conformance node-conformance storage-specs chaos chaos-short chaos-cluster leftovers attack: export LAB_CONTAINERD ?= built
 # The tests of test/chaos bring up their lab by themselves: they also kill it.
 CHAOS = $(GO) test ./test/chaos -tags chaos -count=1 -timeout 30m
 # The tests of test/vm build, boot and stop their machine by themselves.
@@ -97,12 +97,19 @@ cluster-down: ## stop them, and the lab with its pods (LAB_NAME)
 	$(LAB) down
 
 .PHONY: conformance
-conformance: LAB_NAME = conformance
-conformance: build ## Kubernetes' own specs of a node against this agent, on the lab "conformance"; writes docs/CONFORMANCE.md (root; 30 min; ONLY=regexp, AGENT=kubelet: no page)
-	$(LAB) down # the lab keeps images by their names, which do not change when they do
-	$(LAB) up
-	eval "$$($(LAB) env)"; $(GO) run ./test/cluster/conformance -out $(CURDIR)/.lab/conformance $(ARGS) \
-		-agent $(or $(AGENT),journalet) -only '$(ONLY)' $(if $(ONLY)$(AGENT),,-page $(CURDIR)/docs/CONFORMANCE.md)
+conformance: build ## Kubernetes' conformance against this agent, on two nodes, labs "conformance-1" and -2; writes docs/CONFORMANCE.md (root; 2 h; goes on after an interrupt; ONLY=regexp, AGENT=kubelet: no page)
+	$(call specs,conformance,CONFORMANCE)
+
+.PHONY: node-conformance
+node-conformance: build ## the specs of nodes that are not for conformance, likewise; writes docs/NODE-CONFORMANCE.md
+	$(call specs,node,NODE-CONFORMANCE)
+
+# specs runs the specs of a list on two nodes. What a kubelet takes is kept beside the specs.
+define specs
+$(GO) run ./test/cluster/conformance -list $(1) -lab conformance -out $(CURDIR)/.lab/$@ $(ARGS) \
+	-agent $(or $(AGENT),journalet) -only '$(ONLY)' \
+	$(if $(ONLY),,$(if $(AGENT),-times $(CURDIR)/test/cluster/conformance/kubelet.tsv,-page $(CURDIR)/docs/$(2).md))
+endef
 
 # Each list gets a lab of its own: the images of sidecars hold the address of the API server of their run.
 .PHONY: storage-specs

@@ -5,41 +5,44 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/journalet/journalet/test/cluster"
-	"github.com/journalet/journalet/test/cluster/images"
 )
 
 // options are the command line.
 type options struct {
-	list                                            string
-	agent, program, endpoint, certs, lab, out, page string
-	only, skip                                      string
-	shards                                          int
+	list                       string
+	agent, program             string
+	lab, out, page, times      string
+	endpoint, registry, images string
+	only, skip                 string
+	again                      bool
+	workers                    int
 }
 
 func main() {
 	var o options
-	flag.StringVar(&o.list, "list", nodes, "which specs: specs, of a node, storage or hostpath, of CSI drivers")
-	flag.StringVar(&o.agent, "agent", "journalet", "what runs the node: journalet or kubelet")
+	flag.StringVar(&o.list, "list", conformance,
+		"which specs: conformance or node, by upstream's labels; storage or hostpath, of CSI drivers")
+	flag.StringVar(&o.agent, "agent", journalet, "what runs the nodes: journalet or kubelet")
 	flag.StringVar(&o.program, "program", "bin/journalet", "the program of journalet")
-	flag.StringVar(&o.endpoint, "endpoint", os.Getenv("LAB_ENDPOINT"), "CRI endpoint of a lab")
-	flag.StringVar(&o.certs, "certs", filepath.Join(os.Getenv("LAB_HOME"), "certs.d"), "directory of the lab's registries")
-	flag.StringVar(&o.lab, "images", filepath.Join(os.Getenv("LAB_DIR"), "images"), "directory of the lab's images")
-	flag.StringVar(&o.out, "out", "", "directory for logs and reports")
+	flag.StringVar(&o.lab, "lab", os.Getenv("LAB_NAME"), "the labs of two nodes are this name with -1 and -2")
+	flag.StringVar(&o.endpoint, "endpoint", os.Getenv("LAB_ENDPOINT"), "CRI endpoint of the lab of one node")
+	flag.StringVar(&o.registry, "certs", filepath.Join(os.Getenv("LAB_HOME"), "certs.d"), "directory of its registries")
+	flag.StringVar(&o.images, "images", filepath.Join(os.Getenv("LAB_DIR"), "images"), "directory of its images")
+	flag.StringVar(&o.out, "out", "", "directory for logs and results")
 	flag.StringVar(&o.page, "page", "", "page to write; empty: none")
+	flag.StringVar(&o.times, "times", "", "file to write with what each spec took; empty: none")
 	flag.StringVar(&o.only, "only", "", "run only specs that match this regular expression")
 	flag.StringVar(&o.skip, "skip", "", "leave out specs that match this regular expression")
-	flag.IntVar(&o.shards, "shards", 4, "specs at the same time")
+	flag.BoolVar(&o.again, "again", false, "run specs again that an interrupted run with the same program has passed")
+	flag.IntVar(&o.workers, "workers", 8, "specs at the same time; those that are [Serial] run alone")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
@@ -50,22 +53,31 @@ func main() {
 	}
 }
 
-// The lists of specs: of a node, of CSI drivers that the specs bring along, and of a CSI driver that has volumes.
+// The lists of specs: with the label of conformance, with that of nodes alone, of CSI drivers that the specs bring
+// along, and of a CSI driver that has volumes.
 const (
-	nodes    = "specs"
-	storage  = "storage"
-	hostpath = "hostpath"
+	conformance = "conformance"
+	nodes       = "node"
+	storage     = "storage"
+	hostpath    = "hostpath"
 )
 
-// node is the name of the Node that the specs run on.
-const node = "conformance"
+// The agents.
+const (
+	journalet = "journalet"
+	kubelet   = "kubelet"
+)
 
-func run(ctx context.Context, o options) (failed error) {
-	specs, err := selected(o.list, o.only, o.skip)
+func run(ctx context.Context, o options) error {
+	if !slices.Contains([]string{journalet, kubelet}, o.agent) {
+		return fmt.Errorf("-agent %s: there are journalet and kubelet", o.agent)
+	}
+	programs, err := provide(ctx, o)
 	if err != nil {
 		return err
 	}
-	programs, err := cluster.Provide(ctx, cluster.E2E, cluster.Agnhost, cluster.Nonewprivs)
+	e2e := filepath.Join(programs, string(cluster.E2E))
+	specs, err := selected(ctx, e2e, o)
 	if err != nil {
 		return err
 	}
@@ -75,131 +87,76 @@ func run(ctx context.Context, o options) (failed error) {
 	if err := os.MkdirAll(o.out, 0o750); err != nil {
 		return err
 	}
-	dir := filepath.Join(o.out, "cluster")
-	if err := cluster.Remove(dir); err != nil { // of a run before, kept for its logs
+	if o.agent == kubelet {
+		o.program = filepath.Join(programs, string(cluster.Kubelet))
+	} else if o.program, err = filepath.Abs(o.program); err != nil {
 		return err
 	}
-	root, remove, err := rootDir(o.list, filepath.Join(dir, "node-"+node, "root"))
+	stored, err := openResults(o, e2e)
 	if err != nil {
 		return err
 	}
-	defer func() { failed = errors.Join(failed, remove()) }()
-	c, err := cluster.Start(ctx, cluster.Options{Dir: dir})
+	version, err := runOn(ctx, o, programs, runner{
+		program: e2e, kubectl: filepath.Join(programs, string(cluster.Kubectl)), out: o.out, workers: o.workers,
+	}, specs, stored)
 	if err != nil {
 		return err
 	}
-	defer func() { failed = errors.Join(failed, c.Stop()) }()
-	stop, err := serve(ctx, o, programs, net.JoinHostPort(c.Address, strconv.Itoa(c.APIPort)))
-	if err != nil {
-		return err
+	results := stored.all(specs)
+	if ctx.Err() != nil {
+		return errors.Join(summary(os.Stdout, results), errors.New("interrupted; the same command goes on"))
 	}
-	defer func() { failed = errors.Join(failed, stop()) }()
-	if err := join(ctx, c, o, root); err != nil {
-		return err
-	}
-	results := runShards(ctx, shard(specs, o.shards), runner{
-		program: filepath.Join(programs, string(cluster.E2E)), kubeconfig: c.Admin(), out: o.out, root: root,
-	})
-	version, err := versions(context.WithoutCancel(ctx), c) // an interrupted run, too, has results
-	if err != nil {
-		return err
+	if o.times != "" {
+		err = writeTimes(o.times, results)
 	}
 	if o.page != "" {
-		if err := writePage(o.page, o.list, version, results); err != nil {
-			return err
-		}
+		err = errors.Join(err, writePage(o.page, o.list, version, results))
 	}
-	return summary(os.Stdout, results)
+	return errors.Join(err, summary(os.Stdout, results))
 }
 
-// join starts the node, which keeps what it has in a directory root.
-func join(ctx context.Context, c *cluster.Cluster, o options, root string) error {
-	n := cluster.Node{Name: node, Endpoint: o.endpoint, Issued: true, Flags: []string{"--root-dir", root}}
-	if o.agent == "kubelet" {
-		return c.StartKubelet(ctx, n)
+// provide builds the programs that a run needs, and returns their directory.
+func provide(ctx context.Context, o options) (string, error) {
+	programs := []cluster.Program{cluster.Kubectl, cluster.E2E, cluster.Agnhost, cluster.Nonewprivs}
+	if o.wholeCluster() {
+		programs = append(programs, cluster.KubeProxy, cluster.SampleAPIServer, cluster.StaticEtcd)
 	}
-	program, err := filepath.Abs(o.program)
-	if err != nil {
-		return err
+	if o.agent == kubelet {
+		programs = append(programs, cluster.Kubelet)
 	}
-	return c.StartAgent(ctx, program, n)
+	return cluster.Provide(ctx, programs...)
 }
 
-// serve builds the images and serves them to the lab. api is where pods reach the API server.
-func serve(ctx context.Context, o options, programs, api string) (func() error, error) {
-	root, err := cluster.Checkout()
-	if err != nil {
-		return nil, err
-	}
-	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes")
-	list.Dir = filepath.Join(root, "test", "cluster", "upstream")
-	source, err := list.Output()
-	if err != nil {
-		return nil, fmt.Errorf("find the module k8s.io/kubernetes: %w", err)
-	}
-	bash, err := staticBash(ctx, programs)
-	if err != nil {
-		return nil, err
-	}
-	shell := filepath.Join(o.out, "sh")
-	//nolint:gosec // a path of ours
-	build := exec.CommandContext(ctx, "go", "build", "-o", o.out, "./test/cluster/images/sh",
-		"./test/cluster/images/hostpath", "./test/cluster/images/livenessprobe", "./test/cluster/images/registrar")
-	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build the programs of the images: %w\n%s", err, out)
-	}
-	parts := images.Parts{Lab: o.lab, Programs: programs, Source: strings.TrimSpace(string(source)), Bash: bash,
-		Shell: shell}
-	if o.list != nodes {
-		if parts.Sidecars, err = cluster.Sidecars(ctx); err != nil {
-			return nil, err
-		}
-		parts.Drivers, parts.API = o.out, api
-	}
-	all, err := images.All(parts)
-	if err != nil {
-		return nil, err
-	}
-	return images.Serve(ctx, all, o.certs)
-}
+// wholeCluster reports whether the specs need two nodes, Services and DNS.
+func (o options) wholeCluster() bool { return o.list == conformance || o.list == nodes }
 
-// staticBash unpacks Debian's bash-static into a directory, once, and returns the path of the program.
-func staticBash(ctx context.Context, dir string) (string, error) {
-	path := filepath.Join(dir, "bash-static", "bin", "bash-static")
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
+// runOn starts the cluster, runs the specs that are not stored yet, and stops the cluster. It returns what the first
+// Node reports about its software.
+func runOn(ctx context.Context, o options, programs string, r runner, specs []spec, stored *results) (
+	version string, failed error,
+) {
+	h, err := newHost(ctx, o)
+	defer func() { failed = errors.Join(failed, h.close(context.WithoutCancel(ctx))) }()
+	if err == nil {
+		err = h.start(ctx, programs)
 	}
-	work, err := os.MkdirTemp(dir, "bash-")
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = os.RemoveAll(work) }() // in the cache
-	get := exec.CommandContext(ctx, "sh", "-c", "apt-get download -q bash-static || "+
-		"{ apt-get update -q && apt-get download -q bash-static; }; dpkg-deb -x bash-static_*.deb unpacked")
-	get.Dir = work
-	if out, err := get.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("get Debian's bash-static: %w\n%s", err, out)
+	r.kubeconfig, r.root, r.nodes = h.cluster.Admin(), h.roots[0], len(h.machines)
+	if err := r.runAll(ctx, specs, stored); err != nil {
+		return "", err
 	}
-	return path, os.Rename(filepath.Join(work, "unpacked"), filepath.Join(dir, "bash-static"))
+	if ctx.Err() != nil {
+		return "", nil // the results are stored
+	}
+	return versions(ctx, h.cluster)
 }
 
-// versions returns what the Node reports about its software.
+// versions returns what the first Node reports about its software.
 func versions(ctx context.Context, c *cluster.Cluster) (string, error) {
-	out, err := c.Command(ctx, "get", "node", node, "-o",
+	out, err := c.Command(ctx, "get", "node", nodeName(0), "-o",
 		"jsonpath={.status.nodeInfo.kubeletVersion}, {.status.nodeInfo.containerRuntimeVersion}, "+
 			"{.status.nodeInfo.osImage}, Linux {.status.nodeInfo.kernelVersion}").Output()
-	return string(out), err
-}
-
-// pattern compiles an expression of the command line; an empty one matches nothing.
-func pattern(text string) (func(string) bool, error) {
-	if text == "" {
-		return func(string) bool { return false }, nil
-	}
-	r, err := regexp.Compile(text)
-	if err != nil {
-		return nil, err
-	}
-	return r.MatchString, nil
+	return strings.TrimSpace(string(out)), err
 }

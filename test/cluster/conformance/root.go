@@ -14,22 +14,20 @@ import (
 // volumes is where upstream's manifest keeps the volumes of its driver.
 const volumes = "/var/lib/csi-hostpath-data"
 
-// rootDir returns the root directory of the node for a list, and what removes what its specs leave. The paths of
-// drivers' sockets have at most 107 bytes, so that their lists do not get the usual directory. A driver with volumes
-// mounts them for the node: its directory is a shared mount.
-func rootDir(list, usual string) (root string, remove func() error, err error) {
-	if list == nodes {
-		return usual, func() error { return nil }, nil
-	}
+// rootDir returns the root directory of the node for a list of CSI drivers, and what removes what its specs leave. The
+// paths of drivers' sockets have at most 107 bytes, so that the directory is a short one. A driver with volumes mounts
+// them for the node: its directory is a shared mount.
+func rootDir(list string) (root string, remove func() error, err error) {
+	remove = func() error { return nil }
 	if root, err = os.MkdirTemp("", "jl-"); err != nil {
-		return "", nil, err
+		return "", remove, err
 	}
 	remove = func() error { return cluster.Remove(root) }
 	if list != hostpath {
 		return root, remove, nil
 	}
 	if err := share(root); err != nil {
-		return "", nil, errors.Join(err, remove())
+		return root, remove, err
 	}
 	if _, err := os.Stat(volumes); !errors.Is(err, fs.ErrNotExist) {
 		return root, remove, nil // somebody else's

@@ -8,7 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// shardTimeout is ginkgo's bound for one shard.
-	shardTimeout = "3h"
-	// endTimeout is how long an interrupted shard may take to delete its namespaces.
+	// specTimeout is ginkgo's bound for one spec: the longest takes some ten minutes.
+	specTimeout = "30m"
+	// endTimeout is how long an interrupted spec may take to delete its namespaces.
 	endTimeout = time.Minute
 )
 
@@ -30,8 +30,11 @@ type result struct {
 	why   string // the first line of a failure's message
 }
 
-// runner runs the test program of upstream.
-type runner struct{ program, kubeconfig, out, root string }
+// runner runs the test program of upstream, once a spec.
+type runner struct {
+	program, kubectl, kubeconfig, out, root string
+	nodes, workers                          int
+}
 
 // report is the part of ginkgo's JSON report that we read.
 type report struct{ SpecReports []specReport }
@@ -45,51 +48,97 @@ type specReport struct {
 	Failure                 struct{ Message string }
 }
 
-// runShards runs the shards side by side and returns the results of all specs by name.
-func runShards(ctx context.Context, shards [][]spec, r runner) []result {
-	found := make([][]result, len(shards))
-	var wg sync.WaitGroup
-	for i, specs := range shards {
-		wg.Go(func() { found[i] = r.run(ctx, i, specs) })
+// runAll runs the specs without a result, several at a time and then the serial ones, and stores their results as they
+// come. After an interrupt it starts no further one.
+func (r runner) runAll(ctx context.Context, specs []spec, stored *results) error {
+	missing := stored.missing(specs)
+	if n := len(specs) - len(missing); n > 0 {
+		progress("%d of %d specs have passed in a run before: -again runs them again", n, len(specs))
 	}
-	wg.Wait()
-	all := slices.Concat(found...)
-	slices.SortFunc(all, func(a, b result) int { return strings.Compare(a.text, b.text) })
-	return all
-}
-
-// run runs one shard. A spec that the shard's report lacks has not run; this includes specs that this release does not
-// have.
-func (r runner) run(ctx context.Context, i int, specs []spec) []result {
-	file := filepath.Join(r.out, fmt.Sprintf("shard-%d.json", i))
-	err := r.e2e(ctx, i, file, focus(specs))
-	reports, readErr := read(file)
-	results := make([]result, len(specs))
-	for j, s := range specs {
-		results[j] = result{spec: s, state: "not run"}
-		if got, ok := reports[s.text]; ok {
-			got.spec = s
-			results[j] = got
-		} else if err = errors.Join(err, readErr); err != nil {
-			results[j].why = firstLine(err.Error())
+	queue := make(chan spec)
+	var workers sync.WaitGroup
+	var failed error
+	var mutex sync.Mutex
+	for range r.workers {
+		workers.Go(func() {
+			for s := range queue {
+				if err := stored.add(r.run(ctx, s)); err != nil {
+					mutex.Lock()
+					failed = errors.Join(failed, err)
+					mutex.Unlock()
+				}
+			}
+		})
+	}
+	var serial []spec
+	for _, s := range missing {
+		switch {
+		case ctx.Err() != nil:
+		case s.serial():
+			serial = append(serial, s)
+		default:
+			queue <- s
 		}
 	}
-	return results
+	close(queue)
+	workers.Wait()
+	for _, s := range serial {
+		if ctx.Err() == nil {
+			failed = errors.Join(failed, stored.add(r.run(ctx, s)))
+		}
+	}
+	return failed
 }
 
-func (r runner) e2e(ctx context.Context, i int, file, focus string) error {
-	log, err := os.Create(filepath.Join(r.out, fmt.Sprintf("shard-%d.log", i)))
+// run runs one spec. A spec that the report lacks has not run.
+func (r runner) run(ctx context.Context, s spec) result {
+	name := fileName(s.text)
+	file := filepath.Join(r.out, "specs", name+".json")
+	err := r.e2e(ctx, filepath.Join(r.out, "specs", name+".log"), file, s.focus())
+	reports, readErr := read(file)
+	if got, ok := reports[s.text]; ok {
+		got.spec = s
+		return got
+	}
+	notRun := result{spec: s, state: "not run"}
+	if err = errors.Join(err, readErr); err != nil {
+		notRun.why = firstLine(err.Error())
+	}
+	return notRun
+}
+
+// maxFileName is the length of names of files with logs and reports: with an ending, it is below the 255 bytes of
+// Linux.
+const maxFileName = 200
+
+// fileName returns the text of a spec as a name for files.
+func fileName(text string) string {
+	name := strings.Map(func(r rune) rune {
+		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-", r) {
+			return r
+		}
+		return '_'
+	}, text)
+	return name[:min(len(name), maxFileName)]
+}
+
+func (r runner) e2e(ctx context.Context, log, file, focus string) error {
+	if err := os.MkdirAll(filepath.Dir(log), 0o750); err != nil {
+		return err
+	}
+	f, err := os.Create(log)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = log.Close() }()
+	defer func() { _ = f.Close() }()
 	if err := os.RemoveAll(file); err != nil {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, r.program, "--provider=local", "--kubeconfig="+r.kubeconfig, //nolint:gosec // ours
-		"--num-nodes=1", "--ginkgo.focus="+focus, "--ginkgo.v", "--ginkgo.no-color", "--ginkgo.timeout="+shardTimeout,
-		"--ginkgo.json-report="+file, "--disable-log-dump", "--kubelet-root-dir="+r.root)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = r.out, log, log
+		"--kubectl-path="+r.kubectl, "--num-nodes="+strconv.Itoa(r.nodes), "--ginkgo.focus="+focus, "--ginkgo.v",
+		"--ginkgo.no-color", "--ginkgo.timeout="+specTimeout, "--ginkgo.json-report="+file, "--disable-log-dump",
+		"--kubelet-root-dir="+r.root)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = r.out, f, f
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = endTimeout
 	return cmd.Run()

@@ -2,18 +2,24 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"embed"
 	"fmt"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// lists are the selections, a file each.
+// lists are the selections of specs of CSI drivers, and what specs took with a kubelet: a line each with the text of a
+// spec and its seconds, - if they are not known.
 //
-//go:embed specs.tsv storage.tsv hostpath.tsv
+//go:embed kubelet.tsv storage.tsv hostpath.tsv
 var lists embed.FS
+
+// labels are what upstream labels the specs of a list with.
+var labels = map[string]string{conformance: "[Conformance]", nodes: "[NodeConformance]"}
 
 // unknownSeconds is what a spec without a known time counts for.
 const unknownSeconds = 20
@@ -21,25 +27,99 @@ const unknownSeconds = 20
 // spec is one test of upstream by its full text, without labels.
 type spec struct {
 	text    string
-	seconds float64 // of kubelet 1.36.3; 0: not known
+	seconds float64 // of a kubelet; 0: not known
 }
 
-// weight is what a spec costs a shard: each also takes its time for a namespace of its own.
-func (s spec) weight() float64 { return cmp.Or(s.seconds, unknownSeconds) + 1 }
+// serial reports whether upstream says that no other spec may run beside this one.
+func (s spec) serial() bool {
+	return strings.Contains(s.text, "[Serial]") || strings.Contains(s.text, "[Disruptive]")
+}
 
-// selected returns the specs of a list that match only, and not skip.
-func selected(list, only, skip string) ([]spec, error) {
+// selected returns the specs of the list of the options that match its only, and not its skip: those that may run
+// beside each other first, and of these the longest.
+func selected(ctx context.Context, program string, o options) ([]spec, error) {
+	specs, err := listed(ctx, program, o.list)
+	if err != nil {
+		return nil, err
+	}
+	take, err := regexp.Compile(o.only)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := regexp.Compile(cmp.Or(o.skip, "^$"))
+	if err != nil {
+		return nil, err
+	}
+	specs = slices.DeleteFunc(specs, func(s spec) bool {
+		return !take.MatchString(s.text) || leave.MatchString(s.text)
+	})
+	if len(specs) == 0 {
+		return nil, fmt.Errorf("no spec matches %q", o.only)
+	}
+	slices.SortStableFunc(specs, func(a, b spec) int {
+		return cmp.Compare(cmp.Or(b.seconds, unknownSeconds), cmp.Or(a.seconds, unknownSeconds))
+	})
+	slices.SortStableFunc(specs, func(a, b spec) int {
+		switch {
+		case a.serial() == b.serial():
+			return 0
+		case a.serial():
+			return 1
+		}
+		return -1
+	})
+	return specs, nil
+}
+
+// listed returns the specs of a list.
+func listed(ctx context.Context, program, list string) ([]spec, error) {
+	if _, isLabel := labels[list]; !isLabel {
+		return readList(list)
+	}
+	out, err := exec.CommandContext(ctx, program, "--list-tests").Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the specs: %w", err)
+	}
+	known, err := readList(kubelet)
+	if err != nil {
+		return nil, err
+	}
+	seconds := map[string]float64{}
+	for _, s := range known {
+		seconds[s.text] = s.seconds
+	}
+	specs := labelled(string(out), list)
+	for i := range specs {
+		specs[i].seconds = seconds[specs[i].text]
+	}
+	return specs, nil
+}
+
+// line is a spec as the test program lists it: the place of its code, and its text.
+var line = regexp.MustCompile(`(?m)^\s+\S+:\d+: (.+)$`)
+
+// labelled returns the specs of a list by upstream's label, out of what the test program lists. Those of nodes are not
+// for conformance, too.
+func labelled(out, list string) []spec {
+	var specs []spec
+	seen := map[string]bool{} // what a table generates has one text more than once
+	for _, m := range line.FindAllStringSubmatch(out, -1) {
+		text := m[1]
+		if !strings.Contains(text, labels[list]) || list == nodes && strings.Contains(text, labels[conformance]) ||
+			seen[text] {
+			continue
+		}
+		seen[text] = true
+		specs = append(specs, spec{text: text})
+	}
+	return specs
+}
+
+// readList reads a file of lists.
+func readList(list string) ([]spec, error) {
 	selection, err := lists.ReadFile(list + ".tsv")
 	if err != nil {
-		return nil, fmt.Errorf("-list %s: %w; there are specs, storage and hostpath", list, err)
-	}
-	take, err := pattern(cmp.Or(only, "."))
-	if err != nil {
-		return nil, err
-	}
-	leave, err := pattern(skip)
-	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("-list %s: %w; there are conformance, node, storage and hostpath", list, err)
 	}
 	var specs []spec
 	for line := range strings.Lines(string(selection)) {
@@ -50,38 +130,13 @@ func selected(list, only, skip string) ([]spec, error) {
 				return nil, fmt.Errorf("%s.tsv: %s: %w", list, text, err)
 			}
 		}
-		if take(text) && !leave(text) {
-			specs = append(specs, s)
-		}
-	}
-	if len(specs) == 0 {
-		return nil, fmt.Errorf("no spec matches %q", only)
+		specs = append(specs, s)
 	}
 	return specs, nil
-}
-
-// shard deals specs out to n shards, the longest first and each to the shard that has least.
-func shard(specs []spec, n int) [][]spec {
-	n = max(1, min(n, len(specs)))
-	shards, loads := make([][]spec, n), make([]float64, n)
-	for _, s := range slices.SortedStableFunc(slices.Values(specs), func(a, b spec) int {
-		return cmp.Compare(b.weight(), a.weight())
-	}) {
-		least := slices.Index(loads, slices.Min(loads))
-		shards[least] = append(shards[least], s)
-		loads[least] += s.weight()
-	}
-	return shards
 }
 
 // suite is upstream's name of all its specs. ginkgo matches it with a space and the text of a spec.
 const suite = "Kubernetes e2e suite"
 
-// focus is the regular expression that matches these specs and no others.
-func focus(specs []spec) string {
-	texts := make([]string, len(specs))
-	for i, s := range specs {
-		texts[i] = regexp.QuoteMeta(s.text)
-	}
-	return "^" + suite + " (" + strings.Join(texts, "|") + ")$"
-}
+// focus is the regular expression that matches this spec and no other.
+func (s spec) focus() string { return "^" + suite + " " + regexp.QuoteMeta(s.text) + "$" }

@@ -13,8 +13,8 @@ import (
 
 func TestListsHaveEverySpecOnce(t *testing.T) {
 	seen := map[string]bool{}
-	for list, want := range map[string]int{nodes: 174, storage: 82, hostpath: 79} {
-		specs, err := selected(list, "", "")
+	for list, want := range map[string]int{storage: 82, hostpath: 79} {
+		specs, err := selected(t.Context(), "", options{list: list})
 		must.OK(t, err)
 		if len(specs) != want {
 			t.Errorf("%s has %d specs, want %d", list, len(specs), want)
@@ -26,38 +26,81 @@ func TestListsHaveEverySpecOnce(t *testing.T) {
 			seen[s.text] = true
 		}
 	}
-	if _, err := selected("other", "", ""); err == nil {
+	if _, err := selected(t.Context(), "", options{list: "other"}); err == nil {
 		t.Error("a list that does not exist is taken")
 	}
-	if _, err := selected(nodes, "no such spec", ""); err == nil {
+	if _, err := selected(t.Context(), "", options{list: storage, only: "no such spec"}); err == nil {
 		t.Error("an expression that matches no spec is taken: nothing would run, and nothing fail")
 	}
 }
 
-func TestShardsHoldEverySpecAndAreFocusedOnTheirOwn(t *testing.T) {
-	specs, err := selected(nodes, "", "")
+// The test program prints these lines, among others.
+const listing = `The following spec names can be used with 'ginkgo run --focus/skip':
+    ../test/e2e/apps/job.go:1488: [sig-apps] Job does something [Beta]
+    ../test/e2e/apps/job.go:12: [sig-apps] Job works [Conformance]
+    ../test/e2e/common/node/runtime.go:5: [sig-node] Pods: run [Conformance] [NodeConformance]
+    ../test/e2e/common/node/runtime.go:7: [sig-node] Pods resize [NodeConformance]
+    ../test/e2e/common/node/runtime.go:8: [sig-node] Pods resize [NodeConformance]
+`
+
+func TestSpecsAreThoseWithUpstreamsLabel(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "e2e.test")
+	must.OK(t, os.WriteFile(program, []byte("#!/bin/sh\ncat <<'END'\n"+listing+"END\n"), 0o700))
+	for list, want := range map[string][]string{
+		conformance: {"[sig-apps] Job works [Conformance]", "[sig-node] Pods: run [Conformance] [NodeConformance]"},
+		nodes:       {"[sig-node] Pods resize [NodeConformance]"},
+	} {
+		specs, err := selected(t.Context(), program, options{list: list})
+		must.OK(t, err)
+		var got []string
+		for _, s := range specs {
+			got = append(got, s.text)
+			if !regexp.MustCompile(s.focus()).MatchString(suite + " " + s.text) {
+				t.Errorf("the focus of %s does not match it", s.text)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has %q, want %q", list, got, want)
+		}
+	}
+}
+
+func TestSerialSpecsRunLastAndAlone(t *testing.T) {
+	var specs []spec
+	for line := range strings.Lines("a [Serial]\nb\nc [Disruptive]\nd\ne\n") {
+		specs = append(specs, spec{text: strings.TrimSpace(line)})
+	}
+	// A spec that has passed does not run again, and the report of each has its name.
+	dir := t.TempDir()
+	program := filepath.Join(dir, "e2e.test")
+	must.OK(t, os.WriteFile(program, []byte(`#!/bin/sh
+for a; do case $a in
+	--ginkgo.focus=*) text=${a#--ginkgo.focus=^Kubernetes e2e suite }; text=$(echo "${text%?}" | tr -d '\\');;
+	--ginkgo.json-report=*) report=${a#--ginkgo.json-report=};;
+esac; done
+echo "$text" >> order
+echo '[{"SpecReports": [{"LeafNodeType": "It", "LeafNodeText": "'"$text"'", "State": "passed"}]}]' > "$report"
+`), 0o700))
+	stored, err := openResults(options{program: program, out: dir, agent: kubelet}, program)
 	must.OK(t, err)
-	shards := shard(specs, 4)
-	focuses := make([]*regexp.Regexp, len(shards))
-	for i, s := range shards {
-		focuses[i] = regexp.MustCompile(focus(s))
+	must.OK(t, stored.add(result{spec: spec{text: "d"}, state: passed}))
+	must.OK(t, stored.add(result{spec: spec{text: "e"}, state: "failed"}))
+	again, err := openResults(options{program: program, out: dir, agent: kubelet}, program)
+	must.OK(t, err)
+	must.OK(t, runner{program: program, out: dir, workers: 1}.runAll(t.Context(), specs, again))
+	order, err := os.ReadFile(filepath.Join(dir, "order"))
+	must.OK(t, err)
+	if got, want := string(order), "b\ne\na [Serial]\nc [Disruptive]\n"; got != want {
+		t.Errorf("specs ran in the order %q, want %q", got, want)
 	}
-	for _, s := range specs {
-		matched := 0
-		for i, f := range focuses {
-			if f.MatchString(suite+" "+s.text) != slices.Contains(shards[i], s) {
-				t.Errorf("shard %d is not focused on its own specs: %s", i, s.text)
-			}
-			if f.MatchString(suite + " " + s.text) {
-				matched++
-			}
-		}
-		if matched != 1 {
-			t.Errorf("%s is in %d shards", s.text, matched)
-		}
+	if n := count(again.all(specs)); n != len(specs) {
+		t.Errorf("%d of %d specs have passed: %+v", n, len(specs), again.Specs)
 	}
-	if n := len(shard(specs[:2], 4)); n != 2 {
-		t.Errorf("two specs are in %d shards, one would run everything", n)
+	must.OK(t, os.WriteFile(program, []byte("another"), 0o700))
+	other, err := openResults(options{program: program, out: dir, agent: kubelet}, program)
+	must.OK(t, err)
+	if len(other.Specs) != 0 {
+		t.Errorf("what another program has passed counts: %+v", other.Specs)
 	}
 }
 
@@ -84,7 +127,7 @@ func TestPageListsWhatDidNotPassFirst(t *testing.T) {
 		{spec: spec{text: "[sig-node] B | fails"}, state: "failed", why: "no <pod>"},
 	}
 	pages := map[string]string{}
-	for _, list := range []string{nodes, storage, hostpath} {
+	for _, list := range []string{conformance, nodes, storage, hostpath} {
 		path := filepath.Join(t.TempDir(), "page.md")
 		must.OK(t, writePage(path, list, "v1, containerd", results))
 		page, err := os.ReadFile(path)
@@ -92,13 +135,14 @@ func TestPageListsWhatDidNotPassFirst(t *testing.T) {
 		pages[list] = string(page)
 	}
 	for list, title := range map[string]string{
-		nodes: "# Conformance\n", storage: "# Specs of CSI drivers\n", hostpath: "# Specs of a CSI driver with volumes\n",
+		conformance: "# Conformance\n", nodes: "# Conformance of nodes\n",
+		storage: "# Specs of CSI drivers\n", hostpath: "# Specs of a CSI driver with volumes\n",
 	} {
 		if !strings.Contains(pages[list], title) {
 			t.Errorf("the page of %s lacks %q:\n%s", list, title, pages[list])
 		}
 	}
-	page := pages[nodes]
+	page := pages[conformance]
 	for _, want := range []string{"**1 of 2 passed.**", `\[sig-node] B \| fails | failed | 0.0 | no &lt;pod>`,
 		`\[sig-node] A works | passed | 1.0 | 2.0 |`} {
 		if !strings.Contains(page, want) {
