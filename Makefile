@@ -97,7 +97,7 @@ cluster-down: ## stop them, and the lab with its pods (LAB_NAME)
 	$(LAB) down
 
 .PHONY: conformance
-conformance: build ## Kubernetes' conformance against this agent, on two nodes, labs "conformance-1" and -2; writes docs/CONFORMANCE.md (root; 2 h; goes on after an interrupt; ONLY=regexp, AGENT=kubelet: no page)
+conformance: build ## Kubernetes' conformance against this agent, on two nodes, labs "conformance-1" and -2; writes docs/CONFORMANCE.md (root; 45 min; goes on after an interrupt; ONLY=regexp, AGENT=kubelet: no page)
 	$(call specs,conformance,CONFORMANCE)
 
 .PHONY: node-conformance

@@ -57,8 +57,8 @@ func NewNetwork(ctx context.Context, name string) (*Network, error) {
 		"link add "+n.bridge+" type bridge", "addr add "+n.Address+"/24 dev "+n.bridge, "link set "+n.bridge+" up")
 }
 
-// Join adds a machine, with a lab that has neither pods nor images of an earlier run. LAB_CONTAINERD and LAB_DIR are
-// those of the environment.
+// Join adds a machine, with a lab that has neither pods nor images of an earlier run. The lab takes LAB_CONTAINERD and
+// LAB_DIR from the environment.
 func (n *Network) Join(ctx context.Context, lab string) (*Machine, error) {
 	// There is no way from a machine to where the tools of a lab come from.
 	if _, err := (&Machine{lab: lab}).labCommand(ctx, "tools"); err != nil {

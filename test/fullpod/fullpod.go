@@ -12,8 +12,8 @@ import (
 // Fill gives every field below what a pointer points to something, and every list and map one element.
 func Fill(pointer any) { fill(reflect.ValueOf(pointer).Elem()) }
 
-// Each returns copies of a pod, in each of which one field of its spec, its first container or a volume is filled, by
-// the name of the field. The pod stays on its node.
+// Each returns copies of a pod by the name of a field: a copy has this field of the spec, the first container or a
+// volume filled. The pod stays on its node.
 func Each(base *corev1.Pod) iter.Seq2[string, *corev1.Pod] {
 	return func(yield func(string, *corev1.Pod) bool) {
 		for _, part := range []func(*corev1.Pod) any{

@@ -27,7 +27,7 @@ type host struct {
 	closers  []func(context.Context) error
 }
 
-// nodes of a whole cluster: Kubernetes' conformance wants two that pods may be scheduled to.
+// twoNodes is how many nodes a whole cluster has: Kubernetes' conformance wants two that pods may be scheduled to.
 const twoNodes = 2
 
 func nodeName(i int) string { return fmt.Sprintf("conformance-%d", i+1) }

@@ -53,8 +53,8 @@ func main() {
 	}
 }
 
-// The lists of specs: with the label of conformance, with that of nodes alone, of CSI drivers that the specs bring
-// along, and of a CSI driver that has volumes.
+// The lists of specs: with upstream's label of conformance, with upstream's label of nodes alone, of CSI drivers that
+// the specs bring along, and of a CSI driver that has volumes.
 const (
 	conformance = "conformance"
 	nodes       = "node"

@@ -34,8 +34,8 @@ type storedResult struct {
 	Why   string
 }
 
-// openResults reads the results of an earlier run with the same programs, of which e2e has the tests. With -only or
-// -again, there are none.
+// openResults reads the results of an earlier run with the same program of the nodes and the same program of the tests,
+// e2e. With -only or -again, there are none.
 func openResults(o options, e2e string) (*results, error) {
 	sum, err := sumOf(o.program, e2e)
 	if err != nil {
@@ -119,7 +119,7 @@ func (r *results) all(specs []spec) []result {
 	return found
 }
 
-// writeTimes stores what each spec took in a file of such times, - for those that did not pass.
+// writeTimes stores what each spec took in a file of such times, - for a spec that did not pass.
 func writeTimes(path string, all []result) error {
 	b, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -10,9 +10,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -55,21 +56,8 @@ func (r runner) runAll(ctx context.Context, specs []spec, stored *results) error
 	if n := len(specs) - len(missing); n > 0 {
 		progress("%d of %d specs have passed in a run before: -again runs them again", n, len(specs))
 	}
-	queue := make(chan spec)
-	var workers sync.WaitGroup
-	var failed error
-	var mutex sync.Mutex
-	for range r.workers {
-		workers.Go(func() {
-			for s := range queue {
-				if err := stored.add(r.run(ctx, s)); err != nil {
-					mutex.Lock()
-					failed = errors.Join(failed, err)
-					mutex.Unlock()
-				}
-			}
-		})
-	}
+	var beside errgroup.Group
+	beside.SetLimit(r.workers)
 	var serial []spec
 	for _, s := range missing {
 		switch {
@@ -77,11 +65,10 @@ func (r runner) runAll(ctx context.Context, specs []spec, stored *results) error
 		case s.serial():
 			serial = append(serial, s)
 		default:
-			queue <- s
+			beside.Go(func() error { return stored.add(r.run(ctx, s)) })
 		}
 	}
-	close(queue)
-	workers.Wait()
+	failed := beside.Wait()
 	for _, s := range serial {
 		if ctx.Err() == nil {
 			failed = errors.Join(failed, stored.add(r.run(ctx, s)))

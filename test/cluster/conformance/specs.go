@@ -35,8 +35,8 @@ func (s spec) serial() bool {
 	return strings.Contains(s.text, "[Serial]") || strings.Contains(s.text, "[Disruptive]")
 }
 
-// selected returns the specs of the list of the options that match its only, and not its skip: those that may run
-// beside each other first, and of these the longest.
+// selected returns the specs of a list, the longest first: each spec that matches the option only and does not match
+// the option skip.
 func selected(ctx context.Context, program string, o options) ([]spec, error) {
 	specs, err := listed(ctx, program, o.list)
 	if err != nil {
@@ -58,15 +58,6 @@ func selected(ctx context.Context, program string, o options) ([]spec, error) {
 	}
 	slices.SortStableFunc(specs, func(a, b spec) int {
 		return cmp.Compare(cmp.Or(b.seconds, unknownSeconds), cmp.Or(a.seconds, unknownSeconds))
-	})
-	slices.SortStableFunc(specs, func(a, b spec) int {
-		switch {
-		case a.serial() == b.serial():
-			return 0
-		case a.serial():
-			return 1
-		}
-		return -1
 	})
 	return specs, nil
 }
