@@ -81,11 +81,13 @@ func New[T, V any](c *client.Client, r client.Resource[T], o Options[T, V]) *Lis
 	return l
 }
 
-// Run follows the objects until ctx ends.
+// Run follows the objects until ctx ends. Then it keeps the list if it has changed since it was kept: Run's caller may
+// go on to flush what is kept.
 func (l *List[T, V]) Run(ctx context.Context) error {
 	l.client.Follow(ctx, l.lister, new(T), (*store[T, V])(l), client.Following{
 		Reflector: cache.ReflectorOptions{Name: l.name},
 	})
+	l.save()
 	return ctx.Err()
 }
 
@@ -162,14 +164,20 @@ func (l *List[T, V]) changed() {
 		return
 	}
 	l.saving = true
-	time.AfterFunc(saveAfter, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.saving = false
-		if data := l.fitting(); data != nil {
-			l.opts.Kept.SaveList(l.name, data)
-		}
-	})
+	time.AfterFunc(saveAfter, l.save)
+}
+
+// save keeps the list if it is about to be kept.
+func (l *List[T, V]) save() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.saving {
+		return
+	}
+	l.saving = false
+	if data := l.fitting(); data != nil {
+		l.opts.Kept.SaveList(l.name, data)
+	}
 }
 
 // fitting returns the encoded list, without the largest namespaces if it would be too large; l.mu is held.

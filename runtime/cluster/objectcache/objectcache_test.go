@@ -1,6 +1,8 @@
 package objectcache
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -163,5 +165,21 @@ func TestWhatChangesNoValueIsNotKeptAgain(t *testing.T) {
 	must.OK(t, l.store.Update(service("ns", "a", "w")))
 	if !l.saving {
 		t.Error("another value is not kept")
+	}
+}
+
+// A node that stops soon after a change has the list when it starts without the API server.
+func TestAChangeJustBeforeTheEndIsKept(t *testing.T) {
+	l := newList(t)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	must.OK(t, l.store.Add(service("ns", "a", "v")))
+	for range 2 {
+		if err := l.Run(ended); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		if l.saved != 1 {
+			t.Fatalf("kept %d times, want once", l.saved)
+		}
 	}
 }
