@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/test/fakeapi"
 	"github.com/journalet/journalet/test/fullpod"
 )
@@ -22,12 +23,13 @@ func TestPodsWithUnusualFieldsStopNoOther(t *testing.T) {
 	fullpod.Fill(&all.Spec)
 	all.Name, all.Spec.NodeName = "all", large.Spec.NodeName
 	server.Create("pods", all)
-	i := 0
+	i, names := 0, map[string]string{"all": "all fields"}
 	for field, p := range fullpod.Each(large) {
 		i++
 		p.Name = fmt.Sprint("p-", i)
 		p.Labels = map[string]string{"field": field}
 		server.Create("pods", p)
+		names[p.Name] = field
 	}
 	if i < 90 {
 		t.Errorf("a pod has %d fields", i)
@@ -37,4 +39,10 @@ func TestPodsWithUnusualFieldsStopNoOther(t *testing.T) {
 	server.Create("pods", last)
 	n.pod = last.Name
 	n.await("a pod that comes after them runs", func(s *corev1.PodStatus) bool { return s.Phase == corev1.PodRunning })
+	for name, field := range names {
+		p := new(corev1.Pod)
+		if !server.Get("pods", "default", name, p) || strings.Contains(p.Status.Message, manifest.Defect) {
+			t.Errorf("%s: the pod's status is %v", field, p.Status)
+		}
+	}
 }

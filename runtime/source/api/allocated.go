@@ -37,22 +37,16 @@ func (d *Driver) asAllocated(p *corev1.Pod) *corev1.Pod {
 	return d.opts.Allocated(p)
 }
 
-// storeAllocated stores a large pod as asAllocated returns it, and returns the digest of this manifest; "" if the spec
-// counts.
-func (d *Driver) storeAllocated(ctx context.Context, p *corev1.Pod) (digest string, err error) {
-	as := d.asAllocated(p)
-	if as == nil {
-		return "", nil
+// storeAllocated stores a large pod as asAllocated returns it; nil: the spec counts.
+func (d *Driver) storeAllocated(ctx context.Context, p *manifest.Parsed) error {
+	if p == nil {
+		return nil
 	}
-	parsed, err := manifest.FromAPI(as)
-	if err != nil {
-		return "", err
+	if err := d.opts.Store(ctx, maps.All(map[string][]byte{p.Digest: p.Canonical})); err != nil {
+		return err
 	}
-	if err := d.opts.Store(ctx, maps.All(map[string][]byte{parsed.Digest: parsed.Canonical})); err != nil {
-		return "", err
-	}
-	d.opts.Prime(parsed.Digest, parsed.Pod)
-	return parsed.Digest, nil
+	d.opts.Prime(p.Digest, p.Pod)
+	return nil
 }
 
 // awaitAdding has the spec of a pod follow when the source has added it: the source may have to wait for the pod's UID,

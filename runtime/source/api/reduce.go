@@ -54,8 +54,7 @@ func Reduce(pod *corev1.Pod) {
 		bare(pod)
 	default:
 		if why := manifest.Gate(pod); why != "" {
-			bare(pod)
-			pod.Annotations = map[string]string{beyondBounds: why}
+			refuse(pod, why)
 		}
 	}
 }
@@ -70,7 +69,7 @@ func (d *Driver) Reduce(ctx context.Context, pod *corev1.Pod) {
 		d.opts.NodeName != "" && pod.Spec.NodeName != d.opts.NodeName:
 		return
 	}
-	parsed, err := manifest.FromAPI(pod)
+	parsed, asAdmitted, err := d.parse(pod)
 	if err != nil {
 		return
 	}
@@ -87,8 +86,7 @@ func (d *Driver) Reduce(ctx context.Context, pod *corev1.Pod) {
 			return
 		}
 	}
-	allocated, err := d.storeAllocated(ctx, pod)
-	if err != nil {
+	if err := d.storeAllocated(ctx, asAdmitted); err != nil {
 		d.log.Warn("cannot store a pod as a kubelet had admitted it; it is tried again", "uid", pod.UID, "error", err)
 		return
 	}
@@ -99,9 +97,25 @@ func (d *Driver) Reduce(ctx context.Context, pod *corev1.Pod) {
 	}
 	pod.Spec = light.Spec
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, storedAs, as)
-	if allocated != "" {
-		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, allocatedAs, allocated)
+	if asAdmitted != nil {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, allocatedAs, asAdmitted.Digest)
 	}
+}
+
+// parse returns a pod as it is stored, and as a kubelet had admitted it; nil if its spec counts.
+func (d *Driver) parse(pod *corev1.Pod) (parsed manifest.Parsed, asAdmitted *manifest.Parsed, err error) {
+	err = d.guard(pod, func() (err error) {
+		if parsed, err = manifest.FromAPI(pod); err != nil {
+			return err
+		}
+		if as := d.asAllocated(pod); as != nil {
+			admitted, err := manifest.FromAPI(as)
+			asAdmitted = &admitted
+			return err
+		}
+		return nil
+	})
+	return parsed, asAdmitted, err
 }
 
 // refusal returns why a pod is rejected with no more than its names, "" for any other.
@@ -114,6 +128,12 @@ func refusal(pod *corev1.Pod) string {
 
 // isBare reports whether a pod has ended and was reduced, so that its manifest is not known.
 func isBare(pod *corev1.Pod) bool { return terminal(pod) != journaletv1.PodPhase_POD_PHASE_UNSPECIFIED }
+
+// refuse leaves of a pod its names, and why the rest is refused.
+func refuse(pod *corev1.Pod, why string) {
+	bare(pod)
+	pod.Annotations = map[string]string{beyondBounds: why}
+}
 
 // bare leaves of a pod what names it, what its deletion and its status need.
 func bare(pod *corev1.Pod) {

@@ -276,6 +276,44 @@ func TestAPodThatCannotBeReadIsRejectedOrStaysAsItWas(t *testing.T) {
 	}
 }
 
+// A defect of the agent that one pod brings out keeps no other pod from the node.
+func TestAPodOnWhichTheAgentFailsStopsNoOther(t *testing.T) {
+	r := idle(&journaletv1.SourceState{Synced: true, Files: map[string]*journaletv1.ManifestFile{
+		"known": {Path: "known", Pods: []*journaletv1.PodRef{{
+			Uid: "known", Namespace: "default", Name: "known", Digest: "sha256:d", Api: &journaletv1.ApiPod{Generation: 3},
+		}}},
+	}})
+	fails, refused := map[types.UID]bool{"small": true, "large": true, "known": true}, map[string]string{}
+	r.adding["known"] = true
+	r.opts.Allocated = func(pod *corev1.Pod) *corev1.Pod {
+		if fails[pod.UID] && isWhole(pod) {
+			panic("it says " + pod.Name)
+		}
+		return nil
+	}
+	r.opts.Refused = func(pod *journaletv1.PodRef, why string) { refused[pod.GetUid()] = why }
+	known := uidPod("known")
+	known.Generation = 4
+	large := largePod("large")
+	r.Reduce(t.Context(), large)
+	must.OK(t, r.Store().Replace([]any{uidPod("small"), large, known, uidPod("b")}, "1"))
+	_, all := r.sent(t)
+	for _, uid := range []string{"small", "large"} {
+		if why := all[uid].GetApi().GetUnsupported(); why != manifest.Defect {
+			t.Errorf("%s is refused for %q", uid, why)
+		}
+	}
+	if all["b"].GetDigest() == "" || all["b"].GetApi().GetUnsupported() != "" || refused["known"] != manifest.Defect {
+		t.Errorf("another pod is sent as %v; refused updates: %v", all["b"], refused)
+	}
+	if ref, changed := all["known"]; changed {
+		t.Errorf("the pod that runs is sent as %v", ref)
+	}
+}
+
+// isWhole reports whether more than the names of a pod are there.
+func isWhole(pod *corev1.Pod) bool { return len(pod.Spec.Containers) > 0 }
+
 func TestNothingIsRemovedOnTheGroundOfAnIncompleteList(t *testing.T) {
 	r := idle(&journaletv1.SourceState{Synced: true, Files: map[string]*journaletv1.ManifestFile{
 		"known": {Path: "known", Pods: []*journaletv1.PodRef{{Uid: "known"}}},

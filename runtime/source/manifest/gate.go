@@ -67,9 +67,23 @@ var fieldBounds = map[string]int{
 	"EphemeralContainerCommon.Image": maxImageBytes, "ImageVolumeSource.Reference": maxImageBytes,
 }
 
+// Defect is why a pod is refused on which a function panicked that reads pods. The panic itself may quote the pod.
+const Defect = "a manifest on which the agent fails; report this manifest as a bug of the agent"
+
 // Gate returns what of a pod of the API server is beyond what this node takes, with the field and the bound; "" for a
-// pod that it takes.
-func Gate(pod *corev1.Pod) string {
+// pod that it takes. A pod on which Gate panics is refused as a Defect: it must not stop other pods.
+func Gate(pod *corev1.Pod) string { return gateBy(pod, gate) }
+
+func gateBy(pod *corev1.Pod, gate func(*corev1.Pod) string) (why string) {
+	defer func() {
+		if recover() != nil {
+			why = Defect
+		}
+	}()
+	return gate(pod)
+}
+
+func gate(pod *corev1.Pod) string {
 	if n := pod.ObjectMeta.Size() + pod.Spec.Size() - managedBytes(pod); n > MaxPodBytes {
 		return beyond("a pod", n, "bytes", MaxPodBytes)
 	}

@@ -24,6 +24,12 @@ func secretVolume(name, secret string) corev1.Volume {
 	}}
 }
 
+func TestAPodOnWhichTheGateFailsIsRefused(t *testing.T) {
+	if why := gateBy(gatePod(), func(*corev1.Pod) string { panic("a defect") }); why != Defect {
+		t.Errorf("it is refused for %q", why)
+	}
+}
+
 func TestWhatAPodMayHave(t *testing.T) {
 	many := func(n int, add func(s *corev1.PodSpec, i int)) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {

@@ -18,11 +18,19 @@ const maxLightBytes = 1 << 10
 // Light returns what of a pod deciders and watches keep in memory: its large arguments, variables and the like, which
 // only its own processes read, are replaced by their digests. It is the pod itself if none is large. Two pods are
 // equal if their light ones are.
-func Light(pod *corev1.Pod) *corev1.Pod {
+func Light(pod *corev1.Pod) *corev1.Pod { return lightBy(pod, lighten) }
+
+// lightBy returns the pod itself if lighten panics: this pod takes more memory, and nothing else depends on it.
+func lightBy(pod *corev1.Pod, lighten func(reflect.Value) bool) (light *corev1.Pod) {
 	if pod.Spec.Size() <= maxLightBytes {
 		return pod
 	}
-	light := pod.DeepCopy()
+	defer func() {
+		if recover() != nil {
+			light = pod
+		}
+	}()
+	light = pod.DeepCopy()
 	if !lighten(reflect.ValueOf(&light.Spec).Elem()) {
 		return pod
 	}

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -82,6 +83,13 @@ func TestPodWithEveryFieldGetsLight(t *testing.T) {
 		t.Error(err)
 	}
 	UnsupportedOfAPI(&p.Spec)
+}
+
+func TestAPodThatCannotGetLightStaysWhole(t *testing.T) {
+	p := heavy(100_000, nil)
+	if light := lightBy(p, func(reflect.Value) bool { panic("a defect") }); light != p {
+		t.Errorf("it is %v", light)
+	}
 }
 
 // An update is compared with what is kept.
