@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,7 +100,7 @@ func (r runner) run(ctx context.Context, s spec) result {
 // Linux.
 const maxFileName = 200
 
-// fileName returns the text of a spec as a name for files.
+// fileName returns the text of a spec as a name for files, which no other spec has.
 func fileName(text string) string {
 	name := strings.Map(func(r rune) rune {
 		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-", r) {
@@ -106,7 +108,9 @@ func fileName(text string) string {
 		}
 		return '_'
 	}, text)
-	return name[:min(len(name), maxFileName)]
+	sum := sha256.Sum256([]byte(text))
+	end := "-" + hex.EncodeToString(sum[:4])
+	return name[:min(len(name), maxFileName-len(end))] + end
 }
 
 func (r runner) e2e(ctx context.Context, log, file, focus string) error {

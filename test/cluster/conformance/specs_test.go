@@ -150,3 +150,15 @@ func TestPageListsWhatDidNotPassFirst(t *testing.T) {
 		}
 	}
 }
+
+func TestEachSpecHasAFileOfItsOwn(t *testing.T) {
+	long := strings.Repeat("a long text ", 30)
+	has := map[string]string{}
+	for _, text := range []string{"a b", "a_b", "a:b", long, long + "b", strings.ToUpper(long)} {
+		name := fileName(text)
+		if other, taken := has[name]; taken || len(name) > maxFileName {
+			t.Errorf("%q and %q have the file %s", text, other, name)
+		}
+		has[name] = text
+	}
+}
