@@ -13,6 +13,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/messages/plain"
 	"github.com/journalet/journalet/runtime/clock"
+	"github.com/journalet/journalet/runtime/defect"
 	"github.com/journalet/journalet/runtime/redact"
 )
 
@@ -113,7 +114,12 @@ func (w *Works) Perform(
 	return out
 }
 
-func (w *Works) do(ctx context.Context, c *Call, req *journaletv1.CallRequested) (*Outcome, error) {
+// do does a work. A worker that panics has failed: calls of other pods go on, and this one may be repeated (ADR 115).
+func (w *Works) do(ctx context.Context, c *Call, req *journaletv1.CallRequested) (out *Outcome, err error) {
+	defer defect.Recover(func(stack string) {
+		out, err = nil, Retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, Operation(req)+": "+defect.Message)
+		c.Log.Error("a call cannot be performed", "error", err, "stack", stack)
+	})
 	for _, x := range w.workers {
 		if out, err := x.Do(ctx, c, req); !errors.Is(err, ErrOfAnother) {
 			return out, err

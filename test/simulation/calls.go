@@ -58,7 +58,7 @@ func newPerformer(r *run) *performer {
 	}
 	f.Works = calls.NewWorks(calls.WorksOptions{
 		Manifest: func(_ context.Context, digest string) (*corev1.Pod, error) { return r.manifests.get(digest) },
-		Clock:    o.Clock,
+		Clock:    o.Clock, Log: defects(r),
 	}, f.runtime, devices.Worker{Plugins: r.plugins}, claims)
 	return f
 }

@@ -119,6 +119,9 @@ type proc struct {
 // unwound is the panic that unwinds a coroutine whose scope has ended.
 type unwound struct{}
 
+// Unwinds implements defect.Unwinding: code of the agent that recovers from its own panics lets this one pass.
+func (unwound) Unwinds() {}
+
 // start runs f as a coroutine, from now on.
 func (c *virtualTime) start(owner *scope, f func(*proc)) {
 	p := &proc{clock: c, of: owner}

@@ -48,6 +48,7 @@ const (
 	withinBounds     = "queues stay within their bounds"
 	replayIsLive     = "the replayed state equals the live state"
 	noActorFails     = "no actor fails"
+	noDefect         = "nothing that the agent does for a pod panics"
 	unreadableKeeps  = "an unreadable manifest removes no pod"
 	oneSource        = "a pod has one source at a time"
 	aboveUse         = "no memory limit falls to the usage or below"
@@ -210,6 +211,7 @@ func (j *judge) broken(invariant, uid, format string, args ...any) {
 func (j *judge) record(rec *journaletv1.Record, encoded []byte) {
 	j.secrets(rec, encoded)
 	j.texts(rec)
+	j.defects(rec, encoded)
 	j.recordFits(rec, encoded)
 	if rec.GetSeq() == j.sim.maxRecords() {
 		j.broken(withinBounds, rec.GetActor().GetId(), "%d records: the agent repeats something without end",
@@ -447,25 +449,6 @@ func (j *judge) callBegins(id string) {
 
 func (j *judge) callEnds(id string) {
 	j.underWay = slices.DeleteFunc(j.underWay, func(other string) bool { return other == id })
-}
-
-// excludes reports whether a call must have a container to itself, or, for a sandbox, the whole pod but the set-up of
-// its volumes.
-func excludes(a, b *journaletv1.CallRequested) bool {
-	name := func(r *journaletv1.CallRequested) string {
-		return r.GetStartContainer().GetContainer() + r.GetStopContainer().GetContainer()
-	}
-	switch {
-	case a.GetPodUid() == "" || isHook(a) || isHook(b) || b.GetCleanPod().GetCsi():
-		return false // the last one is judged the other way round
-	case a.GetCleanPod().GetCsi(): // it ends at once if a container runs, and what has ended has no volume any more
-		return b.GetSetUpVolumes() != nil || b.GetStartContainer() != nil || b.GetRunSandbox() != nil
-	case a.GetRunSandbox() != nil || a.GetStopSandbox() != nil || a.GetRemoveSandbox() != nil:
-		return b.GetSetUpVolumes() == nil
-	case a.GetCleanPod() != nil:
-		return true
-	}
-	return name(a) != "" && name(a) == name(b)
 }
 
 // handled judges an actor that has handled a record.

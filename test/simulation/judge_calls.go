@@ -139,3 +139,22 @@ func (j *judge) outcome(id string) {
 		h.openCalls = slices.DeleteFunc(h.openCalls, func(x *intent) bool { return x == in })
 	}
 }
+
+// excludes reports whether a call must have a container to itself, or, for a sandbox, the whole pod but the set-up of
+// its volumes.
+func excludes(a, b *journaletv1.CallRequested) bool {
+	name := func(r *journaletv1.CallRequested) string {
+		return r.GetStartContainer().GetContainer() + r.GetStopContainer().GetContainer()
+	}
+	switch {
+	case a.GetPodUid() == "" || isHook(a) || isHook(b) || b.GetCleanPod().GetCsi():
+		return false // the last one is judged the other way round
+	case a.GetCleanPod().GetCsi(): // it ends at once if a container runs, and what has ended has no volume any more
+		return b.GetSetUpVolumes() != nil || b.GetStartContainer() != nil || b.GetRunSandbox() != nil
+	case a.GetRunSandbox() != nil || a.GetStopSandbox() != nil || a.GetRemoveSandbox() != nil:
+		return b.GetSetUpVolumes() == nil
+	case a.GetCleanPod() != nil:
+		return true
+	}
+	return name(a) != "" && name(a) == name(b)
+}

@@ -65,7 +65,7 @@ func newMember(r *run) *member {
 		Sink: func(_ context.Context, f *journaletv1.ManifestsRead) error {
 			return r.emit(messages.Source(messages.APISource), f)
 		},
-		Changed: m.podChanged,
+		Changed: m.podChanged, Log: defects(r),
 	})
 	m.status = podstatus.New(podstatus.Options{
 		Desired: func(_ context.Context, uid string) (podstatus.Desired, error) {
@@ -94,7 +94,7 @@ func newMember(r *run) *member {
 			r.api.books.answered(out, err)
 			return out, err
 		},
-		Delete: m.delete, Now: r.clock.Now, Jitter: m.noise.Int64N,
+		Delete: m.delete, Now: r.clock.Now, Jitter: m.noise.Int64N, Log: defects(r),
 		Monotonic: m.monotonic,
 		Deleted: func(f *journaletv1.ApiDeleteFinished) {
 			r.outcome(messages.Pod(f.GetUid()), messages.NewEvent(f))

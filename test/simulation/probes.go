@@ -19,7 +19,7 @@ type prober struct {
 func newProber(r *run) *prober {
 	b := &prober{}
 	b.Driver = probe.New(probe.Options{
-		Conn: criConn{r}, Attempt: r.world.attempt, Clock: newSteadyClock(r),
+		Conn: criConn{r}, Attempt: r.world.attempt, Clock: newSteadyClock(r), Log: defects(r),
 		Manifest: func(_ context.Context, digest string) (*corev1.Pod, error) { return r.manifests.get(digest) },
 		Go:       func(work func()) { r.clock.start(r.scope, func(*proc) { work(); b.interrupt() }) },
 		Sink: func(_ context.Context, k *journaletv1.ProbeResult) error {

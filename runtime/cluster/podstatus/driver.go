@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/defect"
 )
 
 const (
@@ -229,8 +230,13 @@ func (d *Driver) backOff(failures int) time.Duration {
 
 // sync makes the API server's status of one pod equal to its own, or deletes it. It reports whether it is to be called
 // again, after a pause. What a request says is computed after its turn has come, so that the newest is sent. Work that
-// is not urgent gives way while it waits for its turn: the queue has the urgent work of the pod then.
+// is not urgent gives way while it waits for its turn: the queue has the urgent work of the pod then. A panic is a
+// failure: the status of other pods goes on (ADR 115).
 func (d *Driver) sync(ctx context.Context, w *work) (again bool) {
+	defer defect.Recover(func(stack string) {
+		d.opts.Log.Error("cannot report the status of a pod, retrying", "pod", w.uid, "error", defect.Message, "stack", stack)
+		again = true
+	})
 	var send context.Context
 	for {
 		request, again := d.request(ctx, w)

@@ -133,8 +133,14 @@ func (w *world) request(what, uid string) error {
 	defer w.mu.Unlock()
 	w.version++
 	w.log = append(w.log, fmt.Sprintf("%v %s %s", time.Since(w.begun).Round(100*time.Millisecond), what, uid))
+	if errors.Is(w.fail[uid], errDefect) {
+		panic("a defect")
+	}
 	return w.fail[uid]
 }
+
+// errDefect has a request panic, as code of the agent may.
+var errDefect = errors.New("a defect")
 
 func (w *world) patch(_ context.Context, _, name string, patch []byte) (*corev1.Pod, error) {
 	var p struct {
@@ -294,25 +300,27 @@ func TestOnePodHasOneRequestAtATimeAndTheNewestWins(t *testing.T) {
 }
 
 func TestFailingPodHoldsUpNoOther(t *testing.T) {
-	run(t, 1, func(w *world) {
-		for _, uid := range []string{"a", "b"} {
-			w.add(uid, corev1.PodPending)
-			w.want(uid, corev1.PodRunning, true)
-		}
-		w.fail["a"] = apierrors.NewForbidden(schema.GroupResource{}, "a", nil)
-		w.d.Stored(exit("a"))
-		synctest.Wait()
-		w.d.Stored(exit("b"))
-		w.d.Stored(exit("a")) // a change does not end the pause
-		<-time.After(4 * time.Second)
-		var pods []string
-		for _, r := range w.all() {
-			pods = append(pods, r[strings.LastIndex(r, " ")+1:])
-		}
-		if got := strings.Join(pods, " "); got != "a b a a a" {
-			t.Errorf("requests %q, want one of b and four of a with growing pauses", got)
-		}
-	})
+	for _, failure := range []error{apierrors.NewForbidden(schema.GroupResource{}, "a", nil), errDefect} {
+		run(t, 1, func(w *world) {
+			for _, uid := range []string{"a", "b"} {
+				w.add(uid, corev1.PodPending)
+				w.want(uid, corev1.PodRunning, true)
+			}
+			w.fail["a"] = failure
+			w.d.Stored(exit("a"))
+			synctest.Wait()
+			w.d.Stored(exit("b"))
+			w.d.Stored(exit("a")) // a change does not end the pause
+			<-time.After(4 * time.Second)
+			var pods []string
+			for _, r := range w.all() {
+				pods = append(pods, r[strings.LastIndex(r, " ")+1:])
+			}
+			if got := strings.Join(pods, " "); got != "a b a a a" {
+				t.Errorf("%v: requests %q, want one of b and four of a with growing pauses", failure, got)
+			}
+		})
+	}
 }
 
 func TestUrgentPodsGoFirst(t *testing.T) {

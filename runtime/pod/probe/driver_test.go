@@ -371,6 +371,24 @@ func TestUnknownRunDoesNotCount(t *testing.T) {
 	})
 }
 
+func TestADefectInOneProbeStopsNoOther(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.command = func(_ context.Context, id string, n int) (*runtimeapi.ExecSyncResponse, error) {
+			if id == "a-0" && n <= 2 {
+				panic("a defect")
+			}
+			return exits(1, "failed")
+		}
+		w.pod("b", kinds{readiness: exec()})
+		d := w.probe(t, kinds{readiness: exec()}, readiness)
+		d.Stored(stored("b", probesSet("b", readiness)))
+		pass(1500 * time.Millisecond)
+		same(t, "reported", w.results(), []string{"Readiness probe failed: failed"})
+		pass(time.Second)
+		same(t, "reported once it has no defect", len(w.results()), 2)
+	})
+}
+
 func TestFailedReportIsRepeatedByNextRun(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.refuse = true

@@ -9,6 +9,7 @@ import (
 	"github.com/journalet/journalet/messages/clean"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/defect"
 	"github.com/journalet/journalet/runtime/redact"
 )
 
@@ -145,8 +146,15 @@ func (d *Driver) redact(p *probe, text string) string {
 	return d.opts.Redact(p.at.uid, text)
 }
 
-// try repeats a probe until it has a result, at most maxAttempts times.
+// try repeats a probe until it has a result, at most maxAttempts times. One that panics has no result: the probes of
+// other containers go on (ADR 115).
 func (d *Driver) try(ctx context.Context, p *probe, t target) (out outcome) {
+	defer defect.Recover(func(stack string) {
+		if out = (outcome{unknown, defect.Message}); p.unknown == 0 {
+			d.log.Error("a probe cannot be run; its result stays unchanged", "pod", p.at.uid, "container", p.at.container,
+				"probe", Title(p.kind), "error", out.text, "stack", stack)
+		}
+	})
 	for range maxAttempts {
 		if out = d.once(ctx, p, t); out.result != unknown || ctx.Err() != nil {
 			break

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/defect"
 	"github.com/journalet/journalet/runtime/source/feed"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
@@ -40,11 +41,11 @@ func (d *Driver) entryOf(uid types.UID) feed.File {
 	}
 	file, err := d.read(known, pod)
 	if err != nil && known != nil {
-		return d.kept(known, pod, err.Error())
+		return d.kept(known, pod, manifest.Defect)
 	}
 	if err != nil {
 		names := pod.DeepCopy()
-		refuse(names, err.Error())
+		refuse(names, manifest.Defect)
 		if file, err = d.read(nil, names); err != nil {
 			return none
 		}
@@ -63,18 +64,17 @@ func (d *Driver) kept(known *journaletv1.PodRef, pod *corev1.Pod, why string) fe
 }
 
 // guard calls a function that only reads a pod. It returns an error if the function panics, which must not stop other
-// pods. The error does not have the panic's text: it may quote the pod.
+// pods (ADR 115). The error does not have the panic's text: it may quote the pod.
 func (d *Driver) guard(pod *corev1.Pod, read func() error) (err error) {
-	defer func() {
-		if recover() != nil {
-			err = errors.New(manifest.Defect)
-		}
-		if err != nil {
-			d.log.Error("cannot read a pod of the API server; other pods go on", "pod", pod.Namespace+"/"+pod.Name,
-				"uid", pod.UID, "error", err)
-		}
-	}()
-	return read()
+	defer defect.Recover(func(stack string) {
+		err = errors.New(defect.Message)
+		d.log.Error("a pod of the API server cannot be read; other pods go on", "pod", pod.Namespace+"/"+pod.Name,
+			"uid", pod.UID, "error", err, "stack", stack)
+	})
+	if err = read(); err != nil {
+		d.log.Error("cannot write a pod as JSON; it does not run", "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID)
+	}
+	return err
 }
 
 // read returns the entry of a pod with its manifest; known is the recorded entry, nil if there is none.

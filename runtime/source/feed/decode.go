@@ -7,6 +7,7 @@ import (
 
 	"github.com/journalet/journalet/messages/clean"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/defect"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
@@ -24,13 +25,10 @@ const (
 func Decode(
 	name, path string, data []byte, opts manifest.Options,
 ) (out *journaletv1.ManifestFile, pods []manifest.Parsed) {
-	defer func() {
-		if p := recover(); p != nil {
-			// A panic must not affect other files. Its text may quote this one, so it is not reported.
-			const message = "the decoder failed on it; report this manifest as a bug of the agent"
-			out, pods = Unreadable(name, CodeDefect, message), nil
-		}
-	}()
+	defer defect.Recover(func(string) { // other files go on
+		const message = "the decoder failed on it; report this manifest as a bug of the agent"
+		out, pods = Unreadable(name, CodeDefect, message), nil
+	})
 	pods, problems := manifest.Decode(path, data, opts)
 	unreadable := len(pods) == 0 && slices.ContainsFunc(problems, concernsWholeFile)
 	out = &journaletv1.ManifestFile{Path: name, Unreadable: unreadable}

@@ -16,6 +16,7 @@ import (
 	actor "github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/defect"
 )
 
 // Bounds of a pod of the API server, which validates what it has not bounded: a Secret's name may have a megabyte.
@@ -75,11 +76,7 @@ const Defect = "a manifest on which the agent fails; report this manifest as a b
 func Gate(pod *corev1.Pod) string { return gateBy(pod, gate) }
 
 func gateBy(pod *corev1.Pod, gate func(*corev1.Pod) string) (why string) {
-	defer func() {
-		if recover() != nil {
-			why = Defect
-		}
-	}()
+	defer defect.Recover(func(string) { why = Defect })
 	return gate(pod)
 }
 

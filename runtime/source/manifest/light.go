@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/runtime/defect"
 )
 
 // maxLightBytes bounds each text of a light pod that only the pod's own processes read, and each list of such texts.
@@ -25,11 +27,7 @@ func lightBy(pod *corev1.Pod, lighten func(reflect.Value) bool) (light *corev1.P
 	if pod.Spec.Size() <= maxLightBytes {
 		return pod
 	}
-	defer func() {
-		if recover() != nil {
-			light = pod
-		}
-	}()
+	defer defect.Recover(func(string) { light = pod })
 	light = pod.DeepCopy()
 	if !lighten(reflect.ValueOf(&light.Spec).Elem()) {
 		return pod
