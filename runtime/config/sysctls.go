@@ -3,15 +3,14 @@ package config
 import (
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/component-helpers/node/util/sysctl"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/pattern"
 )
 
 const (
@@ -23,9 +22,8 @@ const (
 
 // sysctlPattern is the form of a name, or of a pattern that ends in *, with dots or slashes, as in
 // the API (pkg/apis/policy/validation).
-var sysctlPattern = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]$`)
-})
+var sysctlPattern = pattern.Lazy(
+	`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]$`)
 
 // validateSysctls returns an error for each sysctl that no pod can have for itself: the kubelet refuses them, too
 // (pkg/kubelet/sysctl: NewAllowlist).

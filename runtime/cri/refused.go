@@ -2,13 +2,13 @@ package cri
 
 import (
 	"context"
-	"regexp"
 	"strings"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/calls"
+	"github.com/journalet/journalet/runtime/pattern"
 )
 
 // What containerd reports about a start that it refused.
@@ -23,7 +23,7 @@ const (
 // that it cannot have: runc, older runc, crun, and runsc. What a kernel reports for lack of something else, such as
 // "text file busy", is not among it, nor is a program of the node that is missing: exec: "runc": executable file not
 // found.
-var commandError = regexp.MustCompile("(?is)" +
+var commandError = pattern.Lazy("(?is)" +
 	"(?:container process(?: caused)?: (?:error during container init: )?exec[: ]" +
 	"|exec user process caused|chdir to cwd" +
 	"|executable file `|open executable|exec container process|error finding executable)" +
@@ -33,7 +33,7 @@ var commandError = regexp.MustCompile("(?is)" +
 // IsCommandError reports whether a runtime's error says that a command cannot be executed in its container: it does not
 // exist, or is not a program. A temporary error, such as a node without memory for another process, is not a command
 // error.
-func IsCommandError(message string) bool { return commandError.MatchString(message) }
+func IsCommandError(message string) bool { return commandError().MatchString(message) }
 
 // refusedStart returns the error of a start that the runtime has refused, with what the container's status shows of it.
 func (c *call) refusedStart(ctx context.Context, id, why string) error {
@@ -58,7 +58,7 @@ func failedStart(st *runtimeapi.ContainerStatus, why string) error {
 	switch {
 	case st.GetId() == "", !created && !refused, st.GetStartedAt() != 0, strings.Contains(text, startedTaskText),
 		isCanceledStart(text):
-	case commandError.MatchString(why):
+	case commandError().MatchString(why):
 		f.FailedStart = journaletv1.FailedStart_FAILED_START_COMMAND
 	default:
 		f.FailedStart = journaletv1.FailedStart_FAILED_START_NOT_RUN

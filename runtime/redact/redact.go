@@ -2,7 +2,6 @@ package redact
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/journalet/journalet/actors/containers"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/pattern"
 )
 
 const (
@@ -26,8 +26,8 @@ const (
 )
 
 var (
-	userInURL  = regexp.MustCompile(`(\w+://)[^/\s"'@]+@`)
-	queryOfURL = regexp.MustCompile(`(\w+://[^\s"'?]+\?)[^\s"']+`)
+	userInURL  = pattern.Lazy(`(\w+://)[^/\s"'@]+@`)
+	queryOfURL = pattern.Lazy(`(\w+://[^\s"'?]+\?)[^\s"']+`)
 )
 
 // URLs takes users, passwords and queries out of the URLs in a text: registries and proxies put tokens there.
@@ -35,8 +35,8 @@ func URLs(text string) string {
 	if !strings.Contains(text, "://") {
 		return text
 	}
-	text = userInURL.ReplaceAllString(text, "${1}"+Mark+"@")
-	return queryOfURL.ReplaceAllString(text, "${1}"+Mark)
+	text = userInURL().ReplaceAllString(text, "${1}"+Mark+"@")
+	return queryOfURL().ReplaceAllString(text, "${1}"+Mark)
 }
 
 // Text is URLs, and takes out what may be a credential in the pod's manifest: values of env, annotations and HTTP

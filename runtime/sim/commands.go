@@ -3,13 +3,14 @@ package sim
 import (
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"mvdan.cc/sh/v3/expand"
+
+	"github.com/journalet/journalet/runtime/pattern"
 )
 
 // run executes one command and returns its exit status. A program that is not known here runs forever.
@@ -195,10 +196,10 @@ func (sh *shell) echo(args []string) {
 }
 
 // otherVerbs are verbs that printf does not know here: a width could be of any size.
-var otherVerbs = regexp.MustCompile(`%[^sd%]`)
+var otherVerbs = pattern.Lazy(`%[^sd%]`)
 
 func (sh *shell) printf(args []string) int32 {
-	if len(args) == 0 || otherVerbs.MatchString(args[0]) {
+	if len(args) == 0 || otherVerbs().MatchString(args[0]) {
 		return sh.lose()
 	}
 	text, _, err := expand.Format(sh.expansion(), args[0], args[1:])

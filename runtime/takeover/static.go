@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/durable"
 	"github.com/journalet/journalet/runtime/own"
+	"github.com/journalet/journalet/runtime/pattern"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 )
 
 // generated is a UID that a kubelet, or this agent, gives to a static pod: an MD5 sum.
-var generated = regexp.MustCompile(`^[0-9a-f]{32}$`)
+var generated = pattern.Lazy(`^[0-9a-f]{32}$`)
 
 // Static are the static pods that a kubelet ran. Its methods may be called concurrently. A nil one has none.
 type Static struct {
@@ -66,7 +66,7 @@ func Read(rootDir, logDir string, log *slog.Logger) (*Static, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the names of a kubelet's pods: %w", err)
 		}
-		if at := strings.LastIndexByte(e.Name(), '_'); at > 0 && generated.MatchString(e.Name()[at+1:]) {
+		if at := strings.LastIndexByte(e.Name(), '_'); at > 0 && generated().MatchString(e.Name()[at+1:]) {
 			s.find(pods, e.Name()[:at], e.Name()[at+1:])
 		}
 	}
@@ -88,7 +88,7 @@ func (s *Static) readTaken(pods *os.Root) error {
 		return fmt.Errorf("%s is damaged: %w", path, err)
 	}
 	for mine, uid := range all {
-		if info, err := pods.Lstat(uid); err == nil && info.IsDir() && generated.MatchString(uid) {
+		if info, err := pods.Lstat(uid); err == nil && info.IsDir() && generated().MatchString(uid) {
 			s.taken[mine] = uid
 		}
 	}

@@ -28,7 +28,7 @@ var layers = []layer{
 	{in: "runtime/fold", allow: []string{"messages", "actors"}},
 	{in: "runtime/history/open", allow: []string{"messages", "bus", "runtime/history"}}, // files
 	{in: "runtime/history", allow: []string{"messages", "actors", "runtime/bounded", "runtime/config", "runtime/fold",
-		"runtime/history", "runtime/source/manifest"}}, // a reader touches neither runtime nor bus
+		"runtime/history", "runtime/pattern", "runtime/source/manifest"}}, // a reader touches neither runtime nor bus
 	{in: "runtime", allow: []string{"messages", "actors", "bus", "runtime"}},
 	{in: "cmd", allow: []string{"messages", "actors", "bus", "runtime", "cmd", "deploy/systemd"}},
 }

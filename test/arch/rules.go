@@ -26,6 +26,7 @@ var rules = []rule{
 	{"tests test", true, checkTests},
 	{"tests assert no elapsed time", true, checkElapsed},
 	{"panics end the process", true, checkDeferredWaits},
+	{"commands start quickly", true, checkStart},
 	{"top directories are known", true, checkTopDirs},
 	{"the module can be installed", true, checkGoMod},
 	{"paths exist for every reader", true, checkPaths},

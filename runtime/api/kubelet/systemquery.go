@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"regexp/syntax"
 	"slices"
 	"strconv"
@@ -23,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/pattern"
 	"github.com/journalet/journalet/runtime/program"
 )
 
@@ -43,7 +43,7 @@ const (
 )
 
 // unsafeInService is what the name of a service may not have, as in the kubelet.
-var unsafeInService = regexp.MustCompile(`[^a-zA-Z\-_.:0-9@]`)
+var unsafeInService = pattern.Lazy(`[^a-zA-Z\-_.:0-9@]`)
 
 // systemQuery is a query of system logs: of services, or of one file.
 type systemQuery struct {
@@ -130,7 +130,7 @@ func (q *systemQuery) validate() (errs field.ErrorList) {
 		case len(s) > maxServiceBytes:
 			errs = append(errs, field.Invalid(at, s[:maxServiceBytes], fmt.Sprintf("length must be less than %d",
 				maxServiceBytes)))
-		case unsafeInService.MatchString(s), strings.Trim(s, ".") == "": // the kubelet takes "..", and finds nothing
+		case unsafeInService().MatchString(s), strings.Trim(s, ".") == "": // the kubelet takes "..", and finds nothing
 			errs = append(errs, field.Invalid(at, s, "input contains unsupported characters"))
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +24,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/history"
+	"github.com/journalet/journalet/runtime/pattern"
 )
 
 // Host is what the services need of the actors' host.
@@ -155,11 +155,11 @@ func Serve(ctx context.Context, o Options) (stop func(), err error) {
 }
 
 // threeNumbers is the part that all forms of a version have in common.
-var threeNumbers = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)`)
+var threeNumbers = pattern.Lazy(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)`)
 
 // serviceVersion returns the version in the form that NATS micro requires.
 func serviceVersion(v string) string {
-	if s := threeNumbers.FindString(strings.TrimPrefix(v, "v")); s != "" {
+	if s := threeNumbers().FindString(strings.TrimPrefix(v, "v")); s != "" {
 		return s
 	}
 	return "0.0.0"

@@ -2,7 +2,6 @@ package bundle
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/pattern"
 )
 
 // action is what becomes of a field in a redacted bundle.
@@ -305,9 +305,7 @@ func (r *redactor) reason(s string) string {
 	return strings.Join(words, " ")
 }
 
-var versionForm = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^v?[0-9]{1,9}(\.[0-9]{1,9}){0,3}`)
-})
+var versionForm = pattern.Lazy(`^v?[0-9]{1,9}(\.[0-9]{1,9}){0,3}`)
 
 // leadingNumbers returns the numbers that a version begins with: what follows may name a build, a machine or a company.
 func leadingNumbers(s string) string { return versionForm().FindString(s) }

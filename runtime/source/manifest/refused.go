@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/runtime/pattern"
 )
 
 // refusal is what a problem reports of a field that is refused.
@@ -23,7 +25,7 @@ var serverFields = []string{
 }
 
 // volumeKind matches the field that names the kind of a volume.
-var volumeKind = pattern(`^spec\.volumes\[[0-9]+\]\.([A-Za-z]+)$`)
+var volumeKind = pattern.Lazy(`^spec\.volumes\[[0-9]+\]\.([A-Za-z]+)$`)
 
 // Kinds of volumes that Kubernetes does not carry out any more, and kinds that it leaves to a CSI driver.
 var (

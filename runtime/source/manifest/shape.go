@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/journalet/journalet/runtime/pattern"
 )
 
 var (
@@ -14,7 +16,7 @@ var (
 	quantityType    = reflect.TypeFor[resource.Quantity]()
 
 	// hugeExponent is refused before parsing: the quantity parser would compute 1e999999999 to compare it.
-	hugeExponent = pattern(`[eE][-+]?[0-9]{3,}`)
+	hugeExponent = pattern.Lazy(`[eE][-+]?[0-9]{3,}`)
 )
 
 // maxQuantityBytes bounds the text of a quantity; a useful one has about ten.

@@ -17,6 +17,7 @@ import (
 
 	podactor "github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/runtime/pattern"
 )
 
 // Bounds of the API server's validation, except where noted.
@@ -33,7 +34,7 @@ const (
 	maxGraceSeconds = math.MaxInt32
 )
 
-var sysctlSyntax = pattern(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
+var sysctlSyntax = pattern.Lazy(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
 
 // validatePod checks the API server's rules for the supported fields. The pod has its defaults.
 func validatePod(r *report, pod *corev1.Pod) {

@@ -12,6 +12,8 @@ import (
 
 	yaml "go.yaml.in/yaml/v3"
 	k8syaml "sigs.k8s.io/yaml"
+
+	"github.com/journalet/journalet/runtime/pattern"
 )
 
 // marks returns an upper bound, up to a factor of three, of the values that the YAML parser will create, and the number
@@ -78,10 +80,10 @@ func (s *source) parseYAML() ([]document, *fault) {
 }
 
 var (
-	yamlErrorLine = pattern(`^line (\d+): `)
+	yamlErrorLine = pattern.Lazy(`^line (\d+): `)
 
 	// countedFromZero matches errors of the YAML parser, not of its scanner, whose line is one too low.
-	countedFromZero = pattern(`^did not find expected (key|node content|<document start>|'-' indicator|',' or)`)
+	countedFromZero = pattern.Lazy(`^did not find expected (key|node content|<document start>|'-' indicator|',' or)`)
 )
 
 func (s *source) syntaxFault(err error) *fault {
@@ -253,11 +255,11 @@ func (c *converter) key(y *yaml.Node) (string, error) {
 
 // resolvable matches the plain scalars that may be other than a string: null, the short words that mean true, false or
 // null, and scalars that begin like a number. Resolving every other word by the library would take most of the time.
-var resolvable = pattern(
+var resolvable = pattern.Lazy(
 	`^(~|[yYnNtTfFoO][A-Za-z]{0,4}|[-+]?\.?[0-9][-+.0-9A-Za-z_]{0,63}|[-+]?\.[A-Za-z]{3})$`)
 
 // decimal matches the numbers that mean the same in YAML and JSON.
-var decimal = pattern(`^(0|-?[1-9][0-9]{0,14}(\.[0-9]{1,15})?)$`)
+var decimal = pattern.Lazy(`^(0|-?[1-9][0-9]{0,14}(\.[0-9]{1,15})?)$`)
 
 // scalar returns the JSON of a scalar. The library that the API server and kubectl read YAML with resolves unquoted
 // words (yes, 0777, 1e3), by YAML 1.1; the parser that keeps lines uses YAML 1.2.
