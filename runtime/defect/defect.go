@@ -3,8 +3,11 @@ package defect
 import "runtime/debug"
 
 // Message is what a failure says that a panic has become. The value of the panic is shown nowhere: it may quote a
-// Secret.
-const Message = "the agent failed in it: report this as a bug of the agent, with the stack in its log"
+// Secret. Every message about a defect has Remedy in it.
+const (
+	Remedy  = "as a bug of the agent"
+	Message = "the agent failed in it: report this " + Remedy + ", with the stack in its log"
+)
 
 // Unwinding is a panic's value that means no defect. A simulation ends its coroutines by such a panic.
 type Unwinding interface{ Unwinds() }

@@ -9,11 +9,13 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/runtime/defect"
 	"github.com/journalet/journalet/test/node"
 	"github.com/journalet/journalet/test/strict"
 )
@@ -262,6 +264,10 @@ func (g *target) unharmed(memory int) {
 	}
 	if !g.Process.Running() {
 		g.Errorf("the agent ended: %s", g.Process.Cmd.ProcessState)
+	}
+	log, _ := g.Log.Text()
+	if at := strings.Index(log, defect.Remedy); at >= 0 {
+		g.Errorf("the agent has a defect: %.4096s", log[max(0, at-512):])
 	}
 }
 

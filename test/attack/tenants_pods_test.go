@@ -5,13 +5,17 @@ package attack
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/journalet/journalet/runtime/defect"
+	"github.com/journalet/journalet/test/fullpod"
 	"github.com/journalet/journalet/test/node"
 )
 
@@ -93,6 +97,49 @@ func TestListsOfLargeObjects(t *testing.T) {
 			g.awaitPod(g.ns.mine, "large-1", "to be rejected", rejected)
 		},
 		restart: true,
+	}.run(t)
+}
+
+// A pod for each field that there is, with this field filled, and a pod with all of them. Each is large enough to be
+// kept without its large texts. The agent is restarted.
+func TestPodsOfEveryField(t *testing.T) {
+	attack{
+		tenants: true,
+		begin: func(g *target) {
+			base := node.Pod("field", node.Image, node.Idle, func(p *corev1.Pod) {
+				p.Spec.NodeName = g.Node
+				p.Spec.Containers[0].Args = []string{strings.Repeat("x", 2000)}
+			})
+			all := base.DeepCopy()
+			fullpod.Fill(&all.Spec)
+			pods := map[string]*corev1.Pod{"every field": all}
+			for field, p := range fullpod.Each(base) {
+				pods[field] = p
+			}
+			taken := 0
+			for i, field := range slices.Sorted(maps.Keys(pods)) {
+				p := pods[field]
+				p.Name, p.Namespace, p.Spec.NodeName = fmt.Sprintf("field-%d-%s", i, g.Node), g.ns.mine, g.Node
+				p.Annotations = map[string]string{"field": field}
+				if _, err := g.send(http.MethodPost, of(g.ns.mine, "pods"), p, nil); err == nil {
+					taken++
+				}
+			}
+			g.Logf("the API server takes %d of %d pods", taken, len(pods))
+			if taken == 0 {
+				g.Error("there is no such pod")
+			}
+		},
+		restart: true,
+		check: func(g *target) {
+			var list corev1.PodList
+			g.must(http.MethodGet, of(g.ns.mine, "pods"), nil, &list)
+			for i := range list.Items {
+				if p := &list.Items[i]; strings.Contains(p.Status.Message, defect.Remedy) {
+					g.Errorf("%s: %s", p.Annotations["field"], p.Status.Message)
+				}
+			}
+		},
 	}.run(t)
 }
 

@@ -8,12 +8,11 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/defect"
-	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
 // defects judges a record by what a failure or a rejection says that a panic has become.
 func (j *judge) defects(rec *journaletv1.Record, encoded []byte) {
-	if bytes.Contains(encoded, []byte(defect.Message)) || bytes.Contains(encoded, []byte(manifest.Defect)) {
+	if bytes.Contains(encoded, []byte(defect.Remedy)) {
 		j.broken(noDefect, rec.GetActor().GetId(), "%v", rec)
 	}
 }
@@ -35,7 +34,7 @@ func (l defectLog) Handle(_ context.Context, rec slog.Record) error {
 		text.WriteString(" " + a.String())
 		return true
 	})
-	if strings.Contains(text.String(), defect.Message) { // before a record has it
+	if strings.Contains(text.String(), defect.Remedy) { // before a record has it
 		l.run.judge.broken(noDefect, "", "%s", text.String())
 	}
 	return nil
