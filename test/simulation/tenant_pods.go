@@ -67,8 +67,17 @@ var tenantShapes = []func(r *rand.Rand, p *corev1.Pod) (beyond bool){
 	},
 }
 
+// largeArguments are more than is kept in memory, in a pod that has quantities, too.
 func largeArguments(r *rand.Rand, p *corev1.Pod) bool {
-	p.Spec.Containers[0].Args = []string{text(r, pick(r, 20_000, 60_000, 60_000, 300_000, 300_000, 1_300_000))}
+	c := &p.Spec.Containers[0]
+	c.Args = []string{text(r, pick(r, 20_000, 60_000, 60_000, 300_000, 300_000, 1_300_000))}
+	c.Env = []corev1.EnvVar{{Name: "CPU", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{
+		ContainerName: c.Name, Resource: "requests.cpu", Divisor: resource.MustParse("1m"),
+	}}}}
+	limit := resource.MustParse("1Gi")
+	p.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{
+		EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &limit},
+	}}}
 	return false
 }
 
