@@ -46,7 +46,7 @@ func (j *judge) leastBackOff(runs []*instance) (wait, ended time.Duration) {
 			wait, next = 0, 0 // the agent may not know of this run; another definition starts at once
 		case next == 0 && mayFailProbe(run):
 			wait = 0 // the first restart after a failed probe begins no back-off
-		case next == 0, mayReset, j.resized(run, after):
+		case next == 0, mayReset, j.changedBetween(run, after):
 			wait, next = 0, first
 		case mayFailProbe(run) && i > 0 && run.endedAt-runs[i-1].endedAt >= next-backOffTolerance:
 			wait, next = 0, min(2*next, most)
@@ -58,19 +58,21 @@ func (j *judge) leastBackOff(runs []*instance) (wait, ended time.Duration) {
 	return wait, ended
 }
 
-// failedStart is a start that failed: when, in uptime, and the resources of the container then.
+// failedStart is a start that failed: when, in uptime, and the image and the resources of the container then.
 type failedStart struct {
 	at        time.Duration
+	image     string
 	resources *corev1.ResourceRequirements
 }
 
-// resized reports whether a container had other resources than in one run when the next one was to start, also if that
-// failed at first.
-func (j *judge) resized(run, after *instance) bool {
+// changedBetween reports whether a container had another image or other resources than in one run when the next one was
+// to start, also if that failed at first.
+func (j *judge) changedBetween(run, after *instance) bool {
 	before := ownOrPods(run.manifest, run.spec)
 	return !equality.Semantic.DeepEqual(before, ownOrPods(after.manifest, after.spec)) ||
 		slices.ContainsFunc(j.book.failedStarts[run.uid+" "+run.name], func(f failedStart) bool {
-			return f.at >= run.endedAt && f.at <= after.startedAt && !equality.Semantic.DeepEqual(before, f.resources)
+			return f.at >= run.endedAt && f.at <= after.startedAt &&
+				(run.spec == nil || f.image != run.spec.Image || !equality.Semantic.DeepEqual(before, f.resources))
 		})
 }
 
@@ -177,7 +179,11 @@ func (j *judge) bookBackOffs(e *journaletv1.Event) {
 		}
 		start := in.req.GetStartContainer()
 		m, spec := j.sim.specOf(start)
+		failed := failedStart{at: j.sim.clock.uptime, resources: ownOrPods(m, spec)}
+		if spec != nil {
+			failed.image = spec.Image
+		}
 		key := in.req.GetPodUid() + " " + start.GetContainer()
-		j.book.failedStarts[key] = append(j.book.failedStarts[key], failedStart{j.sim.clock.uptime, ownOrPods(m, spec)})
+		j.book.failedStarts[key] = append(j.book.failedStarts[key], failed)
 	}
 }
