@@ -62,8 +62,11 @@ func TestReleaseIsUpgradedAndDowngradedWhilePodsChurn(t *testing.T) {
 	t.Logf("%d upgrades, of %d ways back %d with another journal, pods: %s", n, n, refused, c)
 }
 
-// announced are the decisions that this version makes otherwise than the last release, as the release notes say.
-var announced = regexp.MustCompile(`(?m)^ *record .*: orphan_confirmed\.grace: none recorded, .*\n`)
+// announced are the decisions that this version makes otherwise than the last release, as CHANGELOG.md says under
+// "Decides otherwise than 0.1.0". Of each actor only the first is shown.
+var announced = regexp.MustCompile(`(?m)^ *record .*: (orphan_confirmed\.grace: none recorded, ` +
+	`|orphan_found\.(namespace|name): "" recorded, ` +
+	`|decision \d+: pod_terminated recorded, pod_terminating now).*\n`)
 
 // checkUpgrade does what docs/UPGRADE.md says to do before an upgrade to a program.
 func (a *agent) checkUpgrade(program string) {
