@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,8 +37,8 @@ var guardRows = []row{
 	{label: "idle with 150 pods, millicores", scenario: "Idle", figure: "millicores"},
 	{label: "RSS after the restart, MiB", scenario: "Recovery", figure: "MiB-RSS"},
 	{label: "program, MiB", scenario: "Command", figure: "MiB-program"},
-	{label: "journalet version, p50, ms", scenario: "Command", figure: "ms-version"},
-	{label: "journalet --help, p50, ms", scenario: "Command", figure: "ms-help"},
+	{label: "journalet version, least of 21, ms", scenario: "Command", figure: "ms-version"},
+	{label: "journalet --help, least of 21, ms", scenario: "Command", figure: "ms-help"},
 }
 
 // benchmarkLine is the result of a benchmark behind the name of the agent that it measured: "this BenchmarkIdle-2  1
@@ -83,20 +84,21 @@ func guard(path string, w io.Writer) error {
 
 // writeGuard prints a line for each row, and returns what is wrong with the rows that fail.
 func writeGuard(w io.Writer, b *block) (failed []string) {
-	lines := [][]string{{"figure", thisName, baseName, "ratio", "limit", "met"}}
+	lines := [][]string{{"figure", thisName, baseName, "ratio", "of the best", "limit", "met"}}
 	for _, r := range guardRows {
 		r.spread = true
-		line := []string{r.label, r.cell(b, thisName), r.cell(b, baseName), "", number(guardLimit), "yes"}
-		ratio, err := ratioOf(b, r)
+		line := []string{r.label, r.cell(b, thisName), r.cell(b, baseName), "", "", number(guardLimit), "yes"}
+		ratio, best, err := ratioOf(b, r)
 		switch {
 		case err != nil:
-			line[5], failed = "MISSING", append(failed, fmt.Sprintf("%s: %v", r.label, err))
-		case ratio > guardLimit:
-			failed = append(failed, fmt.Sprintf("%s: %.2f times the base's, at most %.2f", r.label, ratio, guardLimit))
-			line[5] = "MISSED"
+			line[6], failed = "MISSING", append(failed, fmt.Sprintf("%s: %v", r.label, err))
+		case min(ratio, best) > guardLimit:
+			failed = append(failed, fmt.Sprintf("%s: %.2f times the base's, %.2f in the best rounds, at most %.2f", r.label,
+				ratio, best, guardLimit))
+			line[6] = "MISSED"
 		}
 		if err == nil {
-			line[3] = fmt.Sprintf("%.2f", ratio)
+			line[3], line[4] = fmt.Sprintf("%.2f", ratio), fmt.Sprintf("%.2f", best)
 		}
 		lines = append(lines, line)
 	}
@@ -104,23 +106,24 @@ func writeGuard(w io.Writer, b *block) (failed []string) {
 	return failed
 }
 
-// ratioOf returns the median of the rounds' ratios, this commit's figure over the base's. A round measures both at
-// about the same time, so that what neighbours of the machine do for minutes is in both. A round that lacks a figure is
-// an error: nobody knows what it would have been.
-func ratioOf(b *block, r row) (float64, error) {
+// ratioOf returns the median of the rounds' ratios, this commit's figure over the base's, and the ratio of the best
+// rounds of both. A round measures both at about the same time, so that what neighbours of the machine do for minutes
+// is in both. What they do for seconds only makes a figure larger: a program that takes more takes more in its best
+// round, too. A round that lacks a figure is an error: nobody knows what it would have been.
+func ratioOf(b *block, r row) (ratio, best float64, err error) {
 	these, bases := b.values[key(thisName, r.scenario, r.figure)], b.values[key(baseName, r.scenario, r.figure)]
 	if len(these) != guardRounds || len(bases) != guardRounds {
-		return 0, fmt.Errorf("measured %d times, and %d of the base, want %d: see above what Benchmark%s printed",
+		return 0, 0, fmt.Errorf("measured %d times, and %d of the base, want %d: see above what Benchmark%s printed",
 			len(these), len(bases), guardRounds, r.scenario)
 	}
 	var ratios []float64
 	for i, x := range these {
 		if !(x > 0 && bases[i] > 0) { // nor not a number
-			return 0, fmt.Errorf("round %d measured %v, and %v of the base: neither is a figure of a program that ran",
+			return 0, 0, fmt.Errorf("round %d measured %v, and %v of the base: neither is a figure of a program that ran",
 				i+1, x, bases[i])
 		}
 		ratios = append(ratios, x/bases[i])
 	}
-	ratio, _ := measure.Median(ratios) // there are rounds
-	return ratio, nil
+	ratio, _ = measure.Median(ratios) // there are rounds
+	return ratio, slices.Min(these) / slices.Min(bases), nil
 }

@@ -32,8 +32,8 @@ measure() {
 	"$work/load.test" -program "$work/$1" "${once[@]}" -test.bench "$2" "${@:3}" 2>&1 |
 		sed "s/^/$1 /" | tee -a "$work/results" || true
 }
-for _ in 1 2 3 4 5; do
-	for program in this base; do
+for programs in "this base" "base this" "this base" "base this" "this base"; do
+	for program in $programs; do
 		measure "$program" '^BenchmarkBurstBesideObservers$/^observers=0$'
 		measure "$program" '^Benchmark(Recovery|Exit|Idle|Command)$' -pods 150
 	done
