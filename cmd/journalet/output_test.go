@@ -19,6 +19,7 @@ import (
 	"github.com/journalet/journalet/runtime/api/query"
 	"github.com/journalet/journalet/runtime/history/describe"
 	"github.com/journalet/journalet/runtime/preflight"
+	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/runtime/takeover/preview"
 	"github.com/journalet/journalet/test/must"
 )
@@ -53,7 +54,7 @@ func named(p *corev1.Pod, namespace, name string) *corev1.Pod {
 func somePods() *corev1.PodList {
 	web := named(podWith(corev1.PodRunning, running(), running()), "default", "web-node-1")
 	web.Status.PodIP, web.Status.PodIPs = "10.88.0.4", []corev1.PodIP{{IP: "10.88.0.4"}}
-	web.Annotations = map[string]string{sourceAnnotation: "file"}
+	web.Annotations = map[string]string{manifest.ConfigSourceAnnotation: "file"}
 	crash := named(podWith(corev1.PodRunning, waiting("CrashLoopBackOff")), "default", "crasher-with-a-long-name-node-1")
 	crash.Status.ContainerStatuses[0].RestartCount = 12
 	crash.Status.ContainerStatuses[0].LastTerminationState = terminated(1, 0, "Error")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/runtime/api/query"
+	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
 // batchDelay is how long `pods -w` waits after an event for more, before it lists the pods again.
@@ -245,13 +246,10 @@ func (t *podTable) row(now time.Time, p *corev1.Pod, s *podSummary) []string {
 		if node == "" {
 			node = t.node
 		}
-		r = append(r, none(p.Status.PodIP), node, none(p.Annotations[sourceAnnotation]), string(p.UID))
+		r = append(r, none(p.Status.PodIP), node, none(p.Annotations[manifest.ConfigSourceAnnotation]), string(p.UID))
 	}
 	return r
 }
-
-// sourceAnnotation is the kubelet's annotation with a pod's source.
-const sourceAnnotation = "kubernetes.io/config.source"
 
 func none(s string) string {
 	if s == "" {

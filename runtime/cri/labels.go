@@ -16,7 +16,6 @@ const (
 	AnnotationPreStopHandler           = "io.kubernetes.container.preStopHandler"
 	AnnotationTerminationGracePeriod   = "io.kubernetes.pod.terminationGracePeriod"
 	AnnotationDeletionGracePeriod      = "io.kubernetes.pod.deletionGracePeriod"
-	AnnotationConfigSource             = "kubernetes.io/config.source"
 
 	// AnnotationIntent holds the id of the intent that created the object. It resolves an intent in doubt.
 	AnnotationIntent = "journalet.io/intent"

@@ -20,8 +20,8 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/config"
-	"github.com/journalet/journalet/runtime/cri"
 	driver "github.com/journalet/journalet/runtime/pressure"
+	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/test/oracle/node"
 )
 
@@ -152,7 +152,7 @@ const dead = "dead"
 // admission returns the request of a pod. A pod that does not name its source is not static, as for the kubelet.
 func admission(p *corev1.Pod) *journaletv1.AdmissionRequested {
 	ref := &journaletv1.PodRef{Uid: string(p.UID), Namespace: p.Namespace, Name: p.Name, Digest: p.Name}
-	if source, named := p.Annotations[cri.AnnotationConfigSource]; !named || source == messages.APISource {
+	if source, named := p.Annotations[manifest.ConfigSourceAnnotation]; !named || source == messages.APISource {
 		ref.Api = &journaletv1.ApiPod{}
 	}
 	q := pod.AdmissionRequest(ref, p)

@@ -9,7 +9,6 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/test/oracle/node"
 )
@@ -104,7 +103,7 @@ func request(p manifest.Parsed) *journaletv1.AdmissionRequested {
 	ref := &journaletv1.PodRef{
 		Uid: string(p.Pod.UID), Namespace: p.Pod.Namespace, Name: p.Pod.Name, Digest: p.Digest,
 	}
-	if p.Pod.Annotations[cri.AnnotationConfigSource] == messages.APISource {
+	if p.Pod.Annotations[manifest.ConfigSourceAnnotation] == messages.APISource {
 		ref.Api = &journaletv1.ApiPod{}
 	}
 	return pod.AdmissionRequest(ref, p.Pod)
