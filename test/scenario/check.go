@@ -110,7 +110,7 @@ func (g *engine) checkPod(a *pod.Actor, name string, report func(string, ...any)
 			if c.State.Waiting != nil && !waitsForResources(v) && !g.world.holds(a.Manifest()) {
 				report("pod/%s: container %s waits forever: %s", name, c.Name, c.State.Waiting.Reason)
 			}
-			if c.State.Running != nil && !c.Ready {
+			if c.State.Running != nil && !c.Ready && !a.LeftAlone() { // what is left alone is not probed
 				report("pod/%s: container %s runs and is not ready", name, c.Name)
 			}
 		}

@@ -30,7 +30,11 @@ func TestAnswers(t *testing.T) {
 				if d.Cmd == "why" {
 					return answer(t, s, d)
 				}
-				return s.Run(d)
+				out := s.Run(d)
+				if strings.Contains(out, "WRONG") {
+					t.Errorf("%s: %s", d.Pos, out)
+				}
+				return out
 			})
 		})
 	}
