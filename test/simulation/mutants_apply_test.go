@@ -12,10 +12,11 @@ import (
 )
 
 // mutant is a deliberate defect: lines of code that are replaced, the invariant that has to find it, alone, or with ""
-// whichever does, and the test that has to, in place of TestNothingBreaksUnderFaults, or a scenario.
+// whichever does, and the test that has to, in place of TestNothingBreaksUnderFaults, or a scenario, or a test of a
+// package.
 type mutant struct {
 	name, file, old, new, by, run string
-	scenario                      string // "" if the simulation has to find it
+	scenario, pkg                 string // "" if the simulation has to find it; of pkg, its test run does
 	seeds                         int    // 0: the usual number
 	number                        int    // its place in the list, from 1
 }
@@ -46,6 +47,10 @@ func readMutants(t *testing.T) []mutant {
 				m.scenario = strings.TrimPrefix(line, scenarioPrefix)
 				_, err := os.Stat("../scenario/testdata/" + m.scenario + ".txt")
 				must.OK(t, err)
+			case strings.HasPrefix(line, pkgPrefix):
+				m.pkg = filepath.Join("../..", strings.TrimPrefix(line, pkgPrefix))
+				_, err := os.Stat(m.pkg)
+				must.OK(t, err)
 			case strings.HasPrefix(line, seedsPrefix):
 				n, err := strconv.Atoi(strings.TrimPrefix(line, seedsPrefix))
 				must.OK(t, err)
@@ -69,6 +74,10 @@ const runPrefix = "run: "
 // scenarioPrefix begins a line that names a file of scenarios: a defect that takes so many things at once that no seed
 // has them.
 const scenarioPrefix = "scenario: "
+
+// pkgPrefix begins a line that names the package whose test, named by run:, has to find a mutant that neither a seed
+// nor a scenario finds.
+const pkgPrefix = "package: "
 
 // seedsPrefix begins a line with the number of seeds of a mutant that is found within, where the usual number is too
 // small: what it needs is rare in the plans of all.

@@ -48,7 +48,7 @@ func TestEveryMutantIsFound(t *testing.T) {
 	most := program(t, ".", to.files)
 	scenarios := "" // the program of the scenarios, if a mutant needs it
 	if slices.ContainsFunc(all, func(m mutant) bool { return m.scenario != "" }) {
-		scenarios = program(t, "../scenario", to.files)
+		scenarios = program(t, scenarioDir, to.files)
 	}
 	last := lastFound()
 	for _, m := range all {
@@ -57,10 +57,12 @@ func TestEveryMutantIsFound(t *testing.T) {
 			alone := slices.ContainsFunc(to.alone, func(a mutant) bool { return a.number == m.number })
 			own := map[string]string{m.file: m.apply(readCode(t, m.file))}
 			switch {
+			case m.pkg != "":
+				by = fails(t, program(t, m.pkg, own), m.pkg, m.run, 0)
 			case m.scenario != "" && alone:
-				by = m.fails(t, program(t, "../scenario", own), 0)
+				by = fails(t, program(t, scenarioDir, own), scenarioDir, "TestScenarios/"+m.scenario, 0)
 			case m.scenario != "":
-				by = m.fails(t, scenarios, m.number)
+				by = fails(t, scenarios, scenarioDir, "TestScenarios/"+m.scenario, m.number)
 			case alone:
 				seeds, at, by = m.find(t, program(t, ".", own), 0, last[m.name])
 			default:
@@ -148,11 +150,14 @@ func keepFound(t *testing.T, last map[string]string) {
 	must.OK(t, os.WriteFile(path, b, 0o600))
 }
 
-// fails has a scenario of a program with the defect, if number says so, fail.
-func (m mutant) fails(t *testing.T, program string, number int) string {
-	test := "TestScenarios/" + m.scenario
+// scenarioDir is the package of the scenarios.
+const scenarioDir = "../scenario"
+
+// fails has a test of a package fail, of a program with the defect that number says, or with its only one.
+func fails(t *testing.T, program, pkg, test string, number int) string {
+	t.Helper()
 	cmd := exec.Command(program, "-test.run=^"+strings.ReplaceAll(test, "/", "$/^")+"$")
-	cmd.Dir = "../scenario"
+	cmd.Dir = pkg
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", mutantEnv, number))
 	if out, err := cmd.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("--- FAIL: "+test+" ")) {
 		t.Errorf("%s does not fail: %v\n%s", test, err, tailOf(out))
