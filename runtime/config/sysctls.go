@@ -22,8 +22,7 @@ const (
 
 // sysctlPattern is the form of a name, or of a pattern that ends in *, with dots or slashes, as in
 // the API (pkg/apis/policy/validation).
-var sysctlPattern = pattern.Lazy(
-	`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]$`)
+var sysctlPattern = pattern.Lazy(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]$`)
 
 // validateSysctls returns an error for each sysctl that no pod can have for itself: the kubelet refuses them, too
 // (pkg/kubelet/sysctl: NewAllowlist).

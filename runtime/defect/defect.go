@@ -2,10 +2,14 @@ package defect
 
 import "runtime/debug"
 
-// Message is what a failure says that a panic has become. The value of the panic is shown nowhere: it may quote a
-// Secret. Every message about a defect has Remedy in it.
+// The texts about defects. None has the value of a panic, which may quote a Secret.
 const (
-	Remedy  = "as a bug of the agent"
+	// Remedy is in each message about a defect, behind what the reader is to report.
+	Remedy = "as a bug of the agent"
+	// ReportManifest and ReportFile are the remedies where a manifest, or another file, brings the defect out.
+	ReportManifest = "report this manifest " + Remedy
+	ReportFile     = "report this file " + Remedy
+	// Message is the failure that a panic becomes.
 	Message = "the agent failed in it: report this " + Remedy + ", with the stack in its log"
 )
 

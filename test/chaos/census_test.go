@@ -183,7 +183,7 @@ func (c census) ofHost(l labPlaces) error {
 	c.names("CNI results", "/var/lib/cni/results", l.network)
 	c.names("interfaces", filepath.Join("/sys/class/net", l.bridge, "brif"), "")
 	for _, at := range []string{
-		"state/netns", stateOfRunc, "state/io.containerd.runtime.v2.task/k8s.io",
+		"state/netns", runcStates, "state/io.containerd.runtime.v2.task/k8s.io",
 		"state/io.containerd.grpc.v1.cri/sandboxes",
 		"state/io.containerd.grpc.v1.cri/containers", "state/io.containerd.mount-manager.v1.bolt/t",
 		"state/io.containerd.sandbox.controller.v1.shim/k8s.io", "root/io.containerd.runtime.v2.task/k8s.io",

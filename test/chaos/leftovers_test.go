@@ -118,13 +118,13 @@ func TestNothingIsLeftOver(t *testing.T) {
 	})
 }
 
-// stateOfRunc are the directories in which runc has the state of containers.
-const stateOfRunc = "state/runc/k8s.io"
+// runcStates is the directory of the lab where runc keeps a directory with the state of each container.
+const runcStates = "state/runc/k8s.io"
 
 // withoutGivenUp takes out the states of runc that containerd says it could not clean up. Its caller was killed while
 // it started the container: it removes the directory of the shim first, and cannot begin the clean-up there.
 func (c census) withoutGivenUp(l labPlaces) {
-	if len(c[stateOfRunc]) == 0 {
+	if len(c[runcStates]) == 0 {
 		return
 	}
 	text, _ := os.ReadFile(l.log) // without it nothing is taken out
@@ -134,7 +134,7 @@ func (c census) withoutGivenUp(l labPlaces) {
 			givenUp = append(givenUp, longID.FindString(line))
 		}
 	}
-	c[stateOfRunc] = slices.DeleteFunc(c[stateOfRunc], func(id string) bool { return slices.Contains(givenUp, id) })
+	c[runcStates] = slices.DeleteFunc(c[runcStates], func(id string) bool { return slices.Contains(givenUp, id) })
 }
 
 // explain logs everything that is left after a failure, and the last lines of containerd and of the agent that name it.

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/journalet/journalet/runtime/defect"
 	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/runtime/watch"
 )
@@ -62,12 +63,9 @@ type decoder struct {
 }
 
 func (d *decoder) decode(path string, data []byte, st watch.Stamp, before *content) (out *content) {
-	defer func() {
-		if recover() != nil {
-			// A panic must not affect other files. Its text may quote this one, so it is not logged.
-			out = before.broken(path + ": the decoder failed on it; report this file as a bug of the agent")
-		}
-	}()
+	defer defect.Recover(func(string) { // other files go on
+		out = before.broken(path + ": the decoder failed on it; " + defect.ReportFile)
+	})
 	found, problems, parsed := manifest.DecodeObjects(path, data)
 	if !parsed {
 		if d.quiet && before.empty() {

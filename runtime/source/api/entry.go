@@ -40,15 +40,16 @@ func (d *Driver) entryOf(uid types.UID) feed.File {
 		return d.kept(known, pod, why)
 	}
 	file, err := d.read(known, pod)
-	if err != nil && known != nil {
+	switch {
+	case err == nil:
+		return file
+	case known != nil:
 		return d.kept(known, pod, manifest.Defect)
 	}
-	if err != nil {
-		names := pod.DeepCopy()
-		refuse(names, manifest.Defect)
-		if file, err = d.read(nil, names); err != nil {
-			return none
-		}
+	names := pod.DeepCopy()
+	refuse(names, manifest.Defect)
+	if file, err = d.read(nil, names); err != nil {
+		return none
 	}
 	return file
 }
@@ -63,46 +64,41 @@ func (d *Driver) kept(known *journaletv1.PodRef, pod *corev1.Pod, why string) fe
 	}}}
 }
 
-// guard calls a function that only reads a pod. It returns an error if the function panics, which must not stop other
-// pods (ADR 115). The error does not have the panic's text: it may quote the pod.
-func (d *Driver) guard(pod *corev1.Pod, read func() error) (err error) {
-	defer defect.Recover(func(stack string) {
-		err = errors.New(defect.Message)
+// failed returns a function that notes a panic of what only reads a pod as an error (ADR 115).
+func (d *Driver) failed(pod *corev1.Pod, err *error) func(stack string) {
+	return func(stack string) {
+		*err = errors.New(defect.Message)
 		d.log.Error("a pod of the API server cannot be read; other pods go on", "pod", pod.Namespace+"/"+pod.Name,
-			"uid", pod.UID, "error", err, "stack", stack)
-	})
-	if err = read(); err != nil {
-		d.log.Error("cannot write a pod as JSON; it does not run", "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID)
+			"uid", pod.UID, "error", *err, "stack", stack)
 	}
-	return err
 }
 
-// read returns the entry of a pod with its manifest; known is the recorded entry, nil if there is none.
+// read returns the entry of a pod with its manifest. known is the recorded entry, nil for a pod that is not recorded.
 func (d *Driver) read(known *journaletv1.PodRef, pod *corev1.Pod) (file feed.File, err error) {
-	err = d.guard(pod, func() error {
-		ref := &journaletv1.PodRef{
-			Uid: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name,
-			Api: apiOf(pod, cmp.Or(refusal(pod), manifest.UnsupportedOfAPI(&pod.Spec))),
+	defer defect.Recover(d.failed(pod, &err))
+	ref := &journaletv1.PodRef{
+		Uid: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name,
+		Api: apiOf(pod, cmp.Or(refusal(pod), manifest.UnsupportedOfAPI(&pod.Spec))),
+	}
+	if was := known.GetApi(); known != nil {
+		ref.Api.ReadyContainers, ref.Api.ShownRunning = was.GetReadyContainers(), was.GetShownRunning()
+	} else {
+		ref.Api.ReadyContainers, ref.Api.ShownRunning = readyContainers(pod), shownRunning(pod)
+	}
+	ref.Api.ShownRunning = ref.Api.ShownRunning && ref.Api.GetUnsupported() != ""
+	if at := pod.CreationTimestamp; !at.IsZero() {
+		ref.CreatedAt = timestamppb.New(at.Time)
+	}
+	if as := d.asAllocated(pod); as != nil {
+		file, err = entry(ref, as, pod.Annotations[allocatedAs])
+		if err == nil && (known == nil || known.GetDigest() == ref.GetDigest()) {
+			d.awaitAdding(pod.UID)
+			return file, nil
 		}
-		if was := known.GetApi(); known != nil {
-			ref.Api.ReadyContainers, ref.Api.ShownRunning = was.GetReadyContainers(), was.GetShownRunning()
-		} else {
-			ref.Api.ReadyContainers, ref.Api.ShownRunning = readyContainers(pod), shownRunning(pod)
-		}
-		ref.Api.ShownRunning = ref.Api.ShownRunning && ref.Api.GetUnsupported() != ""
-		if at := pod.CreationTimestamp; !at.IsZero() {
-			ref.CreatedAt = timestamppb.New(at.Time)
-		}
-		if as := d.asAllocated(pod); as != nil {
-			file, err = entry(ref, as, pod.Annotations[allocatedAs])
-			if err == nil && (known == nil || known.GetDigest() == ref.GetDigest()) {
-				d.awaitAdding(pod.UID)
-				return nil
-			}
-		}
-		file, err = entry(ref, pod, pod.Annotations[storedAs])
-		return err
-	})
+	}
+	if file, err = entry(ref, pod, pod.Annotations[storedAs]); err != nil {
+		d.log.Error("cannot write a pod as JSON; it does not run", "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID)
+	}
 	return file, err
 }
 

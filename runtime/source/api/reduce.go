@@ -9,6 +9,7 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cluster/client"
+	"github.com/journalet/journalet/runtime/defect"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
@@ -104,18 +105,15 @@ func (d *Driver) Reduce(ctx context.Context, pod *corev1.Pod) {
 
 // parse returns a pod as it is stored, and as a kubelet had admitted it; nil if its spec counts.
 func (d *Driver) parse(pod *corev1.Pod) (parsed manifest.Parsed, asAdmitted *manifest.Parsed, err error) {
-	err = d.guard(pod, func() (err error) {
-		if parsed, err = manifest.FromAPI(pod); err != nil {
-			return err
-		}
-		if as := d.asAllocated(pod); as != nil {
-			admitted, err := manifest.FromAPI(as)
-			asAdmitted = &admitted
-			return err
-		}
-		return nil
-	})
-	return parsed, asAdmitted, err
+	defer defect.Recover(d.failed(pod, &err))
+	if parsed, err = manifest.FromAPI(pod); err != nil {
+		return parsed, nil, err
+	}
+	if as := d.asAllocated(pod); as != nil {
+		admitted, err := manifest.FromAPI(as)
+		return parsed, &admitted, err
+	}
+	return parsed, nil, nil
 }
 
 // refusal returns why a pod is rejected with no more than its names, "" for any other.

@@ -26,8 +26,7 @@ func Decode(
 	name, path string, data []byte, opts manifest.Options,
 ) (out *journaletv1.ManifestFile, pods []manifest.Parsed) {
 	defer defect.Recover(func(string) { // other files go on
-		const message = "the decoder failed on it; report this manifest as a bug of the agent"
-		out, pods = Unreadable(name, CodeDefect, message), nil
+		out, pods = Unreadable(name, CodeDefect, "the decoder failed on it; "+defect.ReportManifest), nil
 	})
 	pods, problems := manifest.Decode(path, data, opts)
 	unreadable := len(pods) == 0 && slices.ContainsFunc(problems, concernsWholeFile)

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sjson "sigs.k8s.io/json"
+
+	"github.com/journalet/journalet/runtime/defect"
 )
 
 const accepted = "accepted are a v1 Pod, a v1 PodList and a v1 List of Pods"
@@ -194,7 +196,7 @@ func (d *decoding) pod(root *node, prefix string, kindImplied bool) {
 	pod := &corev1.Pod{}
 	if err := k8sjson.UnmarshalCaseSensitivePreserveInts(root.appendJSON(nil), pod); err != nil {
 		// The shape is valid, so the two decoders disagree. The error may quote a value.
-		r.addAt("", CodeWrongType, "cannot be decoded as a pod", "report this manifest as a bug of the agent")
+		r.addAt("", CodeWrongType, "cannot be decoded as a pod", defect.ReportManifest)
 		return
 	}
 	if kindImplied {
@@ -256,7 +258,7 @@ func (d *decoding) finish(r *report, pod *corev1.Pod, index int) {
 	}
 	data, digest, err := canonical(pod)
 	if err != nil {
-		r.addAt("", CodeInvalid, "cannot be written as JSON", "report this manifest as a bug of the agent")
+		r.addAt("", CodeInvalid, "cannot be written as JSON", defect.ReportManifest)
 		return
 	}
 	if len(data) > MaxPodBytes {

@@ -69,7 +69,7 @@ var fieldBounds = map[string]int{
 }
 
 // Defect is why a pod is refused on which a function panicked that reads pods. The panic itself may quote the pod.
-const Defect = "a manifest on which the agent fails; report this manifest " + defect.Remedy
+const Defect = "a manifest on which the agent fails; " + defect.ReportManifest
 
 // Gate returns what of a pod of the API server is beyond what this node takes, with the field and the bound; "" for a
 // pod that it takes. A pod on which Gate panics is refused as a Defect: it must not stop other pods.

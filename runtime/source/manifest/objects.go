@@ -10,6 +10,8 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sjson "sigs.k8s.io/json"
+
+	"github.com/journalet/journalet/runtime/defect"
 )
 
 // Object is an object in a file that is no pod, but that pods refer to.
@@ -59,7 +61,7 @@ func decodeAs[T any, P interface {
 		o := P(new(T))
 		if err := k8sjson.UnmarshalCaseSensitivePreserveInts(r.root.appendJSON(nil), o); err != nil {
 			// The shape is valid, so the two decoders disagree. The error may quote a value.
-			r.addAt("", CodeWrongType, "cannot be decoded", "report this file as a bug of the agent")
+			r.addAt("", CodeWrongType, "cannot be decoded", defect.ReportFile)
 			return nil
 		}
 		validate(r, o)

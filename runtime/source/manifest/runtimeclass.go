@@ -16,6 +16,8 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	k8sjson "sigs.k8s.io/json"
+
+	"github.com/journalet/journalet/runtime/defect"
 )
 
 // RuntimeHandlerAnnotation has the runtime handler of the sandboxes of a stored manifest.
@@ -158,7 +160,7 @@ func decodeClass(r *report, known fieldTypes) *nodev1.RuntimeClass {
 	}
 	c := &nodev1.RuntimeClass{}
 	if err := k8sjson.UnmarshalCaseSensitivePreserveInts(r.root.appendJSON(nil), c); err != nil {
-		r.addAt("", CodeWrongType, "cannot be decoded as a runtime class", "report this file as a bug of the agent")
+		r.addAt("", CodeWrongType, "cannot be decoded as a runtime class", defect.ReportFile)
 		return nil
 	}
 	validateClass(r, c)

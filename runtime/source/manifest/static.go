@@ -15,6 +15,7 @@ import (
 	actor "github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/actors/references"
 	"github.com/journalet/journalet/actors/resources"
+	"github.com/journalet/journalet/runtime/defect"
 )
 
 // Annotations that the kubelet puts on pods that do not come from the API server.
@@ -177,7 +178,7 @@ func stableUID(r *report, pod *corev1.Pod, path string, opts Options) types.UID 
 	}
 	content, err := json.Marshal(pod) // with its escapes: another encoding is another UID
 	if err != nil {
-		r.addAt("", CodeInvalid, "cannot be written as JSON", "report this manifest as a bug of the agent")
+		r.addAt("", CodeInvalid, "cannot be written as JSON", defect.ReportManifest)
 		return ""
 	}
 	place := "file"

@@ -13,6 +13,7 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 	k8syaml "sigs.k8s.io/yaml"
 
+	"github.com/journalet/journalet/runtime/defect"
 	"github.com/journalet/journalet/runtime/pattern"
 )
 
@@ -70,7 +71,7 @@ func (s *source) parseYAML() ([]document, *fault) {
 		case err != nil:
 			var f *fault
 			if !errors.As(err, &f) {
-				f = &fault{root.Line, CodeSyntax, "cannot be written as JSON", "report this manifest as a bug of the agent"}
+				f = &fault{root.Line, CodeSyntax, "cannot be written as JSON", defect.ReportManifest}
 			}
 			docs = append(docs, document{fault: s.hint(f)})
 		case !tree.isNull():

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/journalet/journalet/runtime/defect"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
@@ -136,7 +137,7 @@ func (c *checker) add(f ...Finding) { c.result.Findings = append(c.result.Findin
 
 // manifests decodes one file of pods, and the objects beside them.
 func (c *checker) manifests(f File) {
-	defer c.recovered(f)
+	defer defect.Recover(c.failed(f))
 	pods, problems := manifest.Decode(f.Path, f.Data, c.opts.Manifest)
 	for i := range problems {
 		c.problem(&problems[i])
@@ -156,7 +157,7 @@ func (c *checker) manifests(f File) {
 
 // objectsOnly decodes one file of objects.
 func (c *checker) objectsOnly(f File) {
-	defer c.recovered(f)
+	defer defect.Recover(c.failed(f))
 	found, problems, _ := manifest.DecodeObjects(f.Path, f.Data)
 	for i := range problems {
 		c.problem(&problems[i])
@@ -164,12 +165,11 @@ func (c *checker) objectsOnly(f File) {
 	c.have(f.Path, found)
 }
 
-// recovered turns a panic of the decoder into a finding, as the sources do. Its text may quote the file, so it is not
-// repeated.
-func (c *checker) recovered(f File) {
-	if p := recover(); p != nil {
+// failed returns a function that adds a panic of the decoder as a finding about a file, as the sources do.
+func (c *checker) failed(f File) func(stack string) {
+	return func(string) {
 		c.add(Finding{Path: f.Path, Level: Error, Code: CodeDefect, Message: "the decoder failed on it",
-			Remedy: "report this manifest as a bug of the agent"})
+			Remedy: defect.ReportManifest})
 	}
 }
 
