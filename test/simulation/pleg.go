@@ -26,7 +26,7 @@ func newWatcher(r *run) *watcher {
 	w := &watcher{run: r, noise: stream(r.seed, "runtime events", r.name())}
 	w.PLEG = pleg.New(pleg.Options{
 		Conn: criConn{r}, Owner: r.owner(), Clock: driverClock{r.clock, r},
-		RootDir: rootDir, PodLogDir: podLogDir, ReadTail: r.world.files.readTail,
+		RootDir: rootDir, PodLogDir: podLogDir, ReadTail: r.world.files.readTail, Log: defects(r),
 		Sink: func(_ context.Context, o *journaletv1.PodObserved) error {
 			return r.emit(messages.Pod(o.GetUid()), o)
 		},

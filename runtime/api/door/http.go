@@ -7,8 +7,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/journalet/journalet/runtime/defect"
 )
 
 const (
@@ -33,6 +36,23 @@ type Options struct {
 	Log   *slog.Logger
 }
 
+// serve serves a request. One that panics ends with its connection, and its stack is logged. net/http itself would log
+// the panic's value, which may quote a Secret.
+func (o *Options) serve(w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+			return
+		case http.ErrAbortHandler: // its handler ends it so on purpose
+		default:
+			o.Log.Error("a request failed", "door", o.Name, "method", r.Method, "error", defect.Message,
+				"stack", string(debug.Stack()))
+		}
+		panic(http.ErrAbortHandler)
+	}()
+	o.Handler.ServeHTTP(w, r)
+}
+
 // HTTP serves requests of l until ctx ends, and closes l. Then it cancels the contexts of all requests and closes all
 // connections, also connections that a handler has taken over. HTTP returns when the handlers have returned, or
 // after 5 s with an error.
@@ -42,7 +62,7 @@ func HTTP(ctx context.Context, l net.Listener, o Options) error {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			working.Add(1)
 			defer working.Done()
-			o.Handler.ServeHTTP(w, r)
+			o.serve(w, r)
 		}),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: o.ConnContext, ReadHeaderTimeout: o.Header, IdleTimeout: o.Idle, MaxHeaderBytes: MaxHeaderBytes,

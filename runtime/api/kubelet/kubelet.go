@@ -130,7 +130,7 @@ func New(o Options) *Server {
 		logQueries: make(chan struct{}, maxLogQueries),
 	}
 	for _, view := range []string{"", viewTop, viewWide, viewNode, onlyCPUAndMemory} {
-		s.summaries[view] = &shared{}
+		s.summaries[view] = &shared{log: o.Log}
 	}
 	s.route()
 	return s

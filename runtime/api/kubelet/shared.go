@@ -2,10 +2,14 @@ package kubelet
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/journalet/journalet/runtime/defect"
 )
 
 // maxHeldBytes bounds the bytes of the encodings of one page that readers hold at once, but for the newest: a page may
@@ -27,6 +31,8 @@ func (p page) size() (n int) {
 // shared serves a page that grows with the node: all who request it during one encoding get the next one, and there is
 // no other meanwhile. So what a reader gets is never older than its request.
 type shared struct {
+	log *slog.Logger
+
 	mu   sync.Mutex
 	runs bool
 	next *encoding   // begins when the one under way is done; nil: nobody waits
@@ -86,7 +92,7 @@ func (s *shared) leave(e *encoding, on *http.ResponseController) {
 func (s *shared) run() {
 	for e := s.begin(); e != nil; e = s.begin() {
 		ctx, cancel := context.WithTimeout(context.Background(), respondTimeout)
-		e.data, e.err = e.encode(ctx)
+		e.data, e.err = s.encoded(ctx, e)
 		cancel()
 		s.mu.Lock()
 		for bytes := s.heldBytes(); bytes > maxHeldBytes && s.held[0] != e; bytes = s.heldBytes() {
@@ -95,6 +101,15 @@ func (s *shared) run() {
 		s.mu.Unlock()
 		close(e.done)
 	}
+}
+
+// encoded encodes a page. An encoding that panics has failed: a page shows what tenants have sent (ADR 115).
+func (s *shared) encoded(ctx context.Context, e *encoding) (data page, err error) {
+	defer defect.Recover(func(stack string) {
+		data, err = nil, errors.New(defect.Message)
+		s.log.Error("a page cannot be encoded", "error", err, "stack", stack)
+	})
+	return e.encode(ctx)
 }
 
 // heldBytes returns how many bytes readers hold; s.mu is held.

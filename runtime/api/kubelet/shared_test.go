@@ -1,13 +1,16 @@
 package kubelet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -138,5 +141,22 @@ func TestErrorOfASharedPageIsAnswered(t *testing.T) {
 	(&shared{}).serve(w, pageRequest(t), func(context.Context) (page, error) { return nil, errors.New("no pods") })
 	if w.Code != http.StatusInternalServerError {
 		t.Errorf("%d", w.Code)
+	}
+}
+
+// A page that cannot be encoded is an error for those who wait, and the next one is encoded.
+func TestSharedPageWhoseEncodingPanicsIsAnError(t *testing.T) {
+	log := &bytes.Buffer{}
+	s := &shared{log: slog.New(slog.NewTextHandler(log, nil))}
+	w := httptest.NewRecorder()
+	s.serve(w, pageRequest(t), func(context.Context) (page, error) { panic("s3cret") })
+	if w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String()+log.String(), "s3cret") ||
+		!strings.Contains(log.String(), "stack=") {
+		t.Errorf("%d %q\n%s", w.Code, w.Body, log)
+	}
+	w = httptest.NewRecorder()
+	s.serve(w, pageRequest(t), func(context.Context) (page, error) { return page{[]byte("page")}, nil })
+	if w.Body.String() != "page" {
+		t.Errorf("%d %q", w.Code, w.Body)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/defect"
 	"github.com/journalet/journalet/runtime/history"
 	"github.com/journalet/journalet/runtime/pattern"
 )
@@ -268,12 +269,10 @@ func (s *server) handle(e endpoint, req micro.Request) {
 
 // respond returns the encoded response to a request.
 func (s *server) respond(ctx context.Context, e endpoint, data []byte) (b []byte, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			s.Log.Error("panic in a request", "request", e.subject, "panic", r)
-			err = &Error{CodeInternal, "internal error of the agent; see its log"}
-		}
-	}()
+	defer defect.Recover(func(stack string) {
+		b, err = nil, &Error{CodeInternal, defect.Message}
+		s.Log.Error("a request of the query API failed", "request", e.subject, "error", err, "stack", stack)
+	})
 	a, err := e.respond(ctx, data)
 	if err != nil {
 		return nil, err

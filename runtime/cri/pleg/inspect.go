@@ -2,6 +2,7 @@ package pleg
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -14,7 +15,21 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/clock"
 	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/defect"
 )
+
+// inspected inspects one pod. An inspection that panics has failed: other pods are inspected (ADR 115). repeated has it
+// repeat one that failed, which has logged the stack.
+func (p *PLEG) inspected(
+	ctx context.Context, uid string, began *timestamppb.Timestamp, last *journaletv1.PodObserved, repeated bool,
+) (now *journaletv1.PodObserved, err error) {
+	defer defect.Recover(func(stack string) {
+		if now, err = nil, errors.New(defect.Message); !repeated {
+			p.log.Error("a pod cannot be inspected", "pod", uid, "error", err, "stack", stack)
+		}
+	})
+	return p.inspect(ctx, uid, began, last)
+}
 
 // inspect returns an observation of one pod; nil if it equals the last one. It calls for a status only if that can have
 // more than the list and the last observation.

@@ -400,13 +400,13 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 	p.mu.Lock()
 	s := p.pods[uid]
 	s.queued, s.inspecting = false, true
-	last, owed, forgets, cleanups := s.last, s.expected, s.forgets, s.cleanups
+	last, owed, forgets, cleanups, failed := s.last, s.expected, s.forgets, s.cleanups, s.failed
 	s.expected = false
 	p.mu.Unlock()
 
 	// The stamp is taken after expected is read, so an expected inspection has a later stamp than the call to Expect.
 	began := p.stamps.InspectionBegan()
-	now, err := p.inspect(ctx, uid, began, last)
+	now, err := p.inspected(ctx, uid, began, last, failed)
 	if err == nil && now == nil && owed {
 		now = &journaletv1.PodObserved{
 			Uid: uid, ObservedAt: began, Sandboxes: last.GetSandboxes(), Containers: last.GetContainers(),

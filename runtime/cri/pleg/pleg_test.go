@@ -1,8 +1,10 @@
 package pleg_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -421,6 +423,46 @@ func TestHangingPodDelaysNoOther(t *testing.T) {
 		if o := r.relistsUntil("the pods that hung"); shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING)(o) {
 			seen[o.GetUid()] = true
 		}
+	}
+}
+
+// defective panics where the status of one container is inspected, until it is mended.
+type defective struct {
+	grpc.ClientConnInterface
+	container string
+}
+
+func (d *defective) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	if req, is := args.(*runtimeapi.ContainerStatusRequest); is && req.GetContainerId() == d.container {
+		panic("s3cret")
+	}
+	return d.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
+}
+
+// An inspection that panics costs no other pod anything, is repeated, and logs its stack once.
+func TestPodWhoseInspectionPanicsIsInspectedAgain(t *testing.T) {
+	r := newRig(t)
+	_, container := r.start("u1", agent, nil)
+	r.start("u2", agent, nil)
+	conn, log := &defective{r.conn, container}, &bytes.Buffer{}
+	r.pleg = pleg.New(pleg.Options{
+		Conn: conn, Owner: cri.Owner{AgentID: agent}, RootDir: r.dir, PodLogDir: filepath.Join(r.dir, "logs"),
+		Clock: r.clock, Sink: r.sink, Log: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	for range 3 {
+		r.relist()
+	}
+	if o := r.next(); o.GetUid() != "u2" {
+		t.Errorf("reported %v", o)
+	}
+	r.nothing()
+	if n := strings.Count(log.String(), "stack="); n != 1 || strings.Contains(log.String(), "s3cret") {
+		t.Errorf("the log has %d stacks:\n%s", n, log)
+	}
+	conn.container = ""
+	r.relist()
+	if o := r.next(); o.GetUid() != "u1" {
+		t.Errorf("reported %v", o)
 	}
 }
 
