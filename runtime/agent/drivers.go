@@ -240,29 +240,42 @@ func (a *agent) criOptions() cri.Options {
 	options := cri.Options{
 		Conn: a.conn, Node: a.facts.NodeName, Owner: a.owner(), Hash: pod.ContainerHash,
 		PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
-		HostIPs: a.facts.HostIPs, NodeIPs: a.nodeIPs, ClusterDNS: a.cfg.ClusterDNS, ClusterDomain: a.cfg.ClusterDomain,
-		ResolvConf: a.cfg.ResolvConf, SeccompDefault: a.cfg.SeccompDefault,
-		SandboxSeccomp: a.sandboxSeccomp(), SeccompRoot: filepath.Join(a.cfg.RootDir, "seccomp"),
-		CPUQuota: a.cfg.CgroupCPUQuota(), SingleProcessOOMKill: a.cfg.SingleProcessOOMKill,
-		MemoryCapacity: a.facts.Capacity.MemoryBytes, SwapCapacity: a.facts.SwapBytes,
-		MemoryThrottling: a.cfg.MemoryThrottlingFactor, PodsMemory: a.facts.Enforced.MemoryBytes,
-		ReserveMemory: a.cfg.MemoryReservationPolicy == config.ReserveTiered,
-		LimitedSwap:   a.cfg.SwapBehavior == config.SwapLimited, SELinux: selinux.GetEnabled(),
-		Volumes: a.volumes, Objects: a.objects, Credentials: a.credentials, Reaper: a.reaper,
-		PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
-		PodCgroups: a.cgroups, CgroupDriver: a.cfg.CgroupDriver,
-		CgroupV2: cgroup.V2(), Cgroups: cri.DetectCgroups("/", cgroup.V2()), Allocatable: a.allocatable,
-		Timeouts: cri.Timeouts{Call: a.cfg.RuntimeRequestTimeout},
-		Progress: func(p *journaletv1.PullProgressed) {
-			a.host.Outcome(messages.Image, messages.NewEvent(p))
+		Network: cri.Network{
+			HostIPs: a.facts.HostIPs, NodeIPs: a.nodeIPs, ClusterDNS: a.cfg.ClusterDNS, ClusterDomain: a.cfg.ClusterDomain,
+			ResolvConf: a.cfg.ResolvConf,
 		},
-		Log: a.log,
+		Security: cri.Security{
+			SeccompDefault: a.cfg.SeccompDefault, SandboxSeccomp: a.sandboxSeccomp(),
+			SeccompRoot: filepath.Join(a.cfg.RootDir, "seccomp"), SELinux: selinux.GetEnabled(),
+		},
+		Resources: a.criResources(),
+		Pulls: cri.Pulls{
+			Credentials: a.credentials, QPS: pullQPS(a.cfg.RegistryPullQPS), Burst: int(a.cfg.RegistryBurst),
+			Progress: func(p *journaletv1.PullProgressed) {
+				a.host.Outcome(messages.Image, messages.NewEvent(p))
+			},
+		},
+		Volumes: a.volumes, Objects: a.objects, Reaper: a.reaper, Allocatable: a.allocatable,
+		PodCgroups: a.cgroups, CgroupDriver: a.cfg.CgroupDriver,
+		Timeouts: cri.Timeouts{Call: a.cfg.RuntimeRequestTimeout}, Log: a.log,
 	}
 	if a.cluster != nil {
 		options.ServiceEnv, options.RuntimeHandler = a.cluster.serviceEnv, a.cluster.runtimeHandler
 		options.Warn = a.cluster.reports.sandboxWarning
 	}
 	return options
+}
+
+// criResources returns how resources of containers become settings of cgroups.
+func (a *agent) criResources() cri.Resources {
+	return cri.Resources{
+		CgroupV2: cgroup.V2(), Cgroups: cri.DetectCgroups("/", cgroup.V2()),
+		CPUQuota: a.cfg.CgroupCPUQuota(), SingleProcessOOMKill: a.cfg.SingleProcessOOMKill,
+		MemoryCapacity: a.facts.Capacity.MemoryBytes, SwapCapacity: a.facts.SwapBytes,
+		MemoryThrottling: a.cfg.MemoryThrottlingFactor, PodsMemory: a.facts.Enforced.MemoryBytes,
+		ReserveMemory: a.cfg.MemoryReservationPolicy == config.ReserveTiered,
+		LimitedSwap:   a.cfg.SwapBehavior == config.SwapLimited,
+	}
 }
 
 // works returns who performs the calls of the journal.

@@ -78,7 +78,7 @@ func ResetOptions(cfg *config.Config, log *slog.Logger) (o reset.Options, node s
 	}, cri.New(cri.Options{
 		Conn: a.conn, Node: a.facts.NodeName, Owner: a.owner(), Hash: pod.ContainerHash,
 		PodLogDir: cfg.PodLogDir, ContainerLogDir: cfg.ContainerLogDir, Volumes: volumes,
-		PodCgroups: tree, CgroupDriver: cfg.CgroupDriver, CgroupV2: cgroup.V2(),
+		PodCgroups: tree, CgroupDriver: cfg.CgroupDriver, Resources: cri.Resources{CgroupV2: cgroup.V2()},
 		Timeouts: cri.Timeouts{Call: cfg.RuntimeRequestTimeout}, Log: log,
 	}))
 	if _, kubelet := preflight.KubeletRunning(cfg.ContainerRuntimeEndpoint); !kubelet {

@@ -44,19 +44,19 @@ func TestContainersGetNoSwapAndNoHugePages(t *testing.T) {
 	pod := testPod(func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
 	})
-	d := &Driver{opts: Options{Cgroups: Cgroups{HugePages: []string{"2MB"}, Swap: true}}}
-	r := d.containerResources(pod, &pod.Spec.Containers[0])
+	node := &Resources{Cgroups: Cgroups{HugePages: []string{"2MB"}, Swap: true}}
+	r := node.ofContainer(pod, &pod.Spec.Containers[0])
 	if r.MemorySwapLimitInBytes != 1<<30 || len(r.HugepageLimits) != 1 || r.HugepageLimits[0].PageSize != "2MB" ||
 		r.HugepageLimits[0].Limit != 0 {
 		t.Errorf("cgroup v1: %v", r)
 	}
-	d.opts.CgroupV2 = true
-	if r = d.containerResources(pod, &pod.Spec.Containers[0]); r.Unified["memory.swap.max"] != "0" ||
+	node.CgroupV2 = true
+	if r = node.ofContainer(pod, &pod.Spec.Containers[0]); r.Unified["memory.swap.max"] != "0" ||
 		r.MemorySwapLimitInBytes != 0 {
 		t.Errorf("cgroup v2: %v", r)
 	}
-	d.opts.Cgroups = Cgroups{}
-	if r = d.containerResources(pod, &pod.Spec.Containers[0]); r.Unified["memory.swap.max"] != "" ||
+	node.Cgroups = Cgroups{}
+	if r = node.ofContainer(pod, &pod.Spec.Containers[0]); r.Unified["memory.swap.max"] != "" ||
 		r.HugepageLimits != nil {
 		t.Errorf("a node that cannot limit them: %v", r)
 	}

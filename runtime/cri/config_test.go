@@ -26,8 +26,9 @@ import (
 func testDriver() *Driver {
 	return &Driver{opts: Options{
 		Node: "node-1", Owner: Owner{AgentID: "agent-1"},
-		HostIPs: []string{"192.0.2.1", "2001:db8::1"}, ClusterDomain: "cluster.local",
-		Hash: func(*corev1.Container) string { return "cafe" }, SeccompRoot: "/seccomp", MemoryCapacity: 16 << 30,
+		Network: Network{HostIPs: []string{"192.0.2.1", "2001:db8::1"}, ClusterDomain: "cluster.local"},
+		Hash:    func(*corev1.Container) string { return "cafe" }, Security: Security{SeccompRoot: "/seccomp"},
+		Resources: Resources{MemoryCapacity: 16 << 30},
 	}}
 }
 
@@ -101,7 +102,7 @@ func TestHostIPIsTheNodesWhereItHasOne(t *testing.T) {
 	})
 	in, d := containerInput{pod: pod, container: &pod.Spec.Containers[0]}, testDriver()
 	ips, missing := []string{"198.51.100.7"}, error(nil)
-	d.opts.NodeIPs = func() ([]string, error) { return ips, missing }
+	d.opts.Network.NodeIPs = func() ([]string, error) { return ips, missing }
 	on := &call{Driver: d}
 	pod.Spec.HostNetwork = true
 	envs, _, err := d.environment(t.Context(), in, &expand.Budget{})
@@ -116,7 +117,7 @@ func TestHostIPIsTheNodesWhereItHasOne(t *testing.T) {
 	if f := (*calls.Failure)(nil); !errors.As(err, &f) || !f.Retryable || !strings.Contains(f.Message, "no address yet") {
 		t.Errorf("without an address: %v", err)
 	}
-	if got := on.podIPs(pod, nil, nil); !reflect.DeepEqual(got, d.opts.HostIPs) {
+	if got := on.podIPs(pod, nil, nil); !reflect.DeepEqual(got, d.opts.Network.HostIPs) {
 		t.Errorf("without an address of the Node a pod on its network is at %q", got)
 	}
 }
@@ -232,7 +233,7 @@ func TestContainerInheritsPodLimits(t *testing.T) {
 		{2048, 200000, 8 << 30, 1000 - 1000*3/16},
 		{512, 100000, 4 << 30, 1000 - 1000*5/16},
 	} {
-		r := testDriver().containerResources(pod, &pod.Spec.Containers[i])
+		r := testDriver().opts.Resources.ofContainer(pod, &pod.Spec.Containers[i])
 		if got := [4]int64{r.CpuShares, r.CpuQuota, r.MemoryLimitInBytes, r.OomScoreAdj}; got != want {
 			t.Errorf("container %d: %v, want %v", i, got, want)
 		}
@@ -268,7 +269,7 @@ func TestResourcesAndOOMScoresMatchKubelet(t *testing.T) {
 		if got := podactor.QOS(pod); got != c.class {
 			t.Errorf("%s: class %s, want %s", c.name, got, c.class)
 		}
-		r := testDriver().containerResources(pod, &pod.Spec.Containers[0])
+		r := testDriver().opts.Resources.ofContainer(pod, &pod.Spec.Containers[0])
 		got := [4]int64{r.CpuShares, r.CpuQuota, r.MemoryLimitInBytes, r.OomScoreAdj}
 		if want := [4]int64{c.shares, c.quota, c.memory, c.score}; got != want {
 			t.Errorf("%s: %v, want %v", c.name, got, want)
@@ -438,8 +439,8 @@ func TestHostnames(t *testing.T) {
 
 func TestHostsFiles(t *testing.T) {
 	d := testDriver()
-	d.opts.HostsFile = filepath.Join(t.TempDir(), "hosts")
-	must.OK(t, os.WriteFile(d.opts.HostsFile, []byte("127.0.0.1 here\n"), 0o600))
+	d.opts.Network.HostsFile = filepath.Join(t.TempDir(), "hosts")
+	must.OK(t, os.WriteFile(d.opts.Network.HostsFile, []byte("127.0.0.1 here\n"), 0o600))
 	pod := testPod(func(p *corev1.Pod) {
 		p.Spec.Subdomain = "sub"
 		p.Spec.HostAliases = []corev1.HostAlias{{IP: "1.2.3.4", Hostnames: []string{"a", "b"}}}

@@ -176,17 +176,17 @@ func (c *call) podIPs(pod *corev1.Pod, requested, sandbox []string) []string {
 		if ips, err := c.nodeIPs(); err == nil {
 			return ips
 		}
-		return c.opts.HostIPs
+		return c.opts.Network.HostIPs
 	}
 	return sandbox
 }
 
 // nodeIPs returns the addresses that pods get as the node's.
 func (d *Driver) nodeIPs() ([]string, error) {
-	if d.opts.NodeIPs == nil {
-		return d.opts.HostIPs, nil
+	if d.opts.Network.NodeIPs == nil {
+		return d.opts.Network.HostIPs, nil
 	}
-	return d.opts.NodeIPs()
+	return d.opts.Network.NodeIPs()
 }
 
 // checkSandbox returns the addresses of a sandbox. It fails unless the sandbox is ready for containers.
@@ -204,7 +204,7 @@ func (c *call) checkSandbox(ctx context.Context, id string) ([]string, error) {
 	case resp.GetStatus().GetState() != runtimeapi.PodSandboxState_SANDBOX_READY:
 		return gone("is not ready")
 	}
-	return PodIPs(resp.GetStatus().GetNetwork(), c.opts.HostIPs), nil
+	return PodIPs(resp.GetStatus().GetNetwork(), c.opts.Network.HostIPs), nil
 }
 
 // findContainer finds the container that carries this intent. Another container with its name and attempt fails the

@@ -83,7 +83,7 @@ func (d *Driver) containerConfig(in containerInput) (*runtimeapi.ContainerConfig
 		Tty:         c.TTY,
 		StopSignal:  stopSignal(c),
 		Linux: &runtimeapi.LinuxContainerConfig{
-			Resources: placed(d.containerResources(in.pod, c), in.placement), SecurityContext: security,
+			Resources: placed(d.opts.Resources.ofContainer(in.pod, c), in.placement), SecurityContext: security,
 		},
 	}, nil
 }

@@ -31,16 +31,16 @@ func TestLimitsOfCPUFollowTheNode(t *testing.T) {
 		"not enforced":      {cgroup.CPUQuota{Off: true}, 0, 0, 0},
 	} {
 		d := testDriver()
-		d.opts.CPUQuota = c.by
+		d.opts.Resources.CPUQuota = c.by
 		for which, r := range map[string]*runtimeapi.LinuxContainerResources{
-			"container": d.containerResources(pod, &pod.Spec.Containers[0]), "sandbox": d.sandboxResources(pod),
+			"container": d.opts.Resources.ofContainer(pod, &pod.Spec.Containers[0]), "sandbox": d.sandboxResources(pod),
 		} {
 			if r.GetCpuQuota() != c.quota || r.GetCpuPeriod() != c.period || r.GetCpuShares() != 102 ||
 				r.GetMemoryLimitInBytes() != 64<<20 {
 				t.Errorf("%s, %s: %v", name, which, r)
 			}
 		}
-		if r := placed(d.containerResources(pod, &pod.Spec.Containers[0]), alone); r.GetCpuQuota() != c.alone {
+		if r := placed(d.opts.Resources.ofContainer(pod, &pod.Spec.Containers[0]), alone); r.GetCpuQuota() != c.alone {
 			t.Errorf("%s, with CPUs of its own: %v", name, r)
 		}
 	}
@@ -50,9 +50,8 @@ func TestMemoryKillsAContainerOrOneProcess(t *testing.T) {
 	pod := limitedPod()
 	pod.Spec.Containers[0].Resources.Limits = list("", "128Mi")
 	for _, single := range []bool{false, true} {
-		d := testDriver()
-		d.opts.CgroupV2, d.opts.SingleProcessOOMKill, d.opts.MemoryThrottling = true, single, 0.5
-		got := d.containerResources(pod, &pod.Spec.Containers[0]).GetUnified()
+		node := Resources{CgroupV2: true, SingleProcessOOMKill: single, MemoryThrottling: 0.5}
+		got := node.ofContainer(pod, &pod.Spec.Containers[0]).GetUnified()
 		if _, whole := got["memory.oom.group"]; whole == single || got["memory.high"] == "" {
 			t.Errorf("single process %v: %v", single, got)
 		}

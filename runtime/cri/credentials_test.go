@@ -48,7 +48,7 @@ func privateRig(t *testing.T, k *keys) (r *rig, tried *[]string) {
 	conn, err := rt.Dial()
 	must.OK(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	return newRig(t, func(o *cri.Options) { o.Conn, o.Credentials = conn, k }), tried
+	return newRig(t, func(o *cri.Options) { o.Conn, o.Pulls.Credentials = conn, k }), tried
 }
 
 // An image that came to the node by another way is taken from there without the registry, by pods that may have it and
@@ -115,7 +115,7 @@ func TestImageThatThePodMayNotHaveCountsAsMissing(t *testing.T) {
 		verified = append(verified, image+" "+id[:7])
 		return true
 	}}
-	r := newRig(t, func(o *cri.Options) { o.Credentials = k })
+	r := newRig(t, func(o *cri.Options) { o.Pulls.Credentials = k })
 	sandbox := r.done("s", runSandbox(0), false).GetSandboxId()
 	r.done("v", setUpVolumes(), false)
 	start := startContainer(sandbox, 0)

@@ -44,7 +44,7 @@ func (d *Driver) dnsConfig(pod *corev1.Pod, warn warnDNS) (*runtimeapi.DNSConfig
 	if err != nil {
 		return nil, err
 	}
-	return podDNS(pod, host, d.opts.ClusterDNS, d.opts.ClusterDomain, warn), nil
+	return podDNS(pod, host, d.opts.Network.ClusterDNS, d.opts.Network.ClusterDomain, warn), nil
 }
 
 // warnDNS returns what passes warnings about a pod on.
@@ -61,10 +61,10 @@ func quiet(string, string) {}
 
 // hostDNS reads the host's resolver file at each use, because it changes while the node runs.
 func (d *Driver) hostDNS() (*runtimeapi.DNSConfig, error) {
-	if d.opts.ResolvConf == "" {
+	if d.opts.Network.ResolvConf == "" {
 		return &runtimeapi.DNSConfig{}, nil
 	}
-	text, err := bounded.ReadFile(d.opts.ResolvConf, maxResolvConfBytes)
+	text, err := bounded.ReadFile(d.opts.Network.ResolvConf, maxResolvConfBytes)
 	if err != nil && !errors.Is(err, bounded.ErrTooLarge) {
 		return nil, fmt.Errorf("read the host's resolver configuration; configure another file or none: %w", err)
 	}

@@ -22,14 +22,14 @@ const maxHostsBytes = 1 << 20
 func (d *Driver) hostsContent(pod *corev1.Pod, podIPs []string) ([]byte, error) {
 	var b bytes.Buffer
 	if pod.Spec.HostNetwork {
-		text, err := bounded.ReadFile(d.opts.HostsFile, maxHostsBytes)
+		text, err := bounded.ReadFile(d.opts.Network.HostsFile, maxHostsBytes)
 		if err != nil && !errors.Is(err, bounded.ErrTooLarge) {
 			return nil, fmt.Errorf("copy the host's hosts file: %w", err)
 		}
 		b.WriteString("# Kubernetes-managed hosts file (host network).\n")
 		b.Write(text)
 	} else {
-		hostname, domain := podHostname(pod, d.opts.ClusterDomain)
+		hostname, domain := podHostname(pod, d.opts.Network.ClusterDomain)
 		b.WriteString("# Kubernetes-managed hosts file.\n")
 		b.WriteString("127.0.0.1\tlocalhost\n")
 		b.WriteString("::1\tlocalhost ip6-localhost ip6-loopback\n")

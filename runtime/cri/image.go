@@ -56,6 +56,7 @@ func (c *call) imageOf(ctx context.Context, pod *corev1.Pod, requested string, p
 	if err != nil {
 		return imageInfo{}, calls.Fail(journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME, err.Error())
 	}
+	verifies := c.opts.Pulls.Credentials
 	info, found, err := c.imageStatus(ctx, image)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -68,7 +69,7 @@ func (c *call) imageOf(ctx context.Context, pod *corev1.Pod, requested string, p
 		return imageInfo{}, calls.Retryable(journaletv1.CallError_CALL_ERROR_CREATE,
 			fmt.Sprintf("image %q was pulled, but the runtime does not have it; check its image garbage collection",
 				requested))
-	case !found, !pulled && c.opts.Credentials != nil && c.opts.Credentials.MustPull(ctx, pod, requested, info.ref):
+	case !found, !pulled && verifies != nil && verifies.MustPull(ctx, pod, requested, info.ref):
 		return imageInfo{}, calls.Retryable(journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT,
 			fmt.Sprintf("image %q is not present on the node", requested))
 	}
@@ -114,8 +115,8 @@ func (c *call) pullImage(ctx context.Context, req *journaletv1.PullImage) (*call
 		return nil, err
 	}
 	var found credentials.Found
-	if c.opts.Credentials != nil {
-		found = c.opts.Credentials.Find(ctx, req)
+	if c.opts.Pulls.Credentials != nil {
+		found = c.opts.Pulls.Credentials.Find(ctx, req)
 		c.Hide(found.Values)
 	}
 	ref, used, err := c.tryPulls(ctx, image, pull, found)
@@ -142,7 +143,7 @@ func (c *call) allowed(ctx context.Context, req *journaletv1.PullImage, full str
 	if err != nil || !found {
 		return imageInfo{}, false
 	}
-	return info, c.opts.Credentials == nil || !c.opts.Credentials.StillPulls(ctx, req, c.Intent, info.ref)
+	return info, c.opts.Pulls.Credentials == nil || !c.opts.Pulls.Credentials.StillPulls(ctx, req, c.Intent, info.ref)
 }
 
 // tryPulls pulls with each credential until a pull succeeds, and returns that credential; nil if there are no
@@ -265,7 +266,7 @@ func (c *call) pullOnce(ctx context.Context, image string, pull *runtimeapi.Pull
 				seen, grew = used, now
 			}
 		}
-		c.opts.Progress(&journaletv1.PullProgressed{
+		c.opts.Pulls.Progress(&journaletv1.PullProgressed{
 			Image: image, Elapsed: durationpb.New(now.Sub(began)), Bytes: seen - base,
 		})
 		if now.Sub(grew) >= c.opts.Timeouts.PullStall {

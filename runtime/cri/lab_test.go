@@ -52,7 +52,7 @@ func newLab(t *testing.T, drain time.Duration) *rig {
 	r.driver = cri.New(cri.Options{
 		Timeouts: cri.Timeouts{Drain: drain},
 		Conn:     conn, Node: "node-1", Owner: cri.Owner{AgentID: agent},
-		PodLogDir: logs, ContainerLogDir: links, MemoryCapacity: 16 << 30,
+		PodLogDir: logs, ContainerLogDir: links, Resources: cri.Resources{MemoryCapacity: 16 << 30},
 		Log:     r.log,
 		Hash:    func(*corev1.Container) string { return "cafe" },
 		Volumes: volume.New(volume.Options{RootDir: filepath.Join(r.dir, "root"), PodLogDir: logs, ContainerLogDir: links}),

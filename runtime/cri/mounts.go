@@ -38,7 +38,7 @@ func (c *call) prepareMounts(ctx context.Context, in containerInput) ([]*runtime
 			return nil, calls.Retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
 		}
 		out = append(out, &runtimeapi.Mount{
-			ContainerPath: hostsPath, HostPath: path, SelinuxRelabel: c.opts.SELinux,
+			ContainerPath: hostsPath, HostPath: path, SelinuxRelabel: c.opts.Security.SELinux,
 		})
 	}
 	if in.container.TerminationMessagePath != "" {
@@ -47,7 +47,8 @@ func (c *call) prepareMounts(ctx context.Context, in containerInput) ([]*runtime
 			return nil, calls.Retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
 		}
 		out = append(out, &runtimeapi.Mount{
-			ContainerPath: absolute(in.container.TerminationMessagePath), HostPath: path, SelinuxRelabel: c.opts.SELinux,
+			ContainerPath: absolute(in.container.TerminationMessagePath), HostPath: path,
+			SelinuxRelabel: c.opts.Security.SELinux,
 		})
 	}
 	if err := c.mountPoints(ctx, in, volumes, append(deviceMounts(in.devices), out...)); err != nil {

@@ -688,7 +688,7 @@ func TestPullReportsProgressAndEndsWhenStalled(t *testing.T) {
 	var reports []*journaletv1.PullProgressed
 	r := newRig(t, func(o *cri.Options) {
 		o.Timeouts.PullReport, o.Timeouts.PullStall = 5*time.Millisecond, 40*time.Millisecond
-		o.Progress = func(p *journaletv1.PullProgressed) { reports = append(reports, p) }
+		o.Pulls.Progress = func(p *journaletv1.PullProgressed) { reports = append(reports, p) }
 	})
 	r.runtime.Inject(sim.Fault{Method: "PullImage", Hang: true})
 	r.fails("p", pullImage("example.com/slow:1"), journaletv1.CallError_CALL_ERROR_RUNTIME, "no progress")

@@ -29,8 +29,8 @@ const classNodeCritical = "system-node-critical"
 // systemCritical is the lowest priority of a pod that is part of the system (scheduling API: SystemCriticalPriority).
 const systemCritical = 2_000_000_000
 
-// linuxResources turns requests and limits into cgroup settings. A missing CPU request defaults to the limit.
-func (d *Driver) linuxResources(requests, limits corev1.ResourceList) *runtimeapi.LinuxContainerResources {
+// settings turns requests and limits into cgroup settings. A missing CPU request defaults to the limit.
+func (o *Resources) settings(requests, limits corev1.ResourceList) *runtimeapi.LinuxContainerResources {
 	cpu := resources.Millis(requests.Cpu())
 	if _, ok := requests[corev1.ResourceCPU]; !ok {
 		cpu = resources.Millis(limits.Cpu())
@@ -39,10 +39,10 @@ func (d *Driver) linuxResources(requests, limits corev1.ResourceList) *runtimeap
 		CpuShares:          int64(cgroup.SharesOf(cpu)),
 		MemoryLimitInBytes: resources.Bytes(limits.Memory()),
 	}
-	r.CpuQuota, r.CpuPeriod = d.opts.CPUQuota.Of(resources.Millis(limits.Cpu()))
-	if d.opts.CgroupV2 {
+	r.CpuQuota, r.CpuPeriod = o.CPUQuota.Of(resources.Millis(limits.Cpu()))
+	if o.CgroupV2 {
 		r.Unified = map[string]string{}
-		if !d.opts.SingleProcessOOMKill {
+		if !o.SingleProcessOOMKill {
 			// The kernel kills all processes of a container together, so that none runs on without the others.
 			r.Unified["memory.oom.group"] = "1"
 		}
@@ -50,22 +50,23 @@ func (d *Driver) linuxResources(requests, limits corev1.ResourceList) *runtimeap
 	return r
 }
 
-func (d *Driver) containerResources(pod *corev1.Pod, container *corev1.Container) *runtimeapi.LinuxContainerResources {
-	r := d.linuxResources(container.Resources.Requests, inherited(pod, container))
-	r.OomScoreAdj = oomScore(pod, container, d.opts.MemoryCapacity)
-	r.HugepageLimits = d.hugePageLimits(pod, container)
-	if d.opts.CgroupV2 && d.opts.MemoryThrottling > 0 {
-		r.Unified["memory.high"] = d.memoryHigh(pod, container)
+// ofContainer returns the settings of a container's cgroup.
+func (o *Resources) ofContainer(pod *corev1.Pod, container *corev1.Container) *runtimeapi.LinuxContainerResources {
+	r := o.settings(container.Resources.Requests, inherited(pod, container))
+	r.OomScoreAdj = oomScore(pod, container, o.MemoryCapacity)
+	r.HugepageLimits = o.hugePageLimits(pod, container)
+	if o.CgroupV2 && o.MemoryThrottling > 0 {
+		r.Unified["memory.high"] = o.memoryHigh(pod, container)
 	}
-	if d.opts.CgroupV2 && d.opts.ReserveMemory {
+	if o.CgroupV2 && o.ReserveMemory {
 		least, low := cgroup.ReservedMemory(pod, resources.Bytes(container.Resources.Requests.Memory()))
 		// A zero ends what was before a resize.
 		r.Unified["memory.min"], r.Unified["memory.low"] = strconv.FormatInt(least, 10), strconv.FormatInt(low, 10)
 	}
 	switch {
-	case !d.opts.Cgroups.Swap:
-	case d.opts.CgroupV2:
-		r.Unified["memory.swap.max"] = strconv.FormatInt(d.swapLimit(pod, container), 10)
+	case !o.Cgroups.Swap:
+	case o.CgroupV2:
+		r.Unified["memory.swap.max"] = strconv.FormatInt(o.swapLimit(pod, container), 10)
 	default:
 		// The limit of memory and swap together.
 		r.MemorySwapLimitInBytes = r.MemoryLimitInBytes
@@ -97,14 +98,14 @@ func nodeList(nodes []uint32) string {
 
 // hugePageLimits returns the limit of each size of huge pages that the node has: the container's, else the pod's, else
 // 0.
-func (d *Driver) hugePageLimits(pod *corev1.Pod, container *corev1.Container) []*runtimeapi.HugepageLimit {
+func (o *Resources) hugePageLimits(pod *corev1.Pod, container *corev1.Container) []*runtimeapi.HugepageLimit {
 	lists := []corev1.ResourceList{container.Resources.Limits}
 	if resourcehelper.IsPodLevelResourcesSet(pod) {
 		lists = slices.Insert(lists, 0, pod.Spec.Resources.Limits)
 	}
 	limits := cgroup.HugePages(lists...)
 	var out []*runtimeapi.HugepageLimit
-	for _, size := range d.opts.Cgroups.HugePages {
+	for _, size := range o.Cgroups.HugePages {
 		out = append(out, &runtimeapi.HugepageLimit{PageSize: size, Limit: limits[size]})
 	}
 	return out
@@ -112,16 +113,16 @@ func (d *Driver) hugePageLimits(pod *corev1.Pod, container *corev1.Container) []
 
 // swapLimit returns how much a container may swap, in bytes (KEP-2400). With LimitedSwap, a container of a Burstable
 // pod that requests memory, and not all of its limit, gets its share. A pod of a system priority class never swaps.
-func (d *Driver) swapLimit(pod *corev1.Pod, container *corev1.Container) int64 {
+func (o *Resources) swapLimit(pod *corev1.Pod, container *corev1.Container) int64 {
 	request, limit := container.Resources.Requests.Memory(), container.Resources.Limits.Memory()
-	node := d.opts.MemoryCapacity
+	node := o.MemoryCapacity
 	bytes := resources.Bytes(request)
 	critical := pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical
-	if !d.opts.LimitedSwap || critical || podactor.QOS(pod) != corev1.PodQOSBurstable ||
+	if !o.LimitedSwap || critical || podactor.QOS(pod) != corev1.PodQOSBurstable ||
 		request.Cmp(*limit) == 0 || node <= 0 || bytes > node {
 		return 0
 	}
-	return int64(float64(bytes) / float64(node) * float64(d.opts.SwapCapacity))
+	return int64(float64(bytes) / float64(node) * float64(o.SwapCapacity))
 }
 
 // oomScore returns a container's oom_score_adj: the larger its request's share of the node's memory, the later it is

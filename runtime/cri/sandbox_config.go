@@ -136,7 +136,7 @@ func podHostname(pod *corev1.Pod, clusterDomain string) (hostname, domain string
 }
 
 func (d *Driver) sandboxHostname(pod *corev1.Pod) (string, error) {
-	hostname, domain := podHostname(pod, d.opts.ClusterDomain)
+	hostname, domain := podHostname(pod, d.opts.Network.ClusterDomain)
 	if domain == "" || pod.Spec.SetHostnameAsFQDN == nil || !*pod.Spec.SetHostnameAsFQDN {
 		return hostname, nil
 	}
@@ -205,12 +205,12 @@ func dottedSysctl(name string) string {
 
 func (d *Driver) sandboxResources(pod *corev1.Pod) *runtimeapi.LinuxContainerResources {
 	opts := resourcehelper.PodResourcesOptions{ExcludeOverhead: true}
-	return d.linuxResources(resourcehelper.PodRequests(pod, opts), resourcehelper.PodLimits(pod, opts))
+	return d.opts.Resources.settings(resourcehelper.PodRequests(pod, opts), resourcehelper.PodLimits(pod, opts))
 }
 
 func (d *Driver) overhead(pod *corev1.Pod) *runtimeapi.LinuxContainerResources {
 	if len(pod.Spec.Overhead) == 0 {
 		return &runtimeapi.LinuxContainerResources{}
 	}
-	return d.linuxResources(pod.Spec.Overhead, pod.Spec.Overhead)
+	return d.opts.Resources.settings(pod.Spec.Overhead, pod.Spec.Overhead)
 }

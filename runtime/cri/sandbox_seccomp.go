@@ -24,7 +24,7 @@ var sandboxSeccomp []byte
 const sandboxSeccompFile = own.SandboxSeccomp
 
 // WriteSandboxSeccomp atomically writes the profile of pause processes (docs/adr/010) into an existing directory, and
-// returns its path for Options.SandboxSeccomp. The runtime must see it under the same path.
+// returns its path for Security.SandboxSeccomp. The runtime must see it under the same path.
 func WriteSandboxSeccomp(dir string) (string, error) {
 	path := filepath.Join(dir, sandboxSeccompFile)
 	if b, err := bounded.ReadFile(path, int64(len(sandboxSeccomp))); err == nil && bytes.Equal(b, sandboxSeccomp) {
@@ -43,10 +43,10 @@ func WriteSandboxSeccomp(dir string) (string, error) {
 
 // sandboxProfile returns the seccomp profile of a pause process. The pod cannot choose it: pause runs none of its code.
 func (d *Driver) sandboxProfile() *runtimeapi.SecurityProfile {
-	if d.opts.SandboxSeccomp == "" {
+	if d.opts.Security.SandboxSeccomp == "" {
 		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}
 	}
 	return &runtimeapi.SecurityProfile{
-		ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: d.opts.SandboxSeccomp,
+		ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: d.opts.Security.SandboxSeccomp,
 	}
 }

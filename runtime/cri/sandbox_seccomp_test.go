@@ -86,11 +86,11 @@ func TestPauseProfileIsWrittenOnce(t *testing.T) {
 
 func TestSandboxGetsPauseProfile(t *testing.T) {
 	d := testDriver()
-	d.opts.SandboxSeccomp = "/var/lib/x/sandbox-seccomp.json"
+	d.opts.Security.SandboxSeccomp = "/var/lib/x/sandbox-seccomp.json"
 	c, err := d.sandboxConfig(testPod(nil), nil, 0, "i", "/logs")
 	must.OK(t, err)
 	got := c.Linux.SecurityContext.Seccomp
-	if got.ProfileType != runtimeapi.SecurityProfile_Localhost || got.LocalhostRef != d.opts.SandboxSeccomp {
+	if got.ProfileType != runtimeapi.SecurityProfile_Localhost || got.LocalhostRef != d.opts.Security.SandboxSeccomp {
 		t.Errorf("got %v", got)
 	}
 }

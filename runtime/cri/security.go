@@ -253,7 +253,7 @@ func (d *Driver) seccomp(p *corev1.SeccompProfile) (*runtimeapi.SecurityProfile,
 	unconfined := &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}
 	runtimeDefault := &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}
 	if p == nil {
-		if d.opts.SeccompDefault {
+		if d.opts.Security.SeccompDefault {
 			return runtimeDefault, nil
 		}
 		return unconfined, nil
@@ -272,7 +272,7 @@ func (d *Driver) seccomp(p *corev1.SeccompProfile) (*runtimeapi.SecurityProfile,
 		}
 		return &runtimeapi.SecurityProfile{
 			ProfileType:  runtimeapi.SecurityProfile_Localhost,
-			LocalhostRef: filepath.Join(d.opts.SeccompRoot, *p.LocalhostProfile),
+			LocalhostRef: filepath.Join(d.opts.Security.SeccompRoot, *p.LocalhostProfile),
 		}, nil
 	}
 	return nil, fmt.Errorf("seccompProfile type %q is unknown; use RuntimeDefault, Unconfined or Localhost", p.Type)

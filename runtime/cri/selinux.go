@@ -15,5 +15,5 @@ func selinuxOptions(o *corev1.SELinuxOptions) *runtimeapi.SELinuxOption {
 // relabels reports whether the runtime is to give the files of a volume the pod's SELinux label: if the node has
 // SELinux, the files of every volume that is neither the node's nor an NFS server's.
 func (d *Driver) relabels(pod *corev1.Pod, v *corev1.Volume) bool {
-	return d.opts.SELinux && d.opts.Volumes.Relabels(pod, v.Name)
+	return d.opts.Security.SELinux && d.opts.Volumes.Relabels(pod, v.Name)
 }

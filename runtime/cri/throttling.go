@@ -15,16 +15,16 @@ const unthrottled = "max"
 
 // memoryHigh returns a container's memory.high on cgroup v2 (KEP-2570). Without a limit, what pods of the node have
 // together counts; but where the pod has a limit, its cgroup throttles for all its containers.
-func (d *Driver) memoryHigh(pod *corev1.Pod, container *corev1.Container) string {
+func (o *Resources) memoryHigh(pod *corev1.Pod, container *corev1.Container) string {
 	request, limit := container.Resources.Requests.Memory(), container.Resources.Limits.Memory()
 	most := resources.Bytes(limit)
 	if limit.IsZero() {
 		if resourcehelper.IsPodLevelResourcesSet(pod) && !pod.Spec.Resources.Limits.Memory().IsZero() {
 			return unthrottled
 		}
-		most = d.opts.PodsMemory
+		most = o.PodsMemory
 	}
-	high := resources.MemoryHigh(resources.Bytes(request), most, d.opts.MemoryThrottling, int64(os.Getpagesize()))
+	high := resources.MemoryHigh(resources.Bytes(request), most, o.MemoryThrottling, int64(os.Getpagesize()))
 	if high == 0 {
 		return unthrottled
 	}

@@ -14,13 +14,13 @@ func TestContainersAreThrottledBelowTheirLimit(t *testing.T) {
 		}
 		return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(text)}
 	}
-	half := Options{CgroupV2: true, MemoryThrottling: 0.5, PodsMemory: 8 << 30}
+	half := Resources{CgroupV2: true, MemoryThrottling: 0.5, PodsMemory: 8 << 30}
 	one := half
 	one.CgroupV2 = false
 	none := half
 	none.MemoryThrottling = 0
 	for name, c := range map[string]struct {
-		opts                 Options
+		has                  Resources
 		request, limit, pods string
 		want                 string
 	}{
@@ -39,7 +39,7 @@ func TestContainersAreThrottledBelowTheirLimit(t *testing.T) {
 				p.Spec.Resources = &corev1.ResourceRequirements{Limits: memory(c.pods)}
 			}
 		})
-		r := (&Driver{opts: c.opts}).containerResources(pod, &pod.Spec.Containers[0])
+		r := c.has.ofContainer(pod, &pod.Spec.Containers[0])
 		if got := r.GetUnified()["memory.high"]; got != c.want {
 			t.Errorf("%s: memory.high is %q, want %q", name, got, c.want)
 		}
@@ -52,22 +52,22 @@ func TestRequestedMemoryOfContainersIsReserved(t *testing.T) {
 			corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse(text),
 		}
 	}
-	on := Options{CgroupV2: true, ReserveMemory: true}
+	on := Resources{CgroupV2: true, ReserveMemory: true}
 	for name, c := range map[string]struct {
-		opts            Options
+		has             Resources
 		requests, limit corev1.ResourceList
 		least, low      string
 	}{
 		"Guaranteed":     {on, withMemory("1Gi"), withMemory("1Gi"), "1073741824", "0"},
 		"Burstable":      {on, withMemory("1Gi"), nil, "0", "1073741824"},
 		"BestEffort":     {on, nil, nil, "0", "0"},
-		"cgroup v1":      {Options{ReserveMemory: true}, withMemory("1Gi"), nil, "", ""},
-		"not configured": {Options{CgroupV2: true}, withMemory("1Gi"), nil, "", ""},
+		"cgroup v1":      {Resources{ReserveMemory: true}, withMemory("1Gi"), nil, "", ""},
+		"not configured": {Resources{CgroupV2: true}, withMemory("1Gi"), nil, "", ""},
 	} {
 		pod := testPod(func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: c.requests, Limits: c.limit}
 		})
-		r := (&Driver{opts: c.opts}).containerResources(pod, &pod.Spec.Containers[0]).GetUnified()
+		r := c.has.ofContainer(pod, &pod.Spec.Containers[0]).GetUnified()
 		if r["memory.min"] != c.least || r["memory.low"] != c.low {
 			t.Errorf("%s: %v, want %q and %q", name, r, c.least, c.low)
 		}

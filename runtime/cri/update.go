@@ -63,7 +63,7 @@ func (c *call) updateContainer(ctx context.Context, req *journaletv1.UpdateConta
 	sized.Resources = resources.Requirements(req.GetResources())
 	_, err = retry(ctx, c, "UpdateContainerResources", c.opts.Timeouts.Call, c.rt.UpdateContainerResources,
 		&runtimeapi.UpdateContainerResourcesRequest{
-			ContainerId: req.GetContainerId(), Linux: placed(c.containerResources(pod, sized), req.GetPlacement()),
+			ContainerId: req.GetContainerId(), Linux: placed(c.opts.Resources.ofContainer(pod, sized), req.GetPlacement()),
 		})
 	if err != nil {
 		return res, notFoundError(err, req.GetContainerId())

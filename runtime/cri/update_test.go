@@ -164,7 +164,7 @@ func TestContainerIsMovedAndKeepsItsResources(t *testing.T) {
 }
 
 func TestUpdateFollowsTheNodesPeriod(t *testing.T) {
-	r, sandbox, container := sizedRig(t, func(o *cri.Options) { o.CPUQuota = cgroup.CPUQuota{Period: 10_000} })
+	r, sandbox, container := sizedRig(t, func(o *cri.Options) { o.Resources.CPUQuota = cgroup.CPUQuota{Period: 10_000} })
 	size := &journaletv1.Resources{CpuRequestMillis: 300, CpuLimitMillis: 400, MemoryRequestBytes: 64 << 20,
 		MemoryLimitBytes: 256 << 20}
 	out := r.done("update", update(sandbox, container, size, false), false)

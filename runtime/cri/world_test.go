@@ -90,7 +90,7 @@ func TestVolumesOfTheAgentGetTheLabel(t *testing.T) {
 		}
 	})
 	for enabled, want := range map[bool]bool{true: true, false: false} {
-		d := &Driver{opts: Options{SELinux: enabled, Volumes: ownVolumes{}}}
+		d := &Driver{opts: Options{Security: Security{SELinux: enabled}, Volumes: ownVolumes{}}}
 		own, node := d.relabels(pod, &pod.Spec.Volumes[0]), d.relabels(pod, &pod.Spec.Volumes[1])
 		if own != want || node {
 			t.Errorf("SELinux %v: %v, hostPath %v", enabled, own, node)
@@ -117,9 +117,9 @@ func TestLimitsNameCDIDevices(t *testing.T) {
 }
 
 func TestHugePagesAreLimited(t *testing.T) {
-	d := &Driver{opts: Options{Cgroups: Cgroups{HugePages: []string{"1GB", "2MB"}}}}
+	node := Resources{Cgroups: Cgroups{HugePages: []string{"1GB", "2MB"}}}
 	limits := func(pod *corev1.Pod) (out []uint64) {
-		for _, h := range d.containerResources(pod, &pod.Spec.Containers[0]).GetHugepageLimits() {
+		for _, h := range node.ofContainer(pod, &pod.Spec.Containers[0]).GetHugepageLimits() {
 			out = append(out, h.GetLimit())
 		}
 		return out
@@ -140,7 +140,7 @@ func TestHugePagesAreLimited(t *testing.T) {
 }
 
 func TestBurstableContainersMaySwap(t *testing.T) {
-	limited := Options{LimitedSwap: true, SwapCapacity: 8 << 30, MemoryCapacity: 16 << 30}
+	limited := Resources{LimitedSwap: true, SwapCapacity: 8 << 30, MemoryCapacity: 16 << 30}
 	memory := func(request, limit string) corev1.ResourceRequirements {
 		r := corev1.ResourceRequirements{}
 		if request != "" {
@@ -153,30 +153,28 @@ func TestBurstableContainersMaySwap(t *testing.T) {
 	}
 	critical := int32(systemCritical)
 	for name, c := range map[string]struct {
-		opts     Options
+		node     Resources
 		own      corev1.ResourceRequirements
 		priority *int32
 		want     int64
 	}{
 		"a share":                 {limited, memory("4Gi", ""), nil, 2 << 30},
 		"a share below its limit": {limited, memory("1Gi", "2Gi"), nil, 512 << 20},
-		"NoSwap":                  {Options{SwapCapacity: 8 << 30, MemoryCapacity: 16 << 30}, memory("4Gi", ""), nil, 0},
+		"NoSwap":                  {Resources{SwapCapacity: 8 << 30, MemoryCapacity: 16 << 30}, memory("4Gi", ""), nil, 0},
 		"BestEffort":              {limited, memory("", ""), nil, 0},
 		"request equal to limit":  {limited, memory("1Gi", "1Gi"), nil, 0},
 		"critical":                {limited, memory("4Gi", ""), &critical, 0},
 		"more than the node has":  {limited, memory("20Gi", ""), nil, 0},
-		"unknown memory":          {Options{LimitedSwap: true, SwapCapacity: 8 << 30}, memory("4Gi", ""), nil, 0},
+		"unknown memory":          {Resources{LimitedSwap: true, SwapCapacity: 8 << 30}, memory("4Gi", ""), nil, 0},
 	} {
 		pod := testPod(func(p *corev1.Pod) { p.Spec.Priority, p.Spec.Containers[0].Resources = c.priority, c.own })
-		d := &Driver{opts: c.opts}
-		if got := d.swapLimit(pod, &pod.Spec.Containers[0]); got != c.want {
+		if got := c.node.swapLimit(pod, &pod.Spec.Containers[0]); got != c.want {
 			t.Errorf("%s: %d bytes, want %d", name, got, c.want)
 		}
 	}
-	d := &Driver{opts: limited}
-	d.opts.CgroupV2, d.opts.Cgroups.Swap = true, true
+	limited.CgroupV2, limited.Cgroups.Swap = true, true
 	pod := testPod(func(p *corev1.Pod) { p.Spec.Containers[0].Resources = memory("4Gi", "") })
-	if r := d.containerResources(pod, &pod.Spec.Containers[0]); r.GetUnified()["memory.swap.max"] != "2147483648" {
+	if r := limited.ofContainer(pod, &pod.Spec.Containers[0]); r.GetUnified()["memory.swap.max"] != "2147483648" {
 		t.Errorf("%v", r.GetUnified())
 	}
 }

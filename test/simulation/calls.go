@@ -45,7 +45,8 @@ func newPerformer(r *run) *performer {
 	o := cri.Options{
 		Conn: criConn{r}, Owner: r.owner(), Hash: pod.ContainerHash, Volumes: disk{f}, Clock: newSteadyClock(r),
 		Objects: r.things, Stat: func(string) (os.FileInfo, error) { return nil, nil },
-		ContainerLogDir: "/dev/null/no links to logs", HostsFile: "testdata/hosts", HostIPs: []string{"192.0.2.1"},
+		ContainerLogDir: "/dev/null/no links to logs",
+		Network:         cri.Network{HostsFile: "testdata/hosts", HostIPs: []string{"192.0.2.1"}},
 		HTTP: func(req *http.Request) error {
 			c := f.current()
 			return r.execute(req.Context(), r.world.container(c.req.GetRunHook().GetContainerId()), c.req.GetRunHook())

@@ -47,11 +47,16 @@ func NewDriver(o node.Options, fake *fakecri.Runtime, parsed manifest.Parsed) *D
 	runtime := cri.New(cri.Options{
 		Conn: fakecri.Conn{Runtime: fake}, Node: o.NodeName, Owner: cri.Owner{AgentID: ID}, Hash: pod.ContainerHash,
 		PodLogDir: o.PodLogDir, ContainerLogDir: links,
-		HostIPs: o.HostIPs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, ResolvConf: o.ResolvConf,
-		SeccompDefault: o.SeccompDefault, SeccompRoot: filepath.Join(o.RootDir, "seccomp"), CgroupV2: o.CgroupV2,
-		Cgroups:        cri.Cgroups{HugePages: o.HugePages, Swap: o.Swap},
-		MemoryCapacity: o.MemoryCapacity, Allocatable: func() corev1.ResourceList { return o.Allocatable },
-		Volumes: mountless{d.volumes}, PullQPS: -1, Objects: found,
+		Network: cri.Network{
+			HostIPs: o.HostIPs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, ResolvConf: o.ResolvConf,
+		},
+		Security: cri.Security{SeccompDefault: o.SeccompDefault, SeccompRoot: filepath.Join(o.RootDir, "seccomp")},
+		Resources: cri.Resources{
+			CgroupV2: o.CgroupV2, Cgroups: cri.Cgroups{HugePages: o.HugePages, Swap: o.Swap},
+			MemoryCapacity: o.MemoryCapacity,
+		},
+		Allocatable: func() corev1.ResourceList { return o.Allocatable },
+		Volumes:     mountless{d.volumes}, Pulls: cri.Pulls{QPS: -1}, Objects: found,
 	})
 	d.Works = calls.NewWorks(calls.WorksOptions{
 		Manifest: func(_ context.Context, digest string) (*corev1.Pod, error) {
