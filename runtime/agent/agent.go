@@ -42,6 +42,7 @@ import (
 	"github.com/journalet/journalet/runtime/pod/probe"
 	"github.com/journalet/journalet/runtime/pod/storage"
 	"github.com/journalet/journalet/runtime/pod/volume"
+	"github.com/journalet/journalet/runtime/podmetrics"
 	"github.com/journalet/journalet/runtime/preflight"
 	"github.com/journalet/journalet/runtime/pressure"
 	"github.com/journalet/journalet/runtime/retention"
@@ -98,8 +99,7 @@ type agent struct {
 	once        *runonce.Driver // nil unless the run ends with its pods
 	loops       *monitoring.Checks
 	retention   *retention.Driver
-	starting    starting
-	working     *working
+	podMetrics  *podmetrics.Driver
 
 	apiOnce   sync.Once
 	api       *kubelet.Server
@@ -116,10 +116,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) 
 		return err
 	}
 	defer release()
-	a := &agent{
-		cfg: cfg, log: log, metrics: monitoring.NewMetrics(), starting: starting{},
-		working: newWorking(),
-	}
+	a := &agent{cfg: cfg, log: log, metrics: monitoring.NewMetrics()}
 	defer func() { err = errors.Join(err, a.close()) }()
 	if err := a.open(ctx); err != nil {
 		return err

@@ -71,3 +71,11 @@ func (a *agent) maintainCgroups(ctx context.Context) error {
 		}
 	}
 }
+
+// cgroupVersion returns the version of the machine's cgroups.
+func cgroupVersion() int {
+	if cgroup.V2() {
+		return 2
+	}
+	return 1
+}

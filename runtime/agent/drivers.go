@@ -33,6 +33,7 @@ import (
 	"github.com/journalet/journalet/runtime/plugins/devices"
 	"github.com/journalet/journalet/runtime/pod/storage"
 	"github.com/journalet/journalet/runtime/pod/volume"
+	"github.com/journalet/journalet/runtime/podmetrics"
 	"github.com/journalet/journalet/runtime/retention"
 	"github.com/journalet/journalet/runtime/runonce"
 	"github.com/journalet/journalet/runtime/sim"
@@ -200,10 +201,11 @@ func (a *agent) newDrivers() error {
 	if a.rotation, err = a.newRotation(); err != nil {
 		return err
 	}
+	a.podMetrics = podmetrics.New(a.metrics, a.manifests.Newest)
 	a.timers = timer.New(clock.Real{}, a.host.Outcome)
 	a.calls = calls.New(calls.Options{
 		Performer: a.works(), Outcome: a.callFinished, Finished: a.inspectAfter,
-		Observe: a.measureCall,
+		Observe: a.podMetrics.CallFinished,
 	})
 	a.metrics.CgroupVersion(cgroupVersion())
 	keep, err := a.cfg.Retention()

@@ -17,7 +17,7 @@ import (
 func (a *agent) newList() *drivers.List {
 	all := []drivers.Driver{
 		a.timers, a.calls, a.health, a.probes, a.gates, a.storage, a.images, a.objects, a.credentials, a.manifests,
-		storing{"log", func(rec *journaletv1.Record) { feed.LogIgnored(a.log, rec) }}, storing{"metrics", a.measureStored},
+		storing{"log", func(rec *journaletv1.Record) { feed.LogIgnored(a.log, rec) }}, a.podMetrics,
 		nodeVolumes{a.volumes, a}, a.pleg, a.files, a.newEnforcer(),
 		a.retention, drivers.Only("server", a.serveAPI),
 		drivers.Only("health server", a.serveHTTP),

@@ -1,8 +1,6 @@
-package agent
+package podmetrics
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,26 +11,24 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/api/monitoring"
-	"github.com/journalet/journalet/runtime/manifests"
 )
 
-// measured is an agent that measures the records of a test.
+// measured is a driver that measures the records of a test.
 type measured struct {
-	*agent
-	seq uint64
+	*Driver
+	seq  uint64
+	pods map[string]*corev1.Pod
 }
 
 func newMeasured() *measured {
-	return &measured{agent: &agent{
-		metrics: monitoring.NewMetrics(), starting: starting{}, working: newWorking(),
-		manifests: manifests.New(func(context.Context, string) ([]byte, error) { return nil, errors.New("there is none") }),
-	}}
+	m := &measured{pods: map[string]*corev1.Pod{}}
+	m.Driver = New(monitoring.NewMetrics(), func(uid string) *corev1.Pod { return m.pods[uid] })
+	return m
 }
 
 // step stores a step at a second; cause is the record that it follows from. It returns its own number.
@@ -52,7 +48,7 @@ func (m *measured) fact(second int64, actor messages.Ref, fact proto.Message) ui
 func (m *measured) store(second int64, actor messages.Ref, rec *journaletv1.Record) uint64 {
 	m.seq++
 	rec.Seq, rec.Epoch, rec.Actor, rec.Time = m.seq, 1, actor.Proto(), &timestamppb.Timestamp{Seconds: second}
-	m.measureStored(rec)
+	m.Stored(rec)
 	return m.seq
 }
 
@@ -80,12 +76,10 @@ func (m *measured) hasNot(t *testing.T, begin string) {
 
 // addPod adds a pod of the API server that was created at second 100, at second 110.
 func (m *measured) addPod(uid string, spec corev1.PodSpec) uint64 {
-	p := &corev1.Pod{Spec: spec}
-	p.UID = types.UID(uid)
-	m.manifests.Add("digest-"+uid, p)
+	m.pods[uid] = &corev1.Pod{Spec: spec}
 	return m.step(110, messages.Source("api"), 0, &journaletv1.PodUpdated{
 		Operation: journaletv1.PodOperation_POD_OPERATION_ADD, Pod: &journaletv1.PodRef{
-			Uid: uid, Digest: "digest-" + uid, CreatedAt: &timestamppb.Timestamp{Seconds: 100}, Api: &journaletv1.ApiPod{},
+			Uid: uid, CreatedAt: &timestamppb.Timestamp{Seconds: 100}, Api: &journaletv1.ApiPod{},
 		}})
 }
 

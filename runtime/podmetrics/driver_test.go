@@ -1,4 +1,4 @@
-package agent
+package podmetrics
 
 import (
 	"net/http"
@@ -16,15 +16,15 @@ import (
 )
 
 func TestWhatHappensToPodsIsCounted(t *testing.T) {
-	a := &agent{metrics: monitoring.NewMetrics(), starting: starting{}, working: newWorking()}
+	d := New(monitoring.NewMetrics(), nil)
 	stored := func(seconds int64, actor messages.Ref, decisions ...proto.Message) {
 		rec := &journaletv1.Record{Actor: actor.Proto(), Time: &timestamppb.Timestamp{Seconds: seconds}}
 		step := &journaletv1.Step{}
-		for _, d := range decisions {
-			step.Decisions = append(step.Decisions, messages.NewEvent(d))
+		for _, m := range decisions {
+			step.Decisions = append(step.Decisions, messages.NewEvent(m))
 		}
 		rec.Body = &journaletv1.Record_Step{Step: step}
-		a.measureStored(rec)
+		d.Stored(rec)
 	}
 	updated := func(uid string, o journaletv1.PodOperation) proto.Message {
 		return &journaletv1.PodUpdated{Operation: o, Pod: &journaletv1.PodRef{Uid: uid}}
@@ -43,12 +43,12 @@ func TestWhatHappensToPodsIsCounted(t *testing.T) {
 	stored(14, messages.Pod("a"), &journaletv1.PodTerminating{Reason: "VolumeAttachmentLimitExceeded", Failed: true})
 	stored(14, messages.Pod("a"), &journaletv1.PodTerminating{Reason: "Evicted", Failed: true})
 	stored(15, messages.Pod("d"), &journaletv1.OrphanFound{Uid: "d"})
-	if len(a.starting) > 0 {
-		t.Errorf("pods that have ended are waited for: %v", a.starting)
+	if len(d.starting) > 0 {
+		t.Errorf("pods that have ended are waited for: %v", d.starting)
 	}
 
 	call := func(code journaletv1.CallError, req *journaletv1.CallRequested) {
-		a.measureCall(req, &journaletv1.CallFinished{Error: code}, time.Second)
+		d.CallFinished(req, &journaletv1.CallFinished{Error: code}, time.Second)
 	}
 	const ok = journaletv1.CallError_CALL_ERROR_UNSPECIFIED
 	call(ok, &journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunSandbox{
@@ -73,7 +73,7 @@ func TestWhatHappensToPodsIsCounted(t *testing.T) {
 		Work: &journaletv1.CallRequested_PullImage{PullImage: &journaletv1.PullImage{}}})
 
 	w := httptest.NewRecorder()
-	a.metrics.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	d.metrics.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 	body := w.Body.String()
 	for _, line := range []string{
 		"kubelet_pod_start_duration_seconds_sum 2", "kubelet_pod_start_duration_seconds_count 1",

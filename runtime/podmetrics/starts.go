@@ -1,4 +1,4 @@
-package agent
+package podmetrics
 
 import (
 	"slices"
@@ -49,12 +49,12 @@ func newPodStart(at time.Time, p *journaletv1.PodRef) *podStart {
 func (s *podStart) over() bool { return s.ran && s.sli == nil }
 
 // measureObserved ends the latency of a pod's start once all its containers run.
-func (a *agent) measureObserved(at time.Time, o *journaletv1.PodObserved) {
-	s := a.starting[o.GetUid()]
+func (d *Driver) measureObserved(at time.Time, o *journaletv1.PodObserved) {
+	s := d.starting[o.GetUid()]
 	if s == nil || s.sli == nil {
 		return
 	}
-	m := a.manifests.Newest(o.GetUid())
+	m := d.newest(o.GetUid())
 	if m == nil {
 		return
 	}
@@ -63,7 +63,7 @@ func (a *agent) measureObserved(at time.Time, o *journaletv1.PodObserved) {
 	})
 	if ranBefore || isStateful(m) {
 		s.sli = nil
-		a.endStart(o.GetUid(), s)
+		d.endStart(o.GetUid(), s)
 		return
 	}
 	running := map[string]bool{}
@@ -74,15 +74,15 @@ func (a *agent) measureObserved(at time.Time, o *journaletv1.PodObserved) {
 	if !allRun(m, running) {
 		return
 	}
-	a.metrics.PodContainersStarted(max(0, at.Sub(s.sli.created)-s.sli.pulled-s.sli.initialized))
+	d.metrics.PodContainersStarted(max(0, at.Sub(s.sli.created)-s.sli.pulled-s.sli.initialized))
 	s.sli = nil
-	a.endStart(o.GetUid(), s)
+	d.endStart(o.GetUid(), s)
 }
 
 // endStart forgets a start once all of it is measured.
-func (a *agent) endStart(uid string, s *podStart) {
+func (d *Driver) endStart(uid string, s *podStart) {
 	if s.over() {
-		delete(a.starting, uid)
+		delete(d.starting, uid)
 	}
 }
 

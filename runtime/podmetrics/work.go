@@ -1,4 +1,4 @@
-package agent
+package podmetrics
 
 import (
 	"time"
@@ -40,14 +40,14 @@ type work struct {
 func (w *work) idle() bool { return w.calls == 0 && len(w.pulls) == 0 && !w.admitting }
 
 // measureWork follows the pods' work through a record.
-func (a *agent) measureWork(rec *journaletv1.Record) {
+func (d *Driver) measureWork(rec *journaletv1.Record) {
 	if f := rec.GetFact().GetCallFinished(); f != nil {
-		a.working.callEnded(rec, f.GetIntentId())
+		d.working.callEnded(rec, f.GetIntentId())
 	}
 	author := messages.RefOf(rec.GetActor())
 	step := rec.GetStep()
 	if step != nil && author.Kind == journaletv1.ActorKind_ACTOR_KIND_POD {
-		a.measureStep(rec, author)
+		d.measureStep(rec, author)
 		return
 	}
 	for _, e := range step.GetDecisions() {
@@ -57,57 +57,57 @@ func (a *agent) measureWork(rec *journaletv1.Record) {
 			if k.PodUpdated.GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD {
 				kind = workCreate
 			}
-			a.begin(rec, k.PodUpdated.GetPod().GetUid(), kind).outcome(rec)
+			d.begin(rec, k.PodUpdated.GetPod().GetUid(), kind).outcome(rec)
 		case *journaletv1.Event_PodForgotten:
-			a.end(k.PodForgotten.GetUid())
+			d.end(k.PodForgotten.GetUid())
 		case *journaletv1.Event_AdmissionDecided:
-			if w := a.working.pods[k.AdmissionDecided.GetUid()]; w != nil {
+			if w := d.working.pods[k.AdmissionDecided.GetUid()]; w != nil {
 				w.admitting = false
 				w.outcome(rec)
 			}
 			if !k.AdmissionDecided.GetAdmitted() { // a kubelet's worker never sees such a pod
-				delete(a.working.pods, k.AdmissionDecided.GetUid())
+				delete(d.working.pods, k.AdmissionDecided.GetUid())
 			}
 		case *journaletv1.Event_ImagePullDecided:
-			if w := a.working.pods[k.ImagePullDecided.GetUid()]; w != nil {
+			if w := d.working.pods[k.ImagePullDecided.GetUid()]; w != nil {
 				delete(w.pulls, k.ImagePullDecided.GetImage())
 				w.outcome(rec)
 			}
 		case *journaletv1.Event_CallDropped:
-			a.working.callEnded(rec, k.CallDropped.GetIntentId())
+			d.working.callEnded(rec, k.CallDropped.GetIntentId())
 		}
 	}
 }
 
 // measureStep follows what a pod requests.
-func (a *agent) measureStep(rec *journaletv1.Record, author messages.Ref) {
+func (d *Driver) measureStep(rec *journaletv1.Record, author messages.Ref) {
 	step := rec.GetStep()
-	if w := a.working.pods[author.ID]; w != nil && w.idle() && step.GetCause() > w.seq {
-		a.end(author.ID)
+	if w := d.working.pods[author.ID]; w != nil && w.idle() && step.GetCause() > w.seq {
+		d.end(author.ID)
 	}
 	for i, e := range step.GetDecisions() {
 		switch k := e.GetKind().(type) {
 		case *journaletv1.Event_CallRequested:
 			index := int(step.GetOffset()) + i
-			a.working.calls[messages.DecisionID(rec.GetEpoch(), step.GetCause(), author, index)] = author.ID
-			a.begin(rec, author.ID, workSync).calls++
+			d.working.calls[messages.DecisionID(rec.GetEpoch(), step.GetCause(), author, index)] = author.ID
+			d.begin(rec, author.ID, workSync).calls++
 		case *journaletv1.Event_ImagePullRequested:
-			a.begin(rec, author.ID, workSync).pulls[k.ImagePullRequested.GetImage()] = true
+			d.begin(rec, author.ID, workSync).pulls[k.ImagePullRequested.GetImage()] = true
 		case *journaletv1.Event_ImagePullWithdrawn:
-			if w := a.working.pods[author.ID]; w != nil {
+			if w := d.working.pods[author.ID]; w != nil {
 				delete(w.pulls, k.ImagePullWithdrawn.GetImage())
 				w.outcome(rec)
 			}
 		case *journaletv1.Event_AdmissionRequested:
-			a.begin(rec, author.ID, workCreate).admitting = true
+			d.begin(rec, author.ID, workCreate).admitting = true
 		case *journaletv1.Event_PodTerminated:
-			a.terminated(rec, author.ID)
+			d.terminated(rec, author.ID)
 		case *journaletv1.Event_PodFinished: // no source forgets an orphan
-			a.end(author.ID)
+			d.end(author.ID)
 		}
 	}
-	if w := a.working.pods[author.ID]; w != nil && w.idle() && step.GetCause() == w.seq && !step.GetMore() {
-		a.end(author.ID)
+	if w := d.working.pods[author.ID]; w != nil && w.idle() && step.GetCause() == w.seq && !step.GetMore() {
+		d.end(author.ID)
 	}
 }
 
@@ -116,25 +116,25 @@ func (a *agent) measureStep(rec *journaletv1.Record, author messages.Ref) {
 const settled = time.Second
 
 // begin returns the work of a pod, which it begins unless the pod has something under way.
-func (a *agent) begin(rec *journaletv1.Record, uid, kind string) *work {
+func (d *Driver) begin(rec *journaletv1.Record, uid, kind string) *work {
 	at := rec.GetTime().AsTime()
-	w := a.working.pods[uid]
+	w := d.working.pods[uid]
 	if w != nil && w.idle() && at.Sub(w.ended) > settled {
-		a.end(uid)
+		d.end(uid)
 		w = nil
 	}
 	if w == nil {
 		w = &work{kind: kind, began: at, ended: at, pulls: map[string]bool{}}
-		a.working.pods[uid] = w
+		d.working.pods[uid] = w
 	}
 	return w
 }
 
 // terminated divides the work of a pod at the end of its last container: what follows cleans up. kubelet: the same.
-func (a *agent) terminated(rec *journaletv1.Record, uid string) {
-	w := a.begin(rec, uid, workTerminated)
+func (d *Driver) terminated(rec *journaletv1.Record, uid string) {
+	w := d.begin(rec, uid, workTerminated)
 	if at := rec.GetTime().AsTime(); w.kind != workTerminated {
-		a.metrics.PodWorked(w.kind, max(0, at.Sub(w.began)))
+		d.metrics.PodWorked(w.kind, max(0, at.Sub(w.began)))
 		w.kind, w.began, w.ended = workTerminated, at, at
 	}
 }
@@ -157,11 +157,11 @@ func (x *working) callEnded(rec *journaletv1.Record, id string) {
 }
 
 // end measures the work of a pod.
-func (a *agent) end(uid string) {
-	w := a.working.pods[uid]
+func (d *Driver) end(uid string) {
+	w := d.working.pods[uid]
 	if w == nil {
 		return
 	}
-	delete(a.working.pods, uid)
-	a.metrics.PodWorked(w.kind, max(0, w.ended.Sub(w.began))) // the clock may have been set back
+	delete(d.working.pods, uid)
+	d.metrics.PodWorked(w.kind, max(0, w.ended.Sub(w.began))) // the clock may have been set back
 }
