@@ -22,6 +22,7 @@ var rules = []rule{
 	{"what others write is read within bounds", true, checkBounds},
 	{"facts pass one door", true, checkFacts},
 	{"packages say what they are for", true, checkDocs},
+	{"docs/ARCHITECTURE.md has every room", true, checkRooms},
 	{"files and functions fit a screen", true, checkSizes},
 	{"tests test", true, checkTests},
 	{"tests assert no elapsed time", true, checkElapsed},

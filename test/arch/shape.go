@@ -102,6 +102,26 @@ func checkDocs(t *tree) {
 	}
 }
 
+// checkRooms wants each directory of runtime in the list of docs/ARCHITECTURE.md.
+func checkRooms(t *tree) {
+	i := slices.IndexFunc(t.texts, func(f *file) bool { return f.path == "docs/ARCHITECTURE.md" })
+	if i < 0 {
+		return
+	}
+	named := strings.Fields(t.texts[i].text)
+	seen := map[string]bool{}
+	for _, f := range t.own() {
+		rest, in := strings.CutPrefix(f.path, "runtime/")
+		room, _, _ := strings.Cut(rest, "/")
+		if !in || seen[room] {
+			continue
+		}
+		if seen[room] = true; !slices.Contains(named, room+"/") {
+			t.report("runtime/"+room, 0, "is missing in the list of docs/ARCHITECTURE.md")
+		}
+	}
+}
+
 // checkTests refuses what lets a test pass without having tested: a missing part of the machine is a failure. A suite
 // that others run, in files not named _test.go, is known by its import of package testing.
 func checkTests(t *tree) {
