@@ -191,6 +191,9 @@ func (a *Actor) containerStatus(on Node, c *corev1.Container) corev1.ContainerSt
 	st.User, st.VolumeMounts = userOf(cur), mountStatuses(c, cur)
 	st.AllocatedResourcesStatus = append(a.deviceStatus(c.Name), a.claimStatus(c)...)
 	st.State = a.containerState(on, cur, a.waiting(c))
+	if a.startsAnyway(c, r) && st.State.Terminated != nil {
+		st.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: a.creating()}}
+	}
 	if a.presumedDone(c) {
 		st.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			Reason: reasonPresumed, Message: messagePresumed,
@@ -202,6 +205,15 @@ func (a *Actor) containerStatus(on Node, c *corev1.Container) corev1.ContainerSt
 		st.LastTerminationState.Terminated = terminatedState(on, last)
 	}
 	return st
+}
+
+// startsAnyway reports whether a container that has ended starts again although its exit code and its policy say that
+// it does not: it was stopped for another image, by an operator, or for a failed probe. The API server takes a state
+// "terminated" of such a container for final, and refuses every later one, unless a rule restarts all containers. A
+// kubelet reports nothing between the stop and the start; the agent, whose start may wait for a pull, reports a wait.
+func (a *Actor) startsAnyway(c *corev1.Container, r *journaletv1.ContainerRecord) bool {
+	return exited(r.GetCurrent()) && !a.noMoreStarts() && a.willRestart(c, r) && afterRestartAll(r) &&
+		!a.policyRestarts(c, r.GetCurrent().GetExitCode(), false)
 }
 
 // ephemeralStatus is containerStatus of an ephemeral container. As with the kubelet it is neither ready nor started.

@@ -249,26 +249,14 @@ func (s *sim) judgeStatus(p *corev1.Pod, uid, digest string, say func(format str
 	}
 }
 
-// cannotRevive reports whether the API server has the final end of an instance that the agent has stopped, for another
-// image, a failed probe or an unknown state, or that neither the runtime nor the journal has any more, and another
-// instance runs in its place. The API server refuses a status where such a container has not ended, also from the
-// kubelet.
+// cannotRevive reports whether the API server has the final end of an instance that neither the runtime nor the journal
+// has any more, and another instance runs in its place. The API server refuses a status where such a container has not
+// ended, also from the kubelet.
 func (s *sim) cannotRevive(p *corev1.Pod, c *corev1.ContainerStatus, runs *container) bool {
 	_, id, _ := strings.Cut(c.ContainerID, "://")
 	was, t := s.judge.book.byID[id], c.State.Terminated
-	return runs != nil && t != nil && was != nil &&
-		(was.stoppedBy != "" || s.judge.stopRequested(id) || was.vanished && s.judge.lostIntents[was.intent]) &&
+	return runs != nil && t != nil && was != nil && was.vanished && s.judge.lostIntents[was.intent] &&
 		!mayRevive(p, findSpec(p, c.Name), t.ExitCode)
-}
-
-// stopRequested reports whether a stop of an instance was requested. It may have ended before by itself.
-func (j *judge) stopRequested(id string) bool {
-	for _, in := range j.intents {
-		if in.req.GetStopContainer().GetContainerId() == id {
-			return true
-		}
-	}
-	return false
 }
 
 // keptStatus reports whether a pod had ended at the API server before the agent knew it: then its status stays.
