@@ -39,7 +39,7 @@ FUZZ = FuzzDecode@./runtime/source/manifest FuzzDecodeObjects@./runtime/source/m
 	FuzzEvent@./runtime/history/describe FuzzRecord@./runtime/history/replay FuzzBlock@./bus \
 	FuzzLog@./runtime/pod/logs FuzzTime@./runtime/pod/logs FuzzRead@./runtime/kubeletstate
 # Tests run on the pinned containerd unless LAB_CONTAINERD names another: they need its event stream.
-integration cluster cluster-test take-over reports conformance node-conformance storage-specs chaos chaos-short chaos-cluster leftovers attack: export LAB_CONTAINERD ?= built
+integration cluster cluster-test take-over reports conformance node-conformance e2e-node storage-specs chaos chaos-short chaos-cluster leftovers attack: export LAB_CONTAINERD ?= built
 # The tests of test/chaos bring up their lab by themselves: they also kill it.
 CHAOS = $(GO) test ./test/chaos -tags chaos -count=1 -timeout 30m
 # The tests of test/vm build, boot and stop their machine by themselves.
@@ -110,6 +110,14 @@ $(GO) run ./test/cluster/conformance -list $(1) -lab conformance -out $(CURDIR)/
 	-agent $(or $(AGENT),journalet) -only '$(ONLY)' \
 	$(if $(ONLY),,$(if $(AGENT),-times $(CURDIR)/test/cluster/conformance/kubelet.tsv,-page $(CURDIR)/docs/$(2).md))
 endef
+
+.PHONY: e2e-node
+e2e-node: LAB_NAME = e2e-node
+e2e-node: build ## Kubernetes' own tests of a node against this agent in the kubelet's place, on the lab "e2e-node"; writes docs/E2E-NODE.md (root; no /var/lib/kubelet on the machine; ONLY=regexp, AGENT=kubelet: no page)
+	$(LAB) up
+	eval "$$($(LAB) env)"; $(GO) run ./test/cluster/conformance -list e2e-node -out $(CURDIR)/.lab/$@ $(ARGS) \
+		-agent $(or $(AGENT),journalet) -only '$(ONLY)' \
+		$(if $(ONLY),,$(if $(AGENT),-times $(CURDIR)/test/cluster/conformance/kubelet.tsv,-page $(CURDIR)/docs/E2E-NODE.md))
 
 # Each list gets a lab of its own: the images of sidecars hold the address of the API server of their run.
 .PHONY: storage-specs

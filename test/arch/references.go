@@ -12,8 +12,8 @@ import (
 var (
 	adrs     = regexp.MustCompile(`\bADRs? \d{3}(?:(?:, | and |, and )\d{3})*`)
 	number   = regexp.MustCompile(`\d{3}`)
-	making   = regexp.MustCompile("`make ([a-z][a-z-]*)")
-	targets  = regexp.MustCompile(`(?m)^([a-z][a-z-]*):`)
+	making   = regexp.MustCompile("`make ([a-z][a-z0-9-]*)")
+	targets  = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)
 	files    = regexp.MustCompile(`[\w./-]*\w\.(?:go|md|proto|sh)\b`)
 	members  = regexp.MustCompile(`\b[A-Za-z]\w*\.[A-Z]\w*\b`)
 	compound = regexp.MustCompile(`\b(?:[a-z]+[a-z0-9]*[A-Z]|[A-Z]+[a-z0-9]+[A-Z]|[A-Za-z0-9]+_)\w*`)

@@ -33,6 +33,7 @@ const (
 	Kubeadm           Program = "kubeadm"
 	Kubelet           Program = "kubelet"
 	E2E               Program = "e2e.test"
+	E2ENode           Program = "e2e_node.test"
 	Agnhost           Program = "agnhost"
 	Nonewprivs        Program = "nnp"
 )
@@ -61,7 +62,7 @@ var sidecarPrograms = []Program{CSIProvisioner, CSIAttacher, CSIResizer}
 // apart are the programs of modules that share no packages with Kubernetes'.
 var apart = append([]Program{CoreDNS}, sidecarPrograms...)
 
-// packages are the import paths of the programs. That of E2E is a package of tests.
+// packages are the import paths of the programs. E2E and E2ENode are packages of tests.
 var packages = map[Program]string{
 	Etcd:              "go.etcd.io/etcd/server/v3",
 	APIServer:         "k8s.io/kubernetes/cmd/kube-apiserver",
@@ -71,6 +72,7 @@ var packages = map[Program]string{
 	Kubeadm:           "k8s.io/kubernetes/cmd/kubeadm",
 	Kubelet:           "k8s.io/kubernetes/cmd/kubelet",
 	E2E:               "k8s.io/kubernetes/test/e2e",
+	E2ENode:           "k8s.io/kubernetes/test/e2e_node",
 	Agnhost:           "k8s.io/kubernetes/test/images/agnhost",
 	Nonewprivs:        "k8s.io/kubernetes/test/images/nonewprivs",
 	KubeProxy:         "k8s.io/kubernetes/cmd/kube-proxy",
@@ -268,7 +270,7 @@ func buildArgs(p Program, out string) []string {
 		parallel = "2"
 	}
 	args := []string{"build"}
-	if p == E2E {
+	if p == E2E || p == E2ENode {
 		args = []string{"test", "-c", "-vet=off"}
 	}
 	return append(args, "-p", parallel, "-ldflags", ldflags, "-o", out, packages[p])

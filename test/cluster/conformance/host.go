@@ -40,6 +40,12 @@ func newHost(ctx context.Context, o options) (*host, error) {
 	}
 	if !o.wholeCluster() {
 		h.machines = []cluster.Machine{{Endpoint: o.endpoint, Registry: o.registry, Images: o.images}}
+	}
+	if o.list == e2eNode {
+		h.roots = []string{kubeletRoot}
+		return h, nil
+	}
+	if !o.wholeCluster() {
 		root, remove, err := rootDir(o.list)
 		h.roots = []string{root}
 		h.closers = append(h.closers, func(context.Context) error { return remove() })
@@ -63,6 +69,39 @@ func newHost(ctx context.Context, o options) (*host, error) {
 	return h, nil
 }
 
+// runner returns what runs the specs of a cluster or of one node.
+func (h *host) runner(programs string) runner {
+	r := runner{program: filepath.Join(programs, string(h.tests())), suite: clusterSuite, dir: h.out, out: h.out,
+		workers: h.workers}
+	if h.list == e2eNode {
+		r.program, r.suite, r.dir, r.env = h.nodePath("bin/"+nodeTests), nodeSuite, h.dir, h.nodeEnv()
+		r.args = append(h.nodeArgs(), "--start-services=false", "--stop-services=false")
+		return r
+	}
+	r.args = []string{"--provider=local", "--kubeconfig=" + h.cluster.Admin(),
+		"--kubectl-path=" + filepath.Join(programs, string(cluster.Kubectl)),
+		"--num-nodes=" + strconv.Itoa(len(h.machines)), "--disable-log-dump", "--kubelet-root-dir=" + h.roots[0]}
+	return r
+}
+
+// versions returns what the first Node reports about its software.
+func (h *host) versions(ctx context.Context, programs string) (string, error) {
+	out, err := h.kubectl(ctx, programs, "get", "nodes", "-o", "jsonpath={.items[0].status.nodeInfo.kubeletVersion}, "+
+		"{.items[0].status.nodeInfo.containerRuntimeVersion}, {.items[0].status.nodeInfo.osImage}, "+
+		"Linux {.items[0].status.nodeInfo.kernelVersion}").Output()
+	return strings.TrimSpace(string(out)), err
+}
+
+// kubectl returns a command with a client of the API server.
+func (h *host) kubectl(ctx context.Context, programs string, args ...string) *exec.Cmd {
+	kubeconfig := h.nodePath("kubeconfig") // of upstream's harness
+	if h.cluster != nil {
+		kubeconfig = h.cluster.Admin()
+	}
+	return exec.CommandContext(ctx, filepath.Join(programs, string(cluster.Kubectl)), //nolint:gosec // ours
+		append([]string{"--kubeconfig=" + kubeconfig}, args...)...)
+}
+
 // close stops and removes everything, the last first.
 func (h *host) close(ctx context.Context) error {
 	var errs error
@@ -74,6 +113,9 @@ func (h *host) close(ctx context.Context) error {
 
 // start starts the control plane, the registry, the nodes, and what a whole cluster has beside them.
 func (h *host) start(ctx context.Context, programs string) error {
+	if h.list == e2eNode {
+		return h.startNode(ctx, programs)
+	}
 	o := cluster.Options{Dir: h.dir}
 	if h.wholeCluster() {
 		o.Address = h.address
@@ -165,6 +207,9 @@ func (h *host) parts(ctx context.Context, programs string) (images.Parts, error)
 	if h.wholeCluster() {
 		p.DNS, err = cluster.DNS(ctx)
 		return p, err
+	}
+	if h.list == e2eNode {
+		return p, nil
 	}
 	p.Drivers, p.API = h.out, net.JoinHostPort(h.cluster.Address, strconv.Itoa(h.cluster.APIPort))
 	p.Sidecars, err = cluster.Sidecars(ctx)

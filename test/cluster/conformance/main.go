@@ -9,7 +9,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/journalet/journalet/test/cluster"
@@ -29,7 +28,7 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.list, "list", conformance,
-		"which specs: conformance or node, by upstream's labels; storage or hostpath, of CSI drivers")
+		"which specs: conformance, node or e2e-node, by upstream's labels; storage or hostpath, of CSI drivers")
 	flag.StringVar(&o.agent, "agent", journalet, "what runs the nodes: journalet or kubelet")
 	flag.StringVar(&o.program, "program", "bin/journalet", "the program of journalet")
 	flag.StringVar(&o.lab, "lab", os.Getenv("LAB_NAME"), "the labs of two nodes are this name with -1 and -2")
@@ -53,11 +52,13 @@ func main() {
 	}
 }
 
-// The lists of specs: with upstream's label of conformance, with upstream's label of nodes alone, of CSI drivers that
-// the specs bring along, and of a CSI driver that has volumes.
+// The lists of specs: with upstream's label of conformance, with upstream's label of nodes alone, with the label of
+// nodes in upstream's tests of one node, of CSI drivers that the specs bring along, and of a CSI driver that has
+// volumes.
 const (
 	conformance = "conformance"
 	nodes       = "node"
+	e2eNode     = "e2e-node"
 	storage     = "storage"
 	hostpath    = "hostpath"
 )
@@ -76,8 +77,8 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	e2e := filepath.Join(programs, string(cluster.E2E))
-	specs, err := selected(ctx, e2e, o)
+	tests := filepath.Join(programs, string(o.tests()))
+	specs, err := selected(ctx, tests, o)
 	if err != nil {
 		return err
 	}
@@ -92,13 +93,11 @@ func run(ctx context.Context, o options) error {
 	} else if o.program, err = filepath.Abs(o.program); err != nil {
 		return err
 	}
-	stored, err := openResults(o, e2e)
+	stored, err := openResults(o, tests)
 	if err != nil {
 		return err
 	}
-	version, err := runOn(ctx, o, programs, runner{
-		program: e2e, kubectl: filepath.Join(programs, string(cluster.Kubectl)), out: o.out, workers: o.workers,
-	}, specs, stored)
+	version, err := runOn(ctx, o, programs, specs, stored)
 	if err != nil {
 		return err
 	}
@@ -117,7 +116,7 @@ func run(ctx context.Context, o options) error {
 
 // provide builds the programs that a run needs, and returns their directory.
 func provide(ctx context.Context, o options) (string, error) {
-	programs := []cluster.Program{cluster.Kubectl, cluster.E2E, cluster.Agnhost, cluster.Nonewprivs}
+	programs := []cluster.Program{cluster.Kubectl, o.tests(), cluster.Agnhost, cluster.Nonewprivs}
 	if o.wholeCluster() {
 		programs = append(programs, cluster.KubeProxy, cluster.SampleAPIServer, cluster.StaticEtcd)
 	}
@@ -127,12 +126,20 @@ func provide(ctx context.Context, o options) (string, error) {
 	return cluster.Provide(ctx, programs...)
 }
 
+// tests returns the program that has the specs.
+func (o options) tests() cluster.Program {
+	if o.list == e2eNode {
+		return cluster.E2ENode
+	}
+	return cluster.E2E
+}
+
 // wholeCluster reports whether the specs need two nodes, Services and DNS.
 func (o options) wholeCluster() bool { return o.list == conformance || o.list == nodes }
 
 // runOn starts the cluster, runs the specs that are not stored yet, and stops the cluster. It returns what the first
 // Node reports about its software.
-func runOn(ctx context.Context, o options, programs string, r runner, specs []spec, stored *results) (
+func runOn(ctx context.Context, o options, programs string, specs []spec, stored *results) (
 	version string, failed error,
 ) {
 	h, err := newHost(ctx, o)
@@ -143,20 +150,11 @@ func runOn(ctx context.Context, o options, programs string, r runner, specs []sp
 	if err != nil {
 		return "", err
 	}
-	r.kubeconfig, r.root, r.nodes = h.cluster.Admin(), h.roots[0], len(h.machines)
-	if err := r.runAll(ctx, specs, stored); err != nil {
+	if err := h.runner(programs).runAll(ctx, specs, stored); err != nil {
 		return "", err
 	}
 	if ctx.Err() != nil {
 		return "", nil // the results are stored
 	}
-	return versions(ctx, h.cluster)
-}
-
-// versions returns what the first Node reports about its software.
-func versions(ctx context.Context, c *cluster.Cluster) (string, error) {
-	out, err := c.Command(ctx, "get", "node", nodeName(0), "-o",
-		"jsonpath={.status.nodeInfo.kubeletVersion}, {.status.nodeInfo.containerRuntimeVersion}, "+
-			"{.status.nodeInfo.osImage}, Linux {.status.nodeInfo.kernelVersion}").Output()
-	return strings.TrimSpace(string(out)), err
+	return h.versions(ctx, programs)
 }

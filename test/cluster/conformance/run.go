@@ -10,7 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -35,8 +35,11 @@ type result struct {
 
 // runner runs the test program of upstream, once a spec.
 type runner struct {
-	program, kubectl, kubeconfig, out, root string
-	nodes, workers                          int
+	program, suite string   // suite is upstream's name of all specs of the program
+	args, env      []string // for all specs
+	dir            string   // the working directory
+	out            string
+	workers        int
 }
 
 // report is the part of ginkgo's JSON report that we read.
@@ -83,7 +86,7 @@ func (r runner) runAll(ctx context.Context, specs []spec, stored *results) error
 func (r runner) run(ctx context.Context, s spec) result {
 	name := fileName(s.text)
 	file := filepath.Join(r.out, "specs", name+".json")
-	err := r.e2e(ctx, filepath.Join(r.out, "specs", name+".log"), file, s.focus())
+	err := r.e2e(ctx, filepath.Join(r.out, "specs", name+".log"), file, s.focus(r.suite))
 	reports, readErr := read(file)
 	if got, ok := reports[s.text]; ok {
 		got.spec = s
@@ -125,11 +128,10 @@ func (r runner) e2e(ctx context.Context, log, file, focus string) error {
 	if err := os.RemoveAll(file); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, r.program, "--provider=local", "--kubeconfig="+r.kubeconfig, //nolint:gosec // ours
-		"--kubectl-path="+r.kubectl, "--num-nodes="+strconv.Itoa(r.nodes), "--ginkgo.focus="+focus, "--ginkgo.v",
-		"--ginkgo.no-color", "--ginkgo.timeout="+specTimeout, "--ginkgo.json-report="+file, "--disable-log-dump",
-		"--kubelet-root-dir="+r.root)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = r.out, f, f
+	cmd := exec.CommandContext(ctx, r.program, append(slices.Clone(r.args), //nolint:gosec // ours
+		"--ginkgo.focus="+focus, "--ginkgo.v", "--ginkgo.no-color", "--ginkgo.timeout="+specTimeout,
+		"--ginkgo.json-report="+file)...)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = r.dir, r.env, f, f
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = endTimeout
 	return cmd.Run()

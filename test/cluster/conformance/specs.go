@@ -19,7 +19,9 @@ import (
 var lists embed.FS
 
 // labels are what upstream labels the specs of a list with.
-var labels = map[string]string{conformance: "[Conformance]", nodes: "[NodeConformance]"}
+var labels = map[string]string{
+	conformance: "[Conformance]", nodes: "[NodeConformance]", e2eNode: "[NodeConformance]",
+}
 
 // unknownSeconds is what a spec without a known time counts for.
 const unknownSeconds = 20
@@ -110,7 +112,7 @@ func labelled(out, list string) []spec {
 func readList(list string) ([]spec, error) {
 	selection, err := lists.ReadFile(list + ".tsv")
 	if err != nil {
-		return nil, fmt.Errorf("-list %s: %w; there are conformance, node, storage and hostpath", list, err)
+		return nil, fmt.Errorf("-list %s: %w; there are conformance, node, e2e-node, storage and hostpath", list, err)
 	}
 	var specs []spec
 	for line := range strings.Lines(string(selection)) {
@@ -126,8 +128,12 @@ func readList(list string) ([]spec, error) {
 	return specs, nil
 }
 
-// suite is upstream's name of all its specs. ginkgo matches it with a space and the text of a spec.
-const suite = "Kubernetes e2e suite"
+// The names that upstream gives all specs of its program for clusters, and of its program for one node.
+const (
+	clusterSuite = "Kubernetes e2e suite"
+	nodeSuite    = "E2eNode Suite"
+)
 
-// focus is the regular expression that matches this spec and no other.
-func (s spec) focus() string { return "^" + suite + " " + regexp.QuoteMeta(s.text) + "$" }
+// focus is the regular expression that matches this spec of a suite and no other: ginkgo matches the suite with a space
+// and the text of a spec.
+func (s spec) focus(suite string) string { return "^" + suite + " " + regexp.QuoteMeta(s.text) + "$" }

@@ -55,7 +55,7 @@ func TestSpecsAreThoseWithUpstreamsLabel(t *testing.T) {
 		var got []string
 		for _, s := range specs {
 			got = append(got, s.text)
-			if !regexp.MustCompile(s.focus()).MatchString(suite + " " + s.text) {
+			if !regexp.MustCompile(s.focus(clusterSuite)).MatchString(clusterSuite + " " + s.text) {
 				t.Errorf("the focus of %s does not match it", s.text)
 			}
 		}
@@ -87,7 +87,8 @@ echo '[{"SpecReports": [{"LeafNodeType": "It", "LeafNodeText": "'"$text"'", "Sta
 	must.OK(t, stored.add(result{spec: spec{text: "e"}, state: "failed"}))
 	again, err := openResults(options{program: program, out: dir, agent: kubelet}, program)
 	must.OK(t, err)
-	must.OK(t, runner{program: program, out: dir, workers: 1}.runAll(t.Context(), specs, again))
+	r := runner{program: program, suite: clusterSuite, dir: dir, out: dir, workers: 1}
+	must.OK(t, r.runAll(t.Context(), specs, again))
 	order, err := os.ReadFile(filepath.Join(dir, "order"))
 	must.OK(t, err)
 	if got, want := string(order), "b\ne\na [Serial]\nc [Disruptive]\n"; got != want {
