@@ -53,6 +53,7 @@ func All(p Parts) (map[string]v1.Image, error) {
 	busybox, err := layer(base, []entry{
 		{name: "bin/bash", mode: 0o755, from: p.Bash},
 		{name: "bin/sh", mode: 0o755, from: p.Shell},
+		{name: "bin/nmeter", mode: 0o755, from: p.Tools},
 	}, func(c *v1.Config) { c.Cmd = []string{"sh"} })
 	if err != nil {
 		return nil, err

@@ -7,7 +7,9 @@ import (
 )
 
 // tools are the programs, by the names that they are called by.
-var tools = map[string]func(args []string) error{"curl": curl, "dig": dig, "getent": getent, "nc": nc}
+var tools = map[string]func(args []string) error{
+	"curl": curl, "dig": dig, "getent": getent, "nc": nc, "nmeter": nmeter,
+}
 
 func main() {
 	tool, known := tools[filepath.Base(os.Args[0])]
