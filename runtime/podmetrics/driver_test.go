@@ -1,8 +1,6 @@
 package podmetrics
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -12,11 +10,10 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/api/monitoring"
 )
 
 func TestWhatHappensToPodsIsCounted(t *testing.T) {
-	d := New(monitoring.NewMetrics(), nil)
+	d := newMeasured()
 	stored := func(seconds int64, actor messages.Ref, decisions ...proto.Message) {
 		rec := &journaletv1.Record{Actor: actor.Proto(), Time: &timestamppb.Timestamp{Seconds: seconds}}
 		step := &journaletv1.Step{}
@@ -72,10 +69,7 @@ func TestWhatHappensToPodsIsCounted(t *testing.T) {
 	call(journaletv1.CallError_CALL_ERROR_REGISTRY_UNAVAILABLE, &journaletv1.CallRequested{
 		Work: &journaletv1.CallRequested_PullImage{PullImage: &journaletv1.PullImage{}}})
 
-	w := httptest.NewRecorder()
-	d.metrics.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
-	body := w.Body.String()
-	for _, line := range []string{
+	d.has(t,
 		"kubelet_pod_start_duration_seconds_sum 2", "kubelet_pod_start_duration_seconds_count 1",
 		`kubelet_admission_rejections_total{reason="OutOfcpu"} 1`,
 		`kubelet_admission_rejections_total{reason="VolumeAttachmentLimitExceeded"} 1`,
@@ -88,12 +82,8 @@ func TestWhatHappensToPodsIsCounted(t *testing.T) {
 		`kubelet_started_containers_errors_total{code="CreateContainerConfigError",container_type="ephemeral_container"} 1`,
 		`kubelet_runtime_operations_errors_total{operation_type="pull_image"} 1`,
 		`kubelet_runtime_operations_errors_total{operation_type="run_podsandbox"} 1`,
-		`kubelet_runtime_operations_errors_total{operation_type="start_container"} 1`,
-	} {
-		if !strings.Contains(body, "\n"+line+"\n") {
-			t.Errorf("no %q", line)
-		}
-	}
+		`kubelet_runtime_operations_errors_total{operation_type="start_container"} 1`)
+	body := d.page(t)
 	if strings.Contains(body, `reason="Evicted"`) {
 		t.Error("an eviction is a rejection")
 	}

@@ -52,13 +52,20 @@ func (m *measured) store(second int64, actor messages.Ref, rec *journaletv1.Reco
 	return m.seq
 }
 
-// has requires lines of the metrics.
-func (m *measured) has(t *testing.T, lines ...string) {
+// page returns the metrics as text.
+func (m *measured) page(t *testing.T) string {
 	t.Helper()
 	w := httptest.NewRecorder()
 	m.metrics.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	return w.Body.String()
+}
+
+// has requires lines of the metrics.
+func (m *measured) has(t *testing.T, lines ...string) {
+	t.Helper()
+	page := m.page(t)
 	for _, line := range lines {
-		if !strings.Contains(w.Body.String(), "\n"+line+"\n") {
+		if !strings.Contains(page, "\n"+line+"\n") {
 			t.Errorf("no %q", line)
 		}
 	}
@@ -67,9 +74,7 @@ func (m *measured) has(t *testing.T, lines ...string) {
 // hasNot requires that no line of the metrics begins with a text.
 func (m *measured) hasNot(t *testing.T, begin string) {
 	t.Helper()
-	w := httptest.NewRecorder()
-	m.metrics.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
-	if strings.Contains(w.Body.String(), "\n"+begin) {
+	if strings.Contains(m.page(t), "\n"+begin) {
 		t.Errorf("a line begins with %q", begin)
 	}
 }

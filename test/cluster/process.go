@@ -25,11 +25,17 @@ const (
 	tailBytes = 3000
 )
 
-// process is a running program as a file records it: a pid alone could be another's by now.
-type process struct {
+// Process is a running program as a file records it: a pid alone could be another's by now.
+type Process struct {
 	Pid   int
 	Start string // ticks since the boot of the machine, from /proc
 }
+
+// ProcessOf returns the process that has a pid now.
+func ProcessOf(pid int) Process { return Process{Pid: pid, Start: startOf(pid)} }
+
+// Runs reports whether the process still runs. One that nobody has waited for does not.
+func (p Process) Runs() bool { return p.Start != "" && startOf(p.Pid) == p.Start }
 
 func (c *Cluster) pidFile(name string) string { return c.file(name + ".process") }
 
@@ -55,7 +61,7 @@ func (c *Cluster) spawn(name, program string, args ...string) error {
 	if err := start(cmd); err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
-	p := process{Pid: cmd.Process.Pid, Start: startOf(cmd.Process.Pid)}
+	p := ProcessOf(cmd.Process.Pid)
 	go func() { _ = cmd.Wait() }() // so that it leaves no zombie
 	b, err := json.Marshal(p)
 	if err != nil {
@@ -105,11 +111,11 @@ func (c *Cluster) running(name string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	var p process
+	var p Process
 	if err := json.Unmarshal(b, &p); err != nil {
 		return 0, fmt.Errorf("%s: %w", c.pidFile(name), err)
 	}
-	if p.Start == "" || startOf(p.Pid) != p.Start {
+	if !p.Runs() {
 		return 0, nil
 	}
 	return p.Pid, nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/journalet/journalet/test/cluster"
 )
 
 func main() {
@@ -51,7 +54,7 @@ type unit struct {
 	Name    string // without .service
 	Command []string
 	Log     string // the file of its output
-	PID     int    // 0: it was never started
+	Process cluster.Process
 }
 
 // parse reads the arguments of systemd-run.
@@ -88,7 +91,7 @@ func (u *unit) start() error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	u.PID = cmd.Process.Pid
+	u.Process = cluster.ProcessOf(cmd.Process.Pid)
 	b, err := json.Marshal(u)
 	if err != nil {
 		return err
@@ -96,33 +99,38 @@ func (u *unit) start() error {
 	return os.WriteFile(u.path(), b, 0o600)
 }
 
-// runs reports whether the program runs. A process that nobody has waited for does not.
-func (u *unit) runs() bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", u.PID))
-	_, state, ok := strings.Cut(string(b), ") ")
-	return err == nil && ok && !strings.HasPrefix(state, "Z")
-}
+// stopTimeout is how long systemd waits for the end of a program before it kills it.
+const stopTimeout = 90 * time.Second
 
-// The waits for the end of a program: systemd's before it kills, and between two looks.
-const (
-	stopTimeout = 90 * time.Second
-	pause       = 50 * time.Millisecond
-)
+// signal sends a signal to the program, if it runs.
+func (u *unit) signal(s syscall.Signal) error {
+	if !u.Process.Runs() {
+		return nil
+	}
+	if err := syscall.Kill(u.Process.Pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	return nil
+}
 
 // stop ends the program.
 func (u *unit) stop() error {
-	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		if !u.runs() {
-			return nil
-		}
-		if err := syscall.Kill(u.PID, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return err
-		}
-		for end := time.Now().Add(stopTimeout); u.runs() && time.Now().Before(end); {
-			<-time.After(pause)
-		}
+	if err := u.signal(syscall.SIGTERM); err != nil || u.gone() == nil {
+		return err
 	}
-	return nil
+	return errors.Join(u.signal(syscall.SIGKILL), u.gone())
+}
+
+// gone waits until the program has ended.
+func (u *unit) gone() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	return cluster.Until(ctx, func() error {
+		if u.Process.Runs() {
+			return fmt.Errorf("%s, pid %d, does not end", u.Name, u.Process.Pid)
+		}
+		return nil
+	})
 }
 
 // control does what a command of systemctl does.
@@ -142,10 +150,7 @@ func control(dir, command string, args []string) error {
 	}
 	switch command {
 	case "kill":
-		if err := syscall.Kill(u.PID, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return err
-		}
-		return nil
+		return u.signal(syscall.SIGTERM)
 	case "stop":
 		return u.stop()
 	case "start", "restart":
@@ -178,7 +183,7 @@ func list(dir string, running bool) error {
 			return err
 		}
 		state := "exited"
-		if u.runs() {
+		if u.Process.Runs() {
 			state = "running"
 		}
 		if state == "running" || !running {
