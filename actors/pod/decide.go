@@ -26,6 +26,8 @@ type step struct {
 	in   actors.Input
 	now  time.Time
 	emit actors.Emit
+	// hookAwaited names the container whose postStart hook the containers after it wait for, empty without one.
+	hookAwaited string
 }
 
 // actor is embedded, so that a step reads the state by short names.

@@ -45,6 +45,36 @@ func (d *step) postStart(c *corev1.Container) {
 	}
 }
 
+// reconcileInOrder brings a sidecar or a main container to what its manifest desires, after the containers before it. A
+// container starts once the postStart hooks of those have ended (ADR 117; kubelet: SyncPod starts one container after
+// the other, and startContainer runs the hook).
+func (d *step) reconcileInOrder(c *corev1.Container) {
+	d.reconcileContainer(c)
+	if d.hookAwaited == "" && d.hookIsDue(c) {
+		d.hookAwaited = c.Name
+	}
+}
+
+// hookIsDue reports whether a container is about to run its postStart hook, or runs it. A container whose last start or
+// hook failed holds up no other, nor does one that has ended and is not started now.
+func (d *step) hookIsDue(c *corev1.Container) bool {
+	r := d.record(c.Name)
+	cur, failed := r.GetCurrent(), r.GetStartError()
+	switch {
+	case handler(c, postStartHook) == nil:
+		return false
+	case alive(cur):
+		return !postStarted(c, r)
+	case failed != nil && failed.GetReason() != reasonCreating:
+		return false
+	case d.calling(startOf(c.Name)):
+		return true
+	case exited(cur) && !d.restarts(c, r), d.state.GetTimers().GetSet()[backOffTimer+c.Name] != nil:
+		return false
+	}
+	return d.configProblem(c) == ""
+}
+
 // preStop runs the preStop hook of an instance that is to end within what is left. over reports that its stop need not
 // wait for the hook, or no longer.
 func (d *step) preStop(c *journaletv1.ContainerObservation, reason string, left time.Duration) (over bool) {

@@ -9,8 +9,8 @@ import (
 )
 
 // run brings an admitted pod to what its manifest desires: volumes and sandbox first, then the init containers in their
-// order, then every main container; an ephemeral container as soon as the sandbox is there. It corresponds to the
-// kubelet's computePodActions.
+// order, then every main container, those behind a postStart hook once it has ended; an ephemeral container as soon as
+// the sandbox is there. It corresponds to the kubelet's computePodActions.
 func (d *step) run() {
 	if d.manifest == nil {
 		return
@@ -47,7 +47,7 @@ func (d *step) run() {
 		if !initialized {
 			break
 		}
-		d.reconcileContainer(&d.containers()[i])
+		d.reconcileInOrder(&d.containers()[i])
 	}
 	d.applyResources()
 	d.place(false)
@@ -201,6 +201,9 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) {
 		return
 	}
 	d.clearDelays(c.Name)
+	if d.hookAwaited != "" {
+		return
+	}
 	if held, _ := d.lacking(references.OfContainer(c)); held || d.targetProblem(c.Name) != "" {
 		return
 	}
@@ -274,7 +277,7 @@ func (d *step) initialize() bool {
 		if i > current || i < current && !isSidecar(&inits[i]) {
 			continue
 		}
-		d.reconcileContainer(&inits[i])
+		d.reconcileInOrder(&inits[i])
 	}
 	return current == len(inits)
 }

@@ -44,8 +44,29 @@ func (a *Actor) waiting(c *corev1.Container) *journaletv1.ContainerWaiting {
 		return nil
 	}
 	return &journaletv1.ContainerWaiting{
-		Reason: a.creating(), Message: cmp.Or(a.volumeProblem(), a.ClaimProblem(), a.deviceProblem(c.Name)),
+		Reason:  a.creating(),
+		Message: cmp.Or(a.volumeProblem(), a.ClaimProblem(), a.deviceProblem(c.Name), a.waitsForHook(c)),
 	}
+}
+
+// waitsForHook says which postStart hook is running that a container waits for, empty without one.
+func (a *Actor) waitsForHook(c *corev1.Container) string {
+	if a.isInit(c.Name) || a.isEphemeral(c.Name) || !a.mayStart(c) {
+		return ""
+	}
+	for i := range a.containers() {
+		earlier := &a.containers()[i]
+		if earlier.Name == c.Name {
+			break
+		}
+		if handler(earlier, postStartHook) == nil {
+			continue
+		}
+		if r := a.record(earlier.Name); isRunning(r) && !postStarted(earlier, r) {
+			return "it starts once the postStart hook of container " + earlier.Name + " has ended"
+		}
+	}
+	return ""
 }
 
 // creating returns the reason for waiting of a container without a problem.

@@ -134,7 +134,7 @@ func TestHooksRunAfterTheStartAndBeforeTheStop(t *testing.T) {
 		hooks(30, corev1.Lifecycle{
 			PostStart: execHandler("until [ -e /h/go ]; do sleep 0.1; done; echo started >>/h/order"),
 			PreStop:   execHandler("echo drained >>/h/order; sleep 1"),
-		}), host(dir)))
+		}), with(shell("behind", "echo behind >>/h/order; echo written; "+idle)), host(dir)))
 	p := a.pod("hooked", "has its container created", func(p *corev1.Pod) bool {
 		return len(a.containers()) == 1 && p.Status.Phase == corev1.PodPending
 	})
@@ -144,10 +144,11 @@ func TestHooksRunAfterTheStartAndBeforeTheStop(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "go"), "")
 	p = a.pod("hooked", "ready", ready)
 	a.logged(p, "main", "trapped")
+	a.logged(p, "behind", "written")
 	after := a.journal.last()
 	a.Remove("hooked.yaml")
 	end, at := ended(a, after, p, "main"), removed(a, after, p)
-	equal(t, "the order of hooks and signal", readFile(t, dir, "order"), "started\ndrained\nterm")
+	equal(t, "the order of hooks, starts and signal", readFile(t, dir, "order"), "started\nbehind\ndrained\nterm")
 	if hook, stop := preStop(a, after, p), stopRequest(a, after, p, "main"); stop.Seq < hook.Seq {
 		t.Errorf("its stop is requested in record %d, before the end of its hook in record %d", stop.Seq, hook.Seq)
 	}

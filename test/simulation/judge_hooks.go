@@ -1,7 +1,10 @@
 package simulation
 
 import (
+	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -102,6 +105,25 @@ func (j *judge) postStartsRan(faultless time.Duration) {
 			}
 			if since := j.sim.clock.uptime - max(c.startedAt, faultless); since > hookWithin {
 				j.broken(postStartRuns, o.uid, "%s has run for %s, and its postStart hook has not", c.id, since)
+			}
+		}
+	}
+}
+
+// behindHooks: no main container starts while one before it in the manifest has its postStart hook to come. Of what an
+// agent that is gone has started, nobody knows whether the hook has run.
+func (j *judge) behindHooks(c *container) {
+	mains := c.manifest.Spec.Containers
+	place := slices.IndexFunc(mains, func(m corev1.Container) bool { return m.Name == c.name })
+	for i := range max(place, 0) {
+		spec := &mains[i]
+		if spec.Lifecycle == nil || spec.Lifecycle.PostStart == nil {
+			continue
+		}
+		for _, x := range j.book.ofPod[c.uid] {
+			if x.name == spec.Name && x.sandbox == c.sandbox && x.alive() && !x.vanished && !j.unrecorded(x) &&
+				x.spec.Lifecycle != nil && x.spec.Lifecycle.PostStart != nil && !x.postStart.ended {
+				j.broken(hooksInOrder, c.uid, "%s starts, and the postStart hook of %s has not ended", c.id, x.id)
 			}
 		}
 	}

@@ -18,6 +18,7 @@ const (
 	deadlineKept    = "a pod ends at its deadline, not before it"
 	hooksOnce       = "a hook runs once"
 	preStopFirst    = "a preStop hook runs before its container is stopped"
+	hooksInOrder    = "a container starts behind the postStart hooks of the containers before it"
 	postStartRuns   = "a started container has its postStart hook run"
 	startupGates    = "no probe runs before its time"
 	resultsTrue     = "a probe's result follows from its attempts"
@@ -102,6 +103,7 @@ func (j *judge) instanceCreated(c *container) {
 // instanceStarted judges a start.
 func (j *judge) instanceStarted(c *container) {
 	j.waited(j.book.byID[c.id])
+	j.behindHooks(c)
 }
 
 // instanceEnded books an end.
