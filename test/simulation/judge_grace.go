@@ -25,7 +25,7 @@ func (j *judge) endRequested(h *podHistory, rec *journaletv1.Record, at time.Dur
 	}
 	if _, ok := h.endRequested[id]; !ok {
 		h.endRequested[id] = at
-		if h.manifest == nil {
+		if h.manifest == nil || j.book.finished[rec.GetActor().GetId()] {
 			h.endedUnknown[id] = true
 		}
 	}

@@ -63,7 +63,8 @@ type podHistory struct {
 	// record of that request was lost. endsAt is when the pod's end was, -1 for not yet, and endsBy the record of the
 	// pod's end, 0 for none.
 	endRequested map[string]time.Duration
-	// endedUnknown are the instances whose end was requested while no manifest was known, by id.
+	// endedUnknown are the instances whose end was requested while no manifest was known, by id: the agent had none, or
+	// the pod counted as finished when the runtime showed it.
 	endedUnknown map[string]bool
 	endedBefore  map[string]bool
 	endsAt       time.Duration
