@@ -78,23 +78,31 @@ func sumOf(programs ...string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// missing returns the specs that have not passed yet. Their results are due now.
+// missing returns the specs that have not passed yet, and those that one process runs with them. Their results are due
+// now.
 func (r *results) missing(specs []spec) []spec {
-	specs = slices.DeleteFunc(slices.Clone(specs), func(s spec) bool { return r.Specs[s.text].State == passed })
-	r.added, r.due = 0, len(specs)
-	return specs
+	var missing []spec
+	for _, together := range inOneProcess(specs) {
+		if slices.ContainsFunc(together, func(s spec) bool { return r.Specs[s.text].State != passed }) {
+			missing = append(missing, together...)
+		}
+	}
+	r.added, r.due = 0, len(missing)
+	return missing
 }
 
-// add stores a result and prints it.
-func (r *results) add(got result) error {
+// add stores results and prints them.
+func (r *results) add(all []result) error {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	r.added++
-	fmt.Printf("%4d/%d  %-8s %6.1f s  %s\n", r.added, r.due, got.state, got.took, got.text)
-	if got.state != passed {
-		fmt.Printf("      %s\n", short(got.why))
+	for _, got := range all {
+		r.added++
+		fmt.Printf("%4d/%d  %-8s %6.1f s  %s\n", r.added, r.due, got.state, got.took, got.text)
+		if got.state != passed {
+			fmt.Printf("      %s\n", short(got.why))
+		}
+		r.Specs[got.text] = storedResult{State: got.state, Took: got.took, Why: got.why}
 	}
-	r.Specs[got.text] = storedResult{State: got.state, Took: got.took, Why: got.why}
 	b, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
 		return err

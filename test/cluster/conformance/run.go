@@ -33,7 +33,7 @@ type result struct {
 	why   string // the first line of a failure's message
 }
 
-// runner runs the test program of upstream, once a spec.
+// runner runs the test program of upstream, once for each spec or ordered container of specs.
 type runner struct {
 	program, suite string   // suite is upstream's name of all specs of the program
 	args, env      []string // for all specs
@@ -46,12 +46,18 @@ type runner struct {
 type report struct{ SpecReports []specReport }
 
 type specReport struct {
-	ContainerHierarchyTexts []string
-	LeafNodeText            string
-	LeafNodeType            string
-	State                   string
-	RunTime                 time.Duration
-	Failure                 struct{ Message string }
+	ContainerHierarchyTexts     []string
+	ContainerHierarchyLocations []location
+	LeafNodeText                string
+	LeafNodeType                string
+	State                       string
+	RunTime                     time.Duration
+	Failure                     struct{ Message string }
+}
+
+// text is the full text of a spec.
+func (s *specReport) text() string {
+	return strings.Join(append(slices.Clone(s.ContainerHierarchyTexts), s.LeafNodeText), " ")
 }
 
 // runAll runs the specs without a result, several at a time and then the serial ones, and stores their results as they
@@ -63,40 +69,43 @@ func (r runner) runAll(ctx context.Context, specs []spec, stored *results) error
 	}
 	var beside errgroup.Group
 	beside.SetLimit(r.workers)
-	var serial []spec
-	for _, s := range missing {
+	var serial [][]spec
+	for _, specs := range inOneProcess(missing) {
 		switch {
 		case ctx.Err() != nil:
-		case s.serial():
-			serial = append(serial, s)
+		case slices.ContainsFunc(specs, spec.serial):
+			serial = append(serial, specs)
 		default:
-			beside.Go(func() error { return stored.add(r.run(ctx, s)) })
+			beside.Go(func() error { return stored.add(r.run(ctx, specs)) })
 		}
 	}
 	failed := beside.Wait()
-	for _, s := range serial {
+	for _, specs := range serial {
 		if ctx.Err() == nil {
-			failed = errors.Join(failed, stored.add(r.run(ctx, s)))
+			failed = errors.Join(failed, stored.add(r.run(ctx, specs)))
 		}
 	}
 	return failed
 }
 
-// run runs one spec. A spec that the report lacks has not run.
-func (r runner) run(ctx context.Context, s spec) result {
-	name := fileName(s.text)
+// run runs the specs of one process. A spec that the report lacks has not run.
+func (r runner) run(ctx context.Context, specs []spec) []result {
+	name := fileName(specs[0].text)
 	file := filepath.Join(r.out, "specs", name+".json")
-	err := r.e2e(ctx, filepath.Join(r.out, "specs", name+".log"), file, s.focus(r.suite))
+	err := r.e2e(ctx, filepath.Join(r.out, "specs", name+".log"), file, specs[0].focus(r.suite))
 	reports, readErr := read(file)
-	if got, ok := reports[s.text]; ok {
-		got.spec = s
-		return got
+	all := make([]result, len(specs))
+	for i, s := range specs {
+		got, ok := reports[s.text]
+		if got.spec = s; !ok {
+			got.state = "not run"
+			if err := errors.Join(err, readErr); err != nil {
+				got.why = firstLine(err.Error())
+			}
+		}
+		all[i] = got
 	}
-	notRun := result{spec: s, state: "not run"}
-	if err = errors.Join(err, readErr); err != nil {
-		notRun.why = firstLine(err.Error())
-	}
-	return notRun
+	return all
 }
 
 // maxFileName is the length of names of files with logs and reports: with an ending, it is below the 255 bytes of
@@ -139,23 +148,31 @@ func (r runner) e2e(ctx context.Context, log, file, focus string) error {
 
 // read returns the results of a report by the full text of their specs.
 func read(file string) (map[string]result, error) {
+	reports, err := readReport(file)
+	all := map[string]result{}
+	for i := range reports {
+		s := &reports[i]
+		if s.LeafNodeType != "It" || s.State == "skipped" && s.Failure.Message == "" {
+			continue // it is not in focus
+		}
+		all[s.text()] = result{state: s.State, took: s.RunTime.Seconds(), why: firstLine(s.Failure.Message)}
+	}
+	return all, err
+}
+
+// readReport reads a report of ginkgo.
+func readReport(file string) ([]specReport, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	var reports []report
-	if err := json.Unmarshal(b, &reports); err != nil {
+	var suites []report
+	if err := json.Unmarshal(b, &suites); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	all := map[string]result{}
-	for _, r := range reports {
-		for _, s := range r.SpecReports {
-			if s.LeafNodeType != "It" || s.State == "skipped" && s.Failure.Message == "" {
-				continue // it is not in focus
-			}
-			text := strings.Join(append(s.ContainerHierarchyTexts, s.LeafNodeText), " ")
-			all[text] = result{state: s.State, took: s.RunTime.Seconds(), why: firstLine(s.Failure.Message)}
-		}
+	var all []specReport
+	for _, s := range suites {
+		all = append(all, s.SpecReports...)
 	}
 	return all, nil
 }

@@ -5,7 +5,9 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -30,6 +32,9 @@ const unknownSeconds = 20
 type spec struct {
 	text    string
 	seconds float64 // of a kubelet; 0: not known
+	// ordered are the texts of all specs of its ordered container, its own among them: upstream runs them in one process,
+	// one after the other, and the first prepares what the others look at. nil: it is in no such container.
+	ordered []string
 }
 
 // serial reports whether upstream says that no other spec may run beside this one.
@@ -69,7 +74,7 @@ func listed(ctx context.Context, program, list string) ([]spec, error) {
 	if _, isLabel := labels[list]; !isLabel {
 		return readList(list)
 	}
-	out, err := exec.CommandContext(ctx, program, "--list-tests").Output()
+	reports, err := dryRun(ctx, program)
 	if err != nil {
 		return nil, fmt.Errorf("list the specs: %w", err)
 	}
@@ -81,31 +86,85 @@ func listed(ctx context.Context, program, list string) ([]spec, error) {
 	for _, s := range known {
 		seconds[s.text] = s.seconds
 	}
-	specs := labelled(string(out), list)
+	specs, err := labelled(reports, list)
 	for i := range specs {
 		specs[i].seconds = seconds[specs[i].text]
+	}
+	return specs, err
+}
+
+// dryRun returns what the test program reports of all its specs, without running them.
+func dryRun(ctx context.Context, program string) ([]specReport, error) {
+	dir, err := os.MkdirTemp("", "jl-specs-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	file := filepath.Join(dir, "report.json")
+	cmd := exec.CommandContext(ctx, program, "--ginkgo.dry-run", "--ginkgo.json-report="+file) //nolint:gosec // ours
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, out)
+	}
+	return readReport(file)
+}
+
+// labelled returns the specs of a list by upstream's label. Those of nodes are not for conformance, too.
+func labelled(reports []specReport, list string) ([]spec, error) {
+	var specs []spec
+	seen := map[string]bool{} // what a table generates has one text more than once
+	containers, members, code := map[string]string{}, map[string][]string{}, sources{}
+	for i := range reports {
+		text := reports[i].text()
+		if reports[i].LeafNodeType != "It" || seen[text] {
+			continue
+		}
+		seen[text] = true
+		container, err := code.ordered(reports[i].ContainerHierarchyLocations)
+		if err != nil {
+			return nil, err
+		}
+		if container != "" {
+			containers[text], members[container] = container, append(members[container], text)
+		}
+		if strings.Contains(text, labels[list]) && !(list == nodes && strings.Contains(text, labels[conformance])) {
+			specs = append(specs, spec{text: text})
+		}
+	}
+	for i := range specs {
+		specs[i].ordered = members[containers[specs[i].text]]
 	}
 	return specs, nil
 }
 
-// line is a spec as the test program lists it: the place of its code, and its text.
-var line = regexp.MustCompile(`(?m)^\s+\S+:\d+: (.+)$`)
+// location is a place in upstream's code.
+type location struct {
+	FileName   string
+	LineNumber int
+}
 
-// labelled returns the specs of a list by upstream's label, out of what the test program lists. Those of nodes are not
-// for conformance, too.
-func labelled(out, list string) []spec {
-	var specs []spec
-	seen := map[string]bool{} // what a table generates has one text more than once
-	for _, m := range line.FindAllStringSubmatch(out, -1) {
-		text := m[1]
-		if !strings.Contains(text, labels[list]) || list == nodes && strings.Contains(text, labels[conformance]) ||
-			seen[text] {
-			continue
+// sources are files of upstream's code by name, line by line.
+type sources map[string][]string
+
+// ordered returns which of the containers around a spec, the outermost first, is the first that upstream declares
+// Ordered; empty if none is. Reports of ginkgo do not say so, but the line of the declaration does.
+func (s sources) ordered(containers []location) (string, error) {
+	for _, at := range containers {
+		if s[at.FileName] == nil {
+			b, err := os.ReadFile(at.FileName)
+			if err != nil {
+				return "", fmt.Errorf("the code of the specs: %w", err)
+			}
+			s[at.FileName] = strings.Split(string(b), "\n")
 		}
-		seen[text] = true
-		specs = append(specs, spec{text: text})
+		lines := s[at.FileName]
+		if at.LineNumber < 1 || at.LineNumber > len(lines) {
+			return "", fmt.Errorf("%s has no line %d: the test program is of other code", at.FileName, at.LineNumber)
+		}
+		if strings.Contains(lines[at.LineNumber-1], "ginkgo.Ordered") {
+			return fmt.Sprintf("%s:%d", at.FileName, at.LineNumber), nil
+		}
 	}
-	return specs
+	return "", nil
 }
 
 // readList reads a file of lists.
@@ -134,6 +193,34 @@ const (
 	nodeSuite    = "E2eNode Suite"
 )
 
-// focus is the regular expression that matches this spec of a suite and no other: ginkgo matches the suite with a space
-// and the text of a spec.
-func (s spec) focus(suite string) string { return "^" + suite + " " + regexp.QuoteMeta(s.text) + "$" }
+// focus is the regular expression that matches what one process of a suite runs for this spec, and no other: ginkgo
+// matches the suite with a space and the text of a spec.
+func (s spec) focus(suite string) string {
+	if s.ordered == nil {
+		return "^" + suite + " " + regexp.QuoteMeta(s.text) + "$"
+	}
+	texts := make([]string, len(s.ordered))
+	for i, text := range s.ordered {
+		texts[i] = regexp.QuoteMeta(text)
+	}
+	return "^" + suite + " (" + strings.Join(texts, "|") + ")$"
+}
+
+// inOneProcess returns specs by the process that runs them, in the order of the first of each.
+func inOneProcess(specs []spec) [][]spec {
+	var all [][]spec
+	places := map[string]int{} // by the first spec of an ordered container
+	for _, s := range specs {
+		if s.ordered == nil {
+			all = append(all, []spec{s})
+			continue
+		}
+		at, known := places[s.ordered[0]]
+		if !known {
+			at, all = len(all), append(all, nil)
+			places[s.ordered[0]] = at
+		}
+		all[at] = append(all[at], s)
+	}
+	return all
+}

@@ -34,34 +34,81 @@ func TestListsHaveEverySpecOnce(t *testing.T) {
 	}
 }
 
-// The test program prints these lines, among others.
-const listing = `The following spec names can be used with 'ginkgo run --focus/skip':
-    ../test/e2e/apps/job.go:1488: [sig-apps] Job does something [Beta]
-    ../test/e2e/apps/job.go:12: [sig-apps] Job works [Conformance]
-    ../test/e2e/common/node/runtime.go:5: [sig-node] Pods: run [Conformance] [NodeConformance]
-    ../test/e2e/common/node/runtime.go:7: [sig-node] Pods resize [NodeConformance]
-    ../test/e2e/common/node/runtime.go:8: [sig-node] Pods resize [NodeConformance]
-`
+// listing is a dry run's report of specs in CODE: their containers begin in lines 1 and 2, and line 2 is an ordered
+// container.
+const listing = `[{"SpecReports": [
+	{"LeafNodeType": "BeforeSuite"},
+	{"LeafNodeType": "It", "ContainerHierarchyTexts": ["[sig-apps] Job"], "LeafNodeText": "does something [Beta]",
+		"ContainerHierarchyLocations": [{"FileName": "CODE", "LineNumber": 1}]},
+	{"LeafNodeType": "It", "ContainerHierarchyTexts": ["[sig-apps] Job"], "LeafNodeText": "works [Conformance]",
+		"ContainerHierarchyLocations": [{"FileName": "CODE", "LineNumber": 1}]},
+	{"LeafNodeType": "It", "ContainerHierarchyTexts": ["[sig-node] Pods:"],
+		"LeafNodeText": "run [Conformance] [NodeConformance]",
+		"ContainerHierarchyLocations": [{"FileName": "CODE", "LineNumber": 1}]},
+	{"LeafNodeType": "It", "ContainerHierarchyTexts": ["[sig-node] Pods"], "LeafNodeText": "resize [NodeConformance]",
+		"ContainerHierarchyLocations": [{"FileName": "CODE", "LineNumber": 1}]},
+	{"LeafNodeType": "It", "ContainerHierarchyTexts": ["[sig-node] Pods"], "LeafNodeText": "resize [NodeConformance]",
+		"ContainerHierarchyLocations": [{"FileName": "CODE", "LineNumber": 1}]},
+	{"LeafNodeType": "It", "ContainerHierarchyTexts": ["[sig-node] Init", "a pod"], "LeafNodeText": "runs (all)",
+		"ContainerHierarchyLocations": [{"FileName": "CODE", "LineNumber": 1}, {"FileName": "CODE", "LineNumber": 2}]},
+	{"LeafNodeType": "It", "ContainerHierarchyTexts": ["[sig-node] Init", "a pod"],
+		"LeafNodeText": "has run [NodeConformance]",
+		"ContainerHierarchyLocations": [{"FileName": "CODE", "LineNumber": 1}, {"FileName": "CODE", "LineNumber": 2}]}]}]`
 
 func TestSpecsAreThoseWithUpstreamsLabel(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "e2e.test")
-	must.OK(t, os.WriteFile(program, []byte("#!/bin/sh\ncat <<'END'\n"+listing+"END\n"), 0o700))
+	dir := t.TempDir()
+	program, code := filepath.Join(dir, "e2e.test"), filepath.Join(dir, "code.go")
+	must.OK(t, os.WriteFile(code, []byte("Describe(\nWhen(\"a pod\", ginkgo.Ordered, func() {\n"), 0o600))
+	must.OK(t, os.WriteFile(program, []byte(`#!/bin/sh
+for a; do case $a in --ginkgo.json-report=*) report=${a#--ginkgo.json-report=};; esac; done
+cat > "$report" <<'END'
+`+strings.ReplaceAll(listing, "CODE", code)+"\nEND\n"), 0o700))
+	const ordered = "[sig-node] Init a pod has run [NodeConformance]"
 	for list, want := range map[string][]string{
 		conformance: {"[sig-apps] Job works [Conformance]", "[sig-node] Pods: run [Conformance] [NodeConformance]"},
-		nodes:       {"[sig-node] Pods resize [NodeConformance]"},
+		nodes:       {"[sig-node] Pods resize [NodeConformance]", ordered},
 	} {
 		specs, err := selected(t.Context(), program, options{list: list})
 		must.OK(t, err)
 		var got []string
 		for _, s := range specs {
 			got = append(got, s.text)
-			if !regexp.MustCompile(s.focus(clusterSuite)).MatchString(clusterSuite + " " + s.text) {
+			focus := regexp.MustCompile(s.focus(clusterSuite))
+			if !focus.MatchString(clusterSuite + " " + s.text) {
 				t.Errorf("the focus of %s does not match it", s.text)
+			}
+			if first := "[sig-node] Init a pod runs (all)"; focus.MatchString(clusterSuite+" "+first) != (s.text == ordered) {
+				t.Errorf("%q is to run in the process of %q alone, and %q runs in it: %t", first, ordered, s.text, s.text != ordered)
 			}
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s has %q, want %q", list, got, want)
 		}
+	}
+}
+
+// What one process runs is run again if one of its specs has not passed, and is started once.
+func TestSpecsOfAnOrderedContainerRunInOneProcess(t *testing.T) {
+	together := []string{"b1", "b2"}
+	specs := []spec{{text: "a"}, {text: "b2", ordered: together}, {text: "c"}, {text: "b1", ordered: together}}
+	var got []string
+	for _, p := range inOneProcess(specs) {
+		var texts []string
+		for _, s := range p {
+			texts = append(texts, s.text)
+		}
+		got = append(got, strings.Join(texts, " "))
+	}
+	if want := []string{"a", "b2 b1", "c"}; !slices.Equal(got, want) {
+		t.Errorf("the processes are %q, want %q", got, want)
+	}
+	r := &results{Specs: map[string]storedResult{"a": {State: passed}, "b1": {State: passed}}}
+	var missing []string
+	for _, s := range r.missing(specs) {
+		missing = append(missing, s.text)
+	}
+	if want := []string{"b2", "b1", "c"}; !slices.Equal(missing, want) {
+		t.Errorf("%q are missing, want %q", missing, want)
 	}
 }
 
@@ -83,8 +130,8 @@ echo '[{"SpecReports": [{"LeafNodeType": "It", "LeafNodeText": "'"$text"'", "Sta
 `), 0o700))
 	stored, err := openResults(options{program: program, out: dir, agent: kubelet}, program)
 	must.OK(t, err)
-	must.OK(t, stored.add(result{spec: spec{text: "d"}, state: passed}))
-	must.OK(t, stored.add(result{spec: spec{text: "e"}, state: "failed"}))
+	must.OK(t, stored.add([]result{{spec: spec{text: "d"}, state: passed}}))
+	must.OK(t, stored.add([]result{{spec: spec{text: "e"}, state: "failed"}}))
 	again, err := openResults(options{program: program, out: dir, agent: kubelet}, program)
 	must.OK(t, err)
 	r := runner{program: program, suite: clusterSuite, dir: dir, out: dir, workers: 1}
