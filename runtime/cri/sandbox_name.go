@@ -45,7 +45,7 @@ func (e *earlierPods) of(ctx context.Context, c *call, name types.NamespacedName
 	return found[name], nil
 }
 
-// checkName fails while a container of an earlier pod with the name of a static pod runs: two of them never run at once
+// checkName fails while a container of an earlier pod with the name of a static pod may run: two of them never run at once
 // (ADR 113). Pods of the API server may, as with a kubelet.
 func (c *call) checkName(ctx context.Context, pod *corev1.Pod) error {
 	if !manifest.IsStatic(pod) {
@@ -60,7 +60,7 @@ func (c *call) checkName(ctx context.Context, pod *corev1.Pod) error {
 			continue
 		}
 		// The same UID may be a pod of another name by now.
-		running, err := c.running(ctx, map[string]string{
+		running, err := c.mayRun(ctx, map[string]string{
 			LabelPodUID: uid, LabelPodNamespace: pod.Namespace, LabelPodName: pod.Name,
 		})
 		if err != nil {

@@ -56,6 +56,8 @@ func TestPodWaitsForAnEarlierOneOfItsName(t *testing.T) {
 	if again := r.perform("s", runSandbox(0), true); again.GetNameHolderUid() != "earlier" {
 		t.Errorf("in doubt, and not done: %v", again)
 	}
+	must.OK(t, r.runtime.LoseTrack(old))
+	r.fails("s", runSandbox(0), journaletv1.CallError_CALL_ERROR_NAME_TAKEN, "still runs")
 	_, err := runtimeapi.NewRuntimeServiceClient(r.conn).StopContainer(t.Context(),
 		&runtimeapi.StopContainerRequest{ContainerId: old})
 	must.OK(t, err)

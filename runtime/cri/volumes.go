@@ -76,7 +76,7 @@ func (c *call) cleanPod(ctx context.Context, req *journaletv1.CleanPod) (*calls.
 // noneRuns fails while a container of the pod runs. After a lost journal one may be observed only when the clean-up is
 // under way already: it keeps its volumes until it is stopped.
 func (c *call) noneRuns(ctx context.Context) error {
-	name, err := c.running(ctx, map[string]string{LabelPodUID: c.UID})
+	name, err := c.mayRun(ctx, map[string]string{LabelPodUID: c.UID})
 	if err != nil || name == "" {
 		return err
 	}
@@ -84,19 +84,18 @@ func (c *call) noneRuns(ctx context.Context) error {
 		fmt.Sprintf("container %s of the pod still runs", name))
 }
 
-// running returns the name of a container with these labels that runs, of this agent's; "" if no such
-// container runs.
-func (c *call) running(ctx context.Context, labels map[string]string) (string, error) {
+// mayRun returns the name of a container with these labels that runs, or whose state the runtime does not know, of this
+// agent's; "" if none does.
+func (c *call) mayRun(ctx context.Context, labels map[string]string) (string, error) {
 	resp, err := retry(ctx, c, "ListContainers", c.opts.Timeouts.Call, c.rt.ListContainers,
-		&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
-			LabelSelector: labels,
-			State:         &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
-		}})
+		&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{LabelSelector: labels}})
 	if err != nil {
 		return "", err
 	}
 	for _, x := range resp.GetContainers() {
-		if c.opts.Owner.Owns(x) && x.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING {
+		alive := x.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING ||
+			x.GetState() == runtimeapi.ContainerState_CONTAINER_UNKNOWN
+		if alive && c.opts.Owner.Owns(x) {
 			return x.GetMetadata().GetName(), nil
 		}
 	}

@@ -145,9 +145,9 @@ func (c *container) haltProcess() {
 	c.process = nil
 }
 
-// killNow is SIGKILL for a running container, and nothing for others. r.mu is held.
+// killNow is SIGKILL for a container that may run, and nothing for others. r.mu is held.
 func (r *Runtime) killNow(c *container) {
-	if c.state == cri.ContainerState_CONTAINER_RUNNING {
+	if c.state == cri.ContainerState_CONTAINER_RUNNING || c.state == cri.ContainerState_CONTAINER_UNKNOWN {
 		r.exit(c, exitCodeKILL, "")
 	}
 }
@@ -227,6 +227,17 @@ func (r *Runtime) KillOOM(containerID string) error {
 }
 
 func (r *Runtime) kill(id string, code int32, reason string) error {
+	return r.happens(id, func(c *container) { r.exit(c, code, reason) })
+}
+
+// LoseTrack has a running container show the state UNKNOWN, as containerd does where it does not reach its shim. The
+// process runs on. It fails as Kill.
+func (r *Runtime) LoseTrack(containerID string) error {
+	return r.happens(containerID, func(c *container) { c.state = cri.ContainerState_CONTAINER_UNKNOWN })
+}
+
+// happens has something happen to a running container behind the agent's back.
+func (r *Runtime) happens(id string, what func(*container)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.findContainer(id)
@@ -234,9 +245,9 @@ func (r *Runtime) kill(id string, code int32, reason string) error {
 		return notFound("container", id)
 	}
 	if c.state != cri.ContainerState_CONTAINER_RUNNING {
-		return status.Errorf(codes.FailedPrecondition, "container %q is %s, only a running one can be killed", id, c.state)
+		return status.Errorf(codes.FailedPrecondition, "container %q is %s, and not running", id, c.state)
 	}
-	r.exit(c, code, reason)
+	what(c)
 	return nil
 }
 
